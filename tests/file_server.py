@@ -10,7 +10,7 @@ import socket
 import struct
 import threading
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -33,28 +33,48 @@ class FileServer:
     pause: float = 0.0
 
     def __enter__(self) -> FileServer:
-        handler = type("BoundHandler", (Handler,), {"told": self})
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self.server.daemon_threads = True
         self.closing = threading.Event()
-        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        self.running = running(Handler, self)
+        self.address = self.running.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.closing.set()
-        self.server.shutdown()
-        self.server.server_close()
+        self.running.__exit__(None, None, None)
 
     def url(self, path: str = "") -> str:
-        return f"http://127.0.0.1:{self.server.server_port}/{path}"
+        return f"{self.address}/{path}"
 
 
-class Handler(BaseHTTPRequestHandler):
-    told: FileServer
+@contextlib.contextmanager
+def running(kind: type[QuietHandler], told: object) -> Iterator[str]:
+    """The address of a server whose handlers are of a kind and know `told`; it runs until the block ends."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("BoundHandler", (kind,), {"told": told}))
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class QuietHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_message(self, *_: object) -> None:
         pass
+
+    def answer(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+
+class Handler(QuietHandler):
+    told: FileServer
 
     def do_GET(self) -> None:
         path = self.path.lstrip("/").split("?")[0]
@@ -98,13 +118,6 @@ class Handler(BaseHTTPRequestHandler):
             self.told.sent[path] += len(block)
             if self.told.pause:
                 self.told.closing.wait(self.told.pause)
-
-    def answer(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
-        self.send_response(status)
-        for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
 
     def reset(self) -> None:
         """End the connection with a TCP reset."""

@@ -7,9 +7,9 @@ import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from tests.file_server import QuietHandler, running
 from tests.pipelines.wikimedia_world import World
 
 COMMONS_PAGE = "https://commons.wikimedia.org/wiki/"
@@ -192,46 +192,26 @@ def refused(code, info):
 @contextmanager
 def serving(server):
     """Run the server until the block ends."""
-    http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(server))
-    server.url = f"http://127.0.0.1:{http.server_port}"
-    thread = threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
+    with running(Handler, server) as server.url:
         yield server
-    finally:
-        http.shutdown()
-        http.server_close()
-        thread.join()
 
 
-def _handler(server):
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        wbufsize = 1 << 16
+class Handler(QuietHandler):
+    wbufsize = 1 << 16
 
-        def do_GET(self):
-            self._serve(dict(parse_qsl(urlsplit(self.path).query)), len(self.path))
+    def do_GET(self):
+        self._serve(dict(parse_qsl(urlsplit(self.path).query)), len(self.path))
 
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            self._serve(dict(parse_qsl(body.decode())), 0)
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self._serve(dict(parse_qsl(body.decode())), 0)
 
-        def _serve(self, params, length):
-            with server.lock:
-                agent = self.headers.get("User-Agent", "")
-                reply = server.reply(urlsplit(self.path).path, params, agent, url_length=length)
-            if reply is None:
-                self.close_connection = True
-                return
-            status, headers, body = reply
-            self.send_response(status)
-            told = {"Content-Type": "application/json", **headers, "Content-Length": str(len(body))}
-            for name, value in told.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_):
-            pass
-
-    return Handler
+    def _serve(self, params, length):
+        with self.told.lock:
+            agent = self.headers.get("User-Agent", "")
+            reply = self.told.reply(urlsplit(self.path).path, params, agent, url_length=length)
+        if reply is None:
+            self.close_connection = True
+            return
+        status, headers, body = reply
+        self.answer(status, body, {"Content-Type": "application/json", **headers})
