@@ -22,9 +22,6 @@ def write_csv(path, rows):
     pd.DataFrame(rows).to_csv(path, index=False)
 
 
-# BIOSCAN-5M
-
-
 @pytest.fixture
 def bioscan(raw):
     ant = {"class": "Insecta", "order": "Hymenoptera", "family": "Formicidae", "subfamily": "Ectatomminae"}
@@ -61,8 +58,6 @@ def test_bioscan_trains_on_what_has_no_species_too(bioscan):
     assert names(train, "pretrain/c1/A3.jpg")[2:] == ["Sciaridae", *["[unknown below family Sciaridae]"] * 2]
 
 
-# Rare Species and TreeOfLife-10M
-
 WHALE = dict(zip(RANKS, ["Animalia", "Chordata", "Mammalia", "Cetacea", "Balaenidae", "Eubalaena"], strict=False))
 
 
@@ -93,9 +88,6 @@ def test_treeoflife_keeps_what_is_not_named_to_the_species(raw):
     assert names(dataset.tests["test"], "images/d.jpg")[4:] == ["Balaenidae", unknown, unknown]
 
 
-# FathomNet 2025
-
-
 @pytest.fixture
 def fathomnet(raw):
     octopus = ["Animalia", "Mollusca", "Cephalopoda", "Octopoda", "Octopodidae", "Octopus"]
@@ -121,9 +113,6 @@ def test_fathomnet_gives_half_of_its_categories_to_the_test(fathomnet):
     everything = {item: names(m, item) for m in (dataset.train, dataset.tests["test"]) for item in m.items}
     assert everything["7_12.png"][-2:] == ["Octopus", "[unknown below genus Octopus]"]
     assert everything["7_13.png"][2:] == ["Gastropoda", *["[unknown below class Gastropoda]"] * 4]
-
-
-# The Met, RP2K, Products-10K
 
 
 def test_met_queries_are_photos_by_visitors_and_its_gallery_is_the_museums(raw):
@@ -161,9 +150,6 @@ def test_a_product_of_the_test_is_in_the_group_of_its_training(raw):
         build("products-10k", raw)
 
 
-# ETHEC
-
-
 def specimen(image, genus, epithet):
     place = {"image_path": "2017_02_26R", "image_name": image}
     return place | {"family": "Hesperiidae", "subfamily": "Heteropterinae", "genus": genus, "specific_epithet": epithet}
@@ -185,9 +171,6 @@ def test_ethec_counts_an_image_once(raw):
     write(raw / "ETHEC_dataset" / "splits" / "test.json", "[]")
     with pytest.raises(DataError, match="is not a list of specimens"):
         build("ethec", raw)
-
-
-# Fashionpedia
 
 
 @pytest.fixture
@@ -225,9 +208,6 @@ def test_a_nickname_under_two_categories_is_a_class_in_each_and_a_garment_is_cut
     assert names(train, "train/a.jpg@0,0,3,3")[2] == "hoodie (top, t-shirt, sweatshirt)"
     assert names(train, "train/a.jpg@5,5,2,2")[1:] == ["top, t-shirt, sweatshirt"] * 2
     assert len(train) == 3
-
-
-# ILIAS
 
 
 @pytest.fixture

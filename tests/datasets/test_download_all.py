@@ -160,9 +160,6 @@ def test_two_downloads_into_one_folder_are_refused(parts, folder):
         fetch_all(parts, DownloadOptions(folder))
 
 
-# The registry of sources
-
-
 @pytest.fixture
 def home(home):
     home.mkdir()
@@ -219,9 +216,6 @@ def test_a_record_of_other_types_counts_as_none(tmp_path, odd):
     for record, is_one in ((sound, True), (sound | odd, False), ([], False)):
         (tmp_path / ".hbench" / "x.zip.json").write_text(json.dumps(record))
         assert (read_record(tmp_path, source) is not None) == is_one
-
-
-# The command line, in processes of its own
 
 
 @pytest.fixture

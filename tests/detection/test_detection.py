@@ -50,9 +50,6 @@ TWO, FAR = [[0, 0, 10, 10], [20, 20, 30, 30]], [20, 20, 30, 30]
 FOUND = detections(TRUTH, [1], [0.3])
 
 
-# Reading
-
-
 def test_corners_count_pixels_from_zero_and_end_outside(tmp_path):
     (tmp_path / "a.xml").write_text(shapes.annotation([("bar", (1, 2, 10, 20), 0), ("disc", (5, 5, 5, 5), 1)]))
     found = boxes_of(tmp_path / "a.xml", shapes.CLASSES)
@@ -94,9 +91,6 @@ def test_a_list_that_leaves_its_folder_is_refused(tmp_path):
         part_of(tmp_path, ["2007/test"], shapes.CLASSES)
 
 
-# Scores: hand-worked
-
-
 @pytest.mark.parametrize(
     ("truth", "difficult", "found", "ap50"),
     [
@@ -130,9 +124,6 @@ def test_a_class_without_objects_has_no_ap_and_one_that_is_never_detected_has_ap
     assert absent.ap50 == pytest.approx(1)
     missed = scores_of([FOUND], [boxes(TWO, [1, 2])], ["disc", "bar"])
     assert (missed.per_class["bar"], missed.ap50) == pytest.approx((0, 0.5))
-
-
-# Recipes and the loss
 
 
 def test_the_shipped_recipes_have_the_values_of_the_paper():
@@ -200,9 +191,6 @@ def test_a_mirrored_image_has_mirrored_boxes(tmp_path):
     assert mirrored.sum(dim=0).argmax() == 2 * 8 + 6
 
 
-# One epoch
-
-
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
@@ -224,9 +212,6 @@ def test_in_one_epoch_the_loss_falls_and_ap50_rises(voc, name, changes):
     assert before.ap50 < 0.05
     assert after.ap50 > 0.1
     assert after.ap50_95 > before.ap50_95
-
-
-# The verb, its report, the leaderboard
 
 
 @pytest.fixture

@@ -257,6 +257,11 @@ def test_the_tree_shows_the_means_of_any_metric_and_zooms(opened, reported, page
     picture.focus()
     page.keyboard.press("Escape")
     assert picture.get_attribute("data-root") == "0." + str(reported.manifest.tree.parents[1][int(shown[2:])])
+    page.keyboard.press("Escape")
+    assert picture.get_attribute("data-root") == ""
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    assert picture.get_attribute("data-root").startswith("0.")
     page.fill("#tree-search", "__proto__")
     page.locator("#tree-explore").click()
     page.wait_for_selector("#shown[aria-busy=false]")

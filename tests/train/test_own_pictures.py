@@ -97,9 +97,6 @@ def test_own_data_is_happier_and_has_the_methods_of_the_papers():
     assert {"own-data", "own-happier", "own-roadmap", "own-smooth-ap", "own-nsm", "own-fast-ap"} <= set(names())
 
 
-# ---- the tutorial
-
-
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A folder to work in. In place of the weights that torchvision would download, random ones lie where it keeps them."""

@@ -93,9 +93,6 @@ def test_a_picture_of_600_megapixels_is_refused_without_decoding_it(tmp_path):
         open_picture(tmp_path, "big.png")
 
 
-# as torchvision's datasets
-
-
 @pytest.fixture(scope="module")
 def served():
     """The real small Omniglot sets on a server of their own."""

@@ -57,9 +57,6 @@ def logged(folder):
     return [{key: value for key, value in line.items() if "second" not in key} for line in lines]
 
 
-# ---- the whole way
-
-
 def test_training_makes_a_better_net_and_leaves_everything_it_takes_to_score_it_again(letters, tmp_path):
     idle = tiny("glyphs-happier", "optimizer.lr=0", "epochs=1", "steps_per_epoch=1")
     untrained = loop.train(idle, tmp_path / "a", dataset=letters)
@@ -206,9 +203,6 @@ def test_partial_labels_train_a_loss_of_ranks_and_are_refused_by_a_loss_of_proxi
     assert np.isfinite(losses).all()
     with pytest.raises(ConfigError, match=r"ProxySoftmax needs every label[\s\S]*--policy drop"):
         loop.train(tiny("glyphs-happier"), tmp_path / "proxies", dataset=partly_known)
-
-
-# ---- parts of a step
 
 
 def gradients(compute, run, pixels, labels):
@@ -375,9 +369,6 @@ def test_a_shift_by_nothing_changes_nothing():
     assert torch.equal(moved, again)
     assert not torch.equal(moved, images)
     assert torch.equal(moved[1:2], shifted(images[1:2], np.array([2]), (1.0, 1.0)))
-
-
-# ---- stopping and resuming
 
 
 def test_a_killed_run_resumes_to_the_same_bits(letters, tmp_path):
@@ -550,9 +541,6 @@ def test_a_step_that_is_not_waited_for_changes_nothing_where_it_is_not_finite(le
         assert torch.equal(weight, expected[name]), name
 
 
-# ---- checkpoints
-
-
 def test_a_checkpoint_that_is_not_finite_does_not_replace_the_last_one(letters, tmp_path):
     run = begin(tiny(), letters)
     run.save(tmp_path)
@@ -625,9 +613,6 @@ def test_a_resumed_log_drops_what_lies_behind_its_checkpoint(tmp_path):
     (tmp_path / "log.jsonl").write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n{"st')
     Log(tmp_path, step=2)
     assert (tmp_path / "log.jsonl").read_text() == '{"step": 1}\n{"step": 2}\n'
-
-
-# ---- docs/training.md and the command line
 
 
 def test_the_recipe_of_the_docs_resolves(tmp_path):
