@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hbench.datasets import Dataset, load
     from hbench.datasets.build import build
     from hbench.datasets.manifest import Manifest
-    from hbench.datasets.own.source import OwnSource
+    from hbench.datasets.own_data import OwnSource
     from hbench.evaluation.arrays import score
     from hbench.evaluation.evaluate import evaluate
     from hbench.evaluation.leaderboard import Leaderboard
@@ -56,7 +56,7 @@ HOME = {
     "LevelSequence": "hbench.metrics.level_sequence",
     "Manifest": "hbench.datasets.manifest",
     "MetricName": "hbench.metrics.names",
-    "OwnSource": "hbench.datasets.own.source",
+    "OwnSource": "hbench.datasets.own_data",
     "Report": "hbench.evaluation.reports.report",
     "browse": "hbench.look.results",
     "build": "hbench.datasets.build",

@@ -61,7 +61,7 @@ def command(
     """
     from hbench.datasets import specs
     from hbench.datasets.build import build, save_built, writable_folder
-    from hbench.datasets.own.source import OwnSource
+    from hbench.datasets.own_data import OwnSource
 
     flags = {flag: options.pop(flag) for flag in ("force", "cards", "unofficial")}
     work, contact = options.pop("from_scratch"), options.pop("contact")

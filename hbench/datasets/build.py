@@ -10,22 +10,18 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hbench.core import paths
 from hbench.core.errors import DataError, IntegrityError, UsageError, examples
 from hbench.core.files import replacing, write_text
 from hbench.core.untrusted import check_picture
 from hbench.datasets import assemble, folders, save, specs
+from hbench.datasets.copies import KEEP, Copies
 from hbench.datasets.dataset import Dataset
 from hbench.datasets.manifest import Manifest, images_below
 from hbench.datasets.metadata.cards import write_cards
-from hbench.datasets.own.copies import KEEP, Copies
-from hbench.datasets.own_data import IMAGES, not_taken, refuse_name
+from hbench.datasets.own_data import IMAGES, OnRemark, OwnSource, build_own, not_taken, refuse_name
 from hbench.datasets.spec import Spec
-
-if TYPE_CHECKING:
-    from hbench.datasets.own.source import OnRemark, OwnSource
 
 ADOPTED = "adopted.txt"  # a file in the raw folder that names the folder of the user's copy
 COPIES = "copies.csv"  # a file of the dataset that lists the pictures that it holds several times
@@ -176,8 +172,6 @@ def counted(manifest: Manifest, official: Mapping[str, Mapping[str, str]] | None
 def _build_own(
     name: str | None, source: OwnSource, out: Path | None, *, force: bool, cards: bool, on_remark: OnRemark
 ) -> Dataset:
-    from hbench.datasets.own.source import build_own  # loads networkx
-
     chosen = name or Path(source.path.name.removesuffix(".gz")).stem
     refuse_name(chosen)
     folder = out or writable_folder(chosen)

@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
+from hbench.datasets.copies import same_content
 from hbench.datasets.manifest import Manifest
-from hbench.datasets.own.copies import same_content
 from hbench.datasets.spec import Protocol, Spec, Splits, cells_of, manifest_of, queries_against, rows_of
 
 LEVELS = ("coarse", "middle", "fine")

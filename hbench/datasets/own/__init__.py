@@ -1,1 +1,0 @@
-"""Turns a user's table or folder of images into a dataset."""
