@@ -17,6 +17,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 from hbench.core.errors import TreeError
 from hbench.engine.scan import ROWS_AT_ONCE, equal_rows
 from hbench.engine.score_blocks import Scores
-from hbench.engine.similarity import Similarity, cosine, scan_of
+from hbench.engine.similarity import SelectedRows, Similarity, cosine, scan_of
 from hbench.metrics.level_sequence import (
     LevelSequence,
     Ties,
@@ -62,6 +63,12 @@ class Side:
     labels: Labels
     ignore: NDArray[np.int64] | None = None
     known: NDArray[np.uint8] | None = None
+
+    def of(self, items: NDArray[np.int64]) -> Side:
+        """Some of the items, by their positions."""
+        vectors: Any = self.vectors.of(items) if isinstance(self.vectors, SelectedRows) else self.vectors[items]
+        columns: Any = [None if column is None else column[items] for column in (self.ignore, self.known)]
+        return Side(vectors, self.labels[items], *columns)
 
 
 LeftOut = Callable[[int, int], tuple[NDArray[np.int64], NDArray[np.int64]]]

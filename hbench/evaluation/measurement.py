@@ -4,6 +4,8 @@ A submitted ranking, and a benchmark that lists each query's positives pair by p
 ranked elsewhere.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -37,6 +39,12 @@ class Retrieval:
     self_rows: NDArray[np.int64] | None
     ids: NDArray[np.object_]
     names: tuple[Labels, Labels] | None = None
+
+    def of_queries(self, some: NDArray[np.int64]) -> Retrieval:
+        """The test with some of its queries alone, by their positions; the gallery stays the same."""
+        own = some if self.gallery is None else None if self.self_rows is None else self.self_rows[some]
+        names = None if self.names is None else (self.names[0][some], self.names[1])
+        return Retrieval(self.queries.of(some), self.gallery or self.queries, own, self.ids[some], names)
 
 
 def scorers_of(

@@ -7,16 +7,15 @@ score may differ in its last bit from that of an evaluation, whose matrix produc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.errors import UnknownName
 from hbench.datasets.manifest import Manifest
-from hbench.engine.ranker import Ranker, Side
+from hbench.engine.ranker import Ranker
 from hbench.engine.settings import Conditions
-from hbench.engine.similarity import SelectedRows
 from hbench.engine.top_k import NO_ITEM, TopResults
 from hbench.evaluation.submission import EmbeddingSubmission, retrieval_of
 from hbench.look.palette import mark_of
@@ -150,15 +149,10 @@ def class_name(manifest: Manifest, position: int) -> str:
 
 def ranker_of(manifest: Manifest, submission: EmbeddingSubmission, queries: Queries, conditions: Conditions) -> Ranker:
     """Make a ranker of these queries of a test against the whole gallery."""
-    test = retrieval_of(manifest, *submission.parts)
-    vectors = cast("SelectedRows", test.queries.vectors)
-    some: Any = SelectedRows(vectors.vectors, vectors.rows[queries])
-    ignore = None if test.queries.ignore is None else test.queries.ignore[queries]
-    self_rows = queries if test.self_rows is None else test.self_rows[queries]
-    known = None if test.queries.known is None else test.queries.known[queries]
-    side = Side(some, test.queries.labels[queries], ignore, known)
-    gallery = test.gallery or test.queries
-    return Ranker(side, gallery, self_rows=self_rows, similarity=conditions.similarity, tie_key=conditions.ties)
+    test = retrieval_of(manifest, *submission.parts).of_queries(queries)
+    return Ranker(
+        test.queries, test.gallery, self_rows=test.self_rows, similarity=conditions.similarity, tie_key=conditions.ties
+    )
 
 
 def by_id(manifest: Manifest, ids: Sequence[str]) -> Queries:

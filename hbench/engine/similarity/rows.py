@@ -41,6 +41,12 @@ class SelectedRows:
         selected: NDArray[Any] = self.vectors[self.rows[index]]
         return selected
 
+    def of(self, positions: NDArray[np.int64]) -> SelectedRows:
+        """Some of the selected rows; nothing is copied."""
+        some = SelectedRows(self.vectors, self.rows[positions])
+        some.scan = self.scan.of(positions)
+        return some
+
     @cached_property
     def scan(self) -> Scan:
         """The scan of the selected rows, by their positions."""

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.errors import UsageError
-from hbench.engine.ranker import Side
 from hbench.engine.settings import Conditions
 from hbench.evaluation.measurement import Measurement, OnBlock, Retrieval, job_of, measure
 
@@ -97,11 +96,7 @@ def sampled(test: Retrieval, queries: int, seed: int) -> Retrieval:
     asked = len(test.queries.labels)
     if asked <= queries:
         return test
-    some = np.sort(np.random.default_rng(seed).choice(asked, queries, replace=False))
-    self_rows = some if test.self_rows is None else test.self_rows[some]
-    ignore = None if test.queries.ignore is None else test.queries.ignore[some]
-    side = Side(test.queries.vectors[some], test.queries.labels[some], ignore)
-    return Retrieval(side, test.gallery or test.queries, self_rows, test.ids[some])
+    return test.of_queries(np.sort(np.random.default_rng(seed).choice(asked, queries, replace=False)))
 
 
 def largest_gap(
@@ -140,13 +135,7 @@ def _within(test: Retrieval, batch: Counts) -> Retrieval:
     self_rows = np.arange(len(test.queries.labels)) if test.self_rows is None else test.self_rows
     position = np.full(len(gallery.labels) + 1, -1)
     position[batch] = np.arange(len(batch))
-    ignore = None if gallery.ignore is None else gallery.ignore[batch]
-    return replace(
-        test,
-        gallery=Side(gallery.vectors[batch], gallery.labels[batch], ignore),
-        self_rows=position[self_rows],
-        names=None,
-    )
+    return replace(test, gallery=gallery.of(batch), self_rows=position[self_rows], names=None)
 
 
 def _where_positive(inside: Measurement, chosen: Conditions) -> Floats:
