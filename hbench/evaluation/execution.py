@@ -74,7 +74,7 @@ class Execution:
                 from hbench.engine.executors import dask
 
                 client = stack.enter_context(dask.connected(self.scheduler, self.workers or 0))
-                reader = dask.FileReader(embeddings.read_for_worker, embeddings.joined)
+                reader = dask.FileReader(embeddings.read, embeddings.joined)
                 execute = dask.on_cluster(client, [dask.File(path.resolve(), ids) for path, ids in files], reader)
             yield kept_in(kept, execute) if kept else execute
 

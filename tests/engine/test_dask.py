@@ -19,7 +19,7 @@ pytest.importorskip("distributed")
 dask = pytest.importorskip("dask")
 psutil = pytest.importorskip("psutil")
 cluster = pytest.importorskip("hbench.engine.executors.dask")
-READER = cluster.FileReader(embeddings.read_for_worker, embeddings.joined)
+READER = cluster.FileReader(embeddings.read, embeddings.joined)
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
 

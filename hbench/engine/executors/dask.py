@@ -35,7 +35,7 @@ class FileReader(NamedTuple):
     """The functions by which a worker gets embeddings, with their `ids` (N,) and `vectors` (N, D): `read` opens a file (and
     that of its ids), `join` takes ids and vectors that were sent."""
 
-    read: Callable[[Path, Path | None], Any]
+    read: Callable[..., Any]
     join: Callable[[NDArray[Any], NDArray[Any]], Any]
 
 
@@ -139,7 +139,11 @@ class Opened(WorkerPlugin):
         with self.lock:
             if self.read is None:
                 read, join = self.reader
-                self.read = [join(*each) for each in contents] if contents else [read(*file) for file in self.files]
+                self.read = (
+                    [join(*each) for each in contents]
+                    if contents
+                    else [read(path, ids=ids) for path, ids in self.files]
+                )
             return self.read
 
     def job(self, contents: Sequence[Content]) -> Job:

@@ -86,11 +86,6 @@ def read(path: Path, *, ids: Path | None = None) -> Embeddings:
     return Embeddings(stored.ids, vectors, digest(stored.files), named, stored.dtype, left_out=stored.left_out)
 
 
-def read_for_worker(path: Path, ids: Path | None) -> Embeddings:
-    """`read`, as the workers of a cluster call it."""
-    return read(path, ids=ids)
-
-
 def joined(ids: NDArray[Any], vectors: NDArray[Any]) -> Embeddings:
     """Embeddings in memory, without a file."""
     if len(ids) != len(vectors):
@@ -130,7 +125,7 @@ def write(
 
 def align(embeddings: Embeddings, items: Sequence[str] | Ids) -> NDArray[np.int64]:
     """The row of every item, int64 (n,): `vectors[rows]` are theirs. Raises SubmissionError if one is missing."""
-    rows = pc.index_in(_texts(items), value_set=_texts(embeddings.ids))
+    rows = pc.index_in(text_array(items), value_set=text_array(embeddings.ids))
     if rows.null_count:
         refuse(embeddings.source, problems_of_ids(embeddings.ids, wanted=items))
     return numbers(rows, np.dtype(np.int32)).astype(np.int64)
@@ -155,7 +150,7 @@ def problems_between(query: Embeddings, gallery: Embeddings) -> list[SubmissionP
     if query.dim != gallery.dim:
         text = f"dimensions, {query.dim} in {query.source} and {gallery.dim} in {gallery.source}"
         return [SubmissionProblem(text, 2, (), "embed queries and gallery with the same model")]
-    rows = pc.index_in(_texts(query.ids), value_set=_texts(gallery.ids))
+    rows = pc.index_in(text_array(query.ids), value_set=text_array(gallery.ids))
     shared = np.flatnonzero(rows.is_valid().to_numpy(zero_copy_only=False))
     other = rows.drop_null().to_numpy()
     differs = np.zeros(len(shared), dtype=bool)
@@ -169,13 +164,13 @@ def problems_between(query: Embeddings, gallery: Embeddings) -> list[SubmissionP
 
 def problems_of_ids(ids: Ids, *, wanted: Sequence[str] | Ids, known: Collection[str] = ()) -> list[SubmissionProblem]:
     """Duplicate, missing and unknown ids; those that are merely `known` are a remark."""
-    texts, needed = _texts(ids), _texts(wanted)
+    texts, needed = text_array(ids), text_array(wanted)
     counts = pc.value_counts(texts)
     several = np.flatnonzero(numbers(counts.field("counts"), np.dtype(np.int64)) > 1)
     duplicate = counts.field("values").take(pa.array(several)) if len(several) else counts.field("values")[:0]
     missing = needed.filter(pc.invert(pc.is_in(needed, value_set=texts)))
     foreign = texts.filter(pc.invert(pc.is_in(texts, value_set=needed)))
-    elsewhere = pc.is_in(foreign, value_set=_texts(known))
+    elsewhere = pc.is_in(foreign, value_set=text_array(known))
     other, unknown = foreign.filter(elsewhere), foreign.filter(pc.invert(elsewhere))
     cause = likely_cause(missing.to_pylist(), unknown.to_pylist()) if len(missing) else None
     return [
@@ -263,10 +258,6 @@ def _widened(
     for block in blocks(*vectors.shape):
         result[block] = values(vectors[block])
     return result
-
-
-def _texts(ids: Collection[str] | Ids) -> pa.Array:
-    return text_array(ids)
 
 
 def _strings(texts: pa.Array) -> list[str]:
