@@ -3,28 +3,12 @@
 import json
 
 import pytest
+import tomli_w
 
 from hbench.evaluation import leaderboard
 from hbench.look.plots.boards import front_of, points_of, records_of
 from tests import zoo
 from tests.command_line import call
-
-ROWS = """
-dataset = "zoo"
-version = "1"
-protocol = "paper"
-metric = "HD@1"
-levels = ["family", "species"]
-[citations."A, 2026"]
-text = "A"
-"""
-ROW = """
-[[row]]
-method = "{0}"
-year = {3}
-scores = {{ "HD@1" = {1}, "R@1" = {2} }}
-paper = {{ citation = "A, 2026", table = "T" }}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +46,12 @@ def test_the_worst_queries_are_those_of_the_largest_distance(folder):
 
 
 def test_boards_rank_and_place_by_the_smallest_distance(tmp_path):
-    rows = [("far", 40, 50, 2020), ("near", 10, 50, 2021), ("middle", 20, 60, 2022)]
-    (tmp_path / "zoo.toml").write_text(ROWS + "".join(ROW.format(*row) for row in rows), encoding="utf-8")
+    values = [("far", 40, 50, 2020), ("near", 10, 50, 2021), ("middle", 20, 60, 2022)]
+    rows = [{"method": name, "year": year, "scores": {"HD@1": hd, "R@1": r}} for name, hd, r, year in values]
+    board = {"dataset": "zoo", "version": "1", "protocol": "paper", "metric": "HD@1", "levels": ["family", "species"]}
+    board |= {"citations": {"A, 2026": {"text": "A"}}}
+    board |= {"row": [row | {"paper": {"citation": "A, 2026", "table": "T"}} for row in rows]}
+    (tmp_path / "zoo.toml").write_text(tomli_w.dumps(board), encoding="utf-8")
     board = leaderboard.read(str(tmp_path / "zoo.toml"))
     assert [standing.rows[0].method for standing in leaderboard.rank(board, "HD@1")] == ["near", "middle", "far"]
     place = leaderboard.place(board, "HD@1", 0.15)

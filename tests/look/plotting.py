@@ -8,6 +8,7 @@ import re
 from xml.etree import ElementTree
 
 import numpy as np
+import tomli_w
 from PIL import Image
 
 import hbench
@@ -69,27 +70,16 @@ def ranked_levels(dataset, vectors):
     return found
 
 
-BOARD = """
-dataset = "made"
-version = "1"
-protocol = "paper"
-levels = ["genus", "species"]
-metric = "H-AP"
-[citations]
-"Us, 2025" = { text = "Us" }
-"""
-
-
 def write_boards(folder):
     """A leaderboard of six rows, one of them unranked, and the logs of two runs."""
-    rows = [(NASTY, 2020, 50, 40), ("b", 2021, 60, 45), ("c", 2021, 70, 30), ("d", 2023, 55, 35), ("e", None, 80, 20)]
-    text = BOARD
-    for method, year, ap, h_ap in rows:
-        text += f"[[row]]\nmethod = {json.dumps(method)}\n" + (f"year = {year}\n" if year else "")
-        text += f'scores = {{ AP = {ap}, H-AP = {h_ap} }}\npaper = {{ citation = "Us, 2025", table = "1" }}\n'
-    text += '[[row]]\nmethod = "f"\nyear = 2024\nscores = { AP = 99, H-AP = 99 }\nunranked = { H-AP = "cut" }\n'
-    text += 'paper = { citation = "Us, 2025", table = "2" }\n'
-    (folder / "made.toml").write_text(text, encoding="utf-8")
+    values = [(NASTY, 2020, 50, 40), ("b", 2021, 60, 45), ("c", 2021, 70, 30), ("d", 2023, 55, 35), ("f", 2024, 99, 99)]
+    rows = [{"method": method, "year": year, "scores": {"AP": ap, "H-AP": h_ap}} for method, year, ap, h_ap in values]
+    rows[-1]["unranked"] = {"H-AP": "cut"}
+    rows.append({"method": "e", "scores": {"AP": 80, "H-AP": 20}})
+    board = {"dataset": "made", "version": "1", "protocol": "paper", "levels": ["genus", "species"], "metric": "H-AP"}
+    board["citations"] = {"Us, 2025": {"text": "Us"}}
+    board["row"] = [row | {"paper": {"citation": "Us, 2025", "table": row["method"]}} for row in rows]
+    (folder / "made.toml").write_text(tomli_w.dumps(board), encoding="utf-8")
     for run in ("a", "b"):
         (folder / run).mkdir()
         (folder / run / "log.jsonl").write_text(log_lines(run), encoding="utf-8")

@@ -5,6 +5,7 @@ import itertools
 import json
 
 import pytest
+import tomli_w
 
 from hbench.core.errors import UnknownName, UsageError
 from hbench.evaluation import leaderboard
@@ -17,34 +18,23 @@ from tests.look.elements import check_page, each
 
 NASTY = "</script><img src=x onerror=alert(1)>"
 SHIPPED = leaderboard.names()
-BAD = f"""
-dataset = "../{NASTY}"
-version = "1"
-protocol = "paper"
-levels = ["coarse", "__proto__"]
-metric = "R@1"
-notes = "{NASTY}"
-[citations]
-"{NASTY}" = {{ text = "{NASTY} & 100 %", later = true }}
-[[row]]
-method = "=HYPERLINK(1){NASTY}"
-backbone = "{NASTY}"
-setup = {{ family = "__proto__" }}
-scores = {{ "R@1" = 50.0, "AP" = 12.5, "AP/coarse" = 60 }}
-paper = {{ citation = "{NASTY}", table = "{NASTY}", doubt = "{NASTY}" }}
-[[row]]
-method = "plain"
-scores = {{ "R@1" = 50.0, "AP" = 13.5 }}
-unranked = {{ "AP" = "{NASTY}" }}
-paper = {{ citation = "{NASTY}", table = "Tab. 1" }}
-"""
+BAD = {
+    "dataset": f"../{NASTY}", "version": "1", "protocol": "paper", "levels": ["coarse", "__proto__"], "metric": "R@1",
+    "notes": NASTY, "citations": {NASTY: {"text": f"{NASTY} & 100 %", "later": True}},
+    "row": [
+        {"method": f"=HYPERLINK(1){NASTY}", "backbone": NASTY, "setup": {"family": "__proto__"},
+         "scores": {"R@1": 50.0, "AP": 12.5, "AP/coarse": 60}, "paper": {"citation": NASTY, "table": NASTY, "doubt": NASTY}},
+        {"method": "plain", "scores": {"R@1": 50.0, "AP": 13.5}, "unranked": {"AP": NASTY},
+         "paper": {"citation": NASTY, "table": "Tab. 1"}},
+    ],
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """The pages of all shipped leaderboards, and of one whose texts are as bad as texts can be."""
     folder = tmp_path_factory.mktemp("site")
-    (folder / "bad.toml").write_text(BAD, encoding="utf-8")
+    (folder / "bad.toml").write_text(tomli_w.dumps(BAD), encoding="utf-8")
     done = call("site", *SHIPPED, folder / "bad.toml", "-o", folder / "site")
     assert done.stdout.strip() == str(folder / "site" / "index.html")
     return folder / "site"

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import tomli_w
 from click.testing import CliRunner
 from scipy import stats
 
@@ -262,26 +263,19 @@ def called(*words):
     return done
 
 
+def write_study(folder, arms, settings, claim, **more):
+    """Write a study of small nets on a small part of glyphs to tiny.toml."""
+    save(small_glyphs(), folder / "letters")
+    common = [f"dataset={folder / 'letters'}", "sampler.batch=16", "model.dim=8"]
+    study = {"dataset": "glyphs", "unit": "base", "settings": [*common, *settings], "arms": arms, **more}
+    study |= {"table": [{"title": "Both", "arms": list(arms)}], "claim": [claim | {"source": "us"}]}
+    (folder / "tiny.toml").write_text(tomli_w.dumps(study), encoding="utf-8")
+
+
 def test_a_study_trains_what_is_missing_and_gives_tables_claims_and_rows(tmp_path):
-    save(small_glyphs(), tmp_path / "letters")
-    (tmp_path / "tiny.toml").write_text(f"""
-dataset = "glyphs"
-metrics = ["H-AP", "R@1"]
-unit = "base"
-settings = ["dataset={tmp_path / "letters"}", "epochs=1", "steps_per_epoch=2", "sampler.batch=16", "model.dim=8"]
-[arms]
-NSM = {{ recipe = "glyphs-nsm" }}
-"NSM λ" = {{ recipe = "glyphs-nsm", set = ["optimizer.lr=0.0"] }}
-[[table]]
-title = "Both"
-arms = ["NSM", "NSM λ"]
-[[claim]]
-says = "learning helps"
-source = "us"
-plus = ["NSM"]
-minus = ["NSM λ"]
-metric = "H-AP"
-""")
+    arms = {"NSM": {"recipe": "glyphs-nsm"}, "NSM λ": {"recipe": "glyphs-nsm", "set": ["optimizer.lr=0.0"]}}
+    claim = {"says": "learning helps", "plus": ["NSM"], "minus": ["NSM λ"], "metric": "H-AP"}
+    write_study(tmp_path, arms, ["epochs=1", "steps_per_epoch=2"], claim, metrics=["H-AP", "R@1"])
     line = ["run", str(tmp_path / "tiny.toml"), "--seeds", "1", "--out", str(tmp_path / "out"), "--json"]
     first = called(*line)
     (claim,) = json.loads(first.stdout)
@@ -309,29 +303,12 @@ metric = "H-AP"
 
 
 def test_a_tuned_study_chooses_on_held_out_classes_and_tests_what_it_chose(tmp_path):
-    save(small_glyphs(), tmp_path / "letters")
-    (tmp_path / "tiny.toml").write_text(f"""
-dataset = "glyphs"
-metrics = ["H-AP", "AP"]
-unit = "base"
-gaps = [8]
-settings = ["dataset={tmp_path / "letters"}", "epochs=2", "steps_per_epoch=4", "sampler.batch=16", "model.dim=8",
-            "validation=0.3", "evaluate_every=1"]
-[tuning]
-rates = ["optimizer.lr=0.0", "optimizer.lr=0.005"]
-by = "H-AP"
-[arms]
-NSM = {{ recipe = "glyphs-nsm", set = ["losses.nsm.params.temperature=0.1"] }}
-"NSM by R@1" = {{ like = "NSM", by = "R@1", set = ["log_every=1"] }}
-[[table]]
-title = "Both"
-arms = ["NSM", "NSM by R@1"]
-[[claim]]
-says = "batches overestimate AP"
-source = "us"
-plus = ["NSM"]
-metric = "gap@8"
-""")
+    arms = {"NSM": {"recipe": "glyphs-nsm", "set": ["losses.nsm.params.temperature=0.1"]}}
+    arms["NSM by R@1"] = {"like": "NSM", "by": "R@1", "set": ["log_every=1"]}
+    claim = {"says": "batches overestimate AP", "plus": ["NSM"], "metric": "gap@8"}
+    tuning = {"rates": ["optimizer.lr=0.0", "optimizer.lr=0.005"], "by": "H-AP"}
+    settings = ["epochs=2", "steps_per_epoch=4", "validation=0.3", "evaluate_every=1"]
+    write_study(tmp_path, arms, settings, claim, metrics=["H-AP", "AP"], gaps=[8], tuning=tuning)
     done = called("run", str(tmp_path / "tiny.toml"), "--seeds", "1", "--out", str(tmp_path / "out"))
     assert "2 runs to choose settings, then 2 to test them" in done.stderr
     study = studies.read(str(tmp_path / "tiny.toml"))
