@@ -180,7 +180,22 @@ def read(folder: Path) -> Dataset:
 
     Raises DataError where it holds no dataset, IntegrityError when a manifest's digest is not the one in dataset.json.
     """
-    description = _description(folder / "dataset.json")
+    path = folder / "dataset.json"
+    try:
+        description = Description.model_validate(read_json(path, most=LIST))
+    except FileNotFoundError:
+        raise DataError(
+            f"{folder} is not a dataset", expected="a dataset.json in it", fix="hbench build --out makes one"
+        ) from None
+    except ValidationError as error:
+        raise DataError(
+            f"{path} does not describe a dataset of this version of hbench",
+            expected=f"format {FORMAT} with {', '.join(sorted(Description.model_fields))}",
+            found=first_problem(error),
+            fix="build the dataset again",
+        ) from None
+    except ValueError as error:
+        raise DataError(f"{path} cannot be read", expected="JSON", found=str(error)) from None
     splits = {
         name: manifests.read(folder / f"{name}.parquet", digest=digest) for name, digest in description.digests.items()
     }
@@ -196,24 +211,6 @@ def read(folder: Path) -> Dataset:
     )
     images = description.images
     return dataset.rooted(None if images is None else (folder / images).resolve())
-
-
-def _description(path: Path) -> Description:
-    try:
-        return Description.model_validate(read_json(path, most=LIST))
-    except FileNotFoundError:
-        raise DataError(
-            f"{path.parent} is not a dataset", expected="a dataset.json in it", fix="hbench build --out makes one"
-        ) from None
-    except ValidationError as error:
-        raise DataError(
-            f"{path} does not describe a dataset of this version of hbench",
-            expected=f"format {FORMAT} with {', '.join(sorted(Description.model_fields))}",
-            found=first_problem(error),
-            fix="build the dataset again",
-        ) from None
-    except ValueError as error:
-        raise DataError(f"{path} cannot be read", expected="JSON", found=str(error)) from None
 
 
 def list_of(pairs: Iterable[tuple[str, str, int]]) -> pa.Table:

@@ -215,23 +215,6 @@ def own_dataset(
     return Dataset(name, test.digest[:12], Protocol(), train, {TEST: test}, card={"title": name}).rooted(root)
 
 
-def dealt(table: pa.Table, *, by: str, levels: Sequence[str], fraction: float, seed: int) -> pa.Table:
-    """Add a column `split` that puts every node of the level `by` as a whole into test or into train."""
-    if by not in levels:
-        raise UnknownName("level to split by", by, levels)
-    if not 0 < fraction < 1:
-        raise UsageError("the test fraction is out of range", expected="more than 0, less than 1", found=f"{fraction}")
-    path = [texts(table, level) for level in levels[: list(levels).index(by) + 1]]
-    nodes = ["/".join(names) for names in zip(*path, strict=True)]
-    tested = held_out(nodes, fraction=fraction, seed=seed)
-    if not 0 < len(tested) < len(set(nodes)):
-        raise UsageError(
-            f"too few nodes to split by {by}", expected="some for train and some for test", found=examples(set(nodes))
-        )
-    splits = pa.array([TEST if node in tested else "train" for node in nodes])
-    return table.drop_columns([SPLIT] if SPLIT in table.column_names else []).append_column(SPLIT, splits)
-
-
 def folder_table(
     folder: Path, *, levels: Sequence[str] = (), split_folders: bool = False, depth: int | None = None
 ) -> pa.Table:
@@ -402,12 +385,26 @@ def _levels(table: pa.Table, source: OwnSource) -> list[str]:
 def _split(
     table: pa.Table, levels: list[str], split: str | None, source: OwnSource, on_remark: OnRemark
 ) -> tuple[pa.Table, str | None]:
-    """Return the table and its column of splits, which is made here if `split_by` names a level."""
-    if source.split_by is not None and split is not None:
+    """Return the table and its column of splits.
+
+    If `split_by` names a level, the column puts every node of that level as a whole into test or into train.
+    """
+    by, fraction = source.split_by, source.test_fraction
+    if by is None:
+        if split is None and SPLIT in table.column_names and SPLIT not in levels:
+            on_remark("note: the column split is not used, every row is tested; --split-column split uses it")
+        return table, split
+    if split is not None:
         raise UsageError("there are two splits", expected="either --split-by, or --split-column or --split-folders")
-    if source.split_by is not None:
-        fraction = source.test_fraction
-        return dealt(table, by=source.split_by, levels=levels, fraction=fraction, seed=source.seed), SPLIT
-    if split is None and SPLIT in table.column_names and SPLIT not in levels:
-        on_remark("note: the column split is not used, every row is tested; --split-column split uses it")
-    return table, split
+    if by not in levels:
+        raise UnknownName("level to split by", by, levels)
+    if not 0 < fraction < 1:
+        raise UsageError("the test fraction is out of range", expected="more than 0, less than 1", found=f"{fraction}")
+    nodes = ["/".join(names) for names in text_rows(table, levels[: levels.index(by) + 1])]
+    tested = held_out(nodes, fraction=fraction, seed=source.seed)
+    if not 0 < len(tested) < len(set(nodes)):
+        raise UsageError(
+            f"too few nodes to split by {by}", expected="some for train and some for test", found=examples(set(nodes))
+        )
+    splits = pa.array([TEST if node in tested else "train" for node in nodes])
+    return table.drop_columns([SPLIT] if SPLIT in table.column_names else []).append_column(SPLIT, splits), SPLIT

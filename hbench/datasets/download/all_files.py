@@ -130,9 +130,21 @@ def _in_short(file: str, problem: HBenchError) -> str:
 
 
 def _attempt(source: RemoteFile, job: DownloadOptions) -> HBenchError | None:
+    """Fetch, verify and unpack a file, as far as that is not done; return the error that ended it."""
     try:
-        if not job.stop.is_set():
-            _one(source, job)
+        if job.repair and not job.stop.is_set():
+            _forget_wrong(source, job.folder)
+        state = records.state_of(job.folder, source)
+        if state in {"done", "unpacked"} or job.stop.is_set():
+            return None
+        record = records.read_record(job.folder, source) if state == "verified" else None
+        record = record or _record(source, job, state)
+        if source.unpack is not None:
+            archive, folder = Path(record.path), job.folder / source.unpack
+            number = unpack(archive, folder, on_progress=lambda n: job.on_progress(source, "files", n), stop=job.stop)
+            records.write_record(job.folder, source, dataclasses.replace(record, unpacked=number))
+            if job.remove_archives and archive.is_relative_to(job.folder):
+                archive.unlink()
     except DownloadInterrupted:
         pass
     except HBenchError as problem:
@@ -140,22 +152,6 @@ def _attempt(source: RemoteFile, job: DownloadOptions) -> HBenchError | None:
     finally:
         job.on_progress(source, "end", 0)
     return None
-
-
-def _one(source: RemoteFile, job: DownloadOptions) -> None:
-    if job.repair:
-        _forget_wrong(source, job.folder)
-    state = records.state_of(job.folder, source)
-    if state in {"done", "unpacked"}:
-        return
-    record = records.read_record(job.folder, source) if state == "verified" else None
-    record = record or _record(source, job, state)
-    if source.unpack is not None:
-        archive, folder = Path(record.path), job.folder / source.unpack
-        number = unpack(archive, folder, on_progress=lambda n: job.on_progress(source, "files", n), stop=job.stop)
-        records.write_record(job.folder, source, dataclasses.replace(record, unpacked=number))
-        if job.remove_archives and archive.is_relative_to(job.folder):
-            archive.unlink()
 
 
 def _record(source: RemoteFile, job: DownloadOptions, state: str) -> DownloadRecord:
