@@ -64,14 +64,10 @@ class Manifest:
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a table with a row per item: item, its class at every level, query, gallery (and ignore)."""
-        import pandas as pd
-
-        classes = {
-            level: np.array(names, object)[column]
-            for level, names, column in zip(self.levels, self.tree.names, self.labels.T, strict=True)
-        }
-        ignore = {} if self.ignore is None else {"ignore": self.ignore}
-        return pd.DataFrame({"item": self.items, **classes, "query": self.query, "gallery": self.gallery, **ignore})
+        table = self.table()
+        texts = {level: table[level].cast(pa.string()) for level in self.levels}
+        frame: pd.DataFrame = pa.table({n: texts.get(n, table[n]) for n in table.column_names}).to_pandas()
+        return frame
 
     def __post_init__(self, text: pa.Array | None) -> None:
         if text is not None:
