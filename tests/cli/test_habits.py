@@ -88,21 +88,17 @@ def every_command():
     yield from walk(group, ["hbench"])
 
 
-def test_every_command_has_an_example_and_o_and_d_are_short_for_out_and_dataset():
+def test_every_command_has_an_example_and_the_short_options_of_all():
     helps = {" ".join(words): " ".join((command.help or "").split()) for words, command in every_command()}
     of_step = {name for name, text in helps.items() if name.startswith("hbench hgldv2") and f" {name}" in text}
     without = {name for name, text in helps.items() if f"Example: {name}" not in text} - of_step
     assert without == {"hbench datasets", "hbench download", "hbench build"}
     for words, command in every_command():
+        options = [option for parameter in command.params for option in parameter.opts]
+        assert [options.count(each) for each in ("-q", "--quiet", "-v", "--verbose")] == [1, 1, 1, 1], words
         for parameter in command.params:
             for long, short in (("--out", "-o"), ("--dataset", "-d")):
                 assert long not in parameter.opts or short in parameter.opts, (words, long)
-
-
-def test_every_command_takes_quiet_and_verbose_once_behind_its_name():
-    for words, command in every_command():
-        options = [option for parameter in command.params for option in parameter.opts]
-        assert [options.count(each) for each in ("-q", "--quiet", "-v", "--verbose")] == [1, 1, 1, 1], words
 
 
 def test_quiet_says_no_remarks_and_verbose_where_a_refusal_was_made():

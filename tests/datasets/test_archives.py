@@ -59,11 +59,17 @@ def reason_against(archive, folder):
     return refusal.value.found
 
 
-def test_every_kind_of_archive_is_unpacked_by_its_content_not_its_name(archive, tmp_path):
+def test_every_kind_is_unpacked_by_its_content_not_its_name_and_what_is_missing_or_different_is_listed(
+    archive, tmp_path
+):
     progress = []
     assert unpack(archive.rename(tmp_path / "download"), tmp_path / "out", on_progress=progress.append) == 4
     assert content_of(tmp_path / "out") == FILES
     assert sum(progress) == 4
+    assert not_unpacked(tmp_path / "download", tmp_path / "out") == []
+    (tmp_path / "out" / "readme.txt").write_bytes(b"HELLO")
+    (tmp_path / "out" / "set" / "a" / "1.jpg").unlink()
+    assert sorted(not_unpacked(tmp_path / "download", tmp_path / "out")) == ["readme.txt", "set/a/1.jpg"]
 
 
 def test_unpacking_that_was_stopped_or_killed_is_done_again(archive, tmp_path):
@@ -75,14 +81,6 @@ def test_unpacking_that_was_stopped_or_killed_is_done_again(archive, tmp_path):
     (tmp_path / "out" / f".{archive.name}.unpacking").write_bytes(b"left by a killed process")
     unpack(archive, tmp_path / "out")
     assert content_of(tmp_path / "out") == FILES
-
-
-def test_what_is_missing_or_different_is_listed(archive, tmp_path):
-    unpack(archive, tmp_path)
-    assert not_unpacked(archive, tmp_path) == []
-    (tmp_path / "readme.txt").write_bytes(b"HELLO")
-    (tmp_path / "set" / "a" / "1.jpg").unlink()
-    assert sorted(not_unpacked(archive, tmp_path)) == ["readme.txt", "set/a/1.jpg"]
 
 
 LEAVING = [

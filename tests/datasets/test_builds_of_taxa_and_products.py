@@ -40,7 +40,7 @@ def bioscan(raw):
     return raw
 
 
-def test_bioscan_queries_are_of_one_partition_and_its_gallery_of_another(bioscan):
+def test_bioscan_asks_for_one_partition_in_another_and_trains_on_what_has_no_species_too(bioscan):
     dataset = build("bioscan-5m", bioscan, unofficial=True)
     assert dataset.train.items.tolist() == ["train/c0/A1.jpg", "train/c0/A6.jpg"]
     asking = {name: test.items[test.query].tolist() for name, test in dataset.tests.items()}
@@ -50,9 +50,6 @@ def test_bioscan_queries_are_of_one_partition_and_its_gallery_of_another(bioscan
     assert unseen.items[unseen.gallery].tolist() == ["key_unseen/A4.jpg"]
     assert names(unseen, "key_unseen/A4.jpg")[3:] == ["unplaced genus of Sciaridae", "Sciaridae sp. 1"]
     assert names(seen, "test/A2.jpg")[-1] == "Gnamptogenys sulcata"
-
-
-def test_bioscan_trains_on_what_has_no_species_too(bioscan):
     train = build("bioscan-5m-partial", bioscan, unofficial=True).train
     assert train.items.tolist() == ["pretrain/c1/A3.jpg", "train/c0/A1.jpg", "train/c0/A6.jpg"]
     assert names(train, "pretrain/c1/A3.jpg")[2:] == ["Sciaridae", *["[unknown below family Sciaridae]"] * 2]
@@ -220,16 +217,13 @@ def ilias(raw):
     return raw
 
 
-def test_two_items_of_ilias_named_other_are_not_of_one_class(ilias):
+def test_two_items_of_ilias_named_other_are_not_of_one_class_and_a_distractor_is_of_no_object(ilias):
     test = build("ilias-core", ilias, unofficial=True).tests["test"]
     assert names(test, "ilias_core/bold_bimp_000/pos/P000_00.jpg") == ["art", "other", "other (other)", "bold_bimp_000"]
     assert test.items[test.query].tolist()[0] == "ilias_core/glowy_flup_468/query/Q468_00.jpg"
     write(ilias / "image_ids" / "positive_ids.txt", "wavy_zibby_944/pos/P944_00,0.2,7\nbold_bimp_000/pos/P000_00,1,3\n")
     with_both = build("ilias-core", ilias, unofficial=True).tests["test"]
     assert names(with_both, "ilias_core/wavy_zibby_944/pos/P944_00.jpg")[2] == "other (food)"
-
-
-def test_a_distractor_of_ilias_is_ranked_and_of_no_object(ilias):
     write(ilias / "image_ids" / "distractor_ids.txt", "000/a\n000/b.jpg\n")
     test = build("ilias", ilias, unofficial=True).tests["test"]
     assert test.items[test.gallery].tolist()[-2:] == ["yfcc100m/000/a.jpg", "yfcc100m/000/b.jpg"]

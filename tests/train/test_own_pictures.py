@@ -17,7 +17,7 @@ from hbench.datasets import manifest as manifests
 from hbench.train import loop
 from hbench.train.images.transforms import augmentations
 from hbench.train.models.backbones import build_backbone
-from hbench.train.recipes.files import names, resolve
+from hbench.train.recipes.files import resolve
 from hbench.train.recipes.sizes import fitted_to, is_open
 from tests.command_line import call
 from tests.page import blocks
@@ -90,11 +90,6 @@ def test_one_class_teaches_nothing(tmp_path):
     with pytest.raises(UsageError, match="the recipe names no dataset"):
         loop.train(resolve("own-data"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-def test_own_data_is_happier_and_has_the_methods_of_the_papers():
-    assert resolve("own-data") == resolve("own-happier")
-    assert {"own-data", "own-happier", "own-roadmap", "own-smooth-ap", "own-nsm", "own-fast-ap"} <= set(names())
 
 
 @pytest.fixture

@@ -141,7 +141,9 @@ def test_distilled_deit_is_a_plain_one_without_the_distillation_token():
 def test_there_is_a_recipe_for_every_method_on_its_datasets_and_two_differ_where_their_files_differ():
     assert len(names()) > 140
     some = {"sop-happier", "inat18-full-csl", "dyml-animal-roadmap", "hgldv2-happier-f", "cub200-vit-b-roadmap-memory"}
+    some |= {f"own-{method}" for method in ("data", "happier", "roadmap", "smooth-ap", "nsm", "fast-ap")}
     assert some <= set(names())
+    assert resolve("own-data") == resolve("own-happier")
     assert shipped()[1]["happier"]["losses"] == {"sup_hap": {"weight": 0.9}, "cluster": {"weight": 0.1}}
     sop, full = resolve("sop-happier"), resolve("inat18-full-happier")
     assert sop.losses["sup_hap"].weight == full.losses["sup_hap"].weight == 0.9
