@@ -90,18 +90,13 @@ def test_nested_folders_are_levels(tmp_path):
     assert "4 of 4 images are there" in result.stderr
 
 
-def test_the_folder_it_was_built_from_does_not_hide_a_dataset_of_its_name(tmp_path, monkeypatch):
-    folder_of_images(tmp_path / "zoo", ["cats/lion/1.jpg", "dogs/wolf/1.jpg"])
-    monkeypatch.chdir(tmp_path)
-    build("zoo", "--from", "zoo")
-    assert load("zoo").root == tmp_path / "zoo"
-
-
-def test_the_outermost_folders_may_be_the_split(tmp_path):
+def test_the_outermost_folders_may_be_the_split_and_do_not_hide_the_dataset_of_their_name(tmp_path, monkeypatch):
     folder_of_images(tmp_path / "zoo", ["train/crow/1.jpg", "test/tit/1.jpg"])
-    build("zoo", "--from", tmp_path / "zoo", "--split-folders")
+    monkeypatch.chdir(tmp_path)
+    build("zoo", "--from", "zoo", "--split-folders")
     dataset = load("zoo")
     assert (dataset.levels, dataset.train.items.tolist()) == (("level1",), ["train/crow/1.jpg"])
+    assert dataset.root == tmp_path / "zoo"
 
 
 def test_policies_make_a_tree_of_labels_that_form_none(tmp_path):

@@ -53,19 +53,24 @@ def resolved(world, server, client):
     return scrape.resolve(landmarks, api.source(client, servers))
 
 
-def test_every_landmark_of_a_varied_world_ends_where_it_must(tmp_path):
+def test_every_landmark_of_a_varied_world_ends_where_it_must_and_the_cache_replays_it_without_any_server(tmp_path):
     world = world_of(800)
-    with scraping(world, tmp_path / "cache.sqlite") as running:
-        links, names = resolved(world, *running)
+    with scraping(world, tmp_path / "cache.sqlite", longest_url=1500) as (server, client):
+        links, names = resolved(world, server, client)
     assert len(links) == 800
     for (_, url), link in zip(world.landmarks, links, strict=True):
         linked = (link.status, link.via, link.topic, link.reason, link.classes)
         assert linked == world.expected[scrape.title_of(url)], url
     assert {link.status for link in links} >= {"found", "redirected", "missing", "no_item"}
-    assert {name.class_id: (name.label, name.language) for name in names if name.language != "en"} == {
-        "Q9058": ("Kirchengebäude", "de"),
-        "Q9059": ("", ""),
-    }
+    foreign = {name.class_id: (name.label, name.language) for name in names if name.language != "en"}
+    assert foreign == {"Q9058": ("Kirchengebäude", "de"), "Q9059": ("", "")}
+    with Cache(tmp_path / "cache.sqlite") as cache:
+        offline = Client(None, cache)
+        assert resolved(world, server, offline) == (links, names)
+        assert offline.counts["requests"] == 0
+        world.landmarks.append((1, "http://commons.wikimedia.org/wiki/Category:New"))
+        with pytest.raises(DataError, match="not in the cache"):
+            resolved(world, server, offline)
 
 
 def test_faults_change_nothing_and_requests_keep_their_distance(tmp_path):
@@ -108,19 +113,6 @@ def test_a_scrape_killed_and_resumed_ten_times_gives_the_undisturbed_bytes(tmp_p
         assert {agent for _, agent, _, _ in server.log} == {user_agent(CONTACT)}
     assert out.read_text(encoding="utf-8") == undisturbed
     assert sum(count - 1 for count in repeated.values()) <= kills  # at most the request in flight at each kill
-
-
-def test_the_cache_replays_a_run_without_any_server(tmp_path):
-    world = world_of(300)
-    with scraping(world, tmp_path / "cache.sqlite", longest_url=1500) as (server, client):
-        first = resolved(world, server, client)
-    with Cache(tmp_path / "cache.sqlite") as cache:
-        offline = Client(None, cache)
-        assert resolved(world, server, offline) == first
-        assert offline.counts["requests"] == 0
-        world.landmarks.append((1, "http://commons.wikimedia.org/wiki/Category:New"))
-        with pytest.raises(DataError, match="not in the cache"):
-            resolved(world, server, offline)
 
 
 def test_a_batch_with_too_many_values_or_a_bad_id_is_halved_until_it_passes(tmp_path):
