@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hbench.core.errors import examples
-from hbench.core.tables import lines, text_rows, texts
+from hbench.core.tables import lines
 from hbench.tree.names import Row
 
 KEEP, FIRST, MERGE = CHOICES = ("keep", "first", "merge")
@@ -129,12 +129,3 @@ class Copies:
         for level, names in zip(levels, zip(*filter(None, after), strict=True), strict=True):
             table = table.set_column(table.column_names.index(level), level, pa.array(names))
         return table
-
-
-def copies_in(
-    table: pa.Table, root: Path, *, item: str, levels: Sequence[str], images: Mapping[str, bytes]
-) -> Copies | None:
-    """Find the copies among the images of a table, below `root` or in `images`; None where there are none."""
-    items = texts(table, item)
-    groups = same_content(root, items, images)
-    return None if groups is None else Copies(items, text_rows(table, levels), groups, levels[-1])

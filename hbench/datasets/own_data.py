@@ -25,7 +25,7 @@ from hbench.core.tables import SUFFIXES as TABLES
 from hbench.core.tables import kind_of, read_sheet, text_rows, texts
 from hbench.core.untrusted import load_picture
 from hbench.datasets import manifest as manifests
-from hbench.datasets.copies import CHOICES, KEEP, Copies, copies_in
+from hbench.datasets.copies import CHOICES, KEEP, Copies, same_content
 from hbench.datasets.dataset import TEST, Dataset, Protocol
 from hbench.datasets.manifest import SUFFIXES, Manifest, images_below, name_table_of
 from hbench.datasets.spec import held_out, specs
@@ -331,7 +331,9 @@ def build_own(
             on_remark(f"{rows:,} rows of names changed by {policy}")
     copies = None
     if {item, *levels} <= set(table.column_names):
-        copies = copies_in(table, root, item=item, levels=levels, images=images)
+        items = texts(table, item)
+        groups = same_content(root, items, images)
+        copies = None if groups is None else Copies(items, text_rows(table, levels), groups, levels[-1])
     if copies is not None:
         table = copies.applied(table, levels, source.copies)
         images = {image: images[image] for image in texts(table, item) if image in images}

@@ -1,7 +1,7 @@
 """DyML: vehicles, animals and products, trained on three levels and tested on one level at a time."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 
 from hbench.datasets.copies import same_content
@@ -24,50 +24,42 @@ train/
 """
 
 
-def class_namer(raw: Path) -> Callable[[str, str], str]:
-    """Return a function that names a class by level and number: "fine 12", with its name in names.csv, if that exists."""
-    path = raw / NAMES
-    rows = cells_of(path, "level", "id", "name") if path.exists() else []
-    known = {(level, number): name for level, number, name in rows}
-    return lambda level, number: " ".join(filter(None, (level, number, known.get((level, number)))))
+def labelled(raw: Path, table: str, folder: str, levels: Sequence[str] = LEVELS) -> list[tuple[str, tuple[str, ...]]]:
+    """Read the images of a folder from a table with their classes at these levels.
 
-
-def labelled(raw: Path, folder: str) -> list[tuple[str, tuple[str, ...]]]:
-    """Read the images of a folder with their names at three levels from its label.csv."""
-    name = class_namer(raw)
+    A class is named by level and number, "fine 12", and by its name in names.csv, if that exists.
+    """
+    names = cells_of(raw / NAMES, "level", "id", "name") if (raw / NAMES).exists() else []
+    known = {row[:2]: " ".join(filter(None, row)) for row in names}
+    header = TRAIN_HEADER if levels == LEVELS else TEST_HEADER
     return [
-        (f"{folder}/imgs/{file}", tuple(map(name, LEVELS, labels)))
-        for file, *labels in rows_of(raw / folder / "label.csv", header=TRAIN_HEADER, separator=",")
+        (f"{folder}/{file}", tuple(known.get(pair, " ".join(pair)) for pair in zip(levels, numbers, strict=True)))
+        for file, *numbers in rows_of(raw / table, header=header, separator=",")
     ]
 
 
 def benchmark(raw: Path, level: str) -> Manifest:
     """Make the test at one level; its gallery holds copies of the queries, which are left out of those queries' lists."""
-    name = class_namer(raw)
-    queries, gallery = (
-        [
-            (f"bmk_{level}/{part}/{file}", (name(level, label),))
-            for file, label in rows_of(raw / f"bmk_{level}" / f"{part}.csv", header=TEST_HEADER, separator=",")
-        ]
-        for part in ("query", "gallery")
-    )
+    parts = (f"bmk_{level}/query", f"bmk_{level}/gallery")
+    queries, gallery = (labelled(raw, f"{part}.csv", part, (level,)) for part in parts)
     manifest = queries_against(queries, gallery, TEST_LEVELS)
     return dataclasses.replace(manifest, ignore=same_content(raw, manifest.items.tolist(), {}))
 
 
 def build_benchmarks(raw: Path) -> Splits:
     """Read Vehicle or Animal: train/label.csv, and a query and a gallery folder per level."""
-    return {"train": labelled(raw, "train"), **{level: benchmark(raw, level) for level in reversed(LEVELS)}}
+    train = labelled(raw, "train/label.csv", "train/imgs")
+    return {"train": train, **{level: benchmark(raw, level) for level in reversed(LEVELS)}}
 
 
 def build_product(raw: Path) -> Splits:
     """Read Product: train/label.csv, and a test set with three labels per image, of which each makes a test."""
-    images = labelled(raw, PRODUCT)
+    images = labelled(raw, f"{PRODUCT}/label.csv", f"{PRODUCT}/imgs")
     tests = {
         level: manifest_of([(item, (names[LEVELS.index(level)],)) for item, names in images], TEST_LEVELS)
         for level in reversed(LEVELS)
     }
-    return {"train": labelled(raw, "train"), **tests}
+    return {"train": labelled(raw, "train/label.csv", "train/imgs"), **tests}
 
 
 VEHICLE = Spec(

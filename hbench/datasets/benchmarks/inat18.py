@@ -11,7 +11,7 @@ BASE = ("supercategory", "species")
 KEYS = {"species": "name"}
 SPLITS = "Inat_dataset_splits/Inaturalist_{split}_set1.txt"
 IMAGES = "train_val2018"
-POLICIES = ("fill-from-parent", "by-path")
+POLICIES = ("fill-from-parent", "by-path")  # "NA" gets the name of its parent, a homonymous genus that of its family
 
 
 def categories(raw: Path, levels: tuple[str, ...]) -> dict[int, tuple[str, ...]]:
@@ -20,14 +20,10 @@ def categories(raw: Path, levels: tuple[str, ...]) -> dict[int, tuple[str, ...]]
         return {int(entry["id"]): tuple(entry[KEYS.get(level, level)] for level in levels) for entry in entries}
 
 
-def tree(raw: Path, levels: tuple[str, ...]) -> dict[int, tuple[str, ...]]:
-    """Make the names of each category id a tree: homonymous genera get their families' names, "NA" that of the parent."""
-    return mended(categories(raw, levels), levels, *POLICIES)
-
-
 def official_names(raw: Path) -> Names:
     """Map the names to those by which the released loader numbers the classes of a level: one NA, one Iris."""
-    plain, final = categories(raw, RANKS), tree(raw, RANKS)
+    plain = categories(raw, RANKS)
+    final = mended(plain, RANKS, *POLICIES)
     renamed: Names = {level: {} for level in RANKS}
     for number, row in plain.items():
         for level, official, name in zip(RANKS, row, final[number], strict=True):
@@ -38,7 +34,7 @@ def official_names(raw: Path) -> Names:
 
 def build(raw: Path, *, levels: tuple[str, ...]) -> Splits:
     """Read the images from the split files, as …/SUPERCATEGORY/CATEGORY_ID/IMAGE.jpg, and label them by category."""
-    of_category = tree(raw, levels)
+    of_category = mended(categories(raw, levels), levels, *POLICIES)
     labelled = {}
     for split in ("train", "test"):
         path = raw / SPLITS.format(split=split)

@@ -66,8 +66,8 @@ def croissant(dataset: Dataset, folder: Path) -> dict[str, Any]:
     authors = papers[0].authors if papers else []
     sizes = ", ".join(f"{name}: {len(manifest):,} images" for name, manifest in dataset.manifests.items())
     facts = {
-        "description": f"{_title(dataset)}. Hierarchical image retrieval with labels {' / '.join(dataset.levels)}, "
-        f"coarse to fine, which form a tree. {sizes}.",
+        "description": f"{dataset.card.get('title', dataset.name)}. Hierarchical image retrieval with labels "
+        f"{' / '.join(dataset.levels)}, coarse to fine, which form a tree. {sizes}.",
         "license": dataset.card.get("licence"),
         "url": dataset.card.get("homepage"),
         "citeAs": _bibtex(dataset),
@@ -84,10 +84,6 @@ def croissant(dataset: Dataset, folder: Path) -> dict[str, Any]:
         "distribution": [_file(folder / f"{name}.parquet") for name in dataset.manifests],
         "recordSet": [_records(name, manifest) for name, manifest in dataset.manifests.items()],
     }
-
-
-def _title(dataset: Dataset) -> str:
-    return str(dataset.card.get("title", dataset.name))
 
 
 def _bibtex(dataset: Dataset) -> str:
@@ -176,7 +172,7 @@ def card_text(dataset: Dataset) -> str:
         files = configurations.setdefault("default" if manifest.levels == dataset.levels else name, [])
         files.append({"split": name.replace("-", "_"), "path": f"{FILES}/{name}.parquet"})
     head = {
-        "pretty_name": _title(dataset),
+        "pretty_name": str(dataset.card.get("title", dataset.name)),
         "tags": ["hbench", "image-retrieval", "hierarchical"],
         "configs": [{"config_name": name, "data_files": files} for name, files in configurations.items()],
     }
