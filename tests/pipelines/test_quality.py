@@ -40,7 +40,9 @@ def test_weighted_measures_are_those_of_copies(data):
     assert measures["homogeneity"] == pytest.approx(swapped["completeness"])
 
 
-def test_purity_and_effort_are_the_hand_worked_ones():
+def test_purity_effort_and_imbalance_are_the_hand_worked_ones():
+    effective = pytest.approx(0.8**-0.8 * 0.1**-0.1 * 0.1**-0.1)
+    assert imbalance([8, 1, 1]) == {"top1": 0.8, "top10": 1.0, "ratio": 8.0, "effective": effective}
     found, reference = [0, 0, 0, 1, 1, 2], ["a", "a", "b", "b", "b", "c"]
     measures = quality.agreement_with(found, reference)
     assert measures["purity"] == (2 + 2 + 1) / 6
@@ -64,12 +66,6 @@ def test_head_nouns_and_lexical_coherence_read_english_phrases():
     texts = ("fortress of Brazil", "elementary school in Japan", "château", "tower (12th c.)", "?")
     assert list(map(head_noun, texts)) == ["fortress", "school", "château", "tower", "?"]
     assert quality.lexical_coherence(["stone bridge", "road bridge", "arch", "lake"], [0, 0, 0, 1]) == 3 / 4
-
-
-def test_imbalance_is_the_hand_worked_one():
-    found = imbalance([8, 1, 1])
-    effective = pytest.approx(0.8**-0.8 * 0.1**-0.1 * 0.1**-0.1)
-    assert found == {"top1": 0.8, "top10": 1.0, "ratio": 8.0, "effective": effective}
 
 
 def placed(class_id, group, status="group"):

@@ -41,7 +41,10 @@ def files(letters):
 
 
 def test_images_are_bytes_until_the_net_normalises_them(letters, files):
+    before = torch.get_rng_state()
     pixels, rows = files.__getitems__([(3, 7), (0, 8)])
+    assert torch.equal(pixels, files.__getitems__([(3, 7), (0, 8)])[0])
+    assert torch.equal(before, torch.get_rng_state())  # an image draws from no other generator
     assert (pixels.dtype, pixels.shape, rows.tolist()) == (torch.uint8, (2, 3, 32, 32), [3, 0])
     plain = v2.Compose([v2.ToDtype(torch.float32, scale=True), v2.Normalize(SETTINGS.mean, SETTINGS.std)])
     torch.testing.assert_close(Normalise(SETTINGS)(pixels), plain(pixels), rtol=0, atol=1e-6)
@@ -79,13 +82,6 @@ def test_workers_stay_from_epoch_to_epoch(letters):
         makers += [int(pixels[0, 0]) for pixels, _ in found]
     assert len(set(makers)) == 1
     assert os.getpid() not in makers
-
-
-def test_an_image_draws_from_no_other_generator(files):
-    before = torch.get_rng_state()
-    one, again = (files.__getitems__([(3, 7)])[0] for _ in range(2))
-    assert torch.equal(one, again)
-    assert torch.equal(before, torch.get_rng_state())
 
 
 def test_every_process_has_a_gpu_of_its_own(monkeypatch):
