@@ -1,31 +1,24 @@
 """CUB-200-2011: birds by species, family and order; the first hundred species train, the others test."""
 
-from collections import Counter
 from pathlib import Path
 
-from hbench.datasets.spec import Protocol, Spec, Splits, rows_of, shipped_rows, split_by
+from hbench.datasets.spec import Protocol, Spec, Splits, mended, rows_of, shipped_rows, split_by
 
 TRAINING_CLASSES = 100
 MERGED = dict.fromkeys(("Emberizidae", "Passerellidae"), "Emberizidae and Passerellidae")
 
 
-def tree() -> dict[int, tuple[str, str, str]]:
+def tree() -> dict[int, tuple[str, ...]]:
     """Read order, family and species of each class: the tree of "Your Flamingo is My Bird" (MIT), errors included.
 
     By its label ids Emberizidae and Passerellidae are one family, and Laridae is two, in two orders. A family that occurs in
     two orders is named with its order.
     """
-    rows = {int(row["class_id"]): row for row in shipped_rows("cub200_tree.csv")}
-    families = {number: MERGED.get(row["family"], row["family"]) for number, row in rows.items()}
-    orders = Counter(family for family, _ in {(families[number], row["order"]) for number, row in rows.items()})
-    return {
-        number: (
-            row["order"],
-            families[number] if orders[families[number]] == 1 else f"{families[number]} ({row['order']})",
-            row["species"].replace("_", " "),
-        )
-        for number, row in rows.items()
+    rows = {
+        int(row["class_id"]): (row["order"], MERGED.get(row["family"], row["family"]), row["species"].replace("_", " "))
+        for row in shipped_rows("cub200_tree.csv")
     }
+    return mended(rows, SPEC.levels, "by-path")
 
 
 def build(raw: Path) -> Splits:
