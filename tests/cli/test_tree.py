@@ -81,16 +81,13 @@ def test_the_real_inaturalist_names_are_refused_with_every_offender_named(tmp_pa
     assert "17 problems\n  found:    6 placeholder, 11 homonym\n" in run.stderr
 
 
-def test_policies_say_what_they_do_and_make_a_tree_of_the_real_names(tmp_path):
+def test_policies_say_what_they_do_also_as_json_and_make_a_tree_of_the_real_names(tmp_path):
     run = hbench(tmp_path, "validate", INAT, *MENDED)
     assert "fill-from-parent changes 34 rows of 34 items\n" in run.stdout
     assert "by-path changes 38 rows of 38 items\n" in run.stdout
     assert "  … 18 more (--all)\n" in run.stdout
     assert "6 kingdom · 25 phylum · 57 class · 273 order · 1,120 family · 4,412 genus · 8,142 species" in run.stderr
     assert list(tmp_path.iterdir()) == []
-
-
-def test_problems_and_changes_are_written_as_json_too(tmp_path):
     output = json.loads(hbench(tmp_path, "validate", INAT, "--policy", "by-path", "--json", code=3).stdout)
     assert (output["rows"], len(output["problems"]), len(output["changes"])) == (8142, 18, 38)
     assert {problem["kind"] for problem in output["left"]} == {"placeholder", "spaces"}

@@ -260,18 +260,15 @@ def dyml(raw):
     return raw
 
 
-def test_dyml_does_not_lose_the_image_that_is_glued_to_the_header(dyml):
+def test_dyml_does_not_lose_the_image_that_is_glued_to_the_header_which_may_also_end_its_line(dyml):
     dataset = build("dyml-vehicle", dyml, unofficial=True)
     assert dataset.train.items.tolist() == ["train/imgs/0.jpg", "train/imgs/1.jpg", "train/imgs/2.jpg"]
     assert names(dataset.train, "train/imgs/2.jpg") == ["coarse 1", "middle 3", "fine 17"]
     fine = dataset.tests["fine"]
     assert fine.items[fine.query].tolist() == [f"bmk_fine/query/{i}.jpg" for i in range(3)]
     assert names(fine, "bmk_fine/query/0.jpg") == names(fine, "bmk_fine/gallery/12.jpg") == ["fine 12"]
-
-
-def test_a_dyml_header_may_end_its_line_and_a_file_may_name_the_classes(dyml):
     write(dyml / "train" / "label.csv", "fname, coarse_id, middle_id, fine_id\n0.jpg, 0, 0, 17\n")
-    write(dyml / "names.csv", "level,id,name\nfine,17,pickup\n")
+    write(dyml / "names.csv", "level,id,name\nfine,17,pickup\n")  # a file may name the classes
     train = build("dyml-vehicle", dyml, unofficial=True).train
     assert names(train, "train/imgs/0.jpg") == ["coarse 0", "middle 0", "fine 17 pickup"]
 

@@ -44,13 +44,10 @@ def study_of(**claim):
     return Study.model_validate(parts | {"arms": arms, "claim": (claim,), "table": (table,)})
 
 
-def test_one_seed_says_nothing():
+def test_the_interval_is_over_seeds_and_classes_and_one_seed_says_nothing():
+    """The two parts of the variance by hand: 2 seeds, classes of 1 and 3 queries."""
     assert interval_of(whole(np.array([0.2])))[:3] == (0.2, -np.inf, np.inf)
     assert shown(interval_of(whole(np.array([0.2])))) == "20.0"
-
-
-def test_the_interval_is_over_seeds_and_classes():
-    """The two parts of the variance by hand: 2 seeds, classes of 1 and 3 queries."""
     values, queries = np.array([[0.1, 0.3], [0.2, 0.6]]), np.array([1, 3])
     seeds = [(0.1 + 3 * 0.3) / 4, (0.2 + 3 * 0.6) / 4]
     mean = (seeds[0] + seeds[1]) / 2
@@ -89,7 +86,12 @@ def test_a_claim_holds_where_its_whole_interval_does():
         assert verdict.word == word
 
 
-def test_a_claim_may_compare_differences():
+def test_a_claim_may_compare_differences_and_subtract_another_metric():
+    claim = study_of(minus=("a",), metric="gap@32", minus_metric="gap@256")
+    own = {"gap@32": whole(np.array([0.3, 0.4, 0.5])), "gap@256": whole(np.array([0.1, 0.2, 0.31]))}
+    (verdict,) = judged(claim, {"a": own})
+    assert verdict.difference.mean == pytest.approx((0.2 + 0.2 + 0.19) / 3)
+    assert "(gap@32 − gap@256)" in markdown(claim, {"a": own | scores(0.5, 0.5, 0.5)}, ABOUT)
     values = {"a": (0.50, 0.52), "b": (0.40, 0.41), "c": (0.60, 0.61), "d": (0.55, 0.57)}
     found = {arm: scores(*of_seeds) for arm, of_seeds in values.items()}
     (verdict,) = judged(study_of(plus=("a", "d"), minus=("b", "c")), found)
@@ -182,14 +184,6 @@ def test_a_claim_whose_arms_are_not_there_yet_is_not_measured_and_counts_in_the_
     alone, (first, second) = judged(study, found)[0], judged(both, found)
     assert first.corrected == pytest.approx(2 * alone.p)
     assert second.word == "not measured"
-
-
-def test_a_claim_may_subtract_another_metric():
-    claim = study_of(minus=("a",), metric="gap@32", minus_metric="gap@256")
-    own = {"gap@32": whole(np.array([0.3, 0.4, 0.5])), "gap@256": whole(np.array([0.1, 0.2, 0.31]))}
-    (verdict,) = judged(claim, {"a": own})
-    assert verdict.difference.mean == pytest.approx((0.2 + 0.2 + 0.19) / 3)
-    assert "(gap@32 − gap@256)" in markdown(claim, {"a": own | scores(0.5, 0.5, 0.5)}, ABOUT)
 
 
 def tuned_study(**arms):

@@ -31,7 +31,11 @@ def of_counts(*counts):
     return manifests.from_names([f"{i}" for i in range(len(rows))], rows, levels=["class"])
 
 
-def test_sizes_follow_from_the_dataset():
+def test_sizes_follow_from_the_dataset_and_processes_can_share_the_batch():
+    for world in (1, 2, 3, 5):
+        recipe = fitted_to(resolve("own-data", ["dataset=mine"]), of_counts(*[8] * 11), world)
+        assert recipe.sampler.batch % world == 0
+        assert recipe.sampler.batch <= 44
     for counts, per_class, batch, epochs in (
         ([6] * 10, 4, 40, 100),  # 60 images are 2 steps: 2,000 steps would be 1,000 epochs
         ([3] * 10, 3, 30, 100),
@@ -75,13 +79,6 @@ def test_a_size_that_is_given_stays_and_the_others_fit_it():
     assert recipe.evaluate_every == 1
     published = resolve("sop-happier")
     assert fitted_to(published, of_counts(3, 3)) is published
-
-
-@pytest.mark.parametrize("world", [1, 2, 3, 5])
-def test_processes_can_share_the_batch_that_follows(world):
-    recipe = fitted_to(resolve("own-data", ["dataset=mine"]), of_counts(*[8] * 11), world)
-    assert recipe.sampler.batch % world == 0
-    assert recipe.sampler.batch <= 44
 
 
 def test_one_class_teaches_nothing(tmp_path):

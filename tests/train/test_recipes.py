@@ -191,7 +191,7 @@ def test_settings_that_are_gone_are_read_where_they_change_nothing_and_else_refu
             resolve("glyphs-nsm", [change])
 
 
-def test_the_command_lists_and_prints_recipes():
+def test_the_command_lists_and_prints_recipes_and_says_whose_the_values_of_every_setup_are():
     listed = call("recipes", "sop-*")
     assert "sop-happier" in listed.output
     assert "HAPPIER, ECCV 2022, Tab. 1" in listed.output
@@ -200,9 +200,6 @@ def test_the_command_lists_and_prints_recipes():
     assert tomllib.loads(printed.output)["epochs"] == 7
     as_json = call("recipes", "sop-happier", "--json")
     assert json.loads(as_json.output)["losses"]["cluster"]["weight"] == 0.1
-
-
-def test_every_setup_says_whose_its_values_are():
     printed = call("recipes", "--setups").output
     rows = [line.strip("| ").split(" | ") for line in printed.splitlines()[2:]]
     assert [row[0].strip("`") for row in rows] == sorted(shipped()[0])

@@ -585,13 +585,6 @@ def test_a_checkpoint_that_is_cut_or_has_other_types_is_refused(stored, tmp_path
             checkpoint.best(tmp_path)
 
 
-@pytest.mark.parametrize("line", ["[", "[1]", "{}", '{"step": "x"}', "\xff", "[" * 5_000])
-def test_a_damaged_log_is_refused(tmp_path, line):
-    (tmp_path / "log.jsonl").write_bytes(f'{{"step": 1}}\n{line}\n'.encode("latin-1"))
-    with pytest.raises(DataError, match="is damaged"):
-        Log(tmp_path, step=2)
-
-
 def test_the_last_two_checkpoints_and_the_best_are_kept_and_half_written_ones_do_not_count(letters, tmp_path):
     run = begin(tiny(), letters)
     for step in range(1, 7):
@@ -609,7 +602,11 @@ def test_the_last_two_checkpoints_and_the_best_are_kept_and_half_written_ones_do
         checkpoint.latest(tmp_path / "elsewhere")
 
 
-def test_a_resumed_log_drops_what_lies_behind_its_checkpoint(tmp_path):
+def test_a_resumed_log_drops_what_lies_behind_its_checkpoint_and_a_damaged_one_is_refused(tmp_path):
+    for line in ("[", "[1]", "{}", '{"step": "x"}', "\xff", "[" * 5_000):
+        (tmp_path / "log.jsonl").write_bytes(f'{{"step": 1}}\n{line}\n'.encode("latin-1"))
+        with pytest.raises(DataError, match="is damaged"):
+            Log(tmp_path, step=2)
     (tmp_path / "log.jsonl").write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n{"st')
     Log(tmp_path, step=2)
     assert (tmp_path / "log.jsonl").read_text() == '{"step": 1}\n{"step": 2}\n'
