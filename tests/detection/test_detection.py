@@ -87,9 +87,8 @@ def test_two_years_are_one_part_wherever_they_lie_and_no_list_leaves_its_folder(
         part_of(tmp_path / "moved", ["2012/val"], shapes.CLASSES)
 
 
-@pytest.mark.parametrize(
-    ("truth", "difficult", "found", "ap50"),
-    [
+def test_ap50_is_the_mean_over_eleven_recalls_without_difficult_objects():
+    for truth, difficult, found, ap50 in (
         (TRUTH, [False], TRUTH, 1),
         # right, wrong, right: precision 1 up to recall 1/2 (0 to 0.5: six recalls of eleven), then 2/3 (five)
         (TWO, [False, False], [TWO[0], [40, 40, 50, 50], FAR], (6 * 1 + 5 * 2 / 3) / 11),
@@ -97,11 +96,9 @@ def test_two_years_are_one_part_wherever_they_lie_and_no_list_leaves_its_folder(
         (TWO, [False, True], [FAR, TWO[0]], 1),
         (TWO, [False, True], [FAR, [20, 20, 30, 29], [21, 20, 30, 30], TWO[0]], 1),
         (TWO, [False, True], [TWO[0]], 1),
-    ],
-)
-def test_ap50_is_the_mean_over_eleven_recalls_without_difficult_objects(truth, difficult, found, ap50):
-    shown = detections(found, [1] * len(found), [0.9 - 0.1 * place for place in range(len(found))])
-    assert scores_of([shown], [boxes(truth, [1] * len(truth), difficult)], ["disc"]).ap50 == pytest.approx(ap50)
+    ):
+        shown = detections(found, [1] * len(found), [0.9 - 0.1 * place for place in range(len(found))])
+        assert scores_of([shown], [boxes(truth, [1] * len(truth), difficult)], ["disc"]).ap50 == pytest.approx(ap50)
 
 
 def test_a_box_counts_at_the_overlaps_that_it_has():

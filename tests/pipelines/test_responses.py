@@ -44,21 +44,13 @@ def warning(text):
     return json.dumps({"batchcomplete": True, "warnings": {"main": {"warnings": text}}}).encode()
 
 
-@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524])
-@pytest.mark.parametrize(
-    ("header", "now", "wait"),
-    [
-        (None, 0.0, 0.0),
-        ("3", 0.0, 3.0),
-        ("0.25", 0.0, 0.25),
-        ("Thu, 01 Jan 1970 00:01:40 GMT", 40.0, 60.0),
-        ("Thu, 01 Jan 1970 00:01:40 GMT", 400.0, 0.0),
-        ("soon", 0.0, 0.0),
-    ],
-)
-def test_busy_servers_are_asked_again_when_they_say(status, header, now, wait):
-    headers = {"Retry-After": header} if header else {}
-    assert judge(status, headers, b"<html>", now=now) == Again(f"HTTP {status}", wait)
+def test_busy_servers_are_asked_again_when_they_say():
+    in_1970 = "Thu, 01 Jan 1970 00:01:40 GMT"
+    waits = [(None, 0.0, 0.0), ("3", 0.0, 3.0), ("0.25", 0.0, 0.25), (in_1970, 40.0, 60.0), (in_1970, 400.0, 0.0)]
+    for header, now, wait in (*waits, ("soon", 0.0, 0.0)):
+        headers = {"Retry-After": header} if header else {}
+        for status in (408, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524):
+            assert judge(status, headers, b"<html>", now=now) == Again(f"HTTP {status}", wait)
 
 
 def test_other_answers_are_final():
