@@ -1,6 +1,7 @@
 """Embedding a dataset's images: complete, in order, resumable, from checkpoints and from backbones of other sources."""
 
 import dataclasses
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -63,22 +64,17 @@ def test_the_command_embeds_by_a_checkpoint_as_its_run_did_and_says_what_comes_n
     assert "Invalid value for '--scales'" in refusal(*line, tmp_path / "f.parquet", "--scales", "0")
 
 
-def stopped_at(count):
-    """A callback that ends an embedding after this many images."""
-
-    def watch(done, _number):
-        if done >= count:
-            raise KeyboardInterrupt
-
-    return watch
+def stopped_at(batch):
+    """A callback that ends an embedding after this many batches."""
+    return Mock(side_effect=[*[None] * (batch - 1), KeyboardInterrupt])
 
 
 @pytest.mark.parametrize(
     ("stop", "options", "kept"),
     [
-        (50, {"batch": 10, "part": 20}, 40),
-        (30, {"batch": 10, "seconds": 0}, 20),  # by time, too
-        (50, {"batch": 10, "part": 10}, 10),  # of which the second part and what follows are damaged
+        (5, {"batch": 10, "part": 20}, 40),
+        (3, {"batch": 10, "seconds": 0}, 20),  # by time, too
+        (5, {"batch": 10, "part": 10}, 10),  # of which the second part and what follows are damaged
     ],
     ids=["by number", "by time", "damaged"],
 )

@@ -173,10 +173,7 @@ def test_a_tracker_that_is_not_installed_is_named_before_the_first_step(letters,
 
 
 def test_tensorboard_has_the_curves_of_the_log_also_of_a_run_that_was_cut(letters, tmp_path):
-    def killed_at_6(moment):
-        if moment.step == 6:
-            raise RuntimeError("killed")
-
+    killed_at_6 = Mock(side_effect=[*[None] * 5, RuntimeError("killed")])
     recipe = tiny("glyphs-happier", "checkpoint_every=2", "validation=0.25", "evaluate_every=1")
     with pytest.raises(RuntimeError, match="killed"):
         loop.train(recipe, tmp_path, dataset=letters, track=["tensorboard"], on_progress=killed_at_6)
