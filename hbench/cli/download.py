@@ -19,8 +19,7 @@ from hbench.core.errors import DataError, UsageError, examples
 from hbench.core.files import free_bytes, write_text
 from hbench.datasets.download.all_files import DownloadOptions, OnDownload, check_all, fetch_all, summary
 from hbench.datasets.download.all_files import adopt as adopt_files
-from hbench.datasets.download.records import state_of
-from hbench.datasets.download.sources import RemoteFile, sources_of
+from hbench.datasets.download.sources import RemoteFile, sources_of, state_of
 
 if TYPE_CHECKING:
     from hbench.datasets import Spec

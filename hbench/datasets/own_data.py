@@ -314,7 +314,8 @@ def build_own(
     Raises UsageError, DataError and TreeError for a source that does not make a dataset.
     """
     table, root, item, split = _read(source)
-    levels = _levels(table, source)
+    levels = list(source.levels) or [column for column in table.column_names if column not in {"item", SPLIT}]
+    refuse_depth(len(levels))
     if source.tree is not None:
         table, levels = _placed(table, levels, source.tree)
     table, item, images = without_images(table, item)
@@ -354,6 +355,9 @@ def build_own(
 def _read(source: OwnSource) -> tuple[pa.Table, Path, str, str | None]:
     """Read the table of a source; return it, the folder of its images, and its columns of images and splits."""
     if not source.path.is_dir():
+        if not source.levels:
+            expected = "--levels A,B,C: columns, coarse to fine"
+            raise UsageError(f"the levels of {source.path} are not named", expected=expected)
         return read_sheet(source.path), source.root or source.path.parent, source.image_column, source.split_column
     table = folder_table(source.path, levels=source.levels, split_folders=source.split_folders, depth=source.depth)
     return table, source.path, "item", SPLIT if source.split_folders else None
@@ -372,16 +376,6 @@ def _placed(table: pa.Table, levels: list[str], tree: Path) -> tuple[pa.Table, l
     for place, level in enumerate(names.levels):
         table = table.append_column(level, pa.array([row[place] if place < len(row) else "" for row in rows]))
     return table, list(names.levels)
-
-
-def _levels(table: pa.Table, source: OwnSource) -> list[str]:
-    if not source.levels and not source.path.is_dir():
-        raise UsageError(
-            f"the levels of {source.path} are not named", expected="--levels A,B,C: columns, coarse to fine"
-        )
-    chosen = list(source.levels) or [column for column in table.column_names if column not in {"item", SPLIT}]
-    refuse_depth(len(chosen))
-    return chosen
 
 
 def _split(

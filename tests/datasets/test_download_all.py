@@ -15,8 +15,7 @@ from click.testing import CliRunner
 from hbench.cli.download import command
 from hbench.core.errors import ConfigError, DataError, HBenchError, IntegrityError, SourceError
 from hbench.datasets.download.all_files import DownloadOptions, adopt, check_all, check_space, fetch_all, summary
-from hbench.datasets.download.records import read_record, state_of
-from hbench.datasets.download.sources import RemoteFile, sources_of
+from hbench.datasets.download.sources import RemoteFile, read_record, sources_of, state_of
 from tests.command_line import run
 from tests.file_server import PAGE, FileServer, status
 from tests.raw_folders import omniglot_archives, tar_of, write_sources

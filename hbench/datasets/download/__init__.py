@@ -25,8 +25,7 @@ from hbench.core.errors import IntegrityError, SourceError
 from hbench.core.files import free_bytes, write_text
 from hbench.core.untrusted import read_json
 from hbench.core.version import __version__
-from hbench.datasets.download.records import disk_errors
-from hbench.datasets.download.sources import RemoteFile
+from hbench.datasets.download.sources import RemoteFile, disk_errors
 
 LOG = logging.getLogger(__name__)
 BLOCK = 1 << 18

@@ -15,10 +15,10 @@ import urllib3
 
 from hbench.core.errors import DataError, HBenchError, IntegrityError, SourceError, UsageError, examples
 from hbench.core.files import free_bytes, replacing
-from hbench.datasets.download import DownloadInterrupted, Requester, fetch, records, session, verify
+from hbench.datasets.download import DownloadInterrupted, Requester, fetch, session, verify
+from hbench.datasets.download import sources as registry
 from hbench.datasets.download.archives import not_unpacked, unpack
-from hbench.datasets.download.records import DownloadRecord, disk_errors
-from hbench.datasets.download.sources import RemoteFile
+from hbench.datasets.download.sources import DownloadRecord, RemoteFile, disk_errors
 
 OnDownload = Callable[[RemoteFile, str, int], None]  # source; "bytes" or "files" and their number, or "end"
 MD5_FILE = 4096  # bytes that are read of a file with an md5
@@ -42,9 +42,9 @@ def fetch_all(sources: Sequence[RemoteFile], job: DownloadOptions, *, jobs: int 
     """
     check_space(sources, job.folder)
     with disk_errors(job.folder):
-        (job.folder / records.FOLDER).mkdir(parents=True, exist_ok=True)
+        (job.folder / registry.RECORDS).mkdir(parents=True, exist_ok=True)
     try:
-        with filelock.FileLock(job.folder / records.FOLDER / "lock", timeout=0), ThreadPool(max(1, jobs)) as pool:
+        with filelock.FileLock(job.folder / registry.RECORDS / "lock", timeout=0), ThreadPool(max(1, jobs)) as pool:
             try:
                 done = list(pool.imap_unordered(lambda source: (source.file, _attempt(source, job)), sources))
             except KeyboardInterrupt:
@@ -76,7 +76,7 @@ def check_space(sources: Sequence[RemoteFile], folder: Path) -> None:
     """Raise DataError when the disk cannot hold the files to fetch and as many bytes again to unpack archives."""
     needed = 0
     for source in sources:
-        state = records.state_of(folder, source)
+        state = registry.state_of(folder, source)
         times = (state in {"missing", "partial"}) + (source.unpack is not None and state not in {"done", "unpacked"})
         needed += times * (source.size or 0)
     part = sum(path.stat().st_size for path in folder.rglob(".*.part")) if folder.exists() else 0
@@ -104,7 +104,7 @@ def adopt(sources: Sequence[RemoteFile], folder: Path, existing: Path) -> list[s
                 with replacing(folder / source.file) as temporary:
                     shutil.copyfile(path, temporary)
                 path = folder / source.file
-            records.record_file(folder, source, path.resolve(), sums)
+            registry.record_file(folder, source, path.resolve(), sums)
             adopted.append(source.file)
             break
     return adopted
@@ -134,15 +134,15 @@ def _attempt(source: RemoteFile, job: DownloadOptions) -> HBenchError | None:
     try:
         if job.repair and not job.stop.is_set():
             _forget_wrong(source, job.folder)
-        state = records.state_of(job.folder, source)
+        state = registry.state_of(job.folder, source)
         if state in {"done", "unpacked"} or job.stop.is_set():
             return None
-        record = records.read_record(job.folder, source) if state == "verified" else None
+        record = registry.read_record(job.folder, source) if state == "verified" else None
         record = record or _record(source, job, state)
         if source.unpack is not None:
             archive, folder = Path(record.path), job.folder / source.unpack
             number = unpack(archive, folder, on_progress=lambda n: job.on_progress(source, "files", n), stop=job.stop)
-            records.write_record(job.folder, source, dataclasses.replace(record, unpacked=number))
+            registry.write_record(job.folder, source, dataclasses.replace(record, unpacked=number))
             if job.remove_archives and archive.is_relative_to(job.folder):
                 archive.unlink()
     except DownloadInterrupted:
@@ -165,7 +165,7 @@ def _record(source: RemoteFile, job: DownloadOptions, state: str) -> DownloadRec
             sums = verify(target, source)
         else:
             sums = fetch(source, target, requester, on_progress=lambda n: job.on_progress(source, "bytes", n))
-    return records.record_file(job.folder, source, target, sums)
+    return registry.record_file(job.folder, source, target, sums)
 
 
 def _md5_in(url: str, requester: Requester) -> str:
@@ -188,7 +188,7 @@ def _verified(source: RemoteFile, folder: Path) -> list[str]:
     The list is empty for a plain file, and where the archive was removed. Raises IntegrityError where the file does not
     match its published checksums or those of its download; DataError where it is missing.
     """
-    path, record = records.place_of(folder, source)
+    path, record = registry.place_of(folder, source)
     unpacked = record is not None and record.unpacked is not None
     if not path.exists():
         if unpacked:
@@ -200,7 +200,7 @@ def _verified(source: RemoteFile, folder: Path) -> list[str]:
 
 def _forget_wrong(source: RemoteFile, folder: Path) -> None:
     """Delete a wrong file, so that it is fetched again; an archive whose unpacked files are wrong counts as not unpacked."""
-    path, record = records.place_of(folder, source)
+    path, record = registry.place_of(folder, source)
     try:
         if not _verified(source, folder):
             return
@@ -215,4 +215,4 @@ def _forget_wrong(source: RemoteFile, folder: Path) -> None:
     except DataError:  # the file is missing
         return
     if record is not None:
-        records.write_record(folder, source, dataclasses.replace(record, unpacked=None))
+        registry.write_record(folder, source, dataclasses.replace(record, unpacked=None))

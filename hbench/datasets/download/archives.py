@@ -1,7 +1,7 @@
 """Unpacks untrusted archives: every file stays in the folder, and their number and size stay within bounds.
 
 A file is written under a temporary name and then renamed, so that every file with its final name is whole. Existing files
-are overwritten: `.hbench/FILE.json` (hbench.datasets.download.records) says which archives were unpacked.
+are overwritten: `.hbench/FILE.json` (hbench.datasets.download.sources) says which archives were unpacked.
 """
 
 import lzma
@@ -22,10 +22,10 @@ from hbench.core.errors import IntegrityError
 from hbench.core.files import FULL
 from hbench.core.untrusted import refuse_bomb
 from hbench.datasets.download import DownloadInterrupted
-from hbench.datasets.download.records import LOCKED, disk_errors
+from hbench.datasets.download.sources import LOCKED, RECORDS, disk_errors
 
 BLOCK = 1 << 20
-RECORDS, ADOPTED = ".hbench", "adopted.txt"  # names of hbench's records in a raw folder, which no archive may write
+ADOPTED = "adopted.txt"  # of hbench's own records in a raw folder, too, which no archive may write
 LONGEST_NAME = 240  # bytes
 Member = tuple[str, int, Callable[[], IO[bytes]]]  # a regular file: its safe relative path, its size, what opens it
 UNSAFE = re.compile(r"^[A-Za-z]:|[\\\x00-\x1f\x7f\ud800-\udfff]")

@@ -1,26 +1,33 @@
-"""Reads the addresses of a dataset's files from `sources.toml` in this folder and from the user's `sources.toml`.
+"""Reads the addresses of a dataset's files, from `sources.toml` in this folder and from the user's, and records downloads.
 
 A file is one table, `[[DATASET]]`, with `file`, `urls` and, where known, `size`, `md5`, `sha256`. `part` is "metadata" or
 "images" (default); `unpack` is the folder to unpack an archive into ("." for most). `count = n` makes n files of one
 table, in which `{i}` becomes 000, 001 …. The address `gdrive:ID` is a file on Google Drive. The user's table overrides the
 keys of the shipped table with the same `file`; a table with a new `file` is added.
+
+A file that was downloaded has a record (`.hbench/FILE.json`), so that none is fetched or verified twice: its checksums, its size
+and time when they were computed, and how many files were unpacked from it.
 """
 
 import dataclasses
+import errno
+import json
 import os
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
 import platformdirs
-from pydantic import AfterValidator, Field, NonNegativeInt, create_model
+from pydantic import AfterValidator, Field, NonNegativeInt, TypeAdapter, create_model
 
-from hbench.core.errors import ConfigError
+from hbench.core.errors import ConfigError, DataError
+from hbench.core.files import full_disk_told, write_text
 from hbench.core.schema import Strict, build
-from hbench.core.untrusted import parse_toml, read_text
+from hbench.core.untrusted import parse_toml, read_json, read_text
 
 UNPRINTABLE = re.compile(r"[\\\x00-\x1f\x7f]")
 
@@ -108,3 +115,86 @@ def _tables_of_user(path: Path) -> dict[str, list[dict[str, Any]]]:
                 raise ConfigError(f"{path} is not a list of files", expected=f"[[{dataset}]]", found=f"{table!r:.80}")
             build(RemoteTable, table, source=f"{path} [[{dataset}]]")
     return tables
+
+
+RECORDS = ".hbench"
+
+
+@dataclass(frozen=True)
+class DownloadRecord:
+    """The record of one file; an adopted one has its `path` elsewhere. `unpacked`: the number of files unpacked from it, None
+    before that."""
+
+    path: str
+    size: int
+    time: int
+    md5: str
+    sha256: str
+    unpacked: int | None = None
+
+
+RECORD = TypeAdapter(DownloadRecord)
+
+
+def read_record(folder: Path, source: RemoteFile) -> DownloadRecord | None:
+    """Read the record of a source; None where it is missing or unreadable."""
+    try:
+        return RECORD.validate_python(read_json(_path(folder, source)))
+    except (OSError, ValueError):  # pydantic's ValidationError is a ValueError
+        return None
+
+
+def write_record(folder: Path, source: RemoteFile, record: DownloadRecord) -> None:
+    """Write the record of a source."""
+    write_text(_path(folder, source), json.dumps(asdict(record)) + "\n")
+
+
+def record_file(folder: Path, source: RemoteFile, path: Path, sums: dict[str, str]) -> DownloadRecord:
+    """Write and return the record of a source whose file at `path` has these checksums now."""
+    size, time = path.stat().st_size, path.stat().st_mtime_ns
+    record = DownloadRecord(str(path), size, time, sums["md5"], sums["sha256"])
+    write_record(folder, source, record)
+    return record
+
+
+def place_of(folder: Path, source: RemoteFile) -> tuple[Path, DownloadRecord | None]:
+    """Return the path of a source's file, and its record, if there is one."""
+    record = read_record(folder, source)
+    return Path(record.path) if record else folder / source.file, record
+
+
+def state_of(folder: Path, source: RemoteFile) -> str:
+    """Return the state of a source: "done", "unpacked" (and its archive removed), "verified", "unchecked", "partial" or
+    "missing"."""
+    target = folder / source.file
+    file, record = place_of(folder, source)
+    if record and source.unpack is not None and record.unpacked is not None:
+        return "done" if file.exists() else "unpacked"
+    if record and file.is_file() and (file.stat().st_size, file.stat().st_mtime_ns) == (record.size, record.time):
+        return "done" if source.unpack is None else "verified"
+    if target.exists():
+        return "unchecked"
+    return "partial" if target.with_name(f".{target.name}.part").exists() else "missing"
+
+
+def _path(folder: Path, source: RemoteFile) -> Path:
+    return folder / RECORDS / f"{source.file.replace('/', '__')}.json"
+
+
+LOCKED = {errno.EROFS, errno.EACCES, errno.EPERM}
+
+
+@contextmanager
+def disk_errors(path: Path, *, missing: Callable[[], int | None] = lambda: None) -> Iterator[None]:
+    """Turn a full or read-only disk under `path` into a DataError; `missing` returns the bytes left to write, if known."""
+    try:
+        with full_disk_told(path, missing=missing):
+            yield
+    except OSError as error:
+        if error.errno in LOCKED:
+            raise DataError(
+                f"{error.filename or path} cannot be written",
+                found=str(error.strerror),
+                fix="choose another folder with --root DIR, or use existing files with --adopt DIR",
+            ) from None
+        raise
