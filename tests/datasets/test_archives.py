@@ -6,6 +6,7 @@ import struct
 import tarfile
 import threading
 import zipfile
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -32,13 +33,8 @@ def make_tar(path, files, mode="w:gz"):
     return path
 
 
-MAKERS = {
-    "zip": make_zip,
-    "tgz": make_tar,
-    "tar": lambda path, files: make_tar(path, files, "w"),
-    "tar.bz2": lambda path, files: make_tar(path, files, "w:bz2"),
-    "tar.xz": lambda path, files: make_tar(path, files, "w:xz"),
-}
+MODES = {"tgz": "w:gz", "tar": "w", "tar.bz2": "w:bz2", "tar.xz": "w:xz"}
+MAKERS = {"zip": make_zip} | {kind: partial(make_tar, mode=mode) for kind, mode in MODES.items()}
 
 
 @pytest.fixture(params=MAKERS)

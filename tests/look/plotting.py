@@ -143,21 +143,11 @@ def cut_texts(drawing):
     with styled():
         renderer = FigureCanvasAgg(figure).get_renderer()
         figure.draw(renderer)
-        ticks = {
-            text
-            for axes in figure.axes
-            for axis in (axes.xaxis, axes.yaxis)
-            for text in axis.findobj(matplotlib.text.Text)
-        }
+        axes = [axis for panel in figure.axes for axis in (panel.xaxis, panel.yaxis)]
+        ticks = {text for axis in axes for text in axis.findobj(matplotlib.text.Text)}
         shown = [text for text in figure.findobj(matplotlib.text.Text) if text.get_text().strip() and text not in ticks]
         boxes = {text.get_text(): text.get_window_extent(renderer) for text in shown}
-        for axes in figure.axes:
-            for axis in (axes.xaxis, axes.yaxis):
-                if (box := axis.get_tightbbox(renderer)) is not None:
-                    boxes[f"{axis} of {axes.get_title()}"] = box
-        whole = figure.bbox
-        return [
-            name
-            for name, box in boxes.items()
-            if box.x0 < -1 or box.y0 < -1 or box.x1 > whole.x1 + 1 or box.y1 > whole.y1 + 1
-        ]
+        boxes |= {f"{axis} of {axis.axes.get_title()}": axis.get_tightbbox(renderer) for axis in axes}
+        right, top = figure.bbox.x1 + 1, figure.bbox.y1 + 1
+        drawn = {name: box for name, box in boxes.items() if box is not None}
+        return [name for name, box in drawn.items() if min(box.p0) < -1 or box.x1 > right or box.y1 > top]
