@@ -78,11 +78,10 @@ class Manifest:
             raise DataError(
                 f"{examples(sorted(clash))} cannot be the name of a level", expected=f"none of {', '.join(RESERVED)}"
             )
-        if pc.any(pc.equal(self._sorted_items[1:], self._sorted_items[:-1])).as_py():
-            values, count = np.unique(self.items.astype(str), return_counts=True)
-            raise DataError(
-                "the items of a manifest are not unique", expected="each item once", found=examples(values[count > 1])
-            )
+        twice = self._sorted_items[1:].filter(pc.equal(self._sorted_items[1:], self._sorted_items[:-1]))
+        if len(twice):
+            found = examples(twice.unique().to_pylist())
+            raise DataError("the items of a manifest are not unique", expected="each item once", found=found)
         bad = self._item_array.filter(pc.match_substring_regex(self._item_array, OUTSIDE))
         if len(bad):
             raise DataError(

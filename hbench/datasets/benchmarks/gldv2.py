@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from hbench.core.tables import read_sheet, texts
+from hbench.core.tables import read_sheet, text_rows
 from hbench.datasets.dataset import list_of
 from hbench.datasets.own_data import check_columns
 from hbench.datasets.spec import Protocol, Spec, Splits, cells_of, manifest_of, queries_against
@@ -57,12 +57,10 @@ def hierarchy(raw: Path, space: str) -> Paths:
     """Read the path of every labelled landmark: natural or human-made, super-category, landmark."""
     table = read_sheet(metadata_file(raw, LABELS.format(space)))
     check_columns(table, list(HIERARCHY))
-    landmarks, groups, kinds = (texts(table, name) for name in HIERARCHY)
-    named = "category" in table.column_names
-    categories = texts(table, "category") if named else [""] * len(table)
+    names = [*HIERARCHY, *({"category"} & {*table.column_names})]
     return {
-        landmark: (kind.strip(), group.strip(), landmark_name(space, landmark, category))
-        for landmark, group, kind, category in zip(landmarks, groups, kinds, categories, strict=True)
+        landmark: (kind.strip(), group.strip(), landmark_name(space, landmark, *category))
+        for landmark, group, kind, *category in text_rows(table, names)
         if group.strip()
     }
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from hbench.core.tables import read_sheet, texts
+from hbench.core.tables import read_sheet, text_rows
 from hbench.datasets.spec import PARTIAL, RANKS, Protocol, Spec, Splits, mended
 
 TABLE = "metadata/catalog.csv"
@@ -16,11 +16,9 @@ def build(raw: Path) -> Splits:
     table = read_sheet(raw / TABLE, columns=("split", "treeoflife_id", *RANKS))
     rows: dict[tuple[str, str], tuple[str, ...]] = {}
     for split, part in PARTS.items():
-        part_table = table.filter(pc.equal(table["split"], part))
-        *above, genera, epithets = (texts(part_table, level) for level in RANKS)
-        species = map(full, genera, epithets)
-        names = zip(texts(part_table, "treeoflife_id"), zip(*above, genera, species, strict=True), strict=True)
-        rows |= {(split, f"images/{image}.jpg"): row for image, row in names if any(row)}
+        cells = text_rows(table.filter(pc.equal(table["split"], part)), ("treeoflife_id", *RANKS))
+        named = ((image, (*above, genus, full(genus, epithet))) for image, *above, genus, epithet in cells)
+        rows |= {(split, f"images/{image}.jpg"): row for image, row in named if any(row)}
     final = mended(rows, RANKS, *PARTIAL).items()
     return {split: [(item, row) for (part, item), row in final if part == split] for split in PARTS}
 

@@ -137,8 +137,7 @@ def _attempt(source: RemoteFile, job: DownloadOptions) -> HBenchError | None:
         state = registry.state_of(job.folder, source)
         if state in {"done", "unpacked"} or job.stop.is_set():
             return None
-        record = registry.read_record(job.folder, source) if state == "verified" else None
-        record = record or _record(source, job, state)
+        record = (state == "verified" and registry.read_record(job.folder, source)) or _record(source, job, state)
         if source.unpack is not None:
             archive, folder = Path(record.path), job.folder / source.unpack
             number = unpack(archive, folder, on_progress=lambda n: job.on_progress(source, "files", n), stop=job.stop)

@@ -151,8 +151,7 @@ def _numbered(manifest: Manifest, classes: list[list[str]], root: Path | None) -
     for level, names, nodes, labels in zip(
         manifest.levels, classes, manifest.tree.names, manifest.labels.T, strict=True
     ):
-        place = {name: number for number, name in enumerate(names)}
-        columns[level] = pa.array(np.array([place[name] for name in nodes], np.int64)[labels])
+        columns[level] = pa.array(np.searchsorted(names, nodes)[labels])
         features[level] = {"names": names, "_type": "ClassLabel"}
     masks = {"query": manifest.query, "gallery": manifest.gallery, "ignore": manifest.ignore}
     for mask, values in masks.items():
