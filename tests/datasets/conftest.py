@@ -4,9 +4,8 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("HBENCH_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
+def home(empty_home):
+    return empty_home
 
 
 @pytest.fixture

@@ -36,10 +36,8 @@ def by_hand(text, weights):
     state = weights["token_embedding.weight"][tokens[: end + 1]] + weights["positional_embedding"][: end + 1]
     for layer in range(12):
         name = f"transformer.resblocks.{layer}"
-        qkv = (
-            norm(state, f"{name}.ln_1") @ weights[f"{name}.attn.in_proj_weight"].T
-            + weights[f"{name}.attn.in_proj_bias"]
-        )
+        qkv = norm(state, f"{name}.ln_1") @ weights[f"{name}.attn.in_proj_weight"].T
+        qkv += weights[f"{name}.attn.in_proj_bias"]
         heads = []
         for head in range(8):
             q, k, v = (qkv[:, 512 * part + 64 * head : 512 * part + 64 * (head + 1)] for part in range(3))

@@ -60,16 +60,11 @@ class Server:
         limited = json.dumps(refused("ratelimited", "You've exceeded your rate limit.")).encode()
         database = json.dumps(refused("internal_api_error_DBQueryError", "[x] Caught exception")).encode()
         return [
-            ("maxlag", (200, {"Retry-After": "0.004"}, json.dumps(LAG).encode())),
-            ("ratelimited", (200, {}, limited)),
-            ("database", (200, {}, database)),
-            ("429", (429, {"Retry-After": "0.005"}, HTML)),
-            ("503", (503, {"Retry-After": "Thu, 01 Jan 1970 00:00:00 GMT"}, HTML)),
-            ("500", (500, {}, HTML)),
+            ("maxlag", (200, {"Retry-After": "0.004"}, json.dumps(LAG).encode())), ("ratelimited", (200, {}, limited)),
+            ("database", (200, {}, database)), ("429", (429, {"Retry-After": "0.005"}, HTML)), ("500", (500, {}, HTML)),
+            ("503", (503, {"Retry-After": "Thu, 01 Jan 1970 00:00:00 GMT"}, HTML)), ("truncated", None), ("dropped", None),
             ("html", (200, {"Content-Type": "text/html"}, HTML)),
-            ("truncated", None),
-            ("dropped", None),
-        ]
+        ]  # fmt: skip
 
     def answer(self, params):
         if "query" in params:
