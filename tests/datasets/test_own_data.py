@@ -308,15 +308,12 @@ def test_pictures_that_are_not_taken_or_cannot_be_read_are_counted_and_named(tmp
     assert ", b/8.png (" in output
 
 
-def test_a_column_of_images_is_not_a_level(hugging_face):
+def test_a_column_of_images_is_not_a_level_and_one_without_images_is_refused_and_leaves_nothing(hugging_face, home):
     with pytest.raises(DataError, match="no column of ids"):
         load(hugging_face)
     with pytest.raises(DataError, match="column image holds no names") as refusal:
         build("birds", "--from", hugging_face, "--levels", "image,species", "--image-column", "species")
     assert "PNG" not in str(refusal.value)
-
-
-def test_a_table_whose_images_are_missing_is_refused_and_leaves_nothing(hugging_face, home):
     table = pq.read_table(hugging_face)
     pq.write_table(table.set_column(0, "image", pa.array([{"bytes": None, "path": "a.png"}] * 3)), hugging_face)
     with pytest.raises(DataError, match="3 rows have no image"):

@@ -21,8 +21,6 @@ VALUES = {
         "ROADMAP": [0.3, 0.3, 0.3],
     }.items()
 }
-
-
 ABOUT = About(dataset="glyphs", dataset_digest="d", hbench="0.1", unit="base")
 
 
@@ -60,20 +58,14 @@ def test_arms_are_read_by_their_names():
     assert swept({"X B=32": {}, "X B=64": {}}, "", None).parameter == "B"
 
 
-def study_with_gaps(path):
-    rng = np.random.default_rng(0)
-    values = {}
+def test_arms_stand_at_their_means_with_intervals_and_a_gap_from_the_smallest_batch_to_the_gallery(tmp_path):
+    rng, values = np.random.default_rng(0), {}
     for arm, ap in {"A": 0.5, NASTY: 0.6}.items():
         own = {"AP": ap + rng.normal(size=4) / 50, "H-AP": ap - 0.1 + rng.normal(size=4) / 50}
         for size, gap in {8: 0.3, 64: 0.1}.items():
             own |= {f"gap@{size}": np.full(4, gap), f"AP in {size}": own["AP"] + gap}
         values[arm] = own
-    write(by_seed(values), ABOUT, path)
-    return values
-
-
-def test_arms_of_a_study_stand_at_their_means_with_students_intervals(tmp_path):
-    values = study_with_gaps(tmp_path / "values.parquet")
+    write(by_seed(values), ABOUT, tmp_path / "values.parquet")
     (panel,) = draw("arms", str(tmp_path)).figure.axes
     assert [panel.get_xlabel(), panel.get_ylabel()] == ["AP (%)", "H-AP (%)"]
     for own, container in zip(values.values(), panel.containers, strict=True):
@@ -83,10 +75,6 @@ def test_arms_of_a_study_stand_at_their_means_with_students_intervals(tmp_path):
             half = 100 * t.ppf(0.975, 3) * own[metric].std(ddof=1) / 2
             (ends,) = bar.get_segments()
             assert ends[1][axis] - ends[0][axis] == pytest.approx(2 * half)
-
-
-def test_a_gap_is_drawn_from_the_smallest_batch_to_the_whole_gallery(tmp_path):
-    values = study_with_gaps(tmp_path / "values.parquet")
     (panel,) = draw("gap", str(tmp_path / "values.parquet")).figure.axes
     assert [tick.get_text() for tick in panel.get_xticklabels()] == ["8", "64", "all"]
     for own, container in zip(values.values(), panel.containers, strict=True):
