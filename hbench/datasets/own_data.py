@@ -36,6 +36,7 @@ from hbench.tree.policies import advice, mend_to_tree
 OnRemark = Callable[[str], None]
 SPLIT, SPLITS = "split", {"train", TEST, "query", "gallery"}
 IMAGES = "images"  # a folder of the dataset, for the images that were inside its table
+TRUTH = {"true": True, "1": True, "false": False, "0": False}
 FEW = 5  # a table of at most this many rows may have a class per row by chance
 OTHER_PICTURES = (
     ".heic", ".heif", ".avif", ".jxl", ".jp2", ".j2k", ".svg", ".psd", ".tga", ".ico", ".dng", ".cr2", ".nef", ".arw",
@@ -154,15 +155,6 @@ def _suffix_of(value: Mapping[str, Any]) -> str:
         raise DataError("the table holds an image of an unknown format", found=str(error)) from None
 
 
-def _mask(column: pa.ChunkedArray, name: str) -> np.ndarray:
-    values = [str(value).lower() for value in column.to_pylist()]
-    truth = {"true": True, "1": True, "false": False, "0": False}
-    bad = [value for value in values if value not in truth]
-    if bad:
-        raise DataError(f"the column {name} is not a mask", expected="true or false", found=examples(map(repr, bad)))
-    return np.asarray([truth[value] for value in values], dtype=bool)
-
-
 def refuse_name(name: str) -> None:
     """Raise UsageError for a name that a user's dataset cannot have, since it names a folder and is what `load` takes."""
     if name in specs:
@@ -205,7 +197,13 @@ def own_dataset(
     if trains.all():
         raise DataError(f"the column {split} has no test rows", expected="train and test", found="train")
     masks = {"query": splits != "gallery", "gallery": splits != "query"}
-    masks |= {mask: _mask(table[mask], mask) for mask in masks if mask in table.column_names}
+    for mask in {*masks} & {*table.column_names}:
+        values = [value.lower() for value in texts(table, mask)]
+        if bad := [value for value in values if value not in TRUTH]:
+            raise DataError(
+                f"the column {mask} is not a mask", expected="true or false", found=examples(map(repr, bad))
+            )
+        masks[mask] = np.asarray([TRUTH[value] for value in values], dtype=bool)
 
     def part(chosen: NDArray[np.bool_]) -> Manifest:
         of_part = {mask: values[chosen] for mask, values in masks.items()}

@@ -31,7 +31,6 @@ from hbench.tree.policies import mend
 
 Picture = Callable[[Path, str], Image.Image]  # opens the image of an item, given the folder that items are relative to
 Names = dict[str, dict[str, str]]
-Counts = Mapping[str, Mapping[str, int]]
 Labelled = Iterable[tuple[str, Row]]  # items with their names, coarse to fine
 Key = TypeVar("Key")
 Splits = Mapping[str, Labelled | Manifest]  # by "train", "test" or, where there are several tests, their names
@@ -67,7 +66,7 @@ class Spec:
     citation: str = ""
     homepage: str = ""
     size: str = ""
-    counts: Counts = field(default_factory=dict)
+    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     defects: tuple[str, ...] = ()
     manual: str = ""
     layout: str = ""

@@ -10,7 +10,6 @@ from hbench.datasets.spec import Protocol, Spec, Splits, json_of, mended
 
 FILES = {"train": "instances_attributes_train2020.json", "test": "instances_attributes_val2020.json"}
 PARTS = {"garment parts", "closures", "decorations"}  # categories of parts of a garment, which are left out
-NICKNAME = "nickname"
 
 
 def garments(path: Path, folder: str) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -19,7 +18,7 @@ def garments(path: Path, folder: str) -> Iterator[tuple[str, tuple[str, ...]]]:
         files = {image["id"]: image["file_name"] for image in content["images"]}
         kinds = {entry["id"]: (entry["supercategory"], entry["name"]) for entry in content["categories"]}
         nicknames = {
-            entry["id"]: entry["name"] for entry in content["attributes"] if entry["supercategory"] == NICKNAME
+            entry["id"]: entry["name"] for entry in content["attributes"] if entry["supercategory"] == "nickname"
         }
         for box in content["annotations"]:
             kind = kinds[box["category_id"]]

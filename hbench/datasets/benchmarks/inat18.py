@@ -8,16 +8,17 @@ from hbench.core.errors import DataError, examples
 from hbench.datasets.spec import RANKS, Names, Protocol, Spec, Splits, json_of, lines_of, mended
 
 BASE = ("supercategory", "species")
-KEYS = {"species": "name"}
 SPLITS = "Inat_dataset_splits/Inaturalist_{split}_set1.txt"
-IMAGES = "train_val2018"
 POLICIES = ("fill-from-parent", "by-path")  # "NA" gets the name of its parent, a homonymous genus that of its family
 
 
 def categories(raw: Path, levels: tuple[str, ...]) -> dict[int, tuple[str, ...]]:
     """Read the names of each category id, coarse to fine, from categories.json."""
     with json_of(raw / "categories.json", "a list of categories") as entries:
-        return {int(entry["id"]): tuple(entry[KEYS.get(level, level)] for level in levels) for entry in entries}
+        return {
+            int(entry["id"]): tuple(entry["name" if level == "species" else level] for level in levels)
+            for entry in entries
+        }
 
 
 def official_names(raw: Path) -> Names:
@@ -45,7 +46,7 @@ def build(raw: Path, *, levels: tuple[str, ...]) -> Splits:
             raise DataError(
                 f"{path} cannot be understood", expected="SUPERCATEGORY/CATEGORY_ID/IMAGE.jpg", found=examples(bad)
             )
-        labelled[split] = [("/".join((IMAGES, *part)), of_category[int(part[1])]) for part in parts]
+        labelled[split] = [("/".join(("train_val2018", *part)), of_category[int(part[1])]) for part in parts]
     return labelled
 
 

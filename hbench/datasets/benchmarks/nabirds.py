@@ -5,7 +5,6 @@ from pathlib import Path
 from hbench.core.errors import TreeError
 from hbench.datasets.spec import Protocol, Spec, Splits, rows_of
 
-ROOT = "0"
 DEPTH = 4
 
 
@@ -19,7 +18,7 @@ def build(raw: Path) -> Splits:
     of_class = {}
     for leaf in names:
         path = [leaf]
-        while (parent := parents.get(path[0], ROOT)) != ROOT:
+        while (parent := parents.get(path[0], "0")) != "0":
             if len(path) >= DEPTH:
                 raise TreeError(
                     f"class {leaf} of {raw / 'hierarchy.txt'} lies too deep", expected=f"at most {DEPTH} levels"

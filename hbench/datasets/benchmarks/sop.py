@@ -4,15 +4,14 @@ from pathlib import Path
 
 from hbench.datasets.spec import Protocol, Spec, Splits, rows_of
 
-HEADER = "image_id class_id super_class_id path"
-
 
 def build(raw: Path) -> Splits:
     """Read the images from Ebay_train.txt and Ebay_test.txt; their kind is the folder without `_final`."""
+    header = "image_id class_id super_class_id path"
     return {
         split: [
             (path, (kind, f"{kind} {product}"))
-            for _, product, _, path in rows_of(raw / f"Ebay_{split}.txt", header=HEADER)
+            for _, product, _, path in rows_of(raw / f"Ebay_{split}.txt", header=header)
             for kind in [path.split("/")[0].removesuffix("_final")]
         ]
         for split in ("train", "test")

@@ -103,9 +103,7 @@ def _file(path: Path) -> dict[str, str]:
     content = path.read_bytes()
     return {
         "@type": "cr:FileObject",
-        "@id": path.name,
-        "name": path.name,
-        "contentUrl": path.name,
+        **dict.fromkeys(("@id", "name", "contentUrl"), path.name),
         "contentSize": f"{len(content)} B",
         "encodingFormat": "application/x-parquet",
         "sha256": hashlib.sha256(content).hexdigest(),
