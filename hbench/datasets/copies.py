@@ -96,11 +96,10 @@ class Copies:
         rows = self._merged() if choice == MERGE else list(self.rows)
         result: list[Row | None] = list(rows)
         for places in self._places() if choice != KEEP else []:
-            labels = Counter(rows[place] for place in places)
-            label = rows[places[0]] if choice == FIRST else labels.most_common(1)[0][0]
-            kept = next(place for place in places if rows[place] == label)
-            for place in places:
-                result[place] = rows[place] if place == kept else None
+            common = Counter(rows[place] for place in places).most_common(1)[0][0]
+            kept = places[0] if choice == FIRST else next(place for place in places if rows[place] == common)
+            for place in set(places) - {kept}:
+                result[place] = None
         return result
 
     def _merged(self) -> list[Row]:

@@ -4,14 +4,12 @@ from pathlib import Path
 
 from hbench.datasets.spec import Protocol, Spec, Splits, json_of
 
-IMAGES = "IMAGO_build_test_resized"
-
 
 def specimens(path: Path) -> dict[str, tuple[str, ...]]:
     """Read {image: names} from a list of specimens; an image that is listed several times counts once."""
     with json_of(path, "a list of specimens", expected="image_path, image_name, family …") as entries:
         return {
-            f"{IMAGES}/{entry['image_path']}/{entry['image_name']}": (
+            f"IMAGO_build_test_resized/{entry['image_path']}/{entry['image_name']}": (
                 *(entry[level] for level in SPEC.levels[:-1]),
                 f"{entry['genus']} {entry['specific_epithet']}",
             )

@@ -10,12 +10,10 @@ from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
 import filelock
-import requests
-import urllib3
 
 from hbench.core.errors import DataError, HBenchError, IntegrityError, SourceError, UsageError, examples
 from hbench.core.files import free_bytes, replacing
-from hbench.datasets.download import DownloadInterrupted, Requester, fetch, session, verify
+from hbench.datasets.download import DROPPED, DownloadInterrupted, Requester, fetch, session, verify
 from hbench.datasets.download import sources as registry
 from hbench.datasets.download.archives import not_unpacked, unpack
 from hbench.datasets.download.sources import DownloadRecord, RemoteFile, disk_errors
@@ -114,9 +112,8 @@ def summary(problems: dict[str, HBenchError]) -> HBenchError:
     """Make one error of all failures, of the gravest kind among them."""
     kinds = (IntegrityError, SourceError, DataError)
     kind = next((kind for kind in kinds if any(isinstance(problem, kind) for problem in problems.values())), DataError)
-    several = len(problems) > 1
     return kind(
-        f"{len(problems)} files are missing or wrong" if several else "a file is missing or wrong",
+        f"{len(problems)} files are missing or wrong" if len(problems) > 1 else "a file is missing or wrong",
         found="".join(f"\n    {_in_short(file, problem)}" for file, problem in problems.items()),
         fix="run the command again: it resumes where it stopped. --repair replaces wrong files; --mirror URL or your "
         "sources.toml names another server, --adopt DIR takes a copy of yours",
@@ -173,7 +170,7 @@ def _md5_in(url: str, requester: Requester) -> str:
         with requester.get(url, {}) as answer:
             answer.raise_for_status()
             text = answer.raw.read(MD5_FILE, decode_content=True).decode("ascii", "replace")
-    except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError) as error:
+    except (*DROPPED, ValueError) as error:
         raise SourceError(f"the checksum in {url} could not be fetched", found=str(error)) from None
     md5 = re.match(r"\s*([0-9a-fA-F]{32})(?!\S)", text)
     if md5 is None:
