@@ -18,6 +18,12 @@ from hbench.datasets.download.archives import not_unpacked, safe_path, unpack
 from tests.raw_folders import tar_of
 
 FILES = {"set/a/1.jpg": b"one" * 1000, "set/a/2.jpg": b"", "set/b/ñ 3.jpg": os.urandom(5000), "readme.txt": b"hello"}
+LEAVING = [
+    "/etc/cron.d/x", "../x", "set/../../x", "set\\..\\..\\x", "C:\\x", "c:x", "set/new\nline", "set/\x1b[2J", "a" * 250,
+    "é" * 130, "//server/share", "set/..", "..",
+]  # fmt: skip
+RECORDS = [".hbench/NAME.json", "set/.HBench/x.json", ".hbench-unpacked", "adopted.txt", "set/Adopted.txt"]
+LINKS = [(tarfile.SYMTYPE, "/etc/passwd"), (tarfile.SYMTYPE, "inside"), (tarfile.LNKTYPE, "/etc/passwd")]
 
 
 def make_zip(path, files):
@@ -79,13 +85,6 @@ def test_unpacking_that_was_stopped_or_killed_is_done_again(archive, tmp_path):
     assert content_of(tmp_path / "out") == FILES
 
 
-LEAVING = [
-    "/etc/cron.d/x", "../x", "set/../../x", "set\\..\\..\\x", "C:\\x", "c:x", "set/new\nline", "set/\x1b[2J", "a" * 250,
-    "é" * 130, "//server/share", "set/..", "..",
-]  # fmt: skip
-RECORDS = [".hbench/NAME.json", "set/.HBench/x.json", ".hbench-unpacked", "adopted.txt", "set/Adopted.txt"]
-
-
 @pytest.mark.parametrize("name", [*LEAVING, *RECORDS])
 @pytest.mark.parametrize("kind", ["zip", "tgz"])
 def test_a_hostile_name_is_refused(tmp_path, kind, name):
@@ -105,9 +104,6 @@ def test_a_name_is_safe_or_refused(tmp_path_factory, name):
         return
     assert (folder / path).resolve().is_relative_to(folder.resolve())
     assert (folder / path) != folder
-
-
-LINKS = [(tarfile.SYMTYPE, "/etc/passwd"), (tarfile.SYMTYPE, "inside"), (tarfile.LNKTYPE, "/etc/passwd")]
 
 
 @pytest.mark.parametrize(("kind", "target"), [*LINKS, (tarfile.CHRTYPE, ""), (tarfile.FIFOTYPE, "")])

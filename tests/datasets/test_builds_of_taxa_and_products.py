@@ -16,6 +16,8 @@ from hbench.datasets import load, save
 from hbench.datasets.spec import RANKS
 from tests.raw_folders import build, names, touch, write
 
+BIOSCAN = "bioscan5m/metadata/csv/BIOSCAN_5M_Insect_Dataset_metadata.csv"
+
 
 def write_csv(path, rows):
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,8 +37,7 @@ def bioscan(raw):
         {"processid": "A5", "chunk": "", "split": "test_unseen", **fly, "genus": "", "species": "Sciaridae sp. 1"},
         {"processid": "A6", "chunk": "c0", "split": "train", **fly, "genus": "", "species": "Sciaridae sp. 2"},
     ]
-    table = raw / "bioscan5m" / "metadata" / "csv" / "BIOSCAN_5M_Insect_Dataset_metadata.csv"
-    write_csv(table, [{"phylum": "Arthropoda", "dna_barcode": "ACGT"} | row for row in rows])
+    write_csv(raw / BIOSCAN, [{"phylum": "Arthropoda", "dna_barcode": "ACGT"} | row for row in rows])
     return raw
 
 
@@ -231,16 +232,12 @@ def test_two_items_of_ilias_named_other_are_not_of_one_class_and_a_distractor_is
     assert not np.isin(test.labels[-2:], asked).any()
 
 
-BIOSCAN_TABLE = "bioscan5m/metadata/csv/BIOSCAN_5M_Insect_Dataset_metadata.csv"
-ANNOTATIONS = "instances_attributes_val2020.json"
-
-
 @pytest.mark.parametrize(
     ("name", "sample", "file", "text", "problem"),
     [
-        ("bioscan-5m", "bioscan", BIOSCAN_TABLE, "processid,species\nA1,x\n", "with the columns processid, chunk, split"),
+        ("bioscan-5m", "bioscan", BIOSCAN, "processid,species\nA1,x\n", "with the columns processid, chunk, split"),
         ("fathomnet-2025", "fathomnet", "taxonomy.csv", f"name,{','.join(RANKS)}\nX,a,,,,,,\n", r"not in taxonomy\.csv"),
-        ("fashionpedia", "fashionpedia", ANNOTATIONS, '{"images": []}', "no 'categories'"),
+        ("fashionpedia", "fashionpedia", "instances_attributes_val2020.json", '{"images": []}', "no 'categories'"),
         ("ilias-core", "ilias", "image_ids/image_query_ids.txt", "silly_blob_001/query/Q001_00\n", "silly_blob_001"),
     ],
 )  # fmt: skip

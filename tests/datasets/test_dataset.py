@@ -55,11 +55,9 @@ def test_a_manifest_of_other_content_is_refused(tmp_path):
         load(tmp_path)
 
 
-FORMAT = '{"format": "hbench.dataset/1"}'
-
-
 @pytest.mark.parametrize(
-    "change", ["", "[]", "{}", FORMAT, "\xff", {"format": "hbench.dataset/9"}, {"protocol": {"x": 1}}]
+    "change",
+    ["", "[]", "{}", '{"format": "hbench.dataset/1"}', "\xff", {"format": "hbench.dataset/9"}, {"protocol": {"x": 1}}],
 )
 def test_a_broken_description_or_one_of_another_format_is_refused(tmp_path, change):
     save(small(), tmp_path)

@@ -19,6 +19,7 @@ from tests.file_server import PAGE, FileServer, close_after, instead, reset_afte
 BODY = random.Random(0).randbytes(1_000_000)
 MD5 = hashlib.md5(BODY).hexdigest()
 SHA256 = hashlib.sha256(BODY).hexdigest()
+NOWHERE = ("http://[", "http://\x00", "gopher://x", "http://a:99999999/")
 QUICK = Patience(connect=2, silence=1, pause=0.01, busy=0.01)
 
 
@@ -200,9 +201,6 @@ def test_the_page_of_a_redirect_is_not_read(get, server):
 
     server.faults["data.bin"] = [redirecting]
     assert get(md5=MD5) == BODY
-
-
-NOWHERE = ("http://[", "http://\x00", "gopher://x", "http://a:99999999/")
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ c1.jpg,Anseriformes,Anatidae,mallard,test
 """
 LEVELS = ["--levels", "order,family,species"]
 TABLE = [*LEVELS, "--image-column", "path"]
+OF_BIRDS = ["--from", "BIRDS", *TABLE]
 
 
 @pytest.fixture
@@ -129,14 +130,10 @@ def test_a_ragged_folder_is_evened_by_a_policy(tmp_path):
     assert load("zoo").tests["test"].tree.names == (("bird", "fish"),)
 
 
-LOOK_ALIKES = "item,class\n" + "".join(
-    f"{row}.jpg,{name}\n"
-    for row, name in enumerate(["crow", "crow", "Crow\u200b", "crow\u00a0", "jay", "jay", "NA", "nan", "NA"])
-)
-
-
 def test_names_that_look_alike_are_listed_with_counts_and_merged_by_a_policy(tmp_path):
-    (tmp_path / "zoo.csv").write_text(LOOK_ALIKES, encoding="utf-8")
+    names = ["crow", "crow", "Crow\u200b", "crow\u00a0", "jay", "jay", "NA", "nan", "NA"]
+    rows = [f"{row}.jpg,{name}\n" for row, name in enumerate(names)]
+    (tmp_path / "zoo.csv").write_text("item,class\n" + "".join(rows), encoding="utf-8")
     output = " ".join(build("--from", tmp_path / "zoo.csv", "--levels", "class").stderr.split())
     assert "1 groups of names look alike" in output
     assert r": class 'crow' (2) and 'Crow\u200b' (1) and 'crow\xa0' (1)" in output
@@ -153,9 +150,6 @@ def test_absolute_paths_below_the_root_become_relative(birds, tmp_path):
     for name, table in (("plain", birds), ("moved", tmp_path / "absolute.csv")):
         build(name, "--from", table, *TABLE)
     assert load("plain").tests["test"].digest == load("moved").tests["test"].digest
-
-
-OF_BIRDS = ["--from", "BIRDS", *TABLE]
 
 
 @pytest.mark.parametrize(
@@ -262,16 +256,12 @@ def test_images_inside_a_table_become_files_and_copies_are_counted(hugging_face)
     assert "2 of 3 pictures (67 %) are copies" in output.stderr.replace("\n", " ")
 
 
-ICONS = {  # close and cross are aliases: they hold the same pictures; star shares one of them
-    "ui/close/a.png": "red", "ui/close/b.png": "blue", "ui/cross/a.png": "red", "ui/cross/b.png": "blue",
-    "ui/cross/c.png": "blue", "ui/star/a.png": "red", "ui/star/b.png": "green",
-}  # fmt: skip
-
-
 @pytest.fixture
 def icons(tmp_path):
-    for item, colour in ICONS.items():
-        touch(tmp_path / "icons", [item], png(colour))
+    """Close and cross are aliases: they hold the same pictures; star shares one of them."""
+    red, blue = ["close/a", "cross/a", "star/a"], ["close/b", "cross/b", "cross/c"]
+    for colour, items in (("red", red), ("blue", blue), ("green", ["star/b"])):
+        touch(tmp_path / "icons", [f"ui/{item}.png" for item in items], png(colour))
     return tmp_path / "icons"
 
 

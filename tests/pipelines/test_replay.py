@@ -127,12 +127,10 @@ names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=1
 class_ids = st.sampled_from([label.class_id for label in LABELS])
 
 
-KINDS = [Group(kind="natural"), Group(kind="human-made", parent="p: é\u2028")]
-
-
 @st.composite
 def decision_files(draw):
-    groups = draw(st.dictionaries(names, st.sampled_from(KINDS), min_size=2, max_size=5))
+    kinds = st.sampled_from([Group(kind="natural"), Group(kind="human-made", parent="p: é\u2028")])
+    groups = draw(st.dictionaries(names, kinds, min_size=2, max_size=5))
     group = st.sampled_from(sorted(groups))
     ids = st.lists(class_ids, min_size=1, max_size=3, unique=True)
     parts = {

@@ -188,15 +188,13 @@ def test_a_record_of_other_types_is_refused(tmp_path):
         assert said in str(refusal.value)
 
 
-AT_NO_ADDRESS = ["scrape", "--raw", ".", "--contact", "a@example.org", "--server", "wikidata", "/w/api.php"]
-
-
 def test_a_step_out_of_order_and_wrong_options_are_refused(tmp_path):
+    no_address = ["scrape", "--raw", ".", "--contact", "a@example.org", "--server", "wikidata", "/w/api.php"]
     for words, error, problem in (
         (["encode", "--encoder", "tfidf"], DataError, "clean makes it"),
         (["clean"], DataError, "scrape makes it"),
         (["sweep", "--k", "80,many"], UsageError, "--k is a list of numbers"),
-        (AT_NO_ADDRESS, UsageError, "the server of wikidata is not an address"),
+        (no_address, UsageError, "the server of wikidata is not an address"),
     ):
         with pytest.raises(error, match=problem):
             run(tmp_path, *words)

@@ -27,6 +27,7 @@ from hbench.train.recipes.recipe import Images
 from tests.command_line import call, refusal
 from tests.training import build_pictures, tiny
 
+BROKEN = ("g0/s0/0.png", "g1/s7/1.png")
 EMBED = ["embed", "torchvision:resnet18", "--weights", "random", "--size", "32"]
 
 
@@ -277,9 +278,6 @@ def test_a_net_without_a_map_of_features_is_refused_before_work_starts():
         with pytest.raises(ConfigError, match="own pooling"):
             build_backbone(name, weights="random")
     assert build_backbone("timm:resnet18", weights="random").features == 512
-
-
-BROKEN = ("g0/s0/0.png", "g1/s7/1.png")
 
 
 @pytest.fixture
