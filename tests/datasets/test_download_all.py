@@ -20,6 +20,9 @@ from tests.command_line import run
 from tests.file_server import PAGE, FileServer, status
 from tests.raw_folders import omniglot_archives, tar_of, write_sources
 
+OUTSIDE = ("/x", "a/../../x", ".hbench/x", "a\\\\b")
+TABLE = "[[sop]]\nfile = 'x'\nurls = ['http://x']\n"
+
 
 def random_files(number, seed=0, size=2_000):
     rng = random.Random(seed)
@@ -182,10 +185,6 @@ def test_a_dead_address_can_be_mended_by_the_user_a_mirror_goes_first_and_google
     assert len(parts) == 620
     assert (parts[499].file, parts[499].unpack) == ("train/images_499.tar", "train")
     assert parts[619].md5_url == "https://s3.amazonaws.com/google-landmark/md5sum/test/md5.images_019.txt"
-
-
-OUTSIDE = ("/x", "a/../../x", ".hbench/x", "a\\\\b")
-TABLE = "[[sop]]\nfile = 'x'\nurls = ['http://x']\n"
 
 
 @pytest.mark.parametrize(

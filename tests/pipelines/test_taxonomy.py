@@ -45,18 +45,11 @@ def test_an_ancestor_with_too_few_landmarks_or_one_child_is_skipped():
     assert listed[2].label == "church building"
 
 
-graphs = st.dictionaries(
-    st.integers(1, 14).map(lambda n: f"Q{n}"),
-    st.lists(st.integers(1, 20).map(lambda n: f"Q{n}"), max_size=3).map(tuple),
-    max_size=14,
-)
+some, many = (st.integers(1, most).map("Q{}".format) for most in (14, 20))
+graphs = st.dictionaries(some, st.lists(many, max_size=3).map(tuple), max_size=14)
 
 
-@given(
-    graphs,
-    st.dictionaries(st.integers(1, 14).map(lambda n: f"Q{n}"), st.integers(1, 9), min_size=1, max_size=10),
-    st.integers(1, 12),
-)
+@given(graphs, st.dictionaries(some, st.integers(1, 9), min_size=1, max_size=10), st.integers(1, 12))
 def test_any_graph_becomes_an_arborescence_that_holds_every_class(parents, landmarks, least):
     tree, _ = taxonomy(parents, landmarks, least=least)
     assert nx.is_arborescence(tree)

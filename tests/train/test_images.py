@@ -42,13 +42,13 @@ def seen(recipe, name, **changes):
 
 
 SHORTER, SQUARE = (128, 128), (64, 128)  # 256 / 400 of 200 pixels; 256 / 800 of 200 pixels wide
-PLAIN = (
+PLAIN = [
     "inat18-base-happier",
     "cub200-b64-roadmap",
     "dyml-vehicle-happier",
     "dyml-product-happier",
     "inshop-rambo-log",
-)
+]
 TESTED = dict.fromkeys((*PLAIN, "cars196-happier"), SHORTER) | {
     "cub200-happier": (144, 144),  # 288 / 400
     "sop-happier": SQUARE,

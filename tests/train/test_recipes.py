@@ -25,6 +25,7 @@ from hbench.train.run import begin
 from hbench.train.steps.optimizers import set_rates
 from tests.command_line import call
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 FOLDER = Path(__file__).parents[2] / "hbench" / "train" / "recipes"
 COUNTS = {  # classes per level, coarse to fine, by the depth of the dataset
     1: (48,), 2: (4, 48), 3: (3, 9, 48), 4: (3, 5, 12, 48), 7: (2, 3, 4, 6, 12, 24, 48),
@@ -46,9 +47,6 @@ def synthetic(name):
     items = [f"{i:04d}" for i in range(len(rows))]
     manifest = manifests.from_names(items, rows, levels=[f"l{i}" for i in range(len(counts))])
     return Dataset(name, "1", Protocol(), manifest, {"test": manifest})
-
-
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Noise(torch.utils.data.Dataset):
