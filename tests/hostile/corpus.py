@@ -33,6 +33,7 @@ from studies import values as study_values
 BOARD = Path(__file__).parents[2] / "leaderboards" / "cub200.toml"
 IDS = [f"item {number}" for number in range(20)]
 VECTORS = np.arange(80, dtype=np.float32).reshape(20, 4)
+RANKING = pa.table({"query": ["a", "a"], "item": ["b", "c"], "score": [0.5, 0.4]})
 NAMED = {"ids": json.dumps(IDS)}
 TABLE = "item,family,species\na,x,x1\nb,x,x2\nc,y,y1\nd,y,y2\n"
 DECISIONS = """schema: 1
@@ -95,10 +96,6 @@ def _report(path: Path) -> None:
     hbench.evaluate(path.parent / "e.npz", str(path.parent / "own.csv")).write(path)
 
 
-def _ranking() -> pa.Table:
-    return pa.table({"query": ["a", "a"], "item": ["b", "c"], "score": [0.5, 0.4]})
-
-
 def _step_record(path: Path) -> None:
     record = {"step": "clean", "inputs": {"a.csv": "00"}, "settings": {"k": 1}, "counts": {"kept": 2}, "sha256": "00"}
     path.write_text(json.dumps(record), encoding="utf-8")
@@ -126,7 +123,7 @@ SAMPLES = (
     Sample("b.arrow", lambda path: _ipc(path, _lists(), pa.ipc.new_stream), _embeddings),
     Sample("c.arrow", lambda path: _ipc(path, _rows(), pa.ipc.new_file), _embeddings),
     Sample("a.parquet", lambda path: pq.write_table(_rows(), path), _embeddings),
-    Sample("b.parquet", lambda path: pq.write_table(_ranking(), path), ranking_files.read),
+    Sample("b.parquet", lambda path: pq.write_table(RANKING, path), ranking_files.read),
     Sample("c.parquet", _manifest, manifests.read),
     Sample("d.parquet", lambda path: pq.write_table(pa.table({"id": IDS}), path), id_files.read),
     Sample("e.parquet", _study, study_values.read),

@@ -73,10 +73,6 @@ def test_crlf_and_a_byte_order_mark_are_read_as_without(tmp_path):
     for begin, end in (("", "\n"), ("", "\r\n"), ("\ufeff", "\r\n")):
         (tmp_path / "own.csv").write_bytes((begin + "".join(",".join(row) + end for row in rows)).encode())
         (tmp_path / "emb.ids.txt").write_bytes((begin + "".join(row[0] + end for row in rows[1:])).encode())
-        reports.append(score_of(tmp_path / "emb.npy", tmp_path / "own.csv"))
+        document = evaluate(tmp_path / "emb.npy", tmp_path / "own.csv").document
+        reports.append(document.model_copy(update={"embedding": None}))  # but for the sum of the file's bytes
     assert reports[0] == reports[1] == reports[2]
-
-
-def score_of(file, table):
-    """A report but for the sum of the file's bytes."""
-    return evaluate(file, table).document.model_copy(update={"embedding": None})

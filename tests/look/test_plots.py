@@ -32,8 +32,9 @@ def test_levels_draws_the_scores_of_the_reports(plotted):
     panels = drawing.figure.axes
     assert [panel.get_title() for panel in panels] == ["AP", "R@1", "R@10"]
     for panel in panels:
+        names = [*(f"{panel.get_title()}/{level}" for level in LEVELS[:-1]), panel.get_title()]
         for marks, bars, document in zip(panel.lines[-2:], panel.collections, documents, strict=True):
-            scores = [document["scores"][name_at(panel.get_title(), level)] for level in LEVELS]
+            scores = [document["scores"][name] for name in names]
             np.testing.assert_allclose(marks.get_xdata(orig=False), [100 * each["value"] for each in scores])
             ends = [(low, high) for (low, _), (high, _) in bars.get_segments()]
             # beside the marks: more than half a mark below, and nearer to its own mark than to the next run's
@@ -44,10 +45,6 @@ def test_levels_draws_the_scores_of_the_reports(plotted):
             np.testing.assert_allclose(ends, [(100 * each["low"], 100 * each["high"]) for each in scores])
     assert documents[0]["signature"] == drawing.about
     assert "".join(words_of(drawing)).replace("\n", "").count(drawing.about) == 1
-
-
-def name_at(metric, level):
-    return metric if level == LEVELS[-1] else f"{metric}/{level}"
 
 
 def test_mistakes_draws_the_levels_that_brute_force_finds(plotted):

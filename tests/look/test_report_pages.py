@@ -63,22 +63,17 @@ def reported(folder):
     return read_runs([folder / "one.json", folder / "two.json"], dataset=str(folder / "own.parquet"))
 
 
-def pictured(reported):
-    """The same with a picture of every item, each of its own colour."""
-    data = reported.data
+@pytest.fixture(scope="module")
+def pages(folder, reported, tmp_path_factory):
+    """The pages of both runs, with the curve of the first, and a picture of every item, each of its own colour."""
 
     def picture(item):
         return Image.new("RGB", (40, 20), (len(item) * 7 % 255, 90, 30))
 
+    data, out = reported.data, tmp_path_factory.mktemp("pages") / "pages"
     tests = {name: dataclasses.replace(test, picture=picture) for name, test in data.tests.items()}
-    return dataclasses.replace(reported, data=dataclasses.replace(data, tests=tests))
-
-
-@pytest.fixture(scope="module")
-def pages(folder, reported, tmp_path_factory):
-    """The pages of both runs, with pictures and the curve of the first."""
-    out = tmp_path_factory.mktemp("pages") / "pages"
-    write_report(with_embeddings(pictured(reported), [folder / "one.npz"], 20), out)
+    pictured = dataclasses.replace(reported, data=dataclasses.replace(data, tests=tests))
+    write_report(with_embeddings(pictured, [folder / "one.npz"], 20), out)
     return out
 
 
@@ -148,10 +143,6 @@ def explored(opened, path):
     return page
 
 
-def shown_items(page, number):
-    return each(page.locator("#shown .found").nth(number), "[data-item]", "[e.dataset.item, +e.dataset.level]")
-
-
 def test_the_explorer_walks_by_keys_and_shows_both_runs(opened, reported, pages):
     values, items = reported.runs[0].values["H-AP"], reported.manifest.items.tolist()
     by_value = [items[n] for n in np.argsort(values.round(4), kind="stable")]
@@ -167,7 +158,8 @@ def test_the_explorer_walks_by_keys_and_shows_both_runs(opened, reported, pages)
     query = items.index(by_value[2])
     for number, own in enumerate(reported.runs):
         top = zip(own.top.items[query], own.top.levels[query], strict=True)
-        assert shown_items(page, number) == [[items[n], int(level)] for n, level in top]
+        shown = each(page.locator("#shown .found").nth(number), "[data-item]", "[e.dataset.item, +e.dataset.level]")
+        assert shown == [[items[n], int(level)] for n, level in top]
     page.keyboard.press("End")
     wait_for_query(page, by_value[-1])
     assert page.locator("#next").is_disabled()

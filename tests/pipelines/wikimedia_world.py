@@ -26,10 +26,6 @@ class World:
     landmarks: list = field(default_factory=list)
 
 
-def url_of(title):
-    return "http://commons.wikimedia.org/wiki/" + quote(title.replace(" ", "_"), safe=":'(),")
-
-
 def statement(value, rank="normal", *, numeric=False):
     snak = {"snaktype": "value" if value else "somevalue", "property": "P", "datatype": "wikibase-item"}
     if value:
@@ -48,7 +44,8 @@ def world_of(size, seed=0):
         what = rng.choice(["Église", "Bridge", "Замок", "城", "St. Mary’s", "A & B"])
         title = f"Category:{what} {number} ({rng.choice(['Mostar', 'Liège', 'x, y'])})"
         world.expected[title] = rng.choices(makers, weights)[0](world, rng, title, f"Q{10_000 + 10 * number}")
-        world.landmarks.append((number, url_of(title)))
+        page = quote(title.replace(" ", "_"), safe=":'(),")
+        world.landmarks.append((number, f"http://commons.wikimedia.org/wiki/{page}"))
     return world
 
 

@@ -92,16 +92,10 @@ def test_unknown_samplers_and_batches_that_cannot_be_filled_are_refused():
             plan(labels, Sampler(**settings), seed=0, epoch=0)
 
 
-def long_tailed():
-    """Labels of 2,000 classes as of landmarks: 82 of 100 images or more, with a quarter of all, and 500 of three."""
-    sizes = np.concatenate([np.round(1150 * np.arange(1, 1501) ** -0.55).astype(int), np.full(500, 3)])
-    return labels_of(sizes.tolist()), sizes
-
-
 def test_a_long_tail_is_capped_per_class_and_epoch():
-    labels, sizes = long_tailed()
-    large = np.flatnonzero(sizes >= 100)
-    shares = []
+    """2,000 classes as of landmarks: 82 of 100 images or more, with a quarter of all, and 500 of three."""
+    sizes = np.concatenate([np.round(1150 * np.arange(1, 1501) ** -0.55).astype(int), np.full(500, 3)])
+    labels, large, shares = labels_of(sizes.tolist()), np.flatnonzero(sizes >= 100), []
     for changes in ({}, {"smallest": 4, "per_epoch": 8}):
         rows = plan(labels, Sampler(batch=256, per_class=4, **changes), seed=0, epoch=0).rows
         shares.append(np.isin(labels[rows.ravel(), 1], large).mean())
