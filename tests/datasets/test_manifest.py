@@ -109,14 +109,10 @@ def test_items_that_are_not_inside_or_not_unique_and_levels_named_as_a_column_ar
             manifests.from_names(["a", item], [("x", "y")] * 2, levels=levels)
 
 
-@pytest.fixture
-def file(tmp_path):
-    manifests.from_names([str(i) for i in range(500)], [("x", "y")] * 500, levels=LEVELS).write(tmp_path / "m.parquet")
-    return tmp_path / "m.parquet"
-
-
 @pytest.mark.parametrize("size", [0, 4, -50, None])
-def test_a_truncated_or_foreign_parquet_file_is_refused(file, size):
+def test_a_truncated_or_foreign_parquet_file_is_refused(tmp_path, size):
+    file = tmp_path / "m.parquet"
+    manifests.from_names([str(i) for i in range(500)], [("x", "y")] * 500, levels=LEVELS).write(file)
     if size is None:
         pq.write_table(pa.table({"item": ["a"]}), file)
     else:

@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import open_clip
-import pytest
 import torch
 from hbench_hgldv2.grouping import encode
 from hbench_hgldv2.labels.label import Label
@@ -12,18 +11,6 @@ from hbench_hgldv2.labels.label import Label
 NAME = "hbench-text-of-ViT-B-32"
 TEXTS = ["church building", "Eastern Orthodox church", "lake"]
 START, END = 49406, 49407  # CLIP's tokens around a text
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("clip")
-    config = dict(open_clip.get_model_config("ViT-B-32"))
-    config["vision_cfg"] = {"image_size": 32, "layers": 1, "width": 64, "patch_size": 32}  # never run
-    (folder / f"{NAME}.json").write_text(json.dumps(config), encoding="utf-8")
-    open_clip.add_model_config(folder / f"{NAME}.json")
-    torch.manual_seed(0)
-    torch.save(open_clip.create_model(NAME).half().state_dict(), folder / "weights.pt")
-    return folder / "weights.pt"
 
 
 def by_hand(text, weights):
@@ -50,7 +37,14 @@ def by_hand(text, weights):
     return np.asarray(vector / np.linalg.norm(vector))
 
 
-def test_labels_are_encoded_as_clip_does_with_the_prompt_of_the_release(checkpoint):
+def test_labels_are_encoded_as_clip_does_with_the_prompt_of_the_release(tmp_path):
+    config = dict(open_clip.get_model_config("ViT-B-32"))
+    config["vision_cfg"] = {"image_size": 32, "layers": 1, "width": 64, "patch_size": 32}  # never run
+    (tmp_path / f"{NAME}.json").write_text(json.dumps(config), encoding="utf-8")
+    open_clip.add_model_config(tmp_path / f"{NAME}.json")
+    torch.manual_seed(0)
+    checkpoint = tmp_path / "weights.pt"
+    torch.save(open_clip.create_model(NAME).half().state_dict(), checkpoint)
     labels = [Label(f"Q{n}", text, 1, 0, 0, ()) for n, text in enumerate(TEXTS)]
     found = encode.encode(labels, f"open_clip:{NAME}/{checkpoint}")
     assert (found.shape, found.dtype) == ((3, 512), np.float32)

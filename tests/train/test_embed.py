@@ -31,13 +31,6 @@ BROKEN = ("g0/s0/0.png", "g1/s7/1.png")
 EMBED = ["embed", "torchvision:resnet18", "--weights", "random", "--size", "32"]
 
 
-@pytest.fixture(scope="module")
-def trained(letters, tmp_path_factory):
-    out = tmp_path_factory.mktemp("run")
-    loop.train(tiny(), out, dataset=letters)
-    return out
-
-
 class Shape(nn.Module):
     """An embedding that names the image it is of: its mean in 16 parts; counts the images it saw."""
 
@@ -55,7 +48,9 @@ def model():
     return embedding.Embedder(Shape(), settings, "shape")
 
 
-def test_the_command_embeds_by_a_checkpoint_as_its_run_did_and_says_what_comes_next(letters, trained, tmp_path):
+def test_the_command_embeds_by_a_checkpoint_as_its_run_did_and_says_what_comes_next(letters, tmp_path):
+    trained = tmp_path / "run"
+    loop.train(tiny(), trained, dataset=letters)
     save(letters, tmp_path / "letters")
     line = ("embed", trained, "--dataset", tmp_path / "letters", "--batch", 16, "-o")
     assert "hbench evaluate" in call(*line, tmp_path / "e.parquet").stderr
