@@ -184,7 +184,7 @@ class MetricPlan:
     def workspace_bytes(self) -> int:
         """Bytes of one thread's workspace, with the buffer that looks distractors up."""
         items, most = max(self.most_sorted + 1, ITEMS), self.most_positives
-        lookup = min(most, self.rule.many) * (4 * rank_positives.BUCKETS + 4)
+        lookup = min(most, self.rule.many) * (2 * rank_positives.BUCKETS + 4)
         read = 0 if self.ranker.known is None else max(most, RANKS) * 5
         of_item = sum(part.itemsize for part in self._by_score(0)[:3])
         return items * of_item + max(most, RANKS) * 5 + read + lookup + most * 9

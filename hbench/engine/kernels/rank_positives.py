@@ -20,8 +20,8 @@ from hbench.core.compiled import Scalar, compiled, compiled_part
 from hbench.engine.kernels.rank_full_rows import rank_whole
 from hbench.engine.kernels.sort_keys import Parts, SortedKeys
 
-BUCKETS = 8  # per positive: most then hold none or one, and a lookup seldom has to search
-MANY = 1 << 15  # positives whose buckets just fit the second cache; with this many the whole row is sorted
+BUCKETS = 16  # per positive: nearly all hold none or one, and a lookup seldom has to search
+MANY = 1 << 15  # positives whose buckets, in uint16, just fit the second cache; with this many the whole row is sorted
 TILE = 1024  # scores compared or put in buckets at once, in vector instructions, which stay in the first cache
 FEW = 16  # positives up to which it is quicker to compare every distractor with each of them
 
@@ -61,7 +61,7 @@ def rank_rows(
         positives = out.ends[row] - out.starts[row]
         if parts.sizes[row] < rows.shape[1] and positives > most:
             most = positives
-    before, counts = np.empty(BUCKETS * most + 1, np.int32), np.empty(most + 1, np.int32)
+    before, counts = np.empty(BUCKETS * most + 1, np.uint16), np.empty(most + 1, np.int32)
     for row in range(len(rows)):
         first, end = out.starts[row], out.ends[row]
         offset, begin, size = parts.offsets[row], parts.begins[row], parts.sizes[row]
@@ -94,7 +94,7 @@ def count_above(
     distractors: tuple[NDArray[np.floating], NDArray[np.floating]],
     ordered: NDArray[np.floating],
     rule: RankingRule,
-    before: NDArray[np.int32],
+    before: NDArray[np.uint16],
     above: NDArray[np.int32],
 ) -> bool:
     """Add to `above[s]` the distractors between positive s − 1 and s, with a buffer for P positives' buckets (BUCKETS·P + 1,);
@@ -121,7 +121,7 @@ def add_up(above: NDArray[np.int32], ranks: NDArray[np.int32]) -> None:
 
 
 @compiled_part
-def look_up(ordered: NDArray[np.floating], before: NDArray[np.int32]) -> None:
+def look_up(ordered: NDArray[np.floating], before: NDArray[np.uint16]) -> None:
     """Count P ≥ 1 positives per bucket, and sum the counts up into `before` (buckets + 1,). `ordered` (P + 1,): the positives'
     scores, descending, then −inf, where every search stops."""
     scale, high, top = scale_of(ordered, before), ordered[0], ordered.dtype.type(len(before) - 2)
@@ -135,7 +135,7 @@ def look_up(ordered: NDArray[np.floating], before: NDArray[np.int32]) -> None:
 
 
 @compiled_part
-def scale_of(ordered: NDArray[np.floating], before: NDArray[np.int32]) -> Scalar:
+def scale_of(ordered: NDArray[np.floating], before: NDArray[np.uint16]) -> Scalar:
     """Buckets per unit of score, of the type of the scores."""
     span = ordered[0] - ordered[len(ordered) - 2]
     return ordered.dtype.type((len(before) - 1) / span if span > 0 else 0)
@@ -150,7 +150,7 @@ def bucket_of(score: Scalar, high: Scalar, scale: Scalar, top: Scalar) -> Scalar
 
 @compiled_part
 def count_distractors(
-    scores: NDArray[np.floating], ordered: NDArray[np.floating], before: NDArray[np.int32], pessimistic: bool,
+    scores: NDArray[np.floating], ordered: NDArray[np.floating], before: NDArray[np.uint16], pessimistic: bool,
     above: NDArray[np.int32],
 ) -> bool:  # fmt: skip
     """Add every distractor to `above[s]`, s the slot of the first positive after it; whether one equals a positive."""

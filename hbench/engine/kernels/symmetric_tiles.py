@@ -80,7 +80,7 @@ def count_tile(tile: NDArray[np.floating], rows: TileSide, columns: TileSide, ru
     """Count the items beyond each row's query (n,), of at most this many positives, and before each column's: first the tile as it
     is, then strips of its columns turned into rows. One loop serves both sides, since each call of a compiled function is
     compiled anew."""
-    before, turned = np.empty(BUCKETS * most + 1, np.int32), np.empty((TURNED, len(tile)), tile.dtype)
+    before, turned = np.empty(BUCKETS * most + 1, np.uint16), np.empty((TURNED, len(tile)), tile.dtype)
     # the place of the first row in its side's lists; the first column's item; whether items beyond each query are counted
     scores, side, begun, item, beyond = tile, rows, 0, columns.first, True
     for start in range(0, tile.shape[1] + TURNED, TURNED):
