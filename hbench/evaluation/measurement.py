@@ -42,9 +42,9 @@ class Retrieval:
 
     def of_queries(self, some: NDArray[np.int64]) -> Retrieval:
         """The test with some of its queries alone, by their positions; the gallery stays the same."""
-        own = some if self.gallery is None else None if self.self_rows is None else self.self_rows[some]
+        self_rows = some if self.gallery is None else None if self.self_rows is None else self.self_rows[some]
         names = None if self.names is None else (self.names[0][some], self.names[1])
-        return Retrieval(self.queries.of(some), self.gallery or self.queries, own, self.ids[some], names)
+        return Retrieval(self.queries.of(some), self.gallery or self.queries, self_rows, self.ids[some], names)
 
 
 def scorers_of(

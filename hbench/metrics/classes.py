@@ -26,22 +26,22 @@ def knn_accuracy(scores: ArrayLike, classes: ArrayLike, of_queries: ArrayLike, k
     R@1. Returns float64 (Q,), NaN for queries without an item of their class. Raises UsageError for arrays that do not fit
     together.
     """
-    rows, of_items, own = (np.asarray(as_numpy(array)) for array in (scores, classes, of_queries))
-    if rows.shape != (*own.shape, *of_items.shape) or rows.ndim != 2 or k < 1 or np.isnan(rows).any():
+    rows, of_items, query_classes = (np.asarray(as_numpy(array)) for array in (scores, classes, of_queries))
+    if rows.shape != (*query_classes.shape, *of_items.shape) or rows.ndim != 2 or k < 1 or np.isnan(rows).any():
         raise UsageError(
             "scores and classes do not fit together", expected="scores (Q, G) without NaN, classes (G,) and (Q,), k of 1 or more",
-            found=f"{rows.shape}, {of_items.shape} and {own.shape}, k {k}",
+            found=f"{rows.shape}, {of_items.shape} and {query_classes.shape}, k {k}",
         )  # fmt: skip
-    numbers = np.unique(np.concatenate([of_items, own]), return_inverse=True)[1]
-    of_items, own = numbers[: len(of_items)], numbers[len(of_items) :]
+    numbers = np.unique(np.concatenate([of_items, query_classes]), return_inverse=True)[1]
+    of_items, query_classes = numbers[: len(of_items)], numbers[len(of_items) :]
     values = np.full(len(rows), np.nan)
     for query, row in enumerate(rows):
         listed = np.flatnonzero(row > -np.inf)
-        equal = of_items[listed] == own[query]
+        equal = of_items[listed] == query_classes[query]
         if equal.any():
             first = of_items[listed][np.lexsort((equal, -row[listed]))][:k]
             votes = np.bincount(first)
-            values[query] = first[np.argmax(votes[first])] == own[query]  # argmax: the first of the most
+            values[query] = first[np.argmax(votes[first])] == query_classes[query]  # argmax: the first of the most
     return values
 
 
