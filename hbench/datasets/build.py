@@ -143,10 +143,9 @@ class Joined:
 
     def __str__(self) -> str:
         parts = [f"{self.items - len(self.missing):,} of {self.items:,} images are there"]
-        if self.missing:
-            parts.append(f"{len(self.missing):,} missing ({examples(self.missing, most=3)})")
-        if self.surplus:
-            parts.append(f"{len(self.surplus):,} files without a label ({examples(self.surplus, most=3)})")
+        for files, what in ((self.missing, "missing"), (self.surplus, "files without a label")):
+            if files:
+                parts.append(f"{len(files):,} {what} ({examples(files, most=3)})")
         return "; ".join(parts)
 
 

@@ -198,9 +198,6 @@ def from_names(
     return Manifest(np.asarray(items, dtype=object), labels, tree, queries, ranked)
 
 
-TYPES = {"item": pa.string(), "query": pa.bool_(), "gallery": pa.bool_()}
-
-
 def levels_in(path: Path) -> list[str]:
     """Read the level names, coarse to fine, in a manifest's metadata; another parquet file has none.
 
@@ -228,7 +225,8 @@ def read(path: Path, *, digest: str | None = None) -> Manifest:
     except (pa.ArrowException, ValueError, TypeError, KeyError, OSError) as error:
         raise DataError(f"{path} cannot be read", expected="a parquet manifest", found=first_line(error)) from None
     types = {name: table.schema.field(name).type for name in table.column_names}
-    if "hbench.levels" not in meta or not levels or not set(levels) <= set(types) or not TYPES.items() <= types.items():
+    fixed = {"item": pa.string(), "query": pa.bool_(), "gallery": pa.bool_()}
+    if "hbench.levels" not in meta or not levels or not set(levels) <= set(types) or not fixed.items() <= types.items():
         raise DataError(
             f"{path} is not a manifest",
             expected="columns item, one per level, query, gallery and the levels in its metadata",

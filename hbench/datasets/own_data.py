@@ -116,11 +116,12 @@ def check_columns(table: pa.Table, names: list[str]) -> None:
     for name in names:
         if name not in columns:
             raise UnknownName("column", name, columns)
-        if pa.types.is_nested(table.schema.field(name).type) or pa.types.is_binary(table.schema.field(name).type):
+        kind = table.schema.field(name).type
+        if pa.types.is_nested(kind) or pa.types.is_binary(kind):
             raise DataError(
                 f"the column {name} holds no names",
                 expected="texts or numbers",
-                found=str(table.schema.field(name).type),
+                found=str(kind),
                 fix=f"hbench build NAME --from FILE --levels … --image-column {name} takes images out of a table",
             )
 

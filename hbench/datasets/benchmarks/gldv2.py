@@ -29,11 +29,6 @@ def metadata_file(raw: Path, file: str) -> Path:
     return raw / file if (raw / file).exists() else raw / Path(file).name
 
 
-def cells(raw: Path, file: str, *names: str) -> list[tuple[str, ...]]:
-    """Read the rows of a metadata file, of the named columns, every value as text."""
-    return cells_of(metadata_file(raw, file), *names)
-
-
 def file_of(space: str, image: str) -> str:
     """Return the path of an image.
 
@@ -67,14 +62,14 @@ def hierarchy(raw: Path, space: str) -> Paths:
 
 def truth(raw: Path) -> dict[str, list[str]]:
     """Read the positive index images of every query that is not ignored."""
-    rows = cells(raw, TRUTH, "id", "images")
+    rows = cells_of(metadata_file(raw, TRUTH), "id", "images")
     return {query: images.split() for query, images in rows if images.strip() not in NO_LIST}
 
 
 def labelled(raw: Path, space: str, *, flat: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the ids of the images of train or index whose landmarks have a path, with it; a `flat` path is the landmark."""
     file, column = LISTS[space]
-    rows = cells(raw, file, "landmark_id", column)
+    rows = cells_of(metadata_file(raw, file), "landmark_id", column)
     paths = {landmark: (landmark_name(space, landmark),) for landmark, _ in rows} if flat else hierarchy(raw, space)
     for landmark, images in rows:
         if landmark in paths:
@@ -96,7 +91,7 @@ def build(raw: Path, *, flat: bool = False) -> Splits:
 
 def lists(raw: Path) -> dict[str, pa.Table]:
     """Read the official ground truth for mAP@100, which lists the positives of each query by image, not by landmark."""
-    index = {image for (image,) in cells(raw, INDEX, "id")}
+    index = {image for (image,) in cells_of(metadata_file(raw, INDEX), "id")}
     return {
         "test": list_of(
             (file_of("test", query), file_of("index", image), 1)
