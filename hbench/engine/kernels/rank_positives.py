@@ -21,6 +21,7 @@ from hbench.engine.kernels.rank_full_rows import rank_whole
 from hbench.engine.kernels.sort_keys import Parts, SortedKeys
 
 BUCKETS = 16  # per positive: nearly all hold none or one, and a lookup seldom has to search
+PER_POSITIVE = 10  # distractors, up to which half as many buckets are quicker, since the table takes as long to fill
 MANY = 1 << 15  # positives whose buckets, in uint16, just fit the second cache; with this many the whole row is sorted
 TILE = 1024  # scores compared or put in buckets at once, in vector instructions, which stay in the first cache
 FEW = 16  # positives up to which it is quicker to compare every distractor with each of them
@@ -104,7 +105,9 @@ def count_above(
         for scores in distractors:
             tied |= compare_distractors(scores, ordered[:positives], rule.pessimistic, above)
     else:
-        ordered, before = ordered[: positives + 1], before[: BUCKETS * positives + 1]
+        many = len(distractors[0]) + len(distractors[1]) > PER_POSITIVE * positives
+        buckets = BUCKETS * positives if many else BUCKETS // 2 * positives
+        ordered, before = ordered[: positives + 1], before[: buckets + 1]
         look_up(ordered, before)
         for scores in distractors:
             tied |= count_distractors(scores, ordered, before, rule.pessimistic, above)
