@@ -72,7 +72,7 @@ class Description(BaseModel):
     version: str
     levels: dict[str, tuple[str, ...]]
     protocol: Protocol
-    digests: dict[FileName, str]  # which cover the levels, too
+    digests: dict[FileName, str]
     lists: dict[FileName, str]
     official_names: dict[str, dict[str, str]]
     images: Annotated[str, Field(pattern=r"^[^\x00]*$")] | None
@@ -199,6 +199,12 @@ def read(folder: Path) -> Dataset:
     splits = {
         name: manifests.read(folder / f"{name}.parquet", digest=digest) for name, digest in description.digests.items()
     }
+    levels = {name: manifest.levels for name, manifest in splits.items()}
+    if levels != description.levels:
+        raise IntegrityError(
+            f"{path} names other levels than the manifests have", expected=str(levels), found=str(description.levels),
+            fix="build the dataset again",
+        )  # fmt: skip
     dataset = Dataset(
         name=description.name,
         version=description.version,

@@ -95,6 +95,15 @@ def test_a_description_of_wrong_types_is_read_or_refused(tmp_path, key):
     assert refused >= len(WRONG) // 2 or key in {"card.background", "images", "name", "version"}
 
 
+def test_levels_that_the_manifests_do_not_have_are_refused(tmp_path):
+    save(small(), tmp_path)
+    description = json.loads((tmp_path / "dataset.json").read_text())
+    description["levels"]["train"] = ["species", "kingdom"]
+    (tmp_path / "dataset.json").write_text(json.dumps(description))
+    with pytest.raises(IntegrityError, match=r"dataset\.json names other levels"):
+        load(tmp_path)
+
+
 def test_what_is_not_here_is_refused_by_name(tmp_path):
     for name, error, message in (
         ("FOLDER", DataError, "is not a dataset"),
