@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import entry_points
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 
@@ -89,15 +89,11 @@ def _set_at_the_root(context: click.Context, option: click.Parameter, value: boo
         context.find_root().params[str(option.name)] = True
 
 
-def habits(**how: Any) -> list[click.Option]:
+def habits() -> list[click.Option]:
     """The options that every verb takes, before its name and behind it."""
-    quiet, verbose = (
-        "No remarks and no progress; refusals are still said.",
-        "With a refusal, where in the code it was made.",
-    )
     return [
-        click.Option(["--quiet", "-q"], is_flag=True, help=quiet, **how),
-        click.Option(["--verbose", "-v"], is_flag=True, help=verbose, **how),
+        click.Option(["--quiet", "-q"], is_flag=True, help="No remarks and no progress; refusals are still said."),
+        click.Option(["--verbose", "-v"], is_flag=True, help="With a refusal, where in the code it was made."),
     ]
 
 
@@ -108,7 +104,7 @@ def gone_option(name: str) -> click.Option:
         if value:
             refuse_gone(name)
 
-    is_flag = name == "evaluate --each" or None
+    is_flag = name == "evaluate --each" or None  # the others took a value
     return click.Option([name.split()[-1]], is_flag=is_flag, expose_value=False, hidden=True, callback=refuse)
 
 
@@ -116,8 +112,10 @@ def with_habits(command: click.Command, words: str) -> click.Command:
     """The command that these words call, and those below it, with the habits of all verbs and the options that are gone."""
     known = {option for parameter in command.params for option in parameter.opts}
     gone = [gone_option(name) for name in GONE if name.startswith(f"{words} --")]
-    added = [*habits(expose_value=False, callback=_set_at_the_root), *gone]
-    command.params += [option for option in added if not known.intersection(option.opts)]
+    behind = habits()
+    for habit in behind:
+        habit.expose_value, habit.callback = False, _set_at_the_root
+    command.params += [option for option in [*behind, *gone] if not known.intersection(option.opts)]
     for name, below in command.commands.items() if isinstance(command, click.Group) else ():
         with_habits(below, f"{words} {name}")
     return command

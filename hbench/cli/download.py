@@ -74,8 +74,9 @@ EXISTING = click.Path(path_type=Path, file_okay=False, exists=True)
 )
 @click.option("--dry-run", is_flag=True, help="Only say what would be fetched, and from where.")
 def command(
-    name: str, *, root: Path | None, part: str | None, mirror: str | None, jobs: int, adopt: Path | None, **how: bool
-) -> None:
+    name: str, *, root: Path | None, part: str | None, mirror: str | None, jobs: int, adopt: Path | None, verify_only: bool,
+    repair: bool, remove_archives: bool, offline: bool, dry_run: bool,
+) -> None:  # fmt: skip
     """Fetch the files of the dataset NAME; run it again to resume after any interruption.
 
     \b
@@ -85,7 +86,7 @@ def command(
     from hbench.datasets import specs
     from hbench.datasets.build import raw_folder
 
-    if how["verify_only"] and how["repair"]:
+    if verify_only and repair:
         raise UsageError("--verify-only and --repair contradict each other")
     spec = specs[name]
     folder = root or raw_folder(spec)
@@ -95,23 +96,23 @@ def command(
         return
     if adopt is not None and _adopted(spec, sources, folder, adopt):
         return
-    if how["offline"]:
-        _stay_offline(name, sources, DownloadOptions(folder), jobs=jobs if adopt and not how["dry_run"] else None)
-    elif how["dry_run"]:
+    if offline:
+        _stay_offline(name, sources, DownloadOptions(folder), jobs=jobs if adopt and not dry_run else None)
+    elif dry_run:
         _list(sources, folder)
-    elif how["verify_only"]:
+    elif verify_only:
         if problems := check_all(sources, folder):
             raise summary(problems)
         terminal.say(f"{len(sources)} files of {name} in {folder} are right")
     else:
-        _fetch(sources, DownloadOptions(folder, how["repair"], how["remove_archives"]), jobs)
-    if spec.manual and not how["verify_only"]:
+        _fetch(sources, DownloadOptions(folder, repair, remove_archives), jobs)
+    if spec.manual and not verify_only:
         raise DataError(
             f"files of {name} must be fetched by hand",
             expected=spec.manual.replace("\n", "\n" + " " * 12),
             fix=f"put them into {folder}, or: hbench download {name} --adopt DIR; then hbench build {name}",
         )
-    if not (how["dry_run"] or how["offline"] or how["verify_only"]):
+    if not (dry_run or offline or verify_only):
         terminal.say(f"{len(sources)} files of {name} are in {folder}; next: hbench build {name}")
 
 
