@@ -42,9 +42,15 @@ class Retrieval:
 
     def of_queries(self, some: NDArray[np.int64]) -> Retrieval:
         """The test with some of its queries alone, by their positions; the gallery stays the same."""
-        self_rows = some if self.gallery is None else None if self.self_rows is None else self.self_rows[some]
+        rows = np.arange(len(self.ids)) if self.gallery is None else self.self_rows
         names = None if self.names is None else (self.names[0][some], self.names[1])
-        return Retrieval(self.queries.of(some), self.gallery or self.queries, self_rows, self.ids[some], names)
+        return Retrieval(
+            self.queries.of(some),
+            self.gallery or self.queries,
+            None if rows is None else rows[some],
+            self.ids[some],
+            names,
+        )
 
 
 def scorers_of(

@@ -51,20 +51,18 @@ def nmi(vectors: ArrayLike, classes: ArrayLike, *, clusters: int | None = None, 
     `vectors` (N, D), clustered as they are: scale them to length 1 for cosine. `classes` (N,), numbers or names, at any one level.
     `clusters`: by default as many as there are classes; NMI grows with their number, so compare only equal ones. `seed` of
     k-means, which takes minutes for ten thousand clusters. Returns a fraction in [0, 1]. Raises UsageError for arrays that do not
-    fit together.
+    fit together, or are not finite.
     """
     from sklearn.cluster import KMeans  # half a second, which nobody else waits for
     from sklearn.metrics import normalized_mutual_info_score
 
     rows, of_items = as_numpy(vectors), np.asarray(as_numpy(classes))
-    if (
-        rows.ndim != 2
-        or of_items.shape != rows.shape[:1]
-        or not 1 <= (number := clusters or len(set(of_items.tolist()))) <= len(rows)
-    ):
+    number = clusters or len(np.unique(of_items))
+    fit = rows.ndim == 2 and of_items.shape == rows.shape[:1] and 1 <= number <= len(rows)
+    if not fit or rows.dtype.kind not in "fiub" or not np.isfinite(rows).all():
         raise UsageError(
-            "vectors and classes do not fit together", expected="vectors (N, D), classes (N,), at most N clusters",
-            found=f"{rows.shape} and {of_items.shape}",
+            "vectors and classes cannot be clustered", expected="finite vectors (N, D), classes (N,), at most N clusters",
+            found=f"{rows.dtype} of shape {rows.shape}, classes of shape {of_items.shape}",
         )  # fmt: skip
     found: NDArray[np.int32] = KMeans(number, n_init=1, random_state=seed).fit_predict(rows)
     return float(normalized_mutual_info_score(of_items, found))

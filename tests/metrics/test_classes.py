@@ -75,6 +75,8 @@ def test_nmi_is_the_mutual_information_over_the_mean_entropy():
         lambda: hbench.metrics.knn_accuracy([[1.0, np.nan]], [0, 1], [0], 1),
         lambda: hbench.metrics.knn_accuracy([[1.0, 2.0]], [0, 1], [0], 0),
         lambda: hbench.metrics.nmi([[1.0], [2.0]], [0]),
+        lambda: hbench.metrics.nmi([[1.0], [np.nan]], [0, 1]),
+        lambda: hbench.metrics.nmi([["1"], ["2"]], [0, 1]),
         lambda: hbench.metrics.nmi([[1.0], [2.0]], [0, 1], clusters=3),
     ],
 )

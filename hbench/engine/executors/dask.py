@@ -139,11 +139,8 @@ class Opened(WorkerPlugin):
         with self.lock:
             if self.read is None:
                 read, join = self.reader
-                self.read = (
-                    [join(*each) for each in contents]
-                    if contents
-                    else [read(path, ids=ids) for path, ids in self.files]
-                )
+                sent = [join(*content) for content in contents]
+                self.read = sent or [read(path, ids=ids) for path, ids in self.files]
             return self.read
 
     def job(self, contents: Sequence[Content]) -> Job:

@@ -235,7 +235,7 @@ def scan_of(vectors: NDArray[np.floating] | SelectedRows) -> Scan:
 
 def squared_norms(vectors: NDArray[np.floating]) -> NDArray[np.float64]:
     """|v|² of every row in float64 (N,)."""
-    return vectors.scan.squares if isinstance(vectors, SelectedRows) else Rows(vectors).squared_norms()
+    return scan_of(vectors).squares
 
 
 def float_type(vectors: NDArray[np.floating]) -> np.dtype[np.floating]:
