@@ -154,16 +154,13 @@ def add(name: str, report: Path, *, to: Path | None, **details: Any) -> None:
     Example: hbench leaderboard add sop report.json --method mine --backbone ResNet-50
     """
     from hbench.evaluation import leaderboard
-    from hbench.evaluation.leaderboard import detection
     from hbench.evaluation.leaderboard import runs as leaderboard_runs
 
-    if detection.is_detection(report):
-        if details["url"] or details["setup"]:
-            raise click.UsageError("A row of object detection takes its setup from the report, and has no --url.")
-        board = leaderboard.read(name)
-        row = detection.row_of(report, board, **details)
-    else:
+    row = leaderboard_runs.carried_row(report, name, **details)
+    if row is None:
         _, board, row = _row_of(report, name, details)
+    else:
+        board = leaderboard.read(name)
     path = to or leaderboard_runs.target(name)
     leaderboard_runs.add(row, board, path)
     say(f"added {row.method} to {path}")

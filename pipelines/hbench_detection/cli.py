@@ -13,7 +13,7 @@ from hbench.core.text import percent
 from hbench_detection import recipe as recipes
 
 if TYPE_CHECKING:
-    from hbench.evaluation.leaderboard.detection import DetectionReport
+    from hbench_detection.report import DetectionReport
 
 
 @click.command("detect", short_help="train an object detector, and score it")

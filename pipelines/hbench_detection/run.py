@@ -21,10 +21,10 @@ from hbench.core.errors import ConfigError, DataError
 from hbench.core.files import full_disk_told, replacing, write_text
 from hbench.core.untrusted import LIST, load_tensors, read_json
 from hbench.core.version import __version__
-from hbench.evaluation.leaderboard.detection import DetectionFile, DetectionReport
 from hbench.train.records.checkpoints import usable
 from hbench_detection.detector import detector_of
 from hbench_detection.recipe import CLASSES, DetectionRecipe
+from hbench_detection.report import DetectionFile, DetectionReport
 from hbench_detection.scores import DetectionScores, scores_of
 from hbench_detection.voc import VocPart, part_of
 

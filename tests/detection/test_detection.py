@@ -15,8 +15,7 @@ from torch import Tensor
 from hbench.core.errors import ConfigError, DataError, SubmissionError, UnknownName
 from hbench.evaluation.leaderboard import read as read_board
 from hbench.evaluation.leaderboard import read_file
-from hbench.evaluation.leaderboard.detection import row_of
-from hbench.evaluation.leaderboard.runs import recorded
+from hbench.evaluation.leaderboard.runs import carried_row, recorded
 from hbench.losses.baselines.rambo import RamboClasses
 from tests.command_line import call
 from tests.detection import shapes
@@ -226,7 +225,7 @@ def test_a_run_writes_what_a_leaderboard_takes(few, tmp_path, monkeypatch):
     assert json.loads(result.stdout) == report
     assert set(report["scores"]) == {"AP50", "AP50:95"}
     with pytest.raises(SubmissionError, match="another dataset"):  # other images, whatever their list is called
-        row_of(tmp_path / "out" / "report.json", read_board("voc07"))
+        carried_row(tmp_path / "out" / "report.json", "voc07")
     (tmp_path / "out" / "report.json").write_text(json.dumps(report | {"dataset": "voc07@1"}))
     board = tmp_path / "voc07.toml"
     call("leaderboard", "add", "voc07", tmp_path / "out" / "report.json", "--to", board)
@@ -234,6 +233,11 @@ def test_a_run_writes_what_a_leaderboard_takes(few, tmp_path, monkeypatch):
     assert row.method == "Faster R-CNN RaMBO"
     assert float(row.scores["AP50"]) == pytest.approx(100 * report["scores"]["AP50"], abs=0.01)
     assert row.run.sha256 == report["detections"]["sha256"]
+    damaged = tmp_path / "damaged.json"
+    damaged.write_text(json.dumps(report | {"dataset": "voc07@1", "row": report["row"] | {"year": "long ago"}}))
+    with pytest.raises(ConfigError, match="breaks its schema") as refused:
+        carried_row(damaged, "voc07")
+    assert "year" in refused.value.found
     with pytest.raises(SubmissionError, match="object detection"):
         recorded(row, read_board("voc07"))
 

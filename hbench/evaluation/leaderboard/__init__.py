@@ -41,7 +41,7 @@ ONE_LINE = r"^[^\x00-\x1f\x7f]+$"
 
 
 def _exact(value: Any) -> Any:
-    return Decimal(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    return Decimal(str(value)) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 Percent = Annotated[Decimal, BeforeValidator(_exact), Field(ge=0, le=100)]

@@ -12,8 +12,9 @@ from hbench.core import schema
 from hbench.core.errors import ComparisonError, SubmissionError, UnknownName, UsageError, examples
 from hbench.core.files import write_text
 from hbench.core.paths import cache_home
+from hbench.core.untrusted import read_json
 from hbench.engine.settings import Settings, Signature
-from hbench.evaluation.leaderboard import FOLDER, Leaderboard, Row, user_folder
+from hbench.evaluation.leaderboard import FOLDER, Leaderboard, Row, read, user_folder
 from hbench.evaluation.reports.report import Document, Score
 
 DIGITS = 3  # of a percentage: finer than the noise of float32 similarities
@@ -138,6 +139,27 @@ def row_of(
     percent = {metric: round(Decimal(100 * s.value), DIGITS) for metric, s in scores.items() if s.value is not None}
     known = {"year": int(document.date[:4]), "dim": document.embedding.dim} | {k: v for k, v in details.items() if v}
     return schema.build(Row, {"method": name, **known, "scores": percent, "run": run}, source="the report's row")
+
+
+def carried_row(path: Path, name: str, **details: Any) -> Row | None:
+    """The row that the report of another program carries, as that of `hbench detect` does; None for a report of `hbench evaluate`.
+
+    `name`: the leaderboard's. `details`: method, backbone, dim and year in place of the row's. Raises SubmissionError for a row of
+    another dataset, ConfigError for a damaged one, UsageError for a setup or url, which the report states itself.
+    """
+    try:
+        content = read_json(path)
+    except (OSError, ValueError):
+        return None  # whoever reads it as a report of hbench evaluate says what is wrong
+    if not (isinstance(content, dict) and isinstance(content.get("row"), dict)):
+        return None
+    board = read(name)
+    if content.get("dataset") != (expected := f"{board.dataset}@{board.version}"):
+        raise SubmissionError("the report is of another dataset", expected=expected, found=str(content.get("dataset")))
+    if details.get("url") or details.get("setup"):
+        raise UsageError("this report states the row's setup and file itself", fix="leave --url and --setup out")
+    changed = {key: value for key, value in details.items() if value}
+    return schema.build(Row, content["row"] | changed, source=f"the row in {path}")
 
 
 def empty_board(document: Document) -> Leaderboard:

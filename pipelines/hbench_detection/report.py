@@ -1,0 +1,53 @@
+"""Declares the report of a detector, which carries the row that a leaderboard takes."""
+
+from typing import Any, Literal
+
+from pydantic import Field, computed_field
+
+from hbench.core.schema import Strict
+
+
+class DetectionFile(Strict):
+    """The file of all detections, by which a score can be computed again."""
+
+    file: str
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+
+
+class DetectionReport(Strict):
+    """The report that `hbench detect` writes; scores in 0 … 1. `dataset_digest`: of the test images' names and objects."""
+
+    format: Literal["hbench.detection/2"] = "hbench.detection/2"
+    dataset: str
+    method: str
+    backbone: str
+    loss: str
+    pretraining: str
+    batch_size: int
+    trained_on: tuple[str, ...]
+    tested_on: tuple[str, ...]
+    scores: dict[str, float | None]
+    per_class: dict[str, float | None]
+    images: int = Field(gt=0)
+    detections: DetectionFile
+    dataset_digest: str
+    date: str
+    hbench: str
+
+    @computed_field
+    def row(self) -> dict[str, Any]:
+        """The row, in percent, which `hbench leaderboard add` takes (hbench.evaluation.leaderboard.Row)."""
+        lists = "+".join(self.tested_on)
+        setup = {
+            "family": "detection", "loss": self.loss, "pretraining": self.pretraining, "batch_size": self.batch_size,
+            "trained_on": "VOC " + " + ".join(self.trained_on),
+        }  # fmt: skip
+        run = {
+            **self.detections.model_dump(),
+            "signature": f"{self.dataset}|test:{lists}|AP50:11-point|AP50:95:101-point|difficult:ignored|hbench:{self.hbench}",
+            "hbench": self.hbench, "dataset_digest": self.dataset_digest, "date": self.date, "queries": self.images,
+            "note": "queries are the test images",
+        }  # fmt: skip
+        percent = {metric: round(100 * value, 2) for metric, value in self.scores.items() if value is not None}
+        about = {"method": self.method, "year": int(self.date[:4]), "backbone": self.backbone}
+        return {**about, "setup": setup, "scores": percent, "run": run}
