@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -89,3 +90,13 @@ def test_info_names_folders_and_those_who_write_to_them(tmp_path):
     assert output["variables"] == {"HBENCH_HOME": str(tmp_path)}
     assert output["folders"]["data"]["path"] == str(tmp_path / "data")
     assert output["versions"]["numpy"] == np.__version__
+
+
+def test_kernels_are_compiled_ahead(tmp_path):
+    def info(*options):
+        words = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+        command = [sys.executable, "-m", "hbench", "info", *options]
+        return subprocess.run(command, capture_output=True, text=True, check=True, env=words).stdout
+
+    before, after = (json.loads(info(*options, "--json"))["processor"] for options in ((), ("--compile",)))
+    assert (before["kernels"], after["kernels"]) == ("compiled when first needed", "compiled")

@@ -27,6 +27,7 @@ from hbench.datasets import save
 from hbench.evaluation import embeddings
 from hbench.train import embed_dataset as embedding
 from hbench.train import loop
+from hbench.train.images.batches import images_of, in_order
 from hbench.train.images.transforms import shifted, uniform
 from hbench.train.models.model import GeM, begin_projection_by_pca, build_model
 from hbench.train.processes import ALONE, Processes
@@ -261,6 +262,15 @@ def test_a_projection_that_begins_by_pca_whitens_the_features():
     np.testing.assert_allclose(np.cov(projected.T), np.eye(4), atol=1e-2)
     with pytest.raises(DataError, match="too few images"):
         begin_projection_by_pca(model, [images[:3]])
+
+
+def test_a_run_begins_its_projection_by_pca_of_its_training_images(letters):
+    recipe = tiny("glyphs-happier", 'model.projection="pca"', "model.dim=4")
+    run, images = begin(recipe, letters), images_of("glyphs", letters.train, recipe.images, vary=False)
+    pixels = torch.cat([some for some, _ in in_order(images, np.arange(len(letters.train)), batch=64, workers=0)])
+    with torch.no_grad():
+        projected = run.model.projection(run.model.eval().describe(pixels)).double().numpy()
+    np.testing.assert_allclose(np.cov(projected.T), np.eye(4), atol=0.05)
 
 
 @pytest.mark.parametrize(
