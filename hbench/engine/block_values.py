@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from hbench.core.compiled import is_cached, pays
 from hbench.engine.fast_metrics import FAST, NEEDS, Batch
 from hbench.engine.job import Job, OtherLabels, Values
-from hbench.engine.kernels import rank_full_rows, rank_positives, rank_sums, sort_keys
+from hbench.engine.kernels import best_items, rank_positives, rank_sums, sort_keys
 from hbench.engine.kernels.rank_positives import RankedPositives
 from hbench.engine.ranker import Ranker
 from hbench.metrics import partial_lists
@@ -148,17 +148,14 @@ class MetricPlan:
             MetricGroup(group, loses, next(iter(group.values())).reading, lowest, tables)
             for (loses, _), group in by_list.items()
         ]
-        rule = rank_positives.RankingRule(ranker.pessimistic, rank_positives.FEW, rank_positives.MANY)
+        rule = rank_positives.RankingRule(ranker.pessimistic, rank_positives.FEW, rank_positives.PORTION)
         return cls(ranker, rule, len(scorers), groups, others, lowest, partial_rows(scorers))
 
     def parts(self, first: int, last: int) -> sort_keys.Parts:
-        """Return the parts to be sorted of the rows of these canonical queries: the positives and the query itself, or, with many
-        positives, the whole row."""
+        """Return the parts to be sorted of the rows of these canonical queries: the positives and the query itself."""
         starts, ends = self.ranker.starts[first:last], self.ranker.ends[first:last]
-        begins = starts[:, self.lowest - 1]
+        begins = np.ascontiguousarray(starts[:, self.lowest - 1])
         sizes = ends[:, self.lowest - 1] - begins
-        whole = sizes >= self.rule.many
-        begins, sizes = np.where(whole, 0, begins), np.where(whole, len(self.ranker.columns), sizes)
         return sort_keys.Parts(begins, np.cumsum(sizes + 1) - (sizes + 1), sizes, starts, ends, self.lowest)
 
     def coded(self, parts: sort_keys.Parts, first: int, last: int) -> sort_keys.Parts:
@@ -176,15 +173,10 @@ class MetricPlan:
         return int((self.ranker.ends[:, lowest] - self.ranker.starts[:, lowest]).max(initial=0))
 
     @property
-    def most_sorted(self) -> int:
-        """Items of one row that are sorted, at most."""
-        return len(self.ranker.columns) if self.most_positives >= self.rule.many else self.most_positives
-
-    @property
     def workspace_bytes(self) -> int:
         """Bytes of one thread's workspace, with the buffer that looks distractors up."""
-        items, most = max(self.most_sorted + 1, ITEMS), self.most_positives
-        lookup = min(most, self.rule.many) * (2 * rank_positives.BUCKETS + 4)
+        most = self.most_positives
+        items, lookup = max(most + 1, ITEMS), min(most, self.rule.portion) * (2 * rank_positives.BUCKETS + 4)
         read = 0 if self.ranker.known is None else max(most, RANKS) * 5
         of_item = sum(part.itemsize for part in self._by_score(0)[:3])
         return items * of_item + max(most, RANKS) * 5 + read + lookup + most * 9
@@ -198,7 +190,7 @@ class MetricPlan:
             size = max(self.most_positives, RANKS)
             read = 0 if self.ranker.known is None else size
             workspace = Workspace(
-                self._by_score(max(self.most_sorted + 1, ITEMS)), np.empty(size, np.int32), np.empty(size, np.uint8),
+                self._by_score(max(self.most_positives + 1, ITEMS)), np.empty(size, np.int32), np.empty(size, np.uint8),
                 rank_sums.scratch(self.most_positives), (np.empty(read, np.int32), np.empty(read, np.uint8)),
             )  # fmt: skip
         yield workspace
@@ -319,7 +311,7 @@ class FastColumns:
                 levels = _levels_at_rank_1(ranked)
                 if self.plan.lowest > 1:  # then the item ranked first may be a positive that is not listed
                     pessimistic, unknown = self.plan.rule.pessimistic, levels == 0
-                    rank_full_rows.levels_of_best(scores[at], parts.of(at), pessimistic, levels, unknown)
+                    best_items.levels_of_best(scores[at], parts.of(at), pessimistic, levels, unknown)
                 self.block.values.first_level[queries] = levels
                 self.add_ranked(ranked, queries, workspace)
 
@@ -327,12 +319,10 @@ class FastColumns:
         self, scores: NDArray[np.floating], parts: sort_keys.Parts, out: RankedPositives, workspace: Workspace
     ) -> None:
         """Rank the positives of rows of scores, as many rows at once as can be sorted in the workspace."""
-        by_score, columns = workspace.by_score, scores.shape[1]
+        by_score = workspace.by_score
         for some in sort_keys.fitting(parts.sizes + 1, len(by_score.keys)):
             sort_keys.sort(scores[some], parts.of(some), by_score)
             rank_positives.rank_rows(scores[some], parts.of(some), by_score, self.plan.rule, out.of(some))
-            if (parts.sizes[some] == columns).any():
-                rank_positives.rank_whole_rows(columns, parts.of(some), by_score, out.of(some))
 
     def add_ranked(self, ranked: RankedPositives, at: slice, workspace: Workspace) -> None:
         """Value the queries `at` these places of the block by the ranks of their positives."""

@@ -138,7 +138,7 @@ def test_whole_labels_read_as_partial_ones_have_the_same_values(monkeypatch, see
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 10**9), st.integers(20, 120), st.booleans())
 def test_half_of_the_products_and_a_device_give_the_values_of_whole_rows(monkeypatch, seed, items, worst):
-    go(monkeypatch, (4, 10**7))
+    go(monkeypatch, (4, 10**4))
     small_blocks(monkeypatch)
     rng = np.random.default_rng(seed)
     labels, known = labelled(random_paths(rng, items, 3, 0.5), 3)

@@ -15,7 +15,7 @@ from hbench.metrics.protocols import Scorer, Setting, protocols
 from hbench.metrics.relevance import alpha
 from hbench.tree import LabelTree
 from tests.command_line import python
-from tests.engine.ways import ALL_COMPARED, ALL_LOOKED_UP, ALL_MERGED, FORMULAS, MIXED, WAYS, go
+from tests.engine.ways import ALL_COMPARED, ALL_LOOKED_UP, BY_PORTIONS, FORMULAS, MIXED, WAYS, go
 
 
 def random_sides(rng, depth):
@@ -117,7 +117,7 @@ def test_a_list_from_which_everything_is_left_out_has_no_values(monkeypatch, way
     )
 
 
-@pytest.mark.parametrize("way", [FORMULAS, ALL_COMPARED, ALL_LOOKED_UP, ALL_MERGED])
+@pytest.mark.parametrize("way", [FORMULAS, ALL_COMPARED, ALL_LOOKED_UP, BY_PORTIONS])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("crowd", ["constant", "one far away", "two heaps", "infinite"])
 def test_scores_that_crowd_into_one_bucket_are_ranked_all_the_same(monkeypatch, way, dtype, crowd):
@@ -141,7 +141,7 @@ def test_scores_that_crowd_into_one_bucket_are_ranked_all_the_same(monkeypatch, 
 
 
 @pytest.mark.parametrize("policy", [pessimistic, optimistic])
-@pytest.mark.parametrize("way", [FORMULAS, ALL_LOOKED_UP, ALL_MERGED])
+@pytest.mark.parametrize("way", [FORMULAS, ALL_LOOKED_UP, BY_PORTIONS])
 def test_thousands_of_positives_are_ranked_and_summed_up_tile_by_tile(monkeypatch, way, policy):
     go(monkeypatch, way)
     rng = np.random.default_rng(7)

@@ -22,7 +22,7 @@ from tests.engine.ways import go, small_blocks
 def small(monkeypatch):
     """Many tiles of a small set, by compiled code."""
     small_blocks(monkeypatch)
-    go(monkeypatch, (rank_positives.FEW, rank_positives.MANY))
+    go(monkeypatch, (rank_positives.FEW, rank_positives.PORTION))
 
 
 def random_job(rng, items, *, similarity=dot, policy=pessimistic, metrics=None, memory=None, whole=True):
@@ -68,7 +68,7 @@ METRICS = st.sampled_from([None, ["AP/level2", "P@5/level3", "ASI/level2"], ["AP
     st.sampled_from([0, 4, 1000]),
 )
 def test_half_of_the_products_gives_the_values_of_all(small, monkeypatch, seed, items, policy, whole, metrics, few):
-    go(monkeypatch, (few, rank_positives.MANY))
+    go(monkeypatch, (few, rank_positives.PORTION))
     rng = np.random.default_rng(seed)
     levels = default_levels(3)
     metrics = metrics and [name.replace("level2", levels[1]).replace("level3", levels[2]) for name in metrics]

@@ -7,16 +7,16 @@ from hbench.engine import score_blocks
 from hbench.engine.executors import threads
 from hbench.engine.kernels import rank_positives
 
-FORMULAS, ALL_COMPARED, ALL_LOOKED_UP, ALL_MERGED, MIXED = None, (10**6, 10**7), (0, 10**7), (0, 0), (2, 6)
-WAYS = [FORMULAS, ALL_COMPARED, ALL_LOOKED_UP, ALL_MERGED, MIXED]
+FORMULAS, ALL_COMPARED, ALL_LOOKED_UP, BY_PORTIONS, MIXED = None, (10**6, 10**4), (0, 10**4), (0, 3), (2, 6)
+WAYS = [FORMULAS, ALL_COMPARED, ALL_LOOKED_UP, BY_PORTIONS, MIXED]
 
 
 def go(monkeypatch, way):
     """Until the test ends, take one path: the formulas, or compiled code that compares up to the first number of positives, and
-    sorts whole rows from the second on."""
+    looks up as many at once as the second says."""
     monkeypatch.setattr(compiled, "SMALL", 10**9 if way is FORMULAS else -1)
-    few, many = way or MIXED
-    for name, value in {"FEW": few, "MANY": many}.items():
+    few, portion = way or MIXED
+    for name, value in {"FEW": few, "PORTION": portion}.items():
         monkeypatch.setattr(rank_positives, name, value)
 
 

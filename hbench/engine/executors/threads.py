@@ -157,9 +157,9 @@ class Triangle:
 
     @contextmanager
     def _rows(self, block: int, chunks: range) -> Iterator[NDArray[np.floating]]:
-        """The scores of a block against neighbouring chunks, and one column more: no part is the whole row."""
+        """The scores of a block against neighbouring chunks."""
         size, vectors = self.scores.chunk_size, self.scores.block_vectors(block)
-        with self._scores(len(chunks) * size + 1) as rows:
+        with self._scores(len(chunks) * size) as rows:
             for start in chunks:
                 with self.scores.chunk(start) as chunk:
                     at = start - chunks.start
@@ -186,7 +186,7 @@ def triangle_of(job: Job, plan: MetricPlan | None, blocks: Sequence[int], thread
     numbers = len(job.ranker.columns) * job.ranker.scores.gallery_rows.width
     if plan is None or whole_rows or not job.ranker.mutual or numbers < LARGE:
         return None
-    if len(set(blocks)) < job.ranker.blocks or plan.most_positives > min(MOST, plan.rule.many - 1):
+    if len(set(blocks)) < job.ranker.blocks or plan.most_positives > MOST:
         return None
     triangle = Triangle(plan, threads)
     return triangle if triangle.threads else None

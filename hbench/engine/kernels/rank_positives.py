@@ -3,7 +3,8 @@
 In canonical order the positives are one range of the row. Only they are sorted; every distractor is looked up among
 them once, and how many distractors come before each positive gives its rank. The lookup divides the range of the
 positives' scores into equal buckets; `before[b]` is the number of positives in the buckets before b. With few positives
-it is quicker to compare them all; with very many, to sort the whole row (hbench/engine/kernels/rank_full_rows.py).
+it is quicker to compare them all. Very many are taken in portions, one after the other: a positive's rank does not depend on
+the portion that it is in.
 
 A slot is a place among the sorted positives, best first. Equal scores are ordered by one flag: `pessimistic`, the item
 of lower level first, or its contrary.
@@ -17,23 +18,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.compiled import Scalar, compiled, compiled_part
-from hbench.engine.kernels.rank_full_rows import rank_whole
 from hbench.engine.kernels.sort_keys import Parts, SortedKeys
 
-BUCKETS = 16  # per positive: nearly all hold none or one, and a lookup seldom has to search
-PER_POSITIVE = 10  # distractors, up to which half as many buckets are quicker, since the table takes as long to fill
-MANY = 1 << 15  # positives whose buckets, in uint16, just fit the second cache; with this many the whole row is sorted
+BUCKETS = 16  # per positive, at most: nearly all hold none or one, and a lookup seldom has to search
+PORTION = 60_000  # positives looked up at once, whose numbers fit uint16
 TILE = 1024  # scores compared or put in buckets at once, in vector instructions, which stay in the first cache
 FEW = 16  # positives up to which it is quicker to compare every distractor with each of them
 
 
 class RankingRule(NamedTuple):
     """The rule for ranks: whether lower levels come first where scores are equal; up to how `few` positives are compared
-    with every distractor, and from how `many` on the whole row is sorted."""
+    with every distractor, and how many are looked up at once."""
 
     pessimistic: bool
     few: int
-    many: int
+    portion: int
 
 
 class RankedPositives(NamedTuple):
@@ -55,39 +54,26 @@ class RankedPositives(NamedTuple):
 def rank_rows(
     rows: NDArray[np.floating], parts: Parts, by_score: SortedKeys, rule: RankingRule, out: RankedPositives
 ) -> None:
-    """Rank the positives of n rows of scores (n, G), −inf where left out of the list, given their sorted parts; rows that are
-    sorted whole are left to `rank_whole_rows`."""
+    """Rank the positives of n rows of scores (n, G), −inf where left out of the list, given their sorted parts."""
     most = np.int64(0)
     for row in range(len(rows)):
-        positives = out.ends[row] - out.starts[row]
-        if parts.sizes[row] < rows.shape[1] and positives > most:
-            most = positives
+        most = max(most, min(out.ends[row] - out.starts[row], np.int64(rule.portion)))
     before, counts = np.empty(BUCKETS * most + 1, np.uint16), np.empty(most + 1, np.int32)
     for row in range(len(rows)):
-        first, end = out.starts[row], out.ends[row]
+        ranks, levels = out.ranks[out.starts[row] : out.ends[row]], out.levels[out.starts[row] : out.ends[row]]
         offset, begin, size = parts.offsets[row], parts.begins[row], parts.sizes[row]
-        ranks, levels, part = out.ranks[first:end], out.levels[first:end], slice(offset, offset + size)
-        if size < rows.shape[1] and end > first:
-            sorted_levels = by_score.levels[part]
-            for slot in range(np.uint64(len(levels))):
-                levels[slot] = sorted_levels[slot]
-            ordered, above = by_score.scores[offset : offset + size + 1], counts[: len(ranks) + 1]
+        sorted_levels, tied = by_score.levels[offset : offset + size], False
+        for slot in range(np.uint64(len(levels))):
+            levels[slot] = sorted_levels[slot]
+        distractors = (rows[row, :begin], rows[row, begin + size :])
+        for start in range(0, len(ranks), rule.portion):
+            of_portion = ranks[start : start + rule.portion]
+            ordered = by_score.scores[offset + start : offset + start + len(of_portion) + 1]
+            above = counts[: len(of_portion) + 1]
             above[:] = 0
-            distractors = (rows[row, :begin], rows[row, begin + size :])
-            tied = count_above(distractors, ordered, rule, before, above)
-            add_up(above, ranks)
-            out.tied[row] = tied | are_tied(ordered, levels)
-
-
-@compiled
-def rank_whole_rows(columns: int, parts: Parts, by_score: SortedKeys, out: RankedPositives) -> None:
-    """Rank the positives of the rows of G `columns` that were sorted whole. Apart from `rank_rows`, so that only who has such rows
-    waits until this is compiled."""
-    for row in range(len(parts.sizes)):
-        if parts.sizes[row] == columns:
-            first, end, offset = out.starts[row], out.ends[row], parts.offsets[row]
-            keys = by_score.keys[offset : offset + columns]
-            out.tied[row] = rank_whole(keys, by_score.coding, out.ranks[first:end], out.levels[first:end])
+            tied |= count_above(distractors, ordered, rule, before, above)
+            add_up(above, start, of_portion)
+        out.tied[row] = tied | are_tied(by_score.scores[offset : offset + size], levels)
 
 
 @compiled_part
@@ -105,8 +91,8 @@ def count_above(
         for scores in distractors:
             tied |= compare_distractors(scores, ordered[:positives], rule.pessimistic, above)
     else:
-        many = len(distractors[0]) + len(distractors[1]) > PER_POSITIVE * positives
-        buckets = BUCKETS * positives if many else BUCKETS // 2 * positives
+        total = len(distractors[0]) + len(distractors[1])  # of few, fewer buckets: a table takes time to fill, too
+        buckets = positives * (BUCKETS if total > 10 * positives else 8 if total > 4 * positives else 4)
         ordered, before = ordered[: positives + 1], before[: buckets + 1]
         look_up(ordered, before)
         for scores in distractors:
@@ -115,9 +101,10 @@ def count_above(
 
 
 @compiled_part
-def add_up(above: NDArray[np.int32], ranks: NDArray[np.int32]) -> None:
-    """The rank of each positive, from the number of distractors that come between it and the one before."""
-    rank = np.int32(0)
+def add_up(above: NDArray[np.int32], positives: int, ranks: NDArray[np.int32]) -> None:
+    """The rank of each positive, from the number of distractors that come between it and the one before, and that of the
+    `positives` before all of them."""
+    rank = np.int32(positives)
     for slot in range(np.uint64(len(ranks))):
         rank += above[slot] + np.int32(1)
         ranks[slot] = rank
@@ -126,7 +113,7 @@ def add_up(above: NDArray[np.int32], ranks: NDArray[np.int32]) -> None:
 @compiled_part
 def look_up(ordered: NDArray[np.floating], before: NDArray[np.uint16]) -> None:
     """Count P ≥ 1 positives per bucket, and sum the counts up into `before` (buckets + 1,). `ordered` (P + 1,): the positives'
-    scores, descending, then −inf, where every search stops."""
+    scores, descending, then a lower one or −inf, where every search stops."""
     scale, high, top = scale_of(ordered, before), ordered[0], ordered.dtype.type(len(before) - 2)
     before[:] = 0
     for slot in range(np.uint64(len(ordered) - 1)):

@@ -176,8 +176,7 @@ class Coding(NamedTuple):
 
 
 class SortedKeys(NamedTuple):
-    """Flat arrays of sorted parts: `keys`, of that `coding`, `scores`, `levels` uint8; of a part that is the whole row the
-    keys alone. A score of −inf follows each other part."""
+    """Flat arrays of sorted parts: `keys`, of that `coding`, `scores`, `levels` uint8. A score of −inf follows each part."""
 
     keys: NDArray[np.unsignedinteger]
     scores: NDArray[np.floating]
@@ -204,8 +203,7 @@ def sort(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> None:
     else:
         for first, size in zip(parts.offsets.tolist(), parts.sizes.tolist(), strict=True):
             to.keys[first : first + size].sort()
-    if (parts.sizes < rows.shape[1]).any():
-        read_keys(rows.view(np.uint32), parts, to, to.scores.view(np.uint32))
+    read_keys(rows.view(np.uint32), parts, to, to.scores.view(np.uint32))
 
 
 def sort_distinct(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> None:
@@ -221,8 +219,7 @@ def sort_distinct(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> N
         places[to.scores[at] == -np.inf] = 2 * coding.middle
         to.keys[at] = places.astype(kind) << kind(coding.bits) | ties
         to.levels[at] = coding.to_level[ties]
-        if size < rows.shape[1]:
-            to.scores[first + size] = -np.inf
+        to.scores[first + size] = -np.inf
 
 
 def tie_keys(parts: Parts, row: int, of_level: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -284,18 +281,17 @@ def write_codes(
 
 @compiled
 def read_keys(rows: NDArray[np.uint32], parts: Parts, to: SortedKeys, scores: NDArray[np.uint32]) -> None:
-    """Read the bits of the scores, and the levels, of the sorted keys of parts that are not the whole row."""
+    """Read the bits of the scores, and the levels, of the sorted keys."""
     coding = to.coding
     for row in range(len(parts.begins)):
         first, size, begin = parts.offsets[row], parts.sizes[row], parts.begins[row]
-        if size < rows.shape[1]:
-            floor, _exact = floor_of(rows[row, begin : begin + size], coding.middle)
-            keys = to.keys[first : first + size]
-            read_codes(keys, floor, coding, scores[first : first + size])
-            for item in range(np.uint64(size)):
-                tie = np.uint64(keys[item]) & np.uint64((1 << coding.bits) - 1)
-                to.levels[np.uint64(first) + item] = coding.to_level[tie]
-            scores[first + size] = np.uint32(SIGN | INFINITE)
+        floor, _exact = floor_of(rows[row, begin : begin + size], coding.middle)
+        keys = to.keys[first : first + size]
+        read_codes(keys, floor, coding, scores[first : first + size])
+        for item in range(np.uint64(size)):
+            tie = np.uint64(keys[item]) & np.uint64((1 << coding.bits) - 1)
+            to.levels[np.uint64(first) + item] = coding.to_level[tie]
+        scores[first + size] = np.uint32(SIGN | INFINITE)
 
 
 @compiled_part

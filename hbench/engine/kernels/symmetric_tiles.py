@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.compiled import Scalar, compiled, compiled_part
-from hbench.engine.kernels.rank_full_rows import level_of_best, raise_best
+from hbench.engine.kernels.best_items import level_of_best, raise_best
 from hbench.engine.kernels.rank_positives import BUCKETS, RankedPositives, RankingRule, add_up, are_tied, count_above
 from hbench.engine.kernels.sort_keys import Parts
 
@@ -135,6 +135,6 @@ def rank_counted(
         ranks, levels = out.ranks[first:end], out.levels[first:end]
         for slot in range(np.uint64(len(levels))):  # an assignment of slices takes seconds to compile
             levels[slot] = lists.levels[np.uint64(offset) + slot]
-        add_up(counts.above[offset : offset + len(ranks) + 1], ranks)
+        add_up(counts.above[offset : offset + len(ranks) + 1], 0, ranks)
         out.tied[query] = counts.tied[query] | are_tied(lists.ordered[offset:], levels)
         first_levels[query] = level_of_best(counts.best[query], pessimistic)

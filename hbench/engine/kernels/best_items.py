@@ -1,62 +1,12 @@
-"""Kernels for whole rows of scores: sort them, for queries with very many positives, or find the best item alone."""
+"""Kernels that find the level of the item ranked first, which may be a positive of a level that no metric lists."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.compiled import Scalar, compiled, compiled_part
-from hbench.engine.kernels.compress import LANES, TILE, compress
-from hbench.engine.kernels.sort_keys import Coding, Parts
+from hbench.engine.kernels.sort_keys import Parts
 
 MAXIMA = 64  # running maxima side by side
-
-
-@compiled_part
-def rank_whole(
-    keys: NDArray[np.unsignedinteger], coding: Coding, ranks: NDArray[np.int32], levels: NDArray[np.uint8]
-) -> bool:
-    """Write the ranks and levels (P,) of a row's positives, given its sorted keys (G,); whether another order of equal
-    scores would give other levels."""
-    places, chosen = np.empty(TILE, np.int32), np.empty(TILE, np.uint8)
-    for place in range(TILE):
-        places[place] = np.int32(place)
-    buffers = (np.empty(TILE + LANES, np.uint8), np.empty(TILE + LANES, np.int32))
-    ranked, start = np.uint64(0), 0
-    none, mask = np.uint8(coding.of_level[0]), keys.dtype.type((1 << coding.bits) - 1)
-    while ranked < np.uint64(len(ranks)) and start < len(keys):  # NaN, where products overflowed, is not found
-        tile = keys[start : start + TILE]
-        ties, is_positive = buffers[0][: len(tile)], chosen[: len(tile)]
-        for item in range(len(tile)):
-            ties[item] = np.uint8(tile[item] & mask)
-        for item in range(len(tile)):  # a separate loop, which becomes vector instructions
-            is_positive[item] = np.uint8(ties[item] != none)
-        compress(ties, is_positive, ties)
-        end = min(ranked + compress(places[: len(tile)], is_positive, buffers[1]), np.uint64(len(ranks)))
-        above, ranks_here, levels_here = np.int32(start + 1), ranks[ranked:end], levels[ranked:end]
-        for slot in range(len(ranks_here)):
-            ranks_here[slot] = above + buffers[1][slot]
-        for slot in range(np.uint64(len(levels_here))):
-            levels_here[slot] = coding.to_level[np.uint64(ties[slot])]
-        ranked, start = end, start + TILE
-    return are_keys_tied(keys, coding)
-
-
-@compiled_part
-def are_keys_tied(keys: NDArray[np.unsignedinteger], coding: Coding) -> bool:
-    """Whether items of different levels have one score, but for −inf."""
-    kind, one, tied = keys.dtype.type, np.uint64(1), False
-    ties = kind((1 << coding.bits) - 1)
-    beyond = kind(kind(2 * coding.middle) << kind(coding.bits))  # from there on −inf
-    listed, high = np.uint64(0), np.uint64(len(keys))
-    while listed < high:
-        middle = (listed + high) >> one
-        if keys[middle] < beyond:
-            listed = middle + one
-        else:
-            high = middle
-    for slot in range(one, listed):
-        differing: Scalar = kind(keys[slot] ^ keys[slot - one])
-        tied |= (differing != kind(0)) & (differing <= ties)
-    return tied
 
 
 @compiled
