@@ -28,14 +28,13 @@ from hbench.engine.similarity.rows import (
     as_vectors,
     far_centre,
     float_type,
-    move_rows,
     scan_of,
     squared_norms,
     where,
 )  # fmt: skip
 
 __all__ = [
-    "Rows", "SelectedRows", "Similarity", "as_vectors", "float_type", "move_rows", "named", "scan_of",
+    "Rows", "SelectedRows", "Similarity", "as_vectors", "float_type", "named", "scan_of",
     "similarities", "squared_norms", "where",
 ]  # fmt: skip
 

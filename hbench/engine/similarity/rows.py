@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hbench.core.compiled import SMALL, compiled, pays
+from hbench.core.compiled import compiled, pays
 from hbench.core.errors import SubmissionError, examples
 from hbench.engine.scan import Scan, scan
 
 ROWS_AT_ONCE = 16384
+COLUMNS_AT_ONCE = 32  # whole lines of the cache, and little memory even of a million rows
 
 
 class SelectedRows:
@@ -59,29 +60,13 @@ class SelectedRows:
         others = np.ones(len(self.vectors), bool)
         others[sources] = False
         sources = np.concatenate([sources, np.flatnonzero(others)])
-        if self.vectors.size <= SMALL:
-            self.vectors[:] = self.vectors[sources]
-        else:
-            move_rows(self.vectors, sources)
+        for start in range(0, self.vectors.shape[1], COLUMNS_AT_ONCE):  # so that little is held twice
+            columns = self.vectors[:, start : start + COLUMNS_AT_ONCE]
+            columns[:] = columns[sources]
         self.rows = np.empty_like(self.rows)
         self.rows[order] = np.arange(len(order))
         moved: NDArray[Any] = self.vectors[: len(order)]
         return moved
-
-
-@compiled
-def move_rows(vectors: NDArray[np.floating], sources: NDArray[np.int64]) -> None:
-    """Put row `sources[n]` in place of row n, for all rows (N,) at once: round by round of those that change places."""
-    moved = np.zeros(len(sources), np.bool_)
-    for start in range(len(sources)):
-        if not moved[start]:
-            first, row = vectors[start].copy(), start
-            while sources[row] != start:
-                vectors[row] = vectors[sources[row]]
-                moved[row] = True
-                row = sources[row]
-            vectors[row] = first
-            moved[row] = True
 
 
 def where(vectors: NDArray[Any] | SelectedRows, positions: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -147,20 +132,22 @@ class Rows:
         if self.last is not None:
             out[:, dimensions] = self.last[positions]
         source, rows = where(self.vectors, positions)
-        if self.shift is None and pays(len(self) * self.width) and source.dtype in {out.dtype, np.dtype(np.float16)}:
+        if self.shift is None and source.dtype == np.float16 and pays(len(self) * self.width):
             scale = np.ones(len(rows), out.dtype) if self.scale is None else self.scale[positions]
-            if source.dtype == np.float16:
-                read_halves(source.view(np.uint16), rows, scale, out)
-            else:
-                read_rows(source, rows, scale, out)
+            read_halves(source.view(np.uint16), rows, scale, out)
             return out
         for start in range(0, len(positions), TILE):
-            at, tile = positions[start : start + TILE], out[start : start + TILE]
-            tile[:, :dimensions] = self.vectors[at]
+            at, tile = slice(start, start + TILE), out[start : start + TILE, :dimensions]
+            if tile.dtype == source.dtype and tile.flags.c_contiguous:
+                np.take(
+                    source, rows[at], axis=0, out=tile, mode="clip"
+                )  # three times as fast; other modes hold the rows twice
+            else:
+                tile[:] = source[rows[at]]
             if self.shift is not None:
-                tile[:, :dimensions] -= self.shift
+                tile -= self.shift
             if self.scale is not None:
-                tile[:, :dimensions] *= self.scale[at, None]
+                tile *= self.scale[positions[at], None]
         return out
 
     def squared_norms(self) -> NDArray[np.float64]:
@@ -194,22 +181,11 @@ class Rows:
 
 
 @compiled
-def read_rows(
-    vectors: NDArray[np.floating], rows: NDArray[np.int64], scale: NDArray[np.floating], out: NDArray[np.floating]
-) -> None:
-    """Write the rows (n,) of `vectors`, each times its scale (n,), to the first dimensions of `out`."""
-    for n in range(len(rows)):
-        # taken out of the loop, which then becomes vector instructions
-        row, factor, to = vectors[rows[n]], scale[n], out[n]
-        for dimension in range(len(row)):
-            to[dimension] = row[dimension] * factor
-
-
-@compiled
 def read_halves(
     halves: NDArray[np.uint16], rows: NDArray[np.int64], scale: NDArray[np.float32], out: NDArray[np.float32]
 ) -> None:
-    """Like `read_rows`, from the bits of finite float16 numbers, exactly; numpy would convert them one by one.
+    """Write the rows (n,) of finite float16 numbers, given by their bits, each times its scale (n,), to the first dimensions of
+    `out`, exactly; numpy would convert them one by one, which takes ten times as long.
 
     With the exponent moved by 127 − 15, the bits of |h| are those of its float32, but for subnormal h = m·2^−24, whose
     bits then read (1 + m·2^−10)·2^−15.
