@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -138,13 +138,17 @@ class Document(Strict):
         }
 
 
-class MetricValues(Mapping[str, float | NDArray[np.float64]]):
+Value = TypeVar("Value", float, NDArray[np.float64])
+
+
+class MetricValues(Mapping[str, Value]):
     """Values by metric name; any spelling of the same metric finds them (`AP` is `AP/<finest level>`)."""
 
-    def __init__(self, values: Mapping[str, object], levels: Sequence[str]) -> None:
-        self._values, self._levels = dict(values), tuple(levels)
+    def __init__(self, values: Mapping[str, Value], levels: Sequence[str]) -> None:
+        self._values: dict[str, Value] = dict(values)
+        self._levels = tuple(levels)
 
-    def __getitem__(self, name: str) -> object:  # type: ignore[override]
+    def __getitem__(self, name: str) -> Value:
         key = name if name in self._values else str(MetricName.parse(name).at(self._levels))
         if key not in self._values:
             raise UnknownName("metric of this report", name, self._values)
@@ -181,13 +185,13 @@ class Report:
         return np.array(self.table["query"].to_pylist(), dtype=object)
 
     @property
-    def scores(self) -> MetricValues:
+    def scores(self) -> MetricValues[float]:
         """The mean of every metric, as a fraction; NaN when no query defines it."""
         means = {name: np.nan if s.value is None else s.value for name, s in self.document.scores.items()}
         return MetricValues(means, self.document.levels)
 
     @property
-    def per_query(self) -> MetricValues:
+    def per_query(self) -> MetricValues[NDArray[np.float64]]:
         """The values of every metric, float64 (Q,), in input order."""
         return MetricValues(self.values, self.document.levels)
 
