@@ -67,6 +67,7 @@ FileName = Annotated[str, Field(pattern=r"^\w[\w .+-]*$")]  # the name of a file
 class Description(BaseModel):
     """The content of a dataset.json; keys of other versions are ignored."""
 
+    model_config = ConfigDict(defer_build=True)
     format: Literal["hbench.dataset/1"]
     name: str
     version: str
