@@ -7,15 +7,16 @@ H-AP needs no more where the relevance grows with the level, for min(a, b) = ∫
 Σ_k H-rank(k)/rank(k) = Σ_t (t − t')·(precision of {rel ≥ t}), t the relevances in increasing order, t' the one before.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.compiled import Scalar, compiled, compiled_part
-from hbench.engine.kernels.compress import LANES, TILE, compress
 from hbench.engine.kernels.rank_positives import RankedPositives
 
+LANES = 16  # numbers that are written by code without a loop
+TILE = 1024  # numbers to choose among at once, so that they and the choice stay in the first cache
 Ranks = NDArray[np.signedinteger]
 Levels = NDArray[np.uint8]
 Floats = NDArray[np.float64]
@@ -192,6 +193,25 @@ def split(ranks: Ranks, levels: Levels, lowest: int, total: int, buffers: SumBuf
         compress(levels_here, chosen_here, buffers.levels[above:])
         above += compress(ranks_here, chosen_here, buffers.ranks[above:])
     return above, at
+
+
+@compiled_part
+def compress(numbers: NDArray[Any], chosen: NDArray[np.uint8], out: NDArray[Any]) -> Scalar:
+    """Write the chosen (1, others 0) of n integers to the front of `out`; how many they are.
+
+    Each number is written at the next place, and the place moves on where the number was chosen: no branch, so a random choice
+    costs no more than a regular one. `out` holds n + LANES; or it is in the array of the numbers, not behind them.
+    """
+    count, lanes, n = np.uint64(0), np.uint64(LANES), np.uint64(len(numbers))
+    for group in range(n // lanes):
+        first = np.uint64(group) * lanes
+        for lane in range(np.uint64(LANES)):
+            out[count] = numbers[first + lane]
+            count += np.uint64(chosen[first + lane])
+    for item in range(n - n % lanes, n):
+        out[count] = numbers[item]
+        count += np.uint64(chosen[item])
+    return count
 
 
 @compiled_part
