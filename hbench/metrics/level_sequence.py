@@ -53,34 +53,11 @@ def optimistic(depth: int) -> NDArray[np.uint8]:
 def level_sequence(
     scores: NDArray[np.floating], levels: NDArray[np.uint8], counts: NDArray[np.int64], tie_key: NDArray[np.uint8]
 ) -> LevelSequence:
-    """The level sequence of one row of scores (G,) with the items' levels (G,).
-
-    Every item becomes one integer, score first and tie key last, so that one sort of integers gives ranks and levels.
-    """
-    if scores.dtype == np.float64:
-        return _level_sequence_float64(scores, levels, counts, tie_key)
-    keys = np.sort(descending(scores) << np.uint64(8) | tie_key[levels])
-    of_key = np.argsort(tie_key).astype(np.uint8)
-    sorted_levels = of_key[(keys & np.uint64(0xFF)).astype(np.intp)]
-    at = np.flatnonzero(sorted_levels)
-    return LevelSequence(at + 1, sorted_levels[at], counts, _tied(keys >> np.uint64(8), sorted_levels, at))
-
-
-def _level_sequence_float64(
-    scores: NDArray[np.floating], levels: NDArray[np.uint8], counts: NDArray[np.int64], tie_key: NDArray[np.uint8]
-) -> LevelSequence:
-    """The audit mode: a float64 score leaves no bits for the level in its key."""
+    """The level sequence of one row of scores (G,) with the items' levels (G,)."""
     order = np.lexsort((tie_key[levels], -scores))
-    at = np.flatnonzero(levels[order])
-    return LevelSequence(at + 1, levels[order][at], counts, _tied(scores[order], levels[order], at))
-
-
-def descending(scores: NDArray[np.float32]) -> NDArray[np.uint64]:
-    """Integers whose ascending order is the descending order of float32 scores; equal scores, also ±0, give equal
-    integers."""
-    bits = (scores + np.float32(0)).view(np.int32)
-    ascending = np.where(bits < 0, ~bits, bits | np.int32(-(2**31))).view(np.uint32)
-    return (~ascending).astype(np.uint64)
+    ordered = levels[order]
+    at = np.flatnonzero(ordered)
+    return LevelSequence(at + 1, ordered[at], counts, _tied(scores[order], ordered, at))
 
 
 def _tied(scores: NDArray[np.generic], levels: NDArray[np.uint8], positives: NDArray[np.int64]) -> bool:
