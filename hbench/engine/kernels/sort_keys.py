@@ -34,7 +34,7 @@ from hbench.core.compiled import Scalar, compiled, compiled_part
 Keys = NDArray[np.uint32]
 
 FEW = 600  # keys that numpy's sort is quicker for, on all processors measured
-MANY = 4_000  # keys from which a pass over 2^11 digits is quicker than one over 2^8
+WIDTH = 11  # bits of a digit
 MOVES = 4  # an item, after which insertion gives up
 
 
@@ -63,23 +63,20 @@ def radix_sort(keys: Keys, buffer: Keys) -> None:
         high = keys[item] if keys[item] > high else high
     while np.uint64(np.uint32(high - low)) >> np.uint64(bits):
         bits += 1
-    width = 8 if len(keys) < MANY else 11
-    counts = np.empty((2, 1 << width), np.uint32)
-    first = max(bits - 2 * width, 0)
+    counts = np.empty((2, 1 << WIDTH), np.uint32)
+    first = max(bits - 2 * WIDTH, 0)
     pass_twice(keys, buffer, counts, low, first)
     if first > 0 and not insert(keys, MOVES * len(keys)):
-        for shift in range(0, bits, 2 * width):
+        for shift in range(0, bits, 2 * WIDTH):
             pass_twice(keys, buffer, counts, low, shift)
 
 
 @compiled_part
 def pass_twice(keys: Keys, buffer: Keys, counts: NDArray[np.uint32], low: int, shift: int) -> None:
-    """Order keys stably by two digits of `key − low`, of as many values as `counts` (2, 2^width) has columns; the lower
-    digit begins at bit `shift`. Both histograms are taken in one reading."""
-    one, mask, width = np.uint32(1), np.uint32(counts.shape[1] - 1), 0
-    while 1 << width < counts.shape[1]:
-        width += 1
-    down, up = np.uint32(shift), np.uint32(width)
+    """Order keys stably by two digits of `key − low`, the lower of which begins at bit `shift`. Both histograms, `counts`
+    (2, 2^WIDTH), are taken in one reading."""
+    one, mask = np.uint32(1), np.uint32((1 << WIDTH) - 1)
+    down, up = np.uint32(shift), np.uint32(WIDTH)
     lower, upper = counts[0], counts[1]
     lower[:], upper[:] = np.uint32(0), np.uint32(0)
     for item in range(np.uint64(len(keys))):
