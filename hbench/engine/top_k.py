@@ -16,12 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.engine.ranker import Ranker
-from hbench.engine.similarity import Rows
 
 # per row: the maxima of this many stripes are quick to take, and few items besides the best reach their bound
 STRIPES = 512
 SCORES_AT_ONCE = 1 << 20  # read twice while they lie in the cache; many rows, as each call of numpy has its price
-ROWS_AT_ONCE = 4096
 NO_ITEM = -1
 Places = NDArray[np.int64]
 TieKeys = Callable[[Places, Places], NDArray[np.integer]]
@@ -62,12 +60,11 @@ class TopResults:
         """
         if name not in {"cosine", "l2"}:
             return self.scores
-        asked = _lengths(ranker.scores.query_rows, np.arange(len(self.items)))[:, None]
+        asked = ranker.scores.query_rows.squared_norms()[:, None]
         if name == "l2":
-            return -np.sqrt(np.maximum(asked**2 - 1 - 2 * self.scores, 0))
-        shown, place = np.unique(np.maximum(self.items, 0), return_inverse=True)  # of NO_ITEM the score is none
-        ranked = _lengths(ranker.scores.gallery_rows, shown)
-        cosines: NDArray[np.float64] = self.scores / asked / ranked[place.reshape(self.items.shape)]
+            return -np.sqrt(np.maximum(asked - 1 - 2 * self.scores, 0))
+        ranked = ranker.scores.gallery_rows.squared_norms()[self.items]  # of NO_ITEM any, since its score is none
+        cosines: NDArray[np.float64] = self.scores / np.sqrt(asked * ranked)
         return cosines
 
 
@@ -110,8 +107,3 @@ def _levels(ranker: Ranker, first: int, rows: Places, columns: Places) -> NDArra
 def _tie_keys(ranker: Ranker, first: int, rows: Places, columns: Places) -> NDArray[np.uint8]:
     keys: NDArray[np.uint8] = ranker.tie_key[_levels(ranker, first, rows, columns)]
     return keys
-
-
-def _lengths(rows: Rows, positions: NDArray[np.int64]) -> NDArray[np.float64]:
-    parts = [positions[start : start + ROWS_AT_ONCE] for start in range(0, len(positions), ROWS_AT_ONCE)]
-    return np.concatenate([np.linalg.norm(rows.read(part).astype(np.float64), axis=1) for part in parts])
