@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hbench.datasets.manifest import Manifest
 from hbench.engine.ranker import Ranker
-from hbench.evaluation.embeddings.ids import Ids
+from hbench.evaluation.embeddings.ids import Ids, rows_in
 from hbench.evaluation.rankings.files import Ranking
+from hbench.evaluation.rankings.level_sequences import repeats
 from hbench.metrics.level_sequence import LevelSequence, level_sequence
 
 
@@ -35,7 +35,7 @@ class Judged(NamedTuple):
 
 def judged(table: pa.Table, asked: Ids | Sequence[str], gallery: Ids | Sequence[str]) -> list[Judged]:
     """The list of every query, in the order of `asked`; pairs of other queries or items are passed over."""
-    queries, rows = _rows(table["query"], asked), _rows(table["item"], gallery)
+    queries, rows = rows_in(table["query"], asked), rows_in(table["item"], gallery)
     levels = table["level"].to_numpy().astype(np.int8)
     known = np.flatnonzero((queries >= 0) & (rows >= 0))
     order = known[np.argsort(queries[known], kind="stable")]
@@ -73,12 +73,15 @@ def sequences_of_ranking(
     A repeat, or an item outside the gallery, holds its rank and counts for nothing.
     """
     gallery = manifest.items[manifest.gallery]
-    rows = _rows(ranking.names, gallery)[ranking.items]
+    rows, again = rows_in(ranking.names, gallery)[ranking.items], repeats(ranking)
     place = dict(zip(ranking.queries.tolist(), range(len(ranking)), strict=True))
     sequences = []
     for query, judgement in zip(manifest.items[manifest.query].tolist(), lists, strict=True):
         start, end = ranking.offsets[place[query] : place[query] + 2] if query in place else (0, 0)
-        levels = _levels_of_rows(rows[start:end], judgement, len(gallery))
+        of_item = np.zeros(len(gallery) + 1, np.int8)  # the last, which is -1, is for items outside of the gallery
+        of_item[judgement.rows] = judgement.levels
+        levels = of_item[rows[start:end]]
+        levels[again[start:end] & (levels > 0)] = 0
         scores = -np.arange(end - start, dtype=np.float64) if ranking.scores is None else ranking.scores[start:end]
         kept = levels >= 0
         counts = _counts(judgement, len(gallery), len(tie_key))
@@ -86,23 +89,8 @@ def sequences_of_ranking(
     return sequences
 
 
-def _levels_of_rows(rows: NDArray[np.int64], judgement: Judged, size: int) -> NDArray[np.int8]:
-    """The level of each listed row; 0 for what is not listed, not in the gallery (-1), or there a second time."""
-    of_item = np.zeros(size + 1, np.int8)  # the last is for -1
-    of_item[judgement.rows] = judgement.levels
-    again = np.ones(len(rows), bool)
-    again[np.unique(rows, return_index=True)[1]] = False
-    levels = of_item[rows]
-    return np.where(again & (levels > 0), np.int8(0), levels)
-
-
 def _counts(judgement: Judged, size: int, depth: int) -> NDArray[np.int64]:
     """Count the gallery items of a query at each level, without what is left out; `depth` is L + 1."""
     counts = np.bincount(judgement.levels[judgement.levels > 0].astype(np.int64), minlength=depth)
     counts[0] = size - int((judgement.levels < 0).sum()) - int(counts[1:].sum())
     return counts
-
-
-def _rows(names: pa.ChunkedArray | Ids | Sequence[str], among: Ids | Sequence[str]) -> NDArray[np.int64]:
-    column = names if isinstance(names, pa.ChunkedArray) else pa.array(names, pa.string())
-    return np.asarray(pc.index_in(column, value_set=pa.array(among, pa.string())).fill_null(-1), dtype=np.int64)

@@ -262,6 +262,12 @@ def from_texts(texts: pa.Array, source: str) -> Ids:
     return np.array(texts.to_pylist(), dtype=object)  # to_numpy of texts would load pandas
 
 
+def rows_in(names: pa.ChunkedArray | Ids | Sequence[str], among: Ids | Sequence[str]) -> NDArray[np.int64]:
+    """Return the position of each name among others, -1 where it is missing."""
+    column = names if isinstance(names, pa.ChunkedArray) else pa.array(names, pa.string())
+    return np.asarray(pc.index_in(column, value_set=pa.array(among, pa.string())).fill_null(-1), dtype=np.int64)
+
+
 def _plain(array: NDArray[Any], source: str) -> NDArray[Any]:
     try:
         return array.astype(str).astype(object)

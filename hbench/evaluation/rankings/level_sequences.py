@@ -12,15 +12,13 @@ is not in the gallery, or stands in the list a second time, holds its rank and c
 [[2], [], []]
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hbench.datasets.manifest import Manifest
-from hbench.evaluation.embeddings.ids import Ids, SubmissionProblem, found, likely_cause
+from hbench.evaluation.embeddings.ids import SubmissionProblem, found, likely_cause, rows_in
 from hbench.evaluation.rankings.files import Ranking
 from hbench.metrics.level_sequence import (
     LevelSequence,
@@ -44,7 +42,7 @@ def levels_of(ranking: Ranking, manifest: Manifest, *, ties: Ties = pessimistic)
     """
     tie_key = ties(manifest.tree.depth)
     queries, items = _lines(ranking, manifest)
-    levels = _levels(manifest, queries, items, _again(ranking))
+    levels = _levels(manifest, queries, items, repeats(ranking))
     scores, lines_of = _scores(ranking), _kept_lines(ranking, manifest, queries, items)
     asked = manifest.items[manifest.query].tolist()
     lists = zip(map(lines_of, asked), _gallery_counts(manifest), strict=True)
@@ -56,17 +54,17 @@ def named_levels_of(
 ) -> dict[int, NamedSequences]:
     """Return the sequences by labels by name (N, L), for the queries that these affect, by their position among the queries."""
     queries, items = _lines(ranking, manifest)
-    counted = ~_again(ranking) & (items >= 0) & manifest.gallery[items]
+    counted = ~repeats(ranking) & (items >= 0) & manifest.gallery[items]
     scores, lines_of = _scores(ranking), _kept_lines(ranking, manifest, queries, items)
     asked, gallery = np.flatnonzero(manifest.query), np.flatnonzero(manifest.gallery)
-    problems_by_kind = {}
+    sequences = {}
     for position in np.flatnonzero(affected(names, manifest.labels)[asked]).tolist():
         query = asked[position]
         lines = lines_of(manifest.items[query])
         equal = (names[items[lines]] == names[query]) & counted[lines, None]
         listable = gallery[~_left_out(manifest, np.full(len(gallery), query), gallery)]
-        problems_by_kind[position] = named_sequences(scores[lines], equal, names[listable] == names[query], ties)
-    return problems_by_kind
+        sequences[position] = named_sequences(scores[lines], equal, names[listable] == names[query], ties)
+    return sequences
 
 
 def _scores(ranking: Ranking) -> NDArray[np.floating]:
@@ -108,8 +106,8 @@ def problems(ranking: Ranking, manifest: Manifest, *, known: Collection[str] = (
 
 def _problems_of_queries(ranking: Ranking, manifest: Manifest) -> list[SubmissionProblem]:
     asked = manifest.items[manifest.query]
-    missing = asked[_rows(asked, ranking.queries) < 0]
-    unknown = ranking.queries[_rows(ranking.queries, asked) < 0]
+    missing = asked[rows_in(asked, ranking.queries) < 0]
+    unknown = ranking.queries[rows_in(ranking.queries, asked) < 0]
     cause = likely_cause(missing.tolist(), unknown.tolist())
     fatal = cause is not None or len(unknown) == len(ranking)
     return [
@@ -122,12 +120,12 @@ def _problems_of_queries(ranking: Ranking, manifest: Manifest) -> list[Submissio
 
 def _problems_of_items(ranking: Ranking, manifest: Manifest, known: Collection[str]) -> list[SubmissionProblem]:
     gallery = manifest.items[manifest.gallery]
-    outside = ranking.names[_rows(ranking.names, gallery) < 0]
-    elsewhere = (_rows(outside, manifest.items) >= 0) | (_rows(outside, list(known)) >= 0)
+    outside = ranking.names[rows_in(ranking.names, gallery) < 0]
+    elsewhere = (rows_in(outside, manifest.items) >= 0) | (rows_in(outside, list(known)) >= 0)
     unknown, other = outside[~elsewhere], outside[elsewhere]
     of = _list_of_line(ranking)
-    again = np.flatnonzero(_again(ranking))
-    places = np.flatnonzero(_rows(ranking.names, ranking.queries)[ranking.items] == of)
+    again = np.flatnonzero(repeats(ranking))
+    places = np.flatnonzero(rows_in(ranking.names, ranking.queries)[ranking.items] == of)
     return [
         *found("unknown items", unknown, len(unknown), likely_cause(gallery.tolist(), unknown.tolist())),
         *found("items that are not in the gallery", other, len(other), "they count for nothing", fatal=False),
@@ -144,7 +142,7 @@ def _list_of_line(ranking: Ranking) -> NDArray[np.int64]:
     return np.repeat(np.arange(len(ranking)), np.diff(ranking.offsets))
 
 
-def _again(ranking: Ranking) -> NDArray[np.bool_]:
+def repeats(ranking: Ranking) -> NDArray[np.bool_]:
     """Find the lines that repeat an item of the same list; bool (n,)."""
     pairs = _list_of_line(ranking) * len(ranking.names) + ranking.items
     again = np.ones(len(pairs), bool)
@@ -154,8 +152,8 @@ def _again(ranking: Ranking) -> NDArray[np.bool_]:
 
 def _lines(ranking: Ranking, manifest: Manifest) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Query and item of every line as rows of the manifest, -1 for none; two int64 (n,)."""
-    queries = _rows(ranking.queries, manifest.items)[_list_of_line(ranking)]
-    return queries, _rows(ranking.names, manifest.items)[ranking.items]
+    queries = rows_in(ranking.queries, manifest.items)[_list_of_line(ranking)]
+    return queries, rows_in(ranking.names, manifest.items)[ranking.items]
 
 
 def _levels(
@@ -194,9 +192,3 @@ def _gallery_counts(manifest: Manifest) -> NDArray[np.int64]:
         out = near[_left_out(manifest, np.full(len(near), query), near) & manifest.gallery[near]]
         levels -= np.bincount(levels_of_pairs(manifest.labels[[query]], manifest.labels[out])[0], minlength=len(levels))
     return counts
-
-
-def _rows(names: Ids | Sequence[str], among: Ids | Sequence[str]) -> NDArray[np.int64]:
-    """Return the position of each name among others, -1 where it is missing."""
-    found_at = pc.index_in(pa.array(names, pa.string()), value_set=pa.array(among, pa.string()))
-    return np.asarray(found_at.fill_null(-1), dtype=np.int64)
