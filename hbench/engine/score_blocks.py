@@ -138,7 +138,10 @@ class Scores:
         if self.kept is not None:
             yield self.kept[start : start + self.chunk_size]
             return
-        buffer = self.spare.pop() if self.spare else np.empty((self.chunk_size, self.gallery_rows.width), self.dtype)
+        try:
+            buffer = self.spare.pop()
+        except IndexError:  # rather than looking first, for another thread may take it meanwhile
+            buffer = np.empty((self.chunk_size, self.gallery_rows.width), self.dtype)
         positions = self.columns[start : start + self.chunk_size]
         yield self.gallery_rows.read(positions, out=buffer[: len(positions)])
         self.spare.append(buffer)
