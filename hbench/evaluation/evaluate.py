@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,9 +31,6 @@ from hbench.evaluation.submission import Submission, as_submission, read
 from hbench.metrics.names import MetricName, default_metrics, parse_metrics
 from hbench.tree.names import remarks_on
 from hbench.tree.partial import known_levels
-
-if TYPE_CHECKING:
-    from hbench.evaluation.shards import Part
 
 OnTest = Callable[[str], OnBlock]
 
@@ -198,29 +195,6 @@ def report_of_jobs(examined: Examined, jobs: Mapping[str, Job], *, execute: Exec
     }
     queries = pa.concat_tables(queries_of(name, manifest) for name, manifest in data.tests.items())
     return report_of(measurements, queries, examined.subject, conditions, warnings=examined.warnings)
-
-
-def shard_on(
-    path: Path,
-    examined: Examined,
-    part: Part,
-    *,
-    memory: int | None = None,
-    execute: Execute = on_threads,
-    on_test: OnTest | None = None,
-) -> None:
-    """Compute one part of every test and write it; `hbench.evaluation.shards.merge` joins the parts into the report.
-
-    Raises UsageError for a submission or dataset that is not ranked by its embeddings.
-    """
-    from hbench.evaluation import shards
-
-    jobs = examined.jobs(memory=memory)
-    if set(jobs) != set(examined.data.tests):
-        raise UsageError("this evaluation cannot be split into shards", expected="embeddings, and positives by label")
-    evaluation = shards.Evaluation(examined.subject, examined.conditions, examined.also, examined.warnings)
-    tests = {name: (job, queries_of(name, examined.data.tests[name])) for name, job in jobs.items()}
-    shards.write(path, evaluation, tests, part, execute=execute, on_test=on_test)
 
 
 def without_items(data: Dataset, items: Sequence[str]) -> tuple[Dataset, list[str]]:

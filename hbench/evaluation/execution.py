@@ -11,7 +11,7 @@ from hbench.engine.executors.kept_blocks import kept_in
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute
 from hbench.evaluation import embeddings
-from hbench.evaluation.evaluate import Examined, OnTest, report_on, shard_on
+from hbench.evaluation.evaluate import Examined, OnTest, report_on
 from hbench.evaluation.reports.report import Report
 
 ELSEWHERE = ("shard", "workers", "scheduler", "device", "resume")
@@ -88,7 +88,7 @@ class Execution:
 
     def write_shard(self, path: Path, examined: Examined, execute: Execute, on_test: OnTest | None = None) -> None:
         """Compute the shard and write it to `path`."""
-        from hbench.evaluation.shards import Part
+        from hbench.evaluation import shards
 
-        part = Part.parse(self.shard or "1/1")
-        shard_on(path, examined, part, memory=self.memory, execute=execute, on_test=on_test)
+        part = shards.Part.parse(self.shard or "1/1")
+        shards.write(path, examined, part, memory=self.memory, execute=execute, on_test=on_test)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,10 +27,11 @@ from hbench.core.schema import Strict
 from hbench.core.text import first_problem
 from hbench.core.version import __version__
 from hbench.engine.executors.threads import on_threads
-from hbench.engine.job import Execute, Job
+from hbench.engine.job import Execute
 from hbench.engine.settings import Conditions, Signature
-from hbench.evaluation.measurement import Measurement, OnBlock, measure
-from hbench.evaluation.reports.queries import CLASS, levels_of, named_queries
+from hbench.evaluation.evaluate import Examined, OnTest
+from hbench.evaluation.measurement import Measurement, measure
+from hbench.evaluation.reports.queries import CLASS, levels_of, named_queries, queries_of
 from hbench.evaluation.reports.report import Report, Subject, report_of, rows_of_values
 
 WRITTEN = "a file that hbench evaluate --shard wrote"
@@ -95,17 +96,24 @@ class Evaluation(NamedTuple):
 
 def write(
     path: Path,
-    evaluation: Evaluation,
-    jobs: dict[str, tuple[Job, pa.Table]],
+    examined: Examined,
     part: Part,
     *,
+    memory: int | None = None,
     execute: Execute = on_threads,
-    on_test: Callable[[str], OnBlock] | None = None,
+    on_test: OnTest | None = None,
 ) -> None:
-    """Compute one part of every test, given as its job and the table of its queries, and write the shard."""
+    """Compute one part of every test and write the shard.
+
+    Raises UsageError for a submission or dataset that is not ranked by its embeddings.
+    """
     tests: dict[str, Any] = {}
     arrays: dict[str, NDArray[Any]] = {}
-    for name, (job, queries) in jobs.items():
+    jobs = examined.jobs(memory=memory)
+    if set(jobs) != set(examined.data.tests):
+        raise UsageError("this evaluation cannot be split into shards", expected="embeddings, and positives by label")
+    for name, job in jobs.items():
+        queries = queries_of(name, examined.data.tests[name])
         on_block = on_test(name) if on_test else None
         measured = measure(job, execute=execute, blocks=part.blocks(job.ranker.blocks), on_block=on_block)
         at = measured.canonical
@@ -118,6 +126,7 @@ def write(
             arrays[f"{name}/names{number}"] = np.array(classes.dictionary.to_pylist(), str)
         arrays |= {f"{name}/values": measured.values.T[at]}
         arrays |= {f"{name}/{field}": getattr(measured, field)[at] for field in FIELDS[1:]}
+    evaluation = Evaluation(examined.subject, examined.conditions, examined.also, examined.warnings)
     header = {"evaluation": _in_words(evaluation, jobs), "tests": tests, "part": list(part)}
     files.write(path, header, arrays)
 

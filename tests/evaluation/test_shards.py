@@ -17,7 +17,7 @@ from hbench.engine.executors.threads import on_threads
 from hbench.engine.score_blocks import BLOCK
 from hbench.engine.settings import Settings
 from hbench.evaluation import shards
-from hbench.evaluation.evaluate import examine, report_on, shard_on
+from hbench.evaluation.evaluate import examine, report_on
 from hbench.evaluation.shards import Part
 from tests import zoo
 from tests.command_line import call, refusal, run
@@ -40,7 +40,7 @@ def parts(examined, tmp_path_factory):
     folder = tmp_path_factory.mktemp("parts")
     paths = [folder / f"{number}.npz" for number in (1, 2, 3)]
     for number, path in enumerate(paths, start=1):
-        shard_on(path, examined, Part(number, 3))
+        shards.write(path, examined, Part(number, 3))
     return paths
 
 
@@ -50,7 +50,7 @@ def test_the_parts_in_any_order_make_the_report_of_the_whole_also_where_some_are
     assert zoo.same(shards.merge([parts[2], parts[0], parts[1]]), whole)
     paths = [tmp_path / f"one-of-many-{number}.npz" for number in range(1, 9)]  # more than there are blocks
     for number, path in enumerate(paths, start=1):
-        shard_on(path, examined, Part(number, 8), execute=partial(on_threads, threads=1))
+        shards.write(path, examined, Part(number, 8), execute=partial(on_threads, threads=1))
     assert zoo.same(shards.merge(paths), whole)
 
 
@@ -113,10 +113,10 @@ def test_one_part_of_a_billion_is_refused_without_listing_the_others(parts, tmp_
 
 def test_parts_of_other_vectors_or_conditions_are_refused(zoo_folder, parts, tmp_path):
     other = examine(zoo_folder / zoo.FILE, zoo_folder / zoo.DATASET, Settings(ties="optimistic"), also_official=True)
-    shard_on(tmp_path / "ties.npz", other, Part(2, 3))
+    shards.write(tmp_path / "ties.npz", other, Part(2, 3))
     zoo.make(tmp_path, seed=1)
     moved = examine(tmp_path / zoo.FILE, tmp_path / zoo.DATASET, also_official=True)
-    shard_on(tmp_path / "vectors.npz", moved, Part(2, 3))
+    shards.write(tmp_path / "vectors.npz", moved, Part(2, 3))
     for name in ("ties", "vectors"):
         with pytest.raises(ComparisonError, match="different evaluations"):
             shards.merge([parts[0], tmp_path / f"{name}.npz", parts[2]])
