@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -130,12 +131,10 @@ class EmbeddingSubmission:
     def jobs(self, data: Dataset, conditions: Conditions, also: str | None, memory: int | None) -> dict[str, Job]:
         """The jobs of the tests that are ranked by the engine, by name."""
         movable = self.movable and len(data.tests) == 1  # several share the vectors
-        builders = {
-            name: JobBuilder(test, conditions, also, memory, data.labels_by_name(test))
-            for name, test in data.tests.items()
-            if name not in data.lists
-        }
-        return {name: builder(self.parts, movable=movable) for name, builder in builders.items()}
+        of_all = partial(build_job, conditions=conditions, also=also, memory=memory)
+        ranked = {name: test for name, test in data.tests.items() if name not in data.lists}
+        builders = {name: partial(of_all, test=test, names=data.labels_by_name(test)) for name, test in ranked.items()}
+        return {name: replace(build(self.parts, movable=movable), rebuild=build) for name, build in builders.items()}
 
     def measured(self, data: Dataset, name: str, conditions: Conditions, also: str | None) -> Measurement:
         """The measurement of a test that has no job."""
@@ -245,26 +244,22 @@ def _measured(
     return measured_sequences(sequences, scorers, canonical=by_id, named=named)
 
 
-@dataclass(frozen=True)
-class JobBuilder:
-    """A function that makes the job of one test from embeddings: of all items, or of the queries and of the gallery. A cluster's
-    workers get it, and make the same job from the files that they read.
-
-    `names` (N, L): the labels by name, where they form no tree.
-    """
-
-    test: Manifest
-    conditions: Conditions
-    also: str | None
-    memory: int | None
-    names: Labels | None = None
-
-    def __call__(self, parts: Sequence[Embeddings], *, movable: bool = False) -> Job:
-        test = retrieval_of(self.test, *parts, movable=movable)
-        if self.names is not None:
-            test = replace(test, names=(self.names[self.test.query], self.names[self.test.gallery]))
-        also = protocols[self.also] if self.also else None
-        return replace(job_of(test, self.conditions, also=also, memory=self.memory), rebuild=self)
+def build_job(
+    parts: Sequence[Embeddings],
+    *,
+    test: Manifest,
+    conditions: Conditions,
+    also: str | None,
+    memory: int | None,
+    names: Labels | None,
+    movable: bool = False,
+) -> Job:
+    """The job of one test from embeddings: of all items, or of the queries and of the gallery. A cluster's workers make the same
+    job from the files that they read. `names` (N, L): the labels by name, where they form no tree."""
+    retrieval = retrieval_of(test, *parts, movable=movable)
+    if names is not None:
+        retrieval = replace(retrieval, names=(names[test.query], names[test.gallery]))
+    return job_of(retrieval, conditions, also=protocols[also] if also else None, memory=memory)
 
 
 def retrieval_of(
