@@ -63,7 +63,8 @@ class TopResults:
         asked = ranker.scores.query_rows.squared_norms()[:, None]
         if name == "l2":
             return -np.sqrt(np.maximum(asked - 1 - 2 * self.scores, 0))
-        ranked = ranker.scores.gallery_rows.squared_norms()[self.items]  # of NO_ITEM any, since its score is none
+        shown, place = np.unique(np.maximum(self.items, 0), return_inverse=True)  # of NO_ITEM the score is none
+        ranked = ranker.scores.gallery_rows.squared_norms(shown)[place.reshape(self.items.shape)]
         cosines: NDArray[np.float64] = self.scores / np.sqrt(asked * ranked)
         return cosines
 

@@ -150,11 +150,12 @@ class Rows:
                 tile *= self.scale[positions[at], None]
         return out
 
-    def squared_norms(self) -> NDArray[np.float64]:
-        """|v|² of every row in float64, read block by block."""
-        result = np.empty(len(self))
-        for start in range(0, len(self), TILE):
-            block = self.read(np.arange(start, min(start + TILE, len(self)))).astype(np.float64)
+    def squared_norms(self, positions: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
+        """|v|² of the rows at these positions, by default of all, in float64, read block by block."""
+        positions = np.arange(len(self)) if positions is None else positions
+        result = np.empty(len(positions))
+        for start in range(0, len(positions), TILE):
+            block = self.read(positions[start : start + TILE]).astype(np.float64)
             result[start : start + TILE] = np.einsum("nd,nd->n", block, block)
         return result
 
