@@ -17,7 +17,7 @@ from hbench.core.errors import SubmissionError, examples
 from hbench.engine.scan import Scan, scan
 
 ROWS_AT_ONCE = 16384
-COLUMNS_AT_ONCE = 32  # whole lines of the cache, and little memory even of a million rows
+COLUMNS_AT_ONCE = 16  # a line of the cache; more would be held twice
 
 
 class SelectedRows:
