@@ -15,6 +15,7 @@ from hbench.engine.ranker import Ranker, Side, duplicates
 from hbench.engine.scan import scan
 from hbench.engine.settings import Settings
 from hbench.engine.similarity import Rows, SelectedRows, cosine, dot, l2
+from hbench.engine.similarity.rows import move_rows
 from hbench.evaluation.arrays import score
 from hbench.evaluation.measurement import measure, scorers_of
 from hbench.metrics.level_sequence import canonical_order, optimistic, pessimistic
@@ -119,8 +120,11 @@ def test_vectors_of_a_mapped_file_and_rows_given_twice_are_not_moved(tmp_path):
 
 @given(st.permutations(range(9)), st.integers(0, 9))
 def test_rows_that_are_moved_keep_their_positions(permuted, taken):
-    order = np.array(permuted)
-    selected = SelectedRows(np.arange(360.0).reshape(9, 40), order[:taken], movable=True)
+    vectors, order = np.arange(360.0).reshape(9, 40), np.array(permuted)
+    moved = vectors.copy()
+    move_rows(moved, order)  # as large arrays are moved
+    assert np.array_equal(moved, vectors[order])
+    selected = SelectedRows(vectors, order[:taken], movable=True)
     before, wanted = selected[:], np.argsort(order[:taken] % 4, kind="stable")
     assert np.array_equal(selected.move(wanted), before[wanted])
     assert np.array_equal(selected[:], before)
