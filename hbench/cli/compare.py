@@ -1,7 +1,6 @@
 """hbench compare: test the difference of two reports."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -19,7 +18,10 @@ from hbench.cli.terminal import show_json, show_table
 @click.option("--unit", metavar="LEVEL|query", help="What the interval and test go by.  [default: that of FIRST]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.option("--csv", "as_csv", is_flag=True, help="As CSV on stdout.")
-def command(first: Path, second: Path, *, as_json: bool, as_csv: bool, **options: Any) -> None:
+def command(
+    first: Path, second: Path, *, by_query: tuple[Path, Path] | None, metrics: str | None, unit: str | None, as_json: bool,
+    as_csv: bool,
+) -> None:  # fmt: skip
     """Compare the reports FIRST and SECOND (JSON), whose per-query files lie beside them, metric by metric.
 
     Shown are the mean difference, its 95 % interval and the p-value of a paired sign-flip test, both by the finest
@@ -31,7 +33,7 @@ def command(first: Path, second: Path, *, as_json: bool, as_csv: bool, **options
     from hbench.evaluation.reports.comparison import HEADER
     from hbench.evaluation.reports.comparison import compare as compared
 
-    result = compared(first, second, **options)
+    result = compared(first, second, metrics, unit=unit, by_query=by_query)
     if as_json:
         differences = [difference.record() for difference in result]
         show_json({"signature": result.signature, "unit": result.unit, "differences": differences})

@@ -159,15 +159,17 @@ def lines_of(path: Path) -> list[str]:
 def rows_of(path: Path, *, header: str = "", columns: int = 0, separator: str | None = None) -> list[list[str]]:
     """Read the words of each line, between white space or the `separator`: as many as the `header` has, or `columns`.
 
-    The header is required, and may lack its line end. With `columns` the last word may contain spaces. Raises DataError
+    The header is required; with a `separator` it may lack its line end. The last word may contain spaces. Raises DataError
     for another header or number of words.
     """
-    text = text_of(path)
-    if not text.startswith(header):
-        raise DataError(f"{path} has another header", expected=header, found=text.partition("\n")[0][:80] or "no lines")
-    lines = text.removeprefix(header).splitlines()
-    rows = [[word.strip() for word in line.split(separator, columns - 1)] for line in lines if line.strip()]
-    number = columns or len(header.split(separator))
+    text, number = text_of(path), columns or len(header.split(separator))
+    first, _, rest = text.partition("\n")
+    if separator is not None and text.startswith(header):
+        rest = text.removeprefix(header)
+    elif header and first.split() != header.split():
+        raise DataError(f"{path} has another header", expected=header, found=first[:80] or "no lines")
+    lines = (rest if header else text).splitlines()
+    rows = [[word.strip() for word in line.split(separator, number - 1)] for line in lines if line.strip()]
     for place, row in enumerate(rows, start=1 + bool(header)):
         if len(row) != number:
             raise DataError(

@@ -162,7 +162,7 @@ def _side(
     zero = np.flatnonzero(rows.scan.squares == 0)
     if needs_direction and len(zero):
         raise SubmissionError(
-            f"{len(zero)} of the {what} are zero and have no cosine",
+            f"{len(zero)} of the {what} have a length of 0 and no cosine",
             found=f"rows {examples(zero)}",
             fix='use similarity="dot" or "l2", or look at the model',
         )

@@ -216,8 +216,8 @@ def test_gldv2_keeps_the_official_lists(gldv2, tmp_path):
 def sop(raw):
     head = (GOLDEN / "sop" / "Ebay_train.excerpt.txt").read_text()
     write(raw / "Stanford_Online_Products" / "Ebay_train.txt", head + "7 3 2 cabinet_final/1_0.JPG\n")
-    header = head.splitlines()[0]
-    write(raw / "Stanford_Online_Products" / "Ebay_test.txt", f"{header}\n1 11319 2 cabinet_final/9_0.JPG\n")
+    header = head.splitlines()[0].replace(" ", "\t")  # as a copy from a spreadsheet has it
+    write(raw / "Stanford_Online_Products" / "Ebay_test.txt", f"{header}\n1 11319 2 cabinet_final/9 0.JPG\n")
     return raw
 
 
@@ -226,6 +226,7 @@ def test_sop_is_built_by_kind_and_product(sop):
     assert len(dataset.train) == 7
     assert names(dataset.train, "bicycle_final/111265328556_1.JPG") == ["bicycle", "bicycle 2"]
     assert dataset.tests["test"].tree.names == (("cabinet",), ("cabinet 11319",))
+    assert dataset.tests["test"].items.tolist() == ["cabinet_final/9 0.JPG"]
     with pytest.raises(IntegrityError, match="train: 7 images, published 59,551"):
         build("sop", sop)
 
@@ -407,7 +408,7 @@ SOP = "image_id class_id super_class_id path\n"
     ("name", "sample", "file", "text", "problem"),
     [
         ("sop", "sop", "Stanford_Online_Products/Ebay_train.txt", "image_id class_id path\n", "another header"),
-        ("sop", "sop", "Stanford_Online_Products/Ebay_train.txt", "", "another header"),
+        ("sop", "sop", "Stanford_Online_Products/Ebay_train.txt", f"{SOP[:-1]} extra\n", "another header"),
         ("sop", "sop", "Stanford_Online_Products/Ebay_train.txt", f"{SOP}1 1 a.JPG\n", "line 2, cannot be understood"),
         ("inshop", "inshop", "Eval/list_eval_partition.txt", "1.jpg 0\n2.jpg 0\n", "is not an In-shop list"),  # CelebA's
         ("inshop", "inshop", "Eval/list_eval_partition.txt", f"52712\n{' '.join(inshop_list.HEADER)}\n", "cut short"),

@@ -191,8 +191,8 @@ def fashionpedia(raw):
             {"id": 4, "image_id": 1, "category_id": 31, "bbox": [0, 0, 1, 1], "attribute_ids": []},
         ],
     }
-    for part in ("train", "val"):
-        write(raw / f"instances_attributes_{part}2020.json", json.dumps(content))
+    for folder, part in (("annotations", "train"), (".", "val")):  # each file is looked for in both
+        write(raw / folder / f"instances_attributes_{part}2020.json", json.dumps(content))
     (raw / "train").mkdir()
     Image.new("RGB", (10, 10)).save(raw / "train" / "a.jpg")
     return raw

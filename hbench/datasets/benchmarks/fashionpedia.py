@@ -36,8 +36,8 @@ def build(raw: Path) -> Splits:
     The folders of images have the names of the splits: the archive of validation and test images unpacks to test/.
     """
     below = raw / "annotations"
-    folder = below if (below / FILES["train"]).exists() else raw
-    rows = {item: row for split, file in FILES.items() for item, row in garments(folder / file, split)}
+    places = {split: below / file if (below / file).exists() else raw / file for split, file in FILES.items()}
+    rows = {item: row for split, file in places.items() for item, row in garments(file, split)}
     final = mended(rows, SPEC.levels, "repeat-leaf", "by-path").items()
     return {split: [pair for pair in final if pair[0].startswith(f"{split}/")] for split in FILES}
 
