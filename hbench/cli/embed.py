@@ -73,12 +73,14 @@ def command(model: str | None, models: Path | None, dataset: str, out: Path, spl
     from hbench import datasets
     from hbench.train import embed_dataset as embedding
     from hbench.train.models import embed_models
+    from hbench.train.processes import chosen_device
 
     if (model is None) == (models is None):
         raise click.UsageError("Give either MODEL or --models.")
     listed = embed_models.read_models(models, out) if models else {}
     data = datasets.load(dataset)
     size, weights, key_map, device = (options.pop(name) for name in ("size", "weights", "key_map", "device"))
+    chosen_device(device)  # one that is not there is refused before any model is loaded
     make = partial(embedding.embedder, size=size, weights=weights, key_map=key_map)
     chosen = embedding.EmbedOptions(**options)
     embed = partial(_embed, data=data, split=split, options=chosen, device=device)

@@ -73,6 +73,7 @@ class ShardHeader(Strict):
     levels: tuple[str, ...]
     metrics: tuple[str, ...]
     unit: str
+    alpha: float
     also: str | None
     warnings: tuple[str, ...]
 
@@ -261,6 +262,7 @@ def _in_words(evaluation: Evaluation, tests: Iterable[str]) -> dict[str, Any]:
         "levels": list(conditions.levels),
         "metrics": [str(name) for name in conditions.metrics],
         "unit": conditions.unit,
+        "alpha": conditions.exponent,  # the signature has six digits of it
         "also": evaluation.also,
         "warnings": list(evaluation.warnings),
     }
@@ -268,6 +270,6 @@ def _in_words(evaluation: Evaluation, tests: Iterable[str]) -> dict[str, Any]:
 
 def _from_words(words: ShardHeader) -> Evaluation:
     signature = Signature.parse(words.signature)
-    settings = replace(signature.settings, metrics=words.metrics, unit=words.unit)
+    settings = replace(signature.settings, metrics=words.metrics, unit=words.unit, alpha=words.alpha)
     conditions = settings.resolve(words.levels, partial=signature.partial, left_out=signature.left_out)
     return Evaluation(words.subject, conditions, words.also, words.warnings)

@@ -17,6 +17,7 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 from torch import nn
+from torch.utils.data import Dataset as TorchDataset
 
 from hbench.core import files
 from hbench.core.errors import DataError, SubmissionError, UnknownName, UsageError, examples
@@ -25,7 +26,7 @@ from hbench.core.untrusted import open_parquet
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
 from hbench.evaluation import embeddings
-from hbench.train.images.batches import Files, all_tests, images_of, workers_for
+from hbench.train.images.batches import Batch, Files, all_tests, images_of, workers_for
 from hbench.train.images.transforms import Normalise, Prepare
 from hbench.train.loop import RECIPE
 from hbench.train.models.backbones import build_backbone
@@ -118,19 +119,14 @@ def embed(
     """
     file, data = Path(out), dataset if isinstance(dataset, Dataset) else load(dataset)
     _refuse_file(file, options)
-    chosen = embedder(model, size=size, weights=weights, key_map=key_map) if isinstance(model, str) else model
-    manifest = _items(data, split)
-    request = _request(chosen, manifest, split, options)
-    parts = _take_parts(file, request)
-    with joined(device) as processes:
+    with joined(device) as processes:  # first, so that a device that is not there is refused before any work
+        chosen = embedder(model, size=size, weights=weights, key_map=key_map) if isinstance(model, str) else model
+        manifest = _items(data, split)
+        images, request = _images(chosen, data.name, manifest, options), _request(chosen, manifest, split, options)
+        parts = _take_parts(file, request)
+        left = np.arange(_next_row(parts), len(manifest))
         pieces = _embedded(
-            chosen,
-            data.name,
-            manifest,
-            options,
-            first=_next_row(parts),
-            device=processes.device,
-            on_progress=on_progress,
+            chosen, images, left, options, device=processes.device, on_row=lambda row: on_progress(row, len(manifest))
         )
         for rows, vectors in pieces:
             files.write(parts / f"{int(rows[0]):09d}.npz", {}, {"rows": rows, "vectors": vectors})
@@ -140,21 +136,25 @@ def embed(
     return file
 
 
-def _embedded(
-    model: Embedder, name: str, manifest: Manifest, options: EmbedOptions, *, first: int, device: torch.device,
-    on_progress: Callable[[int, int], None],
-) -> Iterator[Piece]:  # fmt: skip
-    """The embeddings of the items from the `first` row on, in parts to be kept."""
+def _images(model: Embedder, name: str, manifest: Manifest, options: EmbedOptions) -> TorchDataset[Batch]:
+    """The images of a manifest as the model takes them; raises DataError where they are not on this disk."""
     images = Files(manifest, model.prepare) if model.prepare else images_of(name, manifest, model.images, vary=False)
     if options.skip_unreadable and isinstance(images, Files):
         images.skips = True
+    return images
+
+
+def _embedded(
+    model: Embedder, images: TorchDataset[Batch], rows: NDArray[np.int64], options: EmbedOptions, *, device: torch.device,
+    on_row: Callable[[int], None],
+) -> Iterator[Piece]:  # fmt: skip
+    """The embeddings of these rows of the manifest, in parts to be kept."""
     views = Views(model.model, options.scales, flip=options.flip)
     net = nn.Sequential(Normalise(model.images), views).to(device).eval()
     workers = workers_for(images, model.images) if options.workers is None else options.workers
     with torch.autocast(device.type, PRECISIONS[options.precision], enabled=options.precision != "float32"):
-        rows = np.arange(first, len(manifest))
         pieces = embedded(net, images, rows, batch=options.batch, workers=workers, device=device)
-        yield from _gathered(pieces, options, lambda row: on_progress(row, len(manifest)))
+        yield from _gathered(pieces, options, on_row)
 
 
 def _join(parts: Path, file: Path, manifest: Manifest, request: dict[str, object]) -> None:

@@ -20,6 +20,7 @@ import torch.distributed.nn  # imported before a group exists, which its default
 from torch import Tensor, nn
 
 from hbench.core.errors import UsageError
+from hbench.engine.executors.gpu import refuse_device
 
 
 class Processes(NamedTuple):
@@ -42,7 +43,7 @@ PATIENCE = timedelta(hours=12)  # the others wait while the first scores; if one
 def joined(device: str = "auto") -> Iterator[Processes]:
     """Join the processes that torchrun started, by nccl on GPUs and gloo elsewhere; or yield this process alone."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
-    chosen = _device(device)
+    chosen = chosen_device(device)
     if world == 1:
         yield Processes(0, 1, chosen)
         return
@@ -127,15 +128,21 @@ def _all_gather(part: Tensor) -> Tensor:
     return torch.cat(parts)
 
 
-def _device(name: str) -> torch.device:
+def chosen_device(name: str) -> torch.device:
+    """The device of this process: "auto" is a GPU if there is one, "cuda" that of its number.
+
+    Raises UsageError where there is none of this name, or several processes would share it.
+    """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    device = torch.device(name)
-    if device.type != "cuda":
-        return device
-    if device.index is not None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        expected = "--device cuda, one GPU for each"
-        raise UsageError("several processes cannot share one GPU", expected=expected, found=name)
-    local = int(os.environ.get("LOCAL_RANK", "0")) if device.index is None else device.index
-    torch.cuda.set_device(local)
-    return torch.device("cuda", local)
+    with refuse_device(name):
+        device = torch.device(name)
+        if device.type != "cuda":
+            torch.zeros(1, device=device)
+            return device
+        if device.index is not None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            expected = "--device cuda, one GPU for each"
+            raise UsageError("several processes cannot share one GPU", expected=expected, found=name)
+        local = int(os.environ.get("LOCAL_RANK", "0")) if device.index is None else device.index
+        torch.cuda.set_device(local)
+        return torch.device("cuda", local)

@@ -112,12 +112,13 @@ def test_one_part_of_a_billion_is_refused_without_listing_the_others(parts, tmp_
 
 
 def test_parts_of_other_vectors_or_conditions_are_refused(zoo_folder, parts, tmp_path):
-    other = examine(zoo_folder / zoo.FILE, zoo_folder / zoo.DATASET, Settings(ties="optimistic"), also_official=True)
-    shards.write(tmp_path / "ties.npz", other, Part(2, 3))
+    for name, settings in (("ties", Settings(ties="optimistic")), ("alpha", Settings(alpha=1.00000001))):
+        other = examine(zoo_folder / zoo.FILE, zoo_folder / zoo.DATASET, settings, also_official=True)
+        shards.write(tmp_path / f"{name}.npz", other, Part(2, 3))
     zoo.make(tmp_path, seed=1)
     moved = examine(tmp_path / zoo.FILE, tmp_path / zoo.DATASET, also_official=True)
     shards.write(tmp_path / "vectors.npz", moved, Part(2, 3))
-    for name in ("ties", "vectors"):
+    for name in ("ties", "alpha", "vectors"):
         with pytest.raises(ComparisonError, match="different evaluations"):
             shards.merge([parts[0], tmp_path / f"{name}.npz", parts[2]])
 

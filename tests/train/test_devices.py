@@ -19,7 +19,7 @@ from hbench.train.images.sampler import plan
 from hbench.train.images.transforms import Normalise, augmentations
 from hbench.train.models.embed_images import embedded
 from hbench.train.models.model import build_model
-from hbench.train.processes import ALONE, _device, gather, joined
+from hbench.train.processes import ALONE, chosen_device, gather, joined
 from hbench.train.recipes.recipe import Images, Model, Sampler
 from hbench.train.records import checkpoints
 from tests.command_line import process
@@ -89,13 +89,13 @@ def test_every_process_has_a_gpu_of_its_own(monkeypatch):
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
     monkeypatch.setenv("LOCAL_RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "4")
-    assert _device("cuda") == torch.device("cuda", 3)
+    assert chosen_device("cuda") == torch.device("cuda", 3)
     assert chosen == [3]
     with pytest.raises(UsageError, match="cannot share one GPU"):
-        _device("cuda:1")
+        chosen_device("cuda:1")
     monkeypatch.setenv("WORLD_SIZE", "1")
-    assert _device("cuda:1") == torch.device("cuda", 1)
-    assert _device("cpu") == torch.device("cpu")
+    assert chosen_device("cuda:1") == torch.device("cuda", 1)
+    assert chosen_device("cpu") == torch.device("cpu")
 
 
 def test_a_run_resumes_where_there_are_fewer_gpus(monkeypatch):

@@ -100,9 +100,12 @@ def test_what_would_mix_or_replace_files_or_has_no_images_is_refused(letters, tm
         (DataError, "not on this disk", dataclasses.replace(letters, name="elsewhere"), "x.npz", {}),
         (UnknownName, "split", letters, "x.npz", {"split": "validation"}),
         (UsageError, r"\.parquet", letters, "x.npy", {"options": skipping}),  # a file that cannot name what is left out
+        (UsageError, "no device", letters, "x.npz", {"device": "cuda:99"}),
+        (UsageError, "no device", letters, "x.npz", {"device": "abacus"}),
     ):
         with pytest.raises(error, match=problem):
             embedding.embed(model(), data, tmp_path / file, **options)
+    assert not list(tmp_path.glob("x.*"))  # nothing is left that another model could not continue
 
 
 @pytest.fixture

@@ -23,16 +23,23 @@ BYTES = 64  # on the device, of a score in the making: its key, its level, the s
 SORTED_BYTES = 2 << 30  # on the device, for rows that are sorted at once
 
 
-def on_device(name: str) -> Execute:
-    """Return the executor for a torch device. Raises UsageError where there is no such device."""
+@contextmanager
+def refuse_device(name: str) -> Iterator[None]:
+    """Raise UsageError where torch does not know the device of this name, or there is none here."""
     try:
-        device = torch.device(name)
-        torch.zeros(1, device=device)
+        yield
     except (RuntimeError, AssertionError) as error:
         raise UsageError(
             f"there is no device {name!r} here", expected="cpu, cuda or cuda:1",
-            found=first_line(error), fix="leave --device out to rank on the processors",
+            found=first_line(error), fix="leave --device out, or name another",
         ) from None  # fmt: skip
+
+
+def on_device(name: str) -> Execute:
+    """Return the executor for a torch device. Raises UsageError where there is no such device."""
+    with refuse_device(name):
+        device = torch.device(name)
+        torch.zeros(1, device=device)
 
     def execute(job: Job, blocks: Sequence[int]) -> Iterator[tuple[int, Values]]:
         plan = MetricPlan.of(job.ranker, job.scorers)
