@@ -17,7 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 Fault = Callable[["Handler", bytes], None]
 
 
-@dataclass
+@dataclass(repr=False)  # hypothesis prints it, with all its files
 class FileServer:
     """`files` by path; `faults[path]` are used up, one per request; `asked`, `ended` and `sent` record what happened."""
 
@@ -114,8 +114,8 @@ class Handler(QuietHandler):
         path = self.path.lstrip("/").split("?")[0]
         for position in range(0, len(body), self.told.chunk):
             block = body[position : position + self.told.chunk]
+            self.told.sent[path] += len(block)  # first, for who has the last block may look at once
             self.wfile.write(block)
-            self.told.sent[path] += len(block)
             if self.told.pause:
                 self.told.closing.wait(self.told.pause)
 
