@@ -87,8 +87,12 @@ def test_arrays_with_ids_are_scored_on_a_dataset_as_their_file_is(tmp_path):
 
 def test_what_cannot_be_compared_is_refused(reports):
     other = hbench.score(np.eye(4), np.array([[0, 0], [0, 0], [1, 1], [1, 1]]), level_names=["genus", "species"])
-    with pytest.raises(hbench.ComparisonError):
-        hbench.compare(reports[0], other)
+    vectors, labels = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 4
+    one, two = (hbench.score(vectors, each, metrics="R@1") for each in (labels, np.roll(labels, 20) // 2 * 2))
+    moved = hbench.score(vectors, np.sort(labels), metrics="R@1")  # the same classes, of other items
+    for first, second in ((reports[0], other), (one, two), (one, moved)):
+        with pytest.raises(hbench.ComparisonError):
+            hbench.compare(first, second)
     with pytest.raises(hbench.UnknownName):
         hbench.compare(*reports, metrics="HD@1")
     with pytest.raises(hbench.UnknownName):

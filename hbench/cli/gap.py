@@ -52,7 +52,10 @@ def command(file: Path, dataset: str, metrics: str, as_json: bool, **options: An
         raise UsageError("the gap is measured by labels", expected="a label tree", found="listed positives")
     examined = examine(given, data, Settings(metrics, similarity=options["similarity"]))
     if examined.conditions.partial:
-        raise UsageError("the gap cannot be measured for partial labels", fix="leave their items out: --policy drop")
+        raise UsageError(
+            "the gap cannot be measured for partial labels",
+            fix="leave their items out: hbench build NAME --policy drop …",
+        )
     for name, manifest in data.tests.items():
         items = int(manifest.gallery.sum())
         if items < 2 * batch:

@@ -26,6 +26,8 @@ from hbench.tree.names import NameTable, Row, class_rows, remarks_on, stripped
 from hbench.tree.partial import is_partial, known_levels
 from hbench.tree.policies import mend_to_tree
 
+UNKNOWN = -1  # a label of the losses where nothing is known
+
 
 def score(
     vectors: ArrayLike,
@@ -70,7 +72,10 @@ def score(
     )
     settings = Settings(metrics, protocol, ties, similarity, relevance, alpha, unit)
     conditions = settings.resolve(tree.levels, partial=test.queries.known is not None)
-    digest = hashlib.sha256(np.ascontiguousarray(tree.paths).tobytes()).hexdigest()
+    of_sides = [side.labels for side in (test.queries, test.gallery) if side is not None]  # both, in their order
+    digest = hashlib.sha256(
+        b"".join(np.ascontiguousarray(array).tobytes() for array in (tree.paths, *of_sides))
+    ).hexdigest()
     measurement = measure(job_of(test, conditions, memory=memory), execute=partial(on_threads, threads=threads))
     warnings = _remarks_on_names(tree, test) if _are_names(labels) else ()
     queries = queries_of_tree("test", test.ids, test.queries.labels, tree)
@@ -105,7 +110,16 @@ def _retrieval_of_arrays(
             raise SubmissionError(
                 "queries and gallery differ in dimension", expected=f"{dimensions[0]}", found=f"{dimensions[1]}"
             )
+    depths = [paths.shape[1] for _, paths in sides]
+    if len(set(depths)) > 1:
+        raise SubmissionError("queries and gallery differ in levels", expected=f"{depths[0]}", found=f"{depths[1]}")
     numbers = np.concatenate([paths for _, paths in sides])
+    if (numbers == UNKNOWN).any():
+        raise SubmissionError(
+            "some labels are -1, which stands for an unknown class", expected="numbers from 0, or names",
+            found=f"{(numbers == UNKNOWN).any(axis=1).sum():,} rows with -1",
+            fix='give names, "" where nothing is known, and policies=["unknown"]; or give that class another number',
+        )  # fmt: skip
     tree, renumbered = LabelTree.from_labels(numbers, levels=level_names, names=names)
     asked, known = len(sides[0][1]), known_levels(tree)[renumbered[:, -1]] if is_partial(tree) else None
     both: Any = (slice(asked), sides[0][0]), (slice(asked, None), sides[-1][0])

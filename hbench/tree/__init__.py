@@ -178,12 +178,21 @@ def refuse_depth(depth: int) -> None:
         raise TreeError("the tree is too deep", expected=f"at most {MOST_LEVELS} levels", found=f"{depth:,}")
 
 
-def levels_of_pairs(queries: Labels, gallery: Labels) -> NDArray[np.uint8]:
+def levels_of_pairs(queries: ArrayLike, gallery: ArrayLike) -> NDArray[np.uint8]:
     """Compute the level of every pair, the depth of its lowest common ancestor.
 
-    `queries` (Q, L) and `gallery` (G, L) are labels, coarse to fine. Returns uint8 (Q, G): 0 (nothing shared) … L (same class).
+    `queries` (Q, L) and `gallery` (G, L) are labels, coarse to fine, numbers or names; (Q,) for one level. Returns uint8 (Q, G): 0
+    (nothing shared) … L (same class). Raises TreeError for labels of different numbers of levels.
+
+    >>> levels_of_pairs([["owl", "barn owl"]], [["owl", "bay owl"], ["owl", "barn owl"]]).tolist()
+    [[1, 2]]
     """
-    equal = queries[:, None, :] == gallery[None, :, :]
+    asked, ranked = (array[:, None] if array.ndim == 1 else array for array in map(np.asarray, (queries, gallery)))
+    if asked.shape[1:] != ranked.shape[1:] or asked.ndim != 2:
+        raise TreeError(
+            "the labels differ in levels", expected="(Q, L) and (G, L)", found=f"{asked.shape} and {ranked.shape}"
+        )
+    equal = asked[:, None, :] == ranked[None, :, :]
     levels: NDArray[np.uint8] = np.cumprod(equal, axis=2, dtype=np.uint8).sum(axis=2, dtype=np.uint8)
     return levels
 

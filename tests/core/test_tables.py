@@ -66,3 +66,9 @@ def test_files_that_are_not_tables_are_refused_with_the_reason(tmp_path, name, c
     with pytest.raises(DataError) as refusal:
         read_sheet(tmp_path / name)
     assert found.lower() in (refusal.value.found or "").lower()
+
+
+def test_semicolons_between_cells_are_named(tmp_path):
+    (tmp_path / "t.csv").write_text("item;class\na;x\n")
+    with pytest.raises(DataError, match="semicolons"):
+        read_sheet(tmp_path / "t.csv")

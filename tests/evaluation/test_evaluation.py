@@ -223,6 +223,8 @@ def test_a_metric_that_no_query_defines_has_no_value():
         ([[1.0], [2.0]], [[0]], {}, SubmissionError, "differ in number"),
         ([[1.0, 2.0]], [[0]], {"gallery": [[1.0]], "gallery_labels": [[0]]}, SubmissionError, "differ in dimension"),
         ([[1.0]], [[0]], {"gallery": [[1.0]]}, SubmissionError, "a gallery needs its labels"),
+        ([[1.0]], [[0, 0]], {"gallery": [[1.0]], "gallery_labels": [[0]]}, SubmissionError, "differ in levels"),
+        ([[1.0], [2.0]], [[0, 0], [0, -1]], {}, SubmissionError, "an unknown class"),
         ([[1.0], [2.0]], [[0, 0], [1, 0]], {}, TreeError, "several parents"),
         ([[1.0], [2.0]], [[0.5], [1.0]], {}, TreeError, "labels must be integers of shape"),
         ([[1.0], [2.0]], [[0], [0]], {"metrics": ["MAP"]}, UnknownName, "unknown metric"),

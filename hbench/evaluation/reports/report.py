@@ -436,7 +436,7 @@ def remarks(measurements: Mapping[str, Measurement], conditions: Conditions) -> 
         inversions = int(inverted(conditions.relevance(each.counts), each.counts).sum())
         facts = {
             f"{TIED}, in {conditions.ties_name} order (the other bound: --ties)": tied,
-            f"{ALONE} and are left out of the means": alone,
+            f"{ALONE} and are left out of the means, but for R@k, where they count as 0": alone,
             f"{INVERTED}: a coarser level worth more than a finer one": inversions,
         }
         found += [f"{name}: {count:,} of {asked:,} queries {fact}" for fact, count in facts.items() if count]
