@@ -30,17 +30,16 @@ def command(
 
     Example: hbench compare mine.json baseline.json
     """
-    from hbench.evaluation.reports.comparison import HEADER
-    from hbench.evaluation.reports.comparison import compare as compared
+    from hbench.evaluation.reports import comparison
 
-    result = compared(first, second, metrics, unit=unit, by_query=by_query)
+    result = comparison.compare(first, second, metrics, unit=unit, by_query=by_query)
     if as_json:
         differences = [difference.record() for difference in result]
         show_json({"signature": result.signature, "unit": result.unit, "differences": differences})
         return
     show_table(
         f"{result.methods[0]} − {result.methods[1]}, percent",
-        ("metric", *result.methods, *HEADER),
+        ("metric", *result.methods, *comparison.HEADER),
         [difference.cells for difference in result],
         f"over {result.over}; p: two-sided paired sign-flip test; corrected: by Holm's method for all these metrics",
         as_csv=as_csv,

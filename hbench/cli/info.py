@@ -69,9 +69,8 @@ def _check(machine: dict[str, Any], *, as_json: bool) -> None:
         if wrong:
             rows = [[value.case, value.metric, f"{value.expected:.12f}", f"{value.found:.12f}"] for value in wrong]
             show_table(None, ["case", "metric", "expected", "found"], rows, left=["metric"])
-        show(
-            f"{len(values) - len(wrong)} of {len(values)} known values are right; the largest deviation is {largest:.1e}"
-        )
+        right = f"{len(values) - len(wrong)} of {len(values)} known values are right"
+        show(f"{right}; the largest deviation is {largest:.1e}")
     if wrong:
         say("these values are wrong on this machine: report them with this output, and do not publish its scores")
         sys.exit(7)

@@ -26,9 +26,7 @@ def percent_range(low: float | None, high: float | None) -> str:
 
 def with_margin(value: float | None, low: float | None, high: float | None) -> str:
     """A fraction in percent ± half its interval."""
-    if low is None or high is None:
-        return percent(value)
-    return f"{percent(value)} ±{percent((high - low) / 2)}"
+    return percent(value) if low is None or high is None else f"{percent(value)} ±{percent((high - low) / 2)}"
 
 
 def points(value: float, digits: int = 2) -> str:
