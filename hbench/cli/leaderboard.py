@@ -156,11 +156,7 @@ def add(name: str, report: Path, *, to: Path | None, **details: Any) -> None:
     from hbench.evaluation import leaderboard
     from hbench.evaluation.leaderboard import runs as leaderboard_runs
 
-    row = leaderboard_runs.carried_row(report, name, **details)
-    if row is None:
-        _, board, row = _row_of(report, name, details)
-    else:
-        board = leaderboard.read(name)
+    board, row = leaderboard_runs.carried_row(report, name, **details) or _row_of(report, name, details)[1:]
     path = to or leaderboard_runs.target(name)
     leaderboard_runs.add(row, board, path)
     say(f"added {row.method} to {path}")

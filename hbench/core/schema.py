@@ -24,7 +24,7 @@ from pydantic_core import ErrorDetails
 from hbench.core.errors import ConfigError, closest
 from hbench.core.untrusted import parse_toml
 
-STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)  # nothing unknown, nothing converted
+STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)  # converts nothing; made when used
 SHOWN_PROBLEMS = 5
 REWORDED = {
     "missing": "missing",
@@ -38,7 +38,7 @@ REWORDED = {
 
 
 class Strict(BaseModel):
-    """A frozen record without unknown keys."""
+    """A frozen record without unknown keys; values may be converted, which STRICT does not allow."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 

@@ -59,7 +59,7 @@ def read_sheet(path: Path, *, columns: Sequence[str] | None = None) -> pa.Table:
         expected = f"a table with the columns {', '.join(columns)}" if columns else "a table"
         raise DataError(f"{path} cannot be read", expected=expected, found=first_line(error)) from None
     if len(table.column_names) == 1 and ";" in table.column_names[0]:
-        raise DataError(f"{path} has semicolons between its cells", expected="commas", fix="save it as CSV with commas")
+        raise DataError(f"{path} has semicolons between its cells", expected="commas", fix="save it with commas")
     doubled = sorted(name for name, count in Counter(table.column_names).items() if count > 1)
     if doubled or not len(table):
         raise DataError(

@@ -50,8 +50,8 @@ def score(
     """Score vectors by their labels, against each other or against a gallery, and return a report.
 
     `vectors` (N, D): numpy arrays or torch tensors of any float type. `labels` (N, L), or (N,) for one level: numbers or names,
-    coarse to fine. A query is never in its own list; with a `gallery` (G, D) and `gallery_labels` (G, L) the queries rank that
-    instead. `level_names`: by default level1 (coarse) … levelL (fine).
+    coarse to fine; no -1, which the losses take for unknown. A query is never in its own list; with a `gallery` (G, D) and
+    `gallery_labels` (G, L) the queries rank that instead. `level_names`: by default level1 (coarse) … levelL (fine).
 
     `metrics`: names such as "H-AP", "AP/level1" or "R@10" (`hbench.list_metrics()`), as a list or a text with commas; by default
     H-AP, wAP, ASI, NDCG, and AP, mAP@R and R@k of every level. `similarity`: "cosine", "dot", "l2", "hamming",
@@ -114,10 +114,10 @@ def _retrieval_of_arrays(
     if len(set(depths)) > 1:
         raise SubmissionError("queries and gallery differ in levels", expected=f"{depths[0]}", found=f"{depths[1]}")
     numbers = np.concatenate([paths for _, paths in sides])
-    if (numbers == UNKNOWN).any():
+    if rows := int((numbers == UNKNOWN).any(axis=1).sum()):
         raise SubmissionError(
-            "some labels are -1, which stands for an unknown class", expected="numbers from 0, or names",
-            found=f"{(numbers == UNKNOWN).any(axis=1).sum():,} rows with -1",
+            "some labels are -1, which stands for an unknown class", expected="other numbers, or names",
+            found=f"{rows:,} rows with -1",
             fix='give names, "" where nothing is known, and policies=["unknown"]; or give that class another number',
         )  # fmt: skip
     tree, renumbered = LabelTree.from_labels(numbers, levels=level_names, names=names)

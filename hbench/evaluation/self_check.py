@@ -18,7 +18,8 @@ from hbench.evaluation.arrays import score
 TOLERANCE = 1e-9
 METRICS = ("H-AP", "wAP", "ASI", "NDCG", "AP#coarse", "AP#middle", "AP", "R@1", "R@10", "mAP@R", "mAP@100")
 LEVELS = ("coarse", "middle", "fine")
-MANY, FEW = 2_100, 200  # queries of as many items as there are of the former: by kernels, and by formulas
+MANY = 2_100  # items, each of them a query: so many go by the kernels
+FEW = 200  # of these queries, which alone go by the formulas
 
 
 class Deviation(NamedTuple):

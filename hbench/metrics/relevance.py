@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from hbench.core.errors import UsageError
 from hbench.core.registry import Registry
-from hbench.tree import Labels, levels_of_pairs
+from hbench.tree import levels_of_pairs
 
 Relevance = Callable[[Any], Any]
 relevances: Registry[Callable[..., Relevance]] = Registry("relevance")
@@ -100,18 +100,20 @@ def named_relevance(name: str, exponent: float = 1.0) -> Relevance:
         ) from None
 
 
-def relevance_of_pairs(queries: Labels, gallery: Labels, relevance: Relevance | None = None) -> NDArray[np.float64]:
+def relevance_of_pairs(
+    queries: ArrayLike, gallery: ArrayLike, relevance: Relevance | None = None
+) -> NDArray[np.float64]:
     """Compute the relevance of every item of a gallery for every query, from their labels.
 
-    `queries` (Q, L) and `gallery` (G, L) are labels, coarse to fine; every gallery item counts in |Ω^(l)|, so leave a query out of
-    its own gallery first. `relevance`: by default `alpha()`, (l/L)/|Ω^(l)| (HAPPIER, Eq. 4). Returns float64 (Q, G). Raises
-    UsageError for a relevance that does not fit the number of levels.
+    `queries` (Q, L) and `gallery` (G, L) are labels, coarse to fine, numbers or names; every gallery item counts in |Ω^(l)|, so
+    leave a query out of its own gallery first. `relevance`: by default `alpha()`, (l/L)/|Ω^(l)| (HAPPIER, Eq. 4). Returns float64
+    (Q, G). Raises UsageError for a relevance that does not fit the number of levels, TreeError for labels of different levels.
 
     >>> relevance_of_pairs(np.array([[0, 0]]), np.array([[0, 0], [0, 1], [1, 2]])).tolist()  # 1/1, (1/2)/1, 0
     [[1.0, 0.5, 0.0]]
     """
     levels = levels_of_pairs(queries, gallery)
-    depth = queries.shape[1]
+    depth = 1 if np.ndim(queries) == 1 else np.shape(queries)[1]
     counts = np.stack([(levels == level).sum(axis=1) for level in range(depth + 1)], axis=1)
     table: NDArray[np.float64] = (relevance or alpha())(counts)
     relevances: NDArray[np.float64] = np.take_along_axis(table, levels.astype(np.int64), axis=1)

@@ -187,12 +187,12 @@ def levels_of_pairs(queries: ArrayLike, gallery: ArrayLike) -> NDArray[np.uint8]
     >>> levels_of_pairs([["owl", "barn owl"]], [["owl", "bay owl"], ["owl", "barn owl"]]).tolist()
     [[1, 2]]
     """
-    asked, ranked = (array[:, None] if array.ndim == 1 else array for array in map(np.asarray, (queries, gallery)))
-    if asked.shape[1:] != ranked.shape[1:] or asked.ndim != 2:
+    first, second = (array[:, None] if array.ndim == 1 else array for array in map(np.asarray, (queries, gallery)))
+    if first.shape[1:] != second.shape[1:] or first.ndim != 2:
         raise TreeError(
-            "the labels differ in levels", expected="(Q, L) and (G, L)", found=f"{asked.shape} and {ranked.shape}"
+            "the labels differ in levels", expected="(Q, L) and (G, L)", found=f"{first.shape} and {second.shape}"
         )
-    equal = asked[:, None, :] == ranked[None, :, :]
+    equal = first[:, None, :] == second[None, :, :]
     levels: NDArray[np.uint8] = np.cumprod(equal, axis=2, dtype=np.uint8).sum(axis=2, dtype=np.uint8)
     return levels
 

@@ -61,7 +61,7 @@ def test_code_is_kept_until_a_function_it_calls_in_another_file_changes(run):
 def test_modules_with_compiled_functions_import_in_the_form_that_is_looked_for():
     sources = {path: path.read_text() for path in (Path(__file__).parents[2] / "hbench").rglob("*.py")}
     compiling = {path: text for path, text in sources.items() if re.search(r"^@compiled", text, re.M)}
-    assert len(compiling) > 5
+    assert len(compiling) >= 7  # all there are
     assert [
         path for path, text in compiling.items() if re.search(r"^(import hbench|from (hbench|\.+) )", text, re.M)
     ] == []

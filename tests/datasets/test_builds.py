@@ -408,6 +408,7 @@ SOP = "image_id class_id super_class_id path\n"
     ("name", "sample", "file", "text", "problem"),
     [
         ("sop", "sop", "Stanford_Online_Products/Ebay_train.txt", "image_id class_id path\n", "another header"),
+        ("sop", "sop", "Stanford_Online_Products/Ebay_train.txt", "", "another header"),
         ("sop", "sop", "Stanford_Online_Products/Ebay_train.txt", f"{SOP[:-1]} extra\n", "another header"),
         ("sop", "sop", "Stanford_Online_Products/Ebay_train.txt", f"{SOP}1 1 a.JPG\n", "line 2, cannot be understood"),
         ("inshop", "inshop", "Eval/list_eval_partition.txt", "1.jpg 0\n2.jpg 0\n", "is not an In-shop list"),  # CelebA's

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hbench.core.compiled import pays
 from hbench.evaluation import self_check
 from tests import oracle
 from tests.command_line import call
@@ -67,6 +68,7 @@ def test_the_command_says_what_it_found():
     assert values["largest_deviation"] <= 1e-9
     assert {"versions", "processor", "folders", "variables"} <= set(values)
     assert "55 of 55 known values are right" in call("info", "--check").stdout
+    assert [pays(queries * self_check.MANY) for queries in (self_check.FEW, self_check.MANY)] == [False, True]
 
 
 def test_a_wrong_value_ends_it_with_7():

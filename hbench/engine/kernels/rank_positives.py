@@ -28,7 +28,7 @@ FEW = 16  # positives up to which it is quicker to compare every distractor with
 
 class RankingRule(NamedTuple):
     """The rule for ranks: whether lower levels come first where scores are equal; up to how `few` positives are compared
-    with every distractor, and how many are looked up at once."""
+    with every distractor; how many are looked up at once, a `portion`."""
 
     pessimistic: bool
     few: int

@@ -141,10 +141,11 @@ def row_of(
     return schema.build(Row, {"method": name, **known, "scores": percent, "run": run}, source="the report's row")
 
 
-def carried_row(path: Path, name: str, **details: Any) -> Row | None:
-    """The row that the report of another program carries, as that of `hbench detect` does; None for a report of `hbench evaluate`.
+def carried_row(path: Path, name: str, **details: Any) -> tuple[Leaderboard, Row] | None:
+    """The row that the report of another program carries, as that of `hbench detect` does, and the leaderboard of this name; None
+    for a report of `hbench evaluate`.
 
-    `name`: the leaderboard's. `details`: method, backbone, dim and year in place of the row's. Raises SubmissionError for a row of
+    `details`: method, backbone, dim and year in place of the row's. Raises SubmissionError for a row of
     another dataset, ConfigError for a damaged one, UsageError for a setup or url, which the report states itself.
     """
     try:
@@ -159,7 +160,7 @@ def carried_row(path: Path, name: str, **details: Any) -> Row | None:
     if details.get("url") or details.get("setup"):
         raise UsageError("this report states the row's setup and file itself", fix="leave --url and --setup out")
     changed = {key: value for key, value in details.items() if value}
-    return schema.build(Row, content["row"] | changed, source=f"the row in {path}")
+    return board, schema.build(Row, content["row"] | changed, source=f"the row in {path}")
 
 
 def empty_board(document: Document) -> Leaderboard:
