@@ -58,8 +58,6 @@ def read_sheet(path: Path, *, columns: Sequence[str] | None = None) -> pa.Table:
     except (pa.ArrowException, KeyError, ValueError, OSError) as error:
         expected = f"a table with the columns {', '.join(columns)}" if columns else "a table"
         raise DataError(f"{path} cannot be read", expected=expected, found=first_line(error)) from None
-    if len(table.column_names) == 1 and ";" in table.column_names[0]:
-        raise DataError(f"{path} has semicolons between its cells", expected="commas", fix="save it with commas")
     doubled = sorted(name for name, count in Counter(table.column_names).items() if count > 1)
     if doubled or not len(table):
         raise DataError(
@@ -72,9 +70,13 @@ def read_sheet(path: Path, *, columns: Sequence[str] | None = None) -> pa.Table:
 
 def _read_text(path: Path, columns: Sequence[str] | None) -> pa.Table:
     content = pa.BufferReader(read_gzip(path)) if path.suffix.lower() == ".gz" else pa.OSFile(str(path))
-    parse = pa_csv.ParseOptions(delimiter=DELIMITERS[kind_of(path)], newlines_in_values=True)
+    delimiter = DELIMITERS[kind_of(path)]
+    parse = pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     with content as file:
         names = pa_csv.open_csv(file, parse_options=parse).schema.names
+        file.seek(0)
+        if len(names) == 1 and ";" in names[0] and file.read(1) != b'"':
+            raise ValueError(f"semicolons between its cells, where {delimiter!r} should stand")
         file.seek(0)
         convert = pa_csv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False, include_columns=columns
@@ -113,7 +115,7 @@ def lines(header: Sequence[str], rows: Iterable[Sequence[str]], *, delimiter: st
     >>> lines(["a", "b"], [["1", 'x "y"']])
     'a,b\\n1,"x ""y"\""\\n'
     """
-    doubtful = re.compile(rf'["\r\n{delimiter}]|^\s|\s$|^$')
+    doubtful = re.compile(rf'["\r\n;{delimiter}]|^\s|\s$|^$')
 
     def cell(text: str) -> str:
         return '"' + text.replace('"', '""') + '"' if doubtful.search(text) else text

@@ -72,3 +72,5 @@ def test_semicolons_between_cells_are_named(tmp_path):
     (tmp_path / "t.csv").write_text("item;class\na;x\n")
     with pytest.raises(DataError, match="semicolons"):
         read_sheet(tmp_path / "t.csv")
+    write_sheet(pa.table({"a;b": ["c;d"]}), tmp_path / "t.csv")
+    assert read_sheet(tmp_path / "t.csv").to_pylist() == [{"a;b": "c;d"}]
