@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hbench.cli.names import FILE, SIMILARITY, TESTED
+from hbench.cli.names import FILE, MENDED, SIMILARITY, TESTED
 from hbench.cli.terminal import bar, say, show_json, show_table
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 @click.command("gap")
 @click.argument("file", type=FILE)
 @TESTED
+@MENDED
 @click.option("--ids", type=FILE, help="The ids of a .npy or .safetensors file.")
 @click.option("--batch", type=click.IntRange(min=2), default=256, show_default=True, help="Gallery items per batch.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random batches.")
@@ -47,7 +48,7 @@ def command(file: Path, dataset: str, metrics: str, as_json: bool, **options: An
     from hbench.evaluation.submission import read, retrieval_of
 
     batch, seed = options["batch"], options["seed"]
-    data, given = datasets.load(dataset), read(file, ids=options["ids"]).embeddings("a gap")
+    data, given = datasets.load(dataset, options["policies"]), read(file, ids=options["ids"]).embeddings("a gap")
     if data.lists:
         raise UsageError("the gap is measured by labels", expected="a label tree", found="listed positives")
     examined = examine(given, data, Settings(metrics, similarity=options["similarity"]))
@@ -65,13 +66,9 @@ def command(file: Path, dataset: str, metrics: str, as_json: bool, **options: An
                 found=f"{batch}",
             )
         with bar(f"batches of {name}") as on_batch:
-            gap = gap_of(
-                sampled(retrieval_of(manifest, given.queries), options["queries"], seed),
-                examined.conditions,
-                random_batches(items, batch, seed),
-                on_batch=on_batch,
-            )
-        signature = f"{examined.signature([name])}|queries:{options['queries']}|batch:{batch}|seed:{seed}"
+            drawn = sampled(retrieval_of(manifest, given.queries), options["queries"], seed)
+            gap = gap_of(drawn, examined.conditions, random_batches(items, batch, seed), on_batch=on_batch)
+        signature = f"{examined.signature([name])}|queries:{len(drawn.queries.labels)}|batch:{batch}|seed:{seed}"
         (show_json if as_json else _show)(_document(gap, signature))
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from hbench.cli.names import FILE, SIMILARITY, TESTED
+from hbench.cli.names import FILE, MENDED, SIMILARITY, TESTED
 from hbench.cli.terminal import say, show, show_json
 
 SHOWN = 8
@@ -15,6 +15,7 @@ WAYS = ("queries", "class_name", "worst", "best", "severe", "at_random")
 @click.command("look")
 @click.argument("files", nargs=-1, required=True, type=FILE)
 @TESTED
+@MENDED
 @click.option("--test", help="Which test, where a dataset has several.  [default: the first]")
 @click.option("--query", "queries", multiple=True, metavar="ID", help="This query; repeatable.")
 @click.option("--class", "class_name", metavar="NAME", help="Queries of this class, at any level of the tree.")
@@ -39,6 +40,7 @@ def command(
     Example: hbench look mine.parquet --dataset glyphs --severe 5 -o mistakes.png
     """
     from hbench.core.files import refuse_unwritable
+    from hbench.datasets import load
     from hbench.look.results import browse
     from hbench.look.strips import SUFFIXES
 
@@ -51,7 +53,7 @@ def command(
         raise click.UsageError("Choose queries one way: --query, --class, --worst, --best, --severe or --random.")
     if report is not None:
         options |= _conditions_of(report, options["similarity"])
-    results = browse(files, dataset, k=k, **options)
+    results = browse(files, load(dataset, options.pop("policies")), k=k, **options)
     if out is not None:
         results.write(out)
         say(f"wrote {out}")

@@ -73,3 +73,6 @@ TESTED = click.option(
     required=True,
     help="A dataset's name, its folder, or one manifest (.parquet, .csv).",
 )
+MENDED = click.option(
+    "--policy", "policies", metavar="NAME", multiple=True, help="Mend the names of a table given by --dataset."
+)

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from hbench.cli.names import DATASET, FILE
+from hbench.cli.names import DATASET, FILE, MENDED
 from hbench.cli.terminal import bar, say, show
 
 
@@ -14,6 +14,7 @@ from hbench.cli.terminal import bar, say, show
 @click.option("--out", "-o", type=FILE, required=True, help="The folder to make; a former report in it is replaced.")
 @click.option("--embeddings", multiple=True, type=FILE, help="A scored file: adds its curve, and results not kept.")
 @click.option("--dataset", "-d", type=DATASET, help="The dataset's folder or table, where its name does not find it.")
+@MENDED
 @click.option("--test", help="Which test, where a dataset has several.  [default: the first]")
 @click.option("--by", metavar="METRIC", help="Ranks queries and classes.  [default: H-AP]")
 @click.option("-k", type=click.IntRange(1, 1000), default=20, show_default=True, help="Results by --embeddings.")
@@ -39,7 +40,8 @@ def command(files: tuple[Path, ...], out: Path, embeddings: tuple[Path, ...], k:
     from hbench.look.report.runs import read_runs, with_embeddings
 
     refuse_folder(out, "report")
-    reported = read_runs(files, dataset=options["dataset"], test=options["test"], by=options["by"])
+    data, policies = options["dataset"], options["policies"]
+    reported = read_runs(files, dataset=data, policies=policies, test=options["test"], by=options["by"])
     if embeddings:
         with bar("ranking") as on_block:
             reported = with_embeddings(reported, embeddings, k, on_block)

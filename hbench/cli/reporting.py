@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from hbench.cli.names import FILE, METRICS, PROTOCOL, SIMILARITY, TESTED, TIES
+from hbench.cli.names import FILE, MENDED, METRICS, PROTOCOL, SIMILARITY, TESTED, TIES
 from hbench.cli.terminal import say, show, show_json, show_table
 
 if TYPE_CHECKING:
@@ -50,9 +50,7 @@ SETTINGS = [
         "--similarity", type=SIMILARITY,
         help="cosine, dot, l2, poincare(curvature=0.1), lorentz, hamming.  [default: the dataset's]",
     ),
-    click.option(
-        "--policy", "policies", metavar="NAME", multiple=True, help="Mend the names of a table given by --dataset."
-    ),
+    MENDED,
     click.option("--unit", metavar="LEVEL|query", help="What intervals are taken over.  [default: the finest classes]"),
 ]  # fmt: skip
 FILES = [

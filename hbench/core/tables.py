@@ -57,7 +57,8 @@ def read_sheet(path: Path, *, columns: Sequence[str] | None = None) -> pa.Table:
         table = table if columns is None else table.select(list(columns))
     except (pa.ArrowException, KeyError, ValueError, OSError) as error:
         expected = f"a table with the columns {', '.join(columns)}" if columns else "a table"
-        raise DataError(f"{path} cannot be read", expected=expected, found=first_line(error)) from None
+        fix = "save it as UTF-8" if "UTF8" in str(error) or r"\x00" in ascii(str(error)) else None
+        raise DataError(f"{path} cannot be read", expected=expected, found=first_line(error), fix=fix) from None
     doubled = sorted(name for name, count in Counter(table.column_names).items() if count > 1)
     if doubled or not len(table):
         raise DataError(

@@ -354,7 +354,7 @@ def build_own(
 def _read(source: OwnSource) -> tuple[pa.Table, Path, str, str | None]:
     """Read the table of a source; return it, the folder of its images, and its columns of images and splits."""
     if not source.path.is_dir():
-        if not source.levels:
+        if not source.levels and source.path.exists():
             expected = "--levels A,B,C: columns, coarse to fine"
             raise UsageError(f"the levels of {source.path} are not named", expected=expected)
         return read_sheet(source.path), source.root or source.path.parent, source.image_column, source.split_column

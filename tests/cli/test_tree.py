@@ -181,6 +181,8 @@ def test_a_tree_is_drawn(tmp_path):
         (["show", "nope"], 2, "unknown dataset 'nope'"),
         (["show", "glyph"], 2, "did you mean 'glyphs'"),
         (["show", "missing.csv"], 4, "does not exist"),
+        (["show", "missing.nwk"], 4, "does not exist"),
+        (["show", "missing/folder"], 4, "does not exist"),
         (["show", "t.csv", "--levels", "coarse,fein"], 2, "did you mean 'fine'"),
         (["show", "t.csv"], 3, "fine 'x' in 'a' and 'b'"),
         (["export", "t.csv", "--format", "xml"], 2, "unknown format 'xml'"),

@@ -57,6 +57,7 @@ def test_values_of_any_type_are_texts_and_nulls_are_empty(tmp_path):
         ("t.csv", b"a,a\n1,2\n", "a several times"),
         ("t.csv", b"a,b\n1,2\n3\n", "Expected 2 columns, got 1"),
         ("t.csv", b"a,b\n1,\xff\n", "invalid UTF8"),
+        ("t.csv", "a,b\n1,2\n".encode("utf-16"), "Expected 2 columns, got 1"),
         ("t.csv.gz", b"a,b\n1,2\n", "gzip"),
         ("t.parquet", b"PAR1", "Parquet"),
     ],
@@ -66,6 +67,7 @@ def test_files_that_are_not_tables_are_refused_with_the_reason(tmp_path, name, c
     with pytest.raises(DataError) as refusal:
         read_sheet(tmp_path / name)
     assert found.lower() in (refusal.value.found or "").lower()
+    assert refusal.value.fix == ("save it as UTF-8" if b"\xff" in content else None)
 
 
 def test_semicolons_between_cells_are_named(tmp_path):

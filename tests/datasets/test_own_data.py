@@ -173,7 +173,7 @@ def test_absolute_paths_below_the_root_become_relative(birds, tmp_path):
         (["sop", "--from-scratch", "WORK"], UsageError, "labels of sop cannot be made from scratch"),
         (["hgldv2", "--from-scratch", "WORK"], DataError, "raw files of hgldv2 are not in"),
         (["nosuch"], UnknownName, "unknown dataset"),
-        (["--from", "missing.csv", *LEVELS], DataError, "does not exist"),
+        (["--from", "missing.csv"], DataError, "does not exist"),
     ],
 )
 def test_wrong_options_are_refused_and_nothing_is_written(birds, home, tmp_path, arguments, error, message):

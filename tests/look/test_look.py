@@ -279,3 +279,18 @@ def test_neighbours_are_those_of_the_evaluation_by_its_report_or_by_name(tmp_pat
         (query,) = json.loads(call("look", *words, "--query", "0", "-k", 1, "--json", *more).stdout)
         shown.append(query["results"]["e.npz"][0]["item"])
     assert shown == ["1", "3", "3"]
+
+
+def test_names_that_form_no_tree_are_mended_for_every_verb_that_opens_a_table(tmp_path):
+    rows = [f"i{n},f{n % 2},g{n % 3}" for n in range(60)]  # every genus is in both families
+    table, vectors = tmp_path / "own.csv", tmp_path / "e.npz"
+    table.write_text("\n".join(["item,family,genus", *rows]))
+    np.savez(vectors, ids=[f"i{n}" for n in range(60)], embeddings=np.random.default_rng(0).normal(size=(60, 4)))
+    mended = ("-d", table, "--policy", "by-path")
+    call("evaluate", vectors, *mended, "--top-k", 3, "-o", tmp_path / "r.json")
+    assert "i0  (f0 › g0 (f0)" in call("look", vectors, *mended, "--query", "i0").stdout
+    assert (
+        "queries:60|batch:20" in json.loads(call("gap", vectors, *mended, "--batch", 20, "--json").stdout)["signature"]
+    )
+    call("report", tmp_path / "r.json", *mended, "-o", tmp_path / "pages")
+    assert (tmp_path / "pages" / "queries.html").is_file()

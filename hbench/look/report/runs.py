@@ -85,9 +85,10 @@ class Reported:
 
 
 def read_runs(
-    files: Sequence[Path], *, dataset: str | None = None, test: str | None = None, by: str | None = None
-) -> Reported:
-    """Read reports, and the files of values and results next to them.
+    files: Sequence[Path], *, dataset: str | None = None, policies: Sequence[str] = (), test: str | None = None,
+    by: str | None = None,
+) -> Reported:  # fmt: skip
+    """Read reports, and the files of values and results next to them; `policies` mend the names of a `dataset` that is a table.
 
     Raises the errors of `runs_of`, UnknownName for the test or the metric, and DataError for a named dataset that is not on
     this disk, or is not the dataset of the report.
@@ -97,7 +98,7 @@ def read_runs(
     if test is not None and test not in document.tests:
         raise UnknownName("test of this report", test, document.tests)
     chosen = test or document.tests[0]
-    data = _dataset(document, dataset)
+    data = _dataset(document, dataset, policies)
     found = []
     for path, run in zip(files, runs, strict=True):
         values: dict[str, Floats] = {}
@@ -113,10 +114,10 @@ def read_runs(
     return Reported(tuple(found), data, chosen, _metric(document, by))
 
 
-def _dataset(document: Document, name: str | None) -> Dataset | None:
+def _dataset(document: Document, name: str | None, policies: Sequence[str]) -> Dataset | None:
     """Load the dataset of a report; None if it is not named and not on this disk."""
     try:
-        data = load(name or document.dataset)
+        data = load(name or document.dataset, policies)
     except (DataError, UnknownName):
         if name is not None:
             raise
