@@ -1,27 +1,31 @@
-"""Writes to the terminal: data to stdout, progress and remarks to stderr, no bars where no one watches."""
+"""Writes to the terminal: data to stdout, progress and remarks to stderr, no bars where no one watches.
+
+rich is loaded only where a person watches: that takes longer than to score a small test.
+"""
+
+from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
-from rich import progress as rich_bars
-from rich.console import Console
-from rich.table import Table
 
 from hbench.core.errors import visible
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
 
 NAME, LINE, MOST = 40, 22, 48  # characters: a name is never broken, a text wraps at about LINE, a word may have MOST
 
 
 def say(text: str) -> None:
     """A remark for the person at the terminal (stderr); none under --quiet."""
-    if is_quiet():
-        return
-    Console(stderr=True, highlight=False, soft_wrap=True).print(visible(text), markup=False)
+    if not is_quiet():
+        click.echo(visible(text), err=True)
 
 
 def show(text: str) -> None:
@@ -60,6 +64,9 @@ def show_table(
         shown = ["\t".join(" ".join(cell.split()) for cell in row) for row in (header, *cells)]
         show("\n".join([*above, *shown, *below]))
         return
+    from rich.console import Console
+    from rich.table import Table
+
     console = Console(highlight=False, markup=False)
     number = columns_that_fit(header, cells, console.width)
     table = Table(title_justify="left", caption_justify="left")
@@ -110,21 +117,27 @@ def watched(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()
 
 
-def progress(*columns: rich_bars.ProgressColumn) -> rich_bars.Progress:
+def shows_bars() -> bool:
+    """Whether a person watches stderr, and did not ask for `hbench --quiet`."""
+    return watched(sys.stderr) and not is_quiet()
+
+
+def progress(*columns: ProgressColumn) -> Progress:
     """Bars on stderr with these columns, or counts, elapsed and remaining time; silent when stderr is not a terminal."""
-    columns = columns or (
-        rich_bars.MofNCompleteColumn(),
-        rich_bars.TimeElapsedColumn(),
-        rich_bars.TimeRemainingColumn(),
-    )
-    silent = is_quiet() or not watched(sys.stderr)
-    named = (rich_bars.TextColumn("{task.description}"), rich_bars.BarColumn(), *columns)
-    return rich_bars.Progress(*named, console=Console(stderr=True), disable=silent, transient=True)
+    from rich import progress as parts
+    from rich.console import Console
+
+    columns = columns or (parts.MofNCompleteColumn(), parts.TimeElapsedColumn(), parts.TimeRemainingColumn())
+    named = (parts.TextColumn("{task.description}"), parts.BarColumn(), *columns)
+    return parts.Progress(*named, console=Console(stderr=True), disable=not shows_bars(), transient=True)
 
 
 @contextmanager
 def bars(what: str) -> Iterator[Callable[[str], Callable[[int, int], None]]]:
     """Bars for parts of some work; yields a function of a part's name that makes its bar and returns what moves it."""
+    if not shows_bars():
+        yield lambda _part: lambda _done, _total: None
+        return
     with progress() as shown:
 
         def bar_of(part: str) -> Callable[[int, int], None]:
