@@ -84,21 +84,21 @@ __all__ = [
 
 
 def list_datasets(pattern: str = "*") -> list[str]:
-    """The names of the published datasets and of those built here, that match a pattern such as "inat*"."""
+    """List the published datasets, and those built here, whose names match a pattern such as "inat*"."""
     from hbench.datasets import own_names, specs
 
     return _matching({*specs, *own_names()}, pattern)
 
 
 def list_metrics(pattern: str = "*") -> list[str]:
-    """The spellings of the metrics, k and level standing for any, that match a pattern such as "*@k"."""
+    """List the spellings of metrics (k and level stand for any) that match a pattern such as "*@k"."""
     from hbench.metrics.names import spellings
 
     return _matching(spellings(), pattern)
 
 
 def list_losses(pattern: str = "*") -> list[str]:
-    """The names that `hbench.losses.build_loss` takes, that match a pattern such as "sup_*"."""
+    """List the names for `hbench.losses.build_loss` that match a pattern such as "sup_*"."""
     from hbench.losses import losses
 
     return _matching(losses, pattern)
@@ -112,7 +112,7 @@ def list_recipes(pattern: str = "*") -> list[str]:
 
 
 def list_leaderboards(pattern: str = "*") -> list[str]:
-    """The datasets that have a leaderboard, published or of your rows, that match a pattern."""
+    """List the datasets with a leaderboard, published or your own, that match a pattern."""
     from hbench.evaluation.leaderboard import names
 
     return _matching(names(), pattern)

@@ -18,7 +18,7 @@ from hbench.core import extras
 from hbench.core.errors import HBenchError, UsageError, closest, one_line, shorten, visible
 
 VERBS = {
-    "demo": "score a baseline on the embedded benchmark, in a minute",
+    "demo": "score a baseline on the built-in benchmark, in a minute",
     "datasets": "list the benchmarks, or show one's card",
     "download": "fetch a benchmark's files, resumably and verified",
     "build": "turn raw annotations, or your own table, into a dataset",

@@ -1,4 +1,4 @@
-"""hbench demo: go the whole way on the embedded benchmark, in a minute."""
+"""hbench demo: go the whole way on the built-in benchmark, in a minute."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RESULTS = 20  # of each query, on the pages
 @click.option("--out", "-o", type=FOLDER, default="hbench-demo", show_default=True, help="Folder for the files.")
 @click.option("--dim", type=click.IntRange(1, 1024), default=64, show_default=True, help="Dimensions kept by the PCA.")
 def command(out: Path, dim: int) -> None:
-    """Score a baseline (pixels → PCA) on the embedded benchmark glyphs: embedding file, report, picture, and pages to open.
+    """Score a PCA baseline on the built-in benchmark glyphs: embedding file, report, picture, and pages to open.
 
     Example: hbench demo --out demo
     """

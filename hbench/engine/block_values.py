@@ -91,7 +91,7 @@ class MetricGroup:
         self, ranked: RankedPositives, batch: Batch, workspace: Workspace, *, queries: NDArray[np.int64], at: slice
     ) -> RankedPositives:
         """Sum up for the queries `at` these places of the batch, whose input positions are `queries` (n,). Return the list
-        as it was read, which stands until the workspace is used again."""
+        as it was read, valid until the workspace is used again."""
         counts = batch.request.counts[at]
         if self.reading is not None:
             ranked = read_by(self.reading, ranked, workspace)

@@ -1,6 +1,6 @@
 """Reads vectors once, in pieces, for all that is asked of single rows: their squared lengths, and keys of their content.
 
-What looks for NaN, for vectors without a direction and for copies, and the ranking itself, take it from here.
+The checks for NaN, for zero vectors and for copies, and the ranking itself, use this scan.
 
 >>> found = scan(np.array([[1, 0.0], [2, 1], [1, -0.0]], np.float32))
 >>> found.squares.tolist(), bool(found.keys[0] == found.keys[2]), len(set(found.keys.tolist()))
@@ -18,8 +18,8 @@ SEED = 20220710
 
 
 class Scan(NamedTuple):
-    """Of the rows of (N, D): `squares` float64 (N,), |v|², infinite or NaN where a number is; `keys` uint64 (N,), equal for equal
-    rows and, but for a chance of 2^-64, for no others."""
+    """A scan of rows (N, D): `squares` float64 (N,), |v|², infinite or NaN where a number is; `keys` uint64 (N,), equal
+    for equal rows and, but for a chance of 2^-64, for no others."""
 
     squares: NDArray[np.float64]
     keys: NDArray[np.uint64]

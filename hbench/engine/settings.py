@@ -70,7 +70,7 @@ class Signature:
 
     @property
     def settings(self) -> Settings:
-        """The settings under which these conditions come about again."""
+        """The settings that resolve to these conditions."""
         name, _, exponent = self.relevance.partition("=")
         return Settings(
             protocol=self.protocol, ties=self.ties, similarity=self.similarity, relevance=name, alpha=float(exponent or 1)

@@ -1,4 +1,4 @@
-"""Measures: makes a test of arrays a job of the engine, and has every query ranked and every metric computed, block by block.
+"""Measures a test: makes its arrays a job of the engine, which ranks every query and computes metrics by block.
 
 A submitted ranking, and a benchmark that lists each query's positives pair by pair, are measured by level sequences that were
 ranked elsewhere.

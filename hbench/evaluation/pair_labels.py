@@ -1,5 +1,5 @@
-"""Listed positives: a benchmark that says pair by pair which gallery items are positives, and which are left out, of
-each query.
+"""Measures benchmarks that list, for each query, which gallery items are positives, and which are
+left out.
 
 The level of an item is then the one it is listed with, whatever the labels say (`hbench.datasets.dataset`).
 

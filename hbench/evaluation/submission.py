@@ -64,8 +64,8 @@ def as_submission(given: str | Path | Embeddings | tuple[Embeddings, Embeddings]
 
 
 class EmbeddingSubmission:
-    """Embeddings of the queries and of the gallery, from one file or from a file each. `movable`: nobody looks at them after their
-    evaluation, which may put an array in memory into the order it ranks in and scale it there."""
+    """Embeddings of the queries and of the gallery, from one file or from a file each. `movable`: evaluation may
+    reorder and scale an array in memory in place, since nobody uses it afterwards."""
 
     def __init__(self, queries: Embeddings, gallery: Embeddings | None = None, *, movable: bool = False) -> None:
         self.movable = movable

@@ -1,6 +1,6 @@
 """Defines the rank losses, 1 − score(ranks) averaged over the queries that have positives, by the table RANK_LOSSES.
 
-    loss = score × step for less relevant items × step for the others × relevance        ([T] §III, [E] §3.2)
+    loss = score × step for less relevant items × step for the others × relevance        (rank losses, §III; HAPPIER, §3.2)
 
 A query is not in its own list, unless `released=True`, which follows the papers' code.
 """

@@ -26,7 +26,7 @@ Score = Callable[[RankEstimates], Tensor]
 
 
 def h_ap(ranked: RankEstimates) -> Tensor:
-    """Compute H-AP = Σ_k H-rank(k)/rank(k) / Σ_k rel(k) ([E] Eq. 3); with relevances 0 and 1 it is AP ([E] Eq. 1)."""
+    """Compute H-AP = Σ_k H-rank(k)/rank(k) / Σ_k rel(k) (HAPPIER, Eq. 3); AP for relevances 0 and 1 (Eq. 1)."""
     assert ranked.h_rank is not None
     sums = sum_by_query(ranked.h_rank / ranked.rank, ranked.positives, ranked.lists)
     total = (ranked.lists.counts * ranked.positives.table).sum(1)
@@ -44,7 +44,7 @@ def ideal_gain(lists: Lists, table: Tensor) -> Tensor:
 
 
 def ndcg(ideal: Callable[[Lists, Tensor], Tensor] = ideal_gain) -> Score:
-    """Make NDCG = Σ_k rel(k)/log2(1 + rank(k)), over its `ideal` value for the list in order of relevance ([T] Eq. 23)."""
+    """Make NDCG = Σ_k rel(k)/log2(1 + rank(k)), over its `ideal` value for the list in order of relevance (rank losses, Eq. 23)."""
 
     def score(ranked: RankEstimates) -> Tensor:
         gains = ranked.positives.relevance / torch.log2(1 + ranked.rank)
@@ -55,7 +55,7 @@ def ndcg(ideal: Callable[[Lists, Tensor], Tensor] = ideal_gain) -> Score:
 
 
 def recall(at: Sequence[int], temperature: float | None, clip: bool) -> Score:
-    """Make the mean over k in `at` of Σ_{p ∈ Ω+} σ((k − rank(p))/temperature) / min(k, |Ω+|) ([T] Eq. 15–17).
+    """Make the mean over k in `at` of Σ_{p ∈ Ω+} σ((k − rank(p))/temperature) / min(k, |Ω+|) (rank losses, Eq. 15–17).
 
     Without a temperature the outer step is exact, 1 where rank(p) ≤ k. `clip` bounds each sum by k (Patel et al.).
     """

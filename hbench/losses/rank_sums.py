@@ -3,8 +3,8 @@
     rank(k)   = 1      + Σ_{j less relevant} step_less(s_j − s_k)             + Σ_{other j} step_others(s_j − s_k)
     H-rank(k) = rel(k) + Σ_{j more relevant} min(rel(k), rel(j)) step_above(…) + Σ_{other j} min(rel(k), rel(j)) step_within(…)
 
-([T] Eq. 5, [E] Eq. 2 and 5.) Both are sums of table[level of k, level of j] · step(s_j − s_k). Tables with the same step are
-added, so that each step needs one such sum: Lists.exact_sums or step_sums. This module computes them on every device and in every
+(rank losses, Eq. 5; HAPPIER, Eq. 2 and 5.) Both are sums of table[level of k, level of j] · step(s_j − s_k). Tables with the
+same step are added, so that each step needs one such sum: Lists.exact_sums or step_sums. This module computes them on every device and in every
 dtype. It goes through tiles of pairs, once forward and once backward, so that memory holds a tile instead of all pairs × items.
 cpu_kernel.py is its faster counterpart for float32 on a CPU.
 """
@@ -112,7 +112,7 @@ class RelevanceSplit(NamedTuple):
 
 
 def split_by_relevance(table: Tensor) -> RelevanceSplit:
-    """Compare items by relevance ([E] Eq. 5), which is the same as by level if relevance increases with the level."""
+    """Compare items by relevance (HAPPIER, Eq. 5), the same as by level if relevance increases with the level."""
     of_k, of_j = table[:, :, None], table[:, None, :]
     return RelevanceSplit(of_j < of_k, of_j > of_k)
 

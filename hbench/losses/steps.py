@@ -46,7 +46,7 @@ class Sigmoid:
 
 @dataclass(frozen=True)
 class SupRank:
-    """S(t) = σ(t/τ) for t < 0; σ(t/τ) + ½ for 0 ≤ t ≤ δ; ρ(t−δ) + σ(δ/τ) + ½ for t > δ ([T] Eq. 4, [N] Eq. 4).
+    """S(t) = σ(t/τ) for t < 0; σ(t/τ) + ½ for 0 ≤ t ≤ δ; ρ(t−δ) + σ(δ/τ) + ½ for t > δ (rank losses, Eq. 4).
 
     S(0) = 1, the upper of the two values that the equation allows, so that S bounds the exact step from above at ties too.
     The released configurations replace constants: `start` is the ½ of the middle piece, `offset` the σ(δ/τ)+½ of the last
@@ -84,7 +84,7 @@ class SupRank:
 
 @dataclass(frozen=True)
 class LowerBound:
-    """leak·t for t ≤ 0, min(βt + γ, 1) for t > 0: a piece-wise linear lower bound of the exact step for H-rank^> ([E] §3.2).
+    """leak·t for t ≤ 0, min(βt + γ, 1) for t > 0: a piece-wise linear lower bound of the exact step for H-rank^> (HAPPIER, §3.2).
 
     It is not bounded below, so that H-rank can become negative and the loss can exceed 1.
     """

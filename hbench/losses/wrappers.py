@@ -126,7 +126,7 @@ class SiMix(BatchLoss):
 
 
 def mix_positives(draw: Draw = torch.rand) -> Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]:
-    """Add a column for the mixed score of every pair of a query's fine positives, as a fine positive ([T]'s released code)."""
+    """Add a column for the mixed score of every pair of a query's fine positives, as a fine positive (SupRank's released code)."""
 
     def add(scores: Tensor, levels: Tensor, depth: int) -> tuple[Tensor, Tensor]:
         fine = levels == depth

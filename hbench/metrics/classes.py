@@ -1,4 +1,4 @@
-"""What embeddings say about the classes of one level: kNN accuracy, and NMI of a clustering.
+"""Computes kNN accuracy, and the NMI of a clustering, for the classes of one level.
 
 Both look at the classes of all items. A report has neither, since its metrics go by one query's list and the levels in it, which do
 not say of which class an item of another class is.
@@ -18,7 +18,7 @@ from hbench.metrics.functions import Values, as_numpy
 
 
 def knn_accuracy(scores: ArrayLike, classes: ArrayLike, of_queries: ArrayLike, k: int) -> Values:
-    """kNN accuracy: 1 if most of the first k items are of the query's class, else 0.
+    """kNN accuracy: 1 if the first k items vote for the query's class, else 0.
 
     The class with the most items among the first k wins, among several of them the one whose first item comes first. `scores`
     (Q, G): higher is better, −inf leaves an item out, such as the query itself. `classes` (G,) of the items and `of_queries` (Q,),

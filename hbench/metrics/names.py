@@ -1,4 +1,4 @@
-"""A metric name is a metric as one parsable spelling: base, parameters, cut, level.
+"""Parses the names of metrics, such as R@10/genus: base, parameters, cut, level.
 
 `H-AP`, `H-AP(alpha=3)`, `H-AP@R`, `wAP(weights=0.2:0.8)`, `ASI`, `ASI/genus`, `NDCG@100`, `AP`, `AP/genus`, `AP#genus`,
 `R@10`,
@@ -114,7 +114,7 @@ class MetricName:
 
 
 def lower_is_better(metric: str) -> bool:
-    """Whether a lower value of a metric is the better one: of distances such as HD@k, and of none that hbench does not compute."""
+    """Whether lower values are better: true for distances such as HD@k, false for metrics that hbench does not know."""
     try:
         return MetricName.parse(metric).definition.lower_is_better
     except UnknownName:
@@ -122,8 +122,8 @@ def lower_is_better(metric: str) -> bool:
 
 
 def goodness(metric: str, values: T) -> T:
-    """Values of a metric such that the higher is the better one: distances are negated. Everything that is called best,
-    worst, first or a gain is ordered by it.
+    """Return the values of a metric so that higher is better: distances are negated. What is called best, worst, first
+    or a gain is so by these.
 
     >>> goodness("R@1", 0.25), goodness("HD@1", 0.25)
     (0.25, -0.25)

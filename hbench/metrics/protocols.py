@@ -127,7 +127,7 @@ def trapezoid_ap(sequence: LevelSequence, *, level: int) -> float:
 
 
 def p_at_last(sequence: LevelSequence, *, level: int, cut: int) -> float:
-    """P@k' with k' = min(k, r_|P|): behind the last positive nothing is held against a short list."""
+    """P@k' with k' = min(k, r_|P|): items after the last positive do not count."""
     ranks = positives(sequence, level)
     if not len(ranks):
         return 0.0 if positive_count(sequence, level) else NAN

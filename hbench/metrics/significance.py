@@ -1,7 +1,7 @@
 """Intervals and tests of means over queries that come in units, by default their finest classes.
 
-Queries of one class share their positives and their fate: a mean over 25 classes of 40 queries is known about as well as a mean
-over 25 queries. So what varies from one test set to another like it is the class, and intervals and tests go by it.
+Queries of one class are often right or wrong together: a mean over 25 classes of 40 queries is known about as well as
+a mean over 25 queries. So intervals and tests take the classes, not the queries, as the random sample.
 
 >>> values, units = np.array([[1.0, 1.0, 0.0, 0.0, 1.0, 0.5]]), np.array([0, 0, 1, 1, 2, 2])
 >>> sums = UnitSums.of(values, units)
@@ -79,7 +79,7 @@ class UnitSums(NamedTuple):
 
     @property
     def effective_units(self) -> Values:
-        """1 / Σ_g s_g² (M,): as many units of equal size say as much."""
+        """1 / Σ_g s_g² (M,): how many equal units say as much."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(1 / (self.shares**2).sum(axis=1))
 
@@ -144,7 +144,7 @@ def sign_flip_p(sums: UnitSums, *, seed: int = SEED) -> Values:
 
 
 def holm(p: Sequence[float]) -> Values:
-    """p-values corrected for being several: the k-th smallest of m times m − k + 1, never falling, at most 1 (Holm 1979)."""
+    """Holm-corrected p-values: the k-th smallest of m times m − k + 1, never falling, at most 1 (Holm 1979)."""
     values = np.asarray(p, np.float64)
     order = np.argsort(values)
     steps = values[order] * np.arange(len(values), 0, -1)

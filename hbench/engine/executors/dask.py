@@ -1,4 +1,4 @@
-"""The evaluator over a dask.distributed cluster: blocks of queries are its tasks, and it retries and reschedules them.
+"""Computes the blocks of a job as tasks of a dask.distributed cluster, which retries and reschedules them.
 
 Embeddings never pass through the client. A worker that sees their files opens them itself, and maps them where the
 format allows; a worker that does not gets them from one that does. Either way it makes the same job and checks its

@@ -1,4 +1,4 @@
-"""A device: the blocks of a job ranked on a GPU, in torch, and valued here.
+"""Ranks a job's blocks on a GPU, in torch; the CPU computes the metrics.
 
 Scores and ranks are made on the device; only the ranks and levels of the positives come back. Its matrix product
 rounds in other places than the processor's, so scores differ in their last bits, and values in about the seventh digit.

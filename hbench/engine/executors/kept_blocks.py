@@ -13,7 +13,7 @@ from hbench.engine.job import Execute, Job, Values
 def kept_in(folder: Path, execute: Execute) -> Execute:
     """Take the blocks from the folder that are there; let `execute` compute the others, and keep them.
 
-    Blocks lie in a subfolder by the job's digest: other vectors, labels or conditions never meet.
+    Blocks lie in a subfolder named by the job's digest, so different evaluations never mix.
     """
 
     def resumed(job: Job, blocks: Sequence[int]) -> Iterator[tuple[int, Values]]:

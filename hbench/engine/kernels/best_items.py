@@ -58,7 +58,7 @@ def level_of_best(best: NDArray[np.floating], pessimistic: bool) -> Scalar:
 
 @compiled_part
 def highest(scores: NDArray[np.floating]) -> Scalar:
-    """The highest score, −inf of none; lane by lane, which the compiler makes vectors of, unlike one running maximum."""
+    """The highest score, −inf if none; lane by lane, which the compiler vectorises, unlike one running maximum."""
     lanes = np.full(MAXIMA, -np.inf, scores.dtype)
     whole = len(scores) - len(scores) % MAXIMA
     for start in range(0, whole, MAXIMA):

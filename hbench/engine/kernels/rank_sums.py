@@ -197,7 +197,7 @@ def split(ranks: Ranks, levels: Levels, lowest: int, total: int, buffers: SumBuf
 
 @compiled_part
 def compress(numbers: NDArray[Any], chosen: NDArray[np.uint8], out: NDArray[Any]) -> Scalar:
-    """Write the chosen (1, others 0) of n integers to the front of `out`; how many they are.
+    """Copy the chosen (1, others 0) of n integers to the front of `out`; return how many.
 
     Each number is written at the next place, and the place moves on where the number was chosen: no branch, so a random choice
     costs no more than a regular one. `out` holds n + LANES; or it is in the array of the numbers, not behind them.

@@ -117,7 +117,7 @@ def turn(tile: NDArray[np.floating], turned: NDArray[np.floating]) -> None:
 
 @compiled_part
 def some_reach(scores: NDArray[np.floating], best: Scalar) -> bool:
-    """Whether one is as high as the best so far, which seldom happens; int32 throughout, for the sake of vectors."""
+    """Whether any score reaches the best so far, which is rare; int32 throughout, for vector instructions."""
     reaching = np.int32(0)
     for item in range(len(scores)):
         reaching = np.int32(reaching | np.int32(scores[item] >= best))

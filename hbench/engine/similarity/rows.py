@@ -239,7 +239,7 @@ def float_type(vectors: NDArray[np.floating]) -> np.dtype[np.floating]:
 
 def far_centre(vectors: NDArray[np.floating]) -> NDArray[np.floating] | None:
     """The middle (D,) between the smallest and the largest value of each dimension, where the vectors lie `FAR` times their
-    spread from 0; else None. Other than a mean it has the same bits whatever the order of the rows."""
+    spread from 0; else None. Unlike a mean, it has the same bits whatever the order of the rows."""
     low, high = np.full(vectors.shape[1], np.inf), np.full(vectors.shape[1], -np.inf)
     for start in range(0, len(vectors), ROWS_AT_ONCE):
         part = vectors[start : start + ROWS_AT_ONCE]

@@ -67,7 +67,7 @@ def found(
 
 
 def in_a_line(name: str) -> str:
-    """A name that fits a line, in quotes where it holds what cannot be seen."""
+    """A name that fits a line, quoted if it has invisible characters."""
     return shorten(name if name.isprintable() and name else repr(name))
 
 
@@ -80,7 +80,7 @@ def refuse(source: str, problems: Iterable[SubmissionProblem]) -> None:
 
 
 def likely_cause(missing: Sequence[str], unknown: Sequence[str]) -> str | None:
-    """Why unknown ids stand for wanted ones: the first spelling in which half of them or more meet, else None.
+    """Explain unknown ids: the first respelling that makes half or more of them match, else None.
 
     The first 1,000 of the shorter list are looked for in the whole of the longer one.
     """
@@ -203,7 +203,7 @@ def read(path: Path) -> Ids:
 
 
 def only(names: Sequence[str], known: Sequence[str], what: str, source: object) -> str:
-    """The one of `names` that is a known name for `what`; raises SubmissionError when there is none or a choice."""
+    """The one of `names` that is a known name for `what`; raises SubmissionError if none or several are."""
     there = [name for name in names if name in known]
     if len(there) != 1:
         raise SubmissionError(

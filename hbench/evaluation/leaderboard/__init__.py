@@ -48,8 +48,8 @@ Percent = Annotated[Decimal, BeforeValidator(_exact), Field(ge=0, le=100)]
 
 
 class Setup(BaseModel):
-    """The training of a method, as far as the source says; `trained_on`: if not the dataset's own training set. `parameters`: the
-    number of the net's; `licence` and `revision`: of its published weights."""
+    """The training of a method, as far as the source says; `trained_on`: if not the dataset's own training set.
+    `parameters`: how many the net has; `licence`, `revision`: of its published weights."""
 
     model_config = STRICT
     family: str | None = None

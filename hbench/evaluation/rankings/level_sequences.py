@@ -98,8 +98,8 @@ def is_full(ranking: Ranking, manifest: Manifest) -> bool:
 def problems(ranking: Ranking, manifest: Manifest, *, known: Collection[str] = ()) -> list[SubmissionProblem]:
     """Every problem of a ranking at once; what the metrics define (a missing list, a repeat) is a remark.
 
-    Items outside the gallery are a fault unless they are in the manifest or `known` elsewhere. Queries that are not
-    asked are a fault when none is, or when they look like misspelt ones.
+    Items outside the gallery are a fault unless they are in the manifest or `known` elsewhere. Unknown
+    queries are a fault when all are unknown, or when they look misspelt.
     """
     return [*_problems_of_queries(ranking, manifest), *_problems_of_items(ranking, manifest, known)]
 

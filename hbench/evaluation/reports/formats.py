@@ -47,7 +47,7 @@ def unit_note(document: Document) -> str:
 
 
 def unknown_of(document: Document) -> dict[str, dict[str, Score]]:
-    """The scores of partial labels beside those of what is known, by what is made of the unknown; none of whole labels."""
+    """Under partial labels, the scores with all unknown labels wrong, and with all right; else none."""
     both = {"unknown wrong": document.unknown_wrong, "unknown right": document.unknown_right}
     return both if document.unknown_wrong else {}
 

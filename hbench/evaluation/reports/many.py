@@ -1,4 +1,4 @@
-"""Reports of many models side by side: which files of a folder are scored, which report is still good, who is ahead by how much."""
+"""Compares many models: which files of a folder to score, which reports are current, which model leads by how much."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,8 @@
 """Scores embeddings under other trees over the same fine classes, in the ranking pass of the dataset's own tree.
 
-What a hierarchy is worth is a question: the same embeddings are scored under a tree of another source (WordNet, Wikidata), and
-under a shuffled control, the own tree with its fine classes in each other's places, whose levels say nothing about the images.
+To test what a hierarchy is worth, the same embeddings are scored under a tree of another source (WordNet, Wikidata),
+and under a shuffled control: the dataset's tree with its fine classes permuted, whose levels say nothing about the
+images.
 Metrics of the finest level are the same under every tree, so only those that go by all levels are shown.
 
 The products are taken once. Each tree ranks its own positives from them: of a row of scores only positives are ever sorted, so
@@ -110,7 +111,7 @@ def report_under(
 ) -> Report:
     """The report with the scores under other trees, from one ranking pass.
 
-    What is ignored, and who asks, is as under the own tree. Raises TreeError for a fine class that a tree lacks, UsageError for
+    Ignored items and queries are the dataset's own. Raises TreeError for a fine class that a tree lacks, UsageError for
     what other trees cannot score: rankings, listed positives, partial labels, released evaluators, no metric of all levels.
     """
     _refuse_unfit(examined)

@@ -1,5 +1,5 @@
 """Measures the decomposability gap, by which the mean AP inside batches exceeds the AP of the whole set, and narrows it by
-calibrating scores across batches ([N] §3.2, [T] §III-C).
+calibrating scores across batches (ROADMAP, §3.2; rank losses, §III-C).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ from hbench.losses.entry import LossEntry
 
 
 class Calibration(BatchLoss):
-    """The mean over queries of 1/|P| Σ_P [α − s]₊ + 1/|N| Σ_N [s − β]₊, for cosines and fine labels ([N] Eq. 7).
+    """The mean over queries of 1/|P| Σ_P [α − s]₊ + 1/|N| Σ_N [s − β]₊, for cosines and fine labels (ROADMAP, Eq. 7).
 
     A query without positives lacks the first term, one without negatives the second.
     """
@@ -55,7 +55,7 @@ def decomposability_gap(
 ) -> float:
     """Compute the mean of metric(scores[batch], levels[batch]) over batches, minus metric(scores, levels), for one query.
 
-    scores, levels (N,); each batch is an index array (n,) ([N] Eq. 6, [T] Eq. 6). Raises ConfigError without batches.
+    scores, levels (N,); each batch is an index array (n,) (ROADMAP and rank losses, Eq. 6). Raises ConfigError without batches.
     """
     if not batches:
         raise ConfigError("the gap needs at least one batch", expected="index arrays", found="none")

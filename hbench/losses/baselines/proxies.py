@@ -40,7 +40,7 @@ class ProxySoftmax(BatchLoss):
 
 
 def normalised_softmax(classes: int, dim: int, temperature: float = 0.05) -> nn.Module:
-    """Make −log softmax_y(x·p̂ / σ), p̂ = p/‖p‖, σ the temperature, x not normalised ([E] Eq. 6; NSM, Zhai & Wu 2019)."""
+    """Make −log softmax_y(x·p̂ / σ), p̂ = p/‖p‖, σ the temperature, x not normalised (HAPPIER, Eq. 6; NSM, Zhai & Wu 2019)."""
     require_positive(temperature=temperature, dim=dim)
 
     def logits(embeddings: Tensor, proxies: Tensor, target: Tensor) -> Tensor:

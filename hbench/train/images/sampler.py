@@ -88,7 +88,7 @@ def m_per_class(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Gen
 def hierarchical(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Generator) -> Rows:
     """Compose batches of classes in equal parts from two coarse classes; `batches_per_group` batches of every such pair.
 
-    In the batches of a pair a class is repeated only after all others of its coarse class (Cakir et al. 2019; [E] samples SOP
+    In the batches of a pair a class is repeated only after all others of its coarse class (Cakir et al. 2019; HAPPIER samples SOP
     so: pairs of the 12 kinds, 5 batches of each).
     """
     classes, m = _members(labels[:, -1]), settings.per_class

@@ -23,7 +23,7 @@ augmentations: Registry[Callable[[Images], Prepare]] = Registry("augmentation")
 
 @augmentations.register("resized_crop")
 def resized_crop(settings: Images) -> Prepare:
-    """Fit, crop a random part of `scale` of the area, resize it to `size`, and flip ([E], [T])."""
+    """Fit, crop a random part of `scale` of the area, resize it to `size`, and flip (HAPPIER, rank losses)."""
     from torchvision.transforms import v2
 
     how = v2.InterpolationMode(settings.interpolation)

@@ -131,7 +131,7 @@ def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
 def distilled_deit(name: str, weights: str, pools: bool) -> Backbone:
     """Build a plain DeiT with the weights of the distilled one, without its second token and that token's position.
 
-    The papers' released code starts so ([T] §VII-B).
+    The papers' released code starts so (rank losses, §VII-B).
     """
     distilled = timm_backbone(f"deit_{name}_distilled_patch16_224", weights, pools)
     plain = timm_backbone(f"deit_{name}_patch16_224", RANDOM, pools)

@@ -4,7 +4,7 @@
 >>> recipe.sampler.batch, recipe.losses["smooth_ap"].weight
 (256, 1.0)
 
-Every default is the value in most of the papers' experiments ([E] HAPPIER §4.1, [T] Rank losses §VII-A).
+Every default is the value in most of the papers' experiments (HAPPIER, §4.1; rank losses, §VII-A).
 """
 
 from __future__ import annotations

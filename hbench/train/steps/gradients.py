@@ -1,6 +1,6 @@
 """Computes the gradient of a step, of the loss of the whole batch, directly or in two passes over parts of it.
 
-Two passes ([24] in [T]): embed without a graph; compute ∂L/∂embeddings; embed each part again and propagate its rows of that
+Two passes (rank losses, [24]): embed without a graph; compute ∂L/∂embeddings; embed each part again and propagate its rows of that
 gradient. The gradient is the same, but memory holds the graph of one part at a time.
 """
 
