@@ -4,9 +4,9 @@
     H-rank(k) = rel(k) + Σ_{j more relevant} min(rel(k), rel(j)) step_above(…) + Σ_{other j} min(rel(k), rel(j)) step_within(…)
 
 (rank losses, Eq. 5; HAPPIER, Eq. 2 and 5.) Both are sums of table[level of k, level of j] · step(s_j − s_k). Tables with the
-same step are added, so that each step needs one such sum: Lists.exact_sums or step_sums. This module computes them on every device and in every
-dtype. It goes through tiles of pairs, once forward and once backward, so that memory holds a tile instead of all pairs × items.
-cpu_kernel.py is its faster counterpart for float32 on a CPU.
+same step are added, so that each step needs one such sum: Lists.exact_sums or step_sums. This module computes them on every
+device and in every dtype. It goes through tiles of pairs, once forward and once backward, so that memory holds a tile instead of
+all pairs × items. cpu_kernel.py is its faster counterpart for float32 on a CPU.
 """
 
 from collections.abc import Iterator
