@@ -124,6 +124,6 @@ def test_the_verb_shows_the_gap_and_refuses_one_batch(tmp_path):
     gap = ("gap", tmp_path / "mine.parquet", "--dataset", labels, "--json", "--batch")
     shown = json.loads(call(*gap, 10).stdout)
     assert shown["metrics"]["AP"]["gap"] <= shown["calibrated_bound"] + 1
-    assert shown["signature"].endswith("|queries:2000|batch:10|seed:0")
+    assert shown["signature"].endswith("|queries:40|batch:10|seed:0")
     with pytest.raises(HBenchError):
         call(*gap, 21)
