@@ -72,13 +72,12 @@ def ndcg(scores, levels, relevance, *, less=None, others=None):
 
 
 def recall(scores, levels, relevance, at, *, temperature=1.0, clip=False, less=None, others=None):
-    """Mean over k of Σ σ((k − rank)/temperature)/min(k, n); a temperature of None is the exact outer step; clip: no sum above k."""
+    """Mean over k of Σ σ((k − rank)/temperature)/min(k, n); clip: no sum above k."""
     ranks = [
         rank(scores, levels, relevance, k, less=less, others=others)
         for k in range(len(scores))
         if relevance[levels[k]] > 0
     ]
-    outer = (lambda slack: float(slack >= 0)) if temperature is None else (lambda slack: sigmoid(slack / temperature))
-    found = [sum(outer(k - r) for r in ranks) for k in at]
+    found = [sum(sigmoid((k - r) / temperature) for r in ranks) for k in at]
     kept = [min(each, k) if clip else each for k, each in zip(at, found, strict=True)]
     return sum(each / min(k, len(ranks)) for k, each in zip(at, kept, strict=True)) / len(at)

@@ -205,6 +205,9 @@ def _remarks(dataset: Dataset, source: OwnSource, folder: Path, copies: Copies |
         yield f"{len(reasons):,} pictures cannot be read: {', '.join(reasons)}; replace them, or leave them out"
     if copies is not None:
         yield from copies.remarks()
+        tested = {item for test in dataset.tests.values() for item in test.items.tolist()}
+        if both := copies.in_both(set(dataset.train.items.tolist() if dataset.train else ()), tested):
+            yield f"{len(both):,} test pictures are in the training set, too, byte for byte ({examples(both, most=3)})"
         yield f"{folder / COPIES} lists the copies"
         yield from map(copies.effect, ["merge", "first"] if source.copies == KEEP else [source.copies])
 

@@ -153,7 +153,7 @@ def open_picture(root: Path, item: str) -> Image.Image:
             f"the image of {item} cannot be read",
             found=str(error),
             fix="replace the file (for a published set: hbench download NAME --repair), "
-            "or leave it out: hbench embed --skip-unreadable",
+            "or leave it out of the dataset (hbench embed --skip-unreadable embeds without it)",
         ) from None
 
 

@@ -335,7 +335,7 @@ def build_own(
         groups = same_content(root, items, images)
         copies = None if groups is None else Copies(items, text_rows(table, levels), groups, levels[-1])
     if copies is not None:
-        table = copies.applied(table, levels, source.copies)
+        table = _after_copies(table, copies, levels, split=split, choice=source.copies)
         images = {image: images[image] for image in texts(table, item) if image in images}
         changed["copies"] = source.copies
     table, split = _split(table, levels, split, source, on_remark)
@@ -349,6 +349,19 @@ def build_own(
         on_remark(f"note: {remark}")
     card = {**dataset.card, **changed, "background": source.background}
     return dataclasses.replace(dataset, card=card), images, copies
+
+
+def _after_copies(
+    table: pa.Table, copies: Copies, levels: Sequence[str], *, split: str | None, choice: str
+) -> pa.Table:
+    """Apply a choice of copies to a table; raises DataError where it would leave nothing of a split."""
+    left = copies.applied(table, levels, choice)
+    if split in table.column_names and (lost := {*table[split].to_pylist()} - {*left[split].to_pylist()}):
+        raise DataError(
+            f"--copies {choice} leaves nothing of {examples(sorted(lost))}, whose pictures are all in another split",
+            fix="build with --copies keep, and decide by its copies.csv what to leave out",
+        )
+    return left
 
 
 def _read(source: OwnSource) -> tuple[pa.Table, Path, str, str | None]:

@@ -200,7 +200,9 @@ def _two_dimensional(labels: Tensor, vectors: Tensor, what: str, of: str) -> Ten
             f"the {what} do not fit the {of}", expected=f"{what} ({len(vectors)}, L), coarse to fine",
             found=f"{what} {tuple(labels.shape)}",
         )  # fmt: skip
-    return wide
+    if wide.is_floating_point() or wide.is_complex():
+        raise ConfigError(f"the {what} are not classes", expected="integers", found=str(wide.dtype))
+    return wide.long()
 
 
 BLOCK_SCORES = 1 << 22  # scores in a block, 16 MB in float32; with fewer the matrix product is slower

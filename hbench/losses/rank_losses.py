@@ -143,12 +143,12 @@ def ndcg() -> Score:
     return rank_scores.ndcg()
 
 
-def recall(at: Sequence[int] = (1, 2, 4, 8, 16), temperature: float | None = 1.0) -> Score:
+def recall(at: Sequence[int] = (1, 2, 4, 8, 16), temperature: float = 1.0) -> Score:
     """Score by the mean recall at the k of `at`, with a sigmoid of this temperature as outer step."""
     return rank_scores.recall(at, temperature, clip=False)
 
 
-def clipped_recall(at: Sequence[int] = (1, 2, 4, 8, 16), temperature: float | None = 1.0) -> Score:
+def clipped_recall(at: Sequence[int] = (1, 2, 4, 8, 16), temperature: float = 1.0) -> Score:
     """Like recall, with each sum of positives clipped at k."""
     return rank_scores.recall(at, temperature, clip=True)
 

@@ -54,20 +54,17 @@ def ndcg(ideal: Callable[[Lists, Tensor], Tensor] = ideal_gain) -> Score:
     return score
 
 
-def recall(at: Sequence[int], temperature: float | None, clip: bool) -> Score:
+def recall(at: Sequence[int], temperature: float, clip: bool) -> Score:
     """Make the mean over k in `at` of Σ_{p ∈ Ω+} σ((k − rank(p))/temperature) / min(k, |Ω+|) (rank losses, Eq. 15–17).
 
-    Without a temperature the outer step is exact, 1 where rank(p) ≤ k. `clip` bounds each sum by k (Patel et al.).
+    `clip` bounds each sum by k (Patel et al.).
     """
-
-    def outer(slack: Tensor) -> Tensor:
-        return (slack >= 0).to(slack) if temperature is None else torch.sigmoid(slack / temperature)
 
     def score(ranked: RankEstimates) -> Tensor:
         number = (ranked.lists.counts * (ranked.positives.table > 0)).sum(1)
         total = torch.zeros_like(number)
         for k in at:
-            reached = sum_by_query(outer(k - ranked.rank), ranked.positives, ranked.lists)
+            reached = sum_by_query(torch.sigmoid((k - ranked.rank) / temperature), ranked.positives, ranked.lists)
             total = total + (reached.clamp(max=k) if clip else reached) / number.clamp(1, k)
         return total / len(at)
 

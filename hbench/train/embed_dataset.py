@@ -171,6 +171,7 @@ def _join(parts: Path, file: Path, manifest: Manifest, request: dict[str, object
 def _refuse_file(file: Path, options: EmbedOptions) -> None:
     if file.exists():
         raise UsageError(f"{file} exists", fix="remove it, or name another --out")
+    embeddings.refuse_suffix(file)
     if options.skip_unreadable and file.suffix not in embeddings.KEEP_LEFT_OUT:
         raise UsageError(
             f"{file} could not say which images are left out", expected=" or ".join(embeddings.KEEP_LEFT_OUT),
@@ -263,7 +264,7 @@ def _items(data: Dataset, split: str) -> Manifest:
     if split == "test":
         return all_tests(data)
     if split not in data.tests:
-        raise UnknownName("split", split, ["train", "test", *data.tests])
+        raise UnknownName("split", split, list(dict.fromkeys(["train", "test", *data.tests])))
     return data.tests[split]
 
 

@@ -93,7 +93,7 @@ def train(
         )  # fmt: skip
     resume = resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     if processes.first:
-        _take_folder(out, recipe, resume=resume)
+        _refuse_folder(out, recipe, resume=resume)
         for remark in _remarks(recipe, training_manifest(data)):
             on_remark(remark)
     run = begin(recipe, data, processes)
@@ -101,6 +101,8 @@ def train(
         run.restore(checkpoints.latest(out))
     names = track if processes.first else ()
     with opened(names, out, recipe.model_dump(mode="json"), run.step) as tracked:
+        if processes.first and not (out / RECIPE).exists():  # not before, for a refused recipe leaves no run
+            write_text(out / RECIPE, as_toml(recipe))
         log = Log(out if processes.first else None, step=run.step, callbacks=[*tracked, *callbacks])
         _learn(run, recipe, data, held, out=out, processes=processes, log=log, on_progress=on_progress)
         if held is not None:
@@ -231,12 +233,13 @@ def _plan(recipe: Recipe, manifest: Manifest, epoch: int, processes: Processes =
 def _remarks(recipe: Recipe, manifest: Manifest) -> list[str]:
     """Collect remarks on a recipe before its run: a long warm-up, epochs with fewer batches than asked for."""
     resting, steps, remarks = recipe.schedule.resting(recipe.epochs), recipe.steps_per_epoch, []
+    batches = len(_plan(recipe, manifest, 0).rows)  # which refuses a sampler that makes none
     if resting * 3 > recipe.epochs:
         remarks.append(
             f"the backbone is frozen for {min(1, resting / recipe.epochs):.0%} of the steps: schedule.warm_up is {resting:g} of "
             f"{recipe.epochs} epochs (--set schedule.warm_up=0.05 freezes it for 5 % of them)"
         )
-    if steps and (batches := len(_plan(recipe, manifest, 0).rows)) < steps:
+    if steps and batches < steps:
         remarks.append(
             f"an epoch has {batches:,} steps instead of {steps:,} (steps_per_epoch): the training images make no more batches"
         )
@@ -257,9 +260,11 @@ def _score(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes
     return shared
 
 
-def _take_folder(out: Path, recipe: Recipe, *, resume: bool) -> None:
-    """Write the recipe into the folder of the run; refuse a folder with a run of another recipe, or not to be resumed."""
+def _refuse_folder(out: Path, recipe: Recipe, *, resume: bool) -> None:
+    """Raise UsageError for a folder with a run of another recipe, or one that is not to be resumed, and for a file."""
     path = out / RECIPE
+    if out.is_file():
+        raise UsageError(f"{out} is a file", expected="the folder of a run", fix="name another --out")
     if path.exists():
         earlier = resolve(str(path))
         if not resume:
@@ -267,8 +272,6 @@ def _take_folder(out: Path, recipe: Recipe, *, resume: bool) -> None:
         if other := list(differences(earlier.model_dump(), recipe.model_dump())):
             found = f"another {examples(other)}"
             raise UsageError(f"{out} holds a run of another recipe", found=found, fix="name another --out")
-    else:
-        write_text(path, as_toml(recipe))
 
 
 def _non_finite(step: StepRecord, items: list[str], file: Path) -> HBenchError:

@@ -285,6 +285,17 @@ def test_copies_are_merged_or_left_out_where_that_is_asked_for(icons, choice, cl
     assert [test.tree.names[-1][label] for label in test.labels[:, -1]] == classes.split()
 
 
+def test_test_pictures_in_the_training_set_are_counted_and_no_split_is_emptied(tmp_path):
+    for split, colours in (("train", ("red", "blue")), ("test", ("red", "green"))):
+        for place, colour in enumerate(colours):
+            touch(tmp_path / "zoo", [f"{split}/a/{place}.png", f"{split}/b/{place}.png"], png(colour))
+    options = ["--from", tmp_path / "zoo", "--split-folders", "--force"]
+    assert "2 test pictures are in the training set, too" in build(*options).stderr.replace("\n", " ")
+    touch(tmp_path / "zoo", [f"train/{name}/1.png" for name in "ab"], png("red"))
+    with pytest.raises(DataError, match="leaves nothing of train"):
+        build(*options, "--copies", "first")
+
+
 def test_pictures_that_are_not_taken_or_cannot_be_read_are_counted_and_named(tmp_path):
     folder_of_images(tmp_path / "zoo", ["a/1.jpg", "a/2.jpg", "b/3.png"])
     for name in ("a/4.HEIC", "a/5.heic", "b/6.jp2", "b/7.svg"):

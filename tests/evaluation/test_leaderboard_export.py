@@ -203,6 +203,11 @@ def test_a_table_that_is_piped_has_every_metric_and_its_notes():
     assert "results ranked by AP, of 29 rows" in text
 
 
+def test_bibtex_has_the_sources_of_the_rows_that_are_chosen():
+    assert run("export", "sop", "--format", "bibtex", "--paper", "HAPPIER").count("@") == 1
+    assert run("export", "sop", "--format", "bibtex", "--all").count("@") > 5
+
+
 def test_an_export_is_written_whole_to_a_file(tmp_path):
     run("export", "hgldv2", "--format", "csv", "-o", str(tmp_path / "rows.csv"))
     assert len(list(csv.reader(io.StringIO((tmp_path / "rows.csv").read_text(encoding="utf-8"))))) == 8

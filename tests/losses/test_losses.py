@@ -122,6 +122,9 @@ def test_unknown_names_and_labels_that_do_not_fit_are_refused():
     embeddings, labels = batch([0, 1, 2])
     with pytest.raises(ConfigError, match="do not fit the embeddings"):
         build_loss("sup_ap")(embeddings, labels[:2])
+    with pytest.raises(ConfigError, match="are not classes"):
+        build_loss("sup_ap")(embeddings, labels.float())
+    assert build_loss("cluster", classes=3, dim=DIM)(embeddings, labels.int()).isfinite()
     with pytest.raises(ConfigError, match="no proxy"):
         build_loss("cluster", classes=2, dim=DIM)(embeddings, labels)
     with pytest.raises(ConfigError, match="levels of the labels"):

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from hbench.losses import build_loss, rank_losses
 from hbench.losses.cpu_kernel import CompiledLists, make_lists
 from hbench.losses.rank_losses import RankLoss
-from hbench.losses.rank_scores import recall as recall_score
 from hbench.losses.rank_sums import Lists, RankSteps
 from hbench.losses.steps import LowerBound, Sigmoid, SupRank
 from hbench.metrics import definitions
@@ -77,17 +76,6 @@ def test_with_the_exact_step_each_loss_is_one_minus_the_metric(drawn):
     for score, relevance, metric in cases:
         value, _ = loss_of(RankLoss(score, EXACT, relevance), scores, levels, depth)
         assert value.item() == pytest.approx(0.0 if math.isnan(metric) else 1 - metric, abs=4e-9)
-
-
-@given(lists())
-@settings(max_examples=100, deadline=None)
-def test_exact_recall_counts_the_positives_among_the_first_k(drawn):
-    scores, levels, depth = drawn
-    ranked = [levels[k] == depth for k in sorted(range(len(scores)), key=lambda k: (-scores[k], levels[k], k))]
-    number = sum(ranked)
-    loss = RankLoss(recall_score((1, 3), None, clip=False), EXACT, rank_losses.fine_label())
-    expected = 1 - sum(sum(ranked[:k]) / min(k, number) for k in (1, 3)) / 2 if number else 0.0
-    assert loss_of(loss, scores, levels, depth)[0].item() == pytest.approx(expected, abs=4e-9)
 
 
 @given(lists(), st.sampled_from(NAMES))

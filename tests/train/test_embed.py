@@ -99,6 +99,7 @@ def test_what_would_mix_or_replace_files_or_has_no_images_is_refused(letters, tm
         (UsageError, "exists", letters, "mine.npz", {}),
         (DataError, "not on this disk", dataclasses.replace(letters, name="elsewhere"), "x.npz", {}),
         (UnknownName, "split", letters, "x.npz", {"split": "validation"}),
+        (UsageError, "no such format", letters, "x.csv", {}),
         (UsageError, r"\.parquet", letters, "x.npy", {"options": skipping}),  # a file that cannot name what is left out
         (UsageError, "no device", letters, "x.npz", {"device": "cuda:99"}),
         (UsageError, "no device", letters, "x.npz", {"device": "abacus"}),

@@ -170,6 +170,8 @@ def test_unknown_recipes_and_settings_that_break_the_schema_are_named():
         ("optimizer.lr=fast", "valid number, found fast"),
         ("optimizer.lr=-1", "greater than or equal to 0"),
         ("sampler.batch=10", "multiple of sampler.per_class"),
+        ("images.scale=[2,1]", "smallest and the largest share"),
+        ("patience=3", "expected validation > 0"),
         ("precision=float8", "expected 'auto', 'float32', 'bfloat16' or 'float16'"),
     ):
         with pytest.raises(ConfigError, match=problem):

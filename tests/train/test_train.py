@@ -454,6 +454,16 @@ def test_a_process_that_torchrun_restarts_resumes_by_itself(letters, tmp_path, m
     assert taken == [5, 6]
 
 
+def test_a_recipe_that_is_refused_leaves_no_run(letters, tmp_path):
+    for change, problem in (("losses.foo.weight=1", "unknown loss"), ("sampler.smallest=100", "too few classes")):
+        with pytest.raises(HBenchError, match=problem):
+            loop.train(tiny("glyphs-happier", change), tmp_path / "run", dataset=letters)
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="is a file"):
+        loop.train(tiny(), tmp_path / "file", dataset=letters)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 def test_a_folder_with_another_run_is_refused(letters, undisturbed):
     recipe, folder = undisturbed
     with pytest.raises(UsageError, match="holds a run already"):

@@ -95,6 +95,14 @@ def joined(ids: NDArray[Any], vectors: NDArray[Any]) -> Embeddings:
     return Embeddings(ids, vectors, "", "arrays", str(vectors.dtype))
 
 
+def refuse_suffix(path: Path) -> None:
+    """Raise UsageError for a file in whose format embeddings are not written."""
+    if path.suffix not in WRITERS:
+        raise UsageError(
+            f"{path}: no such format to write", expected=", ".join(WRITERS), found=path.suffix or "no suffix"
+        )
+
+
 def write(
     path: str | Path,
     ids: Sequence[str],
@@ -109,10 +117,7 @@ def write(
     be embedded, which .parquet and .npz keep.
     """
     path = Path(path)
-    if path.suffix not in WRITERS:
-        raise UsageError(
-            f"{path}: no such format to write", expected=", ".join(WRITERS), found=path.suffix or "no suffix"
-        )
+    refuse_suffix(path)
     names = as_ids(ids, "the list given")
     if vectors.ndim != 2 or len(names) != len(vectors) or vectors.dtype.kind != "f":
         raise UsageError(

@@ -111,6 +111,12 @@ def latex(content: BoardTable, *, title: str) -> str:
     return f"% {one_line(title)}\n\\begin{{table}}\n\\centering\n{body}{notes}\\end{{table}}\n"
 
 
+def cited_by(board: Leaderboard, standings: Iterable[Standing]) -> dict[str, Citation]:
+    """The sources of these rows."""
+    used = {row.paper.citation for standing in standings for row in standing.rows if row.paper}
+    return {key: citation for key, citation in board.citations.items() if key in used}
+
+
 def bibtex(citations: Mapping[str, Citation]) -> str:
     """An entry per source, as hbench.datasets.metadata.publications has it; empty for no sources."""
     return publications.bibtex({name: citation.text for name, citation in citations.items()})

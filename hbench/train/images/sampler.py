@@ -141,5 +141,5 @@ def _require_classes(number: int, needed: int, which: str) -> None:
     if number < needed:
         raise ConfigError(
             "the training set has too few classes for a batch", expected=f"{needed} {which}", found=f"{number}",
-            fix="a smaller sampler.batch, or a larger sampler.per_class",
+            fix="a smaller sampler.batch or sampler.smallest, or a larger sampler.per_class",
         )  # fmt: skip

@@ -199,8 +199,12 @@ class Recipe(BaseModel):
             raise ValueError("expected sampler.batch to be a multiple of sampler.per_class")
         if len(self.images.mean) != len(self.images.std):
             raise ValueError("expected images.mean and images.std of one length, that of the colours")
-        if self.evaluate_every and not self.validation:
-            raise ValueError("expected validation > 0 with evaluate_every: the tests are used only at the end")
+        if self.images.scale[0] > self.images.scale[1]:
+            raise ValueError("expected images.scale as the smallest and the largest share")
+        if (self.evaluate_every or self.patience) and not self.validation:
+            raise ValueError(
+                "expected validation > 0 with evaluate_every or patience: the tests are used only at the end"
+            )
         if not (self.tested or self.validation):
             raise ValueError("expected validation > 0 with tested = false, where the tests are not used")
         if self.model.projection == "pca" and not self.model.dim:
