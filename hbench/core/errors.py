@@ -106,7 +106,7 @@ class ComparisonError(HBenchError):
 def closest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
     """The known names nearest to `name`, ignoring case, best first; empty when none is near."""
     by_fold = {candidate.casefold(): candidate for candidate in reversed([*known])}
-    return [by_fold[fold] for fold in difflib.get_close_matches(name.casefold(), by_fold, n=most, cutoff=0.6)]
+    return [by_fold[fold] for fold in difflib.get_close_matches(name.casefold(), by_fold, n=most, cutoff=0.65)]
 
 
 def examples(values: Iterable[object], most: int = 5) -> str:

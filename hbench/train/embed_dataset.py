@@ -81,7 +81,7 @@ def embedder(
     Raises UnknownName, and DataError where a checkpoint or weights cannot be loaded.
     """
     folder = Path(source)
-    if folder.exists() or ":" not in source:
+    if folder.exists() or (":" not in source and folder.name != source):  # a bare name is refused as a backbone
         return _from_checkpoint(folder)
     backbone = build_backbone(source, weights=weights, pools=True, key_map=key_map)
     side = size or backbone.size

@@ -67,5 +67,5 @@ def embed_models(
 def refuse_failed(failed: dict[str, HBenchError], number: int) -> None:
     """Raise DataError that names the models that failed, out of `number`."""
     if failed:
-        fix = "run the same command again: it embeds only these"
+        fix = "mend what failed, and run the same command again: it embeds only these"
         raise DataError(f"{len(failed)} of {number} models failed", found=", ".join(failed), fix=fix)
