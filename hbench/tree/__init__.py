@@ -265,7 +265,9 @@ def _check_unique(names: Sequence[str], what: str) -> None:
             f"the {what} of a label tree are not unique",
             expected="each name once, so that a file of names gives the same tree again",
             found=f"{examples(sorted(name for name, count in Counter(names).items() if count > 1))} several times",
-            fix=None if what == "level names" else "name the nodes by their paths: hbench tree validate --policy by-path",
+            fix=None
+            if what == "level names"
+            else "name the nodes by their paths: hbench tree validate --policy by-path",
         )
 
 
