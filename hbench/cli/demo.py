@@ -1,19 +1,12 @@
 """hbench demo: go the whole way on the built-in benchmark, in a minute."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from hbench.cli.names import FOLDER
 from hbench.cli.reporting import examined, show_report, write_report
 from hbench.cli.terminal import bar, bars, progress, say
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 NEXT = """
 Next:
@@ -37,6 +30,7 @@ def command(out: Path, dim: int) -> None:
     Example: hbench demo --out demo
     """
     import numpy as np
+    from sklearn.decomposition import PCA
 
     from hbench import datasets
     from hbench.datasets.benchmarks import glyphs
@@ -56,7 +50,7 @@ def command(out: Path, dim: int) -> None:
         images = (glyphs.images(manifest) for manifest in data.manifests.values())
         train, test = (each.reshape(len(each), -1).astype(np.float32) / np.float32(255) for each in images)  # in 0 … 1
         shown.update(task, description="projecting their pixels", completed=1)
-        vectors = principal_components(train, test, dim)
+        vectors = PCA(dim, svd_solver="covariance_eigh").fit(train).transform(test).astype(np.float32)
         shown.update(task, description="writing the embeddings", completed=2)
         embedding = out / "glyphs-pca.parquet"
         embeddings.write(embedding, data.tests["test"].items.tolist(), vectors)
@@ -75,11 +69,3 @@ def command(out: Path, dim: int) -> None:
         say(f"wrote {file}")
     say(NEXT.format(embedding=embedding))
     say(f"\nOpen this page: {page}")
-
-
-def principal_components(train: NDArray[np.float32], test: NDArray[np.float32], dim: int) -> NDArray[np.float32]:
-    """The test rows on the first `dim` principal components of the train rows; deterministic."""
-    from sklearn.decomposition import PCA
-
-    projected: NDArray[np.float32] = PCA(dim, svd_solver="covariance_eigh").fit(train).transform(test).astype("f4")
-    return projected

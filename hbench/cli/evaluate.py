@@ -63,11 +63,9 @@ def command(file: Path | None, dataset: str, check: bool, format_: str, as_json:
     with execution.open(files, announce=say) as execute, bars("ranking") as on_test:
         if execution.shard:
             execution.write_shard(options["output"], checked, execute, on_test)
-        else:
-            report = execution.report(checked, execute, on_test)
-    if execution.shard:
-        say(f"part {execution.shard} is in {options['output']}; hbench merge joins the parts")
-        return
+            say(f"part {execution.shard} is in {options['output']}; hbench merge joins the parts")
+            return
+        report = execution.report(checked, execute, on_test)
     reporting.write_report(report, options)
     reporting.show_report(report.document, "json" if as_json else format_)
 

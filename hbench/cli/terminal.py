@@ -1,7 +1,4 @@
-"""Writes to the terminal: data to stdout, progress and remarks to stderr, no bars where no one watches.
-
-rich is loaded only where a person watches: that takes longer than to score a small test.
-"""
+"""Writes to the terminal: data to stdout, progress and remarks to stderr; where no one watches no bars, and rich is not loaded."""
 
 from __future__ import annotations
 

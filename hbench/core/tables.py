@@ -39,8 +39,7 @@ def without_formula(value: Any) -> Any:
     >>> without_formula("=HYPERLINK(1)"), without_formula(-1)
     ("'=HYPERLINK(1)", -1)
     """
-    risky = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
-    return f"'{value}" if risky else value
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 
 def read_sheet(path: Path, *, columns: Sequence[str] | None = None) -> pa.Table:
@@ -71,13 +70,12 @@ def read_sheet(path: Path, *, columns: Sequence[str] | None = None) -> pa.Table:
 
 def _read_text(path: Path, columns: Sequence[str] | None) -> pa.Table:
     content = pa.BufferReader(read_gzip(path)) if path.suffix.lower() == ".gz" else pa.OSFile(str(path))
-    delimiter = DELIMITERS[kind_of(path)]
-    parse = pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    parse = pa_csv.ParseOptions(delimiter=DELIMITERS[kind_of(path)], newlines_in_values=True)
     with content as file:
         names = pa_csv.open_csv(file, parse_options=parse).schema.names
         file.seek(0)
         if len(names) == 1 and ";" in names[0] and file.read(1) != b'"':
-            raise ValueError(f"semicolons between its cells, where {delimiter!r} should stand")
+            raise ValueError(f"semicolons between its cells, where {parse.delimiter!r} should stand")
         file.seek(0)
         convert = pa_csv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False, include_columns=columns
@@ -133,9 +131,8 @@ def numbers(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 def index_array(positions: NDArray[np.integer]) -> pa.Array:
     """An arrow array of positions (n,); `pa.array` would load pandas, which takes longer than scoring a small test."""
-    return pa.Array.from_buffers(
-        pa.int64(), len(positions), [None, pa.py_buffer(np.ascontiguousarray(positions, np.int64))]
-    )
+    values = pa.py_buffer(np.ascontiguousarray(positions, np.int64))
+    return pa.Array.from_buffers(pa.int64(), len(positions), [None, values])
 
 
 def text_array(texts: Iterable[str]) -> pa.Array:
