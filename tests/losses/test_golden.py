@@ -177,7 +177,7 @@ DEPARTURES = {
     "L11": ["test_golden.test_what_the_released_code_cannot_compute_is_computed"],
     "L12": ["test_golden.test_L12_the_easiest_positive_of_semi_hard_mining_is_never_the_query_itself"],
     "L13": ["test_golden.test_what_the_released_code_cannot_compute_is_computed"],
-    "L14": ["test_rank_sums.test_exact_recall_counts_the_positives_among_the_first_k"],
+    "L14": ["test_rank_sums.test_every_rank_loss_is_its_equation"],
     "L15": ["test_rank_sums.test_every_rank_loss_is_its_equation"],
     "L16": ["test_cpu.test_rambo_losses_are_their_equations"],
     "L17": ["test_cpu.test_rambo_losses_are_their_equations"],
