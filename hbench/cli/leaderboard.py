@@ -328,7 +328,7 @@ def written(board: Leaderboard, standings: Sequence[Standing], metrics: Sequence
         "markdown": lambda: exports.markdown(content, title=title),
         "latex": lambda: exports.latex(content, title=title),
         "csv": lambda: exports.as_csv(board, standings),
-        "bibtex": lambda: exports.bibtex(exports.cited_by(board, standings)),
+        "bibtex": lambda: exports.bibtex(exports.cited_by(standings, board.citations)),
         "json": lambda: json.dumps(exports.as_json(board, standings), indent=2, ensure_ascii=False, allow_nan=False),
     }
     return writers[form]()

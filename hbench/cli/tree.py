@@ -265,7 +265,7 @@ def _read(
     from hbench.tree import files as tree_files
 
     path = Path(source)
-    if path.is_file() or path.suffix in tree_files.WRITERS:
+    if path.is_file() or (path.suffix in tree_files.WRITERS and source not in own_names()):
         table = tree_files.read(path, levels=levels)
     elif path.is_dir() and not (path / "dataset.json").exists() and source not in {*specs, *own_names()}:
         images = folder_table(path, levels=levels).drop_columns(["item"])

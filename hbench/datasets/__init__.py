@@ -50,7 +50,8 @@ def load(name_or_path: str | Path, policies: Sequence[str] = ()) -> Dataset:
         if built is not None:  # even where the working folder has a folder of this name, such as that of its images
             return read(built)
         if not plain:
-            raise DataError(f"{path} does not exist", expected="a dataset's name, its folder, or a table")
+            problem = "is neither a dataset nor a table" if path.exists() else "does not exist"
+            raise DataError(f"{path} {problem}", expected=f"a dataset's name, its folder, or {', '.join(SUFFIXES)}")
         raise UnknownName("dataset", name, [*specs, *own_names()])
     if built is None and specs[name].markers:
         raise DataError(

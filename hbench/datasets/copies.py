@@ -9,7 +9,7 @@
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,13 +84,10 @@ class Copies:
         if within:
             yield f"{len(within):,} pictures are copies of one with the same label, byte for byte ({examples(within, most=3)})"
 
-    def in_both(self, train: Container[str], tests: Container[str]) -> list[str]:
+    def in_both(self, train: Set[str], tests: Set[str]) -> list[str]:
         """List the items of the tests whose picture is in the training set, too."""
-        found: list[str] = []
-        for places in self._places():
-            items = [self.items[place] for place in places]
-            found += [item for item in items if item in tests] if any(item in train for item in items) else []
-        return found
+        pictures = [[self.items[place] for place in places] for places in self._places()]
+        return [item for items in pictures if train & {*items} for item in items if item in tests]
 
     def table(self) -> str:
         """Return a CSV with a row per copy: the first item of the picture, the copy, and the paths of both in the tree."""

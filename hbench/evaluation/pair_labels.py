@@ -1,5 +1,4 @@
-"""Measures benchmarks that list, for each query, which gallery items are positives, and which are
-left out.
+"""Measures benchmarks that list, for each query, which gallery items are positives, and which are left out.
 
 The level of an item is then the one it is listed with, whatever the labels say (`hbench.datasets.dataset`).
 

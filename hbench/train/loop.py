@@ -94,7 +94,7 @@ def train(
     resume = resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     if processes.first:
         _refuse_folder(out, recipe, resume=resume)
-        for remark in _remarks(recipe, training_manifest(data)):
+        for remark in _remarks(recipe, len(_plan(recipe, training_manifest(data), 0).rows)):  # refuses a bad sampler
             on_remark(remark)
     run = begin(recipe, data, processes)
     if resume and checkpoints.saved(out):
@@ -230,10 +230,9 @@ def _plan(recipe: Recipe, manifest: Manifest, epoch: int, processes: Processes =
     return batches.share(processes.rank, processes.world)
 
 
-def _remarks(recipe: Recipe, manifest: Manifest) -> list[str]:
-    """Collect remarks on a recipe before its run: a long warm-up, epochs with fewer batches than asked for."""
+def _remarks(recipe: Recipe, batches: int) -> list[str]:
+    """Collect remarks on a recipe before its run: a long warm-up, epochs with fewer `batches` than asked for."""
     resting, steps, remarks = recipe.schedule.resting(recipe.epochs), recipe.steps_per_epoch, []
-    batches = len(_plan(recipe, manifest, 0).rows)  # which refuses a sampler that makes none
     if resting * 3 > recipe.epochs:
         remarks.append(
             f"the backbone is frozen for {min(1, resting / recipe.epochs):.0%} of the steps: schedule.warm_up is {resting:g} of "

@@ -50,8 +50,9 @@ class LabelTree:
         refuse_depth(len(self.levels))
         check_nested(self.paths, self.levels, self.names)
         _check_unique(self.levels, "level names")
+        by_path = "name the nodes by their paths: hbench tree validate --policy by-path"
         for level, names in zip(self.levels, self.names, strict=True):
-            _check_unique(names, f"names of level {level}")
+            _check_unique(names, f"names of level {level}", fix=by_path)
 
     def __repr__(self) -> str:
         classes = ", ".join(f"{len(names):,} {level}" for level, names in zip(self.levels, self.names, strict=True))
@@ -259,15 +260,13 @@ def distinct(column: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np
     return np.flatnonzero(seen) + low, (np.cumsum(seen) - 1)[shifted]
 
 
-def _check_unique(names: Sequence[str], what: str) -> None:
+def _check_unique(names: Sequence[str], what: str, fix: str | None = None) -> None:
     if len(set(names)) < len(names):
         raise TreeError(
             f"the {what} of a label tree are not unique",
             expected="each name once, so that a file of names gives the same tree again",
             found=f"{examples(sorted(name for name, count in Counter(names).items() if count > 1))} several times",
-            fix=None
-            if what == "level names"
-            else "name the nodes by their paths: hbench tree validate --policy by-path",
+            fix=fix,
         )
 
 

@@ -36,11 +36,10 @@ class BoardTable(NamedTuple):
     notes: list[str]
 
 
-def table(standings: Iterable[Standing], metrics: Sequence[str], citations: Mapping[str, Citation]) -> BoardTable:
+def table(standings: Sequence[Standing], metrics: Sequence[str], citations: Mapping[str, Citation]) -> BoardTable:
     """Place, method, year, backbone, dimension, the scores of `metrics` and the sources, without empty columns."""
     header = ("place", "method", "year", "backbone", "dim", *metrics, "source")
     marks: dict[str, int] = {}
-    sources: dict[str, None] = {}
     lines = []
     for standing in standings:
         first = as_one(standing.rows)
@@ -49,13 +48,12 @@ def table(standings: Iterable[Standing], metrics: Sequence[str], citations: Mapp
         values = [standing.place, method, first.year, first.backbone, first.dim, *map(first.scores.get, metrics)]
         texts = [NONE if value is None else str(value) for value in values]
         lines.append((*texts, ", ".join(dict.fromkeys(map(short_source, standing.rows)))))
-        sources |= dict.fromkeys(row.paper.citation for row in standing.rows if row.paper)
     used = [i for i, name in enumerate(header) if name in ("place", *metrics) or any(line[i] != NONE for line in lines)]
     return BoardTable(
         tuple(header[i] for i in used),
         [tuple(line[i] for i in used) for line in lines],
         [f"[{number}] {text}" for text, number in marks.items()]
-        + [full_source(key, citations[key]) for key in sorted(sources) if key in citations],
+        + [full_source(key, citation) for key, citation in cited_by(standings, citations).items()],
     )
 
 
@@ -111,10 +109,10 @@ def latex(content: BoardTable, *, title: str) -> str:
     return f"% {one_line(title)}\n\\begin{{table}}\n\\centering\n{body}{notes}\\end{{table}}\n"
 
 
-def cited_by(board: Leaderboard, standings: Iterable[Standing]) -> dict[str, Citation]:
-    """The sources of these rows."""
+def cited_by(standings: Iterable[Standing], citations: Mapping[str, Citation]) -> dict[str, Citation]:
+    """The sources of these rows, among the leaderboard's, by key."""
     used = {row.paper.citation for standing in standings for row in standing.rows if row.paper}
-    return {key: citation for key, citation in board.citations.items() if key in used}
+    return {key: citations[key] for key in sorted(used) if key in citations}
 
 
 def bibtex(citations: Mapping[str, Citation]) -> str:

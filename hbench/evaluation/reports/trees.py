@@ -1,8 +1,7 @@
 """Scores embeddings under other trees over the same fine classes, in the ranking pass of the dataset's own tree.
 
-To test what a hierarchy is worth, the same embeddings are scored under a tree of another source (WordNet, Wikidata),
-and under a shuffled control: the dataset's tree with its fine classes permuted, whose levels say nothing about the
-images.
+To test what a hierarchy is worth, the same embeddings are scored under a tree of another source (WordNet, Wikidata), and
+under a shuffled control: the dataset's tree with its fine classes permuted, whose levels say nothing about the images.
 Metrics of the finest level are the same under every tree, so only those that go by all levels are shown.
 
 The products are taken once. Each tree ranks its own positives from them: of a row of scores only positives are ever sorted, so

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from hbench.core.errors import UnknownName, UsageError
 from hbench.evaluation.leaderboard import Citation, Leaderboard, Row, as_one, leader, rank
-from hbench.evaluation.leaderboard.export import remarks
+from hbench.evaluation.leaderboard.export import cited_by, remarks
 from hbench.evaluation.leaderboard.resolution import resolution
 from hbench.look.plots.boards import PARETO
 from hbench.metrics.names import MetricName, lower_is_better
@@ -63,12 +63,11 @@ def view_of(board: Leaderboard) -> BoardView:
         raise UsageError(
             f"the leaderboard of {board.dataset} has no rows", fix=f"hbench leaderboard add {board.dataset}"
         )
-    used = {row.paper.citation for row in board.rows if row.paper}
-    citations = [(key, board.citations[key]) for key in sorted(used)]
+    standings = rank(board, board.metric)
+    citations = [*cited_by(standings, board.citations).items()]
     number_of = {key: number for number, (key, _) in enumerate(citations, start=1)}
     metrics = [_metric(board, key) for key in board.metrics]
-    results = [standing.rows for standing in rank(board, board.metric)]
-    rows = [_row(board, number, result, number_of) for number, result in enumerate(results)]
+    rows = [_row(board, number, standing.rows, number_of) for number, standing in enumerate(standings)]
     return BoardView(board, metrics, rows, citations, _choices(rows))
 
 
