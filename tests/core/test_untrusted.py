@@ -6,7 +6,6 @@ import io
 import json
 import zipfile
 from pathlib import Path
-from time import process_time
 
 import numpy as np
 import pyarrow as pa
@@ -77,19 +76,6 @@ def test_wide_json_and_brackets_in_texts_are_read():
     wide = [["[" * 300, '\\"[[[']] * 500
     assert untrusted.parse_json(json.dumps(wide)) == wide
     assert untrusted.parse_json("[" * 100 + "]" * 100)
-
-
-def test_the_depth_of_json_costs_little():
-    text = json.dumps([{"id": n, "name": "a name of some length", "box": [1.5, 2.5]} for n in range(100_000)])
-    in_turns = [[_seconds_of(parse, text) for parse in (untrusted.parse_json, json.loads)] for _ in range(6)]
-    ours, plain = map(min, zip(*in_turns, strict=True))
-    assert ours < 1.7 * plain
-
-
-def _seconds_of(function, text):
-    start = process_time()
-    function(text)
-    return process_time() - start
 
 
 def test_half_a_surrogate_pair_is_refused_and_a_whole_one_read():
