@@ -26,6 +26,8 @@ def command(name: str | None, *, as_json: bool, as_csv: bool) -> None:
     hbench datasets
     hbench datasets cub200
     """
+    if as_csv and (as_json or name):
+        raise click.UsageError("--csv prints the list, without NAME and --json.")
     if name is None:
         _list(as_json=as_json, as_csv=as_csv)
     else:

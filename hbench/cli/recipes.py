@@ -21,16 +21,23 @@ def command(name: str | None, changes: tuple[str, ...], as_json: bool, as_csv: b
 
     Example: hbench recipes sop-happier
     """
+    from hbench.core.errors import UnknownName
     from hbench.train.recipes import files, overview
 
     if setups:
         show(overview.markdown().rstrip("\n"))
         return
-    if name and not any(character in name for character in "*?["):
+    name = name or "*"
+    one = not any(character in name for character in "*?[")
+    if (one and as_csv) or (changes and not one):
+        raise click.UsageError("--csv goes with the list, --set with the name of one recipe.")
+    if one:
         recipe = files.resolve(name, changes)
         show_json(recipe.model_dump(mode="json")) if as_json else show(files.as_toml(recipe).rstrip("\n"))
         return
-    recipes = {listed: files.resolve(listed) for listed in files.names() if fnmatch(listed, name or "*")}
+    recipes = {listed: files.resolve(listed) for listed in files.names() if fnmatch(listed, name)}
+    if not recipes:
+        raise UnknownName("recipe", name, files.names())
     if as_json:
         show_json({recipe_name: recipe.model_dump(mode="json") for recipe_name, recipe in recipes.items()})
         return
