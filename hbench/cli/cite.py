@@ -14,6 +14,7 @@ HAPPIER = (
 )
 METRIC_SOURCES = {  # name = the paper that defines it
     "H-AP": HAPPIER,
+    "R": "Jégou et al., Product Quantization for Nearest Neighbor Search, TPAMI 2011",
     "H-P": RANK_LOSSES,
     "H-R": RANK_LOSSES,
     "wAP": HAPPIER,
@@ -64,7 +65,7 @@ def sources(name: str) -> dict[str, str]:
     for spelling in (metric, metric.partition("@")[0], metric.partition("-mistake")[0].removesuffix("-first")):
         if spelling in METRIC_SOURCES:
             return {spelling: METRIC_SOURCES[spelling]}
-    return _of_rows(name) or _of_loss(name)
+    return _of_rows(name) | _of_loss(name)
 
 
 def _of_rows(method: str) -> dict[str, str]:
@@ -80,8 +81,10 @@ def _of_rows(method: str) -> dict[str, str]:
 
 
 def _of_loss(name: str) -> dict[str, str]:
+    """The paper of a loss, whose name may be spelled as papers do: Smooth-AP, NCA++."""
     if importlib.util.find_spec("torch") is None:
         return {}
     from hbench.losses import loss_entry, losses
 
-    return {name: loss_entry(name).paper} if name in losses else {}
+    spelled = name.lower().replace("-", "_").replace("++", "_pp")
+    return {spelled: loss_entry(spelled).paper} if spelled in losses else {}

@@ -60,6 +60,14 @@ def test_csv_and_json_have_a_record_for_every_row(words):
     assert len(rows) - 1 == len(records) > 3
 
 
+def test_an_option_that_would_do_nothing_is_refused():
+    for words in (
+        "recipes sop-happier --csv", "recipes sop-* --set images.scale=1", "recipes zzz-*", "datasets sop --csv",
+        "datasets --json --csv",
+    ):  # fmt: skip
+        assert run(*words.split()).exit_code, words
+
+
 def test_the_shell_completes_verbs_and_names():
     for typed, expected in (
         ("hbench eval", "evaluate"),
@@ -118,6 +126,8 @@ def test_cite_prints_bibtex():
     for name, expected in (
         ("hgldv2", ["@inproceedings{weyand2020gldv2,", "@article{ramzi2025rank,"]),
         ("H-AP(alpha=3)", ["author = {Ramzi, Elias and Audebert, Nicolas and Thome, Nicolas"]),
+        ("R@10/species", ["@article{jegou2011product,"]),
+        ("Smooth-AP", ["@inproceedings{brown2020smoothap,", "@article{ramzi2025rank,"]),
         ("HD-first-mistake", ["eprint = {1912.09393}"]),
         ("happier", ["@article{ramzi2025rank,", "@inproceedings{ramzi2022happier,"]),
         ("sup_ap", ["booktitle = {Advances in Neural Information Processing Systems (NeurIPS)}"]),
