@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics.retrieval import RetrievalMAP
 
 import hbench
+from hbench.core.errors import UsageError
 from hbench.integrations.lightning import HierarchicalScores
 from hbench.integrations.pytorch_metric_learning import HierarchicalAccuracyCalculator
 from hbench.integrations.torchmetrics import HierarchicalAP
@@ -28,6 +29,8 @@ def test_a_torchmetrics_metric_in_batches_is_the_score_of_all(name):
     assert float(metric.compute()) == hbench.score(VECTORS, LABELS, metrics=[name]).scores[name]
     assert metric.higher_is_better == (name != "HD@1")
     metric.reset()
+    with pytest.raises(UsageError, match="nothing to score"), pytest.warns(UserWarning, match="compute"):
+        metric.compute()
     metric.update(VECTORS[:20], LABELS[:20])
     assert float(metric.compute()) == hbench.score(VECTORS[:20], LABELS[:20], metrics=[name]).scores[name]
 

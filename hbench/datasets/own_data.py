@@ -247,6 +247,7 @@ def folder_table(
             f"the folders below {folder} are {depth} deep",
             expected=f"one folder per level: {', '.join(levels)}",
             found=examples(item for item, folders in zip(items, parts, strict=True) if len(folders) == depth),
+            fix=f"take only the outermost folders: --depth {len(levels)}" if len(levels) < depth else None,
         )
     padded = np.asarray([folders + [""] * (depth - len(folders)) for folders in parts], dtype=object)
     return pa.table(columns | {level: pa.array(padded[:, i]) for i, level in enumerate(levels)})

@@ -4,6 +4,7 @@ import torch
 from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
+from hbench.core.errors import UsageError
 from hbench.evaluation.arrays import score
 from hbench.metrics.names import lower_is_better
 
@@ -39,6 +40,8 @@ class HierarchicalAP(Metric):
         self.labels.append(labels)
 
     def compute(self) -> torch.Tensor:
+        if not self.embeddings:
+            raise UsageError("there is nothing to score", fix="call update(embeddings, labels) before compute()")
         vectors, labels = dim_zero_cat(self.embeddings), dim_zero_cat(self.labels)
         report = score(vectors, labels, metrics=[self.metric], similarity=self.similarity, ties=self.ties)
         return torch.tensor(report.scores[self.metric], dtype=torch.float64)

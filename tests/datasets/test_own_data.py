@@ -168,6 +168,7 @@ def test_absolute_paths_below_the_root_become_relative(birds, tmp_path):
         ([*OF_BIRDS, "--background", "whiteish"], UsageError, "is not a colour"),
         (["mine", *OF_BIRDS, "--out", "BIRDS/below"], DataError, "choose another folder with --out"),
         (["--from", "ZOO"], DataError, r"fish/2\.jpg"),
+        (["--from", "ZOO", "--levels", "class"], DataError, "--depth 1"),
         (["--from", "ZOO", "--split-folders"], DataError, "are not a split"),
         (["sop", "--from-scratch", "WORK"], UsageError, "labels of sop cannot be made from scratch"),
         (["hgldv2", "--from-scratch", "WORK"], DataError, "raw files of hgldv2 are not in"),

@@ -77,7 +77,8 @@ def run(
     write_rows(work / "labels.csv", labels, Label, record=record, counts={"labels": len(labels)})
     kept = {name: count for name, count in counted.items() if " " in name}
     terminal.say(counts_text(f"{len(labels):,} classes; landmarks", kept))
-    terminal.say(counts_text("why not kept", {name: count for name, count in counted.items() if " " not in name}))
+    if reasons := {name: count for name, count in counted.items() if " " not in name}:
+        terminal.say(counts_text("why not kept", reasons))
 
 
 def read_rules(path: Path = RULES) -> list[Rule]:
