@@ -33,7 +33,7 @@ from hbench.datasets.manifest import Manifest, open_upright
 from hbench.tree import Labels, affected
 
 FORMAT = "hbench.dataset/1"
-TEST = "test"
+TEST, DROPPED = "test", "dropped"
 LEFT_OUT = -1
 SCHEMA = pa.schema([("query", pa.string()), ("item", pa.string()), ("level", pa.int8())])
 
@@ -122,6 +122,11 @@ class Dataset:
         """The manifests by file name without suffix: "train", "test" or "test-fine" …."""
         named = {TEST if name == TEST else f"{TEST}-{name}": test for name, test in self.tests.items()}
         return named if self.train is None else {"train": self.train, **named}
+
+    @property
+    def dropped(self) -> list[str]:
+        """Items of its table that policies or the choice of copies left out; embedding files may hold them."""
+        return list(self.card.get(DROPPED, ()))
 
     def labels_by_name(self, manifest: Manifest) -> Labels | None:
         """Number the labels (N, L) of a manifest by official name, so that they are equal where these names are.

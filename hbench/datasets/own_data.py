@@ -26,7 +26,7 @@ from hbench.core.tables import kind_of, read_sheet, text_rows, texts
 from hbench.core.untrusted import load_picture
 from hbench.datasets import manifest as manifests
 from hbench.datasets.copies import CHOICES, KEEP, Copies, same_content
-from hbench.datasets.dataset import TEST, Dataset, Protocol
+from hbench.datasets.dataset import DROPPED, TEST, Dataset, Protocol
 from hbench.datasets.manifest import SUFFIXES, Manifest, images_below, name_table_of
 from hbench.datasets.spec import held_out, specs
 from hbench.tree import RESERVED, default_levels, refuse_depth
@@ -69,13 +69,14 @@ def read_single(path: Path, policies: Sequence[str] = ()) -> Dataset:
             fix="rename the column with the ids of the embeddings to item",
         )
     levels = [name for name in table.column_names if name not in {*RESERVED, SPLIT}]
+    listed = texts(table, "item")
     if policies:
         from hbench.tree.record import mend_sheet  # loads networkx
 
         table, mended = mend_sheet(table, levels, policies)
         levels = list(mended.table.levels)
     split = SPLIT if SPLIT in table.column_names else None
-    return own_dataset(path.stem, table, path.parent, levels=levels, split=split)
+    return own_dataset(path.stem, table, path.parent, levels=levels, split=split, listed=listed)
 
 
 def _rows_of(table: pa.Table, items: Sequence[str], levels: Sequence[str]) -> list[Row]:
@@ -169,12 +170,13 @@ def refuse_name(name: str) -> None:
 
 
 def own_dataset(
-    name: str, table: pa.Table, root: Path, *, levels: Sequence[str], item: str = "item", split: str | None = None
-) -> Dataset:
+    name: str, table: pa.Table, root: Path, *, levels: Sequence[str], item: str = "item", split: str | None = None,
+    listed: Sequence[str] = (),
+) -> Dataset:  # fmt: skip
     """Make a dataset of a table's rows; without a column `split` all rows are tested.
 
-    Absolute paths below `root` become relative to it. Raises DataError for a missing name, TreeError for names that do not
-    form a tree.
+    Absolute paths below `root` become relative to it. `listed`: the items of the table before policies and copies left some
+    out. Raises DataError for a missing name, TreeError for names that do not form a tree.
     """
     if item not in table.column_names:
         raise UsageError(
@@ -186,6 +188,7 @@ def own_dataset(
     root = root.absolute()
     start = f"{root.as_posix().rstrip('/')}/"
     items = [path.removeprefix(start) for path in texts(table, item)]
+    dropped = sorted({path.removeprefix(start) for path in listed} - {*items})
     rows = _rows_of(table, items, levels)
     splits = np.asarray(texts(table, split) if split else [TEST] * len(items), dtype=object)
     if unknown := sorted(set(splits) - SPLITS):
@@ -197,21 +200,28 @@ def own_dataset(
     trains = splits == "train"
     if trains.all():
         raise DataError(f"the column {split} has no test rows", expected="train and test", found="train")
-    masks = {"query": splits != "gallery", "gallery": splits != "query"}
-    for mask in {*masks} & {*table.column_names}:
-        values = [value.lower() for value in texts(table, mask)]
-        if bad := [value for value in values if value not in TRUTH]:
-            raise DataError(
-                f"the column {mask} is not a mask", expected="true or false", found=examples(map(repr, bad))
-            )
-        masks[mask] = np.asarray([TRUTH[value] for value in values], dtype=bool)
+    masks = {"query": splits != "gallery", "gallery": splits != "query"} | _masks(table)
 
     def part(chosen: NDArray[np.bool_]) -> Manifest:
         of_part = {mask: values[chosen] for mask, values in masks.items()}
         return manifests.from_names([*compress(items, chosen)], [*compress(rows, chosen)], levels=levels, **of_part)
 
     test, train = part(~trains), part(trains) if trains.any() else None
-    return Dataset(name, test.digest[:12], Protocol(), train, {TEST: test}, card={"title": name}).rooted(root)
+    card = {"title": name} | ({DROPPED: dropped} if dropped else {})
+    return Dataset(name, test.digest[:12], Protocol(), train, {TEST: test}, card=card).rooted(root)
+
+
+def _masks(table: pa.Table) -> dict[str, NDArray[np.bool_]]:
+    """The columns `query` and `gallery` of a table, where it has them; raises DataError for other texts than true and false."""
+    masks = {}
+    for mask in {"query", "gallery"} & {*table.column_names}:
+        values = [value.lower() for value in texts(table, mask)]
+        if bad := [value for value in values if value not in TRUTH]:
+            raise DataError(
+                f"the column {mask} is not a mask", expected="true or false", found=examples(map(repr, bad))
+            )
+        masks[mask] = np.asarray([TRUTH[value] for value in values], dtype=bool)
+    return masks
 
 
 def folder_table(
@@ -321,6 +331,7 @@ def build_own(
     table, item, images = without_images(table, item)
     root = folder / IMAGES if images else root
     changed: dict[str, object] = {}
+    listed = texts(table, item) if item in table.column_names else ()
     if source.policies:
         from hbench.tree.record import mend_sheet  # loads networkx
 
@@ -341,9 +352,8 @@ def build_own(
         changed["copies"] = source.copies
     table, split = _split(table, levels, split, source, on_remark)
     try:
-        dataset = own_dataset(name, table, root, levels=levels, item=item, split=split)
-    except TreeError:
-        # this raises the problems by node, with advice
+        dataset = own_dataset(name, table, root, levels=levels, item=item, split=split, listed=listed)
+    except TreeError:  # the next line raises the problems by node, with advice
         mend_to_tree(NameTable.of(levels, text_rows(table, levels)), (), str(source.path))
         raise
     for remark in remarks_on(name_table_of(list(dataset.manifests.values()))):

@@ -287,7 +287,7 @@ def _side(manifest: Manifest, source: Embeddings, items: NDArray[np.int64], mova
 
 
 def _items(data: Dataset) -> set[str]:
-    return {item for manifest in data.manifests.values() for item in manifest.items}
+    return {item for manifest in data.manifests.values() for item in manifest.items} | {*data.dropped}
 
 
 def _printable(name: str) -> str:

@@ -266,7 +266,7 @@ def test_zero_and_huge_vectors_are_faults_only_under_cosine(vectors, cosine, fou
 def test_items_of_other_splits_are_a_remark():
     ids, vectors = numbers()
     found = embeddings.problems(made(ids, vectors), wanted=ids[:3], known=ids[3:6], cosine=True)
-    assert kinds(found) == {"unknown ids": 1, "ids of the dataset's other splits": 3}
+    assert kinds(found) == {"unknown ids": 1, "ids of the dataset that its test leaves out": 3}
     assert [problem.fatal for problem in found] == [True, False]
 
 

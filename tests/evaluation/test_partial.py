@@ -75,6 +75,14 @@ def test_a_report_has_the_values_of_what_is_known_and_both_of_what_is_not(zoo):
     assert "unknown wrong" in call(*words).stdout
 
 
+def test_a_file_may_hold_the_items_that_a_policy_drops(zoo, tmp_path):
+    table, embeddings, paths, _ = zoo
+    call("build", "kept", "--from", table, "--levels", ",".join(LEVELS), "--policy", "drop", "-o", tmp_path / "kept")
+    for words in (["-d", table, "--policy", "drop"], ["-d", tmp_path / "kept"]):
+        document = json.loads(call("evaluate", embeddings, *words, "--json").stdout)
+        assert document["scores"]["H-AP"]["queries"] == sum(len(path) == 3 for path in paths)
+
+
 def test_parts_of_an_evaluation_merge_into_the_whole(zoo, tmp_path):
     table, embeddings, _, _ = zoo
     words = ("evaluate", embeddings, "-d", table, "--policy", "unknown", "--max-memory", "100M")

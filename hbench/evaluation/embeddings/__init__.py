@@ -141,7 +141,7 @@ def problems(
 ) -> list[SubmissionProblem]:
     """Every problem at once: ids against the `wanted` items, then the numbers, block by block.
 
-    Ids outside `wanted` are a fault unless they are `known` (items of the dataset's other splits); a zero vector has no
+    Ids outside `wanted` are a fault unless they are `known` (other items of the dataset); a zero vector has no
     direction and is a fault only under `cosine`.
     """
     return [
@@ -187,7 +187,9 @@ def problems_of_ids(ids: Ids, *, wanted: Sequence[str] | Ids, known: Collection[
             None if cause else "remove these rows, or choose their dataset",
         ),
         *found("duplicate ids", _strings(duplicate), len(duplicate), "keep one row per id"),
-        *found("ids of the dataset's other splits", _strings(other), len(other), "they are left out", fatal=False),
+        *found(
+            "ids of the dataset that its test leaves out", _strings(other), len(other), "they are ignored", fatal=False
+        ),
     ]
 
 
