@@ -15,14 +15,17 @@ import click
 from hbench.cli.names import BOARD, DATASET, FILE
 from hbench.cli.reporting import submitted, with_options
 from hbench.cli.terminal import progress, say, show, show_json, show_table, watched
-from hbench.core.errors import ConfigError
+from hbench.core.errors import ConfigError, UnknownName, UsageError
 
 if TYPE_CHECKING:
+    from hbench.datasets import Dataset
     from hbench.evaluation.leaderboard import Leaderboard, Row, Standing
+    from hbench.evaluation.leaderboard.fetched import RowVerdict
     from hbench.evaluation.reports.report import Document
     from hbench.evaluation.submission import Submission
 
 FORMATS = ("json", "csv", "markdown", "latex", "bibtex")
+BY_SUFFIX = {".json": "json", ".csv": "csv", ".tex": "latex", ".bib": "bibtex"}
 NARROWEST = {"method": 22, "backbone": 14, "source": 18}  # columns shrink so far before a metric is left out
 
 
@@ -48,7 +51,6 @@ SELECTION = [  # which rows, by which metric, with which columns
 
 def setup_of(_context: click.Context, _option: click.Parameter, pairs: Sequence[str]) -> dict[str, str | int]:
     """The setup of a row from its KEY=VALUE pairs; raises UsageError for other texts, UnknownName for a key that rows lack."""
-    from hbench.core.errors import UnknownName, UsageError
     from hbench.evaluation.leaderboard import Setup
 
     setup: dict[str, str | int] = {}
@@ -125,16 +127,17 @@ def show_(form: str, as_json: bool, **selection: Any) -> None:
 
 @command.command("export", short_help="Write a leaderboard as Markdown, LaTeX, CSV, JSON, BibTeX.")
 @with_options(SELECTION)
-@click.option("--format", "form", type=click.Choice(FORMATS), default="markdown", show_default=True)
+@click.option("--format", "form", type=click.Choice(FORMATS), help="[default: by the file's ending, or else markdown]")
 @click.option("--out", "-o", "output", type=FILE, help="Write this file instead of stdout.")
-def export(form: str, output: Path | None, **selection: Any) -> None:
+def export(form: str | None, output: Path | None, **selection: Any) -> None:
     """Export a leaderboard as Markdown, LaTeX, CSV (one line per row), JSON (everything), or its sources as BibTeX.
 
-    Example: hbench leaderboard export sop --format latex --columns H-AP,ASI,NDCG --top 10 -o sop.tex
+    Example: hbench leaderboard export sop --columns H-AP,ASI,NDCG --top 10 -o sop.tex
     """
     from hbench.core.files import write_text
 
-    text = written(*selected(**selection), form=form)
+    ending = output.suffix.lower() if output else ""
+    text = written(*selected(**selection), form=form or BY_SUFFIX.get(ending, "markdown"))
     if output is None:
         show(text.rstrip("\n"))
     else:
@@ -200,14 +203,25 @@ def verify(name: str | None, method: str | None, as_json: bool, fetch: bool, **o
         _verify_file(name, method, given, options["dataset"], as_json=as_json)
 
 
-def _verify_file(name: str, method: str, given: Submission, dataset: str | None, *, as_json: bool) -> None:
+def _dataset(given: str | None, name: str) -> Dataset:
+    """The dataset that --dataset gives, or else the one of this name."""
     from hbench.datasets import load
+
+    try:
+        return load(given or name)
+    except UnknownName:
+        if given:
+            raise
+        raise UsageError(f"{name} is your own table or folder", fix="say where it is: --dataset FILE") from None
+
+
+def _verify_file(name: str, method: str, given: Submission, dataset: str | None, *, as_json: bool) -> None:
     from hbench.evaluation.leaderboard import read
     from hbench.evaluation.leaderboard import runs as leaderboard_runs
     from hbench.evaluation.leaderboard.fetched import rescored
 
     board = read(name)
-    data = load(dataset or board.dataset)
+    data = _dataset(dataset, board.dataset)
     checks = leaderboard_runs.verify(board, method, given.source.sha256, lambda row: rescored(row, board, given, data))
     header = ("source", "metric", "recorded", "scored again", "verdict")
     lines = [(*map(str, check[:4]), "differs" if check.differs else "equal") for check in checks]
@@ -220,12 +234,12 @@ def _verify_file(name: str, method: str, given: Submission, dataset: str | None,
 
 def _verify_fetched(name: str | None, method: str | None, revision: str | None, *, mark: bool, as_json: bool) -> None:
     """Verify the rows of runs of one leaderboard, or of all, by the files that they name."""
-    from hbench.core.errors import ComparisonError
     from hbench.datasets.download import Requester, session
     from hbench.evaluation import leaderboard
     from hbench.evaluation.leaderboard import fetched
 
-    verdicts: list[fetched.RowVerdict] = []
+    verdicts: list[RowVerdict] = []
+    found: set[str] = set()
     requester = Requester(session())
     paths = [file for one in ([name] if name else leaderboard.names()) for file in leaderboard.files(one)]
     if revision and name is None:  # what is not in this folder has no revisions
@@ -235,6 +249,7 @@ def _verify_fetched(name: str | None, method: str | None, revision: str | None, 
         for path in paths:
             board = leaderboard.read_file(path)
             rows = fetched.changed_since(revision, path) if revision else board.rows
+            found |= {row.method for row in board.rows}
             verified = []
             for row in rows:
                 if row.run is None or (method is not None and row.method != method):
@@ -246,6 +261,18 @@ def _verify_fetched(name: str | None, method: str | None, revision: str | None, 
                 verified += [row] if verdicts[-1].verdict == fetched.VERIFIED else []
             if mark and verified:
                 say(f"marked {fetched.mark(path, verified)} rows of {path}")
+    if method is not None and method not in found:
+        raise UnknownName("method", method, sorted(found))
+    _tell(verdicts, as_json=as_json)
+
+
+def _tell(verdicts: list[RowVerdict], *, as_json: bool) -> None:
+    """Print the verdicts; raises ComparisonError where a row is not what its file gives."""
+    from hbench.core.errors import ComparisonError
+    from hbench.evaluation.leaderboard import fetched
+
+    if not verdicts:
+        say("nothing to verify: none of these rows is of a run")
     if as_json:
         show_json([verdict._asdict() for verdict in verdicts])
     else:
@@ -268,12 +295,11 @@ def submit(report: Path, *, embeddings: Path, dataset: str | None, **details: An
 
     Example: hbench leaderboard submit report.json --embeddings emb.parquet --url https://example.org/emb.parquet
     """
-    from hbench.datasets import load
     from hbench.evaluation.leaderboard import runs as leaderboard_runs
     from hbench.evaluation.leaderboard.fetched import checked
 
     document, board, row = _row_of(report, None, details)
-    checks = checked(row, board, submitted(embeddings, None, None), load(dataset or document.dataset))
+    checks = checked(row, board, submitted(embeddings, None, None), _dataset(dataset, document.dataset))
     for doubt in document.doubts:
         say(f"doubt: {doubt}")
     say(f"{len(checks)} scores are equal when scored again")
@@ -294,8 +320,10 @@ def _row_of(report: Path, name: str | None, details: dict[str, Any]) -> tuple[Do
     from hbench.evaluation.reports import report as reports
 
     document = reports.read(report)
-    name = name or document.dataset
-    known = name in leaderboard.names() or Path(name).is_file()
+    name, listed = document.dataset if name is None else name, leaderboard.names()
+    if name not in {*listed, document.dataset} and not name.endswith(".toml"):
+        raise UnknownName("leaderboard", name, [*listed, document.dataset])
+    known = name in listed or (name.endswith(".toml") and Path(name).is_file())
     board = leaderboard.read(name) if known else leaderboard_runs.empty_board(document)
     return document, board, leaderboard_runs.row_of(document, board, **details)
 
@@ -309,6 +337,13 @@ def selected(
     board = read(name)
     key = board.key(metric or board.metric)
     chosen = [row for row in board.rows if not papers or any(text.lower() in row.source.lower() for text in papers)]
+    if papers and not chosen:
+        sources = dict.fromkeys(row.paper.citation for row in board.rows if row.paper)
+        raise UsageError(
+            "no row is of these papers", expected="a part of: " + "; ".join(sources), found=", ".join(papers)
+        )
+    if metric and not any(key in row.scores for row in chosen):
+        raise UsageError(f"no row has {key}", expected=f"one of {', '.join(board.metrics)}")
     standings = [standing for standing in rank(board, key, chosen) if everything or standing.place][:top]
     scored = (dict.fromkeys(metric for row in standing.rows for metric in row.scores) for standing in standings)
     present = Counter(metric for metrics in scored for metric in metrics)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hbench.cli import group
 from hbench.cli import leaderboard as cli
-from hbench.core.errors import ConfigError
+from hbench.core.errors import ConfigError, UsageError
 from hbench.evaluation.leaderboard import Leaderboard, Paper, Row, Standing, rank, read
 from hbench.evaluation.leaderboard.export import as_csv, as_json, latex, markdown, table, title
 from tests.command_line import call
@@ -86,9 +86,14 @@ def test_markdown_escapes_what_it_would_read_as_markup():
 
 def test_latex_escapes_every_special_character():
     text = latex(nasty_table(), title="t")
-    assert r"a|b\_c*d`e<f>\textbackslash g \& 50\% \$x\$ \#1 \{\textasciitilde \textasciicircum \}" in text
+    assert (
+        r"a\textbar{}b\_c*d`e\textless{}f\textgreater{}\textbackslash g \& 50\% \$x\$ \#1 \{\textasciitilde \textasciicircum \}"
+        in text
+    )
     assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 2
     assert r"\toprule" in text
+    assert not any(line.startswith("[") for line in text.splitlines())  # \\ takes what is in brackets for a length
+    assert r"HAPPIER $\lambda$=0" in latex(exported("glyphs", "H-AP")[2], title="t")
 
 
 def test_a_latex_table_has_a_line_per_result_and_a_cell_per_column():
@@ -188,6 +193,9 @@ def test_only_comparable_rows_are_shown_unless_all_are_asked_for_and_chosen_by_p
     shown = rows_shown("sop", "--metric", "R@1", "--paper", "rambo", "--top", "2")
     assert [row["scores"]["R@1"] for row in shown] == [78.6, 78.6]
     assert {row["paper"]["citation"] for row in shown} == {"RaMBO, CVPR 2020"}
+    for more, words in (["--paper", "rambi"], "RaMBO, CVPR"), (["--metric", "MRR"], "no row has MRR"):
+        with pytest.raises(UsageError, match=words):
+            run("show", "sop", *more)
 
 
 def test_columns_are_chosen_and_begin_with_the_metric_of_the_ranking():
@@ -209,7 +217,7 @@ def test_bibtex_has_the_sources_of_the_rows_that_are_chosen():
 
 
 def test_an_export_is_written_whole_to_a_file(tmp_path):
-    run("export", "hgldv2", "--format", "csv", "-o", str(tmp_path / "rows.csv"))
+    run("export", "hgldv2", "-o", str(tmp_path / "rows.csv"))  # in the format of the ending
     assert len(list(csv.reader(io.StringIO((tmp_path / "rows.csv").read_text(encoding="utf-8"))))) == 8
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
 

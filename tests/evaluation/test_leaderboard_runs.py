@@ -256,6 +256,20 @@ def test_a_report_is_added_ranked_and_verified_by_commands_and_another_file_fail
     write(place / "other.npz", seed=1)
     assert isinstance(refused(*again, "other.npz"), ComparisonError)
     assert "duplicates" in str(refused("add", "toy", "report.json"))
+    assert "--dataset" in str(refused("verify", "toy", "mine", "--embeddings", "emb.npz"))
+    assert "did you mean 'mine'" in str(refused("verify", "toy", "mien", "--fetch"))
+
+
+def test_a_mistyped_leaderboard_another_dimension_and_a_file_that_is_none_are_refused(place):
+    evaluate(place / "emb.npz", place / "toy.csv", method="mine").write(place / "report.json")
+    assert "did you mean 'toy'" in str(refused("add", "toyy", "report.json"))
+    assert refused("add", "toy", "report.json", "--dim", "512").found == "--dim 512"
+    assert "cannot be read" in str(refused("add", "toy", "report.json", "--to", "emb.npz"))
+    text = (place / "report.json").read_text()
+    date = json.loads(text)["date"]
+    (place / "report.json").write_text(text.replace(date, "yesterday"))
+    assert isinstance(refused("add", "toy", "report.json"), SubmissionError)
+    assert not (place / "home").exists()
 
 
 def test_a_tampered_score_is_found_and_its_difference_shown(place, document, board):

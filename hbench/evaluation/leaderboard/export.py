@@ -26,6 +26,11 @@ from hbench.evaluation.leaderboard import Citation, Leaderboard, Paper, Row, Run
 
 LEFT = ("method", "backbone", "source", "metric")  # columns of texts; the others hold numbers
 MARKED = re.compile(r"([\\|*_<`])")
+IN_LATEX = {  # what its default fonts lack
+    "→": r"$\rightarrow$", "α": r"$\alpha$", "β": r"$\beta$", "λ": r"$\lambda$", "Σ": r"$\Sigma$", "τ": r"$\tau$",
+    "|": r"\textbar{}", "<": r"\textless{}", ">": r"\textgreater{}",
+}  # fmt: skip
+FOREIGN = re.compile(f"[{''.join(IN_LATEX)}]")
 
 
 class BoardTable(NamedTuple):
@@ -96,12 +101,13 @@ def _unmarked(text: str) -> str:
 
 
 def latex(content: BoardTable, *, title: str) -> str:
-    """A booktabs table with its notes below it, every text escaped."""
+    """A booktabs table with its notes below it, every text escaped; no line begins with a bracket, which would be an option."""
     import pandas as pd
 
     def tabular(frame: pd.DataFrame, columns: str) -> str:
         style = frame.style.hide(axis="index").format(escape="latex").format_index(axis=1, escape="latex")
-        return style.to_latex(hrules=True, column_format=columns).replace("→", r"$\rightarrow$")
+        text = style.to_latex(hrules=True, column_format=columns)
+        return re.sub(r"(?m)^\[", "{[}", re.sub(FOREIGN, lambda found: IN_LATEX[found[0]], text))
 
     aligned = "".join("l" if name in LEFT else "r" for name in content.header)
     body = tabular(pd.DataFrame(content.cells, columns=list(content.header)), aligned)

@@ -14,7 +14,7 @@ from hbench.core.files import write_text
 from hbench.core.paths import cache_home
 from hbench.core.untrusted import read_json
 from hbench.engine.settings import Settings, Signature
-from hbench.evaluation.leaderboard import FOLDER, Leaderboard, Row, read, user_folder
+from hbench.evaluation.leaderboard import FOLDER, Leaderboard, Row, read, read_file, user_folder
 from hbench.evaluation.reports.report import Document, Score
 
 DIGITS = 3  # of a percentage: finer than the noise of float32 similarities
@@ -125,6 +125,11 @@ def row_of(
             "the report is of arrays, not of a file: its row could not be scored again",
             fix="hbench evaluate FILE … of the written embeddings",
         )
+    dim = details.get("dim")
+    if dim and document.embedding.dim and dim != document.embedding.dim:
+        raise UsageError(
+            f"the report is of {document.embedding.dim} dimensions", found=f"--dim {dim}", fix="leave it out"
+        )
     run: dict[str, Any] = {
         "sha256": document.embedding.sha256,
         "file": document.embedding.file,
@@ -191,7 +196,10 @@ def add(row: Row, board: Leaderboard, path: Path) -> None:
     """
     from filelock import FileLock  # an evaluation, which places its report by this module, writes no row
 
-    schema.build(Leaderboard, dict(board) | {"rows": (*board.rows, row)}, source=f"{path} with the new row")
+    source = f"the leaderboard {board.dataset} with the new row"
+    schema.build(Leaderboard, dict(board) | {"rows": (*board.rows, row)}, source=source)
+    if path.is_file():
+        read_file(path)  # a file that is no leaderboard is refused before anything is written
     locks = cache_home() / "locks"
     locks.mkdir(parents=True, exist_ok=True)
     with FileLock(locks / f"{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}.lock"):

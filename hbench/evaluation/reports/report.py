@@ -109,7 +109,7 @@ class Document(Strict):
     signature: str
     method: str | None = None
     embedding: SubmittedFile | None = None
-    scores: dict[str, Score]
+    scores: dict[str, Score] = Field(min_length=1)
     official: dict[str, Score] = Field(default_factory=dict)
     unknown_wrong: dict[str, Score] = Field(default_factory=dict)
     unknown_right: dict[str, Score] = Field(default_factory=dict)
@@ -119,7 +119,7 @@ class Document(Strict):
     unit: str = QUERY
     doubts: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    date: str
+    date: str = Field(pattern=r"^\d{4}-\d\d-\d\d")
 
     @property
     def over(self) -> str:
