@@ -118,9 +118,10 @@ def test_a_bad_file_is_refused_with_what_is_wrong():
         ("schema: 2", "schema"),
         ("groups: !!python/object/apply:os.system ['true']", "not YAML"),
         ("- x", "schema"),
+        ("# not all came through", "is empty"),
     ):
         with pytest.raises(ConfigError, match=problem):
-            decisions_file.loads(("" if text.startswith(("-", "groups")) else GROUPS) + text)
+            decisions_file.loads(("" if text.startswith(("-", "groups", "#")) else GROUPS) + text)
 
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)

@@ -83,7 +83,7 @@ def _type(hint: Any) -> Any:
         return click.Choice(parts)
     if get_origin(hint) is tuple:
         return tuple(map(_type, parts))
-    return click.Path(path_type=Path) if hint is Path else hint
+    return {Path: click.Path(path_type=Path), int: click.IntRange(min=0)}.get(hint, hint)
 
 
 @click.group(cls=StepGroup, context_settings=CONTEXT)

@@ -51,12 +51,14 @@ def loads(text: str, *, source: str = "decisions") -> Decisions:
         content = parse_yaml(text, _Loader)
     except yaml.YAMLError as error:
         raise ConfigError(f"{source} is not YAML", found=str(error)) from None
+    if content is None:
+        raise ConfigError(f"{source} is empty", expected="decisions", fix="start with the line `schema: 1`")
     try:
-        return Decisions.model_validate(content or {})
+        return Decisions.model_validate(content)
     except ValidationError as error:
         problems = [f"{'.'.join(map(str, p['loc'])) or 'file'}: {p['msg']}" for p in error.errors()]
         raise ConfigError(
-            f"{source} breaks the schema of decisions in {len(problems)} places",
+            f"{source} breaks the schema of decisions",
             found="; ".join(problems[:8]),
             fix="the operations and their keys are in docs/hgldv2.md",
         ) from None

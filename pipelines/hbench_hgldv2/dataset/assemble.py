@@ -76,6 +76,7 @@ def run(
     \b
     hbench hgldv2 assemble --raw gldv2/raw
     """
+    metadata = {} if raw is None else _metadata(raw)
     selection, mapping = read_rows(work / "selection.csv", CleanedLandmark), read_rows(work / "mapping.csv", Placed)
     by_images = {split: path for split in SPLITS if (path := assign.file_of(work, split)).exists()}
     inputs = [work / "selection.csv", work / "mapping.csv", *by_images.values()]
@@ -96,7 +97,7 @@ def run(
     for split, tree in trees.items():
         terminal.say(counts_text(f"{split}: {len(tree.names[1])} super-categories; landmarks", counts[split]))
     if raw is not None:
-        _build(work, raw)
+        _build(work, raw, metadata)
 
 
 def file_of(work: Path, split: str) -> Path:
@@ -104,12 +105,17 @@ def file_of(work: Path, split: str) -> Path:
     return work / "hierarchy" / gldv2.LABELS.format(split)
 
 
-def _build(work: Path, raw: Path) -> None:
+def _metadata(raw: Path) -> dict[str, Path]:
+    """Find GLDv2's metadata files below `raw`, by name; raises DataError for a missing one."""
+    found = {name: gldv2.metadata_file(raw, name) for name in (gldv2.TRAIN, gldv2.INDEX, gldv2.TRUTH)}
+    if missing := [name for name, path in found.items() if not path.exists()]:
+        raise DataError(f"{raw} has no {missing[0]}", fix="hbench download hgldv2 --part metadata")
+    return found
+
+
+def _build(work: Path, raw: Path, metadata: Mapping[str, Path]) -> None:
     """Build the dataset hgldv2 with these labels; its metadata are copied next to them, the images stay in `raw`."""
-    for name in (gldv2.TRAIN, gldv2.INDEX, gldv2.TRUTH):
-        source = gldv2.metadata_file(raw, name)
-        if not source.exists():
-            raise DataError(f"{raw} has no {name}", fix="hbench download hgldv2 --part metadata")
+    for name, source in metadata.items():
         with replacing(work / "hierarchy" / name) as temporary:
             shutil.copyfile(source, temporary)
     dataset = datasets.assemble(gldv2.SPEC, work / "hierarchy")

@@ -126,8 +126,8 @@ def cluster(
     """Cluster n class ids by their unit vectors (n, D); return class id -> cluster 0 … k−1, the largest first.
 
     Must-linked labels are one point, their mean direction, with their number as weight.
-    Raises UsageError when k is not in 1 … n, where must-linked labels count once, or when the cannot-links need more
-    clusters.
+    Raises UsageError when k is not in 1 … n, where must-linked labels count once, when the cannot-links need more
+    clusters, or without a start.
     """
     order = np.argsort(np.asarray(class_ids))
     ids = [class_ids[i] for i in order]
@@ -135,6 +135,8 @@ def cluster(
     points, weights = _centroids(vectors[order], nodes), np.bincount(nodes).astype(np.float32)
     if not 1 <= settings.k <= len(points):
         raise UsageError("this many clusters cannot be made", expected=f"1 … {len(points)}", found=f"k = {settings.k}")
+    if settings.restarts < 1:
+        raise UsageError("k-means has to start", expected="--restarts 1 or more", found=f"{settings.restarts}")
     with threadpool_limits(limits=1):
         of_points = separate(points, algorithm(points, weights, settings, apart), apart)
     members = members_of(dict(zip(ids, of_points[nodes].tolist(), strict=True))).values()

@@ -4,6 +4,7 @@ On such labels the silhouette is flat over k and inertia has no elbow; stability
 default is k ≈ 1.5–2 × the desired number of groups: merging whole clusters is cheap, splitting them is not.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -50,7 +51,7 @@ def run(
     if not all(number.strip().isdecimal() for number in k.split(",")):
         raise UsageError("--k is a list of numbers of clusters", expected="such as 80,120,160", found=k)
     labels = read_rows(work / "labels.csv", Label)
-    settings = [clustering.ClusterSettings(int(number), seed) for number in k.split(",")]
+    settings = [clustering.ClusterSettings(number, seed) for number in dict.fromkeys(map(int, k.split(",")))]
     described = {"k": k, "algorithm": algorithm, "seed": seed, "resamples": resamples}
     inputs = [work / "labels.csv", work / "embeddings.npz", *([reference] if reference else [])]
     record = made_by("sweep", inputs, described)
@@ -65,8 +66,9 @@ def run(
     with terminal.progress() as bar:
         rows = list(bar.track(swept, total=len(settings), description="k"))
     write_rows(work / "sweep.csv", rows, Swept, record=record, counts={"rows": len(rows)})
-    shown = [(str(row.k), *(f"{value:.3f}" for value in row[1:])) for row in rows]
-    terminal.show_table(None, Swept._fields, shown)
+    measured = [name for name in Swept._fields if not all(math.isnan(getattr(row, name)) for row in rows)]
+    shown = [[str(row.k), *(f"{getattr(row, name):.3f}" for name in measured[1:])] for row in rows]
+    terminal.show_table(None, measured, shown)
 
 
 def sweep(
