@@ -18,6 +18,7 @@ from hbench.engine.executors.threads import on_threads
 from hbench.engine.ranker import Side
 from hbench.engine.settings import Settings
 from hbench.engine.similarity import SelectedRows, as_vectors
+from hbench.engine.similarity.rows import float_type
 from hbench.evaluation.measurement import Retrieval, job_of, measure
 from hbench.evaluation.reports.queries import queries_of_tree
 from hbench.evaluation.reports.report import Report, Subject, report_of
@@ -173,10 +174,11 @@ def _side(
             f"{what} and labels differ in number", expected=f"{len(rows)} rows of labels", found=f"{len(paths)}",
             fix="the vectors are transposed: give vectors.T" if rows.shape[1] == len(paths) else None,
         )  # fmt: skip
-    zero = np.flatnonzero(rows.scan.squares == 0)
+    shortest = 1 / float(np.finfo(float_type(array)).max)  # a length below it has no reciprocal
+    zero = np.flatnonzero(np.sqrt(rows.scan.squares) < shortest)
     if needs_direction and len(zero):
         raise SubmissionError(
-            f"{len(zero)} of the {what} have a length of 0 and no cosine",
+            f"{len(zero)} of the {what} have a length of 0, or next to it, and no cosine",
             found=f"rows {examples(zero)}",
             fix='use similarity="dot" or "l2", or look at the model',
         )

@@ -217,7 +217,8 @@ def test_a_metric_that_no_query_defines_has_no_value():
     [
         ([[1.0, float("nan")]], [[0]], {}, SubmissionError, "1 of the vectors hold NaN or Inf"),
         ([[1.0], [float("inf")]], [[0], [0]], {}, SubmissionError, "rows 1"),
-        ([[1.0], [0.0]], [[0], [0]], {}, SubmissionError, "length of 0 and no cosine"),
+        ([[1.0], [0.0]], [[0], [0]], {}, SubmissionError, "no cosine"),
+        (np.array([[1.0], [1e-40]], "f4"), [[0], [0]], {}, SubmissionError, "no cosine"),
         (np.zeros((0, 3)), np.zeros((0, 1), int), {}, SubmissionError, "cannot be ranked"),
         (["a", "b"], [[0], [0]], {}, SubmissionError, "cannot be ranked"),
         ([[1.0], [2.0]], [[0]], {}, SubmissionError, "differ in number"),
