@@ -17,7 +17,7 @@ from hbench_hgldv2.wikimedia.client import Servers
 from hbench_hgldv2.wikimedia.facts import Entity, FactSource, Named
 
 from hbench import datasets
-from hbench.core.errors import ComparisonError, DataError, IntegrityError, UsageError
+from hbench.core.errors import ComparisonError, ConfigError, DataError, IntegrityError, UsageError
 from tests.command_line import call, refusal
 from tests.pipelines.official import GOLDEN
 from tests.pipelines.official import rows_of as table
@@ -195,10 +195,17 @@ def test_a_step_out_of_order_and_wrong_options_are_refused(tmp_path):
         (["clean"], DataError, "scrape makes it"),
         (["sweep", "--k", "80,many"], UsageError, "--k is a list of numbers"),
         (["assemble", "--raw", "nosuch"], DataError, "nosuch has no"),
+        (["clean", "--released", "train", "t.csv", "--rules", "r.csv"], UsageError, "either --released or --rules"),
         (no_address, UsageError, "the server of wikidata is not an address"),
     ):
         with pytest.raises(error, match=problem):
             run(tmp_path, *words)
+
+
+def test_a_kind_of_group_that_does_not_exist_is_refused(tmp_path):
+    (tmp_path / "names.csv").write_text("lake,natural\nchurch,humanmade\n")
+    with pytest.raises(ConfigError, match="found: +humanmade"):
+        kinds_in(tmp_path / "names.csv")
 
 
 def test_taxonomy_is_made_from_the_subclasses_that_the_server_gives(tmp_path):

@@ -34,7 +34,7 @@ def write_site(names: Sequence[str], folder: Path) -> Path:
         present = [("index", "Leaderboards")]
         pages = Pages(PACKAGE, {"version": __version__, "present": present, "formats": FORMATS})
         listed = [{"slug": slug, "view": view, "card": card} for slug, view, card in site_pages]
-        pages.write(temporary, "index", boards=listed, rows=sum(len(view.rows) for _, view, _ in site_pages))
+        pages.write(temporary, "index", boards=listed, rows=sum(len(view.board.rows) for _, view, _ in site_pages))
         for page in site_pages:
             _write_board(temporary, pages, *page)
     return folder / "index.html"

@@ -15,16 +15,17 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hbench.cli import terminal
-from hbench.core.errors import DataError, UsageError, examples
+from hbench.core.errors import ConfigError, DataError, UsageError, examples
 from hbench.core.registry import Registry
 from hbench.core.untrusted import read_arrays, read_json
 from hbench_hgldv2.artefact import checked, is_done, made_by, open_table, read_rows, sha256, write
+from hbench_hgldv2.curation.decisions import Kind
 from hbench_hgldv2.labels.label import Label
 
 Vectors = NDArray[np.float32]
@@ -71,12 +72,19 @@ def run(
 
 
 def kinds_in(names: Path | None) -> dict[str, str]:
-    """Read group name -> kind ("" without one) from a file with a line each; the official list's header is skipped."""
+    """Read group name -> kind ("" without one) from a file with a line each; the official list's header is skipped.
+
+    Raises ConfigError for another kind.
+    """
     if names is None:
         return {}
     with open_table(names) as lines:
         rows = [row for row in csv.reader(lines) if row and row[0] != "hierarchical_label"]
-    return {row[0]: row[1] if len(row) > 1 else "" for row in rows}
+    kinds = {row[0]: row[1] if len(row) > 1 else "" for row in rows}
+    if unknown := {*kinds.values()} - {"", *get_args(Kind)}:
+        expected = f"lines of a name, and perhaps a comma and one of {', '.join(get_args(Kind))}"
+        raise ConfigError(f"{names} has unknown kinds of groups", expected=expected, found=examples(sorted(unknown)))
+    return kinds
 
 
 def encode(labels: Sequence[Label], name: str = DEFAULT, prompt: str = PROMPT) -> Vectors:

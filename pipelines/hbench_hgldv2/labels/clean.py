@@ -61,6 +61,8 @@ def run(
     hbench hgldv2 clean --released train train_label_to_hierarchical.csv
     """
     splits = [split for split, _ in released]
+    if released and rules != RULES:
+        raise UsageError("the rules are for scraped links", expected="either --released or --rules")
     if len(set(splits)) != len(splits):
         raise UsageError("a split is given twice", expected="one released file per split")
     inputs = [path for _, path in released] or [work / "links.csv", work / "classes.csv", rules]
