@@ -204,7 +204,7 @@ def test_a_step_out_of_order_and_wrong_options_are_refused(tmp_path):
 
 def test_a_kind_of_group_that_does_not_exist_is_refused(tmp_path):
     (tmp_path / "names.csv").write_text("lake,natural\nchurch,humanmade\n")
-    with pytest.raises(ConfigError, match="found: +humanmade"):
+    with pytest.raises(ConfigError, match="humanmade"):
         kinds_in(tmp_path / "names.csv")
 
 
