@@ -83,6 +83,8 @@ def test_arrays_with_ids_are_scored_on_a_dataset_as_their_file_is(tmp_path):
     for ids in (test.items[1:].tolist(), [f"no/{item}" for item in test.items]):
         with pytest.raises(hbench.SubmissionError):
             hbench.evaluate(vectors, "glyphs", ids=ids)
+    with pytest.raises(hbench.UsageError, match="ids="):
+        hbench.evaluate(vectors, "glyphs")
 
 
 def test_what_cannot_be_compared_is_refused(reports):

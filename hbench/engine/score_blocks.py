@@ -165,8 +165,8 @@ def block_size(row: int, memory: int, queries: int) -> int:
     fitting = memory // row
     if fitting < 1:
         raise UsageError(
-            "the memory limit is too small for the scores of one query", expected=f"{row / 2**10:,.0f} KB at least",
-            found=f"{max(memory, 0) / 2**10:,.0f} KB left for them", fix="give a larger --max-memory",
+            "the memory limit is too small for the scores of one query", expected=f"{row / 2**10:,.1f} KB at least",
+            found=f"{max(memory, 0) / 2**10:,.1f} KB left for them", fix="give a larger --max-memory",
         )  # fmt: skip
     if fitting < WHOLE:
         return int(fitting)

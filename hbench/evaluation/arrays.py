@@ -60,7 +60,7 @@ def score(
     `protocol`: "paper", the papers' equations, or "official", the released evaluators'. `ties`, what comes first among equal
     scores: "pessimistic", the lower level, or "optimistic". `unit`: what intervals are taken over, the classes of a level (by
     default the finest) or "query". `policies` (docs/own-data.md) mend labels that are names, such as "unknown" for names that end
-    early. `threads`: by default all processors; `memory`: the most bytes held beyond the vectors.
+    early; without it a missing name (None, NaN, "") is refused. `threads`: by default all processors; `memory`: the most bytes held beyond the vectors.
 
     Scores are fractions in [0, 1]. Raises SubmissionError for vectors that cannot be ranked, TreeError for labels that do not form
     a tree, UnknownName for names, UsageError for options that do not go together.
@@ -139,20 +139,35 @@ def _numbered(
     level_names: Sequence[str] | None,
     policies: Sequence[str],
 ) -> tuple[ArrayLike, tuple[ArrayLike, ArrayLike] | None, tuple[tuple[str, ...], ...]]:
-    """Labels that are names, (N, L) or (N,), as numbers that the queries and the gallery share, and the names by number."""
-    sides = [np.asarray(names) for names in (labels, *(gallery or ())[1:])]
+    """Labels that are names, (N, L) or (N,), as numbers that the queries and the gallery share, and the names by number.
+
+    Raises SubmissionError for other shapes, and for a missing name (None, NaN, NA, "") that no policy mends.
+    """
+    sides = [np.asarray(names, dtype=object) for names in (labels, *(gallery or ())[1:])]
     columns = [names[:, None] if names.ndim == 1 else names for names in sides]
     if any(names.ndim != 2 or names.shape[1] != columns[0].shape[1] for names in columns):
         raise SubmissionError(
-            "the names of queries and gallery differ in levels", found=", ".join(str(names.shape) for names in sides)
-        )
-    rows = [tuple(map(str, row)) for row in np.concatenate(columns).tolist()]
+            "the labels are not names (N, L), or queries and gallery differ in levels",
+            found=", ".join(str(names.shape) for names in sides),
+        )  # fmt: skip
+    rows = [tuple(map(_text_of, row)) for row in np.concatenate(columns).tolist()]
     levels = tuple(level_names or default_levels(columns[0].shape[1]))
     if policies:
         rows, levels = _mended(rows, levels, policies)
+    if incomplete := sum("" in row for row in rows):
+        raise SubmissionError(
+            f"{incomplete:,} of the labels have no name at some level", expected="a name at every level",
+            fix='fill them in; or, where only finer names are missing, policies=["unknown"] scores what is known',
+        )  # fmt: skip
     tree, numbers = LabelTree.from_names(rows, levels=levels)
     asked = len(columns[0])
     return numbers[:asked], None if gallery is None else (gallery[0], numbers[asked:]), tree.names
+
+
+def _text_of(name: Any) -> str:
+    """The text of a name; "" for what Python, numpy and pandas write for a missing one."""
+    is_missing = name is None or type(name).__name__ == "NAType" or (isinstance(name, float) and np.isnan(name))
+    return "" if is_missing else str(name)
 
 
 def _mended(rows: list[Row], levels: Row, policies: Sequence[str]) -> tuple[list[Row], Row]:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.core.errors import SubmissionError
+from hbench.core.errors import SubmissionError, UsageError
 from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.engine.job import Job
@@ -60,7 +60,14 @@ def as_submission(given: str | Path | Embeddings | tuple[Embeddings, Embeddings]
         return EmbeddingSubmission(given)
     if isinstance(given, Ranking):
         return RankingSubmission(given)
-    return EmbeddingSubmission(*given) if isinstance(given, tuple) else given
+    if isinstance(given, EmbeddingSubmission | RankingSubmission):
+        return given
+    if isinstance(given, tuple) and all(isinstance(part, Embeddings) for part in given):
+        return EmbeddingSubmission(*given)
+    raise UsageError(
+        "this is not a submission", expected="a file, or vectors with ids=…", found=type(given).__name__,
+        fix="give the ids of the vectors' rows: hbench.evaluate(vectors, dataset, ids=ids)",
+    )  # fmt: skip
 
 
 class EmbeddingSubmission:

@@ -123,7 +123,7 @@ def browse(
     and `.write(path)`. Raises UsageError for several ways at once, UnknownName for names, SubmissionError for files that cannot
     be ranked.
     """
-    paths = [Path(files)] if isinstance(files, str | Path) else list(map(Path, files))
+    paths = _paths(files, k)
     way, value = _way(dict(zip(WAYS, (queries, class_name, worst, best, severe, at_random), strict=True)))
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     name = test_of(data, test)
@@ -149,9 +149,19 @@ def browse(
     return Results(Sheet(strips, manifest.tree.levels, examined[0].signature([name]), manifest.picture))
 
 
+def _paths(files: str | Path | Sequence[str | Path], k: int) -> list[Path]:
+    """The paths of one file or several; raises UsageError where none, or none of their results, is asked for."""
+    paths = [Path(files)] if isinstance(files, str | Path) else list(map(Path, files))
+    if not paths or k < 1:
+        raise UsageError("there is nothing to show", expected="a file, and k ≥ 1", found=f"{len(paths)} files, k = {k}")
+    return paths
+
+
 def _way(options: dict[str, Any]) -> tuple[str, Any]:
     """Return the way to choose queries, and its value; by default some of the worst."""
     given = {name: value for name, value in options.items() if value}
+    if low := [name for name, value in given.items() if isinstance(value, int) and value < 0]:
+        raise UsageError("a number of queries is 1 or more", found=f"{low[0]} = {given[low[0]]}")
     if len(given) > 1:
         raise UsageError("choose queries one way", expected=f"one of {', '.join(WAYS)}", found=", ".join(given))
     return next(iter(given.items()), ("worst", SHOWN))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from hbench.core.errors import SubmissionError, UsageError
 from hbench.datasets import load
+from hbench.evaluation.arrays import score
 from hbench.evaluation.evaluate import evaluate
 from hbench.evaluation.reports import formats, report
 from tests import oracle_partial as oracle
@@ -73,6 +75,20 @@ def test_a_report_has_the_values_of_what_is_known_and_both_of_what_is_not(zoo):
         f"{known.count(1)} to order, {known.count(2)} to family, {known.count(3)} to genus" in document["warnings"][0]
     )
     assert "unknown wrong" in call(*words).stdout
+
+
+def test_what_is_missing_in_arrays_is_what_is_empty_in_a_table(zoo):
+    table, embeddings, paths, vectors = zoo
+    kinds = [None, np.nan, pd.NA, ""]
+    labels = [[*path, *kinds[n % 4 :], *kinds][:3] for n, path in enumerate(paths)]
+    reports = [
+        score(vectors, names, level_names=LEVELS, policies=["unknown"], metrics=["H-AP", "AP/family"])
+        for names in (labels, pd.DataFrame(labels))
+    ]
+    of_table = evaluate(embeddings, load(table, ["unknown"]), metrics=["H-AP", "AP/family"])
+    assert all(dict(report.scores) == dict(of_table.scores) for report in reports)
+    with pytest.raises(SubmissionError, match="no name at some level"):
+        score(vectors, labels)
 
 
 def test_a_file_may_hold_the_items_that_a_policy_drops(zoo, tmp_path):

@@ -113,12 +113,14 @@ def test_what_a_notebook_shows_is_short_and_escaped():
     report = hbench.score([[1.0, 0.1], [1.0, 0.0], [0.0, 1.0]], [["a<b", "x"], ["a<b", "x"], ["c", "z"]])
     assert "H-AP 100.00" in repr(report)
     assert len(repr(report)) < 400
+    assert f"see .remarks ({len(report.remarks)})" in repr(report)
     assert repr(report.scores).startswith("{H-AP: 1.0000")
     named = replace(report, document=report.document.model_copy(update={"signature": "a<b"}))
     html = named._repr_html_()
     assert "a&lt;b" in html
     assert "a<b" not in html
     assert html.count("<tr>") == 1 + len(report.scores)
+    assert all(remark in html for remark in report.remarks)
     table = report.to_pandas()
     assert table.loc["H-AP", "value"] == report.scores["H-AP"]
     assert set(table.columns) == {"value", "low", "high", "queries", "skipped", "units"}

@@ -166,6 +166,9 @@ def test_another_suffix_and_two_ways_to_choose_are_refused_before_anything_is_re
         assert expected in run.output
     with pytest.raises(UsageError, match="one way"):
         hbench.browse(tmp_path / "none.npz", "glyphs", severe=2, best=3)
+    for files, options in (([], {}), ("none.npz", {"k": 0}), ("none.npz", {"worst": -1})):
+        with pytest.raises(UsageError, match=r"nothing to show|1 or more"):
+            hbench.browse(files, "glyphs", **options)
 
 
 @pytest.mark.parametrize("depth", [1, 2, 4, 7])

@@ -199,9 +199,15 @@ class Report:
     def signature(self) -> str:
         return self.document.signature
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What speaks against the submission or the scores, a sentence each."""
+        return (*self.document.doubts, *self.document.warnings)
+
     def __repr__(self) -> str:
         first = ", ".join(f"{name} {100 * value:.2f}" for name, value in list(self.scores.items())[:4])
-        return f"<Report of {self.document.method or 'a submission'}: {first}, …; {len(self.queries):,} queries; {self.signature}>"
+        head = f"{self.document.method or 'a submission'}: {first}, …; {len(self.queries):,} queries; {self.signature}"
+        return f"<Report of {head}{f'; see .remarks ({len(self.remarks)})' if self.remarks else ''}>"
 
     def _repr_html_(self) -> str:
         """A table for notebooks: every metric in percent with its interval and its number of queries."""
@@ -211,7 +217,8 @@ class Report:
             for name, s in self.document.scores.items()
         ]
         head = "<tr><th>metric</th><th>percent</th><th>95 % interval</th><th>queries</th></tr>"
-        return f"<table><caption>{escape(self.signature)}</caption>{head}{''.join(rows)}</table>"
+        remarks = "".join(f"<li>{escape(remark)}</li>" for remark in self.remarks)
+        return f"<table><caption>{escape(self.signature)}</caption>{head}{''.join(rows)}</table><ul>{remarks}</ul>"
 
     def to_pandas(self) -> pd.DataFrame:
         """The scores as a table: a row per metric, with value, low, high, queries and skipped."""
@@ -219,7 +226,7 @@ class Report:
 
         return pd.DataFrame({name: score.model_dump() for name, score in self.document.scores.items()}).T
 
-    def plot(self, kind: str = "levels", metrics: Sequence[str] = ()) -> Any:
+    def plot(self, kind: str = "levels", metrics: str | Sequence[str] = ()) -> Any:
         """Draw the report as `hbench.plot` does: `kind` "levels", of these `metrics`, or "mistakes".
 
         Raises UnknownName for the kind, UsageError for one that needs more than a report.

@@ -76,7 +76,7 @@ def _option(field: str) -> str:
     return "--" + field.rstrip("s").replace("_", "-")
 
 
-def plot(report: Report, kind: str = "levels", metrics: Sequence[str] = ()) -> Drawing:
+def plot(report: Report, kind: str = "levels", metrics: str | Sequence[str] = ()) -> Drawing:
     """Draw a report; a notebook shows the drawing, and `drawing.write("levels.pdf")` saves it as .png, .svg or .pdf.
 
     `report`: what `hbench.evaluate` returns. `kind`: "levels" (metrics by level) or "mistakes" (the levels of first results).
@@ -90,7 +90,7 @@ def plot(report: Report, kind: str = "levels", metrics: Sequence[str] = ()) -> D
             expected=f"one of {', '.join(name for name in kinds if kinds[name].of_report)}",
             fix=f"hbench plot {kind}, which takes {chosen.files}",
         )
-    return chosen.of_report(report, metrics)
+    return chosen.of_report(report, metrics.split(",") if isinstance(metrics, str) else metrics)
 
 
 for _module in pkgutil.iter_modules(__path__):  # last, since they import from this module
