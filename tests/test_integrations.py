@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics.retrieval import RetrievalMAP
 
 import hbench
-from hbench.core.errors import UsageError
+from hbench.core.errors import UnknownName, UsageError
 from hbench.integrations.lightning import HierarchicalScores
 from hbench.integrations.pytorch_metric_learning import HierarchicalAccuracyCalculator
 from hbench.integrations.torchmetrics import HierarchicalAP
@@ -33,6 +33,13 @@ def test_a_torchmetrics_metric_in_batches_is_the_score_of_all(name):
         metric.compute()
     metric.update(VECTORS[:20], LABELS[:20])
     assert float(metric.compute()) == hbench.score(VECTORS[:20], LABELS[:20], metrics=[name]).scores[name]
+
+
+@pytest.mark.parametrize("adapter", [HierarchicalAP, HierarchicalScores, HierarchicalAccuracyCalculator])
+def test_an_adapter_refuses_unknown_names_when_it_is_made(adapter):
+    for words in ({"similarity": "zz"}, {"ties": "zz"}, {"metric" if adapter is HierarchicalAP else "metrics": "zz"}):
+        with pytest.raises(UnknownName, match="zz"):
+            adapter(**words)
 
 
 def test_the_ap_of_torchmetrics_is_ours():

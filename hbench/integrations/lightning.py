@@ -8,6 +8,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 
 from hbench.core.errors import UsageError
 from hbench.evaluation.arrays import score
+from hbench.integrations import refuse_unknown
 
 
 class HierarchicalScores(Callback):
@@ -25,6 +26,7 @@ class HierarchicalScores(Callback):
         similarity: str = "cosine",
         ties: str = "pessimistic",
     ) -> None:
+        refuse_unknown(metrics, similarity=similarity, ties=ties)
         self.metrics, self.prefix, self.similarity, self.ties = list(metrics), prefix, similarity, ties
         self.embeddings: list[torch.Tensor] = []
         self.labels: list[torch.Tensor] = []

@@ -11,6 +11,7 @@ from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 
 from hbench.core.errors import UsageError
 from hbench.evaluation.arrays import score
+from hbench.integrations import refuse_unknown
 
 
 class HierarchicalAccuracyCalculator(AccuracyCalculator):  # type: ignore[misc]
@@ -28,6 +29,7 @@ class HierarchicalAccuracyCalculator(AccuracyCalculator):  # type: ignore[misc]
         ties: str = "pessimistic",
     ) -> None:
         super().__init__(include=())
+        refuse_unknown(metrics, similarity=similarity, ties=ties)
         self.metrics, self.similarity, self.ties = list(metrics), similarity, ties
 
     def get_accuracy(

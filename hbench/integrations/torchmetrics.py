@@ -6,6 +6,7 @@ from torchmetrics.utilities import dim_zero_cat
 
 from hbench.core.errors import UsageError
 from hbench.evaluation.arrays import score
+from hbench.integrations import refuse_unknown
 from hbench.metrics.names import lower_is_better
 
 
@@ -27,6 +28,7 @@ class HierarchicalAP(Metric):
 
     def __init__(self, metric: str = "H-AP", *, similarity: str = "cosine", ties: str = "pessimistic") -> None:
         super().__init__(compute_on_cpu=True)
+        refuse_unknown([metric], similarity=similarity, ties=ties)
         self.metric, self.similarity, self.ties = metric, similarity, ties
         self.add_state("embeddings", default=[], dist_reduce_fx="cat")
         self.add_state("labels", default=[], dist_reduce_fx="cat")
