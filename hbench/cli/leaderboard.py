@@ -322,7 +322,7 @@ def _row_of(report: Path, name: str | None, details: dict[str, Any]) -> tuple[Do
     document = reports.read(report)
     name, listed = document.dataset if name is None else name, leaderboard.names()
     if name not in {*listed, document.dataset} and not name.endswith(".toml"):
-        raise UnknownName("leaderboard", name, [*listed, document.dataset])
+        raise UnknownName("leaderboard", name, dict.fromkeys([*listed, document.dataset]))
     known = name in listed or (name.endswith(".toml") and Path(name).is_file())
     board = leaderboard.read(name) if known else leaderboard_runs.empty_board(document)
     return document, board, leaderboard_runs.row_of(document, board, **details)

@@ -60,7 +60,8 @@ def score(
     `protocol`: "paper", the papers' equations, or "official", the released evaluators'. `ties`, what comes first among equal
     scores: "pessimistic", the lower level, or "optimistic". `unit`: what intervals are taken over, the classes of a level (by
     default the finest) or "query". `policies` (docs/own-data.md) mend labels that are names, such as "unknown" for names that end
-    early; without it a missing name (None, NaN, "") is refused. `threads`: by default all processors; `memory`: the most bytes held beyond the vectors.
+    early; without it a missing name (None, NaN, "") is refused. `threads`: by default all processors; `memory`: the most bytes held
+    beyond the vectors.
 
     Scores are fractions in [0, 1]. Raises SubmissionError for vectors that cannot be ranked, TreeError for labels that do not form
     a tree, UnknownName for names, UsageError for options that do not go together.
