@@ -142,7 +142,8 @@ def open_table(path: Path) -> Iterator[TextIO]:
     except FileNotFoundError:
         raise DataError(f"{path} does not exist", fix=_how_to_make(path)) from None
     except (ValueError, KeyError, csv.Error) as error:
-        raise DataError(f"{path} cannot be read", expected="a table (CSV) in UTF-8", found=str(error)) from None
+        found = f"no column {error}" if isinstance(error, KeyError) else str(error)
+        raise DataError(f"{path} cannot be read", expected="a table (CSV) in UTF-8", found=found) from None
 
 
 def checked(path: Path) -> Path:
