@@ -70,6 +70,11 @@ def on_post_page(output: str, **_: Any) -> str:
     return output.replace("https://unpkg.com/iframe-worker/shim", "site/worker.js")
 
 
+def on_post_template(output: str, **_: Any) -> str:
+    """The same for 404.html, which is not made of a page."""
+    return on_post_page(output)
+
+
 def drawn(latex: str) -> str:
     """A formula on a line of its own, as MathML."""
     return f'<div class="formula">{convert(latex.strip(), display="block")}</div>\n'
