@@ -121,12 +121,14 @@ def w_ap(batch: Batch, *, weights: Sequence[float] | None) -> Floats:
 
 @fast("ASI", "overlap")
 def asi(batch: Batch) -> Floats:
-    return np.where(batch.positives(1) > 0, batch.sums.intersection[:, 0], np.nan)
+    return np.where(
+        batch.positives(1) > 0, np.minimum(batch.sums.intersection[:, 0], 1), np.nan
+    )  # 1 + 2e-16 by rounding
 
 
 @fast("ASI/", "binary")
 def asi_binary(batch: Batch, *, level: int) -> Floats:
-    return np.where(batch.positives(level) > 0, batch.sums.intersection[:, level], np.nan)
+    return np.where(batch.positives(level) > 0, np.minimum(batch.sums.intersection[:, level], 1), np.nan)
 
 
 @fast("NDCG", "gain")
@@ -146,7 +148,7 @@ def _ndcg(batch: Batch, column: int, cut: int) -> Floats:
         step = 2.0 ** (level - 1)
         dcg += step * batch.sums.gain[:, level - 1, column]
         ideal += step * batch.request.tables.discount_sum[np.minimum(batch.positives(level), cut)]
-    return ratio(dcg, ideal)
+    return np.minimum(ratio(dcg, ideal), 1)  # the two are summed in other orders
 
 
 @fast("H-AP", "graded")

@@ -137,6 +137,8 @@ class Settings:
                 found=f"--protocol {self.protocol}",
                 fix="or leave out the items that are not known to the finest level: --policy drop",
             )  # fmt: skip
+        if protocols[self.protocol] is not paper:
+            refuse_other_relevance(self.relevance)
         if self.unit not in (None, QUERY, *levels):
             raise UnknownName("unit", str(self.unit), [QUERY, *levels])
         relevance = named_relevance(self.relevance, self.alpha)
@@ -145,7 +147,9 @@ class Settings:
         return Conditions(
             levels=tuple(levels),
             metrics=tuple(names),
-            relevance_name=f"{ALPHA}={self.alpha:g}" if self.relevance == ALPHA else self.relevance,
+            relevance_name=f"{ALPHA}={float(self.alpha)!r}".removesuffix(".0")
+            if self.relevance == ALPHA
+            else self.relevance,
             relevance=relevance,
             exponent=self.alpha,
             similarity_name=similarity_name,
@@ -161,3 +165,12 @@ class Settings:
 
 
 USUAL = Settings()
+
+
+def refuse_other_relevance(relevance: str) -> None:
+    """Raise UsageError for a relevance that the released evaluators do not have."""
+    if relevance != ALPHA:
+        raise UsageError(
+            "the released evaluators know the relevance alpha alone", expected="relevance alpha, or protocol paper",
+            found=f"relevance {relevance}, protocol official",
+        )  # fmt: skip

@@ -17,7 +17,7 @@ from hbench.datasets import Dataset, load, specs
 from hbench.datasets.manifest import name_table_of
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute, Job
-from hbench.engine.settings import USUAL, Conditions, Settings
+from hbench.engine.settings import USUAL, Conditions, Settings, refuse_other_relevance
 from hbench.engine.similarity import as_vectors
 from hbench.engine.top_k import TopResults
 from hbench.evaluation.embeddings import Embeddings, joined
@@ -126,8 +126,7 @@ def examine(
     warnings = partial_labels_of(data)
     if warnings:
         given.refuse_partial(data)
-        if also_official:
-            raise UsageError("protocol `official` does not support partial labels", fix="leave the official values out")
+    also = _official(data, settings, partial=bool(warnings)) if also_official else None
     names, impossible = given.metrics(names, data, chosen=settings.metrics is not None)
     similarity, protocol = settings.similarity or data.protocol.similarity, protocol_name(settings.protocol, data)
     conditions = replace(settings, similarity=similarity, protocol=protocol).resolve(
@@ -139,7 +138,6 @@ def examine(
     doubts = given.doubts(data) if doubted else ()
     source = given.source if given.source.sha256 else None  # of arrays there is no file
     subject = Subject(data.name, data.version, digest_of(whole), _checked(method), source, doubts)
-    also = protocol_name("official", data) if also_official else None
     remarks = [*warnings, *impossible]
     if left_out:
         number = f"{len(left_out):,} items that could not be embedded"
@@ -251,6 +249,14 @@ def partial_labels_of(data: Dataset) -> list[str]:
                 "left out where their level is unknown"
             )
     return remarks
+
+
+def _official(data: Dataset, settings: Settings, *, partial: bool) -> str:
+    """The released protocol of a dataset; raises UsageError for what it does not know: partial labels, another relevance."""
+    if partial:
+        raise UsageError("protocol `official` does not support partial labels", fix="leave the official values out")
+    refuse_other_relevance(settings.relevance)
+    return protocol_name("official", data)
 
 
 def protocol_name(name: str, data: Dataset) -> str:

@@ -41,6 +41,7 @@ class CrossBatchMemory(nn.Module):
         self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        labels = labels[:, None] if labels.ndim == 1 else labels
         place = self._enqueue(embeddings.detach(), labels)
         within: Tensor = self.loss(embeddings, labels)
         if int(self.batches) <= self.warm_up:

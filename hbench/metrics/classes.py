@@ -10,6 +10,8 @@ not say of which class an item of another class is.
 1.0
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -21,10 +23,10 @@ def knn_accuracy(scores: ArrayLike, classes: ArrayLike, of_queries: ArrayLike, k
     """kNN accuracy: 1 if the first k items vote for the query's class, else 0.
 
     The class with the most items among the first k wins, among several of them the one whose first item comes first. `scores`
-    (Q, G): higher is better, −inf leaves an item out, such as the query itself. `classes` (G,) of the items and `of_queries` (Q,),
-    numbers or names, at any one level. `k`: 1 or more. Among equal scores items of other classes come first. With k = 1 it is
-    R@1. Returns float64 (Q,), NaN for queries without an item of their class. Raises UsageError for arrays that do not fit
-    together.
+    (Q, G): higher is better, −inf leaves an item out, such as the query itself. `classes` (G,) of the items and `of_queries`
+    (Q,), numbers or names, at any one level. `k`: 1 or more. Among equal scores items of other classes come first, of these
+    the class that wins most by it. With k = 1 it is R@1. Returns float64 (Q,), NaN for queries without an item of their class.
+    Raises UsageError for arrays that do not fit together.
     """
     rows, of_items, query_classes = (np.asarray(as_numpy(array)) for array in (scores, classes, of_queries))
     if rows.shape != (*query_classes.shape, *of_items.shape) or rows.ndim != 2 or k < 1 or np.isnan(rows).any():
@@ -39,10 +41,24 @@ def knn_accuracy(scores: ArrayLike, classes: ArrayLike, of_queries: ArrayLike, k
         listed = np.flatnonzero(row > -np.inf)
         equal = of_items[listed] == query_classes[query]
         if equal.any():
-            first = of_items[listed][np.lexsort((equal, -row[listed]))][:k]
+            first = _first(of_items[listed], row[listed], query_classes[query], k)
             votes = np.bincount(first)
             values[query] = first[np.argmax(votes[first])] == query_classes[query]  # argmax: the first of the most
     return values
+
+
+def _first(classes: NDArray[np.int64], scores: NDArray[Any], own: int, k: int) -> NDArray[np.int64]:
+    """The classes (k,) of the first k items in the order of the ties that is worst for the class `own`, whatever their order."""
+    order = np.lexsort((classes == own, -scores))
+    ranked, falling = classes[order], scores[order]
+    if k < len(ranked) and falling[k - 1] == falling[k]:  # ties fill the last places: most for whom they help most
+        above, tied = ranked[falling > falling[k]], ranked[falling == falling[k]]
+        votes, more = (np.bincount(part, minlength=ranked.max() + 1) for part in (above, tied))
+        votes += np.minimum(more, k - len(above))
+        earliest = np.full(len(votes), k)
+        earliest[above[::-1]] = np.arange(len(above))[::-1]
+        ranked[falling == falling[k]] = tied[np.lexsort((tied, earliest[tied], -votes[tied], tied == own))]
+    return ranked[:k]
 
 
 def nmi(vectors: ArrayLike, classes: ArrayLike, *, clusters: int | None = None, seed: int = 0) -> float:
@@ -57,12 +73,12 @@ def nmi(vectors: ArrayLike, classes: ArrayLike, *, clusters: int | None = None, 
     from sklearn.metrics import normalized_mutual_info_score
 
     rows, of_items = as_numpy(vectors), np.asarray(as_numpy(classes))
-    number = clusters or len(np.unique(of_items))
+    number = len(np.unique(of_items)) if clusters is None else clusters
     fit = rows.ndim == 2 and of_items.shape == rows.shape[:1] and 1 <= number <= len(rows)
     if not fit or rows.dtype.kind not in "fiub" or not np.isfinite(rows).all():
         raise UsageError(
             "vectors and classes cannot be clustered", expected="finite vectors (N, D), classes (N,), at most N clusters",
-            found=f"{rows.dtype} of shape {rows.shape}, classes of shape {of_items.shape}",
+            found=f"{rows.dtype} of shape {rows.shape}, classes of shape {of_items.shape}, {number} clusters",
         )  # fmt: skip
     found: NDArray[np.int32] = KMeans(number, n_init=1, random_state=seed).fit_predict(rows)
     return float(normalized_mutual_info_score(of_items, found))

@@ -112,13 +112,13 @@ def h_pr_curve(sequence: LevelSequence, rel: NDArray[np.float64]) -> tuple[NDArr
 
 @metric("H-P", "relevance", "cut")
 def h_p_at_k(sequence: LevelSequence, *, relevance: Relevance, cut: int) -> float:
-    """H-P@k = Σ_{j≤k} min(rel(k), rel(j)) / (k·rel(k)), and its limit for rel(k) → 0, the share of positives, at a
-    distractor (rank losses, Eq. 31)."""
+    """H-P@k = Σ_{j≤k} min(rel(k), rel(j)) / (k·rel(k)), and its limit for rel(k) → 0, the share of positives, at an
+    item without relevance (rank losses, Eq. 31)."""
     if not sequence.counts[1:].any():
         return NAN
     first = sequence.ranks <= cut
     rel = relevance(sequence.counts)[sequence.levels[first]]
-    if len(rel) and sequence.ranks[first][-1] == cut:
+    if len(rel) and sequence.ranks[first][-1] == cut and rel[-1]:
         return float(np.minimum(rel, rel[-1]).sum() / (cut * rel[-1]))
     return len(rel) / cut
 

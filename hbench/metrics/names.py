@@ -172,7 +172,8 @@ def default_metrics(levels: Sequence[str], cuts: Sequence[int] = (1, 10, 100, 10
 
 
 def _parameters(text: str, given: str | None, definition: Definition) -> tuple[tuple[str, str], ...]:
-    pairs = tuple(tuple(part.strip().partition("=")[::2]) for part in given.split(",")) if given else ()
+    parts = [part.strip().partition("=") for part in given.split(",")] if given else []
+    pairs = [(key, value) for key, _, value in parts]
     allowed = {"relevance": ("alpha", "relevance", "weights"), "weights": ("weights",), "norm": ("norm",)}
     known = [name for taken in definition.takes for name in allowed.get(taken, ())]
     for key, value in pairs:
@@ -184,7 +185,14 @@ def _parameters(text: str, given: str | None, definition: Definition) -> tuple[t
             named_relevance(value)
         if key in ("alpha", "weights"):
             _numbers(text, value)
-    return tuple((key, value) for key, value in pairs)
+    keys = dict(pairs)
+    implied = {"alpha": "alpha", "weights": "sum_wap", "relevance": keys.get("relevance")}  # each key says a relevance
+    if len(keys) < len(pairs) or len({implied[key] for key in keys if key in implied}) > 1:
+        raise UsageError(
+            f"the parameters of {text!r} contradict each other",
+            expected="each once; alpha goes with relevance=alpha, weights with relevance=sum_wap",
+        )
+    return tuple(pairs)
 
 
 def _relevance(text: str, given: dict[str, str], weights: list[float] | None) -> Relevance | None:

@@ -98,10 +98,11 @@ def mean_intervals(sums: UnitSums) -> Values:
         if number < 2 or np.isnan(mean):
             continue
         t, inside = _t_quantile(units - 1), mean * (1 - mean)
-        if not inside >= -SMALLEST:
+        all_alike = variance <= SMALLEST and abs(inside) < 1e-9  # all 0 or all 1, but for rounding
+        if not (all_alike or variance <= 2 * inside):  # no mean of fractions
             low_high[row] = mean - t * math.sqrt(variance), mean + t * math.sqrt(variance)
             continue
-        n = units if variance <= SMALLEST and inside < 1e-9 else max(inside, 0) / max(variance, SMALLEST)
+        n = units if all_alike else inside / max(variance, SMALLEST)
         n_more = n + t**2
         p = (n * mean + t**2 / 2) / n_more
         half = t * math.sqrt(max(p * (1 - p), 0) / n_more)

@@ -205,6 +205,14 @@ def test_a_mean_says_how_many_queries_it_was_taken_over():
     assert any("no positive at any level" in warning for warning in report.document.warnings)
 
 
+def test_arrays_are_scored_in_the_precision_of_their_numbers():
+    near = 1 + np.random.default_rng(0).normal(size=(60, 4)) * 1e-9
+    labels = np.arange(60) % 6
+    assert dict(score(near.astype(">f8"), labels).scores) == dict(score(near, labels).scores)
+    whole = np.array([[2**24], [2**24 + 1], [2**24 + 3], [5]])
+    assert not any("equal score" in remark for remark in score(whole, [0, 1, 0, 1], similarity="l2").remarks)
+
+
 def test_a_metric_that_no_query_defines_has_no_value():
     report = score(np.eye(3) + 0.1, [[0], [1], [2]], metrics=["AP", "R@1"])
     assert report.document.scores["AP"].value is None

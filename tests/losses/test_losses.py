@@ -240,6 +240,8 @@ def test_a_memory_waits_for_its_warm_up_and_survives_a_checkpoint():
     embeddings, labels = batch([0, 0, 1, 1, 2, 3])
     memory, alone = build_loss("xbm", loss="sup_ap", size=12, warm_up=1), build_loss("sup_ap")(embeddings, labels)
     assert memory(embeddings, labels).item() == alone.item()
+    of_one_level = build_loss("xbm", loss="sup_ap", size=12, warm_up=1)(embeddings, torch.tensor([0, 0, 1, 1, 2, 3]))
+    assert of_one_level.item() == alone.item()
     fresh = build_loss("xbm", loss="sup_ap", size=12, warm_up=1)
     fresh.load_state_dict(memory.state_dict())
     following, following_labels = batch([0, 1, 2, 3], seed=9)

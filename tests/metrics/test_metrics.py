@@ -173,6 +173,11 @@ def test_the_ideal_order_scores_one(case):
         assert value(spelling, ideal, depth) == pytest.approx(1.0), spelling
 
 
+def test_h_p_has_its_limit_at_a_positive_without_relevance():
+    assert value("H-P(weights=0:1)@2", [2, 1, 0], 2) == 1
+    assert value("H-P(weights=0:1)@3", [0, 2, 1], 2) == 2 / 3
+
+
 @given(lists_of_levels)
 def test_h_ap_is_the_area_under_the_h_pr_curve(case):
     depth, ranked = case
@@ -212,6 +217,8 @@ NAMELESS = ("R", "R@0", "R@", "AP#", "mAP", "", "AP(level=1)", "TR(norm=mean)@3"
         *((f"wAP(weights={weights})", UsageError, "weights of wAP")
           for weights in ("0.5:0.5:0", "0.5:0.6", "-1:2", "nan:nan")),
         *((f"H-AP(alpha={exponent})", UsageError, "exponent of the relevance") for exponent in ("0", "-1", "nan", "inf")),
+        *((f"H-AP({both})", UsageError, "contradict each other")
+          for both in ("alpha=1,alpha=2", "alpha=3,weights=0.5:0.5", "relevance=exponential,alpha=3")),
     ],
 )  # fmt: skip
 def test_unknown_metrics_of_the_tree_are_refused_with_a_suggestion(spelling, error, words):

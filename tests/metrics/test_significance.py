@@ -47,6 +47,16 @@ def test_rates_of_0_and_1_keep_the_interval_of_as_many_trials_as_classes():
     p = (20 + t**2 / 2) / (20 + t**2)
     assert ones == pytest.approx([p - t * np.sqrt(p * (1 - p) / (20 + t**2)), 1], abs=1e-4)
     assert zeros == pytest.approx(1 - ones[::-1])
+    rounded = mean_intervals(UnitSums.of(np.full((1, 100), 1 + 2e-16), units))[0]
+    assert rounded == pytest.approx(ones)
+
+
+def test_a_mean_that_is_no_fraction_may_be_1():
+    """Distances of 0 and 2 in turns: the interval is Student's, not that of a rate of 1."""
+    values = np.tile([0.0, 2.0], 50)
+    low, high = mean_intervals(UnitSums.of(values[None], np.arange(100)))[0]
+    half = stats.t.ppf(0.975, 99) * values.std(ddof=1) / 10
+    assert (low, high) == pytest.approx((1 - half, 1 + half), rel=1e-3)
 
 
 def test_a_mean_over_tests_weighs_tests_alike_and_knows_classes_that_they_share():

@@ -95,8 +95,8 @@ def where(vectors: NDArray[Any] | SelectedRows, positions: NDArray[np.int64]) ->
 
 
 def as_vectors(vectors: ArrayLike, what: str = "vectors") -> NDArray[np.floating]:
-    """Finite floats (N, D) from an array or a torch tensor; integers become float32. Raises SubmissionError
-    otherwise."""
+    """Finite native floats (N, D) from an array or a torch tensor; integers of one or two bytes become float32, others float64.
+    Raises SubmissionError otherwise."""
     if hasattr(vectors, "detach"):
         tensor: Any = vectors.detach().cpu()
         vectors = tensor.float().numpy() if str(tensor.dtype) == "torch.bfloat16" else tensor.numpy()
@@ -106,8 +106,10 @@ def as_vectors(vectors: ArrayLike, what: str = "vectors") -> NDArray[np.floating
             f"the {what} cannot be ranked", expected="numbers of shape (items, dimensions)",
             found=f"{array.dtype} of shape {array.shape}",
         )  # fmt: skip
+    native = array.dtype.newbyteorder("=")
     if array.dtype.kind != "f" or array.dtype.itemsize > 8:
-        array = array.astype(np.float32 if array.dtype.kind != "f" else np.float64)
+        native = np.dtype(np.float32 if array.dtype.itemsize <= 2 else np.float64)
+    array = array.astype(native, copy=False)
     parts = [array[start : start + ROWS_AT_ONCE] for start in range(0, len(array), ROWS_AT_ONCE)]
     bad = np.flatnonzero(~np.concatenate([np.isfinite(part).all(axis=1) for part in parts]))
     if len(bad):
