@@ -56,10 +56,15 @@ class LossBatch(NamedTuple):
         mask[query, positive] = mask[against, negative] = True
         return mask[block]
 
+    def same_class(self, block: slice = slice(None)) -> Tensor:
+        """Mark the references of a query's finest class, bool (b, N), itself too; two unknown classes, −1, are not the same."""
+        fine = self.labels[block, -1, None]
+        return (fine == self.ref_labels[None, :, -1]) & (fine != -1)
+
     def split_pairs(self, block: slice = slice(None)) -> tuple[Tensor, Tensor]:
         """Mark the fine positives of every query, without itself, and its negatives: two bool (b, N)."""
-        same = self.labels[block, -1, None] == self.ref_labels[None, :, -1]
-        positive, negative, listed = same & ~self.is_self(block), ~same, self.listed(block)
+        same, others, listed = self.same_class(block), ~self.is_self(block), self.listed(block)
+        positive, negative = same & others, ~same & others
         return (positive, negative) if listed is None else (positive & listed, negative & listed)
 
     def to_level(self, level: int) -> LossBatch:

@@ -59,6 +59,18 @@ def test_references_of_unknown_level_change_nothing_and_have_no_gradient(name, s
 
 
 @pytest.mark.parametrize("name", LEAVE_OUT)
+def test_items_that_end_early_on_two_branches_are_a_negative_pair(name):
+    """What is unknown below is a class of each alone, as if it were known."""
+    vectors, _ = random_batch(2, items=6)
+    whole = torch.tensor([[0, 0, 0], [0, 0, 0], [0, 1, 1], [0, 1, 1], [1, 2, 2], [2, 3, 3]])
+    early = torch.tensor([[0, 0, 0], [0, 0, 0], [0, 1, 1], [0, 1, 1], [1, -1, -1], [2, 3, -1]])
+    torch.manual_seed(0)
+    expected = build(name)(vectors, whole)
+    torch.manual_seed(0)
+    torch.testing.assert_close(leave_unknown_out(build(name))(vectors, early), expected)
+
+
+@pytest.mark.parametrize("name", LEAVE_OUT)
 def test_whole_labels_have_the_value_and_the_gradient_they_had(name):
     vectors, labels = random_batch(1)
     whole = torch.tensor(FACTS["paths"])[torch.arange(len(labels)) % 4]

@@ -113,7 +113,7 @@ class Rambo(BatchLoss):
         query, others = full_precision(batch.embeddings, batch.ref_embeddings)
         with torch.autocast(query.device.type, enabled=False):
             scores = query @ others.T
-            positive = batch.labels[:, -1, None] == batch.ref_labels[None, :, -1]
+            positive = batch.same_class()
             outside, listed = None if self.keep_self else batch.is_self(), batch.listed()
             if listed is not None:
                 outside = ~listed if outside is None else outside | ~listed

@@ -45,7 +45,7 @@ class SoftBinAP(BatchLoss):
             present, listed = ~batch.is_self(block) | self.released, batch.listed(block)
             if listed is not None:
                 present = present & listed
-            positive = present & (batch.labels[block, -1, None] == batch.ref_labels[None, :, -1])
+            positive = present & batch.same_class(block)
             counted = positive.any(1)
             defined.add_(counted.sum())
             return ((1 - self._ap(scores, present, positive)) * counted).sum()
