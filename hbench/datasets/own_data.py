@@ -68,6 +68,8 @@ def read_single(path: Path, policies: Sequence[str] = ()) -> Dataset:
             found=", ".join(table.column_names),
             fix="rename the column with the ids of the embeddings to item",
         )
+    if "ignore" in table.column_names:
+        raise DataError(f"{path} has a column ignore, as only built manifests may", fix="rename it, or leave it out")
     levels = [name for name in table.column_names if name not in {*RESERVED, SPLIT}]
     listed = texts(table, "item")
     if policies:

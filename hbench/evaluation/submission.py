@@ -220,7 +220,8 @@ class RankingSubmission:
         names = data.labels_by_name(manifest)
         if names is not None:
             named = run_levels.named_levels_of(ranking, manifest, names, ties=conditions.ties)
-        return _measured(sequences, data, name, conditions, also=also, named=named)
+        apart = name not in data.lists and not np.array_equal(manifest.query, manifest.gallery)
+        return _measured(sequences, data, name, conditions, also=also, named=named, all_pairs=not apart)
 
 
 Submission = EmbeddingSubmission | RankingSubmission
@@ -239,12 +240,13 @@ def _measured(
     *,
     also: str | None,
     named: dict[int, NamedSequences] | None = None,
+    all_pairs: bool = True,
 ) -> Measurement:
-    """The measurement of a test's level sequences, one for each query."""
+    """The measurement of a test's level sequences, one for each query; `all_pairs`: whether the queries are their own gallery."""
     manifest = data.tests[name]
     names = data.labels_by_name(manifest)
     scorers = scorers_of(
-        conditions, manifest.labels[manifest.query], all_pairs=True, also=protocols[also] if also else None,
+        conditions, manifest.labels[manifest.query], all_pairs=all_pairs, also=protocols[also] if also else None,
         names=None if names is None else names[manifest.query],
     )  # fmt: skip
     by_id = np.argsort(manifest.items[manifest.query].astype(str))

@@ -29,7 +29,7 @@ from hbench.metrics.relevance import Relevance, alpha, named_relevance, sum_wap
 T = TypeVar("T")
 Metric = Callable[[LevelSequence], float]
 SPELLING = re.compile(
-    r"(?P<base>[A-Za-z-]+)(\((?P<parameters>[^()]*)\))?(@(?P<cut>R|[1-9]\d*))?((?P<mark>[#/])(?P<level>[^#/@]+))?"
+    r"(?P<base>[A-Za-z-]+)(\((?P<parameters>[^()]*)\))?(@(?P<cut>R|[1-9]\d*))?((?P<mark>[#/])(?P<level>.+))?"
 )
 NORMS: dict[str, Callable[[int, int], int]] = {"all": lambda cut, total: total, "min": min}
 
@@ -88,10 +88,11 @@ class MetricName:
         """Check the level against `levels` (coarse to fine), and leave it out where it is the finest. Raises UnknownName."""
         if self.level is None:
             return self
-        if self.level not in levels:
+        level = next((level for level in levels if level.strip() == self.level.strip()), None)
+        if level is None:
             raise UnknownName("level", self.level, levels)
-        implied = self.level == levels[-1] and self.base not in ("AP#", "ASI/")
-        return replace(self, level=None) if implied else self
+        implied = level == levels[-1] and self.base not in ("AP#", "ASI/")
+        return replace(self, level=None if implied else level)
 
     def bind(self, levels: Sequence[str], relevance: Relevance | None = None) -> Metric:
         """Return the metric as a function of one level sequence on `levels` (coarse to fine); `relevance`: H-AP's, where the name

@@ -153,14 +153,15 @@ def _released(name: MetricName, setting: Setting, own_counts: Counts | None) -> 
 
     by_name = None
     if setting.names is not None:
-        by_name = _by_name(name, setting, setting.names, exponent if by_value else None)
+        own_names = None if own_counts is None else setting.names
+        by_name = _by_name(name, setting, own_names, exponent if by_value else None)
     grades = grade if by_value else _by_level(arguments)
     return Scorer(name, arguments, score, grades, loses_last=not setting.all_pairs, by_name=by_name)
 
 
-def _by_name(name: MetricName, setting: Setting, names: Labels, exponent: float | None) -> ScoreNamed:
+def _by_name(name: MetricName, setting: Setting, names: Labels | None, exponent: float | None) -> ScoreNamed:
     """A metric of one level looks at its column, any other at the number of equal columns; `exponent`: of an H-AP by
-    value, |Ω^(l)| counted in the query set."""
+    value, |Ω^(l)| counted in the query set, whose `names` these are, or else on the list."""
     function, arguments = name.definition.function, name.arguments(setting.levels, setting.relevance)
 
     def of_column(query: int, named: NamedSequences) -> float:
@@ -172,8 +173,11 @@ def _by_name(name: MetricName, setting: Setting, names: Labels, exponent: float 
     def of_whole(query: int, named: NamedSequences) -> float:
         if exponent is None:
             return function(listed(named.whole), **arguments)
+        whole = listed(named.whole)
+        if names is None:
+            return h_ap_by_value(whole, whole.counts, exponent)
         counts = np.bincount(equal_columns(names[query], names), minlength=names.shape[1] + 1)
-        return h_ap_by_value(listed(named.whole), counts, exponent)
+        return h_ap_by_value(whole, counts, exponent)
 
     def listed(sequence: LevelSequence) -> LevelSequence:
         return sequence if setting.all_pairs else without_last(sequence)

@@ -141,6 +141,7 @@ def test_a_bad_table_is_refused(tmp_path):
     for text, message in (
         ("name,class\na,x\n", "has no column of ids"),
         ("item\na\n", "has no levels"),
+        ("item,ignore,class\na,1,x\n", "has a column ignore"),
         ("item,class\na,x\na,x\n", "not unique"),
         ("item,class\n/etc/passwd,x\n", "leave its folder"),
         ("item,class\n../a,x\n", "leave its folder"),

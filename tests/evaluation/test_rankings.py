@@ -246,20 +246,25 @@ def test_a_full_run_gives_the_level_sequences_of_the_vectors(tmp_path, ties, all
     assert run_levels.is_full(run, test)
 
 
-def test_a_full_run_is_scored_like_the_embeddings_it_came_from(tmp_path):
+@pytest.mark.parametrize("protocol", ["paper", "official"])
+@pytest.mark.parametrize("asked", [80, 20])
+def test_a_full_run_is_scored_like_the_embeddings_it_came_from(tmp_path, asked, protocol):
     rng = np.random.default_rng(6)
-    fine = rng.integers(0, 12, 80)
+    fine, query = rng.integers(0, 12, 80), np.arange(80) < asked
     test = manifests.from_names(
-        [f"i{row}" for row in range(80)], [[str(label // 4), str(label)] for label in fine], levels=["coarse", "fine"]
-    )
+        [f"i{row}" for row in range(80)], [[str(label // 4), str(label)] for label in fine],
+        levels=["coarse", "fine"], query=query, gallery=query if asked == 80 else ~query,
+    )  # fmt: skip
     test.write(tmp_path / "test.parquet")
     vectors = rng.standard_normal((80, 6))
     embeddings.write(tmp_path / "emb.npz", list(test.items), vectors)
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    pairs = np.argwhere(~np.eye(80, dtype=bool))
+    pairs = np.argwhere(~np.eye(80, dtype=bool) & test.query[:, None] & test.gallery)
     rows = [(test.items[q], test.items[g], 0, float(unit[q] @ unit[g])) for q, g in pairs]
-    by_vectors = evaluate.evaluate(tmp_path / "emb.npz", tmp_path / "test.parquet")
-    by_ranking = evaluate.evaluate(rows_file(tmp_path / "run.parquet", rows), tmp_path / "test.parquet")
+    run = rows_file(tmp_path / "run.parquet", rows)
+    by_vectors, by_ranking = (
+        evaluate.evaluate(file, tmp_path / "test.parquet", protocol=protocol) for file in (tmp_path / "emb.npz", run)
+    )
     assert by_ranking.scores == pytest.approx(by_vectors.scores, abs=1e-12)
     assert {"H-AP", "ASI", "NDCG", "AP", "mAP@R/coarse"} <= set(by_ranking.scores)
 

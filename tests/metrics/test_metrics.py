@@ -199,6 +199,8 @@ def test_a_metric_name_round_trips(spelling):
 def test_the_finest_level_may_be_named_or_left_out():
     assert MetricName.parse("AP/species").at(["genus", "species"]) == MetricName.parse("AP")
     assert str(MetricName.parse("ASI/species").at(["genus", "species"])) == "ASI/species"
+    for odd in ("a/b", "a#b@5", " a ", "@R"):
+        assert MetricName.parse(f"R@1/{odd}").at([odd, "species"]).level == odd
 
 
 MISSPELT = (
