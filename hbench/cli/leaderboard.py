@@ -212,7 +212,7 @@ def _dataset(given: str | None, name: str) -> Dataset:
     except UnknownName:
         if given:
             raise
-        raise UsageError(f"{name} is your own table or folder", fix="say where it is: --dataset FILE") from None
+        raise UsageError(f"no dataset is called {name}", fix="name your table or folder: --dataset FILE") from None
 
 
 def _verify_file(name: str, method: str, given: Submission, dataset: str | None, *, as_json: bool) -> None:

@@ -121,9 +121,8 @@ def w_ap(batch: Batch, *, weights: Sequence[float] | None) -> Floats:
 
 @fast("ASI", "overlap")
 def asi(batch: Batch) -> Floats:
-    return np.where(
-        batch.positives(1) > 0, np.minimum(batch.sums.intersection[:, 0], 1), np.nan
-    )  # 1 + 2e-16 by rounding
+    share = np.minimum(batch.sums.intersection[:, 0], 1)  # sums round to 1 + 2e-16
+    return np.where(batch.positives(1) > 0, share, np.nan)
 
 
 @fast("ASI/", "binary")

@@ -144,12 +144,11 @@ class Settings:
         relevance = named_relevance(self.relevance, self.alpha)
         names = metrics or parse_metrics(default_metrics(levels) if self.metrics is None else self.metrics, levels)
         similarity_name, similarity = named(self.similarity or "cosine")
+        exact = f"{ALPHA}={float(self.alpha)!r}".removesuffix(".0")  # kept blocks of another alpha are not these
         return Conditions(
             levels=tuple(levels),
             metrics=tuple(names),
-            relevance_name=f"{ALPHA}={float(self.alpha)!r}".removesuffix(".0")
-            if self.relevance == ALPHA
-            else self.relevance,
+            relevance_name=exact if self.relevance == ALPHA else self.relevance,
             relevance=relevance,
             exponent=self.alpha,
             similarity_name=similarity_name,
