@@ -24,9 +24,9 @@ def knn_accuracy(scores: ArrayLike, classes: ArrayLike, of_queries: ArrayLike, k
 
     The class with the most items among the first k wins, among several of them the one whose first item comes first. `scores`
     (Q, G): higher is better, −inf leaves an item out, such as the query itself. `classes` (G,) of the items and `of_queries`
-    (Q,), numbers or names, at any one level. `k`: 1 or more. Among equal scores items of other classes come first, and of these
-    those of the class that it helps most. With k = 1 it is R@1. Returns float64 (Q,), NaN for queries without an item of their class.
-    Raises UsageError for arrays that do not fit together.
+    (Q,), numbers or names, at any one level. `k`: 1 or more. Among equal scores items of other classes come first, and of
+    these those of the class that it helps most. With k = 1 it is R@1. Returns float64 (Q,), NaN for queries without an item of
+    their class. Raises UsageError for arrays that do not fit together.
     """
     rows, of_items, query_classes = (np.asarray(as_numpy(array)) for array in (scores, classes, of_queries))
     if rows.shape != (*query_classes.shape, *of_items.shape) or rows.ndim != 2 or k < 1 or np.isnan(rows).any():
