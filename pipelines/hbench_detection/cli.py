@@ -47,6 +47,8 @@ def command(
 
     chosen = recipes.resolve(recipe, changes)
     folder = out or Path("runs") / Path(recipe).stem
+    if score is not None and resume:
+        raise click.UsageError("--score trains nothing: leave --resume out.")
     if score is not None:
         report = run.scored_again(chosen, root, score, folder)
     else:

@@ -149,11 +149,13 @@ def scored_again(recipe: DetectionRecipe, root: Path, file: Path, out: Path) -> 
     test = part_of(root, recipe.test, recipe.classes)
     places = {image.stem: place for place, image in enumerate(test.files)}
     rows: list[list[list[float]]] = [[] for _ in places]
+    number = 0
     try:
         results = read_json(file, most=LIST)
         if not isinstance(results, list):
             raise ValueError(f"{type(results).__name__} in place of a list")
         for each in results:
+            number += 1
             x, y, width, height = each["bbox"]
             corners = [x, y, x + width, y + height]
             rows[places[str(each["image_id"])]].append([*corners, float(each["category_id"]), float(each["score"])])
@@ -163,7 +165,7 @@ def scored_again(recipe: DetectionRecipe, root: Path, file: Path, out: Path) -> 
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(
             f"{file} does not hold detections of these images", expected="COCO's results: image_id, category_id, bbox, score",
-            found=f"{type(error).__name__}: {error}",
+            found=str(error) if number == 0 else f"{type(error).__name__}: {error}, in result {number}",
         ) from None  # fmt: skip
     out.mkdir(parents=True, exist_ok=True)
     return written(recipe, test, found, scores_of(found, test.boxes, recipe.classes), out)
