@@ -145,9 +145,13 @@ class Manifest:
 
 
 def open_picture(root: Path, item: str) -> Image.Image:
-    """Decode the image file of an item; raises DataError where it is missing, damaged, not an image, or a bomb."""
+    """Decode the image file of an item; 16 bits of grey become 8. Raises DataError where it is missing, damaged, not an image, a
+    bomb, or holds numbers of no agreed range (floats, 32 bits)."""
     try:
-        return load_picture(root / item)
+        image = load_picture(root / item)
+        if image.mode in {"I", "F"} and image.format != "PNG":
+            raise OSError(f"its numbers (mode {image.mode}) do not say what is white: save it with 8 or 16 bits")
+        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)) if image.mode[0] == "I" else image
     except OSError as error:
         raise DataError(
             f"the image of {item} cannot be read",

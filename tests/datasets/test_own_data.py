@@ -4,6 +4,7 @@ import dataclasses
 import io
 import json
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,6 +14,7 @@ from PIL import Image
 from hbench.cli.build import command
 from hbench.core.errors import DataError, TreeError, UnknownName, UsageError
 from hbench.datasets import card, load, save, specs
+from hbench.datasets.manifest import open_upright
 from hbench.datasets.spec import held_out
 from tests.raw_folders import touch
 
@@ -360,6 +362,18 @@ def test_own_images_are_seen_as_a_person_sees_them(see_through, options, seen, s
     alpha, palette, turned = (test.picture(item) for item in test.items)
     assert [image.convert("RGB").getpixel((0, 0)) for image in (alpha, palette)] == [seen, seen]
     assert turned.size == size
+
+
+def test_grey_of_16_bits_is_shown_in_8_and_numbers_without_a_range_are_refused(tmp_path):
+    grey = np.array([[0, 300], [32768, 65535]])
+    for name in ("a/deep.png", "a/deep.tif"):
+        (tmp_path / "shop" / "a").mkdir(parents=True, exist_ok=True)
+        Image.fromarray(grey.astype(np.uint16)).save(tmp_path / "shop" / name)
+        assert np.asarray(open_upright(tmp_path / "shop", name)).tolist() == [[0, 1], [128, 255]]
+    for kind in (np.float32, np.int32):
+        Image.fromarray(grey.astype(kind)).save(tmp_path / "shop" / "a" / "range.tif")
+        with pytest.raises(DataError, match="do not say what is white"):
+            open_upright(tmp_path / "shop", "a/range.tif")
 
 
 def test_published_images_are_opened_as_their_papers_did(see_through, tmp_path):

@@ -86,11 +86,16 @@ def test_two_years_are_one_part_wherever_they_lie_and_no_list_leaves_its_folder(
         part_of(tmp_path / "moved", ["2012/val"], shapes.CLASSES)
 
 
+TEN = [[20 * place, 0, 20 * place + 10, 10] for place in range(10)]
+
+
 def test_ap50_is_the_mean_over_eleven_recalls_without_difficult_objects():
     for truth, difficult, found, ap50 in (
         (TRUTH, [False], TRUTH, 1),
         # right, wrong, right: precision 1 up to recall 1/2 (0 to 0.5: six recalls of eleven), then 2/3 (five)
         (TWO, [False, False], [TWO[0], [40, 40, 50, 50], FAR], (6 * 1 + 5 * 2 / 3) / 11),
+        # six of ten objects and nothing else: 0 to 0.6 are seven recalls of eleven
+        (TEN, [False] * 10, TEN[:6], 7 / 11),
         # a difficult object is neither asked for nor a mistake, however often it is found
         (TWO, [False, True], [FAR, TWO[0]], 1),
         (TWO, [False, True], [FAR, [20, 20, 30, 29], [21, 20, 30, 30], TWO[0]], 1),

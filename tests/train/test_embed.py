@@ -167,8 +167,11 @@ def test_views_are_the_mean_of_the_unit_vectors_of_all_scales_and_mirrors():
 
 @pytest.mark.parametrize(
     "name",
-    ["torchvision:resnet18", "torchvision:mobilenet_v3_small", "timm:vit_tiny_patch16_224", "open_clip:ViT-S-32"],
-)
+    [
+        "torchvision:resnet18", "torchvision:mobilenet_v3_small", "torchvision:convnext_tiny", "timm:vit_tiny_patch16_224",
+        "timm:mobilenetv3_small_050", "open_clip:ViT-S-32",
+    ],
+)  # fmt: skip
 def test_other_sources_give_their_own_features(name):
     backbone = build_backbone(name, weights="random", pools=True)
     with torch.no_grad():
@@ -273,10 +276,13 @@ def test_a_file_of_torchvisions_own_weights_is_loaded(tmp_path, pools):
 
 
 def test_a_net_without_a_map_of_features_is_refused_before_work_starts():
-    for name in ("timm:vit_tiny_patch16_224", "torchvision:mobilenet_v3_small"):
+    for name in ("timm:vit_tiny_patch16_224", "torchvision:mobilenet_v3_small", "torchvision:swin_t"):
         with pytest.raises(ConfigError, match="own pooling"):
             build_backbone(name, weights="random")
-    assert build_backbone("timm:resnet18", weights="random").features == 512
+    for name, features in (("timm:resnet18", 512), ("timm:mobilenetv3_small_050", 1024)):
+        assert build_backbone(name, weights="random").features == features
+    with pytest.raises(UnknownName, match="unknown weights of resnet18"):
+        build_backbone("torchvision:resnet18/FOO", weights="random")
 
 
 @pytest.fixture

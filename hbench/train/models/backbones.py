@@ -25,6 +25,7 @@ from hbench.core.registry import Registry
 from hbench.train.models.weights import fetched, load_weights
 
 PRETRAINED, RANDOM = "pretrained", "random"
+COUNTED = 0  # features: build_backbone counts them
 
 
 class Backbone(NamedTuple):
@@ -53,8 +54,9 @@ def build_backbone(
     """Build the backbone SOURCE:NAME.
 
     `weights`: "pretrained", "random", or a file; `pools`: keep its own pooling; `key_map`: a TOML file that renames the keys of
-    a file of weights. Raises UnknownName for source or name, DataError where the weights cannot be loaded, ConfigError for a net
-    that gives no map of features although its pooling is not kept.
+    a file of weights. Its features are counted by running it. Raises UnknownName for source or name, DataError where the weights
+    cannot be loaded, ConfigError for a net that gives no map of features although its pooling is not kept, or no vector although
+    it is.
     """
     source, _, rest = name.partition(":")
     if not rest:
@@ -64,16 +66,21 @@ def build_backbone(
     backbone = build(rest, RANDOM if from_file else weights, pools)
     if from_file:
         load_weights(backbone.net, Path(weights), key_map)
-    if not pools:  # tokens or vectors cannot be pooled like a map of features
-        with torch.no_grad():
-            features = backbone.net.eval()(torch.zeros(1, len(backbone.mean), backbone.size, backbone.size))
-        backbone.net.train()
-        if features.ndim != 4:
-            raise ConfigError(
-                f"{name} gives no map of features to pool", expected="features of shape (B, C, H, W)",
-                found=f"shape {tuple(features.shape)}", fix='keep its own pooling: pooling = "own" in [model]',
-            )  # fmt: skip
-    return backbone
+    with torch.no_grad():
+        features = backbone.net.eval()(torch.zeros(1, len(backbone.mean), backbone.size, backbone.size))
+    backbone.net.train()
+    _, count, *sides = features.shape
+    if pools and sides:
+        raise ConfigError(
+            f"{name} does not pool", expected="features of shape (B, C)", found=f"shape {tuple(features.shape)}",
+            fix='pool its maps: pooling = "avg" in [model]',
+        )  # fmt: skip
+    if not pools and not (len(sides) == 2 and sides[0] == sides[1] > 1):  # tokens, vectors, or channels last
+        raise ConfigError(
+            f"{name} gives no map of features to pool", expected="features of shape (B, C, H, W)",
+            found=f"shape {tuple(features.shape)}", fix='keep its own pooling: pooling = "own" in [model]',
+        )  # fmt: skip
+    return backbone._replace(features=count)
 
 
 @sources.register("torchvision")
@@ -84,13 +91,16 @@ def torchvision_backbone(name: str, weights: str, pools: bool) -> Backbone:
     name, _, which = name.partition("/")
     if name not in models.list_models():
         raise UnknownName("torchvision model", name, models.list_models())
-    described = models.get_model_weights(name)[which or "DEFAULT"]
+    known = models.get_model_weights(name)
+    if which and which not in known.__members__:
+        raise UnknownName(f"weights of {name}", which, known.__members__)
+    described = known[which or "DEFAULT"]
     if weights == PRETRAINED:
         where = str(Path(torch.hub.get_dir()) / "checkpoints" / described.url.rsplit("/", 1)[-1])
         net = fetched(lambda: models.get_model(name, weights=described), f"torchvision:{name}", where)
     else:
         net = models.get_model(name, weights=None)
-    kept, features = _without_classifier(net, pools)
+    kept = _without_classifier(net, pools)
     transform = described.transforms()
     side, resize = transform.crop_size[0], transform.resize_size[0]
 
@@ -98,7 +108,7 @@ def torchvision_backbone(name: str, weights: str, pools: bool) -> Backbone:
         return described.transforms(crop_size=size, resize_size=round(resize * size / side))
 
     mean, std = tuple(transform.mean), tuple(transform.std)
-    return Backbone(kept, features, side, mean, std, prepare, transform.interpolation.value)
+    return Backbone(kept, COUNTED, side, mean, std, prepare, transform.interpolation.value)
 
 
 @sources.register("timm")
@@ -124,7 +134,7 @@ def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
 
     side = config["input_size"][-1]
     mean, std = tuple(config["mean"]), tuple(config["std"])
-    return Backbone(net, net.num_features, side, mean, std, prepare, config["interpolation"])
+    return Backbone(net, COUNTED, side, mean, std, prepare, config["interpolation"])
 
 
 @sources.register("deit")
@@ -166,7 +176,7 @@ def open_clip_backbone(name: str, weights: str, pools: bool) -> Backbone:
         return open_clip.transform.image_transform_v2(settings, is_train=False)
 
     mean, std = tuple(visual.image_mean), tuple(visual.image_std)
-    return Backbone(visual, _features(visual, size), size, mean, std, prepare, visual.preprocess_cfg["interpolation"])
+    return Backbone(visual, COUNTED, size, mean, std, prepare, visual.preprocess_cfg["interpolation"])
 
 
 @sources.register("transformers")
@@ -197,7 +207,7 @@ def transformers_backbone(name: str, weights: str, pools: bool) -> Backbone:
 
     mean, std = tuple(processor.image_mean), tuple(processor.image_std)
     interpolation = Image.Resampling(int(processor.resample)).name.lower()
-    return Backbone(net, _features(net, side), side, mean, std, prepare, interpolation)
+    return Backbone(net, COUNTED, side, mean, std, prepare, interpolation)
 
 
 @sources.register("hbench")
@@ -258,14 +268,8 @@ class Processed:
         return pixels[0]
 
 
-def _features(net: nn.Module, side: int) -> int:
-    """Count the features of a net by running it, since not every net states their number."""
-    with torch.no_grad():
-        return int(net.eval()(torch.zeros(1, 3, side, side)).shape[1])
-
-
-def _without_classifier(net: nn.Module, pools: bool) -> tuple[nn.Module, int]:
-    """Remove the last linear layer of a torchvision net, and, from a ResNet, its pooling unless that is kept."""
+def _without_classifier(net: nn.Module, pools: bool) -> nn.Module:
+    """Remove the last linear layers of a torchvision net, and, from a ResNet, its pooling unless that is kept."""
     fc = getattr(net, "fc", None)
     if isinstance(fc, nn.Linear) and hasattr(net, "layer4"):
         children = dict(net.named_children())  # their names stay, so that torchvision's own files fit
@@ -273,11 +277,12 @@ def _without_classifier(net: nn.Module, pools: bool) -> tuple[nn.Module, int]:
         children |= {"flat": nn.Flatten()} if pools else {}
         if not pools:
             del children["avgpool"]
-        return nn.Sequential(OrderedDict(children)), fc.in_features
+        return nn.Sequential(OrderedDict(children))
     for head in ("fc", "classifier", "heads", "head"):
         last = getattr(net, head, None)
-        linear = [part for part in last.modules() if isinstance(part, nn.Linear)] if last is not None else []
-        if linear:
-            setattr(net, head, nn.Identity())
-            return net, linear[0].in_features
+        parts = list(last) if isinstance(last, nn.Sequential) else [last]
+        linear = next((at for at, part in enumerate(parts) if isinstance(part, nn.Linear)), None)
+        if linear is not None:  # what comes before it, such as a norm or a pooling, stays
+            setattr(net, head, last[:linear] if isinstance(last, nn.Sequential) else nn.Identity())
+            return net
     raise ConfigError("this torchvision model has no classifier to remove", fix="use the same net of timm: timm:NAME")
