@@ -9,7 +9,7 @@ import click
 
 from hbench.cli import reporting
 from hbench.cli.names import FILE, FOLDER
-from hbench.cli.terminal import bars, say
+from hbench.cli.terminal import bars, say, show_json
 
 
 @click.command("evaluate")
@@ -58,6 +58,8 @@ def command(file: Path | None, dataset: str, check: bool, format_: str, as_json:
         for warning in checked.warnings:
             say(f"remark: {warning}")
         say(f"{checked.submission.source.file} can be scored on {checked.data.name}")
+        if as_json:
+            show_json({"signature": checked.signature(), "remarks": [*checked.warnings]})
         return
     files = [(path, options["ids"]) for path in (file, options["query"], options["gallery"]) if path]
     with execution.open(files, announce=say) as execute, bars("ranking") as on_test:

@@ -49,12 +49,17 @@ def command(folder: Path, dataset: str, as_json: bool, **options: Any) -> None:
     if documents:
         if options["row"]:
             reporting.write_rows([*documents.values()], options["row"])
-        board, scores = reporting.board_of(data.name), next(iter(documents.values())).scores
-        metric = next(name for name in (board and board.metric, "H-AP", *scores) if name in scores)
+        board = reporting.board_of(data.name)
+        metric = many.main_metric(documents.values(), [*([board.metric] if board else []), "H-AP"])
+        for report, reason in many.set_apart(documents, metric).items():
+            refused[report.name] = reason
+            say(str(reason))
         _show(many.standings(documents, metric), metric, list(refused), as_json=as_json)
     if refused:
         count = len(documents) + len(refused)
-        raise SubmissionError(f"{len(refused)} of {count} files are refused", found=", ".join(refused))
+        raise SubmissionError(
+            f"{len(refused)} of {count} files are refused, or not comparable", found=", ".join(refused)
+        )
 
 
 def _report_of(file: Path, report: Path, data: Dataset, options: dict[str, Any]) -> Document:

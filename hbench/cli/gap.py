@@ -57,7 +57,8 @@ def command(file: Path, dataset: str, metrics: str, as_json: bool, **options: An
             "the gap cannot be measured for partial labels",
             fix="leave their items out: hbench build NAME --policy drop …",
         )
-    for name, manifest in data.tests.items():
+    documents = []
+    for name, manifest in examined.data.tests.items():
         items = int(manifest.gallery.sum())
         if items < 2 * batch:
             raise UsageError(
@@ -69,7 +70,12 @@ def command(file: Path, dataset: str, metrics: str, as_json: bool, **options: An
             drawn = sampled(retrieval_of(manifest, given.queries), options["queries"], seed)
             gap = gap_of(drawn, examined.conditions, random_batches(items, batch, seed), on_batch=on_batch)
         signature = f"{examined.signature([name])}|queries:{len(drawn.queries.labels)}|batch:{batch}|seed:{seed}"
-        (show_json if as_json else _show)(_document(gap, signature))
+        documents.append(_document(gap, signature))
+    if as_json:
+        show_json(documents if len(documents) > 1 else documents[0])
+        return
+    for document in documents:
+        _show(document)
 
 
 def _document(gap: Gap, signature: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from hbench.cli.reporting import FILES, refuse_unwritable, show_report, with_opt
 
 @click.command("merge")
 @click.argument("parts", nargs=-1, required=True, type=FILE)
-@click.option("--method", help="The method's name, where the parts name none.")
+@click.option("--method", help="The method's name.  [default: that in the parts]")
 @with_options(FILES)
 def command(parts: tuple[Path, ...], format_: str, as_json: bool, method: str | None, **files: Any) -> None:
     """Join the PARTS that `hbench evaluate --shard i/n` wrote into the report of the whole evaluation.

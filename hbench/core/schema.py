@@ -94,8 +94,8 @@ def _place(values: Any, path: Sequence[int | str]) -> str:
     """The path of a key in words; an element of a list of tables by its number from 1 and its first value."""
     parts: list[str] = []
     for step in path:
-        inside = isinstance(values, list) or (isinstance(values, dict) and step in values)
-        values = values[step] if inside else None
+        keys = values if isinstance(values, dict) else range(len(values)) if isinstance(values, list) else ()
+        values = values[step] if step in keys else None
         if isinstance(step, int):
             first = next(iter(values.values()), None) if isinstance(values, dict) else None
             parts[-1] += f" {step + 1}" + f" ({first!r})" * isinstance(first, str)

@@ -48,7 +48,7 @@ def load(name_or_path: str | Path, policies: Sequence[str] = ()) -> Dataset:
         if path.is_dir() and ((path / "dataset.json").exists() or built is None):
             return _as_published(read(path))
         if built is not None:  # even where the working folder has a folder of this name, such as that of its images
-            return read(built)
+            return _of_version(read(built), version)
         if not plain:
             problem = "is neither a dataset nor a table" if path.exists() else "does not exist"
             raise DataError(f"{path} {problem}", expected=f"a dataset's name, its folder, or {', '.join(SUFFIXES)}")
@@ -60,10 +60,7 @@ def load(name_or_path: str | Path, policies: Sequence[str] = ()) -> Dataset:
             fix=f"hbench download {name}, then hbench build {name} (or: hbench build {name} --root DIR)",
         )
     dataset = assemble(specs[name], None) if built is None or not specs[name].markers else _as_published(read(built))
-    if version not in {"", dataset.version}:
-        there = f"{name}@{dataset.version}"
-        raise DataError(f"another version of {name} is on this disk", expected=f"{name}@{version}", found=there)
-    return dataset
+    return _of_version(dataset, version)
 
 
 def folders(name: str) -> list[Path]:
@@ -101,6 +98,13 @@ def card(spec: Spec) -> dict[str, object]:
     names = ("title", "homepage", "licence", "citation", "size", "defects", "manual", "layout")
     facts = {name: getattr(spec, name) for name in names if getattr(spec, name)}
     return facts | ({"pixels": OPENED} if spec.picture is open_picture else {})
+
+
+def _of_version(dataset: Dataset, version: str) -> Dataset:
+    if version not in {"", dataset.version}:
+        name, there = dataset.name, f"{dataset.name}@{dataset.version}"
+        raise DataError(f"another version of {name} is on this disk", expected=f"{name}@{version}", found=there)
+    return dataset
 
 
 def _as_published(dataset: Dataset) -> Dataset:

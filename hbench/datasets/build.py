@@ -19,7 +19,7 @@ from hbench.datasets import assemble, folders, save, specs
 from hbench.datasets.copies import KEEP, Copies
 from hbench.datasets.dataset import Dataset
 from hbench.datasets.manifest import Manifest, images_below
-from hbench.datasets.metadata.cards import write_cards
+from hbench.datasets.metadata.cards import CROISSANT, write_cards
 from hbench.datasets.own_data import IMAGES, OnRemark, OwnSource, build_own, not_taken, refuse_name
 from hbench.datasets.spec import Spec
 
@@ -231,7 +231,8 @@ def save_built(
         (folder / COPIES).unlink(missing_ok=True)
         if copies is not None:
             write_text(folder / COPIES, copies.table())
-        if cards and not write_cards(dataset, folder):
+        outdated = (folder / CROISSANT).exists()  # of the dataset that this one replaces
+        if (cards or outdated) and not write_cards(dataset, folder):
             on_remark(f"note: {folder / 'README.md'} was not written by hbench, and is kept as it is")
     except OSError as error:
         raise DataError(

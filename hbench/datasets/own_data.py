@@ -29,8 +29,8 @@ from hbench.datasets.copies import CHOICES, KEEP, Copies, same_content
 from hbench.datasets.dataset import DROPPED, TEST, Dataset, Protocol
 from hbench.datasets.manifest import SUFFIXES, Manifest, images_below, name_table_of
 from hbench.datasets.spec import held_out, specs
-from hbench.tree import RESERVED, default_levels, refuse_depth
-from hbench.tree.names import NameTable, Row, paths_of_nodes, remarks_on
+from hbench.tree import RESERVED, LabelTree, default_levels, refuse_depth
+from hbench.tree.names import NameTable, Row, paths_of_nodes, refuse, remarks_on
 from hbench.tree.policies import advice, mend_to_tree
 
 OnRemark = Callable[[str], None]
@@ -208,6 +208,8 @@ def own_dataset(
         of_part = {mask: values[chosen] for mask, values in masks.items()}
         return manifests.from_names([*compress(items, chosen)], [*compress(rows, chosen)], levels=levels, **of_part)
 
+    if trains.any():
+        LabelTree.from_names(rows, levels=levels)  # the parts may be trees where the whole is none
     test, train = part(~trains), part(trains) if trains.any() else None
     card = {"title": name} | ({DROPPED: dropped} if dropped else {})
     return Dataset(name, test.digest[:12], Protocol(), train, {TEST: test}, card=card).rooted(root)
@@ -396,6 +398,7 @@ def _placed(table: pa.Table, levels: list[str], tree: Path) -> tuple[pa.Table, l
     from hbench.tree import files as tree_files  # loads networkx
 
     names = tree_files.read(tree)
+    refuse([problem for problem in names.broken if problem.kind == "cycle"], str(tree))
     rows = paths_of_nodes(names, texts(table, levels[0]))
     table = table.drop_columns([level for level in (*levels, *names.levels) if level in table.column_names])
     for place, level in enumerate(names.levels):
@@ -417,6 +420,8 @@ def _split(
         return table, split
     if split is not None:
         raise UsageError("there are two splits", expected="either --split-by, or --split-column or --split-folders")
+    if SPLIT in levels:
+        raise UsageError(f"a level is called {SPLIT}, as the column that --split-by makes", fix="rename that column")
     if by not in levels:
         raise UnknownName("level to split by", by, levels)
     if not 0 < fraction < 1:

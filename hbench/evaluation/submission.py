@@ -105,7 +105,9 @@ class EmbeddingSubmission:
             for part, needed in zip(self.parts, (asked, ranked), strict=True)
             for problem in embedding_files.problems(part, wanted=needed, known=known, cosine=cosine)
         ]
-        if problems and set(asked) <= set(self.gallery.ids) and set(ranked) <= set(self.queries.ids):
+        of_queries, of_gallery = set(self.queries.ids), set(self.gallery.ids)
+        fit = {*asked} <= of_queries and {*ranked} <= of_gallery
+        if not fit and {*asked} <= of_gallery and {*ranked} <= of_queries:
             raise SubmissionError(
                 f"queries and gallery are swapped: {self.queries.source} holds the gallery's items, "
                 f"{self.gallery.source} the queries'",

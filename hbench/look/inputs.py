@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hbench.core.errors import UnknownName, UsageError
+from hbench.core.errors import ComparisonError, UnknownName, UsageError
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
 from hbench.engine.job import Job
@@ -21,6 +21,7 @@ from hbench.evaluation.reports.comparison import refuse_other_conditions
 from hbench.evaluation.reports.report import BY_QUERY, Document
 from hbench.evaluation.submission import read
 from hbench.metrics.level_sequence import LevelSequence
+from hbench.metrics.partial_lists import known
 
 Trace = Callable[[LevelSequence], NDArray[np.float64]]
 
@@ -64,6 +65,11 @@ def runs_of(files: Sequence[str], names: Sequence[str] = ()) -> list[Run]:
     documents = [reports.read(path) for path in paths]
     for other in documents[1:]:
         refuse_other_conditions(documents[0], other)
+        if other.unit != documents[0].unit:
+            raise ComparisonError(
+                "the intervals of these reports are over other units", expected=documents[0].over, found=other.over,
+                fix="evaluate both with the same --unit",
+            )  # fmt: skip
     beside = [path.with_name(path.stem + BY_QUERY) for path in paths]
     pairs = zip(beside, documents, strict=True)
     tables = [reports.read_by_query(path, document) if path.is_file() else None for path, document in pairs]
@@ -110,7 +116,22 @@ def ranked_tests(files: Sequence[str], data: Dataset, test: str | None, names: S
     """Read embedding files for one test, by default the first one."""
     chosen, paths = test_of(data, test), [Path(file) for file in files]
     shown = shown_names(names, [path.stem for path in paths], paths)
-    return [RankedTest(name, examined_embeddings(path, data), chosen) for name, path in zip(shown, paths, strict=True)]
+    return [RankedTest(name, one, chosen) for name, one in zip(shown, examined_files(paths, data), strict=True)]
+
+
+def examined_files(
+    paths: Sequence[Path], data: Dataset, metric: str = "H-AP", *, similarity: str | None = None, ties: str = "pessimistic"
+) -> list[Examined]:  # fmt: skip
+    """Read embedding files and check them against a dataset, and each other; raises as `examined_embeddings`, and ComparisonError
+    for files that leave out other items: their queries and galleries are not the same."""
+    examined = [examined_embeddings(path, data, metric, similarity=similarity, ties=ties) for path in paths]
+    for other in examined[1:]:
+        if other.conditions.left_out != examined[0].conditions.left_out:
+            raise ComparisonError(
+                "these files leave out other items", expected=examined[0].signature(), found=other.signature(),
+                fix="embed the same pictures with every model",
+            )  # fmt: skip
+    return examined
 
 
 def ranked_test(files: Sequence[str], data: Dataset, test: str | None) -> RankedTest:
@@ -121,11 +142,15 @@ def ranked_test(files: Sequence[str], data: Dataset, test: str | None) -> Ranked
 
 
 def traced(job: Job, trace: Trace, width: int) -> NDArray[np.float64]:
-    """Apply `trace` to the level sequence of every query in one exact ranking pass; returns (Q, width), in input order."""
+    """Apply `trace` to the level sequence of every query in one exact ranking pass; returns (Q, width), in input order.
+
+    Under partial labels, items of unknown level are left out of the lists.
+    """
     rows = np.full((len(job.ranker.queries), width), np.nan)
+    reading = None if job.ranker.known is None else known(job.ranker.depth)
 
     def keep(query: int, sequence: LevelSequence) -> float:
-        rows[query] = trace(sequence)  # threads write separate rows
+        rows[query] = trace(sequence if reading is None else reading.of(sequence))  # threads write separate rows
         return 0.0
 
     measure(replace(job, scorers=[keep], conditions="", by_name=None))

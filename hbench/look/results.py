@@ -18,7 +18,7 @@ from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
 from hbench.evaluation.measurement import Measurement, measure
 from hbench.look import retrievals
-from hbench.look.inputs import examined_embeddings, test_of
+from hbench.look.inputs import examined_files, test_of
 from hbench.look.palette import mark_of
 from hbench.look.retrievals import UNRELATED, Queries, first_results, hits_of, level_name, right_of
 from hbench.look.strips import Sheet, StripRow, page_of, strip_of, write_strips
@@ -127,7 +127,7 @@ def browse(
     way, value = _way(dict(zip(WAYS, (queries, class_name, worst, best, severe, at_random), strict=True)))
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     name = test_of(data, test)
-    examined = [examined_embeddings(path, data, by, similarity=similarity, ties=ties) for path in paths]
+    examined = examined_files(paths, data, by, similarity=similarity, ties=ties)
     manifest = examined[0].data.tests[name]
     fix = "choose queries by id or at random"
     measured = measure(examined[0].job(name, fix=fix)) if way in MEASURED else None

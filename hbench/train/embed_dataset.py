@@ -83,7 +83,9 @@ def embedder(
     folder = Path(source)
     if folder.exists() or (":" not in source and folder.name != source):  # a bare name is refused as a backbone
         return _from_checkpoint(folder)
-    backbone = build_backbone(source, weights=weights, pools=True, key_map=key_map)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)  # random weights are the same when an embedding is resumed
+        backbone = build_backbone(source, weights=weights, pools=True, key_map=key_map)
     side = size or backbone.size
     images = Images(size=side, resize=round(side * 8 / 7), mean=backbone.mean, std=backbone.std)
     identity = f"{source} {weights} {side}"

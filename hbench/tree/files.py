@@ -69,7 +69,7 @@ def level_columns(table: pa.Table, levels: Sequence[str]) -> list[str]:
     for level in levels:
         if level not in names:
             raise UnknownName("column", level, names)
-    chosen = list(levels) or [name for name in names if name not in RESERVED]
+    chosen = list(levels) or [name for name in names if name not in (*RESERVED, "split")]
     refuse_depth(len(chosen))
     return chosen
 

@@ -42,7 +42,7 @@ def packed(levels: Iterable[str]) -> str:
 
 def unpacked(text: str) -> tuple[str, ...]:
     """Read the level names in a word written by `packed`."""
-    return tuple(map(unquote, text.split(",")))
+    return tuple(map(unquote, text.split(","))) if text else ()
 
 
 def unfold(graph: ClassGraph[NodeId]) -> NameTable:

@@ -29,6 +29,7 @@ from hbench.tree.names import (
     folded,
     levels_for,
     look_alikes,
+    stripped,
 )  # fmt: skip
 from hbench.tree.partial import ended_early
 
@@ -110,10 +111,10 @@ def _exclude_each_other(one: Policy, other: Policy) -> bool:
 @policy("trim", mends=["spaces"], stage=0)
 def trim(table: NameTable) -> NewRows:
     """Surplus spaces and control characters are removed; names that differ only in these become one."""
-    return {row: tuple(" ".join(CONTROL.sub(" ", name).split()) for name in row) for row in table.rows}
+    return {row: stripped(" ".join(CONTROL.sub(" ", name).split()) for name in row) for row in table.rows}
 
 
-@policy("normalise", mends=["alike"], stage=0)
+@policy("normalise", mends=["alike"], stage=1)  # what trim makes equal is alike no more
 def normalise(table: NameTable) -> NewRows:
     """Names under one parent that differ only in case, blanks, encoding or invisible marks become the most frequent."""
     found = look_alikes(table).items()

@@ -123,6 +123,7 @@ def test_check_lists_every_problem_at_once_and_writes_nothing(data, tmp_path):
     assert "missing" in again.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["bad.npz"]
     assert "can be scored" in of_good(data, "--check").stderr
+    assert json.loads(of_good(data, "--check", "--json").stdout)["signature"].startswith("zoo@")
 
 
 @pytest.mark.parametrize(

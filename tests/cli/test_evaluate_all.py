@@ -3,6 +3,8 @@
 import json
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -52,6 +54,29 @@ def test_what_is_finished_is_used_again_unless_file_or_conditions_changed(folder
     (folder / "reports" / "b-fair.by-query.parquet").unlink()
     assert evaluate_all(folder).stderr.count("is of this file and these settings") == 1
     assert evaluate_all(folder, "--ties", "optimistic").stderr.count("is of this file and these settings") == 0
+
+
+def test_what_cannot_be_compared_is_named_and_the_others_are_shown(folder):
+    assert evaluate_all(folder).exit_code == 0
+    by_query = evaluate_all(folder, "--unit", "query")
+    assert by_query.stderr.count("is of this file and these settings") == 0  # their intervals are over classes
+    rows = [
+        (f"{q}.jpg", f"{g}.jpg", -float(abs(q - g)))
+        for q in range(80)
+        for g in range(max(0, q - 2), min(80, q + 3))
+        if q != g
+    ]
+    query, item, score = zip(*rows, strict=True)
+    pq.write_table(pa.table({"query": query, "item": item, "score": score}), folder / "models" / "0-lists.parquet")
+    vectors = np.random.default_rng(0).normal(size=(79, 8)).astype(np.float32)
+    embeddings.write(
+        folder / "models" / "1-less.parquet", [f"{i}.jpg" for i in range(79)], vectors, left_out=["79.jpg"]
+    )
+    run = evaluate_all(folder, "--json")
+    assert "2 of 5 files are refused, or not comparable" in str(run.exception)
+    shown = json.loads(run.stdout)
+    assert [model["method"] for model in shown["models"]] == ["c-good", "b-fair", "a-bad"]
+    assert shown["refused"] == ["0-lists.json", "1-less.json"]
 
 
 def test_a_file_that_is_refused_is_named_at_the_end_and_the_others_are_shown_if_there_are_any(folder):

@@ -170,6 +170,13 @@ def test_absolute_paths_below_the_root_become_relative(birds, tmp_path):
         ([*OF_BIRDS, "--background", "whiteish"], UsageError, "is not a colour"),
         (["mine", *OF_BIRDS, "--out", "BIRDS/below"], DataError, "choose another folder with --out"),
         (["--from", "ZOO"], DataError, r"fish/2\.jpg"),
+        (["--from", "HOMONYM", "--levels", "order,genus", "--split-column", "fold"], TreeError, "crow"),
+        (
+            ["--from", "HOMONYM", "--levels", "split,genus", "--split-by", "genus"],
+            UsageError,
+            "a level is called split",
+        ),
+        (["--from", "NODES", "--levels", "node", "--tree", "CYCLE"], TreeError, "1 cycle"),
         (["--from", "ZOO", "--levels", "class"], DataError, "--depth 1"),
         (["--from", "ZOO", "--split-folders"], DataError, "are not a split"),
         (["sop", "--from-scratch", "WORK"], UsageError, "labels of sop cannot be made from scratch"),
@@ -180,7 +187,12 @@ def test_absolute_paths_below_the_root_become_relative(birds, tmp_path):
 )
 def test_wrong_options_are_refused_and_nothing_is_written(birds, home, tmp_path, arguments, error, message):
     zoo = folder_of_images(tmp_path / "zoo", ["bird/crow/1.jpg", "fish/2.jpg"])
+    homonym, nodes, cycle = (tmp_path / name for name in ("homonym.csv", "nodes.csv", "cycle.csv"))
+    homonym.write_text("item,order,genus,split,fold\n1,birds,crow,x,train\n2,birds,crow,x,train\n3,fish,crow,y,test\n")
+    nodes.write_text("item,node\n1,owl\n2,owl\n")
+    cycle.write_text("parent,child\nbirds,owl\nbirds,crow\na,b\nb,a\nbirds,a\n")
     named = {"BIRDS": birds, "BIRDS/below": birds / "below", "ZOO": zoo, "WORK": tmp_path / "work"}
+    named |= {"HOMONYM": homonym, "NODES": nodes, "CYCLE": cycle}
     with pytest.raises(error, match=message):
         build(*(named.get(part, part) for part in arguments))
     assert not home.exists()
@@ -199,6 +211,9 @@ def test_a_dataset_in_use_is_replaced_only_by_force(birds, tmp_path):
     table = ["--from", birds, *TABLE]
     build("mine", *table)
     version = load("mine").version
+    assert load(f"mine@{version}").name == "mine"
+    with pytest.raises(DataError, match="another version of mine"):
+        load("mine@1")
     birds.write_text(BIRDS.replace("mallard", "teal"))
     with pytest.raises(UsageError, match="there is a dataset mine already"):
         build("mine", *table)

@@ -293,3 +293,6 @@ def test_swapped_queries_and_gallery_are_recognised(tmp_path):
     evaluate(tuple(sides), tmp_path / "d.parquet")
     with pytest.raises(SubmissionError, match="are swapped"):
         evaluate(tuple(sides[::-1]), tmp_path / "d.parquet")
+    embeddings.write(tmp_path / "all.npz", items, rng.normal(size=(24, 4)))
+    whole = embeddings.read(tmp_path / "all.npz")
+    assert evaluate((whole, whole), tmp_path / "d.parquet").scores == evaluate(whole, tmp_path / "d.parquet").scores

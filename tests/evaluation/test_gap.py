@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hbench.core.errors import HBenchError
+from hbench.datasets import Dataset, Protocol, manifest, save
 from hbench.engine.ranker import Side
 from hbench.engine.settings import Settings
 from hbench.evaluation import embeddings
@@ -127,3 +128,17 @@ def test_the_verb_shows_the_gap_and_refuses_one_batch(tmp_path):
     assert shown["signature"].endswith("|queries:40|batch:10|seed:0")
     with pytest.raises(HBenchError):
         call(*gap, 21)
+    ids = [str(item) for item in range(39)]
+    embeddings.write(tmp_path / "less.parquet", ids, vectors[:39], left_out=["39"])
+    shown = json.loads(call("gap", tmp_path / "less.parquet", *gap[2:], 10).stdout)
+    assert "|left-out:1(" in shown["signature"]
+    assert shown["signature"].endswith("|queries:39|batch:10|seed:0")
+
+
+def test_several_tests_are_one_document(tmp_path):
+    rows = [(f"g{n % 6 // 3}", f"s{n % 6}") for n in range(40)]
+    test = manifest.from_names([str(n) for n in range(40)], rows, levels=["genus", "species"])
+    save(Dataset("two", "1", Protocol(), None, {"a": test, "b": test}), tmp_path / "two")
+    embeddings.write(tmp_path / "e.npz", test.items.tolist(), np.random.default_rng(0).normal(size=(40, 4)))
+    shown = json.loads(call("gap", tmp_path / "e.npz", "-d", tmp_path / "two", "--batch", 10, "--json").stdout)
+    assert [each["signature"].split("|")[1] for each in shown] == ["a", "b"]

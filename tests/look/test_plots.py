@@ -7,9 +7,12 @@ import pytest
 
 import hbench
 from hbench.core.errors import ComparisonError, UnknownName, UsageError
+from hbench.core.text import percent
 from hbench.evaluation import embeddings
 from hbench.look.figures import drawn
+from hbench.look.inputs import ranked_tests, traced
 from hbench.look.plots import PlotRequest, draw, kinds, plot
+from hbench.look.plots.mistakes import levels_at
 from tests.command_line import call, refusal
 from tests.look.plotting import LEVELS, METRICS, NASTY, check_formats, cut_texts, ranked_levels, request, words_of
 
@@ -113,6 +116,38 @@ def test_reports_of_other_conditions_are_not_drawn_together(plotted, tmp_path):
     other.write(tmp_path / "other.json")
     with pytest.raises(ComparisonError):
         draw("levels", PlotRequest((str(plotted / "one.json"), str(tmp_path / "other.json"))))
+    hbench.evaluate(plotted / "one.parquet", plotted / "own.csv", metrics=METRICS, unit="query").write(
+        tmp_path / "q.json"
+    )
+    with pytest.raises(ComparisonError, match="over other units"):
+        draw("levels", PlotRequest((str(plotted / "one.json"), str(tmp_path / "q.json"))))
+    read = embeddings.read(plotted / "one.parquet")
+    embeddings.write(tmp_path / "less.parquet", read.ids[1:].tolist(), read.vectors[1:], left_out=[read.ids[0]])
+    files = (str(plotted / "one.parquet"), str(tmp_path / "less.parquet"))
+    for run in (
+        lambda: draw("mistakes", PlotRequest(files, dataset=str(plotted / "own.csv"))),
+        lambda: hbench.browse(files, plotted / "own.csv"),
+    ):
+        with pytest.raises(ComparisonError, match="leave out other items"):
+            run()
+
+
+def test_curves_and_mistakes_of_partial_labels_leave_out_what_is_unknown(tmp_path):
+    names = ["Felidae,", "Felidae,Felis", "Felidae,Lynx", "Canidae,Canis", "Canidae,", "Felidae,Felis"]
+    lines = ["item,family,genus", *(f"{n},{name}" for n, name in enumerate(4 * names))]
+    (tmp_path / "own.csv").write_text("\n".join(lines) + "\n")
+    vectors = np.random.default_rng(0).normal(size=(24, 3)).astype(np.float32)
+    embeddings.write(tmp_path / "e.parquet", [str(n) for n in range(24)], vectors)
+    source = ("--from", tmp_path / "own.csv", "--levels", "family,genus", "--policy", "unknown")
+    call("build", "pets", *source, "-o", tmp_path / "pets")
+    report = hbench.evaluate(tmp_path / "e.parquet", tmp_path / "pets")
+    file = (str(tmp_path / "e.parquet"),)
+    curve = draw("h-pr", PlotRequest(file, dataset=str(tmp_path / "pets")))
+    assert f"H-AP {percent(report.scores['H-AP'], 1)}" in " ".join(words_of(curve))
+    (ranked,) = ranked_tests(file, hbench.load(tmp_path / "pets"), None)
+    first = traced(ranked.job, levels_at, 4)[:, 0]
+    counted = {name: int((first == level).sum()) for level, name in enumerate(["unrelated", "family", "genus"])}
+    assert counted == dict(report.document.mistakes["test"])
 
 
 def test_the_command_writes_what_python_draws_and_help_lists_every_kind(plotted, tmp_path):

@@ -84,9 +84,14 @@ def test_the_boxes_of_a_tree_are_as_tall_as_it_has_items_and_coloured_by_means(p
 
 def test_a_tree_file_is_drawn_by_classes(plotted, tmp_path):
     tree = hbench.load(plotted / "own.csv").tests["test"].tree
-    (tmp_path / "t.graphml").write_text(tree_files.write(tree, ".graphml"), encoding="utf-8")
-    drawing = draw("tree", PlotRequest((str(tmp_path / "t.graphml"),)))
-    assert [label.get_text().split("\n")[1] for label in drawing.figure.axes[0].get_xticklabels()] == ["2", "6", "12"]
+    for suffix in (".graphml", ".newick"):
+        (tmp_path / f"t{suffix}").write_text(tree_files.write(tree, suffix), encoding="utf-8")
+        drawing = draw("tree", PlotRequest((str(tmp_path / f"t{suffix}"),)))
+        assert [label.get_text().split("\n")[1] for label in drawing.figure.axes[0].get_xticklabels()] == [
+            "2",
+            "6",
+            "12",
+        ]
 
 
 def test_refusals_name_what_is_missing(plotted, tmp_path):

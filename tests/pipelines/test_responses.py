@@ -83,6 +83,8 @@ def test_recorded_pages_are_followed_by_name_through_normalisation_and_redirects
     assert pages_of([recorded("query_normalized_fv1.json")], [name]) == normalized
     titles = ["File:Not Found Either", "File:Not Found"]
     assert pages_of([recorded("query_missing_twice_fv1.json")], titles) == {t: Page(t, "missing") for t in titles}
+    circle = {"query": {"redirects": [{"from": "A", "to": "B"}, {"from": "B", "to": "A"}]}}
+    assert pages_of([circle], ["A"])["A"].status == "missing"
     found = pages_of([recorded("query_pageprops_disambiguation_fv2_trimmed.json")], ["Douglas Adams (disambiguation)"])
     assert found["Douglas Adams (disambiguation)"].item == "Q5301194"
 

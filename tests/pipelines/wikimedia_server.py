@@ -111,7 +111,8 @@ class Server:
                 known = {"type": "uri", "value": f"{ENTITY}Q{value['value']['numeric-id']}"} if value else None
                 cells = {"item": ENTITY + qid, "property": DIRECT + name}
                 row = {key: {"type": "uri", "value": text} for key, text in cells.items()}
-                rows.append(row | {"value": known or {"type": "bnode", "value": "t1"}})
+                unknown = {"type": "uri", "value": "http://www.wikidata.org/.well-known/genid/" + "0" * 32}
+                rows.append(row | {"value": known or unknown})
         return rows
 
     def _pages(self, params):

@@ -171,6 +171,9 @@ def test_unknown_recipes_and_settings_that_break_the_schema_are_named():
         ("optimizer.lr=-1", "greater than or equal to 0"),
         ("sampler.batch=10", "multiple of sampler.per_class"),
         ("images.scale=[2,1]", "smallest and the largest share"),
+        ("images.scale=[0.5]", "images, scale 2: missing"),
+        ("optimizer.nesterov=true", "momentum > 0 with nesterov"),
+        ("seed=99999999999999999999", "seed: expected less"),
         ("patience=3", "expected validation > 0"),
         ("precision=float8", "expected 'auto', 'float32', 'bfloat16' or 'float16'"),
     ):

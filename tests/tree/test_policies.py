@@ -142,6 +142,10 @@ def test_ragged_rows_are_repeated_or_all_cut_or_dropped():
 def test_trimming_joins_names_that_differ_in_spaces():
     mended = mend(NameTable.of(("label",), [("ocean area ",), ("ocean area",), ("a\tb\x00",)]), ["trim"])
     assert mended.table.rows == {("ocean area",): 2, ("a b",): 1}
+    blank = mend(
+        NameTable.of(("family", "genus"), [("owls", " "), ("a\x00b", "c"), ("A b", "c")]), ["trim", "normalise"]
+    )
+    assert set(blank.table.rows) == {("owls",), ("A b", "c")}
 
 
 def test_names_that_look_alike_under_one_parent_become_the_most_frequent():

@@ -1,13 +1,14 @@
 """Compares many models: which files of a folder to score, which reports are current, which model leads by how much."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from hbench.core.errors import SubmissionError, examples
+from hbench.core.errors import ComparisonError, SubmissionError, examples
 from hbench.evaluation.embeddings.files import READERS
 from hbench.evaluation.evaluate import Examined
 from hbench.evaluation.reports import report as reports
@@ -50,6 +51,7 @@ def finished(path: Path, examined: Examined) -> Document | None:
     subject, embedding = examined.subject, document.embedding
     same = (
         document.signature == examined.signature()
+        and document.unit == examined.conditions.unit
         and document.dataset_digest == subject.digest
         and (embedding and embedding.sha256) == (subject.source and subject.source.sha256)
         and list(document.scores) == list(map(str, examined.conditions.metrics))
@@ -77,6 +79,26 @@ class ModelStanding:
             "behind_best": self.behind and self.behind.record(),
             "doubts": list(self.document.doubts),
         }
+
+
+def main_metric(documents: Collection[Document], preferred: Sequence[str]) -> str:
+    """The metric to rank models by: the first of the preferred ones that most reports have, else the one that most have."""
+    counts = Counter(metric for document in documents for metric in document.scores)
+    usual = [name for name in preferred if 2 * counts[name] > len(documents)]
+    return usual[0] if usual else counts.most_common(1)[0][0]
+
+
+def set_apart(documents: dict[Path, Document], metric: str) -> dict[Path, ComparisonError]:
+    """Take out the reports without the metric, and those whose signature is not that of most; return why."""
+    usual = Counter(document.signature for document in documents.values()).most_common(1)[0][0]
+    apart = {
+        path: ComparisonError(f"{path.name} is not compared", expected=f"{metric}, {usual}", found=document.signature)
+        for path, document in documents.items()
+        if metric not in document.scores or document.signature != usual
+    }
+    for path in apart:
+        del documents[path]
+    return apart
 
 
 def standings(documents: Mapping[Path, Document], metric: str) -> list[ModelStanding]:

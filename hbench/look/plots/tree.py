@@ -180,7 +180,7 @@ def _draw(request: PlotRequest) -> Drawing:
         reason = "a metric colours a tree by the values of its queries"
         raise UsageError(reason, expected="one --metric with --by-query FILE", fix=VALUES)
     (source,) = request.files
-    if Path(source).suffix in {".graphml", ".json", ".nwk"}:
+    if Path(source).suffix in tree_files.GRAPH_READERS:
         if request.by_query:
             raise UsageError("a tree without items has no queries", fix="name the dataset")
         tree, items = tree_files.read(Path(source)).tree()

@@ -160,7 +160,7 @@ class Recipe(BaseModel):
     dataset: str
     epochs: Natural = 100
     steps_per_epoch: Positive | None = None
-    seed: Natural = 0
+    seed: int = Field(0, ge=0, lt=2**63)
     images: Images = Images()
     model: Model = Model()
     sampler: Sampler = Sampler()
@@ -199,7 +199,7 @@ class Recipe(BaseModel):
             raise ValueError("expected sampler.batch to be a multiple of sampler.per_class")
         if len(self.images.mean) != len(self.images.std):
             raise ValueError("expected images.mean and images.std of one length, that of the colours")
-        if self.images.scale[0] > self.images.scale[1]:
+        if list(self.images.scale) != sorted(self.images.scale):
             raise ValueError("expected images.scale as the smallest and the largest share")
         if (self.evaluate_every or self.patience) and not self.validation:
             raise ValueError(
@@ -207,6 +207,8 @@ class Recipe(BaseModel):
             )
         if not (self.tested or self.validation):
             raise ValueError("expected validation > 0 with tested = false, where the tests are not used")
+        if self.optimizer.nesterov and not self.optimizer.momentum:
+            raise ValueError("expected optimizer.momentum > 0 with nesterov")
         if self.model.projection == "pca" and not self.model.dim:
             raise ValueError("expected model.dim > 0 for a projection that starts from PCA")
         return self

@@ -121,6 +121,8 @@ def _page(title: str, redirected: Mapping[str, str], pages: Mapping[str, Mapping
     while title in redirected and redirected[title] not in seen:
         title = redirected[title]
         seen.add(title)
+    if title in redirected:  # redirects in a circle lead to no page
+        return facts.Page(title, "missing")
     page = pages.get(title)
     if page is None:
         raise SourceError(f"the API did not answer for {title!r}", expected="every requested title in the answer")

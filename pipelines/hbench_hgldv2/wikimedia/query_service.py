@@ -87,7 +87,7 @@ class QueryService:
     def _statements(self, ids: Sequence[str]) -> dict[str, dict[str, list[str]]]:
         values: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         for row in self._rows(ENTITIES, [f"wd:{i}" for i in ids]):
-            if "value" in row:
+            if facts.QID.fullmatch(row.get("value", "")):  # "unknown value" is an address of another kind
                 values[row["item"]][row["property"].rpartition("/")[2]].append(row["value"])
         return values
 
