@@ -11,6 +11,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -153,12 +154,15 @@ def open_picture(root: Path, item: str) -> Image.Image:
             raise OSError(f"its numbers (mode {image.mode}) do not say what is white: save it with 8 or 16 bits")
         return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)) if image.mode[0] == "I" else image
     except OSError as error:
-        raise DataError(
-            f"the image of {item} cannot be read",
-            found=str(error),
-            fix="replace the file (for a published set: hbench download NAME --repair), "
-            "or leave it out of the dataset (hbench embed --skip-unreadable embeds without it)",
-        ) from None
+        raise _unreadable(item, error) from None
+
+
+def _unreadable(item: str, error: Exception) -> DataError:
+    return DataError(
+        f"the image of {item} cannot be read", found=str(error),
+        fix="replace the file (for a published set: hbench download NAME --repair), "
+        "or leave it out of the dataset (hbench embed --skip-unreadable embeds without it)",
+    )  # fmt: skip
 
 
 def open_upright(root: Path, item: str, *, background: str = "white") -> Image.Image:
@@ -170,11 +174,15 @@ def open_upright(root: Path, item: str, *, background: str = "white") -> Image.I
     image = open_picture(root, item)
     if background == "none":
         return image
-    image = ImageOps.exif_transpose(image)
-    if not image.has_transparency_data:
-        return image
-    transparent = image.convert("RGBA")
-    return Image.alpha_composite(Image.new("RGBA", image.size, background), transparent).convert("RGB")
+    with suppress(Exception):  # damaged EXIF turns no picture; Pillow raises whatever it meets in it
+        image = ImageOps.exif_transpose(image)
+    try:
+        if not image.has_transparency_data:
+            return image
+        transparent = image.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", image.size, background), transparent).convert("RGB")
+    except Exception as error:
+        raise _unreadable(item, error) from None
 
 
 def images_below(folder: Path, *, suffixes: tuple[str, ...] = SUFFIXES) -> Iterator[str]:

@@ -29,7 +29,7 @@ from hbench.evaluation import embeddings
 from hbench.train.images.batches import Batch, Files, all_tests, images_of, workers_for
 from hbench.train.images.transforms import Normalise, Prepare
 from hbench.train.loop import RECIPE
-from hbench.train.models.backbones import build_backbone
+from hbench.train.models.backbones import PRETRAINED, build_backbone
 from hbench.train.models.embed_images import Views, embedded
 from hbench.train.models.model import build_model
 from hbench.train.processes import joined
@@ -82,13 +82,18 @@ def embedder(
     """
     folder = Path(source)
     if folder.exists() or (":" not in source and folder.name != source):  # a bare name is refused as a backbone
+        if size or weights != PRETRAINED or key_map:
+            raise UsageError(
+                f"{folder} is of a run, which has its size and weights", fix="leave size, weights and key map out"
+            )
         return _from_checkpoint(folder)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)  # random weights are the same when an embedding is resumed
         backbone = build_backbone(source, weights=weights, pools=True, key_map=key_map)
     side = size or backbone.size
     images = Images(size=side, resize=round(side * 8 / 7), mean=backbone.mean, std=backbone.std)
-    identity = f"{source} {weights} {side}"
+    read = [path for path in (Path(weights), key_map) if path and path.is_file()]
+    identity = " ".join([source, weights, str(side), *(embeddings.digest([path])[:16] for path in read)])
     if backbone.prepare is None:
         return Embedder(backbone.net, images, identity)
     transform = backbone.prepare(side)

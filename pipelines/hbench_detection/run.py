@@ -188,7 +188,7 @@ def coco_results(part: VocPart, found: list[dict[str, Tensor]]) -> Iterator[dict
         ):
             x, y, right, bottom = (round(edge, 2) for edge in box)
             size = [round(right - x, 2), round(bottom - y, 2)]
-            yield {"image_id": file.stem, "category_id": label, "bbox": [x, y, *size], "score": round(score, 6)}
+            yield {"image_id": file.stem, "category_id": label, "bbox": [x, y, *size], "score": score}
 
 
 def _known(values: dict[str, float]) -> dict[str, float | None]:

@@ -379,12 +379,14 @@ def test_own_images_are_seen_as_a_person_sees_them(see_through, options, seen, s
     assert turned.size == size
 
 
-def test_grey_of_16_bits_is_shown_in_8_and_numbers_without_a_range_are_refused(tmp_path):
+def test_grey_of_16_bits_is_shown_in_8_damaged_exif_turns_nothing_and_numbers_without_a_range_are_refused(tmp_path):
     grey = np.array([[0, 300], [32768, 65535]])
     for name in ("a/deep.png", "a/deep.tif"):
         (tmp_path / "shop" / "a").mkdir(parents=True, exist_ok=True)
         Image.fromarray(grey.astype(np.uint16)).save(tmp_path / "shop" / name)
         assert np.asarray(open_upright(tmp_path / "shop", name)).tolist() == [[0, 1], [128, 255]]
+    Image.new("RGB", (2, 3)).save(tmp_path / "shop" / "a" / "exif.png", exif=b"Exif\x00\x00XX")
+    assert open_upright(tmp_path / "shop", "a/exif.png").size == (2, 3)
     for kind in (np.float32, np.int32):
         Image.fromarray(grey.astype(kind)).save(tmp_path / "shop" / "a" / "range.tif")
         with pytest.raises(DataError, match="do not say what is white"):

@@ -58,6 +58,7 @@ def test_the_command_embeds_by_a_checkpoint_as_its_run_did_and_says_what_comes_n
     assert ours.ids.tolist() == runs.ids.tolist() == letters.tests["test"].items.tolist()
     np.testing.assert_allclose(ours.vectors, runs.vectors, atol=1e-6)
     assert "Invalid value for '--scales'" in refusal(*line, tmp_path / "f.parquet", "--scales", "0")
+    assert "has its size and weights" in refusal(*line, tmp_path / "f.parquet", "--size", 96)
 
 
 def stopped_at(batch):
@@ -177,6 +178,22 @@ def test_other_sources_give_their_own_features(name):
     with torch.no_grad():
         found = backbone.net.eval()(torch.zeros(2, 3, backbone.size, backbone.size))
     assert found.shape == (2, backbone.features)
+
+
+def test_random_weights_are_the_same_again_and_a_file_of_weights_is_known_by_its_content(tmp_path):
+    first, again = (embedding.embedder("hbench:small", weights="random").model.state_dict() for _ in range(2))
+    assert all(torch.equal(tensor, again[name]) for name, tensor in first.items())
+    identities = set()
+    for scale in (1, 2):
+        torch.save({name: tensor * scale for name, tensor in first.items()}, tmp_path / "w.pth")
+        identities.add(embedding.embedder("hbench:small", weights=str(tmp_path / "w.pth")).identity)
+    assert len(identities) == 2
+
+
+def test_weights_of_open_clip_get_the_activation_that_they_were_trained_with():
+    for tag, quick in (("openai", True), ("laion2b_s34b_b79k", False)):
+        net = build_backbone(f"open_clip:ViT-B-32/{tag}", weights="random", pools=True).net
+        assert any(type(module).__name__ == "QuickGELU" for module in net.modules()) == quick
 
 
 @pytest.fixture(scope="module")

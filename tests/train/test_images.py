@@ -1,6 +1,7 @@
 """Images as the recipes' releases prepare them: a circle stays one where the release keeps the aspect; real weights embed."""
 
 import dataclasses
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,8 +11,10 @@ from PIL import Image, ImageDraw
 from sklearn.datasets import load_sample_image
 from torchvision.models import ResNet18_Weights
 
+from hbench.datasets import manifest
+from hbench.datasets.manifest import open_upright
 from hbench.train import embed_dataset as embedding
-from hbench.train.images.batches import Files, Held, workers_for
+from hbench.train.images.batches import PIECE, Files, Held, in_order, workers_for
 from hbench.train.images.transforms import Normalise, augmentations
 from hbench.train.models.backbones import build_backbone
 from hbench.train.models.model import build_model
@@ -124,3 +127,16 @@ def test_images_of_files_are_decoded_by_a_process_per_processor(letters):
     assert 1 <= workers_for(files, Images()) <= 10
     assert workers_for(files, Images(workers=3)) == 3
     assert workers_for(Held(np.zeros((1, 8, 8), np.uint8), Images(), None), Images()) == 0
+
+
+def test_pieces_of_unreadable_images_alone_change_no_other_image(tmp_path):
+    items = [f"{n}.png" for n in range(PIECE + 1)]
+    for item in items[:-1]:
+        Image.new("RGB", (8, 8), "white").save(tmp_path / item)
+    (tmp_path / items[-1]).write_bytes(b"broken")
+    whole = manifest.from_names(items, [("a", str(n % 2)) for n in range(len(items))], levels=["genus", "species"])
+    whole = dataclasses.replace(whole, picture=partial(open_upright, tmp_path))
+    files = Files(whole, augmentations["none"](Images(size=8, resize=8)))
+    files.skips = True
+    ((images, rows),) = in_order(files, np.arange(len(items)), batch=len(items), workers=0)
+    assert (images.dtype, len(images), rows.tolist()) == (torch.uint8, PIECE, list(range(PIECE)))

@@ -162,10 +162,16 @@ def open_clip_backbone(name: str, weights: str, pools: bool) -> Backbone:
     chosen, load = tag if weights == PRETRAINED and tag else None, weights == PRETRAINED
     where = "the Hugging Face cache (HF_HOME), or name a file of weights instead"
     # Random weights, or those of a file, get images like those of the tag.
-    described = open_clip.get_pretrained_cfg(arch, tag) if tag and not chosen else {}
-    config = {key: described[key] for key in ("mean", "std", "interpolation", "resize_mode") if key in described}
+    described = open_clip.get_pretrained_cfg(arch, tag) if tag else {}
+    kept = () if chosen else ("mean", "std", "interpolation", "resize_mode")
+    config = {key: described[key] for key in kept if key in described}
+    gelu = bool(
+        described.get("quick_gelu")
+    )  # the activation that these weights were trained with; open_clip only warns
     model = fetched(
-        lambda: open_clip.create_model(arch, pretrained=chosen, load_weights=load, force_preprocess_cfg=config),
+        lambda: open_clip.create_model(
+            arch, pretrained=chosen, load_weights=load, force_preprocess_cfg=config, force_quick_gelu=gelu
+        ),
         f"open_clip:{name}", where,
     )  # fmt: skip
     visual = model.visual

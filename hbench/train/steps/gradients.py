@@ -110,7 +110,8 @@ def facts_of(labels: Labels, dim: int) -> dict[str, Any]:
     class, coarse to fine, which is the first item's for a class without items; dimension."""
     counts = [int(labels[:, level].max()) + 1 for level in range(labels.shape[1])]
     paths = labels[:1].repeat(counts[-1], axis=0)
-    paths[labels[:, -1]] = labels
+    known = labels[labels[:, -1] >= 0]  # paths that end early are of no fine class
+    paths[known[:, -1]] = known
     return {"classes": counts[-1], "level_classes": counts, "paths": paths.tolist(), "dim": dim}
 
 

@@ -212,7 +212,9 @@ def _load_clip(argument: str) -> tuple[Any, Any]:
             fix="open_clip.list_pretrained() lists the models",
         )
     try:
-        return open_clip.create_model(name, pretrained=pretrained), open_clip.get_tokenizer(name)
+        gelu = bool(open_clip.get_pretrained_cfg(name, pretrained).get("quick_gelu"))  # open_clip only warns
+        model = open_clip.create_model(name, pretrained=pretrained, force_quick_gelu=gelu)
+        return model, open_clip.get_tokenizer(name)
     except (OSError, RuntimeError) as error:
         raise DataError(
             f"the weights of {argument} cannot be loaded",
