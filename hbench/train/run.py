@@ -34,7 +34,8 @@ class BestStep(NamedTuple):
 
 @dataclass
 class TrainingRun:
-    """The state of a run: model, losses, optimisers, float16's scaler, the number of steps, and the best step, if it validates.
+    """The state of a run: model, losses, optimisers, float16's scaler, the number of steps, the best step, if it validates, and the
+    digest of the training data.
 
     `embed` is the model as the processes share it. `halted`: on a GPU, whether a step was not finite, so that no more are taken.
     """
@@ -48,6 +49,7 @@ class TrainingRun:
     step: int = 0
     best: BestStep | None = None
     halted: Tensor | None = None
+    data: str = ""
 
     @property
     def runs_ahead(self) -> bool:
@@ -62,12 +64,18 @@ class TrainingRun:
             "scaler": self.scaler.state_dict(),
             "random": checkpoints.random_state(),
             "best": self.best and self.best._asdict(),
+            "data": self.data,
         }
         checkpoints.save(folder, self.step, model=self.model, state=state)
 
     def restore(self, folder: Path) -> None:
-        """Restore a checkpoint; raises DataError where it cannot be read or belongs to another model."""
+        """Restore a checkpoint; raises DataError where it cannot be read, or belongs to another model or to other training data."""
         state = checkpoints.load_state(folder)
+        if state.get("data", self.data) != self.data:
+            raise DataError(
+                "the training data have changed since this run began", expected=f"digest {state['data'][:12]}…",
+                found=f"digest {self.data[:12]}…", fix="train in another folder, or build the former dataset again",
+            )  # fmt: skip
         checkpoints.load_model(folder, self.model)
         with checkpoints.usable(folder / checkpoints.STATE):
             self.objective.load_state_dict(state["objective"])
@@ -111,7 +119,7 @@ def begin(recipe: Recipe, data: Dataset, processes: Processes = ALONE) -> Traini
             expected="schedule.warm_up = 0", found=f"{recipe.schedule.warm_up}",
         )  # fmt: skip
     halted = torch.zeros((), dtype=torch.bool, device=device) if on_gpu and not scaler.is_enabled() else None
-    return TrainingRun(model, embed, objective, optimizers, scaler, layout, halted=halted)
+    return TrainingRun(model, embed, objective, optimizers, scaler, layout, halted=halted, data=manifest.digest)
 
 
 def freeze_body(run: TrainingRun, processes: Processes, *, frozen: bool) -> None:

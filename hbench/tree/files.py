@@ -87,6 +87,12 @@ def write(tree: LabelTree, kind: str) -> str:
             f"{len(bad)} names hold control characters", expected="names on one line", found=examples(map(repr, bad)),
             fix="--policy trim removes them",
         )  # fmt: skip
+    lost = {*RESERVED, "split"} & {*tree.levels} if kind in tables.SUFFIXES else set()
+    if lost or (kind in tables.SUFFIXES and tree.levels == EDGE_COLUMNS):
+        raise TreeError(
+            f"a table cannot have levels of these names: {', '.join(sorted(lost) or EDGE_COLUMNS)}",
+            expected="levels that a table does not use for anything else", fix="--format json, graphml or nwk",
+        )  # fmt: skip
     return WRITERS[kind](tree)
 
 

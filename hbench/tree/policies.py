@@ -302,6 +302,8 @@ def effect(table: NameTable, names: Sequence[str]) -> str:
     left_out = sum(items for row, items in table.rows.items() if after[row] is None)
     renamed = sum(items for row, items in table.rows.items() if after[row] not in {row, None})
     parts = [f"{what} {items:,} items" for what, items in (("renames", renamed), ("leaves out", left_out)) if items]
-    finest = [len({names.keys(row)[-1] for row in names.rows if row}) for names in (table, mended.table)]
-    parts.append(f"{finest[1]:,} {table.levels[-1]}" + f" instead of {finest[0]:,}" * (finest[0] != finest[1]))
+    whole = [(names, [row for row in names.rows if len(row) == len(names.levels)]) for names in (table, mended.table)]
+    before, now = (f"{len({names.keys(row)[-1] for row in rows}):,} {names.levels[-1]}" for names, rows in whole)
+    level = f" {table.levels[-1]}" * (mended.table.levels == table.levels)  # said once
+    parts.append(now + f" instead of {before.removesuffix(level)}" * (before != now))
     return "; ".join([*parts, *["other problems stay"] * (not _leaves_whole_rows(table, names))])

@@ -91,7 +91,8 @@ def run(
     if via == "dumps":
         if dumps is None:
             raise UsageError("--via dumps needs the folder of the dumps", fix="give --dumps FOLDER")
-        link(work, raw, dump_files.source(dumps), {"via": via, "limit": limit})
+        settings = {"via": via, "limit": limit, "dumps": str(dumps.resolve())}
+        link(work, raw, dump_files.source(dumps), settings)
         return
     for name, url in server:
         if not url.startswith(("http://", "https://")):
