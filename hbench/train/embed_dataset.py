@@ -22,6 +22,7 @@ from torch.utils.data import Dataset as TorchDataset
 from hbench.core import files
 from hbench.core.errors import DataError, SubmissionError, UnknownName, UsageError, examples
 from hbench.core.files import write_text
+from hbench.core.text import first_line
 from hbench.core.untrusted import open_parquet
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
@@ -29,7 +30,7 @@ from hbench.evaluation import embeddings
 from hbench.train.images.batches import Batch, Files, all_tests, images_of, workers_for
 from hbench.train.images.transforms import Normalise, Prepare
 from hbench.train.loop import RECIPE
-from hbench.train.models.backbones import PRETRAINED, build_backbone
+from hbench.train.models.backbones import PRETRAINED, Backbone, build_backbone
 from hbench.train.models.embed_images import Views, embedded
 from hbench.train.models.model import build_model
 from hbench.train.processes import joined
@@ -91,6 +92,8 @@ def embedder(
         torch.manual_seed(0)  # random weights are the same when an embedding is resumed
         backbone = build_backbone(source, weights=weights, pools=True, key_map=key_map)
     side = size or backbone.size
+    if side != backbone.size:
+        _refuse_size(source, backbone, side)
     images = Images(size=side, resize=round(side * 8 / 7), mean=backbone.mean, std=backbone.std)
     read = [path for path in (Path(weights), key_map) if path and path.is_file()]
     identity = " ".join([source, weights, str(side), *(embeddings.digest([path])[:16] for path in read)])
@@ -98,6 +101,16 @@ def embedder(
         return Embedder(backbone.net, images, identity)
     transform = backbone.prepare(side)
     return Embedder(backbone.net, images, f"{identity} {transform}", lambda image: transform(image.convert("RGB")))
+
+
+def _refuse_size(source: str, backbone: Backbone, side: int) -> None:
+    """Raise UsageError where a backbone cannot take images of this side."""
+    try:
+        with torch.no_grad():
+            backbone.net.eval()(torch.zeros(1, len(backbone.mean), side, side))
+    except (AssertionError, RuntimeError, ValueError) as error:
+        reason = f"{source} takes no images of {side} pixels"
+        raise UsageError(reason, found=first_line(error), fix="leave the size out") from None
 
 
 def embed(

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hbench.core.errors import ConfigError, DataError
+from hbench.core.errors import ConfigError, DataError, UsageError
 from hbench.core.files import full_disk_told, replacing, write_text
 from hbench.core.untrusted import LIST, load_tensors, read_json
 from hbench.core.version import __version__
@@ -44,6 +44,10 @@ def run(
         )
     training, test = part_of(root, recipe.train, recipe.classes), part_of(root, recipe.test, recipe.classes)
     out.mkdir(parents=True, exist_ok=True)
+    if (out / LAST).exists() and (out / "recipe.json").exists():
+        begun, changed = read_json(out / "recipe.json"), recipe.model_dump(mode="json")
+        if other := [key for key in changed if key != "epochs" and changed[key] != begun.get(key)]:
+            raise UsageError(f"{out} holds a run of another recipe", found=", ".join(other), fix="name another --out")
     write_text(out / "recipe.json", recipe.model_dump_json(indent=2) + "\n")
     torch.manual_seed(recipe.seed)
     model = detector_of(recipe).to(device)

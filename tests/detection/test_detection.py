@@ -12,7 +12,7 @@ from hbench_detection.voc import Boxes, boxes_of, part_of
 from PIL import Image
 from torch import Tensor
 
-from hbench.core.errors import ConfigError, DataError, SubmissionError, UnknownName
+from hbench.core.errors import ConfigError, DataError, SubmissionError, UnknownName, UsageError
 from hbench.evaluation.leaderboard import read as read_board
 from hbench.evaluation.leaderboard import read_file
 from hbench.evaluation.leaderboard.runs import carried_row, recorded
@@ -289,6 +289,8 @@ def test_a_killed_run_resumes_to_the_same_bits(few, tmp_path, name):
     run(resolve(name, SMALL), few, tmp_path / "halves")
     with pytest.raises(DataError, match="holds a run"):
         run(recipe, few, tmp_path / "halves")
+    with pytest.raises(UsageError, match="a run of another recipe"):
+        run(resolve(name, [*SMALL, "lr=0.5"]), few, tmp_path / "halves", resume=True)
     again = run(recipe, few, tmp_path / "halves", resume=True)
     assert again == whole
     last = tmp_path / "halves" / "last.pt"

@@ -190,6 +190,11 @@ def test_random_weights_are_the_same_again_and_a_file_of_weights_is_known_by_its
     assert len(identities) == 2
 
 
+def test_a_size_that_a_net_does_not_take_is_refused():
+    with pytest.raises(UsageError, match="takes no images of 50 pixels"):
+        embedding.embedder("timm:vit_tiny_patch16_224", weights="random", size=50)
+
+
 def test_weights_of_open_clip_get_the_activation_that_they_were_trained_with():
     for tag, quick in (("openai", True), ("laion2b_s34b_b79k", False)):
         net = build_backbone(f"open_clip:ViT-B-32/{tag}", weights="random", pools=True).net
@@ -227,11 +232,13 @@ def test_a_model_of_transformers_embeds_as_its_authors_do(hub):
         assert given.images.size == 48
 
 
-def test_a_model_of_transformers_takes_other_sizes_and_begins_at_random_where_asked(hub):
-    larger = embedding.embedder(f"transformers:{hub / 'clip'}", size=96)
-    assert larger.prepare(Image.new("RGB", (200, 100))).shape == (3, 96, 96)
-    again = embedding.embedder(f"transformers:{hub / 'clip'}", size=96)
-    assert larger.identity == again.identity, "another process would refuse to go on with what this one embedded"
+def test_a_model_of_transformers_prepares_other_sizes_and_begins_at_random_where_asked(hub):
+    backbone = build_backbone(f"transformers:{hub / 'clip'}", pools=True)
+    assert backbone.prepare(96)(Image.new("RGB", (200, 100))).shape == (3, 96, 96)
+    with pytest.raises(UsageError, match="takes no images of 96 pixels"):
+        embedding.embedder(f"transformers:{hub / 'clip'}", size=96)
+    one, again = (embedding.embedder(f"transformers:{hub / 'clip'}", size=48) for _ in range(2))
+    assert one.identity == again.identity, "another process would refuse to go on with what this one embedded"
     untrained = embedding.embedder(f"transformers:{hub / 'vit'}", weights="random").model
     trained = embedding.embedder(f"transformers:{hub / 'vit'}").model
     one, other = (dict(net.named_parameters())["model.layernorm.weight"] for net in (untrained, trained))

@@ -615,6 +615,11 @@ def test_the_last_two_checkpoints_and_the_best_are_kept_and_half_written_ones_do
     (checkpoint.latest(tmp_path) / checkpoint.MODEL).write_bytes(b"")
     run.restore(checkpoint.saved(tmp_path)[-2])
     assert (run.step, run.best) == (5, BestStep(2, 0.5))
+    run.save(tmp_path)
+    assert not list(tmp_path.glob(".*.part"))
+    run.data = "other images"
+    with pytest.raises(DataError, match="training data have changed"):
+        run.restore(checkpoint.saved(tmp_path)[-2])
     with pytest.raises(DataError, match="no checkpoint"):
         checkpoint.latest(tmp_path / "elsewhere")
 

@@ -30,7 +30,8 @@ def save(folder: Path, step: int, *, model: nn.Module, state: Mapping[str, Any])
     """
     final = _of_step(folder, step)
     temporary = folder / f".{final.name}.{os.getpid()}.part"
-    shutil.rmtree(temporary, ignore_errors=True)
+    for left in folder.glob(f".{PREFIX}*.part"):  # by a run that was killed while it saved
+        shutil.rmtree(left, ignore_errors=True)
     temporary.mkdir(parents=True)
     try:
         weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
