@@ -100,7 +100,7 @@ def run(
     servers = SERVERS._replace(**dict(server))
     with opened(work, contact=contact, offline=offline, rate=rate, cache=cache) as client:
         source = api.source(client, servers) if via == "api" else query_service.source(client, servers)
-        link(work, raw, source, {"via": via, "limit": limit})
+        link(work, raw, source, {"via": via, "limit": limit} | ({"server": dict(server)} if server else {}))
 
 
 def link(work: Path, raw: Path, source: FactSource, settings: Mapping[str, Any]) -> None:
