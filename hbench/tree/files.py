@@ -87,10 +87,10 @@ def write(tree: LabelTree, kind: str) -> str:
             f"{len(bad)} names hold control characters", expected="names on one line", found=examples(map(repr, bad)),
             fix="--policy trim removes them",
         )  # fmt: skip
-    lost = {*RESERVED, "split"} & {*tree.levels} if kind in tables.SUFFIXES else set()
-    if lost or (kind in tables.SUFFIXES and tree.levels == EDGE_COLUMNS):
+    lost, edge_list = {*RESERVED, "split"} & {*tree.levels}, {level.lower() for level in tree.levels} == {*EDGE_COLUMNS}
+    if kind in tables.SUFFIXES and (lost or edge_list):
         raise TreeError(
-            f"a table cannot have levels of these names: {', '.join(sorted(lost) or EDGE_COLUMNS)}",
+            f"a table cannot have levels of these names: {', '.join(sorted(lost) or tree.levels)}",
             expected="levels that a table does not use for anything else", fix="--format json, graphml or nwk",
         )  # fmt: skip
     return WRITERS[kind](tree)

@@ -146,6 +146,14 @@ def test_names_that_not_every_format_holds_are_not_exported():
         write(tree, ".xml")
 
 
+@pytest.mark.parametrize("levels", [("item", "genus"), ("Parent", "child")])
+def test_levels_that_a_table_would_read_as_something_else_are_not_exported_as_one(levels):
+    tree = LabelTree.from_names([("a", "b"), ("a", "c")], levels=levels)[0]
+    with pytest.raises(TreeError, match="cannot have levels of these names"):
+        write(tree, ".csv")
+    assert write(tree, ".json")
+
+
 @pytest.mark.parametrize("levels", [49, 50])
 def test_json_is_written_as_deep_as_it_is_read(tmp_path, levels):
     names = tuple(f"l{number}" for number in range(levels))
