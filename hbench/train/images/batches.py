@@ -123,9 +123,8 @@ class Batches:
             loaded = [next(loader) for _ in pieces]
             if problems := [problem for piece in loaded if isinstance(piece, dict) for problem in piece.items()]:
                 raise _unreadable(dict(problems))
-            loaded = [piece for piece in loaded if len(piece[1])] or loaded[
-                :1
-            ]  # floats of no image would make others floats
+            # A piece without images is of floats, which would make the others floats.
+            loaded = [piece for piece in loaded if len(piece[1])] or loaded[:1]
             parts = [[tensor.to(self.device, non_blocking=True) for tensor in piece] for piece in loaded]
             images, rows = zip(*parts, strict=True)
             yield (images[0], rows[0]) if len(parts) == 1 else (torch.cat(images), torch.cat(rows))

@@ -165,9 +165,7 @@ def open_clip_backbone(name: str, weights: str, pools: bool) -> Backbone:
     described = open_clip.get_pretrained_cfg(arch, tag) if tag else {}
     kept = () if chosen else ("mean", "std", "interpolation", "resize_mode")
     config = {key: described[key] for key in kept if key in described}
-    gelu = bool(
-        described.get("quick_gelu")
-    )  # the activation that these weights were trained with; open_clip only warns
+    gelu = bool(described.get("quick_gelu"))  # the activation of these weights, of which open_clip only warns
     model = fetched(
         lambda: open_clip.create_model(
             arch, pretrained=chosen, load_weights=load, force_preprocess_cfg=config, force_quick_gelu=gelu
