@@ -15,6 +15,7 @@ from hbench.integrations.lightning import HierarchicalScores
 from hbench.integrations.pytorch_metric_learning import HierarchicalAccuracyCalculator
 from hbench.integrations.torchmetrics import HierarchicalAP
 from hbench.losses import build_loss
+from tests.command_line import process
 
 SPECIES = torch.arange(60) % 12
 LABELS = torch.stack([SPECIES // 4, SPECIES], dim=1)
@@ -33,6 +34,29 @@ def test_a_torchmetrics_metric_in_batches_is_the_score_of_all(name):
         metric.compute()
     metric.update(VECTORS[:20], LABELS[:20])
     assert float(metric.compute()) == hbench.score(VECTORS[:20], LABELS[:20], metrics=[name]).scores[name]
+
+
+OF_ONE_PROCESS = """
+import torch
+from hbench.integrations.torchmetrics import HierarchicalAP
+
+torch.distributed.init_process_group("gloo")
+metric, species = HierarchicalAP(), torch.arange(60) % 12
+vectors = torch.randn(60, 16, generator=torch.Generator().manual_seed(0))
+for part in torch.arange(60).split(10)[torch.distributed.get_rank() :: 2]:
+    metric.update(vectors[part], torch.stack([species // 4, species], dim=1)[part])
+print("H-AP", float(metric.compute()), flush=True)
+torch.distributed.destroy_process_group()
+"""
+
+
+def test_a_torchmetrics_metric_of_two_processes_is_the_score_of_all(tmp_path):
+    (tmp_path / "one.py").write_text(OF_ONE_PROCESS)
+    start = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+    shown = process(*start, tmp_path / "one.py", OMP_NUM_THREADS=1, CUDA_VISIBLE_DEVICES="").stdout
+    vectors = torch.randn(60, 16, generator=torch.Generator().manual_seed(0))
+    expected = hbench.score(vectors, LABELS, metrics=["H-AP"]).scores["H-AP"]
+    assert [float(line.split()[1]) for line in shown.splitlines()] == pytest.approx([expected] * 2)
 
 
 @pytest.mark.parametrize("adapter", [HierarchicalAP, HierarchicalScores, HierarchicalAccuracyCalculator])

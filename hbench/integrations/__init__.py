@@ -9,6 +9,8 @@ from hbench.engine.settings import Settings
 from hbench.tree import default_levels
 
 
-def refuse_unknown(metrics: Sequence[str], *, similarity: str, ties: str) -> None:
-    """Raise UnknownName for names that no labels could make known: when an adapter is made, not after an epoch."""
-    Settings(metrics, similarity=similarity, ties=ties).resolve(default_levels(16))
+def checked_metrics(metrics: str | Sequence[str], *, similarity: str, ties: str) -> list[str]:
+    """The names of the metrics, one or several; raises UnknownName when an adapter is made, not after an epoch."""
+    names = [metrics] if isinstance(metrics, str) else list(metrics)
+    Settings(names, similarity=similarity, ties=ties).resolve(default_levels(16))  # deeper than trees are
+    return names

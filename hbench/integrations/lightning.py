@@ -8,7 +8,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 
 from hbench.core.errors import UsageError
 from hbench.evaluation.arrays import score
-from hbench.integrations import refuse_unknown
+from hbench.integrations import checked_metrics
 
 
 class HierarchicalScores(Callback):
@@ -20,14 +20,14 @@ class HierarchicalScores(Callback):
 
     def __init__(
         self,
-        metrics: Sequence[str] = ("H-AP", "R@1"),
+        metrics: str | Sequence[str] = ("H-AP", "R@1"),
         *,
         prefix: str = "val/",
         similarity: str = "cosine",
         ties: str = "pessimistic",
     ) -> None:
-        refuse_unknown(metrics, similarity=similarity, ties=ties)
-        self.metrics, self.prefix, self.similarity, self.ties = list(metrics), prefix, similarity, ties
+        self.metrics = checked_metrics(metrics, similarity=similarity, ties=ties)
+        self.prefix, self.similarity, self.ties = prefix, similarity, ties
         self.embeddings: list[torch.Tensor] = []
         self.labels: list[torch.Tensor] = []
 

@@ -11,7 +11,7 @@ from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 
 from hbench.core.errors import UsageError
 from hbench.evaluation.arrays import score
-from hbench.integrations import refuse_unknown
+from hbench.integrations import checked_metrics
 
 
 class HierarchicalAccuracyCalculator(AccuracyCalculator):  # type: ignore[misc]
@@ -23,14 +23,14 @@ class HierarchicalAccuracyCalculator(AccuracyCalculator):  # type: ignore[misc]
 
     def __init__(
         self,
-        metrics: Sequence[str] = ("H-AP", "NDCG", "R@1", "mAP@R"),
+        metrics: str | Sequence[str] = ("H-AP", "NDCG", "R@1", "mAP@R"),
         *,
         similarity: str = "cosine",
         ties: str = "pessimistic",
     ) -> None:
         super().__init__(include=())
-        refuse_unknown(metrics, similarity=similarity, ties=ties)
-        self.metrics, self.similarity, self.ties = list(metrics), similarity, ties
+        self.metrics = checked_metrics(metrics, similarity=similarity, ties=ties)
+        self.similarity, self.ties = similarity, ties
 
     def get_accuracy(
         self,

@@ -6,7 +6,7 @@ from torchmetrics.utilities import dim_zero_cat
 
 from hbench.core.errors import UsageError
 from hbench.evaluation.arrays import score
-from hbench.integrations import refuse_unknown
+from hbench.integrations import checked_metrics
 from hbench.metrics.names import lower_is_better
 
 
@@ -28,7 +28,7 @@ class HierarchicalAP(Metric):
 
     def __init__(self, metric: str = "H-AP", *, similarity: str = "cosine", ties: str = "pessimistic") -> None:
         super().__init__(compute_on_cpu=True)
-        refuse_unknown([metric], similarity=similarity, ties=ties)
+        checked_metrics([metric], similarity=similarity, ties=ties)
         self.metric, self.similarity, self.ties = metric, similarity, ties
         self.add_state("embeddings", default=[], dist_reduce_fx="cat")
         self.add_state("labels", default=[], dist_reduce_fx="cat")
@@ -42,7 +42,7 @@ class HierarchicalAP(Metric):
         self.labels.append(labels)
 
     def compute(self) -> torch.Tensor:
-        if not self.embeddings:
+        if not len(self.embeddings):  # a list of batches, or, joined over processes, one tensor
             raise UsageError("there is nothing to score", fix="call update(embeddings, labels) before compute()")
         vectors, labels = dim_zero_cat(self.embeddings), dim_zero_cat(self.labels)
         report = score(vectors, labels, metrics=[self.metric], similarity=self.similarity, ties=self.ties)
