@@ -59,7 +59,8 @@ def command(file: Path | None, dataset: str, check: bool, format_: str, as_json:
             say(f"remark: {warning}")
         say(f"{checked.submission.source.file} can be scored on {checked.data.name}")
         if as_json:
-            show_json({"signature": checked.signature(), "remarks": [*checked.warnings]})
+            doubts, remarks = map(list, (checked.subject.doubts, checked.warnings))
+            show_json({"signature": checked.signature(), "doubts": doubts, "remarks": remarks})
         return
     files = [(path, options["ids"]) for path in (file, options["query"], options["gallery"]) if path]
     with execution.open(files, announce=say) as execute, bars("ranking") as on_test:

@@ -39,21 +39,22 @@ def command(folder: Path, dataset: str, as_json: bool, **options: Any) -> None:
     data = datasets.load(dataset, options["policies"])
     documents: dict[Path, Document] = {}
     refused: dict[str, HBenchError] = {}
-    for file in many.files_in(folder):
-        report = options["output"] / f"{file.stem}.json"
+    files = {options["output"] / f"{file.stem}.json": file for file in many.files_in(folder)}
+    for report, file in files.items():
         try:
             documents[report] = _report_of(file, report, data, options)
         except HBenchError as error:
             refused[file.name] = error
             say(f"{file.name}: refused\n{error}")
     if documents:
-        if options["row"]:
-            reporting.write_rows([*documents.values()], options["row"])
         board = reporting.board_of(data.name)
         metric = many.main_metric(documents.values(), [*([board.metric] if board else []), "H-AP"])
-        for report, reason in many.set_apart(documents, metric).items():
-            refused[report.name] = reason
+        for report, reason in many.not_comparable(documents, metric).items():
+            del documents[report]
+            refused[files[report].name] = reason
             say(str(reason))
+        if options["row"]:
+            reporting.write_rows([*documents.values()], options["row"])
         _show(many.standings(documents, metric), metric, list(refused), as_json=as_json)
     if refused:
         count = len(documents) + len(refused)

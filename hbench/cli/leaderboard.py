@@ -263,10 +263,10 @@ def _verify_fetched(name: str | None, method: str | None, revision: str | None, 
                 say(f"marked {fetched.mark(path, verified)} rows of {path}")
     if method is not None and method not in found:
         raise UnknownName("method", method, sorted(found))
-    _tell(verdicts, as_json=as_json)
+    _show_verdicts(verdicts, as_json=as_json)
 
 
-def _tell(verdicts: list[RowVerdict], *, as_json: bool) -> None:
+def _show_verdicts(verdicts: list[RowVerdict], *, as_json: bool) -> None:
     """Print the verdicts; raises ComparisonError where a row is not what its file gives."""
     from hbench.core.errors import ComparisonError
     from hbench.evaluation.leaderboard import fetched

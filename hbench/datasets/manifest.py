@@ -181,7 +181,7 @@ def open_upright(root: Path, item: str, *, background: str = "white") -> Image.I
             return image
         transparent = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", image.size, background), transparent).convert("RGB")
-    except Exception as error:
+    except Exception as error:  # Pillow reads some bytes only here, and raises whatever it meets in damaged ones
         raise _unreadable(item, error) from None
 
 

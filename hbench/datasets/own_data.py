@@ -29,7 +29,7 @@ from hbench.datasets.copies import CHOICES, KEEP, Copies, same_content
 from hbench.datasets.dataset import DROPPED, TEST, Dataset, Protocol
 from hbench.datasets.manifest import SUFFIXES, Manifest, images_below, name_table_of
 from hbench.datasets.spec import held_out, specs
-from hbench.tree import RESERVED, LabelTree, default_levels, refuse_depth
+from hbench.tree import NOT_LEVELS, LabelTree, default_levels, refuse_depth
 from hbench.tree.names import NameTable, Row, paths_of_nodes, refuse, remarks_on
 from hbench.tree.policies import advice, mend_to_tree
 
@@ -70,8 +70,8 @@ def read_single(path: Path, policies: Sequence[str] = ()) -> Dataset:
         )
     if "ignore" in table.column_names:
         raise DataError(f"{path} has a column ignore, as only built manifests may", fix="rename it, or leave it out")
-    levels = [name for name in table.column_names if name not in {*RESERVED, SPLIT}]
-    listed = texts(table, "item")
+    levels = [name for name in table.column_names if name not in NOT_LEVELS]
+    listed = texts(table, "item") if policies else ()
     if policies:
         from hbench.tree.record import mend_sheet  # loads networkx
 

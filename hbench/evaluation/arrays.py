@@ -167,7 +167,9 @@ def _numbered(
 
 def _text_of(name: Any) -> str:
     """The text of a name; "" for what Python, numpy and pandas write for a missing one."""
-    is_missing = name is None or type(name).__name__ == "NAType" or (isinstance(name, float) and np.isnan(name))
+    is_missing = (
+        name is None or type(name).__name__ == "NAType" or (isinstance(name, float | np.floating) and np.isnan(name))
+    )
     return "" if is_missing else str(name)
 
 

@@ -105,15 +105,18 @@ class EmbeddingSubmission:
             for part, needed in zip(self.parts, (asked, ranked), strict=True)
             for problem in embedding_files.problems(part, wanted=needed, known=known, cosine=cosine)
         ]
-        of_queries, of_gallery = set(self.queries.ids), set(self.gallery.ids)
-        fit = {*asked} <= of_queries and {*ranked} <= of_gallery
-        if not fit and {*asked} <= of_gallery and {*ranked} <= of_queries:
+        if any(problem.fatal for problem in problems) and self._are_swapped({*asked}, {*ranked}):
             raise SubmissionError(
                 f"queries and gallery are swapped: {self.queries.source} holds the gallery's items, "
                 f"{self.gallery.source} the queries'",
                 fix="give each file to the other of --query and --gallery",
             )
         return [*problems, *embedding_files.problems_between(self.queries, self.gallery)]
+
+    def _are_swapped(self, asked: set[str], ranked: set[str]) -> bool:
+        of_queries, of_gallery = set(self.queries.ids), set(self.gallery.ids)
+        fit = asked <= of_queries and ranked <= of_gallery
+        return not fit and asked <= of_gallery and ranked <= of_queries
 
     def doubts(self, data: Dataset) -> tuple[str, ...]:
         """The doubts that can be seen before it is scored, one sentence each."""

@@ -30,7 +30,7 @@ from hbench.evaluation import embeddings
 from hbench.train.images.batches import Batch, Files, all_tests, images_of, workers_for
 from hbench.train.images.transforms import Normalise, Prepare
 from hbench.train.loop import RECIPE
-from hbench.train.models.backbones import PRETRAINED, Backbone, build_backbone
+from hbench.train.models.backbones import PRETRAINED, Backbone, build_backbone, shape_of_features
 from hbench.train.models.embed_images import Views, embedded
 from hbench.train.models.model import build_model
 from hbench.train.processes import joined
@@ -106,8 +106,7 @@ def embedder(
 def _refuse_size(source: str, backbone: Backbone, side: int) -> None:
     """Raise UsageError where a backbone cannot take images of this side."""
     try:
-        with torch.no_grad():
-            backbone.net.eval()(torch.zeros(1, len(backbone.mean), side, side))
+        shape_of_features(backbone, side)
     except (AssertionError, RuntimeError, ValueError) as error:
         reason = f"{source} takes no images of {side} pixels"
         raise UsageError(reason, found=first_line(error), fix="leave the size out") from None

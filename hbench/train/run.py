@@ -73,7 +73,7 @@ class TrainingRun:
         state = checkpoints.load_state(folder)
         if state.get("data", self.data) != self.data:
             raise DataError(
-                "the training data have changed since this run began", expected=f"digest {state['data'][:12]}…",
+                "the training data have changed since this run began", expected=f"digest {state['data']!s:.12}…",
                 found=f"digest {self.data[:12]}…", fix="train in another folder, or build the former dataset again",
             )  # fmt: skip
         checkpoints.load_model(folder, self.model)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hbench.core import tables
 from hbench.core.errors import DataError, TreeError, UnknownName, UsageError, examples
 from hbench.core.untrusted import DEPTH, LIST, parse_json, read_text
-from hbench.tree import RESERVED, ROOT, LabelTree, refuse_depth
+from hbench.tree import NOT_LEVELS, ROOT, LabelTree, refuse_depth
 from hbench.tree.graph import ClassGraph, NodeId, edges, packed, unfold, unpacked
 from hbench.tree.names import CONTROL, NameTable, class_rows
 from hbench.tree.newick import format_newick, parse_newick
@@ -69,7 +69,7 @@ def level_columns(table: pa.Table, levels: Sequence[str]) -> list[str]:
     for level in levels:
         if level not in names:
             raise UnknownName("column", level, names)
-    chosen = list(levels) or [name for name in names if name not in (*RESERVED, "split")]
+    chosen = list(levels) or [name for name in names if name not in NOT_LEVELS]
     refuse_depth(len(chosen))
     return chosen
 
@@ -87,7 +87,7 @@ def write(tree: LabelTree, kind: str) -> str:
             f"{len(bad)} names hold control characters", expected="names on one line", found=examples(map(repr, bad)),
             fix="--policy trim removes them",
         )  # fmt: skip
-    lost, edge_list = {*RESERVED, "split"} & {*tree.levels}, {level.lower() for level in tree.levels} == {*EDGE_COLUMNS}
+    lost, edge_list = {*NOT_LEVELS} & {*tree.levels}, {level.lower() for level in tree.levels} == {*EDGE_COLUMNS}
     if kind in tables.SUFFIXES and (lost or edge_list):
         raise TreeError(
             f"a table cannot have levels of these names: {', '.join(sorted(lost) or tree.levels)}",

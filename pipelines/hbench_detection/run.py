@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from hbench.core.errors import ConfigError, DataError, UsageError
 from hbench.core.files import full_disk_told, replacing, write_text
-from hbench.core.untrusted import LIST, load_tensors, read_json
+from hbench.core.text import first_line
+from hbench.core.untrusted import LIST, load_tensors, read_json, read_text
 from hbench.core.version import __version__
 from hbench.train.records.checkpoints import usable
 from hbench_detection.detector import detector_of
@@ -44,16 +45,26 @@ def run(
         )
     training, test = part_of(root, recipe.train, recipe.classes), part_of(root, recipe.test, recipe.classes)
     out.mkdir(parents=True, exist_ok=True)
-    if (out / LAST).exists() and (out / "recipe.json").exists():
-        begun, changed = read_json(out / "recipe.json"), recipe.model_dump(mode="json")
-        if other := [key for key in changed if key != "epochs" and changed[key] != begun.get(key)]:
-            raise UsageError(f"{out} holds a run of another recipe", found=", ".join(other), fix="name another --out")
+    if (out / LAST).exists():
+        _refuse_other_recipe(recipe, out)
     write_text(out / "recipe.json", recipe.model_dump_json(indent=2) + "\n")
     torch.manual_seed(recipe.seed)
     model = detector_of(recipe).to(device)
     learn(model, training, recipe, out=out, on_epoch=on_epoch)
     found = detect(model, test)
     return written(recipe, test, found, scores_of(found, test.boxes, recipe.classes), out)
+
+
+def _refuse_other_recipe(recipe: DetectionRecipe, out: Path) -> None:
+    """Raise UsageError where the run in a folder began by a recipe that differs in more than its number of epochs."""
+    try:
+        begun = DetectionRecipe.model_validate_json(read_text(out / "recipe.json")).model_dump()
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"{out / 'recipe.json'} cannot be read", found=first_line(error), fix="name another --out"
+        ) from None
+    if other := [key for key, value in recipe.model_dump().items() if key != "epochs" and value != begun[key]]:
+        raise UsageError(f"{out} holds a run of another recipe", found=", ".join(other), fix="name another --out")
 
 
 def learn(

@@ -76,7 +76,7 @@ def test_what_cannot_be_compared_is_named_and_the_others_are_shown(folder):
     assert "2 of 5 files are refused, or not comparable" in str(run.exception)
     shown = json.loads(run.stdout)
     assert [model["method"] for model in shown["models"]] == ["c-good", "b-fair", "a-bad"]
-    assert shown["refused"] == ["0-lists.json", "1-less.json"]
+    assert shown["refused"] == ["0-lists.parquet", "1-less.parquet"]
 
 
 def test_a_file_that_is_refused_is_named_at_the_end_and_the_others_are_shown_if_there_are_any(folder):

@@ -291,6 +291,11 @@ def test_a_killed_run_resumes_to_the_same_bits(few, tmp_path, name):
         run(recipe, few, tmp_path / "halves")
     with pytest.raises(UsageError, match="a run of another recipe"):
         run(resolve(name, [*SMALL, "lr=0.5"]), few, tmp_path / "halves", resume=True)
+    kept = (tmp_path / "halves" / "recipe.json").read_text()
+    (tmp_path / "halves" / "recipe.json").write_text("[]")
+    with pytest.raises(DataError, match="cannot be read"):
+        run(recipe, few, tmp_path / "halves", resume=True)
+    (tmp_path / "halves" / "recipe.json").write_text(kept)
     again = run(recipe, few, tmp_path / "halves", resume=True)
     assert again == whole
     last = tmp_path / "halves" / "last.pt"

@@ -107,7 +107,7 @@ def latex(content: BoardTable, *, title: str) -> str:
     def tabular(frame: pd.DataFrame, columns: str) -> str:
         style = frame.style.hide(axis="index").format(escape="latex").format_index(axis=1, escape="latex")
         text = style.to_latex(hrules=True, column_format=columns)
-        return re.sub(r"(?m)^\[", "{[}", re.sub(FOREIGN, lambda found: IN_LATEX[found[0]], text))
+        return re.sub(r"(?m)^\[", "{[}", FOREIGN.sub(lambda found: IN_LATEX[found[0]], text))
 
     aligned = "".join("l" if name in LEFT else "r" for name in content.header)
     body = tabular(pd.DataFrame(content.cells, columns=list(content.header)), aligned)

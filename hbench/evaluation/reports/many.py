@@ -88,17 +88,14 @@ def main_metric(documents: Collection[Document], preferred: Sequence[str]) -> st
     return usual[0] if usual else counts.most_common(1)[0][0]
 
 
-def set_apart(documents: dict[Path, Document], metric: str) -> dict[Path, ComparisonError]:
-    """Take out the reports without the metric, and those whose signature is not that of most; return why."""
+def not_comparable(documents: Mapping[Path, Document], metric: str) -> dict[Path, ComparisonError]:
+    """The reports without the metric, and those whose signature is not that of most, with the reason."""
     usual = Counter(document.signature for document in documents.values()).most_common(1)[0][0]
-    apart = {
+    return {
         path: ComparisonError(f"{path.name} is not compared", expected=f"{metric}, {usual}", found=document.signature)
         for path, document in documents.items()
         if metric not in document.scores or document.signature != usual
     }
-    for path in apart:
-        del documents[path]
-    return apart
 
 
 def standings(documents: Mapping[Path, Document], metric: str) -> list[ModelStanding]:

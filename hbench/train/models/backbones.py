@@ -66,21 +66,27 @@ def build_backbone(
     backbone = build(rest, RANDOM if from_file else weights, pools)
     if from_file:
         load_weights(backbone.net, Path(weights), key_map)
-    with torch.no_grad():
-        features = backbone.net.eval()(torch.zeros(1, len(backbone.mean), backbone.size, backbone.size))
-    backbone.net.train()
-    _, count, *sides = features.shape
+    shape = shape_of_features(backbone, backbone.size)
+    _, count, *sides = shape
     if pools and sides:
         raise ConfigError(
-            f"{name} does not pool", expected="features of shape (B, C)", found=f"shape {tuple(features.shape)}",
+            f"{name} does not pool", expected="features of shape (B, C)", found=f"shape {shape}",
             fix='pool its maps: pooling = "avg" in [model]',
         )  # fmt: skip
     if not pools and not (len(sides) == 2 and sides[0] == sides[1] > 1):  # tokens, vectors, or channels last
         raise ConfigError(
             f"{name} gives no map of features to pool", expected="features of shape (B, C, H, W)",
-            found=f"shape {tuple(features.shape)}", fix='keep its own pooling: pooling = "own" in [model]',
+            found=f"shape {shape}", fix='keep its own pooling: pooling = "own" in [model]',
         )  # fmt: skip
     return backbone._replace(features=count)
+
+
+def shape_of_features(backbone: Backbone, side: int) -> tuple[int, ...]:
+    """The shape of a net's features of one image of this side; raises what the net raises for a side that it cannot take."""
+    with torch.no_grad():
+        features = backbone.net.eval()(torch.zeros(1, len(backbone.mean), side, side))
+    backbone.net.train()
+    return tuple(features.shape)
 
 
 @sources.register("torchvision")
