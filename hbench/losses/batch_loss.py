@@ -11,7 +11,8 @@ queries (`sum_over_blocks`), with its gradient; then memory holds one block of r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from functools import wraps
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from hbench.core.errors import ConfigError
 from hbench.tree import check_nested
 
+MethodT = TypeVar("MethodT", bound=Callable[..., Any])
 Indices = tuple[Tensor, ...]  # pairs (query, positive, query, negative) or triplets (query, positive, negative)
 
 
@@ -82,6 +84,19 @@ class LossBatch(NamedTuple):
         return (self.embeddings, self.labels, self.ref_embeddings, self.ref_labels, self.self_index)
 
 
+def uncompiled(method: MethodT) -> MethodT:
+    """Run a method of a loss as it is inside of torch.compile, too: it looks at the labels with numpy, and its kernels are
+    compiled already. torch's compiler, which takes a second to import, is loaded only if it runs."""
+
+    @wraps(method)
+    def call(*arguments: Any, **options: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return torch.compiler.disable(method)(*arguments, **options)
+        return method(*arguments, **options)
+
+    return cast("MethodT", call)
+
+
 class BatchLoss(nn.Module):
     """A loss of a batch: `compute(batch)` -> scalar, which is not finite for embeddings that are not.
 
@@ -102,6 +117,7 @@ class BatchLoss(nn.Module):
     def extra_repr(self) -> str:
         return self.spelling
 
+    @uncompiled
     def forward(
         self,
         embeddings: Tensor,

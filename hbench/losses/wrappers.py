@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from hbench.core.errors import ConfigError
-from hbench.losses.batch_loss import BatchLoss, LossBatch, full_precision
+from hbench.losses.batch_loss import BatchLoss, LossBatch, full_precision, uncompiled
 
 
 class CrossBatchMemory(nn.Module):
@@ -40,6 +40,7 @@ class CrossBatchMemory(nn.Module):
         self.register_buffer("stored", torch.zeros((), dtype=torch.int64))  # embeddings seen so far
         self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
 
+    @uncompiled
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         labels = labels[:, None] if labels.ndim == 1 else labels
         place = self._enqueue(embeddings.detach(), labels)

@@ -1,26 +1,38 @@
-"""Ranks a job's blocks on a GPU, in torch; the CPU computes the metrics.
+"""Ranks a job's blocks on a GPU, in torch; the processors' threads sum up the metrics of one block while the next is ranked.
 
 Scores and ranks are made on the device; only the ranks and levels of the positives come back. Its matrix product
 rounds in other places than the processor's, so scores differ in their last bits, and values in about the seventh digit.
+
+As on the processor, only positives are sorted. Every other item is looked up among them once (`distractors_before`), and how
+many come before each positive gives its rank.
 """
 
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from hbench.core.compiled import available_threads
 from hbench.core.errors import UsageError
 from hbench.core.text import first_line
-from hbench.engine.block_values import Block, FastColumns, MetricPlan
+from hbench.engine.block_values import RANKS, Block, FastColumns, MetricPlan
 from hbench.engine.job import Execute, Job, Values
 from hbench.engine.kernels.rank_positives import RankedPositives
+from hbench.engine.kernels.sort_keys import fitting
 from hbench.engine.ranker import Ranker
 from hbench.engine.score_blocks import Scores, overflow
 
-BYTES = 64  # on the device, of a score in the making: its key, its level, the sorted ones, and what sorting takes
-SORTED_BYTES = 2 << 30  # on the device, for rows that are sorted at once
+SCORE_BYTES = 40  # on the device, of a score in the making: itself, its negative, its place, whether it is tied
+POSITIVE_BYTES = 64  # and of a positive: its key, its level, the sorted ones, and what sorting takes
+ROWS_BYTES = 4 << 30  # on the device, for rows that are ranked at once
+AHEAD = 3  # blocks that are ranked, or wait for their sums, at once
+SPREAD = 1024  # places in which the distractors that come after all positives are counted
 
 
 @contextmanager
@@ -49,57 +61,125 @@ def on_device(name: str) -> Execute:
                 found="values by name" if job.by_name else str(job.ranker.scores.dtype),
                 fix="leave --device out to rank on the processors",
             )  # fmt: skip
-        gallery = _Gallery(job.ranker.scores, device)
-        with _exact_products():
+        gallery = Gallery(job.ranker.scores, device)
+        waiting: deque[_Started] = deque()
+        with _exact_products(), ThreadPoolExecutor(available_threads()) as pool:
             for block in blocks:
-                yield block, _valued(plan, gallery, block)
+                waiting.append(_start(plan, gallery, block, pool))
+                if len(waiting) == AHEAD:
+                    yield waiting.popleft().finish()
+            while waiting:
+                yield waiting.popleft().finish()
 
     return execute
 
 
-class _Gallery:
-    """The chunks of the gallery on the device, kept there if they take up at most half of what is free."""
+class Gallery:
+    """The gallery's vectors on the device, kept there if they take up at most half of what is free, else moved by chunks."""
 
     def __init__(self, scores: Scores, device: torch.device) -> None:
         self.scores, self.device = scores, device
         free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
-        self.kept: dict[int, Tensor] | None = {} if scores.gallery_bytes <= free // 2 else None
-
-    def chunk(self, start: int) -> Tensor:
-        if self.kept is not None and start in self.kept:
-            return self.kept[start]
-        with self.scores.chunk(start) as chunk:
-            moved = torch.tensor(chunk, device=self.device)
-        if self.kept is not None:
-            self.kept[start] = moved
-        return moved
+        self.kept: Tensor | None = None
+        if scores.gallery_bytes <= free // 2:
+            self.kept = torch.cat([self._chunk(start) for start in scores.chunks])
 
     def rows(self, block: int) -> Tensor:
-        """The scores (n, G) of a block's queries. Raises SubmissionError where one is beyond the largest float."""
-        vectors = self.scores.block_vectors(block)
-        moved = torch.from_numpy(vectors).to(self.device)
-        products = [moved @ self.chunk(start).T for start in self.scores.chunks]
-        if not all(bool(each.isfinite().all()) for each in products):
-            raise overflow(vectors)
-        return torch.cat(products, dim=1)[: len(self.scores.rows(block))]
+        """The scores (n, G) of a block's queries."""
+        vectors = torch.from_numpy(self.scores.block_vectors(block)).to(self.device)
+        if self.kept is not None:
+            products = vectors @ self.kept.T
+        else:
+            products = torch.cat([vectors @ self._chunk(start).T for start in self.scores.chunks], dim=1)
+        return products[: len(self.scores.rows(block))]
+
+    def _chunk(self, start: int) -> Tensor:
+        with self.scores.chunk(start) as chunk:
+            return torch.tensor(chunk, device=self.device)
+
+class Ranked(NamedTuple):
+    """The ranked positives of n queries: `ranks`, `levels` flat, query after query, then one item of none; `tied` (n,); `first`
+    (n,), the level of the item ranked first."""
+
+    ranks: Tensor
+    levels: Tensor
+    tied: Tensor
+    first: Tensor
+
+    def to_host(self) -> "Ranked":
+        """Copies in the host's memory, which the device fills in while the host goes on."""
+        return Ranked(*(each.to("cpu", non_blocking=True) for each in self))
 
 
-def _valued(plan: MetricPlan, gallery: _Gallery, block: int) -> Values:
-    """The values of one block."""
-    made = Block(plan.ranker, block, plan.metrics)
-    fast = FastColumns(made, plan)
-    rows = gallery.rows(block)
-    _mask(rows, plan.ranker, made.first)
-    step = max(1, SORTED_BYTES // (BYTES * rows.shape[1]))
-    with plan.workspace() as workspace:
-        for start in range(0, len(rows), step):
-            at = slice(start, min(start + step, len(rows)))
-            levels = _levels(plan.ranker, made.first + at.start, len(rows[at]), rows.device)
-            level, listed, tied = sort(rows[at], levels, plan)
-            made.values.first_level[at] = level[:, 0].cpu().numpy()
-            made.values.tied[at] = tied.cpu().numpy()
-            fast.add_ranked(_ranked(level, listed, made.values.tied[at]), at, workspace)
-    return made.finish()
+class _Started(NamedTuple):
+    """A block whose queries are being ranked, and summed up by the `tasks`. `bounds`: its least and its largest score."""
+
+    number: int
+    block: Block
+    bounds: Tensor
+    tasks: list[Future[list[Future[None]]]]
+
+    def finish(self) -> tuple[int, Values]:
+        """Its values, once the tasks are done. Raises SubmissionError where a score is beyond the largest float."""
+        for task in self.tasks:
+            for sums in task.result():
+                sums.result()
+        if not bool(self.bounds.isfinite().all()):
+            raise overflow(self.block.ranker.scores.block_vectors(self.number))
+        return self.number, self.block.finish()
+
+
+def _start(plan: MetricPlan, gallery: Gallery, number: int, pool: Executor) -> _Started:
+    """Start to rank one block on the device; tasks of the pool wait for it and sum up."""
+    block = Block(plan.ranker, number, plan.metrics)
+    fast = FastColumns(block, plan)
+    rows = gallery.rows(number)
+    started = _Started(number, block, torch.stack(torch.aminmax(rows)).to("cpu", non_blocking=True), [])
+    _mask(rows, plan.ranker, block.first)
+    at_once = max(1, ROWS_BYTES // (SCORE_BYTES * rows.shape[1] + POSITIVE_BYTES * plan.most_positives))
+    for start in range(0, len(rows), at_once):
+        at = slice(start, min(start + at_once, len(rows)))
+        ranked = rank(plan, block, rows[at], at).to_host()
+        started.tasks.append(pool.submit(_sum_up, fast, ranked, _recorded(rows.device), at=at, pool=pool))
+    return started
+
+
+def _recorded(device: torch.device) -> torch.cuda.Event | None:
+    """An event that comes when the device has done all that it was given so far; None for the processor, which has."""
+    if device.type != "cuda":
+        return None
+    event = torch.cuda.Event(blocking=True)
+    event.record()
+    return event
+
+
+def _sum_up(
+    fast: FastColumns, ranked: Ranked, done: torch.cuda.Event | None, *, at: slice, pool: Executor
+) -> list[Future[None]]:
+    """Wait for the ranks of the queries `at` these places of a block, and start to sum up their metrics."""
+    if done is not None:
+        done.synchronize()
+    block, plan = fast.block, fast.plan
+    ranks, levels, tied, first = (each.numpy() for each in ranked)
+    block.values.tied[at], block.values.first_level[at] = tied, first
+    positives = _positives(plan, block, at)
+    ends = np.cumsum(positives)
+
+    def add(some: slice) -> None:
+        begin = int(ends[some.start] - positives[some.start])
+        of_some = ends[some] - begin
+        flat = slice(begin, int(ends[some.stop - 1]) + 1)  # never empty: whoever looks at the first item finds one
+        lists = RankedPositives(ranks[flat], levels[flat], of_some - positives[some], of_some, tied[some])
+        with plan.workspace() as workspace:
+            fast.add_ranked(lists, slice(at.start + some.start, at.start + some.stop), workspace)
+
+    return [pool.submit(add, some) for some in fitting(positives, max(plan.most_positives, RANKS))]
+
+
+def _positives(plan: MetricPlan, block: Block, at: slice) -> NDArray[np.int64]:
+    """How many items are listed, of the level that some metric needs and above, for the queries `at` these places (n,)."""
+    positives: NDArray[np.int64] = block.counts[at, plan.lowest :].sum(axis=1)
+    return positives
 
 
 def _mask(rows: Tensor, ranker: Ranker, first: int) -> None:
@@ -110,30 +190,116 @@ def _mask(rows: Tensor, ranker: Ranker, first: int) -> None:
     rows[queries, columns] = -torch.inf
 
 
-def _levels(ranker: Ranker, first: int, count: int, device: torch.device) -> Tensor:
-    """The code (n, G) of every item for the canonical queries from `first` on, its level where labels are not partial; 0 of
-    what is left out."""
-    column = torch.arange(len(ranker.columns), device=device)
-    levels = torch.zeros((count, len(column)), dtype=torch.uint8, device=device)
-    for code in range(ranker.coded[0].shape[1]):
-        start, end = (_moved(bounds[first : first + count, code, None], device) for bounds in ranker.coded)
-        levels[(start <= column) & (column < end)] = code + 1
-    queries, columns = (_moved(bounds, device) for bounds in ranker.left_out(first, first + count))
-    levels[queries, columns] = 0
-    return levels
+def rank(plan: MetricPlan, block: Block, rows: Tensor, at: slice) -> Ranked:
+    """Rank the positives of rows of scores (n, G), of the queries `at` these places of the block. The rows are used up."""
+    ranges = Ranges.of(plan, slice(block.first + at.start, block.first + at.stop), rows.device)
+    scores, levels = sort(*ranges.positives(rows), plan.ranker.code_ties)
+    is_listed, take = _listed(_positives(plan, block, at), scores)
+
+    other = ranges.level_of_best(rows, pessimistic=plan.ranker.pessimistic)
+    rows.masked_fill_(ranges.are_positives(rows), -torch.inf)
+    before, tied = distractors_before(rows, scores, pessimistic=plan.ranker.pessimistic)
+    ranks = before + torch.arange(1, scores.shape[1] + 1, dtype=torch.int32, device=rows.device)
+
+    is_tied = (scores[:, 1:] == scores[:, :-1]) & (levels[:, 1:] != levels[:, :-1]) & is_listed[:, 1:]
+    leads = is_listed[:, 0] & (ranks[:, 0] == 1)
+    first = torch.where(leads, levels[:, 0], other)
+    flat = (torch.nn.functional.pad(each.flatten()[take], (0, 1)) for each in (ranks, levels))
+    return Ranked(*flat, tied | is_tied.any(dim=1), first)
 
 
-def sort(rows: Tensor, levels: Tensor, plan: MetricPlan) -> tuple[Tensor, Tensor, Tensor]:
-    """Order rows of scores (n, G): by score, then by the tie key of the level; both with the best first. Returns the level (n, G)
-    of each item by rank, whether it is listed (n, G), and whether the row is tied (n,)."""
-    tie_key = plan.ranker.code_ties
-    keys = descending(rows) << 8 | _moved(tie_key.astype(np.int64), rows.device)[levels.long()]
-    keys = keys.sort(dim=1).values
-    level = _moved(np.argsort(tie_key).astype(np.uint8), rows.device)[keys & 255]
-    listed, score = level >= plan.lowest, keys >> 8
-    weighted = level * listed
-    tied = (score[:, 1:] == score[:, :-1]) & (weighted[:, 1:] != weighted[:, :-1])
-    return level, listed, tied.any(dim=1)
+def _listed(positives: NDArray[np.int64], scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Whether each slot of sorted positives (n, P) is listed, and the places of those that are in the flat array."""
+    counts, slots = _moved(positives, scores.device), torch.arange(scores.shape[1], device=scores.device)
+    total = int(positives.sum())
+    row = torch.repeat_interleave(torch.arange(len(counts), device=scores.device), counts, output_size=total)
+    begins = (counts.cumsum(0) - counts)[row]
+    slot = torch.arange(total, device=scores.device) - begins
+    return slots < counts[:, None], row * scores.shape[1] + slot
+
+
+class Ranges(NamedTuple):
+    """Where the items of n queries lie, in canonical order: `begins`, `sizes` (n, 1) of the positives; `starts`, `ends`
+    (n, K) by code, each written over those before; `lowest`: the lowest code that is listed."""
+
+    begins: Tensor
+    sizes: Tensor
+    starts: Tensor
+    ends: Tensor
+    lowest: int
+
+    @classmethod
+    def of(cls, plan: MetricPlan, queries: slice, device: torch.device) -> "Ranges":
+        """The ranges of some canonical queries."""
+        parts = plan.coded(plan.parts(queries.start, queries.stop), queries.start, queries.stop)
+        begins, sizes = _moved(parts.begins, device)[:, None], _moved(parts.sizes, device)[:, None]
+        return cls(begins, sizes, _moved(parts.starts, device), _moved(parts.ends, device), parts.lowest)
+
+    def positives(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The score and the code (n, P) of every positive; −inf and 0 where a query has fewer."""
+        place = torch.arange(max(1, int(self.sizes.max())), device=rows.device)
+        columns = self.begins + place
+        scores = torch.where(place < self.sizes, rows.gather(1, columns.clamp(max=rows.shape[1] - 1)), -torch.inf)
+        codes = torch.zeros(columns.shape, dtype=torch.uint8, device=rows.device)
+        for code in range(self.lowest, self.starts.shape[1] + 1):
+            codes.masked_fill_(self._within(columns, code), code)
+        return scores, codes
+
+    def are_positives(self, rows: Tensor) -> Tensor:
+        """Whether each item (n, G) is a positive, or the query itself among them."""
+        column = torch.arange(rows.shape[1], device=rows.device)
+        return (column >= self.begins) & (column < self.begins + self.sizes)
+
+    def level_of_best(self, rows: Tensor, *, pessimistic: bool) -> Tensor:
+        """The level (n,), below the lowest that is listed, of the item that has the best score; of several the lowest level
+        counts, or the highest. 0 where there is none."""
+        level = torch.zeros(len(rows), dtype=torch.uint8, device=rows.device)
+        if self.lowest == 1:
+            return level
+        column = torch.arange(rows.shape[1], device=rows.device)
+        is_best = (rows == rows.amax(dim=1, keepdim=True)) & (rows > -torch.inf)
+        outside = torch.zeros_like(is_best).logical_not_()
+        present = []
+        for code in range(1, self.lowest + 1):
+            inside = self._within(column, code)
+            present.append((is_best & outside & ~inside).any(dim=1))
+            outside = inside
+        order = range(self.lowest) if not pessimistic else range(self.lowest - 1, -1, -1)
+        for code in order:  # the last to be written counts
+            level.masked_fill_(present[code], code)
+        return level
+
+    def _within(self, columns: Tensor, code: int) -> Tensor:
+        """Whether these columns, (n, …) or of every query, are of a code or above."""
+        return (columns >= self.starts[:, code - 1, None]) & (columns < self.ends[:, code - 1, None])
+
+
+def sort(scores: Tensor, codes: Tensor, tie_key: NDArray[np.uint8]) -> tuple[Tensor, Tensor]:
+    """Order the positives (n, P) of every query: by score, then by the tie key of the code; both with the best first."""
+    keys = descending(scores) << 8 | _moved(tie_key, scores.device)[codes.long()]
+    order = keys.sort(dim=1).indices
+    return scores.gather(1, order), codes.gather(1, order)
+
+
+def distractors_before(rows: Tensor, positives: Tensor, *, pessimistic: bool) -> tuple[Tensor, Tensor]:
+    """Count the distractors that come before each positive; (n, P) int32. And whether one has the score of a positive; (n,).
+
+    `rows` (n, G): the scores of the distractors, −inf of all other items. `positives` (n, P): sorted scores, best first.
+    A distractor comes before the first positive that is not better, or, if ties are optimistic, that is worse.
+    """
+    ascending, wanted = -positives, rows.neg_()
+    slots = torch.searchsorted(ascending, wanted, right=not pessimistic)
+    last = positives.shape[1] - 1
+    nearest = slots.clamp(max=last) if pessimistic else (slots - 1).clamp(min=0)
+    tied = ((ascending.gather(1, nearest) == wanted) & (wanted < torch.inf)).any(dim=1)
+
+    # Most distractors come after all positives. They are counted in as many places as there are, not in one, for additions
+    # to one place wait for each other.
+    spread = torch.arange(rows.shape[1], device=rows.device) % SPREAD
+    slots = torch.where(slots > last, last + 1 + spread, slots)
+    counts = torch.zeros((len(rows), last + 1 + SPREAD), dtype=torch.int32, device=rows.device)
+    counts.scatter_add_(1, slots, torch.ones((), dtype=torch.int32, device=rows.device).expand_as(slots))
+    return counts[:, : last + 1].cumsum(dim=1, dtype=torch.int32), tied
 
 
 def descending(scores: Tensor) -> Tensor:
@@ -142,16 +308,7 @@ def descending(scores: Tensor) -> Tensor:
     return torch.where(bits < 0, bits & 0x7FFFFFFF, -bits - 1) + (1 << 31)
 
 
-def _ranked(level: Tensor, listed: Tensor, tied: np.ndarray) -> RankedPositives:
-    """The listed positives, in flat arrays that end with one item of no query."""
-    query, place = listed.nonzero(as_tuple=True)
-    ends = np.cumsum(np.bincount(query.cpu().numpy(), minlength=len(tied)))
-    starts = np.concatenate([[0], ends[:-1]])
-    ranks, levels = (torch.nn.functional.pad(items, (0, 1)) for items in ((place + 1).int(), level[query, place]))
-    return RankedPositives(ranks.cpu().numpy(), levels.cpu().numpy(), starts, ends, tied)
-
-
-def _moved(array: np.ndarray, device: torch.device) -> Tensor:
+def _moved(array: NDArray[np.generic], device: torch.device) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from hbench.core.errors import ConfigError
 from hbench.losses.baselines.blackbox import chosen_ranks
-from hbench.losses.batch_loss import BatchLoss, LossBatch, full_precision
+from hbench.losses.batch_loss import BatchLoss, LossBatch, full_precision, uncompiled
 
 Shift = Callable[[Tensor, Tensor], Tensor]  # scores, positive -> scores
 RowLoss = Callable[[Tensor, Tensor], Tensor]  # scores (Q, n), positive (Q, n) -> scalar
@@ -83,6 +83,7 @@ class ScoreMemory(nn.Module):
         self.past.clear()
         self.past.extend(state)
 
+    @uncompiled
     def forward(self, scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
         # After a resume, the memory may be on another device than the scores.
         past = [(part.to(scores.device), flag.to(scores.device)) for part, flag in self.past]
@@ -140,6 +141,7 @@ class RamboClasses(nn.Module):
         self.shift = score_margin(margin) if shift is None else shift
         self.memory = ScoreMemory(memory, dim=1)
 
+    @uncompiled
     def forward(self, scores: Tensor, targets: Tensor) -> Tensor:
         (scores,) = full_precision(scores)
         rows, positive = self.memory(scores.T, targets.T.bool())

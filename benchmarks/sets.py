@@ -1,0 +1,100 @@
+"""Synthetic sets of the sizes of benchmarks, for measurements on a device: vectors around the centres of their classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from hbench.engine.block_values import Block, MetricPlan
+from hbench.engine.executors import gpu
+from hbench.engine.job import Job
+from hbench.engine.ranker import Ranker, Side
+from hbench.engine.settings import Settings
+from hbench.evaluation.measurement import scorers_of
+from hbench.tree import LabelTree, default_levels
+from hbench.tree.partial import ended_early, known_levels
+
+NOISE = 1.6  # of a class, in units of the distance of centres
+ROUNDING = 1e-6  # of a score of unit vectors in float32, at most
+SAMPLE = 200
+
+
+@dataclass(frozen=True)
+class Set:
+    """Unit vectors (N, D), labels (N, L), and how many levels are known (N,), None where all are."""
+
+    vectors: np.ndarray
+    labels: np.ndarray
+    known: np.ndarray | None = None
+
+    def job(self) -> Job:
+        """All default metrics of all pairs."""
+        chosen = Settings().resolve(default_levels(self.labels.shape[1]), partial=self.known is not None)
+        ranker = Ranker(Side(self.vectors, self.labels, None, self.known))
+        return Job(ranker, scorers_of(chosen, self.labels, all_pairs=True))
+
+    def ranks_beyond_rounding(self, job: Job, device: torch.device) -> tuple[float, float]:
+        """How many ranks of some queries no rounding of the scores explains, and how many may be."""
+        plan, gallery = MetricPlan.of(job.ranker, job.scorers), gpu.Gallery(job.ranker.scores, device)
+        number = job.ranker.blocks // 2
+        block = Block(plan.ranker, number, plan.metrics)
+        rows = gallery.rows(number)[:SAMPLE]
+        gpu._mask(rows, plan.ranker, block.first)
+        at = slice(0, len(rows))
+        ranks = gpu.rank(plan, block, rows, at).ranks.cpu().numpy()
+
+        whole = torch.from_numpy(self.vectors[job.ranker.columns]).double()
+        asked = torch.from_numpy(self.vectors[job.ranker.rows(number)[:SAMPLE]]).double()
+        exact = asked @ whole.T
+        exact[torch.arange(len(asked)), torch.arange(block.first, block.first + len(asked))] = -torch.inf
+        parts = plan.parts(block.first, block.first + len(asked))
+        beyond, place = 0, 0
+        for query, scores in enumerate(exact):
+            begin, size = parts.begins[query], parts.sizes[query]
+            count = int(block.counts[query, plan.lowest :].sum())
+            own = scores[begin : begin + size].sort(descending=True).values[:count]
+            ordered = scores.sort().values
+            after = torch.searchsorted(ordered, own - ROUNDING)
+            before = torch.searchsorted(ordered, own + ROUNDING, right=True)
+            found = torch.from_numpy(ranks[place : place + count].astype(np.int64))
+            low, high = len(ordered) - before + 1, len(ordered) - after
+            beyond += int(((found < low) | (found > high)).sum())
+            place += count
+        return float(beyond), 0.0
+
+
+def uneven_set(items: int, nodes: tuple[int, ...], dim: int) -> Set:
+    """Nested classes of uneven size."""
+    rng = np.random.default_rng(1)
+    weight = rng.lognormal(0, 0.5, nodes[-1])
+    columns = [rng.choice(nodes[-1], size=items, p=weight / weight.sum())]
+    for above, own in zip(nodes[-2::-1], nodes[:0:-1], strict=True):
+        columns.insert(0, np.sort(rng.integers(above, size=own))[columns[0]])
+    labels = LabelTree.from_labels(np.stack(columns, axis=1))[1]
+    return Set(vectors_of(labels, dim), labels)
+
+
+def partial_set(items: int, nodes: tuple[int, ...], dim: int) -> Set:
+    """The same with a quarter of the paths ending early."""
+    whole = uneven_set(items, nodes, dim)
+    depth, rng = len(nodes), np.random.default_rng(2)
+    levels = default_levels(depth)
+    lengths = np.where(rng.random(items) < 0.25, rng.integers(1, depth + 1, items), depth)
+    rows = [
+        ended_early(tuple(f"{level}-{label}" for level, label in enumerate(path[:length])), levels)
+        for path, length in zip(whole.labels.tolist(), lengths.tolist(), strict=True)
+    ]
+    tree, labels = LabelTree.from_names(rows, levels=levels)
+    return Set(whole.vectors, labels, known_levels(tree)[labels[:, -1]])
+
+
+def vectors_of(labels: np.ndarray, dim: int) -> np.ndarray:
+    """Unit vectors around the sum of the centres of an item's classes."""
+    rng = np.random.default_rng(0)
+    vectors = NOISE * rng.standard_normal((len(labels), dim), np.float32)
+    for column in labels.T:
+        vectors += rng.standard_normal((column.max() + 1, dim), np.float32)[column]
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors
