@@ -33,6 +33,8 @@ POSITIVE_BYTES = 64  # and of a positive: its key, its level, the sorted ones, a
 ROWS_BYTES = 4 << 30  # on the device, for rows that are ranked at once
 AHEAD = 3  # blocks that are ranked, or wait for their sums, at once
 SPREAD = 1024  # places in which the distractors that come after all positives are counted
+TABLES = 32  # tables in which the others are counted, at most
+PLACES = 1 << 15  # of all tables of a query together, unless one table has more
 
 
 @contextmanager
@@ -293,13 +295,16 @@ def distractors_before(rows: Tensor, positives: Tensor, *, pessimistic: bool) ->
     nearest = slots.clamp(max=last) if pessimistic else (slots - 1).clamp(min=0)
     tied = ((ascending.gather(1, nearest) == wanted) & (wanted < torch.inf)).any(dim=1)
 
-    # Most distractors come after all positives. They are counted in as many places as there are, not in one, for additions
-    # to one place wait for each other.
-    spread = torch.arange(rows.shape[1], device=rows.device) % SPREAD
-    slots = torch.where(slots > last, last + 1 + spread, slots)
-    counts = torch.zeros((len(rows), last + 1 + SPREAD), dtype=torch.int32, device=rows.device)
-    counts.scatter_add_(1, slots, torch.ones((), dtype=torch.int32, device=rows.device).expand_as(slots))
-    return counts[:, : last + 1].cumsum(dim=1, dtype=torch.int32), tied
+    # Additions to one place wait for each other, and neighbours in a row often have one place. So several tables take turns;
+    # what comes after all positives, most distractors, is shared out, for it is not needed.
+    tables = max(1, min(TABLES, PLACES // (last + 1)))
+    column = torch.arange(rows.shape[1], device=rows.device)
+    width = tables * (last + 1)
+    places = torch.where(slots > last, width + column % SPREAD, slots + column % tables * (last + 1))
+    counts = torch.zeros((len(rows), width + SPREAD), dtype=torch.int32, device=rows.device)
+    counts.scatter_add_(1, places, torch.ones((), dtype=torch.int32, device=rows.device).expand_as(places))
+    above = counts[:, :width].view(len(rows), tables, last + 1).sum(dim=1, dtype=torch.int32)
+    return above.cumsum(dim=1, dtype=torch.int32), tied
 
 
 def descending(scores: Tensor) -> Tensor:

@@ -1,0 +1,176 @@
+"""Steps of training on the device against the processor's: in parts, compiled, with a memory, resumed, by several processes."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import Tensor, nn
+
+from gpu_parts.rows import Row, Sizes, failed, tree_of
+from hbench.datasets import Dataset, Protocol
+from hbench.datasets import manifest as manifests
+from hbench.train.loop import update
+from hbench.train.processes import ALONE, Processes
+from hbench.train.recipes.files import resolve
+from hbench.train.recipes.recipe import LossSpec, Recipe
+from hbench.train.recipes.sizes import fitted_to
+from hbench.train.records import checkpoints
+from hbench.train.run import TrainingRun, begin
+from hbench.train.steps.gradients import TrainStep, direct, in_two_passes
+
+Pair = tuple[Tensor, Tensor]  # images and their labels
+
+
+def of_training(sizes: Sizes, device: torch.device) -> Iterator[Row]:
+    """Steps on the device against the processor's; in parts, compiled, with a memory, resumed, and by several processes."""
+    # torch convolves float32 in TF32 unless told otherwise, which moves gradients by a few hundredths: not what is checked here.
+    torch.backends.cudnn.allow_tf32 = False
+    recipe, data, pixels, labels = begun(sizes)
+    plain = begin(recipe, data)
+    expected = update(plain, pixels, labels)
+    there = ALONE._replace(device=device)
+    given = pixels.to(device), labels.to(device)
+    run = begin(recipe, data, there)
+    found = update(run, *given, there)
+    yield Row("training step", _apart(float(expected[0]), plain, float(found[0]), run), 1e-3)
+
+    def against(what: str, changed: Recipe, allowed: float, compute: TrainStep = direct) -> Row:
+        other = begin(changed, data, there)
+        value = update(other, *given, there, compute)
+        return Row(what, _apart(float(found[0]), run, float(value[0]), other), allowed)
+
+    def of_model(**changes: Any) -> Recipe:
+        return recipe.model_copy(update={"model": recipe.model.model_copy(update=changes)})
+
+    cases: list[tuple[str, Callable[[], Row]]] = [
+        ("step in two passes", lambda: against("step in two passes", recipe, 1e-4, in_two_passes(sizes.images // 4))),
+        ("step, contiguous", lambda: against("step, contiguous", of_model(channels_last=False), 1e-3)),
+        ("step, bfloat16", lambda: against("step, bfloat16", recipe.model_copy(update={"precision": "bfloat16"}), 0.5)),
+        ("step, float16", lambda: _half_step(recipe, data, given, there)),
+        ("step with XBM", lambda: _xbm_step(recipe, data, (pixels, labels), there)),
+        ("resumed run", lambda: _resumed(recipe, data, given, there)),
+        ("two processes", lambda: _by_two(sizes, device, float(found[0]), run)),
+        ("step, DDP of one", lambda: _by_one(recipe, data, given, (there, float(found[0]), run))),
+    ]
+    if device.type == "cuda":
+        cases.append(("step, compiled", lambda: against("step, compiled", of_model(compile=True), 1e-3)))
+    for what, case in cases:
+        try:
+            yield case()
+        except Exception as error:
+            yield failed(what, error)
+    torch.backends.cudnn.allow_tf32 = True
+    yield against("step in TF32", recipe, 0.5)
+
+
+def _half_step(recipe: Recipe, data: Dataset, given: Pair, there: Processes) -> Row:
+    """A step in float16: its scaler may skip the first ones, which then change nothing."""
+    if there.device.type != "cuda":
+        return Row("step, float16", 0.0, 0.0, note="float16 trains on GPUs")
+    run = begin(recipe.model_copy(update={"precision": "float16"}), data, there)
+    values = [float(update(run, *given, there)[0]) for _ in range(4)]
+    return Row(
+        "step, float16",
+        float(not all(map(math.isfinite, values))),
+        0.0,
+        note=f"losses {values[0]:.4f} … {values[-1]:.4f}",
+    )
+
+
+def _xbm_step(recipe: Recipe, data: Dataset, on: Pair, there: Processes) -> Row:
+    """Three steps with a memory of past batches, against the processor's."""
+    spec = {"xbm": LossSpec(params={"loss": "contrastive", "size": 4 * len(on[0])})}
+    changed = recipe.model_copy(update={"losses": spec})
+    plain, run = begin(changed, data), begin(changed, data, there)
+    moved = on[0].to(there.device), on[1].to(there.device)
+    for _ in range(3):
+        expected, found = update(plain, *on), update(run, *moved, there)
+    return Row("step with XBM", _apart(float(expected[0]), plain, float(found[0]), run), 1e-2)
+
+
+def _resumed(recipe: Recipe, data: Dataset, given: Pair, there: Processes) -> Row:
+    """Two steps after a checkpoint, against those of the run that went on."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = begin(recipe, data, there)
+        for _ in range(2):
+            update(run, *given, there)
+            run.step += 1
+        run.save(Path(folder))
+        again = begin(recipe, data, there)
+        again.restore(checkpoints.latest(Path(folder)))
+        for _ in range(2):
+            expected, found = update(run, *given, there), update(again, *given, there)
+    return Row("resumed run", _apart(float(expected[0]), run, float(found[0]), again), 1e-5)
+
+
+def _by_one(recipe: Recipe, data: Dataset, given: Pair, alone: tuple[Processes, float, TrainingRun]) -> Row:
+    """A step under DistributedDataParallel with one process."""
+    there, expected, run = alone
+    backend = "nccl" if there.device.type == "cuda" else "gloo"
+    with _group(backend, 0, 1, tempfile.mkdtemp()):
+        shared = begin(recipe, data, there)
+        shared.embed = nn.parallel.DistributedDataParallel(shared.model)
+        again = update(shared, *given, Processes(0, 1, there.device))
+        return Row("step, DDP of one", _apart(expected, run, float(again[0]), shared), 1e-5)
+
+
+def _by_two(sizes: Sizes, device: torch.device, expected: float, run: TrainingRun) -> Row:
+    """A step of two processes that share the device, by gloo, with half of the batch each."""
+    with tempfile.TemporaryDirectory() as folder:
+        mp.spawn(_half_of_step, args=(folder, sizes, str(device)), nprocs=2)
+        value, gradient = torch.load(Path(folder) / "step.pt", weights_only=True)
+    own = run.model.projection.weight.grad.cpu()
+    apart = max(abs(expected - value) / abs(expected), float((own - gradient).norm() / own.norm()))
+    return Row("two processes", apart, 1e-4)
+
+
+def _half_of_step(rank: int, folder: str, sizes: Sizes, device: str) -> None:
+    """What one of two processes does."""
+    torch.backends.cudnn.allow_tf32 = False
+    recipe, data, pixels, labels = begun(sizes)
+    with _group("gloo", rank, 2, folder):
+        own = Processes(rank, 2, torch.device(device))
+        run, half = begin(recipe, data, own), slice(rank * len(pixels) // 2, (rank + 1) * len(pixels) // 2)
+        values = update(run, pixels[half].to(device), labels[half].to(device), own)
+        if rank == 0:
+            torch.save((float(values[0]), run.model.projection.weight.grad.cpu()), Path(folder) / "step.pt")
+
+
+@contextmanager
+def _group(backend: str, rank: int, world: int, folder: str) -> Iterator[None]:
+    dist.init_process_group(backend, init_method=f"file://{folder}/group", rank=rank, world_size=world)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def begun(sizes: Sizes) -> tuple[Recipe, Dataset, Tensor, Tensor]:
+    """A recipe in float32, data of one batch, its images as bytes, its labels."""
+    names = [[f"{level}-{label}" for level, label in enumerate(row)] for row in tree_of(sizes.images).tolist()]
+    manifest = manifests.from_names([f"{i:06}" for i in range(sizes.images)], names, levels=["l0", "l1", "l2"])
+    data = Dataset("synthetic", "1", Protocol(), manifest, {"test": manifest})
+    changes = [f"model.backbone={sizes.net}", "model.weights=random", "optimizer.name=sgd", "optimizer.lr=0.01"]
+    recipe = resolve(
+        "own-happier", ["dataset=synthetic", "precision=float32", f"sampler.batch={sizes.images}", *changes]
+    )
+    recipe = fitted_to(recipe.model_copy(update={"losses": {"sup_hap": LossSpec()}, "proxies": None}), manifest)
+    generator = torch.Generator().manual_seed(0)
+    shape = (sizes.images, 3, sizes.side, sizes.side)
+    pixels = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)
+    return recipe, data, pixels, torch.from_numpy(tree_of(sizes.images))
+
+
+def _apart(first: float, one: TrainingRun, second: float, other: TrainingRun) -> float:
+    """How far two steps are apart: relatively in the loss, or in the projection's gradient."""
+    weights = [run.model.projection.weight.grad.cpu().float() for run in (one, other)]
+    apart = float((weights[0] - weights[1]).norm() / weights[0].norm())
+    return max(abs(first - second) / abs(first), apart)
