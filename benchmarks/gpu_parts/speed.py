@@ -30,7 +30,7 @@ from hbench.train.run import TrainingRun, begin
 
 def of_speed(sizes: Sizes, device: torch.device) -> Iterator[Row]:
     """Steps and embeddings a second beside a bare loop, and images a second by the number of workers that decode."""
-    recipe, data, pixels, labels = begun(sizes)
+    recipe, data, pixels, labels = begun(sizes, "sup_hap")
     there = ALONE._replace(device=device)
     given = pixels.to(device), labels.to(device)
     for precision in ("auto", "float32"):

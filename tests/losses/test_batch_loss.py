@@ -93,3 +93,32 @@ def test_pytorch_metric_learning_calls_losses_in_its_wrappers():
     )
     mined = miners.MultiSimilarityMiner()(embeddings, fine)
     assert torch.isfinite(both(embeddings, fine, mined))
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_compiled_loss_is_the_loss(name, backend):
+    embeddings, labels = batch(CLASSES)
+    torch.compiler.reset()
+    values = []
+    for loss in (build(name), torch.compile(build(name), backend=backend)):
+        x = embeddings.detach().clone().requires_grad_()
+        torch.manual_seed(0)
+        value = loss(x, labels)
+        values.append((value.detach(), *torch.autograd.grad(value, x, allow_unused=True)))
+    for plain, compiled in zip(*values, strict=True):
+        assert plain is compiled is None or torch.equal(plain, compiled)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch's compiler looks at its own tensors
+def test_a_step_with_a_loss_is_compiled_around_it():
+    torch.compiler.reset()
+    embeddings, labels = batch(CLASSES)
+    torch.manual_seed(0)
+    net, loss = torch.nn.Linear(embeddings.shape[1], 4), build_loss("sup_ap")
+
+    def step(x, classes):
+        return 2 * loss(torch.nn.functional.normalize(net(x)), classes)
+
+    expected = step(embeddings.detach(), labels)
+    torch.testing.assert_close(torch.compile(step)(embeddings.detach(), labels), expected)

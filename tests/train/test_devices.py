@@ -1,6 +1,7 @@
 """Training is ready for GPUs, as far as a processor shows it: bytes until the device, generators, devices of processes."""
 
 import dataclasses
+import json
 import os
 from pathlib import Path
 
@@ -126,16 +127,25 @@ def test_gathering_leaves_the_gradient_that_comes_in(monkeypatch, tmp_path):
     assert torch.equal(part.grad, torch.full((2, 3), 2.0))
 
 
-def test_the_table_of_devices_agrees_and_has_every_similarity_and_loss():
+def test_the_table_of_devices_agrees_and_has_every_similarity_and_loss(tmp_path):
     """benchmarks/gpu.py: here through torch's processor device, which it says."""
-    shown = process(ROOT / "benchmarks" / "gpu.py", "--quick").stdout
+    shown = process(ROOT / "benchmarks" / "gpu.py", "--quick", "--out", tmp_path).stdout
     assert torch.cuda.is_available() or "no GPU here" in shown
-    cells = [row.split("|") for row in shown.splitlines() if row.count("|") == 8]
-    rows = {row[1].strip(): row[4].strip() for row in cells}
-    assert {f"evaluate, {name}" for name in similarities} | {f"loss, {name}" for name in losses} < set(rows)
-    checks = [verdict for check, verdict in rows.items() if "," in check or "step" in check]
-    assert set(checks) == {"ok"}
-    assert len(checks) == len(list(similarities)) + len(list(losses)) + 3
+    rows = json.loads((tmp_path / "gpu.json").read_text())["rows"]
+    checks = {row["what"]: row["difference"] <= row["allowed"] for row in rows}
+    ways = ("loss", "bfloat16", "compiled")
+    expected = {f"evaluate, {name}" for name in similarities} | {f"{way}, {name}" for name in losses for way in ways}
+    assert expected < set(checks)
+    assert not [what for what, is_good in checks.items() if not is_good]
+    assert all(what in shown for what in checks)
+
+
+def test_a_check_of_devices_that_fails_hides_no_other(tmp_path):
+    broken = "import gpu, gpu_parts.of_losses as part, sys; part.build_loss = None; sys.exit(gpu.main())"
+    done = process("-c", f"import sys; sys.path.insert(0, {str(ROOT / 'benchmarks')!r}); {broken}",
+                   "--quick", "--parts", "losses", "sets", "--out", tmp_path, code=1)  # fmt: skip
+    assert "TypeError" in done.stdout
+    assert "iNaturalist, ranks" in done.stdout
 
 
 def test_a_compiled_net_sees_batches_of_one_size(files):

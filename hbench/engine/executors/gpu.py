@@ -99,6 +99,7 @@ class Gallery:
         with self.scores.chunk(start) as chunk:
             return torch.tensor(chunk, device=self.device)
 
+
 class Ranked(NamedTuple):
     """The ranked positives of n queries: `ranks`, `levels` flat, query after query, then one item of none; `tied` (n,); `first`
     (n,), the level of the item ranked first."""
@@ -150,7 +151,7 @@ def _recorded(device: torch.device) -> torch.cuda.Event | None:
     """An event that comes when the device has done all that it was given so far; None for the processor, which has."""
     if device.type != "cuda":
         return None
-    event = torch.cuda.Event(blocking=True)
+    event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
     event.record()
     return event
 
@@ -206,8 +207,8 @@ def rank(plan: MetricPlan, block: Block, rows: Tensor, at: slice) -> Ranked:
     is_tied = (scores[:, 1:] == scores[:, :-1]) & (levels[:, 1:] != levels[:, :-1]) & is_listed[:, 1:]
     leads = is_listed[:, 0] & (ranks[:, 0] == 1)
     first = torch.where(leads, levels[:, 0], other)
-    flat = (torch.nn.functional.pad(each.flatten()[take], (0, 1)) for each in (ranks, levels))
-    return Ranked(*flat, tied | is_tied.any(dim=1), first)
+    flat_ranks, flat_levels = (torch.nn.functional.pad(each.flatten()[take], (0, 1)) for each in (ranks, levels))
+    return Ranked(flat_ranks, flat_levels, tied | is_tied.any(dim=1), first)
 
 
 def _listed(positives: NDArray[np.int64], scores: Tensor) -> tuple[Tensor, Tensor]:
