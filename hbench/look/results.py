@@ -16,6 +16,7 @@ from hbench.core.tables import lines, without_formula
 from hbench.core.text import percent
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
+from hbench.evaluation.evaluate import Examined
 from hbench.evaluation.measurement import Measurement, measure
 from hbench.look import retrievals
 from hbench.look.inputs import examined_files, test_of
@@ -66,7 +67,7 @@ class Results:
         for strip in self.sheet.strips:
             shown += [f"{strip.query}  ({strip.about})"]
             for row in strip.rows:
-                shown += [f"  {row.name}"] * (len(strip.rows) > 1)
+                shown += [f"  {self.sheet.heading(row)}"] * (len(strip.rows) > 1)
                 shown += [
                     f"  {hit.rank:3}  {hit.score:6.3f}  {mark_of(hit.level, len(levels))} {level_name(hit.level, levels):{width}}"
                     f"  {hit.name}  {hit.item}{'  (a copy)' * hit.copy}{'  (the first right one)' * (hit is row.right)}"
@@ -94,7 +95,9 @@ class Results:
                 for hit in row.hits:
                     known = {"rank": hit.rank, "item": hit.item, "score": hit.score, "level": hit.level}
                     results[row.name].append(known | {"shares": level_name(hit.level, self.sheet.levels)})
-            rows.append({"query": strip.query, "about": strip.about, "results": results})
+            values = {row.name: None if row.value != row.value else row.value for row in strip.rows}
+            measured = {"by": self.sheet.by, "values": values} if self.sheet.by else {}
+            rows.append({"query": strip.query, "about": strip.about, **measured, "results": results})
         return rows
 
 
@@ -129,24 +132,31 @@ def browse(
     name = test_of(data, test)
     examined = examined_files(paths, data, by, similarity=similarity, ties=ties)
     manifest = examined[0].data.tests[name]
-    fix = "choose queries by id or at random"
-    measured = measure(examined[0].job(name, fix=fix)) if way in MEASURED else None
-    chosen = _chosen(manifest, way, value, by=by, measured=measured)
-    tops = {
-        file: first_results(manifest, one.submission.embeddings("a strip"), chosen, one.conditions, k)
-        for file, one in zip(_names(paths), examined, strict=True)
-    }
+    measured = [_measured(one, name) for one in examined] if way in MEASURED else []
+    chosen = _chosen(manifest, way, value, by=by, measured=measured[0] if measured else None)
+    models = list(zip(_names(paths), examined, strict=True))
+    tops = [
+        first_results(manifest, one.submission.embeddings("a strip"), chosen, one.conditions, k) for _, one in models
+    ]
     strips = []
     for number, query in enumerate(chosen.tolist()):
-        found = {
-            file: (hits_of(manifest, top, number), right_of(manifest, top, number, k)) for file, top in tops.items()
-        }
-        rows = [StripRow(file, hits, right=right) for file, (hits, right) in found.items()]
+        rows = [
+            StripRow(file, hits_of(manifest, top, number), at, right=right_of(manifest, top, number, k))
+            for at, ((file, _), top) in enumerate(zip(models, tops, strict=True))
+        ]
+        for at, values in enumerate(measured):
+            rows[at] = rows[at]._replace(value=float(values.values[0][query]))
         strip = strip_of(manifest, query, rows)
-        if measured is not None:
-            strip = strip._replace(about=f"{strip.about} · {by} {percent(measured.values[0][query], 1)}")
+        if len(rows) == 1 and measured:
+            strip = strip._replace(about=f"{strip.about} · {by} {percent(rows[0].value, 1)}")
         strips.append(strip)
-    return Results(Sheet(strips, manifest.tree.levels, examined[0].signature([name]), manifest.picture))
+    levels, signature = manifest.tree.levels, examined[0].signature([name])
+    return Results(Sheet(strips, levels, signature, manifest.picture, by if measured else ""))
+
+
+def _measured(examined: Examined, test: str) -> Measurement:
+    """Measure a model's own values on a test; raises UsageError where nothing is ranked."""
+    return measure(examined.job(test, fix="choose queries by id or at random"))
 
 
 def _paths(files: str | Path | Sequence[str | Path], k: int) -> list[Path]:

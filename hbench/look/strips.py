@@ -18,6 +18,7 @@ import numpy as np
 
 from hbench.core.errors import DataError
 from hbench.core.files import replacing, write_text
+from hbench.core.text import percent
 from hbench.datasets.manifest import Manifest
 from hbench.look.figures import refuse_suffix, short
 from hbench.look.palette import color_of, mark_of
@@ -61,12 +62,18 @@ class Strip(NamedTuple):
 
 
 class Sheet(NamedTuple):
-    """Strips with the level names, a caption, and the function that opens the picture of an item."""
+    """Strips with the level names, a caption, and the function that opens the picture of an item. `by`: the metric that the values
+    of rows are of, if they were measured."""
 
     strips: Sequence[Strip]
     levels: Sequence[str]
     caption: str
     picture: Picture | None
+    by: str = ""
+
+    def heading(self, row: StripRow) -> str:
+        """Name a model, with its own value of the metric."""
+        return f"{row.name} · {self.by} {percent(row.value, 1)}" if self.by else row.name
 
 
 def strip_of(manifest: Manifest, query: int, rows: Sequence[StripRow]) -> Strip:
@@ -112,7 +119,7 @@ def _drawn(sheet: Sheet) -> Figure:
     for line, (strip, row) in zip(axes, rows, strict=True):
         _draw_item(line[0], thumbnail(sheet.picture, strip.query), strip.query)
         line[0].set_title("query", fontsize=6.5, fontweight="bold")
-        heading = strip.about + (f"   [{row.name}]" if len(strip.rows) > 1 else "")
+        heading = strip.about + (f"   [{sheet.heading(row)}]" if len(strip.rows) > 1 else "")
         line[0].annotate(
             heading, (0, 1.2), xycoords="axes fraction", fontsize=7.5, annotation_clip=False, va="bottom"
         ).set_in_layout(False)
@@ -157,6 +164,12 @@ def page_of(sheet: Sheet) -> str:
     depth = len(sheet.levels)
     style = resources.files(SHARED).joinpath("static/pages.css").read_text("utf-8") + level_styles(depth)
     several = any(len(strip.rows) > 1 for strip in sheet.strips)
-    shared = {"legend": legend_of(sheet.levels), "depth": depth, "several": several, "by": ""}
+    shared = {
+        "legend": legend_of(sheet.levels),
+        "depth": depth,
+        "several": several,
+        "by": "",
+        "heading_of": sheet.heading,
+    }
     shared |= {"place_of": pictures.get, "image_of": lambda _: ""}
     return Pages(SHARED, shared).text("strips", sheet=sheet, style=style)

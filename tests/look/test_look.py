@@ -259,6 +259,25 @@ def test_what_python_browses_is_what_the_command_shows(folder):
     assert look(folder, folder / "two.npz", "--severe", 2, "-k", 3).stdout == results.text() + "\n"
 
 
+def test_of_several_models_each_shows_its_own_value(folder):
+    """Every place where a value stands: text, JSON, page; the queries are those of the first model."""
+    found = json.loads(look(folder, folder / "two.npz", "--worst", 3, "-k", 2, "--json").stdout)
+    text = look(folder, folder / "two.npz", "--worst", 3, "-k", 2).stdout
+    page = page_of(hbench.browse([folder / "one.npz", folder / "two.npz"], "glyphs", worst=3, k=2).sheet)
+    for name in ("one.npz", "two.npz"):
+        report = hbench.evaluate(folder / name, "glyphs", metrics=["H-AP"])
+        own = dict(zip(report.queries.tolist(), report.per_query["H-AP"].tolist(), strict=True))
+        for strip in found:
+            assert (strip["by"], strip["values"][name]) == ("H-AP", own[strip["query"]])
+            words = f"{name} · H-AP {100 * own[strip['query']]:.1f}"
+            assert words in text
+            assert words in page
+    assert all(len(set(strip["values"].values())) == 2 for strip in found)
+    assert not any("H-AP" in strip["about"] for strip in found)
+    (alone, *_) = json.loads(look(folder, "--worst", 1, "-k", 2, "--json").stdout)
+    assert alone["about"].endswith(f"H-AP {100 * alone['values']['one.npz']:.1f}")
+
+
 def test_files_that_share_their_name_keep_their_results_apart(folder, tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
