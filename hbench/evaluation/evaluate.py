@@ -127,14 +127,15 @@ def examine(
     if warnings:
         given.refuse_partial(data)
     also = _official(data, settings, partial=bool(warnings)) if also_official else None
-    names, impossible = given.metrics(names, data, chosen=settings.metrics is not None)
     similarity, protocol = settings.similarity or data.protocol.similarity, protocol_name(settings.protocol, data)
     conditions = replace(settings, similarity=similarity, protocol=protocol).resolve(
         data.levels, metrics=names, partial=bool(warnings),
         left_out=f"{len(left_out)}({_short_digest(left_out)})" if left_out else "",
     )  # fmt: skip
     problems = given.problems(data, cosine=conditions.similarity_name == "cosine")
-    refuse(given.source.file, problems)
+    refuse(given.source.file, problems)  # before the metrics: an id that is misspelt makes lists look short
+    possible, impossible = given.metrics(names, data, chosen=settings.metrics is not None)
+    conditions = replace(conditions, metrics=possible)
     doubts = given.doubts(data) if doubted else ()
     source = given.source if given.source.sha256 else None  # of arrays there is no file
     subject = Subject(data.name, data.version, digest_of(whole), _checked(method), source, doubts)

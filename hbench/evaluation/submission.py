@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.core.errors import SubmissionError, UsageError
+from hbench.core.errors import SubmissionError, UsageError, examples
 from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.engine.job import Job
@@ -31,7 +31,7 @@ from hbench.evaluation import pair_labels
 from hbench.evaluation.embeddings import Embeddings
 from hbench.evaluation.embeddings.doubts import doubts_of, trained_on
 from hbench.evaluation.embeddings.files import VECTORS_ALONE
-from hbench.evaluation.embeddings.ids import SubmissionProblem
+from hbench.evaluation.embeddings.ids import SubmissionProblem, in_a_line
 from hbench.evaluation.measurement import Measurement, Retrieval, job_of, measured_sequences, scorers_of
 from hbench.evaluation.rankings import files as run_files
 from hbench.evaluation.rankings import level_sequences as run_levels
@@ -181,12 +181,16 @@ class RankingSubmission:
     def metrics(
         self, names: Sequence[MetricName], data: Dataset, *, chosen: bool
     ) -> tuple[tuple[MetricName, ...], list[str]]:
-        if all(run_levels.is_full(self.ranking, test) for test in data.tests.values()):
+        tests = data.tests.values()
+        if all(run_levels.is_full(self.ranking, test) for test in tests):
             return tuple(names), []
-        return self.feasible(names, chosen=chosen)
+        missing = [query for test in tests for query in run_levels.without_list(self.ranking, test).tolist()]
+        return self.feasible(names, chosen=chosen, missing=missing)
 
-    def feasible(self, names: Sequence[MetricName], *, chosen: bool) -> tuple[tuple[MetricName, ...], list[str]]:
-        """The metrics that lists of this depth can give, and a remark on the others."""
+    def feasible(
+        self, names: Sequence[MetricName], *, chosen: bool, missing: Sequence[str] = ()
+    ) -> tuple[tuple[MetricName, ...], list[str]]:
+        """The metrics that lists of this depth can give, and a remark on the others; `missing`: the queries without a list."""
         depth = self.ranking.depth
         possible = [name for name in names if not name.needs_full_ranking and (name.cut or 0) <= depth]
         left_out = ", ".join(str(name) for name in names if name not in possible)
@@ -196,7 +200,10 @@ class RankingSubmission:
             raise SubmissionError(
                 f"a ranking of depth {depth} cannot give {left_out}",
                 expected=f"metrics cut at k ≤ {depth}, such as R@k, mAP@k, NDCG@k, P@k",
-                fix="submit embeddings, or longer lists",
+                found=f"{len(missing):,} queries without a list ({examples(map(in_a_line, missing))})"
+                if missing
+                else None,
+                fix=f"submit {'a list for every query' if missing else 'embeddings, or longer lists'}",
             )
         best = [MetricName("mAP", cut=depth), MetricName("NDCG@", cut=depth)]
         return tuple(dict.fromkeys([*best, *possible])), [f"a ranking of depth {depth} cannot give {left_out}"]

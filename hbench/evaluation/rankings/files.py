@@ -1,7 +1,8 @@
 """A ranking: for each query the gallery items a system returned, best first; what is submitted instead of embeddings.
 
-Three forms are told apart by what they hold: Google Landmarks' CSV `id,images` (space-separated, best first), a TREC
-run (`query Q0 item rank score tag`), and parquet with the columns query, item and score (or rank).
+Three forms are told apart by what they hold: a table with one row per query, such as Google Landmarks' CSV `id,images`
+(space-separated, best first), a TREC run (`query Q0 item rank score tag`), and rows, CSV or parquet, with the columns query, item
+and score (or rank). CSV and runs may be compressed (.gz).
 """
 
 from collections.abc import Callable
@@ -12,21 +13,19 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 from numpy.typing import NDArray
 
-from hbench.core.errors import SubmissionError, examples
-from hbench.core.untrusted import open_parquet, parquet_table
+from hbench.core.errors import SubmissionError, shorten
 from hbench.evaluation.embeddings import digest
-from hbench.evaluation.embeddings.files import READERS as EMBEDDING_SUFFIXES
-from hbench.evaluation.embeddings.files import readable
-from hbench.evaluation.embeddings.ids import Ids
+from hbench.evaluation.embeddings.files import VECTORS_ALONE, readable
+from hbench.evaluation.embeddings.ids import Ids, SubmissionProblem
+from hbench.evaluation.embeddings.text_tables import head_of, suffix_of
+from hbench.evaluation.rankings import trec
+from hbench.evaluation.rankings.columns import parquet_reader, text_reader
+from hbench.evaluation.rankings.lines import Lines
 
-QUERY_NAMES = ("query", "query_id", "qid")
-ITEM_NAMES = ("item", "item_id", "gallery_id", "docid")
-TREC_FIELDS = 6
-NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"  # a score; anything else is named as no finite number
-FIRST_BYTES = 1 << 16
+FORMS = "a CSV headed id,images, a TREC run of six columns, or CSV or parquet with query, item and score or rank"
+Reader = Callable[[Path], Lines]
 
 
 @dataclass(frozen=True)
@@ -36,6 +35,8 @@ class Ranking:
     `names` (M,) str: the different items of the file; `items` int64 (n,): every listed one by its row in `names`.
     `scores` float64 (n,), None where the file states an order and no scores. Equal scores are a tie: here they lie
     in the order of their names, and a ties policy decides what they are worth. A list may be empty.
+
+    `understood`: what the file was taken for, in sentences; `remarks`: what in it contradicts itself.
     """
 
     queries: Ids
@@ -45,6 +46,8 @@ class Ranking:
     scores: NDArray[np.float64] | None
     sha256: str
     source: str
+    understood: tuple[str, ...] = ()
+    remarks: tuple[SubmissionProblem, ...] = ()
 
     @property
     def depth(self) -> int:
@@ -55,18 +58,8 @@ class Ranking:
         return len(self.queries)
 
 
-@dataclass(frozen=True)
-class _Lines:
-    """One row per returned item: its query (a row of `queries`), its name, and its score."""
-
-    queries: pa.Array
-    of: NDArray[np.int64]
-    items: pa.Array
-    scores: NDArray[np.float64] | None
-
-
 def kind_of(path: Path) -> Literal["embeddings", "ranking"]:
-    """Whether a file or folder holds a ranking, by its content; anything else is taken for embeddings."""
+    """Whether a file or folder holds a ranking, or was meant to, by its content; anything else is taken for embeddings."""
     return "embeddings" if _reader_of(Path(path)) is None else "ranking"
 
 
@@ -77,10 +70,7 @@ def read(path: Path) -> Ranking:
         raise SubmissionError(f"{path} does not exist", expected="a ranking file")
     reader = _reader_of(path)
     if reader is None:
-        raise SubmissionError(
-            f"{path} is not a ranking",
-            expected="a CSV headed id,images, a TREC run of six columns, or parquet with query, item and score or rank",
-        )
+        raise SubmissionError(f"{path} is not a ranking", expected=FORMS)
     with readable(path):
         lines = reader(path)
     if not len(lines.queries):
@@ -88,7 +78,7 @@ def read(path: Path) -> Ranking:
     return _ranked(lines, path)
 
 
-def _ranked(lines: _Lines, path: Path) -> Ranking:
+def _ranked(lines: Lines, path: Path) -> Ranking:
     """Lists by query, each by descending score and then by name."""
     encoded = lines.items.dictionary_encode()
     names = encoded.dictionary
@@ -107,144 +97,45 @@ def _ranked(lines: _Lines, path: Path) -> Ranking:
         scores=None if lines.scores is None else lines.scores[order],
         sha256=digest(sorted(path.glob("*.parquet")) if path.is_dir() else [path]),
         source=path.name,
+        understood=(_in_words(lines, path),),
+        remarks=lines.remarks,
     )
 
 
-def _read_landmarks(path: Path) -> _Lines:
-    """Google Landmarks' submission: no value is ever "missing" ("NA" is an id), an empty list is allowed."""
-    table = pyarrow.csv.read_csv(
-        path,
-        read_options=pyarrow.csv.ReadOptions(
-            column_names=["id", "images"], skip_rows=1, block_size=min(max(path.stat().st_size, FIRST_BYTES), 2**31 - 1)
-        ),
-        convert_options=pyarrow.csv.ConvertOptions(column_types={"id": pa.string(), "images": pa.large_string()}),
-    ).combine_chunks()
-    queries = table["id"].combine_chunks()
-    counts = pc.value_counts(queries)
-    repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values").to_pylist()
-    if repeated:
-        raise SubmissionError(
-            f"{path} lists {len(repeated):,} queries more than once",
-            expected="one row per query",
-            found=examples(repeated),
-        )
-    lists = pc.split_pattern(table["images"].combine_chunks(), " ")
-    items = lists.flatten()
-    of = np.repeat(np.arange(len(queries)), pc.list_value_length(lists).to_numpy(zero_copy_only=False))
-    named = pc.not_equal(items, "")
-    return _Lines(queries, of[named.to_numpy(zero_copy_only=False).astype(bool)], items.filter(named), None)
+def _in_words(lines: Lines, path: Path) -> str:
+    """What a file was taken for, in one sentence."""
+    counts = f"{_number(len(lines.queries), 'query', 'queries')}, {_number(len(lines.items), 'item', 'items')} listed"
+    left_out = f"; left out: {shorten(', '.join(lines.left_out), 200)}" if lines.left_out else ""
+    return f"{path.name}: {lines.form}; {counts}, {lines.order}{left_out}"
 
 
-def _read_trec(path: Path) -> _Lines:
-    """A TREC run; as in trec_eval the score orders, and the column of ranks says nothing."""
-    whole = pyarrow.csv.read_csv(
-        path,
-        read_options=pyarrow.csv.ReadOptions(column_names=["line"]),
-        parse_options=pyarrow.csv.ParseOptions(delimiter="\x1f", quote_char=False),  # a whole line is one cell
-        convert_options=pyarrow.csv.ConvertOptions(column_types={"line": pa.large_string()}),
-    )
-    lines = pc.ascii_trim_whitespace(whole["line"].combine_chunks())
-    fields = pc.ascii_split_whitespace(lines.filter(pc.not_equal(lines, "")))
-    lengths = pc.list_value_length(fields).to_numpy(zero_copy_only=False)
-    wrong = np.flatnonzero(lengths != TREC_FIELDS)
-    if len(wrong):
-        raise SubmissionError(
-            f"{path} has {len(wrong):,} lines without six columns",
-            expected="query Q0 item rank score tag", found=f"rows {examples(wrong + 1)}",
-        )  # fmt: skip
-    query, item, score = (pc.list_element(fields, place) for place in (0, 2, 4))
-    numbers = pc.if_else(pc.match_substring_regex(score, NUMBER), pc.ascii_ltrim(score, "+"), "nan")
-    return _scored(pa.chunked_array([query]), pa.chunked_array([item]), numbers.cast(pa.float64()).to_numpy(), path)
+def _number(count: int, one: str, several: str) -> str:
+    return f"{count:,} {one if count == 1 else several}"
 
 
-def _read_rows(path: Path) -> _Lines:
-    """Parquet rows of query, item and score; rank r is the score −r where there is no score."""
-    names = _parquet_names(path)
-    query = next(name for name in names if name in QUERY_NAMES)
-    item = next(name for name in names if name in ITEM_NAMES)
-    value = "score" if "score" in names else "rank"
-    table = _table(path, [query, item, value])
-    if table[query].null_count or table[item].null_count:
-        raise SubmissionError(f"{path} has rows without a query or an item")
-    scores = table[value].cast(pa.float64(), safe=False).to_numpy().astype(np.float64)
-    return _scored(table[query], table[item], scores if value == "score" else -scores, path)
+def _reader_of(path: Path) -> Reader | None:
+    """The reader of a ranking, which also refuses one that was meant so; None for any other file, or none."""
+    if not path.exists():
+        return None
+    if path.is_dir() or suffix_of(path) == ".parquet":
+        return parquet_reader(path)
+    return None if suffix_of(path) in VECTORS_ALONE else _reader_of_text(path)
 
 
-def _table(path: Path, columns: list[str]) -> pa.Table:
-    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
-    return pa.concat_tables([parquet_table(file, columns=columns) for file in files])
+def _reader_of_text(path: Path) -> Reader | None:
+    head = head_of(path)
+    if head is None:
+        return _no_text if suffix_of(path) in trec.SUFFIXES else None
+    if not head.lines:
+        return None
+    if trec.is_run(head):
+        return trec.read
+    return text_reader(path, head) or (trec.read if trec.is_meant(path, head) else None)
 
 
-def _scored(query: pa.ChunkedArray, item: pa.ChunkedArray, scores: NDArray[np.float64], path: Path) -> _Lines:
-    bad = np.flatnonzero(~np.isfinite(scores))
-    if len(bad):
-        raise SubmissionError(
-            f"{path} has {len(bad):,} scores that are not finite numbers", found=f"rows {examples(bad + 1)}"
-        )
-    queries, items = (column.cast(pa.large_string()).combine_chunks() for column in (query, item))
-    encoded = queries.dictionary_encode()
-    of = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    return _Lines(encoded.dictionary, of, items, scores)
-
-
-def _is_landmarks(path: Path) -> bool:
-    header = _first_line(path).removeprefix("\ufeff").replace('"', "")
-    return [name.strip().casefold() for name in header.split(",")] == ["id", "images"]
-
-
-def _is_trec(path: Path) -> bool:
-    fields = _first_line(path).split()
-    return len(fields) == TREC_FIELDS and _is_number(fields[3]) and _is_number(fields[4])
-
-
-def _is_rows(path: Path) -> bool:
-    names = _parquet_names(path)
-    return (
-        any(name in QUERY_NAMES for name in names)
-        and any(name in ITEM_NAMES for name in names)
-        and ("score" in names or "rank" in names)
-    )
-
-
-def _parquet_names(path: Path) -> list[str]:
-    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path] if path.suffix.lower() == ".parquet" else []
-    if not files:
-        return []
-    try:
-        with open_parquet(files[0]) as file:
-            return list(file.schema_arrow.names)
-    except (pa.ArrowException, OSError, ValueError):
-        return []  # damaged: the reader of embeddings says so
-
-
-def _first_line(path: Path) -> str:
-    """The first line of a file of text; empty for one of another kind."""
-    if path.is_dir() or path.suffix.lower() in EMBEDDING_SUFFIXES:
-        return ""
-    with path.open("rb") as file:
-        first = file.readline(FIRST_BYTES)
-    try:
-        return first.decode("utf-8")
-    except UnicodeDecodeError:
-        return ""
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _reader_of(path: Path) -> Callable[[Path], _Lines] | None:
-    return next((read for recognises, read in FORMS if path.exists() and recognises(path)), None)
+def _no_text(path: Path) -> Lines:
+    raise SubmissionError(f"{path} is not a ranking: it is not a text in UTF-8", expected=FORMS, fix="save it as UTF-8")
 
 
 def _objects(texts: pa.Array) -> Ids:
     return np.asarray(texts.to_numpy(zero_copy_only=False), dtype=object)
-
-
-FORMS: tuple[tuple[Callable[[Path], bool], Callable[[Path], _Lines]], ...] = (
-    (_is_landmarks, _read_landmarks), (_is_trec, _read_trec), (_is_rows, _read_rows),
-)  # fmt: skip

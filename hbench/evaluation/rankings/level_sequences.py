@@ -1,7 +1,8 @@
 """Turns a submitted ranking into level sequences: its queries and items are joined to a manifest by id.
 
-A query's own id is left out of its list, as are the items of its ignore group, and what is below moves up. An item that
-is not in the gallery, or stands in the list a second time, holds its rank and counts for nothing (Google Landmarks).
+A query's own id is left out of its list, as are the items of its ignore group and -1, the mark of an index that found too few
+(unless the dataset has an item of that name), and what is below moves up. An item that is not in the gallery, or stands in the
+list a second time, holds its rank and counts for nothing (Google Landmarks).
 
 >>> from hbench.datasets import manifest
 >>> from hbench.evaluation.rankings.files import Ranking
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.datasets.manifest import Manifest
-from hbench.evaluation.embeddings.ids import SubmissionProblem, found, likely_cause, rows_in
+from hbench.evaluation.embeddings.ids import Ids, SubmissionProblem, found, likely_cause, rows_in
 from hbench.evaluation.rankings.files import Ranking
 from hbench.metrics.level_sequence import (
     LevelSequence,
@@ -32,6 +33,7 @@ from hbench.metrics.name_columns import NamedSequences, named_sequences
 from hbench.tree import Labels, affected, levels_of_pairs
 
 LINES_AT_ONCE = 1 << 20
+PADDING = "-1"  # what faiss and others write where they found no further item
 
 
 def levels_of(ranking: Ranking, manifest: Manifest, *, ties: Ties = pessimistic) -> list[LevelSequence]:
@@ -76,7 +78,7 @@ def _kept_lines(
     ranking: Ranking, manifest: Manifest, queries: NDArray[np.int64], items: NDArray[np.int64]
 ) -> Callable[[str], NDArray[np.int64]]:
     """The lines of a query's list, by its id, without what is left out of it."""
-    kept = (queries >= 0) & ~_left_out(manifest, queries, items)
+    kept = (queries >= 0) & ~_left_out(manifest, queries, items) & ~_padding(ranking, items)
     bounds = zip(ranking.offsets[:-1].tolist(), ranking.offsets[1:].tolist(), strict=True)
     list_of = dict(zip(ranking.queries.tolist(), bounds, strict=True))
 
@@ -86,6 +88,17 @@ def _kept_lines(
         return lines
 
     return lines_of
+
+
+def _padding(ranking: Ranking, items: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Find the lines that say that there was no further item; `items`: rows of the manifest, -1 for none; bool (n,)."""
+    return np.asarray((ranking.names == PADDING)[ranking.items] & (items < 0))
+
+
+def without_list(ranking: Ranking, manifest: Manifest) -> Ids:
+    """The queries of a test that the ranking has no list for; (n,) str."""
+    asked = manifest.items[manifest.query]
+    return asked[rows_in(asked, ranking.queries) < 0]
 
 
 def is_full(ranking: Ranking, manifest: Manifest) -> bool:
@@ -101,12 +114,15 @@ def problems(ranking: Ranking, manifest: Manifest, *, known: Collection[str] = (
     Items outside the gallery are a fault unless they are in the manifest or `known` elsewhere. Unknown
     queries are a fault when all are unknown, or when they look misspelt.
     """
-    return [*_problems_of_queries(ranking, manifest), *_problems_of_items(ranking, manifest, known)]
+    return [
+        *_problems_of_queries(ranking, manifest),
+        *_problems_of_items(ranking, manifest, known),
+        *ranking.remarks,
+    ]
 
 
 def _problems_of_queries(ranking: Ranking, manifest: Manifest) -> list[SubmissionProblem]:
-    asked = manifest.items[manifest.query]
-    missing = asked[rows_in(asked, ranking.queries) < 0]
+    asked, missing = manifest.items[manifest.query], without_list(ranking, manifest)
     unknown = ranking.queries[rows_in(ranking.queries, asked) < 0]
     cause = likely_cause(missing.tolist(), unknown.tolist())
     fatal = cause is not None or len(unknown) == len(ranking)
@@ -122,12 +138,18 @@ def _problems_of_items(ranking: Ranking, manifest: Manifest, known: Collection[s
     gallery = manifest.items[manifest.gallery]
     outside = ranking.names[rows_in(ranking.names, gallery) < 0]
     elsewhere = (rows_in(outside, manifest.items) >= 0) | (rows_in(outside, list(known)) >= 0)
-    unknown, other = outside[~elsewhere], outside[elsewhere]
+    padded = np.asarray(outside == PADDING) & ~elsewhere
+    unknown, other = outside[~elsewhere & ~padded], outside[elsewhere]
+    padding = np.asarray((ranking.names == PADDING)[ranking.items]) & padded.any()
     of = _list_of_line(ranking)
-    again = np.flatnonzero(repeats(ranking))
+    again = np.flatnonzero(repeats(ranking) & ~padding)
     places = np.flatnonzero(rows_in(ranking.names, ranking.queries)[ranking.items] == of)
     return [
         *found("unknown items", unknown, len(unknown), likely_cause(gallery.tolist(), unknown.tolist())),
+        *found(
+            "entries -1 instead of an item, which pad lists of an index that found too few", (), int(padding.sum()),
+            "they are skipped", fatal=False,
+        ),
         *found("items that are not in the gallery", other, len(other), "they count for nothing", fatal=False),
         *found(
             "items listed again for the same query", ranking.queries[of[again]], len(again),

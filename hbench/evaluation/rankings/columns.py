@@ -1,0 +1,305 @@
+"""Reads rankings in tables, CSV or parquet: rows of query, item and score, or one row per query with the list of its items.
+
+Columns are known by the names that ranx, PyTerrier, ir_measures and Google Landmarks give them; a column of another name is taken
+for the lists where its cells show them, and no other does. Columns that are not needed are left out, and said.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from hbench.core.errors import SubmissionError, examples, shorten
+from hbench.core.untrusted import open_parquet, parquet_table
+from hbench.evaluation.embeddings.ids import ID_NAMES, VECTOR_NAMES
+from hbench.evaluation.embeddings.text_tables import CALLED, Head, Layout, layout_of, read_texts, suffix_of
+from hbench.evaluation.rankings.lines import (
+    BY_DISTANCE,
+    BY_RANK,
+    BY_SCORE,
+    DECIMAL_COMMA,
+    Lines,
+    against_ranks,
+    as_numbers,
+    scored,
+)
+
+QUERY_NAMES = (
+    "query_id",
+    "qid",
+    "q_id",
+    "queryid",
+    "query_image",
+    "query",
+)  # the surest first: PyTerrier's query is a text
+ITEM_NAMES = (
+    "docno", "doc_id", "document_id", "documentid", "item_id", "gallery_id", "gallery_image", "item", "docid", "doc", "document",
+)  # fmt: skip
+SCORES, RANKS, DISTANCES = ("score", "similarity", "sim"), ("rank", "position"), ("distance", "dist")
+LISTS = ("images", "items", "results", "predictions", "ranking", "retrieved", "neighbors", "neighbours", "docs")
+INDEX = re.compile(r"^(unnamed: ?\d+|index|level_\d+|x|)$")  # how pandas and R head the index that they write
+ASKED = (*QUERY_NAMES, *ID_NAMES, "image", "image_name", "filename", "file_name", "path")
+USUAL = ["id", "images"]
+NUMBERS = re.compile(r"^[\[\](),;|\s\d.eE+-]*\.[\[\](),;|\s\d.eE+-]*$")  # vectors, not ids
+BETWEEN = (",", ";", "|")
+IN_BRACKETS = re.compile(r"^\s*[\[(].*[\])]\s*$", re.DOTALL)
+QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The columns of a ranking by what they hold, and the others. `items` are lists where there is no `value`, which orders the
+    rows; `ranks` are stated beside scores."""
+
+    query: str
+    items: str
+    value: str = ""
+    order: str = ""
+    ranks: str = ""
+    others: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """What was taken for what, in words."""
+        return f"query {self.query}, item {self.items}, {self.value}" if self.value else f"{self.query},{self.items}"
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The other columns as they are named to people."""
+        return tuple(
+            f"column {name} (an index)" if INDEX.match(plain(name)) else f"column {name}" for name in self.others
+        )
+
+
+def plain(name: str) -> str:
+    return name.strip().casefold()
+
+
+def roles_of_rows(names: Sequence[str]) -> Roles | None:
+    """The roles of the columns of a table of query, item and score, rank or distance; None for another table."""
+    query, item = _first(names, QUERY_NAMES), _first(names, ITEM_NAMES)
+    orders = ((SCORES, BY_SCORE), (DISTANCES, BY_DISTANCE), (RANKS, BY_RANK))
+    value, order = next(((name, order) for known, order in orders if (name := _first(names, known))), ("", ""))
+    if not (query and item and value):
+        return None
+    ranks = _first(names, RANKS) if order != BY_RANK else ""
+    others = tuple(name for name in names if name not in (query, item, value, ranks))
+    return Roles(query, item, value, order, ranks, others)
+
+
+def _first(names: Sequence[str], known: Sequence[str]) -> str:
+    """The name that is the first of the `known` ones; "" for none."""
+    by_name = {plain(name): name for name in reversed(names)}
+    return next((by_name[each] for each in known if each in by_name), "")
+
+
+def roles_of_lists(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Roles | None:
+    """The roles of the columns of a table with one row per query; None where it is not sure which column has the lists."""
+    several = [
+        place
+        for place, name in enumerate(header)
+        if plain(name) not in VECTOR_NAMES and any(_are_several(row[place]) for row in rows if len(row) > place)
+    ]
+    named = [place for place, name in enumerate(header) if plain(name) in LISTS]
+    usual = [plain(name) for name in header if not INDEX.match(plain(name))][:2] == USUAL
+    at = (named if usual else [place for place in several if place in named]) or several
+    asked = [name for place, name in enumerate(header) if plain(name) in ASKED and place not in at]
+    asked = asked or [name for place, name in enumerate(header) if place not in at and not INDEX.match(plain(name))]
+    is_header = any(plain(name) in (*ASKED, *LISTS) for name in header) or not any(map(_are_several, header))
+    if len(at) != 1 or not asked or (len(asked) > 1 and not usual) or not is_header:
+        return None
+    items = header[at[0]]
+    return Roles(asked[0], items, others=tuple(name for name in header if name not in (asked[0], items)))
+
+
+def _are_several(cell: str) -> bool:
+    """Whether a cell holds several names, not the numbers of a vector."""
+    return bool(re.search(r"[^\s\]\[]\s+[^\s]", cell.strip())) and not NUMBERS.match(cell)
+
+
+def text_reader(path: Path, head: Head) -> Callable[[Path], Lines] | None:
+    """The reader of a table of text that is a ranking, or was meant as one; None for any other table."""
+    layout = layout_of(head)
+    if not layout.rows or len(layout.rows[0]) < 2:
+        return None
+    header, *rows = layout.rows
+    names = [plain(name) for name in header]
+    if any(name in VECTOR_NAMES for name in names):
+        return None
+    if roles := roles_of_rows(header):
+        return partial(_read_text_rows, layout=layout, roles=roles)
+    if roles := roles_of_lists(header, rows):
+        return partial(_read_text_lists, layout=layout, roles=roles)
+    if _first(header, QUERY_NAMES) and (_first(header, ITEM_NAMES) or _first(header, LISTS)):
+        return _refuse(_about(header))
+    is_list = len(header) == 2 and _are_several(header[1]) and suffix_of(path) == ".csv"
+    return _refuse(_about(header)) if is_list or _first(header, ("images",)) else None
+
+
+def _about(header: Sequence[str]) -> SubmissionError:
+    """Why a table that was meant as a ranking is none."""
+    found = shorten(", ".join(header) or "nothing")
+    expected = "the header id,images with the lists between blanks; or columns query, item and score or rank"
+    if not any(plain(name) in (*ASKED, *ITEM_NAMES, *LISTS) for name in header):
+        return SubmissionError(
+            "line 1 is no header that is known",
+            expected=expected,
+            found=found,
+            fix="write id,images above it, or for it",
+        )
+    if _first(header, ITEM_NAMES):
+        return SubmissionError("it has no column score or rank", expected=expected, found=found)
+    return SubmissionError("it is not known which column has the lists", expected=expected, found=found)
+
+
+def _refuse(error: SubmissionError) -> Callable[[Path], Lines]:
+    def reader(path: Path) -> Lines:
+        raise SubmissionError(
+            f"{path} is not a ranking: {error.problem}", expected=error.expected, found=error.found, fix=error.fix
+        )
+
+    return reader
+
+
+def _read_text_rows(path: Path, layout: Layout, roles: Roles) -> Lines:
+    table = read_texts(path, layout, layout.rows[0])
+    values = table[roles.value].combine_chunks()
+    comma = layout.delimiter != "," and pc.any(pc.match_substring_regex(values, DECIMAL_COMMA)).as_py()
+    if comma and not pc.any(pc.match_substring(values, ".")).as_py():
+        table = table.set_column(
+            table.column_names.index(roles.value), roles.value, pc.replace_substring(values, ",", ".")
+        )
+    words = "" if layout.delimiter == "," else f" between {CALLED.get(layout.delimiter, repr(layout.delimiter))}"
+    return _rows(path, table, roles, f"rows of {roles.words}{words}{', decimal commas' * bool(comma)}")
+
+
+def _rows(path: Path, table: pa.Table, roles: Roles, form: str) -> Lines:
+    """The lines of rows of query, item and score; rank r is the score −r where there is no score, and so is a distance."""
+    if table[roles.query].null_count or table[roles.items].null_count:
+        raise SubmissionError(f"{path} has rows without a query or an item")
+    values = _as_floats(table[roles.value])
+    found = scored(path, table[roles.query], table[roles.items], values if roles.order == BY_SCORE else -values)
+    ranks = _as_floats(table[roles.ranks]) if roles.ranks else np.zeros(0)
+    remarks = against_ranks(found, ranks)
+    return replace(found, form=form, order=roles.order, left_out=roles.left_out, remarks=remarks)
+
+
+def _as_floats(column: pa.ChunkedArray) -> NDArray[np.float64]:
+    if pa.types.is_large_string(column.type):
+        return as_numbers(column.combine_chunks())
+    return np.asarray(column.cast(pa.float64(), safe=False).to_numpy().astype(np.float64))
+
+
+def _read_text_lists(path: Path, layout: Layout, roles: Roles) -> Lines:
+    """Google Landmarks' submission and its kin: no value is ever "missing" ("NA" is an id), an empty list is allowed."""
+    table = read_texts(path, layout, layout.rows[0])
+    cells = table[roles.items].combine_chunks()
+    lists, words = _split(cells)
+    form = f"lists of items under {roles.words}{words}"
+    return _listed(path, table[roles.query].combine_chunks(), lists, replace(roles, value=form))
+
+
+def _listed(path: Path, queries: pa.Array, lists: pa.Array, roles: Roles) -> Lines:
+    counts = pc.value_counts(queries)
+    repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values").to_pylist()
+    if repeated:
+        raise SubmissionError(
+            f"{path} lists {len(repeated):,} queries more than once",
+            expected="one row per query",
+            found=examples(repeated),
+        )
+    items = lists.flatten()
+    of = np.repeat(np.arange(len(queries)), pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False))
+    named = pc.not_equal(items, "")
+    kept = of[named.to_numpy(zero_copy_only=False).astype(bool)]
+    return Lines(queries, kept, items.filter(named), None, form=roles.value, left_out=roles.left_out)
+
+
+def _split(cells: pa.Array) -> tuple[pa.Array, str]:
+    """The cells as lists of names, and how they were split where not by blanks."""
+    filled = cells.filter(pc.not_equal(pc.utf8_trim_whitespace(cells), ""))
+    first = filled.slice(0, 100).to_pylist()
+    if first and all(IN_BRACKETS.match(cell) for cell in first):
+        return pa.array(
+            [_in_brackets(cell) for cell in cells.to_pylist()], pa.large_list(pa.large_string())
+        ), ", in brackets"
+    has_blanks = any(re.search(r"[^,;|] +", cell.strip()) for cell in first)  # a blank after a comma belongs to it
+    between = [mark for mark in BETWEEN if 2 * sum(mark in cell for cell in first) > len(first)]
+    if not first or has_blanks or len(between) != 1:
+        return pc.split_pattern(cells, " "), ""
+    closed = pc.replace_substring_regex(cells, f"{re.escape(between[0])} +", between[0])
+    return pc.split_pattern(closed, between[0]), f", between {CALLED[between[0]]}"
+
+
+def _in_brackets(cell: str) -> list[str]:
+    """The names in a list as Python or NumPy prints it: ['a', 'b'], [1 2 3].
+
+    >>> _in_brackets("['a.jpg', 'b c.jpg']"), _in_brackets("[1 22  3]")
+    (['a.jpg', 'b c.jpg'], ['1', '22', '3'])
+    """
+    quoted = QUOTED.findall(cell)
+    inner = cell.strip().strip("[]()")
+    return [one or other for one, other in quoted] if quoted else [part for part in re.split(r"[,\s]+", inner) if part]
+
+
+def parquet_reader(path: Path) -> Callable[[Path], Lines] | None:
+    """The reader of parquet rows or lists, or of a refusal where it was meant as a ranking; None for any other file."""
+    fields = _parquet_fields(path)
+    names = list(fields)
+    if any(plain(name) in VECTOR_NAMES for name in names):
+        return None
+    if roles := roles_of_rows(names):
+        return partial(_read_parquet_rows, roles=roles)
+    lists = [name for name, kind in fields.items() if plain(name) in LISTS and _is_list_of_names(kind)]
+    asked = [name for name in names if plain(name) in ASKED]
+    if len(lists) == len(asked) == 1:
+        others = tuple(name for name in names if name not in (asked[0], lists[0]))
+        found = Roles(asked[0], lists[0], others=others)
+        return partial(_read_parquet_lists, roles=found)
+    if _first(names, QUERY_NAMES) and _first(names, ITEM_NAMES) and not _first(names, ("gallery",)):
+        return _refuse(_about(names))
+    return None
+
+
+def _read_parquet_rows(path: Path, roles: Roles) -> Lines:
+    needed = [name for name in (roles.query, roles.items, roles.value, roles.ranks) if name]
+    return _rows(path, _table(path, needed), roles, f"a table of {roles.words}")
+
+
+def _is_list_of_names(kind: Any) -> bool:
+    value = getattr(kind, "value_type", None)
+    return value is not None and (
+        pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_integer(value)
+    )
+
+
+def _read_parquet_lists(path: Path, roles: Roles) -> Lines:
+    table = _table(path, [roles.query, roles.items])
+    if table[roles.query].null_count:
+        raise SubmissionError(f"{path} has rows without a query or an item")
+    queries, lists = table[roles.query].cast(pa.large_string()).combine_chunks(), table[roles.items].combine_chunks()
+    kind = pa.large_list(pa.large_string())
+    return _listed(path, queries, lists.cast(kind), replace(roles, value=f"lists of items under {roles.words}"))
+
+
+def _table(path: Path, columns: list[str]) -> pa.Table:
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    return pa.concat_tables([parquet_table(file, columns=columns) for file in files])
+
+
+def _parquet_fields(path: Path) -> dict[str, Any]:
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path] if path.suffix.lower() == ".parquet" else []
+    if not files:
+        return {}
+    try:
+        with open_parquet(files[0]) as file:
+            return {field.name: field.type for field in file.schema_arrow}
+    except (pa.ArrowException, OSError, ValueError):
+        return {}  # damaged: the reader of embeddings says so
