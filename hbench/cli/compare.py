@@ -40,7 +40,7 @@ def command(
     show_table(
         f"{result.methods[0]} − {result.methods[1]}, percent",
         ("metric", *result.methods, *comparison.HEADER),
-        [difference.cells for difference in result],
+        [difference.cells for difference in result.shown],
         f"over {result.over}; p: two-sided paired sign-flip test; corrected: by Holm's method for all these metrics",
         as_csv=as_csv,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import click
 
 from hbench.cli import reporting
 from hbench.cli.names import FILE, FOLDER
-from hbench.cli.terminal import bars, say, show_json, show_table
+from hbench.cli.terminal import bars, say, show, show_json, show_table
 
 if TYPE_CHECKING:
     from hbench.core.errors import HBenchError
@@ -17,45 +18,63 @@ if TYPE_CHECKING:
     from hbench.evaluation.reports.many import ModelStanding
     from hbench.evaluation.reports.report import Document
 
+    Scored = tuple[Document, list[str]]
+
+FORMATS = click.Choice(["table", "json", "csv", "markdown", "latex"])
+
 
 @click.command("evaluate-all")
 @click.argument("folder", type=FOLDER)
 @reporting.with_options(reporting.SETTINGS)
 @click.option("--out", "-o", "output", type=FOLDER, required=True, help="The folder of the reports.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@click.option("--by", metavar="METRIC", help="Sort by this metric.  [default: the leaderboard's, or H-AP]")
+@click.option("--format", "form", type=FORMATS, default="table", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.option("--csv", "as_csv", is_flag=True, help="The same as --format csv: fractions in full precision.")
 @click.option("--row", type=FILE, help="Write the leaderboard rows (TOML) to this file.")
 @reporting.with_options(reporting.MACHINE)
-def command(folder: Path, dataset: str, as_json: bool, **options: Any) -> None:
-    """Score every embedding file of FOLDER that has no report yet, then show all, best first, each compared with the best.
+def command(
+    folder: Path, dataset: str, by: str | None, *, form: str, as_json: bool, as_csv: bool, **options: Any
+) -> None:
+    """Score every embedding file of FOLDER that has no report yet, then show all by all metrics, best first, each compared with
+    the best.
 
-    A file that is refused does not stop the others. A report is used again if it is of this file and these settings.
+    A file that is refused does not stop the others. A report is used again if it is of this file and these settings and has
+    the metrics; one that lacks some is made again with those it has, too. LaTeX and Markdown print the best in bold.
 
-    Example: hbench evaluate-all embeddings/ --dataset sop --out reports/
+    Example: hbench evaluate-all embeddings/ --dataset sop --metrics H-AP,R@1 --by R@1 --out reports/
     """
     from hbench import datasets
     from hbench.core.errors import HBenchError, SubmissionError
     from hbench.evaluation.reports import many
+    from hbench.metrics.names import MetricName
 
     data = datasets.load(dataset, options["policies"])
+    if by is not None:
+        by = str(MetricName.parse(by).at(data.levels))
+        options["metrics"] = options["metrics"] and f"{options['metrics']},{by}"
     documents: dict[Path, Document] = {}
+    asked: dict[str, None] = {}
     refused: dict[str, HBenchError] = {}
     files = {options["output"] / f"{file.stem}.json": file for file in many.files_in(folder)}
     for report, file in files.items():
         try:
-            documents[report] = _report_of(file, report, data, options)
+            documents[report], names = _report_of(file, report, data, options)
+            asked |= dict.fromkeys(names)
         except HBenchError as error:
             refused[file.name] = error
             say(f"{file.name}: refused\n{error}")
     if documents:
         board = reporting.board_of(data.name)
-        metric = many.main_metric(documents.values(), [*([board.metric] if board else []), "H-AP"])
+        metric = _ranked_by(by, documents.values(), [*([board.metric] if board else []), "H-AP"], asked)
         for report, reason in many.not_comparable(documents, metric).items():
             del documents[report]
             refused[files[report].name] = reason
             say(str(reason))
         if options["row"]:
             reporting.write_rows([*documents.values()], options["row"])
-        _show(many.standings(documents, metric), metric, list(refused), as_json=as_json)
+        form = "json" if as_json else "csv" if as_csv else form
+        _show(many.standings(documents, metric), metric, list(asked), refused=list(refused), form=form)
     if refused:
         count = len(documents) + len(refused)
         raise SubmissionError(
@@ -63,38 +82,49 @@ def command(folder: Path, dataset: str, as_json: bool, **options: Any) -> None:
         )
 
 
-def _report_of(file: Path, report: Path, data: Dataset, options: dict[str, Any]) -> Document:
+def _ranked_by(by: str | None, documents: Collection[Document], usual: list[str], asked: Collection[str]) -> str:
+    """The metric to sort by: that of --by, or else a usual one that was asked for."""
+    from hbench.core.errors import UnknownName
+    from hbench.evaluation.reports import many
+
+    if by is None:
+        return many.main_metric(documents, [name for name in usual if name in asked] or list(asked))
+    known = dict.fromkeys(name for document in documents for name in document.scores)
+    if by not in known:
+        raise UnknownName("metric of these reports", by, known)
+    return by
+
+
+def _report_of(file: Path, report: Path, data: Dataset, options: dict[str, Any]) -> Scored:
+    """The report of a file, a finished or a new one, and the names of the metrics that were asked for."""
     from hbench.evaluation.reports import many
     from hbench.evaluation.submission import read
 
     checked = reporting.examined(read(file, movable=True), data, reporting.settings_of(options), file.stem)
+    names = list(map(str, checked.conditions.metrics))
     if document := many.finished(report, checked):
         say(f"{file.name}: {report} is of this file and these settings")
-        return document
-    execution = reporting.execution_of(options)
+        return document, names
+    checked, execution = many.widened(report, checked), reporting.execution_of(options)
     with execution.open([(file, None)], announce=say) as execute, bars("ranking") as on_test:
         made = execution.report(checked, execute, on_test)
     made.write_by_query(report.with_suffix(reporting.BY_QUERY))
     made.write(report)  # last: a report without values by query is made again
-    return made.document
+    return made.document, names
 
 
-def _show(standings: list[ModelStanding], metric: str, refused: list[str], *, as_json: bool) -> None:
-    from hbench.core.text import points, points_range
-    from hbench.evaluation.reports import formats
+def _show(standings: list[ModelStanding], metric: str, asked: list[str], *, refused: list[str], form: str) -> None:
+    from hbench.evaluation.reports import many_tables
 
     best = standings[0].document
-    if as_json:
+    if form == "json":
         models = [standing.record() for standing in standings]
-        show_json({"signature": best.signature, "metric": metric, "models": models, "refused": refused})
-        return
-    cells = []
-    for standing in standings:
-        behind = ("best", "", "")
-        if gap := standing.behind:
-            behind = (points(gap.difference), points_range(gap.low, gap.high), gap.corrected_in_words)
-        doubts = str(len(standing.document.doubts)) if standing.document.doubts else ""
-        cells.append((standing.document.method or "", formats.margin(standing.score), *behind, doubts))
-    header = ("model", metric, "to the best", "95 % interval", "p (Holm)", "doubts")
-    title = f"{best.dataset}, {best.protocol} protocol, percent"
-    show_table(title, header, cells, f"{formats.unit_note(best)}\n{best.signature}")
+        shown = [metric, *(name for name in asked if name != metric)]
+        about = {"signature": best.signature, "metric": metric, "metrics": shown}
+        show_json({**about, "models": models, "refused": refused})
+    elif form == "table":
+        content = many_tables.table(standings, metric, asked)
+        title = f"{best.dataset}, {best.protocol} protocol, percent"
+        show_table(title, content.header, content.cells, "\n".join(content.notes))
+    else:
+        show(many_tables.written(standings, metric, asked, form=form).rstrip("\n"))

@@ -22,7 +22,7 @@ from hbench.look import retrievals
 from hbench.look.inputs import examined_files, test_of
 from hbench.look.palette import mark_of
 from hbench.look.retrievals import UNRELATED, Queries, first_results, hits_of, level_name, right_of
-from hbench.look.strips import Sheet, StripRow, page_of, strip_of, write_strips
+from hbench.look.strips import Sheet, Strip, StripRow, page_of, strip_of, write_strips
 from hbench.metrics.names import goodness
 
 SHOWN = 8
@@ -134,24 +134,28 @@ def browse(
     manifest = examined[0].data.tests[name]
     measured = [_measured(one, name) for one in examined] if way in MEASURED else []
     chosen = _chosen(manifest, way, value, by=by, measured=measured[0] if measured else None)
-    models = list(zip(_names(paths), examined, strict=True))
     tops = [
-        first_results(manifest, one.submission.embeddings("a strip"), chosen, one.conditions, k) for _, one in models
+        first_results(manifest, one.submission.embeddings("a strip"), chosen, one.conditions, k) for one in examined
     ]
     strips = []
     for number, query in enumerate(chosen.tolist()):
         rows = [
             StripRow(file, hits_of(manifest, top, number), at, right=right_of(manifest, top, number, k))
-            for at, ((file, _), top) in enumerate(zip(models, tops, strict=True))
+            for at, (file, top) in enumerate(zip(_names(paths), tops, strict=True))
         ]
-        for at, values in enumerate(measured):
-            rows[at] = rows[at]._replace(value=float(values.values[0][query]))
-        strip = strip_of(manifest, query, rows)
-        if len(rows) == 1 and measured:
-            strip = strip._replace(about=f"{strip.about} · {by} {percent(rows[0].value, 1)}")
-        strips.append(strip)
+        strips.append(_valued(strip_of(manifest, query, rows), query, by, measured))
     levels, signature = manifest.tree.levels, examined[0].signature([name])
     return Results(Sheet(strips, levels, signature, manifest.picture, by if measured else ""))
+
+
+def _valued(strip: Strip, query: int, by: str, measured: Sequence[Measurement]) -> Strip:
+    """Add every model's own value of a query to a strip, where they were measured; that of a single model stands in the heading."""
+    if not measured:
+        return strip
+    values = [float(each.values[0][query]) for each in measured]
+    rows = [row._replace(value=value) for row, value in zip(strip.rows, values, strict=True)]
+    about = f"{strip.about} · {by} {percent(values[0], 1)}" if len(rows) == 1 else strip.about
+    return strip._replace(rows=rows, about=about)
 
 
 def _measured(examined: Examined, test: str) -> Measurement:

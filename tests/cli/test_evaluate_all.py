@@ -1,5 +1,7 @@
 """hbench evaluate-all: every embedding file of a folder scored, paired against the best, resumable."""
 
+import csv
+import io
 import json
 
 import numpy as np
@@ -92,7 +94,68 @@ def test_a_file_that_is_refused_is_named_at_the_end_and_the_others_are_shown_if_
     assert "no embedding files" in str(evaluate_all(folder).exception)
 
 
-@pytest.mark.parametrize("option", [["--check"], ["--top-k", "3"], ["--trees", "shuffled"], ["--format", "latex"]])
+def table_of(run):
+    """The lines of cells of a table in a pipe, below its title: the header, and a line per model by name."""
+    header, *lines = [line.split("\t") for line in run.stdout.splitlines() if not line.startswith("#")]
+    return header, {line[0]: dict(zip(header, line, strict=True)) for line in lines}
+
+
+def test_all_metrics_that_are_asked_for_are_shown_sorted_by_one_of_them(folder):
+    header, models = table_of(evaluate_all(folder, "--metrics", "R@1,AP/family,HD@1", "--by", "HD@1"))
+    assert (
+        header
+        == ["model", "HD@1", "to the best", "95 % interval", "p (Holm)", "R@1", "AP/family", "doubts"][: len(header)]
+    )
+    values = [float(line["HD@1"].split()[0]) for line in models.values()]
+    assert values == sorted(values)  # a distance: lower is better
+    for name, line in models.items():
+        scores = report.read(folder / "reports" / f"{name}.json").scores
+        assert [line["R@1"], line["AP/family"]] == [f"{100 * scores[m].value:.2f}" for m in ("R@1", "AP/family")]
+    assert "unknown metric of these reports 'P@3'" in str(evaluate_all(folder, "--by", "P@3").exception)
+    assert list(table_of(evaluate_all(folder, "--metrics", "R@1", "--by", "ASI"))[0])[:2] == ["model", "ASI"]
+
+
+def test_a_csv_holds_numbers_and_latex_prints_the_best_in_bold(folder):
+    run = evaluate_all(folder, "--metrics", "H-AP,R@1,HD@1", "--csv")
+    rows = list(csv.DictReader(io.StringIO(run.stdout)))
+    assert [row["model"] for row in rows] == ["c-good", "b-fair", "a-bad"]
+    for row in rows:
+        document = report.read(folder / "reports" / f"{row['model']}.json")
+        assert {name: float(row[name]) for name in document.scores} == {n: s.value for n, s in document.scores.items()}
+        numbers = [row[name] for name in ("difference", "low", "high", "p", "corrected", "queries", "units")]
+        assert numbers == [""] * 7 if row["model"] == "c-good" else all(map(float, numbers[:2]))
+    latex = evaluate_all(folder, "--metrics", "H-AP,R@1,HD@1", "--format", "latex").stdout
+    best = [line for line in latex.splitlines() if r"\textbf" in line]
+    good = report.read(folder / "reports" / "c-good.json").scores
+    assert len(best) == 1
+    assert best[0].startswith("c-good & ")
+    assert rf"\textbf{{{100 * good['HD@1'].value:.2f}}}" in best[0]
+    assert (
+        f"**{100 * good['R@1'].value:.2f}**"
+        in evaluate_all(folder, "--metrics", "R@1,H-AP", "--by", "H-AP", "--format", "markdown").stdout
+    )
+
+
+def test_a_full_report_is_never_replaced_by_a_smaller_one(folder):
+    assert evaluate_all(folder).exit_code == 0
+    paths = sorted((folder / "reports").iterdir())
+    full = {path: path.read_bytes() for path in paths}
+    assert evaluate_all(folder, "--metrics", "R@1").stderr.count("is of this file and these settings") == 3
+    assert {path: path.read_bytes() for path in paths} == full
+    before = report.read(folder / "reports" / "c-good.json").scores
+    header, _ = table_of(evaluate_all(folder, "--metrics", "P@3"))  # the reports lack it
+    assert header[:2] == ["model", "P@3"]
+    after = report.read(folder / "reports" / "c-good.json").scores
+    assert after.keys() == before.keys() | {"P@3"}
+    assert {name: after[name] for name in before} == before
+    (folder / "reports" / "c-good.top-k.parquet").write_bytes(b"kept")
+    run = evaluate_all(folder, "--metrics", "P@5")
+    assert "c-good.parquet: refused" in run.stderr or "c-good.npz: refused" in run.stderr
+    assert "first results, which this evaluation would lose" in run.stderr
+    assert report.read(folder / "reports" / "c-good.json").scores == after
+
+
+@pytest.mark.parametrize("option", [["--check"], ["--top-k", "3"], ["--trees", "shuffled"], ["--format", "mteb"]])
 def test_what_is_of_one_file_alone_is_refused_before_any_work(folder, option):
     assert evaluate_all(folder, *option).exit_code == 2
     assert not (folder / "reports").exists()

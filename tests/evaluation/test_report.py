@@ -13,6 +13,7 @@ from hbench.evaluation.arrays import score
 from hbench.evaluation.reports import report as reports
 from hbench.evaluation.reports.formats import FORMATS, percent, table, tables
 from hbench.evaluation.reports.report import Document
+from hbench.evaluation.reports.shown import LEFT_OUT, worth_showing
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +90,10 @@ def test_tables_show_percent_and_one_column_per_level(report):
     assert [row[0] for row in overall.cells] == ["H-AP", "wAP", "ASI", "NDCG"]
     assert by_level.header == ("metric", "species", "genus")
     assert by_level.cells[0][2].startswith(percent(report.scores["AP/genus"]))
-    assert len(table(report.document).cells) == len(report.values)
+    shown = [row[0] for row in table(report.document).cells]
+    full = [name for name, score in report.document.scores.items() if score.value == 1]
+    assert full == ["R@10/genus", "R@100/genus", "R@1000/genus"]
+    assert set(report.values) - set(shown) == {"R@100/genus", "R@1000/genus"}
 
 
 def test_an_official_value_is_shown_only_where_it_differs(report):
@@ -105,8 +109,34 @@ def test_an_official_value_is_shown_only_where_it_differs(report):
 def test_every_format_holds_every_metric(report):
     for name, form in FORMATS.items():
         text = form(report.document)
-        for metric in report.values:
+        whole = name in {"json", "csv", "mteb", "model-card"}
+        for metric in report.values if whole else worth_showing([*report.values], [report.scores]):
             assert metric in text, (name, metric)
+
+
+def test_at_100_percent_the_interval_is_one_sided_and_recall_is_shown_at_the_smallest_such_k():
+    rng = np.random.default_rng(0)
+    kinds = np.arange(90) % 30
+    vectors = rng.normal(size=(30, 8))[kinds]  # all pictures of a class are alike
+    report = hbench.score(vectors, np.stack([kinds // 3, kinds], axis=1), level_names=("genus", "species"))
+    document, score = report.document, report.document.scores["R@1"]
+    assert score.value == score.high == 1 > score.low
+    low = f"≥ {100 * score.low:.2f}"
+    (_, by_level), flat = tables(document), table(document)
+    assert [row[0] for row in by_level.cells] == ["AP", "mAP@R", "R@1"]
+    assert by_level.cells[2][1] == f"100.00 ({low})"
+    assert next(row for row in flat.cells if row[0] == "R@1")[2] == low
+    assert LEFT_OUT in flat.notes[0]
+    html = report._repr_html_()
+    assert low in html
+    assert "R@10<" not in html
+    assert "$\\geq$" in FORMATS["latex"](document)
+    assert "R@1000" in FORMATS["csv"](document)  # data are whole
+    assert set(document.scores) > {"R@1", "R@10", "R@100", "R@1000/genus"}
+    two = hbench.compare(report, report)
+    assert "R@1 " in repr(two)
+    assert "R@10 " not in repr(two)
+    assert len(two) == len(document.scores)
 
 
 def test_what_a_notebook_shows_is_short_and_escaped():

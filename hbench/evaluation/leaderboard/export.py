@@ -13,7 +13,7 @@
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
@@ -28,17 +28,19 @@ LEFT = ("method", "backbone", "source", "metric")  # columns of texts; the other
 MARKED = re.compile(r"([\\|*_<`])")
 IN_LATEX = {  # what its default fonts lack
     "→": r"$\rightarrow$", "α": r"$\alpha$", "β": r"$\beta$", "λ": r"$\lambda$", "Σ": r"$\Sigma$", "τ": r"$\tau$",
-    "|": r"\textbar{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "|": r"\textbar{}", "<": r"\textless{}", ">": r"\textgreater{}", "≥": r"$\geq$", "≤": r"$\leq$",
 }  # fmt: skip
 FOREIGN = re.compile(f"[{''.join(IN_LATEX)}]")
 
 
 class BoardTable(NamedTuple):
-    """`cells`: a line per standing, as texts. `notes`: "[n] …" for the marks behind methods, then full sources."""
+    """`cells`: a line per standing, as texts. `notes`: "[n] …" for the marks behind methods, then full sources. `bold`: for every
+    line, the columns whose cell is printed in bold, where any is."""
 
     header: tuple[str, ...]
     cells: list[tuple[str, ...]]
     notes: list[str]
+    bold: Sequence[Collection[int]] = ()
 
 
 def table(standings: Sequence[Standing], metrics: Sequence[str], citations: Mapping[str, Citation]) -> BoardTable:
@@ -90,7 +92,11 @@ def title(board: Leaderboard) -> str:
 def markdown(content: BoardTable, *, title: str) -> str:
     """A pipe table, its notes below."""
     aligned = ["---" if name in LEFT else "---:" for name in content.header]
-    cells = [map(_unmarked, line) for line in content.cells]
+    bold = content.bold or [()] * len(content.cells)
+    cells = [
+        [f"**{_unmarked(text)}**" if place in strong else _unmarked(text) for place, text in enumerate(line)]
+        for line, strong in zip(content.cells, bold, strict=True)
+    ]
     pipes = [f"| {' | '.join(line)} |" for line in (content.header, aligned, *cells)]
     notes = [f"- {_unmarked(note)}" for note in content.notes]
     return "\n".join([f"**{one_line(title)}**", "", *pipes, *(["", *notes] if notes else [])]) + "\n"
@@ -104,13 +110,16 @@ def latex(content: BoardTable, *, title: str) -> str:
     """A booktabs table with its notes below it, every text escaped; no line begins with a bracket, which would be an option."""
     import pandas as pd
 
-    def tabular(frame: pd.DataFrame, columns: str) -> str:
+    def tabular(frame: pd.DataFrame, columns: str, bold: Sequence[Collection[int]] = ()) -> str:
         style = frame.style.hide(axis="index").format(escape="latex").format_index(axis=1, escape="latex")
+        strong = [["textbf:--rwrap;" if place in line else "" for place in range(len(frame.columns))] for line in bold]
+        if bold:
+            style = style.apply(lambda _: pd.DataFrame(strong, frame.index, frame.columns), axis=None)
         text = style.to_latex(hrules=True, column_format=columns)
         return re.sub(r"(?m)^\[", "{[}", FOREIGN.sub(lambda found: IN_LATEX[found[0]], text))
 
     aligned = "".join("l" if name in LEFT else "r" for name in content.header)
-    body = tabular(pd.DataFrame(content.cells, columns=list(content.header)), aligned)
+    body = tabular(pd.DataFrame(content.cells, columns=list(content.header)), aligned, content.bold)
     notes = tabular(pd.DataFrame({"Notes": content.notes}), r"p{\linewidth}") if content.notes else ""
     return f"% {one_line(title)}\n\\begin{{table}}\n\\centering\n{body}{notes}\\end{{table}}\n"
 

@@ -22,6 +22,7 @@ from hbench.core.text import percent, points, points_range
 from hbench.evaluation.reports import report as reports
 from hbench.evaluation.reports.queries import metric_columns, units_in_words, units_of
 from hbench.evaluation.reports.report import BY_QUERY, Document, Report
+from hbench.evaluation.reports.shown import worth_showing
 from hbench.metrics.names import parse_metrics
 from hbench.metrics.significance import FLIPS, UnitSums, difference_intervals, holm, sign_flip_p
 
@@ -203,8 +204,14 @@ class Comparison:
         """The units that the intervals and the test go by, in words."""
         return units_in_words(self.unit, max(difference.units for difference in self.differences))
 
+    @property
+    def shown(self) -> list[Difference]:
+        """The differences that a table for people shows: of R@k that is 100 for both, only that of the smallest k."""
+        both = [{each.metric: each.first for each in self}, {each.metric: each.second for each in self}]
+        return [self[name] for name in worth_showing(list(both[0]), both)]
+
     def __repr__(self) -> str:
-        rows = [("metric", *self.methods, *HEADER), *(difference.cells for difference in self.differences)]
+        rows = [("metric", *self.methods, *HEADER), *(difference.cells for difference in self.shown)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
         return "\n".join([f"{self.methods[0]} − {self.methods[1]}, percent, over {self.over}", *lines])

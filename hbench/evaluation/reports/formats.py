@@ -11,11 +11,12 @@ from dataclasses import replace
 from typing import Any
 
 from hbench.core.errors import SubmissionError
-from hbench.core.text import NONE, csv_text, percent, percent_range, points, with_margin
+from hbench.core.text import NONE, csv_text, percent, points
 from hbench.evaluation.leaderboard import Leaderboard, place
 from hbench.evaluation.leaderboard.export import BoardTable, latex, markdown
 from hbench.evaluation.leaderboard.runs import rankable_scores
 from hbench.evaluation.reports.report import Document, Score
+from hbench.evaluation.reports.shown import LEFT_OUT, interval, margin, values_of, worth_showing
 from hbench.metrics.names import MetricName
 
 DIGITS = 4  # of percent in a model card
@@ -24,14 +25,14 @@ MAIN = "H-AP"
 
 def table(document: Document, names: Sequence[str] | None = None) -> BoardTable:
     """metric, score, 95 % interval, the official value where one differs, of partial labels the scores with all unknown
-    wrong and right, queries; a line per metric (all by default)."""
-    listed = {name: document.scores[name] for name in names or document.scores}
+    wrong and right, queries; a line per metric (all that are `worth_showing` by default)."""
+    listed = {name: document.scores[name] for name in names or names_shown(document)}
     official = {name: score for name, score in document.official.items() if name in listed}
     differs = {name for name, score in official.items() if percent(score.value, 9) != percent(listed[name].value, 9)}
     unknown = unknown_of(document) if any(name in document.unknown_wrong for name in listed) else {}
     cells = []
     for name, score in listed.items():
-        line = [name, percent(score.value), percent_range(score.low, score.high), f"{score.queries:,}"]
+        line = [name, percent(score.value), interval(score), f"{score.queries:,}"]
         if differs:
             line.insert(3, percent(official[name].value) if name in differs else "same")
         line[3:3] = [percent(scores[name].value) if name in scores else "" for scores in unknown.values()]
@@ -41,9 +42,19 @@ def table(document: Document, names: Sequence[str] | None = None) -> BoardTable:
     return BoardTable(tuple(header), cells, [unit_note(document), *document.warnings])
 
 
+def names_shown(document: Document) -> list[str]:
+    """The metrics that a table for people shows."""
+    return worth_showing(list(document.scores), [values_of(document.scores)])
+
+
 def unit_note(document: Document) -> str:
-    """Say what the intervals are taken over."""
-    return f"intervals: 95 %, over {document.over}"
+    """Say what the intervals are taken over, and which scores are left out."""
+    return over_note(document, left_out=len(names_shown(document)) < len(document.scores))
+
+
+def over_note(document: Document, *, left_out: bool) -> str:
+    """Say what the intervals are taken over, and whether R@k are left out."""
+    return f"intervals: 95 %, over {document.over}" + f"; {LEFT_OUT}" * left_out
 
 
 def unknown_of(document: Document) -> dict[str, dict[str, Score]]:
@@ -65,9 +76,10 @@ def tables(document: Document) -> list[BoardTable]:
         if "level" in parsed.definition.takes:
             rows.setdefault(str(replace(parsed, level=None)), {})[parsed.level or levels[0]] = score
     spread = {name: scores for name, scores in rows.items() if len(scores) == len(levels) > 1}
-    cells = [(name, *(margin(scores[level]) for level in levels)) for name, scores in spread.items()]
+    kept = {str(replace(MetricName.parse(name), level=None)) for name in names_shown(document)}
+    cells = [(name, *(margin(scores[level]) for level in levels)) for name, scores in spread.items() if name in kept]
     covered = {name if level == levels[0] else f"{name}/{level}" for name in spread for level in levels}
-    others = [name for name in document.scores if name not in covered]
+    others = [name for name in names_shown(document) if name not in covered]
     by_level = BoardTable(("metric", *levels), cells, [])
     found = [table(document, others) if others else None, by_level, by_test(document), by_tree(document)]
     return [content for content in found if content and content.cells]
@@ -76,7 +88,8 @@ def tables(document: Document) -> list[BoardTable]:
 def by_test(document: Document) -> BoardTable:
     """A line per metric, a column per test; no lines where there is one test."""
     columns = document.by_test.values()
-    cells = [(name, *(percent(scores[name]) for scores in columns)) for name in document.scores] if columns else []
+    names = names_shown(document) if columns else []
+    cells = [(name, *(percent(scores[name]) for scores in columns)) for name in names]
     return BoardTable(("metric", *document.by_test), cells, [])
 
 
@@ -96,11 +109,6 @@ def _difference(paired: Mapping[str, str | float | int | None]) -> str:
     if not (isinstance(value, float) and isinstance(low, float) and isinstance(high, float)):
         return NONE
     return f"{points(value)} ±{percent((high - low) / 2)}"
-
-
-def margin(score: Score) -> str:
-    """A score in percent ± half its interval."""
-    return with_margin(score.value, score.low, score.high)
 
 
 def as_csv(document: Document) -> str:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from hbench.evaluation.reports import report as reports
 from hbench.evaluation.reports.comparison import Difference, corrected_together, differences_of, only
 from hbench.evaluation.reports.report import BY_QUERY, Document, Score
 from hbench.evaluation.reports.results import SUFFIX
-from hbench.metrics.names import goodness
+from hbench.metrics.names import goodness, parse_metrics
 
 BESIDE = (BY_QUERY, SUFFIX)  # what an evaluation leaves beside its report
 
@@ -39,25 +39,61 @@ def files_in(folder: Path) -> list[Path]:
     return files
 
 
-def finished(path: Path, examined: Examined) -> Document | None:
-    """The report at `path` where it is of this very file, dataset and conditions and its values by query lie beside it."""
-    if not (path.exists() and path.with_suffix(BY_QUERY).exists()):
+def earlier(path: Path, examined: Examined) -> Document | None:
+    """The report at `path` where it is of this very file and dataset, under whichever conditions."""
+    if not path.exists():
         return None
     try:
         document = reports.read(path)
-        reports.read_by_query(path.with_suffix(BY_QUERY), document)
     except SubmissionError:
         return None
     subject, embedding = examined.subject, document.embedding
+    same_file = (embedding and embedding.sha256) == (subject.source and subject.source.sha256)
+    return document if same_file and document.dataset_digest == subject.digest else None
+
+
+def finished(path: Path, examined: Examined) -> Document | None:
+    """The report at `path` where it is of this very file, dataset and conditions, holds all metrics that are asked for, and its
+    values by query lie beside it."""
+    document = earlier(path, examined)
+    if document is None or not path.with_suffix(BY_QUERY).exists():
+        return None
+    try:
+        reports.read_by_query(path.with_suffix(BY_QUERY), document)
+    except SubmissionError:
+        return None
     same = (
         document.signature == examined.signature()
         and document.unit == examined.conditions.unit
-        and document.dataset_digest == subject.digest
-        and (embedding and embedding.sha256) == (subject.source and subject.source.sha256)
-        and list(document.scores) == list(map(str, examined.conditions.metrics))
-        and bool(document.official) == bool(examined.also)
+        and set(map(str, examined.conditions.metrics)) <= set(document.scores)
+        and bool(document.official) >= bool(examined.also)
     )
     return document if same else None
+
+
+def widened(path: Path, examined: Examined) -> Examined:
+    """What is to be measured, with the metrics that the report at `path` has of this file, so that a full report is never replaced
+    by a smaller one.
+
+    Raises SubmissionError where the report holds what this evaluation would lose: scores under other trees, or first results.
+    """
+    document = earlier(path, examined)
+    if document is None:
+        return examined
+    lost = ["scores under other trees"] * bool(document.trees) + ["first results"] * path.with_suffix(SUFFIX).exists()
+    if lost:
+        raise SubmissionError(
+            f"{path} holds {' and '.join(lost)}, which this evaluation would lose",
+            expected="a report of these settings, with these metrics",
+            found=document.signature,
+            fix="--out another folder",
+        )
+    asked = examined.conditions.metrics
+    missing = [name for name in document.scores if name not in set(map(str, asked))]
+    if not missing:
+        return examined
+    names = (*asked, *parse_metrics(missing, examined.conditions.levels))
+    return replace(examined, conditions=replace(examined.conditions, metrics=names))
 
 
 @dataclass(frozen=True)
@@ -76,6 +112,7 @@ class ModelStanding:
             "file": source and source.file,
             "sha256": source and source.sha256,
             "score": self.score.model_dump(),
+            "scores": {name: score.model_dump() for name, score in self.document.scores.items()},
             "behind_best": self.behind and self.behind.record(),
             "doubts": list(self.document.doubts),
         }

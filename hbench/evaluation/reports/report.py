@@ -30,11 +30,11 @@ from hbench.core.untrusted import LIST, parquet_table, read_json
 from hbench.core.version import __version__
 from hbench.engine.settings import QUERY, Conditions
 from hbench.evaluation.measurement import Measurement
+from hbench.evaluation.reports.findings import doubts_of_values, few_units, first_levels, remarks
 from hbench.evaluation.reports.queries import KEYS, metric_columns, units_in_words, units_of
 from hbench.metrics.names import MetricName
 from hbench.metrics.partial_lists import is_graded
-from hbench.metrics.relevance import inverted
-from hbench.metrics.significance import FEW, UnitSums, mean_intervals
+from hbench.metrics.significance import UnitSums, mean_intervals
 
 SCHEMA = 1
 BY_QUERY = ".by-query.parquet"  # the values of every query lie next to their report
@@ -211,10 +211,13 @@ class Report:
 
     def _repr_html_(self) -> str:
         """A table for notebooks: every metric in percent with its interval and its number of queries."""
+        from hbench.evaluation.reports.shown import interval, values_of, worth_showing  # which imports this module
+
+        scores = self.document.scores
         rows = [
-            f"<tr><td>{escape(name)}</td><td>{percent(s.value)}</td><td>{percent(s.low)} … {percent(s.high)}</td>"
-            f"<td>{s.queries:,}</td></tr>"
-            for name, s in self.document.scores.items()
+            f"<tr><td>{escape(name)}</td><td>{percent(scores[name].value)}</td><td>{interval(scores[name])}</td>"
+            f"<td>{scores[name].queries:,}</td></tr>"
+            for name in worth_showing(list(scores), [values_of(scores)])
         ]
         head = "<tr><th>metric</th><th>percent</th><th>95 % interval</th><th>queries</th></tr>"
         remarks = "".join(f"<li>{escape(remark)}</li>" for remark in self.remarks)
@@ -303,13 +306,6 @@ def table_beside(path: Path, document: Document, columns: Sequence[str], *, what
             fix=f"make both anew: hbench evaluate {named} -o REPORT.json {option}",
         )
     return table
-
-
-UNRELATED = "unrelated"
-ENOUGH = 100  # queries, below which all may be right by chance
-TIED = "have items of equal score and other level"  # these three begin the remarks on which pages give advice
-ALONE = "have no positive at any level"
-INVERTED = "have a relevance inversion"
 
 
 @dataclass(frozen=True)
@@ -405,46 +401,3 @@ def summarise(
             )
         )  # fmt: skip
     return scores
-
-
-def few_units(scores: Sequence[Score], unit: str) -> list[str]:
-    """A remark where intervals are taken over so few units that none can be trusted."""
-    units = max((score.units for score in scores), default=FEW)
-    if units >= FEW:
-        return []
-    return [f"the intervals are over {units_in_words(unit, units)}: with fewer than {FEW} no interval can be trusted"]
-
-
-def first_levels(measurement: Measurement, levels: Sequence[str]) -> dict[str, int]:
-    """Count the queries by the level of the item at rank 1, finest first; the rest is `unrelated`."""
-    counts = np.bincount(measurement.first_level, minlength=len(levels) + 1).tolist()
-    return dict(reversed(list(zip([UNRELATED, *levels], counts, strict=True))))
-
-
-def doubts_of_values(measurements: Mapping[str, Measurement], levels: int) -> tuple[str, ...]:
-    """Return the doubts about the values: every query of a test is answered rightly at rank 1."""
-    perfect = [
-        name
-        for name, each in measurements.items()
-        if len(each.first_level) >= ENOUGH and bool((each.first_level == levels).all())
-    ]
-    return tuple(
-        f"{name}: every query's first result is of its finest class (R@1 = 100): the test is too easy, or labels leaked"
-        for name in perfect
-    )
-
-
-def remarks(measurements: Mapping[str, Measurement], conditions: Conditions) -> list[str]:
-    """Return remarks for the reader of the scores: ties, relevance inversions, queries without positives."""
-    found = []
-    for name, each in measurements.items():
-        asked = len(each.tied)
-        tied, alone = int(each.tied.sum()), int((each.counts[:, 1:].sum(axis=1) == 0).sum())
-        inversions = int(inverted(conditions.relevance(each.counts), each.counts).sum())
-        facts = {
-            f"{TIED}, in {conditions.ties_name} order (the other bound: --ties)": tied,
-            f"{ALONE} and are left out of the means, but for R@k, where they count as 0": alone,
-            f"{INVERTED}: a coarser level worth more than a finer one": inversions,
-        }
-        found += [f"{name}: {count:,} of {asked:,} queries {fact}" for fact, count in facts.items() if count]
-    return found

@@ -23,6 +23,7 @@ import numpy as np
 
 from hbench.core.errors import UsageError
 from hbench.core.text import percent, points
+from hbench.evaluation.reports.shown import beside, interval
 from hbench.look.palette import color_of, text_color_on
 from hbench.metrics.names import lower_is_better
 
@@ -96,6 +97,7 @@ class Pages:
         self.environment.globals |= shared
         self.environment.filters |= {
             "percent": percent, "points": page_points, "exact": exact, "lower_is_better": lower_is_better, "headings": headings,
+            "interval": interval, "beside": beside,
         }  # fmt: skip
 
     def text(self, template: str, **content: Any) -> str:

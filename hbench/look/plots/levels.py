@@ -93,6 +93,8 @@ def _write_value(panel: Axes, row: float, ends: tuple[float, float, float]) -> N
     """Write the value and half its interval next to the mark, on the side with more space."""
     value, low, high = ends
     text = f"{value:.1f}" + f" ±{(high - low) / 2:.1f}" * (high > low)
+    if low < value == high == 100:  # nothing lies beyond
+        text = f"{value:.1f} (≥ {low:.1f})"
     x, space, side = (low, -3.5, "right") if value > 60 else (high, 3.5, "left")
     panel.annotate(
         text, (x, row), xytext=(space, 0), textcoords="offset points", ha=side, va="center", fontsize=5.5, color=GREY

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from hbench.evaluation.reports.report import ALONE, INVERTED, TIED, Document, Score
+from hbench.evaluation.reports.findings import ALONE, INVERTED, TIED
+from hbench.evaluation.reports.report import Document, Score
+from hbench.evaluation.reports.shown import values_of, worth_showing
 from hbench.look.plots.h_pr import BINS, Curve
 from hbench.look.report.classes import levels_within
 from hbench.look.report.runs import CURVE_QUERIES, Reported, ReportedRun
@@ -35,8 +37,11 @@ Family = tuple[str, list[ScoreRow]]  # a metric of all levels, and its lines, co
 def overview_of(reported: Reported) -> dict[str, Any]:
     """Collect the variables of the overview's template."""
     documents = [run.document for run in reported.runs]
-    rest, families = score_tables(documents)
+    names = worth_showing(list(documents[0].scores), [values_of(document.scores) for document in documents])
+    rest, families = score_tables(documents, names)
     return {
+        "names": names,
+        "left_out": len(names) < len(documents[0].scores),
         "scale_of": scale_of,
         "headline": [_row(documents, name, name) for name in headline(reported)],
         "rest": rest,
@@ -77,8 +82,9 @@ def _of(reported: Reported, name: str) -> str:
     return str(MetricName.parse(name).at(reported.document.levels))
 
 
-def score_tables(documents: Sequence[Document]) -> tuple[list[ScoreRow], list[Family]]:
-    """Separate the scores of the whole tree from those of all levels, and group these by metric."""
+def score_tables(documents: Sequence[Document], shown: Sequence[str]) -> tuple[list[ScoreRow], list[Family]]:
+    """Separate the scores of the whole tree from those of all levels, and group these by metric; `shown` are those that say
+    something: a metric is left out where none of its levels is among them."""
     levels = documents[0].levels
     by_family: dict[str, dict[str, str]] = {}
     for name in documents[0].scores:
@@ -88,9 +94,11 @@ def score_tables(documents: Sequence[Document]) -> tuple[list[ScoreRow], list[Fa
     complete = {family: names for family, names in by_family.items() if len(names) == len(levels) > 1}
     spread = {name for names in complete.values() for name in names.values()}
     families = [
-        (family, [_row(documents, level, names[level]) for level in levels]) for family, names in complete.items()
+        (family, [_row(documents, level, names[level]) for level in levels])
+        for family, names in complete.items()
+        if any(name in shown for name in names.values())
     ]
-    return [_row(documents, name, name) for name in documents[0].scores if name not in spread], families
+    return [_row(documents, name, name) for name in shown if name not in spread], families
 
 
 def _row(documents: Sequence[Document], label: str, name: str) -> ScoreRow:

@@ -1,0 +1,66 @@
+"""Finds what a reader of scores has to know: first mistakes, ties, inversions, queries without positives, too few units."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hbench.engine.settings import Conditions
+from hbench.evaluation.measurement import Measurement
+from hbench.evaluation.reports.queries import units_in_words
+from hbench.metrics.relevance import inverted
+from hbench.metrics.significance import FEW
+
+if TYPE_CHECKING:
+    from hbench.evaluation.reports.report import Score
+
+UNRELATED = "unrelated"
+ENOUGH = 100  # queries, below which all may be right by chance
+TIED = "have items of equal score and other level"  # these three begin the remarks on which pages give advice
+ALONE = "have no positive at any level"
+INVERTED = "have a relevance inversion"
+
+
+def few_units(scores: Sequence[Score], unit: str) -> list[str]:
+    """A remark where intervals are taken over so few units that none can be trusted."""
+    units = max((score.units for score in scores), default=FEW)
+    if units >= FEW:
+        return []
+    return [f"the intervals are over {units_in_words(unit, units)}: with fewer than {FEW} no interval can be trusted"]
+
+
+def first_levels(measurement: Measurement, levels: Sequence[str]) -> dict[str, int]:
+    """Count the queries by the level of the item at rank 1, finest first; the rest is `unrelated`."""
+    counts = np.bincount(measurement.first_level, minlength=len(levels) + 1).tolist()
+    return dict(reversed(list(zip([UNRELATED, *levels], counts, strict=True))))
+
+
+def doubts_of_values(measurements: Mapping[str, Measurement], levels: int) -> tuple[str, ...]:
+    """Return the doubts about the values: every query of a test is answered rightly at rank 1."""
+    perfect = [
+        name
+        for name, each in measurements.items()
+        if len(each.first_level) >= ENOUGH and bool((each.first_level == levels).all())
+    ]
+    return tuple(
+        f"{name}: every query's first result is of its finest class (R@1 = 100): the test is too easy, or labels leaked"
+        for name in perfect
+    )
+
+
+def remarks(measurements: Mapping[str, Measurement], conditions: Conditions) -> list[str]:
+    """Return remarks for the reader of the scores: ties, relevance inversions, queries without positives."""
+    found = []
+    for name, each in measurements.items():
+        asked = len(each.tied)
+        tied, alone = int(each.tied.sum()), int((each.counts[:, 1:].sum(axis=1) == 0).sum())
+        inversions = int(inverted(conditions.relevance(each.counts), each.counts).sum())
+        facts = {
+            f"{TIED}, in {conditions.ties_name} order (the other bound: --ties)": tied,
+            f"{ALONE} and are left out of the means, but for R@k, where they count as 0": alone,
+            f"{INVERTED}: a coarser level worth more than a finer one": inversions,
+        }
+        found += [f"{name}: {count:,} of {asked:,} queries {fact}" for fact, count in facts.items() if count]
+    return found
