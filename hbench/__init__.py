@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from hbench.core.errors import (
@@ -125,13 +125,43 @@ def _matching(names: Iterable[str], pattern: str) -> list[str]:
 
 
 def __getattr__(name: str) -> object:
-    """Public names load their module when first used, so that `import hbench` stays instant."""
+    """Public names load their module when first used, so that `import hbench` stays instant.
+
+    Where packages of an extra are missing, a function stands in for what needs them, so that help, completion and `hasattr` work.
+    """
     if name in WINGS:
-        return importlib.import_module(f"hbench.{name}")
+        try:
+            return importlib.import_module(f"hbench.{name}")
+        except ModuleNotFoundError as error:
+            raise AttributeError(f"hbench.{name} cannot be used here: {_refusal(error)}") from error
     if name not in HOME:
         raise AttributeError(f"module 'hbench' has no attribute {name!r}")
     module, _, attribute = HOME[name].partition(":")
-    return getattr(importlib.import_module(module), attribute or name)
+    try:
+        return getattr(importlib.import_module(module), attribute or name)
+    except ModuleNotFoundError as error:
+        return _stand_in(name, _refusal(error))
+
+
+def _refusal(error: ModuleNotFoundError) -> UsageError:
+    """What to install for a module of an extra; raises the error again for any other module."""
+    from hbench.core.extras import missing
+
+    if (refusal := missing(error)) is None:
+        raise error
+    return refusal
+
+
+def _stand_in(name: str, refusal: UsageError) -> Callable[..., object]:
+    """A function that refuses every call, for one whose packages are not installed."""
+
+    def refuse(*_: object, **__: object) -> object:
+        raise refusal
+
+    refuse.__name__ = refuse.__qualname__ = name
+    refuse.__module__ = "hbench"
+    refuse.__doc__ = f"Cannot be used here: {refusal}"
+    return refuse
 
 
 def __dir__() -> list[str]:

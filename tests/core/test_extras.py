@@ -83,3 +83,29 @@ def test_the_extra_that_is_named_installs_the_module(extra, module):
 def test_nothing_that_scoring_does_without_is_installed_with_it():
     core = {re.match(r"[\w.-]+", each)[0] for each in PROJECT["dependencies"]}
     assert not core & {PACKAGES.get(module, module) for all_ in extras.MODULES.values() for module in all_}
+
+
+LOOKS = """
+import inspect, pydoc
+import hbench
+assert hasattr(hbench, "embed") and not hasattr(hbench, "no_such_name")
+assert not hasattr(hbench, "losses")  # a package of torch alone
+members = dict(inspect.getmembers(hbench))
+assert members.keys() >= set(hbench.__all__), set(hbench.__all__) - members.keys()
+text = pydoc.plain(pydoc.render_doc(hbench))
+assert "embed(" in text and "list_datasets(" in text
+print(hbench.score([[1.0, 0.1], [1.0, 0.0], [0.0, 1.0]], [[0, 0], [0, 0], [1, 1]], metrics="R@1").scores["R@1"])
+try:
+    hbench.embed("a", "b", "c")
+except hbench.UsageError as refusal:
+    print(refusal)
+"""
+
+
+@pytest.mark.parametrize("way", ["a finder that refuses it", "None in sys.modules"])
+def test_help_and_completion_of_hbench_work_without_torch(way, tmp_path):
+    without = CODE.partition("sys.argv")[0].format(module="torch")
+    code = (without if way.startswith("a finder") else "import sys\nsys.modules['torch'] = None\n") + LOOKS
+    scored, refused = process("-c", code, folder=tmp_path).stdout.split("\n", 1)
+    assert float(scored) == pytest.approx(2 / 3)
+    assert refused.startswith("torch is not installed\n  next:     pip install ")
