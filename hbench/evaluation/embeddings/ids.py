@@ -13,7 +13,6 @@ single column without header), .json (a list), .npy (strings) and .parquet (a co
 
 import csv
 import io
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -29,11 +28,9 @@ from hbench.core.errors import SubmissionError, UsageError, examples, shorten
 from hbench.core.text import first_line
 from hbench.core.untrusted import LIST, parquet_table, read_json, read_text
 from hbench.evaluation.embeddings.numpy_files import mapped_npy
+from hbench.evaluation.embeddings.spellings import likely_cause as likely_cause
 
 SHOWN = 5
-SAMPLE = 1000
-
-Spelling = Callable[[str], str]
 
 
 @dataclass(frozen=True)
@@ -77,108 +74,6 @@ def refuse(source: str, problems: Iterable[SubmissionProblem]) -> None:
     if fatal:
         lines = "".join(f"\n  {problem}" for problem in fatal)
         raise SubmissionError(f"{source} cannot be scored{lines}")
-
-
-def likely_cause(missing: Sequence[str], unknown: Sequence[str]) -> str | None:
-    """Explain unknown ids: the first respelling that makes half or more of them match, else None.
-
-    The first 1,000 of the shorter list are looked for in the whole of the longer one.
-    """
-    if not missing or not unknown:
-        return None
-    for difference, of_wanted, of_unknown in SPELLINGS:
-        pairs = _meeting(missing, unknown, of_wanted, of_unknown)
-        if pairs:
-            return _in_words(pairs, difference)
-    if all(name.isdecimal() for name in unknown[:SAMPLE]):
-        return f"ids look like row numbers: give the items' names, such as {examples(map(repr, missing), most=2)}"
-    return None
-
-
-def _meeting(
-    wanted: Sequence[str], unknown: Sequence[str], of_wanted: Spelling, of_unknown: Spelling
-) -> list[tuple[str, str]]:
-    """(unknown, wanted) ids that become equal; empty unless half of the sample has a partner."""
-    if len(unknown) < len(wanted):
-        return [(mine, other) for other, mine in _meeting(unknown, wanted, of_unknown, of_wanted)]
-    sample = {of_wanted(name): name for name in wanted[:SAMPLE]}
-    enough = (min(len(wanted), SAMPLE) + 1) // 2
-    partners: dict[str, str] = {}
-    for name in unknown:
-        common = of_unknown(name)
-        if common in sample:
-            partners.setdefault(common, name)
-            if len(partners) == enough:
-                return [(partners[common], sample[common]) for common in partners]
-    return []
-
-
-def _in_words(pairs: list[tuple[str, str]], difference: str) -> str:
-    """The difference in words, by its very letters when all pairs (unknown, wanted) share them."""
-    unknown, wanted = pairs[0]
-    same = {how: {part(*pair) for pair in pairs} for how, part in AFFIXES}
-    shared = [f"{how} {min(parts)!r}" for how, parts in same.items() if len(parts) == 1 and parts != {""}]
-    how = shared[0] if shared else f"differ by {difference}"
-    return f"ids {how}: {shorten(repr(unknown))} should be {shorten(repr(wanted))}"
-
-
-def _without_suffix(name: str) -> str:
-    folder, slash, last = name.rpartition("/")
-    return folder + slash + (last.rpartition(".")[0] or last)
-
-
-def _below(name: str) -> str:
-    return name.partition("/")[2] or name
-
-
-def _last(name: str) -> str:
-    return name.rpartition("/")[2]
-
-
-def _with_slashes(name: str) -> str:
-    return name.replace("\\", "/")
-
-
-def _as_is(name: str) -> str:
-    return name
-
-
-def _composed(name: str) -> str:
-    return unicodedata.normalize("NFC", name)
-
-
-def _file_name(name: str) -> str:
-    return _last(_with_slashes(name))
-
-
-def _stem(name: str) -> str:
-    return _without_suffix(_file_name(name))
-
-
-SPELLINGS: tuple[tuple[str, Spelling, Spelling], ...] = (
-    ("blanks", str.strip, str.strip),
-    ("backslashes", _with_slashes, _with_slashes),
-    ("letter case", str.casefold, str.casefold),
-    ("the Unicode normal form", _composed, _composed),
-    ("the suffix", _without_suffix, _as_is),
-    ("the suffix", _as_is, _without_suffix),
-    ("the suffix", _without_suffix, _without_suffix),
-    ("the leading folder", _as_is, _below),
-    ("the leading folder", _below, _as_is),
-    ("the leading folder", _last, _last),
-    ("the leading folder", _file_name, _file_name),
-    ("the leading folder and the suffix", _stem, _stem),
-)
-
-AFFIXES: tuple[tuple[str, Callable[[str, str], str]], ...] = (
-    ("lack the ending", lambda unknown, wanted: wanted[len(unknown) :] if wanted.startswith(unknown) else ""),
-    ("have an extra ending", lambda unknown, wanted: unknown[len(wanted) :] if unknown.startswith(wanted) else ""),
-    ("lack the beginning", lambda unknown, wanted: wanted.removesuffix(unknown) if wanted.endswith(unknown) else ""),
-    (
-        "have an extra beginning",
-        lambda unknown, wanted: unknown.removesuffix(wanted) if unknown.endswith(wanted) else "",
-    ),
-)
 
 
 Ids = NDArray[np.object_]

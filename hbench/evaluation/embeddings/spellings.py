@@ -1,0 +1,292 @@
+"""Explains ids that are spelt otherwise than the dataset's: one search over rewritings, and pairs of them.
+
+A rewriting takes away what files, tools and languages add to a name or change in it. The first one that makes nine tenths of the
+ids meet, applied to the wanted ids, to those of the file, or to both, is named with a pair of ids; else one that makes half of them
+meet.
+
+>>> likely_cause(["00007", "00012"], ["7", "12"])
+"ids differ by leading zeros: '7' should be '00007'"
+>>> likely_cause(["a b/x.jpg", "a b/y.jpg"], ["a_b/X.jpg", "a_b/Y.jpg"])
+"ids differ by letter case and underscores for blanks: 'a_b/X.jpg' should be 'a b/x.jpg'"
+"""
+
+import ast
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import permutations
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from hbench.core.errors import examples, shorten
+
+SAMPLE, FEW = 1000, 100  # of the shorter list: what is looked for, and what pairs of rewritings are tried on first
+CANDIDATES = 20_000  # of the longer list, which agree with the sample in letters
+MOST, HALF = 0.9, 0.5
+
+Spelling = Callable[[str], str]
+
+
+class Rewriting(NamedTuple):
+    """A difference by name, and how it is taken away from the wanted ids and from those of the file."""
+
+    name: str
+    of_wanted: Spelling
+    of_unknown: Spelling
+
+
+def likely_cause(missing: Sequence[str], unknown: Sequence[str]) -> str | None:
+    """Explain unknown ids by the rewriting that makes them meet the missing ones; None where nothing does.
+
+    A sample of the shorter list is looked for among the ids of the longer one that have the same letters and digits.
+    """
+    if not missing or not unknown:
+        return None
+    shorter, longer = sorted((missing, unknown), key=len)
+    sample = shorter[:: max(1, len(shorter) // SAMPLE)][:SAMPLE]
+    names, others = _alike(sample, longer, CANDIDATES)
+    search = partial(_meeting, names, others, mirrored=shorter is unknown)
+    found = search(REWRITINGS, MOST) or search(_two_at_once(names, others, mirrored=shorter is unknown), MOST)
+    if not found and _are_row_numbers(missing, unknown):
+        return f"ids look like row numbers: give the items' names, such as {examples(map(repr, missing), most=2)}"
+    found = found or search(REWRITINGS, HALF)
+    return _in_words(*found) if found else None
+
+
+def _are_row_numbers(missing: Sequence[str], unknown: Sequence[str]) -> bool:
+    """Whether all unknown ids are numbers and the missing ones are not; of numbers it is not known what they count."""
+    return all(name.isdecimal() for name in unknown[:SAMPLE]) and not all(name.isdecimal() for name in missing[:SAMPLE])
+
+
+def _alike(sample: Sequence[str], longer: Iterable[str], most: int) -> tuple[list[str], list[str]]:
+    """The sample, and the names of the longer list that have the letters of one of it; fewer of both where these are too many."""
+    sample = list(dict.fromkeys(sample))
+    found = _with_letters_of(sample, longer)
+    if len(found) > most:  # such as numbers that begin anew in every folder
+        sample = sample[: max(20, len(sample) * most // len(found))]
+        found = _with_letters_of(sample, found)
+    return sample, found
+
+
+def _with_letters_of(sample: Sequence[str], names: Iterable[str]) -> list[str]:
+    known = {key for name in sample for key in _letters_of(name)}
+    return list(dict.fromkeys(name for name in names if not known.isdisjoint(_letters_of(name))))
+
+
+def _meeting(
+    sample: list[str], others: list[str], rewritings: Iterable[Rewriting], share: float, *, mirrored: bool
+) -> tuple[list[tuple[str, str]], str] | None:
+    """The pairs (unknown, wanted) that meet by the first rewriting that makes this share of the sample meet, and its name; None
+    where none does. `mirrored`: the sample is of the unknown ids."""
+    for rewriting in rewritings if others else ():
+        pairs = _pairs(sample, others, rewriting, mirrored=mirrored, only_one=share == MOST)
+        if len(pairs) >= share * len(sample):
+            return pairs, rewriting.name
+    return None
+
+
+def _two_at_once(sample: list[str], others: list[str], *, mirrored: bool) -> Iterator[Rewriting]:
+    """The pairs of rewritings that make most of a smaller sample meet."""
+    few, near = _alike(sample[:: max(1, len(sample) // FEW)][:FEW], others, 10 * FEW)
+    for first, second in permutations(REWRITINGS, 2):
+        both = Rewriting(
+            " and ".join(sorted((first.name, second.name), key=NAMES.index)),
+            _one_after_the_other(first.of_wanted, second.of_wanted),
+            _one_after_the_other(first.of_unknown, second.of_unknown),
+        )
+        if first.name != second.name:
+            pairs = _pairs(few, near, both, mirrored=mirrored, only_one=True)
+            if len(pairs) >= MOST * len(few):
+                yield both
+
+
+def _one_after_the_other(first: Spelling, second: Spelling) -> Spelling:
+    return lambda name: second(first(name))
+
+
+def _pairs(
+    sample: Sequence[str], others: Sequence[str], rewriting: Rewriting, *, mirrored: bool, only_one: bool
+) -> list[tuple[str, str]]:
+    """The pairs (unknown, wanted) of names that become equal. `only_one`: those that have no second partner."""
+    of_sample, of_others = rewriting.of_wanted, rewriting.of_unknown
+    if mirrored:
+        of_sample, of_others = of_others, of_sample
+    partners: dict[str, str | None] = {}
+    for name in others:
+        common = of_others(name)
+        partners[common] = None if only_one and common in partners else partners.get(common, name)
+    mine = [(name, of_sample(name)) for name in sample]
+    counts = Counter(common for _, common in mine)
+    met = [(name, partners.get(common)) for name, common in mine if not only_one or counts[common] == 1]
+    return [(name, other) if mirrored else (other, name) for name, other in met if other is not None and other != name]
+
+
+def _in_words(pairs: list[tuple[str, str]], difference: str) -> str:
+    """The difference in words, by its very letters when all pairs (unknown, wanted) share them."""
+    unknown, wanted = pairs[0]
+    same = {how: {part(*pair) for pair in pairs} for how, part in AFFIXES}
+    shared = [f"{how} {shorten(repr(min(parts)))}" for how, parts in same.items() if len(parts) == 1 and parts != {""}]
+    how = shared[0] if shared else f"differ by {difference}"
+    return f"ids {how}: {shorten(repr(unknown))} should be {shorten(repr(wanted))}"
+
+
+AFFIXES: tuple[tuple[str, Callable[[str, str], str]], ...] = (
+    ("lack the ending", lambda unknown, wanted: wanted[len(unknown) :] if wanted.startswith(unknown) else ""),
+    ("have an extra ending", lambda unknown, wanted: unknown[len(wanted) :] if unknown.startswith(wanted) else ""),
+    ("lack the beginning", lambda unknown, wanted: wanted.removesuffix(unknown) if wanted.endswith(unknown) else ""),
+    (
+        "have an extra beginning",
+        lambda unknown, wanted: unknown.removesuffix(wanted) if unknown.endswith(wanted) else "",
+    ),
+)
+
+
+def _letters_of(name: str) -> tuple[str, str, str]:
+    """What no rewriting changes in a name: the letters and digits of its last part, with and without the suffix, and of all of
+    it, but for the zeros."""
+    if MARKED.search(name):
+        name = unquote(_unwrapped(name))
+    if not name.isascii():
+        name = unicodedata.normalize("NFKD", _as_utf8(name)).casefold()
+        name = "".join(letter for letter in name if letter.isalnum() or letter in "/\\.")
+    path = name.replace("\\", "/")
+    last = path.rpartition("/")[2]
+    return last.translate(LETTERS), _stem(last).translate(LETTERS), _without_suffix(path).translate(LETTERS)
+
+
+LETTERS = {code: chr(code).lower() if chr(code).isalnum() and chr(code) != "0" else None for code in range(128)}
+MARKED = re.compile(r"[%'\"(\[]")
+PRINTED = re.compile(
+    r"(?:[\w.]*(?:tensor|array|str_|bytes_|str|int\d*|Path))\((.*?)(?:, (?:dtype|device)=[^()]*)?\)", re.DOTALL
+)
+LISTED = re.compile(r"\((.*),\)|\[([^,]*)\]", re.DOTALL)
+BYTES = re.compile(r"b(['\"])(.*)\1", re.DOTALL)
+ZEROS = re.compile(r"(?<![0-9])0+(?=[0-9])")
+
+
+def _unwrapped(name: str) -> str:
+    """A name without what Python prints around it, layer by layer."""
+    for _ in range(4):
+        name = _without_quotes(_without_b(_without_call(name)))
+    return name
+
+
+def _without_call(name: str) -> str:
+    """The value inside of tensor(…), np.str_(…), and of a list or tuple of one."""
+    if call := PRINTED.fullmatch(name):
+        return _without_quotes(call[1])
+    listed = LISTED.fullmatch(name)
+    return _without_quotes(listed[1] or listed[2] or "") if listed else name
+
+
+def _without_b(name: str) -> str:
+    """The text of bytes that were printed as b'…'."""
+    if not BYTES.fullmatch(name):
+        return name
+    try:
+        return str(ast.literal_eval(name).decode())
+    except (ValueError, SyntaxError, MemoryError):  # UnicodeDecodeError is a ValueError
+        return name[2:-1]
+
+
+def _without_quotes(name: str) -> str:
+    return name[1:-1] if len(name) > 1 and name[0] == name[-1] and name[0] in "'\"`" else name
+
+
+def _as_utf8(name: str) -> str:
+    """The text whose UTF-8 bytes were read as Latin-1, or as Windows' version of it."""
+    for wrong in ("latin-1", "cp1252"):
+        try:
+            return name.encode(wrong).decode("utf-8")
+        except UnicodeError:
+            continue
+    return name
+
+
+def _without_suffix(name: str) -> str:
+    folder, slash, last = name.rpartition("/")
+    return folder + slash + (last.rpartition(".")[0] or last)
+
+
+def _below(name: str) -> str:
+    return name.partition("/")[2] or name
+
+
+def _last(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+def _with_slashes(name: str) -> str:
+    return name.replace("\\", "/")
+
+
+def _as_is(name: str) -> str:
+    return name
+
+
+def _composed(name: str) -> str:
+    return unicodedata.normalize("NFC", name)
+
+
+def _compatible(name: str) -> str:
+    return unicodedata.normalize("NFKC", name)
+
+
+def _file_name(name: str) -> str:
+    return _last(_with_slashes(name))
+
+
+def _stem(name: str) -> str:
+    return _without_suffix(_file_name(name))
+
+
+def _with_underscores(name: str) -> str:
+    return name.replace(" ", "_")
+
+
+def _without_marks(name: str) -> str:
+    return name.translate({ord(mark): "_" for mark in " -"})
+
+
+def _without_dashes(name: str) -> str:
+    return name.replace("-", "")
+
+
+def _flat(name: str) -> str:
+    return name.replace("/", "_")
+
+
+def _without_zeros(name: str) -> str:
+    return ZEROS.sub("", name)
+
+
+REWRITINGS: tuple[Rewriting, ...] = (
+    Rewriting("blanks", str.strip, str.strip),
+    Rewriting("backslashes", _with_slashes, _with_slashes),
+    Rewriting("letter case", str.casefold, str.casefold),
+    Rewriting("the Unicode normal form", _composed, _composed),
+    Rewriting("the suffix", _without_suffix, _as_is),
+    Rewriting("the suffix", _as_is, _without_suffix),
+    Rewriting("the suffix", _without_suffix, _without_suffix),
+    Rewriting("leading zeros", _without_zeros, _without_zeros),
+    Rewriting("underscores for blanks", _with_underscores, _with_underscores),
+    Rewriting("dashes", _without_dashes, _without_dashes),
+    Rewriting("the quotes around them", _without_quotes, _without_quotes),
+    Rewriting("the byte strings (b'…') that Python prints", _without_b, _without_b),
+    Rewriting("what Python prints around them", _without_call, _without_call),
+    Rewriting("the quoting of addresses (%20)", unquote, unquote),
+    Rewriting("the quoting of addresses (%20)", _as_is, unquote),
+    Rewriting("UTF-8 that was read as Latin-1", _as_utf8, _as_utf8),
+    Rewriting("underscores, dashes and blanks", _without_marks, _without_marks),
+    Rewriting("the Unicode normal form (of compatible letters)", _compatible, _compatible),
+    Rewriting("the leading folder", _as_is, _below),
+    Rewriting("the leading folder", _below, _as_is),
+    Rewriting("the leading folder", _last, _last),
+    Rewriting("the leading folder", _file_name, _file_name),
+    Rewriting("the leading folder and the suffix", _stem, _stem),
+    Rewriting("underscores for slashes", _flat, _flat),
+)
+
+NAMES = [rewriting.name for rewriting in REWRITINGS]
