@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
-import textwrap
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from hbench.cli.board_tables import selected, terminal_table, written
 from hbench.cli.names import BOARD, DATASET, FILE
 from hbench.cli.reporting import submitted, with_options
-from hbench.cli.terminal import progress, say, show, show_json, show_table, watched
+from hbench.cli.terminal import progress, say, show, show_json, show_table
 from hbench.core.errors import ConfigError, UnknownName, UsageError
 
 if TYPE_CHECKING:
     from hbench.datasets import Dataset
-    from hbench.evaluation.leaderboard import Leaderboard, Row, Standing
+    from hbench.evaluation.leaderboard import Leaderboard, Row
     from hbench.evaluation.leaderboard.fetched import RowVerdict
     from hbench.evaluation.reports.report import Document
     from hbench.evaluation.submission import Submission
 
 FORMATS = ("json", "csv", "markdown", "latex", "bibtex")
 BY_SUFFIX = {".json": "json", ".csv": "csv", ".tex": "latex", ".bib": "bibtex"}
-NARROWEST = {"method": 22, "backbone": 14, "source": 18}  # columns shrink so far before a metric is left out
 
 
 @click.group("leaderboard", short_help="show, add to, verify or export published and own rows")
@@ -151,7 +148,8 @@ def export(form: str | None, output: Path | None, **selection: Any) -> None:
 @with_options(DETAILS)
 @click.option("--dim", type=click.IntRange(min=1), help="Embedding dimension.  [default: the report's]")
 @click.option("--to", type=FILE, help="Append to this file.  [default: ./leaderboards or own]")
-def add(name: str, report: Path, *, to: Path | None, **details: Any) -> None:
+@click.option("--replace", is_flag=True, help="Replace your rows of this method, or of this run.")
+def add(name: str, report: Path, *, to: Path | None, replace: bool, **details: Any) -> None:
     """Add a row from the JSON report of `hbench evaluate` or `hbench detect`, with all that is needed to score it again.
 
     Example: hbench leaderboard add sop report.json --method mine --backbone ResNet-50
@@ -161,11 +159,31 @@ def add(name: str, report: Path, *, to: Path | None, **details: Any) -> None:
 
     board, row = leaderboard_runs.carried_row(report, name, **details) or _row_of(report, name, details)[1:]
     path = to or leaderboard_runs.target(name)
-    leaderboard_runs.add(row, board, path)
-    say(f"added {row.method} to {path}")
+    gone = leaderboard_runs.add(row, board, path, replace=replace)
+    board = board.model_copy(update={"rows": tuple(each for each in board.rows if each not in gone)})
+    say(f"replaced {', '.join(each.method for each in gone)} in {path}" if gone else f"added {row.method} to {path}")
     if board.metric in row.scores:
         stands = leaderboard.place(board, board.metric, float(row.scores[board.metric]) / 100)
         say(f"place {stands.place} of {stands.of + 1} by {board.metric}, {board.protocol} protocol")
+
+
+@command.command("remove", short_help="Remove a row of a run of yours.")
+@click.argument("name", type=BOARD)
+@click.argument("method")
+@click.option(
+    "--run", metavar="CHECKSUM", help="Where several rows have this name: how the checksum of the file begins."
+)
+@click.option("--from", "path", type=FILE, help="Remove from this file.  [default: ./leaderboards or own]")
+def remove(name: str, method: str, run: str | None, path: Path | None) -> None:
+    """Remove the row of METHOD from your own file of a leaderboard; rows of papers stay.
+
+    Example: hbench leaderboard remove sop mine
+    """
+    from hbench.evaluation.leaderboard import edits, runs
+
+    path = path or runs.target(name)
+    row = edits.remove(path, method, run)
+    say(f"removed {row.method} ({row.source}) from {path}")
 
 
 @command.command("verify", short_help="Score a row's embeddings again and compare.")
@@ -185,7 +203,8 @@ def verify(name: str | None, method: str | None, as_json: bool, fetch: bool, **o
     """Score METHOD's embeddings again and compare with its row: equal, or by how much each score differs (exit code 7).
 
     An own row is checked against the very file it was made from; a published one against the digits it is printed with. With
-    --fetch the files come from the addresses that the rows name, and a Markdown table of all verdicts is printed.
+    --fetch the files come from the addresses that the rows name, and a Markdown table of all verdicts is printed; exit code 6
+    where some cannot be had.
 
     Example: hbench leaderboard verify sop mine --embeddings emb.parquet
     """
@@ -267,22 +286,26 @@ def _verify_fetched(name: str | None, method: str | None, revision: str | None, 
 
 
 def _show_verdicts(verdicts: list[RowVerdict], *, as_json: bool) -> None:
-    """Print the verdicts; raises ComparisonError where a row is not what its file gives."""
-    from hbench.core.errors import ComparisonError
+    """Print the verdicts; raises ComparisonError where a row is not what its file gives, SourceError where a file cannot be had."""
+    from hbench.core.errors import ComparisonError, SourceError
     from hbench.evaluation.leaderboard import fetched
 
-    if not verdicts:
-        say("nothing to verify: none of these rows is of a run")
+    verified = sum(verdict.verdict == fetched.VERIFIED for verdict in verdicts)
+    outcome = f"{verified} of {len(verdicts)} rows are verified" if verdicts else "nothing to verify: no row is of a run"
     if as_json:
         show_json([verdict._asdict() for verdict in verdicts])
+        say(outcome)
     else:
-        show("\n".join(fetched.as_markdown(verdicts)))
+        show("\n".join([*fetched.as_markdown(verdicts), "", outcome]))
     differing = [verdict for verdict in verdicts if verdict.verdict == fetched.DIFFERS]
     if differing:
         raise ComparisonError(
             f"{len(differing)} of {len(verdicts)} rows are not what their files give",
             found="; ".join(f"{verdict.method}: {verdict.detail}" for verdict in differing[:3]),
         )
+    if verified < len(verdicts):
+        reasons = Counter(verdict.detail for verdict in verdicts if verdict.verdict == fetched.ABSENT)
+        raise SourceError(outcome, found="; ".join(f"{count} × {why}" for why, count in reasons.most_common(3)))
 
 
 @command.command("submit", short_help="Check a report and its embeddings, and print the row.")
@@ -326,73 +349,3 @@ def _row_of(report: Path, name: str | None, details: dict[str, Any]) -> tuple[Do
     known = name in listed or (name.endswith(".toml") and Path(name).is_file())
     board = leaderboard.read(name) if known else leaderboard_runs.empty_board(document)
     return document, board, leaderboard_runs.row_of(document, board, **details)
-
-
-def selected(
-    *, name: str, metric: str | None, columns: str | None, papers: Sequence[str], everything: bool, top: int | None
-) -> tuple[Leaderboard, list[Standing], list[str]]:
-    """The leaderboard, its standings as asked for, and the metrics to show, the one it is ranked by first."""
-    from hbench.evaluation.leaderboard import rank, read
-
-    board = read(name)
-    key = board.key(metric or board.metric)
-    chosen = [row for row in board.rows if not papers or any(text.lower() in row.source.lower() for text in papers)]
-    if papers and not chosen:
-        sources = dict.fromkeys(row.paper.citation for row in board.rows if row.paper)
-        raise UsageError(
-            "no row is of these papers", expected="a part of: " + "; ".join(sources), found=", ".join(papers)
-        )
-    if metric and not any(key in row.scores for row in chosen):
-        raise UsageError(f"no row has {key}", expected=f"one of {', '.join(board.metrics)}")
-    standings = [standing for standing in rank(board, key, chosen) if everything or standing.place][:top]
-    scored = (dict.fromkeys(metric for row in standing.rows for metric in row.scores) for standing in standings)
-    present = Counter(metric for metrics in scored for metric in metrics)
-    common = [metric for metric, _ in present.most_common()]  # in equal numbers as rows order them
-    chosen_columns = [board.key(text.strip()) for text in columns.split(",")] if columns else common
-    return board, standings, list(dict.fromkeys([key, *chosen_columns]))
-
-
-def written(board: Leaderboard, standings: Sequence[Standing], metrics: Sequence[str], *, form: str) -> str:
-    """The text of a format."""
-    import json
-
-    from hbench.evaluation.leaderboard import export as exports
-
-    content, title = exports.table(standings, metrics, board.citations), exports.title(board)
-    writers: dict[str, Callable[[], str]] = {
-        "markdown": lambda: exports.markdown(content, title=title),
-        "latex": lambda: exports.latex(content, title=title),
-        "csv": lambda: exports.as_csv(board, standings),
-        "bibtex": lambda: exports.bibtex(exports.cited_by(standings, board.citations)),
-        "json": lambda: json.dumps(exports.as_json(board, standings), indent=2, ensure_ascii=False, allow_nan=False),
-    }
-    return writers[form]()
-
-
-def terminal_table(board: Leaderboard, standings: Sequence[Standing], metrics: Sequence[str], *, fixed: bool) -> None:
-    """The table with as many metrics as fit into the terminal, and below it the notes and what was left out."""
-    from hbench.evaluation.leaderboard import export as exports
-    from hbench.evaluation.leaderboard.resolution import resolution
-
-    width = shutil.get_terminal_size((100, 24)).columns if watched(sys.stdout) else 10_000
-    for shown in range(len(metrics), 0, -1):
-        content = exports.table(standings, metrics[:shown], board.citations)
-        if fixed or needed_width(content) <= width:
-            break
-    show_table(exports.title(board), content.header, content.cells, left=exports.LEFT)
-    ranked = sum(standing.place is not None for standing in standings)
-    remarks = [f"{ranked} results ranked by {metrics[0]}, of {len(board.rows)} rows (--all shows every one)."]
-    if chance := resolution(board, metrics[0]):
-        remarks.append(
-            f"Differences of less than about {chance:.2g} points may be chance on a test of this many classes."
-        )
-    if metrics[shown:]:
-        remarks.append(f"No room for {', '.join(metrics[shown:])}: --columns chooses.")
-    for line in [*content.notes, " ".join(remarks)]:
-        show(textwrap.fill(line, min(width, 120), subsequent_indent="    "))
-
-
-def needed_width(content: Any) -> int:
-    """Characters that a table takes when its columns of texts are as narrow as they may be."""
-    columns = list(zip(content.header, *content.cells, strict=True))
-    return 1 + sum(3 + min(max(map(len, column)), NARROWEST.get(column[0], 1000)) for column in columns)

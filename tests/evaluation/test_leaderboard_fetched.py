@@ -108,6 +108,15 @@ def another_dataset(world, seed):
     return with_run(row, dataset_digest="0" * 64), board
 
 
+def published_as_new(world, seed):
+    return published(world, vectors_of(seed), f"new{seed}")
+
+
+def without_address(world, seed):
+    row, board = published_as_new(world, seed)
+    return with_run(row, url=None), board
+
+
 FORGERIES = [
     labels_as_vectors, labels_with_noise, copied_items, another_file, sha_of_another, edited_figure, another_split, another_dataset,
 ]  # fmt: skip
@@ -163,8 +172,28 @@ def test_the_command_verifies_what_changed_and_marks_it(world):
     path.write_text(path.read_text().replace(str(first.scores["H-AP"]), "99.0"))
     assert "| first | differs |" in run("leaderboard", "verify", "toy", "--fetch", folder=folder, code=7).stdout
     run("leaderboard", "verify", "toy", "--fetch", "--changed-since", "nowhere", folder=folder, code=2)
+    assert "1 of 1 rows are verified" in done.stdout
     for words in ([], ["--mark"], ["--fetch", "--embeddings", "first.npz"]):
         run("leaderboard", "verify", "toy", *words, folder=folder, code=2)
+
+
+def test_how_many_rows_are_verified_is_said_and_the_exit_code_follows(world, tmp_path):
+    folder, _ = world
+    path = tmp_path / "toy.toml"
+    rows = [published(world, vectors_of(seed), f"counted{seed}") for seed in (40, 41, 42)]
+    for row, board in rows:
+        add(row, board, path)
+    words = ("leaderboard", "verify", path, "--fetch")
+    assert "\n3 of 3 rows are verified\n" in run(*words, folder=folder).stdout
+    path.unlink()
+    for row, board in rows:
+        add(with_run(row, url=None), board, path)
+    done = run(*words, folder=folder, code=6)
+    assert "\n0 of 3 rows are verified\n" in done.stdout
+    assert "3 × the row does not say where its file is" in done.stderr
+    assert "0 of 3 rows are verified" in run(*words, "--json", folder=folder, code=6).stderr
+    path.write_text("\n".join(path.read_text(encoding="utf-8").split("[[row]]")[:1]))
+    assert "nothing to verify" in run(*words, folder=folder).stdout
 
 
 def test_the_script_of_the_action_writes_the_table_and_fails_on_a_difference(world, tmp_path):
@@ -181,12 +210,17 @@ def test_the_script_of_the_action_writes_the_table_and_fails_on_a_difference(wor
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }  # fmt: skip
     shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]  # as composite actions are run
-    for seed, forged, code, verdict in ((13, False, 0, "verified"), (14, True, 7, "differs")):
-        row, _ = edited_figure(world, seed) if forged else published(world, vectors_of(seed), f"new{seed}")
+    kinds = (
+        (13, published_as_new, 0, "verified"),
+        (15, without_address, 0, "cannot be had"),
+        (14, edited_figure, 7, "differs"),
+    )
+    for seed, made, code, verdict in kinds:
+        row, _ = made(world, seed)
         add(row, board, path)
         done = subprocess.run(shell, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         assert (done.returncode, f"| {row.method} | {verdict} |" in summary.read_text(encoding="utf-8")) == (code, True)
-    assert [row.run.verified is not None for row in read_file(path).rows] == [False, True, False]
+    assert [row.run.verified is not None for row in read_file(path).rows] == [False, True, False, False]
 
 
 def test_a_submission_is_checked_and_its_row_printed(world):

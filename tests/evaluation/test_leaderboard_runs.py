@@ -134,8 +134,8 @@ def test_a_duplicate_and_a_broken_file_are_refused_and_the_file_stays(place, doc
     renamed = row_of(document, read_file(path), method="another name")
     broken = "dataset = 'toy'\nversion ="
     for text, more, words in (
-        (whole, row, "are duplicates"),
-        (whole, renamed, "are duplicates"),
+        (whole, row, "the run of mine is there already: nothing was added"),
+        (whole, renamed, "the run of another name is there already, as mine"),
         (broken, row, "not TOML"),
     ):
         path.write_text(text)
@@ -255,9 +255,48 @@ def test_a_report_is_added_ranked_and_verified_by_commands_and_another_file_fail
     assert {line["verdict"] for line in checks} == {"equal"}
     write(place / "other.npz", seed=1)
     assert isinstance(refused(*again, "other.npz"), ComparisonError)
-    assert "duplicates" in str(refused("add", "toy", "report.json"))
+    assert "the run of mine is there already" in str(refused("add", "toy", "report.json"))
     assert "--dataset" in str(refused("verify", "toy", "mine", "--embeddings", "emb.npz"))
     assert "did you mean 'mine'" in str(refused("verify", "toy", "mien", "--fetch"))
+
+
+def test_a_row_is_replaced_by_a_new_run_and_removed_by_name(place):
+    """The rest of the file stays as it is: comments, rows of papers, rows of other methods."""
+    path = place / "home" / "data" / "leaderboards" / "toy.toml"
+    for name, seed in (("mine", 0), ("other", 1), ("mine", 2)):
+        write(place / f"{name}{seed}.npz", seed=seed)
+        evaluate(place / f"{name}{seed}.npz", place / "toy.csv", method=name).write(place / f"{name}{seed}.json")
+    call("leaderboard", "add", "toy", "mine0.json")
+    path.write_text(path.read_text() + "\n# about the next\n")
+    call("leaderboard", "add", "toy", "other1.json")
+    done = call("leaderboard", "add", "toy", "mine2.json", "--replace", "--backbone", "PCA")
+    assert "replaced mine in" in done.stderr
+    assert "of 2 by H-AP" in done.stderr
+    assert [(row.method, row.backbone) for row in read_file(path).rows] == [("other", None), ("mine", "PCA")]
+    assert path.read_text().count("# about the next") == 1
+    assert "replaced mine" in call("leaderboard", "add", "toy", "mine2.json", "--replace").stderr  # the same run again
+    assert "added mine" in call("leaderboard", "add", "toy", "mine0.json").stderr
+    assert "2 rows of" in str(refused("remove", "toy", "mine"))
+    (first, _) = [row.run.sha256 for row in read_file(path).rows if row.method == "mine"]
+    assert "removed mine" in call("leaderboard", "remove", "toy", "mine", "--run", first[:8]).stderr
+    assert "did you mean 'other'" in str(refused("remove", "toy", "othr"))
+    call("leaderboard", "remove", "toy", "other")
+    assert [(row.method, row.run.sha256 == first) for row in read_file(path).rows] == [("mine", False)]
+    assert "# about the next" in path.read_text()
+    assert "does not exist" in str(refused("remove", "sop", "HAPPIER"))
+
+
+def test_rows_of_papers_and_files_of_another_form_are_not_removed(document, board, place):
+    path = place / "b.toml"
+    paper = Row(method="theirs", scores={"H-AP": Decimal(50)}, paper=Paper(citation="c", table="t"))
+    text = leaderboard_runs.head(board) + '[citations]\n"c" = { text = "C" }\n\n' + block(paper) + "\n"
+    path.write_text(text + block(row_of(document, board)))
+    assert "theirs is a published row" in str(refused("remove", path, "theirs"))
+    call("leaderboard", "remove", path, "mine")
+    assert path.read_text() == text.rstrip("\n") + "\n\n"
+    inline = block(row_of(document, board)).replace("[[row]]\n", "").strip().replace("\n", ", ")
+    path.write_text(f"row = [{{ {inline} }}]\n" + leaderboard_runs.head(board))
+    assert "in another form than hbench writes" in str(refused("remove", path, "mine"))
 
 
 def test_a_mistyped_leaderboard_another_dimension_and_a_file_that_is_none_are_refused(place):

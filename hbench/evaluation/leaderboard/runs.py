@@ -1,7 +1,6 @@
 """Own rows of a leaderboard: made from a report, appended to a file, scored again from their embedding file."""
 
-import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,12 +8,12 @@ from typing import Any, NamedTuple
 import tomli_w
 
 from hbench.core import schema
-from hbench.core.errors import ComparisonError, SubmissionError, UnknownName, UsageError, examples
+from hbench.core.errors import ComparisonError, ConfigError, SubmissionError, UnknownName, UsageError, examples
 from hbench.core.files import write_text
-from hbench.core.paths import cache_home
 from hbench.core.untrusted import read_json
 from hbench.engine.settings import Settings, Signature
 from hbench.evaluation.leaderboard import FOLDER, Leaderboard, Row, read, read_file, user_folder
+from hbench.evaluation.leaderboard.edits import locked, without_rows
 from hbench.evaluation.reports.report import Document, Score
 
 DIGITS = 3  # of a percentage: finer than the noise of float32 similarities
@@ -189,24 +188,44 @@ def target(name: str) -> Path:
     return here if here.is_file() else user_folder() / f"{name}.toml"
 
 
-def add(row: Row, board: Leaderboard, path: Path) -> None:
-    """Append `row` of `board` to the file at `path`, whose text stays as it is; it is replaced whole or not at all.
+def add(row: Row, board: Leaderboard, path: Path, *, replace: bool = False) -> list[Row]:
+    """Append `row` of `board` to the file at `path`, whose other text stays as it is; it is replaced whole or not at all.
 
-    A new file begins with the leaderboard's head. Raises ConfigError for a duplicate, or a metric it does not know.
+    `replace`: remove the file's rows of runs of the same method, or of the same run, and return them. A new file begins with the
+    leaderboard's head. Raises ConfigError for a run that is there already, or a metric the leaderboard does not know.
     """
-    from filelock import FileLock  # an evaluation, which places its report by this module, writes no row
-
-    source = f"the leaderboard {board.dataset} with the new row"
-    schema.build(Leaderboard, dict(board) | {"rows": (*board.rows, row)}, source=source)
     if path.is_file():
         read_file(path)  # a file that is no leaderboard is refused before anything is written
-    locks = cache_home() / "locks"
-    locks.mkdir(parents=True, exist_ok=True)
-    with FileLock(locks / f"{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}.lock"):
+    with locked(path):
         text = path.read_text(encoding="utf-8") if path.is_file() else head(board)
-        text = text.rstrip("\n") + "\n\n" + block(row)
+        rows = read_file(path).rows if path.is_file() else ()
+        old = [n for n, each in enumerate(rows) if replace and each.run and _is_of(each, row)]
+        gone = [rows[number] for number in old]
+        kept = [each for each in (*board.rows, *rows) if each not in gone]
+        _refuse_again([each for each in kept if each.identity == row.identity], row, path)
+        source = f"the leaderboard {board.dataset} with the new row"
+        others = tuple(each for each in board.rows if each not in gone)
+        schema.build(Leaderboard, dict(board) | {"rows": (*others, row)}, source=source)
+        text = without_rows(path, text, old).rstrip("\n") + "\n\n" + block(row)
         schema.parse(Leaderboard, text, source=f"{path} with the new row")
         write_text(path, text)
+    return gone
+
+
+def _is_of(old: Row, new: Row) -> bool:
+    return old.method == new.method or old.identity == new.identity
+
+
+def _refuse_again(same: Sequence[Row], row: Row, path: Path) -> None:
+    """Refuse a run that the leaderboard has."""
+    if not same or row.run is None:
+        return
+    named = "" if same[0].method == row.method else f", as {same[0].method}"
+    raise ConfigError(
+        f"the run of {row.method} is there already{named}: nothing was added to {path}",
+        found=f"sha256 {row.run.sha256[:12]}…, {row.run.signature}",
+        fix="--replace replaces the row; hbench leaderboard remove NAME METHOD removes it",
+    )
 
 
 def head(board: Leaderboard) -> str:
