@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 )
 @click.option("--from", "source", type=FILE, help="Your own CSV, parquet, or folder of images.")
 @click.option("--levels", metavar="A,B,C", help="Your levels, coarse to fine: columns, or names of nested folders.")
-@click.option("--image-column", default="item", show_default=True, help="Column of the images' paths below --root.")
+@click.option(
+    "--item", "--image-column", "image_column", help="Column of the ids, or of the images' paths below --root."
+)
+@click.option("--separator", help="What stands between the names of a path in a cell, such as '>'.")
+@click.option("--taxonomy", type=FILE, help="A table of taxa, whose ids a column holds: taxonID, parentNameUsageID, …")
 @click.option("--depth", type=click.IntRange(1), help="How many nested folders are levels.")
 @click.option("--force", is_flag=True, help="Replace your dataset of this name.")
 @click.option(

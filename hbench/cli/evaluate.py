@@ -15,6 +15,8 @@ from hbench.cli.terminal import bars, say, show_json
 @click.command("evaluate")
 @click.argument("file", type=FILE, required=False)
 @reporting.with_options(reporting.SETTINGS)
+@reporting.with_options(reporting.READ)
+@click.option("--edges", metavar="PARENT,CHILD", help="The columns of a list of edges, for --trees.")
 @click.option("--ids", type=FILE, help="The ids of a .npy or .safetensors file: .txt, .csv or .json.")
 @click.option("--query", type=FILE, help="Embeddings of the queries, where they are in a file of their own.")
 @click.option("--gallery", type=FILE, help="Embeddings of the gallery, likewise.")
@@ -45,14 +47,13 @@ def command(file: Path | None, dataset: str, check: bool, format_: str, as_json:
 
     Example: hbench evaluate emb.parquet --dataset sop -o mine.json --by-query mine.by-query.parquet
     """  # fmt: skip
-    from hbench import datasets
-
     execution = reporting.execution_of(options)
     _refuse_options(options)
-    data = datasets.load(dataset, options["policies"])
+    data = reporting.loaded(dataset, options)
     given = reporting.submitted(_queries_file(file, options), options["ids"], options["gallery"], movable=True)
     checked = reporting.examined(given, data, reporting.settings_of(options), options["method"])
     if check:
+        reporting.show_read(understood.document() for understood in checked.subject.read)
         for doubt in checked.subject.doubts:
             say(f"doubt: {doubt}")
         for warning in checked.warnings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -75,6 +75,25 @@ MACHINE = [
 def with_options(options: list[Callable[[CommandT], CommandT]]) -> Callable[[CommandT], CommandT]:
     """Give a command these options, in their order."""
     return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
+
+
+READ = [
+    click.option("--item", metavar="COLUMN", help="A table's column of ids.  [default: the one that looks so]"),
+    click.option(
+        "--levels", metavar="A,B,C", help="A table's columns of names, coarse to fine.  [default: those that nest]"
+    ),
+    click.option("--separator", metavar="TEXT", help="What stands between the names of a path in a cell, such as '>'."),
+    click.option("--taxonomy", type=FILE, help="A table of taxa, whose ids a column of the table holds."),
+]
+
+
+def loaded(dataset: str, options: dict[str, Any]) -> Dataset:
+    """Load the dataset, by the policies and columns that the options name."""
+    from hbench import datasets
+
+    chosen = {name: options.get(name) for name in ("item", "separator", "taxonomy")}
+    levels = [level.strip() for level in (options.get("levels") or "").split(",") if level.strip()]
+    return datasets.load(dataset, options["policies"], levels=levels, **chosen)
 
 
 def settings_of(options: dict[str, Any]) -> Settings:
@@ -166,6 +185,14 @@ def show_scores(document: Document) -> None:
     show("\n".join([formats.unit_note(document), *signatures]))
 
 
+def show_read(read: Iterable[dict[str, Any]]) -> None:
+    """Say what tables, trees and rankings were taken for."""
+    from hbench.core.understood import Understood
+
+    for document in read:
+        say(f"read: {Understood.of(document)}")
+
+
 def show_report(document: Document, format_: str) -> None:
     """The scores in one of the formats, the remarks, and the place on the dataset's leaderboard."""
     from hbench.evaluation.reports import formats
@@ -176,6 +203,7 @@ def show_report(document: Document, format_: str) -> None:
         show_scores(document)
     else:
         show(formats.FORMATS[format_](document).rstrip("\n"))
+    show_read(document.read)
     for doubt in document.doubts:
         say(f"doubt: {doubt}")
     for note in document.warnings:

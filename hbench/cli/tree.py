@@ -18,6 +18,7 @@ from hbench.cli.reporting import with_options
 from hbench.cli.terminal import say, show, show_json, show_table, watched
 from hbench.core.errors import UnknownName, visible
 from hbench.tree import ROOT, LabelTree, Node
+from hbench.tree.columns import Chosen
 from hbench.tree.names import KINDS, NameTable, Row, TreeProblem, runs_backwards
 from hbench.tree.policies import Mended, mend, policies_for
 from hbench.tree.statistics import items_of_level
@@ -114,6 +115,9 @@ SOURCE = [
     click.option(
         "--levels", default="", callback=_listed, help="A table's columns of names, coarse to fine, with commas between."
     ),
+    click.option("--item", metavar="COLUMN", help="A table's column of ids, which is no level."),
+    click.option("--edges", default="", callback=_listed, metavar="PARENT,CHILD", help="The columns of a list of edges."),
+    click.option("--separator", metavar="TEXT", help="What stands between the names of a path, such as '>'."),
     click.option("--split", help="One split of a dataset, such as train; by default all of them."),
     click.option("--policy", "policies", multiple=True, help="Mend the names by this policy. May be repeated."),
     click.option(
@@ -255,18 +259,26 @@ def draw_command(*, out: Path, by_items: bool, **source: Any) -> None:
 
 
 def _read(
-    *, source: str, levels: list[str], split: str | None, policies: Sequence[str], placeholders: Sequence[str]
+    *,
+    source: str,
+    levels: list[str],
+    split: str | None,
+    policies: Sequence[str],
+    placeholders: Sequence[str],
+    **how: Any,
 ) -> tuple[NameTable, Mended]:
-    """Read the names that the options of SOURCE mean; return them, and what the policies make of them."""
+    """Read the names that the options of SOURCE mean, and say what they were taken for; return them, and what the policies make
+    of them."""
     from hbench.core.tables import text_rows
     from hbench.datasets import load, own_names, specs
     from hbench.datasets.manifest import name_table_of
-    from hbench.datasets.own_data import folder_table
+    from hbench.datasets.own_folder import folder_table
     from hbench.tree import files as tree_files
 
     path = Path(source)
-    if path.is_file() or (path.suffix in tree_files.WRITERS and source not in own_names()):
-        table = tree_files.read(path, levels=levels)
+    if path.is_file() or (path.suffix in (*tree_files.WRITERS, tree_files.PATHS) and source not in own_names()):
+        chosen = Chosen(how["item"], tuple(levels), how["separator"], tuple(how["edges"]))
+        table = tree_files.read(path, chosen=chosen)
     elif path.is_dir() and not (path / "dataset.json").exists() and source not in {*specs, *own_names()}:
         images = folder_table(path, levels=levels).drop_columns(["item"])
         table = NameTable.of(images.column_names, text_rows(images, images.column_names))
@@ -275,6 +287,8 @@ def _read(
         if split is not None and split not in manifests:
             raise UnknownName("split", split, manifests)
         table = name_table_of([manifests[split]] if split else list(manifests.values()))
+    if table.read is not None:
+        say(f"read: {table.read}")
     if placeholders:
         table = dataclasses.replace(table, placeholders=frozenset(text.strip().casefold() for text in placeholders))
     return table, mend(table, policies)

@@ -11,16 +11,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from hbench.core.dialect import USUAL as DELIMITERS
+from hbench.core.dialect import Dialect, dialect_of, line_of_open_quote, without_quotes
 from hbench.core.errors import DataError
 from hbench.core.files import replacing, write_text
 from hbench.core.text import first_line
 from hbench.core.untrusted import parquet_table, read_gzip
 
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
 SUFFIXES = (*DELIMITERS, ".parquet")
 
 
@@ -47,12 +49,22 @@ def read_sheet(path: Path, *, columns: Sequence[str] | None = None) -> pa.Table:
 
     Raises DataError for a file that is not a table, or lacks one of `columns`.
     """
+    return read_with_dialect(path, columns=columns)[0]
+
+
+def read_with_dialect(path: Path, *, columns: Sequence[str] | None = None) -> tuple[pa.Table, str]:
+    """`read_sheet`, and in words how the file is written where its suffix says otherwise."""
     if not path.exists():
         raise DataError(f"{path} does not exist", expected="a table")
     if kind_of(path) not in SUFFIXES:
         raise DataError(f"the format of {path} is not known", expected=f"a table in {', '.join(SUFFIXES)}")
     try:
-        table = parquet_table(path) if kind_of(path) == ".parquet" else _read_text(path, columns)
+        words = ""
+        if kind_of(path) == ".parquet":
+            table = parquet_table(path)
+        else:
+            table, dialect = _read_text(path, columns)
+            words = dialect.words
         table = table if columns is None else table.select(list(columns))
     except (pa.ArrowException, KeyError, ValueError, OSError) as error:
         expected = f"a table with the columns {', '.join(columns)}" if columns else "a table"
@@ -65,22 +77,47 @@ def read_sheet(path: Path, *, columns: Sequence[str] | None = None) -> pa.Table:
             expected="a header of different column names, and rows",
             found=f"{', '.join(doubled)} several times" if doubled else "no rows",
         )
-    return table
+    return table, words
 
 
-def _read_text(path: Path, columns: Sequence[str] | None) -> pa.Table:
-    content = pa.BufferReader(read_gzip(path)) if path.suffix.lower() == ".gz" else pa.OSFile(str(path))
-    parse = pa_csv.ParseOptions(delimiter=DELIMITERS[kind_of(path)], newlines_in_values=True)
-    with content as file:
-        names = pa_csv.open_csv(file, parse_options=parse).schema.names
-        file.seek(0)
-        if len(names) == 1 and ";" in names[0] and file.read(1) != b'"':
-            raise ValueError(f"semicolons between its cells, where {parse.delimiter!r} should stand")
-        file.seek(0)
-        convert = pa_csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False, include_columns=columns
-        )
-        return pa_csv.read_csv(file, parse_options=parse, convert_options=convert)
+def _read_text(path: Path, columns: Sequence[str] | None) -> tuple[pa.Table, Dialect]:
+    """Read a text file of cells. Raises ValueError, with the line, for a quote that is not closed where its cell ends."""
+    content = read_gzip(path) if path.suffix.lower() == ".gz" else path.read_bytes()
+    dialect = dialect_of(content, kind_of(path))
+    quotes = content.count(b'"')
+    try:
+        table = _parsed(content, dialect, columns)
+        is_suspect = quotes % 2 == 1 or (quotes > 0 and _holds_line_ends(table))
+    except pa.ArrowInvalid:
+        if not quotes:
+            raise
+        is_suspect, table = True, None
+
+    line = line_of_open_quote(content[dialect.begins :], dialect.delimiter) if is_suspect else 0
+    if line and dialect.delimiter != "\t":
+        raise ValueError(f'the quote " that opens a cell in line {line} is not closed where the cell ends')
+    if line:  # whoever separates by tabs need not quote, and Darwin Core does not: there a lone quote is a letter
+        dialect = without_quotes(dialect)
+        table = None
+    return _parsed(content, dialect, columns) if table is None else table, dialect
+
+
+def _parsed(content: bytes, dialect: Dialect, columns: Sequence[str] | None) -> pa.Table:
+    parse = pa_csv.ParseOptions(
+        delimiter=dialect.delimiter, quote_char='"' if dialect.quotes else False, newlines_in_values=dialect.quotes
+    )
+    body = pa.py_buffer(content).slice(dialect.begins)
+    with pa_csv.open_csv(pa.BufferReader(body), parse_options=parse) as reader:
+        names = reader.schema.names
+    convert = pa_csv.ConvertOptions(
+        column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False, include_columns=columns
+    )
+    return pa_csv.read_csv(pa.BufferReader(body), parse_options=parse, convert_options=convert)
+
+
+def _holds_line_ends(table: pa.Table) -> bool:
+    """Whether a cell goes over several lines, as one does that a lone quote opened."""
+    return any(pc.any(pc.match_substring(column, "\n")).as_py() for column in table.columns)
 
 
 def texts(table: pa.Table, column: str) -> list[str]:

@@ -18,6 +18,7 @@ from hbench.datasets.dataset import Dataset, Protocol, read, save
 from hbench.datasets.manifest import open_picture
 from hbench.datasets.own_data import read_single
 from hbench.datasets.spec import Spec, specs
+from hbench.tree.columns import NOTHING, Chosen
 
 __all__ = ["Dataset", "Protocol", "Spec", "assemble", "folders", "load", "own_names", "read", "save", "specs"]
 
@@ -25,18 +26,34 @@ __all__ = ["Dataset", "Protocol", "Spec", "assemble", "folders", "load", "own_na
 OPENED = "opened as in the papers: hidden colours of transparent pixels are shown, EXIF rotation is ignored"
 
 
-def load(name_or_path: str | Path, policies: Sequence[str] = ()) -> Dataset:
+def load(
+    name_or_path: str | Path,
+    policies: Sequence[str] = (),
+    *,
+    item: str | None = None,
+    levels: Sequence[str] = (),
+    separator: str | None = None,
+    taxonomy: str | Path | None = None,
+) -> Dataset:
     """Load a dataset by its name ("sop", "sop@1"), from the folder it was built in, or from a table of your own.
 
     `name_or_path`: `hbench.list_datasets()` lists the names. `policies` (docs/own-data.md) mend the names in a table (.csv,
-    .tsv, .parquet); a built dataset takes none. Returns a Dataset with its manifests for training and testing. Raises
+    .tsv, .parquet); a built dataset takes none. `item`, `levels`: the columns of a table of your own, where they are not what
+    hbench takes them for (`dataset.read` says it); `separator`: what stands between the names of a path in a cell; `taxonomy`: a
+    table of taxa, whose ids a column holds. Returns a Dataset with its manifests for training and testing. Raises
     UnknownName for an unknown name, DataError where the files are not on this disk or not readable, IntegrityError where
     they changed since the dataset was built, UsageError for policies that do not apply.
     """
     path = Path(name_or_path)
     name, _, version = str(name_or_path).partition("@")
+    columns = Chosen(item, tuple(levels), separator, taxonomy=None if taxonomy is None else Path(taxonomy))
     if kind_of(path) in SUFFIXES:
-        return read_single(path, policies)
+        return read_single(path, policies, columns if columns != NOTHING else None)
+    if columns != NOTHING:
+        raise UsageError(
+            "the columns of a table can be chosen", expected=f"one of {', '.join(SUFFIXES)}", found=str(name_or_path),
+            fix="leave --item, --levels, --separator and --taxonomy out",
+        )  # fmt: skip
     if policies:
         raise UsageError(
             "a policy mends the names of a table", expected=f"one of {', '.join(SUFFIXES)}", found=str(name_or_path),

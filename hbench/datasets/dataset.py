@@ -27,6 +27,7 @@ from hbench.core.errors import DataError, IntegrityError
 from hbench.core.files import write_text
 from hbench.core.tables import text_rows, write_parquet
 from hbench.core.text import first_line, first_problem
+from hbench.core.understood import Understood
 from hbench.core.untrusted import LIST, parquet_table, read_json
 from hbench.datasets import manifest as manifests
 from hbench.datasets.manifest import Manifest, open_upright
@@ -87,7 +88,9 @@ class Dataset:
     `train` is a manifest or None; `tests` is {"test": manifest}, or has one per granularity; `root` is the folder of the
     images, or None. `official_names`: {level: {name: the name that the released evaluators use}}, where they differ.
     `lists`: the lists of positive pairs, for tests that have one. `card`: what a person wants
-    to know (title, source, licence, citation, defects …), as plain JSON values. Raises DataError for tests of different
+    to know (title, source, licence, citation, defects …), as plain JSON values. `read`: what a table of your own was taken for.
+
+    Raises DataError for tests of different
     levels.
     """
 
@@ -100,6 +103,7 @@ class Dataset:
     official_names: dict[str, dict[str, str]] = field(default_factory=dict)
     lists: dict[str, pa.Table] = field(default_factory=dict)
     card: dict[str, Any] = field(default_factory=dict)
+    read: Understood | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         splits = ({"train": self.train} if self.train else {}) | self.tests

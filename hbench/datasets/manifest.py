@@ -186,13 +186,28 @@ def open_upright(root: Path, item: str, *, background: str = "white") -> Image.I
 
 
 def images_below(folder: Path, *, suffixes: tuple[str, ...] = SUFFIXES) -> Iterator[str]:
-    """Yield the image files below a folder, as POSIX paths relative to it; hidden ones are left out."""
-    for directory, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+    """Yield the image files below a folder, as POSIX paths relative to it; hidden ones, and what systems and programs leave behind,
+    are left out. A linked folder is followed, unless it leads back to one on the way to it."""
+    for directory, folders, files in os.walk(folder, followlinks=True):
+        here = os.path.realpath(directory)
+        folders[:] = sorted(name for name in folders if _is_followed(directory, name, here))
         below = Path(directory).relative_to(folder)
         for name in files:
             if name.lower().endswith(suffixes) and not name.startswith("."):
                 yield (below / name).as_posix()
+
+
+LEFT_BEHIND = ("__MACOSX", "@eaDir")  # folders of systems, beside the hidden ones
+
+
+def _is_followed(directory: str, name: str, here: str) -> bool:
+    if name.startswith(".") or name in LEFT_BEHIND:
+        return False
+    path = os.path.join(directory, name)  # noqa: PTH118 - millions of files
+    if not os.path.islink(path):  # noqa: PTH114
+        return True
+    target = os.path.realpath(path)
+    return os.path.commonpath([target, here]) != target
 
 
 def from_names(

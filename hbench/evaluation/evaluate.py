@@ -138,7 +138,8 @@ def examine(
     conditions = replace(conditions, metrics=possible)
     doubts = given.doubts(data) if doubted else ()
     source = given.source if given.source.sha256 else None  # of arrays there is no file
-    subject = Subject(data.name, data.version, digest_of(whole), _checked(method), source, doubts)
+    read_as = (*([whole.read] if whole.read else []), *given.understood)
+    subject = Subject(data.name, data.version, digest_of(whole), _checked(method), source, doubts, read_as)
     remarks = [*warnings, *impossible]
     if left_out:
         number = f"{len(left_out):,} items that could not be embedded"

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.errors import SubmissionError, UsageError, examples
+from hbench.core.understood import Understood
 from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.engine.job import Job
@@ -73,6 +74,8 @@ def as_submission(given: str | Path | Embeddings | tuple[Embeddings, Embeddings]
 class EmbeddingSubmission:
     """Embeddings of the queries and of the gallery, from one file or from a file each. `movable`: evaluation may
     reorder and scale an array in memory in place, since nobody uses it afterwards."""
+
+    understood: tuple[Understood, ...] = ()  # a file of vectors is what its suffix says
 
     def __init__(self, queries: Embeddings, gallery: Embeddings | None = None, *, movable: bool = False) -> None:
         self.movable = movable
@@ -162,6 +165,12 @@ class RankingSubmission:
 
     def __init__(self, ranking: Ranking) -> None:
         self.ranking = ranking
+
+    @property
+    def understood(self) -> tuple[Understood, ...]:
+        """What its file was taken for."""
+        prefix = f"{self.ranking.source}: "
+        return tuple(Understood(self.ranking.source, text.removeprefix(prefix)) for text in self.ranking.understood)
 
     @property
     def source(self) -> SubmittedFile:

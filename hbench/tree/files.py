@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import ParseError
@@ -16,62 +17,117 @@ from numpy.typing import NDArray
 
 from hbench.core import tables
 from hbench.core.errors import DataError, TreeError, UnknownName, UsageError, examples
+from hbench.core.understood import Understood
 from hbench.core.untrusted import DEPTH, LIST, parse_json, read_text
-from hbench.tree import NOT_LEVELS, ROOT, LabelTree, refuse_depth
-from hbench.tree.graph import ClassGraph, NodeId, edges, packed, unfold, unpacked
+from hbench.tree import ROOT, LabelTree, refuse_depth
+from hbench.tree.columns import NOTHING, Chosen, Columns, columns_of, sentence
+from hbench.tree.edge_lists import edge_columns, edges_of, left_out
+from hbench.tree.graph import ClassGraph, NodeId, packed, unfold, unpacked
 from hbench.tree.names import CONTROL, NameTable, class_rows
 from hbench.tree.newick import format_newick, parse_newick
+from hbench.tree.paths import leaves_among, levels_of, separator_of, split_path, told_apart
 
-EDGE_COLUMNS = ("parent", "child")
+PATHS = ".txt"  # a path on each line
 LEVELS_KEY = b"hbench.levels"
 
 
-def read(path: Path, *, levels: Sequence[str] = ()) -> NameTable:
-    """Read a name table from a file of any format; `levels` names the columns of a table, coarse to fine.
+def read(path: Path, *, levels: Sequence[str] = (), chosen: Chosen = NOTHING) -> NameTable:
+    """Read a name table from a file of any format; `levels` names the columns of a table, coarse to fine. `read` of the result
+    says what the file was taken for.
 
     Raises DataError for a file that cannot be read, UnknownName for a missing column, UsageError for an unknown format.
     """
     kind = tables.kind_of(path)
+    if levels:
+        chosen = replace(chosen, levels=tuple(levels))
     if not path.exists():
         raise DataError(f"{path} does not exist")
     if kind in tables.SUFFIXES:
-        return _read_sheet(path, levels)
-    if kind not in GRAPH_READERS:
-        known = ", ".join((*tables.SUFFIXES, *GRAPH_READERS))
+        return _read_sheet(path, chosen)
+    if kind not in (*GRAPH_READERS, PATHS):
+        known = ", ".join((*tables.SUFFIXES, *GRAPH_READERS, PATHS))
         raise UsageError(f"{path} is not in a format of trees", expected=f"one of {known}", found=kind or "no suffix")
-    if levels:
+    if chosen.levels and kind != PATHS:
         raise UsageError("only the columns of a table can be chosen as levels", found=f"{path} is not a table")
     try:
-        return unfold(GRAPH_READERS[kind](read_text(path, most=LIST)))
+        text = read_text(path, most=LIST)
     except ValueError as error:
         raise DataError(f"{path} is not UTF-8 text", found=str(error)) from None
+    if kind == PATHS:
+        return _read_paths(path.name, text, chosen)
+    graph = GRAPH_READERS[kind](text)
+    table = unfold(graph)
+    return replace(table, read=_of_graph(path.name, graph, table))
 
 
-def is_edges(table: pa.Table, levels: Sequence[str]) -> bool:
-    """Whether a table without chosen levels is a list of edges, from parent to child."""
-    return not levels and {name.lower() for name in table.column_names} == set(EDGE_COLUMNS)
+def _of_graph(source: str, graph: ClassGraph[NodeId], table: NameTable) -> Understood:
+    """What a file of a tree was taken for."""
+    facts = [f"{len(table.levels)} levels"]
+    if (trees := graph.graph.get("trees", 1)) > 1:
+        facts.append(f"the first of {trees} trees in the file")
+    if support := graph.graph.get("support"):
+        facts.append(f"the numbers on its {support:,} inner nodes are support values, left out")
+    return Understood(source, f"a tree of {len(table.rows):,} leaves", tuple(facts))
 
 
-def _read_sheet(path: Path, levels: Sequence[str]) -> NameTable:
-    table = tables.read_sheet(path)
-    if is_edges(table, levels):
-        by_name = {name.lower(): tables.texts(table, name) for name in table.column_names}
-        return unfold(edges(zip(by_name["parent"], by_name["child"], strict=True)))
-    if not levels and LEVELS_KEY in (table.schema.metadata or {}):
-        levels = parse_json(table.schema.metadata[LEVELS_KEY])
-    levels = level_columns(table, levels)
-    return NameTable.of(levels, zip(*(tables.texts(table, level) for level in levels), strict=True))
+def _read_sheet(path: Path, chosen: Chosen) -> NameTable:
+    table, written = tables.read_with_dialect(path)
+    facts = [written] if written else []
+    if not chosen.levels and LEVELS_KEY in (table.schema.metadata or {}):
+        chosen = replace(chosen, levels=tuple(parse_json(table.schema.metadata[LEVELS_KEY])))
+    listed = None if chosen.levels else edge_columns(table, chosen.edges)
+    if listed is not None:
+        names = unfold(edges_of(table, listed))
+        titles = ", ".join(filter(None, (listed.parent, listed.child, listed.name)))
+        hints = ("--levels A,B takes them for levels instead",) if listed.is_guessed else ()
+        what = f"a list of edges ({titles}), {len(table):,} rows"
+        read_as = Understood(path.name, what, tuple(facts), left_out(table, listed), hints)
+        return replace(names, read=read_as)
+
+    columns = level_columns(table, chosen)
+    rows = list(zip(*(tables.texts(table, level) for level in columns.levels), strict=True))
+    names = NameTable.of(columns.levels, rows)
+    if len(columns.levels) == 1 and (mark := chosen.separator or separator_of(row[0] for row in rows)):
+        values = [row[0] for row in rows]
+        paths = told_apart([split_path(value, mark) for value in values])
+        names = NameTable.of(levels_of(values, mark), paths)
+        facts.append(f"the column {columns.levels[0]} holds paths, separated by {mark}")
+    facts += [sentence(Columns(None, names.levels), _sizes(names)), *columns.notes]
+    return replace(names, read=Understood(path.name, f"{len(table):,} rows", tuple(facts), columns.left_out))
 
 
-def level_columns(table: pa.Table, levels: Sequence[str]) -> list[str]:
-    """Return the columns of names: `levels`, else all columns without another meaning. Raises UnknownName."""
-    names = table.column_names
-    for level in levels:
-        if level not in names:
-            raise UnknownName("column", level, names)
-    chosen = list(levels) or [name for name in names if name not in NOT_LEVELS]
-    refuse_depth(len(chosen))
-    return chosen
+def _sizes(names: NameTable) -> list[int]:
+    """How many nodes there are at each level."""
+    return [len({row[:depth] for row in names.rows if len(row) >= depth}) for depth in range(1, len(names.levels) + 1)]
+
+
+def _read_paths(source: str, text: str, chosen: Chosen) -> NameTable:
+    """A file with a path on each line, as the taxonomies of product categories are published; # begins a remark."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    mark = chosen.separator or separator_of(lines)
+    if mark is None:
+        raise DataError(
+            f"{source} holds no paths", expected="a path on each line, such as Animals > Owls > Barn owl",
+            found=examples(lines), fix="--separator names what stands between the names of a path",
+        )  # fmt: skip
+    leaves = told_apart(leaves_among(split_path(line, mark) for line in lines))
+    levels = chosen.levels or levels_of(lines, mark)
+    facts = (f"separated by {mark}", f"{len(levels)} levels")
+    return replace(
+        NameTable.of(levels, leaves),
+        read=Understood(source, f"{len(lines):,} paths, one a line, {len(leaves):,} leaves", facts),
+    )
+
+
+def level_columns(table: pa.Table, chosen: Chosen) -> Columns:
+    """Return the columns of names: the chosen levels, else all columns without another meaning. Raises UnknownName."""
+    titles = {name.lower() for name in table.column_names}
+    columns = columns_of(table, chosen, of_items="item" in titles)
+    refuse_depth(len(columns.levels))
+    if not columns.levels:
+        raise DataError("the table has no levels", expected="columns of names, coarse to fine",
+                        found=", ".join(table.column_names), fix="--levels names them")  # fmt: skip
+    return columns
 
 
 def write(tree: LabelTree, kind: str) -> str:
@@ -87,13 +143,23 @@ def write(tree: LabelTree, kind: str) -> str:
             f"{len(bad)} names hold control characters", expected="names on one line", found=examples(map(repr, bad)),
             fix="--policy trim removes them",
         )  # fmt: skip
-    lost, edge_list = {*NOT_LEVELS} & {*tree.levels}, {level.lower() for level in tree.levels} == {*EDGE_COLUMNS}
-    if kind in tables.SUFFIXES and (lost or edge_list):
+    if kind in tables.SUFFIXES and not _reads_back(tree):
         raise TreeError(
-            f"a table cannot have levels of these names: {', '.join(sorted(lost) or tree.levels)}",
-            expected="levels that a table does not use for anything else", fix="--format json, graphml or nwk",
+            "a table of these levels would be read as something else", found=", ".join(tree.levels),
+            expected="levels and names that cannot be taken for ids, edges or a split", fix="--format json, graphml or nwk",
         )  # fmt: skip
     return WRITERS[kind](tree)
+
+
+def _reads_back(tree: LabelTree) -> bool:
+    """Whether a table with a row per class is understood as these levels in this order."""
+    rows = class_rows(tree)
+    table = pa.table({level: [row[place] for row in rows] for place, level in enumerate(tree.levels)})
+    if edge_columns(table, ()) is not None:
+        return False
+    if len(tree.levels) == 1 and separator_of(tree.names[0]):
+        return False
+    return columns_of(table, NOTHING, of_items="item" in {name.lower() for name in tree.levels}).levels == tree.levels
 
 
 def _parse_graphml(text: str) -> ClassGraph[NodeId]:
@@ -103,7 +169,7 @@ def _parse_graphml(text: str) -> ClassGraph[NodeId]:
         raise DataError("this is not GraphML", found=str(error)) from None
     if not graph.is_directed():
         raise DataError("the graph is not directed", expected="edges from parent to child")
-    tree: ClassGraph[NodeId] = nx.DiGraph()
+    tree: ClassGraph[NodeId] = nx.DiGraph(by_node=True)
     key = next((key for key in ("name", "label") if any(key in data for _, data in graph.nodes(data=True))), None)
     for node, data in graph.nodes(data=True):
         tree.add_node(node, name=str(data.get(key, "")) if key else str(node))
@@ -121,7 +187,7 @@ def _format_graphml(tree: LabelTree) -> str:
 
 
 def _parse_json(text: str) -> ClassGraph[NodeId]:
-    graph: ClassGraph[NodeId] = nx.DiGraph()
+    graph: ClassGraph[NodeId] = nx.DiGraph(by_node=True)
     try:
         root = parse_json(text)
     except ValueError as error:

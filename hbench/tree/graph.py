@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from urllib.parse import quote, unquote
@@ -17,8 +18,11 @@ from hbench.tree import default_levels, refuse_depth
 from hbench.tree.names import NameTable, TreeProblem, stripped
 
 NodeId = str | int
-ClassGraph = nx.DiGraph  # a node is a NodeId with a `name`; graph["levels"]: the level names, if the file has them
+# A node is a NodeId with a `name`. graph["levels"]: the level names, if the file has them; graph["by_node"]: whether a node is
+# itself, whatever its name; then graph["support"]: how many inner nodes had a number, left out, in place of a name.
+ClassGraph = nx.DiGraph
 MOST_PATHS = 1_000_000
+IS_NUMBER = re.compile(r"\d+(\.\d*)?([eE][+-]?\d+)?(/\d+(\.\d*)?)?")  # a support value, or two of them
 
 
 def edges(pairs: Iterable[tuple[str, str]]) -> ClassGraph[NodeId]:
@@ -69,12 +73,44 @@ def unfold(graph: ClassGraph[NodeId]) -> NameTable:
 
 
 def _names(graph: ClassGraph[NodeId]) -> dict[NodeId, str]:
-    """Return the name of every node; where nodes have several parents, repeated names are told apart by their ids."""
+    """Return the name of every node; where nodes have several parents, repeated names are told apart by their ids, where the file
+    has nodes instead of names, by their place."""
     names = {node: str(data["name"]) for node, data in graph.nodes(data=True)}
-    if all(parents < 2 for _, parents in graph.in_degree()):
+    if any(parents > 1 for _, parents in graph.in_degree()):
+        times = Counter(names.values())
+        return {node: name if times[name] == 1 else f"{name} [{node}]" for node, name in names.items()}
+    if not graph.graph.get("by_node") or not nx.is_directed_acyclic_graph(graph):
         return names
-    times = Counter(names.values())
-    return {node: name if times[name] == 1 else f"{name} [{node}]" for node, name in names.items()}
+    return _by_place(graph, names)
+
+
+def _by_place(graph: ClassGraph[NodeId], names: dict[NodeId, str]) -> dict[NodeId, str]:
+    """Names that are unique at each depth of a forest: an inner node without one is called by its first and last leaf, and of
+    equal names each has its parent's behind it."""
+    inner = [node for node in graph if graph.out_degree(node) and graph.in_degree(node)]
+    is_foreign = not graph.graph.get("levels")  # whoever names the levels means the names
+    if is_foreign and inner and all(IS_NUMBER.fullmatch(names[node]) for node in inner):
+        graph.graph["support"] = len(inner)
+        names = {**names, **dict.fromkeys(inner, "")}
+    order = list(nx.topological_sort(graph))
+    ends: dict[NodeId, tuple[str, str]] = {}
+    for node in reversed(order):
+        below = list(graph.successors(node))
+        ends[node] = (ends[below[0]][0], ends[below[-1]][1]) if below else (names[node], names[node])
+
+    depth: dict[NodeId, int] = {}
+    for node in order:
+        depth[node] = 1 + max((depth[parent] for parent in graph.predecessors(node)), default=-1)
+        if not names[node] and graph.out_degree(node):
+            first, last = ends[node]
+            names[node] = first if first == last else f"{first} … {last}"
+    times = Counter((depth[node], name) for node, name in names.items() if name)
+    shown: dict[NodeId, str] = {}
+    for node in order:
+        name, above = names[node], list(graph.predecessors(node))
+        is_repeated = times[depth[node], name] > 1 and bool(above)
+        shown[node] = f"{name} ({shown[above[0]]})" if is_repeated else name
+    return shown
 
 
 def _without_cycles(

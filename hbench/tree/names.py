@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.errors import TreeError, UnknownName, examples
+from hbench.core.understood import Understood
 from hbench.tree import LabelTree, default_levels
 
 Row = tuple[str, ...]
@@ -43,6 +44,8 @@ KINDS = {
     "alike": "names under one parent that look the same: they differ in case, blanks, encoding or invisible marks",
 }
 REMARKS = ("spaces", "alike")
+LISTED = "hbench tree validate lists every problem and the policies that mend it"
+UNMENDED = "no policy mends a cycle: take an edge of it out of the source"
 
 
 class TreeProblem(NamedTuple):
@@ -63,7 +66,7 @@ class NameTable:
     `rows`: a row without names at its finest levels is shorter than `levels`; "" is a missing name above another name.
     `one_namespace`: whether a name is one node wherever it is, such as in a list of edges, or only within its level.
     `broken`: cycles and several roots in the source, which rows cannot show. `placeholders`: the names, in lower case, that
-    stand for a missing one.
+    stand for a missing one. `read`: what the source was taken for.
     """
 
     levels: Row
@@ -71,6 +74,7 @@ class NameTable:
     one_namespace: bool = False
     broken: tuple[TreeProblem, ...] = ()
     placeholders: frozenset[str] = PLACEHOLDERS
+    read: Understood | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of(cls, levels: Iterable[str], rows: Iterable[Iterable[str]]) -> NameTable:
@@ -114,7 +118,7 @@ class NameTable:
                 f"the names do not form a tree: {first.kind}, {KINDS[first.kind]}",
                 expected=f"a path of {len(self.levels)} names for each leaf: {', '.join(self.levels)}",
                 found=f"{first.node} ({' > '.join(first.where)})" + f", one of {len(short)} short rows" * bool(short),
-                fix="hbench tree validate lists every problem and the policies that mend it",
+                fix=UNMENDED if first.kind == "cycle" else LISTED,
             )
         numbers: list[dict[str, int]] = [{} for _ in self.levels]
         pairs = (zip(numbers, row, strict=True) for row in self.rows)
@@ -148,12 +152,13 @@ def paths_of_nodes(table: NameTable, nodes: Iterable[str]) -> list[Row]:
             places[row[depth - 1]].add(row[:depth])
     paths: list[Row] = []
     for node in nodes:
-        if node not in places:
+        found = places.get(node) or {row for name in places if name.startswith(f"{node} (") for row in places[name]}
+        if not found or (node not in places and len(found) == 1):
             raise UnknownName("node of the tree", node, list(places))
-        if len(places[node]) > 1:
+        if len(found) > 1:
             raise TreeError(
                 f"{node!r} is in several places of the tree", expected="one path for each node that labels an item",
-                found=examples(" > ".join(row) for row in sorted(places[node])),
+                found=examples(" > ".join(row) for row in sorted(found)),
                 fix="mend the tree first (hbench tree validate), or give the items a column per level",
             )  # fmt: skip
         paths += places[node]
@@ -183,10 +188,11 @@ def refuse(problems: Iterable[TreeProblem], source: str) -> None:
     """Raise TreeError that counts the problems by kind, unless all of them are remarks."""
     kinds = Counter(problem.kind for problem in problems if problem.kind not in REMARKS)
     if kinds:
+        mendable = "mend the source, or give --policy NAME: hbench tree validate lists the policies"
         raise TreeError(
             f"{source} is not a tree: {kinds.total():,} problems",
             found=", ".join(f"{count:,} {kind}" for kind, count in kinds.items()),
-            fix="mend the source, or give --policy NAME: hbench tree validate lists the policies",
+            fix=UNMENDED if "cycle" in kinds else mendable,
         )
 
 

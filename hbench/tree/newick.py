@@ -44,6 +44,8 @@ def parse_newick(text: str) -> ClassGraph[NodeId]:
         elif value == ")" and above:
             node = above.pop()
         elif value == ";" and not above:
+            graph.graph["trees"] = 1 + text.count(";", place + 1)
+            graph.graph["by_node"] = True
             return graph
         elif kind == "comment" and value.startswith(LEVELS):
             graph.graph["levels"] = unpacked(value.removeprefix(LEVELS))

@@ -22,6 +22,7 @@ from hbench.tree.names import (
     CONTROL,
     REMARKS,
     ROOT_KEY,
+    UNMENDED,
     Key,
     NameTable,
     Row,
@@ -82,9 +83,10 @@ def policy(name: str, *, mends: Sequence[str], stage: int) -> Callable[[Callable
 def mend(table: NameTable, names: Sequence[str]) -> Mended:
     """Apply policies by name; raises UnknownName, and UsageError for two that mend the same kind of problem."""
     chosen = sorted({policies[name] for name in names}, key=lambda policy: (policy.stage, policy.name))
-    for one, other in itertools.pairwise(chosen):
+    for one, other in itertools.combinations(chosen, 2):
         if _exclude_each_other(one, other):
-            both = f"{one.name} and {other.name} both mend {' and '.join(one.mends)}"
+            shared = " and ".join(kind for kind in one.mends if kind in other.mends)
+            both = f"{one.name} and {other.name} both mend {shared}"
             raise UsageError(both, fix="choose one of them")
     changes: list[Change] = []
     final: dict[Row, Row | None] = {row: row for row in table.rows}
@@ -104,8 +106,11 @@ def mend(table: NameTable, names: Sequence[str]) -> Mended:
     return Mended(table, changes, final)
 
 
+ALTERNATIVES = ({"repeat-leaf", "cut", "unknown"}, {"by-path", "majority-parent"})
+
+
 def _exclude_each_other(one: Policy, other: Policy) -> bool:
-    return one.stage == other.stage and not set(one.mends).isdisjoint(other.mends)
+    return one is not other and any({one.name, other.name} <= group for group in ALTERNATIVES)
 
 
 @policy("trim", mends=["spaces"], stage=0)
@@ -129,7 +134,40 @@ def add_root(table: NameTable) -> NewRows:
     return {row: row for row in table.rows}
 
 
-@policy("fill-from-parent", mends=["placeholder"], stage=2)
+@policy("fill-from-same-name", mends=["placeholder"], stage=2)
+def fill_from_same_name(table: NameTable) -> NewRows:
+    """A missing name above a known one is taken from rows that have the same name there; names that stand under several parents
+    are told apart by what else the row knows, and stay as they are where that leaves a choice."""
+    known = [row for row in table.rows if not any(map(table.is_placeholder, row))]
+    by_name: dict[tuple[int, str], list[Row]] = defaultdict(list)
+    for row in table.rows:
+        for level, name in enumerate(row):
+            if not table.is_placeholder(name):
+                by_name[level, name].append(row)
+    return {row: row if row in known else _filled_from(row, by_name, table) for row in table.rows}
+
+
+def _filled_from(row: Row, by_name: Mapping[tuple[int, str], list[Row]], table: NameTable) -> Row:
+    """A row with the missing names above its known ones that all rows agree on which share its names there."""
+    names = list(row)
+    finest = max((level for level, name in enumerate(row) if not table.is_placeholder(name)), default=-1)
+    for level in range(finest - 1, -1, -1):
+        if table.is_placeholder(names[level]):
+            below = next(i for i in range(level + 1, finest + 1) if not table.is_placeholder(names[i]))
+            alike = [other for other in by_name[below, names[below]] if _agree(names, other, table)]
+            choices = {other[level] for other in alike if not table.is_placeholder(other[level])}
+            if len(choices) == 1:
+                names[level] = choices.pop()
+    return tuple(names)
+
+
+def _agree(names: Sequence[str], other: Row, table: NameTable) -> bool:
+    """Whether two rows know nothing of each other's levels that contradicts."""
+    pairs = zip(names, other, strict=False)
+    return all(one == two or table.is_placeholder(one) or table.is_placeholder(two) for one, two in pairs)
+
+
+@policy("fill-from-parent", mends=["placeholder"], stage=4)  # after unknown, which takes those at the fine end
 def fill_from_parent(table: NameTable) -> NewRows:
     """A missing name becomes its own class within its parent: NA under Gastropoda is "unplaced order of Gastropoda"."""
 
@@ -143,13 +181,13 @@ def fill_from_parent(table: NameTable) -> NewRows:
     return {row: filled(row) for row in table.rows}
 
 
-@policy("repeat-leaf", mends=["ragged"], stage=3)
+@policy("repeat-leaf", mends=["ragged"], stage=5)
 def repeat_leaf(table: NameTable) -> NewRows:
     """A leaf that ends early is repeated down to the finest level."""
     return {row: row + row[-1:] * (len(table.levels) - len(row)) for row in table.rows}
 
 
-@policy("cut", mends=["ragged"], stage=3)
+@policy("cut", mends=["ragged"], stage=5)
 def cut(table: NameTable) -> NewRows:
     """Every path is cut at the deepest level that all of them reach."""
     depth = min((len(row) for row in table.rows if row), default=0)
@@ -169,7 +207,7 @@ def unknown(table: NameTable) -> NewRows:
     return {row: ended_early(known(row), table.levels) for row in table.rows}
 
 
-@policy("by-path", mends=["homonym", "several parents"], stage=4)
+@policy("by-path", mends=["homonym", "several parents"], stage=6)
 def by_path(table: NameTable) -> NewRows:
     """A node is its whole path: the same name under another parent is another node, shown as "name (parent)"."""
     paths: dict[Key, set[Row]] = defaultdict(set)
@@ -190,7 +228,7 @@ def by_path(table: NameTable) -> NewRows:
     return {row: tuple(shown[row[:depth]] for depth in range(1, len(row) + 1)) for row in table.rows}
 
 
-@policy("majority-parent", mends=["homonym", "several parents"], stage=4)
+@policy("majority-parent", mends=["homonym", "several parents"], stage=6)
 def majority_parent(table: NameTable) -> NewRows:
     """A node stays with the parent that most items put it under; the first by name where two are equal."""
     parents = table.parents().items()
@@ -225,7 +263,7 @@ def _unrepeated(row: Row) -> Row:
     return row[: next((depth for depth in range(len(row), 1, -1) if row[depth - 2] != row[-1]), 1)]
 
 
-@policy("drop", mends=["placeholder", "ragged", "homonym", "several parents"], stage=5)
+@policy("drop", mends=["placeholder", "ragged", "homonym", "several parents"], stage=7)
 def drop(table: NameTable) -> NewRows:
     """Rows that are short or have a placeholder are left out, then those through a node of several parents."""
     named = [row for row in table.rows if len(row) == len(table.levels) and not any(map(table.is_placeholder, row))]
@@ -260,21 +298,50 @@ def mend_to_tree(table: NameTable, names: Sequence[str], source: str) -> Mended:
     )
 
 
-SUFFICIENT = ("by-path", "repeat-leaf", "fill-from-parent", "add-root", "trim", "normalise")  # mend all but cycles
+COMBINATIONS = (  # in the order in which they are recommended: what keeps most of the names as they are comes first
+    ("fill-from-same-name",),
+    ("unknown",),
+    ("fill-from-same-name", "unknown"),
+    ("fill-from-same-name", "unknown", "fill-from-parent"),
+    ("fill-from-parent",),
+    ("fill-from-parent", "unknown"),
+    ("repeat-leaf",),
+    ("by-path",),
+    ("majority-parent",),
+    ("fill-from-parent", "repeat-leaf"),
+    ("by-path", "fill-from-same-name"),
+    ("by-path", "unknown"),
+    ("by-path", "repeat-leaf"),
+    ("by-path", "fill-from-same-name", "unknown", "fill-from-parent"),
+    ("by-path", "fill-from-parent", "repeat-leaf"),
+    ("add-root",),
+    ("add-root", "by-path"),
+    ("add-root", "unknown"),
+    ("add-root", "repeat-leaf"),
+    ("add-root", "by-path", "unknown", "fill-from-parent"),
+    ("drop",),
+)
+MOST_OFFERED = 3
 
 
 def advice(table: NameTable, chosen: Sequence[str] = ()) -> list[str]:
-    """Describe the effect of each fitting policy next to the chosen ones, and of a combination that makes a tree."""
-    kinds = dict.fromkeys(p.kind for p in find_problems(mend(table, chosen).table) if p.kind not in REMARKS)
-    choices = [[policy.name] for policy in dict.fromkeys(policy for kind in kinds for policy in policies_for(kind))]
-    together = [n for n in SUFFICIENT if not any(_exclude_each_other(policies[n], policies[c]) for c in chosen)]
-    for name in list(together):  # drop every policy that is not needed, by-path first
-        fewer = [other for other in together if other != name]
-        together = fewer if _leaves_whole_rows(table, [*chosen, *fewer]) else together
-    if together not in choices and _leaves_whole_rows(table, [*chosen, *together]):
-        choices.append(together)
-    both = [list(dict.fromkeys([*chosen, *names])) for names in choices]
-    return [f"{' '.join(f'--policy {name}' for name in names)}: {effect(table, names)}" for names in both]
+    """Describe what at most three combinations of policies, with the chosen ones, would do to these rows, each of which makes a
+    tree; the recommended one comes first."""
+    offered: list[str] = []
+    effects: set[str] = set()
+    if any(problem.kind == "cycle" for problem in table.broken):
+        return [UNMENDED]
+    for combination in COMBINATIONS:
+        names = list(dict.fromkeys([*chosen, *combination]))
+        is_possible = not any(
+            _exclude_each_other(policies[a], policies[b]) for a, b in itertools.combinations(names, 2)
+        )
+        if len(offered) < MOST_OFFERED and is_possible and _leaves_whole_rows(table, names):
+            what = effect(table, names)
+            if what not in effects:  # a longer combination with the effect of a shorter one says nothing
+                offered.append(f"{' '.join(f'--policy {name}' for name in names)}: {what}")
+            effects.add(what)
+    return offered
 
 
 def _leaves_whole_rows(table: NameTable, names: Sequence[str]) -> bool:

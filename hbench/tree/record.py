@@ -11,7 +11,9 @@ from hbench.core import tables
 from hbench.core.errors import UsageError
 from hbench.core.files import write_text
 from hbench.core.version import __version__
-from hbench.tree.files import LEVELS_KEY, is_edges, level_columns
+from hbench.tree.columns import Chosen
+from hbench.tree.edge_lists import edge_columns
+from hbench.tree.files import LEVELS_KEY, level_columns
 from hbench.tree.names import NameTable, Row, stripped
 from hbench.tree.policies import Mended, mend_to_tree
 
@@ -57,7 +59,7 @@ def mend_sheet(table: pa.Table, levels: Sequence[str], policies: Sequence[str]) 
 
     Raises UnknownName for a column or a policy, TreeError where problems remain.
     """
-    columns = level_columns(table, levels)
+    columns = level_columns(table, Chosen(levels=tuple(levels))).levels
     rows = zip(*(tables.texts(table, column) for column in columns), strict=True)
     mended = mend_to_tree(NameTable.of(columns, rows), policies, "the table")
     return mended_sheet(table, columns, mended), mended
@@ -66,8 +68,12 @@ def mend_sheet(table: pa.Table, levels: Sequence[str], policies: Sequence[str]) 
 def _table_of(source: Path, mended: Mended, levels: Sequence[str]) -> pa.Table:
     if source.is_file() and tables.kind_of(source) in tables.SUFFIXES:
         table = tables.read_sheet(source)
-        if LEVELS_KEY not in (table.schema.metadata or {}) and not is_edges(table, levels):
-            return mended_sheet(table, level_columns(table, levels), mended)
+        is_edges = not levels and edge_columns(table, ()) is not None
+        if LEVELS_KEY not in (table.schema.metadata or {}) and not is_edges:
+            columns = level_columns(table, Chosen(levels=tuple(levels))).levels
+            rows = {stripped(row) for row in tables.text_rows(table, columns)}
+            if rows <= mended.final.keys():  # not where its cells hold whole paths
+                return mended_sheet(table, columns, mended)
     return _of_rows(mended.table.levels, list(mended.table.rows))
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hbench.core.errors import DataError
-from hbench.core.tables import kind_of, lines, read_sheet, texts, write_sheet
+from hbench.core.tables import kind_of, lines, read_sheet, read_with_dialect, texts, write_sheet
 
 cells = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=5)
 rows = st.lists(st.lists(cells, min_size=3, max_size=3), min_size=1, max_size=6)
@@ -70,9 +70,55 @@ def test_files_that_are_not_tables_are_refused_with_the_reason(tmp_path, name, c
     assert refusal.value.fix == ("save it as UTF-8" if b"\xff" in content else None)
 
 
-def test_semicolons_between_cells_are_named(tmp_path):
-    (tmp_path / "t.csv").write_text("item;class\na;x\n")
-    with pytest.raises(DataError, match="semicolons"):
-        read_sheet(tmp_path / "t.csv")
+@pytest.mark.parametrize("mark", [",", "\t", ";", "|"])
+@pytest.mark.parametrize("quoted", [False, True])
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.csv.gz"])
+def test_what_stands_between_cells_is_told_by_the_whole_file(tmp_path, mark, quoted, name):
+    rows = [["item", "class"], ["a, b", "x; y"] if mark not in ",;" or quoted else ["a b", "x y"], ["c", "z"]]
+    cell = '"{}"'.format if quoted else str
+    text = "".join(mark.join(map(cell, row)) + "\n" for row in rows)
+    content = gzip.compress(text.encode()) if name.endswith(".gz") else text.encode()
+    (tmp_path / name).write_bytes(content)
+    assert read_sheet(tmp_path / name).to_pylist() == [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
+
+
+def test_a_table_that_states_its_separator_is_read_by_it(tmp_path):
+    (tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbfsep=;\r\nitem;class\r\na;x,y\r\n")
+    assert read_sheet(tmp_path / "t.csv").to_pylist() == [{"item": "a", "class": "x,y"}]
+
+
+def test_a_table_of_semicolons_in_its_names_is_written_so_that_it_is_read_again(tmp_path):
     write_sheet(pa.table({"a;b": ["c;d"]}), tmp_path / "t.csv")
     assert read_sheet(tmp_path / "t.csv").to_pylist() == [{"a;b": "c;d"}]
+
+
+@pytest.mark.parametrize("row", [1, 2, 3, 4])
+@pytest.mark.parametrize("others", ["", '"quoted, name"'])
+def test_a_quote_that_is_not_closed_is_named_by_its_line(tmp_path, row, others):
+    lines = ["item,class", "a,x", f"b,{others or 'y'}", "c,z", "d,w"]
+    lines[row] = lines[row].split(",")[0] + ',"open'
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    with pytest.raises(DataError, match=f"quote .* in line {row + 1} "):
+        read_sheet(tmp_path / "t.csv")
+
+
+def test_a_lone_quote_between_tabs_is_a_letter(tmp_path):
+    (tmp_path / "t.tsv").write_text('item\tclass\na\t"open\nb\t"closed"\n')
+    table, written = read_with_dialect(tmp_path / "t.tsv")
+    assert table["class"].to_pylist() == ['"open', '"closed"']
+    assert "quotes are letters" in written
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.lists(st.text("ab,;|\t\"' \n", min_size=1, max_size=6), min_size=3, max_size=3), min_size=1, max_size=8
+    ),
+    st.sampled_from([",", ";", "\t"]),
+)
+def test_any_quoted_table_is_read_as_python_wrote_it(tmp_path, rows, mark):
+    with (tmp_path / "t.csv").open("w", newline="") as file:
+        writer = csv.writer(file, delimiter=mark, quoting=csv.QUOTE_ALL, lineterminator="\n")
+        writer.writerows([["item", "order", "species"], *rows])
+    found = read_sheet(tmp_path / "t.csv")
+    assert [list(row.values()) for row in found.to_pylist()] == rows

@@ -23,7 +23,10 @@ def test_a_written_name_is_read_as_one_token(name):
     [
         ("(A,B,(C,D)E)F;", [("A",), ("B",), ("E", "C"), ("E", "D")]),
         ("(A:0.1,B:0.2,(C:0.3,D:4e-1)E:0.5)F:1;", [("A",), ("B",), ("E", "C"), ("E", "D")]),
-        ("(dog:20, (elephant:30, horse:60):20):50;", [("dog",), ("", "elephant"), ("", "horse")]),
+        (
+            "(dog:20, (elephant:30, horse:60):20):50;",
+            [("dog",), ("elephant … horse", "elephant"), ("elephant … horse", "horse")],
+        ),
         ("(Homo_sapiens,'Homo_sapiens','it''s');", [("Homo sapiens",), ("Homo_sapiens",), ("it's",)]),
         ("[a comment] ( A [another; with (marks)],\n\t'B (b), [b]:;' )\n;\n", [("A",), ("B (b), [b]:;",)]),
     ],

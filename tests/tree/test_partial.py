@@ -131,5 +131,5 @@ def test_a_node_that_stands_in_two_places_labels_no_item(tmp_path):
     (tmp_path / "tree.nwk").write_text("((x)a,(x)b)root;")
     (tmp_path / "zoo.csv").write_text("item,node\n1,x\n")
     command = ["build", "zoo", "--from", tmp_path / "zoo.csv", "--levels", "node", "--tree", tmp_path / "tree.nwk"]
-    with pytest.raises(TreeError, match=r"'x' is in several places[\s\S]*a > x, b > x"):
+    with pytest.raises(TreeError, match=r"'x' is in several places[\s\S]*a > x \(a\), b > x \(b\)"):
         call(*command, "-o", tmp_path / "built")

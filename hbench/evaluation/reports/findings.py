@@ -63,4 +63,18 @@ def remarks(measurements: Mapping[str, Measurement], conditions: Conditions) -> 
             f"{INVERTED}: a coarser level worth more than a finer one": inversions,
         }
         found += [f"{name}: {count:,} of {asked:,} queries {fact}" for fact, count in facts.items() if count]
+        found += [f"{name}: {remark}" for remark in _without_positives(each, conditions, alone)]
+    return found
+
+
+def _without_positives(measurement: Measurement, conditions: Conditions, alone: int) -> list[str]:
+    """Say of each level of an R@k how many queries have no positive there, beyond those that have none at any level: other
+    packages leave them out."""
+    asked = len(measurement.counts)
+    levels = {name.level or conditions.levels[-1] for name in conditions.metrics if name.base == "R"}
+    found = []
+    for place, level in enumerate(conditions.levels, start=1):
+        without = int((measurement.counts[:, place:].sum(axis=1) == 0).sum())
+        if level in levels and without > alone:
+            found.append(f"{without:,} of {asked:,} queries have no positive of their {level}: in R@k they count as 0")
     return found

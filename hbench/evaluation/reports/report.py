@@ -22,15 +22,17 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pydantic import Field, NonNegativeInt, ValidationError, model_validator
 
-from hbench.core.errors import SubmissionError, UnknownName
+from hbench.core.errors import SubmissionError, UnknownName, UsageError
 from hbench.core.files import replacing, write_text
 from hbench.core.schema import Strict
 from hbench.core.text import first_line, first_problem, percent
+from hbench.core.understood import Understood
 from hbench.core.untrusted import LIST, parquet_table, read_json
 from hbench.core.version import __version__
 from hbench.engine.settings import QUERY, Conditions
 from hbench.evaluation.measurement import Measurement
 from hbench.evaluation.reports.findings import doubts_of_values, few_units, first_levels, remarks
+from hbench.evaluation.reports.other_files import refuse_for_report
 from hbench.evaluation.reports.queries import KEYS, metric_columns, units_in_words, units_of
 from hbench.metrics.names import MetricName
 from hbench.metrics.partial_lists import is_graded
@@ -96,6 +98,7 @@ class Document(Strict):
     submission (hbench.evaluation.embeddings.doubts). `unknown_wrong`, `unknown_right`: under partial labels, the metrics that
     go by all levels with every unknown level at its lowest, and at its highest (docs/partial-labels.md); `scores` use known levels.
     `trees`: the scores under other trees, by their names. `unit`: the level whose classes intervals are taken over, or "query".
+    `read`: what tables, trees and rankings were taken for.
     """
 
     schema_version: int = SCHEMA
@@ -119,6 +122,7 @@ class Document(Strict):
     unit: str = QUERY
     doubts: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    read: tuple[dict[str, Any], ...] = ()
     date: str = Field(pattern=r"^\d{4}-\d\d-\d\d")
 
     @property
@@ -179,6 +183,24 @@ class Report:
     table: pa.Table
     results: pa.Table | None = None
 
+    @classmethod
+    def read(cls, path: str | Path) -> Report:
+        """Read a report from its file (JSON), with the values of every query and the first results that lie beside it.
+
+        `path`: what `hbench evaluate --out` or `Report.write` wrote. Without a file of values, `values` and `table` are empty.
+        Raises SubmissionError for a file that is no report, or a table that is another report's.
+        """
+        from hbench.evaluation.reports import results  # which imports this module
+
+        document, table = read(Path(path)), pa.table({name: pa.array([], pa.string()) for name in KEYS})
+        beside, first = Path(path).with_suffix(BY_QUERY), Path(path).with_suffix(results.SUFFIX)
+        if beside.is_file():
+            table = read_by_query(beside, document)
+        metrics = metric_columns(table)
+        values = {name: np.asarray(table[name].to_numpy(), np.float64) for name in metrics}
+        kept = results.read(first, document) if first.is_file() else None
+        return cls(document, values, table.drop_columns(metrics), kept)
+
     @property
     def queries(self) -> NDArray[np.object_]:
         """The ids of the queries, (Q,)."""
@@ -206,8 +228,13 @@ class Report:
 
     def __repr__(self) -> str:
         first = ", ".join(f"{name} {100 * value:.2f}" for name, value in list(self.scores.items())[:4])
-        head = f"{self.document.method or 'a submission'}: {first}, …; {len(self.queries):,} queries; {self.signature}"
+        head = f"{self.document.method or 'a submission'}: {first}, …; {self._asked:,} queries; {self.signature}"
         return f"<Report of {head}{f'; see .remarks ({len(self.remarks)})' if self.remarks else ''}>"
+
+    @property
+    def _asked(self) -> int:
+        """The number of queries, also where their values are not here."""
+        return len(self.table) or max(score.queries + score.skipped for score in self.document.scores.values())
 
     def _repr_html_(self) -> str:
         """A table for notebooks: every metric in percent with its interval and its number of queries."""
@@ -252,8 +279,22 @@ class Report:
             pq.write_table(table.replace_schema_metadata(self.document.marks()), temporary, compression="zstd")
 
 
+def document_of(report: Report | str | Path) -> Document:
+    """The document of a report, which is given as it is or as its file; raises SubmissionError for another file, UsageError for
+    what is neither."""
+    if isinstance(report, str | Path):
+        return read(Path(report))
+    if isinstance(report, Report):
+        return report.document
+    raise UsageError(
+        "this is not a report", expected="a report, or the path of its file", found=type(report).__name__,
+        fix="hbench.score(vectors, labels) and hbench.evaluate(file, dataset) make one",
+    )  # fmt: skip
+
+
 def read(path: Path) -> Document:
     """The document in a JSON file; SubmissionError when it is none."""
+    refuse_for_report(Path(path))
     try:
         return Document.model_validate(read_json(Path(path), most=LIST))
     except FileNotFoundError:
@@ -318,6 +359,7 @@ class Subject:
     method: str | None = None
     source: SubmittedFile | None = None
     doubts: tuple[str, ...] = ()
+    read: tuple[Understood, ...] = ()
 
 
 def report_of(
@@ -361,6 +403,7 @@ def report_of(
         unit=conditions.unit,
         doubts=(*subject.doubts, *doubts_of_values(measurements, len(conditions.levels))),
         warnings=(*warnings, *remarks(measurements, conditions), *few_units(scores, conditions.unit)),
+        read=tuple(understood.document() for understood in subject.read),
         date=datetime.now(UTC).date().isoformat(),
     )
     return Report(document, dict(zip(names, values, strict=False)), queries)

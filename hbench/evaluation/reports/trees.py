@@ -17,7 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from hbench.core.errors import TreeError, UsageError, examples
+from hbench.core.understood import Understood
 from hbench.datasets.manifest import Manifest
+from hbench.datasets.own_table import DISTRACTOR
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute, Job, OtherLabels
 from hbench.engine.settings import Conditions, Signature
@@ -45,6 +47,7 @@ class OtherTree:
     source: str
     levels: Callable[[LabelTree], tuple[str, ...]]
     paths: Callable[[LabelTree], Labels]
+    read: Understood | None = None
 
     def labels(self, manifest: Manifest) -> Labels:
         """The labels of the items (N, L')."""
@@ -67,22 +70,31 @@ def parse(text: str) -> list[OtherTree]:
 
 
 def _from_file(path: Path) -> OtherTree:
-    tree, _ = tree_files.read(path).tree()
+    names = tree_files.read(path)
+    tree, _ = names.tree()
 
     def paths(own: LabelTree) -> Labels:
-        missing = sorted(set(own.names[-1]) - set(tree.names[-1]))
+        missing = sorted(set(own.names[-1]) - {*tree.names[-1], DISTRACTOR})
         if missing:
             raise TreeError(
                 f"{len(missing)} of {len(own.names[-1])} fine classes are not leaves of {path}",
-                expected=f"every name of level {own.levels[-1]}", found=examples(missing),
-                fix="hbench tree show DATASET lists the names; hbench tree export --policy makes a ragged tree even",
+                expected=f"every name of level {own.levels[-1]}", found=examples(missing), fix=_why_missing(missing, tree),
             )  # fmt: skip
         rows = {row[-1]: row for row in class_rows(tree)}
+        rows[DISTRACTOR] = (DISTRACTOR,) * tree.depth
         # numbered by name, as a dataset's own tree is: the file's order of nodes would move the last bits of a mean
         return LabelTree.from_names([rows[name] for name in own.names[-1]], levels=tree.levels)[1]
 
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
-    return OtherTree(path.name, digest, lambda _: tree.levels, paths)
+    return OtherTree(path.name, digest, lambda _: tree.levels, paths, names.read)
+
+
+def _why_missing(missing: Sequence[str], tree: LabelTree) -> str:
+    """What to do about classes that are not leaves of a tree."""
+    leaves = set(tree.names[-1])
+    if all("_" in name and name.replace("_", " ") in leaves for name in missing):
+        return "underscores without quotes are blanks in Newick: write 'Barn_owl' in quotes, or name the classes with blanks"
+    return "hbench tree show DATASET lists the names; hbench tree export --policy makes a ragged tree even"
 
 
 def _shuffled(word: str) -> OtherTree:
@@ -93,7 +105,9 @@ def _shuffled(word: str) -> OtherTree:
 
     def paths(own: LabelTree) -> Labels:
         by_name = np.argsort(np.array(own.names[-1], dtype=str))  # so that no numbering of classes matters
-        place = np.empty_like(by_name)
+        if DISTRACTOR in own.names[-1]:
+            by_name = by_name[by_name != own.names[-1].index(DISTRACTOR)]  # of no class under any tree
+        place = np.arange(len(own.names[-1]))
         place[by_name] = by_name[np.random.default_rng(seed).permutation(len(by_name))]
         return own.paths[np.argsort(own.paths[:, -1])][place]
 
@@ -140,7 +154,8 @@ def report_under(
         )
         for at, tree in enumerate(trees)
     }
-    return replace(report, document=report.document.model_copy(update={"trees": found}))
+    read = (*report.document.read, *(tree.read.document() for tree in trees if tree.read is not None))
+    return replace(report, document=report.document.model_copy(update={"trees": found, "read": read}))
 
 
 def _refuse_unfit(examined: Examined) -> None:

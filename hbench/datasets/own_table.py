@@ -1,0 +1,234 @@
+"""Reads a user's table of items: which columns are what, paths that stand in a cell, taxa joined by id, rows without a label.
+
+What a table was taken for is kept with it, so that whoever uses it can say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from hbench.core.errors import DataError, UnknownName, UsageError, examples
+from hbench.core.tables import read_with_dialect, text_rows, texts
+from hbench.core.understood import Understood
+from hbench.tree import taxonomy
+from hbench.tree.columns import Chosen, Columns, columns_of, refuse_several, sentence
+from hbench.tree.edge_lists import plain
+from hbench.tree.names import Row
+from hbench.tree.partial import ended_early, is_unknown
+from hbench.tree.paths import levels_of, separator_of, split_path, told_apart
+
+DISTRACTOR = "[no class]"  # the name at every level of an item that has none: it is relevant to no query
+TRUTH = {
+    "true": True, "1": True, "1.0": True, "yes": True, "t": True,
+    "false": False, "0": False, "0.0": False, "no": False, "f": False, "": False,
+}  # fmt: skip
+MASKED = ("query", "gallery")
+
+
+@dataclass(frozen=True)
+class OwnTable:
+    """A table with a row per item, its columns by their part, and what was found on the way: `facts` in words."""
+
+    source: str
+    table: pa.Table
+    columns: Columns
+    facts: tuple[str, ...] = ()
+
+    @property
+    def item(self) -> str:
+        assert self.columns.item is not None
+        return self.columns.item
+
+    @cached_property
+    def items(self) -> list[str]:
+        return texts(self.table, self.item)
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """The names of every item, coarse to fine."""
+        return text_rows(self.table, self.columns.levels)
+
+    @cached_property
+    def splits(self) -> list[str]:
+        split = self.columns.split
+        return ["test"] * len(self.table) if split is None else texts(self.table, split)
+
+    @cached_property
+    def masks(self) -> dict[str, NDArray[np.bool_]]:
+        """The columns `query` and `gallery`, where the table has them; raises DataError for other texts than true and false."""
+        found = {}
+        for part, column in self.columns.masks.items():
+            values = [value.strip().lower() for value in texts(self.table, column)]
+            if bad := [value for value in values if value not in TRUTH]:
+                raise DataError(
+                    f"the column {column} is not a mask", expected="true or false", found=examples(map(repr, bad)),
+                    fix=f"rename it, or leave it out: --levels {','.join(self.columns.levels)}",
+                )  # fmt: skip
+            found[part] = np.asarray([TRUTH[value] for value in values], dtype=bool)
+        return found
+
+    @cached_property
+    def distractors(self) -> NDArray[np.bool_]:
+        """The items of the gallery without a name at any level. A query, and an item to train with, needs one."""
+        nameless = np.fromiter((not any(row) for row in self.rows), bool, len(self.rows))
+        asked = np.isin(np.array(self.splits, dtype=object), ("train", "query"))
+        if "query" in self.masks:
+            asked |= self.masks["query"]
+        return np.asarray(nameless & ~asked & ~nameless.all())
+
+    def with_levels(self, levels: Sequence[str], rows: Sequence[Row]) -> OwnTable:
+        """The table with other columns of names, in place of its own."""
+        table = self.table.drop_columns([name for name in self.columns.levels if name in self.table.column_names])
+        table = table.drop_columns([level for level in levels if level in table.column_names])
+        for place, level in enumerate(levels):
+            table = table.append_column(level, pa.array([row[place] for row in rows], pa.string()))
+        return replace(self, table=table, columns=replace(self.columns, levels=tuple(levels)))
+
+    def of_rows(self, kept: NDArray[np.bool_]) -> OwnTable:
+        """Some of the rows."""
+        return replace(self, table=self.table.filter(pa.array(kept)))
+
+    @property
+    def understood(self) -> Understood:
+        """What the table was taken for."""
+        columns, known = (
+            self.columns,
+            [row for row, is_none in zip(self.rows, self.distractors, strict=True) if not is_none],
+        )
+        sizes = [len({row[place] for row in known if row[place]}) for place in range(len(columns.levels))]
+        facts = [*self.facts, sentence(columns, sizes)]
+        if columns.item != "item":
+            facts.append(f"items by {columns.item}")
+        facts += [f"{part} by {name}" for part, name in columns.masks.items() if part != name]
+        if columns.split is not None:
+            facts.append(f"split by {columns.split}")
+        if number := int(self.distractors.sum()):
+            facts.append(
+                f"{number:,} items without a name at any level are distractors: only ranked, and right for no query"
+            )
+        ends = sum(is_unknown(row[-1]) for row in known)
+        if ends:
+            facts.append(f"the paths of {ends:,} items end early (partial labels)")
+        hints = ("--levels A,B says otherwise",) if columns.left_out or columns.notes else ()
+        what = f"{len(self.table):,} items"
+        return Understood(self.source, what, (*facts, *columns.notes), columns.left_out, hints)
+
+
+def read(path: Path, chosen: Chosen, *, as_it_is: bool = False) -> OwnTable:
+    """Read a table of items. Raises DataError for a file that is none, or whose columns cannot be told."""
+    table, written = read_with_dialect(path)
+    return of_table(path.name, table, chosen, (written,) if written else (), as_it_is=as_it_is)
+
+
+def of_table(
+    source: str, table: pa.Table, chosen: Chosen, facts: tuple[str, ...] = (), *, as_it_is: bool = False
+) -> OwnTable:
+    """A table as what it is taken for; `as_it_is`: somebody else mends paths that end early.
+
+    Raises DataError where its columns cannot be told, or an item has several labels.
+    """
+    if chosen.taxonomy is not None:
+        return _joined(source, table, chosen, facts)
+    check_columns(table, [*([chosen.item] if chosen.item else []), *chosen.levels])
+    own = OwnTable(source, table, columns_of(table, chosen), facts)
+    if not own.columns.levels:
+        raise DataError(
+            "the table has no levels", expected="columns next to item, coarse to fine", found=", ".join(table.column_names),
+        )  # fmt: skip
+    check_columns(table, [own.item, *own.columns.levels])
+    if len(own.columns.levels) == 1:
+        own = _with_paths(own, chosen.separator, as_it_is=as_it_is)
+    elif chosen.separator:
+        raise UsageError(
+            "a separator splits the paths of one column", expected="--levels COLUMN with --separator",
+            found=", ".join(own.columns.levels),
+        )  # fmt: skip
+    _refuse_several_labels(own)
+    return own
+
+
+def _with_paths(own: OwnTable, separator: str | None, *, as_it_is: bool) -> OwnTable:
+    """Split the paths in the one column of names into levels, if it holds paths; one that ends early is a partial label."""
+    column = own.columns.levels[0]
+    values = [row[0] for row in own.rows]
+    mark = separator or separator_of(values)
+    if mark is None:
+        return own
+    levels = levels_of(values, mark)
+    paths = told_apart([split_path(value, mark) for value in values])
+    ended = [path if as_it_is or not path else ended_early(path, levels) for path in paths]
+    rows = [path + ("",) * (len(levels) - len(path)) for path in ended]
+    fact = f"{column} holds paths, separated by {mark}"
+    if separator is None:
+        fact += " (--separator names another)"
+    return replace(own.with_levels(levels, rows), facts=(*own.facts, fact))
+
+
+def _joined(source: str, table: pa.Table, chosen: Chosen, facts: tuple[str, ...]) -> OwnTable:
+    """Join the lineages of a taxonomy by the column of the table that holds its ids."""
+    assert chosen.taxonomy is not None
+    taxa = taxonomy.read(chosen.taxonomy)
+    named = [level for level in chosen.levels if level in table.column_names]
+    of_ids = named if len(chosen.levels) == 1 else []
+    column = of_ids[0] if of_ids else _column_of_taxa(table, taxa, chosen.item)
+    columns = columns_of(table, Chosen(item=chosen.item, levels=(column,)))
+    levels, rows = taxonomy.rows_of(
+        taxa, [plain(text) for text in texts(table, column)], () if of_ids else chosen.levels
+    )
+    own = OwnTable(source, table, columns, (*facts, f"{column} joined with {taxa.source}"))
+    return own.with_levels(levels, rows)
+
+
+def _column_of_taxa(table: pa.Table, taxa: taxonomy.Taxonomy, item: str | None) -> str:
+    """The column whose values are ids of the taxonomy."""
+    shares = {}
+    for name in table.column_names:
+        if name in (item, "item") or pa.types.is_nested(table.schema.field(name).type):
+            continue
+        values = [plain(text) for text in texts(table, name) if text]
+        shares[name] = sum(value in taxa for value in values) / max(len(values), 1)
+    best: str | None = max(shares, key=shares.__getitem__, default=None)
+    if best is None or shares[best] == 0:
+        raise DataError(
+            f"no column of the table holds ids of {taxa.source}", expected="a column of taxon ids",
+            found=", ".join(table.column_names), fix="name it: --levels COLUMN",
+        )  # fmt: skip
+    return best
+
+
+def _refuse_several_labels(own: OwnTable) -> None:
+    """Raise DataError for cells with several labels, and for an item that stands in several rows with different ones."""
+    for place, level in enumerate(own.columns.levels):
+        refuse_several(level, [row[place] for row in own.rows])
+    labels = dict(zip(own.items, own.rows, strict=True))
+    if len(labels) == len(own.items):
+        return
+    other = [item for item, row in zip(own.items, own.rows, strict=True) if labels[item] != row]
+    if other:
+        raise DataError(
+            f"{len(set(other)):,} items have several labels, in several rows", found=examples(dict.fromkeys(other)),
+            expected="one row, and one class at each level, of each item", fix="keep one of the rows of each of these items",
+        )  # fmt: skip
+
+
+def check_columns(table: pa.Table, names: Sequence[str]) -> None:
+    """Raise UnknownName for the first of `names` that is not a column, DataError for one of images or lists."""
+    columns = table.column_names
+    for name in names:
+        if name not in columns:
+            raise UnknownName("column", name, columns)
+        kind = table.schema.field(name).type
+        if pa.types.is_nested(kind) or pa.types.is_binary(kind):
+            raise DataError(
+                f"the column {name} holds no names",
+                expected="texts or numbers",
+                found=str(kind),
+                fix=f"hbench build NAME --from FILE --levels … --image-column {name} takes images out of a table",
+            )

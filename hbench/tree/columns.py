@@ -1,0 +1,372 @@
+"""Tells what the columns of a table of items are: the items, the levels from coarse to fine, the split, and what is none of these.
+
+Whatever a caller names is taken as it is. The rest is guessed once, from the whole table, and every guess is said.
+
+>>> table = pa.table({"": ["0", "1", "2"], "file": ["a", "b", "c"], "species": ["x", "y", "z"], "order": ["o", "o", "p"]})
+>>> found = columns_of(table, Chosen())
+>>> found.item, found.levels, found.left_out
+('file', ('order', 'species'), {'': 'an index'})
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from hbench.core.errors import DataError, UnknownName, examples
+
+ITEM_NAMES = (
+    "item", "id", "image", "image_id", "imageid", "img", "filename", "file_name", "file", "path", "filepath", "file_path",
+    "image_path", "key", "taxonid", "gbifid", "occurrenceid", "catalognumber", "uuid", "sku", "product_id", "productid",
+)  # fmt: skip
+MASKS = {"query": "query", "is_query": "query", "gallery": "gallery", "is_gallery": "gallery"}
+SPLITS = frozenset(["train", "test", "query", "gallery"])
+RANKS = (
+    "domain", "superkingdom", "kingdom", "subkingdom", "phylum", "subphylum", "superclass", "class", "subclass",
+    "superorder", "order", "suborder", "infraorder", "superfamily", "family", "subfamily", "tribe", "subtribe", "genus",
+    "subgenus", "species", "subspecies",
+)  # fmt: skip
+DARWIN_CORE = frozenset(
+    ["taxonrank", "scientificname", "gbifid", "occurrenceid", "basisofrecord", "taxonid", "taxonkey", "datasetkey"]
+)  # columns by which an export of biodiversity data is known: its levels are ranks, whatever stands beside them
+INDEX_NAME = re.compile(r"(unnamed: ?\d+)?", re.IGNORECASE)
+DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ].*)?")
+INTEGER = re.compile(r"[+-]?\d+(\.0*)?")
+FEW = 5  # a table of at most this many rows may have a class per row by chance
+SAMPLE = 1000
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What a user said about a file: the column of `item`, the `levels`, coarse to fine, the `separator` in a cell that holds a
+    path, the two columns of `edges` (parent, child); None or empty where nothing was said."""
+
+    item: str | None = None
+    levels: tuple[str, ...] = ()
+    separator: str | None = None
+    edges: tuple[str, ...] = ()
+    taxonomy: Path | None = None
+
+
+NOTHING = Chosen()
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table by their part; `item` None: there is none. `masks`: the column of `query` and that of `gallery`,
+    where there are such. `left_out`: the others, and why; `notes`: what users might not expect."""
+
+    item: str | None
+    levels: tuple[str, ...]
+    split: str | None = None
+    masks: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+class Values:
+    """The values of a column of texts, as codes (N,) of its different ones; −1 where a cell is empty."""
+
+    def __init__(self, name: str, column: pa.ChunkedArray) -> None:
+        self.name = name
+        text = column if pa.types.is_string(column.type) else column.cast(pa.string())
+        whole = text.combine_chunks()
+        encoded = (whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)).dictionary_encode()
+        self.different: list[str] = encoded.dictionary.to_pylist()
+        codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        empty = self.different.index("") if "" in self.different else -1
+        self.codes: NDArray[np.int64] = np.where(codes == empty, -1, codes) if empty >= 0 else codes
+        self.filled = [value for value in self.different if value]
+
+    @cached_property
+    def is_unique(self) -> bool:
+        """Whether every row has a value of its own."""
+        return len(self.filled) == len(self.codes)
+
+    @cached_property
+    def is_numeric(self) -> bool:
+        return bool(self.filled) and all(map(_is_number, self.filled))
+
+    @cached_property
+    def is_whole(self) -> bool:
+        """Whether all values are whole numbers, as codes of classes are."""
+        return bool(self.filled) and all(map(INTEGER.fullmatch, self.filled))
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether the rows are numbered: n, n + 1, …"""
+        if not (self.is_unique and self.is_whole):
+            return False
+        numbers = [int(float(value)) for value in self.filled]
+        return numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+
+    def pairs(self, other: Values) -> int:
+        """The number of different pairs of values, where both are given."""
+        both = (self.codes >= 0) & (other.codes >= 0)
+        return len(np.unique(self.codes[both] * (len(other.different) + 1) + other.codes[both]))
+
+
+def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> Columns:
+    """Return what the columns of a table are. A table that is not `of_items` has a row per class, and needs no item.
+
+    Raises UnknownName for a chosen column that is not there, DataError where no column, or more than one, could be the item's.
+    """
+    names = table.column_names
+    for name in [*chosen.levels, *([chosen.item] if chosen.item else [])]:
+        if name not in names:
+            raise UnknownName("column", name, names)
+    left_out = _not_texts(table, chosen)
+    values = {name: Values(name, table[name]) for name in names if name not in left_out}
+
+    index = {name: "an index" for name in values if _is_index(values[name]) and name not in _named(chosen)}
+    item = chosen.item or _item_of([v for n, v in values.items() if n not in index], of_items=of_items)
+    if item is None and of_items:
+        item = _item_of(list(values.values()), of_items=True)
+        index.pop(item or "", None)
+    left_out |= index
+    rest = {name: each for name, each in values.items() if name != item and name not in left_out}
+
+    masks = {MASKS[name.lower()]: name for name in rest if name.lower() in MASKS and of_items}
+    split = next((name for name in rest if of_items and _is_split(rest[name])), None)
+    taken = {*masks.values(), split}
+    rest = {name: each for name, each in rest.items() if name not in taken}
+    if chosen.levels:
+        others = {name: "not named as a level" for name in rest if name not in chosen.levels}
+        return Columns(item, chosen.levels, split, masks, left_out | others)
+    if item is None and of_items:
+        _refuse_item(names, [name for name in rest if rest[name].is_unique])
+    return _with_levels(Columns(item, (), split, masks, left_out), rest, of_items=of_items)
+
+
+def _named(chosen: Chosen) -> tuple[str, ...]:
+    return (*chosen.levels, *([chosen.item] if chosen.item else []), *chosen.edges)
+
+
+def _not_texts(table: pa.Table, chosen: Chosen) -> dict[str, str]:
+    """The columns that hold no names, such as images and vectors. Raises DataError for a list of labels."""
+    left_out = {}
+    for field_ in table.schema:
+        kind, name = field_.type, field_.name
+        if name in _named(chosen):
+            continue
+        if pa.types.is_list(kind) and pa.types.is_string(kind.value_type):
+            raise DataError(
+                f"the column {name} gives an item several labels", expected="one class of an item at each level",
+                found=f"lists, such as {table[name][0].as_py()}",
+                fix="keep one label of each item; --levels chooses other columns",
+            )  # fmt: skip
+        if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            left_out[name] = "images or numbers"
+        elif pa.types.is_temporal(kind):
+            left_out[name] = "dates"
+    return left_out
+
+
+def _is_index(values: Values) -> bool:
+    """Whether a column is what a program wrote to number its rows."""
+    if INDEX_NAME.fullmatch(values.name):
+        return (values.is_unique and values.is_whole) or not values.name
+    return values.counts_rows and values.name.lower() in {"index", "row", "level_0", "rownames", "row_id"}
+
+
+def _item_of(values: Sequence[Values], *, of_items: bool) -> str | None:
+    """The column of items: `item`, or the only one whose title and values speak for it."""
+    by_title = {each.name.lower(): each.name for each in values}
+    if "item" in by_title:
+        return by_title["item"]
+    fitting = [each for each in values if each.name.lower() in ITEM_NAMES and each.is_unique]
+    if not of_items:  # of a table with a row per class, only a number that stands for it
+        fitting = [each for each in fitting if each.is_whole and len(values) > 1]
+    if len(fitting) > 1:  # a number beside a file's name only counts the rows
+        texts = [each for each in fitting if not each.counts_rows]
+        fitting = texts or fitting
+    if len(fitting) > 1 and of_items:
+        raise DataError(
+            "several columns could name the items", expected="one that holds the ids of the embeddings",
+            found=", ".join(each.name for each in fitting), fix=f"say which one: --item {fitting[0].name}",
+        )  # fmt: skip
+    return fitting[0].name if fitting else None
+
+
+def _refuse_item(names: Sequence[str], unique: Sequence[str]) -> None:
+    fix = "name it: --item COLUMN, or call it item"
+    if unique:
+        fix = f"name it: --item {unique[0]}, or call it item"
+    raise DataError(
+        "the table has no column of ids",
+        expected="a column item, and next to it the levels, coarse to fine",
+        found=", ".join(name or "a column without a title" for name in names), fix=fix,
+    )  # fmt: skip
+
+
+def _is_split(values: Values) -> bool:
+    different = set(values.filled)
+    return values.name.lower() == "split" or (len(different) > 1 and different <= SPLITS)
+
+
+def _with_levels(columns: Columns, rest: dict[str, Values], *, of_items: bool) -> Columns:
+    """Add the levels: what is left when all else is told apart, in an order in which the names nest."""
+    notes: list[str] = []
+    left_out = dict(columns.left_out)
+    if by_rank := _ranks_among([*rest, *left_out, columns.item or ""], rest):
+        left_out |= {name: "not a rank" for name in rest if name not in by_rank}
+        rest = {name: rest[name] for name in by_rank}
+    for name, why in _no_classes(rest, of_items=of_items).items():
+        left_out[name] = why
+        rest = {other: each for other, each in rest.items() if other != name}
+
+    order = _nesting(list(rest.values()))
+    for each in _numbers_that_do_not_nest(order) if of_items else []:
+        left_out[each.name] = "numbers that are no classes of the other columns"
+        order = _nesting([other for other in order if other is not each])
+    if [each.name for each in order] != list(rest) and {each.name for each in order} == set(rest):
+        notes.append("its columns stand otherwise: they are ordered by how their names nest")
+    same: dict[str, str] = {}
+    if of_items:  # a table with a row per class says what it means
+        order, same, more = _distinct(order)
+        notes += more
+    notes += _doubts(order)
+    names = tuple(each.name for each in order)
+    return Columns(columns.item, names, columns.split, columns.masks, left_out | same, tuple(notes))
+
+
+def _ranks_among(names: Sequence[str], rest: dict[str, Values]) -> list[str]:
+    """The columns that are ranks, coarse to fine, of a table that says that it is one of taxa; none of another table."""
+    by_title = {name.lower(): name for name in rest}
+    ranks = [by_title[rank] for rank in RANKS if rank in by_title and rest[by_title[rank]].filled]
+    is_of_taxa = bool(DARWIN_CORE & {name.lower() for name in names})
+    return ranks if is_of_taxa and len(ranks) > 1 else []
+
+
+def _no_classes(rest: dict[str, Values], *, of_items: bool) -> dict[str, str]:
+    """The columns that hold no classes, and why: measurements, dates, and texts that differ in every row."""
+    reasons: dict[str, str] = {}
+    for name, values in rest.items():
+        sample = values.filled[:SAMPLE]
+        if values.is_numeric and not values.is_whole:
+            reasons[name] = "numbers"
+        elif sample and all(map(DATE.fullmatch, sample)):
+            reasons[name] = "dates"
+        elif of_items and values.counts_rows and len(values.codes) > 1:
+            reasons[name] = "a running number"
+        elif of_items and len(rest) > 1 and len(values.codes) > FEW and values.is_unique:
+            reasons[name] = "differs in every row"
+    some_left = len(reasons) < len(rest)
+    return reasons if some_left else {}
+
+
+def _nesting(columns: list[Values]) -> list[Values]:
+    """The columns in an order in which each lies within the one before: their own, if it does, else by their numbers of
+    classes, if that does, and each has more than the one before: a few names under two parents are no other order."""
+    by_size = sorted(columns, key=lambda each: len(each.filled))
+    sizes = [1, *(len(each.filled) for each in by_size)]
+    is_clear = all(fewer < more for fewer, more in itertools.pairwise(sizes))
+    return by_size if is_clear and not _nests(columns) and _nests(by_size) else columns
+
+
+def _nests(columns: Sequence[Values]) -> bool:
+    return all(_is_within(fine, coarse) for coarse, fine in itertools.pairwise(columns))
+
+
+def _is_within(fine: Values, coarse: Values) -> bool:
+    """Whether every class of a column lies in one class of another, where both are given."""
+    both = (coarse.codes >= 0) & (fine.codes >= 0)
+    return coarse.pairs(fine) == len(np.unique(fine.codes[both]))
+
+
+def _numbers_that_do_not_nest(order: list[Values]) -> list[Values]:
+    """Columns of whole numbers without which the others nest, where they do not with them."""
+    if _nests(order):
+        return []
+    numbers = [each for each in order if each.is_whole]
+    texts = [each for each in order if not each.is_whole]
+    return numbers if numbers and texts and _nests(_nesting(texts)) else []
+
+
+def _distinct(order: list[Values]) -> tuple[list[Values], dict[str, str], list[str]]:
+    """The levels without numbers or codes that name the classes of a neighbour once more; those, and remarks on names that do."""
+    kept: list[Values] = []
+    same: dict[str, str] = {}
+    notes: list[str] = []
+    for each in order:
+        before = kept[-1] if kept else None
+        if before is None or not _names_same_classes(before, each):
+            kept.append(each)
+        elif each.is_whole:
+            same[each.name] = f"the same classes as {before.name}"
+        elif before.is_whole:
+            kept[-1] = each
+            same[before.name] = f"the same classes as {each.name}"
+        else:
+            kept.append(each)
+            notes.append(f"{each.name} has the same classes as {before.name}: both count, --levels leaves one out")
+    return kept, same, notes
+
+
+def _names_same_classes(one: Values, other: Values) -> bool:
+    sizes = len(one.filled), len(other.filled)
+    return sizes[0] == sizes[1] > 1 and one.pairs(other) == sizes[0]
+
+
+def _doubts(levels: Sequence[Values]) -> list[str]:
+    """Remarks on levels that add nothing to the others, and on a header that looks like a row."""
+    notes = []
+    for each in levels:
+        if len(each.filled) == 1 and len(levels) > 1:
+            notes.append(
+                f"{each.name} has one class, {each.filled[0]}: it adds nothing, but counts in H-AP; --levels leaves it out"
+            )
+        if each.name in each.different:
+            notes.append(f"the level {each.name} is called like one of its classes: does the header line miss?")
+    return notes
+
+
+def sentence(columns: Columns, sizes: Sequence[int]) -> str:
+    """The levels with their numbers of classes, in words.
+
+    >>> sentence(Columns("item", ("order", "species")), [2, 5])
+    'levels order (2) › species (5)'
+    """
+    named = [f"{name} ({size:,})" for name, size in zip(columns.levels, sizes, strict=True)]
+    return f"level{'s' if len(named) > 1 else ''} {' › '.join(named)}"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def several_labels(values: Sequence[str], separators: Sequence[str] = ("|", ";")) -> tuple[str, str] | None:
+    """A cell that holds several labels (`dog|cat`), and its separator, where its parts are labels of other rows; else None."""
+    different = {*values}
+    for separator in separators:
+        joined = [value for value in different if separator in value]
+        if not joined or len(joined) == len(different):
+            continue
+        for value in joined:
+            parts = [part.strip() for part in value.split(separator)]
+            if all(part in different for part in parts):
+                return value, separator
+    return None
+
+
+def refuse_several(name: str, values: Sequence[str]) -> None:
+    """Raise DataError for a column some of whose cells hold several labels."""
+    found = several_labels(values)
+    if found is not None:
+        raise DataError(
+            f"the column {name} gives some items several labels", expected="one class of an item at each level",
+            found=f"{examples([found[0]])}, whose parts are labels of other items",
+            fix="keep one label of each of these items",
+        )  # fmt: skip

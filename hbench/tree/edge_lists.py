@@ -1,0 +1,123 @@
+"""Reads a table whose rows are edges, from a parent to a child, or nodes with the id of their parent.
+
+>>> rows = {"id": ["1", "2", "3"], "name": ["Animals", "Owls", "Cats"], "parent_id": ["", "1.0", "1.0"]}
+>>> found = edge_columns(pa.table(rows), ())
+>>> found.parent, found.child, found.name
+('parent_id', 'id', 'name')
+>>> graph = edges_of(pa.table(rows), found)
+>>> [(graph.nodes[one]["name"], graph.nodes[other]["name"]) for one, other in graph.edges]
+[('Animals', 'Owls'), ('Animals', 'Cats')]
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import networkx as nx
+import pyarrow as pa
+
+from hbench.core.errors import UnknownName, UsageError
+from hbench.core.tables import texts
+from hbench.tree.columns import INDEX_NAME
+from hbench.tree.graph import ClassGraph, NodeId, edges
+
+PAIRS = (
+    ("parent", "child"), ("source", "target"), ("from", "to"), ("hypernym", "hyponym"), ("broader", "narrower"),
+    ("supercategory", "subcategory"),
+)  # fmt: skip
+IDS = ("id", "taxonid", "node", "node_id", "key", "code", "tax_id", "category_id")
+NAMES = ("name", "canonicalname", "scientificname", "label", "title")
+FLOAT_OF_WHOLE = re.compile(r"([+-]?\d+)\.0+")  # what pandas makes of ids beside a missing one
+
+
+class EdgeColumns(NamedTuple):
+    """The columns of a list of edges: `parent`, `child`, and, where these are ids of the rows, `name`. `is_guessed`: whether
+    their titles do not say so, but only their values."""
+
+    parent: str
+    child: str
+    name: str | None = None
+    is_guessed: bool = False
+
+
+def edge_columns(table: pa.Table, chosen: Sequence[str]) -> EdgeColumns | None:
+    """The columns of a list of edges; None for a table of levels. `chosen`: those that the user named, parent and child.
+
+    Raises UsageError unless two are chosen, UnknownName for one that is not there.
+    """
+    if chosen:
+        return _chosen(table.column_names, chosen)
+    by_title = {name.lower(): name for name in table.column_names}
+    for parent, child in PAIRS:
+        if parent in by_title and child in by_title:
+            return EdgeColumns(by_title[parent], by_title[child])
+    return _by_ids(table, by_title) or _by_values(table)
+
+
+def _chosen(names: Sequence[str], chosen: Sequence[str]) -> EdgeColumns:
+    if len(chosen) != 2:
+        raise UsageError("edges have two columns", expected="--edges PARENT,CHILD", found=",".join(chosen))
+    for name in chosen:
+        if name not in names:
+            raise UnknownName("column", name, names)
+    return EdgeColumns(chosen[0], chosen[1])
+
+
+def _by_ids(table: pa.Table, by_title: dict[str, str]) -> EdgeColumns | None:
+    """Rows with an id, a name, and the id or the name of the parent."""
+    parents = [by_title[title] for title in by_title if "parent" in title and "rank" not in title]
+    named = next((by_title[title] for title in NAMES if title in by_title), None)
+    for parent in sorted(parents, key=lambda name: "id" not in name.lower()):
+        asked = {plain(text) for text in texts(table, parent)} - {""}
+        for child in [by_title[title] for title in IDS if title in by_title] + ([named] if named else []):
+            ids = [plain(text) for text in texts(table, child)]
+            known = asked & {*ids}
+            if child != parent and len({*ids}) == len(ids) and known and len(known) * 2 >= len(asked):
+                return EdgeColumns(parent, child, named if child != named else None)
+    return None
+
+
+def _by_values(table: pa.Table) -> EdgeColumns | None:
+    """Two columns where the names of one come back in the other, all but one, the root; each child stands once."""
+    columns = [name for name in table.column_names if not INDEX_NAME.fullmatch(name)]
+    if len(columns) != 2:
+        return None
+    for parent, child in (columns, columns[::-1]):
+        above, below = texts(table, parent), texts(table, child)
+        inner, roots = {*above} & {*below} - {""}, {*above} - {*below}
+        is_loop = any(one == other for one, other in zip(above, below, strict=True))
+        if len({*below}) == len(below) and len(inner) > 1 and len(roots) == 1 and not is_loop:
+            return EdgeColumns(parent, child, is_guessed=True)
+    return None
+
+
+def edges_of(table: pa.Table, columns: EdgeColumns) -> ClassGraph[NodeId]:
+    """The graph of a list of edges. A node is its name, or, where rows have ids, its id; a root may be its own parent."""
+    parents = [plain(text) for text in texts(table, columns.parent)]
+    children = [plain(text) for text in texts(table, columns.child)]
+    pairs = [("" if parent == child else parent, child) for parent, child in zip(parents, children, strict=True)]
+    if columns.name is None:
+        return edges(pairs)
+    graph: ClassGraph[NodeId] = nx.DiGraph()
+    for child, name in zip(children, texts(table, columns.name), strict=True):
+        graph.add_node(child, name=name or child)
+    # A parent that has no row of its own is not known: its children begin a tree of their own.
+    graph.add_edges_from((parent, child) for parent, child in pairs if parent in graph)
+    graph.graph["by_node"] = True
+    return graph
+
+
+def plain(text: str) -> str:
+    """An id without the decimals that pandas gave it."""
+    stripped = text.strip()
+    whole = FLOAT_OF_WHOLE.fullmatch(stripped)
+    return whole[1] if whole else stripped
+
+
+def left_out(table: pa.Table, columns: EdgeColumns) -> dict[str, str]:
+    """The columns that are no part of the edges, and why."""
+    used = {columns.parent, columns.child, columns.name}
+    others = [name for name in table.column_names if name not in used]
+    return {name: "an index" if INDEX_NAME.fullmatch(name) else "not of the edges" for name in others}

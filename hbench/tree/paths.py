@@ -1,0 +1,82 @@
+"""Reads paths that stand in one cell or line, such as `Animals > Owls > Barn owl`, coarse to fine.
+
+>>> found = separator_of(["Animals > Owls", "Animals > Parrots"])
+>>> found, split_path("Animals > Owls", found)
+('>', ('Animals', 'Owls'))
+>>> split_path("k__Animalia;p__Chordata;c__", ";"), split_path("3 - Animals > Owls", ">")
+(('Animalia', 'Chordata'), ('Animals', 'Owls'))
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from hbench.tree import default_levels
+from hbench.tree.names import Row, stripped
+
+SEPARATORS = (" > ", ">", " / ", "|", "; ", ";")
+RANK_OF = {
+    "d": "domain", "k": "kingdom", "p": "phylum", "c": "class", "o": "order", "f": "family", "g": "genus", "s": "species",
+}  # fmt: skip
+PREFIX = re.compile(r"^([a-z])__")
+NUMBER = re.compile(r"^(?:\d+ - |gid://\S+ *: *)")  # Google's and Shopify's number of a category
+NEEDS_PREFIX = (";",)  # a semicolon separates many things
+
+
+def separator_of(values: Iterable[str]) -> str | None:
+    """The separator of the paths in a column; None where they are plain names.
+
+    Every path has it, but for those that another one begins with; some share a beginning, and none is both a first and a
+    later name, as labels that stand side by side are.
+    """
+    different = {value.strip() for value in values if value.strip()}
+    for separator in SEPARATORS:
+        mark = separator.strip()
+        holding = [value for value in different if separator in value]
+        if len(holding) < 2 or (mark in NEEDS_PREFIX and not all(map(PREFIX.match, holding))):
+            continue
+        paths = [split_path(value, mark) for value in holding]
+        first, later = {path[0] for path in paths if path}, {name for path in paths for name in path[1:]}
+        alone = {split_path(value, mark)[0] for value in different if separator not in value}
+        if alone <= first and len(first) < len(different) and not (mark == "|" and first & later):
+            return mark
+    return None
+
+
+def split_path(text: str, separator: str) -> Row:
+    """The names of a path, without the number in front of it, prefixes of ranks, and empty names at its end."""
+    names = (name.strip() for name in NUMBER.sub("", text.strip()).split(separator))
+    return stripped(PREFIX.sub("", name) for name in names)
+
+
+def levels_of(values: Iterable[str], separator: str) -> tuple[str, ...]:
+    """The names of the levels of paths: their ranks, where they say so, else level1, level2, …"""
+    longest = max((value.split(separator) for value in values), key=len, default=[])
+    letters = [found[1] if (found := PREFIX.match(name.strip())) else "" for name in longest]
+    named = tuple(RANK_OF.get(letter, "") for letter in letters)
+    return named if all(named) and len(set(named)) == len(named) else default_levels(len(longest))
+
+
+def told_apart(rows: Sequence[Row]) -> list[Row]:
+    """Paths whose nodes are known by their paths, with names that are unique at each level: "Cases (Phones)" beside "Cases
+    (Cameras)"."""
+    shown: dict[Row, str] = {}
+    prefixes = sorted(
+        {row[:depth] for row in rows for depth in range(1, len(row) + 1)}, key=lambda path: (len(path), path)
+    )
+    times = Counter((len(path), path[-1]) for path in prefixes)
+    for path in prefixes:
+        name = path[-1]
+        if times[len(path), name] > 1 and len(path) > 1:
+            name = f"{name} ({shown[path[:-1]]})"
+        shown[path] = name
+    return [tuple(shown[row[:depth]] for depth in range(1, len(row) + 1)) for row in rows]
+
+
+def leaves_among(rows: Iterable[Row]) -> list[Row]:
+    """The paths with which no longer one begins, in order."""
+    listed = list(dict.fromkeys(rows))
+    inner = {row[:depth] for row in listed for depth in range(1, len(row))}
+    return [row for row in listed if row and row not in inner]
