@@ -19,6 +19,7 @@ from hbench.core.errors import SubmissionError
 from hbench.core.files import replacing
 from hbench.core.tables import numbers
 from hbench.core.untrusted import arrow_batches, arrow_schema, open_parquet, parquet_batches, parse_json, read_json
+from hbench.evaluation.embeddings.arrow_types import lists_of, storage, storage_type, texts_of
 from hbench.evaluation.embeddings.ids import ID_NAMES, VECTOR_NAMES, Ids, from_texts, only
 
 BLOCK_BYTES = 16 << 20
@@ -92,22 +93,13 @@ def _stacked(parts: Iterator[tuple[Path, NDArray[Any]]], total: int) -> NDArray[
 
 
 def _ids(column: pa.Array, source: Path) -> Ids:
-    if column.null_count:
-        raise SubmissionError(f"{source} has {column.null_count:,} rows without an id")
-    if pa.types.is_floating(column.type) or pa.types.is_nested(column.type) or pa.types.is_boolean(column.type):
-        raise SubmissionError(f"the ids in {source} are {column.type}", expected="strings or integers")
-    return from_texts(column.cast(pa.string()), source.name)
+    return from_texts(texts_of(column, str(source)), source.name)
 
 
 def _vectors(column: pa.Array, source: Path) -> NDArray[Any]:
     """One batch of lists as an array (n, D), without a copy."""
+    column = lists_of(column, source)
     kind = column.type
-    if not hasattr(kind, "value_type") or not (
-        pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)
-    ):
-        raise SubmissionError(
-            f"the vectors in {source} are {kind}", expected="lists of numbers, best fixed_size_list<float>[D]"
-        )
     if column.null_count:
         raise SubmissionError(f"{source} has {column.null_count:,} rows without a vector")
     width = len(column[0])
@@ -119,7 +111,7 @@ def _vectors(column: pa.Array, source: Path) -> NDArray[Any]:
                 expected=f"{width} as in the first of them",
                 found=f"{other[other != width][0]}",
             )
-    values = column.flatten()
+    values = storage(column.flatten())
     if values.null_count:
         raise SubmissionError(f"{source} has {values.null_count:,} nulls inside its vectors", expected="numbers")
     return numbers(values, np.dtype(values.type.to_pandas_dtype())).reshape(len(column), width)
@@ -140,7 +132,7 @@ def _ipc_column(path: Path, name: str) -> Iterator[pa.Array]:
     schema = arrow_schema(path)
     place = schema.get_field_index(name)
     # A choice of fields makes arrow copy them, which is right for ids; the vectors are to stay in the map.
-    chosen = [] if pa.types.is_nested(schema.field(place).type) else [place]
+    chosen = [] if pa.types.is_nested(storage_type(schema.field(place).type)) else [place]
     return (batch.column(name) for batch in arrow_batches(path, chosen))
 
 

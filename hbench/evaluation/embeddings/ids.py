@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from hbench.core.errors import SubmissionError, UsageError, examples, shorten
 from hbench.core.text import first_line
 from hbench.core.untrusted import LIST, parquet_table, read_json, read_text
+from hbench.evaluation.embeddings.arrow_types import texts_of
 from hbench.evaluation.embeddings.numpy_files import mapped_npy
 from hbench.evaluation.embeddings.spellings import likely_cause as likely_cause
 
@@ -236,7 +237,7 @@ def _parquet(path: Path) -> Ids:
         raise SubmissionError(
             f"{path} has no single column of ids", expected="a column id", found=", ".join(table.column_names)
         )
-    return as_ids(table[named[0]].cast(pa.string()).to_numpy(), path.name)
+    return from_texts(texts_of(table[named[0]], str(path)), path.name)
 
 
 READERS: dict[str, Callable[[Path], Ids]] = {

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import SubmissionError, examples, shorten
 from hbench.core.untrusted import open_parquet, parquet_table
+from hbench.evaluation.embeddings.arrow_types import texts_of
 from hbench.evaluation.embeddings.ids import ID_NAMES, VECTOR_NAMES
 from hbench.evaluation.embeddings.text_tables import CALLED, Head, Layout, layout_of, read_texts, suffix_of
 from hbench.evaluation.rankings.lines import (
@@ -185,7 +186,8 @@ def _rows(path: Path, table: pa.Table, roles: Roles, form: str) -> Lines:
     if table[roles.query].null_count or table[roles.items].null_count:
         raise SubmissionError(f"{path} has rows without a query or an item")
     values = _as_floats(table[roles.value])
-    found = scored(path, table[roles.query], table[roles.items], values if roles.order == BY_SCORE else -values)
+    query, item = (pa.chunked_array([texts_of(table[name], str(path))]) for name in (roles.query, roles.items))
+    found = scored(path, query, item, values if roles.order == BY_SCORE else -values)
     ranks = _as_floats(table[roles.ranks]) if roles.ranks else np.zeros(0)
     remarks = against_ranks(found, ranks)
     return replace(found, form=form, order=roles.order, left_out=roles.left_out, remarks=remarks)
@@ -284,7 +286,7 @@ def _read_parquet_lists(path: Path, roles: Roles) -> Lines:
     table = _table(path, [roles.query, roles.items])
     if table[roles.query].null_count:
         raise SubmissionError(f"{path} has rows without a query or an item")
-    queries, lists = table[roles.query].cast(pa.large_string()).combine_chunks(), table[roles.items].combine_chunks()
+    queries, lists = texts_of(table[roles.query], str(path)), table[roles.items].combine_chunks()
     kind = pa.large_list(pa.large_string())
     return _listed(path, queries, lists.cast(kind), replace(roles, value=f"lists of items under {roles.words}"))
 

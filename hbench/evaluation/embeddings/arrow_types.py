@@ -1,0 +1,92 @@
+"""Arrow's types of ids and vectors: extension types by their storage, and a type that is not taken by its name.
+
+>>> texts_of(pa.array([7, 12]).dictionary_encode(), "emb.parquet").to_pylist()
+['7', '12']
+"""
+
+import uuid
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hbench.core.errors import SubmissionError, shorten
+
+IDS, LISTS = "strings or integers", "lists of numbers, best fixed_size_list<float>[D]"
+
+
+def storage_type(kind: pa.DataType) -> pa.DataType:
+    """The type that values of an extension type are stored in; any other type as it is."""
+    while isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    return kind
+
+
+def storage(column: pa.Array) -> pa.Array:
+    """A column as it is stored, without extension types and runs."""
+    while isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    return pc.run_end_decode(column) if pa.types.is_run_end_encoded(column.type) else column
+
+
+def texts_of(column: pa.Array | pa.ChunkedArray, source: str) -> pa.Array:
+    """Ids as large strings. Raises SubmissionError for a null, and for a type that holds no ids."""
+    if column.null_count:
+        raise SubmissionError(f"{source} has {column.null_count:,} rows without an id")
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    return pa.concat_arrays([pa.array([], pa.large_string()), *(_texts_of(chunk, source) for chunk in chunks)])
+
+
+def _texts_of(column: pa.Array, source: str) -> pa.Array:
+    name, plain = str(column.type), storage(column)
+    if _is_uuid(column.type):
+        return pa.array([str(uuid.UUID(bytes=value)) for value in plain.to_pylist()], pa.large_string())
+    kind = plain.type
+    if pa.types.is_dictionary(kind):
+        plain = plain.dictionary_decode()
+        return _texts_of(plain, source)
+    if pa.types.is_floating(kind) or pa.types.is_nested(kind) or pa.types.is_boolean(kind):
+        raise not_taken(source, "ids", name, IDS)
+    try:
+        return (
+            plain.cast(pa.binary()).cast(pa.large_string())
+            if pa.types.is_fixed_size_binary(kind)
+            else plain.cast(pa.large_string())
+        )
+    except pa.ArrowInvalid as error:
+        raise SubmissionError(
+            f"the ids in {source} are {shorten(name)} that is no UTF-8", expected=IDS, found=str(error)
+        ) from None
+    except pa.ArrowException:
+        raise not_taken(source, "ids", name, IDS) from None
+
+
+def _is_uuid(kind: pa.DataType) -> bool:
+    named = isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.uuid"
+    return named and pa.types.is_fixed_size_binary(kind.storage_type) and kind.storage_type.byte_width == 16
+
+
+def not_taken(source: object, what: str, name: str, expected: str) -> SubmissionError:
+    """The refusal of a type: the file is sound."""
+    return SubmissionError(f"the {what} in {source} are {shorten(name)}", expected=expected)
+
+
+def lists_of(column: pa.Array, source: object) -> pa.Array:
+    """Vectors as an Arrow array of lists of numbers. Raises SubmissionError, which names the type, for any other column."""
+    plain = storage(column)
+    if pa.types.is_dictionary(plain.type):
+        plain = plain.dictionary_decode()
+    kind = plain.type
+    is_list = any(
+        is_kind(kind)
+        for is_kind in (
+            pa.types.is_list,
+            pa.types.is_large_list,
+            pa.types.is_fixed_size_list,
+            pa.types.is_list_view,
+            pa.types.is_large_list_view,
+        )
+    )
+    value = storage_type(kind.value_type) if is_list else None
+    if value is None or not (pa.types.is_floating(value) or pa.types.is_integer(value)):
+        raise not_taken(source, "vectors", str(column.type), LISTS)
+    return plain
