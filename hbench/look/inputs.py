@@ -18,6 +18,7 @@ from hbench.evaluation.evaluate import Examined, examine
 from hbench.evaluation.measurement import measure
 from hbench.evaluation.reports import report as reports
 from hbench.evaluation.reports.comparison import refuse_other_conditions
+from hbench.evaluation.reports.other_files import refuse_for_embeddings
 from hbench.evaluation.reports.report import BY_QUERY, Document
 from hbench.evaluation.submission import read
 from hbench.metrics.level_sequence import LevelSequence
@@ -108,6 +109,7 @@ def examined_embeddings(
     file: str | Path, data: Dataset, metric: str = "H-AP", *, similarity: str | None = None, ties: str = "pessimistic"
 ) -> Examined:
     """Read an embedding file and check it against a dataset; raises SubmissionError, and UsageError for rankings."""
+    refuse_for_embeddings(Path(file))
     settings = Settings([metric], similarity=similarity, ties=ties)
     return examine(read(Path(file)).embeddings("a picture"), data, settings, doubted=False)
 

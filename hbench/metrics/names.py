@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from hbench.core.errors import UnknownName, UsageError
+from hbench.metrics.aliases import meant_by
 from hbench.metrics.definitions import Definition, metrics
 from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.relevance import Relevance, alpha, named_relevance, sum_wap
@@ -217,6 +218,8 @@ def _unknown(text: str) -> UnknownName:
     """The refusal of a text that spells no metric; its choices have the cut that was asked for, so that they can be pasted."""
     if re.search(r"@0+(?!\d)", text):
         return UnknownName("metric", text, spellings(), meant=f"{text.partition('@')[0]}@1, for k is 1 or more")
+    if (meant := meant_by(text)) is not None:
+        return UnknownName("metric", text, spellings(), meant=meant)
     cut = re.search(r"@([1-9]\d*)", text)
     return UnknownName("metric", text, spellings(cut[1] if cut else "k"))
 

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hbench.cli import group
 from hbench.cli import board_tables as cli
+from hbench.cli import group
 from hbench.core.errors import ConfigError, UsageError
 from hbench.evaluation.leaderboard import Leaderboard, Paper, Row, Standing, rank, read
 from hbench.evaluation.leaderboard.export import as_csv, as_json, latex, markdown, table, title

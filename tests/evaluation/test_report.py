@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 import hbench
-from hbench.core.errors import HBenchError, SubmissionError, UsageError
+from hbench.core.errors import ComparisonError, HBenchError, SubmissionError, UsageError
 from hbench.evaluation.arrays import score
+from hbench.evaluation.leaderboard.runs import empty_board
 from hbench.evaluation.reports import report as reports
 from hbench.evaluation.reports.formats import FORMATS, percent, table, tables
 from hbench.evaluation.reports.report import Document
 from hbench.evaluation.reports.shown import LEFT_OUT, worth_showing
+from tests.command_line import refusal
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +80,62 @@ def test_files_that_are_not_reports_are_refused_and_a_changed_one_names_the_key(
         reports.read(path)
     path.write_text(changed(report.document, value=0.4 - 1e-12))  # on the edge of its interval, but for rounding
     assert reports.read(path).scores["R@1"].low == 0.4
+
+
+def test_a_report_is_read_with_its_values_and_every_function_that_takes_one_takes_its_path(report, tmp_path):
+    path = tmp_path / "r.json"
+    report.write(path)
+    alone = hbench.Report.read(str(path))
+    assert (alone.document, dict(alone.values), len(alone.queries)) == (report.document, {}, 0)
+    assert "30 queries" in repr(alone)
+    with pytest.raises(ComparisonError, match="are not here"):
+        hbench.compare(alone, report)
+    report.write_by_query(tmp_path / "r.by-query.parquet")
+    whole = hbench.Report.read(path)
+    assert dict(whole.scores) == dict(report.scores)
+    for name, values in report.per_query.items():
+        np.testing.assert_array_equal(whole.per_query[name], values)
+    assert whole.queries.tolist() == report.queries.tolist()
+    assert list(hbench.compare(path, report)) == list(hbench.compare(whole, str(path)))
+    by_path, by_report = hbench.plot(path, metrics=["AP"]), hbench.plot(report, metrics=["AP"])
+    assert by_path.as_bytes("svg") == by_report.as_bytes("svg")
+    board = empty_board(report.document)
+    assert board.place(str(path)) == board.place(report)
+    for function in (hbench.plot, board.place, lambda each: hbench.compare(each, path)):
+        with pytest.raises(UsageError, match=r"hbench\.score\(vectors, labels\)"):
+            function(np.eye(3))
+
+
+def test_embeddings_and_folders_in_the_place_of_a_report_name_what_to_do(report, tmp_path):
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    (folder / "mine.npz").touch()
+    report.write(tmp_path / "r.json")
+    cases = [
+        (folder / "mine.npz", f"hbench evaluate '{folder}/mine.npz' -d DATASET -o '{folder}/mine.json', then give"),
+        (folder, f"found:    mine.npz\n  next:     hbench evaluate-all '{folder}' -d DATASET -o REPORTS"),
+        (tmp_path / "r.by-query.parquet", f"give {tmp_path}/r.json"),
+        (tmp_path / "none.json", "does not exist"),
+    ]
+    for path, words in cases:
+        for take in (hbench.Report.read, hbench.plot, lambda each: hbench.compare(tmp_path / "r.json", each)):
+            with pytest.raises(SubmissionError) as refused:
+                take(path)
+            assert words in str(refused.value)
+        for verb in (
+            ["compare", path, path],
+            ["plot", "levels", path, "-o", tmp_path / "p.svg"],
+            ["report", path, "-o", tmp_path / "p"],
+        ):
+            assert words in refusal(*verb)
+    report.write(folder / "r.json")
+    assert f"give files of it: '{folder}'/*.json" in refusal("compare", folder, folder)
+    for kind in ("h-pr", "confusion", "map"):
+        words = refusal("plot", kind, tmp_path / "r.json", "-d", "glyphs", "-o", tmp_path / "p.svg")
+        assert "is not embeddings" in words
+        assert "give files of it" in refusal("plot", kind, folder, "-d", "glyphs", "-o", tmp_path / "p.svg")
+    assert "is not embeddings" in refusal("look", tmp_path / "r.json", "-d", "glyphs")
+    assert [path.name for path in tmp_path.iterdir()] == ["a folder", "r.json"]
 
 
 def test_the_schema_of_a_report_can_be_published():

@@ -206,6 +206,21 @@ def test_the_finest_level_may_be_named_or_left_out():
 MISSPELT = (
     *(("map@r", "mAP@R"), ("NDGC@100", "NDCG@100"), ("r@10", "R@10"), ("HAP", "H-AP"), ("AP@10", "mAP@10")),
     ("H-AP/x", "H-AP"),
+    # as other tools call them
+    *(
+        ("recall@1", "R@1"),
+        ("Recall@10/genus", "R@10/genus"),
+        ("map@10", "mAP@10"),
+        ("top1", "R@1"),
+        ("top-5 acc", "R@5"),
+    ),
+    *(("accuracy", "R@1"), ("precision_at_1", "P@1"), ("MAP", "AP"), ("map_at_r", "mAP@R"), ("recip_rank", "MRR")),
+    *(
+        ("hit rate@10", "R@10"),
+        ("mean_average_precision_at_r", "mAP@R"),
+        ("h_ap/genus", "H-AP"),
+        ("R-Precision", "P@R"),
+    ),
 )
 NAMELESS = ("R", "R@0", "R@", "AP#", "mAP", "", "AP(level=1)", "TR(norm=mean)@3", "R@1/", "NDCG(", "@5")
 

@@ -202,14 +202,15 @@ class Leaderboard(BaseModel):
             dict.fromkeys(self.metrics, float)
         )
 
-    def place(self, report: Report) -> BoardPlace:
-        """Find where a `report` would stand by this leaderboard's metric, under its protocol.
+    def place(self, report: Report | str | Path) -> BoardPlace:
+        """Find where a `report`, or that in a file, would stand by this leaderboard's metric, under its protocol.
 
         Raises SubmissionError for a report of another dataset, or under other ties or relevance than the rows.
         """
         from hbench.evaluation.leaderboard.runs import rankable_scores
+        from hbench.evaluation.reports.report import document_of
 
-        score = rankable_scores(self, report.document)[self.metric].value
+        score = rankable_scores(self, document_of(report))[self.metric].value
         if score is None:
             raise SubmissionError(f"the report has no {self.metric}", fix=f"evaluate with --metrics {self.metric}")
         return place(self, self.metric, score)

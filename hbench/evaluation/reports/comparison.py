@@ -21,7 +21,7 @@ from hbench.core.errors import ComparisonError, UnknownName, examples
 from hbench.core.text import percent, points, points_range
 from hbench.evaluation.reports import report as reports
 from hbench.evaluation.reports.queries import metric_columns, units_in_words, units_of
-from hbench.evaluation.reports.report import BY_QUERY, Document, Report
+from hbench.evaluation.reports.report import BY_QUERY, Document, Report, document_of
 from hbench.evaluation.reports.shown import worth_showing
 from hbench.metrics.names import parse_metrics
 from hbench.metrics.significance import FLIPS, UnitSums, difference_intervals, holm, sign_flip_p
@@ -239,7 +239,7 @@ def compare(
     these metrics. Raises ComparisonError for reports of other conditions, SubmissionError for files that cannot be read,
     UnknownName for a metric or a unit.
     """
-    one, other = _document(first), _document(second)
+    one, other = document_of(first), document_of(second)
     refuse_other_conditions(one, other)
     files = by_query or (None, None)
     one_table, other_table = _values_by_query(first, one, files[0]), _values_by_query(second, other, files[1])
@@ -255,14 +255,15 @@ def _named(document: Document, report: Report | str | Path, place: str) -> str:
     return document.method or (place if isinstance(report, Report) else Path(report).stem)
 
 
-def _document(report: Report | str | Path) -> Document:
-    return report.document if isinstance(report, Report) else reports.read(Path(report))
-
-
 def _values_by_query(report: Report | str | Path, document: Document, file: Path | None) -> pa.Table:
     """The values of a report's queries, from itself or from the file next to it."""
     if not isinstance(report, Report):
         return reports.read_by_query(file or Path(report).with_suffix(BY_QUERY), document)
+    if not report.values:
+        raise ComparisonError(
+            "the values of the queries of this report are not here", expected="per-query values beside its file",
+            fix="hbench evaluate … -o REPORT.json --by-query REPORT.by-query.parquet writes them",
+        )  # fmt: skip
     table = report.table
     for name, values in report.values.items():
         table = table.append_column(name, pa.array(values))

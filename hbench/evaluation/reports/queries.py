@@ -4,7 +4,8 @@ Columns `query`, `test`, then `class:LEVEL` for every level of the tree, coarse 
 `--by-query` writes the values of every metric stand behind them, so that anybody can compute intervals again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +15,39 @@ from hbench.core.errors import UnknownName
 from hbench.core.tables import index_array, numbers, text_array
 from hbench.datasets.manifest import Manifest
 from hbench.engine.settings import QUERY
+from hbench.metrics.names import MetricName
 from hbench.tree import Labels, LabelTree
 
 KEYS = ("query", "test")
 CLASS = "class:"
+Value = TypeVar("Value", float, NDArray[np.float64])
+
+
+class MetricValues(Mapping[str, Value]):
+    """Values by metric name; any spelling of the same metric finds them (`AP` is `AP/<finest level>`)."""
+
+    def __init__(self, values: Mapping[str, Value], levels: Sequence[str]) -> None:
+        self._values: dict[str, Value] = dict(values)
+        self._levels = tuple(levels)
+
+    def __getitem__(self, name: str) -> Value:
+        key = name if name in self._values else str(MetricName.parse(name).at(self._levels))
+        if key not in self._values:
+            raise UnknownName("metric of this report", name, self._values)
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __repr__(self) -> str:
+        shown = [
+            f"{name}: {value:.4f}" if isinstance(value, float) else f"{name}: {np.asarray(value).shape}"
+            for name, value in self._values.items()
+        ]
+        return "{" + ", ".join(shown) + "}"
+
+    def __len__(self) -> int:
+        return len(self._values)
 
 
 def named_queries(test: str, ids: NDArray[np.object_], classes: Sequence[pa.Array], levels: Sequence[str]) -> pa.Table:

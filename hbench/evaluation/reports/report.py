@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,19 +22,18 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pydantic import Field, NonNegativeInt, ValidationError, model_validator
 
-from hbench.core.errors import SubmissionError, UnknownName, UsageError
+from hbench.core.errors import SubmissionError, UsageError
 from hbench.core.files import replacing, write_text
 from hbench.core.schema import Strict
+from hbench.core.tables.understood import Understood
 from hbench.core.text import first_line, first_problem, percent
-from hbench.core.understood import Understood
 from hbench.core.untrusted import LIST, parquet_table, read_json
 from hbench.core.version import __version__
 from hbench.engine.settings import QUERY, Conditions
 from hbench.evaluation.measurement import Measurement
 from hbench.evaluation.reports.findings import doubts_of_values, few_units, first_levels, remarks
 from hbench.evaluation.reports.other_files import refuse_for_report
-from hbench.evaluation.reports.queries import KEYS, metric_columns, units_in_words, units_of
-from hbench.metrics.names import MetricName
+from hbench.evaluation.reports.queries import KEYS, MetricValues, metric_columns, units_in_words, units_of
 from hbench.metrics.partial_lists import is_graded
 from hbench.metrics.significance import UnitSums, mean_intervals
 
@@ -140,36 +139,6 @@ class Document(Strict):
             "hbench.embedding": self.embedding.sha256 if self.embedding else "",
             "hbench.report": hashlib.sha256(about).hexdigest(),
         }
-
-
-Value = TypeVar("Value", float, NDArray[np.float64])
-
-
-class MetricValues(Mapping[str, Value]):
-    """Values by metric name; any spelling of the same metric finds them (`AP` is `AP/<finest level>`)."""
-
-    def __init__(self, values: Mapping[str, Value], levels: Sequence[str]) -> None:
-        self._values: dict[str, Value] = dict(values)
-        self._levels = tuple(levels)
-
-    def __getitem__(self, name: str) -> Value:
-        key = name if name in self._values else str(MetricName.parse(name).at(self._levels))
-        if key not in self._values:
-            raise UnknownName("metric of this report", name, self._values)
-        return self._values[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __repr__(self) -> str:
-        shown = [
-            f"{name}: {value:.4f}" if isinstance(value, float) else f"{name}: {np.asarray(value).shape}"
-            for name, value in self._values.items()
-        ]
-        return "{" + ", ".join(shown) + "}"
-
-    def __len__(self) -> int:
-        return len(self._values)
 
 
 @dataclass(frozen=True, repr=False)

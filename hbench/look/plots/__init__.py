@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from hbench.core.errors import UsageError, examples
 from hbench.core.registry import Registry
-from hbench.evaluation.reports.report import Report
+from hbench.evaluation.reports.report import Report, document_of
 from hbench.look.figures import Drawing
 
 
@@ -76,12 +76,13 @@ def _option(field: str) -> str:
     return "--" + field.rstrip("s").replace("_", "-")
 
 
-def plot(report: Report, kind: str = "levels", metrics: str | Sequence[str] = ()) -> Drawing:
+def plot(report: Report | str | Path, kind: str = "levels", metrics: str | Sequence[str] = ()) -> Drawing:
     """Draw a report; a notebook shows the drawing, and `drawing.write("levels.pdf")` saves it as .png, .svg or .pdf.
 
-    `report`: what `hbench.evaluate` returns. `kind`: "levels" (metrics by level) or "mistakes" (the levels of first results).
-    `metrics`: names of metrics by level to show, for "levels" (default: AP, R@1 and R@10). Raises UnknownName for an unknown
-    kind or metric, UsageError for a kind that needs more than a report, or a metric that the report lacks.
+    `report`: what `hbench.evaluate` returns, or the path of its file (JSON). `kind`: "levels" (metrics by level) or "mistakes"
+    (the levels of first results). `metrics`: names of metrics by level to show, for "levels" (default: AP, R@1 and R@10). Raises
+    UnknownName for an unknown kind or metric, UsageError for a kind that needs more than a report, or a metric that the report
+    lacks, SubmissionError for a file that is no report.
     """
     chosen = kinds[kind]
     if chosen.of_report is None:
@@ -90,7 +91,9 @@ def plot(report: Report, kind: str = "levels", metrics: str | Sequence[str] = ()
             expected=f"one of {', '.join(name for name in kinds if kinds[name].of_report)}",
             fix=f"hbench plot {kind}, which takes {chosen.files}",
         )
-    return chosen.of_report(report, metrics.split(",") if isinstance(metrics, str) else metrics)
+    document_of(report)  # refuses what is no report
+    drawn = report if isinstance(report, Report) else Report.read(report)
+    return chosen.of_report(drawn, metrics.split(",") if isinstance(metrics, str) else metrics)
 
 
 for _module in pkgutil.iter_modules(__path__):  # last, since they import from this module

@@ -1,0 +1,83 @@
+"""Says what a path is that was given for a report, or for embeddings, and is not: the refusal names what to do with it."""
+
+import shlex
+from pathlib import Path
+
+from hbench.core.errors import SubmissionError, examples
+from hbench.core.untrusted import read_json
+
+VECTORS = (
+    ".npz",
+    ".npy",
+    ".parquet",
+    ".safetensors",
+    ".arrow",
+    ".arrows",
+    ".feather",
+    ".ipc",
+    ".h5",
+    ".hdf5",
+    ".pt",
+    ".pth",
+    ".pkl",
+)
+TABLES = (".csv", ".tsv", ".txt", ".jsonl")
+BESIDE = (".by-query.parquet", ".top-k.parquet")
+WRITES = "hbench evaluate {file} -d DATASET -o {report}"
+
+
+def refuse_for_report(path: Path) -> None:
+    """Raise SubmissionError for a folder, and for a file whose name says that it holds something other than a report."""
+    if path.is_dir():
+        _refuse_folder(path)
+    if beside := next((suffix for suffix in BESIDE if path.name.endswith(suffix)), None):
+        named = shlex.quote(str(path.with_name(path.name.removesuffix(beside) + ".json")))
+        raise SubmissionError(
+            f"{path} lies beside a report and is none", expected="the report, in JSON", found=path.name,
+            fix=f"give {named}",
+        )  # fmt: skip
+    if path.suffix.lower() in (*VECTORS, *TABLES):
+        report = shlex.quote(str(path.with_suffix(".json")))
+        raise SubmissionError(
+            f"{path} is not a report", expected="a report, in JSON", found="a file of embeddings or rankings, by its name",
+            fix=f"{WRITES.format(file=shlex.quote(str(path)), report=report)}, then give {report}",
+        )  # fmt: skip
+
+
+def _refuse_folder(path: Path) -> None:
+    reports = [file.name for file in sorted(path.glob("*.json"))]
+    embeddings = [file.name for file in sorted(path.iterdir()) if file.suffix.lower() in VECTORS]
+    embeddings = [name for name in embeddings if not name.endswith(BESIDE)]
+    quoted = shlex.quote(str(path))
+    fix = f"hbench evaluate-all {quoted} -d DATASET -o REPORTS, then give reports of that folder"
+    if reports or not embeddings:
+        fix = f"give files of it: {quoted}/*.json" if reports else "give the file of a report"
+    raise SubmissionError(
+        f"{path} is a folder",
+        expected="a report, in JSON",
+        found=examples(reports or embeddings) or "no report",
+        fix=fix,
+    )
+
+
+def refuse_for_embeddings(path: Path) -> None:
+    """Raise SubmissionError for a report, and for a folder that is no table in parts, where embeddings are to be given."""
+    if path.suffix.lower() == ".json" and path.is_file() and _is_report(path):
+        raise SubmissionError(
+            f"{path} is not embeddings", expected="the embedding file itself", found="a report",
+            fix="give the file that was scored: the report names it under embedding.file",
+        )  # fmt: skip
+    if path.is_dir() and not any(path.glob("*.parquet")):
+        found = [file.name for file in sorted(path.iterdir()) if file.suffix.lower() in VECTORS]
+        raise SubmissionError(
+            f"{path} is a folder", expected="an embedding file", found=examples(found) or "no embedding file",
+            fix=f"give files of it: {shlex.quote(str(path))}/{found[0] if found else 'FILE'}",
+        )  # fmt: skip
+
+
+def _is_report(path: Path) -> bool:
+    try:
+        content = read_json(path)
+    except (ValueError, OSError):
+        return False
+    return isinstance(content, dict) and {"signature", "scores"} <= content.keys()
