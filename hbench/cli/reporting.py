@@ -187,7 +187,7 @@ def show_scores(document: Document) -> None:
 
 def show_read(read: Iterable[dict[str, Any]]) -> None:
     """Say what tables, trees and rankings were taken for."""
-    from hbench.core.understood import Understood
+    from hbench.core.tables.understood import Understood
 
     for document in read:
         say(f"read: {Understood.of(document)}")

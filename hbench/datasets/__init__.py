@@ -49,16 +49,7 @@ def load(
     columns = Chosen(item, tuple(levels), separator, taxonomy=None if taxonomy is None else Path(taxonomy))
     if kind_of(path) in SUFFIXES:
         return read_single(path, policies, columns if columns != NOTHING else None)
-    if columns != NOTHING:
-        raise UsageError(
-            "the columns of a table can be chosen", expected=f"one of {', '.join(SUFFIXES)}", found=str(name_or_path),
-            fix="leave --item, --levels, --separator and --taxonomy out",
-        )  # fmt: skip
-    if policies:
-        raise UsageError(
-            "a policy mends the names of a table", expected=f"one of {', '.join(SUFFIXES)}", found=str(name_or_path),
-            fix="leave --policy out: the policies of a built dataset were chosen when it was built",
-        )  # fmt: skip
+    _refuse_choices(str(name_or_path), policies, columns)
     plain = name == Path(name).name and name not in {"", ".", ".."}
     built = next((folder for folder in folders(name) if plain and (folder / "dataset.json").exists()), None)
     if name not in specs:
@@ -78,6 +69,21 @@ def load(
         )
     dataset = assemble(specs[name], None) if built is None or not specs[name].markers else _as_published(read(built))
     return _of_version(dataset, version)
+
+
+def _refuse_choices(name: str, policies: Sequence[str], columns: Chosen) -> None:
+    """Raise UsageError for choices that only a table leaves open."""
+    tables = f"one of {', '.join(SUFFIXES)}"
+    if columns != NOTHING:
+        raise UsageError(
+            "the columns of a table can be chosen", expected=tables, found=name,
+            fix="leave --item, --levels, --separator and --taxonomy out",
+        )  # fmt: skip
+    if policies:
+        raise UsageError(
+            "a policy mends the names of a table", expected=tables, found=name,
+            fix="leave --policy out: the policies of a built dataset were chosen when it was built",
+        )  # fmt: skip
 
 
 def folders(name: str) -> list[Path]:

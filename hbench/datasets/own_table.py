@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import DataError, UnknownName, UsageError, examples
 from hbench.core.tables import read_with_dialect, text_rows, texts
-from hbench.core.understood import Understood
+from hbench.core.tables.understood import Understood
 from hbench.tree import taxonomy
-from hbench.tree.columns import Chosen, Columns, columns_of, refuse_several, sentence
-from hbench.tree.edge_lists import plain
+from hbench.tree.columns import Chosen, Columns, columns_of, plain, refuse_several, sentence
 from hbench.tree.names import Row
 from hbench.tree.partial import ended_early, is_unknown
 from hbench.tree.paths import levels_of, separator_of, split_path, told_apart

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.errors import SubmissionError, UsageError, examples
-from hbench.core.understood import Understood
+from hbench.core.tables.understood import Understood
 from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.engine.job import Job

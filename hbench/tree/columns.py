@@ -73,7 +73,7 @@ class Columns:
     notes: tuple[str, ...] = ()
 
 
-class Values:
+class ColumnValues:
     """The values of a column of texts, as codes (N,) of its different ones; −1 where a cell is empty."""
 
     def __init__(self, name: str, column: pa.ChunkedArray) -> None:
@@ -109,7 +109,7 @@ class Values:
         numbers = [int(float(value)) for value in self.filled]
         return numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
-    def pairs(self, other: Values) -> int:
+    def pairs(self, other: ColumnValues) -> int:
         """The number of different pairs of values, where both are given."""
         both = (self.codes >= 0) & (other.codes >= 0)
         return len(np.unique(self.codes[both] * (len(other.different) + 1) + other.codes[both]))
@@ -125,7 +125,7 @@ def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> Col
         if name not in names:
             raise UnknownName("column", name, names)
     left_out = _not_texts(table, chosen)
-    values = {name: Values(name, table[name]) for name in names if name not in left_out}
+    values = {name: ColumnValues(name, table[name]) for name in names if name not in left_out}
 
     index = {name: "an index" for name in values if _is_index(values[name]) and name not in _named(chosen)}
     item = chosen.item or _item_of([v for n, v in values.items() if n not in index], of_items=of_items)
@@ -171,14 +171,14 @@ def _not_texts(table: pa.Table, chosen: Chosen) -> dict[str, str]:
     return left_out
 
 
-def _is_index(values: Values) -> bool:
+def _is_index(values: ColumnValues) -> bool:
     """Whether a column is what a program wrote to number its rows."""
     if INDEX_NAME.fullmatch(values.name):
         return (values.is_unique and values.is_whole) or not values.name
     return values.counts_rows and values.name.lower() in {"index", "row", "level_0", "rownames", "row_id"}
 
 
-def _item_of(values: Sequence[Values], *, of_items: bool) -> str | None:
+def _item_of(values: Sequence[ColumnValues], *, of_items: bool) -> str | None:
     """The column of items: `item`, or the only one whose title and values speak for it."""
     by_title = {each.name.lower(): each.name for each in values}
     if "item" in by_title:
@@ -208,12 +208,12 @@ def _refuse_item(names: Sequence[str], unique: Sequence[str]) -> None:
     )  # fmt: skip
 
 
-def _is_split(values: Values) -> bool:
+def _is_split(values: ColumnValues) -> bool:
     different = set(values.filled)
     return values.name.lower() == "split" or (len(different) > 1 and different <= SPLITS)
 
 
-def _with_levels(columns: Columns, rest: dict[str, Values], *, of_items: bool) -> Columns:
+def _with_levels(columns: Columns, rest: dict[str, ColumnValues], *, of_items: bool) -> Columns:
     """Add the levels: what is left when all else is told apart, in an order in which the names nest."""
     notes: list[str] = []
     left_out = dict(columns.left_out)
@@ -239,7 +239,7 @@ def _with_levels(columns: Columns, rest: dict[str, Values], *, of_items: bool) -
     return Columns(columns.item, names, columns.split, columns.masks, left_out | same, tuple(notes))
 
 
-def _ranks_among(names: Sequence[str], rest: dict[str, Values]) -> list[str]:
+def _ranks_among(names: Sequence[str], rest: dict[str, ColumnValues]) -> list[str]:
     """The columns that are ranks, coarse to fine, of a table that says that it is one of taxa; none of another table."""
     by_title = {name.lower(): name for name in rest}
     ranks = [by_title[rank] for rank in RANKS if rank in by_title and rest[by_title[rank]].filled]
@@ -247,7 +247,7 @@ def _ranks_among(names: Sequence[str], rest: dict[str, Values]) -> list[str]:
     return ranks if is_of_taxa and len(ranks) > 1 else []
 
 
-def _no_classes(rest: dict[str, Values], *, of_items: bool) -> dict[str, str]:
+def _no_classes(rest: dict[str, ColumnValues], *, of_items: bool) -> dict[str, str]:
     """The columns that hold no classes, and why: measurements, dates, and texts that differ in every row."""
     reasons: dict[str, str] = {}
     for name, values in rest.items():
@@ -264,7 +264,7 @@ def _no_classes(rest: dict[str, Values], *, of_items: bool) -> dict[str, str]:
     return reasons if some_left else {}
 
 
-def _nesting(columns: list[Values]) -> list[Values]:
+def _nesting(columns: list[ColumnValues]) -> list[ColumnValues]:
     """The columns in an order in which each lies within the one before: their own, if it does, else by their numbers of
     classes, if that does, and each has more than the one before: a few names under two parents are no other order."""
     by_size = sorted(columns, key=lambda each: len(each.filled))
@@ -273,17 +273,17 @@ def _nesting(columns: list[Values]) -> list[Values]:
     return by_size if is_clear and not _nests(columns) and _nests(by_size) else columns
 
 
-def _nests(columns: Sequence[Values]) -> bool:
+def _nests(columns: Sequence[ColumnValues]) -> bool:
     return all(_is_within(fine, coarse) for coarse, fine in itertools.pairwise(columns))
 
 
-def _is_within(fine: Values, coarse: Values) -> bool:
+def _is_within(fine: ColumnValues, coarse: ColumnValues) -> bool:
     """Whether every class of a column lies in one class of another, where both are given."""
     both = (coarse.codes >= 0) & (fine.codes >= 0)
     return coarse.pairs(fine) == len(np.unique(fine.codes[both]))
 
 
-def _numbers_that_do_not_nest(order: list[Values]) -> list[Values]:
+def _numbers_that_do_not_nest(order: list[ColumnValues]) -> list[ColumnValues]:
     """Columns of whole numbers without which the others nest, where they do not with them."""
     if _nests(order):
         return []
@@ -292,9 +292,9 @@ def _numbers_that_do_not_nest(order: list[Values]) -> list[Values]:
     return numbers if numbers and texts and _nests(_nesting(texts)) else []
 
 
-def _distinct(order: list[Values]) -> tuple[list[Values], dict[str, str], list[str]]:
+def _distinct(order: list[ColumnValues]) -> tuple[list[ColumnValues], dict[str, str], list[str]]:
     """The levels without numbers or codes that name the classes of a neighbour once more; those, and remarks on names that do."""
-    kept: list[Values] = []
+    kept: list[ColumnValues] = []
     same: dict[str, str] = {}
     notes: list[str] = []
     for each in order:
@@ -312,12 +312,12 @@ def _distinct(order: list[Values]) -> tuple[list[Values], dict[str, str], list[s
     return kept, same, notes
 
 
-def _names_same_classes(one: Values, other: Values) -> bool:
+def _names_same_classes(one: ColumnValues, other: ColumnValues) -> bool:
     sizes = len(one.filled), len(other.filled)
     return sizes[0] == sizes[1] > 1 and one.pairs(other) == sizes[0]
 
 
-def _doubts(levels: Sequence[Values]) -> list[str]:
+def _doubts(levels: Sequence[ColumnValues]) -> list[str]:
     """Remarks on levels that add nothing to the others, and on a header that looks like a row."""
     notes = []
     for each in levels:
@@ -370,3 +370,17 @@ def refuse_several(name: str, values: Sequence[str]) -> None:
             found=f"{examples([found[0]])}, whose parts are labels of other items",
             fix="keep one label of each of these items",
         )  # fmt: skip
+
+
+FLOAT_OF_WHOLE = re.compile(r"([+-]?\d+)\.0+")  # what pandas makes of ids beside a missing one
+
+
+def plain(text: str) -> str:
+    """An id without the decimals that pandas gave it.
+
+    >>> plain("12.0"), plain(" a1 ")
+    ('12', 'a1')
+    """
+    stripped = text.strip()
+    whole = FLOAT_OF_WHOLE.fullmatch(stripped)
+    return whole[1] if whole else stripped

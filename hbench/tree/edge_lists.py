@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -20,7 +19,7 @@ import pyarrow as pa
 
 from hbench.core.errors import UnknownName, UsageError
 from hbench.core.tables import texts
-from hbench.tree.columns import INDEX_NAME
+from hbench.tree.columns import INDEX_NAME, plain
 from hbench.tree.graph import ClassGraph, NodeId, edges
 
 PAIRS = (
@@ -29,7 +28,6 @@ PAIRS = (
 )  # fmt: skip
 IDS = ("id", "taxonid", "node", "node_id", "key", "code", "tax_id", "category_id")
 NAMES = ("name", "canonicalname", "scientificname", "label", "title")
-FLOAT_OF_WHOLE = re.compile(r"([+-]?\d+)\.0+")  # what pandas makes of ids beside a missing one
 
 
 class EdgeColumns(NamedTuple):
@@ -107,13 +105,6 @@ def edges_of(table: pa.Table, columns: EdgeColumns) -> ClassGraph[NodeId]:
     graph.add_edges_from((parent, child) for parent, child in pairs if parent in graph)
     graph.graph["by_node"] = True
     return graph
-
-
-def plain(text: str) -> str:
-    """An id without the decimals that pandas gave it."""
-    stripped = text.strip()
-    whole = FLOAT_OF_WHOLE.fullmatch(stripped)
-    return whole[1] if whole else stripped
 
 
 def left_out(table: pa.Table, columns: EdgeColumns) -> dict[str, str]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hbench.core import tables
 from hbench.core.errors import DataError, TreeError, UnknownName, UsageError, examples
-from hbench.core.understood import Understood
+from hbench.core.tables.understood import Understood
 from hbench.core.untrusted import DEPTH, LIST, parse_json, read_text
 from hbench.tree import ROOT, LabelTree, refuse_depth
 from hbench.tree.columns import NOTHING, Chosen, Columns, columns_of, sentence

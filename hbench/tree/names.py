@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.errors import TreeError, UnknownName, examples
-from hbench.core.understood import Understood
+from hbench.core.tables.understood import Understood
 from hbench.tree import LabelTree, default_levels
 
 Row = tuple[str, ...]

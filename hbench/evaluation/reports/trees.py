@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from hbench.core.errors import TreeError, UsageError, examples
-from hbench.core.understood import Understood
+from hbench.core.tables.understood import Understood
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.own_table import DISTRACTOR
 from hbench.engine.executors.threads import on_threads

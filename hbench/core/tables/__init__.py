@@ -16,10 +16,10 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from hbench.core.dialect import USUAL as DELIMITERS
-from hbench.core.dialect import Dialect, dialect_of, line_of_open_quote, without_quotes
 from hbench.core.errors import DataError
 from hbench.core.files import replacing, write_text
+from hbench.core.tables.dialect import USUAL as DELIMITERS
+from hbench.core.tables.dialect import Dialect, dialect_of, line_of_open_quote, without_quotes
 from hbench.core.text import first_line
 from hbench.core.untrusted import parquet_table, read_gzip
 
