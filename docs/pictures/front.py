@@ -46,7 +46,7 @@ def strips(folder: Path) -> None:
     vectors = np.stack(whole["embedding"].to_numpy())[:, :SMALLER]
     pq.write_table(pa.table({"id": whole["id"], "embedding": list(vectors)}), folder / "pca12.parquet")
     shutil.copy(folder / "hbench-demo" / "glyphs-pca.parquet", folder)
-    chosen = [word for query in QUERIES for word in ("--query", f"{query}.png")]
+    chosen = [word for query in QUERIES for word in ("--item", f"{query}.png")]
     files = ["glyphs-pca.parquet", "pca12.parquet", "-d", "glyphs"]
     hbench("look", *files, *chosen, "-k", "8", "-o", "strips.png", folder=folder)
     keep(folder / "strips.png", "strips.png")

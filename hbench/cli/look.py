@@ -6,18 +6,21 @@ from typing import Any
 import click
 
 from hbench.cli.names import FILE, MENDED, SIMILARITY, TESTED
+from hbench.cli.reporting import with_options
 from hbench.cli.terminal import say, show, show_json
+from hbench.cli.two_files import OPTIONS, pairs_of
 
 SHOWN = 8
 WAYS = ("queries", "class_name", "worst", "best", "severe", "at_random")
 
 
 @click.command("look")
-@click.argument("files", nargs=-1, required=True, type=FILE)
+@click.argument("files", nargs=-1, type=FILE)
+@with_options(OPTIONS)
 @TESTED
 @MENDED
 @click.option("--test", help="Which test, where a dataset has several.  [default: the first]")
-@click.option("--query", "queries", multiple=True, metavar="ID", help="This query; repeatable.")
+@click.option("--item", "queries", multiple=True, metavar="ID", help="This query; repeatable.")
 @click.option("--class", "class_name", metavar="NAME", help="Queries of this class, at any level of the tree.")
 @click.option("--worst", type=click.IntRange(1), metavar="N", help=f"The N worst by --by.  [default: {SHOWN}]")
 @click.option("--best", type=click.IntRange(1), metavar="N", help="The N best by --by.")
@@ -33,7 +36,7 @@ WAYS = ("queries", "class_name", "worst", "best", "severe", "at_random")
 def command(
     files: tuple[Path, ...], dataset: str, out: Path | None, k: int, report: Path | None, **options: Any
 ) -> None:
-    """Show what embedding FILES retrieve for some queries; several files one under the other.
+    """Show what embedding FILES retrieve for some queries; several files one under the other, each with its own values.
 
     The queries are chosen by the first file.
 
@@ -41,6 +44,7 @@ def command(
     """
     from hbench.core.files import refuse_unwritable
     from hbench.datasets import load
+    from hbench.look.inputs import EmbeddingFile
     from hbench.look.results import browse
     from hbench.look.strips import SUFFIXES
 
@@ -48,12 +52,16 @@ def command(
         if out.suffix not in SUFFIXES:
             raise click.UsageError(f"{out} is not a picture or page: end its name in {', '.join(SUFFIXES)}.")
         refuse_unwritable(out)
+    hint = " To choose a query by its id, say --item ID." if options["query"] else ""
+    models: list[EmbeddingFile] = [*files, *pairs_of(options.pop("query"), options.pop("gallery"), hint=hint)]
+    if not models:
+        raise click.UsageError("Give FILES of embeddings, or --query FILE --gallery FILE.")
     as_json, as_csv = options.pop("as_json"), options.pop("as_csv")
     if sum(bool(options[way]) for way in WAYS) > 1:
-        raise click.UsageError("Choose queries one way: --query, --class, --worst, --best, --severe or --random.")
+        raise click.UsageError("Choose queries one way: --item, --class, --worst, --best, --severe or --random.")
     if report is not None:
         options |= _conditions_of(report, options["similarity"])
-    results = browse(files, load(dataset, options.pop("policies")), k=k, **options)
+    results = browse(models, load(dataset, options.pop("policies")), k=k, **options)
     if out is not None:
         results.write(out)
         say(f"wrote {out}")

@@ -6,13 +6,16 @@ from typing import Any
 import click
 
 from hbench.cli.names import DATASET, FILE, MENDED
+from hbench.cli.reporting import with_options
 from hbench.cli.terminal import bar, say, show
+from hbench.cli.two_files import OPTIONS, pairs_of
 
 
 @click.command("report")
 @click.argument("files", nargs=-1, required=True, type=FILE, metavar="RUN.json [OTHER.json]...")
 @click.option("--out", "-o", type=FILE, required=True, help="The folder to make; a former report in it is replaced.")
 @click.option("--embeddings", multiple=True, type=FILE, help="A scored file: adds its curve, and results not kept.")
+@with_options(OPTIONS)
 @click.option("--dataset", "-d", type=DATASET, help="The dataset's folder or table, where its name does not find it.")
 @MENDED
 @click.option("--test", help="Which test, where a dataset has several.  [default: the first]")
@@ -35,6 +38,7 @@ def command(files: tuple[Path, ...], out: Path, embeddings: tuple[Path, ...], k:
 
     Example: hbench report mine.json baseline.json -o pages
     """
+    from hbench.look.inputs import EmbeddingFile
     from hbench.look.pages.folder import refuse_folder
     from hbench.look.report.folder import write_report
     from hbench.look.report.runs import read_runs, with_embeddings
@@ -42,9 +46,10 @@ def command(files: tuple[Path, ...], out: Path, embeddings: tuple[Path, ...], k:
     refuse_folder(out, "report")
     data, policies = options["dataset"], options["policies"]
     reported = read_runs(files, dataset=data, policies=policies, test=options["test"], by=options["by"])
-    if embeddings:
+    scored: list[EmbeddingFile] = [*embeddings, *pairs_of(options["query"], options["gallery"])]
+    if scored:
         with bar("ranking") as on_block:
-            reported = with_embeddings(reported, embeddings, k, on_block)
+            reported = with_embeddings(reported, scored, k, on_block)
     for note in reported.missing():
         say(f"note: {note}")
     with bar("writing pages"):

@@ -14,13 +14,14 @@ from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
 from hbench.engine.job import Job
 from hbench.engine.settings import Settings
+from hbench.evaluation import embeddings
 from hbench.evaluation.evaluate import Examined, examine
 from hbench.evaluation.measurement import measure
 from hbench.evaluation.reports import report as reports
 from hbench.evaluation.reports.comparison import refuse_other_conditions
 from hbench.evaluation.reports.other_files import refuse_for_embeddings
 from hbench.evaluation.reports.report import BY_QUERY, Document
-from hbench.evaluation.submission import read
+from hbench.evaluation.submission import EmbeddingSubmission, read
 from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.partial_lists import known
 
@@ -54,6 +55,30 @@ class RankedTest(NamedTuple):
     def job(self) -> Job:
         """The ranking of this test; raises UsageError for a test with a list of positive pairs."""
         return self.examined.job(self.test)
+
+
+class TwoFiles(NamedTuple):
+    """A file of the embeddings of the queries, and one of those of the gallery."""
+
+    query: Path
+    gallery: Path
+
+    @property
+    def name(self) -> str:
+        """The names of both files."""
+        return f"{self.query.name} + {self.gallery.name}"
+
+
+EmbeddingFile = Path | TwoFiles
+
+
+def read_embeddings(file: EmbeddingFile, purpose: str) -> EmbeddingSubmission:
+    """Read embeddings from one file, or two; raises SubmissionError, and UsageError for rankings, which have no such `purpose`."""
+    for path in file if isinstance(file, TwoFiles) else (file,):
+        refuse_for_embeddings(path)
+    if isinstance(file, TwoFiles):
+        return EmbeddingSubmission(embeddings.read(file.query), embeddings.read(file.gallery))
+    return read(file).embeddings(purpose)
 
 
 def runs_of(files: Sequence[str], names: Sequence[str] = ()) -> list[Run]:
@@ -106,12 +131,16 @@ def test_of(data: Dataset, name: str | None) -> str:
 
 
 def examined_embeddings(
-    file: str | Path, data: Dataset, metric: str = "H-AP", *, similarity: str | None = None, ties: str = "pessimistic"
+    file: EmbeddingFile,
+    data: Dataset,
+    metric: str = "H-AP",
+    *,
+    similarity: str | None = None,
+    ties: str = "pessimistic",
 ) -> Examined:
-    """Read an embedding file and check it against a dataset; raises SubmissionError, and UsageError for rankings."""
-    refuse_for_embeddings(Path(file))
+    """Read embeddings and check them against a dataset; raises SubmissionError, and UsageError for rankings."""
     settings = Settings([metric], similarity=similarity, ties=ties)
-    return examine(read(Path(file)).embeddings("a picture"), data, settings, doubted=False)
+    return examine(read_embeddings(file, "a picture"), data, settings, doubted=False)
 
 
 def ranked_tests(files: Sequence[str], data: Dataset, test: str | None, names: Sequence[str] = ()) -> list[RankedTest]:
@@ -122,7 +151,7 @@ def ranked_tests(files: Sequence[str], data: Dataset, test: str | None, names: S
 
 
 def examined_files(
-    paths: Sequence[Path], data: Dataset, metric: str = "H-AP", *, similarity: str | None = None, ties: str = "pessimistic"
+    paths: Sequence[EmbeddingFile], data: Dataset, metric: str = "H-AP", *, similarity: str | None = None, ties: str = "pessimistic"
 ) -> list[Examined]:  # fmt: skip
     """Read embedding files and check them against a dataset, and each other; raises as `examined_embeddings`, and ComparisonError
     for files that leave out other items: their queries and galleries are not the same."""

@@ -19,7 +19,7 @@ from hbench.datasets.manifest import Manifest
 from hbench.evaluation.evaluate import Examined
 from hbench.evaluation.measurement import Measurement, measure
 from hbench.look import retrievals
-from hbench.look.inputs import examined_files, test_of
+from hbench.look.inputs import EmbeddingFile, TwoFiles, examined_files, test_of
 from hbench.look.palette import mark_of
 from hbench.look.retrievals import UNRELATED, Queries, first_results, hits_of, level_name, right_of
 from hbench.look.strips import Sheet, Strip, StripRow, page_of, strip_of, write_strips
@@ -102,7 +102,7 @@ class Results:
 
 
 def browse(
-    files: str | Path | Sequence[str | Path],
+    files: str | Path | TwoFiles | Sequence[str | Path | TwoFiles],
     dataset: str | Path | Dataset,
     *,
     test: str | None = None,
@@ -119,12 +119,13 @@ def browse(
 ) -> Results:
     """Rank the gallery for some queries by one or more embedding files, and show the first k results of each.
 
-    `files`: embedding files. `dataset`: a name, a folder, a table, or a Dataset; `test`: by default its first. Choose queries in
-    one way, by the first file: `queries` (ids), `class_name`, or a number of the `worst` or `best` by the metric `by`, of those
-    with the most `severe` first results, or `at_random`; by default, eight of the worst. `similarity` (default: the dataset's)
-    and `ties` are those of `hbench.evaluate`. Returns results that a notebook displays, with `.text()`, `.csv()`, `.records()`
-    and `.write(path)`. Raises UsageError for several ways at once, UnknownName for names, SubmissionError for files that cannot
-    be ranked.
+    `files`: embedding files; where queries and gallery are in two, `hbench.look.inputs.TwoFiles(query, gallery)`. `dataset`: a
+    name, a folder, a table, or a Dataset; `test`: by default its first. Choose queries in one way, by the first file: `queries`
+    (ids), `class_name`, or a number of the `worst` or `best` by the metric `by`, of those with the most `severe` first results, or
+    `at_random`; by default, eight of the worst. Values are each model's own. `similarity` (default: the dataset's) and `ties` are
+    those of `hbench.evaluate`. Returns results that a notebook displays, with `.text()`, `.csv()`, `.records()` and
+    `.write(path)`. Raises UsageError for several ways at once, UnknownName for names, SubmissionError for files that cannot be
+    ranked.
     """
     paths = _paths(files, k)
     way, value = _way(dict(zip(WAYS, (queries, class_name, worst, best, severe, at_random), strict=True)))
@@ -163,9 +164,10 @@ def _measured(examined: Examined, test: str) -> Measurement:
     return measure(examined.job(test, fix="choose queries by id or at random"))
 
 
-def _paths(files: str | Path | Sequence[str | Path], k: int) -> list[Path]:
-    """The paths of one file or several; raises UsageError where none, or none of their results, is asked for."""
-    paths = [Path(files)] if isinstance(files, str | Path) else list(map(Path, files))
+def _paths(files: str | Path | TwoFiles | Sequence[str | Path | TwoFiles], k: int) -> list[EmbeddingFile]:
+    """The paths of one model or several; raises UsageError where none, or none of their results, is asked for."""
+    given = [files] if isinstance(files, str | Path | TwoFiles) else files
+    paths = [TwoFiles(*map(Path, file)) if isinstance(file, TwoFiles) else Path(file) for file in given]
     if not paths or k < 1:
         raise UsageError("there is nothing to show", expected="a file, and k ≥ 1", found=f"{len(paths)} files, k = {k}")
     return paths
@@ -195,9 +197,10 @@ def _chosen(manifest: Manifest, way: str, value: Any, *, by: str, measured: Meas
     return retrievals.worst_first(-values if way == "best" else values)[:value]
 
 
-def _names(files: Sequence[Path]) -> list[str]:
+def _names(files: Sequence[EmbeddingFile]) -> list[str]:
     """Name the files; files of the same name get their folder in front, or a number behind."""
     twice = {name for name, count in Counter(path.name for path in files).items() if count > 1}
-    longer = [f"{path.absolute().parent.name}/" * (path.name in twice) + path.name for path in files]
+    places = [(file.query if isinstance(file, TwoFiles) else file).absolute().parent.name for file in files]
+    longer = [f"{place}/" * (file.name in twice) + file.name for place, file in zip(places, files, strict=True)]
     numbers = [longer[: at + 1].count(name) if longer.count(name) > 1 else 0 for at, name in enumerate(longer)]
     return [f"{name} ({number})" if number else name for name, number in zip(longer, numbers, strict=True)]

@@ -76,7 +76,7 @@ def test_plug_ins_that_cannot_be_used_are_left_out_and_named(folder):
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
 def test_what_an_encoding_cannot_show_is_replaced(folder, encoding):
-    words = ("look", "e.npz", "-d", "d.csv", "--query", "é0")
+    words = ("look", "e.npz", "-d", "d.csv", "--item", "é0")
     assert "species" in hbench(folder, *words, PYTHONIOENCODING=encoding).stdout
 
 

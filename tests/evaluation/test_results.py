@@ -26,7 +26,7 @@ def test_the_first_results_lie_beside_the_report_and_are_those_of_look(folder):
     assert reports.read_by_query(folder / "r.by-query.parquet", document).num_rows == 400
     table = results.read(folder / "r.top-k.parquet", document)
     row = table.slice(17, 1).to_pylist()[0]
-    look = ("look", folder / zoo.FILE, "-d", folder / zoo.DATASET, "--query", row["query"], "-k", 5, "--json")
+    look = ("look", folder / zoo.FILE, "-d", folder / zoo.DATASET, "--item", row["query"], "-k", 5, "--json")
     (shown,) = json.loads(call(*look).stdout)
     hits = shown["results"][zoo.FILE]
     assert row["items"] == [hit["item"] for hit in hits]

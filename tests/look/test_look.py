@@ -24,7 +24,7 @@ from hbench.look.palette import color_of, lightness_of, mark_of, text_color_on
 from hbench.look.results import Results
 from hbench.look.retrievals import Hit, class_name, first_results, hits_of, right_of
 from hbench.look.strips import Sheet, Strip, StripRow, page_of, strip_of, write_strips
-from tests.command_line import call, python
+from tests.command_line import call, python, refusal
 from tests.look.elements import each
 from tests.look.plotting import luminance
 
@@ -128,11 +128,11 @@ def test_a_class_is_found_at_any_level_and_queries_by_id(folder):
     assert of_script
     assert all(query.startswith("georgian/") for query in of_script)
     query = manifest.items[5]
-    text = look(folder, "--query", query, "-k", 3).stdout
+    text = look(folder, "--item", query, "-k", 3).stdout
     assert text.startswith(f"{query}  (")
     assert len(text.strip().splitlines()) == 5
     assert text.strip().endswith("(the first right one)")
-    for option, unknown in (("--query", query[:-1]), ("--class", "Klingon")):
+    for option, unknown in (("--item", query[:-1]), ("--class", "Klingon")):
         run = look(folder, option, unknown, code=1)
         assert isinstance(run.exception, UnknownName)
         assert unknown in str(run.exception)
@@ -298,9 +298,51 @@ def test_neighbours_are_those_of_the_evaluation_by_its_report_or_by_name(tmp_pat
     call("evaluate", *words, "--similarity", "dot", "-o", tmp_path / "r.json")
     shown = []
     for more in ((), ("--similarity", "dot"), ("--report", tmp_path / "r.json")):
-        (query,) = json.loads(call("look", *words, "--query", "0", "-k", 1, "--json", *more).stdout)
+        (query,) = json.loads(call("look", *words, "--item", "0", "-k", 1, "--json", *more).stdout)
         shown.append(query["results"]["e.npz"][0]["item"])
     assert shown == ["1", "3", "3"]
+
+
+def test_queries_and_gallery_in_two_files_are_looked_at_and_become_pages(tmp_path):
+    """As from one file: the same hits, the same values, the same report; and `--query` with an id names `--item`."""
+    rng = np.random.default_rng(0)
+    rows = [f"i{n},f{n % 12 // 4},g{n % 12},{int(n < 24)},{int(n >= 24)}" for n in range(72)]
+    table = tmp_path / "own.csv"
+    table.write_text("\n".join(["item,family,genus,query,gallery", *rows]))
+    vectors = rng.normal(size=(12, 4))[np.arange(72) % 12] + rng.normal(size=(72, 4))
+    ids, vectors = [f"i{n}" for n in range(72)], vectors.astype(np.float32)
+    for name, part in (("whole", slice(None)), ("q", slice(24)), ("g", slice(24, None))):
+        embeddings.write(tmp_path / f"{name}.npz", ids[part], vectors[part])
+    two, data = ("--query", tmp_path / "q.npz", "--gallery", tmp_path / "g.npz"), ("-d", table)
+    shown = json.loads(call("look", *two, *data, "--worst", 3, "--json").stdout)
+    one = json.loads(call("look", tmp_path / "whole.npz", *data, "--worst", 3, "--json").stdout)
+    assert [query["results"]["q.npz + g.npz"] for query in shown] == [query["results"]["whole.npz"] for query in one]
+    assert [query["values"]["q.npz + g.npz"] for query in shown] == [query["values"]["whole.npz"] for query in one]
+    both = call("look", tmp_path / "whole.npz", *two, *data, "--item", "i3", "-k", 2).stdout
+    assert both.count("whole.npz") == both.count("q.npz + g.npz") == 1
+    for name, files in (("two", two), ("one", (tmp_path / "whole.npz",))):
+        call(
+            "evaluate",
+            *files,
+            *data,
+            "-o",
+            tmp_path / f"{name}.json",
+            "--by-query",
+            tmp_path / f"{name}.by-query.parquet",
+        )
+        given = two if name == "two" else ("--embeddings", *files)
+        call("report", tmp_path / f"{name}.json", *data, *given, "-o", tmp_path / name)
+    made = [(tmp_path / name / "data" / "map-0.js").read_text() for name in ("one", "two")]
+    assert made[0] == made[1]
+    swapped = ("--query", tmp_path / "g.npz", "--gallery", tmp_path / "q.npz")
+    assert "swapped" in refusal("look", *swapped, *data)
+    assert "is not the file that was scored" in refusal(
+        "report", tmp_path / "one.json", *data, *two, "-o", tmp_path / "p"
+    )
+    assert "To choose a query by its id, say --item ID" in refusal(
+        "look", tmp_path / "whole.npz", *data, "--query", "i3"
+    )
+    assert "Give FILES of embeddings, or --query" in refusal("look", *data)
 
 
 def test_names_that_form_no_tree_are_mended_for_every_verb_that_opens_a_table(tmp_path):
@@ -310,7 +352,7 @@ def test_names_that_form_no_tree_are_mended_for_every_verb_that_opens_a_table(tm
     np.savez(vectors, ids=[f"i{n}" for n in range(60)], embeddings=np.random.default_rng(0).normal(size=(60, 4)))
     mended = ("-d", table, "--policy", "by-path")
     call("evaluate", vectors, *mended, "--top-k", 3, "-o", tmp_path / "r.json")
-    assert "i0  (f0 › g0 (f0)" in call("look", vectors, *mended, "--query", "i0").stdout
+    assert "i0  (f0 › g0 (f0)" in call("look", vectors, *mended, "--item", "i0").stdout
     assert (
         "queries:60|batch:20" in json.loads(call("gap", vectors, *mended, "--batch", 20, "--json").stdout)["signature"]
     )

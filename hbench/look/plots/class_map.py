@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import UnknownName, UsageError
 from hbench.datasets.manifest import Manifest
-from hbench.evaluation.embeddings import Embeddings, align
+from hbench.evaluation.embeddings import align
+from hbench.evaluation.submission import EmbeddingSubmission
 from hbench.look.figures import GREY, Drawing, drawn, legend_above, short
 from hbench.look.inputs import dataset_of, ranked_test
 from hbench.look.palette import SIZES, group_color, marker_of
@@ -39,17 +40,33 @@ class ClassPlaces(NamedTuple):
 
 
 def map_of(
-    manifest: Manifest, vectors: Embeddings, *, cosine: bool, method: str = LAYOUTS[0], most: int | None = None
+    manifest: Manifest,
+    submission: EmbeddingSubmission,
+    *,
+    cosine: bool,
+    method: str = LAYOUTS[0],
+    most: int | None = None,
 ) -> ClassPlaces | None:
     """Lay out the means of the fine classes, or of `most` of them, chosen at random; None for fewer than four classes.
 
     The places are reproducible on one machine. Raises UsageError if UMAP is not installed.
     """
-    means, nodes = mean_vectors(manifest, vectors.vectors[align(vectors, manifest.items)], cosine=cosine)
+    means, nodes = mean_vectors(manifest, vectors_of(manifest, submission), cosine=cosine)
     if len(nodes) < LEAST:
         return None
     shown = np.sort(np.random.default_rng(SEED).permutation(len(nodes))[:most])
     return ClassPlaces(nodes[shown].astype(np.int64), _laid_out(means[shown], method), len(nodes))
+
+
+def vectors_of(manifest: Manifest, submission: EmbeddingSubmission) -> NDArray[np.floating]:
+    """The vectors of all items (N, D); of queries and gallery in two files each item's own, the gallery's where both have it."""
+    whole, gallery = submission.parts[0], submission.gallery
+    if len(submission.parts) == 1:
+        return np.asarray(whole.vectors[align(whole, manifest.items)])
+    vectors = np.zeros((len(manifest), whole.dim), np.result_type(whole.vectors, gallery.vectors))
+    for part, has in ((whole, manifest.query), (gallery, manifest.gallery)):
+        vectors[has] = part.vectors[align(part, manifest.items[has])]
+    return vectors
 
 
 def mean_vectors(
@@ -128,8 +145,8 @@ def _draw(request: PlotRequest) -> Drawing:
     manifest, examined = ranked.manifest, ranked.examined
     level = request.level or manifest.levels[0]
     column = manifest.tree.level(level) - 1
-    vectors = examined.submission.embeddings("a map").queries
-    found = map_of(manifest, vectors, cosine=examined.conditions.similarity_name == "cosine", method=method)
+    submission = examined.submission.embeddings("a map")
+    found = map_of(manifest, submission, cosine=examined.conditions.similarity_name == "cosine", method=method)
     if found is None:
         raise UsageError("a map needs at least four classes")
     classes = f"{found.number:,} classes ({manifest.levels[-1]})"

@@ -24,8 +24,8 @@ from hbench.evaluation.measurement import OnBlock, measure
 from hbench.evaluation.reports import results
 from hbench.evaluation.reports.queries import metric_columns, queries_of, units_of
 from hbench.evaluation.reports.report import Document
-from hbench.evaluation.submission import EmbeddingSubmission, read
-from hbench.look.inputs import runs_of, traced
+from hbench.evaluation.submission import EmbeddingSubmission
+from hbench.look.inputs import EmbeddingFile, read_embeddings, runs_of, traced
 from hbench.look.plots.class_map import ClassPlaces, map_of
 from hbench.look.plots.h_pr import BINS, Curve, binned, mean_curve
 from hbench.look.retrievals import RightResults, TopLists, copies_of, lists_of, ranker_of
@@ -173,7 +173,9 @@ def _top_lists(table: pa.Table, test: str, manifest: Manifest, path: Path) -> To
     return lists
 
 
-def with_embeddings(reported: Reported, files: Sequence[Path], k: int, on_block: OnBlock | None = None) -> Reported:
+def with_embeddings(
+    reported: Reported, files: Sequence[EmbeddingFile], k: int, on_block: OnBlock | None = None
+) -> Reported:
     """Add the precision-recall curve, the map of classes, the first right results and, if missing, the first k results of
     every run with an embedding file, by one ranking pass each.
 
@@ -184,11 +186,13 @@ def with_embeddings(reported: Reported, files: Sequence[Path], k: int, on_block:
     runs = {_checksum(run): run for run in reported.runs}
     ranked: dict[str, ReportedRun] = {}
     for path in files:
-        given = read(path).embeddings("a curve and a map")
+        given = read_embeddings(path, "a curve and a map")
         sha256 = given.source.sha256
         if sha256 not in runs:
             scored = " or ".join(f"{digest[:12]}… of {run.name}" for digest, run in runs.items())
-            raise SubmissionError(f"{path} is not the file that was scored", expected=scored, found=f"{sha256[:12]}…")
+            raise SubmissionError(
+                f"{path.name} is not the file that was scored", expected=scored, found=f"{sha256[:12]}…"
+            )
         ranked[sha256] = _ranked(reported, runs[sha256], given, k, on_block)
     return replace(reported, runs=tuple(ranked.get(_checksum(run), run) for run in reported.runs))
 
@@ -211,7 +215,7 @@ def _ranked(
     measure(replace(job, conditions="", by_name=None, top=results), on_block=on_block)
     ranked = lists_of(manifest, job.ranker, results, similarity)
     top = ranked if run.top is None else run.top._replace(right=ranked.right)
-    places = map_of(manifest, given.queries, cosine=similarity == "cosine", most=MAP_CLASSES)
+    places = map_of(manifest, given, cosine=similarity == "cosine", most=MAP_CLASSES)
     return replace(run, curve=_curve(run.name, manifest, given, examined.conditions), places=places, top=top)
 
 
