@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from hbench.cli.names import FILE, METRICS
-from hbench.cli.terminal import show_json, show_table
+from hbench.cli.terminal import show, show_json, show_table
 
 
 @click.command("compare")
@@ -17,7 +17,7 @@ from hbench.cli.terminal import show_json, show_table
 @click.option("--metrics", type=METRICS, help="Only these metrics, separated by commas.")
 @click.option("--unit", metavar="LEVEL|query", help="What the interval and test go by.  [default: that of FIRST]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-@click.option("--csv", "as_csv", is_flag=True, help="As CSV on stdout.")
+@click.option("--csv", "as_csv", is_flag=True, help="As CSV on stdout: fractions in full precision.")
 def command(
     first: Path, second: Path, *, by_query: tuple[Path, Path] | None, metrics: str | None, unit: str | None, as_json: bool,
     as_csv: bool,
@@ -37,10 +37,12 @@ def command(
         differences = [difference.record() for difference in result]
         show_json({"signature": result.signature, "unit": result.unit, "differences": differences})
         return
+    if as_csv:
+        show(result.csv().rstrip("\n"))
+        return
     show_table(
         f"{result.methods[0]} − {result.methods[1]}, percent",
         ("metric", *result.methods, *comparison.HEADER),
         [difference.cells for difference in result.shown],
         f"over {result.over}; p: two-sided paired sign-flip test; corrected: by Holm's method for all these metrics",
-        as_csv=as_csv,
     )

@@ -47,6 +47,9 @@ def _list(*, as_json: bool, as_csv: bool) -> None:
     }  # fmt: skip
     texts = [[" / ".join(row[key]) if key == "levels" else str(row[key]) for key in columns] for row in rows]
     left = [name for key, name in columns.items() if key != "test_images"]
+    if as_csv:  # a number, without the comma for people
+        place = list(columns).index("test_images")
+        texts = [[cell.replace(",", "") if at == place else cell for at, cell in enumerate(row)] for row in texts]
     terminal.show_table(None, [*columns.values()], texts, left=left, as_csv=as_csv)
 
 

@@ -83,6 +83,7 @@ def list_(as_json: bool, as_csv: bool) -> None:
 
     Example: hbench leaderboard list
     """
+    from hbench.core.text import NONE
     from hbench.evaluation.leaderboard import leader, names, read
 
     header = ("dataset", "rows", "metric", "score", "best", "own", "protocol")
@@ -101,6 +102,8 @@ def list_(as_json: bool, as_csv: bool) -> None:
         show_json([dict(zip(header, line, strict=True)) for line in lines])
         return
     texts, left = [tuple(map(str, line)) for line in lines], ("metric", "protocol", "best")
+    if as_csv:  # a dash is for people
+        texts = [tuple("" if cell == NONE else cell for cell in line) for line in texts]
     show_table(None, header, texts, left=left, caption="scores in percent", as_csv=as_csv)
     if broken:  # the others are listed all the same
         raise broken[0]
@@ -110,14 +113,16 @@ def list_(as_json: bool, as_csv: bool) -> None:
 @with_options(SELECTION)
 @click.option("--format", "form", type=click.Choice(["table", *FORMATS]), default="table", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-def show_(form: str, as_json: bool, **selection: Any) -> None:
+@click.option("--csv", "as_csv", is_flag=True, help="The same as --format csv: percent, as printed.")
+def show_(form: str, as_json: bool, as_csv: bool, **selection: Any) -> None:
     """Show a leaderboard ranked by one metric; methods with a mark have a note below the table.
 
     Example: hbench leaderboard show inat18-base --metric AP/supercategory
     """
     board, standings, metrics = selected(**selection)
-    if as_json or form != "table":
-        show(written(board, standings, metrics, form="json" if as_json else form).rstrip("\n"))
+    form = "json" if as_json else "csv" if as_csv else form
+    if form != "table":
+        show(written(board, standings, metrics, form=form).rstrip("\n"))
         return
     terminal_table(board, standings, metrics, fixed=bool(selection["columns"]))
 
@@ -291,7 +296,9 @@ def _show_verdicts(verdicts: list[RowVerdict], *, as_json: bool) -> None:
     from hbench.evaluation.leaderboard import fetched
 
     verified = sum(verdict.verdict == fetched.VERIFIED for verdict in verdicts)
-    outcome = f"{verified} of {len(verdicts)} rows are verified" if verdicts else "nothing to verify: no row is of a run"
+    outcome = (
+        f"{verified} of {len(verdicts)} rows are verified" if verdicts else "nothing to verify: no row is of a run"
+    )
     if as_json:
         show_json([verdict._asdict() for verdict in verdicts])
         say(outcome)

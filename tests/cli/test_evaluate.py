@@ -1,7 +1,9 @@
 """hbench evaluate and compare as a person meets them: files in, tables and files out, one clear message for bad
 input."""
 
+import csv
 import dataclasses
+import io
 import json
 import subprocess
 import sys
@@ -171,6 +173,16 @@ def test_compare_says_how_much_better_and_how_sure(evaluated):
     table = in_folder(evaluated, "compare", "good.json", "bad.json", "--metrics", "H-AP", *files)
     assert "over 4 classes of the level species" in table.stdout
     assert "R@1" not in table.stdout
+
+
+def test_the_csv_of_a_comparison_holds_the_numbers_of_its_json(evaluated):
+    found = json.loads(in_folder(evaluated, "compare", "good.json", "bad.json", "--json").stdout)
+    rows = list(csv.DictReader(io.StringIO(in_folder(evaluated, "compare", "good.json", "bad.json", "--csv").stdout)))
+    assert {row["signature"] for row in rows} == {found["signature"]}
+    assert [(row["first_name"], row["second_name"]) for row in rows] == [("good", "bad")] * len(rows)
+    for row, difference in zip(rows, found["differences"], strict=True):
+        assert row.pop("metric") == difference.pop("metric")
+        assert {name: None if row[name] == "" else float(row[name]) for name in difference} == difference
 
 
 def test_compare_refuses_other_conditions_and_missing_files(evaluated):

@@ -140,6 +140,15 @@ def test_a_json_export_is_the_leaderboard_with_places():
     assert document["rows"][-1]["place"] is None
 
 
+@pytest.mark.parametrize("words", [["show", "sop", "--csv"], ["export", "sop", "--format", "csv"], ["list", "--csv"]])
+def test_scores_in_the_csv_of_every_command_are_numbers(words):
+    rows = list(csv.DictReader(io.StringIO(call("leaderboard", *words).stdout)))
+    columns = ["score", "rows", "own"] if words[0] == "list" else ["place", "year", "dim", *read("sop").metrics]
+    cells = [row[column] for row in rows for column in columns]
+    assert [cell for cell in cells if cell and not re.fullmatch(r"\d+(\.\d+)?", cell)] == []
+    assert sum(cell != "" for cell in cells) >= 2 * len(rows)
+
+
 @given(st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=30), st.decimals(0, 100, places=2))
 def test_any_method_name_and_score_survive_csv_and_json(method, score):
     row = Row(method=method, scores={"AP": score}, paper=Paper(citation="c", table="t"))

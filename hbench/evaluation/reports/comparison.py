@@ -18,7 +18,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hbench.core.errors import ComparisonError, UnknownName, examples
-from hbench.core.text import percent, points, points_range
+from hbench.core.tables import without_formula
+from hbench.core.text import csv_text, percent, points, points_range
 from hbench.evaluation.reports import report as reports
 from hbench.evaluation.reports.queries import metric_columns, units_in_words, units_of
 from hbench.evaluation.reports.report import BY_QUERY, Document, Report, document_of
@@ -215,6 +216,15 @@ class Comparison:
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
         return "\n".join([f"{self.methods[0]} − {self.methods[1]}, percent, over {self.over}", *lines])
+
+    def csv(self) -> str:
+        """Write a line per metric: the names of both, what `Difference` holds as fractions in full precision, what the intervals
+        and the test go by, and the signature; empty where no query defines a value."""
+        rows = [
+            [*map(without_formula, self.methods), *difference.record().values(), self.unit, self.signature]
+            for difference in self.differences
+        ]
+        return csv_text(["first_name", "second_name", *Difference._fields, "unit", "signature"], rows)
 
     def to_pandas(self) -> pd.DataFrame:
         """A row per metric: first, second, difference, low, high (fractions), p, corrected, queries, units."""
