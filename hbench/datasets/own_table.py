@@ -18,7 +18,7 @@ from hbench.core.errors import DataError, UnknownName, UsageError, examples
 from hbench.core.tables import read_with_dialect, text_rows, texts
 from hbench.core.tables.understood import Understood
 from hbench.tree import taxonomy
-from hbench.tree.columns import Chosen, Columns, columns_of, plain, refuse_several, sentence
+from hbench.tree.columns import Chosen, Columns, columns_of, of_one_class, plain, refuse_several, sentence
 from hbench.tree.names import Row
 from hbench.tree.partial import ended_early, is_unknown
 from hbench.tree.paths import levels_of, separator_of, split_path, told_apart
@@ -114,10 +114,12 @@ class OwnTable:
             )
         ends = sum(is_unknown(row[-1]) for row in known)
         if ends:
-            facts.append(f"the paths of {ends:,} items end early (partial labels)")
+            facts.append(
+                f"the paths of {ends:,} items end early (partial labels; --policy repeat-leaf: classes of their own)"
+            )
         hints = ("--levels A,B says otherwise",) if columns.left_out or columns.notes else ()
-        what = f"{len(self.table):,} items"
-        return Understood(self.source, what, (*facts, *columns.notes), columns.left_out, hints)
+        facts += [*columns.notes, *of_one_class(columns.levels, sizes)]
+        return Understood(self.source, f"{len(self.table):,} items", tuple(facts), columns.left_out, hints)
 
 
 def read(path: Path, chosen: Chosen, *, as_it_is: bool = False) -> OwnTable:

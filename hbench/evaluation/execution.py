@@ -26,7 +26,7 @@ APART = {  # an option, what it does, and the options that it cannot be joined w
 class Execution:
     """`threads`, `memory` (bytes beyond the embeddings); a torch `device`; the number of local `workers`, or a dask
     `scheduler`; the folder in which finished blocks are kept to `resume` from; the `shard` i/n that alone is computed; the first
-    `top_k` results to keep; other `trees` to score under, in words.
+    `top_k` results to keep; other `trees` to score under, in words, whose lists of edges have these columns (`edges`).
 
     Raises UsageError for what does not go together.
     """
@@ -40,6 +40,7 @@ class Execution:
     shard: str | None = None
     top_k: int = 0
     trees: str | None = None
+    edges: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for option, (does, others) in APART.items():
@@ -55,7 +56,7 @@ class Execution:
         if self.trees:
             from hbench.evaluation.reports.trees import parse
 
-            parse(self.trees)
+            parse(self.trees, self.edges)
 
     @contextmanager
     def open(
@@ -83,7 +84,9 @@ class Execution:
         if self.trees:
             from hbench.evaluation.reports.trees import parse, report_under
 
-            return report_under(examined, parse(self.trees), memory=self.memory, execute=execute, on_test=on_test)
+            return report_under(
+                examined, parse(self.trees, self.edges), memory=self.memory, execute=execute, on_test=on_test
+            )
         return report_on(examined, memory=self.memory, execute=execute, on_test=on_test, top_k=self.top_k)
 
     def write_shard(self, path: Path, examined: Examined, execute: Execute, on_test: OnTest | None = None) -> None:

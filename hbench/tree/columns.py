@@ -128,9 +128,10 @@ def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> Col
     values = {name: ColumnValues(name, table[name]) for name in names if name not in left_out}
 
     index = {name: "an index" for name in values if _is_index(values[name]) and name not in _named(chosen)}
-    item = chosen.item or _item_of([v for n, v in values.items() if n not in index], of_items=of_items)
+    free = [each for name, each in values.items() if name not in chosen.levels]
+    item = chosen.item or _item_of([each for each in free if each.name not in index], of_items=of_items)
     if item is None and of_items:
-        item = _item_of(list(values.values()), of_items=True)
+        item = _item_of(free, of_items=True)
         index.pop(item or "", None)
     left_out |= index
     rest = {name: each for name, each in values.items() if name != item and name not in left_out}
@@ -266,11 +267,23 @@ def _no_classes(rest: dict[str, ColumnValues], *, of_items: bool) -> dict[str, s
 
 def _nesting(columns: list[ColumnValues]) -> list[ColumnValues]:
     """The columns in an order in which each lies within the one before: their own, if it does, else by their numbers of
-    classes, if that does, and each has more than the one before: a few names under two parents are no other order."""
+    classes, if that does, each has more than the one before, and most classes contradict their own: a few names under two
+    parents are no other order."""
     by_size = sorted(columns, key=lambda each: len(each.filled))
     sizes = [1, *(len(each.filled) for each in by_size)]
-    is_clear = all(fewer < more for fewer, more in itertools.pairwise(sizes))
-    return by_size if is_clear and not _nests(columns) and _nests(by_size) else columns
+    is_clear = all(fewer < more for fewer, more in itertools.pairwise(sizes)) and _is_mostly_turned(columns)
+    return by_size if is_clear and _nests(by_size) else columns
+
+
+def _is_mostly_turned(columns: Sequence[ColumnValues]) -> bool:
+    """Whether most classes of some column lie in several classes of the column before it."""
+    for coarse, fine in itertools.pairwise(columns):
+        both = (coarse.codes >= 0) & (fine.codes >= 0)
+        pairs = np.unique(np.stack([fine.codes[both], coarse.codes[both]]), axis=1)
+        parents = np.unique(pairs[0], return_counts=True)[1]
+        if 2 * int((parents > 1).sum()) > len(parents):
+            return True
+    return False
 
 
 def _nests(columns: Sequence[ColumnValues]) -> bool:
@@ -318,16 +331,17 @@ def _names_same_classes(one: ColumnValues, other: ColumnValues) -> bool:
 
 
 def _doubts(levels: Sequence[ColumnValues]) -> list[str]:
-    """Remarks on levels that add nothing to the others, and on a header that looks like a row."""
-    notes = []
-    for each in levels:
-        if len(each.filled) == 1 and len(levels) > 1:
-            notes.append(
-                f"{each.name} has one class, {each.filled[0]}: it adds nothing, but counts in H-AP; --levels leaves it out"
-            )
-        if each.name in each.different:
-            notes.append(f"the level {each.name} is called like one of its classes: does the header line miss?")
-    return notes
+    """Remarks on a header that looks like a row."""
+    like_rows = [each.name for each in levels if each.name in each.different]
+    return [f"the level {name} is called like one of its classes: does the header line miss?" for name in like_rows]
+
+
+def of_one_class(levels: Sequence[str], sizes: Sequence[int]) -> list[str]:
+    """A remark on levels that hold all items in one class, beside others that do not."""
+    alone = [level for level, size in zip(levels, sizes, strict=True) if size == 1]
+    if not alone or len(alone) == len(levels):
+        return []
+    return [f"{', '.join(alone)}: one class each, which adds nothing but counts in H-AP; --levels leaves it out"]
 
 
 def sentence(columns: Columns, sizes: Sequence[int]) -> str:

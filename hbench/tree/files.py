@@ -20,7 +20,7 @@ from hbench.core.errors import DataError, TreeError, UnknownName, UsageError, ex
 from hbench.core.tables.understood import Understood
 from hbench.core.untrusted import DEPTH, LIST, parse_json, read_text
 from hbench.tree import ROOT, LabelTree, refuse_depth
-from hbench.tree.columns import NOTHING, Chosen, Columns, columns_of, sentence
+from hbench.tree.columns import NOTHING, Chosen, Columns, columns_of, of_one_class, sentence
 from hbench.tree.edge_lists import edge_columns, edges_of, left_out
 from hbench.tree.graph import ClassGraph, NodeId, packed, unfold, unpacked
 from hbench.tree.names import CONTROL, NameTable, class_rows
@@ -92,7 +92,8 @@ def _read_sheet(path: Path, chosen: Chosen) -> NameTable:
         paths = told_apart([split_path(value, mark) for value in values])
         names = NameTable.of(levels_of(values, mark), paths)
         facts.append(f"the column {columns.levels[0]} holds paths, separated by {mark}")
-    facts += [sentence(Columns(None, names.levels), _sizes(names)), *columns.notes]
+    sizes = _sizes(names)
+    facts += [sentence(Columns(None, names.levels), sizes), *columns.notes, *of_one_class(names.levels, sizes)]
     return replace(names, read=Understood(path.name, f"{len(table):,} rows", tuple(facts), columns.left_out))
 
 

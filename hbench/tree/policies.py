@@ -344,14 +344,19 @@ def advice(table: NameTable, chosen: Sequence[str] = ()) -> list[str]:
     return offered
 
 
+FEW = 5  # items, of which each may be of a class of its own
+
+
 def _leaves_whole_rows(table: NameTable, names: Sequence[str]) -> bool:
-    """Whether the policies make a tree without missing names."""
+    """Whether the policies make a tree without missing names, in which some items share a class."""
     try:
         mended = mend(table, names).table
         mended.tree()
     except TreeError:
         return False
-    return not any("" in row for row in mended.rows)
+    items = sum(mended.rows.values())
+    is_all_alone = FEW < items == len(mended.rows)
+    return not is_all_alone and not any("" in row for row in mended.rows)
 
 
 def effect(table: NameTable, names: Sequence[str]) -> str:

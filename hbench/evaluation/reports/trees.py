@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from hbench.core import tables
 from hbench.core.errors import TreeError, UsageError, examples
 from hbench.core.tables.understood import Understood
 from hbench.datasets.manifest import Manifest
@@ -32,6 +33,7 @@ from hbench.metrics.names import MetricName
 from hbench.metrics.partial_lists import is_graded
 from hbench.tree import Labels, LabelTree
 from hbench.tree import files as tree_files
+from hbench.tree.columns import Chosen
 from hbench.tree.names import class_rows
 
 SHUFFLED = "shuffled"
@@ -55,13 +57,13 @@ class OtherTree:
         return labels
 
 
-def parse(text: str) -> list[OtherTree]:
-    """The trees in words: files, and `shuffled` or `shuffled:SEED`, separated by commas.
+def parse(text: str, edges: Sequence[str] = ()) -> list[OtherTree]:
+    """The trees in words: files, and `shuffled` or `shuffled:SEED`, separated by commas; `edges`: the columns of a list of edges.
 
     Raises DataError, TreeError or UsageError for a file that holds no tree, UsageError for a seed that is not a number.
     """
     words = [word.strip() for word in text.split(",") if word.strip()]
-    trees = [_shuffled(word) if word.partition(":")[0] == SHUFFLED else _from_file(Path(word)) for word in words]
+    trees = [_shuffled(word) if word.partition(":")[0] == SHUFFLED else _from_file(Path(word), edges) for word in words]
     if not trees or len({tree.name for tree in trees}) < len(trees):
         raise UsageError(
             "no tree is named, or two trees have the same file name", expected="files of different names", found=text
@@ -69,8 +71,9 @@ def parse(text: str) -> list[OtherTree]:
     return trees
 
 
-def _from_file(path: Path) -> OtherTree:
-    names = tree_files.read(path)
+def _from_file(path: Path, edges: Sequence[str]) -> OtherTree:
+    is_table = tables.kind_of(path) in tables.SUFFIXES
+    names = tree_files.read(path, chosen=Chosen(edges=tuple(edges) if is_table else ()))
     tree, _ = names.tree()
 
     def paths(own: LabelTree) -> Labels:
