@@ -2,7 +2,8 @@
 
 Whatever a caller names is taken as it is. The rest is guessed once, from the whole table, and every guess is said.
 
->>> table = pa.table({"": ["0", "1", "2"], "file": ["a", "b", "c"], "species": ["x", "y", "z"], "order": ["o", "o", "p"]})
+>>> names = {"species": ["w", "x", "y", "z"], "order": ["o", "o", "p", "p"]}
+>>> table = pa.table({"": ["0", "1", "2", "3"], "file": ["a", "b", "c", "d"], **names})
 >>> found = columns_of(table, Chosen())
 >>> found.item, found.levels, found.left_out
 ('file', ('order', 'species'), {'': 'an index'})

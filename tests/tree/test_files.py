@@ -4,7 +4,7 @@ from pathlib import Path
 
 import networkx as nx
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 
 from hbench.core.errors import DataError, TreeError, UnknownName, UsageError
 from hbench.core.tables import lines
@@ -26,7 +26,10 @@ def test_a_tree_written_and_read_is_the_same_tree(tmp_path_factory, kind, tree):
     if set(tree.levels) & set(RESERVED):
         return
     path = tmp_path_factory.getbasetemp() / f"tree{kind}"
-    path.write_bytes(write(tree, kind).encode())
+    try:
+        path.write_bytes(write(tree, kind).encode())
+    except TreeError as refusal:  # a table that would be taken for something else is not written
+        assume("read as something else" not in str(refusal))
     again, items = read(path).tree()
     assert again == tree
     assert items.tolist() == [1] * len(tree.paths)
