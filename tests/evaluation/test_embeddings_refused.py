@@ -10,7 +10,6 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -285,10 +284,6 @@ def torch_arrays(path):
     torch.save({"ids": np.array(IDS, dtype=object), "embeddings": VECTORS}, path)
 
 
-def numbers_as_text(path):
-    pd.DataFrame(VECTORS, index=pd.Index(IDS, name="id")).to_csv(path)
-
-
 @pytest.mark.parametrize(
     ("name", "write"),
     [
@@ -297,7 +292,6 @@ def numbers_as_text(path):
         ("emb.npz", object_archive),
         ("emb.npy", object_array),
         ("emb.pt", torch_arrays),
-        ("emb.csv", numbers_as_text),
     ],
 )
 def test_the_line_that_converts_a_file_does(tmp_path, name, write):

@@ -38,7 +38,8 @@ class Embeddings:
     """`ids` (N,) str and `vectors` float16, float32 or float64 (N, D) in file order, perhaps mapped and then read-only.
 
     `dtype` is the type in the file; integers and bfloat16 are widened when read. `sha256` is the file's; for several
-    files that of their `sha256sum` lines in order of name. `left_out`: items that could not be embedded.
+    files that of their `sha256sum` lines in order of name. `left_out`: items that could not be embedded. `read_as`: what in the
+    file was taken for vectors and ids, in words, where its names do not say it.
     """
 
     ids: Ids
@@ -47,6 +48,7 @@ class Embeddings:
     source: str
     dtype: str
     left_out: tuple[str, ...] = ()
+    read_as: str = ""
 
     @property
     def dim(self) -> int:
@@ -83,7 +85,9 @@ def read(path: Path, *, ids: Path | None = None) -> Embeddings:
         )
     vectors = _floats(stored, str(path))
     named = _named(Path(path), stored.files)
-    return Embeddings(stored.ids, vectors, digest(stored.files), named, stored.dtype, left_out=stored.left_out)
+    return Embeddings(
+        stored.ids, vectors, digest(stored.files), named, stored.dtype, left_out=stored.left_out, read_as=stored.read_as
+    )
 
 
 def joined(ids: NDArray[Any], vectors: NDArray[Any]) -> Embeddings:
@@ -147,6 +151,7 @@ def problems(
     return [
         *problems_of_ids(embeddings.ids, wanted=wanted, known=known),
         *_problems_of_numbers(embeddings, cosine=cosine),
+        *(found(embeddings.read_as, (), len(embeddings), fatal=False) if embeddings.read_as else []),
     ]
 
 

@@ -1,13 +1,14 @@
 """Embeddings in Arrow's formats: parquet files, IPC (feather) files and streams, and folders of either.
 
-A row is an `id` (string or integer) and an `embedding` (a list of numbers, best of fixed size); others do not count.
+A row is an `id` (string or integer) and an `embedding` (a list of numbers, best of fixed size), or a number in each of the columns
+f0, f1 …; others do not count.
 Ids are read in one pass and vectors in another, batch by batch, so that only one array of them is ever held; the single
 uncompressed batch of an IPC file is not copied at all: its vectors stay in the mapped file.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,19 +20,42 @@ from hbench.core.errors import SubmissionError
 from hbench.core.files import replacing
 from hbench.core.tables import numbers
 from hbench.core.untrusted import arrow_batches, arrow_schema, open_parquet, parquet_batches, parse_json, read_json
-from hbench.evaluation.embeddings.arrow_types import lists_of, storage, storage_type, texts_of
+from hbench.evaluation.embeddings.arrow_types import is_list, lists_of, storage, storage_type, texts_of
 from hbench.evaluation.embeddings.ids import ID_NAMES, VECTOR_NAMES, Ids, from_texts, only
+from hbench.evaluation.embeddings.parts import OTHER_IDS, as_words, numbered
 
 BLOCK_BYTES = 16 << 20
+INDEX = "__index_level_0__"  # what pandas calls an index without a name
 BATCH_ROWS = 1024  # larger batches of float16 cost more memory and time
 
-Batches = Callable[[Path, str], Iterator[pa.Array]]
+Batches = Callable[[Path, Sequence[str]], Iterator[pa.RecordBatch]]
 
 
-def read_parquet(path: Path) -> tuple[Ids, NDArray[Any], list[Path]]:
-    """Ids (N,), vectors (N, D) and the files read: a parquet file, or every *.parquet of a folder in order of name."""
+class TableRead(NamedTuple):
+    """Ids (N,), or None, vectors (N, D) and the files of a table; what was taken for them, in words, where names do not say it."""
+
+    ids: Ids | None
+    vectors: NDArray[Any]
+    files: list[Path]
+    read_as: str = ""
+
+
+class Columns(NamedTuple):
+    """The column of the ids, and that of the vectors, or those of their dimensions."""
+
+    ids: str
+    vectors: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        first, last = self.vectors[0], self.vectors[-1]
+        return as_words(first if first == last else f"the columns {first} … {last}", self.ids)
+
+
+def read_parquet(path: Path) -> TableRead:
+    """A parquet file, or every *.parquet of a folder in order of name."""
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
-    return *_read(files, _parquet_schema, _parquet_column), files
+    return _read(files, _parquet_schema, _parquet_columns)
 
 
 def left_out_of(files: Sequence[Path]) -> tuple[str, ...]:
@@ -40,30 +64,52 @@ def left_out_of(files: Sequence[Path]) -> tuple[str, ...]:
     return tuple(str(item) for text in listed for item in parse_json(text))
 
 
-def read_ipc(path: Path) -> tuple[Ids, NDArray[Any], list[Path]]:
-    """Read ids, vectors and the files from an IPC file or stream, or a folder that Hugging Face's `save_to_disk` wrote."""
-    files = _saved_files(path) if path.is_dir() else [path]
-    return *_read(files, arrow_schema, _ipc_column), files
+def read_ipc(path: Path) -> TableRead:
+    """An IPC file or stream, or a folder that Hugging Face's `save_to_disk` wrote."""
+    return _read(_saved_files(path) if path.is_dir() else [path], arrow_schema, _ipc_columns)
 
 
-def _read(
-    files: Sequence[Path], schema_of: Callable[[Path], pa.Schema], column_of: Batches
-) -> tuple[Ids, NDArray[Any]]:
+def _read(files: Sequence[Path], schema_of: Callable[[Path], pa.Schema], batches_of: Batches) -> TableRead:
     ids: list[Ids] = []
     columns = []
     for file in files:
-        names = schema_of(file).names
-        id_name = only(names, ID_NAMES, "id column", file)
-        columns.append(only(names, VECTOR_NAMES, "column of vectors", file))
-        ids += [_ids(column, file) for column in column_of(file, id_name)]
+        columns.append(_columns(schema_of(file), file, batches_of))
+        ids += [_ids(batch.column(0), file) for batch in batches_of(file, [columns[-1].ids])]
     all_ids = np.concatenate([np.zeros(0, dtype=object), *ids])
     parts = (
-        (file, _vectors(column, file))
-        for file, name in zip(files, columns, strict=True)
-        for column in column_of(file, name)
-        if len(column)
+        (file, _vectors(batch, file))
+        for file, found in zip(files, columns, strict=True)
+        for batch in batches_of(file, found.vectors)
+        if len(batch)
     )
-    return all_ids, _stacked(parts, len(all_ids))
+    return TableRead(all_ids, _stacked(parts, len(all_ids)), list(files), columns[0].words if columns else "")
+
+
+def _columns(schema: pa.Schema, file: Path, batches_of: Batches) -> Columns:
+    """The columns of ids and vectors by their usual names, else those that can be nothing else."""
+    kinds = {field.name: storage_type(field.type) for field in schema}
+    ids = [name for name in kinds if name.casefold() in ID_NAMES]
+    others = [name for name, kind in kinds.items() if name.casefold() in (*OTHER_IDS, INDEX) and not _are_numbers(kind)]
+    id_name = others[0] if not ids and len(others) == 1 else only(list(kinds), ids or ID_NAMES, "id column", file)
+    known = [name for name in kinds if name.casefold() in VECTOR_NAMES]
+    if known:
+        return Columns(id_name, (only(list(kinds), known, "column of vectors", file),))
+    lists = [name for name, kind in kinds.items() if is_list(kind) and _are_numbers(storage_type(kind.value_type))]
+    if len(lists) == 1 and _width(file, lists[0], batches_of) > 1:
+        return Columns(id_name, (lists[0],))
+    floats = numbered([name for name, kind in kinds.items() if pa.types.is_floating(kind)])
+    wide = floats or numbered([name for name, kind in kinds.items() if _are_numbers(kind) and name != id_name])
+    return Columns(id_name, wide or (only(list(kinds), VECTOR_NAMES, "column of vectors", file),))
+
+
+def _are_numbers(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
+
+
+def _width(file: Path, name: str, batches_of: Batches) -> int:
+    """The length of the first list of a column."""
+    column = next((batch.column(0) for batch in batches_of(file, [name]) if len(batch)), None)
+    return 0 if column is None or column.null_count else len(storage(column)[0])
 
 
 def blocks(count: int, dim: int) -> Iterator[slice]:
@@ -96,8 +142,17 @@ def _ids(column: pa.Array, source: Path) -> Ids:
     return from_texts(texts_of(column, str(source)), source.name)
 
 
-def _vectors(column: pa.Array, source: Path) -> NDArray[Any]:
-    """One batch of lists as an array (n, D), without a copy."""
+def _vectors(batch: pa.RecordBatch, source: Path) -> NDArray[Any]:
+    """One batch of lists as an array (n, D), without a copy; or of the columns of their dimensions."""
+    if batch.num_columns == 1:
+        return _vectors_of(batch.column(0), source)
+    if nulls := sum(column.null_count for column in batch.columns):
+        raise SubmissionError(f"{source} has {nulls:,} nulls inside its vectors", expected="numbers")
+    columns = [storage(column) for column in batch.columns]
+    return np.column_stack([numbers(column, np.dtype(column.type.to_pandas_dtype())) for column in columns])
+
+
+def _vectors_of(column: pa.Array, source: Path) -> NDArray[Any]:
     column = lists_of(column, source)
     kind = column.type
     if column.null_count:
@@ -122,18 +177,18 @@ def _parquet_schema(path: Path) -> pa.Schema:
         return file.schema_arrow
 
 
-def _parquet_column(path: Path, name: str) -> Iterator[pa.Array]:
+def _parquet_columns(path: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     with open_parquet(path, mapped=True) as file:
-        for batch in parquet_batches(file, rows=BATCH_ROWS, columns=[name], size=path.stat().st_size):
-            yield batch.column(0)
+        for batch in parquet_batches(file, rows=BATCH_ROWS, columns=names, size=path.stat().st_size):
+            yield batch.select(list(names))
 
 
-def _ipc_column(path: Path, name: str) -> Iterator[pa.Array]:
+def _ipc_columns(path: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     schema = arrow_schema(path)
-    place = schema.get_field_index(name)
+    places = [schema.get_field_index(name) for name in names]
     # A choice of fields makes arrow copy them, which is right for ids; the vectors are to stay in the map.
-    chosen = [] if pa.types.is_nested(storage_type(schema.field(place).type)) else [place]
-    return (batch.column(name) for batch in arrow_batches(path, chosen))
+    nested = any(pa.types.is_nested(storage_type(schema.field(place).type)) for place in places)
+    return (batch.select(list(names)) for batch in arrow_batches(path, [] if nested else places))
 
 
 def _saved_files(folder: Path) -> list[Path]:

@@ -13,6 +13,10 @@ from hbench.core.errors import SubmissionError, shorten
 
 IDS, LISTS = "strings or integers", "lists of numbers, best fixed_size_list<float>[D]"
 
+LIST_KINDS = (
+    pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_list_view, pa.types.is_large_list_view,
+)  # fmt: skip
+
 
 def storage_type(kind: pa.DataType) -> pa.DataType:
     """The type that values of an extension type are stored in; any other type as it is."""
@@ -70,23 +74,17 @@ def not_taken(source: object, what: str, name: str, expected: str) -> Submission
     return SubmissionError(f"the {what} in {source} are {shorten(name)}", expected=expected)
 
 
+def is_list(kind: pa.DataType) -> bool:
+    return any(is_kind(kind) for is_kind in LIST_KINDS)
+
+
 def lists_of(column: pa.Array, source: object) -> pa.Array:
     """Vectors as an Arrow array of lists of numbers. Raises SubmissionError, which names the type, for any other column."""
     plain = storage(column)
     if pa.types.is_dictionary(plain.type):
         plain = plain.dictionary_decode()
     kind = plain.type
-    is_list = any(
-        is_kind(kind)
-        for is_kind in (
-            pa.types.is_list,
-            pa.types.is_large_list,
-            pa.types.is_fixed_size_list,
-            pa.types.is_list_view,
-            pa.types.is_large_list_view,
-        )
-    )
-    value = storage_type(kind.value_type) if is_list else None
+    value = storage_type(kind.value_type) if is_list(kind) else None
     if value is None or not (pa.types.is_floating(value) or pa.types.is_integer(value)):
         raise not_taken(source, "vectors", str(column.type), LISTS)
     return plain

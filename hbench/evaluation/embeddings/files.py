@@ -21,21 +21,33 @@ from hbench.core.errors import SubmissionError, UsageError
 from hbench.core.text import first_line
 from hbench.core.untrusted import load_tensors, open_zip, parse_json
 from hbench.evaluation.embeddings import ids as id_files
-from hbench.evaluation.embeddings.arrow_files import left_out_of, read_ipc, read_parquet, write_parquet
+from hbench.evaluation.embeddings.arrow_files import TableRead, left_out_of, read_ipc, read_parquet, write_parquet
 from hbench.evaluation.embeddings.conversions import foreign, pickled
-from hbench.evaluation.embeddings.ids import ID_NAMES, VECTOR_NAMES, Ids, as_ids, only
-from hbench.evaluation.embeddings.numpy_files import mapped, mapped_npy, member, write_npy, write_npz
+from hbench.evaluation.embeddings.ids import ID_NAMES, VECTOR_NAMES, Ids, as_ids
+from hbench.evaluation.embeddings.numpy_files import header_of, mapped, mapped_npy, member, write_npy, write_npz
+from hbench.evaluation.embeddings.parts import (
+    OTHER_IDS,
+    Part,
+    are_all_vectors,
+    as_words,
+    ids_among,
+    named,
+    vectors_among,
+)
+from hbench.evaluation.embeddings.text_tables import suffix_of
+from hbench.evaluation.embeddings.text_vectors import read_csv, read_jsonl
 
 
 class Stored(NamedTuple):
     """The content of a file: ids (N,), vectors (N, D) in the file's type (bfloat16 as uint16), every file read; the items that it
-    says could not be embedded."""
+    says could not be embedded; what was taken for vectors and ids, in words, where names do not say it."""
 
     ids: Ids
     vectors: NDArray[Any]
     dtype: str
     files: tuple[Path, ...]
     left_out: tuple[str, ...] = ()
+    read_as: str = ""
 
 
 Reader = Callable[[Path, Path | None], Stored]
@@ -50,23 +62,54 @@ def read_npy(path: Path, ids: Path | None) -> Stored:
 
 
 def read_npz(path: Path, ids: Path | None) -> Stored:
-    """A NumPy archive of `vectors` (or `embeddings`) and `ids`; members stored without compression are mapped."""
+    """A NumPy archive of `vectors` (or `embeddings`) and `ids`, or of the only arrays that can be these, or of one array for each
+    id; members stored without compression are mapped."""
     with readable(path), open_zip(path) as archive:
         names = [name.removesuffix(".npy") for name in archive.namelist()]
-        vectors = member(archive, only(names, VECTOR_NAMES, "array of vectors", path), path)
-        inner_ids = None
-        if any(name in ID_NAMES for name in names):
-            inner_ids = as_ids(member(archive, only(names, ID_NAMES, "array of ids", path), path), path.name)
+        usual = [name for name in names if name.casefold() in (*VECTOR_NAMES, *ID_NAMES)]
+        sure = len({name.casefold() in ID_NAMES for name in usual}) == 2  # then no other member is looked at
+        parts = [Part(name, (), "?") for name in usual]
+        if not sure:
+            parts = [_member_part(archive, name, path) for name in names if name != "left_out"]
+        if not usual and are_all_vectors(parts):
+            return _one_by_one(path, {part.name: member(archive, part.name, path) for part in parts}, ids)
+        name = vectors_among(parts, path, "array of vectors")
+        vectors = member(archive, name, path)
+        of_ids = ids_among(parts, len(vectors) if vectors.ndim else 0, path, "array of ids", given=ids is not None)
+        if (
+            of_ids is None
+            and ids is None
+            and any(part.kind == "O" and part.shape == vectors.shape[:1] for part in parts)
+        ):
+            raise pickled(path)
+        inner_ids = None if of_ids is None else as_ids(member(archive, of_ids, path), path.name)
         left_out = as_ids(member(archive, "left_out", path), path.name).tolist() if "left_out" in names else []
-    return _joined(path, vectors, inner_ids, ids)._replace(left_out=tuple(left_out))
+    stored = _joined(path, vectors, inner_ids, ids)
+    return stored._replace(left_out=tuple(left_out), read_as=as_words(name, of_ids) or stored.read_as)
+
+
+def _member_part(archive: zipfile.ZipFile, name: str, path: Path) -> Part:
+    shape, dtype = header_of(archive, name)
+    kind = "O" if dtype.hasobject else dtype.kind
+    return Part(name, shape, kind, lambda: member(archive, name, path).tolist())
+
+
+def _one_by_one(path: Path, arrays: Mapping[str, NDArray[Any]], ids: Path | None, *, dtype: str = "") -> Stored:
+    """A file with one vector under each id."""
+    if ids is not None:
+        raise UsageError(f"{path} has its own ids", found=f"--ids {ids} as well", fix="leave --ids out")
+    vectors = np.stack([array.reshape(-1) for array in arrays.values()])
+    words = "vectors, one under each id"
+    return Stored(as_ids(list(arrays), path.name), vectors, dtype or str(vectors.dtype), (path,), read_as=words)
 
 
 def read_safetensors(path: Path, ids: Path | None) -> Stored:
     """A safetensors file with a tensor `embeddings`, mapped; ids as a JSON list in its metadata `ids`, or beside it."""
     with readable(path, SafetensorError):
         with safe_open(path, "numpy") as file:  # checks the header and that the tensors fill the file
-            name = only(list(file.keys()), VECTOR_NAMES, "tensor of vectors", path)
-            listed = (file.metadata() or {}).get("ids")
+            name = vectors_among(_tensor_parts(file), path, "tensor of vectors")
+            metadata = file.metadata() or {}
+            of_ids = next((key for key in ("ids", *ID_NAMES, *OTHER_IDS) if key in metadata), None)
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
             entry = parse_json(file.read(length))[name]
@@ -74,8 +117,15 @@ def read_safetensors(path: Path, ids: Path | None) -> Stored:
             raise SubmissionError(f"the vectors in {path} are {entry['dtype']}", expected=", ".join(SAFETENSORS))
         dtype, code = SAFETENSORS[entry["dtype"]]
         vectors = mapped(path, np.dtype(code), tuple(entry["shape"]), offset=8 + length + entry["data_offsets"][0])
-        inner_ids = None if listed is None else as_ids(parse_json(listed), path.name)
-    return _joined(path, vectors, inner_ids, ids, dtype=dtype)
+        inner_ids = None if of_ids is None else as_ids(parse_json(metadata[of_ids]), path.name)
+    stored = _joined(path, vectors, inner_ids, ids, dtype=dtype)
+    return stored._replace(read_as=as_words(name, of_ids) or stored.read_as)
+
+
+def _tensor_parts(file: Any) -> list[Part]:
+    """The tensors of a safetensors file; its types are such as F32, I64 and BF16."""
+    views = [(name, file.get_slice(name)) for name in file.keys()]  # noqa: SIM118 (it is no mapping)
+    return [Part(name, tuple(view.get_shape()), "f" if "F" in view.get_dtype() else "i") for name, view in views]
 
 
 def read_torch(path: Path, ids: Path | None) -> Stored:
@@ -91,18 +141,41 @@ def read_torch(path: Path, ids: Path | None) -> Stored:
             content = load_tensors(path, mapped=True)
         except UnpicklingError:
             raise pickled(path) from None
-    held = content if isinstance(content, dict) else {"embeddings": content}
-    tensor = held[only([str(name) for name in held], VECTOR_NAMES, "tensor of vectors", path)]
-    named = next((held[name] for name in held if name in ID_NAMES), None)
-    listed = named.tolist() if isinstance(named, torch.Tensor) else named
-    inner_ids = None if listed is None else as_ids(listed, path.name)
+    held = {str(name): part for name, part in content.items()} if isinstance(content, dict) else {"embeddings": content}
+    parts = [_held_part(name, part) for name, part in held.items()]
+    if not named(parts, (*VECTOR_NAMES, *ID_NAMES)) and are_all_vectors(parts):
+        dtype = str(next(iter(held.values())).dtype).removeprefix("torch.")
+        return _one_by_one(path, {name: _numpy_of(part) for name, part in held.items()}, ids, dtype=dtype)
+    name = vectors_among(parts, path, "tensor of vectors")
+    tensor = held[name]
     if not isinstance(tensor, torch.Tensor):
         raise SubmissionError(f"the vectors in {path} are not a tensor", found=type(tensor).__name__)
+    of_ids = ids_among(parts, len(tensor) if tensor.ndim else 0, path, "list of ids", given=ids is not None)
+    listed = None if of_ids is None else held[of_ids]
+    inner_ids = None if listed is None else as_ids(getattr(listed, "tolist", lambda: listed)(), path.name)
     dtype = str(tensor.dtype).removeprefix("torch.")
+    stored = _joined(path, _numpy_of(tensor), inner_ids, ids, dtype=dtype)
+    return stored._replace(read_as=as_words(name, of_ids) or stored.read_as)
+
+
+def _numpy_of(tensor: Any) -> NDArray[Any]:
+    """A tensor's numbers; bfloat16 as uint16."""
+    import torch
+
     whole = tensor.detach().contiguous()
-    return _joined(
-        path, (whole.view(torch.uint16) if dtype == "bfloat16" else whole).numpy(), inner_ids, ids, dtype=dtype
-    )
+    return np.asarray((whole.view(torch.uint16) if whole.dtype == torch.bfloat16 else whole).numpy())
+
+
+def _held_part(name: str, held: Any) -> Part:
+    """One entry of a torch file: a tensor, or a list of texts or whole numbers."""
+    if hasattr(held, "is_floating_point"):
+        kind = "f" if held.is_floating_point() else "i"
+        return Part(name, tuple(held.shape), kind, lambda: held.tolist())
+    if isinstance(held, list | tuple):
+        types = {type(value) for value in held}
+        kind = "U" if types == {str} else "i" if types == {int} else "?"
+        return Part(name, (len(held),), kind, held if kind != "?" else ())
+    return Part(name, (), "?")
 
 
 def read_arrow(path: Path, ids: Path | None) -> Stored:
@@ -122,6 +195,11 @@ READERS: dict[str, Reader] = {
     ".arrow": read_arrow, ".arrows": read_arrow, ".feather": read_arrow, ".ipc": read_arrow,
     ".pt": read_torch, ".pth": read_torch,
 }  # fmt: skip
+
+TEXTS: dict[str, Callable[[Path], TableRead]] = {
+    ".csv": read_csv, ".tsv": read_csv, ".jsonl": read_jsonl, ".ndjson": read_jsonl,
+}  # fmt: skip
+# Not among READERS, the suffixes by which embedding files are found in a folder: most CSV files are tables of something else.
 
 VECTORS_ALONE = frozenset(READERS) - {".parquet"}  # suffixes of files that hold no ranking
 
@@ -144,10 +222,12 @@ def open_stored(path: Path, ids: Path | None) -> Stored:
         raise SubmissionError(f"{path} does not exist", expected="an embedding file")
     if path.is_dir():
         return _folder_reader(path)(path, ids)
-    if path.suffix.lower() not in READERS:
+    if suffix_of(path) in TEXTS and path.stat().st_size:
+        return _tabular(path, ids, TEXTS[suffix_of(path)])
+    if path.suffix.lower() not in {**READERS, **TEXTS}:
         raise foreign(path) or UsageError(
             f"{path} is not an embedding file by its suffix",
-            expected=", ".join(READERS),
+            expected=", ".join((*READERS, *TEXTS)),
             found=path.suffix or "no suffix",
         )
     if path.stat().st_size == 0:
@@ -181,11 +261,11 @@ def _folder_reader(path: Path) -> Reader:
     )
 
 
-def _tabular(path: Path, ids: Path | None, read: Callable[[Path], tuple[Ids, NDArray[Any], list[Path]]]) -> Stored:
+def _tabular(path: Path, ids: Path | None, read: Callable[[Path], TableRead]) -> Stored:
     with readable(path):
-        inner_ids, vectors, files = read(path)
-    stored = _joined(path, vectors, inner_ids, ids)
-    return stored._replace(files=tuple(files))
+        found = read(path)
+    stored = _joined(path, found.vectors, found.ids, ids)
+    return stored._replace(files=tuple(found.files), read_as=found.read_as)
 
 
 def _joined(path: Path, vectors: NDArray[Any], inner_ids: Ids | None, ids: Path | None, *, dtype: str = "") -> Stored:
@@ -201,4 +281,6 @@ def _joined(path: Path, vectors: NDArray[Any], inner_ids: Ids | None, ids: Path 
         )
     chosen = inner_ids if sidecar is None else id_files.read(sidecar)
     files = (path,) if sidecar is None else (path, sidecar)
-    return Stored(chosen, vectors, dtype or str(vectors.dtype), files)  # type: ignore[arg-type]
+    usual = sidecar is None or sidecar == ids or "ids" in sidecar.name.removesuffix(sidecar.suffix)[-3:]
+    words = "" if usual or sidecar is None else f"vectors, with the ids of {sidecar.name}"
+    return Stored(chosen, vectors, dtype or str(vectors.dtype), files, read_as=words)  # type: ignore[arg-type]

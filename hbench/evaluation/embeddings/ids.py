@@ -115,15 +115,31 @@ def beside(path: Path) -> Path | None:
 
     Raises UsageError when several exist, since nothing says which one is meant.
     """
-    for stem in (f"{path.stem}.ids", f"{path.stem}_ids", "ids"):
-        there = [path.with_name(stem + suffix) for suffix in READERS if path.with_name(stem + suffix).is_file()]
-        there = [candidate for candidate in there if candidate != path]
+    usual = [f"{stem}{suffix}" for stem in (f"{path.stem}.ids", f"{path.stem}_ids", "ids") for suffix in READERS]
+    for names in (usual[:5], usual[5:10], usual[10:], _other_names(path)):
+        there = [path.with_name(name) for name in names if path.with_name(name).is_file()]
+        there = [candidate for candidate in there if candidate != path and not _is_object(candidate, path)]
         if len(there) > 1:
-            names = ", ".join(candidate.name for candidate in there)
-            raise UsageError(f"several files of ids lie beside {path}", found=names, fix="choose one with --ids FILE")
+            listed = examples(candidate.name for candidate in there)
+            raise UsageError(f"several files of ids lie beside {path}", found=listed, fix="choose one with --ids FILE")
         if there:
             return there[0]
     return None
+
+
+def _other_names(path: Path) -> list[str]:
+    """The names that files of ids have elsewhere: that of the vectors, or what the ids are."""
+    kinds = ("names", "filenames", "file_names", "paths", "image_ids", "keys")
+    stems = [*(f"{path.stem}_{kind}" for kind in kinds), *kinds]
+    return [f"{path.stem}.json", f"{path.stem}.txt", *(f"{stem}{suffix}" for stem in stems for suffix in READERS)]
+
+
+def _is_object(candidate: Path, path: Path) -> bool:
+    """Whether a JSON file of the vectors' own name is no list, but, say, their report."""
+    if candidate.name != f"{path.stem}.json":
+        return False
+    with candidate.open("rb") as file:
+        return file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] != b"["
 
 
 def as_ids(values: Iterable[object] | NDArray[Any], source: str) -> Ids:
@@ -218,12 +234,45 @@ def _csv(path: Path) -> Ids:
 
 
 def _json(path: Path) -> Ids:
-    values = read_json(path, most=LIST)
-    if not isinstance(values, list):
+    content = read_json(path, most=LIST)
+    values = _list_in(content)
+    if values is None:
         raise SubmissionError(
-            f"{path} is not a list of ids", expected="a JSON list of strings", found=type(values).__name__
+            f"{path} is not a list of ids", expected="a JSON list of strings", found=type(content).__name__
         )
     return as_ids(values, path.name)
+
+
+def _list_in(value: Any) -> list[Any] | None:
+    """The ids in a JSON value: a list of them, also each in a list or object of its own; under a usual name; the keys of row
+    numbers, or the values under them. None where it is not sure.
+
+    >>> _list_in([["a"], ["b"]]), _list_in({"b": 1, "a": 0}), _list_in([{"id": "a", "label": "x"}]), _list_in({"a": 7})
+    (['a', 'b'], ['a', 'b'], ['a'], None)
+    """
+    if isinstance(value, dict):
+        return _list_in_object(value)
+    if not isinstance(value, list) or not value:
+        return value if isinstance(value, list) else None
+    if all(isinstance(held, dict) for held in value):
+        known = [name for name in value[0] if name.casefold() in ID_NAMES]
+        return [held.get(known[0]) for held in value] if len(known) == 1 else None
+    if all(isinstance(held, list) and len(held) == len(value[0]) > 0 for held in value):
+        columns = [list(column) for column in zip(*value, strict=True)]
+        texts = [column for column in columns if len({held for held in column if isinstance(held, str)}) == len(value)]
+        fitting = columns if len(columns) == 1 else texts
+        return fitting[0] if len(fitting) == 1 else None
+    return value
+
+
+def _list_in_object(value: dict[str, Any]) -> list[Any] | None:
+    rows = list(range(len(value)))
+    if value and all(type(held) is int for held in value.values()) and sorted(value.values()) == rows:
+        return sorted(value, key=value.__getitem__)
+    if value and set(value) == set(map(str, rows)):
+        return [value[str(row)] for row in rows]
+    lists = [held for name, held in value.items() if name.casefold() in ID_NAMES and isinstance(held, list)]
+    return lists[0] if len(lists) == 1 else None
 
 
 def _npy(path: Path) -> Ids:
@@ -235,7 +284,7 @@ def _parquet(path: Path) -> Ids:
     named = [name for name in table.column_names if name in ID_NAMES]
     if len(named) != 1:
         raise SubmissionError(
-            f"{path} has no single column of ids", expected="a column id", found=", ".join(table.column_names)
+            f"{path} has no single column of ids", expected="a column id", found=examples(table.column_names)
         )
     return from_texts(texts_of(table[named[0]], str(path)), path.name)
 

@@ -30,6 +30,13 @@ def member(archive: zipfile.ZipFile, name: str, path: Path) -> NDArray[Any]:
         return np.lib.format.read_array(stream, allow_pickle=False)
 
 
+def header_of(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and type of one array of an .npz, also of pickled objects, which are not read."""
+    with archive.open(archive.getinfo(f"{name}.npy")) as stream:
+        shape, _, dtype = npy_header(stream)
+    return shape, dtype
+
+
 def mapped_npy(path: Path, offset: int, size: int) -> NDArray[Any]:
     """The array of a .npy that begins `offset` bytes into a file and takes `size`, mapped read-only."""
     with path.open("rb") as file:
