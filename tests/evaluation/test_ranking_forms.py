@@ -159,9 +159,9 @@ def test_semicolons_come_with_decimal_commas(tmp_path):
     ("content", "left_out"),
     [
         (lists_text("id,images,Usage", "{query},{items},Public"), "column Usage"),
-        (lists_text(",id,images", "{number},{query},{items}"), "column  (an index)"),
+        (lists_text(",id,images", "{number},{query},{items}"), "column (empty) (an index)"),
         (lists_text("Unnamed: 0,id,images", "{number},{query},{items}"), "column Unnamed: 0 (an index)"),
-        (lists_text('"","id","images"', '"{number}","{query}","{items}"'), "column  (an index)"),
+        (lists_text('"","id","images"', '"{number}","{query}","{items}"'), "column (empty) (an index)"),
     ],
 )
 def test_an_index_and_further_columns_beside_lists_are_left_out_and_said(tmp_path, content, left_out):

@@ -17,13 +17,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from hbench.core.errors import SubmissionError, UsageError
+from hbench.core.errors import SubmissionError, UsageError, shorten
 from hbench.core.text import first_line
 from hbench.core.untrusted import load_tensors, open_zip, parse_json
 from hbench.evaluation.embeddings import ids as id_files
 from hbench.evaluation.embeddings.arrow_files import TableRead, left_out_of, read_ipc, read_parquet, write_parquet
 from hbench.evaluation.embeddings.conversions import foreign, pickled
-from hbench.evaluation.embeddings.ids import ID_NAMES, VECTOR_NAMES, Ids, as_ids
+from hbench.evaluation.embeddings.ids import ID_NAMES, VECTOR_NAMES, Ids, as_ids, listed
 from hbench.evaluation.embeddings.numpy_files import header_of, mapped, mapped_npy, member, write_npy, write_npz
 from hbench.evaluation.embeddings.parts import (
     OTHER_IDS,
@@ -243,7 +243,7 @@ def readable(path: Path, *others: type[Exception]) -> Iterator[None]:
     except (*DAMAGED, *others) as error:
         raise SubmissionError(
             f"{path} cannot be read: it is damaged, cut off, or not a {path.suffix or 'folder of parts'}",
-            found=first_line(error), fix="write or copy it again and compare its sha256sum",
+            found=shorten(first_line(error), 300), fix="write or copy it again and compare its sha256sum",
         ) from None  # fmt: skip
 
 
@@ -256,7 +256,7 @@ def _folder_reader(path: Path) -> Reader:
     raise SubmissionError(
         f"{path} is not a folder of embeddings",
         expected="part-*.parquet, or the *.arrow files of a saved dataset",
-        found=f"the splits {', '.join(parts)}" if parts else "neither",
+        found=f"the splits {listed(parts)}" if parts else "neither",
         fix=f"name one of them, such as {path / parts[0]}" if parts else None,
     )
 

@@ -14,7 +14,7 @@ single column without header), .json (a list), .npy (strings) and .parquet (a co
 import csv
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,8 @@ from hbench.evaluation.embeddings.numpy_files import mapped_npy
 from hbench.evaluation.embeddings.spellings import likely_cause as likely_cause
 
 SHOWN = 5
+MESSAGE = 1600  # letters of a message that lists problems; with its source and marks, no message is longer than 2,000
+COLUMNS_SHOWN = 12
 
 
 @dataclass(frozen=True)
@@ -65,16 +67,38 @@ def found(
 
 
 def in_a_line(name: str) -> str:
-    """A name that fits a line, quoted if it has invisible characters."""
-    return shorten(name if name.isprintable() and name else repr(name))
+    """A name that fits a line, quoted if it has invisible characters or nothing but blanks.
+
+    >>> in_a_line("a"), in_a_line(" "), in_a_line("")
+    ('a', "' '", '(empty)')
+    """
+    if not name:
+        return "(empty)"
+    return shorten(name if name.isprintable() and not name.isspace() else repr(name))
+
+
+def listed(names: Iterable[object], most: int = SHOWN) -> str:
+    """The first names, each so that it fits a line."""
+    return examples((in_a_line(str(name)) for name in names), most)
 
 
 def refuse(source: str, problems: Iterable[SubmissionProblem]) -> None:
     """Raise one SubmissionError that lists every fatal problem; return when there is none."""
     fatal = [problem for problem in problems if problem.fatal]
     if fatal:
-        lines = "".join(f"\n  {problem}" for problem in fatal)
-        raise SubmissionError(f"{source} cannot be scored{lines}")
+        raise SubmissionError(f"{shorten(source, 300)} cannot be scored{_lines_of(fatal)}")
+
+
+def _lines_of(problems: Sequence[SubmissionProblem]) -> str:
+    """The problems, one a line; their names are cut where many long ones would fill a screen."""
+    for width in (81, 30, 12):
+        short = [
+            replace(problem, examples=tuple(shorten(name, width) for name in problem.examples)) for problem in problems
+        ]
+        lines = "".join(f"\n  {problem}" for problem in short)
+        if len(lines) <= MESSAGE:
+            return lines
+    return f"{lines[:MESSAGE]}…"
 
 
 Ids = NDArray[np.object_]
@@ -95,7 +119,7 @@ def read(path: Path) -> Ids:
     except UnicodeDecodeError as error:
         raise SubmissionError(f"{path} is not UTF-8", found=f"byte {error.start}: {error.reason}") from None
     except (pa.ArrowException, OSError, EOFError, csv.Error, ValueError) as error:
-        raise SubmissionError(f"{path} cannot be read as ids", found=first_line(error)) from None
+        raise SubmissionError(f"{path} cannot be read as ids", found=shorten(first_line(error), 300)) from None
 
 
 def only(names: Sequence[str], known: Sequence[str], what: str, source: object) -> str:
@@ -105,7 +129,7 @@ def only(names: Sequence[str], known: Sequence[str], what: str, source: object) 
         raise SubmissionError(
             f"{source} has {'several' if there else 'no'} {what}",
             expected=f"exactly one named {' or '.join(known[:2])}",
-            found=", ".join(there or names) or "nothing",
+            found=listed(there or names, COLUMNS_SHOWN) or "nothing",
         )
     return there[0]
 
@@ -221,7 +245,7 @@ def _csv(path: Path) -> Ids:
     if len(named) == 1:
         rows = rows[1:]
     elif len(header) > 1:
-        raise SubmissionError(f"{path} has no single column of ids", expected="a column id", found=", ".join(rows[0]))
+        raise SubmissionError(f"{path} has no single column of ids", expected="a column id", found=listed(rows[0]))
     column = named[0] if named else 0
     short = [number for number, row in enumerate(rows, start=1) if len(row) != len(header)]
     if short:
@@ -284,7 +308,7 @@ def _parquet(path: Path) -> Ids:
     named = [name for name in table.column_names if name in ID_NAMES]
     if len(named) != 1:
         raise SubmissionError(
-            f"{path} has no single column of ids", expected="a column id", found=examples(table.column_names)
+            f"{path} has no single column of ids", expected="a column id", found=listed(table.column_names)
         )
     return from_texts(texts_of(table[named[0]], str(path)), path.name)
 

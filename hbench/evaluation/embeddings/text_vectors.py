@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from hbench.core.errors import SubmissionError, examples, shorten
+from hbench.core.errors import SubmissionError, shorten
 from hbench.core.untrusted import LIST, parse_json, read_gzip, read_text
 from hbench.evaluation.embeddings.arrow_files import TableRead
-from hbench.evaluation.embeddings.ids import ID_NAMES, VECTOR_NAMES, as_ids, from_texts, only
+from hbench.evaluation.embeddings.ids import ID_NAMES, VECTOR_NAMES, as_ids, from_texts, listed, only
 from hbench.evaluation.embeddings.parts import OTHER_IDS, Part, as_words, ids_among, numbered, vectors_among
 from hbench.evaluation.embeddings.text_tables import Layout, head_of, is_compressed, layout_of
 
@@ -79,9 +79,7 @@ def _sheet_of(layout: Layout, path: Path) -> Sheet:
     else:
         vectors = _places_of_vectors(names, numeric, ids)
     if ids is None or not vectors or (len(vectors) == 1 and not lists):
-        raise SubmissionError(
-            f"{path} is no table of vectors", expected=EXPECTED, found=f"the columns {examples(first)}"
-        )
+        raise SubmissionError(f"{path} is no table of vectors", expected=EXPECTED, found=f"the columns {listed(first)}")
     return Sheet(ids, vectors, header, decimal, _words(first, ids, vectors, header=header))
 
 
@@ -183,7 +181,7 @@ def read_jsonl(path: Path) -> TableRead:
     of_ids = ids_among(parts, len(records), path, "id in each line")
     if of_ids is None:
         raise SubmissionError(
-            f"{path} has no id in each line", expected='"id": "…" in each object', found=examples(records[0])
+            f"{path} has no id in each line", expected='"id": "…" in each object', found=listed(records[0])
         )
     ids = as_ids([record.get(of_ids) for record in records], path.name)
     rows = [np.asarray(record.get(name), np.float64).reshape(-1) for record in records]

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hbench.core.errors import SubmissionError, examples, shorten
+from hbench.core.errors import SubmissionError
 from hbench.core.untrusted import open_parquet, parquet_table
 from hbench.evaluation.embeddings.arrow_types import texts_of
-from hbench.evaluation.embeddings.ids import ID_NAMES, VECTOR_NAMES
+from hbench.evaluation.embeddings.ids import ID_NAMES, VECTOR_NAMES, in_a_line, listed
 from hbench.evaluation.embeddings.text_tables import CALLED, Head, Layout, layout_of, read_texts, suffix_of
 from hbench.evaluation.rankings.lines import (
     BY_DISTANCE,
@@ -69,13 +69,14 @@ class Roles:
     @property
     def words(self) -> str:
         """What was taken for what, in words."""
-        return f"query {self.query}, item {self.items}, {self.value}" if self.value else f"{self.query},{self.items}"
+        query, items, value = map(in_a_line, (self.query, self.items, self.value))
+        return f"query {query}, item {items}, {value}" if self.value else f"{query},{items}"
 
     @property
     def left_out(self) -> tuple[str, ...]:
         """The other columns as they are named to people."""
         return tuple(
-            f"column {name} (an index)" if INDEX.match(plain(name)) else f"column {name}" for name in self.others
+            f"column {in_a_line(name)}{' (an index)' * bool(INDEX.match(plain(name)))}" for name in self.others
         )
 
 
@@ -146,7 +147,7 @@ def text_reader(path: Path, head: Head) -> Callable[[Path], Lines] | None:
 
 def _about(header: Sequence[str]) -> SubmissionError:
     """Why a table that was meant as a ranking is none."""
-    found = shorten(", ".join(header) or "nothing")
+    found = listed(header) or "nothing"
     expected = "the header id,images with the lists between blanks; or columns query, item and score or rank"
     if not any(plain(name) in (*ASKED, *ITEM_NAMES, *LISTS) for name in header):
         return SubmissionError(
@@ -215,7 +216,7 @@ def _listed(path: Path, queries: pa.Array, lists: pa.Array, roles: Roles) -> Lin
         raise SubmissionError(
             f"{path} lists {len(repeated):,} queries more than once",
             expected="one row per query",
-            found=examples(repeated),
+            found=listed(repeated),
         )
     items = lists.flatten()
     of = np.repeat(np.arange(len(queries)), pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False))

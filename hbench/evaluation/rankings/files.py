@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hbench.core.errors import SubmissionError, shorten
+from hbench.core.errors import SubmissionError, examples
 from hbench.evaluation.embeddings import digest
 from hbench.evaluation.embeddings.files import VECTORS_ALONE, readable
 from hbench.evaluation.embeddings.ids import Ids, SubmissionProblem
@@ -105,7 +105,7 @@ def _ranked(lines: Lines, path: Path) -> Ranking:
 def _in_words(lines: Lines, path: Path) -> str:
     """What a file was taken for, in one sentence."""
     counts = f"{_number(len(lines.queries), 'query', 'queries')}, {_number(len(lines.items), 'item', 'items')} listed"
-    left_out = f"; left out: {shorten(', '.join(lines.left_out), 200)}" if lines.left_out else ""
+    left_out = f"; left out: {examples(lines.left_out)}" if lines.left_out else ""
     return f"{path.name}: {lines.form}; {counts}, {lines.order}{left_out}"
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import SubmissionError, examples, shorten
 from hbench.core.untrusted import read_gzip
+from hbench.evaluation.embeddings.ids import in_a_line
 from hbench.evaluation.embeddings.text_tables import Head, is_compressed, suffix_of
 from hbench.evaluation.rankings.lines import DECIMAL_COMMA, Lines, against_ranks, as_numbers, scored
 
@@ -103,11 +104,11 @@ def _refusal(path: Path, numbers: NDArray[np.int64], fields: list[str], *, all_o
     if not all_of_them:
         return SubmissionError(
             f"{path} has {len(numbers):,} lines without six columns", expected=COLUMNS,
-            found=f"rows {examples(numbers)}; {told}: {shorten(' '.join(fields))}",
+            found=f"rows {examples(numbers)}; {told}: {in_a_line(' '.join(fields))}",
         )  # fmt: skip
     return SubmissionError(
         f"{path} is not a ranking: {told}; a TREC run has six: {COLUMNS}", expected=COLUMNS,
-        found=shorten(" ".join(fields)), fix=_about_columns(fields),
+        found=in_a_line(" ".join(fields)), fix=_about_columns(fields),
     )  # fmt: skip
 
 
