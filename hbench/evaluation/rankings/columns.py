@@ -92,7 +92,8 @@ def roles_of_rows(names: Sequence[str]) -> Roles | None:
     if not (query and item and value):
         return None
     ranks = _first(names, RANKS) if order != BY_RANK else ""
-    others = tuple(name for name in names if name not in (query, item, value, ranks))
+    used = (query, item, value, *[ranks] * bool(ranks))
+    others = tuple(name for name in names if name not in used)
     return Roles(query, item, value, order, ranks, others)
 
 
