@@ -111,7 +111,8 @@ def execution_of(options: dict[str, Any]) -> Execution:
 
     names = ("threads", "device", "workers", "scheduler", "resume", "shard", "trees")
     said = {name: options.get(name) for name in names}
-    return Execution(memory=options["max_memory"], top_k=options.get("top_k", 0), **said)
+    edges = tuple(name.strip() for name in (options.get("edges") or "").split(",") if name.strip())
+    return Execution(memory=options["max_memory"], top_k=options.get("top_k", 0), edges=edges, **said)
 
 
 def submitted(file: Path, ids: Path | None, gallery: Path | None, *, movable: bool = False) -> Submission:

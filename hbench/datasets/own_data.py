@@ -32,9 +32,9 @@ from hbench.datasets.own_folder import SPLIT, folder_table
 from hbench.datasets.own_table import DISTRACTOR, OwnTable, check_columns
 from hbench.datasets.spec import held_out, specs
 from hbench.tree import LabelTree, refuse_depth
-from hbench.tree.columns import FEW, SPLITS, Chosen, Columns
+from hbench.tree.columns import FEW, SPLITS, Chosen, Columns, columns_of
 from hbench.tree.names import NameTable, Row, paths_of_nodes, refuse, remarks_on
-from hbench.tree.paths import separator_of, split_path
+from hbench.tree.paths import as_written, separator_of, split_path
 from hbench.tree.policies import Mended, advice, mend_to_tree
 
 OnRemark = Callable[[str], None]
@@ -296,8 +296,10 @@ def _read(source: OwnSource) -> tuple[OwnTable, Path, dict[str, bytes]]:
     if source.tree is not None and len(source.levels) != 1:
         raise UsageError("with --tree, one column names the node of each item", expected="--levels COLUMN")
     facts = (written,) if written else ()
-    as_it_is = bool(source.policies) or source.tree is not None
-    own = own_table.of_table(source.path.name, table, chosen, facts, as_it_is=as_it_is)
+    if source.tree is not None:  # a path in a cell is one of the tree
+        own = OwnTable(source.path.name, table, columns_of(table, chosen), facts)
+    else:
+        own = own_table.of_table(source.path.name, table, chosen, facts, as_it_is=bool(source.policies))
     split = source.split_column
     if split is not None:
         check_columns(table, [split])
@@ -327,9 +329,10 @@ def _placed(own: OwnTable, source: OwnSource) -> OwnTable:
     refuse([problem for problem in names.broken if problem.kind == "cycle"], str(source.tree))
     nodes = [row[0] for row in own.rows]
     mark = source.separator or separator_of(nodes)
-    known = {row[:depth] for row in names.rows for depth in range(1, len(row) + 1)}
-    paths = [split_path(node, mark) if mark else () for node in nodes]
-    if not (mark and all(path in known for path in paths if path)):
+    known = {as_written(row[:depth]): row[:depth] for row in names.rows for depth in range(1, len(row) + 1)}
+    given = [split_path(node, mark) if mark else () for node in nodes]
+    paths = [known.get(path, ()) for path in given]
+    if mark is None or any(path and not place for path, place in zip(given, paths, strict=True)):
         paths = [() if not node else paths_of_nodes(names, [node])[0] for node in nodes]
     depth = len(names.levels)
     placed = own.with_levels(names.levels, [path + ("",) * (depth - len(path)) for path in paths])

@@ -61,18 +61,29 @@ def levels_of(values: Iterable[str], separator: str) -> tuple[str, ...]:
 
 def told_apart(rows: Sequence[Row]) -> list[Row]:
     """Paths whose nodes are known by their paths, with names that are unique at each level: "Cases (Phones)" beside "Cases
-    (Cameras)"."""
+    (Cameras)". A path that ends early counts at the levels below its end, too, to which it may be repeated."""
+    deepest = max(map(len, rows), default=0)
+    ends = set(rows)
+    prefixes = {row[:depth] for row in rows for depth in range(1, len(row) + 1)}
+    order = sorted(prefixes, key=lambda path: (len(path), path))
+    depths = {path: range(len(path), deepest + 1 if path in ends else len(path) + 1) for path in order}
+    times = Counter((depth, path[-1]) for path in order for depth in depths[path])
+
     shown: dict[Row, str] = {}
-    prefixes = sorted(
-        {row[:depth] for row in rows for depth in range(1, len(row) + 1)}, key=lambda path: (len(path), path)
-    )
-    times = Counter((len(path), path[-1]) for path in prefixes)
-    for path in prefixes:
-        name = path[-1]
-        if times[len(path), name] > 1 and len(path) > 1:
-            name = f"{name} ({shown[path[:-1]]})"
-        shown[path] = name
+    for path in order:
+        is_shared = any(times[depth, path[-1]] > 1 for depth in depths[path])
+        shown[path] = f"{path[-1]} ({shown[path[:-1]]})" if is_shared and len(path) > 1 else path[-1]
     return [tuple(shown[row[:depth]] for depth in range(1, len(row) + 1)) for row in rows]
+
+
+def as_written(row: Row) -> Row:
+    """The names of a path without the parents by which `told_apart` told them apart.
+
+    >>> as_written(("Cameras", "Cases (Cameras)"))
+    ('Cameras', 'Cases')
+    """
+    above = ("", *row)
+    return tuple(name.removesuffix(f" ({parent})") for parent, name in zip(above, row, strict=False))
 
 
 def leaves_among(rows: Iterable[Row]) -> list[Row]:
