@@ -22,7 +22,7 @@ from hbench.core.text import percent
 from hbench.datasets.manifest import Manifest
 from hbench.look.figures import refuse_suffix, short
 from hbench.look.palette import color_of, mark_of
-from hbench.look.retrievals import Hit, legend_of, level_name, path_of
+from hbench.look.retrievals import Hit, class_name, legend_of, level_name, path_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,12 +53,13 @@ class StripRow(NamedTuple):
 
 class Strip(NamedTuple):
     """A query with the results of every model. `position`: its place in the manifest; `about`: its class, coarse to fine, and a
-    remark."""
+    remark; `name`: its finest class."""
 
     query: str
     position: int
     about: str
     rows: Sequence[StripRow]
+    name: str = ""
 
 
 class Sheet(NamedTuple):
@@ -79,7 +80,13 @@ class Sheet(NamedTuple):
 def strip_of(manifest: Manifest, query: int, rows: Sequence[StripRow]) -> Strip:
     """Make the strip of the query at this position among a test's queries."""
     position = int(np.flatnonzero(manifest.query)[query])
-    return Strip(str(manifest.items[position]), position, " › ".join(path_of(manifest, position)), rows)
+    return Strip(
+        str(manifest.items[position]),
+        position,
+        " › ".join(path_of(manifest, position)),
+        rows,
+        class_name(manifest, position),
+    )
 
 
 def write_strips(sheet: Sheet, path: Path) -> None:

@@ -260,6 +260,37 @@ def test_other_folders_and_unknown_leaderboards_are_refused(tmp_path):
     assert slug_of("../a b.toml") == "a-b"
 
 
+def test_many_columns_fold_rows_are_low_and_backticks_are_code(opened, site):
+    board = leaderboard.read("glyphs")
+    page = ready(opened(site / "board-glyphs.html"))
+    heads = "all => all.filter(e => !e.hidden && e.dataset.metric).map(e => e.dataset.metric)"
+    first = page.locator("#board thead th").evaluate_all(heads)
+    assert first == list(board.metrics[:8])
+    assert page.locator("#fold-said").inner_text() == f"8 of {len(board.metrics)} metrics are shown."
+    assert page.evaluate("(e => e.scrollWidth <= e.clientWidth)(document.getElementById('board').parentElement)")
+    heights = each(page, "#board tbody tr", "e.getBoundingClientRect().height")
+    assert sorted(heights)[len(heights) // 2] < 40  # one line
+    assert max(heights) < 64  # a long name takes two
+    page.select_option("#metric", "R@1")
+    page.select_option("#level", "script")  # what ranks is shown, wherever it stands
+    assert page.locator("#board thead th").evaluate_all(heads) == [*board.metrics[:8], "R@1/script"]
+    page.locator("#fold").click()
+    assert page.locator("#board thead th").evaluate_all(heads) == list(board.metrics)
+    assert page.locator("#fold").get_attribute("aria-expanded") == "true"
+    assert "columns=all" in page.url
+    page.reload()
+    assert page.locator("#board thead th").evaluate_all(heads) == list(board.metrics)
+    page.locator("#fold").click()
+    assert len(page.locator("#board thead th").evaluate_all(heads)) == 9
+    assert page.locator("main code").first.inner_text() == "hbench demo"
+    for name in SHIPPED:
+        page.goto((site / f"board-{name}.html").as_uri())
+        assert "`" not in ready(page).locator("main").evaluate(
+            "e => e.textContent + [...e.querySelectorAll('[title]')].map(e => e.title)"
+        )
+        assert page.locator("#fold-line").is_visible() == (len(leaderboard.read(name).metrics) > 12)
+
+
 def test_empty_columns_go_decimals_line_up_and_arxiv_ids_are_links(opened, site):
     page = ready(opened(site / "board-sop.html"))
     heads = "all => all.filter(e => !e.hidden).map(e => e.dataset.sort)"

@@ -25,6 +25,7 @@ from hbench.core.errors import UsageError
 from hbench.core.text import percent, points
 from hbench.evaluation.reports.shown import beside, interval
 from hbench.look.palette import color_of, text_color_on
+from hbench.look.wording import coded, plain, tail, telling
 from hbench.metrics.names import lower_is_better
 
 SHARED = "hbench.look.pages"
@@ -97,7 +98,7 @@ class Pages:
         self.environment.globals |= shared
         self.environment.filters |= {
             "percent": percent, "points": page_points, "exact": exact, "lower_is_better": lower_is_better, "headings": headings,
-            "interval": interval, "beside": beside,
+            "interval": interval, "beside": beside, "telling": telling, "coded": coded, "plain": plain, "tail": tail,
         }  # fmt: skip
 
     def text(self, template: str, **content: Any) -> str:

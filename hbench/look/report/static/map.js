@@ -79,6 +79,7 @@
       largest.forEach((node, n) => entries.push([GROUPS[n], about.names[level][node]]));
       if (sizes.size > largest.length) entries.push([OTHER, `${sizes.size - largest.length} smaller`]);
     }
+    at("map-colored").textContent = by === "value" ? `Colour: ${about.by}, the mean of the queries of a class` : `Colour: ${about.levels[Number(by)]}`;
     legend.replaceChildren(...entries.map(([color, text]) => {
       const item = document.createElement("li"), swatch = made("svg", { class: "box", viewBox: "0 0 10 10", "aria-hidden": "true" });
       swatch.append(made("rect", { width: 10, height: 10, fill: color }));
@@ -205,6 +206,9 @@
   const color = at("map-color");
   about.levels.slice(0, Math.max(depth - 1, 1)).forEach((name, level) => color.append(new Option(`by ${name}`, level)));
   if (data.value) color.append(new Option(about.by, "value"));
+  // a level at which all classes are one group tells nothing
+  const groups = (level) => new Set(data.classes.map((node) => about.paths[node][level])).size;
+  color.selectedIndex = Math.max(0, [...color.options].findIndex((option) => option.value === "value" || groups(Number(option.value)) > 1));
   color.addEventListener("change", paint);
   at("map-run")?.addEventListener("change", async (event) => {
     try {

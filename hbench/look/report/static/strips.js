@@ -2,7 +2,7 @@
 "use strict";
 
 hbench.strips = (() => {
-  const CELL = 96, SIDE = 6;
+  const CELL = 96, SIDE = 6, LONG = 22, TAIL = 16;
   const copy = (id) => document.getElementById(id).content.firstElementChild.cloneNode(true);
 
   function element(name, className, text) {
@@ -12,9 +12,10 @@ hbench.strips = (() => {
     return made;
   }
 
-  // The picture at a place among all, on its sheet; the name where there is none.
+  // The picture at a place among all, on its sheet; its class, or else its id, where there is none.
   function picture(item) {
-    if (item.place < 0) return element("span", "nopicture", item.id);
+    const words = item.name ?? item.id;
+    if (item.place < 0) return element("span", words.length > LONG ? "nopicture long" : "nopicture", words);
     const svg = copy("blank-picture");
     const inSheet = item.place % (SIDE * SIDE);
     const x = CELL * (inSheet % SIDE), y = CELL * Math.floor(inSheet / SIDE);
@@ -43,8 +44,11 @@ hbench.strips = (() => {
     delete made.dataset.level;
     delete made.dataset.item;
     for (const [key, value] of Object.entries(result.late ? { right: rank } : { level: result.level, item: result.item.id })) made.dataset[key] = value;
-    frame.replaceChildren(picture(result.item), ...(result.copy ? [frame.querySelector(".copy")] : []));
+    frame.replaceChildren(picture({ ...result.item, name: named(result.path) }), ...(result.copy ? [frame.querySelector(".copy")] : []));
     title.textContent = named(result.path);
+    const id = made.querySelector(".caption.item");
+    if (result.item.place < 0) id.textContent = result.item.id.length > TAIL ? `…${result.item.id.slice(1 - TAIL)}` : result.item.id;
+    else id.remove();
     level.className = `level level-${result.level}`;
     level.firstElementChild.textContent = "●".repeat(result.level) + "○".repeat(about.levels.length - result.level);
     level.lastChild.textContent = ` ${name}`;
@@ -63,7 +67,7 @@ hbench.strips = (() => {
     const made = element("header", "asked");
     const words = element("div");
     words.append(element("h2", "", query.path.join(" › ")), element("p", "caption", query.item.id));
-    const frame = framed(query.item);
+    const frame = framed({ ...query.item, name: named(query.path) });
     if (about.images) {
       const link = element("a", "result");
       link.href = about.images + query.item.id.split("/").map(encodeURIComponent).join("/");

@@ -2,6 +2,7 @@
 "use strict";
 
 hbench.board = (() => {
+  const MANY = 12, FIRST = 8; // metrics, of more of which only the first are shown until all are asked for
   const FORMULA = /^[=+\-@\t\r]/;
 
   // `about.standings`: by metric [[place or null, row], …], best first; `about.filters`: of each row, name -> values.
@@ -13,6 +14,7 @@ hbench.board = (() => {
     const text = (row, key) => { const cell = row.cells[keys.indexOf(key)]; return cell.dataset.text ?? cell.textContent; };
     const value = (row, metric) => { const found = row.cells[keys.indexOf(metric)].dataset.value; return found === undefined ? null : Number(found); };
     const comparable = (row, metric) => value(row, metric) !== null && !row.cells[keys.indexOf(metric)].classList.contains("unranked");
+    let columns = { many: false };
     const metrics = new Set(heads.map((head) => head.dataset.metric).filter(Boolean));
 
     function visible(row, state) {
@@ -62,12 +64,19 @@ hbench.board = (() => {
           for (const row of rows) row.cells[at].classList.toggle("chosen", own);
         }
       });
-      // a column that is empty in every visible row goes, but for what the rows are ordered by
+      // a column that is empty in every visible row goes, but for what the rows are ordered by; of very many metrics the first stay
       heads.forEach((head, at) => {
         const chosen = [state.sort, state.metric].includes(head.dataset.sort);
         const empty = !chosen && at > 0 && rows.every((row) => row.tr.hidden || !row.cells[at].textContent);
         for (const each of [head, ...rows.map((row) => row.cells[at])]) each.hidden = empty;
       });
+      const scored = heads.filter((head) => head.dataset.metric && !head.hidden);
+      const folded = scored.length > MANY && state.columns !== "all";
+      heads.forEach((head, at) => {
+        if (!folded || !scored.includes(head) || scored.indexOf(head) < FIRST || head.dataset.metric === state.metric) return;
+        for (const each of [head, ...rows.map((row) => row.cells[at])]) each.hidden = true;
+      });
+      columns = { many: scored.length > MANY, folded, all: scored.length, shown: scored.filter((head) => !head.hidden).length };
       element.tBodies[0].append(...order.map((row) => row.tr));
       return order.filter((row) => !row.tr.hidden);
     }
@@ -79,7 +88,7 @@ hbench.board = (() => {
       return [heads.map((head) => head.textContent.trim()), ...lines].map((line) => line.map(quoted).join(",")).join("\n") + "\n";
     }
 
-    return { show, csv, rows, text, value, comparable, metrics: [...metrics] };
+    return { show, csv, rows, text, value, comparable, metrics: [...metrics], columns: () => columns };
   }
 
   return { table };

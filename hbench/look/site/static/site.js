@@ -8,13 +8,13 @@
   const table = hbench.board.table(element, about);
   const [metric, level, method] = ["metric", "level", "method"].map(at);
   const filters = [...document.querySelectorAll("[data-filter]")];
-  const own = { metric: table.metrics[0], sort: "place", down: true, method: "" };
+  const own = { metric: table.metrics[0], sort: "place", down: true, method: "", columns: "" };
   let state = { ...own };
   let shown = [];
 
   function read() {
     const words = new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
-    state = { ...own, method: words.get("method") ?? "" };
+    state = { ...own, method: words.get("method") ?? "", columns: words.get("columns") === "all" ? "all" : "" };
     if (table.metrics.includes(words.get("metric"))) state.metric = words.get("metric");
     if (element.querySelector(`thead [data-sort="${CSS.escape(words.get("sort") ?? "")}"]`)) state.sort = words.get("sort");
     state.down = words.get("order") !== "reversed";
@@ -35,6 +35,11 @@
     metric.value = chosen.family;
     level.replaceChildren(...levels.map((name) => new Option(name || "whole tree", name)));
     level.value = chosen.level;
+    const columns = table.columns();
+    at("fold-line").hidden = !columns.many;
+    at("fold-said").textContent = columns.many ? `${columns.shown} of ${columns.all} metrics are shown.` : "";
+    at("fold").textContent = columns.folded ? `Show all ${columns.all}` : "Show the first only";
+    at("fold").setAttribute("aria-expanded", String(!columns.folded));
     at("level-field").hidden = levels.length < 2;
     if (method.value !== state.method) method.value = state.method;
     for (const each of filters) each.value = state[each.dataset.filter] ?? "";
@@ -92,6 +97,7 @@
       change({ sort, down: state.sort === sort ? !state.down : true, ...(head.dataset.metric ? { metric: sort } : {}) });
     });
   }
+  at("fold").addEventListener("click", () => change({ columns: state.columns ? "" : "all" }));
   at("tools").addEventListener("submit", (event) => event.preventDefault());
   at("tools").addEventListener("reset", (event) => { event.preventDefault(); state = { ...own }; write(); show(); });
   at("save").addEventListener("click", () => {

@@ -1,0 +1,62 @@
+"""Words names for pages: long ones keep what tells them apart, and text between backticks is set as code.
+
+>>> telling(["vit_large_patch14_dinov2_lvd142m", "vit_large_patch14_dinov2_reg4_lvd142m"])
+['…lvd142m', '…reg4_lvd142m']
+>>> telling(["resnet50", "vit_large_patch14_dinov2_lvd142m"])
+['resnet50', 'vit_large_pa…ov2_lvd142m']
+>>> str(coded("`hbench demo` makes <b>"))
+'<code>hbench demo</code> makes &lt;b&gt;'
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
+
+from markupsafe import Markup, escape
+
+MOST = 24  # letters of a name in the head of a column
+WORD_ENDS = re.compile(r"[\s_/.,:-]")
+
+
+def telling(names: Iterable[str], most: int = MOST) -> list[str]:
+    """Shorten names of more than this many letters, each without what all begin with, or else without its middle; as they are where
+    that would make two the same."""
+    given = list(names)
+    shared = _beginning(given) if len(given) > 1 else ""
+    ends = [found.end() for found in WORD_ENDS.finditer(shared)]
+    begin = ends[-1] if ends else 0
+    shown = []
+    for name in given:
+        rest = name
+        if len(name) > most and begin:
+            rest = f"…{name[begin:]}"
+        if len(rest) > most:
+            rest = f"{rest[: most // 2]}…{rest[-(most // 2 - 1) :]}"
+        shown.append(rest)
+    return shown if len(set(shown)) == len(set(given)) else given
+
+
+def _beginning(names: Sequence[str]) -> str:
+    """What all names begin with."""
+    return "".join(
+        letters[0] for letters in takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
+    )
+
+
+def coded(text: object) -> Markup:
+    """A text for a page, escaped, with what stands between backticks as code."""
+    return Markup(re.sub(r"`([^`\n]+)`", r"<code>\1</code>", str(escape(text))))
+
+
+def tail(name: str, most: int = 16) -> str:
+    """The end of a name of more than this many letters, since ids of images differ there.
+
+    >>> tail("folder/with/long/path/IMG_00118.jpg"), tail("a.jpg")
+    ('…h/IMG_00118.jpg', 'a.jpg')
+    """
+    return name if len(name) <= most else f"…{name[1 - most :]}"
+
+
+def plain(text: object) -> str:
+    """A text without backticks, for where a page shows no code, as in a title."""
+    return str(text).replace("`", "")
