@@ -14,7 +14,9 @@ demo:             ## the embedded benchmark, end to end
 bench:            ## measure what docs/scale.md says, and write its tables (half an hour); QUICK=1 only tries it
 	$(PYTHON) benchmarks/tables.py $(if $(QUICK),--quick)
 
-site:             ## site/: the documentation as pages; index.html opens from the disk
+site:             ## site/: the documentation as pages; index.html opens from the disk (installs what it needs first)
+	test -x $(PYTHON) || python3 -m venv $(dir $(PYTHON))..
+	$(PYTHON) -c "import mkdocs, material, mkdocstrings, torch, hbench" 2>/dev/null || $(PYTHON) -m pip install -q -e '.[all,docs]'
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=.:pipelines $(PYTHON) -m mkdocs build --strict
 
 fuzz:               ## damaged files of every format, ROUNDS=20000 of each from SEED=1; see SECURITY.md

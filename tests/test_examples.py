@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 from pathlib import Path
 
 import nbformat
@@ -42,7 +43,13 @@ def test_the_notebook_runs_and_shows_what_it_says(tmp_path):
     NotebookClient(run, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
     assert shown(run) == shown(kept)
     assert {"image/png", "text/html"} <= {kind for kinds in shown(run) for kind in kinds}
-    assert (tmp_path / "pixels.by-query.parquet").exists()
+    # its last words are commands, and they work on what it has written
+    words = next(cell.source for cell in reversed(kept.cells) if cell.cell_type == "markdown")
+    commands = [command.split() for command in re.findall(r"`hbench ([^`]+)`", words)]
+    assert [command[0] for command in commands] == ["report", "compare", "leaderboard"]
+    for command in commands:
+        process("-m", "hbench", *command, folder=tmp_path)
+    assert "Comparison" in (tmp_path / "pages" / "index.html").read_text(encoding="utf-8")
 
 
 def shown(notebook):

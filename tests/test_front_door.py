@@ -109,7 +109,7 @@ def test_a_leaderboard_is_a_table_with_places():
     assert len(table) == len(board.rows)
     assert table["H-AP"].dropna().is_monotonic_decreasing
     assert table.iloc[0]["method"] == "HAPPIER"
-    assert "rows, ranked by H-AP" in repr(board)
+    assert "rows, ranked by H-AP" in repr(board) == str(board)
 
 
 def test_long_things_have_short_pictures():

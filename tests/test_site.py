@@ -1,6 +1,7 @@
 """The documentation site: it builds without a warning, its links lead somewhere, and it works from the disk."""
 
 import re
+import subprocess
 import tomllib
 from html import unescape
 from pathlib import Path
@@ -33,6 +34,20 @@ def test_every_link_and_picture_of_the_site_is_there(site):
             assert file.exists(), f"{page.name}: {target}"
             if anchor and file.suffix == ".html":
                 assert f'id="{unquote(anchor)}"' in file.read_text(encoding="utf-8"), f"{page.name}: {target}"
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_make_site_installs_what_it_needs_where_it_is_missing(tmp_path, installed):
+    """With a Python that only notes what it is asked for, and lacks what `import` names until pip was called."""
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n[ "$1" != -c ] || exit {0 if installed else 1}\n')
+    python.chmod(0o755)
+    subprocess.run(["make", "-C", ROOT, "site", f"PYTHON={python}"], check=True, capture_output=True)
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert "mkdocs" in asked[0]
+    assert asked[1:-1] == ([] if installed else ["-m pip install -q -e .[all,docs]"])
+    assert asked[-1] == "-m mkdocs build --strict"
 
 
 def test_every_loss_has_its_formula():

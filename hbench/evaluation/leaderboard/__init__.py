@@ -183,6 +183,9 @@ class Leaderboard(BaseModel):
         about = f"{len(self.rows)} rows, ranked by {self.metric}, {self.protocol} protocol"
         return f"<Leaderboard {self.dataset}@{self.version}: {about}>"
 
+    def __str__(self) -> str:  # pydantic would print every row
+        return repr(self)
+
     def to_pandas(self) -> pd.DataFrame:
         """A row per method, best first: place, method, year, backbone, dim, every metric in percent, and the source."""
         import pandas as pd

@@ -234,17 +234,17 @@ class Report:
 
         return plot(self, kind, metrics)
 
-    def write(self, path: Path) -> None:
+    def write(self, path: str | Path) -> None:
         """Write the document as JSON to `path`, whole or not at all."""
-        write_text(path, self.document.model_dump_json(indent=1) + "\n")
+        write_text(Path(path), self.document.model_dump_json(indent=1) + "\n")
 
-    def write_by_query(self, path: Path) -> None:
+    def write_by_query(self, path: str | Path) -> None:
         """Write the per-query values as parquet to `path`: `query`, `test`, `class:LEVEL` …, one float64 column per metric; the
         metadata says which report they belong to (`Document.marks`)."""
         table = self.table
         for name, values in self.values.items():
             table = table.append_column(name, pa.array(values))
-        with replacing(path) as temporary:
+        with replacing(Path(path)) as temporary:
             pq.write_table(table.replace_schema_metadata(self.document.marks()), temporary, compression="zstd")
 
 
