@@ -193,6 +193,12 @@ def test_numbers_are_ids_of_a_csv_where_they_stand_first(tmp_path):
     assert embeddings.read(tmp_path / "emb.csv").ids.tolist() == ["0", "7", "14", "21", "28", "35"]
 
 
+def test_lists_in_brackets_are_vectors_under_any_name(tmp_path):
+    rows = [f'{name},"{row.tolist()}"' for name, row in zip(IDS, VECTORS, strict=True)]
+    (tmp_path / "emb.csv").write_text("path,features\n" + "\n".join(rows) + "\n")
+    assert remark(found_in(tmp_path / "emb.csv")) == "6 vectors, of features, with the ids of path"
+
+
 @pytest.mark.parametrize("cell", ['"[{}]"', "{}"])
 @pytest.mark.parametrize("between", [", ", " "])
 def test_lists_in_the_cells_of_a_csv_are_read(tmp_path, cell, between):
@@ -209,6 +215,10 @@ def test_lists_in_the_cells_of_a_csv_are_read(tmp_path, cell, between):
     ("text", "words"),
     [
         ("item,order,species\na,x,y\nb,x,z\n", "is no table of vectors"),
+        ("item,order,species,query,gallery\na,x,y,0,1\nb,x,z,1,0\n", "is no table of vectors"),
+        ("item,family,species\na,1,2\nb,1,3\n", "is no table of vectors"),
+        ("item,order,lat,lon\na,x,1.5,2.5\nb,y,1.5,3.5\n", "is no table of vectors"),
+        ("0.1,0.2,0.3\n0.4,0.5,0.6\n", "is no table of vectors"),
         ("id,f0,f1\na,1,2\nb,,3\n", "1 empty cells inside its vectors"),
         ("id,f0,f1\na,1,2\nb,high,3\n", "emb.csv"),
         ("id,embedding\na,1 2\nb,1 2 3\n", "differ in dimension"),

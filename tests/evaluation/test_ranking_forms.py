@@ -1,6 +1,7 @@
 """Rankings as other tools write them: read as they were meant, with a sentence that says so, or refused by their true cause."""
 
 import gzip
+import json
 
 import numpy as np
 import pyarrow as pa
@@ -91,6 +92,8 @@ def test_the_number_of_a_bad_line_counts_blank_lines(tmp_path):
         ("q1 0 a 1\nq1 0 b 0\n", "judgements"),
         ("q1 a 0.9\nq1 b 0.8\n", "line 1 has three columns; a TREC run has six"),
         (b"\xff\xfeq\x001\x00", "not a text in UTF-8"),
+        ("", "it is empty"),
+        ("\n\n", "it is empty"),
     ],
 )
 def test_a_file_that_was_meant_as_a_run_is_refused_by_its_cause(tmp_path, content, words):
@@ -129,6 +132,46 @@ def test_parquet_and_csv_rows_are_read_under_the_names_that_tools_give(tmp_path,
     pq.write_table(pa.table(columns), tmp_path / "r.parquet")
     for name in ("r.csv", "r.parquet"):
         assert hbench.evaluate(tmp_path / name, tmp_path / "ds.csv", metrics="AP").scores["AP"] == pytest.approx(AP)
+
+
+@pytest.mark.parametrize("between", [",", ";", "|"])
+@pytest.mark.parametrize("name", ["run.trec", "run.csv", "run.txt"])
+def test_a_run_with_another_delimiter_is_read(tmp_path, name, between):
+    text = run_text(between=between)
+    text = text.replace("0.", "0,") if between == ";" else text
+    assert report_of(tmp_path, name, text).scores["AP"] == pytest.approx(AP)
+
+
+@pytest.mark.parametrize("item", ["corpus_id", "gallery", "retrieved_image"])
+def test_the_only_other_text_beside_a_query_and_a_score_is_the_item(tmp_path, item):
+    text = rows_text(("query_id", item, "score"))
+    assert report_of(tmp_path, "r.csv", text).scores["AP"] == pytest.approx(AP)
+    columns = {"query_id": [q for q, *_ in ROWS], item: [i for _, i, *_ in ROWS], "score": [s for *_, s in ROWS]}
+    pq.write_table(pa.table(columns), tmp_path / "r.parquet")
+    assert hbench.evaluate(tmp_path / "r.parquet", tmp_path / "ds.csv", metrics="AP").scores["AP"] == pytest.approx(AP)
+
+
+@pytest.mark.parametrize("by_score", [True, False])
+@pytest.mark.parametrize("name", ["run.json", "run.json.gz"])
+def test_runs_in_json_are_read(tmp_path, name, by_score):
+    scores = {query: {item: 1 - rank / 10 for rank, item in enumerate(items)} for query, items in LISTS.items()}
+    content = json.dumps(scores if by_score else {query: list(items) for query, items in LISTS.items()}).encode()
+    found = report_of(tmp_path, name, gzip.compress(content) if name.endswith("gz") else content)
+    assert found.scores["AP"] == pytest.approx(AP)
+
+
+def test_a_report_is_no_run_in_json(tmp_path):
+    (tmp_path / "report.json").write_text('{"schema": 1, "scores": {"H-AP": {"value": 0.5}}}')
+    assert run_files.kind_of(tmp_path / "report.json") == "embeddings"
+
+
+def test_a_table_of_labels_is_no_ranking(tmp_path):
+    assert run_files.kind_of(written(tmp_path, "labels.csv", TABLE)) == "embeddings"
+
+
+@pytest.mark.parametrize("mark", ["-1", "-1.0"])
+def test_padding_is_known_as_a_whole_number_and_as_a_float(tmp_path, mark):
+    assert "2 entries -1 instead" in remarks_of(tmp_path, "s.csv", f"id,images\nq1,a {mark} {mark}\nq2,c a b\n")
 
 
 def test_what_pyterrier_hands_over_is_read_by_its_surest_columns(tmp_path):
@@ -192,6 +235,7 @@ def test_lists_between_other_marks_are_read(tmp_path, between, row):
     ("content", "words"),
     [
         (lists_text().split("\n", 1)[1], "line 1 is no header"),
+        (rows_text(("q", "i", "s")).split("\n", 1)[1], "write query,item,score above it"),
         (
             rows_text(("query", "item"), row=lambda query, item, rank, score: (query, item)),
             "it has no column score or rank",

@@ -257,7 +257,7 @@ def _folder_reader(path: Path) -> Reader:
         f"{path} is not a folder of embeddings",
         expected="part-*.parquet, or the *.arrow files of a saved dataset",
         found=f"the splits {listed(parts)}" if parts else "neither",
-        fix=f"name one of them, such as {path / parts[0]}" if parts else None,
+        fix=f"name one of them, such as {path / parts[0]}" if parts else _how_many(path),
     )
 
 
@@ -284,3 +284,9 @@ def _joined(path: Path, vectors: NDArray[Any], inner_ids: Ids | None, ids: Path 
     usual = sidecar is None or sidecar == ids or "ids" in sidecar.name.removesuffix(sidecar.suffix)[-3:]
     words = "" if usual or sidecar is None else f"vectors, with the ids of {sidecar.name}"
     return Stored(chosen, vectors, dtype or str(vectors.dtype), files, read_as=words)  # type: ignore[arg-type]
+
+
+def _how_many(folder: Path) -> str | None:
+    """What to do with a folder of several embedding files."""
+    files = [path for path in folder.iterdir() if path.suffix.lower() in READERS]
+    return f"hbench evaluate-all {folder} scores each of its {len(files)} files" if files else None

@@ -21,6 +21,7 @@ from hbench.core.untrusted import read_gzip
 HEAD, LINES = 1 << 20, 50  # bytes and lines that tell what a file is
 DELIMITERS = (",", "\t", ";", "|")
 CALLED = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", " ": "blanks"}
+NUMBER = re.compile(r"[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?")
 SEPARATOR = re.compile(r'^"?sep=(.)"?$', re.IGNORECASE)
 
 
@@ -82,12 +83,18 @@ def layout_of(head: Head) -> Layout:
 
 
 def delimiter_of(lines: Sequence[str]) -> str:
-    """The delimiter that gives all lines the width of the first, which is more than 1; else the one that the first line has
-    most of."""
+    """The delimiter that gives all lines the width of the first, which is more than 1; of several, the one that makes most
+    numbers, then most cells; else the one that the first line has most of."""
+    fits = {}
     for delimiter in DELIMITERS:
-        widths = {len(row) for row in rows_of(lines, delimiter)}
-        if len(widths) == 1 and max(widths) > 1:
-            return delimiter
+        rows = rows_of(lines, delimiter)
+        if len({len(row) for row in rows}) == 1 and len(rows[0]) > 1:
+            numbers = sum(
+                bool(NUMBER.fullmatch(cell)) and (delimiter != "," or "," not in cell) for row in rows for cell in row
+            )
+            fits[delimiter] = (numbers, len(rows[0]))
+    if fits:
+        return max(fits, key=fits.__getitem__)
     return max(DELIMITERS, key=lines[0].count) if lines else ","
 
 

@@ -22,6 +22,7 @@ LABELS = ("label", "labels", "class", "class_id", "target", "targets", "y", "spl
 POINT, COMMA = (
     re.compile(rf"[+-]?(\d+{mark}?\d*|{mark}\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infinity)", re.I) for mark in (r"\.", ",")
 )
+LIST_OF_NUMBERS = re.compile(r"[\[(]\s*[-+.\deE]+([\s,;]+[-+.\deE]+)+[\s,]*[\])]")
 EXPECTED = "an id and a number in each further column, or a column embedding with the numbers of a vector"
 
 
@@ -71,13 +72,17 @@ def _sheet_of(layout: Layout, path: Path) -> Sheet:
     filled = [[row[place] for row in rows if row[place]] for place in range(len(first))]
     numeric = [place for place, cells in enumerate(filled) if cells and all(map(number.fullmatch, cells))]
     names = [cell.casefold() for cell in first] if header else [""] * len(first)
+    fractions = [place for place in numeric if any(re.search(r"[.,eEnN]", cell) for cell in filled[place])]
     lists = [place for place, name in enumerate(names) if name in VECTOR_NAMES]
-    ids = _place_of_ids(names, numeric, header=header, lists=lists)
+    lists = lists or [
+        place for place, cells in enumerate(filled) if cells and all(map(LIST_OF_NUMBERS.fullmatch, cells))
+    ]
+    ids = _place_of_ids(names, [*numeric, *lists], fractions, header=header)
     if lists:
-        only([names[place] for place in lists], VECTOR_NAMES, "column of vectors", path)
+        only([first[place] for place in lists], [first[place] for place in lists], "column of vectors", path)
         vectors = tuple(lists)
     else:
-        vectors = _places_of_vectors(names, numeric, ids)
+        vectors = _places_of_vectors(names, numeric, fractions, ids)
     if ids is None or not vectors or (len(vectors) == 1 and not lists):
         raise SubmissionError(f"{path} is no table of vectors", expected=EXPECTED, found=f"the columns {listed(first)}")
     return Sheet(ids, vectors, header, decimal, _words(first, ids, vectors, header=header))
@@ -99,27 +104,33 @@ def _is_header(first: Sequence[str], rows: Sequence[Sequence[str]], number: re.P
     )
 
 
-def _place_of_ids(names: Sequence[str], numeric: Sequence[int], *, header: bool, lists: Sequence[int]) -> int | None:
+def _place_of_ids(
+    names: Sequence[str], numeric: Sequence[int], fractions: Sequence[int], *, header: bool
+) -> int | None:
     """The column of the ids: a known name, the only text, or, where there is none, the first column."""
     for known in (ID_NAMES, OTHER_IDS):
         there = [place for place, name in enumerate(names) if name in known]
         if len(there) == 1:
             return there[0]
-    texts = [
-        place for place, name in enumerate(names) if place not in numeric and place not in lists and name not in LABELS
-    ]
+    texts = [place for place, name in enumerate(names) if place not in numeric and name not in LABELS]
     if len(texts) == 1:
         return texts[0]
-    return 0 if not texts and (not header or names[0] in INDEX) else None
+    return 0 if not texts and 0 not in fractions and (not header or names[0] in INDEX) else None
 
 
-def _places_of_vectors(names: Sequence[str], numeric: Sequence[int], ids: int | None) -> tuple[int, ...]:
-    """The columns that count dimensions, else all numbers but the ids, an index and labels."""
+def _places_of_vectors(
+    names: Sequence[str], numeric: Sequence[int], fractions: Sequence[int], ids: int | None
+) -> tuple[int, ...]:
+    """The columns that count dimensions, else all numbers but the ids, an index and labels, where these are fractions and no
+    further texts stand beside them, as in a table of labels."""
     free = [place for place in numeric if place != ids]
     family = numbered([names[place] for place in free])
     if family:
         return tuple(names.index(name) for name in family)
-    return tuple(place for place in free if names[place] not in (*INDEX, *LABELS) or not any(names))
+    vectors = tuple(place for place in free if names[place] not in (*INDEX, *LABELS) or not any(names))
+    others = {*range(len(names))} - {*numeric} - {ids} - {place for place, name in enumerate(names) if name in LABELS}
+    needed = vectors if any(names) else vectors[:1]
+    return vectors if not others and {*needed} <= {*fractions} else ()
 
 
 def _words(first: Sequence[str], ids: int, vectors: Sequence[int], *, header: bool) -> str:

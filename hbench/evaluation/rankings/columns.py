@@ -6,7 +6,7 @@ for the lists where its cells show them, and no other does. Columns that are not
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,112 +19,28 @@ from numpy.typing import NDArray
 from hbench.core.errors import SubmissionError
 from hbench.core.untrusted import open_parquet, parquet_table
 from hbench.evaluation.embeddings.arrow_types import texts_of
-from hbench.evaluation.embeddings.ids import ID_NAMES, VECTOR_NAMES, in_a_line, listed
+from hbench.evaluation.embeddings.ids import VECTOR_NAMES, listed
 from hbench.evaluation.embeddings.text_tables import CALLED, Head, Layout, layout_of, read_texts, suffix_of
-from hbench.evaluation.rankings.lines import (
-    BY_DISTANCE,
-    BY_RANK,
-    BY_SCORE,
-    DECIMAL_COMMA,
-    Lines,
-    against_ranks,
-    as_numbers,
-    scored,
+from hbench.evaluation.rankings.lines import BY_SCORE, DECIMAL_COMMA, NUMBER, Lines, against_ranks, as_numbers, scored
+from hbench.evaluation.rankings.roles import (
+    ASKED,
+    DISTANCES,
+    ITEM_NAMES,
+    LISTS,
+    QUERY_NAMES,
+    RANKS,
+    SCORES,
+    Roles,
+    are_several,
+    first_of,
+    plain,
+    roles_of_lists,
+    roles_of_rows,
 )
 
-QUERY_NAMES = (
-    "query_id",
-    "qid",
-    "q_id",
-    "queryid",
-    "query_image",
-    "query",
-)  # the surest first: PyTerrier's query is a text
-ITEM_NAMES = (
-    "docno", "doc_id", "document_id", "documentid", "item_id", "gallery_id", "gallery_image", "item", "docid", "doc", "document",
-)  # fmt: skip
-SCORES, RANKS, DISTANCES = ("score", "similarity", "sim"), ("rank", "position"), ("distance", "dist")
-LISTS = ("images", "items", "results", "predictions", "ranking", "retrieved", "neighbors", "neighbours", "docs")
-INDEX = re.compile(r"^(unnamed: ?\d+|index|level_\d+|x|)$")  # how pandas and R head the index that they write
-ASKED = (*QUERY_NAMES, *ID_NAMES, "image", "image_name", "filename", "file_name", "path")
-USUAL = ["id", "images"]
-NUMBERS = re.compile(r"^[\[\](),;|\s\d.eE+-]*\.[\[\](),;|\s\d.eE+-]*$")  # vectors, not ids
 BETWEEN = (",", ";", "|")
 IN_BRACKETS = re.compile(r"^\s*[\[(].*[\])]\s*$", re.DOTALL)
 QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
-
-
-@dataclass(frozen=True)
-class Roles:
-    """The columns of a ranking by what they hold, and the others. `items` are lists where there is no `value`, which orders the
-    rows; `ranks` are stated beside scores."""
-
-    query: str
-    items: str
-    value: str = ""
-    order: str = ""
-    ranks: str = ""
-    others: tuple[str, ...] = ()
-
-    @property
-    def words(self) -> str:
-        """What was taken for what, in words."""
-        query, items, value = map(in_a_line, (self.query, self.items, self.value))
-        return f"query {query}, item {items}, {value}" if self.value else f"{query},{items}"
-
-    @property
-    def left_out(self) -> tuple[str, ...]:
-        """The other columns as they are named to people."""
-        return tuple(
-            f"column {in_a_line(name)}{' (an index)' * bool(INDEX.match(plain(name)))}" for name in self.others
-        )
-
-
-def plain(name: str) -> str:
-    return name.strip().casefold()
-
-
-def roles_of_rows(names: Sequence[str]) -> Roles | None:
-    """The roles of the columns of a table of query, item and score, rank or distance; None for another table."""
-    query, item = _first(names, QUERY_NAMES), _first(names, ITEM_NAMES)
-    orders = ((SCORES, BY_SCORE), (DISTANCES, BY_DISTANCE), (RANKS, BY_RANK))
-    value, order = next(((name, order) for known, order in orders if (name := _first(names, known))), ("", ""))
-    if not (query and item and value):
-        return None
-    ranks = _first(names, RANKS) if order != BY_RANK else ""
-    used = (query, item, value, *[ranks] * bool(ranks))
-    others = tuple(name for name in names if name not in used)
-    return Roles(query, item, value, order, ranks, others)
-
-
-def _first(names: Sequence[str], known: Sequence[str]) -> str:
-    """The name that is the first of the `known` ones; "" for none."""
-    by_name = {plain(name): name for name in reversed(names)}
-    return next((by_name[each] for each in known if each in by_name), "")
-
-
-def roles_of_lists(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Roles | None:
-    """The roles of the columns of a table with one row per query; None where it is not sure which column has the lists."""
-    several = [
-        place
-        for place, name in enumerate(header)
-        if plain(name) not in VECTOR_NAMES and any(_are_several(row[place]) for row in rows if len(row) > place)
-    ]
-    named = [place for place, name in enumerate(header) if plain(name) in LISTS]
-    usual = [plain(name) for name in header if not INDEX.match(plain(name))][:2] == USUAL
-    at = (named if usual else [place for place in several if place in named]) or several
-    asked = [name for place, name in enumerate(header) if plain(name) in ASKED and place not in at]
-    asked = asked or [name for place, name in enumerate(header) if place not in at and not INDEX.match(plain(name))]
-    is_header = any(plain(name) in (*ASKED, *LISTS) for name in header) or not any(map(_are_several, header))
-    if len(at) != 1 or not asked or (len(asked) > 1 and not usual) or not is_header:
-        return None
-    items = header[at[0]]
-    return Roles(asked[0], items, others=tuple(name for name in header if name not in (asked[0], items)))
-
-
-def _are_several(cell: str) -> bool:
-    """Whether a cell holds several names, not the numbers of a vector."""
-    return bool(re.search(r"[^\s\]\[]\s+[^\s]", cell.strip())) and not NUMBERS.match(cell)
 
 
 def text_reader(path: Path, head: Head) -> Callable[[Path], Lines] | None:
@@ -133,17 +49,46 @@ def text_reader(path: Path, head: Head) -> Callable[[Path], Lines] | None:
     if not layout.rows or len(layout.rows[0]) < 2:
         return None
     header, *rows = layout.rows
-    names = [plain(name) for name in header]
-    if any(name in VECTOR_NAMES for name in names):
+    if any(plain(name) in VECTOR_NAMES for name in header):
         return None
-    if roles := roles_of_rows(header):
+    if _is_run(layout.rows):
+        return partial(_read_text_run, layout=layout)
+    if roles := roles_of_rows(header, [name for place, name in enumerate(header) if not _are_numbers(rows, place)]):
         return partial(_read_text_rows, layout=layout, roles=roles)
     if roles := roles_of_lists(header, rows):
         return partial(_read_text_lists, layout=layout, roles=roles)
-    if _first(header, QUERY_NAMES) and (_first(header, ITEM_NAMES) or _first(header, LISTS)):
-        return _refuse(_about(header))
-    is_list = len(header) == 2 and _are_several(header[1]) and suffix_of(path) == ".csv"
-    return _refuse(_about(header)) if is_list or _first(header, ("images",)) else None
+    return _refuse(_about(header)) if _was_meant(layout.rows, suffix_of(path)) else None
+
+
+def _was_meant(rows: Sequence[Sequence[str]], suffix: str) -> bool:
+    """Whether a table that lacks something of a ranking was meant as one: by its names, or by lists or scores under no header."""
+    header = rows[0]
+    if first_of(header, QUERY_NAMES):
+        is_ranking = first_of(header, (*LISTS, *SCORES, *RANKS, *DISTANCES)) or first_of(header, ITEM_NAMES)
+        return bool(is_ranking) and not {"query", "gallery", "item"} <= set(
+            map(plain, header)
+        )  # a table of labels has these
+    is_list = len(header) == 2 and are_several(header[1]) and suffix == ".csv"
+    repeated = len({row[0] for row in rows}) < len(rows)
+    is_rows = len(header) == 3 and repeated and _are_numbers(rows, 2) and not _are_numbers(rows, 1)
+    return is_list or is_rows or bool(first_of(header, ("images",)))
+
+
+def _are_numbers(rows: Sequence[Sequence[str]], place: int) -> bool:
+    """Whether the cells of a column are numbers, perhaps with decimal commas."""
+    cells = [row[place] for row in rows if len(row) > place]
+    return bool(cells) and all(re.fullmatch(NUMBER, cell.replace(",", ".")) for cell in cells)
+
+
+def _is_run(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the rows are those of a run without a header, but with another delimiter than blanks."""
+    fits = all(len(row) == 6 and row[1].casefold() in ("q0", "0") for row in rows)
+    return fits and _are_numbers(rows, 3) and _are_numbers(rows, 4)
+
+
+def _read_text_run(path: Path, layout: Layout) -> Lines:
+    roles = Roles("query", "item", "score", BY_SCORE, "rank")
+    return _read_text_rows(path, layout, roles, names=("query", "Q0", "item", "rank", "score", "tag"))
 
 
 def _about(header: Sequence[str]) -> SubmissionError:
@@ -151,14 +96,17 @@ def _about(header: Sequence[str]) -> SubmissionError:
     found = listed(header) or "nothing"
     expected = "the header id,images with the lists between blanks; or columns query, item and score or rank"
     if not any(plain(name) in (*ASKED, *ITEM_NAMES, *LISTS) for name in header):
+        columns = "id,images" if len(header) == 2 else "query,item,score"
         return SubmissionError(
             "line 1 is no header that is known",
             expected=expected,
             found=found,
-            fix="write id,images above it, or for it",
+            fix=f"write {columns} above it, or for it",
         )
-    if _first(header, ITEM_NAMES):
+    if first_of(header, ITEM_NAMES):
         return SubmissionError("it has no column score or rank", expected=expected, found=found)
+    if first_of(header, (*SCORES, *RANKS, *DISTANCES)):
+        return SubmissionError("it has no column item", expected=expected, found=found)
     return SubmissionError("it is not known which column has the lists", expected=expected, found=found)
 
 
@@ -171,8 +119,9 @@ def _refuse(error: SubmissionError) -> Callable[[Path], Lines]:
     return reader
 
 
-def _read_text_rows(path: Path, layout: Layout, roles: Roles) -> Lines:
-    table = read_texts(path, layout, layout.rows[0])
+def _read_text_rows(path: Path, layout: Layout, roles: Roles, *, names: Sequence[str] = ()) -> Lines:
+    """The lines of a table of text; `names` are those of its columns where it has no header."""
+    table = read_texts(path, layout, names or layout.rows[0], header=not names)
     values = table[roles.value].combine_chunks()
     comma = layout.delimiter != "," and pc.any(pc.match_substring_regex(values, DECIMAL_COMMA)).as_py()
     if comma and not pc.any(pc.match_substring(values, ".")).as_py():
@@ -259,7 +208,8 @@ def parquet_reader(path: Path) -> Callable[[Path], Lines] | None:
     names = list(fields)
     if any(plain(name) in VECTOR_NAMES for name in names):
         return None
-    if roles := roles_of_rows(names):
+    texts = [name for name, kind in fields.items() if not (pa.types.is_integer(kind) or pa.types.is_floating(kind))]
+    if roles := roles_of_rows(names, texts):
         return partial(_read_parquet_rows, roles=roles)
     lists = [name for name, kind in fields.items() if plain(name) in LISTS and _is_list_of_names(kind)]
     asked = [name for name in names if plain(name) in ASKED]
@@ -267,9 +217,9 @@ def parquet_reader(path: Path) -> Callable[[Path], Lines] | None:
         others = tuple(name for name in names if name not in (asked[0], lists[0]))
         found = Roles(asked[0], lists[0], others=others)
         return partial(_read_parquet_lists, roles=found)
-    if _first(names, QUERY_NAMES) and _first(names, ITEM_NAMES) and not _first(names, ("gallery",)):
-        return _refuse(_about(names))
-    return None
+    is_labels = {"query", "gallery", "item"} <= set(map(plain, names))
+    is_ranking = first_of(names, (*ITEM_NAMES, *SCORES, *RANKS, *DISTANCES)) and not is_labels
+    return _refuse(_about(names)) if first_of(names, QUERY_NAMES) and is_ranking else None
 
 
 def _read_parquet_rows(path: Path, roles: Roles) -> Lines:

@@ -19,8 +19,8 @@ from hbench.core.errors import SubmissionError, examples
 from hbench.evaluation.embeddings import digest
 from hbench.evaluation.embeddings.files import VECTORS_ALONE, readable
 from hbench.evaluation.embeddings.ids import Ids, SubmissionProblem
-from hbench.evaluation.embeddings.text_tables import head_of, suffix_of
-from hbench.evaluation.rankings import trec
+from hbench.evaluation.embeddings.text_tables import head_of, is_compressed, suffix_of
+from hbench.evaluation.rankings import json_runs, trec
 from hbench.evaluation.rankings.columns import parquet_reader, text_reader
 from hbench.evaluation.rankings.lines import Lines
 
@@ -123,18 +123,30 @@ def _reader_of(path: Path) -> Reader | None:
 
 
 def _reader_of_text(path: Path) -> Reader | None:
+    if suffix_of(path) == ".json":
+        return json_runs.reader(path)
     head = head_of(path)
+    is_named = suffix_of(path) in trec.SUFFIXES
     if head is None:
-        return _no_text if suffix_of(path) in trec.SUFFIXES else None
+        return _no_text if is_named else None
     if not head.lines:
-        return None
+        return _no_line if is_named else None
     if trec.is_run(head):
         return trec.read
     return text_reader(path, head) or (trec.read if trec.is_meant(path, head) else None)
 
 
 def _no_text(path: Path) -> Lines:
+    if is_compressed(path):
+        raise SubmissionError(
+            f"{path} is not a ranking: it is no text in UTF-8, compressed by gzip", expected=FORMS,
+            fix="take .gz from its name if it is not compressed",
+        )  # fmt: skip
     raise SubmissionError(f"{path} is not a ranking: it is not a text in UTF-8", expected=FORMS, fix="save it as UTF-8")
+
+
+def _no_line(path: Path) -> Lines:
+    raise SubmissionError(f"{path} is not a ranking: it is empty", expected=FORMS, found="no line")
 
 
 def _objects(texts: pa.Array) -> Ids:

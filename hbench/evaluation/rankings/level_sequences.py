@@ -33,7 +33,7 @@ from hbench.metrics.name_columns import NamedSequences, named_sequences
 from hbench.tree import Labels, affected, levels_of_pairs
 
 LINES_AT_ONCE = 1 << 20
-PADDING = "-1"  # what faiss and others write where they found no further item
+PADDING = ("-1", "-1.0")  # what faiss and others write where they found no further item
 
 
 def levels_of(ranking: Ranking, manifest: Manifest, *, ties: Ties = pessimistic) -> list[LevelSequence]:
@@ -92,7 +92,7 @@ def _kept_lines(
 
 def _padding(ranking: Ranking, items: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Find the lines that say that there was no further item; `items`: rows of the manifest, -1 for none; bool (n,)."""
-    return np.asarray((ranking.names == PADDING)[ranking.items] & (items < 0))
+    return np.asarray(np.isin(ranking.names, PADDING)[ranking.items] & (items < 0))
 
 
 def without_list(ranking: Ranking, manifest: Manifest) -> Ids:
@@ -138,9 +138,9 @@ def _problems_of_items(ranking: Ranking, manifest: Manifest, known: Collection[s
     gallery = manifest.items[manifest.gallery]
     outside = ranking.names[rows_in(ranking.names, gallery) < 0]
     elsewhere = (rows_in(outside, manifest.items) >= 0) | (rows_in(outside, list(known)) >= 0)
-    padded = np.asarray(outside == PADDING) & ~elsewhere
+    padded = np.isin(outside, PADDING) & ~elsewhere
     unknown, other = outside[~elsewhere & ~padded], outside[elsewhere]
-    padding = np.asarray((ranking.names == PADDING)[ranking.items]) & padded.any()
+    padding = np.asarray(np.isin(ranking.names, PADDING)[ranking.items]) & padded.any()
     of = _list_of_line(ranking)
     again = np.flatnonzero(repeats(ranking) & ~padding)
     places = np.flatnonzero(rows_in(ranking.names, ranking.queries)[ranking.items] == of)
