@@ -146,7 +146,7 @@ def _rows(path: Path, table: pa.Table, roles: Roles, form: str) -> Lines:
 
 def _as_floats(column: pa.ChunkedArray) -> NDArray[np.float64]:
     if pa.types.is_large_string(column.type):
-        return as_numbers(column.combine_chunks())
+        return as_numbers(pc.ascii_trim_whitespace(column.combine_chunks()))
     return np.asarray(column.cast(pa.float64(), safe=False).to_numpy().astype(np.float64))
 
 

@@ -62,8 +62,7 @@ def scored(
 
 def as_numbers(texts: pa.Array) -> NDArray[np.float64]:
     """The numbers that texts are, NaN for those that are none."""
-    trimmed = pc.utf8_trim_whitespace(texts)
-    numbers = pc.if_else(pc.match_substring_regex(trimmed, NUMBER), pc.ascii_ltrim(trimmed, "+"), "nan")
+    numbers = pc.if_else(pc.match_substring_regex(texts, NUMBER), pc.ascii_ltrim(texts, "+"), "nan")
     return np.asarray(numbers.cast(pa.float64()).to_numpy(zero_copy_only=False))
 
 
@@ -72,7 +71,8 @@ def against_ranks(lines: Lines, ranks: NDArray[np.float64]) -> tuple[SubmissionP
     grow with the rank, or otherwise."""
     if lines.scores is None or not len(ranks) or not np.isfinite(ranks).all():
         return ()
-    order = np.lexsort((ranks, lines.of))
+    sorted_already = bool((np.diff(lines.of) >= 0).all()) and bool((np.diff(ranks)[np.diff(lines.of) == 0] >= 0).all())
+    order = np.arange(len(ranks)) if sorted_already else np.lexsort((ranks, lines.of))
     of, scores, ranks = lines.of[order], lines.scores[order], ranks[order]
     first = np.flatnonzero(np.diff(of, prepend=-1))
     last = np.append(first[1:], len(of)) - 1

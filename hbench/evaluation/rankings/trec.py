@@ -42,8 +42,9 @@ def is_meant(path: Path, head: Head) -> bool:
 def read(path: Path) -> Lines:
     """The lines of a run; a header line, and lines without any letter, are passed over."""
     lines = pc.ascii_trim_whitespace(_lines(path))
-    numbers = np.flatnonzero(pc.not_equal(lines, "").to_numpy(zero_copy_only=False).astype(bool)) + 1
-    fields = pc.ascii_split_whitespace(lines.take(pa.array(numbers - 1)))
+    filled = pc.not_equal(lines, "")
+    numbers = np.flatnonzero(filled.to_numpy(zero_copy_only=False)) + 1
+    fields = pc.ascii_split_whitespace(lines if len(numbers) == len(lines) else lines.filter(filled))
     if len(fields) > 1 and _is_header(fields[0].as_py()):
         fields, numbers = fields.slice(1), numbers[1:]
     lengths = pc.list_value_length(fields).to_numpy(zero_copy_only=False)
@@ -55,7 +56,15 @@ def read(path: Path) -> Lines:
     found = scored(
         path, *chunked, as_numbers(score), numbers=numbers, expected=f"a TREC run, {COLUMNS}", fix=_about_commas(score)
     )
-    return replace(found, form="a TREC run", remarks=against_ranks(found, as_numbers(rank)))
+    return replace(found, form="a TREC run", remarks=against_ranks(found, _ranks(rank)))
+
+
+def _ranks(texts: pa.Array) -> NDArray[np.float64]:
+    """The ranks, or none where some are no numbers."""
+    try:
+        return np.asarray(texts.cast(pa.float64()).to_numpy(zero_copy_only=False))
+    except pa.ArrowInvalid:
+        return np.zeros(0)
 
 
 def _lines(path: Path) -> pa.Array:
