@@ -20,6 +20,7 @@ from hbench.cli.terminal import bars, say, show_json
 @click.option("--ids", type=FILE, help="The ids of a .npy or .safetensors file: .txt, .csv or .json.")
 @click.option("--query", type=FILE, help="Embeddings of the queries, where they are in a file of their own.")
 @click.option("--gallery", type=FILE, help="Embeddings of the gallery, likewise.")
+@click.option("--leave-out", type=click.Choice(["zero"]), help="Leave out items whose vectors are all zero.")
 @click.option("--check", is_flag=True, help="Only validate the file; every problem is listed.")
 @click.option("--method", help="The method's name, for the report and the leaderboard row.")
 @reporting.with_options(reporting.FILES)
@@ -45,12 +46,13 @@ def command(file: Path | None, dataset: str, check: bool, format_: str, as_json:
     Embeddings: .parquet (file or folder), .npz, .npy + ids, .safetensors + ids, Arrow IPC.
     Rankings:   id,images CSV (Google Landmarks), TREC run, parquet with query,item,score.
 
-    Example: hbench evaluate emb.parquet --dataset sop -o mine.json --by-query mine.by-query.parquet
+    Example: hbench evaluate emb.parquet --dataset sop -o mine.json
     """  # fmt: skip
     execution = reporting.execution_of(options)
     _refuse_options(options)
     data = reporting.loaded(dataset, options)
     given = reporting.submitted(_queries_file(file, options), options["ids"], options["gallery"], movable=True)
+    given = reporting.without_zeros(given, options["leave_out"])
     checked = reporting.examined(given, data, reporting.settings_of(options), options["method"])
     if check:
         reporting.show_read(understood.document() for understood in checked.subject.read)

@@ -16,7 +16,19 @@ import hbench
 from hbench.core.errors import UsageError, closest
 
 Listed = Callable[[], Iterable[str]]
-FILE, FOLDER = click.Path(path_type=Path), click.Path(path_type=Path, file_okay=False)
+
+
+class FilePath(click.Path):
+    """A path that is none of the verb's options: `--by-query --json` names no file, it forgets one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        options = {name for each in (ctx.command.params if ctx else ()) for name in (*each.opts, *each.secondary_opts)}
+        if str(value) in options and str(value).startswith("--"):
+            self.fail(f"it needs a file, and the next word is the option {value}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+FILE, FOLDER = FilePath(path_type=Path), FilePath(path_type=Path, file_okay=False)
 
 
 class Known(click.ParamType):  # type: ignore[type-arg]  # a generic class in the stubs alone

@@ -57,7 +57,7 @@ FILES = [
     click.option("--format", "format_", type=FORMATS, default="table"),
     click.option("--json", "as_json", is_flag=True, help="The report as JSON on stdout; the same as --format json."),
     click.option("--out", "-o", "output", type=FILE, help="Write the report (JSON) to this file."),
-    click.option("--by-query", type=FILE, help="Write every query's values to this parquet file."),
+    click.option("--by-query", type=FILE, help="Write every query's values to this file.  [default: beside --out]"),
     click.option("--row", type=FILE, help="Write the leaderboard row (TOML) to this file."),
 ]
 MACHINE = [
@@ -124,6 +124,13 @@ def submitted(file: Path, ids: Path | None, gallery: Path | None, *, movable: bo
     return submission.EmbeddingSubmission(embeddings.read(file, ids=ids), embeddings.read(gallery, ids=ids))
 
 
+def without_zeros(given: Submission, leave_out: str | None) -> Submission:
+    """The submission without what is to be left out."""
+    from hbench.evaluation.evaluate import without
+
+    return without(leave_out, given)
+
+
 def examined(given: Submission, data: Dataset, settings: Settings, method: str | None = None) -> Examined:
     """Examine a submission; with the released values too, where the dataset's leaderboard places by them."""
     from hbench.evaluation.evaluate import examine
@@ -157,6 +164,7 @@ def write_report(report: Report, files: dict[str, Any]) -> None:
     """
     if files["output"]:
         report.write(files["output"])
+        files["by_query"] = files["by_query"] or files["output"].with_suffix(BY_QUERY)
     if files["by_query"]:
         report.write_by_query(files["by_query"])
     if report.results is not None:

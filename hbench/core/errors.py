@@ -48,15 +48,19 @@ class UsageError(HBenchError):
 
 
 class UnknownName(UsageError):
-    """A name that no metric, level, dataset, loss, recipe … has; what was `meant` is suggested, or the closest known ones."""
+    """A name that no metric, level, dataset, loss, recipe … has; what was `meant` is suggested, or the closest known ones;
+    `searched`: the folder that was looked in."""
 
-    def __init__(self, kind: str, name: str, choices: Iterable[str], *, meant: str | None = None) -> None:
+    def __init__(
+        self, kind: str, name: str, choices: Iterable[str], *, meant: str | None = None, searched: object = None
+    ) -> None:
         known = list(choices)
         close = [repr(choice) for choice in closest(name, known)] if meant is None else [meant]
         shown = ", ".join(known[:SHOWN_CHOICES]) + (" …" if len(known) > SHOWN_CHOICES else "")
         super().__init__(
             f"unknown {kind} {shorten(name)!r}",
             expected=f"one of {shown}" if known else f"no {kind} is known here",
+            found=f"nothing of this name in {searched}" if searched else None,
             fix=f"did you mean {' or '.join(close)}?" if close else None,
         )
 

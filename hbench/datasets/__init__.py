@@ -28,10 +28,10 @@ OPENED = "opened as in the papers: hidden colours of transparent pixels are show
 
 def load(
     name_or_path: str | Path,
-    policies: Sequence[str] = (),
+    policies: str | Sequence[str] = (),
     *,
     item: str | None = None,
-    levels: Sequence[str] = (),
+    levels: str | Sequence[str] = (),
     separator: str | None = None,
     taxonomy: str | Path | None = None,
 ) -> Dataset:
@@ -46,6 +46,9 @@ def load(
     """
     path = Path(name_or_path)
     name, _, version = str(name_or_path).partition("@")
+    policies = (policies,) if isinstance(policies, str) else tuple(policies)
+    policies = tuple(name.strip() for text in policies for name in text.split(",") if name.strip())
+    levels = levels.split(",") if isinstance(levels, str) else levels
     columns = Chosen(item, tuple(levels), separator, taxonomy=None if taxonomy is None else Path(taxonomy))
     if kind_of(path) in SUFFIXES:
         return read_single(path, policies, columns if columns != NOTHING else None)
@@ -60,7 +63,7 @@ def load(
         if not plain:
             problem = "is neither a dataset nor a table" if path.exists() else "does not exist"
             raise DataError(f"{path} {problem}", expected=f"a dataset's name, its folder, or {', '.join(SUFFIXES)}")
-        raise UnknownName("dataset", name, [*specs, *own_names()])
+        raise UnknownName("dataset", name, [*specs, *own_names()], searched=paths.data_home())
     if built is None and specs[name].markers:
         raise DataError(
             f"{name} is not on this disk",

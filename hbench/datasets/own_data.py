@@ -32,7 +32,7 @@ from hbench.datasets.own_folder import SPLIT, folder_table
 from hbench.datasets.own_table import DISTRACTOR, OwnTable, check_columns
 from hbench.datasets.spec import held_out, specs
 from hbench.tree import LabelTree, refuse_depth
-from hbench.tree.columns import FEW, SPLITS, Chosen, Columns, columns_of
+from hbench.tree.columns import FEW, SPLITS, Chosen, TableColumns, columns_of
 from hbench.tree.names import NameTable, Row, paths_of_nodes, refuse, remarks_on
 from hbench.tree.paths import as_written, separator_of, split_path
 from hbench.tree.policies import Mended, advice, mend_to_tree
@@ -288,7 +288,7 @@ def _read(source: OwnSource) -> tuple[OwnTable, Path, dict[str, bytes]]:
     if source.path.is_dir():
         table = folder_table(source.path, levels=source.levels, split_folders=source.split_folders, depth=source.depth)
         levels = tuple(name for name in table.column_names if name not in {"item", SPLIT})
-        columns = Columns("item", levels, SPLIT if source.split_folders else None)
+        columns = TableColumns("item", levels, SPLIT if source.split_folders else None)
         return _placed(OwnTable(source.path.name or str(source.path), table, columns), source), source.path, {}
     table, written = read_with_dialect(source.path)
     table, item, images = without_images(table, source.image_column)
@@ -307,7 +307,7 @@ def _read(source: OwnSource) -> tuple[OwnTable, Path, dict[str, bytes]]:
     return _placed(own, source), source.root or source.path.parent, images
 
 
-def _with_split(columns: Columns, split: str | None) -> Columns:
+def _with_split(columns: TableColumns, split: str | None) -> TableColumns:
     """The columns where only a split that the user names is one."""
     left_out = dict(columns.left_out)
     left_out.pop(split or "", None)

@@ -5,9 +5,12 @@
 (1.0, 2)
 """
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,7 +28,7 @@ from hbench.evaluation.reports.report import Report, Subject, report_of
 from hbench.tree import LabelTree, as_labels, default_levels
 from hbench.tree.names import NameTable, Row, class_rows, remarks_on, stripped
 from hbench.tree.partial import is_partial, known_levels
-from hbench.tree.policies import mend_to_tree
+from hbench.tree.policies import listed, mend_to_tree
 
 UNKNOWN = -1  # a label of the losses where nothing is known
 
@@ -43,7 +46,7 @@ def score(
     protocol: str = "paper",
     ties: str = "pessimistic",
     similarity: str = "cosine",
-    policies: Sequence[str] = (),
+    policies: str | Sequence[str] = (),
     unit: str | None = None,
     threads: int | None = None,
     memory: int | None = None,
@@ -66,6 +69,8 @@ def score(
     Scores are fractions in [0, 1]. Raises SubmissionError for vectors that cannot be ranked, TreeError for labels that do not form
     a tree, UnknownName for names, UsageError for options that do not go together.
     """
+    _refuse_files(vectors, labels)
+    policies = listed(policies)
     if (gallery is None) != (gallery_labels is None):
         raise SubmissionError("a gallery needs its labels", expected="gallery and gallery_labels together, or neither")
     ranked = None if gallery is None or gallery_labels is None else (gallery, gallery_labels)
@@ -88,6 +93,16 @@ def _remarks_on_names(tree: LabelTree, test: Retrieval) -> list[str]:
     labels = np.concatenate([side.labels for side in (test.queries, test.gallery) if side is not None])
     items = tree.counts(labels)[-1].tolist()
     return remarks_on(NameTable(tree.levels, dict(zip(class_rows(tree), items, strict=True))))
+
+
+def _refuse_files(*arrays: ArrayLike) -> None:
+    """Raise UsageError for the name of a file in place of an array."""
+    files = [str(array) for array in arrays if isinstance(array, str | Path)]
+    if files:
+        raise UsageError(
+            "hbench.score takes arrays", expected="vectors (N, D) and labels (N, L)", found=", ".join(files),
+            fix="of files: hbench.evaluate(FILE, DATASET), where DATASET may be a table of labels",
+        )  # fmt: skip
 
 
 def _retrieval_of_arrays(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from hbench.core.errors import DataError, UsageError, examples
+from hbench.core.errors import DataError, UnknownName, UsageError, examples
 from hbench.datasets import Dataset, load, specs
 from hbench.datasets.manifest import name_table_of
 from hbench.engine.executors.threads import on_threads
@@ -27,7 +28,7 @@ from hbench.evaluation.rankings.files import Ranking
 from hbench.evaluation.reports import results
 from hbench.evaluation.reports.queries import queries_of
 from hbench.evaluation.reports.report import Report, Subject, report_of
-from hbench.evaluation.submission import Submission, as_submission, read
+from hbench.evaluation.submission import RankingSubmission, Submission, as_submission, read
 from hbench.metrics.names import MetricName, default_metrics, parse_metrics
 from hbench.tree.names import remarks_on
 from hbench.tree.partial import known_levels
@@ -49,6 +50,7 @@ def evaluate(
     alpha: float = 1.0,
     unit: str | None = None,
     method: str | None = None,
+    leave_out: str | None = None,
     memory: int | None = None,
     execute: Execute = on_threads,
     on_test: OnTest | None = None,
@@ -61,7 +63,9 @@ def evaluate(
 
     `metrics`, `relevance`, `alpha`, `ties` and `unit` are those of `hbench.score`; `similarity` too, by default the dataset's.
     `protocol`: "paper", the papers' equations, or "official", the evaluator released for the dataset; `also_official` computes the
-    latter's values in the same ranking pass. `memory`: the most bytes held beyond the embeddings. `execute` computes the blocks
+    latter's values in the same ranking pass. `leave_out` "zero": items whose vectors are all zero are neither queries nor in the
+    gallery; they are counted, also in the signature.
+    `memory`: the most bytes held beyond the embeddings. `execute` computes the blocks
     (hbench.engine.executors), and `on_test` is called with each test's name and returns a function for progress.
 
     Scores are fractions in [0, 1]. Raises SubmissionError with every problem of the file at once, UnknownName for names, DataError
@@ -73,8 +77,22 @@ def evaluate(
         given = read(Path(submission), movable=True)  # nobody else looks at these vectors
     if ids is not None:
         given = joined(as_ids(ids, "ids"), as_vectors(given, "vectors"))
-    examined = examine(given, dataset, settings, also_official=also_official, method=method)
+    examined = examine(
+        without(leave_out, as_submission(given)), dataset, settings, also_official=also_official, method=method
+    )
     return report_on(examined, memory=memory, execute=execute, on_test=on_test)
+
+
+ZERO = "zero"
+
+
+def without(leave_out: str | None, submission: Submission) -> Submission:
+    """The submission without what is to be left out, None or "zero" vectors. Raises UnknownName for another word."""
+    if leave_out is None or isinstance(submission, RankingSubmission):
+        return submission
+    if leave_out != ZERO:
+        raise UnknownName("word for what to leave out", leave_out, [ZERO])
+    return submission.without_zeros()
 
 
 @dataclass(frozen=True)
@@ -142,8 +160,9 @@ def examine(
     subject = Subject(data.name, data.version, digest_of(whole), _checked(method), source, doubts, read_as)
     remarks = [*warnings, *impossible]
     if left_out:
-        number = f"{len(left_out):,} items that could not be embedded"
-        remarks.append(f"{number} are neither queries nor in the gallery: {examples(left_out)}")
+        number = f"{len(left_out):,} items that could not be embedded, or whose vectors are zero,"
+        by_class = _classes_of(whole, left_out)
+        remarks.append(f"{number} are neither queries nor in the gallery: {examples(left_out)}; {by_class}")
     if data.name not in specs:  # the names of published sets are as their authors meant them
         remarks += remarks_on(name_table_of(list(data.tests.values())))
     return Examined(given, data, conditions, also, subject, (*remarks, *map(str, problems)))
@@ -210,6 +229,17 @@ def without_items(data: Dataset, items: Sequence[str]) -> tuple[Dataset, list[st
         columns = {column: getattr(test, column)[kept] for column in ("items", "labels", "query", "gallery")}
         tests[name] = replace(test, **columns, ignore=None if test.ignore is None else test.ignore[kept])
     return replace(data, tests=tests), left_out
+
+
+def _classes_of(data: Dataset, items: Sequence[str]) -> str:
+    """The finest classes of items, those with most first, in words."""
+    listed, counts = set(items), Counter[str]()
+    for test in data.tests.values():
+        classes = test.tree.names[-1]
+        counts.update(
+            classes[label] for item, label in zip(test.items, test.labels[:, -1], strict=True) if item in listed
+        )
+    return "by class: " + examples(f"{name} {count:,}" for name, count in counts.most_common())
 
 
 def _short_digest(items: Sequence[str]) -> str:

@@ -116,6 +116,10 @@ class EmbeddingSubmission:
             )
         return [*problems, *embedding_files.problems_between(self.queries, self.gallery)]
 
+    def without_zeros(self) -> EmbeddingSubmission:
+        """The submission without its zero vectors, whose items count as left out."""
+        return EmbeddingSubmission(*(part.without_zeros() for part in self.parts), movable=self.movable)
+
     def _are_swapped(self, asked: set[str], ranked: set[str]) -> bool:
         of_queries, of_gallery = set(self.queries.ids), set(self.gallery.ids)
         fit = asked <= of_queries and ranked <= of_gallery

@@ -10,6 +10,8 @@ not say of which class an item of another class is.
 1.0
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

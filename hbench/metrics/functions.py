@@ -19,6 +19,8 @@ for arrays that do not fit together, scores that are NaN, and levels that are no
 [1.0, 1.0]
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from typing import Any
 

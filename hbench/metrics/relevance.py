@@ -9,6 +9,8 @@ torch tensors alike.
 [0.0, 0.125, 0.5]
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -62,7 +62,7 @@ NOTHING = Chosen()
 
 
 @dataclass(frozen=True)
-class Columns:
+class TableColumns:
     """The columns of a table by their part; `item` None: there is none. `masks`: the column of `query` and that of `gallery`,
     where there are such. `left_out`: the others, and why; `notes`: what users might not expect."""
 
@@ -116,7 +116,7 @@ class ColumnValues:
         return len(np.unique(self.codes[both] * (len(other.different) + 1) + other.codes[both]))
 
 
-def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> Columns:
+def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> TableColumns:
     """Return what the columns of a table are. A table that is not `of_items` has a row per class, and needs no item.
 
     Raises UnknownName for a chosen column that is not there, DataError where no column, or more than one, could be the item's.
@@ -143,10 +143,10 @@ def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> Col
     rest = {name: each for name, each in rest.items() if name not in taken}
     if chosen.levels:
         others = {name: "not named as a level" for name in rest if name not in chosen.levels}
-        return Columns(item, chosen.levels, split, masks, left_out | others)
+        return TableColumns(item, chosen.levels, split, masks, left_out | others)
     if item is None and of_items:
         _refuse_item(names, [name for name in rest if rest[name].is_unique])
-    return _with_levels(Columns(item, (), split, masks, left_out), rest, of_items=of_items)
+    return _with_levels(TableColumns(item, (), split, masks, left_out), rest, of_items=of_items)
 
 
 def _named(chosen: Chosen) -> tuple[str, ...]:
@@ -215,7 +215,7 @@ def _is_split(values: ColumnValues) -> bool:
     return values.name.lower() == "split" or (len(different) > 1 and different <= SPLITS)
 
 
-def _with_levels(columns: Columns, rest: dict[str, ColumnValues], *, of_items: bool) -> Columns:
+def _with_levels(columns: TableColumns, rest: dict[str, ColumnValues], *, of_items: bool) -> TableColumns:
     """Add the levels: what is left when all else is told apart, in an order in which the names nest."""
     notes: list[str] = []
     left_out = dict(columns.left_out)
@@ -238,7 +238,7 @@ def _with_levels(columns: Columns, rest: dict[str, ColumnValues], *, of_items: b
         notes += more
     notes += _doubts(order)
     names = tuple(each.name for each in order)
-    return Columns(columns.item, names, columns.split, columns.masks, left_out | same, tuple(notes))
+    return TableColumns(columns.item, names, columns.split, columns.masks, left_out | same, tuple(notes))
 
 
 def _ranks_among(names: Sequence[str], rest: dict[str, ColumnValues]) -> list[str]:
@@ -298,7 +298,7 @@ def _is_within(fine: ColumnValues, coarse: ColumnValues) -> bool:
 
 
 def _numbers_that_do_not_nest(order: list[ColumnValues]) -> list[ColumnValues]:
-    """Columns of whole numbers without which the others nest, where they do not with them."""
+    """TableColumns of whole numbers without which the others nest, where they do not with them."""
     if _nests(order):
         return []
     numbers = [each for each in order if each.is_whole]
@@ -345,10 +345,10 @@ def of_one_class(levels: Sequence[str], sizes: Sequence[int]) -> list[str]:
     return [f"{', '.join(alone)}: one class each, which adds nothing but counts in H-AP; --levels leaves it out"]
 
 
-def sentence(columns: Columns, sizes: Sequence[int]) -> str:
+def sentence(columns: TableColumns, sizes: Sequence[int]) -> str:
     """The levels with their numbers of classes, in words.
 
-    >>> sentence(Columns("item", ("order", "species")), [2, 5])
+    >>> sentence(TableColumns("item", ("order", "species")), [2, 5])
     'levels order (2) › species (5)'
     """
     named = [f"{name} ({size:,})" for name, size in zip(columns.levels, sizes, strict=True)]

@@ -20,7 +20,7 @@ from hbench.core.errors import DataError, TreeError, UnknownName, UsageError, ex
 from hbench.core.tables.understood import Understood
 from hbench.core.untrusted import DEPTH, LIST, parse_json, read_text
 from hbench.tree import ROOT, LabelTree, refuse_depth
-from hbench.tree.columns import NOTHING, Chosen, Columns, columns_of, of_one_class, sentence
+from hbench.tree.columns import NOTHING, Chosen, TableColumns, columns_of, of_one_class, sentence
 from hbench.tree.edge_lists import edge_columns, edges_of, left_out
 from hbench.tree.graph import ClassGraph, NodeId, packed, unfold, unpacked
 from hbench.tree.names import CONTROL, NameTable, class_rows
@@ -93,7 +93,7 @@ def _read_sheet(path: Path, chosen: Chosen) -> NameTable:
         names = NameTable.of(levels_of(values, mark), paths)
         facts.append(f"the column {columns.levels[0]} holds paths, separated by {mark}")
     sizes = _sizes(names)
-    facts += [sentence(Columns(None, names.levels), sizes), *columns.notes, *of_one_class(names.levels, sizes)]
+    facts += [sentence(TableColumns(None, names.levels), sizes), *columns.notes, *of_one_class(names.levels, sizes)]
     return replace(names, read=Understood(path.name, f"{len(table):,} rows", tuple(facts), columns.left_out))
 
 
@@ -120,7 +120,7 @@ def _read_paths(source: str, text: str, chosen: Chosen) -> NameTable:
     )
 
 
-def level_columns(table: pa.Table, chosen: Chosen) -> Columns:
+def level_columns(table: pa.Table, chosen: Chosen) -> TableColumns:
     """Return the columns of names: the chosen levels, else all columns without another meaning. Raises UnknownName."""
     titles = {name.lower() for name in table.column_names}
     columns = columns_of(table, chosen, of_items="item" in titles)

@@ -80,6 +80,17 @@ def policy(name: str, *, mends: Sequence[str], stage: int) -> Callable[[Callable
     return lambda new_rows: policies.register(name)(Policy(name, tuple(mends), stage, new_rows))
 
 
+def listed(names: str | Sequence[str]) -> tuple[str, ...]:
+    """The names of policies, also as one text with commas between.
+
+    >>> listed("by-path, unknown"), listed(["unknown"])
+    (('by-path', 'unknown'), ('unknown',))
+    """
+    if isinstance(names, str):
+        return tuple(name.strip() for name in names.split(",") if name.strip())
+    return tuple(names)
+
+
 def mend(table: NameTable, names: Sequence[str]) -> Mended:
     """Apply policies by name; raises UnknownName, and UsageError for two that mend the same kind of problem."""
     chosen = sorted({policies[name] for name in names}, key=lambda policy: (policy.stage, policy.name))

@@ -203,7 +203,7 @@ def test_compare_refuses_other_conditions_and_missing_files(evaluated):
 def test_tables_of_an_earlier_evaluation_are_refused_with_the_command_that_makes_them_anew(data, tmp_path):
     words = ("-d", data / "zoo.parquet", "--metrics", "H-AP")
     in_folder(tmp_path, "evaluate", data / "bad.npz", *words, "-o", "run.json", "--top-k", "5")
-    in_folder(tmp_path, "evaluate", data / "good.npz", *words, "-o", "run.json")
+    in_folder(tmp_path, "evaluate", data / "good.npz", *words, "-o", "run.json", "--by-query", "elsewhere.parquet")
     in_folder(tmp_path, "evaluate", data / "good.npz", *words, "-o", "good.json", "--top-k", "5")
     refused = in_folder(tmp_path, "compare", "run.json", "good.json", code=3).stderr
     assert "run.by-query.parquet does not hold this report's per-query values" in refused
@@ -303,3 +303,29 @@ def test_evaluation_on_a_torch_device(data, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["cpu"]
     assert "no device 'warp'" in of_good(data, "--device", "warp", code=2).stderr
     assert "--workers" in of_good(data, "--device", "cpu", "--workers", "2", code=2).stderr
+
+
+@pytest.mark.parametrize("option", ["--by-query", "--row", "-o"])
+def test_an_option_that_needs_a_file_does_not_take_the_next_option_for_one(data, tmp_path, option):
+    shown = in_folder(tmp_path, "evaluate", data / "good.npz", "-d", data / "zoo.parquet", option, "--json", code=2)
+    assert "it needs a file, and the next word is the option --json" in shown.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_report_has_its_values_by_query_beside_it_so_that_compare_works_next(data, tmp_path):
+    for name in ("a.json", "b.json"):
+        in_folder(tmp_path, "evaluate", data / "good.npz", "-d", data / "zoo.parquet", "-o", name)
+    assert (tmp_path / "a.by-query.parquet").exists()
+    in_folder(tmp_path, "compare", "a.json", "b.json", "--metrics", "H-AP")
+
+
+def test_a_folder_of_several_files_is_sent_to_the_verb_for_them(data, tmp_path):
+    (tmp_path / "many").mkdir()
+    (tmp_path / "many" / "a.npz").write_bytes((data / "good.npz").read_bytes())
+    shown = in_folder(tmp_path, "evaluate", "many", "-d", data / "zoo.parquet", code=3)
+    assert "hbench evaluate-all many" in shown.stderr
+
+
+def test_a_cut_beyond_the_gallery_is_remarked_on(data, tmp_path):
+    shown = in_folder(tmp_path, "evaluate", data / "good.npz", "-d", data / "zoo.parquet", "--metrics", "R@1,R@500")
+    assert "so R@500 asks only whether there is a positive" in shown.stderr

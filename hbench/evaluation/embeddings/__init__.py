@@ -14,7 +14,7 @@ The order of the rows never matters, the vectors are never copied whole, and a m
 import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,17 @@ class Embeddings:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def without_zeros(self) -> "Embeddings":
+        """The embeddings without the vectors that are all zero, whose items count as left out: published files of taxa have
+        some, where a model knew no name."""
+        is_zero = self.scan.squares == 0
+        if not is_zero.any():
+            return self
+        left_out = tuple(self.ids[is_zero].tolist())
+        return replace(
+            self, ids=self.ids[~is_zero], vectors=self.vectors[~is_zero], left_out=(*self.left_out, *left_out)
+        )
 
 
 def read(path: Path, *, ids: Path | None = None) -> Embeddings:
@@ -224,7 +235,7 @@ def _fault(vector: NDArray[Any]) -> str:
 FAULTS = (
     ("vectors with NaN", "look for half-precision overflow or a division by zero in the model"),
     ("vectors with Inf", "look for half-precision overflow in the model"),
-    ("zero vectors", "they have no direction under cosine similarity: embed these images again"),
+    ("zero vectors", "they have no direction under cosine similarity: embed these images again, or --leave-out zero"),
     ("vectors whose length leaves float32", "scale them"),
 )
 

@@ -27,7 +27,7 @@ from hbench.evaluation.embeddings.ids import ID_NAMES, VECTOR_NAMES, Ids, as_ids
 from hbench.evaluation.embeddings.numpy_files import header_of, mapped, mapped_npy, member, write_npy, write_npz
 from hbench.evaluation.embeddings.parts import (
     OTHER_IDS,
-    Part,
+    ArrayPart,
     are_all_vectors,
     as_words,
     ids_among,
@@ -68,7 +68,7 @@ def read_npz(path: Path, ids: Path | None) -> Stored:
         names = [name.removesuffix(".npy") for name in archive.namelist()]
         usual = [name for name in names if name.casefold() in (*VECTOR_NAMES, *ID_NAMES)]
         sure = len({name.casefold() in ID_NAMES for name in usual}) == 2  # then no other member is looked at
-        parts = [Part(name, (), "?") for name in usual]
+        parts = [ArrayPart(name, (), "?") for name in usual]
         if not sure:
             parts = [_member_part(archive, name, path) for name in names if name != "left_out"]
         if not usual and are_all_vectors(parts):
@@ -88,10 +88,10 @@ def read_npz(path: Path, ids: Path | None) -> Stored:
     return stored._replace(left_out=tuple(left_out), read_as=as_words(name, of_ids) or stored.read_as)
 
 
-def _member_part(archive: zipfile.ZipFile, name: str, path: Path) -> Part:
+def _member_part(archive: zipfile.ZipFile, name: str, path: Path) -> ArrayPart:
     shape, dtype = header_of(archive, name)
     kind = "O" if dtype.hasobject else dtype.kind
-    return Part(name, shape, kind, lambda: member(archive, name, path).tolist())
+    return ArrayPart(name, shape, kind, lambda: member(archive, name, path).tolist())
 
 
 def _one_by_one(path: Path, arrays: Mapping[str, NDArray[Any]], ids: Path | None, *, dtype: str = "") -> Stored:
@@ -122,10 +122,10 @@ def read_safetensors(path: Path, ids: Path | None) -> Stored:
     return stored._replace(read_as=as_words(name, of_ids) or stored.read_as)
 
 
-def _tensor_parts(file: Any) -> list[Part]:
+def _tensor_parts(file: Any) -> list[ArrayPart]:
     """The tensors of a safetensors file; its types are such as F32, I64 and BF16."""
     views = [(name, file.get_slice(name)) for name in file.keys()]  # noqa: SIM118 (it is no mapping)
-    return [Part(name, tuple(view.get_shape()), "f" if "F" in view.get_dtype() else "i") for name, view in views]
+    return [ArrayPart(name, tuple(view.get_shape()), "f" if "F" in view.get_dtype() else "i") for name, view in views]
 
 
 def read_torch(path: Path, ids: Path | None) -> Stored:
@@ -141,21 +141,59 @@ def read_torch(path: Path, ids: Path | None) -> Stored:
             content = load_tensors(path, mapped=True)
         except UnpicklingError:
             raise pickled(path) from None
-    held = {str(name): part for name, part in content.items()} if isinstance(content, dict) else {"embeddings": content}
+    held = _by_name(content)
     parts = [_held_part(name, part) for name, part in held.items()]
-    if not named(parts, (*VECTOR_NAMES, *ID_NAMES)) and are_all_vectors(parts):
+    if not named(parts, (*VECTOR_NAMES, *ID_NAMES)) and are_all_vectors(parts) and not _are_sparse(held):
         dtype = str(next(iter(held.values())).dtype).removeprefix("torch.")
         return _one_by_one(path, {name: _numpy_of(part) for name, part in held.items()}, ids, dtype=dtype)
     name = vectors_among(parts, path, "tensor of vectors")
     tensor = held[name]
-    if not isinstance(tensor, torch.Tensor):
-        raise SubmissionError(f"the vectors in {path} are not a tensor", found=type(tensor).__name__)
+    if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.strided:
+        found = tensor.layout if isinstance(tensor, torch.Tensor) else type(tensor).__name__
+        raise SubmissionError(f"the vectors in {path} are not a tensor", expected="a dense tensor", found=str(found))
     of_ids = ids_among(parts, len(tensor) if tensor.ndim else 0, path, "list of ids", given=ids is not None)
     listed = None if of_ids is None else held[of_ids]
     inner_ids = None if listed is None else as_ids(getattr(listed, "tolist", lambda: listed)(), path.name)
     dtype = str(tensor.dtype).removeprefix("torch.")
     stored = _joined(path, _numpy_of(tensor), inner_ids, ids, dtype=dtype)
     return stored._replace(read_as=as_words(name, of_ids) or stored.read_as)
+
+
+def _are_sparse(held: Mapping[str, Any]) -> bool:
+    return any(str(part.layout) != "torch.strided" for part in held.values())
+
+
+def _by_name(content: Any) -> dict[str, Any]:
+    """What a torch file holds, by name: a dictionary, also as the only entry of another; pairs of an id and a vector; a tuple, by
+    place; dictionaries of one item each; or a tensor alone."""
+    if isinstance(content, dict):
+        only_one = next(iter(content.values())) if len(content) == 1 else None
+        return {str(name): part for name, part in (only_one if isinstance(only_one, dict) else content).items()}
+    if isinstance(content, list) and content and all(isinstance(each, tuple) and len(each) == 2 for each in content):
+        return {str(name): part for name, part in content}
+    if isinstance(content, list) and content and all(isinstance(each, dict) for each in content):
+        return _stacked_items(content)
+    if isinstance(content, tuple):
+        return {f"entry {place}": part for place, part in enumerate(content, 1)}
+    return {"embeddings": content}
+
+
+def _stacked_items(items: list[dict[str, Any]]) -> dict[str, Any]:
+    """One entry for each key of dictionaries that are one item each; tensors of a shape become one."""
+    import torch
+
+    held: dict[str, Any] = {}
+    for name in items[0]:
+        values = [item.get(name) for item in items]
+        alike = all(isinstance(value, torch.Tensor) for value in values) and len({value.shape for value in values}) == 1
+        held[str(name)] = (
+            torch.stack(values).squeeze(1)
+            if alike and values[0].ndim == 2
+            else torch.stack(values)
+            if alike
+            else values
+        )
+    return held
 
 
 def _numpy_of(tensor: Any) -> NDArray[Any]:
@@ -166,16 +204,16 @@ def _numpy_of(tensor: Any) -> NDArray[Any]:
     return np.asarray((whole.view(torch.uint16) if whole.dtype == torch.bfloat16 else whole).numpy())
 
 
-def _held_part(name: str, held: Any) -> Part:
+def _held_part(name: str, held: Any) -> ArrayPart:
     """One entry of a torch file: a tensor, or a list of texts or whole numbers."""
     if hasattr(held, "is_floating_point"):
         kind = "f" if held.is_floating_point() else "i"
-        return Part(name, tuple(held.shape), kind, lambda: held.tolist())
+        return ArrayPart(name, tuple(held.shape), kind, lambda: held.tolist())
     if isinstance(held, list | tuple):
         types = {type(value) for value in held}
         kind = "U" if types == {str} else "i" if types == {int} else "?"
-        return Part(name, (len(held),), kind, held if kind != "?" else ())
-    return Part(name, (), "?")
+        return ArrayPart(name, (len(held),), kind, held if kind != "?" else ())
+    return ArrayPart(name, (), "?")
 
 
 def read_arrow(path: Path, ids: Path | None) -> Stored:

@@ -64,6 +64,7 @@ def remarks(measurements: Mapping[str, Measurement], conditions: Conditions) -> 
         }
         found += [f"{name}: {count:,} of {asked:,} queries {fact}" for fact, count in facts.items() if count]
         found += [f"{name}: {remark}" for remark in _without_positives(each, conditions, alone)]
+        found += [f"{name}: {remark}" for remark in _beyond_gallery(each, conditions)]
     return found
 
 
@@ -78,3 +79,12 @@ def _without_positives(measurement: Measurement, conditions: Conditions, alone: 
         if level in levels and without > alone:
             found.append(f"{without:,} of {asked:,} queries have no positive of their {level}: in R@k they count as 0")
     return found
+
+
+def _beyond_gallery(measurement: Measurement, conditions: Conditions) -> list[str]:
+    """Name the cuts of R@k that are as long as the longest list, within which every positive is."""
+    longest = int(measurement.counts.sum(axis=1).max(initial=0))
+    beyond = sorted({str(name) for name in conditions.metrics if name.base == "R" and (name.cut or 0) >= longest > 0})
+    if not beyond:
+        return []
+    return [f"lists have {longest:,} items at most, so {', '.join(beyond)} asks only whether there is a positive"]

@@ -1,0 +1,30 @@
+"""What hbench.score is given: files in place of arrays, policies as one text, and what help shows of it."""
+
+import pydoc
+
+import numpy as np
+import pytest
+
+import hbench
+from hbench.core.errors import UsageError
+
+
+def test_the_names_of_files_in_place_of_arrays_are_sent_to_the_function_for_them():
+    with pytest.raises(UsageError, match=r"hbench\.score takes arrays") as refusal:
+        hbench.score("mine.parquet", "birds.csv")
+    assert "hbench.evaluate(FILE, DATASET)" in refusal.value.fix
+
+
+def test_policies_may_be_one_text():
+    labels = [["A", "a"], ["A", "a"], ["B", "b"], ["B", ""]]
+    vectors = np.random.default_rng(0).normal(size=(4, 3))
+    one, several = (
+        hbench.score(vectors, labels, policies=given, metrics=["H-AP"]) for given in ("unknown", ["unknown"])
+    )
+    assert one.scores == several.scores
+
+
+def test_help_of_a_function_begins_with_names_of_types_and_its_sentence():
+    text = pydoc.plain(pydoc.render_doc(hbench.score))
+    assert "vectors: 'ArrayLike'" in text
+    assert text.index("Score vectors by their labels") < 900
