@@ -59,6 +59,32 @@ def test_a_torch_dictionary_of_other_keys_is_read_and_said(tmp_path, vectors, id
     assert remark(found_in(tmp_path / "emb.pt")) == f"6 vectors, of {vectors}, with the ids of {ids}"
 
 
+ITEMS = list(zip(IDS, torch.from_numpy(VECTORS), strict=True))
+TORCH = {
+    "a tuple": (torch.from_numpy(VECTORS), IDS),
+    "a tuple, ids first": (IDS, torch.from_numpy(VECTORS), torch.tensor(LABELS)),
+    "pairs": ITEMS,
+    "items": [{"path": name, "label": 3, "feat": row} for name, row in ITEMS],
+    "items of one row": [{"id": name, "embedding": row[None]} for name, row in ITEMS],
+    "a dictionary within": {"test": {"features": torch.from_numpy(VECTORS), "paths": IDS}},
+    "logits beside": {"logits": torch.zeros(6, 9), "features": torch.from_numpy(VECTORS), "paths": IDS},
+}
+
+
+@pytest.mark.parametrize("kind", TORCH)
+def test_what_people_save_with_torch_is_read(tmp_path, kind):
+    torch.save(TORCH[kind], tmp_path / "emb.pt")
+    found_in(tmp_path / "emb.pt")
+
+
+@pytest.mark.filterwarnings("ignore:.*sparse")
+@pytest.mark.parametrize("name", ["features", "embeddings"])
+def test_sparse_tensors_are_refused(tmp_path, name):
+    torch.save({name: torch.eye(6).to_sparse(), "paths": IDS}, tmp_path / "emb.pt")
+    with pytest.raises(SubmissionError, match=r"a dense tensor\n  found:    torch.sparse_coo"):
+        embeddings.read(tmp_path / "emb.pt")
+
+
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 @pytest.mark.parametrize(("vectors", "ids"), KEYS)
 def test_a_numpy_archive_of_other_keys_is_read_and_said(tmp_path, save, vectors, ids):

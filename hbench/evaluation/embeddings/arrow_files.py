@@ -22,7 +22,7 @@ from hbench.core.tables import numbers
 from hbench.core.untrusted import arrow_batches, arrow_schema, open_parquet, parquet_batches, parse_json, read_json
 from hbench.evaluation.embeddings.arrow_types import is_list, lists_of, storage, storage_type, texts_of
 from hbench.evaluation.embeddings.ids import ID_NAMES, VECTOR_NAMES, Ids, from_texts, only
-from hbench.evaluation.embeddings.parts import OTHER_IDS, as_words, numbered
+from hbench.evaluation.embeddings.parts import OTHER_IDS, OTHER_VECTORS, as_words, numbered
 
 BLOCK_BYTES = 16 << 20
 INDEX = "__index_level_0__"  # what pandas calls an index without a name
@@ -40,7 +40,7 @@ class TableRead(NamedTuple):
     read_as: str = ""
 
 
-class Columns(NamedTuple):
+class VectorColumns(NamedTuple):
     """The column of the ids, and that of the vectors, or those of their dimensions."""
 
     ids: str
@@ -85,7 +85,7 @@ def _read(files: Sequence[Path], schema_of: Callable[[Path], pa.Schema], batches
     return TableRead(all_ids, _stacked(parts, len(all_ids)), list(files), columns[0].words if columns else "")
 
 
-def _columns(schema: pa.Schema, file: Path, batches_of: Batches) -> Columns:
+def _columns(schema: pa.Schema, file: Path, batches_of: Batches) -> VectorColumns:
     """The columns of ids and vectors by their usual names, else those that can be nothing else."""
     kinds = {field.name: storage_type(field.type) for field in schema}
     ids = [name for name in kinds if name.casefold() in ID_NAMES]
@@ -93,13 +93,14 @@ def _columns(schema: pa.Schema, file: Path, batches_of: Batches) -> Columns:
     id_name = others[0] if not ids and len(others) == 1 else only(list(kinds), ids or ID_NAMES, "id column", file)
     known = [name for name in kinds if name.casefold() in VECTOR_NAMES]
     if known:
-        return Columns(id_name, (only(list(kinds), known, "column of vectors", file),))
+        return VectorColumns(id_name, (only(list(kinds), known, "column of vectors", file),))
     lists = [name for name, kind in kinds.items() if is_list(kind) and _are_numbers(storage_type(kind.value_type))]
+    lists = [name for name in lists if name.casefold() in OTHER_VECTORS] or lists
     if len(lists) == 1 and _width(file, lists[0], batches_of) > 1:
-        return Columns(id_name, (lists[0],))
+        return VectorColumns(id_name, (lists[0],))
     floats = numbered([name for name, kind in kinds.items() if pa.types.is_floating(kind)])
     wide = floats or numbered([name for name, kind in kinds.items() if _are_numbers(kind) and name != id_name])
-    return Columns(id_name, wide or (only(list(kinds), VECTOR_NAMES, "column of vectors", file),))
+    return VectorColumns(id_name, wide or (only(list(kinds), VECTOR_NAMES, "column of vectors", file),))
 
 
 def _are_numbers(kind: pa.DataType) -> bool:

@@ -184,15 +184,10 @@ def _stacked_items(items: list[dict[str, Any]]) -> dict[str, Any]:
 
     held: dict[str, Any] = {}
     for name in items[0]:
-        values = [item.get(name) for item in items]
+        values: list[Any] = [item.get(name) for item in items]
         alike = all(isinstance(value, torch.Tensor) for value in values) and len({value.shape for value in values}) == 1
-        held[str(name)] = (
-            torch.stack(values).squeeze(1)
-            if alike and values[0].ndim == 2
-            else torch.stack(values)
-            if alike
-            else values
-        )
+        stacked: Any = torch.stack(values) if alike else values
+        held[str(name)] = stacked.squeeze(1) if alike and stacked.ndim == 3 else stacked
     return held
 
 

@@ -3,7 +3,7 @@
 Where no part has a usual name, the only table of numbers and the only list of different texts (or whole numbers) of its length are
 taken, and said.
 
->>> parts = [Part("feats", (2, 3), "f"), Part("labels", (2,), "i", ("5", "5")), Part("paths", (2,), "U", ("a.png", "b.png"))]
+>>> parts = [ArrayPart("feats", (2, 3), "f"), ArrayPart("paths", (2,), "U", ("a.png", "b.png"))]
 >>> name = vectors_among(parts, "emb.npz", "array of vectors")
 >>> name, ids_among(parts, 2, "emb.npz", "array of ids"), as_words(name, "paths")
 ('feats', 'paths', 'vectors, of feats, with the ids of paths')
@@ -22,10 +22,14 @@ OTHER_IDS = (
     "file_names", "file", "files", "image", "images", "image_ids", "image_name", "image_names", "img_path", "img_paths", "names",
     "key", "keys", "uuid", "item_id", "item_ids", "photo_id", "sample_id",
 )  # fmt: skip
+OTHER_VECTORS = (
+    "features", "feature", "feats", "feat", "emb", "embs", "embeds", "image_features", "image_feats", "image_embeddings",
+    "image_embeds", "img_emb", "img_embs", "representations", "descriptors", "global_descriptors",
+)  # fmt: skip
 NUMBERED = re.compile(r"(.*?)(\d+)")
 
 
-class Part(NamedTuple):
+class ArrayPart(NamedTuple):
     """One array of a file: its name, shape, and the kind of its type as NumPy has it ("f" for floats, "U" for texts, "O" for
     pickled objects). `values` are those of a list, as texts, or a function that reads them."""
 
@@ -42,17 +46,18 @@ class Part(NamedTuple):
         return f"{shorten(self.name, 40) or '(empty)'} {self.shape}"
 
 
-def named(parts: Sequence[Part], known: Sequence[str]) -> list[str]:
+def named(parts: Sequence[ArrayPart], known: Sequence[str]) -> list[str]:
     """The names of the parts that are known ones, in any case of their letters."""
     return [part.name for part in parts if part.name.casefold() in known]
 
 
-def vectors_among(parts: Sequence[Part], source: object, what: str) -> str:
+def vectors_among(parts: Sequence[ArrayPart], source: object, what: str) -> str:
     """The name of the part that holds the vectors. Raises SubmissionError, which lists the parts, where none or several may."""
     usual = named(parts, VECTOR_NAMES)
     if usual:
         return only(usual, usual, what, source)
     fitting = [part for part in parts if len(part.shape) == 2 and part.kind == "f" and part.shape[1] != 1]
+    fitting = [part for part in fitting if named([part], OTHER_VECTORS)] or fitting
     if len(fitting) != 1:
         raise SubmissionError(
             f"{source} has {'several' if fitting else 'no'} {what}", expected="exactly one named embedding or embeddings",
@@ -61,7 +66,7 @@ def vectors_among(parts: Sequence[Part], source: object, what: str) -> str:
     return fitting[0].name
 
 
-def ids_among(parts: Sequence[Part], count: int, source: object, what: str, *, given: bool = False) -> str | None:
+def ids_among(parts: Sequence[ArrayPart], count: int, source: object, what: str, *, given: bool = False) -> str | None:
     """The name of the part that holds the ids of `count` vectors; None where it is not sure, or none has a usual name and ids are
     `given` elsewhere. Raises SubmissionError where several have a usual name."""
     usual = named(parts, ID_NAMES)
@@ -84,7 +89,7 @@ def as_words(vectors: str, ids: str | None) -> str:
     return f"vectors, of {shorten(vectors, 60)}{of_ids}"
 
 
-def are_all_vectors(parts: Sequence[Part]) -> bool:
+def are_all_vectors(parts: Sequence[ArrayPart]) -> bool:
     """Whether every part is the vector of the id that it is named by: one list of numbers, all of a length."""
     shapes = {part.shape[-1:] for part in parts}
     rows = all(len(part.shape) == 1 or (len(part.shape) == 2 and part.shape[0] == 1) for part in parts)

@@ -14,7 +14,7 @@ from hbench.core.errors import SubmissionError, shorten
 from hbench.core.untrusted import LIST, parse_json, read_gzip, read_text
 from hbench.evaluation.embeddings.arrow_files import TableRead
 from hbench.evaluation.embeddings.ids import ID_NAMES, VECTOR_NAMES, as_ids, from_texts, listed, only
-from hbench.evaluation.embeddings.parts import OTHER_IDS, Part, as_words, ids_among, numbered, vectors_among
+from hbench.evaluation.embeddings.parts import OTHER_IDS, ArrayPart, as_words, ids_among, numbered, vectors_among
 from hbench.evaluation.embeddings.text_tables import Layout, head_of, is_compressed, layout_of
 
 INDEX = ("", "index", "unnamed: 0")
@@ -26,7 +26,7 @@ LIST_OF_NUMBERS = re.compile(r"[\[(]\s*[-+.\deE]+([\s,;]+[-+.\deE]+)+[\s,]*[\])]
 EXPECTED = "an id and a number in each further column, or a column embedding with the numbers of a vector"
 
 
-class Sheet(NamedTuple):
+class VectorSheet(NamedTuple):
     """What a table of text holds: the place of the ids, those of the numbers, and whether the first row names the columns."""
 
     ids: int
@@ -58,7 +58,7 @@ def read_csv(path: Path) -> TableRead:
     return TableRead(ids, vectors, [path], sheet.words)
 
 
-def _sheet_of(layout: Layout, path: Path) -> Sheet:
+def _sheet_of(layout: Layout, path: Path) -> VectorSheet:
     """The roles of the columns, by the first rows."""
     first, *rest = layout.rows
     decimal = (
@@ -85,7 +85,7 @@ def _sheet_of(layout: Layout, path: Path) -> Sheet:
         vectors = _places_of_vectors(names, numeric, fractions, ids)
     if ids is None or not vectors or (len(vectors) == 1 and not lists):
         raise SubmissionError(f"{path} is no table of vectors", expected=EXPECTED, found=f"the columns {listed(first)}")
-    return Sheet(ids, vectors, header, decimal, _words(first, ids, vectors, header=header))
+    return VectorSheet(ids, vectors, header, decimal, _words(first, ids, vectors, header=header))
 
 
 def _is_header(first: Sequence[str], rows: Sequence[Sequence[str]], number: re.Pattern[str]) -> bool:
@@ -143,7 +143,7 @@ def _words(first: Sequence[str], ids: int, vectors: Sequence[int], *, header: bo
     )
 
 
-def _read(path: Path, layout: Layout, sheet: Sheet) -> pa.Table:
+def _read(path: Path, layout: Layout, sheet: VectorSheet) -> pa.Table:
     """The ids and the numbers as an Arrow table; a list in a cell stays a text."""
     names = [f"c{place}" for place in range(len(layout.rows[0]))]
     chosen = [names[place] for place in (sheet.ids, *sheet.vectors)]
@@ -210,11 +210,11 @@ def _record(line: str, number: int, path: Path) -> dict[str, Any]:
     return record
 
 
-def _part(key: str, values: Sequence[Any]) -> Part:
+def _part(key: str, values: Sequence[Any]) -> ArrayPart:
     """The values of a key in all lines."""
     first = values[0]
     if isinstance(first, list) and first and all(isinstance(number, int | float) for number in first):
-        return Part(key, (len(values), len(first)), "f")
+        return ArrayPart(key, (len(values), len(first)), "f")
     types = {type(value) for value in values}
     kind = "U" if types == {str} else "i" if types == {int} else "?"
-    return Part(key, (len(values),), kind, list(values) if kind != "?" else ())
+    return ArrayPart(key, (len(values),), kind, list(values) if kind != "?" else ())
