@@ -48,11 +48,11 @@ def coded(text: object) -> Markup:
     return Markup(re.sub(r"`([^`\n]+)`", r"<code>\1</code>", str(escape(text))))
 
 
-def tail(name: str, most: int = 16) -> str:
+def tail(name: str, most: int = 14) -> str:
     """The end of a name of more than this many letters, since ids of images differ there.
 
     >>> tail("folder/with/long/path/IMG_00118.jpg"), tail("a.jpg")
-    ('…h/IMG_00118.jpg', 'a.jpg')
+    ('…IMG_00118.jpg', 'a.jpg')
     """
     return name if len(name) <= most else f"…{name[1 - most :]}"
 

@@ -24,7 +24,7 @@ from hbench.core.text import NONE, csv_text
 from hbench.datasets.metadata import publications
 from hbench.evaluation.leaderboard import Citation, Leaderboard, Paper, Row, RunProvenance, Setup, Standing, as_one
 
-LEFT = ("method", "backbone", "source", "metric")  # columns of texts; the others hold numbers
+LEFT = ("method", "backbone", "source", "metric", "model")  # columns of texts; the others hold numbers
 MARKED = re.compile(r"([\\|*_<`])")
 IN_LATEX = {  # what its default fonts lack
     "→": r"$\rightarrow$", "α": r"$\alpha$", "β": r"$\beta$", "λ": r"$\lambda$", "Σ": r"$\Sigma$", "τ": r"$\tau$",

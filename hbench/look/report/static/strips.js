@@ -2,7 +2,7 @@
 "use strict";
 
 hbench.strips = (() => {
-  const CELL = 96, SIDE = 6, LONG = 22, TAIL = 16;
+  const CELL = 96, SIDE = 6, LONG = 22, TAIL = 14;
   const copy = (id) => document.getElementById(id).content.firstElementChild.cloneNode(true);
 
   function element(name, className, text) {
