@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from PIL import ImageColor
 
@@ -89,10 +90,13 @@ def _rows_of(own: OwnTable) -> list[Row]:
     Raises DataError for a missing name and for texts that are not classes.
     """
     levels, items = own.columns.levels, own.items
-    nothing = (DISTRACTOR,) * len(levels)
-    named = zip(own.rows, own.distractors, strict=True)
-    rows = [nothing if is_distractor else row for row, is_distractor in named]
-    if incomplete := [item for item, row in zip(items, rows, strict=True) if "" in row]:
+    rows = own.rows
+    if own.distractors.any():
+        nothing = (DISTRACTOR,) * len(levels)
+        named = zip(rows, own.distractors, strict=True)
+        rows = [nothing if is_distractor else row for row, is_distractor in named]
+    has_gaps = any(pc.any(pc.equal(own.text(level), "")).as_py() for level in levels)
+    if has_gaps and (incomplete := [item for item, row in zip(items, rows, strict=True) if "" in row]):
         empty = [level for level, names in zip(levels, zip(*rows, strict=True), strict=True) if "" in names]
         raise DataError(
             f"{len(incomplete)} items have no name at some level",
@@ -100,7 +104,7 @@ def _rows_of(own: OwnTable) -> list[Row]:
             found=f"no name at the level {', '.join(empty)}: {examples(incomplete)}",
             fix="\n            ".join(["fill them in, or choose what they mean:", *advice(NameTable.of(levels, rows))]),
         )
-    classes = [len(set(names)) for names in zip(*rows, strict=True)]
+    classes = [pc.count_distinct(own.text(level)).as_py() for level in levels]
     if FEW < len(rows) == classes[-1] and min(classes) < classes[-1]:  # texts, such as captions, below classes
         raise DataError(
             f"no two items share a {levels[-1]}, so that no query has a positive at the finest level",

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hbench.core.errors import DataError, UnknownName, UsageError, examples
@@ -76,11 +77,19 @@ class OwnTable:
     @cached_property
     def distractors(self) -> NDArray[np.bool_]:
         """The items of the gallery without a name at any level. A query, and an item to train with, needs one."""
-        nameless = np.fromiter((not any(row) for row in self.rows), bool, len(self.rows))
+        nameless = np.ones(len(self.table), bool)
+        for level in self.columns.levels:
+            nameless &= np.asarray(pc.equal(self.text(level), "").to_numpy()).astype(bool)
+        if not nameless.any():
+            return nameless
         asked = np.isin(np.array(self.splits, dtype=object), ("train", "query"))
         if "query" in self.masks:
             asked |= self.masks["query"]
         return np.asarray(nameless & ~asked & ~nameless.all())
+
+    def text(self, column: str) -> pa.ChunkedArray:
+        """A column as texts, "" where nothing is given."""
+        return self.table[column].cast(pa.string()).fill_null("")
 
     def with_levels(self, levels: Sequence[str], rows: Sequence[Row]) -> OwnTable:
         """The table with other columns of names, in place of its own."""
@@ -97,11 +106,9 @@ class OwnTable:
     @property
     def understood(self) -> Understood:
         """What the table was taken for."""
-        columns, known = (
-            self.columns,
-            [row for row, is_none in zip(self.rows, self.distractors, strict=True) if not is_none],
-        )
-        sizes = [len({row[place] for row in known if row[place]}) for place in range(len(columns.levels))]
+        columns = self.columns
+        different = [pc.unique(self.text(level)).to_pylist() for level in columns.levels]
+        sizes = [len([name for name in names if name]) for names in different]
         facts = [*self.facts, sentence(columns, sizes)]
         if columns.item != "item":
             facts.append(f"items by {columns.item}")
@@ -112,8 +119,8 @@ class OwnTable:
             facts.append(
                 f"{number:,} items without a name at any level are distractors: only ranked, and right for no query"
             )
-        ends = sum(is_unknown(row[-1]) for row in known)
-        if ends:
+        unknown = pa.array([name for name in different[-1] if is_unknown(name)], pa.string())
+        if ends := pc.sum(pc.is_in(self.text(columns.levels[-1]), unknown)).as_py():
             facts.append(
                 f"the paths of {ends:,} items end early (partial labels; --policy repeat-leaf: classes of their own)"
             )
@@ -158,10 +165,10 @@ def of_table(
 def _with_paths(own: OwnTable, separator: str | None, *, as_it_is: bool) -> OwnTable:
     """Split the paths in the one column of names into levels, if it holds paths; one that ends early is a partial label."""
     column = own.columns.levels[0]
-    values = [row[0] for row in own.rows]
-    mark = separator or separator_of(values)
+    mark = separator or separator_of(pc.unique(own.text(column)).to_pylist())
     if mark is None:
         return own
+    values = [row[0] for row in own.rows]
     levels = levels_of(values, mark)
     paths = told_apart([split_path(value, mark) for value in values])
     ended = [path if as_it_is or not path else ended_early(path, levels) for path in paths]
@@ -206,11 +213,11 @@ def _column_of_taxa(table: pa.Table, taxa: taxonomy.Taxonomy, item: str | None) 
 
 def _refuse_several_labels(own: OwnTable) -> None:
     """Raise DataError for cells with several labels, and for an item that stands in several rows with different ones."""
-    for place, level in enumerate(own.columns.levels):
-        refuse_several(level, [row[place] for row in own.rows])
-    labels = dict(zip(own.items, own.rows, strict=True))
-    if len(labels) == len(own.items):
+    for level in own.columns.levels:
+        refuse_several(level, pc.unique(own.text(level)).to_pylist())
+    if pc.count_distinct(own.table[own.item]).as_py() == len(own.table):
         return
+    labels = dict(zip(own.items, own.rows, strict=True))
     other = [item for item, row in zip(own.items, own.rows, strict=True) if labels[item] != row]
     if other:
         raise DataError(

@@ -14,13 +14,14 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hbench.core.errors import DataError, UnknownName, examples
@@ -82,25 +83,34 @@ class ColumnValues:
         text = column if pa.types.is_string(column.type) else column.cast(pa.string())
         whole = text.combine_chunks()
         encoded = (whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)).dictionary_encode()
-        self.different: list[str] = encoded.dictionary.to_pylist()
         codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-        empty = self.different.index("") if "" in self.different else -1
+        empty = pc.index(encoded.dictionary, "").as_py()
         self.codes: NDArray[np.int64] = np.where(codes == empty, -1, codes) if empty >= 0 else codes
-        self.filled = [value for value in self.different if value]
+        self.dictionary, self.size = encoded.dictionary, len(encoded.dictionary) - (empty >= 0)
+
+    @cached_property
+    def filled(self) -> list[str]:
+        """The different values that are not empty."""
+        return [value for value in self.dictionary.to_pylist() if value]
 
     @cached_property
     def is_unique(self) -> bool:
         """Whether every row has a value of its own."""
-        return len(self.filled) == len(self.codes)
+        return bool(self.size == len(self.codes))
 
     @cached_property
     def is_numeric(self) -> bool:
-        return bool(self.filled) and all(map(_is_number, self.filled))
+        return self._all(_is_number)
 
     @cached_property
     def is_whole(self) -> bool:
         """Whether all values are whole numbers, as codes of classes are."""
-        return bool(self.filled) and all(map(INTEGER.fullmatch, self.filled))
+        return self._all(INTEGER.fullmatch)
+
+    def _all(self, holds: Callable[[str], object]) -> bool:
+        """Whether something holds of every value, of which there is one; the first ones tell most columns apart."""
+        first = [value for value in self.dictionary[:SAMPLE].to_pylist() if value]
+        return self.size > 0 and all(map(holds, first)) and all(map(holds, self.filled))
 
     @property
     def counts_rows(self) -> bool:
@@ -110,10 +120,13 @@ class ColumnValues:
         numbers = [int(float(value)) for value in self.filled]
         return numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
-    def pairs(self, other: ColumnValues) -> int:
-        """The number of different pairs of values, where both are given."""
-        both = (self.codes >= 0) & (other.codes >= 0)
-        return len(np.unique(self.codes[both] * (len(other.different) + 1) + other.codes[both]))
+    def is_within(self, coarse: ColumnValues) -> bool:
+        """Whether every class of this column lies in one class of another, where both are given."""
+        both = (coarse.codes >= 0) & (self.codes >= 0)
+        fine, above = self.codes[both], coarse.codes[both]
+        parent = np.zeros(len(self.dictionary), np.int64)
+        parent[fine] = above
+        return bool((parent[fine] == above).all())
 
 
 def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> TableColumns:
@@ -211,8 +224,9 @@ def _refuse_item(names: Sequence[str], unique: Sequence[str]) -> None:
 
 
 def _is_split(values: ColumnValues) -> bool:
-    different = set(values.filled)
-    return values.name.lower() == "split" or (len(different) > 1 and different <= SPLITS)
+    if values.name.lower() == "split":
+        return True
+    return 1 < values.size <= len(SPLITS) and set(values.filled) <= SPLITS
 
 
 def _with_levels(columns: TableColumns, rest: dict[str, ColumnValues], *, of_items: bool) -> TableColumns:
@@ -244,7 +258,7 @@ def _with_levels(columns: TableColumns, rest: dict[str, ColumnValues], *, of_ite
 def _ranks_among(names: Sequence[str], rest: dict[str, ColumnValues]) -> list[str]:
     """The columns that are ranks, coarse to fine, of a table that says that it is one of taxa; none of another table."""
     by_title = {name.lower(): name for name in rest}
-    ranks = [by_title[rank] for rank in RANKS if rank in by_title and rest[by_title[rank]].filled]
+    ranks = [by_title[rank] for rank in RANKS if rank in by_title and rest[by_title[rank]].size]
     is_of_taxa = bool(DARWIN_CORE & {name.lower() for name in names})
     return ranks if is_of_taxa and len(ranks) > 1 else []
 
@@ -253,7 +267,7 @@ def _no_classes(rest: dict[str, ColumnValues], *, of_items: bool) -> dict[str, s
     """The columns that hold no classes, and why: measurements, dates, and texts that differ in every row."""
     reasons: dict[str, str] = {}
     for name, values in rest.items():
-        sample = values.filled[:SAMPLE]
+        sample = [value for value in values.dictionary[: SAMPLE + 1].to_pylist() if value]
         if values.is_numeric and not values.is_whole:
             reasons[name] = "numbers"
         elif sample and all(map(DATE.fullmatch, sample)):
@@ -270,8 +284,10 @@ def _nesting(columns: list[ColumnValues]) -> list[ColumnValues]:
     """The columns in an order in which each lies within the one before: their own, if it does, else by their numbers of
     classes, if that does, each has more than the one before, and most classes contradict their own: a few names under two
     parents are no other order."""
-    by_size = sorted(columns, key=lambda each: len(each.filled))
-    sizes = [1, *(len(each.filled) for each in by_size)]
+    if _nests(columns):
+        return columns
+    by_size = sorted(columns, key=lambda each: each.size)
+    sizes = [1, *(each.size for each in by_size)]
     is_clear = all(fewer < more for fewer, more in itertools.pairwise(sizes)) and _is_mostly_turned(columns)
     return by_size if is_clear and _nests(by_size) else columns
 
@@ -288,13 +304,7 @@ def _is_mostly_turned(columns: Sequence[ColumnValues]) -> bool:
 
 
 def _nests(columns: Sequence[ColumnValues]) -> bool:
-    return all(_is_within(fine, coarse) for coarse, fine in itertools.pairwise(columns))
-
-
-def _is_within(fine: ColumnValues, coarse: ColumnValues) -> bool:
-    """Whether every class of a column lies in one class of another, where both are given."""
-    both = (coarse.codes >= 0) & (fine.codes >= 0)
-    return coarse.pairs(fine) == len(np.unique(fine.codes[both]))
+    return all(fine.is_within(coarse) for coarse, fine in itertools.pairwise(columns))
 
 
 def _numbers_that_do_not_nest(order: list[ColumnValues]) -> list[ColumnValues]:
@@ -327,13 +337,12 @@ def _distinct(order: list[ColumnValues]) -> tuple[list[ColumnValues], dict[str, 
 
 
 def _names_same_classes(one: ColumnValues, other: ColumnValues) -> bool:
-    sizes = len(one.filled), len(other.filled)
-    return sizes[0] == sizes[1] > 1 and one.pairs(other) == sizes[0]
+    return one.size == other.size > 1 and one.is_within(other) and other.is_within(one)
 
 
 def _doubts(levels: Sequence[ColumnValues]) -> list[str]:
     """Remarks on a header that looks like a row."""
-    like_rows = [each.name for each in levels if each.name in each.different]
+    like_rows = [each.name for each in levels if pc.index(each.dictionary, each.name).as_py() >= 0]
     return [f"the level {name} is called like one of its classes: does the header line miss?" for name in like_rows]
 
 
