@@ -21,7 +21,7 @@ from hbench.datasets.manifest import Manifest
 from hbench.engine.ranker import Ranker
 from hbench.evaluation.embeddings.ids import Ids, rows_in
 from hbench.evaluation.rankings.files import Ranking
-from hbench.evaluation.rankings.level_sequences import repeats
+from hbench.evaluation.rankings.level_sequences import padding, repeats
 from hbench.metrics.level_sequence import LevelSequence, level_sequence
 
 
@@ -69,10 +69,12 @@ def sequences_of_ranking(
 ) -> list[LevelSequence]:
     """The level sequences of a submitted ranking, one per query of the manifest; a query without a list has no ranks.
 
-    A repeat, or an item outside the gallery, holds its rank and counts for nothing.
+    A repeat, or an item outside the gallery, holds its rank and counts for nothing; the padding of a list that is too short holds
+    none.
     """
     gallery = manifest.items[manifest.gallery]
     rows, again = rows_in(ranking.names, gallery)[ranking.items], repeats(ranking)
+    is_item = ~padding(ranking, rows)
     place = dict(zip(ranking.queries.tolist(), range(len(ranking)), strict=True))
     sequences = []
     for query, judgement in zip(manifest.items[manifest.query].tolist(), lists, strict=True):
@@ -82,7 +84,7 @@ def sequences_of_ranking(
         levels = of_item[rows[start:end]]
         levels[again[start:end] & (levels > 0)] = 0
         scores = -np.arange(end - start, dtype=np.float64) if ranking.scores is None else ranking.scores[start:end]
-        kept = levels >= 0
+        kept = (levels >= 0) & is_item[start:end]
         counts = _counts(judgement, len(gallery), len(tie_key))
         sequences.append(level_sequence(scores[kept], levels[kept].astype(np.uint8), counts, tie_key))
     return sequences

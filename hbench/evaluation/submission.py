@@ -37,6 +37,7 @@ from hbench.evaluation.measurement import Measurement, Retrieval, job_of, measur
 from hbench.evaluation.rankings import files as run_files
 from hbench.evaluation.rankings import level_sequences as run_levels
 from hbench.evaluation.rankings.files import Ranking
+from hbench.evaluation.reports.other_files import refuse_for_embeddings
 from hbench.evaluation.reports.report import SubmittedFile
 from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.name_columns import NamedSequences
@@ -48,6 +49,8 @@ from hbench.tree.partial import is_partial, known_levels
 
 def read(path: Path, *, ids: Path | None = None, movable: bool = False) -> Submission:
     """The embeddings or the ranking in a file, told apart by its content; `movable`: they are read to be evaluated once."""
+    if path.is_file():
+        refuse_for_embeddings(path)
     if path.suffix.lower() not in VECTORS_ALONE and run_files.kind_of(path) == "ranking":
         return RankingSubmission(run_files.read(path))
     return EmbeddingSubmission(embedding_files.read(path, ids=ids), movable=movable)
@@ -181,12 +184,9 @@ class RankingSubmission:
         return SubmittedFile(file=_printable(self.ranking.source), sha256=self.ranking.sha256, items=len(self.ranking))
 
     def problems(self, data: Dataset, *, cosine: bool) -> list[SubmissionProblem]:
-        known = _items(data)
-        return [
-            problem
-            for manifest in data.tests.values()
-            for problem in run_levels.problems(self.ranking, manifest, known=known)
-        ]
+        known, tests = _items(data), data.tests.values()
+        of_tests = (run_levels.problems(self.ranking, manifest, known=known) for manifest in tests)
+        return list(dict.fromkeys(problem for problems in of_tests for problem in problems))
 
     def doubts(self, data: Dataset) -> tuple[str, ...]:
         return tuple(trained_on(data))

@@ -67,7 +67,8 @@ def test_one_pass_gives_what_each_tree_gives_alone_to_the_bit(tmp_path, split, i
     alone = evaluate.evaluate(given, load(tmp_path / "2.parquet"), ties=ties)
     other_alone = evaluated(other, given, tmp_path, ties=ties)
     expected = trees.report_under(other_alone, trees.parse("shuffled"))
-    assert both.document.model_copy(update={"trees": {}}) == alone.document
+    assert both.document.model_copy(update={"trees": {}, "read": alone.document.read}) == alone.document
+    assert both.document.read[-1]["source"] == "deep.csv"
     found = both.document.trees["deep.csv"]
     assert found.levels == ("class", "order", "genus", "species")
     assert {"H-AP", "wAP", "ASI", "NDCG"} <= found.scores.keys()

@@ -78,7 +78,7 @@ def _kept_lines(
     ranking: Ranking, manifest: Manifest, queries: NDArray[np.int64], items: NDArray[np.int64]
 ) -> Callable[[str], NDArray[np.int64]]:
     """The lines of a query's list, by its id, without what is left out of it."""
-    kept = (queries >= 0) & ~_left_out(manifest, queries, items) & ~_padding(ranking, items)
+    kept = (queries >= 0) & ~_left_out(manifest, queries, items) & ~padding(ranking, items)
     bounds = zip(ranking.offsets[:-1].tolist(), ranking.offsets[1:].tolist(), strict=True)
     list_of = dict(zip(ranking.queries.tolist(), bounds, strict=True))
 
@@ -90,7 +90,7 @@ def _kept_lines(
     return lines_of
 
 
-def _padding(ranking: Ranking, items: NDArray[np.int64]) -> NDArray[np.bool_]:
+def padding(ranking: Ranking, items: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Find the lines that say that there was no further item; `items`: rows of the manifest, -1 for none; bool (n,)."""
     return np.asarray(np.isin(ranking.names, PADDING)[ranking.items] & (items < 0))
 
