@@ -7,6 +7,11 @@ import os
 
 from hypothesis import settings
 
+from hbench.core.paths import cache_home
+
 os.environ["HBENCH_GUARD"] = "0"
+os.environ.setdefault(
+    "NUMBA_CACHE_DIR", str(cache_home() / "kernels")
+)  # one for all tests, whatever home they give themselves
 settings.register_profile("hbench", deadline=None, max_examples=60, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("hbench")

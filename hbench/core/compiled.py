@@ -59,7 +59,7 @@ class Compiled:
 
     def _make(self) -> Any:
         numba: Any = importlib.import_module("numba")
-        usual, folder = numba.config.CACHE_DIR, kept_in(Path(self.function.__code__.co_filename).parent)
+        usual, folder = numba.config.CACHE_DIR, kernel_folder()
         jit = numba.njit(
             nogil=True, cache=bool(folder), error_model="numpy", no_cfunc_wrapper=True,
             no_cpython_wrapper=not self.called_from_python,
@@ -72,17 +72,19 @@ class Compiled:
 
 
 @cache
-def kept_in(package: Path) -> Path | None:
-    """Return the folder of numba's cache for a package: NUMBA_CACHE_DIR, else the package, else the user's cache; None if others
-    may write to it. Numba unpickles its cache, so a folder that somebody else may write to, such as the system's temporary one,
-    could make it run their code."""
+def kernel_folder() -> Path | None:
+    """Return the folder of numba's cache: NUMBA_CACHE_DIR, else one in the user's cache; None if others may write to it.
+
+    Never in the package: what is left there when it is uninstalled would shadow the next installation. Numba unpickles its cache,
+    so a folder that somebody else may write to, such as the system's temporary one, could make it run their code.
+    """
     with LOADING:
         named = importlib.import_module("numba").config.CACHE_DIR
-    for folder in [Path(named)] if named else [package / "__pycache__", cache_home() / "kernels"]:
-        with suppress(OSError):
-            folder.mkdir(parents=True, exist_ok=True)
-            if os.access(folder, os.W_OK) and is_own(folder) and is_own(folder.parent, sticky=True):
-                return folder
+    folder = Path(named) if named else cache_home() / "kernels"
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK) and is_own(folder) and is_own(folder.parent, sticky=True):
+            return folder
     return None
 
 
@@ -150,7 +152,7 @@ def is_cached(function: Callable[..., Any]) -> bool:
 
 def announcement() -> str:
     """Return the line that is shown before the ranking kernel is compiled."""
-    if kept_in(Path(__file__).parent):
+    if kernel_folder():
         return "compiling the ranking kernel, this once"
     return (
         "compiling the ranking kernel, as every time: there is no folder to keep it in that can be written to, and by "

@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from hbench.core.compiled import available_threads, is_own, kept_in
+from hbench.core.compiled import available_threads, is_own, kernel_folder
 from hbench.core.paths import cache_home, data_home
 from hbench.core.version import __version__
 
@@ -54,7 +54,7 @@ def _processor() -> dict[str, Any]:
         "machine": platform.machine(),
         "threads": available_threads(),
         "blas": ", ".join(dict.fromkeys(blas)) or "unknown",
-        "kernels_kept_in": str(kept_in(Path(__file__).parent) or "nowhere"),
+        "kernels_kept_in": str(kernel_folder() or "nowhere"),
     }
 
 

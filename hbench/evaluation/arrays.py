@@ -70,6 +70,8 @@ def score(
     a tree, UnknownName for names, UsageError for options that do not go together.
     """
     _refuse_files(vectors, labels)
+    labels = as_paths(labels, "labels")
+    gallery_labels = None if gallery_labels is None else as_paths(gallery_labels, "gallery labels")
     policies = listed(policies)
     if (gallery is None) != (gallery_labels is None):
         raise SubmissionError("a gallery needs its labels", expected="gallery and gallery_labels together, or neither")
@@ -145,6 +147,44 @@ def _retrieval_of_arrays(
     return Retrieval(queries, None if gallery is None else ranked, None, ids), tree
 
 
+def as_paths(labels: Any, what: str) -> Any:
+    """Labels as an array: a Series or list of paths (lists, tuples) as (N, L), the masked ones as missing names, bytes as texts.
+
+    Raises SubmissionError for paths of different lengths.
+    """
+    if hasattr(labels, "detach"):
+        return labels.detach().cpu()
+    if isinstance(labels, np.ma.MaskedArray) and np.ma.is_masked(labels):
+        named = np.array(labels.data, dtype=object)
+        named[np.ma.getmaskarray(labels)] = None
+        return named
+    given = labels.to_numpy() if hasattr(labels, "to_numpy") else labels
+    is_flat = isinstance(given, np.ndarray) and given.dtype == object and given.ndim == 1
+    if is_flat and len(given) and all(isinstance(path, list | tuple | np.ndarray) for path in given):
+        given = given.tolist()
+    if isinstance(given, list) and given and all(isinstance(path, list | tuple | np.ndarray) for path in given):
+        lengths = sorted({len(path) for path in given})
+        if len(lengths) > 1:
+            raise SubmissionError(
+                f"the {what} are paths of different lengths", expected="a class at every level, coarse to fine",
+                found=f"{lengths[0]} to {lengths[-1]} levels",
+                fix='fill the shorter ones with "", and give policies=["unknown"] where nothing is known below',
+            )  # fmt: skip
+    array = np.asarray(given)
+    return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else given
+
+
+def _refuse_other_kinds(sides: Sequence[NDArray[Any]]) -> None:
+    """Raise SubmissionError where queries and gallery share no finest class because their labels are of different kinds."""
+    kinds = [sorted({type(name).__name__ for name in side[:, -1].tolist()}) for side in sides]
+    names = [{str(name) for name in side[:, -1].tolist()} for side in sides]
+    if len(sides) > 1 and kinds[0] != kinds[1] and names[0].isdisjoint(names[1]):
+        raise SubmissionError(
+            "the labels of queries and gallery are of different kinds, so that none is the same",
+            expected="one kind of names on both sides", found=f"{', '.join(kinds[0])} and {', '.join(kinds[1])}",
+        )  # fmt: skip
+
+
 def _are_names(labels: ArrayLike) -> bool:
     return np.asarray(labels).dtype.kind in "OU"
 
@@ -166,6 +206,7 @@ def _numbered(
             "the labels are not names (N, L), or queries and gallery differ in levels",
             found=", ".join(str(names.shape) for names in sides),
         )  # fmt: skip
+    _refuse_other_kinds(columns)
     rows = [tuple(map(_text_of, row)) for row in np.concatenate(columns).tolist()]
     levels = tuple(level_names or default_levels(columns[0].shape[1]))
     if policies:
@@ -183,7 +224,10 @@ def _numbered(
 def _text_of(name: Any) -> str:
     """The text of a name; "" for what Python, numpy and pandas write for a missing one."""
     is_missing = (
-        name is None or type(name).__name__ == "NAType" or (isinstance(name, float | np.floating) and np.isnan(name))
+        name is None
+        or type(name).__name__ in ("NAType", "NaTType")
+        or (isinstance(name, float | np.floating) and np.isnan(name))
+        or (isinstance(name, np.datetime64 | np.timedelta64) and np.isnat(name))
     )
     return "" if is_missing else str(name)
 

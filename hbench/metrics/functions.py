@@ -251,7 +251,7 @@ def _arrays(scores: ArrayLike, levels: ArrayLike) -> tuple[NDArray[np.floating],
     if rows.shape != of_items.shape or rows.ndim != 2:
         raise UsageError("scores and levels do not fit together", expected="two arrays of one shape (queries, items)",
                          found=f"{rows.shape} and {of_items.shape}")  # fmt: skip
-    rows = rows if rows.dtype == np.float32 else rows.astype(np.float64)
+    rows = rows if rows.dtype == np.float32 else _as_float64(rows)
     if np.isnan(rows).any():
         raise UsageError("some scores are NaN", expected="numbers, or −inf for an item that is left out")
     if (of_items != of_items.astype(np.int64)).any() or of_items.min(initial=0) < 0 or of_items.max(initial=0) > 255:
@@ -261,6 +261,20 @@ def _arrays(scores: ArrayLike, levels: ArrayLike) -> tuple[NDArray[np.floating],
             found=f"{of_items.dtype} from {of_items.min()} to {of_items.max()}",
         )
     return rows, of_items.astype(np.int64)
+
+
+def _as_float64(scores: NDArray[Any]) -> NDArray[np.float64]:
+    """Scores in float64. Raises UsageError for numbers that it does not hold apart: complex ones, and larger or finer ones."""
+    if scores.dtype.kind not in "fiub":
+        raise UsageError("the scores are not real numbers", expected="floats or integers", found=str(scores.dtype))
+    rounded = scores.astype(np.float64)
+    is_finer = scores.dtype.kind == "f" and scores.dtype.itemsize > 8
+    if is_finer or (scores.dtype.kind in "iu" and scores.dtype.itemsize == 8 and (np.abs(rounded) >= 2.0**53).any()):
+        raise UsageError(
+            "float64 cannot tell these scores apart", expected="float64, or whole numbers below 2^53", found=str(scores.dtype),
+            fix="give their ranks as scores: a higher number for a better item",
+        )  # fmt: skip
+    return rounded
 
 
 def as_numpy(array: ArrayLike) -> NDArray[Any]:

@@ -207,8 +207,10 @@ def default_levels(depth: int) -> tuple[str, ...]:
 def as_labels(labels: ArrayLike) -> NDArray[np.int64]:
     """Convert labels to integers (N, L), L ≥ 1, from whole floats too; one dimension means one level. Raises TreeError."""
     array = np.asarray(labels)
-    if array.dtype.kind == "f" and (np.abs(array) < 2**53).all() and (array == np.floor(array)).all():
-        array = array.astype(np.int64)
+    if array.dtype.kind == "f":
+        whole = 2.0 ** (np.finfo(array.dtype).nmant + 1)  # from here on, two whole numbers may be one float
+        if (np.abs(array) < min(whole, 2.0**53)).all() and (array == np.floor(array)).all():
+            array = array.astype(np.int64)
     if array.ndim == 1:
         array = array[:, None]
     if array.ndim != 2 or array.shape[1] == 0 or not np.issubdtype(array.dtype, np.integer):

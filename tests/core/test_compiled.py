@@ -1,4 +1,4 @@
-"""Machine code that is kept: for the sources it was made of, beside them or in the cache folder."""
+"""Machine code that is kept: for the sources it was made of, in the cache folder."""
 
 import os
 import re
@@ -42,7 +42,8 @@ def run(tmp_path):
 
     def run(factor, **changes):
         (package / "inner.py").write_text(INNER.format(factor=factor))
-        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "NUMBA_CACHE_DIR": "", **changes}
+        cache = {"HBENCH_CACHE": str(tmp_path / "kept")}
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "NUMBA_CACHE_DIR": "", **cache, **changes}
         line = [sys.executable, "-c", RUN]
         return subprocess.run(
             line, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
@@ -67,44 +68,21 @@ def test_modules_with_compiled_functions_import_in_the_form_that_is_looked_for()
     ] == []
 
 
-def test_code_lies_beside_the_module_or_where_numba_is_told(run, tmp_path):
-    run(factor=2)
-    assert list((tmp_path / "parts" / "__pycache__").rglob("outer.product-*.nbi"))
+def test_code_lies_in_the_users_cache_or_where_numba_is_told_and_never_in_the_package(run, tmp_path):
+    run(factor=2, HBENCH_CACHE=str(tmp_path / "cache"), NUMBA_CACHE_DIR="")
+    assert list((tmp_path / "cache" / "kernels").rglob("outer.product-*.nbi"))
     run(factor=2, NUMBA_CACHE_DIR=str(tmp_path / "told"))
     assert list((tmp_path / "told").rglob("outer.product-*.nbi"))
-
-
-def test_where_the_package_cannot_be_written_code_lies_in_the_cache_folder(monkeypatch, tmp_path):
-    monkeypatch.setenv("HBENCH_CACHE", str(tmp_path))
-    monkeypatch.setattr("numba.config.CACHE_DIR", "")
-    package = tmp_path / "no folder"
-    package.touch()
-    assert compiled.kept_in(package) == tmp_path / "kernels"
+    assert not list((tmp_path / "parts").rglob("*.nbi"))
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="folders have no owners here")
 def test_code_is_kept_only_where_nobody_else_can_leave_it(monkeypatch, tmp_path):
     monkeypatch.setenv("HBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("numba.config.CACHE_DIR", "")
-    package, shared = tmp_path / "package", tmp_path / "shared" / "package"
-    for folder, mode in ((package / "__pycache__", 0o777), (shared / "__pycache__", 0o755)):
-        folder.mkdir(parents=True)
-        folder.chmod(mode)
-    shared.chmod(0o777)  # then the folder in it can be exchanged
-    assert [compiled.kept_in(each) for each in (package, shared)] == [tmp_path / "cache" / "kernels"] * 2
-    (tmp_path / "cache" / "kernels").chmod(0o777)
-    compiled.kept_in.cache_clear()
-    assert compiled.kept_in(package) is None
-    (package / "__pycache__").chmod(0o755)
-    compiled.kept_in.cache_clear()
-    assert compiled.kept_in(package) == package / "__pycache__"
-
-
-def test_where_nothing_can_be_written_code_is_made_each_time(run, tmp_path):
-    (tmp_path / "file").touch()
-    nowhere = str(tmp_path / "file" / "in it")
-    assert [run(factor=2, NUMBA_CACHE_DIR=nowhere) for _ in range(2)] == [["False", "20", "False", "0"]] * 2
-
-
-def test_the_number_of_compilations_is_reported():
-    assert compiled.announcement().endswith("this once")
+    for mode, expected in ((0o755, tmp_path / "cache" / "kernels"), (0o777, None)):
+        (tmp_path / "cache" / "kernels").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "cache" / "kernels").chmod(mode)
+        compiled.kernel_folder.cache_clear()
+        assert compiled.kernel_folder() == expected
+    compiled.kernel_folder.cache_clear()

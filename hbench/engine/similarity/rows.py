@@ -100,6 +100,10 @@ def as_vectors(vectors: ArrayLike, what: str = "vectors") -> NDArray[np.floating
     if hasattr(vectors, "detach"):
         tensor: Any = vectors.detach().cpu()
         vectors = tensor.float().numpy() if str(tensor.dtype) == "torch.bfloat16" else tensor.numpy()
+    if isinstance(vectors, np.ma.MaskedArray) and np.ma.is_masked(vectors):
+        raise SubmissionError(
+            f"the {what} hold masked numbers", expected="a number in every place", found=f"{int(vectors.mask.sum()):,} masked",
+        )  # fmt: skip
     array = np.asarray(vectors)
     if array.ndim != 2 or not array.size or array.dtype.kind not in "fiu":
         raise SubmissionError(
