@@ -2,7 +2,7 @@
 
     loss(embeddings, labels)                                              each query is ranked in the batch
     loss(embeddings, labels, ref_embeddings, ref_labels, self_index)      each query is ranked in references
-    loss(embeddings, labels, indices_tuple, ref_embeddings, ref_labels)   pytorch-metric-learning's order
+    loss(embeddings, labels, indices_tuple, ref_emb, ref_labels)          pytorch-metric-learning's order, and its names
 
 A loss is a subclass of BatchLoss that computes its value from a LossBatch. A sum over queries can be computed in blocks of
 queries (`sum_over_blocks`), with its gradient; then memory holds one block of rows instead of B × N scores.
@@ -125,8 +125,19 @@ class BatchLoss(nn.Module):
         ref_embeddings: Tensor | Indices | None = None,
         ref_labels: Tensor | None = None,
         self_index: Tensor | None = None,
+        *,
+        indices_tuple: Indices | None = None,
+        ref_emb: Tensor | None = None,
     ) -> Tensor:
-        batch = as_batch(embeddings, labels, ref_embeddings, ref_labels, self_index)
+        if indices_tuple is None and ref_emb is None:
+            batch = as_batch(embeddings, labels, ref_embeddings, ref_labels, self_index)
+        elif ref_embeddings is None and self_index is None:
+            batch = as_batch(embeddings, labels, indices_tuple, ref_emb, ref_labels)
+        else:
+            raise ConfigError(
+                "the loss got its references twice",
+                expected="ref_embeddings and self_index, or indices_tuple and ref_emb",
+            )
         if batch.pairs is not None and not self.takes_pairs:
             raise ConfigError(
                 f"{type(self).__name__} takes no mined pairs: it compares more than pairs of the batch",
@@ -281,11 +292,32 @@ class _BlockSum(torch.autograd.Function):
                 to_ranked = grads[0] if references is None else grads[1]
                 if to_ranked is not None and not whole:
                     to_ranked.addmm_(slope.T, embeddings[block])
-        ctx.save_for_backward(*(grad for grad in grads if grad is not None))
+        inputs = (tensor for tensor, needed in zip((embeddings, references), needs_grad, strict=True) if needed)
+        ctx.save_for_backward(*(grad for grad in grads if grad is not None), *inputs)
         ctx.needs_grad = needs_grad
         return total
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        saved = iter(ctx.saved_tensors)
-        return (*(next(saved) * upstream[0] if needed else None for needed in ctx.needs_grad), None)
+        half = len(ctx.saved_tensors) // 2
+        scaled = iter(
+            _FirstOrder.apply(grad * upstream[0], source)
+            for grad, source in zip(ctx.saved_tensors[:half], ctx.saved_tensors[half:], strict=True)
+        )
+        return (*(next(scaled) if needed else None for needed in ctx.needs_grad), None)
+
+
+class _FirstOrder(torch.autograd.Function):
+    """A gradient that was computed with the value, and knows nothing of how it changes with the `source`: to differentiate it
+    again is refused."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: Tensor, source: Tensor) -> Tensor:
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        raise ConfigError(
+            "this loss has no second derivative here: its gradient is computed with its value",
+            fix="differentiate it once, without create_graph",
+        )

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from hbench.core.compiled import Scalar, compiled, compiled_part
 from hbench.losses.rank_sums import Lists, Positives, with_outside
@@ -130,6 +131,7 @@ class _CompiledSums(torch.autograd.Function):
         return torch.from_numpy(sums[0]).to(scores)
 
     @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         factors = upstream[0].double().numpy()
         factors, gradient = np.stack([factors, -factors * ctx.slopes]), np.empty(ctx.rows.scores.shape, np.float32)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from hbench.losses.steps import Step
 from hbench.metrics.relevance import Relevance
@@ -202,6 +203,7 @@ class _StepSums(torch.autograd.Function):
         return sums[:-1] - itself * pairs.step.value(scores.new_zeros(1))
 
     @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (scores,) = ctx.saved_tensors
         upstream = torch.cat([grads[0], grads[0].new_zeros(1)])

@@ -1,5 +1,7 @@
 """How losses are called: NaN in is NaN out, nothing is ignored in silence, and pytorch-metric-learning can call them."""
 
+import re
+
 import pytest
 import torch
 from pytorch_metric_learning import losses as pml_losses
@@ -122,3 +124,42 @@ def test_a_step_with_a_loss_is_compiled_around_it():
 
     expected = step(embeddings.detach(), labels)
     torch.testing.assert_close(torch.compile(step)(embeddings.detach(), labels), expected)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_second_derivative_is_right_or_refused(name):
+    """Gradients that are computed with the value know nothing of how they change: torch refuses to differentiate them."""
+    embeddings, labels = batch(CLASSES)
+    loss = build(name).double()
+
+    def slope(at):
+        x = at.clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(loss(x, labels), x, create_graph=True, allow_unused=True)
+        return x, gradient
+
+    x, gradient = slope(embeddings.detach().double())
+    if gradient is None or not gradient.requires_grad:
+        return  # constant, or no graph of it: nothing that could be wrong
+    along = torch.linspace(-1, 1, x.numel(), dtype=torch.float64).view_as(x)
+    try:
+        (second,) = torch.autograd.grad((gradient * along).sum(), x, allow_unused=True)
+    except (RuntimeError, ConfigError) as refusal:
+        if not re.search("once_differentiable|no second derivative", str(refusal)):
+            raise
+        return
+    step = 1e-6
+    ends = [slope(x.detach() + sign * step * along)[1].detach() for sign in (1, -1)]
+    found = torch.zeros(()) if second is None else (second * along).sum()
+    expected = ((ends[0] - ends[1]) / (2 * step) * along).sum()
+    torch.testing.assert_close(found.double(), expected.double(), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", WITH_REFERENCES)
+def test_the_names_that_pytorch_metric_learning_gives_its_arguments_are_taken(name):
+    embeddings, labels = batch(CLASSES)
+    others, their_labels = batch(CLASSES, seed=1)
+    positional = build(name)(embeddings, labels, None, others, their_labels)
+    named = build(name)(embeddings, labels, indices_tuple=None, ref_emb=others, ref_labels=their_labels)
+    assert torch.equal(positional, named)
+    with pytest.raises(ConfigError, match="twice"):
+        build(name)(embeddings, labels, others, their_labels, ref_emb=others)

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from hbench.core.errors import ConfigError
 
@@ -64,6 +65,7 @@ class _BlackboxRank(torch.autograd.Function):
         return rank.to(scores)
 
     @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         scores, rank = ctx.saved_tensors
         perturbed = descending_ranks(scores + ctx.lam * upstream[0])
