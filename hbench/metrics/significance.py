@@ -154,9 +154,14 @@ def holm(p: Sequence[float]) -> Values:
     return result
 
 
+SMALL = 5.0  # degrees of freedom from which the series holds to three digits
+
+
 def _t_quantile(freedom: float) -> float:
-    """The quantile .975 of Student's t, to three digits from 5 degrees of freedom (Abramowitz and Stegun 1964, 26.7.5)."""
+    """The quantile .975 of Student's t (Abramowitz and Stegun 1964, 26.7.5, from 5 degrees of freedom on)."""
     z, nu = NORMAL, max(freedom, 1.0)
+    if nu < SMALL:
+        return _small_t_quantile(nu)
     terms = (
         (z**3 + z) / 4,
         (5 * z**5 + 16 * z**3 + 3 * z) / 96,
@@ -164,3 +169,16 @@ def _t_quantile(freedom: float) -> float:
         (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
     )
     return z + sum(term / nu**power for power, term in enumerate(terms, start=1))
+
+
+def _small_t_quantile(nu: float) -> float:
+    """The same for few degrees of freedom: with t = √ν tan θ, P(0 < T < t) = Γ((ν+1)/2)/(√π Γ(ν/2)) ∫₀^θ cos^(ν−1) u du, by
+    quadrature, and θ by halving."""
+    nodes, weights = np.polynomial.legendre.leggauss(64)
+    scale = math.exp(math.lgamma((nu + 1) / 2) - math.lgamma(nu / 2)) / math.sqrt(math.pi)
+    low, high = 0.0, math.pi / 2
+    for _ in range(60):
+        theta = (low + high) / 2
+        within = scale * theta / 2 * float(weights @ np.cos(theta / 2 * (nodes + 1)) ** (nu - 1))
+        low, high = (theta, high) if within < 0.475 else (low, theta)
+    return math.sqrt(nu) * math.tan(low)

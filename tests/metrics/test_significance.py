@@ -9,6 +9,7 @@ from scipy import stats
 from hbench.core.errors import ComparisonError, UnknownName
 from hbench.evaluation.arrays import score
 from hbench.evaluation.reports.comparison import differences_of, refuse_other_conditions
+from hbench.metrics import significance
 from hbench.metrics.significance import UnitSums, difference_intervals, holm, mean_intervals, sign_flip_p
 
 
@@ -142,3 +143,8 @@ def test_anybody_can_compute_intervals_and_tests_again_from_the_by_query_file(tm
 def test_few_classes_are_said_to_give_no_interval_to_trust():
     report = score(np.random.default_rng(9).normal(size=(40, 4)), np.arange(40) // 10)
     assert any("with fewer than 12 no interval can be trusted" in text for text in report.document.warnings)
+
+
+@pytest.mark.parametrize("freedom", [1, 1.3, 2, 2.7, 3, 4.9, 5, 6.5, 9, 30, 400])
+def test_the_quantile_of_students_t_is_scipys(freedom):
+    assert significance._t_quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=5e-4)

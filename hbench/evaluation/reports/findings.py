@@ -58,7 +58,7 @@ def remarks(measurements: Mapping[str, Measurement], conditions: Conditions) -> 
         tied, alone = int(each.tied.sum()), int((each.counts[:, 1:].sum(axis=1) == 0).sum())
         inversions = int(inverted(conditions.relevance(each.counts), each.counts).sum())
         facts = {
-            f"{TIED}, in {conditions.ties_name} order (the other bound: --ties)": tied,
+            f"{TIED}, in {conditions.ties_name} order (the other: --ties)": tied,
             f"{ALONE} and are left out of the means, but for R@k, where they count as 0": alone,
             f"{INVERTED}: a coarser level worth more than a finer one": inversions,
         }
