@@ -53,12 +53,11 @@ def test_the_notebook_runs_and_shows_what_it_says(tmp_path):
 
 
 def shown(notebook):
-    """The kinds of what each cell shows, as in a notebook's file."""
-    return [
-        sorted(kind for output in cell.outputs for kind in output.get("data", {"text/plain": output.get("text")}))
-        for cell in notebook.cells
-        if cell.cell_type == "code"
-    ]
+    """The kinds of what each cell shows, as in a notebook's file; its stream, which comes in as many pieces as it happens to, once."""
+    cells = [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
+    of_data = [[kind for output in outputs for kind in output.get("data", ())] for outputs in cells]
+    streams = [[output.name for output in outputs if output.output_type == "stream"] for outputs in cells]
+    return [sorted([*kinds, *set(names)]) for kinds, names in zip(of_data, streams, strict=True)]
 
 
 def is_what_fiftyone_reads(folder):
