@@ -53,7 +53,7 @@ def test_the_notebook_runs_and_shows_what_it_says(tmp_path):
 
 
 def shown(notebook):
-    """The kinds of what each cell shows, as in a notebook's file; its stream, which comes in as many pieces as it happens to, once."""
+    """The kinds of what each cell shows, as in a notebook's file; and its streams, which may come in pieces, once."""
     cells = [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
     of_data = [[kind for output in outputs for kind in output.get("data", ())] for outputs in cells]
     streams = [[output.name for output in outputs if output.output_type == "stream"] for outputs in cells]
