@@ -1,12 +1,10 @@
-"""`make bench`: its tables have a place in docs/scale.md each, and are written there alone; the length of walks."""
+"""`make bench`: its tables have a place in docs/scale.md each, and are written there alone."""
 
 import importlib.util
 import re
 from pathlib import Path
 
 import pytest
-
-from tests.command_line import process
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
@@ -40,13 +38,6 @@ def test_rows_are_those_of_the_page(bench):
     assert bench.memory_rows([MEASURED]) == [("peak memory beyond inputs and libraries, 10 × 2, 2 levels", "7 MB")]
     assert bench.table(("a", "b"), [("1", "2")]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"
     assert "numpy " in bench.machine()
-
-
-def test_no_walk_through_the_code_is_longer_than_its_limit():
-    walks = process("benchmarks/walk.py", folder=ROOT).stdout
-    lengths = re.findall(r"^.+: (\d+) modules \(at most (\d+), goal \d+\)$", walks, re.MULTILINE)
-    assert len(lengths) == 3
-    assert all(int(length) <= int(limit) for length, limit in lengths)
 
 
 def test_a_benchmark_says_its_rows(bench):
