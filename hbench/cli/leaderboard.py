@@ -241,59 +241,92 @@ def _dataset(given: str | None, name: str) -> Dataset:
 
 def _verify_file(name: str, method: str, given: Submission, dataset: str | None, *, as_json: bool) -> None:
     from hbench.evaluation.leaderboard import read
-    from hbench.evaluation.leaderboard import runs as leaderboard_runs
-    from hbench.evaluation.leaderboard.fetched import rescored
+    from hbench.evaluation.leaderboard.verification import refuse_differences, rescored, verify
 
     board = read(name)
     data = _dataset(dataset, board.dataset)
-    checks = leaderboard_runs.verify(board, method, given.source.sha256, lambda row: rescored(row, board, given, data))
+    checks = verify(board, method, given.source.sha256, lambda row: rescored(row, board, given, data))
     header = ("source", "metric", "recorded", "scored again", "verdict")
     lines = [(*map(str, check[:4]), "differs" if check.differs else "equal") for check in checks]
     if as_json:
         show_json([dict(zip(header, line, strict=True)) for line in lines])
     else:
         show_table(f"{method} on {board.dataset}, percent", header, lines, left=("metric", "verdict"))
-    leaderboard_runs.refuse_differences(checks)
+    refuse_differences(checks)
 
 
 def _verify_fetched(name: str | None, method: str | None, revision: str | None, *, mark: bool, as_json: bool) -> None:
     """Verify the rows of runs of one leaderboard, or of all, by the files that they name."""
-    from hbench.datasets.download import Requester, session
     from hbench.evaluation import leaderboard
     from hbench.evaluation.leaderboard import fetched
+    from hbench.evaluation.leaderboard.addresses import strangers_requester
 
+    requester = strangers_requester()
     verdicts: list[RowVerdict] = []
     found: set[str] = set()
-    requester = Requester(session())
-    paths = [file for one in ([name] if name else leaderboard.names()) for file in leaderboard.files(one)]
-    if revision and name is None:  # what is not in this folder has no revisions
-        paths = sorted(Path(leaderboard.FOLDER).glob("*.toml"))
+    paths, gone = _boards_to_verify(name, revision)
+    verdicts += [fetched.RowVerdict(each, "(all)", fetched.DIFFERS, "its file is gone") for each in gone]
     with progress() as bars:
         task = bars.add_task("fetching and scoring", total=None)
         for path in paths:
-            board = leaderboard.read_file(path)
-            rows = fetched.changed_since(revision, path) if revision else board.rows
+            try:
+                board = leaderboard.read_file(path)
+                rows, more = _rows_to_verify(path, board, revision)
+            except ConfigError as error:
+                verdicts.append(fetched.RowVerdict(path.stem, "(all)", fetched.DIFFERS, fetched.one_line(error)))
+                continue
+            verdicts += more
             found |= {row.method for row in board.rows}
-            verified = []
-            for row in rows:
+            verified: dict[int, bool] = {}
+            for number in rows:
+                row = board.rows[number]
                 if row.run is None or (method is not None and row.method != method):
                     continue
-                bars.update(task, description=f"{board.dataset}: {row.method}")
+                bars.update(task, description=f"{board.dataset}, row {number + 1}")
                 verdicts.append(
                     fetched.verdict_on(row, board, requester, on_progress=lambda new: bars.advance(task, new))
                 )
-                verified += [row] if verdicts[-1].verdict == fetched.VERIFIED else []
+                verified[number] = verdicts[-1].verdict == fetched.VERIFIED
             if mark and verified:
                 say(f"marked {fetched.mark(path, verified)} rows of {path}")
-    if method is not None and method not in found:
+    if method is not None and method not in found and not verdicts:
         raise UnknownName("method", method, sorted(found))
     _show_verdicts(verdicts, as_json=as_json)
+
+
+def _boards_to_verify(name: str | None, revision: str | None) -> tuple[list[Path], list[str]]:
+    """The files to verify, and the leaderboards that a branch deletes."""
+    from hbench.evaluation import leaderboard
+    from hbench.evaluation.leaderboard.changes import deleted_since
+
+    if name is None and revision:  # what is not in this folder has no revisions
+        return sorted(Path(leaderboard.FOLDER).glob("*.toml")), deleted_since(revision)
+    return [file for one in ([name] if name else leaderboard.names()) for file in leaderboard.files(one)], []
+
+
+def _rows_to_verify(path: Path, board: Leaderboard, revision: str | None) -> tuple[Sequence[int], list[RowVerdict]]:
+    """The numbers of the rows to verify, by default all; and verdicts on what else a branch changes since a revision."""
+    from hbench.evaluation.leaderboard.changes import changes_since
+    from hbench.evaluation.leaderboard.fetched import ABSENT, DIFFERS, RowVerdict
+
+    if revision is None:
+        return range(len(board.rows)), []
+    changes = changes_since(revision, path)
+    verdicts = (
+        [RowVerdict(board.dataset, "(head)", DIFFERS, f"changed: {', '.join(changes.head)}")] if changes.head else []
+    )
+    verdicts += [RowVerdict(board.dataset, method, DIFFERS, "the row is gone") for method in changes.gone]
+    papers = [row for row in (board.rows[number] for number in changes.rows) if row.paper]
+    by_hand = "a published row: a person compares it with its table"
+    verdicts += [RowVerdict(board.dataset, row.method, ABSENT, f"{by_hand}, {row.source}") for row in papers]
+    return changes.rows, verdicts
 
 
 def _show_verdicts(verdicts: list[RowVerdict], *, as_json: bool) -> None:
     """Print the verdicts; raises ComparisonError where a row is not what its file gives, SourceError where a file cannot be had."""
     from hbench.core.errors import ComparisonError, SourceError
     from hbench.evaluation.leaderboard import fetched
+    from hbench.evaluation.leaderboard.summary import as_markdown, escaped
 
     verified = sum(verdict.verdict == fetched.VERIFIED for verdict in verdicts)
     outcome = (
@@ -303,16 +336,17 @@ def _show_verdicts(verdicts: list[RowVerdict], *, as_json: bool) -> None:
         show_json([verdict._asdict() for verdict in verdicts])
         say(outcome)
     else:
-        show("\n".join([*fetched.as_markdown(verdicts), "", outcome]))
+        show("\n".join([*as_markdown(verdicts), "", outcome]))
     differing = [verdict for verdict in verdicts if verdict.verdict == fetched.DIFFERS]
     if differing:
         raise ComparisonError(
             f"{len(differing)} of {len(verdicts)} rows are not what their files give",
-            found="; ".join(f"{verdict.method}: {verdict.detail}" for verdict in differing[:3]),
+            found="; ".join(escaped(f"{verdict.method}: {verdict.detail}") for verdict in differing[:3]),
         )
     if verified < len(verdicts):
         reasons = Counter(verdict.detail for verdict in verdicts if verdict.verdict == fetched.ABSENT)
-        raise SourceError(outcome, found="; ".join(f"{count} × {why}" for why, count in reasons.most_common(3)))
+        found = "; ".join(f"{count} × {escaped(why)}" for why, count in reasons.most_common(3))
+        raise SourceError(outcome, found=found)
 
 
 @command.command("submit", short_help="Check a report and its embeddings, and print the row.")
@@ -326,7 +360,7 @@ def submit(report: Path, *, embeddings: Path, dataset: str | None, **details: An
     Example: hbench leaderboard submit report.json --embeddings emb.parquet --url https://example.org/emb.parquet
     """
     from hbench.evaluation.leaderboard import runs as leaderboard_runs
-    from hbench.evaluation.leaderboard.fetched import checked
+    from hbench.evaluation.leaderboard.verification import checked
 
     document, board, row = _row_of(report, None, details)
     checks = checked(row, board, submitted(embeddings, None, None), _dataset(dataset, document.dataset))

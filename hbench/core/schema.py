@@ -14,7 +14,7 @@ hbench.core.errors.ConfigError: point.toml breaks its schema
 """
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, TypeVar, get_args
 
@@ -46,13 +46,13 @@ class Strict(BaseModel):
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def parse(model: type[Model], text: str, *, source: str) -> Model:
-    """The instance that a TOML text describes; numbers with a point stay Decimal, digit for digit.
+def parse(model: type[Model], text: str, *, source: str, parse_float: Callable[[str], Decimal] = Decimal) -> Model:
+    """The instance that a TOML text describes; numbers with a point become what `parse_float` makes of their digits.
 
     Raises ConfigError that names `source` and the first problems, each with the path of its key.
     """
     try:
-        return build(model, parse_toml(text, parse_float=Decimal), source=source)
+        return build(model, parse_toml(text, parse_float=parse_float), source=source)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{source} is not TOML", found=str(error)) from None
 

@@ -175,7 +175,7 @@ def test_a_body_without_end_leaves_bytes_free_on_the_disk(server, shared_session
 
 
 @pytest.mark.parametrize("head", ["Content-Length: 1000000", "Transfer-Encoding: chunked"])
-def test_a_body_that_drips_is_a_lost_connection(get, server, head):
+def test_a_body_that_drips_has_one_time_for_all(get, server, head):
     def dripping(handler, body):
         drop = b"x" if "Length" in head else b"1\r\nx\r\n"
         handler.wfile.write(f"HTTP/1.1 200 OK\r\n{head}\r\n\r\n".encode())
@@ -186,9 +186,9 @@ def test_a_body_that_drips_is_a_lost_connection(get, server, head):
 
     server.faults["data.bin"] = [dripping] * 9
     with pytest.raises(SourceError) as refusal:
-        get(md5=MD5, patience=replace(QUICK, least_rate=1 << 20, period=0.1, shorts=2))
-    assert "bytes came in 0 s" in refusal.value.found
-    assert len(server.asked) == 2
+        get(md5=MD5, patience=replace(QUICK, total=0.2))
+    assert "is too slow: more than 0 s" in refusal.value.found
+    assert len(server.asked) == 1
 
 
 def test_the_page_of_a_redirect_is_not_read(get, server):
@@ -207,7 +207,6 @@ def test_the_page_of_a_redirect_is_not_read(get, server):
     ("faults", "patience", "requests", "said"),
     [
         ([reset_after(0)] * 10, {"drops": 3}, 3, "could not be read"),  # no byte
-        ([close_after(number) for number in range(1, 100)], {"shorts": 12}, 12, "could not be read"),  # a byte each
         ([status(302, Location="/data.bin")] * 100, {"drops": 1}, 31, "could not be read"),  # redirects in a circle
         ([status(429, Retry_After="100000")], {}, 1, "Retry-After 100000"),  # more than a minute is not waited for
         *(([status(302, Location=place)] * 9, {"drops": 1}, 1, "could not be fetched") for place in NOWHERE),
@@ -218,6 +217,17 @@ def test_a_mirror_that_sends_nothing_is_given_up(get, server, faults, patience, 
     with pytest.raises(SourceError, match=said):
         get(md5=MD5, patience=replace(QUICK, **patience))
     assert len(server.asked) == requests
+
+
+def test_no_second_checksum_is_made_where_a_sha256_is_published(get):
+    assert get(sha256=SHA256) == BODY
+    assert get.sums == {"sha256": SHA256}
+
+
+def test_connections_that_bring_a_byte_each_have_one_time_for_all(get, server):
+    server.faults["data.bin"] = [close_after(number) for number in range(1, 1000)]
+    with pytest.raises(SourceError, match=r"could not be read|is too slow"):
+        get(md5=MD5, patience=replace(QUICK, total=0.3))
 
 
 def test_a_server_without_ranges_that_always_fails_is_given_up(get, server):
@@ -250,7 +260,7 @@ def test_the_next_mirror_continues_where_one_fails(get, server, faults, start):
 )
 def test_a_web_page_is_recognised_and_never_kept(get, server, tmp_path, fault):
     server.faults["data.bin"] = [fault]
-    with pytest.raises(SourceError, match=r"(?i)web page instead of the file: a page \(sign in to the hotel\)"):
+    with pytest.raises(SourceError, match="web page instead of the file: a page, perhaps"):
         get()
     assert not (tmp_path / "data.bin").exists()
     assert (tmp_path / ".data.bin.part").exists() is False or not (tmp_path / ".data.bin.part").read_bytes()

@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hbench.core import schema
 from hbench.core.errors import ConfigError, UnknownName
 from hbench.datasets import load, specs
 from hbench.evaluation import leaderboard
 from hbench.evaluation.evaluate import digest_of
-from hbench.evaluation.leaderboard import Leaderboard, Row, RunProvenance, place, rank, read, read_file
+from hbench.evaluation.leaderboard import Row, RunProvenance, place, rank, read, read_file
 
 HEAD = """
 dataset = "toy"
@@ -26,10 +25,13 @@ metric = "H-AP"
 "Me, 2026" = { text = "Me, A Paper, 2026" }
 """
 PAPER = 'paper = { citation = "Me, 2026", table = "Tab. 1" }'
+SIGNED = "toy@1|test|sim:cosine|self:excluded-by-id|ties:pessimistic|rel:alpha=1|protocol:official|hbench:0.1"
 RUN = (
-    f'run = {{ sha256 = "{"0" * 64}", file = "e.npz", signature = "toy@1", hbench = "0.1.0", '
+    f'run = {{ sha256 = "{"0" * 64}", file = "e.npz", signature = "{SIGNED}", hbench = "0.1.0", '
     'dataset_digest = "d", date = "2026-01-02", queries = 5 }'
 )
+
+ODD = ("1e2", "2e1", "1e1", "nan", "inf", "-0.0", "+5.0", "5.0001", "-3", "5E0", "1_0.5")  # as scores
 
 DYML = ("dyml-vehicle", "dyml-animal", "dyml-product")
 PUBLISHED = {  # rows per leaderboard and paper, counted in the tables of the papers
@@ -63,7 +65,7 @@ def row(method, source=PAPER, *, scores='{ "H-AP" = 50.0 }', more=""):
 
 
 def board(*rows, head=HEAD):
-    return schema.parse(Leaderboard, head + "".join(rows), source="toy.toml")
+    return leaderboard.parse(head + "".join(rows), "toy.toml")
 
 
 def refusal(*rows, head=HEAD):
@@ -101,6 +103,9 @@ def test_the_same_method_in_another_table_backbone_or_training_is_no_duplicate()
         ([row("a", more='unranked = { AP = "why" }')], "unranked 'AP' has no score"),
         ([row("a\\nb")], "row 1 ('a\\nb'), method"),
         ([row("a", RUN.replace("0" * 64, "abc"))], "sha256"),
+        ([row("a", RUN), row("b", RUN.replace("alpha=1", "alpha=1.0"))], "are duplicates"),  # of one file, spelt anew
+        ([row("a", RUN), row("b", RUN.replace("hbench:0.1", "hbench:0.2|more:1"))], "are duplicates"),
+        *(([row("a", scores=f'{{ "H-AP" = {text} }}')], "expected a plain decimal") for text in ODD),
     ],
 )
 def test_a_row_that_breaks_a_rule_is_refused_by_file_row_and_key(rows, found):
@@ -179,7 +184,7 @@ def home(tmp_path, monkeypatch):
 
 def own(dataset="sop", version="1"):
     head = f'dataset = "{dataset}"\nversion = "{version}"\nprotocol = "official"\nmetric = "H-AP"\n'
-    return head + row("mine", RUN, scores='{ "H-AP" = 61.234 }')
+    return head + row("mine", RUN.replace("toy@1", f"{dataset}@{version}"), scores='{ "H-AP" = 61.234 }')
 
 
 def test_own_rows_are_read_with_the_published_ones_and_boards_of_own_datasets_listed(home):
@@ -326,6 +331,24 @@ def test_the_row_in_the_readme_is_a_row_of_the_shipped_file():
     block = readme.split("```toml\n")[1].split("```")[0]
     head = HEAD.replace("genus", "super_class").replace("Me, 2026", "HAPPIER, ECCV 2022")
     assert board(block, head=head).rows[0] in read("sop").rows
+
+
+def test_a_metric_that_hbench_computes_is_never_foreign():
+    for metric in ("H-AP", "R@1", "AP/genus", "h-ap", "H AP", "map@10"):
+        with pytest.raises(ConfigError, match="hbench computes"):
+            board(row("a"), head=HEAD + f'[foreign_metrics]\n"{metric}" = "of boxes"\n')
+
+
+def test_a_row_under_other_conditions_has_no_place():
+    """They are shown below the others, whatever their scores."""
+    other = ("ties:optimistic", "rel:alpha=3", "rel:inverse", "protocol:paper", "left-out:3(abc)", "tree:mine", "toy@2")
+    parts = ("ties:pessimistic", "rel:alpha=1", "rel:alpha=1", "protocol:official", "hbench:0.1", "hbench:0.1", "toy@1")
+    for made, part in zip(other, parts, strict=True):
+        text = RUN.replace(part, f"{part}|{made}" if part.startswith("hbench") else made)
+        places = rank(board(row("a"), row("b", text, scores='{ "H-AP" = 99.0 }')), "H-AP")
+        assert [(each.place, each.rows[0].method) for each in places] == [(1, "a"), (None, "b")], made
+    same = rank(board(row("a"), row("b", RUN.replace("alpha=1", "alpha=1.0"), scores='{ "H-AP" = 99.0 }')), "H-AP")
+    assert same[0].rows[0].method == "b"
 
 
 # leaderboards and datasets speak of the same things

@@ -13,6 +13,7 @@ import hbench
 from hbench.datasets.download import Patience, Requester, session
 from hbench.evaluation import embeddings
 from hbench.evaluation.leaderboard import read_file
+from hbench.evaluation.leaderboard.addresses import TRUSTED
 from hbench.evaluation.leaderboard.fetched import ABSENT, DIFFERS, VERIFIED, verdict_on
 from hbench.evaluation.leaderboard.runs import add, empty_board, row_of
 from tests.command_line import run
@@ -33,6 +34,7 @@ def world(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch, FileServer() as server:
         for variable in ("HBENCH_HOME", "HBENCH_DATA", "HBENCH_CACHE"):
             patch.setenv(variable, str(folder / variable))
+        patch.setenv(TRUSTED, server.address.removeprefix("http://"))
         patch.chdir(folder)
         hbench.build("toy", source=hbench.OwnSource(folder / "toy.csv", ["genus", "species"]))
         yield folder, server

@@ -17,7 +17,8 @@ from hbench.evaluation.arrays import score
 from hbench.evaluation.evaluate import evaluate
 from hbench.evaluation.leaderboard import Paper, Row, rank, read, read_file
 from hbench.evaluation.leaderboard import runs as leaderboard_runs
-from hbench.evaluation.leaderboard.runs import add, block, empty_board, recorded, row_of, scores_under, target, verify
+from hbench.evaluation.leaderboard.runs import add, block, empty_board, recorded, row_of, scores_under, target
+from hbench.evaluation.leaderboard.verification import refuse_differences, verify
 from hbench.evaluation.reports.report import Score
 from tests.command_line import call, run
 
@@ -196,9 +197,9 @@ def test_a_row_scored_again_under_its_conditions_is_equal(place):
 
     assert document.embedding is not None
     checks = verify(board, "mine", document.embedding.sha256, rescore)
-    assert [check.metric for check in checks] == list(document.scores)
+    assert [check.field for check in checks] == list(document.scores)
     assert not any(check.differs for check in checks)
-    leaderboard_runs.refuse_differences(checks)
+    refuse_differences(checks)
 
 
 def test_a_published_row_is_compared_at_the_digits_it_is_printed_with(document):
@@ -210,7 +211,7 @@ def test_a_published_row_is_compared_at_the_digits_it_is_printed_with(document):
         checks = verify(board.model_copy(update={"rows": (row,)}), "theirs", "any", lambda _: document)
         assert [check.differs for check in checks] == [differs]
     with pytest.raises(ComparisonError, match=f"1 of 1 scores differ.*\n.*H-AP {off}\n.*H-AP {exact:.3f}"):
-        leaderboard_runs.refuse_differences(checks)
+        refuse_differences(checks)
 
 
 def test_a_row_that_cannot_be_verified_is_refused_and_before_anything_is_scored_where_it_can_be(document, with_row):

@@ -29,7 +29,6 @@ from hbench.datasets.download.sources import RemoteFile, disk_errors
 
 LOG = logging.getLogger(__name__)
 BLOCK = 1 << 18
-SHORT = 1 << 16  # bytes; a connection that brings fewer counts as short
 BUSY = (429, 500, 502, 503, 504)
 ATTEMPTS = 4  # further requests to a busy server
 LONGEST_WAIT = 60.0  # seconds that a server's Retry-After may ask for
@@ -49,10 +48,8 @@ class Patience:
 
     connect: float = 10.0
     silence: float = 30.0  # without a byte
-    least_rate: int = 1024  # bytes per second, averaged over every `period`
-    period: float = 60.0
+    total: float = 172_800.0  # for a file, whatever comes; its bytes are kept
     drops: int = 5  # connections lost in a row without a new byte
-    shorts: int = 50  # short connections in a row
     pause: float = 0.1  # after a connection that brought nothing; doubled each time
     busy: float = 0.5  # before the next request to a busy server; doubled each time
 
@@ -97,18 +94,13 @@ class Requester:
         if self.stop.wait(seconds):
             raise DownloadInterrupted
 
-    def blocks(self, answer: requests.Response) -> Iterator[bytes]:
-        """Yield the body of a response block by block; raises ConnectionError where it arrives too slowly."""
-        since, received = time.monotonic(), 0
+    def blocks(self, answer: requests.Response, until: float) -> Iterator[bytes]:
+        """Yield the body of a response block by block; raises SourceError at the time `until`, in monotonic seconds."""
         while block := answer.raw.read1(BLOCK, decode_content=False):
             self.wait(0)
             yield block
-            received += len(block)
-            seconds = time.monotonic() - since
-            if seconds >= self.patience.period:
-                if received < self.patience.least_rate * seconds:
-                    raise requests.ConnectionError(f"only {received:,} bytes came in {seconds:.0f} s")
-                since, received = time.monotonic(), 0
+            if time.monotonic() > until:
+                raise SourceError(f"{answer.url} is too slow", found=f"more than {self.patience.total:,.0f} s")
 
 
 def fetch(
@@ -147,6 +139,10 @@ class Transfer:
     requester: Requester
     on_progress: OnBytes
     total: int | None = None
+    until: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.until = time.monotonic() + self.requester.patience.total
 
     @property
     def missing(self) -> int | None:
@@ -188,7 +184,7 @@ class Transfer:
 
     def run(self, url: str) -> None:
         """Fetch the rest of the file from `url`; raises SourceError when that server does not give it."""
-        drops, shorts, most = 0, 0, self.here
+        drops, most = 0, self.here
         while True:
             reason = "the connection ended early"
             try:
@@ -198,14 +194,12 @@ class Transfer:
                 reason = reason_of(error)
             except ValueError as error:  # a redirect to http://[, a length of ²³
                 raise SourceError(f"the response of {url} cannot be understood", found=str(error)) from None
-            shorts = 0 if self.here >= most + SHORT else shorts + 1
             drops = 0 if self.here > most else drops + 1
             most = max(most, self.here)
             patience = self.requester.patience
-            if drops >= patience.drops or shorts >= patience.shorts:
+            if drops >= patience.drops or time.monotonic() > self.until:
                 raise SourceError(f"{url} could not be read", found=f"{reason} ({self.here:,} bytes are kept)")
-            failures = max(drops, shorts - patience.drops)
-            self.requester.wait(min(patience.pause * 2**failures, 10) if failures > 0 else 0)
+            self.requester.wait(min(patience.pause * 2**drops, 10))
 
     def _request(self, url: str) -> bool:
         """Request the missing bytes and append them; return whether the file is complete now."""
@@ -224,7 +218,7 @@ class Transfer:
                     self.discard()
                 return self.here > 0
             start, self.total = placed(answer, here)
-            blocks = self.requester.blocks(answer)
+            blocks = self.requester.blocks(answer, self.until)
             beginning = next(blocks, b"")
             if start == 0:
                 refuse_page(answer, url, beginning)
@@ -276,19 +270,23 @@ class Transfer:
 
 
 def verify(path: Path, source: RemoteFile) -> dict[str, str]:
-    """Return the checksums of a file; raises IntegrityError when its size or a checksum is not the recorded one."""
+    """Return the checksums of a file, the md5 only where no sha256 serves.
+
+    Raises IntegrityError when its size or a checksum is not the recorded one.
+    """
     size = path.stat().st_size
     if source.size is not None and size != source.size:
         raise IntegrityError(
             f"{source.file} has the wrong size", expected=f"{source.size:,} bytes", found=f"{size:,} bytes"
         )
-    hashers = {"md5": hashlib.md5(usedforsecurity=False), "sha256": hashlib.sha256()}
+    needs_md5 = source.md5 is not None or source.sha256 is None
+    hashers = {"sha256": hashlib.sha256(), **({"md5": hashlib.md5(usedforsecurity=False)} if needs_md5 else {})}
     with path.open("rb") as file:
         while block := file.read(1 << 22):
             for hasher in hashers.values():
                 hasher.update(block)
     sums = {kind: hasher.hexdigest() for kind, hasher in hashers.items()}
-    for kind in ("md5", "sha256"):
+    for kind in sums:
         expected = getattr(source, kind)
         if expected and sums[kind] != expected.lower():
             raise IntegrityError(f"{source.file} has the wrong {kind}", expected=expected, found=sums[kind])
@@ -348,7 +346,5 @@ def refuse_page(answer: requests.Response, url: str, beginning: bytes) -> None:
     """Raise SourceError for a web page in place of the file: a login, a quota notice or a captive portal."""
     is_html = beginning.lstrip()[:64].lower().startswith((b"<!doctype html", b"<html", b"<head"))
     if is_html or answer.headers.get("Content-Type", "").startswith("text/html"):
-        title = re.search(rb"<title[^>]*>(.*?)</title>", beginning, re.IGNORECASE | re.DOTALL)
-        words = " ".join(title[1].decode("utf-8", "replace").split())[:80] if title else "no title"
-        page = f"a page ({words}), perhaps a login, a quota notice or a captive portal"
+        page = "a page, perhaps a login, a quota notice or a captive portal"
         raise SourceError(f"{url} gave a web page instead of the file", found=page)

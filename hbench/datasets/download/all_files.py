@@ -190,7 +190,7 @@ def _verified(source: RemoteFile, folder: Path) -> list[str]:
         if unpacked:
             return []
         raise DataError(f"{source.file} is missing", fix="download it")
-    verify(path, dataclasses.replace(source, md5=source.md5 or (record.md5 if record else None)))
+    verify(path, dataclasses.replace(source, md5=source.md5 or ((record.md5 or None) if record else None)))
     return not_unpacked(path, folder / source.unpack) if unpacked and source.unpack is not None else []
 
 

@@ -123,7 +123,7 @@ RECORDS = ".hbench"
 @dataclass(frozen=True)
 class DownloadRecord:
     """The record of one file; an adopted one has its `path` elsewhere. `unpacked`: the number of files unpacked from it, None
-    before that."""
+    before that. `md5` is empty where a sha256 is published."""
 
     path: str
     size: int
@@ -152,7 +152,7 @@ def write_record(folder: Path, source: RemoteFile, record: DownloadRecord) -> No
 def record_file(folder: Path, source: RemoteFile, path: Path, sums: dict[str, str]) -> DownloadRecord:
     """Write and return the record of a source whose file at `path` has these checksums now."""
     size, time = path.stat().st_size, path.stat().st_mtime_ns
-    record = DownloadRecord(str(path), size, time, sums["md5"], sums["sha256"])
+    record = DownloadRecord(str(path), size, time, sums.get("md5", ""), sums["sha256"])
     write_record(folder, source, record)
     return record
 

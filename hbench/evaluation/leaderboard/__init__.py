@@ -16,121 +16,33 @@ Published rows are shipped, one TOML file per dataset; own rows go to the user's
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hbench.core import schema
 from hbench.core.errors import ConfigError, HBenchError, SubmissionError, UnknownName
 from hbench.core.paths import data_home
 from hbench.core.schema import STRICT
 from hbench.core.untrusted import read_text
+from hbench.evaluation.leaderboard.rows import Paper as Paper  # callers take the models from here
+from hbench.evaluation.leaderboard.rows import Row as Row
+from hbench.evaluation.leaderboard.rows import RunProvenance as RunProvenance
+from hbench.evaluation.leaderboard.rows import Setup as Setup
+from hbench.evaluation.leaderboard.rows import decimal_of, relevance_in_words
+from hbench.metrics.aliases import meant_by
 from hbench.metrics.names import MetricName, goodness
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from hbench.evaluation.reports.report import Report
-
-ONE_LINE = r"^[^\x00-\x1f\x7f]+$"
-
-
-def _exact(value: Any) -> Any:
-    return Decimal(str(value)) if isinstance(value, int | float) and not isinstance(value, bool) else value
-
-
-Percent = Annotated[Decimal, BeforeValidator(_exact), Field(ge=0, le=100)]
-
-
-class Setup(BaseModel):
-    """The training of a method, as far as the source says; `trained_on`: if not the dataset's own training set.
-    `parameters`: how many the net has; `licence`, `revision`: of its published weights."""
-
-    model_config = STRICT
-    family: str | None = None
-    loss: str | None = None
-    pretraining: str | None = None
-    trained_on: str | None = None
-    batch_size: int | None = None
-    resolution: int | None = None
-    parameters: Annotated[int | None, Field(gt=0)] = None
-    licence: Annotated[str | None, Field(pattern=ONE_LINE)] = None
-    revision: Annotated[str | None, Field(pattern=ONE_LINE)] = None
-
-    @property
-    def text(self) -> str:
-        return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in self if value is not None)
-
-
-class Paper(BaseModel):
-    """The paper that prints a row: a key of the file's citations, and the table; `doubt`: what speaks against a value."""
-
-    model_config = STRICT
-    citation: str
-    table: str
-    note: str | None = None
-    doubt: str | None = None
-
-
-class RunProvenance(BaseModel):
-    """The evaluation a row comes from: enough to score it again, and to see that embedding and dataset are the same;
-    `doubt`: what the evaluation found to speak against it (hbench.evaluation.embeddings.doubts). `url`: where the file can be
-    had; `verified`: when, and by which version, `hbench leaderboard verify --fetch` got the same scores."""
-
-    model_config = STRICT
-    sha256: str = Field(pattern="^[0-9a-f]{64}$")
-    file: str
-    signature: str
-    hbench: str
-    dataset_digest: str
-    date: str
-    queries: int = Field(gt=0)
-    url: str | None = Field(None, pattern=r"^https?://[^\s\x00-\x1f\x7f]+$")
-    verified: str | None = Field(None, pattern=ONE_LINE)
-    note: str | None = None
-    doubt: str | None = None
-
-
-class Row(BaseModel):
-    """One method's scores in percent and its provenance; `unranked`: metric → why this score is not comparable."""
-
-    model_config = STRICT
-    method: str = Field(pattern=ONE_LINE)
-    year: int | None = Field(None, ge=1950, le=2200)
-    backbone: str | None = None
-    dim: int | None = Field(None, gt=0)
-    setup: Setup = Setup()
-    scores: dict[str, Percent] = Field(min_length=1)
-    unranked: dict[str, str] = {}
-    paper: Paper | None = None
-    run: RunProvenance | None = None
-
-    @model_validator(mode="after")
-    def _one_provenance(self) -> Row:
-        if (self.paper is None) == (self.run is None):
-            raise ValueError(f"expected exactly one of paper and run, found {'both' if self.paper else 'neither'}")
-        return self
-
-    @property
-    def source(self) -> str:
-        """The table, or the run, in a few words."""
-        if self.run:
-            return f"run {self.run.sha256[:8]}, {self.run.date}"
-        assert self.paper
-        return f"{self.paper.citation}, {self.paper.table}"
-
-    @property
-    def identity(self) -> tuple[object, ...]:
-        """The values that no two rows of a leaderboard may share."""
-        if self.run:
-            return (self.run.sha256, self.run.signature)
-        return (self.method, self.backbone, self.dim, self.setup.text, self.source)
-
 
 FOLDER = "leaderboards"
 
@@ -147,6 +59,7 @@ class Leaderboard(BaseModel):
     """The rows of `dataset` at `version`, all scored under `protocol`; `metric` is the one they are ranked by at first.
 
     `protocol`: "paper", the papers' equations, or "official", the evaluator released for the dataset, whichever it is.
+    `ties` and `relevance` are those of all its rows, as a signature names them.
     `levels`: the level names, coarse to fine, that metrics may name. `averaged`: the tests a score is the mean of,
     where there are several. `foreign_metrics`: those of published tables that hbench does not compute, and what they
     are.
@@ -156,6 +69,8 @@ class Leaderboard(BaseModel):
     dataset: str
     version: str
     protocol: Literal["paper", "official"]
+    ties: str = "pessimistic"
+    relevance: str = "alpha=1"
     levels: tuple[str, ...] = ()
     averaged: tuple[str, ...] = ()
     metric: str
@@ -218,6 +133,29 @@ class Leaderboard(BaseModel):
             raise SubmissionError(f"the report has no {self.metric}", fix=f"evaluate with --metrics {self.metric}")
         return place(self, self.metric, score)
 
+    def compares(self, row: Row) -> bool:
+        """Whether a row was made under the leaderboard's conditions, so that its scores can be ranked among the others."""
+        if row.run is None:
+            return True
+        found = row.run.conditions
+        if found is None:  # another program's, as that of object detection
+            return row.scores.keys() <= self.foreign_metrics.keys()
+        same_protocol = (found.protocol == "paper") == (self.protocol == "paper")
+        same_scale = (found.ties, found.relevance) == (self.ties, relevance_in_words(self.relevance))
+        of_this = found.dataset == f"{self.dataset}@{self.version}" and not found.left_out and not found.tree
+        return same_protocol and same_scale and of_this
+
+    def computes(self, metric: str) -> bool:
+        """Whether hbench knows a metric, whatever the head says, and whatever case and dashes it is written with."""
+        meant = meant_by(metric)
+        if meant is not None and _letters(meant) == _letters(metric):
+            return True
+        try:
+            MetricName.parse(metric).at(self.levels)
+        except HBenchError:
+            return False
+        return True
+
     def key(self, metric: str) -> str:
         """The spelling under which rows keep a metric (AP of the finest level is AP); raises UnknownName."""
         return metric if metric in self.foreign_metrics else str(MetricName.parse(metric).at(self.levels))
@@ -243,15 +181,15 @@ class BoardPlace(NamedTuple):
 def rank(board: Leaderboard, metric: str, rows: Iterable[Row] | None = None) -> list[Standing]:
     """The rows (all by default) by `metric`, best first; equal scores share a place, rows without one come last.
 
-    A score that its row calls not comparable counts as none. Rows that print the same result are one standing (`joined`).
-    Raises UnknownName for the metric.
+    A score that its row calls not comparable, or that was made under other conditions than the leaderboard's, counts as none.
+    Rows that print the same result are one standing (`joined`). Raises UnknownName for the metric.
     """
     key = board.key(metric)
     ranked: dict[Decimal, list[Standing]] = {}
     unranked = []
     for result in joined(board.rows if rows is None else rows):
         row = as_one(result)
-        if key in row.scores and key not in row.unranked:
+        if key in row.scores and key not in row.unranked and board.compares(row):
             ranked.setdefault(row.scores[key], []).append(Standing(None, row.scores[key], result))
         else:
             unranked.append(Standing(None, row.scores.get(key), result))
@@ -340,15 +278,11 @@ def read(name: str) -> Leaderboard:
     boards = [(path, read_file(path)) for path in files(name)]
     (base, board), *others = boards
     for path, user_board in others:
-        if (user_board.dataset, user_board.version, user_board.protocol) != (
-            board.dataset,
-            board.version,
-            board.protocol,
-        ):
+        if _conditions(user_board) != _conditions(board):
             raise ConfigError(
                 f"{path} cannot be read together with {base}",
-                expected=f"{board.dataset}@{board.version}, protocol {board.protocol}",
-                found=f"{user_board.dataset}@{user_board.version}, protocol {user_board.protocol}",
+                expected=_conditions(board),
+                found=_conditions(user_board),
                 fix=f"move it away, score its embeddings on {board.dataset}@{board.version} and add them again",
             )
         merged = dict(board) | {
@@ -365,7 +299,18 @@ def read_file(path: Path) -> Leaderboard:
         text = read_text(path)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read", expected="a leaderboard, in TOML", found=str(error)) from None
-    return schema.parse(Leaderboard, text, source=str(path))
+    return parse(text, str(path))
+
+
+def parse(text: str, source: str) -> Leaderboard:
+    """The leaderboard that a text describes; raises ConfigError, which names the source."""
+    return schema.parse(Leaderboard, text, source=source, parse_float=decimal_of)
+
+
+def _conditions(board: Leaderboard) -> str:
+    """What the rows of a leaderboard have in common, in words."""
+    scale = f"ties {board.ties}, relevance {board.relevance}"
+    return f"{board.dataset}@{board.version}, protocol {board.protocol}, {scale}"
 
 
 def _base_folders() -> list[Path]:
@@ -386,6 +331,8 @@ def _reprints(row: Row, result: list[Row]) -> bool:
 
 def _problems(board: Leaderboard) -> Iterator[str]:
     yield from _spelling(board, board.metric, "metric")
+    for key in filter(board.computes, board.foreign_metrics):
+        yield f"foreign_metrics: hbench computes {key!r} itself"
     for number, row in enumerate(board.rows, start=1):
         where = f"row {number} ({row.method!r})"
         for key in (*row.scores, *row.unranked):
@@ -399,6 +346,12 @@ def _problems(board: Leaderboard) -> Iterator[str]:
         same = list(group)
         if len(same) > 1:
             yield f"rows {' and '.join(str(number) for number, _ in same)} ({same[0][1].method!r}) are duplicates"
+
+
+def _letters(metric: str) -> str:
+    """A metric's spelling without what is easily overlooked."""
+    folded = unicodedata.normalize("NFKC", metric).casefold()
+    return "".join(char for char in folded if char.isalnum() or char in "@/")
 
 
 def _spelling(board: Leaderboard, metric: str, where: str) -> Iterator[str]:

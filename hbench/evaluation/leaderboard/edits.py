@@ -15,11 +15,10 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from hbench.core import schema
 from hbench.core.errors import ConfigError, UnknownName, UsageError, examples
 from hbench.core.files import write_text
 from hbench.core.paths import cache_home
-from hbench.evaluation.leaderboard import Leaderboard, Row, read_file
+from hbench.evaluation.leaderboard import Row, parse, read_file
 
 HEAD = re.compile(r"^[ \t]*\[\[[ \t]*row[ \t]*\]\]", re.MULTILINE)
 OTHER_TABLE = re.compile(r"^[ \t]*\[(?![ \t]*\[?[ \t]*row[ \t]*[.\]])", re.MULTILINE)
@@ -54,10 +53,10 @@ def cut(text: str, numbers: Collection[int]) -> str:
 def without_rows(path: Path, text: str, numbers: Collection[int]) -> str:
     """A file's text without the rows of these numbers; raises ConfigError where it is written so that hbench cannot tell its rows
     apart."""
-    before = schema.parse(Leaderboard, text, source=str(path)).rows
+    before = parse(text, str(path)).rows
     shorter = cut(text, numbers) if len(HEAD.findall(text)) == len(before) else text
     expected = tuple(row for number, row in enumerate(before) if number not in numbers)
-    if schema.parse(Leaderboard, shorter, source=str(path)).rows != expected:
+    if parse(shorter, str(path)).rows != expected:
         named = examples(before[number].method for number in numbers)
         raise ConfigError(
             f"{path} is written in another form than hbench writes", found=named, fix="remove these rows by hand"

@@ -1,34 +1,23 @@
-"""Own rows of a leaderboard: made from a report, appended to a file, scored again from their embedding file."""
+"""Own rows of a leaderboard: made from a report and appended to a file."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import tomli_w
 
 from hbench.core import schema
-from hbench.core.errors import ComparisonError, ConfigError, SubmissionError, UnknownName, UsageError, examples
+from hbench.core.errors import ConfigError, SubmissionError, UsageError
 from hbench.core.files import write_text
 from hbench.core.untrusted import read_json
 from hbench.engine.settings import Settings, Signature
-from hbench.evaluation.leaderboard import FOLDER, Leaderboard, Row, read, read_file, user_folder
+from hbench.evaluation.leaderboard import FOLDER, Leaderboard, Row, parse, read, read_file, user_folder
 from hbench.evaluation.leaderboard.edits import locked, without_rows
+from hbench.evaluation.leaderboard.rows import PLACES, relevance_in_words
 from hbench.evaluation.reports.report import Document, Score
 
-DIGITS = 3  # of a percentage: finer than the noise of float32 similarities
-NOISE = Decimal("0.0005")  # percent: what another block size may move a mean by
 PAPER = "paper"
-
-
-class Check(NamedTuple):
-    """A recorded score and the same metric scored again, in percent; `differs`: by more than the recorded precision."""
-
-    source: str
-    metric: str
-    recorded: Decimal
-    rescored: Decimal | None
-    differs: bool
 
 
 def recorded(row: Row, board: Leaderboard) -> Settings:
@@ -75,19 +64,13 @@ def rankable_scores(board: Leaderboard, document: Document) -> Mapping[str, Scor
             found=f"left-out:{signature.left_out}",
             fix="embed these items as well: hbench embed without --skip-unreadable names them",
         )  # fmt: skip
-    rows = [recorded(row, board) for row in board.rows]
-    if rows and not any(_same_scale(row, signature.settings) for row in rows):
-        usual = rows[0]
+    found = (signature.ties, relevance_in_words(signature.relevance))
+    if found != (board.ties, relevance_in_words(board.relevance)):
         raise SubmissionError(
             "the report's ties or relevance are not those of the rows",
-            expected=f"ties:{usual.ties}, relevance {usual.relevance}, alpha {usual.alpha:g}",
-            found=document.signature,
-        )
+            expected=f"ties:{board.ties}, rel:{board.relevance}", found=document.signature,
+        )  # fmt: skip
     return scores_under(board, document)
-
-
-def _same_scale(first: Settings, second: Settings) -> bool:
-    return (first.ties, first.relevance, first.alpha) == (second.ties, second.relevance, second.alpha)
 
 
 # Formats that hold the ids, too, and are read without torch.
@@ -124,11 +107,10 @@ def row_of(
             "the report is of arrays, not of a file: its row could not be scored again",
             fix="hbench evaluate FILE … of the written embeddings",
         )
-    dim = details.get("dim")
-    if dim and document.embedding.dim and dim != document.embedding.dim:
-        raise UsageError(
-            f"the report is of {document.embedding.dim} dimensions", found=f"--dim {dim}", fix="leave it out"
-        )
+    dim, dims = details.get("dim"), document.embedding.dim
+    if dim and dim != dims:
+        said = f"{dims} dimensions" if dims else "a ranking, whose dimension nobody can verify"
+        raise UsageError(f"the report is of {said}", found=f"--dim {dim}", fix="leave it out")
     run: dict[str, Any] = {
         "sha256": document.embedding.sha256,
         "file": document.embedding.file,
@@ -140,7 +122,7 @@ def row_of(
     }
     run |= {"url": url} if url else {}
     run |= {"doubt": "; ".join(document.doubts)} if document.doubts else {}
-    percent = {metric: round(Decimal(100 * s.value), DIGITS) for metric, s in scores.items() if s.value is not None}
+    percent = {metric: round(Decimal(100 * s.value), PLACES) for metric, s in scores.items() if s.value is not None}
     known = {"year": int(document.date[:4]), "dim": document.embedding.dim} | {k: v for k, v in details.items() if v}
     return schema.build(Row, {"method": name, **known, "scores": percent, "run": run}, source="the report's row")
 
@@ -168,11 +150,14 @@ def carried_row(path: Path, name: str, **details: Any) -> tuple[Leaderboard, Row
 
 
 def empty_board(document: Document) -> Leaderboard:
-    """A leaderboard without rows for the dataset of a report."""
+    """A leaderboard without rows for the dataset of a report, under its conditions."""
+    signature = Signature.parse(document.signature)
     return Leaderboard(
         dataset=document.dataset,
         version=document.dataset_version,
         protocol="paper" if document.protocol == PAPER else "official",
+        ties=signature.ties,
+        relevance=signature.relevance,
         levels=document.levels,
         averaged=document.tests if len(document.tests) > 1 else (),
         metric="H-AP" if "H-AP" in document.scores else next(iter(document.scores)),
@@ -207,7 +192,7 @@ def add(row: Row, board: Leaderboard, path: Path, *, replace: bool = False) -> l
         others = tuple(each for each in board.rows if each not in gone)
         schema.build(Leaderboard, dict(board) | {"rows": (*others, row)}, source=source)
         text = without_rows(path, text, old).rstrip("\n") + "\n\n" + block(row)
-        schema.parse(Leaderboard, text, source=f"{path} with the new row")
+        parse(text, f"{path} with the new row")
         write_text(path, text)
     return gone
 
@@ -230,7 +215,7 @@ def _refuse_again(same: Sequence[Row], row: Row, path: Path) -> None:
 
 def head(board: Leaderboard) -> str:
     """Return the head of a leaderboard's file, as TOML."""
-    kept = {"dataset", "version", "protocol", "levels", "averaged", "metric", "foreign_metrics"}
+    kept = {"dataset", "version", "protocol", "ties", "relevance", "levels", "averaged", "metric", "foreign_metrics"}
     return tomli_w.dumps(board.model_dump(include=kept, exclude_defaults=True))
 
 
@@ -252,55 +237,3 @@ def block(row: Row) -> str:
 
 def _inline(table: Mapping[str, Any]) -> str:
     return f"{{ {', '.join(tomli_w.dumps(table).splitlines())} }}"
-
-
-def verify(board: Leaderboard, method: str, sha256: str, rescore: Callable[[Row], Document]) -> list[Check]:
-    """Every score recorded for `method` against the embedding file of that hash, which `rescore` evaluates for a row.
-
-    An own row must be of this very file; a published method is compared with each of its rows. A score is equal when it
-    rounds to the recorded digits, up to the noise of float32 similarities. Raises UnknownName for the method,
-    ComparisonError where nothing can be compared.
-    """
-    rows = [row for row in board.rows if row.method == method]
-    if not rows:
-        raise UnknownName("method", method, dict.fromkeys(row.method for row in board.rows))
-    hashes = [row.run.sha256 for row in rows if row.run]
-    if hashes and sha256 not in hashes:
-        raise ComparisonError(
-            f"this is not the file that the row of {method!r} was made from",
-            expected=f"sha256 {' or '.join(hashes)}",
-            found=f"sha256 {sha256}",
-        )
-    same_file = [row for row in rows if row.run and row.run.sha256 == sha256]
-    checks = [check for row in same_file or rows for check in _checks(board, row, rescore)]
-    if not checks:
-        raise ComparisonError(f"no score of {method!r} is one that hbench computes", found=", ".join(rows[0].scores))
-    return checks
-
-
-def refuse_differences(checks: list[Check]) -> None:
-    """Raise ComparisonError when a score differs by more than its recorded precision."""
-    wrong = [check for check in checks if check.differs]
-    if wrong:
-        raise ComparisonError(
-            f"{len(wrong)} of {len(checks)} scores differ from the recorded ones",
-            expected=examples(f"{check.metric} {check.recorded}" for check in wrong),
-            found=examples(f"{check.metric} {check.rescored}" for check in wrong),
-        )
-
-
-def _checks(board: Leaderboard, row: Row, rescore: Callable[[Row], Document]) -> Iterator[Check]:
-    metrics = [metric for metric in row.scores if metric not in board.foreign_metrics]
-    document = rescore(row)
-    if row.run and document.dataset_digest != row.run.dataset_digest:
-        raise ComparisonError(
-            f"{board.dataset} is not what it was when the row of {row.method!r} was made",
-            expected=f"digest {row.run.dataset_digest}",
-            found=f"digest {document.dataset_digest}",
-        )
-    scores = scores_under(board, document)
-    for metric in metrics:
-        recorded, value = row.scores[metric], scores[metric].value
-        rescored = None if value is None else round(Decimal(100 * value), 2 * DIGITS)
-        allowed = Decimal("0.5").scaleb(int(recorded.as_tuple().exponent)) + NOISE
-        yield Check(row.source, metric, recorded, rescored, rescored is None or abs(rescored - recorded) > allowed)
