@@ -70,7 +70,8 @@ def _where(problem: TreeProblem) -> str:
         problem.kind, ("in", " and ")
     )
     items = f" ({problem.items:,} items)" if problem.items > 1 else ""
-    return f"{words} {joint.join(problem.where)}{items}" if problem.where else items.strip()
+    where = [*problem.where[:SHOWN], *(["…"] if len(problem.where) > SHOWN else [])]
+    return f"{words} {joint.join(where)}{items}" if where else items.strip()
 
 
 def change_lines(mended: Mended, *, most: int | None) -> Iterator[str]:

@@ -43,6 +43,8 @@ TOO_DEEP = f"it is nested more than {DEPTH} deep"
 
 TO_SQUARE = bytes.maketrans(b"{}", b"[]")
 NO_MARKS = bytes(set(range(256)) - set(b'[]{}"'))
+PART_OF_KEY = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
+DOTTED_KEY = re.compile(rf"^\s*\[{{0,2}}\s*{PART_OF_KEY}(?:\s*\.\s*{PART_OF_KEY}){{{DEPTH},}}", re.MULTILINE)
 SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -87,7 +89,13 @@ def _is_deep(text: str) -> bool:
 
 
 def parse_toml(text: str, *, parse_float: Callable[[str], Any] = float) -> dict[str, Any]:
-    """The tables of a TOML text; tomllib.TOMLDecodeError, a ValueError, for broken or deep ones."""
+    """The tables of a TOML text; tomllib.TOMLDecodeError, a ValueError, for broken or deep ones.
+
+    A dotted key is a table in a table for each of its dots, and each is a dictionary: 100 kB of dots would take gigabytes.
+    """
+    if dotted := DOTTED_KEY.search(text):
+        line = text.count("\n", 0, dotted.start()) + 1
+        raise tomllib.TOMLDecodeError(f"line {line}: {TOO_DEEP}")
     try:
         return tomllib.loads(text, parse_float=parse_float)
     except RecursionError:

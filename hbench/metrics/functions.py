@@ -32,6 +32,7 @@ from hbench.metrics.level_sequence import LevelSequence, level_sequence
 from hbench.metrics.level_sequence import ties as ties_policies
 from hbench.metrics.names import parse_metrics
 from hbench.metrics.relevance import named_relevance
+from hbench.tree import MOST_LEVELS
 
 Values = NDArray[np.float64]
 Level = int | None  # 1 (coarse) … L
@@ -56,6 +57,8 @@ def evaluate(
     """
     rows, of_items = _arrays(scores, levels)
     highest = int(of_items.max(initial=1))
+    if depth is not None and not 0 < depth <= MOST_LEVELS:
+        raise UsageError("depth is no number of levels", expected=f"1 … {MOST_LEVELS}", found=f"{depth}")
     if depth is not None and depth < highest:
         raise UsageError("some items are above the highest level", expected=f"levels 0 … {depth}", found=f"{highest}")
     names = [str(level) for level in range(1, (depth or highest) + 1)]

@@ -127,7 +127,8 @@ def _without_cycles(
     for cyclic in inside.values():
         acyclic.remove_edges_from(cyclic.edges)
         around = [names[parent] for parent, _ in nx.find_cycle(cyclic)]
-        others = [names[node] for node in cyclic if names[node] not in around]
+        on_the_way = set(around)
+        others = [names[node] for node in cyclic if names[node] not in on_the_way]
         problems.append(TreeProblem("cycle", "", around[0], (*around, around[0], *others), 0))
     return acyclic, problems
 

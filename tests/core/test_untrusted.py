@@ -4,6 +4,7 @@ import ast
 import gzip
 import io
 import json
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -211,3 +212,15 @@ def test_pictures_are_of_listed_formats(tmp_path):
                 continue
             except BaseException as error:  # pragma: no cover
                 pytest.fail(f"{kind} with byte {cut} flipped raised {error!r}")
+
+
+@pytest.mark.parametrize("line", ["{} = 1", "[{}]", "[[{}]]", '"x".{} = 2'])
+def test_a_key_with_more_dots_than_tables_may_be_deep_is_refused_by_its_line(line):
+    text = "a = 1\n" + line.format(".".join(["k"] * 5000)) + "\n"
+    with pytest.raises(tomllib.TOMLDecodeError, match="line 2: it is nested more than 100 deep"):
+        untrusted.parse_toml(text)
+
+
+def test_dots_in_texts_and_a_few_in_keys_are_read():
+    dots = "." * 500
+    assert untrusted.parse_toml(f'a.b.c = "{dots}"\n[d.e]\nf = 1\n') == {"a": {"b": {"c": dots}}, "d": {"e": {"f": 1}}}

@@ -115,3 +115,9 @@ def test_names_that_are_not_known_are_refused():
         hbench.metrics.asi([[1.0]], [[1]], level=0)
     with pytest.raises(UsageError):
         hbench.metrics.ap([[1.0]], [[2]], depth=1)
+
+
+@pytest.mark.parametrize("depth", [0, -1, 256, 10**9])
+def test_a_depth_that_no_tree_has_is_refused(depth):
+    with pytest.raises(UsageError, match=r"depth is no number of levels|above the highest level"):
+        hbench.metrics.ap([[0.2, 0.1]], [[0, 1]], depth=depth)

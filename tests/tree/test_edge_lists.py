@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hbench.core.errors import TreeError
 from hbench.tree.columns import Chosen
 from hbench.tree.files import read
+from tests.command_line import in_folder
 
 TREE = {"": ["animals"], "animals": ["owls", "cats"], "owls": ["barn owl", "bay owl"], "cats": ["lynx"]}
 EDGES = [(parent, child) for parent, children in TREE.items() for child in children if parent]
@@ -101,3 +102,11 @@ def test_what_networkx_writes_as_edges_is_the_graph(tmp_path, seed, size):
     leaves = {node for node in graph if not graph.out_degree(node)}
     expected = {tuple(nx.shortest_path(graph, "n0", leaf)[1:]) for leaf in leaves}
     assert rows_of(tmp_path / "t.csv") == expected
+
+
+def test_a_ring_of_many_nodes_is_named_in_a_short_message(tmp_path):
+    nodes = 20_000
+    (tmp_path / "ring.csv").write_text("parent,child\n" + "".join(f"n{n},n{(n + 1) % nodes}\n" for n in range(nodes)))
+    shown = in_folder(tmp_path, "tree", "validate", "ring.csv", code=3)
+    assert "cycle × 1" in shown.stdout
+    assert len(shown.stdout) < 2000
