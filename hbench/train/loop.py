@@ -9,6 +9,7 @@ A step depends only on the recipe, the number of the step, and the content of a 
 continues bit for bit as if it had never stopped.
 """
 
+import hashlib
 import json
 import logging
 import math
@@ -21,10 +22,12 @@ from pathlib import Path
 from types import FrameType
 
 import torch
+from filelock import FileLock, Timeout
 from torch import Tensor
 
 from hbench.core.errors import HBenchError, UsageError, examples
 from hbench.core.files import write_text
+from hbench.core.paths import cache_home
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
 from hbench.evaluation import embeddings
@@ -96,6 +99,18 @@ def train(
         _refuse_folder(out, recipe, resume=resume)
         for remark in _remarks(recipe, len(_plan(recipe, training_manifest(data), 0).rows)):  # refuses a bad sampler
             on_remark(remark)
+    with _alone_in(out, processes):
+        return _trained(
+            recipe, data, held, out=out, processes=processes, resume=resume, track=track, callbacks=callbacks,
+            on_progress=on_progress,
+        )  # fmt: skip
+
+
+def _trained(
+    recipe: Recipe, data: Dataset, held: Dataset | None, *, out: Path, processes: Processes, resume: bool,
+    track: Sequence[str], callbacks: Sequence[Callback], on_progress: OnProgress,
+) -> Report:  # fmt: skip
+    """Train in a folder that no other training writes to, and score."""
     run = begin(recipe, data, processes)
     if resume and checkpoints.saved(out):
         run.restore(checkpoints.latest(out))
@@ -257,6 +272,25 @@ def _score(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes
         report.write_by_query(out / BY_QUERY)
     shared: Report = together(report if processes.first else None, processes)[0]
     return shared
+
+
+@contextmanager
+def _alone_in(out: Path, processes: Processes) -> Iterator[None]:
+    """Keep other trainings out of the folder. Raises UsageError where one is at work in it: their logs would be mixed."""
+    if not processes.first:
+        yield
+        return
+    locks = cache_home() / "locks"  # not in the folder, in which a refused recipe leaves nothing
+    locks.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(locks / f"{hashlib.sha256(str(out.resolve()).encode()).hexdigest()[:16]}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise UsageError(f"another training writes to {out}", fix="wait for it, or name another --out") from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _refuse_folder(out: Path, recipe: Recipe, *, resume: bool) -> None:

@@ -648,3 +648,20 @@ def test_the_command_prints_a_recipe_and_trains_it(letters, tmp_path):
     done = call("train", tmp_path / "mine.toml", "--out", tmp_path / "run", "--device", "cpu")
     assert "H-AP" in done.stdout
     assert "step 1/1" in done.stderr
+
+
+def test_a_second_training_into_one_folder_is_refused_while_the_first_is_at_work(letters, tmp_path):
+    refused = []
+
+    def second(_step):
+        if not refused:
+            with pytest.raises(UsageError, match="another training writes to"):
+                loop.train(tiny(), tmp_path / "run", dataset=letters, resume=True)
+            refused.append(True)
+
+    loop.train(tiny(), tmp_path / "run", dataset=letters, on_progress=second)
+    assert refused
+    steps = [
+        json.loads(line)["step"] for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines() if "loss" in line
+    ]
+    assert steps == sorted(set(steps))
