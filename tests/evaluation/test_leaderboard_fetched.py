@@ -151,6 +151,54 @@ def test_a_file_that_cannot_be_had_is_not_a_difference(world):
         assert verdict_on(unfit, board, REQUESTER, on_progress=lambda _: None).verdict == ABSENT
 
 
+def test_a_mark_beside_a_file_that_cannot_be_had_is_a_difference(world):
+    row, board = published(world, vectors_of(32), "marked")
+    world[1].files.pop("marked.npz")
+    for claimed in (with_run(row, verified="2026-01-01"), with_run(row, verified="2026-01-01", url=None)):
+        verdict = verdict_on(claimed, board, REQUESTER, on_progress=lambda _: None)
+        assert (verdict.verdict, verdict.detail.startswith("the row says that it was verified")) == (DIFFERS, True)
+
+
+def test_labels_that_a_branch_brings_itself_are_not_taken(world):
+    row, board = published(world, vectors_of(33), "own-labels")
+    for name in ("toy.csv", "./toy.csv", "../toy"):
+        other = board.model_copy(update={"dataset": name})
+        assert verdict_on(row, other, REQUESTER, on_progress=lambda _: None).verdict == ABSENT
+
+
+def test_what_a_branch_changes_beside_its_rows_is_a_difference(world, tmp_path):
+    """The head, rows of others, whole files; and marks are taken away before anything is verified."""
+    path = tmp_path / "leaderboards/toy.toml"
+    first, board = published(world, vectors_of(50), "kept")
+    second, _ = published(world, vectors_of(51), "claimed")
+    add(first, board, path)
+    before = path.read_text(encoding="utf-8")
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "rows"]):
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=tmp_path, check=True)
+    words = ("leaderboard", "verify", "--fetch", "--changed-since", "HEAD")
+    paper = '\n[citations]\nMe = { text = "Me, 2026" }\n\n[[row]]\nmethod = "|x|"\nscores = { H-AP = 99.9 }\n'
+    paper += 'paper = { citation = "Me", table = "Tab. 1" }\n'
+    for text, code, said in (
+        (before, 0, "nothing to verify"),
+        (before.replace('metric = "H-AP"', 'metric = "R@1"'), 7, "| (head) | differs | changed: metric |"),
+        (before + paper, 6, "| &#124;x&#124; | cannot be had | a published row: a person compares it"),
+        (before.split("[[row]]")[0], 7, "| kept | differs | the row is gone |"),
+        (before.replace(f"H-AP = {first.scores['H-AP']}", "H-AP = 1e2"), 7, "plain decimal"),
+    ):
+        path.write_text(text, encoding="utf-8")
+        assert said in run(*words, folder=tmp_path, code=code).stdout
+    path.unlink()
+    assert "its file is gone" in run(*words, folder=tmp_path, code=7).stdout
+    path.write_text(before, encoding="utf-8")
+    add(with_run(second, verified="2020-01-01, hbench 0.1.0"), board, path)
+    run(*words, "--mark", folder=tmp_path)
+    assert "2020-01-01" not in path.read_text(encoding="utf-8")
+    path.write_text(before, encoding="utf-8")
+    add(with_run(second, verified="2020-01-01, hbench 0.1.0", queries=9), board, path)
+    run(*words, "--mark", folder=tmp_path, code=7)
+    assert [row.run.verified for row in read_file(path).rows] == [None, None]
+
+
 def test_a_dataset_that_is_not_here_is_not_a_difference(world):
     row, board = published(world, vectors_of(31), "elsewhere")
     other = board.model_copy(update={"dataset": "not-built"})

@@ -6,6 +6,7 @@ relevance. What no file can tell, such as a method's name, year, backbone and se
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -151,3 +152,9 @@ def _differing_in_run(run: RunProvenance, anew: RunProvenance) -> Iterator[tuple
         yield "signature", run.signature, made
     if version != ".".join(run.hbench.split(".")[:2]):
         yield "hbench", run.hbench, f"{version}.…, as in the signature"
+    elif _numbers(run.hbench) > _numbers(anew.hbench):
+        yield "hbench", run.hbench, f"{anew.hbench} or before"
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"[0-9]{1,9}", version)]
