@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 @click.option("--seed", default=0, show_default=True, help="Seed of --split-by.")
 @click.option("--policy", metavar="NAME", multiple=True, help="Mend labels that form no tree: hbench tree validate.")
 @click.option("--tree", type=FILE, help="A tree, whose nodes the one column of --levels names.")
+@click.option("--edges", default="", metavar="PARENT,CHILD", help="The columns of a list of edges, for --tree.")
 @click.option(
     "--copies",
     type=click.Choice(["keep", "first", "merge"]),
@@ -73,7 +74,8 @@ def command(
         dataset = _from_scratch(specs[name], root, work, contact)
         save_built(dataset, out or writable_folder(dataset.name), cards=flags["cards"], on_remark=terminal.say)
     else:
-        levels, policies = options.pop("levels") or (), options.pop("policy")
+        levels, policies, edges = options.pop("levels") or (), options.pop("policy"), options.pop("edges")
+        options["edges"] = tuple(name.strip() for name in edges.split(",") if name.strip())
         given = None if source is None else OwnSource(source, levels, root, policies=policies, **options)
         dataset = build(name, source=given, root=root, out=out, on_remark=terminal.say, **flags)
     _tell(dataset, out or writable_folder(dataset.name), as_json=as_json)
@@ -102,7 +104,9 @@ def _tell(dataset: Dataset, folder: Path, *, as_json: bool) -> None:
     numbers = {split: counted(manifest) for split, manifest in dataset.manifests.items()}
     if as_json:
         digests = {split: manifest.digest for split, manifest in dataset.manifests.items()}
-        built = {"name": dataset.name, "version": dataset.version, "folder": str(folder)}
+        built: dict[str, Any] = {"name": dataset.name, "version": dataset.version, "folder": str(folder)}
+        if dataset.read is not None:
+            built["read"] = dataset.read.document()
         terminal.show_json({**built, "counts": numbers, "digests": digests})
         return
     header = [f"{dataset.name}@{dataset.version}", *next(iter(numbers.values()))]

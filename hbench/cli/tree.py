@@ -149,10 +149,12 @@ def show_command(*, depth: int | None, max_children: int, as_json: bool, **sourc
     from hbench.tree.files import nested
     from hbench.tree.statistics import statistics
 
-    tree, items = _read(**source)[1].table.tree()
+    names, mended = _read(**source)
+    tree, items = mended.table.tree()
     figures = statistics(tree, items)
     if as_json:
-        show_json({"statistics": [level._asdict() for level in figures], "tree": nested(tree, items)})
+        read = {} if names.read is None else {"read": names.read.document()}
+        show_json({**read, "statistics": [level._asdict() for level in figures], "tree": nested(tree, items)})
         return
     console = Console(width=None if watched(sys.stdout) else 10_000, highlight=False)
     console.print(outline(tree, items, depth=depth or tree.depth, most=max_children or len(items)))

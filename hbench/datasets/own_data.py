@@ -203,7 +203,7 @@ class OwnSource:
     a level of which `test_fraction` of the nodes are tested, by `seed`. `policies` mend labels that do not form a tree.
     `tree`: the file of a tree whose nodes the only level names. `copies`: "keep", "first" or "merge". `background`: the colour
     under transparent images, or "none". `separator`: what stands between the names of a path in a cell. `taxonomy`: a table of
-    taxa, whose ids a column holds.
+    taxa, whose ids a column holds. `edges`: the columns of a tree that is a list of edges, parent and child.
     """
 
     path: Path
@@ -222,6 +222,7 @@ class OwnSource:
     background: str = "white"
     separator: str | None = None
     taxonomy: Path | None = None
+    edges: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Take texts for paths and levels. Raises UnknownName for `copies`, UsageError for a background that is not a colour."""
@@ -329,7 +330,7 @@ def _placed(own: OwnTable, source: OwnSource) -> OwnTable:
         raise UsageError("with --tree, one column names the node of each item", expected="--levels COLUMN")
     from hbench.tree import files as tree_files  # loads networkx
 
-    names = tree_files.read(source.tree)
+    names = tree_files.read(source.tree, chosen=Chosen(edges=tuple(source.edges)))
     refuse([problem for problem in names.broken if problem.kind == "cycle"], str(source.tree))
     nodes = [row[0] for row in own.rows]
     mark = source.separator or separator_of(nodes)

@@ -130,3 +130,17 @@ def test_a_folder_of_pictures_with_a_linked_class(tmp_path, monkeypatch):
     ids = [f"{order}/{kind}/{copy}.png" for order, kind in places for copy in range(6)]
     vectors = vectors_of([row[1] for row in labels], tmp_path, ids)
     assert value(score_of(tmp_path, "-d", "zoo")) == pytest.approx(hap(vectors, labels), abs=1e-6)
+
+
+def test_what_was_understood_is_in_the_json_of_every_verb(tmp_path, monkeypatch):
+    monkeypatch.setenv("HBENCH_HOME", str(tmp_path / "home"))
+    (tmp_path / "edges.csv").write_text("von,nach,x\nall,Owls,1\nall,Parrots,1\nOwls,Barn owl,1\nParrots,Kea,1\n")
+    (tmp_path / "t.csv").write_text(
+        "filename,node\n" + "".join(f"{n}.jpg,{['Barn owl', 'Kea'][n % 2]}\n" for n in range(8))
+    )
+    words = ["build", "mine", "--from", "t.csv", "--levels", "node", "--tree", "edges.csv", "--edges", "von,nach"]
+    built = json.loads(in_folder(tmp_path, *words, "--json").stdout)
+    assert "items by filename" in built["read"]["facts"]
+    shown = json.loads(in_folder(tmp_path, "tree", "show", "edges.csv", "--edges", "von,nach", "--json").stdout)
+    assert shown["read"]["what"].startswith("a list of edges (von, nach)")
+    assert shown["read"]["left_out"] == {"x": "not of the edges"}
