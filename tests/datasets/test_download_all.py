@@ -287,7 +287,7 @@ def test_failures_end_with_their_exit_code_and_a_list(omniglot, server):
     body = server.files["images_background_small1.zip"]
     server.files["images_background_small1.zip"] = body[:-1] + b"?"
     result, code = run_here("omniglot-small")
-    assert (code, "wrong md5" in str(result.exception)) == (5, True)
+    assert (code, "wrong sha256" in str(result.exception)) == (5, True)
     server.faults["images_background_small1.zip"] = [status(404)] * 5
     lines = run("download", "omniglot-small", "--mirror", server.url("mirror"), code=6).stderr.splitlines()
     start = next(i for i, line in enumerate(lines) if "images_background_small1.zip could not be fetched" in line)
