@@ -365,8 +365,9 @@ def sentence(columns: TableColumns, sizes: Sequence[int]) -> str:
 
 
 def _is_number(text: str) -> bool:
+    """Whether a text is a number, perhaps with a decimal comma."""
     try:
-        return math.isfinite(float(text))
+        return math.isfinite(float(text.replace(",", ".", 1)))
     except ValueError:
         return False
 

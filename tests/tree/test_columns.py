@@ -18,6 +18,7 @@ JUNK = {
     "Unnamed: 0": lambda n, _: str(n),
     "index": lambda n, _: str(n + 1),
     "weight": lambda n, _: f"{n * 0.37 + 0.01:.2f}",
+    "breite": lambda n, _: f"{n % 7},{n % 10}",
     "caption": lambda n, row: f"a {row[2]}, number {n}",
     "eventDate": lambda n, _: f"2021-03-{n % 28 + 1:02}",
     "taken": lambda n, _: f"2021-03-{n % 28 + 1:02}T10:00:00",
