@@ -65,6 +65,22 @@ class Protocol:
 FileName = Annotated[str, Field(pattern=r"^\w[\w .+-]*$")]  # the name of a file in the folder, without its suffix
 
 
+class TestSize(BaseModel):
+    """The queries of a test, and how many equally large classes would make means as precise as its classes do: 1/Σ s², of every
+    class's share s of the queries."""
+
+    __test__ = False  # no test of pytest's
+    queries: int
+    effective_classes: float
+
+    @classmethod
+    def of(cls, test: Manifest) -> TestSize:
+        """The size of a test, by its finest classes."""
+        counts = np.bincount(test.labels[test.query, -1]).astype(np.float64)
+        squares = float((counts**2).sum())
+        return cls(queries=int(counts.sum()), effective_classes=float(counts.sum()) ** 2 / squares if squares else 0.0)
+
+
 class Description(BaseModel):
     """The content of a dataset.json; keys of other versions are ignored."""
 
@@ -79,6 +95,7 @@ class Description(BaseModel):
     official_names: dict[str, dict[str, str]]
     images: Annotated[str, Field(pattern=r"^[^\x00]*$")] | None
     card: dict[str, Any]
+    sizes: dict[str, TestSize] = {}  # by test; of older builds unknown
 
 
 @dataclass(frozen=True, repr=False)
@@ -181,8 +198,17 @@ def save(dataset: Dataset, folder: str | Path) -> None:
         "official_names": dataset.official_names,
         "images": None if root is None else root.as_posix(),
         "card": dataset.card,
+        "sizes": {name: TestSize.of(test).model_dump() for name, test in dataset.tests.items()},
     }
     write_text(folder / "dataset.json", json.dumps(description, indent=2, ensure_ascii=False) + "\n")
+
+
+def sizes_in(folder: Path) -> dict[str, TestSize]:
+    """The sizes of the tests of the dataset in a folder, by name; nothing where none is there, or it does not say."""
+    try:
+        return Description.model_validate(read_json(folder / "dataset.json", most=LIST)).sizes
+    except (OSError, ValueError):  # pydantic's ValidationError is a ValueError
+        return {}
 
 
 def read(folder: Path) -> Dataset:

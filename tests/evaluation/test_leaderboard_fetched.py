@@ -287,3 +287,37 @@ def test_a_submission_is_checked_and_its_row_printed(world):
     document = report.document.model_copy(update={"doubts": ()})
     (folder / "labels.json").write_text(document.model_dump_json(by_alias=True))
     run("leaderboard", "submit", "labels.json", "--embeddings", "labels.npz", folder=folder, code=3)
+
+
+def test_the_workflow_runs_what_was_there_before_the_pull_request():
+    """hbench and the action are those of the base revision, the rows those of the head, and no text of the head is a command."""
+    workflow = yaml.safe_load((ROOT / ".github/workflows/rows.yml").read_text(encoding="utf-8"))
+    steps = workflow["jobs"]["verify"]["steps"]
+    by_path = {step["with"]["path"]: step["with"] for step in steps if "checkout" in step.get("uses", "")}
+    assert by_path["base"]["ref"] == "${{ github.event.pull_request.base.sha }}"
+    assert "ref" not in by_path["head"]
+    assert {checkout["persist-credentials"] for checkout in by_path.values()} == {False}
+    (action,) = (step for step in steps if step.get("uses", "").startswith("./"))
+    assert (action["uses"], action["with"]["rows"]) == ("./base/.github/actions/verify-rows", "head")
+    described = yaml.safe_load((ROOT / ".github/actions/verify-rows/action.yml").read_text(encoding="utf-8"))
+    scripts = [step["run"] for step in (*steps, *described["runs"]["steps"]) if "run" in step]
+    assert not [script for script in scripts if "${{" in script]
+    (installed,) = (step for step in described["runs"]["steps"] if "pip install" in step.get("run", ""))
+    assert installed["env"]["HBENCH"].startswith("${{ github.action_path }}/")
+
+
+def test_only_names_of_datasets_leave_the_changed_files(tmp_path):
+    workflow = yaml.safe_load((ROOT / ".github/workflows/rows.yml").read_text(encoding="utf-8"))
+    (script,) = (step["run"] for step in workflow["jobs"]["verify"]["steps"] if step.get("id") == "changed")
+    (tmp_path / "leaderboards").mkdir()
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["commit", "-qm", "none", "--allow-empty"]):
+        subprocess.run([*git, *words], cwd=tmp_path, check=True)
+    for name in ("sop", "inat18-base", "glyphs", "--help", "$(touch x)", "a b", "x;touch y", "UPPER", "*"):
+        (tmp_path / "leaderboards" / f"{name}.toml").touch()
+    subprocess.run([*git, "add", "."], cwd=tmp_path, check=True)
+    environment = {**os.environ, "SINCE": "HEAD", "GITHUB_OUTPUT": str(tmp_path / "output")}
+    shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
+    subprocess.run(shell, cwd=tmp_path, env=environment, check=True)
+    assert set((tmp_path / "output").read_text().removeprefix("datasets=").split()) == {"sop", "inat18-base"}
+    assert {path.name for path in tmp_path.iterdir()} == {".git", "leaderboards", "output"}

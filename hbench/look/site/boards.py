@@ -98,9 +98,12 @@ def _metric(board: Leaderboard, key: str) -> BoardMetric:
 
 def _row(board: Leaderboard, number: int, result: tuple[Row, ...], number_of: dict[str, int]) -> BoardRow:
     row = as_one(result)
-    cells = [(str(row.scores[key]), key not in row.unranked) if key in row.scores else None for key in board.metrics]
+    ranked = set(row.scores) - set(row.unranked) if board.compares(row) else set()
+    cells = [(str(row.scores[key]), key in ranked) if key in row.scores else None for key in board.metrics]
     facts = list(dict.fromkeys(fact for each in result for fact in _facts(each)))
     doubts = list(dict.fromkeys(doubt for each in result for doubt in remarks(each)))
+    if not board.compares(row):
+        doubts.append(f"{row.source} is not ranked: it was made under other conditions than the other rows")
     return BoardRow(number, row, _sources(result, number_of), cells, facts, doubts, _filters(result))
 
 
