@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 import hbench
+from hbench.core.paths import cache_home
 from hbench.datasets.download import Patience, Requester, session
 from hbench.evaluation import embeddings
 from hbench.evaluation.leaderboard import read_file
@@ -157,6 +158,16 @@ def test_a_mark_beside_a_file_that_cannot_be_had_is_a_difference(world):
     for claimed in (with_run(row, verified="2026-01-01"), with_run(row, verified="2026-01-01", url=None)):
         verdict = verdict_on(claimed, board, REQUESTER, on_progress=lambda _: None)
         assert (verdict.verdict, verdict.detail.startswith("the row says that it was verified")) == (DIFFERS, True)
+
+
+def test_a_damaged_file_of_the_cache_is_fetched_by_the_next_run(world):
+    row, board = published(world, vectors_of(34), "cached")
+    verdicts = []
+    for _ in range(3):
+        verdicts.append(verdict_on(row, board, REQUESTER, on_progress=lambda _: None).verdict)
+        if len(verdicts) == 1:
+            embeddings.write(cache_home() / "rows" / f"{row.run.sha256}.npz", ITEMS.tolist(), vectors_of(35))
+    assert verdicts == [VERIFIED, DIFFERS, VERIFIED]
 
 
 def test_labels_that_a_branch_brings_itself_are_not_taken(world):

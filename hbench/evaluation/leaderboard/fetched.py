@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,7 +53,7 @@ def verdict_on(row: Row, board: Leaderboard, requester: Requester, *, on_progres
     except HBenchError as error:
         said = "the row says that it was verified: " if row.run.verified else ""
         return RowVerdict(board.dataset, row.method, DIFFERS if said else ABSENT, said + one_line(error))
-    return verdict_by(row, board, lambda: submission.read(path), data)
+    return verdict_by(row, board, partial(_read, path, row.run.sha256), data)
 
 
 def verdict_by(row: Row, board: Leaderboard, read: Callable[[], Submission], data: Dataset) -> RowVerdict:
@@ -71,6 +72,14 @@ def _dataset(name: str) -> Dataset:
     if "/" in name or Path(name).suffix or name not in {*specs, *own_names()}:
         raise SourceError(f"no dataset is called {name}", fix="hbench list shows their names")
     return load(name)
+
+
+def _read(path: Path, sha256: str) -> Submission:
+    """Read a file of the cache, which is removed where it is no longer what it was, so that the next run fetches it."""
+    given = submission.read(path)
+    if given.source.sha256 != sha256:
+        path.unlink(missing_ok=True)
+    return given
 
 
 def _file_of(run: RunProvenance, requester: Requester, on_progress: Callable[[int], None]) -> Path:
