@@ -12,6 +12,7 @@ import click
 
 from hbench.cli.names import FILE, MENDED, METRICS, PROTOCOL, SIMILARITY, TESTED, TIES
 from hbench.cli.terminal import say, show, show_json, show_table
+from hbench.core.errors import shorten
 
 if TYPE_CHECKING:
     from hbench.datasets import Dataset
@@ -33,10 +34,12 @@ def size(context: click.Context, option: click.Parameter, value: str | None) -> 
     if value is None:
         return None
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?)(?:i?B)?", value.strip(), re.IGNORECASE)
-    if match is None:
-        raise click.BadParameter(f"{value!r} is not a size; write it as 500M or 2G")
+    if match is None or len(match[1]) > MOST_DIGITS:
+        raise click.BadParameter(f"{shorten(value)!r} is not a size; write it as 500M or 2G")
     return int(float(match[1]) * UNITS[match[2].upper()])
 
+
+MOST_DIGITS = 18  # of a size: an exabyte
 
 SETTINGS = [
     TESTED,

@@ -29,6 +29,7 @@ from hbench.metrics.relevance import Relevance, alpha, named_relevance, sum_wap
 
 T = TypeVar("T")
 Metric = Callable[[LevelSequence], float]
+MOST_DIGITS = 18  # of a cut: no list is as long
 SPELLING = re.compile(
     r"(?P<base>[A-Za-z-]+)(\((?P<parameters>[^()]*)\))?(@(?P<cut>R|[1-9]\d*))?((?P<mark>[#/])(?P<level>.+))?"
 )
@@ -52,6 +53,8 @@ class MetricName:
         if match is None:
             raise _unknown(text)
         base, cut, level = match["base"], match["cut"], match["level"]
+        if cut and len(cut) > MOST_DIGITS:
+            raise _unknown(text)
         if cut == "R":
             base, cut = base + "@R", None
         if match["mark"] == "#":
@@ -220,7 +223,7 @@ def _unknown(text: str) -> UnknownName:
         return UnknownName("metric", text, spellings(), meant=f"{text.partition('@')[0]}@1, for k is 1 or more")
     if (meant := meant_by(text)) is not None:
         return UnknownName("metric", text, spellings(), meant=meant)
-    cut = re.search(r"@([1-9]\d*)", text)
+    cut = re.search(rf"@([1-9]\d{{0,{MOST_DIGITS - 1}}})(?!\d)", text)
     return UnknownName("metric", text, spellings(cut[1] if cut else "k"))
 
 

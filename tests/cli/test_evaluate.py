@@ -329,3 +329,9 @@ def test_a_folder_of_several_files_is_sent_to_the_verb_for_them(data, tmp_path):
 def test_a_cut_beyond_the_gallery_is_remarked_on(data, tmp_path):
     shown = in_folder(tmp_path, "evaluate", data / "good.npz", "-d", data / "zoo.parquet", "--metrics", "R@1,R@500")
     assert "so R@500 asks only whether there is a positive" in shown.stderr
+
+
+@pytest.mark.parametrize(("option", "value"), [("--metrics", "R@" + "9" * 5000), ("--max-memory", "9" * 400 + "M")])
+def test_numbers_that_no_list_and_no_memory_has_are_refused_in_a_line(data, tmp_path, option, value):
+    shown = in_folder(tmp_path, "evaluate", data / "good.npz", "-d", data / "zoo.parquet", option, value, code=2)
+    assert len(shown.stderr) < 2000
