@@ -54,7 +54,7 @@ class MetricName:
             raise _unknown(text)
         base, cut, level = match["base"], match["cut"], match["level"]
         if cut and len(cut) > MOST_DIGITS:
-            raise _unknown(text)
+            raise UnknownName("metric", text, spellings(), meant="a cut that a list may have")
         if cut == "R":
             base, cut = base + "@R", None
         if match["mark"] == "#":
@@ -223,7 +223,7 @@ def _unknown(text: str) -> UnknownName:
         return UnknownName("metric", text, spellings(), meant=f"{text.partition('@')[0]}@1, for k is 1 or more")
     if (meant := meant_by(text)) is not None:
         return UnknownName("metric", text, spellings(), meant=meant)
-    cut = re.search(rf"@([1-9]\d{{0,{MOST_DIGITS - 1}}})(?!\d)", text)
+    cut = re.search(r"@([1-9]\d*)", text)
     return UnknownName("metric", text, spellings(cut[1] if cut else "k"))
 
 
