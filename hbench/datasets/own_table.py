@@ -19,7 +19,8 @@ from hbench.core.errors import DataError, UnknownName, UsageError, examples
 from hbench.core.tables import read_with_dialect, text_rows, texts
 from hbench.core.tables.understood import Understood
 from hbench.tree import taxonomy
-from hbench.tree.columns import Chosen, TableColumns, columns_of, of_one_class, plain, refuse_several, sentence
+from hbench.tree.column_values import plain
+from hbench.tree.columns import Chosen, TableColumns, columns_of, of_one_class, refuse_several, sentence
 from hbench.tree.names import Row
 from hbench.tree.partial import ended_early, is_unknown
 from hbench.tree.paths import levels_of, separator_of, split_path, told_apart

@@ -12,19 +12,17 @@ Whatever a caller names is taken as it is. The rest is guessed once, from the wh
 from __future__ import annotations
 
 import itertools
-import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from hbench.core.errors import DataError, UnknownName, examples
+from hbench.tree.column_values import SAMPLE, ColumnValues
 
 ITEM_NAMES = (
     "item", "id", "image", "image_id", "imageid", "img", "filename", "file_name", "file", "path", "filepath", "file_path",
@@ -42,9 +40,7 @@ DARWIN_CORE = frozenset(
 )  # columns by which an export of biodiversity data is known: its levels are ranks, whatever stands beside them
 INDEX_NAME = re.compile(r"(unnamed: ?\d+)?", re.IGNORECASE)
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ].*)?")
-INTEGER = re.compile(r"[+-]?\d+(\.0*)?")
 FEW = 5  # a table of at most this many rows may have a class per row by chance
-SAMPLE = 1000
 
 
 @dataclass(frozen=True)
@@ -73,60 +69,6 @@ class TableColumns:
     masks: dict[str, str] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-
-
-class ColumnValues:
-    """The values of a column of texts, as codes (N,) of its different ones; −1 where a cell is empty."""
-
-    def __init__(self, name: str, column: pa.ChunkedArray) -> None:
-        self.name = name
-        text = column if pa.types.is_string(column.type) else column.cast(pa.string())
-        whole = text.combine_chunks()
-        encoded = (whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)).dictionary_encode()
-        codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-        empty = pc.index(encoded.dictionary, "").as_py()
-        self.codes: NDArray[np.int64] = np.where(codes == empty, -1, codes) if empty >= 0 else codes
-        self.dictionary, self.size = encoded.dictionary, len(encoded.dictionary) - (empty >= 0)
-
-    @cached_property
-    def filled(self) -> list[str]:
-        """The different values that are not empty."""
-        return [value for value in self.dictionary.to_pylist() if value]
-
-    @cached_property
-    def is_unique(self) -> bool:
-        """Whether every row has a value of its own."""
-        return bool(self.size == len(self.codes))
-
-    @cached_property
-    def is_numeric(self) -> bool:
-        return self._all(_is_number)
-
-    @cached_property
-    def is_whole(self) -> bool:
-        """Whether all values are whole numbers, as codes of classes are."""
-        return self._all(INTEGER.fullmatch)
-
-    def _all(self, holds: Callable[[str], object]) -> bool:
-        """Whether something holds of every value, of which there is one; the first ones tell most columns apart."""
-        first = [value for value in self.dictionary[:SAMPLE].to_pylist() if value]
-        return self.size > 0 and all(map(holds, first)) and all(map(holds, self.filled))
-
-    @property
-    def counts_rows(self) -> bool:
-        """Whether the rows are numbered: n, n + 1, …"""
-        if not (self.is_unique and self.is_whole):
-            return False
-        numbers = [int(float(value)) for value in self.filled]
-        return numbers == list(range(numbers[0], numbers[0] + len(numbers)))
-
-    def is_within(self, coarse: ColumnValues) -> bool:
-        """Whether every class of this column lies in one class of another, where both are given."""
-        both = (coarse.codes >= 0) & (self.codes >= 0)
-        fine, above = self.codes[both], coarse.codes[both]
-        parent = np.zeros(len(self.dictionary), np.int64)
-        parent[fine] = above
-        return bool((parent[fine] == above).all())
 
 
 def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> TableColumns:
@@ -308,7 +250,7 @@ def _nests(columns: Sequence[ColumnValues]) -> bool:
 
 
 def _numbers_that_do_not_nest(order: list[ColumnValues]) -> list[ColumnValues]:
-    """TableColumns of whole numbers without which the others nest, where they do not with them."""
+    """Columns of whole numbers without which the others nest, where they do not with them."""
     if _nests(order):
         return []
     numbers = [each for each in order if each.is_whole]
@@ -364,14 +306,6 @@ def sentence(columns: TableColumns, sizes: Sequence[int]) -> str:
     return f"level{'s' if len(named) > 1 else ''} {' › '.join(named)}"
 
 
-def _is_number(text: str) -> bool:
-    """Whether a text is a number, perhaps with a decimal comma."""
-    try:
-        return math.isfinite(float(text.replace(",", ".", 1)))
-    except ValueError:
-        return False
-
-
 def several_labels(values: Sequence[str], separators: Sequence[str] = ("|", ";")) -> tuple[str, str] | None:
     """A cell that holds several labels (`dog|cat`), and its separator, where its parts are labels of other rows; else None."""
     different = {*values}
@@ -395,17 +329,3 @@ def refuse_several(name: str, values: Sequence[str]) -> None:
             found=f"{examples([found[0]])}, whose parts are labels of other items",
             fix="keep one label of each of these items",
         )  # fmt: skip
-
-
-FLOAT_OF_WHOLE = re.compile(r"([+-]?\d+)\.0+")  # what pandas makes of ids beside a missing one
-
-
-def plain(text: str) -> str:
-    """An id without the decimals that pandas gave it.
-
-    >>> plain("12.0"), plain(" a1 ")
-    ('12', 'a1')
-    """
-    stripped = text.strip()
-    whole = FLOAT_OF_WHOLE.fullmatch(stripped)
-    return whole[1] if whole else stripped

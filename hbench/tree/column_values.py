@@ -1,0 +1,96 @@
+"""Tells what the values of one column have in common: whether they are numbers, count the rows, or lie within other classes.
+
+>>> order = ColumnValues("order", pa.chunked_array([["o", "o", "p", ""]]))
+>>> species = ColumnValues("species", pa.chunked_array([["1", "2", "3", "3"]]))
+>>> order.filled, species.is_whole, species.is_within(order), order.is_within(species)
+(['o', 'p'], True, True, False)
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+INTEGER = re.compile(r"[+-]?\d+(\.0*)?")
+SAMPLE = 1000  # values that tell most columns apart, before all are looked at
+FLOAT_OF_WHOLE = re.compile(r"([+-]?\d+)\.0+")  # what pandas makes of ids beside a missing one
+
+
+class ColumnValues:
+    """The values of a column of texts, as codes (N,) of its different ones; −1 where a cell is empty."""
+
+    def __init__(self, name: str, column: pa.ChunkedArray) -> None:
+        self.name = name
+        text = column if pa.types.is_string(column.type) else column.cast(pa.string())
+        whole = text.combine_chunks()
+        encoded = (whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)).dictionary_encode()
+        codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        empty = pc.index(encoded.dictionary, "").as_py()
+        self.codes: NDArray[np.int64] = np.where(codes == empty, -1, codes) if empty >= 0 else codes
+        self.dictionary, self.size = encoded.dictionary, len(encoded.dictionary) - (empty >= 0)
+
+    @cached_property
+    def filled(self) -> list[str]:
+        """The different values that are not empty."""
+        return [value for value in self.dictionary.to_pylist() if value]
+
+    @cached_property
+    def is_unique(self) -> bool:
+        """Whether every row has a value of its own."""
+        return bool(self.size == len(self.codes))
+
+    @cached_property
+    def is_numeric(self) -> bool:
+        return self._all(_is_number)
+
+    @cached_property
+    def is_whole(self) -> bool:
+        """Whether all values are whole numbers, as codes of classes are."""
+        return self._all(INTEGER.fullmatch)
+
+    def _all(self, holds: Callable[[str], object]) -> bool:
+        """Whether something holds of every value, of which there is one; the first ones tell most columns apart."""
+        first = [value for value in self.dictionary[:SAMPLE].to_pylist() if value]
+        return self.size > 0 and all(map(holds, first)) and all(map(holds, self.filled))
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether the rows are numbered: n, n + 1, …"""
+        if not (self.is_unique and self.is_whole):
+            return False
+        numbers = [int(float(value)) for value in self.filled]
+        return numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+
+    def is_within(self, coarse: ColumnValues) -> bool:
+        """Whether every class of this column lies in one class of another, where both are given."""
+        both = (coarse.codes >= 0) & (self.codes >= 0)
+        fine, above = self.codes[both], coarse.codes[both]
+        parent = np.zeros(len(self.dictionary), np.int64)
+        parent[fine] = above
+        return bool((parent[fine] == above).all())
+
+
+def _is_number(text: str) -> bool:
+    """Whether a text is a number, perhaps with a decimal comma."""
+    try:
+        return math.isfinite(float(text.replace(",", ".", 1)))
+    except ValueError:
+        return False
+
+
+def plain(text: str) -> str:
+    """An id without the decimals that pandas gave it.
+
+    >>> plain("12.0"), plain(" a1 ")
+    ('12', 'a1')
+    """
+    stripped = text.strip()
+    whole = FLOAT_OF_WHOLE.fullmatch(stripped)
+    return whole[1] if whole else stripped
