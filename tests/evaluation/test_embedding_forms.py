@@ -26,7 +26,7 @@ LABELS = [0, 0, 1, 1, 2, 2]
 CLASSES = ["x", "x", "y", "y", "z", "z"]
 
 
-def found_in(path, **options):
+def assert_holds_all(path, **options):
     found = embeddings.read(path, **options)
     assert found.ids.tolist() == IDS
     np.testing.assert_allclose(found.vectors, VECTORS, rtol=1e-6)
@@ -56,7 +56,7 @@ def test_a_torch_dictionary_of_other_keys_is_read_and_said(tmp_path, vectors, id
         "epoch": 3,
     }
     torch.save(held, tmp_path / "emb.pt")
-    assert remark(found_in(tmp_path / "emb.pt")) == f"6 vectors, of {vectors}, with the ids of {ids}"
+    assert remark(assert_holds_all(tmp_path / "emb.pt")) == f"6 vectors, of {vectors}, with the ids of {ids}"
 
 
 ITEMS = list(zip(IDS, torch.from_numpy(VECTORS), strict=True))
@@ -74,7 +74,7 @@ TORCH = {
 @pytest.mark.parametrize("kind", TORCH)
 def test_what_people_save_with_torch_is_read(tmp_path, kind):
     torch.save(TORCH[kind], tmp_path / "emb.pt")
-    found_in(tmp_path / "emb.pt")
+    assert_holds_all(tmp_path / "emb.pt")
 
 
 @pytest.mark.filterwarnings("ignore:.*sparse")
@@ -89,12 +89,12 @@ def test_sparse_tensors_are_refused(tmp_path, name):
 @pytest.mark.parametrize(("vectors", "ids"), KEYS)
 def test_a_numpy_archive_of_other_keys_is_read_and_said(tmp_path, save, vectors, ids):
     save(tmp_path / "emb.npz", **{vectors: VECTORS, ids: np.array(IDS), "labels": LABELS, "classes": CLASSES})
-    assert remark(found_in(tmp_path / "emb.npz")) == f"6 vectors, of {vectors}, with the ids of {ids}"
+    assert remark(assert_holds_all(tmp_path / "emb.npz")) == f"6 vectors, of {vectors}, with the ids of {ids}"
 
 
 def test_usual_names_need_no_remark(tmp_path):
     np.savez(tmp_path / "emb.npz", ids=np.array(IDS), vectors=VECTORS)
-    assert remark(found_in(tmp_path / "emb.npz")) == ""
+    assert remark(assert_holds_all(tmp_path / "emb.npz")) == ""
 
 
 def test_whole_numbers_are_ids_where_they_differ(tmp_path):
@@ -129,7 +129,7 @@ def test_one_vector_under_each_id_is_read(tmp_path, shape):
     )
     np.savez(tmp_path / "emb.npz", **{name: row.reshape(shape) for name, row in zip(IDS, VECTORS, strict=True)})
     for name in ("emb.pt", "emb.npz"):
-        assert remark(found_in(tmp_path / name)) == "6 vectors, one under each id"
+        assert remark(assert_holds_all(tmp_path / name)) == "6 vectors, one under each id"
 
 
 def test_ids_with_folders_are_keys_of_an_archive(tmp_path):
@@ -149,7 +149,9 @@ def test_half_floats_of_torch_under_each_id_stay_what_they_are(tmp_path):
 def test_safetensors_of_another_key_are_read(tmp_path):
     tensors = {"image_features": VECTORS, "labels": np.array(LABELS)}
     safetensors.numpy.save_file(tensors, tmp_path / "emb.safetensors", {"paths": json.dumps(IDS)})
-    assert remark(found_in(tmp_path / "emb.safetensors")) == "6 vectors, of image_features, with the ids of paths"
+    assert (
+        remark(assert_holds_all(tmp_path / "emb.safetensors")) == "6 vectors, of image_features, with the ids of paths"
+    )
 
 
 FAMILIES = [
@@ -174,7 +176,9 @@ def test_a_wide_table_is_read_in_the_order_of_its_numbers(tmp_path, names, of_id
         frame.to_feather(path)
     else:
         frame.to_csv(path, index=False, sep="\t" if suffix == "tsv" else ",")
-    assert remark(found_in(path)) == f"6 vectors, of the columns {names[0]} … {names[3]}, with the ids of {of_ids}"
+    assert (
+        remark(assert_holds_all(path)) == f"6 vectors, of the columns {names[0]} … {names[3]}, with the ids of {of_ids}"
+    )
 
 
 def test_a_frame_whose_index_are_the_ids_is_read(tmp_path):
@@ -182,13 +186,13 @@ def test_a_frame_whose_index_are_the_ids_is_read(tmp_path):
     frame.to_parquet(tmp_path / "emb.parquet")
     frame.to_csv(tmp_path / "emb.csv")
     for name in ("emb.parquet", "emb.csv"):
-        found_in(tmp_path / name)
+        assert_holds_all(tmp_path / name)
 
 
 @pytest.mark.parametrize(("vectors", "ids"), [("features", "path"), ("clip", "file_name")])
 def test_a_table_with_lists_under_another_name_is_read(tmp_path, vectors, ids):
     pq.write_table(pa.table({ids: IDS, "label": LABELS, vectors: VECTORS.tolist()}), tmp_path / "emb.parquet")
-    assert f"of {vectors}, with the ids of {ids}" in remark(found_in(tmp_path / "emb.parquet"))
+    assert f"of {vectors}, with the ids of {ids}" in remark(assert_holds_all(tmp_path / "emb.parquet"))
 
 
 def csv_text(header, rows, between=","):
@@ -204,14 +208,14 @@ ROWS = [[name, *map(repr, map(float, row))] for name, row in zip(IDS, VECTORS, s
 )
 def test_csv_is_read_with_and_without_a_header(tmp_path, between, header):
     (tmp_path / "emb.csv").write_text(csv_text(header, ROWS, between))
-    found = found_in(tmp_path / "emb.csv")
+    found = assert_holds_all(tmp_path / "emb.csv")
     assert header is not None or "(without a header)" in remark(found)
 
 
 def test_csv_may_be_compressed_and_have_decimal_commas(tmp_path):
     text = "sep=;\n" + csv_text(["id", "f0", "f1", "f2", "f3"], ROWS, ";").replace(".", ",").replace(",jpg", ".jpg")
     (tmp_path / "emb.csv.gz").write_bytes(gzip.compress(text.encode()))
-    found_in(tmp_path / "emb.csv.gz")
+    assert_holds_all(tmp_path / "emb.csv.gz")
 
 
 def test_numbers_are_ids_of_a_csv_where_they_stand_first(tmp_path):
@@ -222,7 +226,7 @@ def test_numbers_are_ids_of_a_csv_where_they_stand_first(tmp_path):
 def test_lists_in_brackets_are_vectors_under_any_name(tmp_path):
     rows = [f'{name},"{row.tolist()}"' for name, row in zip(IDS, VECTORS, strict=True)]
     (tmp_path / "emb.csv").write_text("path,features\n" + "\n".join(rows) + "\n")
-    assert remark(found_in(tmp_path / "emb.csv")) == "6 vectors, of features, with the ids of path"
+    assert remark(assert_holds_all(tmp_path / "emb.csv")) == "6 vectors, of features, with the ids of path"
 
 
 @pytest.mark.parametrize("cell", ['"[{}]"', "{}"])
@@ -234,7 +238,7 @@ def test_lists_in_the_cells_of_a_csv_are_read(tmp_path, cell, between):
         f"{name},{cell.format(between.join(map(repr, row.tolist())))}" for name, row in zip(IDS, VECTORS, strict=True)
     ]
     (tmp_path / "emb.csv").write_text("id,embedding\n" + "\n".join(rows) + "\n")
-    found_in(tmp_path / "emb.csv")
+    assert_holds_all(tmp_path / "emb.csv")
 
 
 @pytest.mark.parametrize(
@@ -274,7 +278,7 @@ def test_json_lines_are_read(tmp_path, of_ids, vectors, suffix):
     ]
     content = ("\n".join(lines) + "\n\n").encode()
     (tmp_path / f"emb.{suffix}").write_bytes(gzip.compress(content) if suffix.endswith("gz") else content)
-    found_in(tmp_path / f"emb.{suffix}")
+    assert_holds_all(tmp_path / f"emb.{suffix}")
 
 
 @pytest.mark.parametrize(
@@ -309,14 +313,14 @@ def test_broken_json_lines_are_refused(tmp_path, content, words):
 def test_a_numpy_array_beside_json_takes_its_ids(tmp_path, content, name):
     np.save(tmp_path / "emb.npy", VECTORS)
     (tmp_path / name).write_text(json.dumps(content))
-    found_in(tmp_path / "emb.npy")
+    assert_holds_all(tmp_path / "emb.npy")
 
 
 @pytest.mark.parametrize("name", ["emb.json", "emb.txt", "emb_paths.json", "filenames.txt", "paths.json", "names.csv"])
 def test_files_of_ids_of_other_names_are_found_and_said(tmp_path, name):
     np.save(tmp_path / "emb.npy", VECTORS)
     (tmp_path / name).write_text(json.dumps(IDS) if name.endswith("json") else "\n".join(IDS))
-    assert remark(found_in(tmp_path / "emb.npy")) == f"6 vectors, with the ids of {name}"
+    assert remark(assert_holds_all(tmp_path / "emb.npy")) == f"6 vectors, with the ids of {name}"
 
 
 def test_a_report_beside_vectors_is_not_taken_for_their_ids(tmp_path):
@@ -364,7 +368,7 @@ HELD = {
 @pytest.mark.parametrize("kind", HELD)
 def test_the_program_for_pickles_finds_the_keys_of_this_file(tmp_path, kind):
     (tmp_path / "emb.pkl").write_bytes(pickle.dumps(HELD[kind]))
-    found_in(converted(tmp_path / "emb.pkl"))
+    assert_holds_all(converted(tmp_path / "emb.pkl"))
 
 
 @pytest.mark.parametrize("kind", ["arrays", "texts as an array", "numbers", "one under each id", "list of vectors"])
@@ -378,12 +382,12 @@ def test_the_program_for_torch_files_finds_the_keys_of_this_file(tmp_path, kind)
         {**held, "more": np.array([{}])} if kind != "one under each id" else dict(zip(IDS, VECTORS, strict=True)),
         tmp_path / "emb.pt",
     )
-    found_in(converted(tmp_path / "emb.pt"))
+    assert_holds_all(converted(tmp_path / "emb.pt"))
 
 
 def test_the_program_for_pickled_archives_finds_the_keys_of_this_file(tmp_path):
     np.savez(tmp_path / "emb.npz", feats=VECTORS, paths=np.array(IDS, dtype=object), labels=LABELS)
-    found_in(converted(tmp_path / "emb.npz"))
+    assert_holds_all(converted(tmp_path / "emb.npz"))
 
 
 @pytest.mark.parametrize("form", ["keys", "groups", "one under each id"])
@@ -397,7 +401,7 @@ def test_the_program_for_hdf5_finds_the_keys_of_this_file(tmp_path, form):
             group = file if form == "keys" else file.create_group("test")
             group["feats"], group["image_paths"], group["labels"] = VECTORS, IDS, LABELS
             group["pixels"] = np.zeros((6, 2, 2, 3))
-    found_in(converted(tmp_path / "emb.h5"))
+    assert_holds_all(converted(tmp_path / "emb.h5"))
     with pytest.raises(HBenchError) as caught:
         embeddings.read(tmp_path / "emb.h5")
     assert form != "keys" or "feats (6, 4), image_paths (6,)" in caught.value.found
@@ -430,4 +434,4 @@ def test_the_program_for_hdf5_runs_with_what_h5py_gives(tmp_path, monkeypatch):
     }
     np.savez(tmp_path / "emb.h5.held.npz", **held)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    found_in(converted(tmp_path / "emb.h5"))
+    assert_holds_all(converted(tmp_path / "emb.h5"))
