@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from decimal import Decimal
 from functools import cached_property
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
@@ -76,20 +77,6 @@ class Paper(BaseModel):
     doubt: str | None = None
 
 
-class RunConditions(NamedTuple):
-    """What a signature states, freed of how it is written: two signatures of the same conditions are equal here."""
-
-    dataset: str
-    tests: tuple[str, ...]
-    similarity: str
-    ties: str
-    relevance: str
-    protocol: str
-    partial: bool
-    left_out: str
-    tree: str
-
-
 def relevance_in_words(text: str) -> str | None:
     """A relevance as a signature names it, its exponent written in one way; None for an exponent that is no number."""
     name, _, exponent = text.strip().partition("=")
@@ -121,8 +108,9 @@ class RunProvenance(BaseModel):
     doubt: str | None = None
 
     @cached_property
-    def conditions(self) -> RunConditions | None:
-        """The conditions that the signature states; None where it is none of an evaluation."""
+    def conditions(self) -> Signature | None:
+        """The conditions that the signature states, freed of how it is written and of hbench's version: two signatures of the same
+        conditions are equal here. None where it is none of an evaluation."""
         try:
             found = Signature.parse(self.signature)
         except UsageError:
@@ -130,12 +118,10 @@ class RunProvenance(BaseModel):
         relevance = relevance_in_words(found.relevance)
         if relevance is None:
             return None
-        words = (found.dataset, found.similarity, found.ties, found.protocol, found.left_out, found.tree)
-        dataset, similarity, ties, protocol, left_out, tree = (word.strip() for word in words)
+        words = ("dataset", "similarity", "ties", "protocol", "left_out", "tree")
+        stripped = {name: getattr(found, name).strip() for name in words}
         tests = tuple(sorted({test.strip() for test in found.tests}))
-        return RunConditions(
-            dataset, tests, similarity, ties, relevance, protocol, partial=found.partial, left_out=left_out, tree=tree
-        )
+        return replace(found, **stripped, tests=tests, relevance=relevance, version="")
 
 
 class Row(BaseModel):
