@@ -10,7 +10,7 @@ import click
 
 from hbench.cli import reporting
 from hbench.cli.names import FILE, FOLDER
-from hbench.cli.terminal import bars, say, show, show_json, show_table
+from hbench.cli.terminal import bars, format_of, say, show, show_json, show_table
 
 if TYPE_CHECKING:
     from hbench.core.errors import HBenchError
@@ -73,7 +73,7 @@ def command(
             say(str(reason))
         if options["row"]:
             reporting.write_rows([*documents.values()], options["row"])
-        form = "json" if as_json else "csv" if as_csv else form
+        form = format_of(form, as_json=as_json, as_csv=as_csv)
         _show(many.standings(documents, metric), metric, list(asked), refused=list(refused), form=form)
     if refused:
         count = len(documents) + len(refused)

@@ -12,7 +12,7 @@ import click
 from hbench.cli.board_tables import selected, terminal_table, written
 from hbench.cli.names import BOARD, DATASET, FILE
 from hbench.cli.reporting import submitted, with_options
-from hbench.cli.terminal import progress, say, show, show_json, show_table
+from hbench.cli.terminal import format_of, progress, say, show, show_json, show_table
 from hbench.core.errors import ConfigError, UnknownName, UsageError
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def show_(form: str, as_json: bool, as_csv: bool, **selection: Any) -> None:
     Example: hbench leaderboard show inat18-base --metric AP/supercategory
     """
     board, standings, metrics = selected(**selection)
-    form = "json" if as_json else "csv" if as_csv else form
+    form = format_of(form, as_json=as_json, as_csv=as_csv)
     if form != "table":
         show(written(board, standings, metrics, form=form).rstrip("\n"))
         return

@@ -35,6 +35,13 @@ def show_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
+def format_of(form: str, *, as_json: bool, as_csv: bool) -> str:
+    """The format to show: that of --format, unless --json or --csv says otherwise."""
+    if as_json:
+        return "json"
+    return "csv" if as_csv else form
+
+
 def show_table(
     title: str | None,
     header: Sequence[str],

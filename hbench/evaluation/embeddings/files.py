@@ -31,6 +31,7 @@ from hbench.evaluation.embeddings.parts import (
     are_all_vectors,
     as_words,
     ids_among,
+    list_part,
     named,
     vectors_among,
 )
@@ -205,9 +206,7 @@ def _held_part(name: str, held: Any) -> ArrayPart:
         kind = "f" if held.is_floating_point() else "i"
         return ArrayPart(name, tuple(held.shape), kind, lambda: held.tolist())
     if isinstance(held, list | tuple):
-        types = {type(value) for value in held}
-        kind = "U" if types == {str} else "i" if types == {int} else "?"
-        return ArrayPart(name, (len(held),), kind, held if kind != "?" else ())
+        return list_part(name, held)
     return ArrayPart(name, (), "?")
 
 

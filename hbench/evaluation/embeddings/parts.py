@@ -12,7 +12,7 @@ taken, and said.
 import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hbench.core.errors import SubmissionError, examples, shorten
 from hbench.evaluation.embeddings.ids import ID_NAMES, VECTOR_NAMES, only
@@ -26,6 +26,7 @@ OTHER_VECTORS = (
     "features", "feature", "feats", "feat", "emb", "embs", "embeds", "image_features", "image_feats", "image_embeddings",
     "image_embeds", "img_emb", "img_embs", "representations", "descriptors", "global_descriptors",
 )  # fmt: skip
+KINDS = {str: "U", int: "i"}
 NUMBERED = re.compile(r"(.*?)(\d+)")
 
 
@@ -44,6 +45,17 @@ class ArrayPart(NamedTuple):
 
     def __str__(self) -> str:
         return f"{shorten(self.name, 40) or '(empty)'} {self.shape}"
+
+
+def list_part(name: str, values: Sequence[Any]) -> ArrayPart:
+    """A list of texts or of whole numbers as a part; one of anything else has a kind that is neither ids nor vectors.
+
+    >>> list_part("ids", ["a", "b"]).kind, list_part("mixed", ["a", 1]).kind
+    ('U', '?')
+    """
+    types = {type(value) for value in values}
+    kind = KINDS.get(types.pop(), "?") if len(types) == 1 else "?"
+    return ArrayPart(name, (len(values),), kind, values)
 
 
 def named(parts: Sequence[ArrayPart], known: Sequence[str]) -> list[str]:

@@ -14,7 +14,15 @@ from hbench.core.errors import SubmissionError, shorten
 from hbench.core.untrusted import LIST, parse_json, read_gzip, read_text
 from hbench.evaluation.embeddings.arrow_files import TableRead
 from hbench.evaluation.embeddings.ids import ID_NAMES, VECTOR_NAMES, as_ids, from_texts, listed, only
-from hbench.evaluation.embeddings.parts import OTHER_IDS, ArrayPart, as_words, ids_among, numbered, vectors_among
+from hbench.evaluation.embeddings.parts import (
+    OTHER_IDS,
+    ArrayPart,
+    as_words,
+    ids_among,
+    list_part,
+    numbered,
+    vectors_among,
+)
 from hbench.evaluation.embeddings.text_tables import Layout, head_of, is_compressed, layout_of
 
 INDEX = ("", "index", "unnamed: 0")
@@ -215,6 +223,4 @@ def _part(key: str, values: Sequence[Any]) -> ArrayPart:
     first = values[0]
     if isinstance(first, list) and first and all(isinstance(number, int | float) for number in first):
         return ArrayPart(key, (len(values), len(first)), "f")
-    types = {type(value) for value in values}
-    kind = "U" if types == {str} else "i" if types == {int} else "?"
-    return ArrayPart(key, (len(values),), kind, list(values) if kind != "?" else ())
+    return list_part(key, values)

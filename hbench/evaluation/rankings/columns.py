@@ -244,12 +244,18 @@ def _read_parquet_lists(path: Path, roles: Roles) -> Lines:
 
 
 def _table(path: Path, columns: list[str]) -> pa.Table:
-    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
-    return pa.concat_tables([parquet_table(file, columns=columns) for file in files])
+    return pa.concat_tables([parquet_table(file, columns=columns) for file in _parquet_files(path)])
+
+
+def _parquet_files(path: Path) -> list[Path]:
+    """The parquet files of a folder, or the one that a path names; none where it is of another format."""
+    if path.is_dir():
+        return sorted(path.glob("*.parquet"))
+    return [path] if path.suffix.lower() == ".parquet" else []
 
 
 def _parquet_fields(path: Path) -> dict[str, Any]:
-    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path] if path.suffix.lower() == ".parquet" else []
+    files = _parquet_files(path)
     if not files:
         return {}
     try:
