@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import DataError, UnknownName, UsageError, examples
 from hbench.core.tables import read_with_dialect, text_rows, texts
+from hbench.core.tables.column_values import plain
 from hbench.core.tables.understood import Understood
 from hbench.tree import taxonomy
-from hbench.tree.column_values import plain
 from hbench.tree.columns import Chosen, TableColumns, columns_of, of_one_class, refuse_several, sentence
 from hbench.tree.names import Row
 from hbench.tree.partial import ended_early, is_unknown

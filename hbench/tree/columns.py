@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hbench.core.errors import DataError, UnknownName, examples
-from hbench.tree.column_values import SAMPLE, ColumnValues
+from hbench.core.tables.column_values import SAMPLE, ColumnValues
 
 ITEM_NAMES = (
     "item", "id", "image", "image_id", "imageid", "img", "filename", "file_name", "file", "path", "filepath", "file_path",

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from hbench.core.errors import UnknownName, UsageError
 from hbench.core.tables import texts
-from hbench.tree.column_values import plain
+from hbench.core.tables.column_values import plain
 from hbench.tree.columns import INDEX_NAME
 from hbench.tree.graph import ClassGraph, NodeId, edges
 

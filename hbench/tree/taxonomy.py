@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hbench.core.errors import DataError, TreeError, examples
 from hbench.core.tables import read_sheet, texts
-from hbench.tree.column_values import plain
+from hbench.core.tables.column_values import plain
 from hbench.tree.columns import RANKS
 from hbench.tree.names import Row
 
