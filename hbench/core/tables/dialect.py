@@ -63,10 +63,11 @@ def _best_delimiter(sample: bytes, usual: str) -> str:
     for delimiter in NAMES:
         header, *rows = _rows(complete, delimiter) or [[]]
         width = len(header)
-        if width > 1:
-            share = sum(len(row) == width for row in rows) / max(len(rows), 1)
-            if share >= MOSTLY or delimiter == usual:
-                fits[delimiter] = (share, delimiter == usual, width)
+        if width < 2:
+            continue
+        share = sum(len(row) == width for row in rows) / max(len(rows), 1)
+        if share >= MOSTLY or delimiter == usual:
+            fits[delimiter] = (share, delimiter == usual, width)
     return max(fits, key=fits.__getitem__, default=usual)
 
 
@@ -85,30 +86,27 @@ def _rows(text: str, delimiter: str) -> list[list[str]]:
     return rows
 
 
-OPEN = re.compile(rb'(?:^|[\n\r]|DELIMITER)"')
-
-
 def line_of_open_quote(content: bytes, delimiter: str) -> int:
     """The line in which a quote opens a cell that ends otherwise than by a quote; 0 where there is none.
 
     Within quotes, two of them are one letter. A quote inside of a cell that has none at its head is a letter, too.
     """
-    mark, place = delimiter.encode(), 0
-    if b'"' not in content:
-        return 0
-    opening = re.compile(OPEN.pattern.replace(b"DELIMITER", re.escape(mark)))
-    ends = (mark, b"\n", b"\r", b"")
+    mark = delimiter.encode()
+    opening = re.compile(rb"(?:^|[\n\r]|" + re.escape(mark) + rb')"')
+    place = 0
     while found := opening.search(content, place):
         first = found.end()
-        close = first
-        while True:
-            close = content.find(b'"', close)
-            if close < 0:
-                return content.count(b"\n", 0, first) + 1
-            if content[close + 1 : close + 2] != b'"':
-                break
-            close += 2
-        if content[close + 1 : close + 2] not in ends:
+        close = _closing_quote(content, first)
+        follows = content[close + 1 : close + 2]
+        if close < 0 or follows not in (mark, b"\n", b"\r", b""):
             return content.count(b"\n", 0, first) + 1
         place = close + 1
     return 0
+
+
+def _closing_quote(content: bytes, first: int) -> int:
+    """The place of the quote that closes a cell whose text begins at `first`, the first that is not one of two; −1 for none."""
+    close = content.find(b'"', first)
+    while close >= 0 and content[close + 1 : close + 2] == b'"':
+        close = content.find(b'"', close + 2)
+    return close

@@ -65,7 +65,9 @@ def _head(before: Leaderboard, after: Leaderboard) -> list[str]:
     fields = [field for field in Leaderboard.model_fields if field not in {"rows", "citations"}]
     changed = [field for field in fields if getattr(before, field) != getattr(after, field)]
     kept = {key: after.citations.get(key) for key in before.citations}
-    return changed + ["citations"] * (kept != before.citations)
+    if kept != before.citations:
+        changed.append("citations")
+    return changed
 
 
 def _at(revision: str, path: Path) -> Leaderboard | None:

@@ -123,13 +123,17 @@ def _read_text_rows(path: Path, layout: Layout, roles: Roles, *, names: Sequence
     """The lines of a table of text; `names` are those of its columns where it has no header."""
     table = read_texts(path, layout, names or layout.rows[0], header=not names)
     values = table[roles.value].combine_chunks()
-    comma = layout.delimiter != "," and pc.any(pc.match_substring_regex(values, DECIMAL_COMMA)).as_py()
-    if comma and not pc.any(pc.match_substring(values, ".")).as_py():
-        table = table.set_column(
-            table.column_names.index(roles.value), roles.value, pc.replace_substring(values, ",", ".")
-        )
-    words = "" if layout.delimiter == "," else f" between {CALLED.get(layout.delimiter, repr(layout.delimiter))}"
-    return _rows(path, table, roles, f"rows of {roles.words}{words}{', decimal commas' * bool(comma)}")
+    words = f"rows of {roles.words}"
+    if layout.delimiter != ",":
+        words += f" between {CALLED.get(layout.delimiter, repr(layout.delimiter))}"
+
+    has_commas = layout.delimiter != "," and pc.any(pc.match_substring_regex(values, DECIMAL_COMMA)).as_py()
+    has_points = pc.any(pc.match_substring(values, ".")).as_py()
+    if has_commas and not has_points:
+        place = table.column_names.index(roles.value)
+        table = table.set_column(place, roles.value, pc.replace_substring(values, ",", "."))
+        words += ", decimal commas"
+    return _rows(path, table, roles, words)
 
 
 def _rows(path: Path, table: pa.Table, roles: Roles, form: str) -> Lines:

@@ -47,8 +47,10 @@ class Roles:
     @property
     def left_out(self) -> tuple[str, ...]:
         """The other columns as they are named to people."""
+        indexes = {name for name in self.others if INDEX.match(plain(name))}
         return tuple(
-            f"column {in_a_line(name)}{' (an index)' * bool(INDEX.match(plain(name)))}" for name in self.others
+            f"column {in_a_line(name)} (an index)" if name in indexes else f"column {in_a_line(name)}"
+            for name in self.others
         )
 
 
@@ -67,7 +69,9 @@ def roles_of_rows(names: Sequence[str], texts: Sequence[str]) -> Roles | None:
     if not (query and item and value):
         return None
     ranks = first_of(names, RANKS) if order != BY_RANK else ""
-    used = (query, item, value, *[ranks] * bool(ranks))
+    used = [query, item, value]
+    if ranks:
+        used.append(ranks)
     return Roles(query, item, value, order, ranks, tuple(name for name in names if name not in used))
 
 

@@ -107,9 +107,9 @@ def _about_commas(scores: pa.Array) -> str | None:
 def _refusal(path: Path, numbers: NDArray[np.int64], fields: list[str], *, all_of_them: bool) -> SubmissionError:
     """The refusal of lines without six columns: of the whole file as no ranking where no line has them."""
     count = len(fields)
-    told = (
-        f"line {numbers[0]:,} has {COUNTS[count] if count < len(COUNTS) else f'{count:,}'} column{'s' * (count != 1)}"
-    )
+    in_words = COUNTS[count] if count < len(COUNTS) else f"{count:,}"
+    columns = "column" if count == 1 else "columns"
+    told = f"line {numbers[0]:,} has {in_words} {columns}"
     if not all_of_them:
         return SubmissionError(
             f"{path} has {len(numbers):,} lines without six columns", expected=COLUMNS,

@@ -80,7 +80,8 @@ def widened(path: Path, examined: Examined) -> Examined:
     document = earlier(path, examined)
     if document is None:
         return examined
-    lost = ["scores under other trees"] * bool(document.trees) + ["first results"] * path.with_suffix(SUFFIX).exists()
+    held = {"scores under other trees": document.trees, "first results": path.with_suffix(SUFFIX).exists()}
+    lost = [part for part, is_held in held.items() if is_held]
     if lost:
         raise SubmissionError(
             f"{path} holds {' and '.join(lost)}, which this evaluation would lose",
