@@ -61,7 +61,9 @@ class Registry(Generic[T]):
         for point in entry_points(group=self.group):
             try:
                 entry: Any = point.load()
-            except (Exception, SystemExit) as error:  # somebody else's module raises whatever it likes
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # somebody else's module raises whatever it likes: SystemExit, a Rust panic
                 why = f"{type(error).__name__}: {error}"
             else:
                 if point.name in self._entries:  # registered by its module as it was imported

@@ -16,6 +16,7 @@ PLUGINS = """
 broken = plugin_broken:function
 typed = plugin_typed:VALUE
 leaving = plugin_leaving:function
+panicking = plugin_panicking:function
 good = plugin_good:similarity
 [hbench.metrics]
 halves = plugin_metric:halves
@@ -26,6 +27,7 @@ MODULES = {
     "plugin_broken": "raise KeyError('weights')",
     "plugin_typed": "VALUE = 3",
     "plugin_leaving": "import sys; sys.exit(3)",
+    "plugin_panicking": "class Panic(BaseException): pass\nraise Panic('in Rust')",
     "plugin_good": "from hbench.engine.similarity import dot as similarity",
     "plugin_metric": "from hbench.metrics.definitions import metric\n@metric('halves')\ndef halves(sequence):\n    return 0.5",
     "plugin_verb": "import click\ncommand = click.Command('count', callback=lambda: click.echo('three'))",
@@ -65,7 +67,7 @@ def test_plug_ins_that_cannot_be_used_are_left_out_and_named(folder):
     words = ("evaluate", "e.npz", "-d", "d.csv", "--json", "--similarity", "good", "--metrics", "halves")
     run = hbench(folder, *words, PYTHONPATH=os.pathsep.join([str(folder), *sys.path]))
     remarks = [line for line in run.stderr.splitlines() if "of the package other-package is left out" in line]
-    assert [line.split("'")[1] for line in remarks] == ["broken", "typed", "leaving"]
+    assert [line.split("'")[1] for line in remarks] == ["broken", "typed", "leaving", "panicking"]
     report = json.loads(run.stdout)
     assert "|sim:good|" in report["signature"]
     assert report["scores"]["halves"]["value"] == 0.5
