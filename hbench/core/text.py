@@ -14,29 +14,27 @@ from pydantic import ValidationError
 NONE = "–"
 
 
-def percent(value: float | None, digits: int = 2) -> str:
-    """A fraction in percent, as published tables print it; an en dash for none, also NaN."""
-    return NONE if value is None or value != value else f"{100 * value:.{digits}f}"  # noqa: PLR0124
+def percent(value: float | None, digits: int = 2, factor: int = 100) -> str:
+    """A fraction in percent, as published tables print it; an en dash for none, also NaN.
+
+    `factor`: 1 for what is no fraction, such as a rank.
+    """
+    return NONE if value is None or value != value else f"{factor * value:.{digits}f}"  # noqa: PLR0124
 
 
-def percent_range(low: float | None, high: float | None) -> str:
+def percent_range(low: float | None, high: float | None, factor: int = 100) -> str:
     """The ends of an interval in percent."""
-    return NONE if low is None else f"{percent(low)} … {percent(high)}"
+    return NONE if low is None else f"{percent(low, factor=factor)} … {percent(high, factor=factor)}"
 
 
-def with_margin(value: float | None, low: float | None, high: float | None) -> str:
-    """A fraction in percent ± half its interval."""
-    return percent(value) if low is None or high is None else f"{percent(value)} ±{percent((high - low) / 2)}"
-
-
-def points(value: float, digits: int = 2) -> str:
+def points(value: float, digits: int = 2, factor: int = 100) -> str:
     """A difference of fractions in points of percent, with its sign; an en dash for NaN."""
-    return NONE if value != value else f"{100 * value:+.{digits}f}"  # noqa: PLR0124
+    return NONE if value != value else f"{factor * value:+.{digits}f}"  # noqa: PLR0124
 
 
-def points_range(low: float, high: float) -> str:
+def points_range(low: float, high: float, factor: int = 100) -> str:
     """The ends of an interval of a difference."""
-    return f"{points(low)} … {points(high)}"
+    return f"{points(low, factor=factor)} … {points(high, factor=factor)}"
 
 
 def first_line(error: Exception) -> str:

@@ -13,11 +13,11 @@ from typing import Any
 
 from hbench.core.errors import UsageError, visible
 from hbench.core.tables import lines, without_formula
-from hbench.core.text import percent
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
 from hbench.evaluation.evaluate import Examined
 from hbench.evaluation.measurement import Measurement, measure
+from hbench.evaluation.reports.shown import shown
 from hbench.look import retrievals
 from hbench.look.inputs import EmbeddingFile, TwoFiles, examined_files, test_of
 from hbench.look.palette import mark_of
@@ -155,7 +155,7 @@ def _valued(strip: Strip, query: int, by: str, measured: Sequence[Measurement]) 
         return strip
     values = [float(each.values[0][query]) for each in measured]
     rows = [row._replace(value=value) for row, value in zip(strip.rows, values, strict=True)]
-    about = f"{strip.about} · {by} {percent(values[0], 1)}" if len(rows) == 1 else strip.about
+    about = f"{strip.about} · {by} {shown(by, values[0], 1)}" if len(rows) == 1 else strip.about
     return strip._replace(rows=rows, about=about)
 
 

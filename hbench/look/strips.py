@@ -18,8 +18,8 @@ import numpy as np
 
 from hbench.core.errors import DataError
 from hbench.core.files import replacing, write_text
-from hbench.core.text import percent
 from hbench.datasets.manifest import Manifest
+from hbench.evaluation.reports.shown import shown
 from hbench.look.figures import refuse_suffix, short
 from hbench.look.palette import color_of, mark_of
 from hbench.look.retrievals import Hit, class_name, legend_of, level_name, path_of
@@ -74,7 +74,7 @@ class Sheet(NamedTuple):
 
     def heading(self, row: StripRow) -> str:
         """Name a model, with its own value of the metric."""
-        return f"{row.name} · {self.by} {percent(row.value, 1)}" if self.by else row.name
+        return f"{row.name} · {self.by} {shown(self.by, row.value, 1)}" if self.by else row.name
 
 
 def strip_of(manifest: Manifest, query: int, rows: Sequence[StripRow]) -> Strip:

@@ -27,25 +27,27 @@ NAN = float("nan")
 class Definition(NamedTuple):
     """A metric's function and the keyword arguments it takes: some of level, cut, relevance, weights, norm.
 
-    `full`: it needs the whole ranking, whatever its cut. `lower_is_better`: it is a distance, 0 at its best.
+    `full`: it needs the whole ranking, whatever its cut. `lower_is_better`: it is a distance, 0 at its best. `factor`: what
+    people read is the value times this: 100 for a fraction, which is read in percent, 1 for a rank or a number of items.
     """
 
     function: Callable[..., float]
     takes: tuple[str, ...]
     full: bool = False
     lower_is_better: bool = False
+    factor: int = 100
 
 
 metrics: Registry[Definition] = Registry("metric", group="hbench.metrics", type=Definition)
 
 
 def metric(
-    name: str, *takes: str, full: bool = False, lower_is_better: bool = False
+    name: str, *takes: str, full: bool = False, lower_is_better: bool = False, factor: int = 100
 ) -> Callable[[Callable[..., float]], Callable[..., float]]:
     """Register a function of a level sequence under its name in the field."""
 
     def add(function: Callable[..., float]) -> Callable[..., float]:
-        metrics.register(name)(Definition(function, takes, full, lower_is_better))
+        metrics.register(name)(Definition(function, takes, full, lower_is_better, factor))
         return function
 
     return add

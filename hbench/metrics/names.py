@@ -126,6 +126,18 @@ def lower_is_better(metric: str) -> bool:
         return False
 
 
+def factor_of(metric: str) -> int:
+    """What people read of a metric is its value times this: 100 for fractions, and for metrics that hbench does not know.
+
+    >>> factor_of("R@1")
+    100
+    """
+    try:
+        return MetricName.parse(metric).definition.factor
+    except UnknownName:
+        return 100
+
+
 def goodness(metric: str, values: T) -> T:
     """Return the values of a metric so that higher is better: distances are negated. What is called best, worst, first
     or a gain is so by these.

@@ -37,7 +37,7 @@ from hbench.evaluation.leaderboard.rows import RunProvenance as RunProvenance
 from hbench.evaluation.leaderboard.rows import Setup as Setup
 from hbench.evaluation.leaderboard.rows import decimal_of, relevance_in_words
 from hbench.metrics.aliases import meant_by
-from hbench.metrics.names import MetricName, goodness
+from hbench.metrics.names import MetricName, factor_of, goodness
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -227,13 +227,13 @@ def place(board: Leaderboard, metric: str, score: float) -> BoardPlace:
 
     Raises UnknownName for the metric.
     """
-    percent = Decimal(100 * score)
+    printed = Decimal(factor_of(board.key(metric)) * score)
     ranked = [standing for standing in rank(board, metric) if standing.score is not None and standing.place]
     better: list[Standing] = []
     worse: list[Standing] = []
     for standing in ranked:
         assert standing.score is not None
-        ahead = goodness(board.key(metric), standing.score - percent.quantize(standing.score))
+        ahead = goodness(board.key(metric), standing.score - printed.quantize(standing.score))
         (better if ahead > 0 else worse if ahead < 0 else []).append(standing)
     return BoardPlace(len(better) + 1, len(ranked), better[-1] if better else None, worse[0] if worse else None)
 

@@ -16,6 +16,7 @@ from hbench.evaluation.leaderboard import FOLDER, Leaderboard, Row, parse, read,
 from hbench.evaluation.leaderboard.edits import locked, without_rows
 from hbench.evaluation.leaderboard.rows import PLACES, relevance_in_words
 from hbench.evaluation.reports.report import Document, Score
+from hbench.metrics.names import factor_of
 
 PAPER = "paper"
 
@@ -122,9 +123,13 @@ def row_of(
     }
     run |= {"url": url} if url else {}
     run |= {"doubt": "; ".join(document.doubts)} if document.doubts else {}
-    percent = {metric: round(Decimal(100 * s.value), PLACES) for metric, s in scores.items() if s.value is not None}
+    printed = {
+        metric: round(Decimal(factor_of(board.key(metric)) * score.value), PLACES)
+        for metric, score in scores.items()
+        if score.value is not None
+    }
     known = {"year": int(document.date[:4]), "dim": document.embedding.dim} | {k: v for k, v in details.items() if v}
-    return schema.build(Row, {"method": name, **known, "scores": percent, "run": run}, source="the report's row")
+    return schema.build(Row, {"method": name, **known, "scores": printed, "run": run}, source="the report's row")
 
 
 def carried_row(path: Path, name: str, **details: Any) -> tuple[Leaderboard, Row] | None:

@@ -21,6 +21,7 @@ from hbench.evaluation.leaderboard.rows import PLACES
 from hbench.evaluation.leaderboard.runs import recorded, row_of, scores_under
 from hbench.evaluation.reports.report import Document
 from hbench.evaluation.submission import Submission
+from hbench.metrics.names import factor_of
 
 NOISE = Decimal("0.0005")  # percent: what another block size may move a mean by
 
@@ -121,7 +122,7 @@ def _checks(board: Leaderboard, row: Row, rescore: Callable[[Row], Document]) ->
     scores = scores_under(board, document)
     for metric in metrics:
         score, value = row.scores[metric], scores[metric].value if metric in scores else None
-        again = None if value is None else round(Decimal(100 * value), 2 * PLACES)
+        again = None if value is None else round(Decimal(factor_of(board.key(metric)) * value), 2 * PLACES)
         allowed = Decimal("0.5").scaleb(int(score.as_tuple().exponent)) + NOISE
         yield Check(row.source, metric, score, again, differs=again is None or abs(again - score) > allowed)
 

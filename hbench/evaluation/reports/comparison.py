@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import ComparisonError, UnknownName, examples
 from hbench.core.tables import without_formula
-from hbench.core.text import csv_text, percent, points, points_range
+from hbench.core.text import csv_text
 from hbench.evaluation.reports import report as reports
 from hbench.evaluation.reports.queries import metric_columns, units_in_words, units_of
 from hbench.evaluation.reports.report import BY_QUERY, Document, Report, document_of
-from hbench.evaluation.reports.shown import worth_showing
+from hbench.evaluation.reports.shown import percent_note, shown, shown_difference, shown_difference_range, worth_showing
 from hbench.metrics.names import parse_metrics
 from hbench.metrics.significance import FLIPS, UnitSums, difference_intervals, holm, sign_flip_p
 
@@ -66,10 +66,11 @@ class Difference(NamedTuple):
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """The metric, both scores and what HEADER names, as a table shows them, in percent."""
+        """The metric, both scores and what HEADER names, as a table shows them."""
         return (
-            self.metric, percent(self.first), percent(self.second), points(self.difference),
-            points_range(self.low, self.high), self.p_in_words, self.corrected_in_words,
+            self.metric, shown(self.metric, self.first), shown(self.metric, self.second),
+            shown_difference(self.metric, self.difference), shown_difference_range(self.metric, self.low, self.high),
+            self.p_in_words, self.corrected_in_words,
             f"{self.queries:,}", f"{self.units:,}",
         )  # fmt: skip
 
@@ -213,9 +214,10 @@ class Comparison:
 
     def __repr__(self) -> str:
         rows = [("metric", *self.methods, *HEADER), *(difference.cells for difference in self.shown)]
+        metrics = [difference.metric for difference in self.shown]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-        return "\n".join([f"{self.methods[0]} − {self.methods[1]}, percent, over {self.over}", *lines])
+        return "\n".join([f"{self.methods[0]} − {self.methods[1]}, {percent_note(metrics)}, over {self.over}", *lines])
 
     def csv(self) -> str:
         """Write a line per metric: the names of both, what `Difference` holds as fractions in full precision, what the intervals

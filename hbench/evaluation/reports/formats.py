@@ -11,13 +11,22 @@ from dataclasses import replace
 from typing import Any
 
 from hbench.core.errors import SubmissionError
-from hbench.core.text import NONE, csv_text, percent, points
+from hbench.core.text import NONE, csv_text, percent
 from hbench.evaluation.leaderboard import Leaderboard, place
 from hbench.evaluation.leaderboard.export import BoardTable, latex, markdown
 from hbench.evaluation.leaderboard.runs import rankable_scores
-from hbench.evaluation.reports.report import Document, Score
-from hbench.evaluation.reports.shown import LEFT_OUT, interval, margin, values_of, worth_showing
-from hbench.metrics.names import MetricName
+from hbench.evaluation.reports.report import Document, Score, UnderTree
+from hbench.evaluation.reports.shown import (
+    LEFT_OUT,
+    interval,
+    margin,
+    percent_note,
+    shown,
+    shown_difference,
+    values_of,
+    worth_showing,
+)
+from hbench.metrics.names import MetricName, factor_of
 
 DIGITS = 4  # of percent in a model card
 MAIN = "H-AP"
@@ -32,10 +41,10 @@ def table(document: Document, names: Sequence[str] | None = None) -> BoardTable:
     unknown = unknown_of(document) if any(name in document.unknown_wrong for name in listed) else {}
     cells = []
     for name, score in listed.items():
-        line = [name, percent(score.value), interval(score), f"{score.queries:,}"]
+        line = [name, shown(name, score.value), interval(name, score), f"{score.queries:,}"]
         if differs:
-            line.insert(3, percent(official[name].value) if name in differs else "same")
-        line[3:3] = [percent(scores[name].value) if name in scores else "" for scores in unknown.values()]
+            line.insert(3, shown(name, official[name].value) if name in differs else "same")
+        line[3:3] = [shown(name, scores[name].value) if name in scores else "" for scores in unknown.values()]
         cells.append(tuple(line))
     columns = [*["official"] * bool(differs), *unknown]
     header = ["metric", f"{document.protocol} protocol", "95 % interval", *columns, "queries"]
@@ -77,7 +86,9 @@ def tables(document: Document) -> list[BoardTable]:
             rows.setdefault(str(replace(parsed, level=None)), {})[parsed.level or levels[0]] = score
     spread = {name: scores for name, scores in rows.items() if len(scores) == len(levels) > 1}
     kept = {str(replace(MetricName.parse(name), level=None)) for name in names_shown(document)}
-    cells = [(name, *(margin(scores[level]) for level in levels)) for name, scores in spread.items() if name in kept]
+    cells = [
+        (name, *(margin(name, scores[level]) for level in levels)) for name, scores in spread.items() if name in kept
+    ]
     covered = {name if level == levels[0] else f"{name}/{level}" for name in spread for level in levels}
     others = [name for name in names_shown(document) if name not in covered]
     by_level = BoardTable(("metric", *levels), cells, [])
@@ -89,7 +100,7 @@ def by_test(document: Document) -> BoardTable:
     """A line per metric, a column per test; no lines where there is one test."""
     columns = document.by_test.values()
     names = names_shown(document) if columns else []
-    cells = [(name, *(percent(scores[name]) for scores in columns)) for name in names]
+    cells = [(name, *(shown(name, scores[name]) for scores in columns)) for name in names]
     return BoardTable(("metric", *document.by_test), cells, [])
 
 
@@ -97,18 +108,25 @@ def by_tree(document: Document) -> BoardTable:
     """A line per tree, the dataset's own first, a column per metric of all levels: the score, and in brackets its paired
     difference from the own tree ± half its 95 % interval; no lines where there is no other tree."""
     names = next((list(tree_scores.scores) for tree_scores in document.trees.values()), [])
-    cells = [("own", *(percent(document.scores[name].value) for name in names))] * bool(names)
+    if not names:
+        return BoardTable(("tree",), [], [])
+    cells = [("own", *(shown(name, document.scores[name].value) for name in names))]
     for tree, differences in document.trees.items():
-        pairs = [(differences.scores[name].value, differences.differences[name]) for name in names]
-        cells.append((tree, *(f"{percent(value)} ({_difference(paired)})" for value, paired in pairs)))
+        cells.append((tree, *(_beside_own(name, differences) for name in names)))
     return BoardTable(("tree", *names), cells, [])
 
 
-def _difference(paired: Mapping[str, str | float | int | None]) -> str:
+def _beside_own(metric: str, tree: UnderTree) -> str:
+    """The score under a tree, and in brackets its difference from the own tree ± half its interval."""
+    value, difference = shown(metric, tree.scores[metric].value), _difference(metric, tree.differences[metric])
+    return f"{value} ({difference})"
+
+
+def _difference(metric: str, paired: Mapping[str, str | float | int | None]) -> str:
     value, low, high = paired["difference"], paired["low"], paired["high"]
     if not (isinstance(value, float) and isinstance(low, float) and isinstance(high, float)):
         return NONE
-    return f"{points(value)} ±{percent((high - low) / 2)}"
+    return f"{shown_difference(metric, value)} ±{shown(metric, (high - low) / 2)}"
 
 
 def as_csv(document: Document) -> str:
@@ -174,7 +192,7 @@ def model_card(document: Document) -> str:
     for name, score in document.scores.items():
         if score.value is not None:
             lines += [f"    - type: {_quoted(name)}", f"      name: {_quoted(name)}"]
-            lines += [f"      value: {round(100 * score.value, DIGITS)}"]
+            lines += [f"      value: {round(factor_of(name) * score.value, DIGITS)}"]
     return "\n".join(lines) + "\n"
 
 
@@ -182,13 +200,17 @@ def _quoted(value: str) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def _heading(document: Document) -> str:
+    return f"{title(document)}, {percent_note(names_shown(document))}: {document.signature}"
+
+
 FORMATS: dict[str, Callable[[Document], str]] = {
     "mteb": mteb,
     "model-card": model_card,
     "json": lambda document: document.model_dump_json(indent=1) + "\n",
     "csv": as_csv,
-    "markdown": lambda document: markdown(table(document), title=f"{title(document)}, percent: {document.signature}"),
-    "latex": lambda document: latex(table(document), title=f"{title(document)}, percent: {document.signature}"),
+    "markdown": lambda document: markdown(table(document), title=_heading(document)),
+    "latex": lambda document: latex(table(document), title=_heading(document)),
 }
 
 
@@ -207,6 +229,6 @@ def placing(document: Document, board: Leaderboard) -> str | None:
     above = f", below {standing.better.rows[0].method} ({standing.better.score})" if standing.better else ""
     below = f", above {standing.worse.rows[0].method} ({standing.worse.score})" if standing.worse else ""
     return (
-        f"{board.metric} {percent(score.value)} ({board.protocol} protocol) would be place {standing.place} "
+        f"{board.metric} {shown(board.metric, score.value)} ({board.protocol} protocol) would be place {standing.place} "
         f"of {standing.of + 1} on the {board.dataset} leaderboard{above}{below}"
     )

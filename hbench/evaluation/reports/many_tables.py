@@ -1,14 +1,22 @@
-"""Writes many models as a table of models and metrics: for people and papers in percent, for programs as fractions."""
+"""Writes many models as a table of models and metrics: for people and papers as they read them, for programs as they are."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from hbench.core.tables import without_formula
-from hbench.core.text import NONE, csv_text, percent, points, points_range
+from hbench.core.text import NONE, csv_text
 from hbench.evaluation.leaderboard.export import BoardTable, latex, markdown
 from hbench.evaluation.reports.formats import over_note
 from hbench.evaluation.reports.many import ModelStanding
-from hbench.evaluation.reports.shown import margin, values_of, worth_showing
+from hbench.evaluation.reports.shown import (
+    margin,
+    percent_note,
+    shown,
+    shown_difference,
+    shown_difference_range,
+    values_of,
+    worth_showing,
+)
 from hbench.metrics.names import goodness
 
 PAIRED = ("to the best", "95 % interval", "p (Holm)")
@@ -30,9 +38,9 @@ def table(standings: Sequence[ModelStanding], metric: str, asked: Sequence[str])
     lines = []
     for standing in standings:
         scores, doubts = standing.document.scores, len(standing.document.doubts)
-        others = [percent(scores[name].value) if name in scores else NONE for name in names[1:]]
+        others = [shown(name, scores[name].value) if name in scores else NONE for name in names[1:]]
         counted = [str(doubts or "")] * doubted
-        lines.append((name_of(standing), margin(standing.score), *_behind(standing), *others, *counted))
+        lines.append((name_of(standing), margin(metric, standing.score), *_behind(metric, standing), *others, *counted))
     places = {metric: 1} | {name: 1 + len(PAIRED) + at for at, name in enumerate(names[1:], start=1)}
     best = {name: _best(standings, name) for name in names}
     bold = [[place for name, place in places.items() if at in best[name]] for at in range(len(standings))]
@@ -46,11 +54,12 @@ def name_of(standing: ModelStanding) -> str:
     return standing.document.method or ""
 
 
-def _behind(standing: ModelStanding) -> tuple[str, str, str]:
+def _behind(metric: str, standing: ModelStanding) -> tuple[str, str, str]:
     gap = standing.behind
     if gap is None:
         return "best", "", ""
-    return points(gap.difference), points_range(gap.low, gap.high), gap.corrected_in_words
+    difference, ends = shown_difference(metric, gap.difference), shown_difference_range(metric, gap.low, gap.high)
+    return difference, ends, gap.corrected_in_words
 
 
 def _best(standings: Sequence[ModelStanding], name: str) -> set[int]:
@@ -61,8 +70,8 @@ def _best(standings: Sequence[ModelStanding], name: str) -> set[int]:
     known = [value for value in values if value is not None]
     if not known:
         return set()
-    best = percent(max(known, key=lambda value: goodness(name, value)))
-    found = {at for at, value in enumerate(values) if percent(value) == best}
+    best = shown(name, max(known, key=lambda value: goodness(name, value)))
+    found = {at for at, value in enumerate(values) if shown(name, value) == best}
     return set() if len(found) == len(standings) else found
 
 
@@ -85,5 +94,5 @@ def written(standings: Sequence[ModelStanding], metric: str, asked: Sequence[str
     if form == "csv":
         return as_csv(standings, metric, asked)
     content, document = table(standings, metric, asked), standings[0].document
-    title = f"{document.dataset}, {document.protocol} protocol, percent, ranked by {metric}"
+    title = f"{document.dataset}, {document.protocol} protocol, {percent_note(content.header)}, ranked by {metric}"
     return (latex if form == "latex" else markdown)(content, title=title)

@@ -26,7 +26,7 @@ from hbench.core.errors import SubmissionError, UsageError
 from hbench.core.files import replacing, write_text
 from hbench.core.schema import Strict
 from hbench.core.tables.understood import Understood
-from hbench.core.text import first_line, first_problem, percent
+from hbench.core.text import first_line, first_problem
 from hbench.core.untrusted import LIST, parquet_table, read_json
 from hbench.core.version import __version__
 from hbench.engine.settings import QUERY, Conditions
@@ -34,6 +34,7 @@ from hbench.evaluation.measurement import Measurement
 from hbench.evaluation.reports.findings import doubts_of_values, few_units, first_levels, remarks
 from hbench.evaluation.reports.other_files import refuse_for_report
 from hbench.evaluation.reports.queries import KEYS, MetricValues, metric_columns, units_in_words, units_of
+from hbench.metrics.names import factor_of
 from hbench.metrics.partial_lists import is_graded
 from hbench.metrics.significance import UnitSums, mean_intervals
 
@@ -196,7 +197,7 @@ class Report:
         return (*self.document.doubts, *self.document.warnings)
 
     def __repr__(self) -> str:
-        first = ", ".join(f"{name} {100 * value:.2f}" for name, value in list(self.scores.items())[:4])
+        first = ", ".join(f"{name} {factor_of(name) * value:.2f}" for name, value in list(self.scores.items())[:4])
         head = f"{self.document.method or 'a submission'}: {first}, …; {self._asked:,} queries; {self.signature}"
         return f"<Report of {head}{f'; see .remarks ({len(self.remarks)})' if self.remarks else ''}>"
 
@@ -206,16 +207,22 @@ class Report:
         return len(self.table) or max(score.queries + score.skipped for score in self.document.scores.values())
 
     def _repr_html_(self) -> str:
-        """A table for notebooks: every metric in percent with its interval and its number of queries."""
-        from hbench.evaluation.reports.shown import interval, values_of, worth_showing  # which imports this module
+        """A table for notebooks: every metric with its interval and its number of queries."""
+        from hbench.evaluation.reports.shown import (  # which imports this module
+            interval,
+            percent_note,
+            shown,
+            values_of,
+            worth_showing,
+        )
 
         scores = self.document.scores
         rows = [
-            f"<tr><td>{escape(name)}</td><td>{percent(scores[name].value)}</td><td>{interval(scores[name])}</td>"
+            f"<tr><td>{escape(name)}</td><td>{shown(name, scores[name].value)}</td><td>{interval(name, scores[name])}</td>"
             f"<td>{scores[name].queries:,}</td></tr>"
             for name in worth_showing(list(scores), [values_of(scores)])
         ]
-        head = "<tr><th>metric</th><th>percent</th><th>95 % interval</th><th>queries</th></tr>"
+        head = f"<tr><th>metric</th><th>{escape(percent_note(scores))}</th><th>95 % interval</th><th>queries</th></tr>"
         remarks = "".join(f"<li>{escape(remark)}</li>" for remark in self.remarks)
         return f"<table><caption>{escape(self.signature)}</caption>{head}{''.join(rows)}</table><ul>{remarks}</ul>"
 

@@ -22,11 +22,11 @@ import jinja2
 import numpy as np
 
 from hbench.core.errors import UsageError
-from hbench.core.text import percent, points
-from hbench.evaluation.reports.shown import beside, interval
+from hbench.core.text import percent
+from hbench.evaluation.reports.shown import beside, interval, shown, shown_difference
 from hbench.look.palette import color_of, text_color_on
 from hbench.look.wording import coded, plain, tail, telling
-from hbench.metrics.names import lower_is_better
+from hbench.metrics.names import factor_of, lower_is_better
 
 SHARED = "hbench.look.pages"
 ESCAPED = {"<": "\\u003c", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -97,9 +97,20 @@ class Pages:
         self.environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
         self.environment.globals |= shared
         self.environment.filters |= {
-            "percent": percent, "points": page_points, "exact": exact, "lower_is_better": lower_is_better, "headings": headings,
-            "interval": interval, "beside": beside, "telling": telling, "coded": coded, "plain": plain, "tail": tail,
-        }  # fmt: skip
+            "percent": percent,
+            "shown": page_value,
+            "difference": page_difference,
+            "interval": lambda score, metric: interval(metric, score),
+            "beside": lambda score, metric: beside(metric, score),
+            "exact": exact,
+            "lower_is_better": lower_is_better,
+            "factor_of": factor_of,
+            "headings": headings,
+            "telling": telling,
+            "coded": coded,
+            "plain": plain,
+            "tail": tail,
+        }
 
     def text(self, template: str, **content: Any) -> str:
         """Render a template by name; names from outside are escaped."""
@@ -118,13 +129,18 @@ def level_styles(depth: int) -> str:
     return "".join(rules)
 
 
-def page_points(value: float, digits: int = 2) -> str:
-    """Write a difference of fractions in points of percent, with a typographic minus sign.
+def page_value(value: float | None, metric: str, digits: int = 2) -> str:
+    """Write a value of a metric as people read it."""
+    return shown(metric, value, digits)
 
-    >>> page_points(0.0123), page_points(-0.5, 1)
+
+def page_difference(difference: float, metric: str, digits: int = 2) -> str:
+    """Write a difference of values of a metric, with a typographic minus sign.
+
+    >>> page_difference(0.0123, "AP"), page_difference(-0.5, "AP", 1)
     ('+1.23', '−50.0')
     """
-    return points(value, digits).replace("-", "−")
+    return shown_difference(metric, difference, digits).replace("-", "−")
 
 
 def headings(content: str) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from hbench.look.figures import FAINT, GREY, Drawing, drawn, legend_above, legen
 from hbench.look.inputs import Run, runs_of
 from hbench.look.palette import marker_of, series_color
 from hbench.look.plots import PlotRequest, kind
-from hbench.metrics.names import MetricName
+from hbench.metrics.names import MetricName, factor_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,10 +57,11 @@ def _is_there(runs: Sequence[Run], metric: str) -> bool:
 
 
 def _paint_panel(panel: Axes, runs: Sequence[Run], metric: str) -> None:
-    percent_axis(panel, "x")
-    panel.set_xticks([0, 50, 100])
     panel.set_title(metric)
-    panel.set_xlabel("percent")
+    if factor_of(metric) == 100:
+        percent_axis(panel, "x")
+        panel.set_xticks([0, 50, 100])
+        panel.set_xlabel("percent")
     panel.tick_params(axis="y", length=0)
     for row in range(1, len(runs[0].document.levels)):
         panel.axhline(row - 0.5, color=FAINT, linewidth=0.5, zorder=0)
@@ -80,13 +81,14 @@ def _paint_panel(panel: Axes, runs: Sequence[Run], metric: str) -> None:
 
 
 def _ends(run: Run, metric: str, level: str) -> tuple[float, float, float] | None:
-    """Return a score and the ends of its interval in percent; None for a run without this score."""
+    """Return a score and the ends of its interval as they are printed; None for a run without this score."""
     name = replace(MetricName.parse(metric), level=level).at(run.document.levels)
     score = run.document.scores.get(str(name))
     if score is None or score.value is None:
         return None
     low, high = (score.value if end is None else end for end in (score.low, score.high))
-    return 100 * score.value, 100 * low, 100 * high
+    factor = factor_of(metric)
+    return factor * score.value, factor * low, factor * high
 
 
 def _write_value(panel: Axes, row: float, ends: tuple[float, float, float]) -> None:

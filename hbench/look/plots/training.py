@@ -15,6 +15,7 @@ from hbench.look.figures import FAINT, Drawing, drawn, short
 from hbench.look.inputs import shown_names
 from hbench.look.palette import marker_of, series_color
 from hbench.look.plots import PlotRequest, kind
+from hbench.metrics.names import factor_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -110,11 +111,16 @@ def _paint_losses(panel: Axes, logs: Sequence[TrainingLog], terms: Sequence[str]
 
 
 def _paint_scores(panel: Axes, logs: Sequence[TrainingLog], metrics: Sequence[str]) -> None:
-    lines = [(metric if len(logs) == 1 else log.name, log.scores[metric]) for metric in metrics for log in logs]
+    lines = []
+    for metric in metrics:
+        for log in logs:
+            points = log.scores[metric] * (1, factor_of(metric))
+            lines.append((metric if len(logs) == 1 else log.name, points))
     for number, (name, points) in enumerate(lines):
         color, marker = series_color(number, len(lines)), marker_of(number)
-        panel.plot(points[:, 0], 100 * points[:, 1], marker, ls="-", color=color, markersize=3, label=short(name, 26))
-    panel.set_ylabel("score (%)" if len(logs) == 1 else f"{', '.join(metrics)} (%)")
+        panel.plot(points[:, 0], points[:, 1], marker, ls="-", color=color, markersize=3, label=short(name, 26))
+    what = "score" if len(logs) == 1 else ", ".join(metrics)
+    panel.set_ylabel(f"{what} (%)" if all(factor_of(metric) == 100 for metric in metrics) else what)
 
 
 @kind(

@@ -24,6 +24,7 @@ from hbench.look.figures import COLUMN, Drawing, drawn, short, text_width
 from hbench.look.inputs import test_of
 from hbench.look.palette import OTHER, color_at, group_color, mixed_with_white, text_color_on
 from hbench.look.plots import PlotRequest, kind
+from hbench.metrics.names import factor_of
 from hbench.tree import LabelTree
 from hbench.tree import files as tree_files
 from hbench.tree.statistics import items_of_level, means_of_nodes
@@ -161,9 +162,11 @@ def _explain(figure: Figure, panel: Axes, scale: tuple[float, float], metric: st
     from matplotlib.colors import LinearSegmentedColormap, Normalize
 
     shades = LinearSegmentedColormap.from_list("values", [color_at(share) for share in np.linspace(0, 1, 6)])
-    mappable = ScalarMappable(Normalize(100 * scale[0], 100 * scale[1]), shades)
+    factor = factor_of(metric)
+    mappable = ScalarMappable(Normalize(factor * scale[0], factor * scale[1]), shades)
     bar = figure.colorbar(mappable, ax=panel, location="bottom", aspect=40, pad=0.02)
-    bar.set_label(f"{metric}, mean over the queries of a node (%)")
+    unit = " (%)" if factor == 100 else ""
+    bar.set_label(f"{metric}, mean over the queries of a node{unit}")
     bar.outline.set_visible(False)
 
 

@@ -1,5 +1,6 @@
 """Summarises queries by class: mean values, and the confusion of coarse classes."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ from hbench.engine.top_k import NO_ITEM
 from hbench.look.plots.confusion import confusion
 from hbench.look.report.runs import Floats, Reported
 from hbench.look.retrievals import TopLists
-from hbench.metrics.names import goodness
+from hbench.metrics.names import factor_of, goodness
 from hbench.tree.statistics import means_of_nodes
 
 ALL, WORST, BEST = 60, 30, 8  # up to ALL classes of a level are all listed; of more, the worst and the best
@@ -28,13 +29,14 @@ class ClassMean(NamedTuple):
 
 
 class ClassTable(NamedTuple):
-    """The classes of a level, worst first; of many, only the `worst` and the `best`."""
+    """The classes of a level, worst first; of many, only the `worst` and the `best`. `longest`: the value of a full bar."""
 
     level: str
     depth: int
     number: int
     worst: list[ClassMean]
     best: list[ClassMean]
+    longest: float
 
 
 class ConfusionView(NamedTuple):
@@ -80,8 +82,16 @@ def class_tables(reported: Reported) -> list[ClassTable]:
             continue
         cut = WORST if len(means) > ALL else len(means)
         best = means[-BEST:] if cut < len(means) else []
-        tables.append(ClassTable(manifest.levels[level], level, len(means), means[:cut], best))
+        longest = _longest_bar(reported.by, means)
+        tables.append(ClassTable(manifest.levels[level], level, len(means), means[:cut], best, longest))
     return tables
+
+
+def _longest_bar(metric: str, means: Sequence[ClassMean]) -> float:
+    """The value of a full bar: 1 for fractions, else the largest mean."""
+    if factor_of(metric) == 100:
+        return 1.0
+    return max([1e-9, *(mean for each in means for mean in each.means)])
 
 
 def confusions(reported: Reported) -> list[ConfusionView]:

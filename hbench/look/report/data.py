@@ -18,7 +18,7 @@ from hbench.look.pages.tree_data import rounded, tree_data
 from hbench.look.plots.class_map import ClassPlaces
 from hbench.look.report.runs import Reported
 from hbench.look.retrievals import TopLists
-from hbench.metrics.names import lower_is_better
+from hbench.metrics.names import factor_of, lower_is_better
 from hbench.tree.statistics import means_of_nodes
 
 QUERIES, ITEMS = 256, 2048  # per script, about 50 and 100 KB
@@ -81,6 +81,7 @@ def _index(reported: Reported, manifest: Manifest) -> dict[str, Any]:
         "paths": tree.paths.tolist(),
         "by": reported.by,
         "lower_is_better": lower_is_better(reported.by),
+        "factor": factor_of(reported.by),
         "runs": [{"name": run.name, "kept": run.top is not None} for run in reported.runs],
         "items": len(manifest),
         "item_chunk": ITEMS,
@@ -118,7 +119,7 @@ def _results(top: TopLists) -> list[list[Any]]:
 def _write_tree(folder: Path, reported: Reported, manifest: Manifest, items: NDArray[np.int64]) -> None:
     """Write tree.js, and tree-RUN-METRIC.js with the means of every node, by the metric's number."""
     drawn, metrics = tree_data(manifest.tree, items), metrics_of(reported)
-    write_script(folder, "tree", drawn | {"metrics": metrics})
+    write_script(folder, "tree", drawn | {"metrics": metrics, "factors": [factor_of(metric) for metric in metrics]})
     labels = manifest.labels[manifest.query]
     for number, _ in valued_runs(reported):
         for place, metric in enumerate(metrics):

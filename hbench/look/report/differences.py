@@ -1,18 +1,21 @@
 """Compares the first run with others: paired differences, the classes that gain and lose most, and the changed queries."""
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from hbench.core.errors import ComparisonError
 from hbench.evaluation.reports.comparison import Difference, corrected_together, differences_of, only
 from hbench.evaluation.reports.queries import units_in_words
+from hbench.evaluation.reports.shown import shown
 from hbench.look.report.classes import ClassMean, class_means
 from hbench.look.report.overview import headline
 from hbench.look.report.queries import Chapter, one_per_class, strips_of
 from hbench.look.report.runs import Floats, Reported, ReportedRun
 from hbench.look.retrievals import worst_first
-from hbench.metrics.names import MetricName, goodness
+from hbench.metrics.names import MetricName, factor_of, goodness
 
 CLASSES = 12  # shown of either run
 CHANGED = 4
@@ -20,13 +23,13 @@ SURE = 0.05
 
 
 class ComparisonView(NamedTuple):
-    """The first run against another. `scale`: the largest end of an interval, which scales the bars; `balance`: the numbers of
-    queries for which the first run is better, the other is, and both are equal."""
+    """The first run against another. `scales`: by metric, the largest end of an interval, which scales the bars, that of all
+    fractions alike; `balance`: the numbers of queries for which the first run is better, the other is, and both are equal."""
 
     run: int
     name: str
     differences: list[Difference]
-    scale: float
+    scales: Mapping[str, float]
     verdict: str
     balance: tuple[int, int, int] | None
     lost: list[ClassMean]
@@ -47,11 +50,10 @@ def comparisons_of(reported: Reported) -> list[ComparisonView]:
 def _against(reported: Reported, number: int, other: ReportedRun) -> ComparisonView:
     first = reported.runs[0]
     differences = differences_of(_shown(reported, other), other.by_query, unit=reported.document.unit)
-    ends = [abs(end) for difference in differences for end in (difference.low, difference.high) if end == end]  # noqa: PLR0124
     by_metric = {difference.metric: difference for difference in differences}
     leading = by_metric.get(reported.by, differences[0])
     verdict = _verdict(leading, first.name, other.name, reported.document.unit)
-    view = ComparisonView(number, other.name, differences, max([*ends, 1e-9]), verdict, None, [], [], [])
+    view = ComparisonView(number, other.name, differences, _scales(differences), verdict, None, [], [], [])
     if reported.manifest is None or reported.by not in first.values or reported.by not in other.values:
         return view
     change = goodness(reported.by, first.values[reported.by] - other.values[reported.by])
@@ -77,9 +79,18 @@ def _shown(reported: Reported, other: ReportedRun) -> pa.Table:
     raise ComparisonError("these reports have no metric in common", fix="evaluate both with the same --metrics")
 
 
+def _scales(differences: Sequence[Difference]) -> dict[str, float]:
+    by_factor: dict[int, float] = {}
+    for difference in differences:
+        factor = factor_of(difference.metric)
+        ends = np.nan_to_num(np.abs([difference.low, difference.high])).tolist()
+        by_factor[factor] = max(by_factor.get(factor, 1e-9), *ends)
+    return {difference.metric: by_factor[factor_of(difference.metric)] for difference in differences}
+
+
 def _verdict(difference: Difference, first: str, other: str, unit: str) -> str:
     """Describe the difference by the leading metric in a sentence."""
-    points = f"{abs(100 * difference.difference):.2f} points of {difference.metric}"
+    points = f"{shown(difference.metric, abs(difference.difference))} points of {difference.metric}"
     over = units_in_words(unit, difference.units)
     if not (difference.low > 0 or difference.high < 0) or difference.p > SURE:
         return f"{first} and {other} differ by {points}, which may be luck: over {over} the interval holds 0, or p is above 0.05."

@@ -9,11 +9,11 @@ import numpy as np
 
 from hbench.evaluation.reports.findings import ALONE, INVERTED, TIED
 from hbench.evaluation.reports.report import Document, Score
-from hbench.evaluation.reports.shown import values_of, worth_showing
+from hbench.evaluation.reports.shown import percent_note, values_of, worth_showing
 from hbench.look.plots.h_pr import BINS, Curve
 from hbench.look.report.classes import levels_within
 from hbench.look.report.runs import CURVE_QUERIES, Reported, ReportedRun
-from hbench.metrics.names import MetricName
+from hbench.metrics.names import MetricName, factor_of
 
 RANKS = (1, 5, 10)
 ADVICE = {
@@ -41,6 +41,7 @@ def overview_of(reported: Reported) -> dict[str, Any]:
     rest, families = score_tables(documents, names)
     return {
         "names": names,
+        "percent_note": percent_note,
         "left_out": len(names) < len(documents[0].scores),
         "scale_of": scale_of,
         "headline": [_row(documents, name, name) for name in headline(reported)],
@@ -63,18 +64,19 @@ def headline(reported: Reported) -> list[str]:
 
 
 def scale_of(cells: Sequence[Cell]) -> tuple[int, int]:
-    """Return the ends of a line's bars in percent: 0 and 100 for one run, else whole numbers around all intervals, so that the
-    runs are seen apart.
+    """Return the ends of a line's bars as they are printed: 0 and 100 for a fraction of one run, else whole numbers around
+    all intervals, so that the runs are seen apart.
 
     >>> score = Score(value=0.612, low=0.603, high=0.62, queries=9, skipped=0)
     >>> scale_of([(0, "AP", score), (1, "AP", None)])
     (60, 62)
     """
-    if len(cells) < 2:
+    factor = factor_of(cells[0][1])
+    if len(cells) < 2 and factor == 100:
         return 0, 100
     scores = [score for *_, score in cells if score and score.value is not None]
     ends = [end for score in scores for end in (score.value, score.low, score.high) if end is not None]
-    low, high = math.floor(100 * min(ends, default=0)), math.ceil(100 * max(ends, default=1))
+    low, high = math.floor(factor * min(ends, default=0)), math.ceil(factor * max(ends, default=1))
     return low, max(high, low + 1)
 
 

@@ -8,7 +8,6 @@ hbench.tree = (() => {
   const BRANCHES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#c8bd3c", "#1b2a49"];
   const OTHER = "#8a8a8a", UNKNOWN = "#d6d5d0";
 
-  const percent = (value) => (100 * value).toFixed(1);
   // Black is read better than white from this luminance on (WCAG: where both have the same contrast).
   const linear = (part) => (part <= 10 ? part / 3294.6 : ((part / 255 + 0.055) / 1.055) ** 2.4);
   const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b) > 0.179;
@@ -62,7 +61,7 @@ hbench.tree = (() => {
     function words(at) {
       const value = colors?.values[at.level][at.node];
       const count = data.items[at.level][at.node];
-      const scored = colors ? `, ${colors.name} ${value === null || value === undefined ? "not known" : percent(value)}` : "";
+      const scored = colors ? `, ${colors.name} ${value === null || value === undefined ? "not known" : read(value)}` : "";
       return `${chain(at).map(name).join(" › ")} (${data.levels[at.level]}): ${count.toLocaleString("en")} item${count === 1 ? "" : "s"}${scored}`;
     }
 
@@ -228,7 +227,10 @@ hbench.tree = (() => {
       else said.textContent = "no class of this name";
     });
 
-    // Colour by the values of a metric, {name, values: by level in drawn order}; null: by coarse branch.
+    // A value as people read it: what the picture is coloured by has the factor.
+    const read = (value) => (colors.factor * value).toFixed(1);
+
+    // Colour by the values of a metric, {name, factor, values: by level in drawn order}; null: by coarse branch.
     function color(by) {
       colors = by;
       if (by) {
@@ -247,7 +249,7 @@ hbench.tree = (() => {
       item.append(box, text);
       return item;
     }
-    const scale = () => data.colors.map((color, n) => swatch(`rgb(${color.join(" ")})`, percent(colors.low + (colors.high - colors.low) * n / (data.colors.length - 1))));
+    const scale = () => data.colors.map((color, n) => swatch(`rgb(${color.join(" ")})`, read(colors.low + (colors.high - colors.low) * n / (data.colors.length - 1))));
     const named = () => [...hue].map(([node, color]) => swatch(color, data.names[0][node]))
       .concat(data.names[0].length > hue.size ? [swatch(OTHER, `${data.names[0].length - hue.size} smaller`)] : []);
 

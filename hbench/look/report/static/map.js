@@ -19,7 +19,7 @@
   const made = (tag, attributes) => { const element = document.createElementNS(SVG, tag); for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value); return element; };
   const depth = about.levels.length;
   const path = (n) => about.paths[data.classes[n]].map((node, level) => about.names[level][node]);
-  const percent = (value) => (value === null || value === undefined ? "–" : (100 * value).toFixed(1));
+  const percent = (value) => (value === null || value === undefined ? "–" : (about.factor * value).toFixed(1));
   const words = (n) => `${path(n).join(" › ")}: ${data.items[n].toLocaleString("en")} items${data.value ? `, ${about.by} ${percent(data.value[n])}` : ""}`;
   const pictures = (n) => data.pictures[n].map((place) => hbench.strips.picture({ place, id: path(n).at(-1) }));
   const address = (n) => `explore.html#class=${depth - 1}.${data.classes[n]}`;

@@ -9,7 +9,7 @@ hbench.queries = (() => {
     columns.item.forEach((item, row) => { rowOf[item] = row; });
     const node = (row, level) => about.paths[columns.cls[row]][level];
 
-    // The classes of all levels, coarse first: {level, node, name, queries, mean}, the mean that of the first run.
+    // The classes of all levels, coarse first: {level, node, name, queries, mean}, the mean as it is read, that of the first run.
     function classes() {
       return about.names.flatMap((names, level) => {
         const found = names.map((name, number) => ({ level, node: number, name, queries: 0, total: 0, defined: 0 }));
@@ -19,7 +19,7 @@ hbench.queries = (() => {
           const value = columns.value[0]?.[row];
           if (value !== undefined && value !== null) { own.total += value; own.defined += 1; }
         }
-        for (const own of found) own.mean = own.defined ? own.total / own.defined : null;
+        for (const own of found) own.mean = own.defined ? about.factor * own.total / own.defined : null;
         return found.filter((own) => own.queries);
       });
     }

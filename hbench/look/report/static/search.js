@@ -30,7 +30,7 @@ hbench.search = (() => {
       const name = document.createElement("span");
       name.textContent = each.name;
       const about = document.createElement("small");
-      const mean = each.mean === null ? "" : ` · ${(100 * each.mean).toFixed(1)}`;
+      const mean = each.mean === null ? "" : ` · ${each.mean.toFixed(1)}`;
       about.textContent = `${levels[each.level]} · ${each.queries.toLocaleString("en")}${mean}`;
       item.append(name, about);
       item.addEventListener("pointerdown", (event) => { event.preventDefault(); take(number); });

@@ -85,7 +85,7 @@ hbench.strips = (() => {
     if (about.runs.length > 1) title.append(element("span", `swatch run-${number % 4}`));
     title.append(run.name);
     if (value !== null) {
-      const small = element("small", "", ` ${about.by} ${(100 * value).toFixed(1)}`);
+      const small = element("small", "", ` ${about.by} ${(about.factor * value).toFixed(1)}`);
       small.dataset.value = value;
       title.append(small);
     }

@@ -21,7 +21,7 @@
     if (place < 0) return picture.color(null);
     try {
       const values = await hbench.need(`tree-${run ? run.value : at("tree").dataset.run}-${place}`);
-      picture.color({ name: metric.value, values });
+      picture.color({ name: metric.value, factor: data.factors[place], values });
     } catch (error) {
       parts.said.textContent = error.message;
     }
