@@ -112,6 +112,14 @@ def test_omniglot_is_built_and_its_images_are_read(omniglot):
     assert dataset.train.picture(item).size == (105, 105)
 
 
+def test_the_open_omniglot_tests_on_alphabets_that_do_not_train(omniglot):
+    dataset, _, errors = building.build_published(specs["omniglot-small-open"], omniglot)
+    assert errors == []
+    trained, tested = (list(manifest.tree.names[0]) for manifest in dataset.manifests.values())
+    assert {"Greek", "Latin"} < set(trained)
+    assert tested == ["Japanese_(katakana)", "Sanskrit", "Tagalog"]
+
+
 # iNaturalist 2018: the real categories, with images of every species made up
 
 

@@ -22,6 +22,14 @@ def build(raw: Path, *, folders: dict[str, str]) -> Splits:
     }
 
 
+def build_open(raw: Path) -> Splits:
+    """Read the small sets as `build`, and test only on alphabets that do not train: small2 repeats Greek and Latin of small1."""
+    splits = {split: list(part) for split, part in build(raw, folders=SMALL).items()}
+    trained = {alphabet for _, (alphabet, _) in splits["train"]}
+    unseen = [(item, names) for item, names in splits["test"] if names[0] not in trained]
+    return {"train": splits["train"], "test": unseen}
+
+
 LAYOUT = """\
 {train}/                         trains
   Greek/
@@ -57,4 +65,16 @@ SMALL_SPEC = dataclasses.replace(
     },
     defects=("not quite an open set: the characters of Greek and Latin are in both splits",),
     layout=LAYOUT.format(**SMALL),
+)
+OPEN_SPEC = dataclasses.replace(
+    SMALL_SPEC,
+    name="omniglot-small-open",
+    title="Omniglot, the two small background sets, tested on new alphabets",
+    build=build_open,
+    files="omniglot-small",
+    counts={
+        "train": {"images": 2_720, "character": 136, "alphabet": 5},
+        "test": {"images": 2_120, "character": 106, "alphabet": 3},
+    },
+    defects=("hbench's own split: the second set without Greek and Latin, which are in the first, too",),
 )
