@@ -11,10 +11,11 @@ from PIL import Image, ImageDraw
 from sklearn.datasets import load_sample_image
 from torchvision.models import ResNet18_Weights
 
+from hbench.core.errors import ConfigError
 from hbench.datasets import manifest
 from hbench.datasets.manifest import open_upright
 from hbench.train import embed_dataset as embedding
-from hbench.train.images.batches import PIECE, Files, Held, in_order, workers_for
+from hbench.train.images.batches import PIECE, Files, Held, images_of, in_order, workers_for
 from hbench.train.images.transforms import Normalise, augmentations
 from hbench.train.models.backbones import build_backbone
 from hbench.train.models.model import build_model
@@ -127,6 +128,27 @@ def test_images_of_files_are_decoded_by_a_process_per_processor(letters):
     assert 1 <= workers_for(files, Images()) <= 10
     assert workers_for(files, Images(workers=3)) == 3
     assert workers_for(Held(np.zeros((1, 8, 8), np.uint8), Images(), None), Images()) == 0
+
+
+@pytest.fixture
+def discs(letters):
+    return dataclasses.replace(letters.train, picture=lambda _item: circle())
+
+
+def test_shifted_images_of_files_are_decoded_once_and_varied_in_memory(discs):
+    settings = Images(size=16, resize=16, test_fit="square", augment="shifted", scale=(1.0, 1.0))
+    held, fixed = (images_of("own", discs, settings, vary=vary) for vary in (True, False))
+    assert (type(held), type(fixed)) == (Held, Files)
+    expected, _ = fixed.__getitems__([(0, 0)])
+    assert torch.equal(held.pixels[0], expected[0])
+    (first, second, again), _ = held.__getitems__([(0, 1), (0, 2), (0, 1)])
+    assert torch.equal(first, again)
+    assert not torch.equal(first, second)
+
+
+def test_shifted_images_that_would_fill_the_memory_are_refused(discs):
+    with pytest.raises(ConfigError, match="are held in memory"):
+        images_of("own", discs, Images(size=2**14, resize=2**14, augment="shifted"), vary=True)
 
 
 def test_pieces_of_unreadable_images_alone_change_no_other_image(tmp_path):

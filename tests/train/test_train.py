@@ -378,6 +378,12 @@ def test_a_shift_by_nothing_changes_nothing():
     assert torch.equal(moved[1:2], shifted(images[1:2], np.array([2]), (1.0, 1.0)))
 
 
+def test_beyond_the_edge_is_black_or_what_is_at_the_edge():
+    white, draws = torch.ones(50, 1, 32, 32), np.arange(50)
+    assert shifted(white, draws, (0.9, 1.1)).min() == 0
+    assert shifted(white, draws, (0.9, 1.1), "border").min() == pytest.approx(1)
+
+
 def test_a_killed_run_resumes_to_the_same_bits(letters, tmp_path):
     """Killed (SIGKILL) at a random step, resumed; its weights and log are those of a run that was never stopped."""
     save(letters, tmp_path / "letters")

@@ -17,11 +17,11 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from hbench import datasets
-from hbench.core.errors import DataError, UnknownName, examples
+from hbench.core.errors import ConfigError, DataError, UnknownName, examples
 from hbench.datasets.benchmarks import glyphs
 from hbench.datasets.manifest import Manifest
 from hbench.train.images.sampler import EpochBatches
-from hbench.train.images.transforms import Prepare, augmentations, shifted
+from hbench.train.images.transforms import Outside, Prepare, augmentations, shifted
 from hbench.train.recipes.recipe import Images
 
 Batch = tuple[Tensor, Tensor]
@@ -30,6 +30,7 @@ Keys = list[tuple[int, int]]  # row and seed of every image of a batch
 NONE, SHIFTED = "none", "shifted"
 CPU = torch.device("cpu")
 MOST_NAMED = 100  # unreadable images that an error names
+MOST_HELD = 2**31  # bytes of pixels that `shifted` holds
 PIECE = 256  # images that a worker makes at once, which bounds its memory and the queue for any size of batch
 
 # Images that are held in memory, by dataset and size.
@@ -67,20 +68,29 @@ class Files(Dataset[Batch]):
 
 
 class Held(Dataset[Batch]):
-    """Images held in memory, uint8 (N, H, W) or (N, H, W, C); they are varied unless `scale` is None."""
+    """Images held in memory, uint8 (N, H, W) or (N, H, W, C); they are varied unless `scale` is None.
 
-    def __init__(self, pixels: NDArray[np.uint8], settings: Images, scale: tuple[float, float] | None) -> None:
+    `outside`: what a variation shows beyond an image's edge, black ("zeros") or the pixel at the edge ("border").
+    """
+
+    def __init__(
+        self,
+        pixels: NDArray[np.uint8],
+        settings: Images,
+        scale: tuple[float, float] | None,
+        outside: Outside = "zeros",
+    ) -> None:
         channels_last = pixels if pixels.ndim == 4 else pixels[..., None]
         self.pixels = torch.from_numpy(channels_last).permute(0, 3, 1, 2)
         self.mean = torch.tensor(settings.mean)[:, None, None]
         self.std = torch.tensor(settings.std)[:, None, None]
-        self.scale = scale
+        self.scale, self.outside = scale, outside
 
     def __getitems__(self, keys: Keys) -> Batch:
         rows, draws = (np.array(column, dtype=np.int64) for column in zip(*keys, strict=True))
         images = self.pixels[torch.from_numpy(rows)].float() / 255
         if self.scale is not None:
-            images = shifted(images, draws, self.scale)
+            images = shifted(images, draws, self.scale, self.outside)
         return (images - self.mean) / self.std, torch.from_numpy(rows)
 
 
@@ -92,7 +102,26 @@ def images_of(name: str, manifest: Manifest, settings: Images, *, vary: bool) ->
         if chosen not in (NONE, SHIFTED):
             raise UnknownName("augmentation of images in memory", chosen, [NONE, SHIFTED])
         return Held(held(manifest), settings, settings.scale if chosen == SHIFTED else None)
+    if chosen == SHIFTED:
+        return Held(decoded(manifest, settings), settings, settings.scale, outside="border")
     return Files(manifest, augmentations[chosen](settings))
+
+
+def decoded(manifest: Manifest, settings: Images) -> NDArray[np.uint8]:
+    """Decode all images of a manifest as they are embedded, uint8 (N, H, W, C), so that small ones are decoded once a run.
+
+    Raises ConfigError for more bytes than MOST_HELD, DataError that names unreadable images.
+    """
+    needed = len(manifest) * settings.size**2 * len(settings.mean)
+    if needed > MOST_HELD:
+        raise ConfigError(
+            f"{SHIFTED} images are held in memory", expected=f"at most {MOST_HELD:,} bytes of pixels",
+            found=f"{needed:,}", fix="--set images.augment=crop decodes them anew each time",
+        )  # fmt: skip
+    files = Files(manifest, augmentations[NONE](settings))
+    rows = np.arange(len(manifest))
+    pieces = [images.numpy() for images, _ in in_order(files, rows, batch=PIECE, workers=0)]
+    return np.concatenate(pieces).transpose(0, 2, 3, 1)
 
 
 def workers_for(images: Dataset[Batch], settings: Images) -> int:

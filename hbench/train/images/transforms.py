@@ -1,10 +1,11 @@
 """Crops and flips training images anew each time they are used, each by a separate seed.
 
 `augmentations` are for image files, by torchvision. They return uint8 (C, H, W), a fourth of the bytes that floats would take on
-their way to a GPU, where `Normalise` converts them. Images held in memory are varied by `shifted`.
+their way to a GPU, where `Normalise` converts them. Images held in memory, which are small, are varied by `shifted`.
 """
 
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from hbench.core.registry import Registry
 from hbench.train.recipes.recipe import Images
 
 Prepare = Callable[[Image.Image], Tensor]
+Outside = Literal["zeros", "border"]
 
 augmentations: Registry[Callable[[Images], Prepare]] = Registry("augmentation")
 
@@ -102,7 +104,7 @@ def uniform(draws: NDArray[np.int64], number: int) -> NDArray[np.float64]:
     return shares
 
 
-def shifted(images: Tensor, draws: NDArray[np.int64], scale: tuple[float, float]) -> Tensor:
+def shifted(images: Tensor, draws: NDArray[np.int64], scale: tuple[float, float], outside: Outside = "zeros") -> Tensor:
     """Scale images (B, C, H, W) by a factor in `scale`, rotate them by up to 6°, and shift them by up to 2 of 32 pixels."""
     share = torch.from_numpy(uniform(draws, 4)).to(images)
     size = scale[0] + (scale[1] - scale[0]) * share[:, 0]
@@ -111,4 +113,4 @@ def shifted(images: Tensor, draws: NDArray[np.int64], scale: tuple[float, float]
     move = (2 * share[:, 2:] - 1) / 8
     theta = torch.stack([torch.stack([cos, -sin, move[:, 0]], 1), torch.stack([sin, cos, move[:, 1]], 1)], 1)
     grid = functional.affine_grid(theta, list(images.shape), align_corners=False)
-    return functional.grid_sample(images, grid, align_corners=False)
+    return functional.grid_sample(images, grid, padding_mode=outside, align_corners=False)
