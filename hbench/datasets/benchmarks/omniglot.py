@@ -5,29 +5,32 @@ from functools import partial
 from pathlib import Path
 
 from hbench.datasets.spec import Spec, Splits, images_in
+from hbench.tree.names import Row
 
 FOLDERS = {"train": "images_background", "test": "images_evaluation"}
 SMALL = {"train": "images_background_small1", "test": "images_background_small2"}
 
 
 def build(raw: Path, *, folders: dict[str, str]) -> Splits:
-    """Read the labels from the folders: FOLDER/ALPHABET/characterNN/IMAGE.png."""
-    return {
-        split: [
-            (item, (alphabet, f"{alphabet} {character}"))
-            for item in images_in(raw, folder)
-            for _, alphabet, character, _ in [item.split("/")]
-        ]
-        for split, folder in folders.items()
-    }
+    """Read the labels of every split from its folder."""
+    return {split: _labelled(raw, folder) for split, folder in folders.items()}
 
 
 def build_open(raw: Path) -> Splits:
     """Read the small sets as `build`, and test only on alphabets that do not train: small2 repeats Greek and Latin of small1."""
-    splits = {split: list(part) for split, part in build(raw, folders=SMALL).items()}
-    trained = {alphabet for _, (alphabet, _) in splits["train"]}
-    unseen = [(item, names) for item, names in splits["test"] if names[0] not in trained]
-    return {"train": splits["train"], "test": unseen}
+    train, test = _labelled(raw, SMALL["train"]), _labelled(raw, SMALL["test"])
+    trained = {alphabet for _, (alphabet, _) in train}
+    unseen = [(item, names) for item, names in test if names[0] not in trained]
+    return {"train": train, "test": unseen}
+
+
+def _labelled(raw: Path, folder: str) -> list[tuple[str, Row]]:
+    """Read alphabet and character of every image from its path, FOLDER/ALPHABET/characterNN/IMAGE.png."""
+    return [
+        (item, (alphabet, f"{alphabet} {character}"))
+        for item in images_in(raw, folder)
+        for _, alphabet, character, _ in [item.split("/")]
+    ]
 
 
 LAYOUT = """\
