@@ -22,7 +22,7 @@ def kept_of(source: str) -> Path:
 def markdown(study: Study, values: Values, about: About) -> str:
     """Return the study's claims, trials and tables as Markdown, from the kept values alone."""
     verdicts = judged(study, values)
-    lines = [f"# Study of {study.dataset}", "", *_claims(verdicts), "", *_trials_table(about)]
+    lines = [f"# Study of {study.dataset}", "", *_claims(verdicts), "", *_trials_table(study, about)]
     lines += [f"Below: percent, mean ± half of the 95 % interval over seeds and classes ({about.unit}).", ""]
     for table in (table for table in study.tables if sum(arm in values for arm in table.arms) > 1):
         header = ["", "seeds", *study.metrics]
@@ -35,20 +35,23 @@ def markdown(study: Study, values: Values, about: About) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _trials_table(about: About) -> list[str]:
-    """A line per arm with trials: the best score on held-out classes by rate, the chosen one in bold."""
+def _trials_table(study: Study, about: About) -> list[str]:
+    """A line per arm with trials: the best score on held-out classes by rate, the chosen one in bold; empty where a rate beyond the
+    ends of the grid was not needed."""
     tuned = {arm: record for arm, record in about.arms.items() if record.trials}
     if not tuned:
         return []
-    rates = [_words(trial.settings) for trial in next(iter(tuned.values())).trials]
+    tried = dict.fromkeys(trial.settings for record in tuned.values() for trial in record.trials)
+    order = {rate: place for place, rate in enumerate(study.grid)}
+    columns = sorted(tried, key=lambda rate: order.get(rate, len(order)))
+    rates = [_words(settings) for settings in columns]
     lines = [f"Trials on held-out classes: {about.by}, percent, at its best step; the chosen rate in bold.", ""]
     lines += [f"| | {' | '.join(rates)} |", "|---" * (len(rates) + 1) + "|"]
     for arm, record in tuned.items():
-        cells = [f"{100 * trial.score:.1f} ({trial.step})" for trial in record.trials]
-        cells = [
-            f"**{cell}**" if t.settings == record.chosen else cell for cell, t in zip(cells, record.trials, strict=True)
-        ]
-        lines.append(f"| {arm} | {' | '.join(cells)} |")
+        cells = dict.fromkeys(columns, "")
+        cells |= {trial.settings: f"{100 * trial.score:.1f} ({trial.step})" for trial in record.trials}
+        cells[record.chosen] = f"**{cells[record.chosen]}**"
+        lines.append(f"| {arm} | {' | '.join(cells.values())} |")
     return [*lines, ""]
 
 

@@ -28,7 +28,7 @@ from studies.claims import interval_of
 from studies.gaps import gaps
 from studies.page import shown
 from studies.study import Study, folder_of
-from studies.tuning import TRIAL, chosen, trials
+from studies.tuning import chosen, folder_of_trial, trials, wanted
 from studies.values import About, ArmRecord, Scores, Values, whole
 
 RECIPE_FILE = "arm.toml"
@@ -84,20 +84,28 @@ def tune_all(
     workers: int,
     on_progress: Callable[[str], None],
 ) -> None:
-    """Train the trials that are missing of these arms, or of those they are like; as `run_all` does."""
-    _run_all(_trials(study, out, arms, changes), workers, on_progress)
+    """Train the trials that are missing of these arms, or of those they are like, until no tuning needs another; otherwise as
+    `run_all`."""
+    while True:
+        _run_all(_trials(study, out, arms, changes), workers, on_progress)
+        if all(trial.is_done for trial in _trials(study, out, arms, changes)):
+            return
 
 
 def _trials(study: Study, out: Path, arms: Sequence[str], changes: Sequence[str]) -> list[_Run]:
     return [
-        _Run(f"{arm}, trial {number}", folder_of(out, arm, number, TRIAL), study.trial(arm, settings, changes))
+        _Run(
+            f"{arm}, trial of {' '.join(settings)}",
+            folder_of_trial(study, out, arm, settings),
+            study.trial(arm, settings, changes),
+        )
         for arm in dict.fromkeys(study.origin(arm) for arm in arms)
-        for number, settings in enumerate(study.rates)
+        for settings in wanted(study, out, arm)
     ]
 
 
 def left_over(study: Study, out: Path, runs: Sequence[RowOf]) -> tuple[int, int]:
-    """How many runs of tuning and of tests are not done yet."""
+    """How many runs of tuning and of tests are not done yet, if no tuning needs rates beyond its ends."""
     trials = _trials(study, out, [arm for arm, _ in runs], ())
     tests = [folder_of(out, arm, seed) for arm, seed in runs]
     return sum(not trial.is_done for trial in trials), sum(not (folder / REPORT).exists() for folder in tests)

@@ -41,12 +41,19 @@ class Arm(BaseModel):
 
 class Tuning(BaseModel):
     """How the rates of arms are chosen: one run for each, of a seed that no test has, on held-out classes of the training set; the
-    best of its validations `by` a metric counts."""
+    best of its validations `by` a metric counts.
+
+    `lower`, `higher`: rates beyond both ends, outwards; the next one is tried while the best is the one at that end. `settings`: of
+    these runs alone, such as how many classes they hold out where the tested runs train on all.
+    """
 
     model_config = STRICT
     rates: tuple[str, ...]
+    lower: tuple[str, ...] = ()
+    higher: tuple[str, ...] = ()
     by: str
     seed: int = 1000
+    settings: tuple[str, ...] = ()
 
 
 class ArmTable(BaseModel):
@@ -132,6 +139,18 @@ class Study(BaseModel):
         """The settings that are tried of every arm that has a recipe."""
         return [tuple(rate.split()) for rate in self.tuning.rates] if self.tuning else []
 
+    @property
+    def grid(self) -> list[tuple[str, ...]]:
+        """All rates from the lowest to the highest, with those that are tried only where the best was at an end."""
+        if self.tuning is None:
+            return []
+        beyond = reversed(self.tuning.lower), self.tuning.higher
+        return [tuple(rate.split()) for rate in (*beyond[0], *self.tuning.rates, *beyond[1])]
+
+    def metrics_of_choice(self, origin: str) -> set[str]:
+        """The metrics that choose a rate of this arm's tuning: its own, and those of arms that are like it."""
+        return {self.by(arm) for arm in self.arms if self.origin(arm) == origin}
+
     def runs(self, arms: Sequence[str], seeds: int) -> list[tuple[str, int]]:
         """The arms and seeds to train, seed by seed: of an arm of a claim all seeds, of the others three at most."""
         claimed = {arm for claim in self.claims for arm in claim.arms}
@@ -153,7 +172,7 @@ class Study(BaseModel):
         assert self.tuning is not None
         own = self.arms[arm]
         fixed = [f"seed={self.tuning.seed}", f"select_by={self.tuning.by}", "tested=false"]
-        return resolve(own.recipe, [*self.settings, *own.set, *settings, *changes, *fixed])
+        return resolve(own.recipe, [*self.settings, *self.tuning.settings, *own.set, *settings, *changes, *fixed])
 
     def recipe(self, arm: str, seed: int, changes: Sequence[str] = (), chosen: Sequence[str] = ()) -> Recipe:
         """The recipe of an arm's run of a seed, with the settings that were chosen for it; `changes` are made last."""

@@ -1,5 +1,7 @@
 """Tunes the arms of a study: every rate is one run on held-out classes, and the best of them is trained and tested.
 
+Where the best rate is at an end of the grid, the next one beyond it is tried, until the best is inside or the study names no more.
+
 Each trial leaves a folder, in which log.jsonl has all metrics of every validation. So one run serves any metric that is to choose:
 the metric decides the rate and, in the tested runs, the checkpoint.
 """
@@ -17,15 +19,53 @@ TRIAL = "trial"
 
 
 def trials(study: Study, out: Path, arm: str, metric: str) -> list[Trial]:
-    """Return the trials of an arm that have ended, in the order of the study's rates, by a metric."""
-    ended = []
-    for number, settings in enumerate(study.rates):
-        folder = folder_of(out, arm, number, TRIAL)
-        if (folder / REPORT).exists():
-            validations = _validations(folder / LOG, metric)
-            score, step = max(validations, key=lambda validation: validation[0])  # the first of equal ones
-            ended.append(Trial(settings=settings, score=score, step=step))
-    return ended
+    """Return the trials of an arm that have ended, from the lowest rate to the highest, by a metric."""
+    ended = (_trial(study, out, arm, settings, metric) for settings in study.grid)
+    return [trial for trial in ended if trial is not None]
+
+
+def wanted(study: Study, out: Path, arm: str) -> list[tuple[str, ...]]:
+    """Return the rates that an arm's tuning needs, as far as its ended trials say: at first those of every arm."""
+    needed = dict.fromkeys(study.rates)
+    for metric in sorted(study.metrics_of_choice(arm)):
+        needed |= dict.fromkeys(_outwards(study, out, arm, metric))
+    return list(needed)
+
+
+def _outwards(study: Study, out: Path, arm: str, metric: str) -> list[tuple[str, ...]]:
+    """Return the rates of every arm, and those beyond them until the best by a metric is inside."""
+    grid, common = study.grid, study.rates
+    if not common:
+        return []
+    low, high = grid.index(common[0]), grid.index(common[-1])
+    while True:
+        tried = [_trial(study, out, arm, settings, metric) for settings in grid[low : high + 1]]
+        scores = [trial.score for trial in tried if trial is not None]
+        if len(scores) < len(tried):
+            break
+        best = low + scores.index(max(scores))  # the first of equal ones
+        if best == low > 0:
+            low -= 1
+        elif best == high < len(grid) - 1:
+            high += 1
+        else:
+            break
+    return grid[low : high + 1]
+
+
+def _trial(study: Study, out: Path, arm: str, settings: tuple[str, ...], metric: str) -> Trial | None:
+    folder = folder_of_trial(study, out, arm, settings)
+    if not (folder / REPORT).exists():
+        return None
+    validations = _validations(folder / LOG, metric)
+    score, step = max(validations, key=lambda validation: validation[0])  # the first of equal ones
+    return Trial(settings=settings, score=score, step=step)
+
+
+def folder_of_trial(study: Study, out: Path, arm: str, settings: tuple[str, ...]) -> Path:
+    """Where a trial goes: those of every arm are numbered first, so that rates beyond them move none."""
+    beyond = [rate for rate in study.grid if rate not in study.rates]
+    return folder_of(out, arm, [*study.rates, *beyond].index(settings), TRIAL)
 
 
 def chosen(study: Study, out: Path, arm: str) -> tuple[str, ...]:
@@ -34,11 +74,11 @@ def chosen(study: Study, out: Path, arm: str) -> tuple[str, ...]:
     if study.tuning is None:
         return ()
     origin = study.origin(arm)
-    ended = trials(study, out, origin, study.by(arm))
-    if len(ended) < len(study.rates):
+    ended, needed = trials(study, out, origin, study.by(arm)), wanted(study, out, origin)
+    if missing := set(needed) - {trial.settings for trial in ended}:
         raise DataError(
-            f"the tuning of {origin} has not ended", expected=f"{len(study.rates)} trials",
-            found=f"{len(ended)} in {out}", fix="the same study without --only trains them first",
+            f"the tuning of {origin} has not ended", expected=f"{len(needed)} trials",
+            found=f"{len(needed) - len(missing)} in {out}", fix="the same study without --only trains them first",
         )  # fmt: skip
     return max(ended, key=lambda trial: trial.score).settings  # the first of equal ones
 

@@ -23,8 +23,8 @@ from studies import study as studies
 from studies.__main__ import group
 from studies.claims import holm, interval_of, judged
 from studies.page import kept_of, markdown, shown
-from studies.study import Claim, Study
-from studies.tuning import chosen, trials
+from studies.study import Claim, Study, Tuning
+from studies.tuning import chosen, folder_of_trial, trials, wanted
 from studies.values import About, ArmRecord, Scores, Trial, read, whole, write
 from tests.training import small_glyphs
 
@@ -203,6 +203,72 @@ def test_every_arm_with_a_recipe_is_tuned_by_the_same_rates():
     ]:
         with pytest.raises(ValueError, match=expected):
             Study.model_validate(tuned_study(**wrong))
+
+
+WIDE = {"rates": ("lr=2", "lr=3"), "lower": ("lr=1", "lr=0"), "higher": ("lr=4",), "by": "H-AP"}
+
+
+def tried(study, out, arm, **scores):
+    """Trials that have ended, with their score by metric and rate: what a training leaves of them, made up."""
+    for metric, of_rates in scores.items():
+        for rate, score in of_rates.items():
+            folder = folder_of_trial(study, out, arm, (f"lr={rate}",))
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "report.json").write_text("{}")
+            with (folder / "log.jsonl").open("a") as log:
+                log.write(json.dumps({"step": 1, "validation": {"H-AP": 0, "AP": 0} | {metric: score}}) + "\n")
+
+
+def wide_study(**arms):
+    return Study.model_validate(tuned_study(**(arms or {"a": {"recipe": "glyphs-nsm"}})) | {"tuning": WIDE})
+
+
+@pytest.mark.parametrize(
+    ("scores", "rates"),
+    [
+        ({}, "23"),
+        ({2: 0.5}, "23"),
+        ({2: 0.5, 3: 0.6}, "234"),
+        ({2: 0.5, 3: 0.6, 4: 0.5}, "234"),
+        ({2: 0.5, 3: 0.6, 4: 0.7}, "234"),  # the study names no higher rate
+        ({2: 0.5, 3: 0.4}, "123"),
+        ({1: 0.6, 2: 0.5, 3: 0.4}, "0123"),
+        ({2: 0.5, 3: 0.5}, "123"),  # the first of equal ones
+    ],
+)
+def test_rates_beyond_an_end_are_tried_while_the_best_is_there(tmp_path, scores, rates):
+    study = wide_study()
+    tried(study, tmp_path, "a", **{"H-AP": scores})
+    assert sorted(settings for (settings,) in wanted(study, tmp_path, "a")) == [f"lr={rate}" for rate in rates]
+
+
+def test_an_arm_chosen_by_another_metric_gets_the_rates_beyond_its_own_end(tmp_path):
+    study = wide_study(a={"recipe": "glyphs-nsm"}, b={"like": "a", "by": "AP"})
+    tried(study, tmp_path, "a", **{"H-AP": {2: 0.5, 3: 0.6, 4: 0.5}, "AP": {2: 0.3, 3: 0.2}})
+    with pytest.raises(DataError, match="has not ended"):
+        chosen(study, tmp_path, "a")
+    tried(study, tmp_path, "a", AP={1: 0.2})
+    assert [chosen(study, tmp_path, arm) for arm in "ab"] == [("lr=3",), ("lr=2",)]
+    assert [trial.settings for trial in trials(study, tmp_path, "a", "AP")] == [(f"lr={rate}",) for rate in "1234"]
+
+
+def test_a_rate_that_was_not_needed_leaves_its_cell_empty():
+    records = {
+        arm: ArmRecord(
+            recipe="", chosen=(f"lr={rates[0]}",),
+            trials=tuple(Trial(settings=(f"lr={rate}",), score=0.5, step=3) for rate in rates),
+        )
+        for arm, rates in {"a": "23", "b": "123"}.items()
+    }  # fmt: skip
+    text = markdown(wide_study(), {}, ABOUT.model_copy(update={"arms": records}))
+    assert "| | lr=1 | lr=2 | lr=3 |" in text
+    assert "| a |  | **50.0 (3)** | 50.0 (3) |" in text
+
+
+def test_a_trial_alone_has_the_settings_of_tuning():
+    study = wide_study().model_copy(update={"tuning": Tuning(rates=(), by="H-AP", settings=("validation=0.4",))})
+    assert study.trial("a", ()).validation == 0.4
+    assert study.recipe("a", 0).validation == 0
 
 
 def test_arms_of_claims_have_all_seeds_and_others_three():
