@@ -13,6 +13,8 @@ from hbench.cli.terminal import progress, say, show, show_json
 from hbench.core.errors import HBenchError, UnknownName
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from studies.claims import Verdict
     from studies.study import Study
 
@@ -117,8 +119,8 @@ def _as_values(verdict: Verdict) -> dict[str, Any]:
 
 @group.command("show")
 @click.argument("source")
-@click.option("--study", "name", default="glyphs", show_default=True, help="The study, or its TOML file.")
-def show_kept(source: str, name: str) -> None:
+@click.option("--study", "name", help="The study, or its TOML file.  [default: by SOURCE's name, else glyphs]")
+def show_kept(source: str, name: str | None) -> None:
     """Show the claims, trials and tables of SOURCE (a study's folder, its values.parquet, or glyphs-study), in Markdown.
 
     Example: python -m studies show glyphs-study
@@ -127,7 +129,14 @@ def show_kept(source: str, name: str) -> None:
     from studies.page import kept_of, markdown
     from studies.values import read
 
-    show(markdown(studies.read(name), *read(kept_of(source))).rstrip("\n"))
+    study = studies.read(name or _named(source, studies.names()))
+    show(markdown(study, *read(kept_of(source))).rstrip("\n"))
+
+
+def _named(source: str, names: Sequence[str]) -> str:
+    """The study whose values are shipped as NAME-study, or trained in the folder study-NAME."""
+    stem = Path(source).stem
+    return next((name for name in names if stem in (f"{name}-study", f"study-{name}")), "glyphs")
 
 
 @group.command("plot")
