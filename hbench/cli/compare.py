@@ -25,12 +25,13 @@ def command(
     """Compare the reports FIRST and SECOND (JSON), whose per-query files lie beside them, metric by metric.
 
     Shown are the mean difference, its 95 % interval and the p-value of a paired sign-flip test, both by the finest
-    classes of the queries unless --unit says otherwise; "corrected" is p by Holm's method for all metrics shown.
+    classes of the queries unless --unit says otherwise; "corrected" is p by Holm's method for all metrics of
+    --metrics, or that both reports have.
     Reports of other conditions are refused (exit code 7).
 
     Example: hbench compare mine.json baseline.json
     """
-    from hbench.evaluation.reports import comparison
+    from hbench.evaluation.reports import comparison, shown
 
     result = comparison.compare(first, second, metrics, unit=unit, by_query=by_query)
     if as_json:
@@ -41,8 +42,8 @@ def command(
         show(result.csv().rstrip("\n"))
         return
     show_table(
-        f"{result.methods[0]} − {result.methods[1]}, percent",
+        f"{result.methods[0]} − {result.methods[1]}, {shown.percent_note(each.metric for each in result.shown)}",
         ("metric", *result.methods, *comparison.HEADER),
         [difference.cells for difference in result.shown],
-        f"over {result.over}; p: two-sided paired sign-flip test; corrected: by Holm's method for all these metrics",
+        f"over {result.over}; p: two-sided paired sign-flip test; corrected: by Holm's method for all {len(result)} metrics",
     )

@@ -138,6 +138,16 @@ def test_differences_are_those_of_compare(opened, folder, reported, pages):
     assert wins[0] == reported.manifest.items[np.argmax(first - other)]
 
 
+def test_corrected_p_values_are_those_of_compare(opened, folder, pages):
+    found = json.loads(call("compare", folder / "one.json", folder / "two.json", "--json").stdout)["differences"]
+    expected = {row["metric"]: row["corrected"] for row in found}
+    page = opened(pages / "compare.html")
+    rows = each(page, ".forest tbody tr", "[e.cells[0].innerText, e.cells[7].innerText]")
+    assert rows
+    for metric, corrected in rows:
+        assert corrected.removeprefix("≤ ") == f"{expected[metric]:.4f}", metric
+
+
 def wait_for_query(page, name):
     page.wait_for_function("name => document.getElementById('shown')?.dataset.query === name", arg=name)
 

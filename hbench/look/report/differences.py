@@ -4,10 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
-from hbench.core.errors import ComparisonError
-from hbench.evaluation.reports.comparison import Difference, corrected_together, differences_of, only
+from hbench.evaluation.reports.comparison import Difference, corrected_together, differences_of
 from hbench.evaluation.reports.queries import units_in_words
 from hbench.evaluation.reports.shown import shown
 from hbench.look.report.classes import ClassMean, class_means
@@ -23,12 +21,17 @@ SURE = 0.05
 
 
 class ComparisonView(NamedTuple):
-    """The first run against another. `scales`: by metric, the largest end of an interval, which scales the bars, that of all
-    fractions alike; `balance`: the numbers of queries for which the first run is better, the other is, and both are equal."""
+    """The first run against another.
+
+    `tested`: for how many metrics p is corrected; `scales`: by metric, the largest end of an interval, which scales the bars,
+    that of all fractions alike; `balance`: the numbers of queries for which the first run is better, the other is, and both
+    are equal.
+    """
 
     run: int
     name: str
     differences: list[Difference]
+    tested: int
     scales: Mapping[str, float]
     verdict: str
     balance: tuple[int, int, int] | None
@@ -44,16 +47,21 @@ def comparisons_of(reported: Reported) -> list[ComparisonView]:
         return []
     views = [_against(reported, number, run) for number, run in enumerate(reported.runs) if number and run.by_query]
     corrected = corrected_together([view.differences for view in views])
-    return [view._replace(differences=family) for view, family in zip(views, corrected, strict=True)]
+    return [
+        view._replace(differences=_shown(reported, family), tested=len(family))
+        for view, family in zip(views, corrected, strict=True)
+    ]
 
 
 def _against(reported: Reported, number: int, other: ReportedRun) -> ComparisonView:
     first = reported.runs[0]
-    differences = differences_of(_shown(reported, other), other.by_query, unit=reported.document.unit)
+    differences = differences_of(first.by_query, other.by_query, unit=reported.document.unit)
     by_metric = {difference.metric: difference for difference in differences}
     leading = by_metric.get(reported.by, differences[0])
     verdict = _verdict(leading, first.name, other.name, reported.document.unit)
-    view = ComparisonView(number, other.name, differences, _scales(differences), verdict, None, [], [], [])
+    view = ComparisonView(
+        number, other.name, differences, len(differences), _scales(differences), verdict, None, [], [], []
+    )
     if reported.manifest is None or reported.by not in first.values or reported.by not in other.values:
         return view
     change = goodness(reported.by, first.values[reported.by] - other.values[reported.by])
@@ -67,16 +75,12 @@ def _against(reported: Reported, number: int, other: ReportedRun) -> ComparisonV
     return view._replace(balance=balance, lost=lost, gained=gained, chapters=_changed(reported, change, (first, other)))
 
 
-def _shown(reported: Reported, other: ReportedRun) -> pa.Table:
-    """The first run's values of the metrics that the page compares: `hbench compare` has all, and takes its time."""
-    table, levels = reported.runs[0].by_query, reported.document.levels
-    assert table is not None
-    assert other.by_query is not None
-    wanted = [*headline(reported), *(str(MetricName("AP", level=level).at(levels)) for level in levels)]
-    both = set(table.column_names) & set(other.by_query.column_names)
-    if shown := [name for name in dict.fromkeys(wanted) if name in both]:
-        return only(table, other.by_query, shown)
-    raise ComparisonError("these reports have no metric in common", fix="evaluate both with the same --metrics")
+def _shown(reported: Reported, differences: Sequence[Difference]) -> list[Difference]:
+    """The differences that the page shows; all are tested, as `hbench compare` does, so that both correct p alike."""
+    levels = reported.document.levels
+    wanted = dict.fromkeys([*headline(reported), *(str(MetricName("AP", level=level).at(levels)) for level in levels)])
+    by_metric = {difference.metric: difference for difference in differences}
+    return [by_metric[name] for name in wanted if name in by_metric] or list(differences)
 
 
 def _scales(differences: Sequence[Difference]) -> dict[str, float]:
