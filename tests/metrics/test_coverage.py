@@ -9,7 +9,7 @@ pytestmark = pytest.mark.slow
 
 def test_intervals_over_classes_hold_the_truth_and_those_over_queries_do_not():
     for (design, kind), (by_class, by_query) in coverage.coverage_of_classes().items():
-        assert 0.935 <= by_class <= 0.965, (design, kind)
+        assert 0.935 <= by_class <= 0.97, (design, kind)
         assert by_query < 0.85, (design, kind)
 
 
@@ -19,7 +19,12 @@ def test_intervals_of_rates_near_one_do_not_collapse():
     assert all(share >= 0.93 for share in found.values())
 
 
+def test_intervals_hold_where_a_few_classes_make_most_mistakes():
+    for case, share in coverage.coverage_near_one().items():
+        assert share >= 0.935, case
+
+
 def test_equal_models_are_told_apart_as_often_as_the_level_says():
     for (design, kind), (level, holds_zero) in coverage.levels_of_the_test().items():
         assert 0.04 <= level <= 0.06, (design, kind)
-        assert 0.935 <= holds_zero <= 0.965, (design, kind)
+        assert 0.935 <= holds_zero <= 0.97, (design, kind)

@@ -145,6 +145,22 @@ def test_few_classes_are_said_to_give_no_interval_to_trust():
     assert any("with fewer than 12 no interval can be trusted" in text for text in report.document.warnings)
 
 
+def test_classes_of_sizes_that_differ_much_are_said_to_give_no_interval_to_trust():
+    sizes = [300, *[2] * 39]  # 40 classes that say as much as 1.6 equal ones
+    labels = np.repeat(np.arange(40), sizes)
+    report = score(np.random.default_rng(9).normal(size=(len(labels), 4)), labels)
+    effective = sum(sizes) ** 2 / sum(size**2 for size in sizes)
+    assert any(f"as much as {effective:.1f} equal ones" in text for text in report.document.warnings)
+
+
+def test_a_difference_that_is_the_same_for_all_classes_has_no_interval():
+    units = np.arange(60) // 3
+    same = UnitSums.of(np.full((1, 60), 0.25), units)
+    assert np.isnan(significance.difference_intervals(same)).all()
+    none = UnitSums.of(np.zeros((1, 60)), units)
+    assert significance.difference_intervals(none).tolist() == [[0, 0]]
+
+
 @pytest.mark.parametrize("freedom", [1, 1.3, 2, 2.7, 3, 4.9, 5, 6.5, 9, 30, 400])
 def test_the_quantile_of_students_t_is_scipys(freedom):
     assert significance._t_quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=5e-4)

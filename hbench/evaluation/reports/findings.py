@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hbench.engine.settings import Conditions
 from hbench.evaluation.measurement import Measurement
 from hbench.evaluation.reports.queries import units_in_words
 from hbench.metrics.relevance import inverted
 from hbench.metrics.significance import FEW
-
-if TYPE_CHECKING:
-    from hbench.evaluation.reports.report import Score
 
 UNRELATED = "unrelated"
 ENOUGH = 100  # queries, below which all may be right by chance
@@ -23,12 +20,20 @@ ALONE = "have no positive at any level"
 INVERTED = "have a relevance inversion"
 
 
-def few_units(scores: Sequence[Score], unit: str) -> list[str]:
-    """A remark where intervals are taken over so few units that none can be trusted."""
-    units = max((score.units for score in scores), default=FEW)
-    if units >= FEW:
+def few_units(units: NDArray[np.int64], unit: str) -> list[str]:
+    """A remark where intervals are taken over so few units that none can be trusted; `units`: that of every scored query.
+
+    Units of unequal size count as 1/Σ s² equal ones, s their shares of the queries.
+    """
+    sizes = np.bincount(units)
+    number = int((sizes > 0).sum())
+    effective = sizes.sum() ** 2 / max(1, (sizes.astype(float) ** 2).sum())
+    if number == 0 or round(effective, 6) >= FEW:
         return []
-    return [f"the intervals are over {units_in_words(unit, units)}: with fewer than {FEW} no interval can be trusted"]
+    over = f"the intervals are over {units_in_words(unit, number)}"
+    if number >= FEW:
+        over += f", whose sizes differ so much that they say as much as {effective:.1f} equal ones"
+    return [f"{over}: with fewer than {FEW} no interval can be trusted"]
 
 
 def first_levels(measurement: Measurement, levels: Sequence[str]) -> dict[str, int]:

@@ -354,7 +354,9 @@ def report_of(
     names = [str(name) for name in conditions.metrics]
     values = np.concatenate([measured.values for measured in measurements.values()], axis=1)
     canonical = [measured.canonical for measured in measurements.values()]
-    scores = summarise(values, canonical, units_of(queries, conditions.unit))
+    units = units_of(queries, conditions.unit)
+    scores = summarise(values, canonical, units)
+    is_scored = ~np.isnan(values).all(axis=0)
     others = scores[len(names) :]
     graded = [str(name) for name in conditions.metrics if is_graded(name)] if conditions.partial else []
     document = Document(
@@ -378,7 +380,7 @@ def report_of(
         mistakes={name: first_levels(each, conditions.levels) for name, each in measurements.items()},
         unit=conditions.unit,
         doubts=(*subject.doubts, *doubts_of_values(measurements, len(conditions.levels))),
-        warnings=(*warnings, *remarks(measurements, conditions), *few_units(scores, conditions.unit)),
+        warnings=(*warnings, *remarks(measurements, conditions), *few_units(units[is_scored], conditions.unit)),
         read=tuple(understood.document() for understood in subject.read),
         date=datetime.now(UTC).date().isoformat(),
     )
