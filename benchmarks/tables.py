@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from hbench.core.environment import environment
+from hbench.cli.environment import environment
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "scale.md"

@@ -24,7 +24,7 @@ def command(check: bool, compiles: bool, as_json: bool) -> None:
 
     Example: hbench info --check --json
     """
-    from hbench.core.environment import environment
+    from hbench.cli.environment import environment
     from hbench.engine.block_values import kernels_are_compiled
 
     if compiles:
