@@ -89,14 +89,14 @@ class UnitSums(NamedTuple):
         unit g adds v_g to the variance.
 
         Satterthwaite's (Σ v_g)² / Σ v_g² is the number of units that the variance rests on: where a few units make
-        nearly all of it, it is known as badly as of these alone. The observed v overstate that (for normal errors it is a third
-        of the units), so half as many again are taken: with them 94 % of the truths and more are held where means are near
-        0 or 1 (docs/intervals.md).
+        nearly all of it, it is known as badly as of these alone. Observed v are more uneven than their expectations (equal units
+        of normal errors rest on a third of themselves), so half as many again are taken: with them 94 % of the truths and more
+        are held where means are near 0 or 1 (docs/intervals.md).
         """
         terms = self._terms
         with np.errstate(divide="ignore", invalid="ignore"):
             resting_on = terms.sum(axis=1) ** 2 / (terms**2).sum(axis=1)
-        return np.fmax(np.fmin(self.effective_units - 1, 1.5 * resting_on), 1.0)
+        return np.asarray(np.fmax(np.fmin(self.effective_units - 1, 1.5 * resting_on), 1.0))
 
     @property
     def effective_units(self) -> Values:

@@ -374,9 +374,7 @@ def report_of(
         official={} if conditions.partial else dict(zip(names, others, strict=False)),
         unknown_wrong=dict(zip(graded, others, strict=False)),
         unknown_right=dict(zip(graded, others[len(graded) :], strict=False)),
-        by_test={name: _means(each.values[:, each.canonical], names) for name, each in measurements.items()}
-        if len(measurements) > 1
-        else {},
+        by_test=_means_by_test(measurements, names),
         mistakes={name: first_levels(each, conditions.levels) for name, each in measurements.items()},
         unit=conditions.unit,
         doubts=(*subject.doubts, *doubts_of_values(measurements, len(conditions.levels))),
@@ -391,6 +389,15 @@ def rows_of_values(conditions: Conditions) -> int:
     """Count the values that every query has under one protocol: the metrics; of partial labels, also those with all unknown wrong
     and right."""
     return len(conditions.metrics) + 2 * sum(map(is_graded, conditions.metrics)) * conditions.partial
+
+
+def _means_by_test(
+    measurements: Mapping[str, Measurement], names: Sequence[str]
+) -> dict[str, dict[str, float | None]]:
+    """The means of every test, where there are several."""
+    if len(measurements) < 2:
+        return {}
+    return {name: _means(each.values[:, each.canonical], names) for name, each in measurements.items()}
 
 
 def _means(values: NDArray[np.float64], names: Sequence[str]) -> dict[str, float | None]:
