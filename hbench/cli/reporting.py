@@ -165,17 +165,26 @@ def write_report(report: Report, files: dict[str, Any]) -> None:
 
     Before anything is shown, since what is shown may meet a closed pipe.
     """
-    if files["output"]:
-        report.write(files["output"])
-        files["by_query"] = files["by_query"] or files["output"].with_suffix(BY_QUERY)
-    if files["by_query"]:
-        report.write_by_query(files["by_query"])
-    if report.results is not None:
-        from hbench.evaluation.reports import results
+    from hbench.core.files import locked
 
-        results.write(files["output"].with_suffix(results.SUFFIX), report.results, report.document)
+    if files["output"]:
+        with locked(files["output"]):  # the files of a report belong together
+            _write_with_values(report, files)
+    elif files["by_query"]:
+        report.write_by_query(files["by_query"])
     if files["row"]:
         write_rows([report.document], files["row"])
+
+
+def _write_with_values(report: Report, files: dict[str, Any]) -> None:
+    """Write the report, its values by query and its first results."""
+    from hbench.evaluation.reports import results
+
+    output = files["output"]
+    report.write(output)
+    report.write_by_query(files["by_query"] or output.with_suffix(BY_QUERY))
+    if report.results is not None:
+        results.write(output.with_suffix(results.SUFFIX), report.results, report.document)
 
 
 def write_rows(documents: list[Document], path: Path) -> None:
@@ -192,7 +201,7 @@ def show_scores(document: Document) -> None:
     from hbench.evaluation.reports import formats
 
     for place, content in enumerate(formats.tables(document)):
-        show_table(None if place else f"{formats.title(document)}, percent", content.header, content.cells)
+        show_table(None if place else formats.heading(document), content.header, content.cells)
     signatures = [document.signature, *(tree.signature for tree in document.trees.values())]
     show("\n".join([formats.unit_note(document), *signatures]))
 

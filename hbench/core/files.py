@@ -1,7 +1,11 @@
 """Writes files atomically: whole and under another name first, then renamed into place."""
 
+from __future__ import annotations
+
 import errno
+import hashlib
 import json
+import logging
 import os
 import shutil
 import tempfile
@@ -10,15 +14,20 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.errors import DataError, SubmissionError, UsageError
+from hbench.core.paths import cache_home
 from hbench.core.text import first_line
 from hbench.core.untrusted import parse_json, read_arrays
 
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
+LOG = logging.getLogger(__name__)
 FULL = {errno.ENOSPC, errno.EDQUOT}
 NEARLY = 1 << 16  # bytes free, with which a write that failed for no reason it could tell has found the disk full
 
@@ -73,6 +82,33 @@ def replacing(path: Path) -> Iterator[Path]:
             temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def lock_of(path: Path) -> BaseFileLock:
+    """The lock of a file or folder, by its resolved path; it lies in the cache, so that nothing is left beside the file."""
+    from filelock import FileLock
+
+    locks = cache_home() / "locks"
+    locks.mkdir(parents=True, exist_ok=True)
+    name = hashlib.sha256(str(Path(path).resolve()).encode()).hexdigest()[:16]
+    return FileLock(locks / f"{name}.lock")
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keep other processes from writing the same file until the block ends; says so where it has to wait for one."""
+    from filelock import Timeout
+
+    lock = lock_of(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        LOG.warning("waiting for another process that writes %s", path)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def write_text(path: Path, text: str) -> None:

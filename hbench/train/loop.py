@@ -9,7 +9,6 @@ A step depends only on the recipe, the number of the step, and the content of a 
 continues bit for bit as if it had never stopped.
 """
 
-import hashlib
 import json
 import logging
 import math
@@ -22,12 +21,12 @@ from pathlib import Path
 from types import FrameType
 
 import torch
-from filelock import FileLock, Timeout
+from filelock import Timeout
 from torch import Tensor
 
+from hbench.core.arguments import checked
 from hbench.core.errors import HBenchError, UsageError, examples
-from hbench.core.files import write_text
-from hbench.core.paths import cache_home
+from hbench.core.files import lock_of, write_text
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
 from hbench.evaluation import embeddings
@@ -61,6 +60,7 @@ class TrainingInterrupted(HBenchError):
     exit_code = 130
 
 
+@checked
 def train(
     recipe: Recipe | str,
     out: str | Path,
@@ -280,9 +280,7 @@ def _alone_in(out: Path, processes: Processes) -> Iterator[None]:
     if not processes.first:
         yield
         return
-    locks = cache_home() / "locks"  # not in the folder, in which a refused recipe leaves nothing
-    locks.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(locks / f"{hashlib.sha256(str(out.resolve()).encode()).hexdigest()[:16]}.lock")
+    lock = lock_of(out)
     try:
         lock.acquire(timeout=0)
     except Timeout:

@@ -9,31 +9,17 @@ metric = "AP"
 method = "b"
 """
 
-import hashlib
 import re
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from hbench.core.errors import ConfigError, UnknownName, UsageError, examples
-from hbench.core.files import write_text
-from hbench.core.paths import cache_home
+from hbench.core.files import locked, write_text
 from hbench.evaluation.leaderboard import Row, parse, read_file
 
 HEAD = re.compile(r"^[ \t]*\[\[[ \t]*row[ \t]*\]\]", re.MULTILINE)
 OTHER_TABLE = re.compile(r"^[ \t]*\[(?![ \t]*\[?[ \t]*row[ \t]*[.\]])", re.MULTILINE)
 REST = re.compile(r"(?:^[ \t]*(?:#.*)?\n)*\Z", re.MULTILINE)  # comments and blank lines belong to what follows
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Keep other processes from writing the same file until the block ends."""
-    from filelock import FileLock  # an evaluation, which places its report, writes no row
-
-    locks = cache_home() / "locks"
-    locks.mkdir(parents=True, exist_ok=True)
-    with FileLock(locks / f"{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}.lock"):
-        yield
 
 
 def cut(text: str, numbers: Collection[int]) -> str:

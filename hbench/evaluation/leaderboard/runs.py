@@ -9,11 +9,11 @@ import tomli_w
 
 from hbench.core import schema
 from hbench.core.errors import ConfigError, SubmissionError, UsageError
-from hbench.core.files import write_text
+from hbench.core.files import locked, write_text
 from hbench.core.untrusted import read_json
 from hbench.engine.settings import Settings, Signature
 from hbench.evaluation.leaderboard import FOLDER, Leaderboard, Row, parse, read, read_file, user_folder
-from hbench.evaluation.leaderboard.edits import locked, without_rows
+from hbench.evaluation.leaderboard.edits import without_rows
 from hbench.evaluation.leaderboard.rows import PLACES, relevance_in_words
 from hbench.evaluation.reports.report import Document, Score
 from hbench.metrics.names import factor_of

@@ -200,8 +200,9 @@ def _quoted(value: str) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _heading(document: Document) -> str:
-    return f"{title(document)}, {percent_note(names_shown(document))}: {document.signature}"
+def heading(document: Document) -> str:
+    """Method, dataset, and what the numbers are."""
+    return f"{title(document)}, {percent_note(names_shown(document))}"
 
 
 FORMATS: dict[str, Callable[[Document], str]] = {
@@ -209,8 +210,8 @@ FORMATS: dict[str, Callable[[Document], str]] = {
     "model-card": model_card,
     "json": lambda document: document.model_dump_json(indent=1) + "\n",
     "csv": as_csv,
-    "markdown": lambda document: markdown(table(document), title=_heading(document)),
-    "latex": lambda document: latex(table(document), title=_heading(document)),
+    "markdown": lambda document: markdown(table(document), title=f"{heading(document)}: {document.signature}"),
+    "latex": lambda document: latex(table(document), title=f"{heading(document)}: {document.signature}"),
 }
 
 

@@ -1,0 +1,33 @@
+"""Files that are written under a lock: another process waits, and says for what."""
+
+import subprocess
+import sys
+
+from hbench.core.files import lock_of, locked
+
+WAITS = """
+import sys
+from pathlib import Path
+from hbench.core.files import locked
+with locked(Path(sys.argv[1])):
+    print("written")
+"""
+
+
+def test_a_process_that_waits_says_for_which_file(tmp_path):
+    path = tmp_path / "board.toml"
+    with lock_of(path):
+        waiting = subprocess.Popen(
+            [sys.executable, "-c", WAITS, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        said = waiting.stderr.readline()
+        assert waiting.poll() is None
+    output, _ = waiting.communicate(timeout=60)
+    assert f"waiting for another process that writes {path}" in said
+    assert output == "written\n"
+
+
+def test_nothing_is_left_beside_the_file(tmp_path):
+    with locked(tmp_path / "report.json"):
+        assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
