@@ -7,6 +7,7 @@ a call, and without the user's settings.
 from __future__ import annotations
 
 import io
+import os
 import re
 import unicodedata
 import warnings
@@ -59,6 +60,8 @@ STYLE: Any = {
     "svg.hashsalt": "hbench",
     "savefig.dpi": DPI,
 }
+EPOCH = "SOURCE_DATE_EPOCH"
+NO_XML = re.compile(b"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]")  # characters that no XML may hold, in UTF-8
 METADATA: dict[str, dict[str, Any]] = {  # without date and version, so that the same picture is the same file
     "svg": {"Date": None, "Creator": None, "Format": None, "Type": None},
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
@@ -82,20 +85,31 @@ class Drawing:
 
     def as_bytes(self, kind: str) -> bytes:
         """Return the figure as a file of type png, svg or pdf."""
-        file = io.BytesIO()
-        with styled(), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph .* missing from font")  # matplotlib draws a box instead
-            self.figure.savefig(file, format=kind, metadata=METADATA[kind])
-        return file.getvalue()
+        with styled():
+            return bytes_of(self.figure, kind, METADATA[kind])
 
     def _repr_png_(self) -> bytes:
         return self.as_bytes("png")
+
+
+def bytes_of(figure: Figure, kind: str, metadata: dict[str, Any], dpi: float | str = "figure") -> bytes:
+    """Return a figure as a file of type png, svg or pdf; an SVG is XML whatever control characters its texts have."""
+    file = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # matplotlib draws a box instead
+        figure.savefig(file, format=kind, metadata=metadata, dpi=dpi)
+    if kind == "svg":
+        return NO_XML.sub("\N{REPLACEMENT CHARACTER}".encode(), file.getvalue())
+    return file.getvalue()
 
 
 def refuse_suffix(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
     """Raise UsageError unless a picture can be written to this path, by its suffix."""
     if path.suffix not in suffixes:
         raise UsageError(f"{path} is not a picture", expected=f"a name that ends in {', '.join(suffixes)}")
+    epoch = os.environ.get(EPOCH, "0")  # which matplotlib reads as it writes
+    if not epoch.isdecimal():
+        raise UsageError(f"the variable {EPOCH} is no time", expected="whole seconds since 1970", found=epoch)
 
 
 @contextmanager

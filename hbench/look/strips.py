@@ -20,7 +20,7 @@ from hbench.core.errors import DataError
 from hbench.core.files import replacing, write_text
 from hbench.datasets.manifest import Manifest
 from hbench.evaluation.reports.shown import shown
-from hbench.look.figures import refuse_suffix, short
+from hbench.look.figures import bytes_of, refuse_suffix, short
 from hbench.look.palette import color_of, mark_of
 from hbench.look.retrievals import Hit, class_name, legend_of, level_name, path_of
 
@@ -97,9 +97,10 @@ def write_strips(sheet: Sheet, path: Path) -> None:
         return
     from matplotlib import rc_context
 
+    undated: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # the same bytes every time
+    kind = path.suffix[1:]
     with rc_context({"svg.hashsalt": "hbench", "text.parse_math": False}), replacing(path) as temporary:
-        undated: dict[str, Any] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # the same bytes every time
-        _drawn(sheet).savefig(temporary, format=path.suffix[1:], dpi=200, metadata=undated.get(path.suffix, {}))
+        temporary.write_bytes(bytes_of(_drawn(sheet), kind, undated.get(kind, {}), dpi=200))
 
 
 def thumbnail(picture: Picture | None, item: str) -> Image.Image | None:

@@ -8,6 +8,7 @@ passes one value to the page by name, as JSON without the characters with which 
 'hbench.put("items-0",["\\\\u003c/script>"]);\\n'
 """
 
+import glob
 import json
 import os
 import re
@@ -28,6 +29,7 @@ from hbench.look.palette import color_of, text_color_on
 from hbench.look.wording import coded, plain, tail, telling
 from hbench.metrics.names import factor_of, lower_is_better
 
+LEFTOVERS = ("part", "old")
 SHARED = "hbench.look.pages"
 ESCAPED = {"<": "\\u003c", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
@@ -52,6 +54,7 @@ def replacing_folder(folder: Path, kind: str) -> Iterator[Path]:
     refuse_folder(folder, kind)
     folder = folder.resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
+    _clear_leftovers(folder)
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.part")
     old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
     temporary.mkdir()
@@ -64,6 +67,30 @@ def replacing_folder(folder: Path, kind: str) -> Iterator[Path]:
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _clear_leftovers(folder: Path) -> None:
+    """Remove what processes left that were killed as they made these pages; pages that they had moved away come back."""
+    for left in folder.parent.glob(f".{glob.escape(folder.name)}.*"):
+        process, _, kind = left.name.removeprefix(f".{folder.name}.").partition(".")
+        if kind not in LEFTOVERS or not process.isdecimal() or _is_running(int(process)):
+            continue
+        if kind == "old" and not folder.exists():
+            left.replace(folder)
+        else:
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _is_running(process: int) -> bool:
+    if os.name != "posix":
+        return True  # there is no harmless question to a process elsewhere
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def copy_assets(folder: Path, package: str) -> None:
