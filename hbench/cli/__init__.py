@@ -15,7 +15,7 @@ from typing import NoReturn
 import click
 
 from hbench.core import extras
-from hbench.core.errors import HBenchError, UsageError, closest, one_line, shorten, visible
+from hbench.core.errors import HBenchError, UsageError, closest, one_line, readable, shorten, visible
 
 VERBS = {
     "demo": "score a baseline on the built-in benchmark, in a minute",
@@ -194,7 +194,7 @@ def main() -> None:
             _end_refused(refusal)
         _end_unforeseen(error)  # the module belongs to no extra
     except OSError as error:
-        click.echo(f"hbench: {visible(str(error))}", err=True)
+        click.echo(f"hbench: {readable(visible(str(error)))}", err=True)
         with suppress(OSError, AttributeError):
             sys.stdout.close()  # what a full one still holds back is not tried again
         sys.exit(1)

@@ -18,6 +18,11 @@ SHOWN_CHOICES = 30
 STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
+LONG_WORD = re.compile(r"\S{1000,}")
+SHOWN_LETTERS = 200  # of a long word
+MOST_LETTERS = 10_000  # of a part of a message
+
+
 def visible(text: str) -> str:
     """A text from outside as it may be shown: what would steer a terminal is written out; lines and tabs stay.
 
@@ -25,6 +30,16 @@ def visible(text: str) -> str:
     'a\\\\x1b]0;owned\\\\x07'
     """
     return STEERING.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def readable(text: str) -> str:
+    """A text of a length that can be read: of very long words, such as a name of 100,000 letters, and of what is left, the
+    middle goes.
+
+    >>> len(readable("a b " + 100_000 * "x"))
+    205
+    """
+    return shorten(LONG_WORD.sub(lambda found: shorten(found[0], SHOWN_LETTERS), text), MOST_LETTERS)
 
 
 class HBenchError(Exception):
@@ -37,8 +52,8 @@ class HBenchError(Exception):
     ) -> None:
         self.problem, self.expected, self.found, self.fix = problem, expected, found, fix
         parts = [("expected", expected), ("found", found), ("next", fix)]
-        lines = [f"  {name + ':':<10}{text}" for name, text in parts if text]
-        super().__init__(visible("\n".join([problem, *lines])))
+        lines = [f"  {name + ':':<10}{readable(text)}" for name, text in parts if text]
+        super().__init__(visible("\n".join([readable(problem), *lines])))
 
 
 class UsageError(HBenchError):

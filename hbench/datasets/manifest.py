@@ -280,6 +280,17 @@ def read(path: Path, *, digest: str | None = None) -> Manifest:
     return manifest
 
 
+def _ignore_groups(table: pa.Table) -> NDArray[np.int64] | None:
+    """The ignore groups of the items, if the table has them. Raises DataError for others than whole numbers."""
+    if "ignore" not in table.column_names:
+        return None
+    column = table["ignore"]
+    if not pa.types.is_integer(column.type) or column.null_count:
+        kind = f"{column.type}, {column.null_count} of {len(column)} missing"
+        raise DataError("the column ignore has no groups", expected="a whole number for every item", found=kind)
+    return np.asarray(column.to_numpy(), np.int64)
+
+
 def _from_table(table: pa.Table, levels: list[str]) -> Manifest:
     names, columns = [], []
     for level in levels:
@@ -289,7 +300,7 @@ def _from_table(table: pa.Table, levels: list[str]) -> Manifest:
         columns.append(numbers(column.indices.cast(pa.int32()), np.dtype(np.int32)))
     tree, labels = LabelTree.from_labels(np.stack(columns, axis=1), levels=levels, names=names)
     masks = [numbers(table[mask].cast(pa.uint8()).combine_chunks(), np.dtype(np.bool_)) for mask in RESERVED[1:3]]
-    ignore = table["ignore"].to_numpy() if "ignore" in table.column_names else None
+    ignore = _ignore_groups(table)
     text = table["item"].combine_chunks()
     return Manifest(np.array(text.to_pylist(), dtype=object), labels, tree, masks[0], masks[1], ignore, text=text)
 

@@ -293,6 +293,13 @@ def read_by_query(path: Path, document: Document) -> pa.Table:
             f"{path} holds no per-query values", expected="query and test as texts, every metric as numbers",
             found=f"{wrong[0].name} as {wrong[0].type}", fix="hbench evaluate … --by-query FILE.parquet writes them",
         )  # fmt: skip
+    nameless = [name for name in table.column_names if name not in metrics and table[name].null_count]
+    if nameless:
+        raise SubmissionError(
+            f"{path} lacks names of its queries",
+            found=f"{table[nameless[0]].null_count} rows without {nameless[0]}",
+            fix="hbench evaluate … --by-query FILE.parquet writes them",
+        )
     return table
 
 

@@ -49,6 +49,7 @@ def load_weights(net: nn.Module, path: Path, key_map: Path | None = None) -> Non
         raise DataError(f"there is no file of weights {path}", expected=expected)
     try:
         weights = load_file(path) if path.suffix == ".safetensors" else load_tensors(path)
+        _refuse_not_finite(weights, path)
         missing = net.load_state_dict(_renamed(weights, net, key_map), strict=False).missing_keys
     except (SafetensorError, UnpicklingError, RuntimeError, AttributeError, TypeError, ValueError, OSError) as error:
         raise DataError(f"{path} cannot be loaded", found=first_line(error)) from None
@@ -59,6 +60,13 @@ def load_weights(net: nn.Module, path: Path, key_map: Path | None = None) -> Non
             found=f"{', '.join(list(weights)[:5])} …, {len(weights)} keys; {len(missing)} of the net's are missing",
             fix='rename the keys by --key-map FILE.toml: "old beginning" = "new beginning", or order = true',
         )
+
+
+def _refuse_not_finite(weights: Mapping[str, Tensor], path: Path) -> None:
+    """Raise DataError for weights that are NaN, infinite or complex: a net of them embeds nothing."""
+    for name, values in weights.items():
+        if isinstance(values, Tensor) and (values.is_complex() or not bool(values.isfinite().all())):
+            raise DataError(f"{path} holds weights that are no finite numbers", found=f"{name} as {values.dtype}")
 
 
 def _renamed(weights: Mapping[str, Tensor], net: nn.Module, key_map: Path | None) -> dict[str, Tensor]:
