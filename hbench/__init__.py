@@ -14,6 +14,7 @@ import importlib
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from hbench.core.arguments import checked
 from hbench.core.errors import (
     ComparisonError,
     ConfigError,
@@ -83,6 +84,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@checked
 def list_datasets(pattern: str = "*") -> list[str]:
     """List the published datasets, and those built here, whose names match a pattern such as "inat*"."""
     from hbench.datasets import own_names, specs
@@ -90,6 +92,7 @@ def list_datasets(pattern: str = "*") -> list[str]:
     return _matching({*specs, *own_names()}, pattern)
 
 
+@checked
 def list_metrics(pattern: str = "*") -> list[str]:
     """List the spellings of metrics (k and level stand for any) that match a pattern such as "*@k"."""
     from hbench.metrics.names import spellings
@@ -97,6 +100,7 @@ def list_metrics(pattern: str = "*") -> list[str]:
     return _matching(spellings(), pattern)
 
 
+@checked
 def list_losses(pattern: str = "*") -> list[str]:
     """List the names for `hbench.losses.build_loss` that match a pattern such as "sup_*"."""
     from hbench.losses import losses
@@ -104,6 +108,7 @@ def list_losses(pattern: str = "*") -> list[str]:
     return _matching(losses, pattern)
 
 
+@checked
 def list_recipes(pattern: str = "*") -> list[str]:
     """The names of the training recipes that match a pattern such as "sop-*"."""
     from hbench.train.recipes import files
@@ -111,6 +116,7 @@ def list_recipes(pattern: str = "*") -> list[str]:
     return _matching(files.names(), pattern)
 
 
+@checked
 def list_leaderboards(pattern: str = "*") -> list[str]:
     """List the datasets with a leaderboard, published or your own, that match a pattern."""
     from hbench.evaluation.leaderboard import names

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hbench.core import paths
+from hbench.core.arguments import checked
 from hbench.core.errors import DataError, IntegrityError, UnknownName, UsageError
 from hbench.core.tables import SUFFIXES, kind_of
 from hbench.datasets import benchmarks
@@ -26,6 +27,7 @@ __all__ = ["Dataset", "Protocol", "Spec", "assemble", "folders", "load", "own_na
 OPENED = "opened as in the papers: hidden colours of transparent pixels are shown, EXIF rotation is ignored"
 
 
+@checked
 def load(
     name_or_path: str | Path,
     policies: str | Sequence[str] = (),

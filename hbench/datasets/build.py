@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hbench.core import paths
+from hbench.core.arguments import checked
 from hbench.core.errors import DataError, IntegrityError, UsageError, examples
 from hbench.core.files import replacing, write_text
 from hbench.core.untrusted import check_picture
@@ -28,6 +29,7 @@ ADOPTED = "adopted.txt"  # a file in the raw folder that names the folder of the
 COPIES = "copies.csv"  # a file of the dataset that lists the pictures that it holds several times
 
 
+@checked
 def build(
     name: str | None = None,
     *,

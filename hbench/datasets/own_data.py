@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from PIL import ImageColor
 
+from hbench.core.arguments import checked_class
 from hbench.core.errors import DataError, TreeError, UnknownName, UsageError, examples
 from hbench.core.tables import SUFFIXES as TABLES
 from hbench.core.tables import kind_of, read_with_dialect
@@ -192,6 +193,7 @@ def own_dataset(name: str, own: OwnTable, root: Path, *, listed: Sequence[str] =
     return Dataset(name, test.digest[:12], Protocol(), train, {TEST: test}, card=card).rooted(root)
 
 
+@checked_class
 @dataclass(frozen=True)
 class OwnSource:
     """A CSV or parquet table, or a folder of images, and how to read it.
@@ -207,7 +209,7 @@ class OwnSource:
     """
 
     path: Path
-    levels: Sequence[str] = ()
+    levels: str | Sequence[str] = ()
     root: Path | None = None
     image_column: str | None = None
     depth: int | None = None

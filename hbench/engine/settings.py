@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from hbench.core.arguments import checked_class
 from hbench.core.errors import UnknownName, UsageError
 from hbench.core.version import __version__
 from hbench.engine.similarity import Similarity, named
@@ -106,6 +107,7 @@ class Conditions:
         )  # fmt: skip
 
 
+@checked_class
 @dataclass(frozen=True)
 class Settings:
     """The choices in words, as `score` and `evaluate` document them. `similarity` None: cosine, or the dataset's; `metrics` None:

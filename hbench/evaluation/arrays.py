@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hbench.core.arguments import as_array, checked
 from hbench.core.errors import SubmissionError, UsageError, examples
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.ranker import Side
@@ -33,6 +34,7 @@ from hbench.tree.policies import listed, mend_to_tree
 UNKNOWN = -1  # a label of the losses where nothing is known
 
 
+@checked
 def score(
     vectors: ArrayLike,
     labels: ArrayLike,
@@ -170,7 +172,7 @@ def as_paths(labels: Any, what: str) -> Any:
                 found=f"{lengths[0]} to {lengths[-1]} levels",
                 fix='fill the shorter ones with "", and give policies=["unknown"] where nothing is known below',
             )  # fmt: skip
-    array = np.asarray(given)
+    array = as_array(given, what)
     return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else given
 
 

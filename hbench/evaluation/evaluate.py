@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
+from hbench.core.arguments import checked
 from hbench.core.errors import DataError, UnknownName, UsageError, examples
 from hbench.datasets import Dataset, load, specs
 from hbench.datasets.manifest import name_table_of
@@ -36,6 +37,7 @@ from hbench.tree.partial import known_levels
 OnTest = Callable[[str], OnBlock]
 
 
+@checked
 def evaluate(
     submission: str | Path | Embeddings | tuple[Embeddings, Embeddings] | Ranking | Submission | ArrayLike,
     dataset: str | Path | Dataset,

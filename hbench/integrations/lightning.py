@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 
+from hbench.core.arguments import checked
 from hbench.core.errors import UsageError
 from hbench.evaluation.arrays import score
 from hbench.integrations import checked_metrics
@@ -18,6 +19,7 @@ class HierarchicalScores(Callback):
     processes the embeddings of all are gathered; items that Lightning's sampler repeats to fill batches count twice.
     """
 
+    @checked
     def __init__(
         self,
         metrics: str | Sequence[str] = ("H-AP", "R@1"),

@@ -9,6 +9,7 @@ from typing import Any
 
 from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 
+from hbench.core.arguments import checked
 from hbench.core.errors import UsageError
 from hbench.evaluation.arrays import score
 from hbench.integrations import checked_metrics
@@ -21,6 +22,7 @@ class HierarchicalAccuracyCalculator(AccuracyCalculator):  # type: ignore[misc]
     list. `metrics`: names of hbench. Its own metrics (NMI, AMI, those by nearest neighbours) are not computed.
     """
 
+    @checked
     def __init__(
         self,
         metrics: str | Sequence[str] = ("H-AP", "NDCG", "R@1", "mAP@R"),

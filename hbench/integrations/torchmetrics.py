@@ -4,6 +4,7 @@ import torch
 from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
+from hbench.core.arguments import checked
 from hbench.core.errors import UsageError
 from hbench.evaluation.arrays import score
 from hbench.integrations import checked_metrics
@@ -26,6 +27,7 @@ class HierarchicalAP(Metric):
     embeddings: list[torch.Tensor]
     labels: list[torch.Tensor]
 
+    @checked
     def __init__(self, metric: str = "H-AP", *, similarity: str = "cosine", ties: str = "pessimistic") -> None:
         super().__init__(compute_on_cpu=True)
         checked_metrics([metric], similarity=similarity, ties=ties)

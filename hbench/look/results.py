@@ -11,6 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from hbench.core.arguments import checked
 from hbench.core.errors import UsageError, visible
 from hbench.core.tables import lines, without_formula
 from hbench.datasets import Dataset, load
@@ -101,6 +102,7 @@ class Results:
         return rows
 
 
+@checked
 def browse(
     files: str | Path | TwoFiles | Sequence[str | Path | TwoFiles],
     dataset: str | Path | Dataset,

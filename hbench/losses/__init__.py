@@ -17,6 +17,7 @@ from typing import Any
 
 from torch import nn
 
+from hbench.core.arguments import checked
 from hbench.core.registry import Registry
 from hbench.losses.baselines.blackbox import blackbox_rank
 from hbench.losses.baselines.decomposability import decomposability_gap
@@ -34,6 +35,7 @@ for _name, _entry in catalogue().items():
     losses.register(_name)(_entry)
 
 
+@checked
 def build_loss(name: str, **params: Any) -> nn.Module:
     """Build a loss by name, such as "happier"; `hbench.list_losses()` and `hbench losses` list the names.
 
@@ -45,6 +47,7 @@ def build_loss(name: str, **params: Any) -> nn.Module:
     return loss_entry(name)(name, params)
 
 
+@checked
 def loss_entry(name: str) -> LossEntry:
     """Look up the entry of a loss; a plugin that is a class or function gets one, with the first line of its docstring."""
     entry = losses[name]

@@ -219,13 +219,16 @@ def _sorted_out(third: Any, fourth: Any, fifth: Any) -> tuple[Indices | None, An
     if isinstance(third, tuple | list):
         found = f"{len(third)} of them"
         raise ConfigError("the third argument is not mined pairs", expected="3 or 4 tensors of indices", found=found)
-    if third is None and fourth is not None and fourth.is_floating_point():
+    if third is None and isinstance(fourth, Tensor) and fourth.is_floating_point():
         return None, fourth, fifth, None
     return None, third, fourth, fifth
 
 
 def _two_dimensional(labels: Tensor, vectors: Tensor, what: str, of: str) -> Tensor:
     """Return labels as (B, L); those of one level may be (B,)."""
+    for name, given in ((of, vectors), (what, labels)):
+        if not isinstance(given, Tensor):
+            raise ConfigError(f"the {name} are no tensor", expected="a torch.Tensor", found=type(given).__name__)
     wide = labels[:, None] if labels.ndim == 1 else labels
     if wide.ndim != 2 or len(wide) != len(vectors):
         raise ConfigError(

@@ -6,10 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hbench.core.arguments import checked, checked_class
 from hbench.core.errors import ConfigError
 from hbench.losses.batch_loss import BatchLoss, LossBatch, full_precision, uncompiled
 
 
+@checked_class
 class CrossBatchMemory(nn.Module):
     """(w_b · loss(batch) + w_m · loss(batch, memory)) / (w_b + w_m); loss(batch) in the first `warm_up` batches.
 
@@ -97,6 +99,7 @@ class PerLevel(BatchLoss):
         return torch.stack(terms).sum()
 
 
+@checked
 def per_level(losses: nn.Module | Sequence[nn.Module]) -> nn.Module:
     """Sum a loss over the levels; a sequence has a loss for each level, coarse to fine."""
     return PerLevel(losses)

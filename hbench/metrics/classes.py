@@ -17,10 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hbench.core.arguments import as_array, checked
 from hbench.core.errors import UsageError
-from hbench.metrics.functions import Values, as_numpy
+from hbench.metrics.functions import Values
 
 
+@checked
 def knn_accuracy(scores: ArrayLike, classes: ArrayLike, of_queries: ArrayLike, k: int) -> Values:
     """kNN accuracy: 1 if the first k items vote for the query's class, else 0.
 
@@ -30,7 +32,8 @@ def knn_accuracy(scores: ArrayLike, classes: ArrayLike, of_queries: ArrayLike, k
     these those of the class that it helps most. With k = 1 it is R@1. Returns float64 (Q,), NaN for queries without an item of
     their class. Raises UsageError for arrays that do not fit together.
     """
-    rows, of_items, query_classes = (np.asarray(as_numpy(array)) for array in (scores, classes, of_queries))
+    rows, of_items = as_array(scores, "scores"), as_array(classes, "classes")
+    query_classes = as_array(of_queries, "of_queries")
     if rows.shape != (*query_classes.shape, *of_items.shape) or rows.ndim != 2 or k < 1 or np.isnan(rows).any():
         raise UsageError(
             "scores and classes do not fit together", expected="scores (Q, G) without NaN, classes (G,) and (Q,), k of 1 or more",
@@ -63,6 +66,7 @@ def _first(classes: NDArray[np.int64], scores: NDArray[Any], own: int, k: int) -
     return ranked[:k]
 
 
+@checked
 def nmi(vectors: ArrayLike, classes: ArrayLike, *, clusters: int | None = None, seed: int = 0) -> float:
     """NMI = 2 I(K; C)/(H(K) + H(C)): how much the clusters K that k-means finds say about the classes C (Manning et al. 2008).
 
@@ -74,7 +78,9 @@ def nmi(vectors: ArrayLike, classes: ArrayLike, *, clusters: int | None = None, 
     from sklearn.cluster import KMeans  # half a second, which nobody else waits for
     from sklearn.metrics import normalized_mutual_info_score
 
-    rows, of_items = as_numpy(vectors), np.asarray(as_numpy(classes))
+    rows, of_items = as_array(vectors, "vectors"), as_array(classes, "classes")
+    if seed < 0:
+        raise UsageError("the seed must be at least 0", found=str(seed))
     number = len(np.unique(of_items)) if clusters is None else clusters
     fit = rows.ndim == 2 and of_items.shape == rows.shape[:1] and 1 <= number <= len(rows)
     if not fit or rows.dtype.kind not in "fiub" or not np.isfinite(rows).all():

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hbench.core.arguments import as_array, checked
 from hbench.core.errors import UsageError
 from hbench.metrics.level_sequence import LevelSequence, level_sequence
 from hbench.metrics.level_sequence import ties as ties_policies
@@ -38,6 +39,7 @@ Values = NDArray[np.float64]
 Level = int | None  # 1 (coarse) … L
 
 
+@checked
 def evaluate(
     metrics: str | Sequence[str],
     scores: ArrayLike,
@@ -69,6 +71,7 @@ def evaluate(
     return {name: np.array([function(one) for one in sequences], float) for name, function in functions.items()}
 
 
+@checked
 def h_ap(
     scores: ArrayLike,
     levels: ArrayLike,
@@ -87,6 +90,7 @@ def h_ap(
     return values
 
 
+@checked
 def ap(
     scores: ArrayLike, levels: ArrayLike, *, level: Level = None, ties: str = "pessimistic", depth: Level = None
 ) -> Values:
@@ -98,6 +102,7 @@ def ap(
     return _one(f"AP{_at(level)}", scores, levels, ties, depth)
 
 
+@checked
 def w_ap(
     scores: ArrayLike,
     levels: ArrayLike,
@@ -115,6 +120,7 @@ def w_ap(
     return _one(f"wAP{parameters}", scores, levels, ties, depth)
 
 
+@checked
 def asi(
     scores: ArrayLike, levels: ArrayLike, *, level: Level = None, ties: str = "pessimistic", depth: Level = None
 ) -> Values:
@@ -126,6 +132,7 @@ def asi(
     return _one(f"ASI{_at(level)}", scores, levels, ties, depth)
 
 
+@checked
 def ndcg(
     scores: ArrayLike, levels: ArrayLike, *, k: int | None = None, ties: str = "pessimistic", depth: Level = None
 ) -> Values:
@@ -137,6 +144,7 @@ def ndcg(
     return _one("NDCG" if k is None else f"NDCG@{k}", scores, levels, ties, depth)
 
 
+@checked
 def recall_at_k(
     scores: ArrayLike, levels: ArrayLike, k: int, *, level: Level = None, ties: str = "pessimistic", depth: Level = None
 ) -> Values:
@@ -149,6 +157,7 @@ def recall_at_k(
     return _one(f"R@{k}{_at(level)}", scores, levels, ties, depth)
 
 
+@checked
 def true_recall_at_k(
     scores: ArrayLike, levels: ArrayLike, k: int, *, level: Level = None, ties: str = "pessimistic", depth: Level = None
 ) -> Values:
@@ -161,6 +170,7 @@ def true_recall_at_k(
     return _one(f"TR@{k}{_at(level)}", scores, levels, ties, depth)
 
 
+@checked
 def precision_at_k(
     scores: ArrayLike, levels: ArrayLike, k: int, *, level: Level = None, ties: str = "pessimistic", depth: Level = None
 ) -> Values:
@@ -173,6 +183,7 @@ def precision_at_k(
     return _one(f"P@{k}{_at(level)}", scores, levels, ties, depth)
 
 
+@checked
 def r_precision(
     scores: ArrayLike, levels: ArrayLike, *, level: Level = None, ties: str = "pessimistic", depth: Level = None
 ) -> Values:
@@ -184,6 +195,7 @@ def r_precision(
     return _one(f"P@R{_at(level)}", scores, levels, ties, depth)
 
 
+@checked
 def map_at_r(
     scores: ArrayLike, levels: ArrayLike, *, level: Level = None, ties: str = "pessimistic", depth: Level = None
 ) -> Values:
@@ -195,6 +207,7 @@ def map_at_r(
     return _one(f"mAP@R{_at(level)}", scores, levels, ties, depth)
 
 
+@checked
 def map_at_k(
     scores: ArrayLike, levels: ArrayLike, k: int, *, level: Level = None, ties: str = "pessimistic", depth: Level = None
 ) -> Values:
@@ -207,6 +220,7 @@ def map_at_k(
     return _one(f"mAP@{k}{_at(level)}", scores, levels, ties, depth)
 
 
+@checked
 def reciprocal_rank(
     scores: ArrayLike, levels: ArrayLike, *, level: Level = None, ties: str = "pessimistic", depth: Level = None
 ) -> Values:
@@ -218,6 +232,7 @@ def reciprocal_rank(
     return _one(f"MRR{_at(level)}", scores, levels, ties, depth)
 
 
+@checked
 def hierarchical_distance_at_k(
     scores: ArrayLike, levels: ArrayLike, k: int, *, ties: str = "pessimistic", depth: Level = None
 ) -> Values:
@@ -250,7 +265,7 @@ def _sequences(
 
 def _arrays(scores: ArrayLike, levels: ArrayLike) -> tuple[NDArray[np.floating], NDArray[np.int64]]:
     """Scores as floats (Q, G) and levels as integers (Q, G)."""
-    rows, of_items = (np.atleast_2d(as_numpy(array)) for array in (scores, levels))
+    rows, of_items = np.atleast_2d(as_array(scores, "scores"), as_array(levels, "levels"))
     if rows.shape != of_items.shape or rows.ndim != 2:
         raise UsageError("scores and levels do not fit together", expected="two arrays of one shape (queries, items)",
                          found=f"{rows.shape} and {of_items.shape}")  # fmt: skip
@@ -278,10 +293,3 @@ def _as_float64(scores: NDArray[Any]) -> NDArray[np.float64]:
             fix="give their ranks as scores: a higher number for a better item",
         )  # fmt: skip
     return rounded
-
-
-def as_numpy(array: ArrayLike) -> NDArray[Any]:
-    """An array, or a torch tensor on any device, as numpy."""
-    detach = getattr(array, "detach", None)  # a torch tensor, perhaps on another device
-    tensor = detach().cpu() if detach else array
-    return np.asarray(tensor.float() if "bfloat16" in str(getattr(tensor, "dtype", "")) else tensor)  # type: ignore[union-attr]

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hbench.core.arguments import checked
 from hbench.core.errors import UsageError
 from hbench.core.registry import Registry
 from hbench.tree import levels_of_pairs
@@ -102,6 +103,7 @@ def named_relevance(name: str, exponent: float = 1.0) -> Relevance:
         ) from None
 
 
+@checked
 def relevance_of_pairs(
     queries: ArrayLike, gallery: ArrayLike, relevance: Relevance | None = None
 ) -> NDArray[np.float64]:

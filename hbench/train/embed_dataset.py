@@ -20,6 +20,7 @@ from torch import nn
 from torch.utils.data import Dataset as TorchDataset
 
 from hbench.core import files
+from hbench.core.arguments import checked, checked_class
 from hbench.core.errors import DataError, SubmissionError, UnknownName, UsageError, examples
 from hbench.core.files import write_text
 from hbench.core.text import first_line
@@ -52,6 +53,7 @@ class Embedder(NamedTuple):
     prepare: Prepare | None = None
 
 
+@checked_class
 @dataclass(frozen=True)
 class EmbedOptions:
     """Options of embedding: `batch` images at a time, at `scales` of their size, also mirrored if `flip`.
@@ -112,6 +114,7 @@ def _refuse_size(source: str, backbone: Backbone, side: int) -> None:
         raise UsageError(reason, found=first_line(error), fix="leave the size out") from None
 
 
+@checked
 def embed(
     model: str | Embedder,
     dataset: str | Path | Dataset,

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hbench.core.arguments import as_array
 from hbench.core.errors import TreeError, UnknownName, examples
 
 if TYPE_CHECKING:
@@ -189,7 +190,8 @@ def levels_of_pairs(queries: ArrayLike, gallery: ArrayLike) -> NDArray[np.uint8]
     >>> levels_of_pairs([["owl", "barn owl"]], [["owl", "bay owl"], ["owl", "barn owl"]]).tolist()
     [[1, 2]]
     """
-    first, second = (array[:, None] if array.ndim == 1 else array for array in map(np.asarray, (queries, gallery)))
+    sides = as_array(queries, "queries"), as_array(gallery, "gallery")
+    first, second = (array[:, None] if array.ndim == 1 else array for array in sides)
     if first.shape[1:] != second.shape[1:] or first.ndim != 2:
         raise TreeError(
             "the labels differ in levels", expected="(Q, L) and (G, L)", found=f"{first.shape} and {second.shape}"
@@ -206,7 +208,7 @@ def default_levels(depth: int) -> tuple[str, ...]:
 
 def as_labels(labels: ArrayLike) -> NDArray[np.int64]:
     """Convert labels to integers (N, L), L ≥ 1, from whole floats too; one dimension means one level. Raises TreeError."""
-    array = np.asarray(labels)
+    array = np.asarray(as_array(labels, "labels"))
     if array.dtype.kind == "f":
         whole = 2.0 ** (np.finfo(array.dtype).nmant + 1)  # from here on, two whole numbers may be one float
         if (np.abs(array) < min(whole, 2.0**53)).all() and (array == np.floor(array)).all():

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hbench.core.arguments import as_array
 from hbench.core.compiled import compiled, pays
 from hbench.core.errors import SubmissionError, examples
 from hbench.engine.scan import Scan, scan
@@ -97,14 +98,11 @@ def where(vectors: NDArray[Any] | SelectedRows, positions: NDArray[np.int64]) ->
 def as_vectors(vectors: ArrayLike, what: str = "vectors") -> NDArray[np.floating]:
     """Finite native floats (N, D) from an array or a torch tensor; integers of one or two bytes become float32, others float64.
     Raises SubmissionError otherwise."""
-    if hasattr(vectors, "detach"):
-        tensor: Any = vectors.detach().cpu()
-        vectors = tensor.float().numpy() if str(tensor.dtype) == "torch.bfloat16" else tensor.numpy()
-    if isinstance(vectors, np.ma.MaskedArray) and np.ma.is_masked(vectors):
-        raise SubmissionError(
-            f"the {what} hold masked numbers", expected="a number in every place", found=f"{int(vectors.mask.sum()):,} masked",
-        )  # fmt: skip
-    array = np.asarray(vectors)
+    array = as_array(vectors, what)
+    if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
+        masked = f"{int(np.ma.getmaskarray(array).sum()):,} masked"
+        raise SubmissionError(f"the {what} hold masked numbers", expected="a number in every place", found=masked)
+    array = np.asarray(array)
     if array.ndim != 2 or not array.size or array.dtype.kind not in "fiu":
         raise SubmissionError(
             f"the {what} cannot be ranked", expected="numbers of shape (items, dimensions)",

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hbench.core import schema
+from hbench.core.arguments import checked
 from hbench.core.errors import ConfigError, HBenchError, SubmissionError, UnknownName
 from hbench.core.paths import data_home
 from hbench.core.schema import STRICT
@@ -269,6 +270,7 @@ def files(name: str) -> list[Path]:
     return base + user_files
 
 
+@checked
 def read(name: str) -> Leaderboard:
     """Read the leaderboard of a dataset, published and own rows together.
 

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from hbench.core.arguments import checked
 from hbench.core.errors import ComparisonError, UnknownName, examples
 from hbench.core.tables import without_formula
 from hbench.core.text import csv_text
@@ -235,6 +236,7 @@ class Comparison:
         return pd.DataFrame([difference.record() for difference in self.differences]).set_index("metric")
 
 
+@checked
 def compare(
     first: Report | str | Path,
     second: Report | str | Path,

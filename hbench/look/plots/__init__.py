@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from hbench.core.arguments import checked
 from hbench.core.errors import UsageError, examples
 from hbench.core.registry import Registry
 from hbench.evaluation.reports.report import Report, document_of
@@ -76,6 +77,7 @@ def _option(field: str) -> str:
     return "--" + field.rstrip("s").replace("_", "-")
 
 
+@checked
 def plot(report: Report | str | Path, kind: str = "levels", metrics: str | Sequence[str] = ()) -> Drawing:
     """Draw a report; a notebook shows the drawing, and `drawing.write("levels.pdf")` saves it as .png, .svg or .pdf.
 

@@ -19,9 +19,11 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from hbench.core.arguments import checked
 from hbench.core.errors import ConfigError
 
 
+@checked
 def blackbox_rank(scores: Tensor, lam: float) -> Tensor:
     """Compute the ranks rk(y) along the last dimension, float (…, n), with the black-box gradient of strength `lam` (λ).
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from hbench.core.arguments import checked
 from hbench.core.errors import ConfigError
 from hbench.losses.baselines.pairs import contrastive
 from hbench.losses.batch_loss import BatchLoss, LossBatch, full_precision, sum_over_blocks
@@ -47,6 +48,7 @@ def _mean_where(chosen: Tensor, values: Tensor) -> Tensor:
     return torch.where(chosen, values, 0).sum(1) / chosen.sum(1).clamp(min=1)
 
 
+@checked
 def decomposability_gap(
     metric: Callable[[np.ndarray, np.ndarray], float],
     scores: np.ndarray,

@@ -20,6 +20,7 @@ from PIL import Image
 from torchvision.datasets import VisionDataset
 from torchvision.transforms import v2
 
+from hbench.core.arguments import checked
 from hbench.core.errors import DataError, UnknownName
 from hbench.datasets import build, specs
 from hbench.datasets.dataset import Dataset, read
@@ -31,6 +32,7 @@ Transform = Callable[[Image.Image], Any]
 TO_TENSOR = v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.ToPureTensor()])
 
 
+@checked
 def torch_dataset(manifest: Manifest, transform: Transform | None = None) -> ManifestImages:
     """Make a torch dataset of (image, labels int64 (L,) coarse to fine, index), in the order of a manifest.
 
@@ -41,6 +43,7 @@ def torch_dataset(manifest: Manifest, transform: Transform | None = None) -> Man
     return ManifestImages(manifest, transform or TO_TENSOR)
 
 
+@checked
 def vision_dataset(name: str) -> Callable[..., VisionImages]:
     """Return a class like torchvision's: `vision_dataset("cub200")(root, split, transform, target_transform, download=False)`.
 

@@ -1,0 +1,182 @@
+"""Refuses arguments of another kind than their annotation says: a number for a text, a text for a number.
+
+Only kinds that can be told by looking are checked: texts, numbers, flags, paths, functions, lists of these, and classes. What an
+annotation leaves open, such as arrays, is for the function to check.
+
+>>> @checked
+... def repeated(word: str, times: int = 2) -> str:
+...     return times * word
+>>> repeated("a"), repeated("a", 3)
+('aa', 'aaa')
+>>> repeated(3)
+Traceback (most recent call last):
+hbench.core.errors.UsageError: word must be a text
+  found:    3 (int)
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import functools
+import inspect
+import numbers
+import os
+import types
+import typing
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
+
+from hbench.core.errors import UsageError, one_line
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+FLAGS = ("bool", "bool_")  # Python's and numpy's
+MOST = 60  # letters of what was found
+UNIONS = (typing.Union, types.UnionType)
+LISTS = (collections.abc.Sequence, collections.abc.Collection, collections.abc.Iterable, list, tuple)
+WORDS = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "True or False",
+    Path: "a path",
+    types.NoneType: "None",
+}
+ELEMENTS = {str: "texts", int: "whole numbers", float: "numbers", Path: "paths"}
+OTHER_CLASSES = {  # of values that are as good
+    int: (numbers.Integral,),
+    float: (numbers.Real,),
+    Path: (os.PathLike, str),
+}
+
+
+class ArgumentKind(NamedTuple):
+    """A kind of values: what it is called, and whether a value is one."""
+
+    name: str
+    fits: Callable[[Any], bool]
+
+
+def checked(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a function raise UsageError for an argument that is not of a kind that its annotation names."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+        except TypeError:
+            return function(*args, **kwargs)  # where Python says what is missing or unknown
+        for name, value in given.items():
+            kinds = _kinds_of(function).get(name)
+            if kinds and not any(kind.fits(value) for kind in kinds):
+                expected = " or ".join(kind.name for kind in kinds)
+                raise UsageError(f"{name} must be {expected}", found=_described(value))
+        return function(*args, **kwargs)
+
+    return call
+
+
+def checked_class(cls: type[T]) -> type[T]:
+    """Let a class raise UsageError when it is made with an argument of another kind than its annotation names."""
+    cls.__init__ = checked(cls.__init__)  # type: ignore[method-assign]
+    return cls
+
+
+def as_array(given: Any, name: str) -> NDArray[Any]:
+    """An argument as an array: of a torch tensor on any device, a column of a table, or nested lists.
+
+    Raises UsageError for lists of different lengths, which are no array.
+    """
+    import numpy as np
+
+    detach = getattr(given, "detach", None)  # a torch tensor's, which may need a gradient
+    tensor = detach().cpu() if detach else given
+    if "bfloat16" in str(getattr(tensor, "dtype", "")):
+        tensor = tensor.float()  # numpy has no such type
+    try:
+        return np.asanyarray(tensor)
+    except (ValueError, TypeError) as error:
+        raise UsageError(
+            f"{name} cannot be read as an array", expected="rows of one length", found=one_line(str(error))
+        ) from None
+
+
+def _described(value: object) -> str:
+    text = one_line(repr(value))
+    shown = text if len(text) <= MOST else f"{text[: MOST - 1]}…"
+    return shown if value is None else f"{shown} ({type(value).__name__})"
+
+
+@functools.cache
+def _kinds_of(function: Callable[..., Any]) -> dict[str, tuple[ArgumentKind, ...]]:
+    """The kinds of every parameter whose annotation says them all."""
+    found = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        kinds = _kinds(_resolved(parameter.annotation, function))
+        if kinds:
+            found[name] = kinds
+    return found
+
+
+def _resolved(annotation: Any, function: Callable[..., Any]) -> Any:
+    """An annotation as a type; Any where it names what is imported for type checkers alone."""
+    if not isinstance(annotation, str):
+        return annotation
+    try:
+        return eval(annotation, function.__globals__)  # of our own source
+    except NameError:
+        return Any
+
+
+def _kinds(annotation: Any) -> tuple[ArgumentKind, ...]:
+    """The kinds of an annotation; none where any of its members cannot be told by looking."""
+    if typing.get_origin(annotation) in UNIONS:
+        members = [_kinds(member) for member in typing.get_args(annotation)]
+        return tuple(kind for kinds in members for kind in kinds) if all(members) else ()
+    kind = _kind(annotation)
+    return (kind,) if kind else ()
+
+
+def _kind(annotation: Any) -> ArgumentKind | None:
+    if annotation is None:
+        annotation = types.NoneType
+    origin, members = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is collections.abc.Callable:
+        return ArgumentKind("a function", callable)
+    if origin in LISTS and members:
+        return _list_of(members[0])
+    if origin is not None or not isinstance(annotation, type) or annotation in (object, inspect.Parameter.empty):
+        return None
+    classes = OTHER_CLASSES.get(annotation, (annotation,))
+    name = WORDS.get(annotation, f"a {annotation.__name__}")
+    if annotation is bool:
+        return ArgumentKind(name, lambda value: type(value).__name__ in FLAGS)
+    takes_flags = annotation not in (int, float)
+    return ArgumentKind(name, lambda value: isinstance(value, classes) and (takes_flags or not isinstance(value, bool)))
+
+
+def _list_of(member: Any) -> ArgumentKind | None:
+    """The kind of lists: anything that can be gone through again, such as tuples and arrays, but a text."""
+    members = typing.get_args(member) if typing.get_origin(member) in UNIONS else (member,)
+    if not all(isinstance(each, type) and each in ELEMENTS for each in members):
+        return None
+    kinds = _kinds(member)
+    names = " or ".join(ELEMENTS[each] for each in members)
+
+    def fits(value: Any) -> bool:
+        if isinstance(value, str | bytes | dict) or not hasattr(value, "__len__"):
+            return False
+        if getattr(value, "ndim", 1) != 1:
+            return False
+        return all(any(kind.fits(each) for kind in kinds) for each in value)
+
+    return ArgumentKind(f"a list of {names}", fits)
