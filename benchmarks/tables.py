@@ -63,7 +63,7 @@ def tables(*, quick: bool) -> dict[str, str]:
         ),
         "more": table(("what", "measured"), [*memory_rows(evaluated), *scaled]),
         "stragglers": table(
-            ("slow workers", "blocks as tasks (`--scheduler`)", "fixed parts (`--shard`)"), run("scale", ["simulate"])
+            ("slow workers", "blocks as tasks (`--scheduler`)", "fixed shares (`--blocks`)"), run("scale", ["simulate"])
         ),
     }
 

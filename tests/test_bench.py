@@ -43,4 +43,4 @@ def test_rows_are_those_of_the_page(bench):
 def test_a_benchmark_says_its_rows(bench):
     """The simulation touches no data; its table is that of the page to the last digit."""
     rows = bench.run("scale", ["simulate"])
-    assert bench.table(("slow workers", "blocks as tasks (`--scheduler`)", "fixed parts (`--shard`)"), rows) in PAGE
+    assert bench.table(("slow workers", "blocks as tasks (`--scheduler`)", "fixed shares (`--blocks`)"), rows) in PAGE

@@ -30,7 +30,6 @@ VERBS = {
     "site": "make pages of all leaderboards: sort, filter, sources, exports",
     "gap": "measure the decomposability gap of an embedding file",
     "compare": "test the difference of two reports",
-    "merge": "join the shards of one evaluation",
     "leaderboard": "show, add to, verify or export published and own rows",
     "tree": "show, validate, export or draw a label tree",
     "losses": "list the losses, their formulas and defaults",

@@ -37,7 +37,11 @@ from hbench.cli.terminal import bars, say, show_json
     help="Score under other trees of the same classes too: wordnet.csv,wikidata.nwk,shuffled.",
 )
 @click.option("--resume", type=FOLDER, help="Keep finished blocks in this folder; continue from them.")
-@click.option("--shard", help="Compute part i/n only and write it to --out; `hbench merge` joins the parts.")
+@click.option(
+    "--blocks",
+    metavar="I/N",
+    help="Compute this share of the work only, into --resume DIR, which any number of processes may fill.",
+)
 @reporting.with_options(reporting.MACHINE)
 def command(file: Path | None, dataset: str, check: bool, format_: str, as_json: bool, **options: Any) -> None:
     """Score FILE, embeddings or rankings of a dataset's test items, joined by id.
@@ -67,9 +71,9 @@ def command(file: Path | None, dataset: str, check: bool, format_: str, as_json:
         return
     files = [(path, options["ids"]) for path in (file, options["query"], options["gallery"]) if path]
     with execution.open(files, announce=say) as execute, bars("ranking") as on_test:
-        if execution.shard:
-            execution.write_shard(options["output"], checked, execute, on_test)
-            say(f"part {execution.shard} is in {options['output']}; hbench merge joins the parts")
+        if execution.blocks:
+            number = execution.keep_blocks(checked, execute, on_test)
+            say(f"share {execution.blocks}, {number} blocks, is in {execution.resume}; without --blocks this command reports")
             return
         report = execution.report(checked, execute, on_test)
     reporting.write_report(report, options)
@@ -80,10 +84,8 @@ def _refuse_options(options: dict[str, Any]) -> None:
     """Refuse options whose files are missing, and files that could not be written."""
     if options["row"] and not options["method"]:
         raise click.UsageError("--row needs --method, the name of the row.")
-    if options["shard"] and not options["output"]:
-        raise click.UsageError("--shard needs --out, the file of this part.")
-    if options["shard"] and (options["by_query"] or options["row"]):
-        raise click.UsageError("--by-query and --row are written by hbench merge, from all parts.")
+    if options["blocks"] and (options["output"] or options["by_query"] or options["row"]):
+        raise click.UsageError("--out, --by-query and --row are written by the run that reports, without --blocks.")
     if options["top_k"]:
         if not options["output"]:
             raise click.UsageError("--top-k needs --out: the results are kept next to the report.")

@@ -112,7 +112,7 @@ def execution_of(options: dict[str, Any]) -> Execution:
     """The execution that the options say."""
     from hbench.evaluation.execution import Execution
 
-    names = ("threads", "device", "workers", "scheduler", "resume", "shard", "trees")
+    names = ("threads", "device", "workers", "scheduler", "resume", "blocks", "trees")
     said = {name: options.get(name) for name in names}
     edges = tuple(name.strip() for name in (options.get("edges") or "").split(",") if name.strip())
     return Execution(memory=options["max_memory"], top_k=options.get("top_k", 0), edges=edges, **said)

@@ -6,8 +6,6 @@ changes nothing: an `Execute` takes a job and the numbers of its blocks, and yie
 * `hbench.engine.executors.threads.on_threads`: in this process, the default;
 * `hbench.engine.executors.kept_blocks.kept_in`: each finished block is kept in a folder and not computed again;
 * `hbench.engine.executors.dask.on_cluster`: by the workers of a dask.distributed scheduler.
-
-`hbench.evaluation.shards` computes a part of the blocks, for processes that do not talk to each other.
 """
 
 from __future__ import annotations

@@ -7,16 +7,17 @@ from functools import partial
 from pathlib import Path
 
 from hbench.core.errors import UsageError
-from hbench.engine.executors.kept_blocks import kept_in
+from hbench.engine.executors.kept_blocks import Share, kept_in
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute
 from hbench.evaluation import embeddings
 from hbench.evaluation.evaluate import Examined, OnTest, report_on
+from hbench.evaluation.measurement import measure
 from hbench.evaluation.reports.report import Report
 
-ELSEWHERE = ("shard", "workers", "scheduler", "device", "resume")
+ELSEWHERE = ("blocks", "workers", "scheduler", "device", "resume")
 APART = {  # an option, what it does, and the options that it cannot be joined with
-    "device": ("ranks in this process", ("shard", "workers", "scheduler")),
+    "device": ("ranks in this process", ("workers", "scheduler")),
     "trees": ("ranks in this process, in one go", (*ELSEWHERE, "top_k")),
     "top_k": ("ranks in this process, in one go", ELSEWHERE),
 }
@@ -24,9 +25,12 @@ APART = {  # an option, what it does, and the options that it cannot be joined w
 
 @dataclass(frozen=True)
 class Execution:
-    """`threads`, `memory` (bytes beyond the embeddings); a torch `device`; the number of local `workers`, or a dask
-    `scheduler`; the folder in which finished blocks are kept to `resume` from; the `shard` i/n that alone is computed; the first
-    `top_k` results to keep; other `trees` to score under, in words, whose lists of edges have these columns (`edges`).
+    """Who computes, and what is kept.
+
+    `threads`, `memory` (bytes beyond the embeddings); a torch `device`; the number of local `workers`, or a dask `scheduler`;
+    the folder in which finished blocks are kept to `resume` from; the share i/n of the `blocks` that alone is computed, and
+    kept there; the first `top_k` results to keep; other `trees` to score under, in words, whose lists of edges have these
+    columns (`edges`).
 
     Raises UsageError for what does not go together.
     """
@@ -37,7 +41,7 @@ class Execution:
     workers: int | None = None
     scheduler: str | None = None
     resume: Path | None = None
-    shard: str | None = None
+    blocks: str | None = None
     top_k: int = 0
     trees: str | None = None
     edges: tuple[str, ...] = ()
@@ -49,10 +53,10 @@ class Execution:
                 option, other = (name.replace("_", "-") for name in (option, joined[0]))
                 raise UsageError(f"--{option} {does}: leave --{other} out")
         # What few evaluations need is imported by them alone: every command starts a tenth of a second sooner.
-        if self.shard:
-            from hbench.evaluation.shards import Part
-
-            Part.parse(self.shard)
+        if self.blocks:
+            Share.parse(self.blocks)
+        if self.blocks and not self.resume:
+            raise UsageError("a share of the blocks needs a folder to keep them in", fix="name one by --resume DIR")
         if self.trees:
             from hbench.evaluation.reports.trees import parse
 
@@ -89,9 +93,19 @@ class Execution:
             )
         return report_on(examined, memory=self.memory, execute=execute, on_test=on_test, top_k=self.top_k)
 
-    def write_shard(self, path: Path, examined: Examined, execute: Execute, on_test: OnTest | None = None) -> None:
-        """Compute the shard and write it to `path`."""
-        from hbench.evaluation import shards
+    def keep_blocks(self, examined: Examined, execute: Execute, on_test: OnTest | None = None) -> int:
+        """Compute the share of every test's blocks, which `execute` keeps in the folder to resume from; return their number.
 
-        part = shards.Part.parse(self.shard or "1/1")
-        shards.write(path, examined, part, memory=self.memory, execute=execute, on_test=on_test)
+        Raises UsageError for a submission or dataset that is not ranked by its embeddings, and has no blocks.
+        """
+        share = Share.parse(self.blocks or "1/1")
+        jobs = examined.jobs(memory=self.memory)
+        if set(jobs) != set(examined.data.tests):
+            raise UsageError("this evaluation has no blocks", expected="embeddings, and positives by label")
+        number = 0
+        for name, job in jobs.items():
+            own = share.of_blocks(job.ranker.blocks)
+            on_block = on_test(name) if on_test else None
+            measure(job, execute=execute, blocks=own, on_block=on_block)
+            number += len(own)
+        return number

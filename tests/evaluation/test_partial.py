@@ -1,4 +1,4 @@
-"""Partial labels from a table to a report: three values, the signature, shards, refusals."""
+"""Partial labels from a table to a report: three values, the signature, shares, refusals."""
 
 from __future__ import annotations
 
@@ -99,14 +99,12 @@ def test_a_file_may_hold_the_items_that_a_policy_drops(zoo, tmp_path):
         assert document["scores"]["H-AP"]["queries"] == sum(len(path) == 3 for path in paths)
 
 
-def test_parts_of_an_evaluation_merge_into_the_whole(zoo, tmp_path):
+def test_shares_of_an_evaluation_make_the_whole(zoo, tmp_path):
     table, embeddings, _, _ = zoo
     words = ("evaluate", embeddings, "-d", table, "--policy", "unknown", "--max-memory", "100M")
     whole = json.loads(call(*words, "--json").stdout)
-    for part in (1, 2):
-        call(*words, "--shard", f"{part}/2", "-o", tmp_path / f"{part}.npz")
-    merged = json.loads(call("merge", tmp_path / "1.npz", tmp_path / "2.npz", "--format", "json").stdout)
-    assert merged == whole
+    for share in ("1/2", "2/2"):
+        call(*words, "--resume", tmp_path / "kept", "--blocks", share)
     for _ in range(2):
         assert json.loads(call(*words, "--json", "--resume", tmp_path / "kept").stdout) == whole
 

@@ -56,7 +56,7 @@ def test_tables_of_another_report_or_with_odd_columns_are_refused(folder, tmp_pa
         results.read(tmp_path / "cut.parquet", document)
 
 
-@pytest.mark.parametrize("options", [("--top-k", 3), ("--top-k", 3, "-o", "x.json", "--shard", "1/2")])
+@pytest.mark.parametrize("options", [("--top-k", 3), ("--top-k", 3, "--resume", "kept", "--blocks", "1/2")])
 def test_what_cannot_keep_results_is_refused_before_work(folder, tmp_path, monkeypatch, options):
     monkeypatch.chdir(tmp_path)
     assert "--top-k" in refusal("evaluate", folder / zoo.FILE, "-d", folder / zoo.DATASET, *options)

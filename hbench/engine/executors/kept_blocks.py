@@ -1,13 +1,40 @@
-"""Resuming: every finished block is kept in a folder, so that an interrupted evaluation resumes where it stopped."""
+"""Resuming: every finished block is kept in a folder, so that an interrupted evaluation resumes where it stopped.
 
+Several processes, on one machine or many, may fill one folder, each with its share of the blocks; a last run finds them all.
+
+>>> Share.parse("2/3").of_blocks(10)
+range(3, 6)
+"""
+
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from hbench.core import files
-from hbench.core.errors import SubmissionError
+from hbench.core.errors import SubmissionError, UsageError
 from hbench.engine.job import Execute, Job, Values
+
+
+class Share(NamedTuple):
+    """Share `number` of `of` shares of the blocks, from 1."""
+
+    number: int
+    of: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Share":
+        """Read `i/n`; UsageError for anything else."""
+        numbers = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
+        if not numbers or not 1 <= int(numbers[1]) <= int(numbers[2]):
+            raise UsageError("not a share of the blocks", expected="i/n with 1 ≤ i ≤ n", found=repr(text[:40]))
+        return cls(int(numbers[1]), int(numbers[2]))
+
+    def of_blocks(self, blocks: int) -> range:
+        """The share of this many blocks."""
+        return range(blocks * (self.number - 1) // self.of, blocks * self.number // self.of)
 
 
 def kept_in(folder: Path, execute: Execute) -> Execute:
