@@ -42,23 +42,6 @@ VERBS = {
     "hgldv2": "rebuild the super-categories of H-GLDv2, step by step",
 }
 PLUGINS = "hbench.verbs"  # the entry-point group of the verbs that other packages bring
-GONE = {  # verbs, kinds of plots and options that once were, and what to use instead
-    "self-check": "hbench info --check",
-    "evaluate --each": "hbench evaluate-all FOLDER --dataset NAME --out REPORTS",
-    "tree draw --title": "the picture is named after its source",
-    "tree draw --colour-by": "hbench plot tree, with --metric and --by-query, colours by values",
-    "serve": "open DIR/index.html, or: python -m http.server --bind 127.0.0.1 --directory DIR",
-    "study": "in a clone of hbench: python -m studies run NAME",
-    "plot --over": "in a clone of hbench: python -m studies plot sweep",
-    "plot pareto glyphs-study": "in a clone of hbench: python -m studies plot arms glyphs-study",
-    "plot gap": "in a clone of hbench: python -m studies plot gap",
-    "hgldv2 explain": "hbench hgldv2 review; on its page, i shows the decisions about a label",
-    "hgldv2 diff": "hbench hgldv2 agreement FIRST SECOND",
-    "hgldv2 review --sheet": "decide on the page review.html, and export decisions.yaml there",
-    "hgldv2 review --images": "open the categories on Commons that review.html names as examples of a label",
-    "hgldv2 review --by": "write your initials on the page review.html",
-    "plot sweep": "in a clone of hbench: python -m studies plot sweep",
-}
 VARIABLES = {
     "HBENCH_HOME": "the folder of datasets, cache and own leaderboards, unless said below",
     "HBENCH_DATA": "downloaded and built datasets",
@@ -71,24 +54,18 @@ VARIABLES = {
 CONTEXT = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "HBENCH", "max_content_width": 110}
 
 
-def refuse_gone(name: str) -> None:
-    """Raise UsageError for a verb, kind or option of GONE."""
-    if name in GONE:
-        raise UsageError(f"hbench {name} is gone", fix=GONE[name])
-
-
 def module_of(verb: str) -> str:
     """The module of a verb."""
     return f"hbench.cli.{verb.replace('-', '_')}"
 
 
 def _set_at_the_root(context: click.Context, option: click.Parameter, value: bool) -> None:
-    """Take a habit that stands behind its verb for one of hbench itself."""
+    """Take an option that stands behind its verb for one of hbench itself."""
     if value:
         context.find_root().params[str(option.name)] = True
 
 
-def habits() -> list[click.Option]:
+def common_options() -> list[click.Option]:
     """The options that every verb takes, before its name and behind it."""
     return [
         click.Option(["--quiet", "-q"], is_flag=True, help="No remarks and no progress; refusals are still said."),
@@ -96,27 +73,16 @@ def habits() -> list[click.Option]:
     ]
 
 
-def gone_option(name: str) -> click.Option:
-    """The hidden option that a name of GONE ends in; whoever gives it is told what to use instead."""
-
-    def refuse(_context: click.Context, _option: click.Parameter, value: str | bool | None) -> None:
-        if value:
-            refuse_gone(name)
-
-    is_flag = name == "evaluate --each" or None  # the others took a value
-    return click.Option([name.split()[-1]], is_flag=is_flag, expose_value=False, hidden=True, callback=refuse)
-
-
-def with_habits(command: click.Command, words: str) -> click.Command:
-    """The command that these words call, and those below it, with the habits of all verbs and the options that are gone."""
+def with_common_options(command: click.Command) -> click.Command:
+    """The command, and those below it, with the options that every verb takes."""
     known = {option for parameter in command.params for option in parameter.opts}
-    gone = [gone_option(name) for name in GONE if name.startswith(f"{words} --")]
-    behind = habits()
-    for habit in behind:
-        habit.expose_value, habit.callback = False, _set_at_the_root
-    command.params += [option for option in [*behind, *gone] if not known.intersection(option.opts)]
-    for name, below in command.commands.items() if isinstance(command, click.Group) else ():
-        with_habits(below, f"{words} {name}")
+    for option in common_options():
+        option.expose_value, option.callback = False, _set_at_the_root
+        if not known.intersection(option.opts):
+            command.params.append(option)
+    if isinstance(command, click.Group):
+        for below in command.commands.values():
+            with_common_options(below)
     return command
 
 
@@ -131,7 +97,6 @@ class Verbs(click.Group):
         )
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        refuse_gone(name)
         if name in VERBS and importlib.util.find_spec(module_of(name)):
             command = importlib.import_module(module_of(name)).command
         elif name in (plugins := entry_points(group=PLUGINS)).names:
@@ -144,7 +109,7 @@ class Verbs(click.Group):
             close = closest(name, VERBS)
             ctx.fail(f"No such command {name!r}." + (f" Did you mean {' or '.join(close)}?" if close else ""))
         assert isinstance(command, click.Command)
-        return with_habits(command, name)
+        return with_common_options(command)
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -161,7 +126,7 @@ class Verbs(click.Group):
             formatter.write_dl([*VARIABLES.items()])
 
 
-@click.group(cls=Verbs, context_settings=CONTEXT, params=[*habits()])
+@click.group(cls=Verbs, context_settings=CONTEXT, params=[*common_options()])
 @click.version_option(package_name="hbench", prog_name="hbench")
 def group(**_: bool) -> None:
     """hbench: measure, train for, and publish hierarchical image retrieval.

@@ -5,7 +5,6 @@ from typing import Any
 
 import click
 
-from hbench.cli import refuse_gone
 from hbench.cli.names import DATASET, FILE
 from hbench.cli.terminal import say
 
@@ -41,8 +40,6 @@ def command(kind: str, files: tuple[str, ...], out: Path, **options: Any) -> Non
     from hbench.look.figures import refuse_suffix
     from hbench.look.plots import PlotRequest, draw
 
-    refuse_gone(f"plot {kind}")
-    refuse_gone(f"plot {kind} {' '.join(files)}")
     refuse_suffix(out)
     refuse_unwritable(out)
     draw(kind, PlotRequest(files, **options)).write(out)

@@ -1,4 +1,4 @@
-"""Options and behaviour that all verbs share: tables that fit, completion, quiet and verbose, citations, what is gone."""
+"""Options and behaviour that all verbs share: tables that fit, completion, quiet and verbose, citations."""
 
 import csv
 import io
@@ -10,9 +10,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from hbench.cli import GONE, group
+from hbench.cli import group
 from hbench.cli.cite import METRIC_SOURCES
-from hbench.core.errors import UsageError
 from hbench.datasets import specs
 from hbench.metrics.definitions import metrics
 from tests.command_line import at_a_terminal
@@ -139,14 +138,6 @@ def test_cite_prints_bibtex():
         assert (result.exit_code == 0) == (expected is not None)
         for part in expected or []:
             assert part in result.stdout
-
-
-@pytest.mark.parametrize("name", GONE)
-def test_what_is_gone_says_what_to_use_instead(name):
-    required = {"plot --over": ["levels", "x"], "evaluate --each": ["-d", "glyphs"]}
-    done = run(*name.split(), *required.get(name, []), "-o", "x.svg")
-    assert isinstance(done.exception, UsageError)
-    assert done.exception.fix == GONE[name]
 
 
 def test_a_series_of_files_is_one_line(tmp_path, monkeypatch):

@@ -187,7 +187,6 @@ def test_a_tree_is_drawn(tmp_path):
         (["show", "t.csv"], 3, "fine 'x' in 'a' and 'b'"),
         (["export", "t.csv", "--format", "xml"], 2, "unknown format 'xml'"),
         (["export", "t.csv", "--out", "tree"], 2, "unknown format ''"),
-        (["draw", "t.csv", "--policy", "by-path", "--out", "t.svg", "--colour-by", "find"], 2, "is gone"),
         (["validate", "t.csv", "--policy", "bypath"], 2, "did you mean 'by-path'"),
         (["draw", "t.csv"], 2, "Missing option '--out'"),
     ],

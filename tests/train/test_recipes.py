@@ -185,15 +185,6 @@ def test_unknown_recipes_and_settings_that_break_the_schema_are_named():
             resolve("sop-happier", [change.partition("=")[0]])
 
 
-def test_settings_that_are_gone_are_read_where_they_change_nothing_and_else_refused(tmp_path):
-    lines = 'extends = "glyphs-nsm"\naccumulate = 1\noptimizer.decay_all = true\n'
-    (tmp_path / "earlier.toml").write_text(lines)
-    assert resolve(str(tmp_path / "earlier.toml")) == resolve("glyphs-nsm")
-    for change in ("average=0.9", "accumulate=4", "optimizer.decay_all=false", "schedule.ramp=500"):
-        with pytest.raises(ConfigError, match=f"{change.partition('=')[0]} is gone: leave it out"):
-            resolve("glyphs-nsm", [change])
-
-
 def test_the_command_lists_and_prints_recipes_and_says_whose_the_values_of_every_setup_are():
     listed = call("recipes", "sop-*")
     assert "sop-happier" in listed.output

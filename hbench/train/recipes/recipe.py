@@ -22,10 +22,6 @@ Natural = Annotated[int, Field(ge=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
-GONE = {  # settings of earlier versions, with the values that had no effect, which their recipe.toml may contain
-    "average": 0.0, "accumulate": 1, "non_finite": "stop", "sampler.groups": 2, "optimizer.decay_all": True,
-    "proxies.decay_all": True, "schedule.every": "epoch", "schedule.ramp": 0,
-}  # fmt: skip
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -180,18 +176,6 @@ class Recipe(BaseModel):
     checkpoint_every: Natural = 200
     aim: Aim | None = None
     source: str = ""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_gone(cls, values: dict[str, Any]) -> dict[str, Any]:
-        tables = {key: dict(value) if isinstance(value, dict) else value for key, value in values.items()}
-        for setting, unchanging in GONE.items():
-            table, _, key = setting.rpartition(".")
-            above = tables.get(table) if table else tables
-            if isinstance(above, dict) and above.pop(key, unchanging) != unchanging:
-                instead = "two_pass lets larger batches fit, optimizer.clip bounds gradients"
-                raise ValueError(f"{setting} is gone: leave it out ({instead})")
-        return tables
 
     @model_validator(mode="after")
     def _fits(self) -> Recipe:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import click
 
-from hbench.cli import CONTEXT, refuse_gone, with_habits
+from hbench.cli import CONTEXT, with_common_options
 from hbench.core.errors import closest
 from hbench_hgldv2.steps import STEPS
 
@@ -27,11 +27,10 @@ class StepGroup(click.Group):
         return list(STEPS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        refuse_gone(f"hgldv2 {name}")
         if name not in STEPS:
             close = closest(name, STEPS)
             ctx.fail(f"No such step {name!r}." + (f" Did you mean {' or '.join(close)}?" if close else ""))
-        return with_habits(command_of(name), f"hgldv2 {name}")
+        return with_common_options(command_of(name))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Steps, in order"):
