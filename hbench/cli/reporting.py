@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hbench.evaluation.reports.report import Document, Report
     from hbench.evaluation.submission import Submission
 
-FORMATS = click.Choice(["table", "json", "csv", "markdown", "latex", "mteb", "model-card"])
+FORMATS = click.Choice(["table", "json", "csv", "markdown", "latex", "hub"])
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 BY_QUERY = ".by-query.parquet"
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])

@@ -155,7 +155,7 @@ def test_a_full_report_is_never_replaced_by_a_smaller_one(folder):
     assert report.read(folder / "reports" / "c-good.json").scores == after
 
 
-@pytest.mark.parametrize("option", [["--check"], ["--top-k", "3"], ["--trees", "shuffled"], ["--format", "mteb"]])
+@pytest.mark.parametrize("option", [["--check"], ["--top-k", "3"], ["--trees", "shuffled"], ["--format", "hub"]])
 def test_what_is_of_one_file_alone_is_refused_before_any_work(folder, option):
     assert evaluate_all(folder, *option).exit_code == 2
     assert not (folder / "reports").exists()

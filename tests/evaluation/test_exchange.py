@@ -1,11 +1,9 @@
-"""Reports as other projects read them: mteb's TaskResult, and a model card by huggingface_hub itself."""
-
-import json
+"""Reports as other projects read them: the Hugging Face hub's results, by huggingface_hub itself."""
 
 import numpy as np
 import pytest
 import yaml
-from huggingface_hub.repocard_data import model_index_to_eval_results
+from huggingface_hub import eval_result_entries_to_yaml, parse_eval_result_entries
 
 from hbench.evaluation.arrays import score
 from hbench.evaluation.reports.formats import FORMATS
@@ -19,37 +17,26 @@ def document():
     return found.model_copy(update={"method": 'a "name": of # mine'})
 
 
-def test_hugging_face_reads_every_score_of_a_model_card(document):
-    index = yaml.safe_load(FORMATS["model-card"](document))["model-index"]
-    name, results = model_index_to_eval_results(index)
-    assert name == document.method
-    assert {each.metric_name: each.metric_value for each in results} == {
+def test_the_hub_reads_every_score(document):
+    written = yaml.safe_load(FORMATS["hub"](document))
+    entries = parse_eval_result_entries(written)
+    assert {entry.task_id: entry.value for entry in entries} == {
         metric: round(100 * score.value, 4) for metric, score in document.scores.items()
     }
-    assert {each.dataset_args["signature"] for each in results} == {document.signature}
-    assert {each.dataset_revision for each in results} == {document.dataset_digest}
+    assert {entry.dataset_id for entry in entries} == {document.dataset}
+    assert {entry.dataset_revision for entry in entries} == {document.dataset_digest}
+    assert {entry.notes for entry in entries} == {document.signature}
+    assert {entry.date for entry in entries} == {document.date}
+    assert eval_result_entries_to_yaml(entries) == written
 
 
-def test_mteb_has_what_its_task_result_asks_for(document):
-    """Its checks, as TaskResult._validate_scores_dict makes them; mteb itself is not installed here."""
-    result = json.loads(FORMATS["mteb"](document))
-    assert set(result) == {
-        "dataset_revision", "task_name", "mteb_version", "scores", "evaluation_time", "kg_co2_emissions",
-    }  # fmt: skip
-    ((split, (scores,)),) = result["scores"].items()
-    assert split == document.tests[0]
-    assert scores["main_score"] == scores["H-AP"] == document.scores["H-AP"].value
-    assert isinstance(scores["hf_subset"], str)
-    assert isinstance(scores["languages"], list)
+def test_a_metric_that_no_query_defines_is_left_out(document):
+    undefined = document.scores["R@1"].model_copy(update={"value": None, "low": None, "high": None})
+    without = document.model_copy(update={"scores": {**document.scores, "R@1": undefined}})
+    entries = parse_eval_result_entries(yaml.safe_load(FORMATS["hub"](without)))
+    assert [entry.task_id for entry in entries] == ["H-AP", "AP/level1"]
 
 
-def test_several_tests_are_several_splits_and_what_is_undefined_is_left_out(document):
-    both = document.model_copy(
-        update={
-            "tests": ("fine", "coarse"),
-            "by_test": {"fine": {"R@1": 0.5, "AP": None}, "coarse": {"R@1": 0.25, "AP": 1.0}},
-        }
-    )
-    result = json.loads(FORMATS["mteb"](both))["scores"]
-    assert [result[split][0]["main_score"] for split in ("fine", "coarse")] == [0.5, 0.25]
-    assert "AP" not in result["fine"][0]
+def test_names_that_look_like_yaml_stay_texts(document):
+    odd = document.model_copy(update={"dataset": "1e3: {x"})
+    assert yaml.safe_load(FORMATS["hub"](odd))[0]["dataset"]["id"] == "1e3: {x"

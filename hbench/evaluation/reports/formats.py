@@ -1,14 +1,12 @@
-"""Writes a report as tables for people and papers, and in the forms in which other projects keep results.
+"""Writes a report as tables for people and papers, and as the Hugging Face hub reads results.
 
-A table has one line per metric: percent, its interval and the number of queries behind it. mteb keeps one JSON file per model and
-task, its scores by split as fractions; a Hugging Face model card has the `model-index` of its YAML, in percent. Both carry the
+A table has one line per metric: its score, its interval and the number of queries behind it. What is written carries the
 signature, without which a score cannot be quoted.
 """
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from hbench.core.errors import SubmissionError
 from hbench.core.text import NONE, csv_text, percent
@@ -28,8 +26,7 @@ from hbench.evaluation.reports.shown import (
 )
 from hbench.metrics.names import MetricName, factor_of
 
-DIGITS = 4  # of percent in a model card
-MAIN = "H-AP"
+DIGITS = 4  # of percent on the hub
 
 
 def table(document: Document, names: Sequence[str] | None = None) -> BoardTable:
@@ -148,51 +145,27 @@ def title(document: Document) -> str:
     return f"{subject} on {document.dataset}"
 
 
-def mteb(document: Document) -> str:
-    """The report as mteb's `TaskResult`: a split per test, whose `main_score` is H-AP, or the first metric that was asked for.
+def hub(document: Document) -> str:
+    """The report as `.eval_results/NAME.yaml` of a model's repository on the Hugging Face hub: an entry per metric that is
+    defined, as people read it.
 
-    The split of a single test has every score; of several tests there is a split each.
+    The hub shows an entry with the dataset of this id; who has that dataset under another name there replaces it, and adds
+    `source: {url: …}` where the embedding file can be had. Texts are
+    written as JSON, which is YAML, so that no name is taken for a number or a key.
     """
-    values = {name: score.value for name, score in document.scores.items()}
-    by_split = document.by_test or {document.tests[0]: values}
-    about = {"hf_subset": "default", "languages": [], "hbench_signature": document.signature}
-    scores: dict[str, list[dict[str, Any]]] = {}
-    for split, of_split in by_split.items():
-        main = of_split[MAIN if MAIN in of_split else next(iter(of_split))]
-        defined = {name: value for name, value in of_split.items() if value is not None}
-        scores[split] = [{**defined, "main_score": main, **about}]
-    content = {
-        "dataset_revision": document.dataset_digest, "task_name": document.dataset, "mteb_version": None, "scores": scores,
-        "evaluation_time": None, "kg_co2_emissions": None,
-    }  # fmt: skip
-    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def model_card(document: Document) -> str:
-    """The report as YAML of a model card: one result with every metric that is defined, in percent.
-
-    The strings are written as JSON, which is YAML, so that no name is taken for a number or a key.
-    """
-    lines = [
-        "model-index:",
-        f"- name: {_quoted(document.method or (document.embedding.file if document.embedding else 'arrays'))}",
-        "  results:",
-        "  - task:",
-        "      type: image-feature-extraction",
-        '      name: "Hierarchical image retrieval"',
-        "    dataset:",
-        f"      type: {_quoted(document.dataset)}",
-        f"      name: {_quoted(document.dataset)}",
-        f"      split: {_quoted('+'.join(document.tests))}",
-        f"      revision: {_quoted(document.dataset_digest)}",
-        "      args:",
-        f"        signature: {_quoted(document.signature)}",
-        "    metrics:",
-    ]
+    lines = ["# .eval_results/NAME.yaml of the model's repository; dataset.id is the dataset's repository on the hub"]
     for name, score in document.scores.items():
-        if score.value is not None:
-            lines += [f"    - type: {_quoted(name)}", f"      name: {_quoted(name)}"]
-            lines += [f"      value: {round(factor_of(name) * score.value, DIGITS)}"]
+        if score.value is None:
+            continue
+        lines += [
+            "- dataset:",
+            f"    id: {_quoted(document.dataset)}",
+            f"    task_id: {_quoted(name)}",
+            f"    revision: {_quoted(document.dataset_digest)}",
+            f"  value: {round(factor_of(name) * score.value, DIGITS)}",
+            f"  date: {_quoted(document.date)}",
+            f"  notes: {_quoted(document.signature)}",
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -206,8 +179,7 @@ def heading(document: Document) -> str:
 
 
 FORMATS: dict[str, Callable[[Document], str]] = {
-    "mteb": mteb,
-    "model-card": model_card,
+    "hub": hub,
     "json": lambda document: document.model_dump_json(indent=1) + "\n",
     "csv": as_csv,
     "markdown": lambda document: markdown(table(document), title=f"{heading(document)}: {document.signature}"),
