@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--resume", is_flag=True, help="Go on with the run in that folder.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1.")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads that compute.  [default: torch's]")
-@click.option("--track", multiple=True, metavar="NAME", help="tensorboard, wandb or mlflow, beside log.jsonl.")
+@click.option("--track", multiple=True, metavar="NAME", help="tensorboard or wandb, beside log.jsonl.")
 @click.option("--tensorboard", is_flag=True, help="As --track tensorboard.")
 @click.option("--print", "only_print", is_flag=True, help="Print the recipe as it would be trained, and stop.")
 def command(recipe: str, changes: tuple[str, ...], out: Path | None, only_print: bool, **options: Any) -> None:

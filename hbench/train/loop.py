@@ -77,7 +77,7 @@ def train(
 
     `recipe`: a name in `hbench.list_recipes()`, the path of a TOML file, or a Recipe, such as
     `hbench.train.recipes.files.resolve(name, ["optimizer.lr=5e-4"])`. `dataset`: by default that of the recipe. `resume`:
-    continue the run in `out` from its last checkpoint, to the same bits. `track` names trackers (tensorboard, wandb, mlflow).
+    continue the run in `out` from its last checkpoint, to the same bits. `track` names trackers (tensorboard, wandb).
     `processes`: this process among those of torchrun, by default it trains alone.
     `on_progress` is called with every step, `callbacks` with (step, values by name) of every logged step, `on_remark` with
     remarks on the recipe before the first step. If the recipe validates, its best checkpoint is tested, else the last one.

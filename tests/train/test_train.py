@@ -164,13 +164,12 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_written(letters, t
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("name", ["wandb", "mlflow"])
-def test_a_tracker_that_is_not_installed_is_named_before_the_first_step(letters, tmp_path, monkeypatch, name):
-    monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(UsageError, match=f"{name} is not installed"):
-        loop.train(tiny(), tmp_path, dataset=letters, track=[name])
-    with pytest.raises(UnknownName, match="did you mean 'mlflow'"):
-        loop.train(tiny(), tmp_path, dataset=letters, track=["mlflo"], resume=True)
+def test_a_tracker_that_is_not_installed_is_named_before_the_first_step(letters, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(UsageError, match="wandb is not installed"):
+        loop.train(tiny(), tmp_path, dataset=letters, track=["wandb"])
+    with pytest.raises(UnknownName, match="did you mean 'wandb'"):
+        loop.train(tiny(), tmp_path, dataset=letters, track=["wand"], resume=True)
 
 
 def test_tensorboard_has_the_curves_of_the_log_also_of_a_run_that_was_cut(letters, tmp_path):

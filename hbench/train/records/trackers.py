@@ -1,11 +1,9 @@
-"""Passes a run's values to TensorBoard, Weights & Biases or MLflow, each loaded only on request.
+"""Passes a run's values to TensorBoard or Weights & Biases, each loaded only on request.
 
 A tracker is a context manager that opens a run there, yields a callback of (step, values), and closes the run at the end.
 """
 
 import hashlib
-import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib import import_module
@@ -13,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from hbench.core.errors import UsageError
-from hbench.core.files import write_text
 from hbench.core.registry import Registry
 from hbench.train.records.log import Callback
 
@@ -65,49 +62,8 @@ def weights_and_biases(folder: Path, recipe: Mapping[str, Any], _step: int) -> I
         run.finish()
 
 
-@trackers.register("mlflow")
-@contextmanager
-def ml_flow(folder: Path, recipe: Mapping[str, Any], _step: int) -> Iterator[Callback]:
-    """Open a run of the tracking server (MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME); resume the same run."""
-    mlflow = _installed("mlflow")
-    note = folder / "mlflow-run.txt"
-    known = note.read_text(encoding="utf-8").strip() if note.exists() else None
-    with mlflow.start_run(run_id=known, run_name=None if known else folder.name) as run:
-        if known is None:
-            write_text(note, run.info.run_id + "\n")
-            mlflow.log_params(dict(_flat(recipe)))
-
-        def write(step: int, values: Mapping[str, float]) -> None:
-            finite = {_plain(name): value for name, value in values.items() if math.isfinite(value)}
-            mlflow.log_metrics(finite, step=step)
-
-        yield write
-
-
-def _plain(name: str) -> str:
-    """Replace the characters in a name that MLflow refuses, and /, since it makes folders.
-
-    >>> _plain("test/R@1/family")
-    'test.R_at_1.family'
-    """
-    return re.sub(r"[^\w. -]", ".", name.replace("@", "_at_"))
-
-
 def _installed(package: str) -> Any:
     try:
         return import_module(package)
     except ModuleNotFoundError:
         raise UsageError(f"{package} is not installed", fix=f"pip install {package}") from None
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values of nested tables as KEY.KEY and value.
-
-    >>> dict(_flat({"a": {"x": 1}, "b": 2}))
-    {'a.x': 1, 'b': 2}
-    """
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
