@@ -138,10 +138,16 @@ def _resolved(annotation: Any, function: Callable[..., Any]) -> Any:
 
 
 def _kinds(annotation: Any) -> tuple[ArgumentKind, ...]:
-    """The kinds of an annotation; none where any of its members cannot be told by looking."""
+    """The kinds of an annotation; none where any of its members cannot be told by looking.
+
+    Nor where a class is one of several: a function that takes a report or its path knows better what to say of an array.
+    """
     if typing.get_origin(annotation) in UNIONS:
-        members = [_kinds(member) for member in typing.get_args(annotation)]
-        return tuple(kind for kinds in members for kind in kinds) if all(members) else ()
+        members = typing.get_args(annotation)
+        if any(isinstance(member, type) and member not in WORDS for member in members):
+            return ()
+        kinds = [_kinds(member) for member in members]
+        return tuple(kind for of_member in kinds for kind in of_member) if all(kinds) else ()
     kind = _kind(annotation)
     return (kind,) if kind else ()
 
