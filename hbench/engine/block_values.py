@@ -226,9 +226,9 @@ class Block:
 
     def add(self, scores: NDArray[np.floating], start: int) -> None:
         """Value the queries of the block from `start` on by their rows of scores (n, G)."""
-        self.ranker.mask(scores, self.first + start)
-        for add in self.adders:
-            add(scores, start)
+        for begin, rows in self.ranker.arranged(scores, self.first + start):
+            for add in self.adders:
+                add(rows, start + begin)
 
     def finish(self) -> Values:
         """The values, when every query was added."""
@@ -253,13 +253,17 @@ def values_of(job: Job, plan: MetricPlan | None) -> tuple[Callable[[int], Block]
         if job.by_name is not None:
             fill_by_name(block, job.scorers, job.by_name)
         for labels in job.others:
-            fill_other_tree(block, _started(labels.ranker, labels.scorers, plans.get(id(labels)), number), labels)
+            other = _started(labels.ranker, labels.scorers, plans.get(id(labels)), number)
+            block.adders.append(other.add)
+            block.finishers.append(partial(_finish_other, other, labels))
         if (top := job.top) is not None:
             block.adders.append(lambda scores, start: top.keep(job.ranker, scores, block.first + start))
         return block
 
     plans = {id(other): MetricPlan.of(other.ranker, other.scorers) for other in job.others if plan is not None}
-    rows = max(ITEMS, len(job.ranker.columns)) * job.ranker.scores.dtype.itemsize if job.others else 0
+    width = len(job.ranker.columns) + (0 if job.ranker.listed is None else job.ranker.listed.width)
+    arranges = bool(job.others) or job.ranker.arrange is not None
+    rows = max(ITEMS, width) * job.ranker.scores.dtype.itemsize if arranges else 0
     sequences = SEQUENCE_BYTES * len(job.ranker.columns) * (job.by_name is not None or plan is None)
     all_plans = [plan, *plans.values()] if plan is not None else []
     return start, sequences + rows + sum(one.workspace_bytes for one in all_plans)
@@ -376,13 +380,5 @@ def fill_by_name(block: Block, scorers: Sequence[ScoreQuery], by_name: NameColum
     block.finishers.append(finish)
 
 
-def fill_other_tree(block: Block, other: Block, labels: OtherLabels) -> None:
-    """Fill the block of other labels of the same classes from the same scores."""
-
-    def add(scores: NDArray[np.floating], start: int) -> None:
-        rows = max(ITEMS // scores.shape[1], 1)  # copied at once: only positives are sorted, so columns must be moved
-        for first in range(0, len(scores), rows):
-            other.add(np.take(scores[first : first + rows], labels.order, axis=1), start + first)
-
-    block.adders.append(add)
-    block.finishers.append(lambda: labels.put(other.queries, other.finish()))
+def _finish_other(other: Block, labels: OtherLabels) -> None:
+    labels.put(other.queries, other.finish())

@@ -48,12 +48,11 @@ class Values(NamedTuple):
 class OtherLabels:
     """Values under other labels of the same fine classes, found in the same pass from the same scores.
 
-    `order` (G,): the job's columns in the order of this `ranker`. `values` and `is_measured` (Q,) are filled in, by the executor
+    The `ranker` arranges the rows of the job's. `values` and `is_measured` (Q,) are filled in, by the executor
     that sees whole rows of scores (threads). `canonical` (Q,): the order in which values are summed.
     """
 
     ranker: Ranker
-    order: NDArray[np.int64]
     scorers: Sequence[ScoreQuery]
     canonical: NDArray[np.int64]
     values: Values
@@ -64,11 +63,11 @@ class OtherLabels:
         cls, ranker: Ranker, labels: tuple[Labels, Labels], scorers: Sequence[ScoreQuery], ties: Ties
     ) -> OtherLabels:
         """Nothing measured yet; `labels` of queries (Q, L') and gallery (G, L')."""
-        other, order = ranker.relabelled(*labels, ties)
+        other = ranker.relabelled(*labels, ties)
         asked = ranker.queries
         canonical = asked[np.lexsort(labels[0][asked].T[::-1])]
         values = Values.empty(len(scorers), np.zeros((len(asked), other.depth + 1), np.int64))
-        return cls(other, order, scorers, canonical, values, np.zeros(len(asked), bool))
+        return cls(other, scorers, canonical, values, np.zeros(len(asked), bool))
 
     def put(self, at: NDArray[np.int64], values: Values) -> None:
         """Keep the values of the queries at these input positions."""
@@ -78,7 +77,10 @@ class OtherLabels:
 
 @dataclass(frozen=True)
 class Job:
-    """A ranker and what to compute of every query. `conditions`: all the values depend on beside the ranker, in words.
+    """A ranker and what to compute of every query.
+
+    `conditions`: everything besides the ranker that affects the values, as text, for the digest. `canonical` (Q,): the order in
+    which values are summed up, if it is not the ranker's.
 
     `rebuild`: recreates the job in another process, from the embeddings that were read there. `by_name`: the labels by
     name, where a scorer goes by them and they form no tree. `top`: where the first results of every query are kept, by
@@ -88,6 +90,7 @@ class Job:
     ranker: Ranker
     scorers: Sequence[ScoreQuery]
     conditions: str = ""
+    canonical: NDArray[np.int64] | None = None
     rebuild: Callable[[Any], Job] | None = None
     by_name: NameColumns | None = None
     top: TopResults | None = None

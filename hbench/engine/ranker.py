@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.errors import TreeError
+from hbench.engine.listed import ListedItems, QueryLists
 from hbench.engine.scan import ROWS_AT_ONCE, equal_rows
 from hbench.engine.score_blocks import Scores
 from hbench.engine.similarity import SelectedRows, Similarity, cosine, scan_of
@@ -72,6 +73,8 @@ class Side:
 
 
 LeftOut = Callable[[int, int], tuple[NDArray[np.int64], NDArray[np.int64]]]
+Arrange = Callable[[NDArray[np.floating], int], NDArray[np.floating]]
+ITEMS = 600_000  # scores that are rearranged at once, unless one row has more
 
 
 class Ranker:
@@ -83,7 +86,8 @@ class Ranker:
 
     `starts`, `ends` (Q, L): where the items of level ≥ l lie, in canonical order; under partial labels the level is the lowest
     that is possible. `coded` are the ranges by code (hbench.metrics.partial_lists), of which each is written over those before
-    it, ordered by `code_ties`; without partial labels a code is a level.
+    it, ordered by `code_ties`; without partial labels a code is a level. `arrange`: how rows of scores, which are in the order of
+    `columns`, become rows in which the ranges lie; None where they do already. `listed`: the lists that the ranges are of.
     """
 
     def __init__(
@@ -112,6 +116,9 @@ class Ranker:
         if queries.known is not None and gallery.known is not None:
             self._code(queries, gallery, tie_key)
         self.left_out = _left_out(self.queries, self.columns, self_rows, (queries.ignore, gallery.ignore))
+        self.sizes = np.full(len(self.queries), len(self.columns))
+        self.arrange: Arrange | None = None
+        self.listed: ListedItems | None = None
         tables = 40 * (len(self.queries) + len(self.columns)) + self.starts.nbytes + self.ends.nbytes
         tables += 0 if self.known is None else sum(bounds.nbytes for bounds in self.coded)
         rows = similarity(queries.vectors, gallery.vectors)
@@ -151,7 +158,8 @@ class Ranker:
             digest.update(f"{rows.dtype} {len(order)} {rows.width} ".encode())
             for start in range(0, len(order), ROWS_AT_ONCE):
                 digest.update((rows.read(order[start : start + ROWS_AT_ONCE]) + rows.dtype.type(0)).data)
-        for array in (*self.coded, *self.left_out(0, len(self.queries))):
+        listed = () if self.listed is None else self.listed.arrays
+        for array in (*self.coded, *self.left_out(0, len(self.queries)), *listed):
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
@@ -174,7 +182,7 @@ class Ranker:
         rows, columns = self.left_out(first, last)
         starts, ends = self.starts[first:last], self.ends[first:last]
         at_least = np.zeros((last - first, self.depth + 2), np.int64)
-        at_least[:, 0], at_least[:, 1:-1] = len(self.columns), ends - starts
+        at_least[:, 0], at_least[:, 1:-1] = self.sizes[first:last], ends - starts
         counts: NDArray[np.int64] = at_least[:, :-1] - at_least[:, 1:]
         inside = (starts[rows] <= columns[:, None]) & (columns[:, None] < ends[rows])
         np.subtract.at(counts, (rows, inside.sum(axis=1)), 1)
@@ -203,9 +211,20 @@ class Ranker:
             scores[:, self.copies] = scores[:, self.originals]
         scores[self.left_out(first, first + len(scores))] = -np.inf
 
+    def arranged(self, scores: NDArray[np.floating], first: int) -> Iterator[tuple[int, NDArray[np.floating]]]:
+        """Yield finished rows, in which the ranges lie, of rows of scores (n, G) of the canonical queries from `first` on; some at
+        a time, with the place of the first of them."""
+        if self.arrange is None:
+            self.mask(scores, first)
+            yield 0, scores
+            return
+        at_once = max(ITEMS // scores.shape[1], 1)
+        for start in range(0, len(scores), at_once):
+            yield start, self.arrange(scores[start : start + at_once], first + start)
+
     def sequence_of_codes(self, query: int, row: NDArray[np.floating], counts: NDArray[np.int64]) -> LevelSequence:
-        """The sequence of a canonical query by codes, from its masked row of scores (G,) and its counts by code."""
-        codes = np.zeros(len(self.columns), np.uint8)
+        """The sequence of a canonical query by codes, from its finished row of scores and its counts by code."""
+        codes = np.zeros(len(row), np.uint8)
         starts, ends = self.coded
         for code, (start, end) in enumerate(zip(starts[query], ends[query], strict=True), start=1):
             codes[start:end] = code
@@ -215,13 +234,15 @@ class Ranker:
     def block(self, block: int) -> Iterator[LevelSequence]:
         """The level sequences, by codes, of one block's queries in the order of `rows(block)`."""
         scores, first = self.scores.whole(block), block * self.scores.block_size
-        self.mask(scores, first)
         counts = self.counts_by_code(first, first + len(scores))
-        return (self.sequence_of_codes(first + n, row, counts[n]) for n, row in enumerate(scores))
+        for start, rows in self.arranged(scores, first):
+            for n, row in enumerate(rows, start):
+                yield self.sequence_of_codes(first + n, row, counts[n])
 
-    def relabelled(self, queries: Labels, gallery: Labels, tie_key: Ties) -> tuple[Ranker, NDArray[np.int64]]:
-        """A ranker of the same queries, blocks and scores under other labels (Q, L'), (G, L') of the same fine classes; and the
-        columns of this ranker in its order (G,), by which rows of scores that `mask` finished become its own.
+    def relabelled(self, queries: Labels, gallery: Labels, tie_key: Ties) -> Ranker:
+        """A ranker of the same queries, blocks and scores under other labels (Q, L'), (G, L') of the same fine classes.
+
+        It takes rows of scores that this ranker's `mask` finished.
 
         Items of one fine class keep their order, which is by content: so its order is that of a ranker made of these labels.
         """
@@ -235,9 +256,25 @@ class Ranker:
 
         other.depth, other.columns, other.left_out, other.known = queries.shape[1], self.columns[order], left_out, None
         other.tie_key = other.code_ties = tie_key(other.depth)
-        other.copies = other.originals = order[:0]  # they have the score of their original already
         other.starts, other.ends = other.coded = level_ranges(queries[self.queries], gallery[other.columns])
-        return other, order
+        other.arrange = lambda scores, _first: np.take(scores, order, axis=1)
+        return other
+
+    def of_lists(self, lists: QueryLists) -> Ranker:
+        """A ranker of the same queries, blocks and scores whose levels are those of lists, and not of labels."""
+        other = copy.copy(self)
+        listed = ListedItems(lists, queries=self.queries, columns=self.columns, depth=self.depth)
+
+        def arrange(scores: NDArray[np.floating], first: int) -> NDArray[np.floating]:
+            scores[:, self.copies] = scores[:, self.originals]
+            return listed.arranged(scores, first)
+
+        none = self.columns[:0]
+        other.mutual, other.known, other.code_ties = False, None, self.tie_key
+        other.left_out = lambda _first, _last: (none, none)
+        other.starts, other.ends = other.coded = listed.starts, listed.ends
+        other.sizes, other.listed, other.arrange = listed.sizes, listed, arrange
+        return other
 
 
 def _left_out(

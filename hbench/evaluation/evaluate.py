@@ -121,7 +121,8 @@ class Examined:
 
     def job(self, test: str, *, fix: str | None = None) -> Job:
         """The job of one test. Raises UsageError where the engine does not rank it."""
-        if test not in (jobs := self.jobs()):
+        jobs = self.jobs()
+        if test not in jobs or test in self.data.lists:
             raise UsageError(f"{test} lists its positives pair by pair", expected="a test with a label tree", fix=fix)
         return jobs[test]
 
@@ -184,7 +185,7 @@ def report_on(
     """
     jobs = examined.jobs(memory=memory)
     if top_k:
-        if set(jobs) != set(examined.data.tests):
+        if set(jobs) != set(examined.data.tests) or examined.data.lists:
             raise UsageError(
                 "first results cannot be kept for this evaluation", expected="embeddings, and positives by label"
             )
@@ -208,12 +209,13 @@ def report_on(
 def report_of_jobs(examined: Examined, jobs: Mapping[str, Job], *, execute: Execute, on_test: OnTest | None) -> Report:
     """Measure every test, by its job where it has one, and report."""
     data, conditions = examined.data, examined.conditions
-    measurements = {
-        name: measure(jobs[name], execute=execute, on_block=on_test(name) if on_test else None)
-        if name in jobs
-        else examined.submission.measured(data, name, conditions, examined.also)
-        for name in data.tests
-    }
+    measurements = {}
+    for name in data.tests:
+        if name in jobs:
+            measurements[name] = measure(jobs[name], execute=execute, on_block=on_test(name) if on_test else None)
+        else:
+            assert isinstance(examined.submission, RankingSubmission)  # embeddings have a job for every test
+            measurements[name] = examined.submission.measured(data, name, conditions, examined.also)
     queries = pa.concat_tables(queries_of(name, manifest) for name, manifest in data.tests.items())
     return report_of(measurements, queries, examined.subject, conditions, warnings=examined.warnings)
 

@@ -101,7 +101,7 @@ class Execution:
         share = Share.parse(self.blocks or "1/1")
         jobs = examined.jobs(memory=self.memory)
         if set(jobs) != set(examined.data.tests):
-            raise UsageError("this evaluation has no blocks", expected="embeddings, and positives by label")
+            raise UsageError("rankings have no blocks", expected="embeddings")
         number = 0
         for name, job in jobs.items():
             own = share.of_blocks(job.ranker.blocks)

@@ -70,13 +70,22 @@ def scorers_of(
     return [protocol(metric, setting) for protocol in protocols for metric in conditions.metrics]
 
 
-def job_of(test: Retrieval, conditions: Conditions, *, also: Protocol | None = None, memory: int | None = None) -> Job:
+def job_of(
+    test: Retrieval,
+    conditions: Conditions,
+    *,
+    also: Protocol | None = None,
+    memory: int | None = None,
+    all_pairs: bool | None = None,
+) -> Job:
     """One test as a job: every metric of every query, under the protocol and `also` in the same pass.
 
-    `memory` bounds what the evaluation holds beyond the embeddings, in bytes.
+    `memory` bounds what the evaluation holds beyond the embeddings, in bytes. `all_pairs`: whether released evaluators
+    keep the item that is ranked last, by default where the queries are their own gallery.
     """
     names = None if test.names is None else test.names[0]
-    scorers = scorers_of(conditions, test.queries.labels, all_pairs=test.gallery is None, also=also, names=names)
+    all_pairs = test.gallery is None if all_pairs is None else all_pairs
+    scorers = scorers_of(conditions, test.queries.labels, all_pairs=all_pairs, also=also, names=names)
     results = 8 * len(scorers) * len(test.queries.labels)
     queries, gallery = test.queries, test.gallery
     if conditions.partial and queries.known is None:  # another test of the dataset has the partial labels
@@ -134,7 +143,9 @@ def measure(
         result.put(ranker.rows(block), values)
         if on_block:
             on_block(done, len(chosen))
-    canonical = np.concatenate([ranker.rows(block) for block in chosen] or [ranker.queries[:0]])
+    canonical = job.canonical
+    if canonical is None or blocks is not None:
+        canonical = np.concatenate([ranker.rows(block) for block in chosen] or [ranker.queries[:0]])
     return Measurement(result.values, result.first_level, result.counts, result.tied, canonical)
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hbench.datasets.manifest import Manifest
-from hbench.engine.ranker import Ranker
+from hbench.engine.listed import QueryLists
 from hbench.evaluation.embeddings.ids import Ids, rows_in
 from hbench.evaluation.rankings.files import Ranking
 from hbench.evaluation.rankings.level_sequences import padding, repeats
@@ -42,6 +42,15 @@ def judged(table: pa.Table, asked: Ids | Sequence[str], gallery: Ids | Sequence[
     return [Judged(rows[order[start:end]], levels[order[start:end]]) for start, end in itertools.pairwise(bounds)]
 
 
+def lists_of(table: pa.Table, asked: Ids | Sequence[str], gallery: Ids | Sequence[str]) -> QueryLists:
+    """The lists of all queries, for the engine."""
+    lists = judged(table, asked, gallery)
+    bounds = np.concatenate([[0], np.cumsum([len(each.rows) for each in lists])]).astype(np.int64)
+    rows = np.concatenate([each.rows for each in lists] or [np.zeros(0, np.int64)])
+    levels = np.concatenate([each.levels for each in lists] or [np.zeros(0, np.int8)])
+    return QueryLists(bounds, rows.astype(np.int64), levels)
+
+
 def sequence_of(scores: NDArray[np.floating], judgement: Judged, tie_key: NDArray[np.uint8]) -> LevelSequence:
     """The level sequence of one query from its scores of the whole gallery (G,), which are changed."""
     levels = np.zeros(len(scores), np.uint8)
@@ -49,19 +58,6 @@ def sequence_of(scores: NDArray[np.floating], judgement: Judged, tie_key: NDArra
     levels[judgement.rows[positive]] = judgement.levels[positive]
     scores[out] = -np.inf
     return level_sequence(scores, levels, _counts(judgement, len(scores), len(tie_key)), tie_key)
-
-
-def sequences_of_ranker(ranker: Ranker, lists: Sequence[Judged]) -> list[LevelSequence]:
-    """The level sequences of all queries of a ranker, in input order."""
-    sequences: list[LevelSequence | None] = [None] * len(lists)
-    for block in range(ranker.blocks):
-        scores = ranker.scores.whole(block)
-        scores[:, ranker.copies] = scores[:, ranker.originals]
-        for canonical, query in zip(scores, ranker.rows(block).tolist(), strict=True):
-            ordered = np.empty_like(canonical)
-            ordered[ranker.columns] = canonical
-            sequences[query] = sequence_of(ordered, lists[query], ranker.tie_key)
-    return [sequence for sequence in sequences if sequence is not None]
 
 
 def sequences_of_ranking(

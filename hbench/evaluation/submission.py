@@ -24,7 +24,8 @@ from hbench.core.tables.understood import Understood
 from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.engine.job import Job
-from hbench.engine.ranker import Ranker, Side
+from hbench.engine.listed import QueryLists
+from hbench.engine.ranker import Side
 from hbench.engine.settings import Conditions
 from hbench.engine.similarity import SelectedRows
 from hbench.evaluation import embeddings as embedding_files
@@ -154,17 +155,15 @@ class EmbeddingSubmission:
         """The jobs of the tests that are ranked by the engine, by name."""
         movable = self.movable and len(data.tests) == 1  # several share the vectors
         of_all = partial(build_job, conditions=conditions, also=also, memory=memory)
-        ranked = {name: test for name, test in data.tests.items() if name not in data.lists}
-        builders = {name: partial(of_all, test=test, names=data.labels_by_name(test)) for name, test in ranked.items()}
-        return {name: replace(build(self.parts, movable=movable), rebuild=build) for name, build in builders.items()}
-
-    def measured(self, data: Dataset, name: str, conditions: Conditions, also: str | None) -> Measurement:
-        """The measurement of a test that has no job."""
-        manifest = data.tests[name]
-        lists = _judged(data, name)
-        test = retrieval_of(manifest, *self.parts)
-        ranker = Ranker(test.queries, test.gallery, similarity=conditions.similarity, tie_key=conditions.ties)
-        return _measured(pair_labels.sequences_of_ranker(ranker, lists), data, name, conditions, also=also)
+        jobs = {}
+        for name, test in data.tests.items():
+            if name in data.lists:
+                lists = pair_labels.lists_of(data.lists[name], test.items[test.query], test.items[test.gallery])
+                build = partial(of_all, test=test, names=None, lists=lists)
+            else:
+                build = partial(of_all, test=test, names=data.labels_by_name(test))
+            jobs[name] = replace(build(self.parts, movable=movable), rebuild=build)
+        return jobs
 
 
 class RankingSubmission:
@@ -286,11 +285,19 @@ def build_job(
     also: str | None,
     memory: int | None,
     names: Labels | None,
+    lists: QueryLists | None = None,
     movable: bool = False,
 ) -> Job:
     """The job of one test from embeddings: of all items, or of the queries and of the gallery. A cluster's workers make the same
-    job from the files that they read. `names` (N, L): the labels by name, where they form no tree."""
+    job from the files that they read.
+
+    `names` (N, L): the labels by name, where they form no tree. `lists`: what each query's positives are, where no label says so.
+    """
     retrieval = retrieval_of(test, *parts, movable=movable)
+    if lists is not None:
+        by_id = np.argsort(test.items[test.query].astype(str))
+        job = job_of(retrieval, conditions, also=protocols[also] if also else None, memory=memory, all_pairs=True)
+        return replace(job, ranker=job.ranker.of_lists(lists), canonical=by_id)
     if names is not None:
         retrieval = replace(retrieval, names=(names[test.query], names[test.gallery]))
     return job_of(retrieval, conditions, also=protocols[also] if also else None, memory=memory)

@@ -25,6 +25,7 @@ from hbench.engine.block_values import RANKS, Block, FastColumns, MetricPlan
 from hbench.engine.job import Execute, Job, Values
 from hbench.engine.kernels.rank_positives import RankedPositives
 from hbench.engine.kernels.sort_keys import fitting
+from hbench.engine.listed import RowArrangement
 from hbench.engine.ranker import Ranker
 from hbench.engine.score_blocks import Scores, overflow
 
@@ -138,7 +139,7 @@ def _start(plan: MetricPlan, gallery: Gallery, number: int, pool: Executor) -> _
     fast = FastColumns(block, plan)
     rows = gallery.rows(number)
     started = _Started(number, block, torch.stack(torch.aminmax(rows)).to("cpu", non_blocking=True), [])
-    _mask(rows, plan.ranker, block.first)
+    rows = _finished(rows, plan.ranker, block.first)
     at_once = max(1, ROWS_BYTES // (SCORE_BYTES * rows.shape[1] + POSITIVE_BYTES * plan.most_positives))
     for start in range(0, len(rows), at_once):
         at = slice(start, min(start + at_once, len(rows)))
@@ -185,12 +186,25 @@ def _positives(plan: MetricPlan, block: Block, at: slice) -> NDArray[np.int64]:
     return positives
 
 
-def _mask(rows: Tensor, ranker: Ranker, first: int) -> None:
-    """Ranker.mask, on the device."""
+def _finished(rows: Tensor, ranker: Ranker, first: int) -> Tensor:
+    """Ranker.arranged, on the device."""
     if len(ranker.copies):
         rows[:, _moved(ranker.copies, rows.device)] = rows[:, _moved(ranker.originals, rows.device)]
+    if ranker.listed is not None:
+        return _of_lists(rows, ranker.listed.placed(first, first + len(rows)))
     queries, columns = (_moved(positions, rows.device) for positions in ranker.left_out(first, first + len(rows)))
     rows[queries, columns] = -torch.inf
+    return rows
+
+
+def _of_lists(rows: Tensor, placed: RowArrangement) -> Tensor:
+    """ListedItems.arranged, on the device."""
+    positives = [_moved(positions, rows.device) for positions in (placed.rows, placed.places, placed.columns)]
+    arranged = torch.full((len(rows), placed.width + rows.shape[1]), -torch.inf, dtype=rows.dtype, device=rows.device)
+    arranged[positives[0], positives[1]] = rows[positives[0], positives[2]]
+    rows[_moved(placed.all_rows, rows.device), _moved(placed.all_columns, rows.device)] = -torch.inf
+    arranged[:, placed.width :] = rows
+    return arranged
 
 
 def rank(plan: MetricPlan, block: Block, rows: Tensor, at: slice) -> Ranked:
