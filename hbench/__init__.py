@@ -30,41 +30,41 @@ from hbench.core.errors import (
 from hbench.core.version import __version__
 
 if TYPE_CHECKING:
+    from hbench.boards import Leaderboard
+    from hbench.boards import read as leaderboard
     from hbench.datasets import Dataset, load
     from hbench.datasets.build import build
     from hbench.datasets.manifest import Manifest
     from hbench.datasets.own_data import OwnSource
     from hbench.evaluation.arrays import score
     from hbench.evaluation.evaluate import evaluate
-    from hbench.evaluation.leaderboard import Leaderboard
-    from hbench.evaluation.leaderboard import read as leaderboard
-    from hbench.evaluation.reports.comparison import Comparison, compare
-    from hbench.evaluation.reports.report import Report
     from hbench.look.plots import plot
     from hbench.look.results import browse
     from hbench.metrics.level_sequence import LevelSequence
     from hbench.metrics.names import MetricName
     from hbench.metrics.relevance import relevance_of_pairs
+    from hbench.records.comparison import Comparison, compare
+    from hbench.records.report import Report
     from hbench.train.embed_dataset import embed
     from hbench.train.images.torch_dataset import torch_dataset, vision_dataset
     from hbench.tree import LabelTree, levels_of_pairs
 
 HOME = {
-    "Comparison": "hbench.evaluation.reports.comparison",
+    "Comparison": "hbench.records.comparison",
     "Dataset": "hbench.datasets",
     "LabelTree": "hbench.tree",
-    "Leaderboard": "hbench.evaluation.leaderboard",
+    "Leaderboard": "hbench.boards",
     "LevelSequence": "hbench.metrics.level_sequence",
     "Manifest": "hbench.datasets.manifest",
     "MetricName": "hbench.metrics.names",
     "OwnSource": "hbench.datasets.own_data",
-    "Report": "hbench.evaluation.reports.report",
+    "Report": "hbench.records.report",
     "browse": "hbench.look.results",
     "build": "hbench.datasets.build",
-    "compare": "hbench.evaluation.reports.comparison",
+    "compare": "hbench.records.comparison",
     "embed": "hbench.train.embed_dataset",
     "evaluate": "hbench.evaluation.evaluate",
-    "leaderboard": "hbench.evaluation.leaderboard:read",
+    "leaderboard": "hbench.boards:read",
     "levels_of_pairs": "hbench.tree",
     "load": "hbench.datasets",
     "plot": "hbench.look.plots",
@@ -119,7 +119,7 @@ def list_recipes(pattern: str = "*") -> list[str]:
 @checked
 def list_leaderboards(pattern: str = "*") -> list[str]:
     """List the datasets with a leaderboard, published or your own, that match a pattern."""
-    from hbench.evaluation.leaderboard import names
+    from hbench.boards import names
 
     return _matching(names(), pattern)
 

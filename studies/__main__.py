@@ -85,9 +85,9 @@ def _announcement(study: Study, trials: int, tests: int, workers: int) -> str:
 
 
 def _tell(study: Study, out: Path, options: dict[str, Any]) -> None:
+    from hbench import boards as leaderboard
+    from hbench.boards import runs as leaderboard_runs
     from hbench.core.files import write_text
-    from hbench.evaluation import leaderboard
-    from hbench.evaluation.leaderboard import runs as leaderboard_runs
     from studies.claims import judged
     from studies.page import VALUES, markdown
     from studies.runs import about, rows, values_of

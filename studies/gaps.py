@@ -14,7 +14,7 @@ from hbench.core.untrusted import parse_json, read_text
 from hbench.datasets import Dataset
 from hbench.engine.settings import Settings
 from hbench.evaluation.evaluate import examine
-from hbench.evaluation.reports.gap import gap_of, random_batches, sampled
+from hbench.evaluation.gap import gap_of, random_batches, sampled
 from hbench.evaluation.submission import read, retrieval_of
 from hbench.train.loop import EMBEDDINGS
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from hbench import boards as leaderboard
 from hbench.core.errors import UnknownName, UsageError
-from hbench.evaluation import leaderboard
 from hbench.look.figures import FAINT, Drawing, drawn, legend_above, legend_height, short
 from hbench.look.palette import marker_of, series_color
 from studies.claims import Interval, difference_of, interval_of

@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hbench.boards import Leaderboard, Row
+from hbench.boards.runs import row_of
 from hbench.core.errors import HBenchError, UsageError, examples
 from hbench.core.files import write_text
 from hbench.core.version import __version__
 from hbench.datasets import load
-from hbench.evaluation.leaderboard import Leaderboard, Row
-from hbench.evaluation.leaderboard.runs import row_of
-from hbench.evaluation.reports import report as reports
-from hbench.evaluation.reports.queries import CLASS, metric_columns
+from hbench.records import document as reports
+from hbench.records.queries import CLASS, metric_columns
 from hbench.train.loop import BY_QUERY, RECIPE, REPORT
 from hbench.train.recipes.files import as_toml, resolve
 from hbench.train.recipes.recipe import Recipe

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import hbench
-from hbench.evaluation import embeddings
 from hbench.losses import build_loss
+from hbench.submissions import embeddings
 
 
 @pytest.fixture(scope="module")

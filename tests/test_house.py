@@ -16,7 +16,7 @@ from hbench_hgldv2.curation.replay import Placed, replay
 
 from hbench import evaluate
 from hbench.datasets import load
-from hbench.evaluation import embeddings
+from hbench.submissions import embeddings
 from hbench.train.loop import update
 from hbench.train.run import begin
 from tests.pipelines.test_replay import CLUSTERS, GROUPS, LABELS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hbench.datasets import manifest
-from hbench.evaluation import embeddings
+from hbench.submissions import embeddings
 
 DATASET, FILE = "zoo.parquet", "zoo.npy"
 

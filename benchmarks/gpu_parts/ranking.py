@@ -23,9 +23,9 @@ from hbench.engine.executors.kept_blocks import kept_in
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute, Job
 from hbench.engine.similarity import similarities
-from hbench.evaluation import embeddings
 from hbench.evaluation.evaluate import evaluate
 from hbench.evaluation.measurement import measure
+from hbench.submissions import embeddings
 
 METRICS = (
     "H-AP", "H-AP(alpha=3)", "H-AP@R", "wAP", "ASI", "ASI/l0", "NDCG", "NDCG@100", "AP", "AP/l0", "AP#l0", "R@10", "R@1/l1",

@@ -16,13 +16,16 @@ WHAT = {  # what lives there, and where its box stands: floor, and columns from 
     "datasets": ("manifests, builds, downloads", 2, 0),
     "metrics": ("formulas, relevance, protocols", 2, 2),
     "engine": ("exact ranking, kernels, executors", 3, 1),
-    "evaluation": ("a file becomes a report, leaderboards", 4, 0),
+    "records": ("reports, values by query, comparison", 4, 0),
+    "submissions": ("embedding files, rankings, ids", 4, 1),
     "losses": ("rank losses, baselines, CPU kernels", 4, 2),
-    "look": ("pictures, pages", 5, 0),
-    "train": ("loop, models, recipes", 5, 2),
-    "cli": ("one file per verb", 6, 1),
-    "hbench_detection": ("pipeline: RaMBO's object detection", 7, 0),
-    "hbench_hgldv2": ("pipeline: H-GLDv2's super-categories", 7, 2),
+    "evaluation": ("a submission becomes a report", 5, 1),
+    "boards": ("leaderboards: rows, verification", 6, 0),
+    "train": ("loop, models, recipes", 6, 2),
+    "look": ("pictures, pages", 7, 0),
+    "cli": ("one file per verb", 8, 1),
+    "hbench_detection": ("pipeline: RaMBO's object detection", 9, 0),
+    "hbench_hgldv2": ("pipeline: H-GLDv2's super-categories", 9, 2),
 }
 WIDTH, HEIGHT, GAP, FLOOR, MARGIN = 230, 46, 70, 92, 20
 Arrows = dict[str, set[str]]

@@ -13,7 +13,7 @@ from hbench.cli.terminal import show, show_table, watched
 from hbench.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from hbench.evaluation.leaderboard import Leaderboard, Standing
+    from hbench.boards import Leaderboard, Standing
 
 NARROWEST = {"method": 22, "backbone": 14, "source": 18}  # columns shrink so far before a metric is left out
 
@@ -22,7 +22,7 @@ def selected(
     *, name: str, metric: str | None, columns: str | None, papers: Sequence[str], everything: bool, top: int | None
 ) -> tuple[Leaderboard, list[Standing], list[str]]:
     """The leaderboard, its standings as asked for, and the metrics to show, the one it is ranked by first."""
-    from hbench.evaluation.leaderboard import rank, read
+    from hbench.boards import rank, read
 
     board = read(name)
     key = board.key(metric or board.metric)
@@ -46,7 +46,7 @@ def written(board: Leaderboard, standings: Sequence[Standing], metrics: Sequence
     """The text of a format."""
     import json
 
-    from hbench.evaluation.leaderboard import export as exports
+    from hbench.boards import export as exports
 
     content, title = exports.table(standings, metrics, board.citations), exports.title(board)
     writers: dict[str, Callable[[], str]] = {
@@ -61,8 +61,8 @@ def written(board: Leaderboard, standings: Sequence[Standing], metrics: Sequence
 
 def terminal_table(board: Leaderboard, standings: Sequence[Standing], metrics: Sequence[str], *, fixed: bool) -> None:
     """The table with as many metrics as fit into the terminal, and below it the notes and what was left out."""
-    from hbench.evaluation.leaderboard import export as exports
-    from hbench.evaluation.leaderboard.resolution import resolution
+    from hbench.boards import export as exports
+    from hbench.boards.resolution import resolution
 
     width = shutil.get_terminal_size((100, 24)).columns if watched(sys.stdout) else 10_000
     for shown in range(len(metrics), 0, -1):

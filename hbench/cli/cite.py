@@ -70,7 +70,7 @@ def sources(name: str) -> dict[str, str]:
 
 def _of_rows(method: str) -> dict[str, str]:
     """The papers of the rows of a method on any leaderboard, whatever the case of its letters."""
-    from hbench.evaluation.leaderboard import names, read
+    from hbench.boards import names, read
 
     citations = {}
     for board in map(read, names()):

@@ -31,7 +31,7 @@ def command(
 
     Example: hbench compare mine.json baseline.json
     """
-    from hbench.evaluation.reports import comparison, shown
+    from hbench.records import comparison, shown
 
     result = comparison.compare(first, second, metrics, unit=unit, by_query=by_query)
     if as_json:

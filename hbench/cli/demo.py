@@ -35,12 +35,13 @@ def command(out: Path, dim: int) -> None:
     from hbench import datasets
     from hbench.datasets.benchmarks import glyphs
     from hbench.engine.settings import Settings
-    from hbench.evaluation import embeddings
     from hbench.evaluation.evaluate import report_on
     from hbench.evaluation.submission import EmbeddingSubmission
     from hbench.look.pages.folder import refuse_folder
+    from hbench.look.plots import plot
     from hbench.look.report.folder import write_report as write_pages
     from hbench.look.report.runs import read_runs, with_embeddings
+    from hbench.submissions import embeddings
 
     refuse_folder(out / "pages", "report")
     say("glyphs: letters of five scripts in sixteen fonts; é for ê is a mild mistake, ж for é a severe one")
@@ -61,7 +62,7 @@ def command(out: Path, dim: int) -> None:
         report = report_on(checked, top_k=RESULTS, on_test=on_test)
     written = out / "glyphs-pca.json"
     write_report(report, {"output": written, "by_query": out / "glyphs-pca.by-query.parquet", "row": None})
-    report.plot("levels").write(out / "glyphs-pca.png")
+    plot(report, "levels").write(out / "glyphs-pca.png")
     with bar("making pages"):
         page = write_pages(with_embeddings(read_runs([written]), [embedding], RESULTS), out / "pages")
     show_report(report.document, "table")

@@ -106,7 +106,7 @@ def _embed(given: Embedder, file: Path, *, data: Dataset, split: str, options: E
     """Embed with a bar, or a line from time to time where no bar is watched."""
     import hbench
     from hbench.core.errors import examples
-    from hbench.evaluation import embeddings
+    from hbench.submissions import embeddings
 
     with progress() as bars:
         task = bars.add_task(f"embedding {data.name} {split}", total=None)

@@ -15,8 +15,8 @@ from hbench.cli.terminal import bars, format_of, say, show, show_json, show_tabl
 if TYPE_CHECKING:
     from hbench.core.errors import HBenchError
     from hbench.datasets import Dataset
-    from hbench.evaluation.reports.many import ModelStanding
-    from hbench.evaluation.reports.report import Document
+    from hbench.evaluation.many import ModelStanding
+    from hbench.records.document import Document
 
     Scored = tuple[Document, list[str]]
 
@@ -46,7 +46,7 @@ def command(
     """
     from hbench import datasets
     from hbench.core.errors import HBenchError, SubmissionError
-    from hbench.evaluation.reports import many
+    from hbench.evaluation import many
     from hbench.metrics.names import MetricName
 
     data = datasets.load(dataset, options["policies"])
@@ -85,7 +85,7 @@ def command(
 def _ranked_by(by: str | None, documents: Collection[Document], usual: list[str], asked: Collection[str]) -> str:
     """The metric to sort by: that of --by, or else a usual one that was asked for."""
     from hbench.core.errors import UnknownName
-    from hbench.evaluation.reports import many
+    from hbench.evaluation import many
 
     if by is None:
         return many.main_metric(documents, [name for name in usual if name in asked] or list(asked))
@@ -97,7 +97,7 @@ def _ranked_by(by: str | None, documents: Collection[Document], usual: list[str]
 
 def _report_of(file: Path, report: Path, data: Dataset, options: dict[str, Any]) -> Scored:
     """The report of a file, a finished or a new one, and the names of the metrics that were asked for."""
-    from hbench.evaluation.reports import many
+    from hbench.evaluation import many
     from hbench.evaluation.submission import read
 
     checked = reporting.examined(read(file, movable=True), data, reporting.settings_of(options), file.stem)
@@ -114,7 +114,7 @@ def _report_of(file: Path, report: Path, data: Dataset, options: dict[str, Any])
 
 
 def _show(standings: list[ModelStanding], metric: str, asked: list[str], *, refused: list[str], form: str) -> None:
-    from hbench.evaluation.reports import many_tables
+    from hbench.boards import many_tables
 
     best = standings[0].document
     if form == "json":

@@ -11,7 +11,7 @@ from hbench.cli.names import FILE, MENDED, SIMILARITY, TESTED
 from hbench.cli.terminal import bar, say, show_json, show_table
 
 if TYPE_CHECKING:
-    from hbench.evaluation.reports.gap import Gap
+    from hbench.evaluation.gap import Gap
 
 
 @click.command("gap")
@@ -44,7 +44,7 @@ def command(file: Path, dataset: str, metrics: str, as_json: bool, **options: An
     from hbench.core.errors import UsageError
     from hbench.engine.settings import Settings
     from hbench.evaluation.evaluate import examine
-    from hbench.evaluation.reports.gap import gap_of, random_batches, sampled
+    from hbench.evaluation.gap import gap_of, random_batches, sampled
     from hbench.evaluation.submission import read, retrieval_of
 
     batch, seed = options["batch"], options["seed"]

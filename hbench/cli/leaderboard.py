@@ -16,11 +16,11 @@ from hbench.cli.terminal import format_of, progress, say, show, show_json, show_
 from hbench.core.errors import ConfigError, UnknownName, UsageError
 
 if TYPE_CHECKING:
+    from hbench.boards import Leaderboard, Row
+    from hbench.boards.fetched import RowVerdict
     from hbench.datasets import Dataset
-    from hbench.evaluation.leaderboard import Leaderboard, Row
-    from hbench.evaluation.leaderboard.fetched import RowVerdict
-    from hbench.evaluation.reports.report import Document
     from hbench.evaluation.submission import Submission
+    from hbench.records.document import Document
 
 FORMATS = ("json", "csv", "markdown", "latex", "bibtex")
 BY_SUFFIX = {".json": "json", ".csv": "csv", ".tex": "latex", ".bib": "bibtex"}
@@ -48,7 +48,7 @@ SELECTION = [  # which rows, by which metric, with which columns
 
 def setup_of(_context: click.Context, _option: click.Parameter, pairs: Sequence[str]) -> dict[str, str | int]:
     """The setup of a row from its KEY=VALUE pairs; raises UsageError for other texts, UnknownName for a key that rows lack."""
-    from hbench.evaluation.leaderboard import Setup
+    from hbench.boards import Setup
 
     setup: dict[str, str | int] = {}
     for key, _, value in (pair.partition("=") for pair in pairs):
@@ -83,8 +83,8 @@ def list_(as_json: bool, as_csv: bool) -> None:
 
     Example: hbench leaderboard list
     """
+    from hbench.boards import leader, names, read
     from hbench.core.text import NONE
-    from hbench.evaluation.leaderboard import leader, names, read
 
     header = ("dataset", "rows", "metric", "score", "best", "own", "protocol")
     lines: list[tuple[Any, ...]] = []
@@ -159,8 +159,8 @@ def add(name: str, report: Path, *, to: Path | None, replace: bool, **details: A
 
     Example: hbench leaderboard add sop report.json --method mine --backbone ResNet-50
     """
-    from hbench.evaluation import leaderboard
-    from hbench.evaluation.leaderboard import runs as leaderboard_runs
+    from hbench import boards as leaderboard
+    from hbench.boards import runs as leaderboard_runs
 
     board, row = leaderboard_runs.carried_row(report, name, **details) or _row_of(report, name, details)[1:]
     path = to or leaderboard_runs.target(name)
@@ -184,7 +184,7 @@ def remove(name: str, method: str, run: str | None, path: Path | None) -> None:
 
     Example: hbench leaderboard remove sop mine
     """
-    from hbench.evaluation.leaderboard import edits, runs
+    from hbench.boards import edits, runs
 
     path = path or runs.target(name)
     row = edits.remove(path, method, run)
@@ -240,8 +240,8 @@ def _dataset(given: str | None, name: str) -> Dataset:
 
 
 def _verify_file(name: str, method: str, given: Submission, dataset: str | None, *, as_json: bool) -> None:
-    from hbench.evaluation.leaderboard import read
-    from hbench.evaluation.leaderboard.verification import refuse_differences, rescored, verify
+    from hbench.boards import read
+    from hbench.boards.verification import refuse_differences, rescored, verify
 
     board = read(name)
     data = _dataset(dataset, board.dataset)
@@ -257,9 +257,9 @@ def _verify_file(name: str, method: str, given: Submission, dataset: str | None,
 
 def _verify_fetched(name: str | None, method: str | None, revision: str | None, *, mark: bool, as_json: bool) -> None:
     """Verify the rows of runs of one leaderboard, or of all, by the files that they name."""
-    from hbench.evaluation import leaderboard
-    from hbench.evaluation.leaderboard import fetched
-    from hbench.evaluation.leaderboard.addresses import strangers_requester
+    from hbench import boards as leaderboard
+    from hbench.boards import fetched
+    from hbench.boards.addresses import strangers_requester
 
     requester = strangers_requester()
     verdicts: list[RowVerdict] = []
@@ -296,8 +296,8 @@ def _verify_fetched(name: str | None, method: str | None, revision: str | None, 
 
 def _boards_to_verify(name: str | None, revision: str | None) -> tuple[list[Path], list[str]]:
     """The files to verify, and the leaderboards that a branch deletes."""
-    from hbench.evaluation import leaderboard
-    from hbench.evaluation.leaderboard.changes import deleted_since
+    from hbench import boards as leaderboard
+    from hbench.boards.changes import deleted_since
 
     if name is None and revision:  # what is not in this folder has no revisions
         return sorted(Path(leaderboard.FOLDER).glob("*.toml")), deleted_since(revision)
@@ -306,8 +306,8 @@ def _boards_to_verify(name: str | None, revision: str | None) -> tuple[list[Path
 
 def _rows_to_verify(path: Path, board: Leaderboard, revision: str | None) -> tuple[Sequence[int], list[RowVerdict]]:
     """The numbers of the rows to verify, by default all; and verdicts on what else a branch changes since a revision."""
-    from hbench.evaluation.leaderboard.changes import changes_since
-    from hbench.evaluation.leaderboard.fetched import ABSENT, DIFFERS, RowVerdict
+    from hbench.boards.changes import changes_since
+    from hbench.boards.fetched import ABSENT, DIFFERS, RowVerdict
 
     if revision is None:
         return range(len(board.rows)), []
@@ -324,9 +324,9 @@ def _rows_to_verify(path: Path, board: Leaderboard, revision: str | None) -> tup
 
 def _show_verdicts(verdicts: list[RowVerdict], *, as_json: bool) -> None:
     """Print the verdicts; raises ComparisonError where a row is not what its file gives, SourceError where a file cannot be had."""
+    from hbench.boards import fetched
+    from hbench.boards.summary import as_markdown, escaped
     from hbench.core.errors import ComparisonError, SourceError
-    from hbench.evaluation.leaderboard import fetched
-    from hbench.evaluation.leaderboard.summary import as_markdown, escaped
 
     verified = sum(verdict.verdict == fetched.VERIFIED for verdict in verdicts)
     outcome = (
@@ -359,8 +359,8 @@ def submit(report: Path, *, embeddings: Path, dataset: str | None, **details: An
 
     Example: hbench leaderboard submit report.json --embeddings emb.parquet --url https://example.org/emb.parquet
     """
-    from hbench.evaluation.leaderboard import runs as leaderboard_runs
-    from hbench.evaluation.leaderboard.verification import checked
+    from hbench.boards import runs as leaderboard_runs
+    from hbench.boards.verification import checked
 
     document, board, row = _row_of(report, None, details)
     checks = checked(row, board, submitted(embeddings, None, None), _dataset(dataset, document.dataset))
@@ -379,9 +379,9 @@ def submit(report: Path, *, embeddings: Path, dataset: str | None, **details: An
 
 def _row_of(report: Path, name: str | None, details: dict[str, Any]) -> tuple[Document, Leaderboard, Row]:
     """Read a report; return it, the leaderboard of this name, by default its dataset's, even if empty, and its row there."""
-    from hbench.evaluation import leaderboard
-    from hbench.evaluation.leaderboard import runs as leaderboard_runs
-    from hbench.evaluation.reports import report as reports
+    from hbench import boards as leaderboard
+    from hbench.boards import runs as leaderboard_runs
+    from hbench.records import document as reports
 
     document = reports.read(report)
     name, listed = document.dataset if name is None else name, leaderboard.names()

@@ -75,7 +75,7 @@ def command(
 
 def _conditions_of(report: Path, similarity: str | None) -> dict[str, str]:
     from hbench.engine.settings import Signature
-    from hbench.evaluation.reports import report as reports
+    from hbench.records import document as reports
 
     if similarity is not None:
         raise click.UsageError("--report states the similarity: leave --similarity out.")

@@ -15,13 +15,14 @@ from hbench.cli.terminal import say, show, show_json, show_table
 from hbench.core.errors import shorten
 
 if TYPE_CHECKING:
+    from hbench.boards import Leaderboard
     from hbench.datasets import Dataset
     from hbench.engine.settings import Settings
     from hbench.evaluation.evaluate import Examined
     from hbench.evaluation.execution import Execution
-    from hbench.evaluation.leaderboard import Leaderboard
-    from hbench.evaluation.reports.report import Document, Report
     from hbench.evaluation.submission import Submission
+    from hbench.records.document import Document
+    from hbench.records.report import Report
 
 FORMATS = click.Choice(["table", "json", "csv", "markdown", "latex", "hub"])
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
@@ -120,7 +121,8 @@ def execution_of(options: dict[str, Any]) -> Execution:
 
 def submitted(file: Path, ids: Path | None, gallery: Path | None, *, movable: bool = False) -> Submission:
     """Read the submission in a file, or that of queries and a gallery in a file each; `movable` as `read` takes it."""
-    from hbench.evaluation import embeddings, submission
+    from hbench.evaluation import submission
+    from hbench.submissions import embeddings
 
     if gallery is None:
         return submission.read(file, ids=ids, movable=movable)
@@ -146,7 +148,7 @@ def examined(given: Submission, data: Dataset, settings: Settings, method: str |
 
 def board_of(dataset: str) -> Leaderboard | None:
     """The leaderboard of a dataset, if it has one."""
-    from hbench.evaluation import leaderboard
+    from hbench import boards as leaderboard
 
     return leaderboard.read(dataset) if dataset in leaderboard.names() else None
 
@@ -178,7 +180,7 @@ def write_report(report: Report, files: dict[str, Any]) -> None:
 
 def _write_with_values(report: Report, files: dict[str, Any]) -> None:
     """Write the report, its values by query and its first results."""
-    from hbench.evaluation.reports import results
+    from hbench.records import results
 
     output = files["output"]
     report.write(output)
@@ -189,8 +191,8 @@ def _write_with_values(report: Report, files: dict[str, Any]) -> None:
 
 def write_rows(documents: list[Document], path: Path) -> None:
     """Write the leaderboard rows of reports of one dataset to a file."""
+    from hbench.boards import runs
     from hbench.core.files import write_text
-    from hbench.evaluation.leaderboard import runs
 
     board = board_of(documents[0].dataset)
     write_text(path, "\n".join(runs.block(runs.row_of(one, board or runs.empty_board(one))) for one in documents))
@@ -198,7 +200,7 @@ def write_rows(documents: list[Document], path: Path) -> None:
 
 def show_scores(document: Document) -> None:
     """The scores as tables, and what they cannot be quoted without."""
-    from hbench.evaluation.reports import formats
+    from hbench.boards import formats
 
     for place, content in enumerate(formats.tables(document)):
         show_table(None if place else formats.heading(document), content.header, content.cells)
@@ -216,7 +218,7 @@ def show_read(read: Iterable[dict[str, Any]]) -> None:
 
 def show_report(document: Document, format_: str) -> None:
     """The scores in one of the formats, the remarks, and the place on the dataset's leaderboard."""
-    from hbench.evaluation.reports import formats
+    from hbench.boards import formats
 
     if format_ == "json":
         show_json(document.model_dump(mode="json"))

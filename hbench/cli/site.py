@@ -19,7 +19,7 @@ def command(names: tuple[str, ...], out: Path) -> None:
 
     Example: hbench site -o leaderboards-site
     """
-    from hbench.evaluation import leaderboard
+    from hbench import boards as leaderboard
     from hbench.look.pages.folder import refuse_folder
     from hbench.look.site.folder import write_site
 

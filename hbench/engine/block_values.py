@@ -23,11 +23,11 @@ from hbench.engine.job import Job, OtherLabels, Values
 from hbench.engine.kernels import best_items, rank_positives, rank_sums, sort_keys
 from hbench.engine.kernels.rank_positives import RankedPositives
 from hbench.engine.ranker import Ranker
-from hbench.metrics import partial_lists
+from hbench.metrics import readings
 from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.name_columns import NameColumns
-from hbench.metrics.partial_lists import Reading
 from hbench.metrics.protocols import Grade, ScoreQuery, Scorer, scorers_by_name
+from hbench.metrics.readings import Reading
 
 
 def kernels_are_compiled() -> bool:
@@ -219,7 +219,7 @@ class Block:
         self.ranker, self.queries = ranker, ranker.rows(number)
         self.first = number * ranker.scores.block_size
         self.counts = ranker.counts_by_code(self.first, self.first + len(self.queries))
-        self.reading = None if ranker.known is None else partial_lists.known(ranker.depth)
+        self.reading = None if ranker.known is None else readings.known(ranker.depth)
         self.values = Values.empty(metrics, self.counts if self.reading is None else self.reading.counts(self.counts))
         self.adders: list[Callable[[NDArray[np.floating], int], None]] = []
         self.finishers: list[Callable[[], None]] = []

@@ -85,7 +85,7 @@ class Ranker:
     out of its list. `memory` bounds what is held beyond the vectors and labels, in bytes.
 
     `starts`, `ends` (Q, L): where the items of level ≥ l lie, in canonical order; under partial labels the level is the lowest
-    that is possible. `coded` are the ranges by code (hbench.metrics.partial_lists), of which each is written over those before
+    that is possible. `coded` are the ranges by code (hbench.metrics.readings), of which each is written over those before
     it, ordered by `code_ties`; without partial labels a code is a level. `arrange`: how rows of scores, which are in the order of
     `columns`, become rows in which the ranges lie; None where they do already. `listed`: the lists that the ranges are of.
     """

@@ -24,8 +24,9 @@ from hbench.engine.settings import Settings
 from hbench.engine.similarity import SelectedRows, as_vectors
 from hbench.engine.similarity.rows import float_type
 from hbench.evaluation.measurement import Retrieval, job_of, measure
-from hbench.evaluation.reports.queries import queries_of_tree
-from hbench.evaluation.reports.report import Report, Subject, report_of
+from hbench.evaluation.summary import Subject, report_of
+from hbench.records.queries import queries_of_tree
+from hbench.records.report import Report
 from hbench.tree import LabelTree, as_labels, default_levels
 from hbench.tree.names import NameTable, Row, class_rows, remarks_on, stripped
 from hbench.tree.partial import is_partial, known_levels

@@ -22,15 +22,16 @@ from hbench.engine.job import Execute, Job
 from hbench.engine.settings import USUAL, Conditions, Settings, refuse_other_relevance
 from hbench.engine.similarity import as_vectors
 from hbench.engine.top_k import TopResults
-from hbench.evaluation.embeddings import Embeddings, joined
-from hbench.evaluation.embeddings.ids import as_ids, refuse
 from hbench.evaluation.measurement import OnBlock, measure
-from hbench.evaluation.rankings.files import Ranking
-from hbench.evaluation.reports import results
-from hbench.evaluation.reports.queries import queries_of
-from hbench.evaluation.reports.report import Report, Subject, report_of
 from hbench.evaluation.submission import RankingSubmission, Submission, as_submission, read
+from hbench.evaluation.summary import Subject, report_of
 from hbench.metrics.names import MetricName, default_metrics, parse_metrics
+from hbench.records import results
+from hbench.records.queries import queries_of
+from hbench.records.report import Report
+from hbench.submissions.embeddings import Embeddings, joined
+from hbench.submissions.embeddings.ids import as_ids, refuse
+from hbench.submissions.rankings.files import Ranking
 from hbench.tree.names import remarks_on
 from hbench.tree.partial import known_levels
 

@@ -10,10 +10,10 @@ from hbench.core.errors import UsageError
 from hbench.engine.executors.kept_blocks import Share, kept_in
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute
-from hbench.evaluation import embeddings
 from hbench.evaluation.evaluate import Examined, OnTest, report_on
 from hbench.evaluation.measurement import measure
-from hbench.evaluation.reports.report import Report
+from hbench.records.report import Report
+from hbench.submissions import embeddings
 
 ELSEWHERE = ("blocks", "workers", "scheduler", "device", "resume")
 APART = {  # an option, what it does, and the options that it cannot be joined with
@@ -58,7 +58,7 @@ class Execution:
         if self.blocks and not self.resume:
             raise UsageError("a share of the blocks needs a folder to keep them in", fix="name one by --resume DIR")
         if self.trees:
-            from hbench.evaluation.reports.trees import parse
+            from hbench.evaluation.trees import parse
 
             parse(self.trees, self.edges)
 
@@ -86,7 +86,7 @@ class Execution:
     def report(self, examined: Examined, execute: Execute, on_test: OnTest | None = None) -> Report:
         """Measure every test and report."""
         if self.trees:
-            from hbench.evaluation.reports.trees import parse, report_under
+            from hbench.evaluation.trees import parse, report_under
 
             return report_under(
                 examined, parse(self.trees, self.edges), memory=self.memory, execute=execute, on_test=on_test

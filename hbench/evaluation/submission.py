@@ -28,22 +28,22 @@ from hbench.engine.listed import QueryLists
 from hbench.engine.ranker import Side
 from hbench.engine.settings import Conditions
 from hbench.engine.similarity import SelectedRows
-from hbench.evaluation import embeddings as embedding_files
-from hbench.evaluation import pair_labels
-from hbench.evaluation.embeddings import Embeddings
-from hbench.evaluation.embeddings.doubts import doubts_of, trained_on
-from hbench.evaluation.embeddings.files import VECTORS_ALONE
-from hbench.evaluation.embeddings.ids import SubmissionProblem, in_a_line
 from hbench.evaluation.measurement import Measurement, Retrieval, job_of, measured_sequences, scorers_of
-from hbench.evaluation.rankings import files as run_files
-from hbench.evaluation.rankings import level_sequences as run_levels
-from hbench.evaluation.rankings.files import Ranking
-from hbench.evaluation.reports.other_files import refuse_for_embeddings
-from hbench.evaluation.reports.report import SubmittedFile
 from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.name_columns import NamedSequences
 from hbench.metrics.names import MetricName
 from hbench.metrics.protocols import protocols
+from hbench.records.document import SubmittedFile
+from hbench.records.other_files import refuse_for_embeddings
+from hbench.submissions import embeddings as embedding_files
+from hbench.submissions import pair_labels
+from hbench.submissions.embeddings import Embeddings
+from hbench.submissions.embeddings.doubts import doubts_of, trained_on
+from hbench.submissions.embeddings.files import VECTORS_ALONE
+from hbench.submissions.embeddings.ids import SubmissionProblem, in_a_line
+from hbench.submissions.rankings import files as run_files
+from hbench.submissions.rankings import level_sequences as run_levels
+from hbench.submissions.rankings.files import Ranking
 from hbench.tree import Labels
 from hbench.tree.partial import is_partial, known_levels
 

@@ -14,16 +14,16 @@ from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
 from hbench.engine.job import Job
 from hbench.engine.settings import Settings
-from hbench.evaluation import embeddings
 from hbench.evaluation.evaluate import Examined, examine
 from hbench.evaluation.measurement import measure
-from hbench.evaluation.reports import report as reports
-from hbench.evaluation.reports.comparison import refuse_other_conditions
-from hbench.evaluation.reports.other_files import refuse_for_embeddings
-from hbench.evaluation.reports.report import BY_QUERY, Document
 from hbench.evaluation.submission import EmbeddingSubmission, read
 from hbench.metrics.level_sequence import LevelSequence
-from hbench.metrics.partial_lists import known
+from hbench.metrics.readings import known
+from hbench.records import document as reports
+from hbench.records.comparison import refuse_other_conditions
+from hbench.records.document import BY_QUERY, Document
+from hbench.records.other_files import refuse_for_embeddings
+from hbench.submissions import embeddings
 
 Trace = Callable[[LevelSequence], NDArray[np.float64]]
 

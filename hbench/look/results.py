@@ -18,13 +18,13 @@ from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
 from hbench.evaluation.evaluate import Examined
 from hbench.evaluation.measurement import Measurement, measure
-from hbench.evaluation.reports.shown import shown
 from hbench.look import retrievals
 from hbench.look.inputs import EmbeddingFile, TwoFiles, examined_files, test_of
 from hbench.look.palette import mark_of
 from hbench.look.retrievals import UNRELATED, Queries, first_results, hits_of, level_name, right_of
 from hbench.look.strips import Sheet, Strip, StripRow, page_of, strip_of, write_strips
 from hbench.metrics.names import goodness
+from hbench.records.shown import shown
 
 SHOWN = 8
 COLUMNS = ("file", "query", "rank", "id", "score", "level", "shares")

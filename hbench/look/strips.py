@@ -19,10 +19,10 @@ import numpy as np
 from hbench.core.errors import DataError
 from hbench.core.files import replacing, write_text
 from hbench.datasets.manifest import Manifest
-from hbench.evaluation.reports.shown import shown
 from hbench.look.figures import bytes_of, refuse_suffix, short
 from hbench.look.palette import color_of, mark_of
 from hbench.look.retrievals import Hit, class_name, legend_of, level_name, path_of
+from hbench.records.shown import shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,11 +30,9 @@ from hbench.metrics.definitions import NAN, ap, positive_count, positives, weigh
 from hbench.metrics.level_sequence import LevelSequence, canonical_order, level_ranges
 from hbench.metrics.name_columns import NamedSequences, equal_columns
 from hbench.metrics.names import MetricName
+from hbench.metrics.readings import Reading
 from hbench.metrics.relevance import Relevance
 from hbench.tree import Labels
-
-if TYPE_CHECKING:
-    from hbench.metrics.partial_lists import Reading
 
 Counts = NDArray[np.int64]
 ScoreQuery = Callable[[int, LevelSequence], float]
@@ -50,7 +48,7 @@ class Scorer:
     `arguments`: the keywords of the metric's function. `grade`: for H-AP, the relevance and the weight (Q, L+1) of the
     levels for queries (Q,) with level counts (Q, L+1). `loses_last`: the item ranked last is dropped first. `by_name`:
     the value of a query that is ranked by name; None where the protocol goes by the tree. Under partial labels
-    (hbench.metrics.partial_lists) `reading` makes levels of the codes in a sequence, and queries that are not known to the
+    (hbench.metrics.readings) `reading` makes levels of the codes in a sequence, and queries that are not known to the
     level `asked` are not asked.
     """
 

@@ -27,7 +27,7 @@ from hbench.core.text import first_line
 from hbench.core.untrusted import open_parquet
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
-from hbench.evaluation import embeddings
+from hbench.submissions import embeddings
 from hbench.train.images.batches import Batch, Files, all_tests, images_of, workers_for
 from hbench.train.images.transforms import Normalise, Prepare
 from hbench.train.loop import RECIPE

@@ -29,10 +29,10 @@ from hbench.core.errors import HBenchError, UsageError, examples
 from hbench.core.files import lock_of, write_text
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
-from hbench.evaluation import embeddings
 from hbench.evaluation.evaluate import evaluate
-from hbench.evaluation.reports.report import Report
 from hbench.losses.partial import ended
+from hbench.records.report import Report
+from hbench.submissions import embeddings
 from hbench.train.images.batches import Batches, all_tests, images_of, keys_of, workers_for
 from hbench.train.images.sampler import EpochBatches, plan
 from hbench.train.models.embed_images import embed_all

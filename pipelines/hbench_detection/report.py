@@ -36,7 +36,7 @@ class DetectionReport(Strict):
 
     @computed_field
     def row(self) -> dict[str, Any]:
-        """The row, in percent, which `hbench leaderboard add` takes (hbench.evaluation.leaderboard.Row)."""
+        """The row, in percent, which `hbench leaderboard add` takes (hbench.boards.Row)."""
         lists = "+".join(self.tested_on)
         setup = {
             "family": "detection", "loss": self.loss, "pretraining": self.pretraining, "batch_size": self.batch_size,

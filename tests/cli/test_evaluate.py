@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from hbench.datasets import Dataset, Protocol, manifest, save
-from hbench.evaluation import embeddings
 from hbench.evaluation.arrays import score
 from hbench.evaluation.evaluate import evaluate
-from hbench.evaluation.reports.report import Document
+from hbench.records.document import Document
+from hbench.submissions import embeddings
 from tests import zoo
 from tests.command_line import in_folder
 

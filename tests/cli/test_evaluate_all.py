@@ -12,8 +12,9 @@ from click.testing import CliRunner
 
 from hbench.cli import group
 from hbench.core.errors import SubmissionError
-from hbench.evaluation import embeddings
-from hbench.evaluation.reports import comparison, report
+from hbench.records import comparison
+from hbench.records import document as report
+from hbench.submissions import embeddings
 from tests import zoo
 
 

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from hbench.evaluation.leaderboard.export import BoardTable, latex, markdown
+from hbench.boards.export import BoardTable, latex, markdown
 from tests.command_line import process
 
 PLUGINS = """

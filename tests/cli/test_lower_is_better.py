@@ -5,7 +5,7 @@ import json
 import pytest
 import tomli_w
 
-from hbench.evaluation import leaderboard
+from hbench import boards as leaderboard
 from hbench.look.plots.boards import front_of, points_of, records_of
 from tests import zoo
 from tests.command_line import call

@@ -20,7 +20,7 @@ from hbench.datasets import build as building
 from hbench.datasets import load, save, specs
 from hbench.datasets.benchmarks import inshop as inshop_list
 from hbench.datasets.build import counted
-from hbench.evaluation.embeddings import Embeddings
+from hbench.submissions.embeddings import Embeddings
 from tests.raw_folders import Evil, build, names, omniglot_archives, touch, write
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -2,9 +2,9 @@
 
 import re
 
+from hbench import boards as leaderboard
 from hbench.datasets import specs
 from hbench.datasets.metadata.publications import VENUE_FIELD, bibtex, cited, publication_of, publications
-from hbench.evaluation import leaderboard
 
 NO_PAPERS = {"GLDv2 README", "OML model zoo", "revisitop README"}
 

@@ -12,10 +12,10 @@ from hbench_detection.voc import Boxes, boxes_of, part_of
 from PIL import Image
 from torch import Tensor
 
+from hbench.boards import read as read_board
+from hbench.boards import read_file
+from hbench.boards.runs import carried_row, recorded
 from hbench.core.errors import ConfigError, DataError, SubmissionError, UnknownName, UsageError
-from hbench.evaluation.leaderboard import read as read_board
-from hbench.evaluation.leaderboard import read_file
-from hbench.evaluation.leaderboard.runs import carried_row, recorded
 from hbench.losses.baselines.rambo import RamboClasses
 from tests.command_line import call
 from tests.detection import shapes

@@ -11,8 +11,8 @@ import pytest
 
 from hbench.core.errors import SourceError, UsageError
 from hbench.engine.job import Job
-from hbench.evaluation import embeddings
 from hbench.evaluation.evaluate import examine, report_on
+from hbench.submissions import embeddings
 from tests import zoo
 
 pytest.importorskip("distributed")

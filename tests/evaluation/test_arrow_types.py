@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from hbench.core.errors import SubmissionError
-from hbench.evaluation import embeddings
-from hbench.evaluation.rankings import files as run_files
+from hbench.submissions import embeddings
+from hbench.submissions.rankings import files as run_files
 
 UUIDS = [uuid.UUID(int=7**40 * number) for number in (1, 2, 3)]
 VECTORS = np.arange(12, dtype=np.float32).reshape(3, 4)

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hbench.core.errors import HBenchError
-from hbench.evaluation import embeddings
-from hbench.evaluation.rankings import files as run_files
+from hbench.submissions import embeddings
+from hbench.submissions.rankings import files as run_files
 from tests.hostile.corpus import mutated
 
 NAME = st.text("abcXYZ019_-./é#:", min_size=1, max_size=8).filter(lambda name: name != "-1" and name.strip("[](){}'\""))

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import hbench
+from hbench import boards as leaderboard
+from hbench.boards import runs
 from hbench.datasets import Dataset
 from hbench.datasets.dataset import Protocol
 from hbench.datasets.manifest import from_names
-from hbench.evaluation import leaderboard
-from hbench.evaluation.embeddings import Embeddings
 from hbench.evaluation.evaluate import evaluate
-from hbench.evaluation.leaderboard import runs
 from hbench.evaluation.submission import as_submission
+from hbench.submissions.embeddings import Embeddings
 
 ITEMS = [f"i{number}" for number in range(240)]
 LABELS = [[f"c{number % 6}", f"f{number % 24}"] for number in range(240)]

@@ -18,7 +18,7 @@ import torch
 
 import hbench
 from hbench.core.errors import HBenchError, SubmissionError
-from hbench.evaluation import embeddings
+from hbench.submissions import embeddings
 
 IDS = [f"im{row}.jpg" for row in range(6)]
 VECTORS = np.random.default_rng(0).standard_normal((6, 4)).astype(np.float32)

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from hbench.core.errors import SubmissionError, UsageError
-from hbench.evaluation import embeddings
-from hbench.evaluation.embeddings.arrow_files import BLOCK_BYTES
-from hbench.evaluation.embeddings.ids import in_a_line, likely_cause, refuse
+from hbench.submissions import embeddings
+from hbench.submissions.embeddings.arrow_files import BLOCK_BYTES
+from hbench.submissions.embeddings.ids import in_a_line, likely_cause, refuse
 from tests.embedding_formats import (
     FORMATS,
     MAPPED,

@@ -11,7 +11,7 @@ LIMITED = """
 import re, resource, sys
 from pathlib import Path
 import numpy as np
-from hbench.evaluation import embeddings
+from hbench.submissions import embeddings
 
 # Bytes of private memory beyond what the process has; a mapped file does not count.
 used = int(re.search(r"VmData:\\s+(\\d+)", Path("/proc/self/status").read_text()).group(1)) * 1024
@@ -28,7 +28,7 @@ except MemoryError:
 WATCHED = """
 import re, sys, threading, time
 from pathlib import Path
-from hbench.evaluation import embeddings
+from hbench.submissions import embeddings
 
 def private():
     return int(re.search(r"RssAnon:\\s+(\\d+)", Path("/proc/self/status").read_text()).group(1)) * 1024

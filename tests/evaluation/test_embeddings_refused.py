@@ -17,7 +17,7 @@ import safetensors.numpy
 import torch
 
 from hbench.core.errors import SubmissionError, UsageError
-from hbench.evaluation import embeddings
+from hbench.submissions import embeddings
 from tests.command_line import python
 from tests.embedding_formats import FORMATS, arrow_file, npy, npy_txt, npz, parquet, safetensors_metadata
 

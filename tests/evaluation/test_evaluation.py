@@ -8,9 +8,9 @@ import pytest
 
 from hbench.core.errors import SubmissionError, TreeError, UnknownName, UsageError
 from hbench.datasets import manifest
-from hbench.evaluation import embeddings
 from hbench.evaluation.arrays import score
 from hbench.evaluation.evaluate import evaluate
+from hbench.submissions import embeddings
 from hbench.tree import levels_of_pairs
 
 GOLDEN = Path(__file__).parents[1] / "golden"

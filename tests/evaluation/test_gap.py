@@ -13,9 +13,9 @@ from hbench.core.errors import HBenchError
 from hbench.datasets import Dataset, Protocol, manifest, save
 from hbench.engine.ranker import Side
 from hbench.engine.settings import Settings
-from hbench.evaluation import embeddings
+from hbench.evaluation.gap import gap_of, largest_gap, random_batches, sampled
 from hbench.evaluation.measurement import Retrieval
-from hbench.evaluation.reports.gap import gap_of, largest_gap, random_batches, sampled
+from hbench.submissions import embeddings
 from tests import oracle
 from tests.command_line import call
 

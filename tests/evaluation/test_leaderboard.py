@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hbench import boards as leaderboard
+from hbench.boards import Row, RunProvenance, place, rank, read, read_file
 from hbench.core.errors import ConfigError, UnknownName
 from hbench.datasets import load, specs
-from hbench.evaluation import leaderboard
 from hbench.evaluation.evaluate import digest_of
-from hbench.evaluation.leaderboard import Row, RunProvenance, place, rank, read, read_file
 
 HEAD = """
 dataset = "toy"

@@ -2,16 +2,16 @@
 
 import pytest
 
-from hbench.core.errors import SourceError
-from hbench.datasets.download import Patience, Requester, fetch
-from hbench.datasets.download.sources import RemoteFile
-from hbench.evaluation.leaderboard.addresses import (
+from hbench.boards.addresses import (
     TRUSTED,
     is_open,
     refuse_closed,
     strangers_requester,
     strangers_session,
 )
+from hbench.core.errors import SourceError
+from hbench.datasets.download import Patience, Requester, fetch
+from hbench.datasets.download.sources import RemoteFile
 from tests.file_server import FileServer, status
 
 CLOSED = (

@@ -11,11 +11,11 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hbench.boards import Leaderboard, Paper, Row, Standing, rank, read
+from hbench.boards.export import as_csv, as_json, latex, markdown, table, title
 from hbench.cli import board_tables as cli
 from hbench.cli import group
 from hbench.core.errors import ConfigError, UsageError
-from hbench.evaluation.leaderboard import Leaderboard, Paper, Row, Standing, rank, read
-from hbench.evaluation.leaderboard.export import as_csv, as_json, latex, markdown, table, title
 from tests.command_line import call
 
 NASTY = r"a|b_c*d`e<f>\g & 50% $x$ #1 {~^}"

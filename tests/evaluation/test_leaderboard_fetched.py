@@ -10,13 +10,13 @@ import pytest
 import yaml
 
 import hbench
+from hbench.boards import read_file
+from hbench.boards.addresses import TRUSTED
+from hbench.boards.fetched import ABSENT, DIFFERS, VERIFIED, verdict_on
+from hbench.boards.runs import add, empty_board, row_of
 from hbench.core.paths import cache_home
 from hbench.datasets.download import Patience, Requester, session
-from hbench.evaluation import embeddings
-from hbench.evaluation.leaderboard import read_file
-from hbench.evaluation.leaderboard.addresses import TRUSTED
-from hbench.evaluation.leaderboard.fetched import ABSENT, DIFFERS, VERIFIED, verdict_on
-from hbench.evaluation.leaderboard.runs import add, empty_board, row_of
+from hbench.submissions import embeddings
 from tests.command_line import run
 from tests.file_server import FileServer
 

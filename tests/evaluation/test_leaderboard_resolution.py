@@ -9,10 +9,10 @@ import pytest
 from scipy.optimize import nnls
 
 import hbench
+from hbench.boards import read
+from hbench.boards.resolution import SIZES, VARIATION, resolution, typical_difference
 from hbench.datasets import folders
 from hbench.datasets.dataset import TestSize
-from hbench.evaluation.leaderboard import read
-from hbench.evaluation.leaderboard.resolution import SIZES, VARIATION, resolution, typical_difference
 from hbench.metrics.significance import UnitSums, difference_intervals
 from studies.values import read as read_values
 

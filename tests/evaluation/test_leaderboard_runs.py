@@ -10,16 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hbench.boards import Paper, Row, rank, read, read_file
+from hbench.boards import runs as leaderboard_runs
+from hbench.boards.runs import add, block, empty_board, recorded, row_of, scores_under, target
+from hbench.boards.verification import refuse_differences, verify
 from hbench.core.errors import ComparisonError, ConfigError, HBenchError, SubmissionError, UnknownName
 from hbench.engine.settings import Settings
-from hbench.evaluation import embeddings
 from hbench.evaluation.arrays import score
 from hbench.evaluation.evaluate import evaluate
-from hbench.evaluation.leaderboard import Paper, Row, rank, read, read_file
-from hbench.evaluation.leaderboard import runs as leaderboard_runs
-from hbench.evaluation.leaderboard.runs import add, block, empty_board, recorded, row_of, scores_under, target
-from hbench.evaluation.leaderboard.verification import refuse_differences, verify
-from hbench.evaluation.reports.report import Score
+from hbench.records.document import Score
+from hbench.submissions import embeddings
 from tests.command_line import call, run
 
 LABELS = [["a", "a1"], ["a", "a1"], ["a", "a2"], ["a", "a2"], ["b", "b1"], ["b", "b1"], ["b", "b2"], ["b", "b2"]]

@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hbench
+from hbench.boards.formats import by_test
 from hbench.datasets import Dataset, Protocol, save
 from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import list_of
-from hbench.evaluation.embeddings import Embeddings
-from hbench.evaluation.rankings import files as run_files
-from hbench.evaluation.reports.formats import by_test
 from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.protocols import p_at_last, trapezoid_ap
+from hbench.submissions.embeddings import Embeddings
+from hbench.submissions.rankings import files as run_files
 
 QUERIES, GALLERY = ["q1", "q2", "q3"], [f"g{i}" for i in range(8)]
 

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from hbench.boards import formats
 from hbench.core.errors import SubmissionError, UsageError
 from hbench.datasets import load
 from hbench.evaluation.arrays import score
 from hbench.evaluation.evaluate import evaluate
-from hbench.evaluation.reports import formats, report
+from hbench.records import document as report
 from tests import oracle_partial as oracle
 from tests.command_line import call
 

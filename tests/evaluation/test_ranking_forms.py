@@ -10,7 +10,7 @@ import pytest
 
 import hbench
 from hbench.core.errors import SubmissionError
-from hbench.evaluation.rankings import files as run_files
+from hbench.submissions.rankings import files as run_files
 
 TABLE = "item,order,species,query,gallery\nq1,O,x,1,0\nq2,O,y,1,0\na,O,x,0,1\nb,O,x,0,1\nc,O,y,0,1\nd,P,z,0,1\n"
 LISTS = {"q1": "adbc", "q2": "cabd"}

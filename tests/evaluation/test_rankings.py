@@ -15,11 +15,12 @@ from hbench.core.errors import SubmissionError
 from hbench.datasets import manifest as manifests
 from hbench.engine.ranker import Ranker, Side
 from hbench.engine.similarity import dot
-from hbench.evaluation import embeddings, evaluate
-from hbench.evaluation.rankings import files as run_files
-from hbench.evaluation.rankings import level_sequences as run_levels
+from hbench.evaluation import evaluate
 from hbench.metrics import definitions
 from hbench.metrics.level_sequence import optimistic, pessimistic
+from hbench.submissions import embeddings
+from hbench.submissions.rankings import files as run_files
+from hbench.submissions.rankings import level_sequences as run_levels
 from tests.embedding_formats import FORMATS
 
 LISTS = {"q1": ["a", "b", "c"], "q2": ["c"], "q3": []}

@@ -6,8 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from hbench.core.errors import SubmissionError
-from hbench.evaluation.reports import report as reports
-from hbench.evaluation.reports import results
+from hbench.records import document as reports
+from hbench.records import results
 from tests import zoo
 from tests.command_line import call, refusal
 

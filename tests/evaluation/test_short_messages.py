@@ -9,7 +9,7 @@ import pytest
 
 import hbench
 from hbench.core.errors import HBenchError
-from hbench.evaluation import embeddings
+from hbench.submissions import embeddings
 
 LONG = "x" * 50_000
 NAMES = [f"{LONG}{number}" for number in range(60)]

@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from hbench.boards import formats
 from hbench.core.errors import TreeError, UsageError
 from hbench.datasets import load, manifest
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.settings import Settings
-from hbench.evaluation import evaluate
-from hbench.evaluation.embeddings import Embeddings
-from hbench.evaluation.reports import formats, trees
-from hbench.evaluation.reports.report import Document
+from hbench.evaluation import evaluate, trees
+from hbench.records.document import Document
+from hbench.submissions.embeddings import Embeddings
 
 SPECIES = 24
 

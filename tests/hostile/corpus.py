@@ -17,14 +17,15 @@ from PIL import Image
 from safetensors.numpy import save_file
 
 import hbench
+from hbench import boards as leaderboard
 from hbench.core import files as kept_files
 from hbench.core import tables
 from hbench.datasets import manifest as manifests
 from hbench.datasets import own_data
-from hbench.evaluation import embeddings, leaderboard
-from hbench.evaluation.embeddings import ids as id_files
-from hbench.evaluation.rankings import files as ranking_files
-from hbench.evaluation.reports import report as reports
+from hbench.records import document as reports
+from hbench.submissions import embeddings
+from hbench.submissions.embeddings import ids as id_files
+from hbench.submissions.rankings import files as ranking_files
 from hbench.train.recipes import files as recipes
 from hbench.tree import LabelTree
 from hbench.tree import files as tree_files

@@ -20,13 +20,14 @@ import numpy as np
 import pyarrow.parquet as pq
 
 import hbench
+from hbench.boards import Leaderboard, Row, parse
+from hbench.boards.changes import compared
+from hbench.boards.fetched import VERIFIED, verdict_by
+from hbench.boards.runs import block, empty_board, head, row_of
 from hbench.core.errors import HBenchError
 from hbench.datasets import Dataset
-from hbench.evaluation import embeddings, submission
-from hbench.evaluation.leaderboard import Leaderboard, Row, parse
-from hbench.evaluation.leaderboard.changes import compared
-from hbench.evaluation.leaderboard.fetched import VERIFIED, verdict_by
-from hbench.evaluation.leaderboard.runs import block, empty_board, head, row_of
+from hbench.evaluation import submission
+from hbench.submissions import embeddings
 
 SPECIES = np.arange(120) // 4
 ITEMS = [f"{n:03}.png" for n in range(120)]

@@ -12,9 +12,9 @@ import tomli_w
 from PIL import Image
 
 import hbench
-from hbench.evaluation import embeddings
 from hbench.look.figures import COLUMN, DPI, styled
 from hbench.look.plots import PlotRequest, draw
+from hbench.submissions import embeddings
 
 LEVELS = ("family", "genus", "species")
 HEADS = {".png": b"\x89PNG\r\n\x1a\n", ".svg": b"<?xml", ".pdf": b"%PDF-"}

@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 
 import hbench
-from hbench.evaluation import embeddings
 from hbench.look.wording import tail, telling
+from hbench.submissions import embeddings
 from tests.command_line import call
 from tests.look.elements import check_page, each
 

@@ -8,11 +8,11 @@ import pytest
 import hbench
 from hbench.core.errors import ComparisonError, UnknownName, UsageError
 from hbench.core.text import percent
-from hbench.evaluation import embeddings
 from hbench.look.figures import drawn
 from hbench.look.inputs import ranked_tests, traced
 from hbench.look.plots import PlotRequest, draw, kinds, plot
 from hbench.look.plots.mistakes import levels_at
+from hbench.submissions import embeddings
 from tests.command_line import call, refusal
 from tests.look.plotting import LEVELS, METRICS, NASTY, check_formats, cut_texts, ranked_levels, request, words_of
 
@@ -84,12 +84,12 @@ def test_the_area_of_the_drawn_curve_is_h_ap(plotted):
 
 def test_a_report_is_drawn_in_a_notebook(plotted):
     report = hbench.evaluate(plotted / "one.parquet", plotted / "own.csv", metrics=METRICS)
-    assert report.plot("levels")._repr_png_().startswith(b"\x89PNG")
-    assert [panel.get_title() for panel in report.plot(metrics=["AP"]).figure.axes] == ["AP"]
-    rows = [label.get_text() for label in report.plot("mistakes").figure.axes[0].get_yticklabels()]
+    assert plot(report, "levels")._repr_png_().startswith(b"\x89PNG")
+    assert [panel.get_title() for panel in plot(report, metrics=["AP"]).figure.axes] == ["AP"]
+    rows = [label.get_text() for label in plot(report, "mistakes").figure.axes[0].get_yticklabels()]
     assert rows == ["rank 1", "first wrong"]
     with pytest.raises(UsageError, match="hbench plot h-pr, which takes embedding files"):
-        report.plot("h-pr")
+        plot(report, "h-pr")
     with pytest.raises(UnknownName, match="did you mean 'levels'"):
         plot(report, "level")
 

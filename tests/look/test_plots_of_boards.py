@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from hbench import boards as leaderboard
 from hbench.core.errors import ConfigError, DataError, UnknownName, UsageError
-from hbench.evaluation import leaderboard
 from hbench.look.plots import PlotRequest, draw
 from hbench.look.plots.boards import BoardPoint, front_of, records_of
 from tests.look.plotting import NASTY, log_lines, request, words_of

@@ -8,10 +8,10 @@ from matplotlib.figure import Figure
 
 import hbench
 from hbench.core.errors import SubmissionError, UnknownName, UsageError
-from hbench.evaluation import embeddings
 from hbench.look.palette import GROUPS, MARKERS, SIZES, color_at, group_color, lightness_of
 from hbench.look.plots import PlotRequest, confusion, draw
 from hbench.look.plots.class_map import mean_vectors
+from hbench.submissions import embeddings
 from hbench.tree import files as tree_files
 from tests.look.plotting import LEVELS, request
 

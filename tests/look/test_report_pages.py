@@ -15,8 +15,6 @@ from PIL import Image
 
 import hbench
 from hbench.core.errors import ComparisonError, DataError, SubmissionError, UsageError
-from hbench.evaluation.reports import report as reports
-from hbench.evaluation.reports.shown import values_of, worth_showing
 from hbench.look.pages.folder import Pages, copy_assets, replacing_folder, write_script
 from hbench.look.pages.tree_data import tree_data
 from hbench.look.plots.confusion import confusion
@@ -24,6 +22,8 @@ from hbench.look.report.classes import class_means
 from hbench.look.report.folder import write_report
 from hbench.look.report.runs import read_runs, with_embeddings
 from hbench.look.report.sprites import sprite_of, write_sprites
+from hbench.records import document as reports
+from hbench.records.shown import values_of, worth_showing
 from hbench.tree import LabelTree
 from tests.command_line import call
 from tests.look.elements import check_page, each

@@ -7,10 +7,10 @@ import json
 import pytest
 import tomli_w
 
+from hbench import boards as leaderboard
+from hbench.boards import as_one, joined, rank
+from hbench.boards.resolution import resolution
 from hbench.core.errors import UnknownName, UsageError
-from hbench.evaluation import leaderboard
-from hbench.evaluation.leaderboard import as_one, joined, rank
-from hbench.evaluation.leaderboard.resolution import resolution
 from hbench.look.plots.boards import front_of, lower_fence, points_of
 from hbench.look.site.folder import slug_of, write_site
 from tests.command_line import call

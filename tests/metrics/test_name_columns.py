@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hbench
+from hbench.boards.formats import table
 from hbench.datasets import Dataset, Protocol
 from hbench.datasets import manifest as manifests
 from hbench.datasets.benchmarks.inat18 import POLICIES
 from hbench.datasets.spec import RANKS
-from hbench.evaluation import embeddings as embedding_files
-from hbench.evaluation.embeddings import Embeddings
-from hbench.evaluation.rankings import files as run_files
-from hbench.evaluation.reports.formats import table
+from hbench.submissions import embeddings as embedding_files
+from hbench.submissions.embeddings import Embeddings
+from hbench.submissions.rankings import files as run_files
 from hbench.tree.names import NameTable
 from hbench.tree.policies import mend
 from tests import oracle

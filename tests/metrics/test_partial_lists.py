@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.names import MetricName
-from hbench.metrics.partial_lists import at_level, is_graded, known, right, wrong
+from hbench.metrics.partial_lists import is_graded
+from hbench.metrics.readings import at_level, known, right, wrong
 from tests import oracle_partial as oracle
 
 DEPTH = 2

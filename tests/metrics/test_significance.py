@@ -8,9 +8,9 @@ from scipy import stats
 
 from hbench.core.errors import ComparisonError, UnknownName
 from hbench.evaluation.arrays import score
-from hbench.evaluation.reports.comparison import differences_of, refuse_other_conditions
 from hbench.metrics import significance
 from hbench.metrics.significance import UnitSums, difference_intervals, holm, mean_intervals, sign_flip_p
+from hbench.records.comparison import differences_of, refuse_other_conditions
 
 
 def test_over_single_queries_the_interval_is_students_where_values_are_not_near_0_or_1():

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from scipy import stats
 
 import hbench
+from hbench import boards as leaderboard
 from hbench.core.errors import ConfigError, DataError, UnknownName
 from hbench.datasets import load, save, specs
-from hbench.evaluation import leaderboard
 from hbench.metrics.names import MetricName
 from hbench.train.images.sampler import plan
 from hbench.train.recipes.files import names, resolve

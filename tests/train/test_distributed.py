@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from hbench.core.errors import UsageError
 from hbench.datasets import save
-from hbench.evaluation import embeddings
+from hbench.submissions import embeddings
 from hbench.train.models.backbones import Small
 from hbench.train.processes import Processes, distributed
 from hbench.train.records import checkpoints as checkpoint

@@ -14,10 +14,11 @@ from torch import nn
 from torch.nn import functional
 
 import hbench
+from hbench import boards as leaderboard
+from hbench.boards.runs import rankable_scores
 from hbench.core.errors import ConfigError, DataError, SubmissionError, UnknownName, UsageError
 from hbench.datasets import load, save
-from hbench.evaluation import embeddings, leaderboard
-from hbench.evaluation.leaderboard.runs import rankable_scores
+from hbench.submissions import embeddings
 from hbench.train import embed_dataset as embedding
 from hbench.train import loop
 from hbench.train.images.batches import all_tests

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
+from hbench import boards as leaderboard
 from hbench.core.errors import ConfigError, DataError, UnknownName, UsageError
 from hbench.datasets import Dataset, Protocol, specs
 from hbench.datasets import manifest as manifests
-from hbench.evaluation import leaderboard
 from hbench.train import loop
 from hbench.train.models.backbones import build_backbone
 from hbench.train.models.model import build_model

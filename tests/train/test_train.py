@@ -24,7 +24,7 @@ import hbench
 from hbench.core.errors import ConfigError, DataError, HBenchError, UnknownName, UsageError
 from hbench.datasets import manifest as manifests
 from hbench.datasets import save
-from hbench.evaluation import embeddings
+from hbench.submissions import embeddings
 from hbench.train import embed_dataset as embedding
 from hbench.train import loop
 from hbench.train.images.batches import images_of, in_order

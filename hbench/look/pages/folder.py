@@ -24,10 +24,10 @@ import numpy as np
 
 from hbench.core.errors import UsageError
 from hbench.core.text import percent
-from hbench.evaluation.reports.shown import beside, interval, shown, shown_difference
 from hbench.look.palette import color_of, text_color_on
 from hbench.look.wording import coded, plain, tail, telling
 from hbench.metrics.names import factor_of, lower_is_better
+from hbench.records.shown import beside, interval, shown, shown_difference
 
 LEFTOVERS = ("part", "old")
 SHARED = "hbench.look.pages"

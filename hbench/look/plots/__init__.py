@@ -15,8 +15,8 @@ from typing import NamedTuple
 from hbench.core.arguments import checked
 from hbench.core.errors import UsageError, examples
 from hbench.core.registry import Registry
-from hbench.evaluation.reports.report import Report, document_of
 from hbench.look.figures import Drawing
+from hbench.records.report import Report, document_of
 
 
 class PlotRequest(NamedTuple):

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from hbench import boards as leaderboard
+from hbench.boards import Leaderboard, Row, as_one, joined
 from hbench.core.errors import UsageError
-from hbench.evaluation import leaderboard
-from hbench.evaluation.leaderboard import Leaderboard, Row, as_one, joined
 from hbench.look.figures import FAINT, GREY, Drawing, drawn, short
 from hbench.look.palette import color_at
 from hbench.look.plots import PlotRequest, kind

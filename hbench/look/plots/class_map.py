@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import UnknownName, UsageError
 from hbench.datasets.manifest import Manifest
-from hbench.evaluation.embeddings import align
 from hbench.evaluation.submission import EmbeddingSubmission
 from hbench.look.figures import GREY, Drawing, drawn, legend_above, short
 from hbench.look.inputs import dataset_of, ranked_test
 from hbench.look.palette import SIZES, group_color, marker_of
 from hbench.look.plots import PlotRequest, kind
+from hbench.submissions.embeddings import align
 from hbench.tree import distinct
 
 if TYPE_CHECKING:

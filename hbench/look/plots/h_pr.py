@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.evaluation.reports.queries import queries_of, units_of
 from hbench.look.figures import Drawing, drawn, legend_above, legend_height, percent_axis, short
 from hbench.look.inputs import dataset_of, ranked_tests, traced
 from hbench.look.palette import series_color
@@ -22,6 +21,7 @@ from hbench.metrics.definitions import h_pr_curve
 from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.relevance import Relevance
 from hbench.metrics.significance import UnitSums, mean_intervals
+from hbench.records.queries import queries_of, units_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hbench.core.errors import UnknownName, UsageError
-from hbench.evaluation.reports.report import Report
 from hbench.look.figures import FAINT, GREY, Drawing, drawn, legend_above, legend_height, percent_axis, short
 from hbench.look.inputs import Run, runs_of
 from hbench.look.palette import marker_of, series_color
 from hbench.look.plots import PlotRequest, kind
 from hbench.metrics.names import MetricName, factor_of
+from hbench.records.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

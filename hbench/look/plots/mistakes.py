@@ -10,7 +10,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hbench.core.errors import UsageError
-from hbench.evaluation.reports.report import Document, Report
 from hbench.look.figures import Drawing, drawn, legend_above, legend_height, percent_axis, short
 from hbench.look.inputs import dataset_of, ranked_tests, runs_of, traced
 from hbench.look.palette import color_of, text_color_on
@@ -18,6 +17,8 @@ from hbench.look.plots import PlotRequest, kind
 from hbench.look.retrievals import legend_of
 from hbench.metrics.definitions import distance_of_the_first_mistake
 from hbench.metrics.level_sequence import LevelSequence
+from hbench.records.document import Document
+from hbench.records.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

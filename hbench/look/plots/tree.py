@@ -19,12 +19,12 @@ from hbench.core.text import first_line
 from hbench.core.untrusted import parquet_table
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
-from hbench.evaluation.reports.queries import metric_columns
 from hbench.look.figures import COLUMN, Drawing, drawn, short, text_width
 from hbench.look.inputs import test_of
 from hbench.look.palette import OTHER, color_at, group_color, mixed_with_white, text_color_on
 from hbench.look.plots import PlotRequest, kind
 from hbench.metrics.names import factor_of
+from hbench.records.queries import metric_columns
 from hbench.tree import LabelTree
 from hbench.tree import files as tree_files
 from hbench.tree.statistics import items_of_level, means_of_nodes

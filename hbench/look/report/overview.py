@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from hbench.evaluation.reports.findings import ALONE, INVERTED, TIED
-from hbench.evaluation.reports.report import Document, Score
-from hbench.evaluation.reports.shown import percent_note, values_of, worth_showing
+from hbench.evaluation.findings import ALONE, INVERTED, TIED
 from hbench.look.plots.h_pr import BINS, Curve
 from hbench.look.report.classes import levels_within
 from hbench.look.report.runs import CURVE_QUERIES, Reported, ReportedRun
 from hbench.metrics.names import MetricName, factor_of
+from hbench.records.document import Document, Score
+from hbench.records.shown import percent_note, values_of, worth_showing
 
 RANKS = (1, 5, 10)
 ADVICE = {

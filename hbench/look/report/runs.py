@@ -21,15 +21,15 @@ from hbench.engine.settings import Conditions, Signature
 from hbench.engine.top_k import NO_ITEM
 from hbench.evaluation.evaluate import digest_of, examine, without_items
 from hbench.evaluation.measurement import OnBlock, measure
-from hbench.evaluation.reports import results
-from hbench.evaluation.reports.queries import metric_columns, queries_of, units_of
-from hbench.evaluation.reports.report import Document
 from hbench.evaluation.submission import EmbeddingSubmission
 from hbench.look.inputs import EmbeddingFile, read_embeddings, runs_of, traced
 from hbench.look.plots.class_map import ClassPlaces, map_of
 from hbench.look.plots.h_pr import BINS, Curve, binned, mean_curve
 from hbench.look.retrievals import RightResults, TopLists, copies_of, lists_of, ranker_of
 from hbench.metrics.names import MetricName
+from hbench.records import results
+from hbench.records.document import Document
+from hbench.records.queries import metric_columns, queries_of, units_of
 
 Floats = NDArray[np.float64]
 MAP_CLASSES = 1_000  # most classes on a map; t-SNE of twice as many takes a quarter of the ranking's time

@@ -1,6 +1,6 @@
 """Prepares the page of a leaderboard: its rows with their sources and doubts, its metrics by level, and all rankings.
 
-The page does not rank: it gets the standings by each metric from hbench.evaluation.leaderboard.
+The page does not rank: it gets the standings by each metric from hbench.boards.
 """
 
 import re
@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from hbench.boards import Citation, Leaderboard, Row, as_one, leader, rank
+from hbench.boards.export import cited_by, remarks
+from hbench.boards.resolution import resolution
 from hbench.core.errors import UnknownName, UsageError
-from hbench.evaluation.leaderboard import Citation, Leaderboard, Row, as_one, leader, rank
-from hbench.evaluation.leaderboard.export import cited_by, remarks
-from hbench.evaluation.leaderboard.resolution import resolution
 from hbench.look.plots.boards import PARETO
 from hbench.metrics.names import MetricName, lower_is_better
 

@@ -5,10 +5,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from hbench import boards as leaderboard
+from hbench.boards import Leaderboard, export, rank
 from hbench.core.errors import UsageError
 from hbench.core.version import __version__
-from hbench.evaluation import leaderboard
-from hbench.evaluation.leaderboard import Leaderboard, export, rank
 from hbench.look.pages.folder import Pages, copy_assets, replacing_folder, write_script
 from hbench.look.site.boards import BoardView, script_of, view_of
 from hbench.look.site.cards import DatasetCard, card_of

@@ -19,9 +19,9 @@ from hbench.datasets.manifest import Manifest
 from hbench.datasets.spec import held_out
 from hbench.engine.executors.gpu import on_device
 from hbench.engine.executors.threads import on_threads
-from hbench.evaluation import embeddings
 from hbench.evaluation.evaluate import evaluate
 from hbench.metrics.names import MetricName, goodness
+from hbench.submissions import embeddings
 from hbench.train.models.embed_images import embed_all
 from hbench.train.processes import Processes, together
 from hbench.train.recipes.recipe import Recipe

@@ -1,0 +1,366 @@
+"""Reads, ranks and places the rows of a leaderboard: a method's scores with where they come from, a paper's table or a run.
+
+Scores are percent, digit for digit as printed or as a run gave them, all under the leaderboard's one protocol.
+Published rows are shipped, one TOML file per dataset; own rows go to the user's file of that name, read with them.
+
+>>> row = Row(method="mine", scores={"R@1": 81}, paper=Paper(citation="Me, 2026", table="Tab. 1"))
+>>> row.source
+'Me, 2026, Tab. 1'
+>>> board = read("sop")
+>>> first = rank(board, "H-AP")[0]
+>>> first.place, str(first.score), first.rows[0].method
+(1, '59.4', 'HAPPIER')
+>>> place(board, "H-AP", 0.585).place
+2
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from hbench.boards.rows import Paper as Paper  # callers take the models from here
+from hbench.boards.rows import Row as Row
+from hbench.boards.rows import RunProvenance as RunProvenance
+from hbench.boards.rows import Setup as Setup
+from hbench.boards.rows import decimal_of, relevance_in_words
+from hbench.core import schema
+from hbench.core.arguments import checked
+from hbench.core.errors import ConfigError, HBenchError, SubmissionError, UnknownName
+from hbench.core.paths import data_home
+from hbench.core.schema import STRICT
+from hbench.core.untrusted import read_text
+from hbench.metrics.aliases import meant_by
+from hbench.metrics.names import MetricName, factor_of, goodness
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from hbench.records.report import Report
+
+FOLDER = "leaderboards"
+
+
+class Citation(BaseModel):
+    """A source in full; `later`: beyond the four papers, transcribed from public pages, not checked in their texts."""
+
+    model_config = STRICT
+    text: str
+    later: bool = False
+
+
+class Leaderboard(BaseModel):
+    """The rows of `dataset` at `version`, all scored under `protocol`; `metric` is the one they are ranked by at first.
+
+    `protocol`: "paper", the papers' equations, or "official", the evaluator released for the dataset, whichever it is.
+    `ties` and `relevance` are those of all its rows, as a signature names them.
+    `levels`: the level names, coarse to fine, that metrics may name. `averaged`: the tests a score is the mean of,
+    where there are several. `foreign_metrics`: those of published tables that hbench does not compute, and what they
+    are.
+    """
+
+    model_config = ConfigDict(**STRICT, validate_by_name=True, validate_by_alias=True)
+    dataset: str
+    version: str
+    protocol: Literal["paper", "official"]
+    ties: str = "pessimistic"
+    relevance: str = "alpha=1"
+    levels: tuple[str, ...] = ()
+    averaged: tuple[str, ...] = ()
+    metric: str
+    notes: str = ""
+    foreign_metrics: dict[str, str] = {}
+    citations: dict[str, Citation] = {}
+    rows: tuple[Row, ...] = Field((), alias="row")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Leaderboard:
+        problems = list(_problems(self))
+        if problems:
+            raise ValueError("; ".join(problems[: schema.SHOWN_PROBLEMS]))
+        return self
+
+    @cached_property
+    def metrics(self) -> tuple[str, ...]:
+        """Every metric that some row has, the leaderboard's own first, then by the number of rows that have it."""
+        counts: dict[str, int] = {}
+        for key in (key for row in self.rows for key in row.scores):
+            counts[key] = counts.get(key, 0) + 1
+        return tuple(sorted(counts, key=lambda key: (key != self.metric, -counts[key])))
+
+    def __repr__(self) -> str:
+        about = f"{len(self.rows)} rows, ranked by {self.metric}, {self.protocol} protocol"
+        return f"<Leaderboard {self.dataset}@{self.version}: {about}>"
+
+    def __str__(self) -> str:  # pydantic would print every row
+        return repr(self)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row per method, best first: place, method, year, backbone, dim, every metric in percent, and the source."""
+        import pandas as pd
+
+        about = ("method", "year", "backbone", "dim")
+        rows = [
+            {
+                "place": standing.place,
+                **{name: getattr(row, name) for name in about},
+                **row.scores,
+                "source": row.source,
+            }
+            for standing in rank(self, self.metric)
+            for row in standing.rows
+        ]
+        return pd.DataFrame(rows, columns=["place", *about, *self.metrics, "source"]).astype(
+            dict.fromkeys(self.metrics, float)
+        )
+
+    def place(self, report: Report | str | Path) -> BoardPlace:
+        """Find where a `report`, or that in a file, would stand by this leaderboard's metric, under its protocol.
+
+        Raises SubmissionError for a report of another dataset, or under other ties or relevance than the rows.
+        """
+        from hbench.boards.runs import rankable_scores
+        from hbench.records.report import document_of
+
+        score = rankable_scores(self, document_of(report))[self.metric].value
+        if score is None:
+            raise SubmissionError(f"the report has no {self.metric}", fix=f"evaluate with --metrics {self.metric}")
+        return place(self, self.metric, score)
+
+    def compares(self, row: Row) -> bool:
+        """Whether a row was made under the leaderboard's conditions, so that its scores can be ranked among the others."""
+        if row.run is None:
+            return True
+        found = row.run.conditions
+        if found is None:  # another program's, as that of object detection
+            return row.scores.keys() <= self.foreign_metrics.keys()
+        same_protocol = (found.protocol == "paper") == (self.protocol == "paper")
+        same_scale = (found.ties, found.relevance) == (self.ties, relevance_in_words(self.relevance))
+        of_this = found.dataset == f"{self.dataset}@{self.version}" and not found.left_out and not found.tree
+        return same_protocol and same_scale and of_this
+
+    def computes(self, metric: str) -> bool:
+        """Whether hbench knows a metric, whatever the head says, and whatever case and dashes it is written with."""
+        meant = meant_by(metric)
+        if meant is not None and _letters(meant) == _letters(metric):
+            return True
+        try:
+            MetricName.parse(metric).at(self.levels)
+        except HBenchError:
+            return False
+        return True
+
+    def key(self, metric: str) -> str:
+        """The spelling under which rows keep a metric (AP of the finest level is AP); raises UnknownName."""
+        return metric if metric in self.foreign_metrics else str(MetricName.parse(metric).at(self.levels))
+
+
+class Standing(NamedTuple):
+    """A place of the ranking, 1 … or None for no comparable score, and the rows that print this result of a method."""
+
+    place: int | None
+    score: Decimal | None
+    rows: tuple[Row, ...]
+
+
+class BoardPlace(NamedTuple):
+    """The place of a score among `of` ranked results: its place (ties share one) and its neighbours."""
+
+    place: int
+    of: int
+    better: Standing | None
+    worse: Standing | None
+
+
+def rank(board: Leaderboard, metric: str, rows: Iterable[Row] | None = None) -> list[Standing]:
+    """The rows (all by default) by `metric`, best first; equal scores share a place, rows without one come last.
+
+    A score that its row calls not comparable, or that was made under other conditions than the leaderboard's, counts as none.
+    Rows that print the same result are one standing (`joined`). Raises UnknownName for the metric.
+    """
+    key = board.key(metric)
+    ranked: dict[Decimal, list[Standing]] = {}
+    unranked = []
+    for result in joined(board.rows if rows is None else rows):
+        row = as_one(result)
+        if key in row.scores and key not in row.unranked and board.compares(row):
+            ranked.setdefault(row.scores[key], []).append(Standing(None, row.scores[key], result))
+        else:
+            unranked.append(Standing(None, row.scores.get(key), result))
+    standings: list[Standing] = []
+    for score in sorted(ranked, key=lambda score: goodness(key, score), reverse=True):
+        shared = len(standings) + 1
+        standings += [standing._replace(place=shared) for standing in ranked[score]]
+    return standings + unranked
+
+
+def joined(rows: Iterable[Row]) -> list[tuple[Row, ...]]:
+    """Join the rows that print the same result: those of papers, of one method, backbone and dimension, that share a metric and
+    agree in all that they share."""
+    results: list[list[Row]] = []
+    for row in rows:
+        same = next((result for result in results if _reprints(row, result)), None)
+        results.append([row]) if same is None else same.append(row)
+    return [tuple(result) for result in results]
+
+
+def as_one(result: Sequence[Row]) -> Row:
+    """The first row of a result with the scores of all, as of the year when the first of them was printed."""
+    if len(result) == 1:
+        return result[0]
+    years = [row.year for row in result if row.year is not None]
+    scores = {metric: score for row in result for metric, score in row.scores.items()}
+    unranked = {metric: reason for row in result for metric, reason in row.unranked.items()}
+    return result[0].model_copy(update={"scores": scores, "unranked": unranked, "year": min(years, default=None)})
+
+
+def place(board: Leaderboard, metric: str, score: float) -> BoardPlace:
+    """Find where a score would stand by `metric`: a fraction, as in a report, under the leaderboard's protocol.
+
+    It is compared to each row at the precision that the row prints.
+
+    Raises UnknownName for the metric.
+    """
+    printed = Decimal(factor_of(board.key(metric)) * score)
+    ranked = [standing for standing in rank(board, metric) if standing.score is not None and standing.place]
+    better: list[Standing] = []
+    worse: list[Standing] = []
+    for standing in ranked:
+        assert standing.score is not None
+        ahead = goodness(board.key(metric), standing.score - printed.quantize(standing.score))
+        (better if ahead > 0 else worse if ahead < 0 else []).append(standing)
+    return BoardPlace(len(better) + 1, len(ranked), better[-1] if better else None, worse[0] if worse else None)
+
+
+def leader(board: Leaderboard) -> tuple[str, str]:
+    """The best method by the leaderboard's own metric, and its score; dashes where no row has one."""
+    best = next((standing for standing in rank(board, board.metric) if standing.score is not None), None)
+    return (best.rows[0].method, str(best.score)) if best else ("–", "–")
+
+
+def names() -> list[str]:
+    """The datasets that have a leaderboard here: shipped ones and the user's."""
+    folders = [*_base_folders(), user_folder()]
+    return sorted({path.stem for folder in folders if folder.is_dir() for path in folder.glob("*.toml")})
+
+
+def user_folder() -> Path:
+    """Return the folder of the user's own rows, which take ./leaderboards where that has a file for the dataset."""
+    return data_home() / FOLDER
+
+
+def files(name: str) -> list[Path]:
+    """The files a leaderboard is read from: published rows and, where there is one, the user's file; a path is itself.
+
+    Raises UnknownName when there is none.
+    """
+    if name.endswith(".toml") or "/" in name:
+        return [Path(name)]
+    base = [path for folder in _base_folders() if (path := folder / f"{name}.toml").is_file()][:1]
+    user_files = [path for path in [user_folder() / f"{name}.toml"] if path.is_file()]
+    if not base and not user_files:
+        raise UnknownName("leaderboard", name, names())
+    return base + user_files
+
+
+@checked
+def read(name: str) -> Leaderboard:
+    """Read the leaderboard of a dataset, published and own rows together.
+
+    `name`: a dataset's name (`hbench.list_leaderboards()`), or the path of one TOML file. Raises UnknownName, and ConfigError
+    naming file, row and key for what breaks the schema.
+    """
+    boards = [(path, read_file(path)) for path in files(name)]
+    (base, board), *others = boards
+    for path, user_board in others:
+        if _conditions(user_board) != _conditions(board):
+            raise ConfigError(
+                f"{path} cannot be read together with {base}",
+                expected=_conditions(board),
+                found=_conditions(user_board),
+                fix=f"move it away, score its embeddings on {board.dataset}@{board.version} and add them again",
+            )
+        merged = dict(board) | {
+            "citations": board.citations | user_board.citations,
+            "rows": board.rows + user_board.rows,
+        }
+        board = schema.build(Leaderboard, merged, source=f"{base} with {path}")
+    return board
+
+
+def read_file(path: Path) -> Leaderboard:
+    """The leaderboard of one file; raises ConfigError."""
+    try:
+        text = read_text(path)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read", expected="a leaderboard, in TOML", found=str(error)) from None
+    return parse(text, str(path))
+
+
+def parse(text: str, source: str) -> Leaderboard:
+    """The leaderboard that a text describes; raises ConfigError, which names the source."""
+    return schema.parse(Leaderboard, text, source=source, parse_float=decimal_of)
+
+
+def _conditions(board: Leaderboard) -> str:
+    """What the rows of a leaderboard have in common, in words."""
+    scale = f"ties {board.ties}, relevance {board.relevance}"
+    return f"{board.dataset}@{board.version}, protocol {board.protocol}, {scale}"
+
+
+def _base_folders() -> list[Path]:
+    package = Path(__file__).parents[2]
+    return [Path(FOLDER), package / FOLDER, package.parent / FOLDER]
+
+
+def _reprints(row: Row, result: list[Row]) -> bool:
+    first = result[0]
+    if row.run or first.run or (row.method, row.backbone, row.dim) != (first.method, first.backbone, first.dim):
+        return False
+    shared = [(key, other) for other in result for key in row.scores.keys() & other.scores.keys()]
+    return bool(shared) and all(
+        row.scores[key] == other.scores[key] and (key in row.unranked) == (key in other.unranked)
+        for key, other in shared
+    )
+
+
+def _problems(board: Leaderboard) -> Iterator[str]:
+    yield from _spelling(board, board.metric, "metric")
+    for key in filter(board.computes, board.foreign_metrics):
+        yield f"foreign_metrics: hbench computes {key!r} itself"
+    for number, row in enumerate(board.rows, start=1):
+        where = f"row {number} ({row.method!r})"
+        for key in (*row.scores, *row.unranked):
+            yield from _spelling(board, key, where)
+        for key in row.unranked.keys() - row.scores.keys():
+            yield f"{where}: unranked {key!r} has no score"
+        if row.paper and row.paper.citation not in board.citations:
+            yield f"{where}: citation {row.paper.citation!r} is not in [citations]"
+    numbered = sorted(enumerate(board.rows, start=1), key=lambda pair: repr(pair[1].identity))
+    for _, group in groupby(numbered, key=lambda pair: pair[1].identity):
+        same = list(group)
+        if len(same) > 1:
+            yield f"rows {' and '.join(str(number) for number, _ in same)} ({same[0][1].method!r}) are duplicates"
+
+
+def _letters(metric: str) -> str:
+    """A metric's spelling without what is easily overlooked."""
+    folded = unicodedata.normalize("NFKC", metric).casefold()
+    return "".join(char for char in folded if char.isalnum() or char in "@/")
+
+
+def _spelling(board: Leaderboard, metric: str, where: str) -> Iterator[str]:
+    try:
+        key = board.key(metric)
+    except HBenchError as error:
+        yield f"{where}: {error.problem}" + f", {error.fix}" * bool(error.fix)
+    else:
+        if key != metric:
+            yield f"{where}: metric {metric!r} is to be written {key!r}"

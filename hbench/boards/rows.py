@@ -1,0 +1,160 @@
+"""Defines a row of a leaderboard: a method's scores with exactly one source, the table of a paper or a run.
+
+>>> run = RunProvenance(sha256="0" * 64, file="a.parquet", hbench="0.1.0", dataset_digest="d", date="2026-01-31", queries=9,
+...                     signature="sop@1|test|sim:cosine|ties:pessimistic|rel:alpha=1.0|protocol:paper|hbench:0.1")
+>>> run.conditions.relevance
+'alpha=1.0'
+>>> decimal_of("2e1")
+Decimal('NaN')
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from decimal import Decimal
+from functools import cached_property
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
+
+from hbench.core.errors import UsageError
+from hbench.core.schema import STRICT
+from hbench.engine.settings import ALPHA, Signature
+
+ONE_LINE = r"^[^\x00-\x1f\x7f]+$"
+PLACES = 3  # of a percentage: finer than the noise of float32 similarities
+PLAIN = re.compile(rf"[0-9]{{1,3}}\.[0-9]{{1,{PLACES}}}", re.ASCII)
+
+
+def decimal_of(text: str) -> Decimal:
+    """The number that a TOML file writes with a point; not a number where it is no plain decimal, such as 1e2 or +5.0."""
+    return Decimal(text if PLAIN.fullmatch(text) else "NaN")
+
+
+def _exact(value: Any) -> Any:
+    """A number as it is written, digit for digit; ValueError where it is no plain decimal."""
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return value
+    exact = Decimal(str(value))
+    exponent = exact.as_tuple().exponent
+    if not isinstance(exponent, int) or not -PLACES <= exponent <= 0 or exact.is_signed():
+        raise ValueError(f"expected a plain decimal of at most {PLACES} places, such as 59.4")
+    return exact
+
+
+Percent = Annotated[Decimal, BeforeValidator(_exact), Field(ge=0, le=100)]
+
+
+class Setup(BaseModel):
+    """The training of a method, as far as the source says; `trained_on`: if not the dataset's own training set.
+    `parameters`: how many the net has; `licence`, `revision`: of its published weights."""
+
+    model_config = STRICT
+    family: str | None = None
+    loss: str | None = None
+    pretraining: str | None = None
+    trained_on: str | None = None
+    batch_size: int | None = None
+    resolution: int | None = None
+    parameters: Annotated[int | None, Field(gt=0)] = None
+    licence: Annotated[str | None, Field(pattern=ONE_LINE)] = None
+    revision: Annotated[str | None, Field(pattern=ONE_LINE)] = None
+
+    @property
+    def text(self) -> str:
+        return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in self if value is not None)
+
+
+class Paper(BaseModel):
+    """The paper that prints a row: a key of the file's citations, and the table; `doubt`: what speaks against a value."""
+
+    model_config = STRICT
+    citation: str
+    table: str
+    note: str | None = None
+    doubt: str | None = None
+
+
+def relevance_in_words(text: str) -> str | None:
+    """A relevance as a signature names it, its exponent written in one way; None for an exponent that is no number."""
+    name, _, exponent = text.strip().partition("=")
+    if name != ALPHA:
+        return text.strip()
+    try:
+        alpha = float(exponent or 1)
+    except ValueError:
+        return None
+    return f"{ALPHA}={alpha!r}" if math.isfinite(alpha) else None
+
+
+class RunProvenance(BaseModel):
+    """The evaluation a row comes from: enough to score it again, and to see that embedding and dataset are the same;
+    `doubt`: what the evaluation found to speak against it (hbench.submissions.embeddings.doubts). `url`: where the file can be
+    had; `verified`: when, and by which version, `hbench leaderboard verify --fetch` got the same scores."""
+
+    model_config = STRICT
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+    file: str = Field(pattern=ONE_LINE)
+    signature: str = Field(pattern=ONE_LINE)
+    hbench: str = Field(pattern=ONE_LINE)
+    dataset_digest: str = Field(pattern=ONE_LINE)
+    date: str = Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")
+    queries: int = Field(gt=0)
+    url: str | None = Field(None, pattern=r"^https?://[^\s\x00-\x1f\x7f]+$")
+    verified: str | None = Field(None, pattern=ONE_LINE)
+    note: str | None = None
+    doubt: str | None = None
+
+    @cached_property
+    def conditions(self) -> Signature | None:
+        """The conditions that the signature states, freed of how it is written and of hbench's version: two signatures of the same
+        conditions are equal here. None where it is none of an evaluation."""
+        try:
+            found = Signature.parse(self.signature)
+        except UsageError:
+            return None
+        relevance = relevance_in_words(found.relevance)
+        if relevance is None:
+            return None
+        words = ("dataset", "similarity", "ties", "protocol", "left_out", "tree")
+        stripped = {name: getattr(found, name).strip() for name in words}
+        tests = tuple(sorted({test.strip() for test in found.tests}))
+        return replace(found, **stripped, tests=tests, relevance=relevance, version="")
+
+
+class Row(BaseModel):
+    """One method's scores in percent and its provenance; `unranked`: metric → why this score is not comparable."""
+
+    model_config = STRICT
+    method: str = Field(pattern=ONE_LINE)
+    year: int | None = Field(None, ge=1950, le=2200)
+    backbone: str | None = None
+    dim: int | None = Field(None, gt=0)
+    setup: Setup = Setup()
+    scores: dict[str, Percent] = Field(min_length=1)
+    unranked: dict[str, str] = {}
+    paper: Paper | None = None
+    run: RunProvenance | None = None
+
+    @model_validator(mode="after")
+    def _one_provenance(self) -> Row:
+        if (self.paper is None) == (self.run is None):
+            raise ValueError(f"expected exactly one of paper and run, found {'both' if self.paper else 'neither'}")
+        return self
+
+    @property
+    def source(self) -> str:
+        """The table, or the run, in a few words."""
+        if self.run:
+            return f"run {self.run.sha256[:8]}, {self.run.date}"
+        assert self.paper
+        return f"{self.paper.citation}, {self.paper.table}"
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """The values that no two rows of a leaderboard may share: of a run, its file and the conditions of its scores."""
+        if self.run:
+            return (self.run.sha256, self.run.conditions or self.run.signature)
+        return (self.method, self.backbone, self.dim, self.setup.text, self.source)

@@ -1,0 +1,219 @@
+"""Scores embeddings under other trees over the same fine classes, in the ranking pass of the dataset's own tree.
+
+To test what a hierarchy is worth, the same embeddings are scored under a tree of another source (WordNet, Wikidata), and
+under a shuffled control: the dataset's tree with its fine classes permuted, whose levels say nothing about the images.
+Metrics of the finest level are the same under every tree, so only those that go by all levels are shown.
+
+The products are taken once. Each tree ranks its own positives from them: of a row of scores only positives are ever sorted, so
+there is no order of all items to share.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from hbench.core import tables
+from hbench.core.errors import TreeError, UsageError, examples
+from hbench.core.tables.understood import Understood
+from hbench.datasets.manifest import Manifest
+from hbench.datasets.own_table import DISTRACTOR
+from hbench.engine.executors.threads import on_threads
+from hbench.engine.job import Execute, Job, OtherLabels
+from hbench.engine.settings import Conditions, Signature
+from hbench.evaluation.evaluate import Examined, OnTest, report_of_jobs
+from hbench.evaluation.measurement import Measurement, scorers_of
+from hbench.evaluation.summary import summarise
+from hbench.metrics.names import MetricName
+from hbench.metrics.partial_lists import is_graded
+from hbench.records.comparison import differences_of
+from hbench.records.document import UnderTree
+from hbench.records.queries import units_of
+from hbench.records.report import Report
+from hbench.tree import Labels, LabelTree
+from hbench.tree import files as tree_files
+from hbench.tree.columns import Chosen
+from hbench.tree.names import class_rows
+
+SHUFFLED = "shuffled"
+BY_LEVEL = ("AP#", "ASI/")  # what always names a level, and has no cut
+
+
+@dataclass(frozen=True)
+class OtherTree:
+    """A tree by the name that a report has for it: `paths` gives the path of each fine class of a test's own tree, int32 (C, L'),
+    by its id. `source` is a digest of the tree's file, or the seed."""
+
+    name: str
+    source: str
+    levels: Callable[[LabelTree], tuple[str, ...]]
+    paths: Callable[[LabelTree], Labels]
+    read: Understood | None = None
+
+    def labels(self, manifest: Manifest) -> Labels:
+        """The labels of the items (N, L')."""
+        labels: Labels = self.paths(manifest.tree)[manifest.labels[:, -1]]
+        return labels
+
+
+def parse(text: str, edges: Sequence[str] = ()) -> list[OtherTree]:
+    """The trees in words: files, and `shuffled` or `shuffled:SEED`, separated by commas; `edges`: the columns of a list of edges.
+
+    Raises DataError, TreeError or UsageError for a file that holds no tree, UsageError for a seed that is not a number.
+    """
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    trees = [_shuffled(word) if word.partition(":")[0] == SHUFFLED else _from_file(Path(word), edges) for word in words]
+    if not trees or len({tree.name for tree in trees}) < len(trees):
+        raise UsageError(
+            "no tree is named, or two trees have the same file name", expected="files of different names", found=text
+        )
+    return trees
+
+
+def _from_file(path: Path, edges: Sequence[str]) -> OtherTree:
+    is_table = tables.kind_of(path) in tables.SUFFIXES
+    names = tree_files.read(path, chosen=Chosen(edges=tuple(edges) if is_table else ()))
+    tree, _ = names.tree()
+
+    def paths(own: LabelTree) -> Labels:
+        missing = sorted(set(own.names[-1]) - {*tree.names[-1], DISTRACTOR})
+        if missing:
+            raise TreeError(
+                f"{len(missing)} of {len(own.names[-1])} fine classes are not leaves of {path}",
+                expected=f"every name of level {own.levels[-1]}", found=examples(missing), fix=_why_missing(missing, tree),
+            )  # fmt: skip
+        rows = {row[-1]: row for row in class_rows(tree)}
+        rows[DISTRACTOR] = (DISTRACTOR,) * tree.depth
+        # numbered by name, as a dataset's own tree is: the file's order of nodes would move the last bits of a mean
+        return LabelTree.from_names([rows[name] for name in own.names[-1]], levels=tree.levels)[1]
+
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+    return OtherTree(path.name, digest, lambda _: tree.levels, paths, names.read)
+
+
+def _why_missing(missing: Sequence[str], tree: LabelTree) -> str:
+    """What to do about classes that are not leaves of a tree."""
+    leaves = set(tree.names[-1])
+    if all("_" in name and name.replace("_", " ") in leaves for name in missing):
+        return "underscores without quotes are blanks in Newick: write 'Barn_owl' in quotes, or name the classes with blanks"
+    return "hbench tree show DATASET lists the names; hbench tree export --policy makes a ragged tree even"
+
+
+def _shuffled(word: str) -> OtherTree:
+    _, _, text = word.partition(":")
+    if not (text or "0").isdecimal():
+        raise UsageError("the seed of a shuffled tree is not a number", expected="shuffled or shuffled:7", found=word)
+    seed = int(text or "0")
+
+    def paths(own: LabelTree) -> Labels:
+        by_name = np.argsort(np.array(own.names[-1], dtype=str))  # so that no numbering of classes matters
+        if DISTRACTOR in own.names[-1]:
+            by_name = by_name[by_name != own.names[-1].index(DISTRACTOR)]  # of no class under any tree
+        place = np.arange(len(own.names[-1]))
+        place[by_name] = by_name[np.random.default_rng(seed).permutation(len(by_name))]
+        return own.paths[np.argsort(own.paths[:, -1])][place]
+
+    return OtherTree(SHUFFLED if seed == 0 else f"{SHUFFLED}:{seed}", f"seed={seed}", lambda own: own.levels, paths)
+
+
+def report_under(
+    examined: Examined,
+    trees: Sequence[OtherTree],
+    *,
+    memory: int | None = None,
+    execute: Execute = on_threads,
+    on_test: OnTest | None = None,
+) -> Report:
+    """The report with the scores under other trees, from one ranking pass.
+
+    Ignored items and queries are the dataset's own. Raises TreeError for a fine class that a tree lacks, UsageError for
+    what other trees cannot score: rankings, listed positives, partial labels, released evaluators, no metric of all levels.
+    """
+    _refuse_unfit(examined)
+    conditions, tests = examined.conditions, examined.data.tests
+    under = {
+        tree.name: {name: _conditions(conditions, tree.levels(test.tree)) for name, test in tests.items()}
+        for tree in trees
+    }
+    labels = {tree.name: {name: tree.labels(test) for name, test in tests.items()} for tree in trees}
+    jobs = examined.jobs(memory=memory)
+    if set(jobs) != set(tests):
+        raise UsageError("rankings are not scored under other trees", expected="an embedding file")
+    others = {
+        name: [_other(jobs[name], tests[name], labels[tree.name][name], under[tree.name][name]) for tree in trees]
+        for name in tests
+    }
+    with_others = {name: replace(job, others=others[name]) for name, job in jobs.items()}
+    report = report_of_jobs(examined, with_others, execute=execute, on_test=on_test)
+    if not all(other.is_measured.all() for each in others.values() for other in each):
+        raise UsageError("other trees are scored by threads of this process alone", fix="leave the cluster or GPU out")
+    found = {
+        tree.name: _under(
+            report,
+            tree,
+            next(iter(under[tree.name].values())),
+            {name: _measurement(others[name][at]) for name in tests},
+        )
+        for at, tree in enumerate(trees)
+    }
+    read = (*report.document.read, *(tree.read.document() for tree in trees if tree.read is not None))
+    return replace(report, document=report.document.model_copy(update={"trees": found, "read": read}))
+
+
+def _refuse_unfit(examined: Examined) -> None:
+    conditions = examined.conditions
+    graded = any(map(is_graded, conditions.metrics))
+    if conditions.partial or examined.data.lists or conditions.protocol_name != "paper" or not graded:
+        raise UsageError(
+            "this cannot be scored under other trees",
+            expected="labels known to the finest level, --protocol paper, and a metric of all levels such as H-AP",
+        )
+
+
+def _conditions(conditions: Conditions, levels: tuple[str, ...]) -> Conditions:
+    """The metrics of all levels, then the others at the finest: summed up to the same cuts, values under equal trees have equal
+    bits."""
+    of_level = {
+        replace(name, level=None) for name in conditions.metrics if not is_graded(name) and name.base not in BY_LEVEL
+    }
+    metrics = (*_graded(conditions), *sorted(of_level, key=str))
+    for name in metrics:
+        name.bind(levels)
+    return replace(conditions, levels=levels, metrics=metrics)
+
+
+def _graded(conditions: Conditions) -> tuple[MetricName, ...]:
+    return tuple(name for name in conditions.metrics if is_graded(name))
+
+
+def _other(job: Job, test: Manifest, labels: Labels, conditions: Conditions) -> OtherLabels:
+    asked, ranked = labels[test.query], labels[test.gallery]
+    scorers = scorers_of(conditions, asked, all_pairs=np.array_equal(test.query, test.gallery))
+    return OtherLabels.of(job.ranker, (asked, ranked), scorers, conditions.ties)
+
+
+def _measurement(other: OtherLabels) -> Measurement:
+    values = other.values
+    return Measurement(values.values, values.first_level, values.counts, values.tied, other.canonical)
+
+
+def _under(report: Report, tree: OtherTree, conditions: Conditions, found: Mapping[str, Measurement]) -> UnderTree:
+    names = list(map(str, _graded(conditions)))
+    values = np.concatenate([measured.values[: len(names)] for measured in found.values()], axis=1)
+    unit = report.document.unit
+    scores = summarise(values, [measured.canonical for measured in found.values()], units_of(report.table, unit))
+    theirs, own = report.table, report.table
+    for name, column in zip(names, values, strict=True):
+        theirs, own = (
+            theirs.append_column(name, pa.array(column)),
+            own.append_column(name, pa.array(report.values[name])),
+        )
+    return UnderTree(
+        levels=conditions.levels,
+        signature=str(replace(Signature.parse(report.signature), tree=f"{tree.name}({tree.source})")),
+        scores=dict(zip(names, scores, strict=True)),
+        differences={each.metric: each.record() for each in differences_of(theirs, own, unit=unit)},
+    )

@@ -1,0 +1,318 @@
+"""Reads ids, and tells what is wrong with them and with the vectors: every kind of fault with its count, examples and fix.
+
+There is one id per vector, in file order; beside vectors that carry none they lie in a small file of their own. `emb.npy` is
+joined by `emb.ids.txt`, `emb_ids.txt` or `ids.txt` beside it; instead of .txt (one id per line) also .csv (a column id, or a
+single column without header), .json (a list), .npy (strings) and .parquet (a column id).
+
+>>> print(SubmissionProblem("missing ids", 12, ("a.png", "b.png"), "embed these items as well"))
+12 missing ids (a.png, b.png, …)
+    next: embed these items as well
+>>> likely_cause(["cat/1.png", "dog/2.png"], ["cat/1", "dog/2"])
+"ids lack the ending '.png': 'cat/1' should be 'cat/1.png'"
+"""
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from hbench.core.errors import SubmissionError, UsageError, examples, shorten
+from hbench.core.text import first_line
+from hbench.core.untrusted import LIST, parquet_table, read_json, read_text
+from hbench.submissions.embeddings.arrow_types import texts_of
+from hbench.submissions.embeddings.numpy_files import mapped_npy
+from hbench.submissions.embeddings.spellings import likely_cause as likely_cause
+
+SHOWN = 5
+MESSAGE = 1600  # letters of a message that lists problems; with its source and marks, no message is longer than 2,000
+COLUMNS_SHOWN = 12
+
+
+@dataclass(frozen=True)
+class SubmissionProblem:
+    """`count` faults of one kind, the first five by name, and `fix`, the next step.
+
+    A remark (not fatal) refuses nothing; its `fix` says what is made of it.
+    """
+
+    kind: str
+    count: int
+    examples: tuple[str, ...] = ()
+    fix: str | None = None
+    fatal: bool = True
+
+    def __str__(self) -> str:
+        more = ", …" if self.count > len(self.examples) else ""
+        named = f" ({', '.join(self.examples)}{more})" if self.examples else ""
+        problem = f"{self.count:,} {self.kind}{named}"
+        if not self.fix:
+            return problem
+        return f"{problem}\n    next: {self.fix}" if self.fatal else f"{problem}: {self.fix}"
+
+
+def found(
+    kind: str, names: Iterable[object], count: int, fix: str | None = None, *, fatal: bool = True
+) -> list[SubmissionProblem]:
+    """One problem with the first five of `names`, or none when `count` is 0."""
+    shown = tuple(in_a_line(str(name)) for name in islice(names, SHOWN))
+    return [SubmissionProblem(kind, count, shown, fix, fatal)] if count else []
+
+
+def in_a_line(name: str) -> str:
+    """A name that fits a line, quoted if it has invisible characters or nothing but blanks.
+
+    >>> in_a_line("a"), in_a_line(" "), in_a_line("")
+    ('a', "' '", '(empty)')
+    """
+    if not name:
+        return "(empty)"
+    return shorten(name if name.isprintable() and not name.isspace() else repr(name))
+
+
+def listed(names: Iterable[object], most: int = SHOWN) -> str:
+    """The first names, each so that it fits a line."""
+    return examples((in_a_line(str(name)) for name in names), most)
+
+
+def refuse(source: str, problems: Iterable[SubmissionProblem]) -> None:
+    """Raise one SubmissionError that lists every fatal problem; return when there is none."""
+    fatal = [problem for problem in problems if problem.fatal]
+    if fatal:
+        raise SubmissionError(f"{shorten(source, 300)} cannot be scored{_lines_of(fatal)}")
+
+
+def _lines_of(problems: Sequence[SubmissionProblem]) -> str:
+    """The problems, one a line; their names are cut where many long ones would fill a screen."""
+    for width in (81, 30, 12):
+        short = [
+            replace(problem, examples=tuple(shorten(name, width) for name in problem.examples)) for problem in problems
+        ]
+        lines = "".join(f"\n  {problem}" for problem in short)
+        if len(lines) <= MESSAGE:
+            return lines
+    return f"{lines[:MESSAGE]}…"
+
+
+Ids = NDArray[np.object_]
+ID_NAMES = ("id", "ids", "item", "items", "image_id")
+VECTOR_NAMES = ("embedding", "embeddings", "vector", "vectors")
+
+
+def read(path: Path) -> Ids:
+    """The ids in a file of them, (N,) str; raises UsageError for an unknown suffix, else SubmissionError."""
+    if path.suffix.lower() not in READERS:
+        raise UsageError(
+            f"{path} is not a file of ids", expected=f"one of {', '.join(READERS)}", found=path.suffix or "no suffix"
+        )
+    if not path.is_file():
+        raise SubmissionError(f"{path} does not exist", expected="a file with one id per vector")
+    try:
+        return READERS[path.suffix.lower()](path)
+    except UnicodeDecodeError as error:
+        raise SubmissionError(f"{path} is not UTF-8", found=f"byte {error.start}: {error.reason}") from None
+    except (pa.ArrowException, OSError, EOFError, csv.Error, ValueError) as error:
+        raise SubmissionError(f"{path} cannot be read as ids", found=shorten(first_line(error), 300)) from None
+
+
+def only(names: Sequence[str], known: Sequence[str], what: str, source: object) -> str:
+    """The one of `names` that is a known name for `what`; raises SubmissionError if none or several are."""
+    there = [name for name in names if name in known]
+    if len(there) != 1:
+        raise SubmissionError(
+            f"{source} has {'several' if there else 'no'} {what}",
+            expected=f"exactly one named {' or '.join(known[:2])}",
+            found=listed(there or names, COLUMNS_SHOWN) or "nothing",
+        )
+    return there[0]
+
+
+def beside(path: Path) -> Path | None:
+    """The sidecar of a vectors file, looked for under the three usual names; None when there is none.
+
+    Raises UsageError when several exist, since nothing says which one is meant.
+    """
+    usual = [f"{stem}{suffix}" for stem in (f"{path.stem}.ids", f"{path.stem}_ids", "ids") for suffix in READERS]
+    for names in (usual[:5], usual[5:10], usual[10:], _other_names(path)):
+        there = [path.with_name(name) for name in names if path.with_name(name).is_file()]
+        there = [candidate for candidate in there if candidate != path and not _is_object(candidate, path)]
+        if len(there) > 1:
+            listed = examples(candidate.name for candidate in there)
+            raise UsageError(f"several files of ids lie beside {path}", found=listed, fix="choose one with --ids FILE")
+        if there:
+            return there[0]
+    return None
+
+
+def _other_names(path: Path) -> list[str]:
+    """The names that files of ids have elsewhere: that of the vectors, or what the ids are."""
+    kinds = ("names", "filenames", "file_names", "paths", "image_ids", "keys")
+    stems = [*(f"{path.stem}_{kind}" for kind in kinds), *kinds]
+    return [f"{path.stem}.json", f"{path.stem}.txt", *(f"{stem}{suffix}" for stem in stems for suffix in READERS)]
+
+
+def _is_object(candidate: Path, path: Path) -> bool:
+    """Whether a JSON file of the vectors' own name is no list, but, say, their report."""
+    if candidate.name != f"{path.stem}.json":
+        return False
+    with candidate.open("rb") as file:
+        return file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] != b"["
+
+
+def as_ids(values: Iterable[object] | NDArray[Any], source: str) -> Ids:
+    """Strings or integers as an object array of str (N,); raises SubmissionError for anything else, or broken text."""
+    if isinstance(values, str | bytes | Mapping) or not isinstance(
+        values, Iterable
+    ):  # a text is a list, of its letters
+        raise SubmissionError(
+            f"the ids in {source} are not a list", expected="one id per vector", found=type(values).__name__
+        )
+    array = values if isinstance(values, np.ndarray) else np.fromiter(values, dtype=object)
+    if array.ndim != 1:
+        raise SubmissionError(
+            f"the ids in {source} are not a list", expected="one id per vector", found=f"shape {array.shape}"
+        )
+    if not len(array):
+        return np.zeros(0, dtype=object)  # an empty array has any type
+    if array.dtype.kind not in NAMES:
+        raise SubmissionError(f"the ids in {source} are {array.dtype}", expected="strings or integers")
+    try:
+        return from_texts(pa.array(NAMES[array.dtype.kind](array, source), pa.string()), source)
+    except UnicodeEncodeError as error:
+        raise SubmissionError(f"an id in {source} is not valid Unicode", found=ascii(shorten(error.object))) from None
+
+
+def from_texts(texts: pa.Array, source: str) -> Ids:
+    """Arrow strings (N,) as an object array of str; raises SubmissionError for a NUL, which some formats cut off."""
+    zeroed = texts.filter(pc.match_substring(texts, "\0"))
+    if len(zeroed):
+        zeros = examples(map(repr, zeroed.slice(0, 6).to_pylist()))
+        raise SubmissionError(f"{len(zeroed):,} ids in {source} hold a NUL", found=zeros)
+    return np.array(texts.to_pylist(), dtype=object)  # to_numpy of texts would load pandas
+
+
+def rows_in(names: pa.ChunkedArray | Ids | Sequence[str], among: Ids | Sequence[str]) -> NDArray[np.int64]:
+    """Return the position of each name among others, -1 where it is missing."""
+    column = names if isinstance(names, pa.ChunkedArray) else pa.array(names, pa.string())
+    return np.asarray(pc.index_in(column, value_set=pa.array(among, pa.string())).fill_null(-1), dtype=np.int64)
+
+
+def _plain(array: NDArray[Any], source: str) -> NDArray[Any]:
+    try:
+        return array.astype(str).astype(object)
+    except SystemError:  # numpy does not look at the letters of a damaged file
+        raise SubmissionError(f"an id in {source} holds a letter that Unicode does not have") from None
+
+
+def _decoded(array: NDArray[Any], source: str) -> list[str]:
+    return [name.decode("utf-8") for name in array.tolist()]
+
+
+def _listed(array: NDArray[Any], source: str) -> list[str]:
+    foreign = [name for name in array if not isinstance(name, str | int) or isinstance(name, bool)]
+    if foreign:
+        raise SubmissionError(
+            f"{len(foreign):,} ids in {source} are neither strings nor integers", found=examples(map(repr, foreign))
+        )
+    return [str(name) for name in array]
+
+
+NAMES: dict[str, Callable[[NDArray[Any], str], NDArray[Any] | list[str]]] = {
+    "U": _plain, "i": _plain, "u": _plain, "S": _decoded, "O": _listed,
+}  # fmt: skip
+
+
+def _text(path: Path) -> str:
+    return read_text(path, most=LIST)
+
+
+def _lines(path: Path) -> Ids:
+    lines = [line.removesuffix("\r") for line in _text(path).split("\n")]
+    return as_ids(lines[:-1] if lines[-1] == "" else lines, path.name)
+
+
+def _csv(path: Path) -> Ids:
+    rows = [row for row in csv.reader(io.StringIO(_text(path), newline=""), strict=True) if row]
+    header = [cell.strip().casefold() for cell in rows[0]] if rows else []
+    named = [position for position, cell in enumerate(header) if cell in ID_NAMES]
+    if len(named) == 1:
+        rows = rows[1:]
+    elif len(header) > 1:
+        raise SubmissionError(f"{path} has no single column of ids", expected="a column id", found=listed(rows[0]))
+    column = named[0] if named else 0
+    short = [number for number, row in enumerate(rows, start=1) if len(row) != len(header)]
+    if short:
+        raise SubmissionError(
+            f"{path} has {len(short):,} rows of another length",
+            expected=f"{len(header)} columns",
+            found=f"rows {examples(short)}",
+        )
+    return as_ids([row[column] for row in rows], path.name)
+
+
+def _json(path: Path) -> Ids:
+    content = read_json(path, most=LIST)
+    values = _list_in(content)
+    if values is None:
+        raise SubmissionError(
+            f"{path} is not a list of ids", expected="a JSON list of strings", found=type(content).__name__
+        )
+    return as_ids(values, path.name)
+
+
+def _list_in(value: Any) -> list[Any] | None:
+    """The ids in a JSON value: a list of them, also each in a list or object of its own; under a usual name; the keys of row
+    numbers, or the values under them. None where it is not sure.
+
+    >>> _list_in([["a"], ["b"]]), _list_in({"b": 1, "a": 0}), _list_in([{"id": "a", "label": "x"}]), _list_in({"a": 7})
+    (['a', 'b'], ['a', 'b'], ['a'], None)
+    """
+    if isinstance(value, dict):
+        return _list_in_object(value)
+    if not isinstance(value, list) or not value:
+        return value if isinstance(value, list) else None
+    if all(isinstance(held, dict) for held in value):
+        known = [name for name in value[0] if name.casefold() in ID_NAMES]
+        return [held.get(known[0]) for held in value] if len(known) == 1 else None
+    if all(isinstance(held, list) and len(held) == len(value[0]) > 0 for held in value):
+        columns = [list(column) for column in zip(*value, strict=True)]
+        texts = [column for column in columns if len({held for held in column if isinstance(held, str)}) == len(value)]
+        fitting = columns if len(columns) == 1 else texts
+        return fitting[0] if len(fitting) == 1 else None
+    return value
+
+
+def _list_in_object(value: dict[str, Any]) -> list[Any] | None:
+    rows = list(range(len(value)))
+    if value and all(type(held) is int for held in value.values()) and sorted(value.values()) == rows:
+        return sorted(value, key=value.__getitem__)
+    if value and set(value) == set(map(str, rows)):
+        return [value[str(row)] for row in rows]
+    lists = [held for name, held in value.items() if name.casefold() in ID_NAMES and isinstance(held, list)]
+    return lists[0] if len(lists) == 1 else None
+
+
+def _npy(path: Path) -> Ids:
+    return as_ids(mapped_npy(path, 0, path.stat().st_size), path.name)
+
+
+def _parquet(path: Path) -> Ids:
+    table = parquet_table(path)
+    named = [name for name in table.column_names if name in ID_NAMES]
+    if len(named) != 1:
+        raise SubmissionError(
+            f"{path} has no single column of ids", expected="a column id", found=listed(table.column_names)
+        )
+    return from_texts(texts_of(table[named[0]], str(path)), path.name)
+
+
+READERS: dict[str, Callable[[Path], Ids]] = {
+    ".txt": _lines, ".csv": _csv, ".json": _json, ".npy": _npy, ".parquet": _parquet,
+}  # fmt: skip

@@ -1,0 +1,129 @@
+"""Tells which part of a file holds the vectors and which the ids: by their usual names, else by what fits.
+
+Where no part has a usual name, the only table of numbers and the only list of different texts (or whole numbers) of its length are
+taken, and said.
+
+>>> parts = [ArrayPart("feats", (2, 3), "f"), ArrayPart("paths", (2,), "U", ("a.png", "b.png"))]
+>>> name = vectors_among(parts, "emb.npz", "array of vectors")
+>>> name, ids_among(parts, 2, "emb.npz", "array of ids"), as_words(name, "paths")
+('feats', 'paths', 'vectors, of feats, with the ids of paths')
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from hbench.core.errors import SubmissionError, examples, shorten
+from hbench.submissions.embeddings.ids import ID_NAMES, VECTOR_NAMES, only
+
+OTHER_IDS = (
+    "path", "paths", "image_path", "image_paths", "file_path", "filepath", "filepaths", "filename", "filenames", "file_name",
+    "file_names", "file", "files", "image", "images", "image_ids", "image_name", "image_names", "img_path", "img_paths", "names",
+    "key", "keys", "uuid", "item_id", "item_ids", "photo_id", "sample_id",
+)  # fmt: skip
+OTHER_VECTORS = (
+    "features", "feature", "feats", "feat", "emb", "embs", "embeds", "image_features", "image_feats", "image_embeddings",
+    "image_embeds", "img_emb", "img_embs", "representations", "descriptors", "global_descriptors",
+)  # fmt: skip
+KINDS = {str: "U", int: "i"}
+NUMBERED = re.compile(r"(.*?)(\d+)")
+
+
+class ArrayPart(NamedTuple):
+    """One array of a file: its name, shape, and the kind of its type as NumPy has it ("f" for floats, "U" for texts, "O" for
+    pickled objects). `values` are those of a list, as texts, or a function that reads them."""
+
+    name: str
+    shape: tuple[int, ...]
+    kind: str
+    values: Sequence[str] | Callable[[], Sequence[str]] = ()
+
+    def are_unique(self) -> bool:
+        values = self.values() if callable(self.values) else self.values
+        return len(set(values)) == self.shape[0]
+
+    def __str__(self) -> str:
+        return f"{shorten(self.name, 40) or '(empty)'} {self.shape}"
+
+
+def list_part(name: str, values: Sequence[Any]) -> ArrayPart:
+    """A list of texts or of whole numbers as a part; one of anything else has a kind that is neither ids nor vectors.
+
+    >>> list_part("ids", ["a", "b"]).kind, list_part("mixed", ["a", 1]).kind
+    ('U', '?')
+    """
+    types = {type(value) for value in values}
+    kind = KINDS.get(types.pop(), "?") if len(types) == 1 else "?"
+    return ArrayPart(name, (len(values),), kind, values)
+
+
+def named(parts: Sequence[ArrayPart], known: Sequence[str]) -> list[str]:
+    """The names of the parts that are known ones, in any case of their letters."""
+    return [part.name for part in parts if part.name.casefold() in known]
+
+
+def vectors_among(parts: Sequence[ArrayPart], source: object, what: str) -> str:
+    """The name of the part that holds the vectors. Raises SubmissionError, which lists the parts, where none or several may."""
+    usual = named(parts, VECTOR_NAMES)
+    if usual:
+        return only(usual, usual, what, source)
+    fitting = [part for part in parts if len(part.shape) == 2 and part.kind == "f" and part.shape[1] != 1]
+    fitting = [part for part in fitting if named([part], OTHER_VECTORS)] or fitting
+    if len(fitting) != 1:
+        raise SubmissionError(
+            f"{source} has {'several' if fitting else 'no'} {what}", expected="exactly one named embedding or embeddings",
+            found=examples(fitting or parts) or "nothing",
+        )  # fmt: skip
+    return fitting[0].name
+
+
+def ids_among(parts: Sequence[ArrayPart], count: int, source: object, what: str, *, given: bool = False) -> str | None:
+    """The name of the part that holds the ids of `count` vectors; None where it is not sure, or none has a usual name and ids are
+    `given` elsewhere. Raises SubmissionError where several have a usual name."""
+    usual = named(parts, ID_NAMES)
+    if usual or given:
+        return only(usual, usual, what, source) if usual else None
+    lists = [part for part in parts if part.shape == (count,)]
+    texts = [part for part in lists if part.kind in "US" and part.are_unique()]
+    numbers = [part for part in lists if part.kind in "iu" and part.are_unique()]
+    for fitting in (texts, [part for part in texts if named([part], OTHER_IDS)], [] if texts else numbers):
+        if len(fitting) == 1:
+            return fitting[0].name
+    return None
+
+
+def as_words(vectors: str, ids: str | None) -> str:
+    """What was taken, in words, where a name is not a usual one; else ""."""
+    if vectors.casefold() in VECTOR_NAMES and (ids is None or ids.casefold() in ID_NAMES):
+        return ""
+    of_ids = "" if ids is None else f", with the ids of {shorten(ids, 60)}"
+    return f"vectors, of {shorten(vectors, 60)}{of_ids}"
+
+
+def are_all_vectors(parts: Sequence[ArrayPart]) -> bool:
+    """Whether every part is the vector of the id that it is named by: one list of numbers, all of a length."""
+    shapes = {part.shape[-1:] for part in parts}
+    rows = all(len(part.shape) == 1 or (len(part.shape) == 2 and part.shape[0] == 1) for part in parts)
+    return (
+        len(parts) > 0 and rows and len(shapes) == 1 and min(shapes)[0] > 1 and all(part.kind == "f" for part in parts)
+    )
+
+
+def numbered(names: Sequence[str]) -> tuple[str, ...]:
+    """The names that count the dimensions of vectors, from 0 or 1 (f0, f1 …), in this order; empty where no names do, or several
+    families of them.
+
+    >>> numbered(["id", "f1", "f0", "f2", "label"])
+    ('f0', 'f1', 'f2')
+    """
+    families: dict[str, dict[int, str]] = defaultdict(dict)
+    for name in names:
+        if (match := NUMBERED.fullmatch(name)) and len(match[2]) < 10:
+            families[match[1]][int(match[2])] = name
+    counted = [family for family in families.values() if len(family) > 1 and sorted(family) in _counts(len(family))]
+    return tuple(counted[0][number] for number in sorted(counted[0])) if len(counted) == 1 else ()
+
+
+def _counts(size: int) -> tuple[list[int], list[int]]:
+    return list(range(size)), list(range(1, size + 1))

@@ -1,0 +1,93 @@
+"""Measures benchmarks that list, for each query, which gallery items are positives, and which are left out.
+
+The level of an item is then the one it is listed with, whatever the labels say (`hbench.datasets.dataset`).
+
+>>> import pyarrow as pa
+>>> table = pa.table({"query": ["q", "q"], "item": ["b", "c"], "level": [1, -1]})
+>>> lists = judged(table, ["q"], ["a", "b", "c"])
+>>> sequence_of(np.array([0.9, 0.5, 0.7]), lists[0], np.arange(2, dtype=np.uint8))  # c is left out
+LevelSequence(ranks=array([2]), levels=array([1], dtype=uint8), counts=array([1, 1]), tied=False)
+"""
+
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from hbench.datasets.manifest import Manifest
+from hbench.engine.listed import QueryLists
+from hbench.metrics.level_sequence import LevelSequence, level_sequence
+from hbench.submissions.embeddings.ids import Ids, rows_in
+from hbench.submissions.rankings.files import Ranking
+from hbench.submissions.rankings.level_sequences import padding, repeats
+
+
+class Judged(NamedTuple):
+    """One query's list: rows of the gallery and their levels, -1 for what is left out; two (n,)."""
+
+    rows: NDArray[np.int64]
+    levels: NDArray[np.int8]
+
+
+def judged(table: pa.Table, asked: Ids | Sequence[str], gallery: Ids | Sequence[str]) -> list[Judged]:
+    """The list of every query, in the order of `asked`; pairs of other queries or items are passed over."""
+    queries, rows = rows_in(table["query"], asked), rows_in(table["item"], gallery)
+    levels = table["level"].to_numpy().astype(np.int8)
+    known = np.flatnonzero((queries >= 0) & (rows >= 0))
+    order = known[np.argsort(queries[known], kind="stable")]
+    bounds = np.searchsorted(queries[order], np.arange(len(asked) + 1))
+    return [Judged(rows[order[start:end]], levels[order[start:end]]) for start, end in itertools.pairwise(bounds)]
+
+
+def lists_of(table: pa.Table, asked: Ids | Sequence[str], gallery: Ids | Sequence[str]) -> QueryLists:
+    """The lists of all queries, for the engine."""
+    lists = judged(table, asked, gallery)
+    bounds = np.concatenate([[0], np.cumsum([len(each.rows) for each in lists])]).astype(np.int64)
+    rows = np.concatenate([each.rows for each in lists] or [np.zeros(0, np.int64)])
+    levels = np.concatenate([each.levels for each in lists] or [np.zeros(0, np.int8)])
+    return QueryLists(bounds, rows.astype(np.int64), levels)
+
+
+def sequence_of(scores: NDArray[np.floating], judgement: Judged, tie_key: NDArray[np.uint8]) -> LevelSequence:
+    """The level sequence of one query from its scores of the whole gallery (G,), which are changed."""
+    levels = np.zeros(len(scores), np.uint8)
+    positive, out = judgement.levels > 0, judgement.rows[judgement.levels < 0]
+    levels[judgement.rows[positive]] = judgement.levels[positive]
+    scores[out] = -np.inf
+    return level_sequence(scores, levels, _counts(judgement, len(scores), len(tie_key)), tie_key)
+
+
+def sequences_of_ranking(
+    ranking: Ranking, manifest: Manifest, lists: Sequence[Judged], tie_key: NDArray[np.uint8]
+) -> list[LevelSequence]:
+    """The level sequences of a submitted ranking, one per query of the manifest; a query without a list has no ranks.
+
+    A repeat, or an item outside the gallery, holds its rank and counts for nothing; the padding of a list that is too short holds
+    none.
+    """
+    gallery = manifest.items[manifest.gallery]
+    rows, again = rows_in(ranking.names, gallery)[ranking.items], repeats(ranking)
+    is_item = ~padding(ranking, rows)
+    place = dict(zip(ranking.queries.tolist(), range(len(ranking)), strict=True))
+    sequences = []
+    for query, judgement in zip(manifest.items[manifest.query].tolist(), lists, strict=True):
+        start, end = ranking.offsets[place[query] : place[query] + 2] if query in place else (0, 0)
+        of_item = np.zeros(len(gallery) + 1, np.int8)  # the last, which is -1, is for items outside of the gallery
+        of_item[judgement.rows] = judgement.levels
+        levels = of_item[rows[start:end]]
+        levels[again[start:end] & (levels > 0)] = 0
+        scores = -np.arange(end - start, dtype=np.float64) if ranking.scores is None else ranking.scores[start:end]
+        kept = (levels >= 0) & is_item[start:end]
+        counts = _counts(judgement, len(gallery), len(tie_key))
+        sequences.append(level_sequence(scores[kept], levels[kept].astype(np.uint8), counts, tie_key))
+    return sequences
+
+
+def _counts(judgement: Judged, size: int, depth: int) -> NDArray[np.int64]:
+    """Count the gallery items of a query at each level, without what is left out; `depth` is L + 1."""
+    counts = np.bincount(judgement.levels[judgement.levels > 0].astype(np.int64), minlength=depth)
+    counts[0] = size - int((judgement.levels < 0).sum()) - int(counts[1:].sum())
+    return counts

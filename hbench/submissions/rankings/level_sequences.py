@@ -1,0 +1,216 @@
+"""Turns a submitted ranking into level sequences: its queries and items are joined to a manifest by id.
+
+A query's own id is left out of its list, as are the items of its ignore group and -1, the mark of an index that found too few
+(unless the dataset has an item of that name), and what is below moves up. An item that is not in the gallery, or stands in the
+list a second time, holds its rank and counts for nothing (Google Landmarks).
+
+>>> from hbench.datasets import manifest
+>>> from hbench.submissions.rankings.files import Ranking
+>>> photos = manifest.from_names(["a", "b", "c"], [["x"], ["y"], ["x"]], levels=["class"])
+>>> names = np.array(["a", "b", "c"], dtype=object)
+>>> submitted = Ranking(names[:1], names, np.array([0, 3]), np.arange(3), None, "", "run")
+>>> [sequence.ranks.tolist() for sequence in levels_of(submitted, photos)]  # c is second when a itself is left out
+[[2], [], []]
+"""
+
+from collections.abc import Callable, Collection
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.datasets.manifest import Manifest
+from hbench.metrics.level_sequence import (
+    LevelSequence,
+    Ties,
+    canonical_order,
+    level_ranges,
+    level_sequence,
+    pessimistic,
+)
+from hbench.metrics.name_columns import NamedSequences, named_sequences
+from hbench.submissions.embeddings.ids import Ids, SubmissionProblem, found, likely_cause, rows_in
+from hbench.submissions.rankings.files import Ranking
+from hbench.tree import Labels, affected, levels_of_pairs
+
+LINES_AT_ONCE = 1 << 20
+PADDING = ("-1", "-1.0")  # what faiss and others write where they found no further item
+
+
+def levels_of(ranking: Ranking, manifest: Manifest, *, ties: Ties = pessimistic) -> list[LevelSequence]:
+    """One level sequence per query of the manifest, in its order; equal scores are ordered by `ties`.
+
+    `counts` are those of the whole gallery: positives that a list does not hold are in them alone, and a query without
+    a list has no ranks.
+    """
+    tie_key = ties(manifest.tree.depth)
+    queries, items = _lines(ranking, manifest)
+    levels = _levels(manifest, queries, items, repeats(ranking))
+    scores, lines_of = _scores(ranking), _kept_lines(ranking, manifest, queries, items)
+    asked = manifest.items[manifest.query].tolist()
+    lists = zip(map(lines_of, asked), _gallery_counts(manifest), strict=True)
+    return [level_sequence(scores[lines], levels[lines], counts, tie_key) for lines, counts in lists]
+
+
+def named_levels_of(
+    ranking: Ranking, manifest: Manifest, names: Labels, *, ties: Ties = pessimistic
+) -> dict[int, NamedSequences]:
+    """Return the sequences by labels by name (N, L), for the queries that these affect, by their position among the queries."""
+    queries, items = _lines(ranking, manifest)
+    counted = ~repeats(ranking) & (items >= 0) & manifest.gallery[items]
+    scores, lines_of = _scores(ranking), _kept_lines(ranking, manifest, queries, items)
+    asked, gallery = np.flatnonzero(manifest.query), np.flatnonzero(manifest.gallery)
+    sequences = {}
+    for position in np.flatnonzero(affected(names, manifest.labels)[asked]).tolist():
+        query = asked[position]
+        lines = lines_of(manifest.items[query])
+        equal = (names[items[lines]] == names[query]) & counted[lines, None]
+        listable = gallery[~_left_out(manifest, np.full(len(gallery), query), gallery)]
+        sequences[position] = named_sequences(scores[lines], equal, names[listable] == names[query], ties)
+    return sequences
+
+
+def _scores(ranking: Ranking) -> NDArray[np.floating]:
+    """A score of every line: its own, or the place in the list."""
+    return -np.arange(len(ranking.items), dtype=np.float64) if ranking.scores is None else ranking.scores
+
+
+def _kept_lines(
+    ranking: Ranking, manifest: Manifest, queries: NDArray[np.int64], items: NDArray[np.int64]
+) -> Callable[[str], NDArray[np.int64]]:
+    """The lines of a query's list, by its id, without what is left out of it."""
+    kept = (queries >= 0) & ~_left_out(manifest, queries, items) & ~padding(ranking, items)
+    bounds = zip(ranking.offsets[:-1].tolist(), ranking.offsets[1:].tolist(), strict=True)
+    list_of = dict(zip(ranking.queries.tolist(), bounds, strict=True))
+
+    def lines_of(query: str) -> NDArray[np.int64]:
+        start, end = list_of.get(query, (0, 0))
+        lines: NDArray[np.int64] = start + np.flatnonzero(kept[start:end])
+        return lines
+
+    return lines_of
+
+
+def padding(ranking: Ranking, items: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Find the lines that say that there was no further item; `items`: rows of the manifest, -1 for none; bool (n,)."""
+    return np.asarray(np.isin(ranking.names, PADDING)[ranking.items] & (items < 0))
+
+
+def without_list(ranking: Ranking, manifest: Manifest) -> Ids:
+    """The queries of a test that the ranking has no list for; (n,) str."""
+    asked = manifest.items[manifest.query]
+    return asked[rows_in(asked, ranking.queries) < 0]
+
+
+def is_full(ranking: Ranking, manifest: Manifest) -> bool:
+    """Whether every query's list holds all its positives, so that metrics of the full ranking can be computed."""
+    if _gallery_counts(manifest)[:, 1:].sum(axis=1).max(initial=0) > ranking.depth:
+        return False
+    return all(len(sequence.ranks) == sequence.counts[1:].sum() for sequence in levels_of(ranking, manifest))
+
+
+def problems(ranking: Ranking, manifest: Manifest, *, known: Collection[str] = ()) -> list[SubmissionProblem]:
+    """Every problem of a ranking at once; what the metrics define (a missing list, a repeat) is a remark.
+
+    Items outside the gallery are a fault unless they are in the manifest or `known` elsewhere. Unknown
+    queries are a fault when all are unknown, or when they look misspelt.
+    """
+    return [
+        *_problems_of_queries(ranking, manifest),
+        *_problems_of_items(ranking, manifest, known),
+        *ranking.remarks,
+    ]
+
+
+def _problems_of_queries(ranking: Ranking, manifest: Manifest) -> list[SubmissionProblem]:
+    asked, missing = manifest.items[manifest.query], without_list(ranking, manifest)
+    unknown = ranking.queries[rows_in(ranking.queries, asked) < 0]
+    cause = likely_cause(missing.tolist(), unknown.tolist())
+    fatal = cause is not None or len(unknown) == len(ranking)
+    return [
+        *found("queries without a list", missing, len(missing), "they score 0", fatal=False),
+        *found(
+            "unknown queries", unknown, len(unknown), cause or (None if fatal else "they are left out"), fatal=fatal
+        ),
+    ]
+
+
+def _problems_of_items(ranking: Ranking, manifest: Manifest, known: Collection[str]) -> list[SubmissionProblem]:
+    gallery = manifest.items[manifest.gallery]
+    outside = ranking.names[rows_in(ranking.names, gallery) < 0]
+    elsewhere = (rows_in(outside, manifest.items) >= 0) | (rows_in(outside, list(known)) >= 0)
+    padded = np.isin(outside, PADDING) & ~elsewhere
+    unknown, other = outside[~elsewhere & ~padded], outside[elsewhere]
+    padding = np.asarray(np.isin(ranking.names, PADDING)[ranking.items]) & padded.any()
+    of = _list_of_line(ranking)
+    again = np.flatnonzero(repeats(ranking) & ~padding)
+    places = np.flatnonzero(rows_in(ranking.names, ranking.queries)[ranking.items] == of)
+    return [
+        *found("unknown items", unknown, len(unknown), likely_cause(gallery.tolist(), unknown.tolist())),
+        *found(
+            "entries -1 instead of an item, which pad lists of an index that found too few", (), int(padding.sum()),
+            "they are skipped", fatal=False,
+        ),
+        *found("items that are not in the gallery", other, len(other), "they count for nothing", fatal=False),
+        *found(
+            "items listed again for the same query", ranking.queries[of[again]], len(again),
+            "a repeat holds its rank and counts for nothing", fatal=False,
+        ),
+        *found("queries in their own list", ranking.queries[of[places]], len(places), "they are left out of it", fatal=False),
+    ]  # fmt: skip
+
+
+def _list_of_line(ranking: Ranking) -> NDArray[np.int64]:
+    """The list that each line is in; int64 (n,)."""
+    return np.repeat(np.arange(len(ranking)), np.diff(ranking.offsets))
+
+
+def repeats(ranking: Ranking) -> NDArray[np.bool_]:
+    """Find the lines that repeat an item of the same list; bool (n,)."""
+    pairs = _list_of_line(ranking) * len(ranking.names) + ranking.items
+    again = np.ones(len(pairs), bool)
+    again[np.unique(pairs, return_index=True)[1]] = False
+    return again
+
+
+def _lines(ranking: Ranking, manifest: Manifest) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Query and item of every line as rows of the manifest, -1 for none; two int64 (n,)."""
+    queries = rows_in(ranking.queries, manifest.items)[_list_of_line(ranking)]
+    return queries, rows_in(ranking.names, manifest.items)[ranking.items]
+
+
+def _levels(
+    manifest: Manifest, queries: NDArray[np.int64], items: NDArray[np.int64], again: NDArray[np.bool_]
+) -> NDArray[np.uint8]:
+    """The level of every line (rows of the manifest); 0 for repeats and outside the gallery; uint8 (n,)."""
+    levels = np.zeros(len(items), np.uint8)
+    counted = np.flatnonzero(~again & (items >= 0) & (queries >= 0) & manifest.gallery[items])
+    for start in range(0, len(counted), LINES_AT_ONCE):
+        lines = counted[start : start + LINES_AT_ONCE]
+        equal = manifest.labels[queries[lines]] == manifest.labels[items[lines]]
+        levels[lines] = np.cumprod(equal, axis=1, dtype=np.uint8).sum(axis=1)
+    return levels
+
+
+def _left_out(manifest: Manifest, queries: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Find the pairs of a query with itself, or of one ignore group; bool (n,)."""
+    out = np.asarray(queries == items)
+    if manifest.ignore is None:
+        return out
+    group = manifest.ignore[queries]
+    return np.asarray(out | ((group >= 0) & (items >= 0) & (group == manifest.ignore[items])))
+
+
+def _gallery_counts(manifest: Manifest) -> NDArray[np.int64]:
+    """Count the gallery items of each query per level, without itself and its ignore group; (Q, L+1)."""
+    asked, gallery = np.flatnonzero(manifest.query), np.flatnonzero(manifest.gallery)
+    labels = manifest.labels[gallery]
+    order = canonical_order(labels, np.zeros(len(gallery), np.uint64))
+    starts, ends = level_ranges(manifest.labels[asked], labels[order])
+    none = np.zeros(len(asked), np.int64)
+    at_least = np.column_stack([none + len(gallery), ends - starts, none])
+    counts = at_least[:, :-1] - at_least[:, 1:]
+    for query, levels in zip(asked, counts, strict=True):
+        near = gallery if manifest.ignore is not None and manifest.ignore[query] >= 0 else np.array([query])
+        out = near[_left_out(manifest, np.full(len(near), query), near) & manifest.gallery[near]]
+        levels -= np.bincount(levels_of_pairs(manifest.labels[[query]], manifest.labels[out])[0], minlength=len(levels))
+    return counts
