@@ -3,10 +3,11 @@
 A claim has a difference d_sc for every seed s of S and class c of C, the mean over the class's queries; a class has the share w_c
 of all queries. Other seeds would have given other nets, other classes other tests, so d = 1/S Σ_s Σ_c w_c d_sc has the variance
 
-    V = 1/S² · S/(S−1) Σ_s (d_s − d)²  +  C/(C−1) Σ_c w_c² (d_c − d)²,    d_s = Σ_c w_c d_sc,  d_c = 1/S Σ_s d_sc,
+    V = 1/S² · S/(S−1) Σ_s (d_s − d)²  +  Σ_c w_c² (d_c − d)² / (1 − w_c),    d_s = Σ_c w_c d_sc,  d_c = 1/S Σ_s d_sc,
 
 the sum of what the seeds and what the classes say of it; what both share is counted twice, so that intervals are rather too wide.
-Its interval is d ± t·√V, t of Student's distribution with Satterthwaite's degrees of freedom. Scores without classes, such as
+Its interval is d ± t·√V, t of Student's distribution with Satterthwaite's degrees of freedom, of S − 1 and 1/Σ w_c² − 1: classes of
+unequal size count as fewer. Scores without classes, such as
 gaps, have the first part alone: Student's paired interval.
 
 A claim that something is within ±w is tested against both ends (two one-sided tests). A claim that several arms are each beaten has
@@ -65,9 +66,9 @@ def interval_of(scores: Scores) -> Interval:
         return Interval(mean, -np.inf, np.inf, np.inf, 0.0)
     parts = [float(np.var(of_seeds, ddof=1)) / seeds]
     if classes > 1:
-        parts.append(float(((weights * (of_classes - mean)) ** 2).sum()) * classes / (classes - 1))
+        parts.append(float(((weights * (of_classes - mean)) ** 2 / (1 - weights)).sum()))
     error = sum(parts) ** 0.5
-    freedoms = (seeds - 1, classes - 1)
+    freedoms = (seeds - 1, max(1 / float((weights**2).sum()) - 1, 1))
     denominator = sum(part**2 / freedom for part, freedom in zip(parts, freedoms, strict=False))
     freedom = error**4 / denominator if denominator > 0 else float(seeds - 1)
     half = float(t.ppf(CONFIDENCE, freedom)) * error

@@ -54,7 +54,7 @@ def test_the_interval_is_over_seeds_and_classes_and_one_seed_says_nothing():
     seeds = [(0.1 + 3 * 0.3) / 4, (0.2 + 3 * 0.6) / 4]
     mean = (seeds[0] + seeds[1]) / 2
     of_seeds = ((seeds[0] - mean) ** 2 + (seeds[1] - mean) ** 2) / 1 / 2
-    of_classes = 2 / 1 * ((1 / 4 * (0.15 - mean)) ** 2 + (3 / 4 * (0.45 - mean)) ** 2)
+    of_classes = (1 / 4 * (0.15 - mean)) ** 2 / (3 / 4) + (3 / 4 * (0.45 - mean)) ** 2 / (1 / 4)
     interval = interval_of(Scores(values, queries, ("a", "b")))
     assert interval.mean == pytest.approx(mean)
     assert interval.error == pytest.approx((of_seeds + of_classes) ** 0.5)
