@@ -65,11 +65,15 @@ def table(standings: Sequence[Standing], metrics: Sequence[str], citations: Mapp
 
 
 def remarks(row: Row) -> list[str]:
-    """Return the remarks on a row: its doubts, and which scores are not comparable, and why."""
+    """Return the remarks on a row: its doubts, and which scores are not comparable, and why.
+
+    Those of a paper begin with its table; runs of one kind share a remark.
+    """
     source = row.paper or row.run
     doubt = [source.doubt] if source and source.doubt else []
     unranked = [f"{metric} is not ranked: {reason}" for metric, reason in row.unranked.items()]
-    return [f"{short_source(row)}: {text}" for text in (*doubt, *unranked)]
+    texts = [*doubt, *unranked]
+    return [f"{short_source(row)}: {text}" for text in texts] if row.paper else texts
 
 
 def short_source(row: Row) -> str:

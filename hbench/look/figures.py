@@ -92,8 +92,11 @@ class Drawing:
         return self.as_bytes("png")
 
 
-def bytes_of(figure: Figure, kind: str, metadata: dict[str, Any], dpi: float | str = "figure") -> bytes:
-    """Return a figure as a file of type png, svg or pdf; an SVG is XML whatever control characters its texts have."""
+def bytes_of(figure: Figure, kind: str, metadata: dict[str, Any], dpi: float | None = None) -> bytes:
+    """Return a figure as a file of type png, svg or pdf; an SVG is XML whatever control characters its texts have.
+
+    `dpi`: by default that of the style.
+    """
     file = io.BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")  # matplotlib draws a box instead
