@@ -30,7 +30,8 @@ from hbench.records import results
 from hbench.records.queries import queries_of
 from hbench.records.report import Report
 from hbench.submissions.embeddings import Embeddings, joined
-from hbench.submissions.embeddings.ids import as_ids, refuse
+from hbench.submissions.embeddings.ids import as_ids
+from hbench.submissions.problems import refuse
 from hbench.submissions.rankings.files import Ranking
 from hbench.tree.names import remarks_on
 from hbench.tree.partial import known_levels
@@ -143,33 +144,52 @@ def examine(
     given = as_submission(submission)
     data, left_out = without_items(whole, given.source.left_out)
     _refuse_empty(data)
-    default: list[str | MetricName] = [*default_metrics(data.levels), *data.protocol.all_metrics]
-    names = parse_metrics(default if settings.metrics is None else settings.metrics, data.levels)
-    warnings = partial_labels_of(data)
-    if warnings:
+
+    partial = partial_labels_of(data)
+    if partial:
         given.refuse_partial(data)
-    also = _official(data, settings, partial=bool(warnings)) if also_official else None
-    similarity, protocol = settings.similarity or data.protocol.similarity, protocol_name(settings.protocol, data)
-    conditions = replace(settings, similarity=similarity, protocol=protocol).resolve(
-        data.levels, metrics=names, partial=bool(warnings),
-        left_out=f"{len(left_out)}({_short_digest(left_out)})" if left_out else "",
-    )  # fmt: skip
+    also = _official(data, settings, partial=bool(partial)) if also_official else None
+    conditions = _conditions(settings, data, partial=bool(partial), left_out=left_out)
+
     problems = given.problems(data, cosine=conditions.similarity_name == "cosine")
     refuse(given.source.file, problems)  # before the metrics: an id that is misspelt makes lists look short
-    possible, impossible = given.metrics(names, data, chosen=settings.metrics is not None)
+    possible, impossible = given.metrics(conditions.metrics, data, chosen=settings.metrics is not None)
     conditions = replace(conditions, metrics=possible)
+
     doubts = given.doubts(data) if doubted else ()
+    subject = _subject(given, whole, _checked(method), doubts)
+    remarks = (*partial, *impossible, *_remarks_on_data(data, whole, left_out), *map(str, problems))
+    return Examined(given, data, conditions, also, subject, remarks)
+
+
+def _conditions(settings: Settings, data: Dataset, *, partial: bool, left_out: Sequence[str]) -> Conditions:
+    """What is measured and how: what the settings leave open is as the dataset's papers have it."""
+    default: list[str | MetricName] = [*default_metrics(data.levels), *data.protocol.all_metrics]
+    names = parse_metrics(default if settings.metrics is None else settings.metrics, data.levels)
+    similarity = settings.similarity or data.protocol.similarity
+    protocol = protocol_name(settings.protocol, data)
+    without = f"{len(left_out)}({_short_digest(left_out)})" if left_out else ""
+    chosen = replace(settings, similarity=similarity, protocol=protocol)
+    return chosen.resolve(data.levels, metrics=names, partial=partial, left_out=without)
+
+
+def _subject(given: Submission, whole: Dataset, method: str | None, doubts: tuple[str, ...]) -> Subject:
+    """What is scored, for the report's head."""
     source = given.source if given.source.sha256 else None  # of arrays there is no file
     read_as = (*([whole.read] if whole.read else []), *given.understood)
-    subject = Subject(data.name, data.version, digest_of(whole), _checked(method), source, doubts, read_as)
-    remarks = [*warnings, *impossible]
+    return Subject(whole.name, whole.version, digest_of(whole), method, source, doubts, read_as)
+
+
+def _remarks_on_data(data: Dataset, whole: Dataset, left_out: Sequence[str]) -> list[str]:
+    """Say which items are left out, and what is odd about the names."""
+    remarks = []
     if left_out:
         number = f"{len(left_out):,} items that could not be embedded, or whose vectors are zero,"
         by_class = _classes_of(whole, left_out)
         remarks.append(f"{number} are neither queries nor in the gallery: {examples(left_out)}; {by_class}")
     if data.name not in specs:  # the names of published sets are as their authors meant them
         remarks += remarks_on(name_table_of(list(data.tests.values())))
-    return Examined(given, data, conditions, also, subject, (*remarks, *map(str, problems)))
+    return remarks
 
 
 def report_on(

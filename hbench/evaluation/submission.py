@@ -40,7 +40,7 @@ from hbench.submissions import pair_labels
 from hbench.submissions.embeddings import Embeddings
 from hbench.submissions.embeddings.doubts import doubts_of, trained_on
 from hbench.submissions.embeddings.files import VECTORS_ALONE
-from hbench.submissions.embeddings.ids import SubmissionProblem, in_a_line
+from hbench.submissions.problems import SubmissionProblem, in_a_line
 from hbench.submissions.rankings import files as run_files
 from hbench.submissions.rankings import level_sequences as run_levels
 from hbench.submissions.rankings.files import Ranking

@@ -88,9 +88,7 @@ def rows_of_values(conditions: Conditions) -> int:
     return len(conditions.metrics) + 2 * sum(map(is_graded, conditions.metrics)) * conditions.partial
 
 
-def _means_by_test(
-    measurements: Mapping[str, Measurement], names: Sequence[str]
-) -> dict[str, dict[str, float | None]]:
+def _means_by_test(measurements: Mapping[str, Measurement], names: Sequence[str]) -> dict[str, dict[str, float | None]]:
     """The means of every test, where there are several."""
     if len(measurements) < 2:
         return {}

@@ -16,7 +16,8 @@ from hypothesis.extra.numpy import arrays
 from hbench.core.errors import SubmissionError, UsageError
 from hbench.submissions import embeddings
 from hbench.submissions.embeddings.arrow_files import BLOCK_BYTES
-from hbench.submissions.embeddings.ids import in_a_line, likely_cause, refuse
+from hbench.submissions.embeddings.spellings import likely_cause
+from hbench.submissions.problems import in_a_line, refuse
 from tests.embedding_formats import (
     FORMATS,
     MAPPED,

@@ -313,7 +313,7 @@ def test_torch_files_without_torch_say_what_to_install(tmp_path):
     torch.save({"ids": IDS, "embeddings": torch.from_numpy(VECTORS)}, tmp_path / "emb.pt")
     program = (
         "import sys; sys.modules['torch'] = None\n"
-        "from pathlib import Path; from hbench.evaluation import embeddings\n"
+        "from pathlib import Path; from hbench.submissions import embeddings\n"
         f"embeddings.read(Path({str(tmp_path / 'emb.pt')!r}))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
@@ -322,6 +322,6 @@ def test_torch_files_without_torch_say_what_to_install(tmp_path):
 
 def test_reading_loads_no_torch(tmp_path):
     path = safetensors_metadata(tmp_path, IDS, VECTORS)
-    program = f"import sys; from pathlib import Path; from hbench.evaluation import embeddings as e; e.read(Path({str(path)!r}))"
+    program = f"import sys; from pathlib import Path; from hbench.submissions import embeddings as e; e.read(Path({str(path)!r}))"
     check = "; assert not {'torch', 'sklearn', 'numba'} & set(sys.modules), sorted(sys.modules)"
     python(program + check)

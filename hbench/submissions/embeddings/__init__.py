@@ -30,7 +30,9 @@ from hbench.engine.scan import Scan, scan
 from hbench.submissions.embeddings.arrow_files import blocks
 from hbench.submissions.embeddings.files import KEEP_LEFT_OUT as KEEP_LEFT_OUT
 from hbench.submissions.embeddings.files import WRITERS, Stored, open_stored
-from hbench.submissions.embeddings.ids import Ids, SubmissionProblem, as_ids, found, likely_cause, refuse
+from hbench.submissions.embeddings.ids import Ids, as_ids
+from hbench.submissions.embeddings.spellings import likely_cause
+from hbench.submissions.problems import SubmissionProblem, found, refuse
 
 
 @dataclass(frozen=True)

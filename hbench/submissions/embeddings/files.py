@@ -23,7 +23,7 @@ from hbench.core.untrusted import load_tensors, open_zip, parse_json
 from hbench.submissions.embeddings import ids as id_files
 from hbench.submissions.embeddings.arrow_files import TableRead, left_out_of, read_ipc, read_parquet, write_parquet
 from hbench.submissions.embeddings.conversions import foreign, pickled
-from hbench.submissions.embeddings.ids import ID_NAMES, VECTOR_NAMES, Ids, as_ids, listed
+from hbench.submissions.embeddings.ids import ID_NAMES, VECTOR_NAMES, Ids, as_ids
 from hbench.submissions.embeddings.numpy_files import header_of, mapped, mapped_npy, member, write_npy, write_npz
 from hbench.submissions.embeddings.parts import (
     OTHER_IDS,
@@ -37,6 +37,7 @@ from hbench.submissions.embeddings.parts import (
 )
 from hbench.submissions.embeddings.text_tables import suffix_of
 from hbench.submissions.embeddings.text_vectors import read_csv, read_jsonl
+from hbench.submissions.problems import listed
 
 
 class Stored(NamedTuple):

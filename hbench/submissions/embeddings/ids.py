@@ -1,21 +1,13 @@
-"""Reads ids, and tells what is wrong with them and with the vectors: every kind of fault with its count, examples and fix.
+"""Reads the ids of vectors, from their own file or beside them.
 
 There is one id per vector, in file order; beside vectors that carry none they lie in a small file of their own. `emb.npy` is
 joined by `emb.ids.txt`, `emb_ids.txt` or `ids.txt` beside it; instead of .txt (one id per line) also .csv (a column id, or a
 single column without header), .json (a list), .npy (strings) and .parquet (a column id).
-
->>> print(SubmissionProblem("missing ids", 12, ("a.png", "b.png"), "embed these items as well"))
-12 missing ids (a.png, b.png, …)
-    next: embed these items as well
->>> likely_cause(["cat/1.png", "dog/2.png"], ["cat/1", "dog/2"])
-"ids lack the ending '.png': 'cat/1' should be 'cat/1.png'"
 """
 
 import csv
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -29,78 +21,9 @@ from hbench.core.text import first_line
 from hbench.core.untrusted import LIST, parquet_table, read_json, read_text
 from hbench.submissions.embeddings.arrow_types import texts_of
 from hbench.submissions.embeddings.numpy_files import mapped_npy
-from hbench.submissions.embeddings.spellings import likely_cause as likely_cause
+from hbench.submissions.problems import listed
 
-SHOWN = 5
-MESSAGE = 1600  # letters of a message that lists problems; with its source and marks, no message is longer than 2,000
 COLUMNS_SHOWN = 12
-
-
-@dataclass(frozen=True)
-class SubmissionProblem:
-    """`count` faults of one kind, the first five by name, and `fix`, the next step.
-
-    A remark (not fatal) refuses nothing; its `fix` says what is made of it.
-    """
-
-    kind: str
-    count: int
-    examples: tuple[str, ...] = ()
-    fix: str | None = None
-    fatal: bool = True
-
-    def __str__(self) -> str:
-        more = ", …" if self.count > len(self.examples) else ""
-        named = f" ({', '.join(self.examples)}{more})" if self.examples else ""
-        problem = f"{self.count:,} {self.kind}{named}"
-        if not self.fix:
-            return problem
-        return f"{problem}\n    next: {self.fix}" if self.fatal else f"{problem}: {self.fix}"
-
-
-def found(
-    kind: str, names: Iterable[object], count: int, fix: str | None = None, *, fatal: bool = True
-) -> list[SubmissionProblem]:
-    """One problem with the first five of `names`, or none when `count` is 0."""
-    shown = tuple(in_a_line(str(name)) for name in islice(names, SHOWN))
-    return [SubmissionProblem(kind, count, shown, fix, fatal)] if count else []
-
-
-def in_a_line(name: str) -> str:
-    """A name that fits a line, quoted if it has invisible characters or nothing but blanks.
-
-    >>> in_a_line("a"), in_a_line(" "), in_a_line("")
-    ('a', "' '", '(empty)')
-    """
-    if not name:
-        return "(empty)"
-    return shorten(name if name.isprintable() and not name.isspace() else repr(name))
-
-
-def listed(names: Iterable[object], most: int = SHOWN) -> str:
-    """The first names, each so that it fits a line."""
-    return examples((in_a_line(str(name)) for name in names), most)
-
-
-def refuse(source: str, problems: Iterable[SubmissionProblem]) -> None:
-    """Raise one SubmissionError that lists every fatal problem; return when there is none."""
-    fatal = [problem for problem in problems if problem.fatal]
-    if fatal:
-        raise SubmissionError(f"{shorten(source, 300)} cannot be scored{_lines_of(fatal)}")
-
-
-def _lines_of(problems: Sequence[SubmissionProblem]) -> str:
-    """The problems, one a line; their names are cut where many long ones would fill a screen."""
-    for width in (81, 30, 12):
-        short = [
-            replace(problem, examples=tuple(shorten(name, width) for name in problem.examples)) for problem in problems
-        ]
-        lines = "".join(f"\n  {problem}" for problem in short)
-        if len(lines) <= MESSAGE:
-            return lines
-    return f"{lines[:MESSAGE]}…"
-
-
 Ids = NDArray[np.object_]
 ID_NAMES = ("id", "ids", "item", "items", "image_id")
 VECTOR_NAMES = ("embedding", "embeddings", "vector", "vectors")

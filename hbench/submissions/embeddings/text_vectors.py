@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hbench.core.errors import SubmissionError, shorten
 from hbench.core.untrusted import LIST, parse_json, read_gzip, read_text
 from hbench.submissions.embeddings.arrow_files import TableRead
-from hbench.submissions.embeddings.ids import ID_NAMES, VECTOR_NAMES, as_ids, from_texts, listed, only
+from hbench.submissions.embeddings.ids import ID_NAMES, VECTOR_NAMES, as_ids, from_texts, only
 from hbench.submissions.embeddings.parts import (
     OTHER_IDS,
     ArrayPart,
@@ -24,6 +24,7 @@ from hbench.submissions.embeddings.parts import (
     vectors_among,
 )
 from hbench.submissions.embeddings.text_tables import Layout, head_of, is_compressed, layout_of
+from hbench.submissions.problems import listed
 
 INDEX = ("", "index", "unnamed: 0")
 LABELS = ("label", "labels", "class", "class_id", "target", "targets", "y", "split", "fold", "label_id", "category_id")

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from hbench.core.errors import SubmissionError
 from hbench.core.untrusted import open_parquet, parquet_table
 from hbench.submissions.embeddings.arrow_types import texts_of
-from hbench.submissions.embeddings.ids import VECTOR_NAMES, listed
+from hbench.submissions.embeddings.ids import VECTOR_NAMES
 from hbench.submissions.embeddings.text_tables import CALLED, Head, Layout, layout_of, read_texts, suffix_of
+from hbench.submissions.problems import listed
 from hbench.submissions.rankings.lines import BY_SCORE, DECIMAL_COMMA, NUMBER, Lines, against_ranks, as_numbers, scored
 from hbench.submissions.rankings.roles import (
     ASKED,

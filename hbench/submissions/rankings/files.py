@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from hbench.core.errors import SubmissionError, examples
 from hbench.submissions.embeddings import digest
 from hbench.submissions.embeddings.files import VECTORS_ALONE, readable
-from hbench.submissions.embeddings.ids import Ids, SubmissionProblem
+from hbench.submissions.embeddings.ids import Ids
 from hbench.submissions.embeddings.text_tables import head_of, is_compressed, suffix_of
+from hbench.submissions.problems import SubmissionProblem
 from hbench.submissions.rankings import json_runs, trec
 from hbench.submissions.rankings.columns import parquet_reader, text_reader
 from hbench.submissions.rankings.lines import Lines

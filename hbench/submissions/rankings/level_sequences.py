@@ -28,7 +28,9 @@ from hbench.metrics.level_sequence import (
     pessimistic,
 )
 from hbench.metrics.name_columns import NamedSequences, named_sequences
-from hbench.submissions.embeddings.ids import Ids, SubmissionProblem, found, likely_cause, rows_in
+from hbench.submissions.embeddings.ids import Ids, rows_in
+from hbench.submissions.embeddings.spellings import likely_cause
+from hbench.submissions.problems import SubmissionProblem, found
 from hbench.submissions.rankings.files import Ranking
 from hbench.tree import Labels, affected, levels_of_pairs
 

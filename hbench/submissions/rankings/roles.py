@@ -9,7 +9,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hbench.submissions.embeddings.ids import ID_NAMES, VECTOR_NAMES, in_a_line
+from hbench.submissions.embeddings.ids import ID_NAMES, VECTOR_NAMES
+from hbench.submissions.problems import in_a_line
 from hbench.submissions.rankings.lines import BY_DISTANCE, BY_RANK, BY_SCORE
 
 # The surest names first: PyTerrier's `query` is a text and its `docid` a number of its own.
