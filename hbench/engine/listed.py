@@ -93,7 +93,8 @@ class ListedItems:
     def arranged(self, scores: NDArray[np.floating], first: int) -> NDArray[np.floating]:
         """Rearrange rows of scores (n, G) of the canonical queries from `first` on; (n, P + G), P the most positives of these."""
         placed = self.placed(first, first + len(scores))
-        rows = np.full((len(scores), placed.width + scores.shape[1]), -np.inf, scores.dtype)
+        rows = np.empty((len(scores), placed.width + scores.shape[1]), scores.dtype)
+        rows[:, : placed.width] = -np.inf
         rows[:, placed.width :] = scores
         rows[placed.all_rows, placed.width + placed.all_columns] = -np.inf
         rows[placed.rows, placed.places] = scores[placed.rows, placed.columns]
