@@ -36,7 +36,7 @@ def test_a_torchmetrics_metric_in_batches_is_the_score_of_all(name):
     assert float(metric.compute()) == hbench.score(VECTORS[:20], LABELS[:20], metrics=[name]).scores[name]
 
 
-OF_ONE_PROCESS = """
+OF_ONE_PROCESS = r"""
 import torch
 from hbench.integrations.torchmetrics import HierarchicalAP
 
@@ -45,7 +45,7 @@ metric, species = HierarchicalAP(), torch.arange(60) % 12
 vectors = torch.randn(60, 16, generator=torch.Generator().manual_seed(0))
 for part in torch.arange(60).split(10)[torch.distributed.get_rank() :: 2]:
     metric.update(vectors[part], torch.stack([species // 4, species], dim=1)[part])
-print("H-AP", float(metric.compute()), flush=True)
+print(f"H-AP {float(metric.compute())}\n", end="", flush=True)  # one write, or two processes mix their lines
 torch.distributed.destroy_process_group()
 """
 

@@ -141,7 +141,7 @@ def _ranking_alone(job: Job, device: torch.device) -> float:
         for number in range(job.ranker.blocks):
             block = Block(plan.ranker, number, plan.metrics)
             rows = gallery.rows(number)
-            gpu._mask(rows, plan.ranker, block.first)
+            rows = gpu._finished(rows, plan.ranker, block.first)
             gpu.rank(plan, block, rows, slice(0, len(rows)))
 
     with gpu._exact_products():

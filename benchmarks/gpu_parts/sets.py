@@ -41,7 +41,7 @@ class Set:
         number = job.ranker.blocks // 2
         block = Block(plan.ranker, number, plan.metrics)
         rows = gallery.rows(number)[:SAMPLE]
-        gpu._mask(rows, plan.ranker, block.first)
+        rows = gpu._finished(rows, plan.ranker, block.first)
         at = slice(0, len(rows))
         ranks = gpu.rank(plan, block, rows, at).ranks.cpu().numpy()
 

@@ -99,11 +99,12 @@ def _rows_of(own: OwnTable) -> list[Row]:
     has_gaps = any(pc.any(pc.equal(own.text(level), "")).as_py() for level in levels)
     if has_gaps and (incomplete := [item for item, row in zip(items, rows, strict=True) if "" in row]):
         empty = [level for level, names in zip(levels, zip(*rows, strict=True), strict=True) if "" in names]
+        classed = [row for row, is_distractor in zip(rows, own.distractors, strict=True) if not is_distractor]
         raise DataError(
             f"{len(incomplete)} items have no name at some level",
             expected=f"a name for each of {', '.join(levels)}",
             found=f"no name at the level {', '.join(empty)}: {examples(incomplete)}",
-            fix="\n            ".join(["fill them in, or choose what they mean:", *advice(NameTable.of(levels, rows))]),
+            fix="\n            ".join(["fill them in, or choose what they mean:", *advice(NameTable.of(levels, classed))]),
         )
     classes = [pc.count_distinct(own.text(level)).as_py() for level in levels]
     if FEW < len(rows) == classes[-1] and min(classes) < classes[-1]:  # texts, such as captions, below classes

@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -145,6 +145,7 @@ def test_the_three_policies_leave_no_hole_and_no_name_that_nobody_wrote_at_the_f
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 10**6))
+@example(464730)  # one row is whole to the advice, and that is a distractor
 def test_every_combination_that_a_refusal_offers_makes_a_dataset(tmp_path, seed):
     rng = np.random.default_rng(seed)
     rows = [LINEAGES[n % 4] for n in range(12)]
