@@ -73,7 +73,9 @@ def command(file: Path | None, dataset: str, check: bool, format_: str, as_json:
     with execution.open(files, announce=say) as execute, bars("ranking") as on_test:
         if execution.blocks:
             number = execution.keep_blocks(checked, execute, on_test)
-            say(f"share {execution.blocks}, {number} blocks, is in {execution.resume}; without --blocks this command reports")
+            say(
+                f"share {execution.blocks}, {number} blocks, is in {execution.resume}; without --blocks this command reports"
+            )
             return
         report = execution.report(checked, execute, on_test)
     reporting.write_report(report, options)

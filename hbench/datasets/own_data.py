@@ -104,7 +104,9 @@ def _rows_of(own: OwnTable) -> list[Row]:
             f"{len(incomplete)} items have no name at some level",
             expected=f"a name for each of {', '.join(levels)}",
             found=f"no name at the level {', '.join(empty)}: {examples(incomplete)}",
-            fix="\n            ".join(["fill them in, or choose what they mean:", *advice(NameTable.of(levels, classed))]),
+            fix="\n            ".join(
+                ["fill them in, or choose what they mean:", *advice(NameTable.of(levels, classed))]
+            ),
         )
     classes = [pc.count_distinct(own.text(level)).as_py() for level in levels]
     if FEW < len(rows) == classes[-1] and min(classes) < classes[-1]:  # texts, such as captions, below classes

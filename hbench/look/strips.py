@@ -97,7 +97,10 @@ def write_strips(sheet: Sheet, path: Path) -> None:
         return
     from matplotlib import rc_context
 
-    undated: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # the same bytes every time
+    undated: dict[str, dict[str, Any]] = {
+        "svg": {"Date": None},
+        "pdf": {"CreationDate": None},
+    }  # the same bytes every time
     kind = path.suffix[1:]
     with rc_context({"svg.hashsalt": "hbench", "text.parse_math": False}), replacing(path) as temporary:
         temporary.write_bytes(bytes_of(_drawn(sheet), kind, undated.get(kind, {}), dpi=200))

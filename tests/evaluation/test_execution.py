@@ -26,7 +26,9 @@ def test_every_option_goes_alone(option):
     assert getattr(Execution(**needed, **{option: VALUES[option]}), option) == VALUES[option]
 
 
-@pytest.mark.parametrize("wrong", [{"blocks": "3/2", "resume": "kept"}, {"blocks": "1/2"}, {"trees": "no-such-file.csv"}])
+@pytest.mark.parametrize(
+    "wrong", [{"blocks": "3/2", "resume": "kept"}, {"blocks": "1/2"}, {"trees": "no-such-file.csv"}]
+)
 def test_values_that_cannot_be_parsed_are_refused_at_once(wrong):
     with pytest.raises(HBenchError):
         Execution(**wrong)
