@@ -316,7 +316,7 @@ def _conditions(board: Leaderboard) -> str:
 
 
 def _base_folders() -> list[Path]:
-    package = Path(__file__).parents[2]
+    package = Path(__file__).parents[1]
     return [Path(FOLDER), package / FOLDER, package.parent / FOLDER]
 
 
