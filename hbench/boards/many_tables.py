@@ -94,5 +94,5 @@ def written(standings: Sequence[ModelStanding], metric: str, asked: Sequence[str
     if form == "csv":
         return as_csv(standings, metric, asked)
     content, document = table(standings, metric, asked), standings[0].document
-    title = f"{document.dataset}, {document.protocol} protocol, {percent_note(content.header)}, ranked by {metric}"
+    title = f"{document.dataset}, {document.protocol} protocol, {percent_note([metric, *asked])}, ranked by {metric}"
     return (latex if form == "latex" else markdown)(content, title=title)

@@ -96,15 +96,21 @@ def lock_of(path: Path) -> BaseFileLock:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keep other processes from writing the same file until the block ends; says so where it has to wait for one."""
+    """Keep other processes from writing the same file until the block ends; says so where it has to wait for one.
+
+    Where the cache cannot be written there is no lock: a file that can be written is written all the same.
+    """
     from filelock import Timeout
 
-    lock = lock_of(path)
     try:
+        lock = lock_of(path)
         lock.acquire(timeout=0)
     except Timeout:
         LOG.warning("waiting for another process that writes %s", path)
         lock.acquire()
+    except OSError:
+        yield
+        return
     try:
         yield
     finally:

@@ -22,7 +22,7 @@ from hbench.engine.fast_metrics import FAST, NEEDS, Batch
 from hbench.engine.job import Job, OtherLabels, Values
 from hbench.engine.kernels import best_items, rank_positives, rank_sums, sort_keys
 from hbench.engine.kernels.rank_positives import RankedPositives
-from hbench.engine.ranker import Ranker
+from hbench.engine.ranker import ARRANGED_AT_ONCE, Ranker
 from hbench.metrics import readings
 from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.name_columns import NameColumns
@@ -263,7 +263,7 @@ def values_of(job: Job, plan: MetricPlan | None) -> tuple[Callable[[int], Block]
     plans = {id(other): MetricPlan.of(other.ranker, other.scorers) for other in job.others if plan is not None}
     width = len(job.ranker.columns) + (0 if job.ranker.listed is None else job.ranker.listed.width)
     arranges = bool(job.others) or job.ranker.arrange is not None
-    rows = max(ITEMS, width) * job.ranker.scores.dtype.itemsize if arranges else 0
+    rows = max(ARRANGED_AT_ONCE, width) * job.ranker.scores.dtype.itemsize if arranges else 0
     sequences = SEQUENCE_BYTES * len(job.ranker.columns) * (job.by_name is not None or plan is None)
     all_plans = [plan, *plans.values()] if plan is not None else []
     return start, sequences + rows + sum(one.workspace_bytes for one in all_plans)

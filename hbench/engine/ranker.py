@@ -74,7 +74,7 @@ class Side:
 
 LeftOut = Callable[[int, int], tuple[NDArray[np.int64], NDArray[np.int64]]]
 Arrange = Callable[[NDArray[np.floating], int], NDArray[np.floating]]
-ITEMS = 600_000  # scores that are rearranged at once, unless one row has more
+ARRANGED_AT_ONCE = 600_000  # scores, unless one row has more
 
 
 class Ranker:
@@ -218,7 +218,7 @@ class Ranker:
             self.mask(scores, first)
             yield 0, scores
             return
-        at_once = max(ITEMS // scores.shape[1], 1)
+        at_once = max(ARRANGED_AT_ONCE // scores.shape[1], 1)
         for start in range(0, len(scores), at_once):
             yield start, self.arrange(scores[start : start + at_once], first + start)
 
@@ -246,7 +246,7 @@ class Ranker:
 
         Items of one fine class keep their order, which is by content: so its order is that of a ranker made of these labels.
         """
-        other, order = copy.copy(self), np.lexsort(gallery[self.columns].T[::-1])
+        other, order = self._without_digest(), np.lexsort(gallery[self.columns].T[::-1])
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
 
@@ -260,9 +260,15 @@ class Ranker:
         other.arrange = lambda scores, _first: np.take(scores, order, axis=1)
         return other
 
+    def _without_digest(self) -> Ranker:
+        """A copy that takes a digest of its own."""
+        other = copy.copy(self)
+        other.__dict__.pop("digest", None)
+        return other
+
     def of_lists(self, lists: QueryLists) -> Ranker:
         """A ranker of the same queries, blocks and scores whose levels are those of lists, and not of labels."""
-        other = copy.copy(self)
+        other = self._without_digest()
         listed = ListedItems(lists, queries=self.queries, columns=self.columns, depth=self.depth)
 
         def arrange(scores: NDArray[np.floating], first: int) -> NDArray[np.floating]:

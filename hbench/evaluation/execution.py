@@ -96,7 +96,7 @@ class Execution:
     def keep_blocks(self, examined: Examined, execute: Execute, on_test: OnTest | None = None) -> int:
         """Compute the share of every test's blocks, which `execute` keeps in the folder to resume from; return their number.
 
-        Raises UsageError for a submission or dataset that is not ranked by its embeddings, and has no blocks.
+        Raises UsageError for a ranking, which has no blocks.
         """
         share = Share.parse(self.blocks or "1/1")
         jobs = examined.jobs(memory=self.memory)

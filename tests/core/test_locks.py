@@ -31,3 +31,11 @@ def test_nothing_is_left_beside_the_file(tmp_path):
     with locked(tmp_path / "report.json"):
         assert list(tmp_path.iterdir()) == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cache_that_cannot_be_written_keeps_no_file_from_being_written(tmp_path, monkeypatch):
+    (tmp_path / "cache").write_text("a file, in which no folder can be made")
+    monkeypatch.setenv("HBENCH_CACHE", str(tmp_path / "cache"))
+    with locked(tmp_path / "report.json"):
+        (tmp_path / "report.json").write_text("{}")
+    assert (tmp_path / "report.json").exists()
