@@ -14,6 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hbench.core.errors import DataError
+
 Positions = NDArray[np.int64]
 
 
@@ -42,6 +44,7 @@ class ListedItems:
     """The listed items of the queries in their canonical order, by their column in a row of scores.
 
     `starts`, `ends` (Q, L): the range of the items of level ≥ l in an arranged row. `sizes` (Q,): the items that are not left out.
+    Raises DataError for a pair that is listed twice at one level, and for a level above the tree's.
     """
 
     def __init__(self, lists: QueryLists, *, queries: Positions, columns: Positions, depth: int) -> None:
@@ -55,6 +58,15 @@ class ListedItems:
         order = np.lexsort((column_of[lists.rows], -lists.levels, of_query))
         self.columns, self.levels = column_of[lists.rows][order], lists.levels[order]
         self.bounds = np.concatenate([[0], np.cumsum(number[queries])])
+
+        is_again = (np.diff(self.columns) == 0) & (
+            np.diff(of_query[order]) == 0
+        )  # copies of a pair of one level are neighbours
+        if is_again.any() or self.levels.max(initial=0) > depth:
+            raise DataError(
+                "the lists of positives cannot be used", expected=f"each pair once, of level −1 … {depth}",
+                found=f"{int(is_again.sum())} pairs twice, levels up to {self.levels.max(initial=0)}",
+            )  # fmt: skip
 
         levels = np.arange(1, depth + 1)
         at_least = np.zeros((len(queries), depth + 2), np.int64)

@@ -98,3 +98,11 @@ def test_other_lists_are_another_evaluation():
     one = QueryLists(np.minimum(np.arange(21), 1), np.array([4]), np.array([2], np.int8))
     other = dataclasses.replace(again, ranker=again.ranker.of_lists(one))  # of a ranker whose digest was taken
     assert job.digest != other.digest
+
+
+@pytest.mark.parametrize(("rows", "levels"), [([4, 4], [1, 1]), ([4], [3])])
+def test_a_pair_listed_twice_and_a_level_above_the_tree_are_refused(rows, levels):
+    job, _, _ = problem(20, 50, 1)
+    lists = QueryLists(np.minimum(np.arange(21), 1) * len(rows), np.array(rows), np.array(levels, np.int8))
+    with pytest.raises(hbench.DataError, match="cannot be used"):
+        job.ranker.of_lists(lists)
