@@ -38,13 +38,16 @@ def table(document: Document, names: Sequence[str] | None = None) -> BoardTable:
     unknown = unknown_of(document) if any(name in document.unknown_wrong for name in listed) else {}
     cells = []
     for name, score in listed.items():
-        line = [name, shown(name, score.value), interval(name, score), f"{score.queries:,}"]
+        line = [name, shown(name, score.value), interval(name, score)]
         if differs:
-            line.insert(3, shown(name, official[name].value) if name in differs else "same")
-        line[3:3] = [shown(name, scores[name].value) if name in scores else "" for scores in unknown.values()]
-        cells.append(tuple(line))
-    columns = [*["official"] * bool(differs), *unknown]
-    header = ["metric", f"{document.protocol} protocol", "95 % interval", *columns, "queries"]
+            line.append(shown(name, official[name].value) if name in differs else "same")
+        line += [shown(name, scores[name].value) if name in scores else "" for scores in unknown.values()]
+        cells.append((*line, f"{score.queries:,}"))
+
+    header = ["metric", f"{document.protocol} protocol", "95 % interval"]
+    if differs:
+        header.append("official")
+    header += [*unknown, "queries"]
     return BoardTable(tuple(header), cells, [unit_note(document), *document.warnings])
 
 
@@ -60,7 +63,8 @@ def unit_note(document: Document) -> str:
 
 def over_note(document: Document, *, left_out: bool) -> str:
     """Say what the intervals are taken over, and whether R@k are left out."""
-    return f"intervals: 95 %, over {document.over}" + f"; {LEFT_OUT}" * left_out
+    over = f"intervals: 95 %, over {document.over}"
+    return f"{over}; {LEFT_OUT}" if left_out else over
 
 
 def unknown_of(document: Document) -> dict[str, dict[str, Score]]:
