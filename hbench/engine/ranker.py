@@ -23,7 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.errors import TreeError
-from hbench.engine.listed import ListedItems, QueryLists
+from hbench.engine.lists import ListedItems, PositiveLists
+from hbench.engine.lists.pairs import PairLists, QueryLists
+from hbench.engine.lists.paths import KnownPaths, PathLists
 from hbench.engine.scan import ROWS_AT_ONCE, equal_rows
 from hbench.engine.score_blocks import Scores
 from hbench.engine.similarity import SelectedRows, Similarity, cosine, scan_of
@@ -37,6 +39,7 @@ from hbench.metrics.level_sequence import (
     unknown_ranges,
 )
 from hbench.tree import MOST_LEVELS, Labels
+from hbench.tree.several import MorePaths, Paths
 
 
 def duplicates(
@@ -57,19 +60,26 @@ class Side:
     """Vectors (N, D) and labels (N, L), coarse to fine, of the queries or of the gallery.
 
     `ignore` (N,): a gallery item is left out of the list of every query of its group; -1 means no group. `known` uint8
-    (N,): under partial labels (hbench.tree.partial), how many levels are known, of both sides or of none.
+    (N,): under partial labels (hbench.tree.partial), how many levels are known, of both sides or of none. `more`: the paths of
+    items that have several, beside their first, which is in `labels`.
     """
 
     vectors: NDArray[np.floating]
     labels: Labels
     ignore: NDArray[np.int64] | None = None
     known: NDArray[np.uint8] | None = None
+    more: MorePaths | None = None
 
     def of(self, items: NDArray[np.int64]) -> Side:
         """Some of the items, by their positions."""
         vectors: Any = self.vectors.of(items) if isinstance(self.vectors, SelectedRows) else self.vectors[items]
-        columns: Any = [None if column is None else column[items] for column in (self.ignore, self.known)]
-        return Side(vectors, self.labels[items], *columns)
+        ignore = None if self.ignore is None else self.ignore[items]
+        known = None if self.known is None else self.known[items]
+        return Side(vectors, self.labels[items], ignore, known, None if self.more is None else self.more.of(items))
+
+    def paths(self, order: NDArray[np.int64]) -> KnownPaths:
+        """All paths of the items, in an order."""
+        return KnownPaths(Paths(self.labels, self.more), order, self.known)
 
 
 LeftOut = Callable[[int, int], tuple[NDArray[np.int64], NDArray[np.int64]]]
@@ -100,7 +110,7 @@ class Ranker:
         tie_key: Ties = pessimistic,
         memory: int | None = None,
     ) -> None:
-        self.mutual = gallery is None and queries.ignore is None
+        self.mutual = gallery is None and queries.ignore is None and queries.more is None
         if gallery is None:
             gallery, self_rows = queries, np.arange(len(queries.labels))
         self.depth = queries.labels.shape[1]
@@ -110,15 +120,17 @@ class Ranker:
         self.columns = canonical_order(gallery.labels, keys)
         self.queries = self.columns if gallery is queries else canonical_order(queries.labels, query_keys)
         self.copies, self.originals = duplicates(gallery.vectors, self.columns, keys)
-        self.starts, self.ends = level_ranges(queries.labels[self.queries], gallery.labels[self.columns])
-        self.known: NDArray[np.uint8] | None = None
-        self.coded, self.code_ties = (self.starts, self.ends), self.tie_key
-        if queries.known is not None and gallery.known is not None:
-            self._code(queries, gallery, tie_key)
         self.left_out = _left_out(self.queries, self.columns, self_rows, (queries.ignore, gallery.ignore))
         self.sizes = np.full(len(self.queries), len(self.columns))
+        self.known: NDArray[np.uint8] | None = None
         self.arrange: Arrange | None = None
         self.listed: ListedItems | None = None
+        if queries.known is not None and gallery.known is not None:
+            self._refuse_deep()
+        if queries.more is None and gallery.more is None:
+            self._take_ranges(queries, gallery, tie_key)
+        else:
+            self._take_paths(queries, gallery, tie_key)
         tables = 40 * (len(self.queries) + len(self.columns)) + self.starts.nbytes + self.ends.nbytes
         tables += 0 if self.known is None else sum(bounds.nbytes for bounds in self.coded)
         rows = similarity(queries.vectors, gallery.vectors)
@@ -127,13 +139,50 @@ class Ranker:
         left = None if memory is None else memory - tables
         self.scores = Scores(rows, self.queries, self.columns, left)
 
+    def _refuse_deep(self) -> None:
+        if 2 * self.depth - 1 > MOST_LEVELS:
+            raise TreeError(
+                "the tree is too deep for partial labels", expected=f"{MOST_LEVELS // 2 + 1} levels at most",
+                found=f"{self.depth}",
+            )  # fmt: skip
+
+    def _take_ranges(self, queries: Side, gallery: Side, tie_key: Ties) -> None:
+        """Items of one path each: those of a level are a range of the gallery."""
+        self.starts, self.ends = level_ranges(queries.labels[self.queries], gallery.labels[self.columns])
+        self.coded, self.code_ties = (self.starts, self.ends), self.tie_key
+        if queries.known is not None and gallery.known is not None:
+            self._code(queries, gallery, tie_key)
+
+    def _take_paths(self, queries: Side, gallery: Side, tie_key: Ties) -> None:
+        """Items of several paths: those of a level are listed."""
+        asked = queries.paths(self.queries)
+        lists = PathLists(asked, gallery.paths(self.columns), self.left_out)
+        if asked.known is not None:
+            self.known = asked.known_of_items
+        self._take_lists(lists, tie_key(lists.counts.shape[1] - 1))
+
+    def _take_lists(self, lists: PositiveLists, code_ties: NDArray[np.uint8]) -> None:
+        """Take lists for what items mean to the queries, and for what is left out of theirs."""
+        self.listed = ListedItems(lists, len(self.columns), is_partial=self.known is not None)
+        self.coded, self.code_ties = (self.listed.starts, self.listed.ends), code_ties
+        self.starts, self.ends = self.coded
+        if self.known is not None:  # of the codes of one level the lower one has all of its items
+            self.starts, self.ends = (np.ascontiguousarray(bounds[:, ::2]) for bounds in self.coded)
+        self.sizes = lists.counts.sum(axis=1)
+        self.mutual = False
+        none = self.columns[:0]
+        self.left_out = lambda _first, _last: (none, none)
+        self.arrange = self._arranged_by_lists
+
+    def _arranged_by_lists(self, scores: NDArray[np.floating], first: int) -> NDArray[np.floating]:
+        assert self.listed is not None
+        scores[:, self.copies] = scores[:, self.originals]
+        return self.listed.arranged(scores, first)
+
     def _code(self, queries: Side, gallery: Side, tie_key: Ties) -> None:
         """Take the ranges of unknown levels among those by code, two (Q, 2L − 1)."""
         assert queries.known is not None
         assert gallery.known is not None
-        if 2 * self.depth - 1 > MOST_LEVELS:
-            raise TreeError("the tree is too deep for partial labels", expected=f"{MOST_LEVELS // 2 + 1} levels at most",
-                            found=f"{self.depth}")  # fmt: skip
         self.known = queries.known[self.queries]
         unknown = unknown_ranges(
             queries.labels[self.queries], gallery.labels[self.columns], self.starts, self.ends,
@@ -158,7 +207,7 @@ class Ranker:
             digest.update(f"{rows.dtype} {len(order)} {rows.width} ".encode())
             for start in range(0, len(order), ROWS_AT_ONCE):
                 digest.update((rows.read(order[start : start + ROWS_AT_ONCE]) + rows.dtype.type(0)).data)
-        listed = () if self.listed is None else self.listed.arrays
+        listed = () if self.listed is None else self.listed.lists.arrays
         for array in (*self.coded, *self.left_out(0, len(self.queries)), *listed):
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
@@ -269,18 +318,16 @@ class Ranker:
     def of_lists(self, lists: QueryLists) -> Ranker:
         """A ranker of the same queries, blocks and scores whose levels are those of lists, and not of labels."""
         other = self._without_digest()
-        listed = ListedItems(lists, queries=self.queries, columns=self.columns, depth=self.depth)
-
-        def arrange(scores: NDArray[np.floating], first: int) -> NDArray[np.floating]:
-            scores[:, self.copies] = scores[:, self.originals]
-            return listed.arranged(scores, first)
-
-        none = self.columns[:0]
-        other.mutual, other.known, other.code_ties = False, None, self.tie_key
-        other.left_out = lambda _first, _last: (none, none)
-        other.starts, other.ends = other.coded = listed.starts, listed.ends
-        other.sizes, other.listed, other.arrange = listed.sizes, listed, arrange
+        other.known = None
+        pairs = PairLists(lists, queries=self.queries, columns=self.columns, depth=self.depth)
+        other._take_lists(pairs, self.tie_key)
         return other
+
+    def columns_of(self, queries: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The items, as input positions of the gallery, at places of the finished rows of canonical queries; two (n,) -> (n,)."""
+        columns = places if self.listed is None else self.listed.columns(queries, places)
+        items: NDArray[np.int64] = self.columns[columns]
+        return items
 
 
 def _left_out(

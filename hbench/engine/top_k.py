@@ -47,7 +47,7 @@ class TopResults:
             best = best_columns(rows, self.k, partial(_tie_keys, ranker, query))
             row, place = np.nonzero(best != NO_ITEM)
             columns, at = best[row, place], ranker.queries[query + row]
-            self.items[at, place] = ranker.columns[columns]
+            self.items[at, place] = ranker.columns_of(query + row, columns)
             self.scores[at, place] = rows[row, columns]
             self.levels[at, place] = _levels(ranker, query, row, columns)
             self.kept[ranker.queries[query : query + len(rows)]] = True

@@ -24,7 +24,7 @@ from hbench.core.tables.understood import Understood
 from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.engine.job import Job
-from hbench.engine.listed import QueryLists
+from hbench.engine.lists.pairs import QueryLists
 from hbench.engine.ranker import Side
 from hbench.engine.settings import Conditions
 from hbench.engine.similarity import SelectedRows

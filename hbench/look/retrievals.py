@@ -81,7 +81,8 @@ class RightResults(TopResults):
                 levels = ((starts <= tied) & (tied < ends)).sum(axis=1)
                 ahead = ranker.tie_key[levels] < ranker.tie_key[-1]
                 self.ranks[at] = 1 + np.count_nonzero(row > score) + np.count_nonzero(ahead)
-                self.right.items[at], self.right.scores[at] = ranker.columns[column], score
+                self.right.items[at] = ranker.columns_of(np.array([query]), np.array([column]))
+                self.right.scores[at] = score
 
 
 def first_results(
@@ -92,8 +93,8 @@ def first_results(
     top = RightResults(len(queries), k)
     for block in range(ranker.blocks):
         scores, first = ranker.scores.whole(block), block * ranker.scores.block_size
-        ranker.mask(scores, first)
-        top.keep(ranker, scores, first)
+        for start, rows in ranker.arranged(scores, first):
+            top.keep(ranker, rows, first + start)
     return lists_of(manifest, ranker, top, conditions.similarity_name)
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hbench.datasets.manifest import Manifest
-from hbench.engine.listed import QueryLists
+from hbench.engine.lists.pairs import QueryLists
 from hbench.metrics.level_sequence import LevelSequence, level_sequence
 from hbench.submissions.embeddings.ids import Ids, rows_in
 from hbench.submissions.rankings.files import Ranking

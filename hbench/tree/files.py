@@ -21,10 +21,10 @@ from hbench.core.tables.understood import Understood
 from hbench.core.untrusted import DEPTH, LIST, parse_json, read_text
 from hbench.tree import ROOT, LabelTree, refuse_depth
 from hbench.tree.columns import NOTHING, Chosen, TableColumns, columns_of, of_one_class, sentence
-from hbench.tree.edge_lists import edge_columns, edges_of, left_out
-from hbench.tree.graph import ClassGraph, NodeId, packed, unfold, unpacked
+from hbench.tree.graphs import ClassGraph, NodeId, packed, unfold, unpacked
+from hbench.tree.graphs.edge_lists import edge_columns, edges_of, left_out
+from hbench.tree.graphs.newick import format_newick, parse_newick
 from hbench.tree.names import CONTROL, NameTable, class_rows
-from hbench.tree.newick import format_newick, parse_newick
 from hbench.tree.paths import leaves_among, levels_of, separator_of, split_path, told_apart
 
 PATHS = ".txt"  # a path on each line

@@ -12,8 +12,8 @@ from hbench.core.errors import UsageError
 from hbench.core.files import write_text
 from hbench.core.version import __version__
 from hbench.tree.columns import Chosen
-from hbench.tree.edge_lists import edge_columns
 from hbench.tree.files import LEVELS_KEY, level_columns
+from hbench.tree.graphs.edge_lists import edge_columns
 from hbench.tree.names import NameTable, Row, stripped
 from hbench.tree.policies import Mended, mend_to_tree
 

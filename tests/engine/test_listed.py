@@ -12,7 +12,7 @@ from hbench.engine.executors.gpu import on_device
 from hbench.engine.executors.kept_blocks import kept_in
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Job
-from hbench.engine.listed import QueryLists
+from hbench.engine.lists.pairs import QueryLists
 from hbench.engine.ranker import Ranker, Side
 from hbench.engine.similarity import dot
 from hbench.evaluation.measurement import measure

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hbench.core.errors import DataError, TreeError
 from hbench.tree import MOST_LEVELS
-from hbench.tree.graph import edges, packed, unfold, unpacked
+from hbench.tree.graphs import edges, packed, unfold, unpacked
 from hbench.tree.names import find_problems
 from tests.tree_strategies import level_names
 

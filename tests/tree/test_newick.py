@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 
 from hbench.core.errors import DataError, TreeError
-from hbench.tree.graph import unfold
-from hbench.tree.newick import label, parse_newick
+from hbench.tree.graphs import unfold
+from hbench.tree.graphs.newick import label, parse_newick
 from tests.tree_strategies import names
 
 

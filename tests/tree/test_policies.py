@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hbench.core.errors import HBenchError, TreeError, UnknownName, UsageError
 from hbench.tree import LabelTree
 from hbench.tree.files import read
-from hbench.tree.graph import edges, unfold
+from hbench.tree.graphs import edges, unfold
 from hbench.tree.names import KINDS, REMARKS, NameTable, class_rows, find_problems, refuse
 from hbench.tree.policies import Change, mend, policies, policies_for
 from tests.tree_strategies import messy_rows

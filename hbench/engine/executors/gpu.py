@@ -25,7 +25,7 @@ from hbench.engine.block_values import RANKS, Block, FastColumns, MetricPlan
 from hbench.engine.job import Execute, Job, Values
 from hbench.engine.kernels.rank_positives import RankedPositives
 from hbench.engine.kernels.sort_keys import fitting
-from hbench.engine.listed import RowArrangement
+from hbench.engine.lists import RowArrangement
 from hbench.engine.ranker import Ranker
 from hbench.engine.score_blocks import Scores, overflow
 
@@ -200,10 +200,11 @@ def _finished(rows: Tensor, ranker: Ranker, first: int) -> Tensor:
 def _of_lists(rows: Tensor, placed: RowArrangement) -> Tensor:
     """ListedItems.arranged, on the device."""
     positives = [_moved(positions, rows.device) for positions in (placed.rows, placed.places, placed.columns)]
-    arranged = torch.full((len(rows), placed.width + rows.shape[1]), -torch.inf, dtype=rows.dtype, device=rows.device)
-    arranged[positives[0], positives[1]] = rows[positives[0], positives[2]]
+    size = rows.shape[1]
+    arranged = torch.full((len(rows), size + placed.width), -torch.inf, dtype=rows.dtype, device=rows.device)
+    arranged[positives[0], size + positives[1]] = rows[positives[0], positives[2]]
     rows[_moved(placed.all_rows, rows.device), _moved(placed.all_columns, rows.device)] = -torch.inf
-    arranged[:, placed.width :] = rows
+    arranged[:, :size] = rows
     return arranged
 
 

@@ -16,7 +16,7 @@ import networkx as nx
 
 from hbench.core.errors import DataError
 from hbench.tree import LabelTree
-from hbench.tree.graph import ClassGraph, NodeId, packed, unpacked
+from hbench.tree.graphs import ClassGraph, NodeId, packed, unpacked
 
 TOKEN = re.compile(
     r"\s+|\[(?P<comment>[^\]]*)\]|'(?P<quoted>(?:[^']|'')*)'|:\s*(?P<length>[^\s()\[\]',;:]+)|(?P<mark>[(),;])"

@@ -21,7 +21,7 @@ from hbench.core.errors import UnknownName, UsageError
 from hbench.core.tables import texts
 from hbench.core.tables.column_values import plain
 from hbench.tree.columns import INDEX_NAME
-from hbench.tree.graph import ClassGraph, NodeId, edges
+from hbench.tree.graphs import ClassGraph, NodeId, edges
 
 PAIRS = (
     ("parent", "child"), ("source", "target"), ("from", "to"), ("hypernym", "hyponym"), ("broader", "narrower"),

@@ -1,0 +1,106 @@
+"""Positives that are not one range of the gallery: each query's own items by level, such as those that are listed pair by pair.
+
+A row of scores is *arranged* for them: the positives are moved behind the gallery, the finest level first, and leave their places
+empty. The items of level ≥ l are then a range, as those of a tree are, and the same kernels rank them.
+
+>>> from hbench.engine.lists.pairs import PairLists, QueryLists
+>>> pairs = QueryLists(np.array([0, 2]), np.array([3, 1]), np.array([1, -1], np.int8))  # item 3 is a positive, item 1 left out
+>>> listed = ListedItems(PairLists(pairs, queries=np.array([0]), columns=np.arange(4), depth=1), 4)
+>>> listed.arranged(np.array([[0.9, 0.8, 0.7, 0.6]]), 0).tolist()
+[[0.9, -inf, 0.7, -inf, 0.6]]
+"""
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Positions = NDArray[np.int64]
+
+
+class PositiveLists(Protocol):
+    """What an item means to a query, query by query, in their canonical order and by column of a row of scores.
+
+    `counts` (Q, K): the items by code, those of no level first, without what is left out; a code is a level, but under partial
+    labels (hbench.metrics.readings).
+    """
+
+    counts: Positions
+
+    def positives(self, query: int) -> Positions:
+        """The columns of a query's positives, the highest code first."""
+
+    def left_out(self, query: int) -> Positions:
+        """The columns that are not in a query's list."""
+
+    @property
+    def arrays(self) -> tuple[NDArray[np.generic], ...]:
+        """All that the lists say, for a digest."""
+
+
+class RowArrangement(NamedTuple):
+    """Where n rows of scores are rearranged: `width` places behind the gallery; the positives by row, place among these and
+    column; all that leaves its place empty by row and column."""
+
+    width: int
+    rows: Positions
+    places: Positions
+    columns: Positions
+    all_rows: Positions
+    all_columns: Positions
+
+
+class ListedItems:
+    """Arranges the rows of scores of `size` gallery items by lists.
+
+    `starts`, `ends` (Q, K − 1): the range of the items of every code in an arranged row, each written over those before it.
+    """
+
+    def __init__(self, lists: PositiveLists, size: int, *, is_partial: bool = False) -> None:
+        self.lists, self.size = lists, size
+        positive = lists.counts[:, 1:]
+        at_least = np.ascontiguousarray(positive[:, ::-1].cumsum(axis=1)[:, ::-1])
+        self.numbers = at_least[:, 0]
+        self.starts, self.ends = np.full_like(at_least, size), size + at_least
+        if is_partial:  # an even code is of no range but its own
+            self.starts[:, 1::2] += (at_least - positive)[:, 1::2]
+
+    @property
+    def width(self) -> int:
+        """The positives of the query that has most."""
+        return int(self.numbers.max(initial=0))
+
+    def arranged(self, scores: NDArray[np.floating], first: int) -> NDArray[np.floating]:
+        """Rearrange rows of scores (n, G) of the canonical queries from `first` on; (n, G + P), P the most positives of these."""
+        width = int(self.numbers[first : first + len(scores)].max(initial=0))
+        rows = np.empty((len(scores), self.size + width), scores.dtype)
+        rows[:, : self.size] = scores
+        for query, (row, of_query) in enumerate(zip(rows, scores, strict=True), start=first):
+            positives = self.lists.positives(query)
+            row[positives] = -np.inf
+            row[self.lists.left_out(query)] = -np.inf
+            row[self.size : self.size + len(positives)] = of_query[positives]
+            row[self.size + len(positives) :] = -np.inf
+        return rows
+
+    def placed(self, first: int, last: int) -> RowArrangement:
+        """How the rows of the canonical queries from `first` to `last` are rearranged."""
+        positives = [self.lists.positives(query) for query in range(first, last)]
+        left_out = [self.lists.left_out(query) for query in range(first, last)]
+        numbers, out = list(map(len, positives)), list(map(len, left_out))
+        rows, columns = np.repeat(np.arange(last - first), numbers), np.concatenate(positives)
+        return RowArrangement(
+            width=max(numbers),
+            rows=rows,
+            places=np.concatenate([np.arange(number) for number in numbers]),
+            columns=columns,
+            all_rows=np.concatenate([rows, np.repeat(np.arange(last - first), out)]),
+            all_columns=np.concatenate([columns, *left_out]),
+        )
+
+    def columns(self, queries: Positions, places: Positions) -> Positions:
+        """The columns, before they were arranged, of pairs of a canonical query and a place in its arranged row; (n,)."""
+        columns = places.copy()
+        for pair in np.flatnonzero(places >= self.size).tolist():
+            columns[pair] = self.lists.positives(int(queries[pair]))[places[pair] - self.size]
+        return columns

@@ -1,0 +1,66 @@
+"""Positives that a benchmark lists pair by pair, such as those of revisited Oxford and ILIAS."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.core.errors import DataError
+
+Positions = NDArray[np.int64]
+
+
+class QueryLists(NamedTuple):
+    """What is listed for every query, in input order: gallery `rows` with their `levels`, −1 for what is left out; those of query
+    q are from bounds[q] to bounds[q + 1]."""
+
+    bounds: Positions
+    rows: Positions
+    levels: NDArray[np.int8]
+
+
+class PairLists:
+    """The listed pairs of the queries in their canonical order, by column.
+
+    Raises DataError for a pair that is listed twice at one level, and for a level above the tree's.
+    """
+
+    def __init__(self, lists: QueryLists, *, queries: Positions, columns: Positions, depth: int) -> None:
+        column_of = np.empty_like(columns)
+        column_of[columns] = np.arange(len(columns))
+        number = np.diff(lists.bounds)
+        place = np.empty_like(queries)
+        place[queries] = np.arange(len(queries))
+
+        of_query = place[np.repeat(np.arange(len(queries)), number)]
+        order = np.lexsort((column_of[lists.rows], -lists.levels, of_query))
+        self.columns, self.levels = column_of[lists.rows][order], lists.levels[order]
+        self.bounds = np.concatenate([[0], np.cumsum(number[queries])])
+
+        # copies of a pair of one level are neighbours
+        is_again = (np.diff(self.columns) == 0) & (np.diff(of_query[order]) == 0)
+        if is_again.any() or self.levels.max(initial=0) > depth:
+            raise DataError(
+                "the lists of positives cannot be used", expected=f"each pair once, of level −1 … {depth}",
+                found=f"{int(is_again.sum())} pairs twice, levels up to {self.levels.max(initial=0)}",
+            )  # fmt: skip
+
+        self.counts = np.zeros((len(queries), depth + 1), np.int64)
+        is_level = self.levels >= 0
+        np.add.at(self.counts, (of_query[order][is_level], self.levels[is_level]), 1)
+        self.counts[:, 0] += len(columns) - number[queries]
+
+    @property
+    def arrays(self) -> tuple[NDArray[np.generic], ...]:
+        """All that the lists say, for a digest."""
+        return self.bounds, self.columns, self.levels
+
+    def positives(self, query: int) -> Positions:
+        """The columns of a query's positives, the finest level first."""
+        start, end = self.bounds[query : query + 2]
+        return self.columns[start:end][self.levels[start:end] > 0]
+
+    def left_out(self, query: int) -> Positions:
+        """The columns that are not in a query's list."""
+        start, end = self.bounds[query : query + 2]
+        return self.columns[start:end][self.levels[start:end] < 0]
