@@ -28,7 +28,7 @@ from torch.utils.data import DataLoader
 from torchvision.transforms import v2
 
 from hbench.datasets import load
-from hbench.datasets.own_data import folder_table, own_dataset
+from hbench.datasets.own.data import folder_table, own_dataset
 from hbench.train import loop
 from hbench.train.images.batches import Batches, images_of, keys_of
 from hbench.train.images.sampler import plan

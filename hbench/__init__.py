@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from hbench.datasets import Dataset, load
     from hbench.datasets.build import build
     from hbench.datasets.manifest import Manifest
-    from hbench.datasets.own_data import OwnSource
+    from hbench.datasets.own.data import OwnSource
     from hbench.evaluation.arrays import score
     from hbench.evaluation.evaluate import evaluate
     from hbench.look.plots import plot
@@ -57,7 +57,7 @@ HOME = {
     "LevelSequence": "hbench.metrics.level_sequence",
     "Manifest": "hbench.datasets.manifest",
     "MetricName": "hbench.metrics.names",
-    "OwnSource": "hbench.datasets.own_data",
+    "OwnSource": "hbench.datasets.own.data",
     "Report": "hbench.records.report",
     "browse": "hbench.look.results",
     "build": "hbench.datasets.build",

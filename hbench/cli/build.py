@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 )
 @click.option("--separator", help="What stands between the names of a path in a cell, such as '>'.")
 @click.option("--taxonomy", type=FILE, help="A table of taxa, whose ids a column holds: taxonID, parentNameUsageID, …")
+@click.option(
+    "--several", is_flag=True, help="Items may have several paths: lists, cells a;b, several rows or parents."
+)
 @click.option("--depth", type=click.IntRange(1), help="How many nested folders are levels.")
 @click.option("--force", is_flag=True, help="Replace your dataset of this name.")
 @click.option(
@@ -66,7 +69,7 @@ def command(
     """
     from hbench.datasets import specs
     from hbench.datasets.build import build, save_built, writable_folder
-    from hbench.datasets.own_data import OwnSource
+    from hbench.datasets.own.data import OwnSource
 
     flags = {flag: options.pop(flag) for flag in ("force", "cards", "unofficial")}
     work, contact = options.pop("from_scratch"), options.pop("contact")

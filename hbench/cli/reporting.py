@@ -88,6 +88,9 @@ READ = [
     ),
     click.option("--separator", metavar="TEXT", help="What stands between the names of a path in a cell, such as '>'."),
     click.option("--taxonomy", type=FILE, help="A table of taxa, whose ids a column of the table holds."),
+    click.option(
+        "--several", is_flag=True, help="Items of the table may have several paths: lists, cells a;b, or rows."
+    ),
 ]
 
 
@@ -97,7 +100,8 @@ def loaded(dataset: str, options: dict[str, Any]) -> Dataset:
 
     chosen = {name: options.get(name) for name in ("item", "separator", "taxonomy")}
     levels = [level.strip() for level in (options.get("levels") or "").split(",") if level.strip()]
-    return datasets.load(dataset, options["policies"], levels=levels, **chosen)
+    several = bool(options.get("several"))
+    return datasets.load(dataset, options["policies"], levels=levels, several=several, **chosen)
 
 
 def settings_of(options: dict[str, Any]) -> Settings:

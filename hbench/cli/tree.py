@@ -275,7 +275,7 @@ def _read(
     from hbench.core.tables import text_rows
     from hbench.datasets import load, own_names, specs
     from hbench.datasets.manifest import name_table_of
-    from hbench.datasets.own_folder import folder_table
+    from hbench.datasets.own.folder import folder_table
     from hbench.tree import files as tree_files
 
     path = Path(source)

@@ -17,7 +17,7 @@ from hbench.core.tables import SUFFIXES, kind_of
 from hbench.datasets import benchmarks
 from hbench.datasets.dataset import Dataset, Protocol, read, save
 from hbench.datasets.manifest import open_picture
-from hbench.datasets.own_data import read_single
+from hbench.datasets.own.data import read_single
 from hbench.datasets.spec import Spec, specs
 from hbench.tree.columns import NOTHING, Chosen
 
@@ -36,22 +36,25 @@ def load(
     levels: str | Sequence[str] = (),
     separator: str | None = None,
     taxonomy: str | Path | None = None,
+    several: bool = False,
 ) -> Dataset:
     """Load a dataset by its name ("sop", "sop@1"), from the folder it was built in, or from a table of your own.
 
     `name_or_path`: `hbench.list_datasets()` lists the names. `policies` (docs/own-data.md) mend the names in a table (.csv,
     .tsv, .parquet); a built dataset takes none. `item`, `levels`: the columns of a table of your own, where they are not what
     hbench takes them for (`dataset.read` says it); `separator`: what stands between the names of a path in a cell; `taxonomy`: a
-    table of taxa, whose ids a column holds. Returns a Dataset with its manifests for training and testing. Raises
-    UnknownName for an unknown name, DataError where the files are not on this disk or not readable, IntegrityError where
-    they changed since the dataset was built, UsageError for policies that do not apply.
+    table of taxa, whose ids a column holds; `several`: whether an item may have several paths (docs/several-paths.md). Returns a
+    Dataset with its manifests for training and testing. Raises UnknownName for an unknown name, DataError where the files are
+    not on this disk or not readable, IntegrityError where they changed since the dataset was built, UsageError for policies that
+    do not apply.
     """
     path = Path(name_or_path)
     name, _, version = str(name_or_path).partition("@")
     policies = (policies,) if isinstance(policies, str) else tuple(policies)
     policies = tuple(name.strip() for text in policies for name in text.split(",") if name.strip())
     levels = levels.split(",") if isinstance(levels, str) else levels
-    columns = Chosen(item, tuple(levels), separator, taxonomy=None if taxonomy is None else Path(taxonomy))
+    of_taxa = None if taxonomy is None else Path(taxonomy)
+    columns = Chosen(item, tuple(levels), separator, taxonomy=of_taxa, several=several)
     if kind_of(path) in SUFFIXES:
         return read_single(path, policies, columns if columns != NOTHING else None)
     _refuse_choices(str(name_or_path), policies, columns)
@@ -82,7 +85,7 @@ def _refuse_choices(name: str, policies: Sequence[str], columns: Chosen) -> None
     if columns != NOTHING:
         raise UsageError(
             "the columns of a table can be chosen", expected=tables, found=name,
-            fix="leave --item, --levels, --separator and --taxonomy out",
+            fix="leave --item, --levels, --separator, --taxonomy and --several out",
         )  # fmt: skip
     if policies:
         raise UsageError(

@@ -21,8 +21,8 @@ from hbench.datasets.copies import KEEP, Copies
 from hbench.datasets.dataset import Dataset
 from hbench.datasets.manifest import Manifest, images_below
 from hbench.datasets.metadata.cards import CROISSANT, write_cards
-from hbench.datasets.own_data import IMAGES, OnRemark, OwnSource, build_own, refuse_name
-from hbench.datasets.own_folder import not_taken
+from hbench.datasets.own.data import IMAGES, OnRemark, OwnSource, build_own, refuse_name
+from hbench.datasets.own.folder import not_taken
 from hbench.datasets.spec import Spec
 
 ADOPTED = "adopted.txt"  # a file in the raw folder that names the folder of the user's copy

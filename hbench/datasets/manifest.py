@@ -1,7 +1,8 @@
 """Defines a manifest: the items of one split, their labels, and which of them are queries and in the gallery.
 
 On disk it is a parquet file with the columns `item`, one per level (names, coarse to fine), `query`, `gallery` and,
-where some items are left out of a query's list, `ignore`. The file's metadata holds the level names and the digest.
+where some items are left out of a query's list, `ignore`; where some have several paths, `more_paths`, a list of lists of names.
+The file's metadata holds the level names and the digest.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,8 +28,9 @@ from hbench.core.errors import DataError, IntegrityError, UsageError, examples
 from hbench.core.tables import bytes_of_texts, numbers, text_array, write_parquet
 from hbench.core.text import first_line
 from hbench.core.untrusted import load_picture, open_parquet, parquet_table, parse_json
-from hbench.tree import RESERVED, Labels, LabelTree
+from hbench.tree import MORE_PATHS, RESERVED, Labels, LabelTree
 from hbench.tree.names import NameTable, Row, class_rows
+from hbench.tree.several import MorePaths, Paths
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,6 +46,7 @@ class Manifest:
 
     `labels` int32 (N, L) are nodes of `tree`, coarse to fine; `query` and `gallery` are bool (N,). `ignore`, if not None,
     is int64 (N,): a gallery item is left out of the lists of the queries that share its group; -1 is without a group.
+    `more`: the paths of items that have several, beside their first, which is in `labels`.
     `picture` opens the image of an item; it is None where the images are not on this disk, and not part of the content.
     `text`: the items as an arrow array, for those who have one. Raises DataError for columns of different lengths, items
     that occur twice or leave their folder, and levels with reserved names.
@@ -57,6 +60,7 @@ class Manifest:
     ignore: NDArray[np.int64] | None = None
     picture: Callable[[str], Image.Image] | None = field(default=None, compare=False, repr=False)
     text: InitVar[pa.Array | None] = None
+    more: MorePaths | None = None
 
     def __repr__(self) -> str:
         classes = ", ".join(f"{len(n):,} {level}" for level, n in zip(self.tree.levels, self.tree.names, strict=True))
@@ -108,6 +112,18 @@ class Manifest:
     def levels(self) -> tuple[str, ...]:
         return self.tree.levels
 
+    @property
+    def paths(self) -> Paths:
+        """All paths of the items."""
+        return Paths(self.labels, self.more)
+
+    def of(self, chosen: NDArray[np.int64]) -> Manifest:
+        """Some of the items, by their positions."""
+        columns = {name: getattr(self, name)[chosen] for name in ("items", "labels", "query", "gallery")}
+        ignore = None if self.ignore is None else self.ignore[chosen]
+        more = None if self.more is None else self.more.of(chosen)
+        return replace(self, **columns, ignore=ignore, more=more)
+
     def __len__(self) -> int:
         return len(self.items)
 
@@ -127,6 +143,12 @@ class Manifest:
         classes = place[self.labels[:, -1]][rows].astype("<i4")
         for column in (np.diff(offsets), text, classes, *(mask[rows] for mask in masks)):
             hasher.update(np.ascontiguousarray(column).data)
+        if self.more is not None:
+            more = self.more.of(rows.astype(np.int64))
+            theirs = place[more.labels[:, -1]]
+            order = np.lexsort((theirs, more.items))
+            for column in (more.items[order].astype("<i8"), theirs[order].astype("<i4")):
+                hasher.update(np.ascontiguousarray(column).data)
         return hasher.hexdigest()
 
     def table(self) -> pa.Table:
@@ -137,7 +159,16 @@ class Manifest:
         columns |= {"query": pa.array(self.query), "gallery": pa.array(self.gallery)}
         if self.ignore is not None:
             columns["ignore"] = pa.array(self.ignore)
+        if self.more is not None:
+            columns[MORE_PATHS] = self._more_names(self.more)
         return pa.table(columns)
+
+    def _more_names(self, more: MorePaths) -> pa.Array:
+        """The names along the paths of every item beside its first."""
+        paths: list[list[list[str]]] = [[] for _ in self.items]
+        for item, nodes in zip(more.items.tolist(), more.labels.tolist(), strict=True):
+            paths[item].append([names[node] for names, node in zip(self.tree.names, nodes, strict=True)])
+        return pa.array(paths, pa.list_(pa.list_(pa.string())))
 
     def write(self, path: Path) -> None:
         """Write a parquet file at `path`, whole or not at all."""
@@ -217,12 +248,17 @@ def from_names(
     levels: Sequence[str],
     query: NDArray[np.bool_] | None = None,
     gallery: NDArray[np.bool_] | None = None,
+    more: Sequence[tuple[int, Sequence[str]]] = (),
 ) -> Manifest:
-    """Make a manifest from the names of each item, coarse to fine; by default every item is a query and in the gallery."""
-    tree, labels = LabelTree.from_names(rows, levels=levels)
+    """Make a manifest from the names of each item, coarse to fine; by default every item is a query and in the gallery.
+
+    `more`: the names along the paths of items beside their first, with the item's place, in the order of the items.
+    """
+    tree, labels = LabelTree.from_names([*rows, *(row for _, row in more)], levels=levels)
     everyone = np.ones(len(items), dtype=bool)
     queries, ranked = (everyone if mask is None else mask for mask in (query, gallery))
-    return Manifest(np.asarray(items, dtype=object), labels, tree, queries, ranked)
+    further = MorePaths(np.array([item for item, _ in more], np.int64), labels[len(items) :]) if more else None
+    return Manifest(np.asarray(items, dtype=object), labels[: len(items)], tree, queries, ranked, more=further)
 
 
 def levels_in(path: Path) -> list[str]:
@@ -298,11 +334,32 @@ def _from_table(table: pa.Table, levels: list[str]) -> Manifest:
         column = column if isinstance(column, pa.DictionaryArray) else column.dictionary_encode()
         names.append([str(name) for name in column.dictionary.to_pylist()])
         columns.append(numbers(column.indices.cast(pa.int32()), np.dtype(np.int32)))
-    tree, labels = LabelTree.from_labels(np.stack(columns, axis=1), levels=levels, names=names)
+    first = np.stack(columns, axis=1)
+    owners, further = _further(table, names)
+    tree, labels = LabelTree.from_labels(np.concatenate([first, further]), levels=levels, names=names)
+    more = MorePaths(owners, labels[len(table) :]) if len(owners) else None
     masks = [numbers(table[mask].cast(pa.uint8()).combine_chunks(), np.dtype(np.bool_)) for mask in RESERVED[1:3]]
-    ignore = _ignore_groups(table)
     text = table["item"].combine_chunks()
-    return Manifest(np.array(text.to_pylist(), dtype=object), labels, tree, masks[0], masks[1], ignore, text=text)
+    items, ignore = np.array(text.to_pylist(), dtype=object), _ignore_groups(table)
+    return Manifest(items, labels[: len(table)], tree, masks[0], masks[1], ignore, text=text, more=more)
+
+
+def _further(table: pa.Table, names: list[list[str]]) -> tuple[NDArray[np.int64], Labels]:
+    """The paths of items beside their first: the item of each, and its labels by the names (E, L), to which new ones are added.
+
+    Raises DataError for a path of another length.
+    """
+    rows = table[MORE_PATHS].to_pylist() if MORE_PATHS in table.column_names else []
+    paths = [(item, path) for item, of_item in enumerate(rows) for path in of_item]
+    if any(len(path) != len(names) for _, path in paths):
+        raise DataError(f"the column {MORE_PATHS} has no paths", expected=f"lists of {len(names)} names each")
+    numbered = [{name: number for number, name in enumerate(of_level)} for of_level in names]
+    labels = [
+        [known.setdefault(name, len(known)) for known, name in zip(numbered, path, strict=True)] for _, path in paths
+    ]
+    names[:] = [list(known) for known in numbered]
+    owners = np.array([item for item, _ in paths], np.int64)
+    return owners, np.array(labels, np.int32).reshape(len(paths), len(names))
 
 
 def name_table_of(manifests: Sequence[Manifest]) -> NameTable:
@@ -315,7 +372,7 @@ def name_table_of(manifests: Sequence[Manifest]) -> NameTable:
                 found=f"{', '.join(manifests[0].levels)}; {', '.join(manifest.levels)}",
                 fix="choose one by --split",
             )
-        counts = manifest.tree.counts(manifest.labels)[-1].tolist()
+        counts = manifest.tree.counts(manifest.paths.all_labels()[0])[-1].tolist()
         for row, items in zip(class_rows(manifest.tree), counts, strict=True):
             rows[row] += items
     return NameTable(manifests[0].levels, dict(rows))

@@ -91,10 +91,17 @@ class Spec:
 specs: Registry[Spec] = Registry("dataset", group="hbench.datasets", type=Spec)
 
 
-def manifest_of(labelled: Labelled, levels: Sequence[str], **masks: NDArray[np.bool_]) -> Manifest:
+def manifest_of(
+    labelled: Labelled,
+    levels: Sequence[str],
+    *,
+    query: NDArray[np.bool_] | None = None,
+    gallery: NDArray[np.bool_] | None = None,
+) -> Manifest:
     """Make the manifest of items; without the masks `query` and `gallery` all are queries and all in the gallery."""
     pairs = list(labelled)
-    return from_names([item for item, _ in pairs], [names for _, names in pairs], levels=levels, **masks)
+    items, rows = [item for item, _ in pairs], [names for _, names in pairs]
+    return from_names(items, rows, levels=levels, query=query, gallery=gallery)
 
 
 def split_by(labelled: Labelled, *, trains: Callable[[Row], bool]) -> dict[str, list[tuple[str, Row]]]:

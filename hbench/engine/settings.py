@@ -13,6 +13,7 @@ levels, `Conditions`; and a `Signature` is the text without which a score cannot
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -28,12 +29,14 @@ from hbench.metrics.relevance import Relevance, named_relevance
 
 QUERY = "query"  # the unit for which every query stands alone
 ALPHA = "alpha"  # the relevance that takes an exponent
+SEVERAL = re.compile(r"labels:several\((\d+)\)")
 
 
 @dataclass(frozen=True)
 class Signature:
     """The conditions of a score in words. `dataset` is name@version; `relevance` is alpha=… or a name; `left_out`: how many items
-    could not be embedded, and a digest of them; `tree`: the name and source of another tree than the dataset's."""
+    could not be embedded, and a digest of them; `tree`: the name and source of another tree than the dataset's. `several`: the
+    paths of the item that has most."""
 
     dataset: str
     tests: tuple[str, ...]
@@ -45,14 +48,25 @@ class Signature:
     partial: bool = False
     left_out: str = ""
     tree: str = ""
+    several: int = 1
 
     def __str__(self) -> str:
         parts = [
-            self.dataset, "+".join(self.tests), f"sim:{self.similarity}", "self:excluded-by-id", f"ties:{self.ties}",
-            *["labels:partial"] * self.partial, *[f"left-out:{self.left_out}"] * bool(self.left_out),
-            f"rel:{self.relevance}", f"protocol:{self.protocol}", f"hbench:{self.version}",
-            *[f"tree:{self.tree}"] * bool(self.tree),
-        ]  # fmt: skip
+            self.dataset,
+            "+".join(self.tests),
+            f"sim:{self.similarity}",
+            "self:excluded-by-id",
+            f"ties:{self.ties}",
+        ]
+        if self.partial:
+            parts.append("labels:partial")
+        if self.several > 1:
+            parts.append(f"labels:several({self.several})")
+        if self.left_out:
+            parts.append(f"left-out:{self.left_out}")
+        parts += [f"rel:{self.relevance}", f"protocol:{self.protocol}", f"hbench:{self.version}"]
+        if self.tree:
+            parts.append(f"tree:{self.tree}")
         return "|".join(parts)
 
     @classmethod
@@ -64,10 +78,20 @@ class Signature:
         missing = [key for key in ("sim", "ties", "rel", "protocol", "hbench") if key not in words]
         if missing:
             raise UsageError("this is not the signature of an evaluation", expected=f"{missing[0]}:…", found=text)
+        several = next(filter(None, map(SEVERAL.fullmatch, parts)), None)
         return cls(
-            dataset, tuple(tests.split("+")), words["sim"], words["ties"], words["rel"], words["protocol"], words["hbench"],
-            words.get("labels") == "partial", words.get("left-out", ""), words.get("tree", ""),
-        )  # fmt: skip
+            dataset=dataset,
+            tests=tuple(tests.split("+")),
+            similarity=words["sim"],
+            ties=words["ties"],
+            relevance=words["rel"],
+            protocol=words["protocol"],
+            version=words["hbench"],
+            partial="labels:partial" in parts,
+            left_out=words.get("left-out", ""),
+            tree=words.get("tree", ""),
+            several=int(several[1]) if several else 1,
+        )
 
     @property
     def settings(self) -> Settings:
@@ -81,8 +105,8 @@ class Signature:
 @dataclass(frozen=True)
 class Conditions:
     """Each choice by its name and, where it is a function, as that function. `partial`: whether some paths of the labels end
-    early (hbench.tree.partial). `left_out` as in a signature. `unit`: the level whose classes intervals are taken over, or
-    "query"."""
+    early (hbench.tree.partial). `left_out`, `several` as in a signature. `unit`: the level whose classes intervals are taken
+    over, or "query"."""
 
     levels: tuple[str, ...]
     metrics: tuple[MetricName, ...]
@@ -97,13 +121,14 @@ class Conditions:
     protocol: Protocol
     partial: bool = False
     left_out: str = ""
+    several: int = 1
     unit: str = QUERY
 
     def signature(self, dataset: str, tests: Iterable[str]) -> Signature:
         """The text without which a score on the tests of `dataset` (name@version) cannot be quoted."""
         return Signature(
             dataset, tuple(tests), self.similarity_name, self.ties_name, self.relevance_name, self.protocol_name,
-            ".".join(__version__.split(".")[:2]), self.partial, self.left_out,
+            ".".join(__version__.split(".")[:2]), self.partial, self.left_out, several=self.several,
         )  # fmt: skip
 
 
@@ -128,8 +153,10 @@ class Settings:
         metrics: Sequence[MetricName] | None = None,
         partial: bool = False,
         left_out: str = "",
+        several: int = 1,
     ) -> Conditions:
-        """The functions that these words stand for on a tree of these levels; `metrics`: parsed ones, in place of the words.
+        """The functions that these words stand for on a tree of these levels; `metrics`: parsed ones, in place of the words;
+        `several`: the paths of the item that has most.
 
         Raises UnknownName or UsageError before any work starts.
         """
@@ -138,6 +165,11 @@ class Settings:
                 "protocol `official` does not support partial labels", expected="--protocol paper",
                 found=f"--protocol {self.protocol}",
                 fix="or leave out the items that are not known to the finest level: --policy drop",
+            )  # fmt: skip
+        if several > 1 and protocols[self.protocol] is not paper:
+            raise UsageError(
+                "the released evaluators know one path of an item", expected="--protocol paper",
+                found=f"up to {several} paths, --protocol {self.protocol}",
             )  # fmt: skip
         if protocols[self.protocol] is not paper:
             refuse_other_relevance(self.relevance)
@@ -161,6 +193,7 @@ class Settings:
             protocol=protocols[self.protocol],
             partial=partial,
             left_out=left_out,
+            several=several,
             unit=self.unit or levels[-1],
         )
 

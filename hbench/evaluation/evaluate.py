@@ -22,7 +22,7 @@ from hbench.engine.job import Execute, Job
 from hbench.engine.settings import USUAL, Conditions, Settings, refuse_other_relevance
 from hbench.engine.similarity import as_vectors
 from hbench.engine.top_k import TopResults
-from hbench.evaluation.measurement import OnBlock, measure
+from hbench.evaluation.measurement import OnBlock, measure, several_in_words
 from hbench.evaluation.submission import RankingSubmission, Submission, as_submission, read
 from hbench.evaluation.summary import Subject, report_of
 from hbench.metrics.names import MetricName, default_metrics, parse_metrics
@@ -149,7 +149,10 @@ def examine(
     if partial:
         given.refuse_partial(data)
     also = _official(data, settings, partial=bool(partial)) if also_official else None
-    conditions = _conditions(settings, data, partial=bool(partial), left_out=left_out)
+    several = max(test.paths.most for test in data.tests.values())
+    if several > 1 and also is not None:
+        raise UsageError("the released evaluators know one path of an item", fix="leave the official values out")
+    conditions = _conditions(settings, data, partial=bool(partial), left_out=left_out, several=several)
 
     problems = given.problems(data, cosine=conditions.similarity_name == "cosine")
     refuse(given.source.file, problems)  # before the metrics: an id that is misspelt makes lists look short
@@ -158,11 +161,19 @@ def examine(
 
     doubts = given.doubts(data) if doubted else ()
     subject = _subject(given, whole, _checked(method), doubts)
-    remarks = (*partial, *impossible, *_remarks_on_data(data, whole, left_out), *map(str, problems))
+    remarks = (
+        *partial,
+        *_remarks_on_paths(data),
+        *impossible,
+        *_remarks_on_data(data, whole, left_out),
+        *map(str, problems),
+    )
     return Examined(given, data, conditions, also, subject, remarks)
 
 
-def _conditions(settings: Settings, data: Dataset, *, partial: bool, left_out: Sequence[str]) -> Conditions:
+def _conditions(
+    settings: Settings, data: Dataset, *, partial: bool, left_out: Sequence[str], several: int
+) -> Conditions:
     """What is measured and how: what the settings leave open is as the dataset's papers have it."""
     default: list[str | MetricName] = [*default_metrics(data.levels), *data.protocol.all_metrics]
     names = parse_metrics(default if settings.metrics is None else settings.metrics, data.levels)
@@ -170,7 +181,7 @@ def _conditions(settings: Settings, data: Dataset, *, partial: bool, left_out: S
     protocol = protocol_name(settings.protocol, data)
     without = f"{len(left_out)}({_short_digest(left_out)})" if left_out else ""
     chosen = replace(settings, similarity=similarity, protocol=protocol)
-    return chosen.resolve(data.levels, metrics=names, partial=partial, left_out=without)
+    return chosen.resolve(data.levels, metrics=names, partial=partial, left_out=without, several=several)
 
 
 def _subject(given: Submission, whole: Dataset, method: str | None, doubts: tuple[str, ...]) -> Subject:
@@ -178,6 +189,15 @@ def _subject(given: Submission, whole: Dataset, method: str | None, doubts: tupl
     source = given.source if given.source.sha256 else None  # of arrays there is no file
     read_as = (*([whole.read] if whole.read else []), *given.understood)
     return Subject(whole.name, whole.version, digest_of(whole), method, source, doubts, read_as)
+
+
+def _remarks_on_paths(data: Dataset) -> list[str]:
+    """Say how many items of each test have several paths."""
+    remarks = []
+    for name, test in data.tests.items():
+        if test.more is not None:
+            remarks.append(f"{name}: {several_in_words(test.more.owners, test.paths.most)}")
+    return remarks
 
 
 def _remarks_on_data(data: Dataset, whole: Dataset, left_out: Sequence[str]) -> list[str]:
@@ -251,8 +271,7 @@ def without_items(data: Dataset, items: Sequence[str]) -> tuple[Dataset, list[st
     tests = {}
     for name, test in data.tests.items():
         kept = np.array([item not in listed for item in test.items])
-        columns = {column: getattr(test, column)[kept] for column in ("items", "labels", "query", "gallery")}
-        tests[name] = replace(test, **columns, ignore=None if test.ignore is None else test.ignore[kept])
+        tests[name] = test.of(np.flatnonzero(kept))
     return replace(data, tests=tests), left_out
 
 

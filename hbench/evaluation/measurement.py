@@ -53,6 +53,14 @@ class Retrieval:
         )
 
 
+def several_in_words(items: int, most: int) -> str:
+    """Say how many items have several paths, and what that means."""
+    return (
+        f"{items:,} items have several paths, up to {most}: the level of a pair is the largest over all pairs of their paths; "
+        "intervals go by the class of a query's first path"
+    )
+
+
 def scorers_of(
     conditions: Conditions,
     labels: Labels,
@@ -100,7 +108,11 @@ def job_of(
 
 
 def _fully_known(side: Side) -> Side:
-    return replace(side, known=np.full(len(side.labels), side.labels.shape[1], np.uint8))
+    depth = side.labels.shape[1]
+    more = side.more
+    if more is not None:
+        more = more._replace(known=np.full(len(more.items), depth, np.uint8))
+    return replace(side, known=np.full(len(side.labels), depth, np.uint8), more=more)
 
 
 def _by_name(test: Retrieval, ranker: Ranker, conditions: Conditions) -> NameColumns | None:

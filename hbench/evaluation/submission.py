@@ -323,8 +323,13 @@ def _side(manifest: Manifest, source: Embeddings, items: NDArray[np.int64], mova
     rows = embedding_files.align(source, manifest.items[items])
     selected: Any = SelectedRows(source.vectors, rows, movable=movable, whole=source.scan)
     ignore = None if manifest.ignore is None else manifest.ignore[items]
-    known = known_levels(manifest.tree)[manifest.labels[items, -1]] if is_partial(manifest.tree) else None
-    return Side(selected, manifest.labels[items], ignore, known)
+    more = None if manifest.more is None else manifest.more.of(items)
+    known: NDArray[np.uint8] | None = None
+    if is_partial(manifest.tree):
+        of_class = known_levels(manifest.tree)
+        known = of_class[manifest.labels[items, -1]]
+        more = None if more is None else more._replace(known=of_class[more.labels[:, -1]])
+    return Side(selected, manifest.labels[items], ignore, known, more)
 
 
 def _items(data: Dataset) -> set[str]:

@@ -20,7 +20,7 @@ from hbench.core import tables
 from hbench.core.errors import TreeError, UsageError, examples
 from hbench.core.tables.understood import Understood
 from hbench.datasets.manifest import Manifest
-from hbench.datasets.own_table import DISTRACTOR
+from hbench.datasets.own.table import DISTRACTOR
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute, Job, OtherLabels
 from hbench.engine.settings import Conditions, Signature
@@ -166,10 +166,11 @@ def report_under(
 def _refuse_unfit(examined: Examined) -> None:
     conditions = examined.conditions
     graded = any(map(is_graded, conditions.metrics))
-    if conditions.partial or examined.data.lists or conditions.protocol_name != "paper" or not graded:
+    is_plain = not conditions.partial and conditions.several == 1 and not examined.data.lists
+    if not is_plain or conditions.protocol_name != "paper" or not graded:
         raise UsageError(
             "this cannot be scored under other trees",
-            expected="labels known to the finest level, --protocol paper, and a metric of all levels such as H-AP",
+            expected="one path of each item, known to the finest level, --protocol paper, and a metric of all levels such as H-AP",
         )
 
 

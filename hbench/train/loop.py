@@ -25,7 +25,7 @@ from filelock import Timeout
 from torch import Tensor
 
 from hbench.core.arguments import checked
-from hbench.core.errors import HBenchError, UsageError, examples
+from hbench.core.errors import DataError, HBenchError, UsageError, examples
 from hbench.core.files import lock_of, write_text
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
@@ -87,7 +87,9 @@ def train(
     images, TrainingInterrupted after a request to stop, HBenchError for a loss that is not finite.
     """
     out, recipe = Path(out), resolve(recipe) if isinstance(recipe, str) else recipe
-    data, held = split_off(dataset or load(require_dataset(recipe)), recipe)
+    whole = dataset or load(require_dataset(recipe))
+    _refuse_several(training_manifest(whole))
+    data, held = split_off(whole, recipe)
     recipe = fitted_to(recipe, training_manifest(data), processes.world)
     if recipe.sampler.batch % processes.world:  # leaving out a rest would change the gradient
         raise UsageError(
@@ -243,6 +245,15 @@ def _plan(recipe: Recipe, manifest: Manifest, epoch: int, processes: Processes =
     """Plan the batches of an epoch; return this process's share of each."""
     batches = plan(manifest.labels, recipe.sampler, seed=recipe.seed, epoch=epoch, steps=recipe.steps_per_epoch)
     return batches.share(processes.rank, processes.world)
+
+
+def _refuse_several(manifest: Manifest) -> None:
+    """Raise DataError for items of several paths."""
+    if manifest.more is not None:
+        raise DataError(
+            "the losses take one path of each item", expected="one class at each level",
+            found=f"{manifest.more.owners:,} training items with several paths", fix="build the training set without --several",
+        )  # fmt: skip
 
 
 def _remarks(recipe: Recipe, batches: int) -> list[str]:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 Labels = NDArray[np.int32]
 Node = tuple[int, int]
 ROOT = "root"
-RESERVED = ("item", "query", "gallery", "ignore")  # columns of a table of items that are never levels
+MORE_PATHS = "more_paths"  # the column of the paths of an item beside its first
+RESERVED = ("item", "query", "gallery", "ignore", MORE_PATHS)  # columns of a table of items that are never levels
 NOT_LEVELS = (*RESERVED, "split")
 SHOWN_NODES = 5
 MOST_LEVELS = 255  # the level of a pair is stored in a byte

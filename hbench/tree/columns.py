@@ -46,13 +46,15 @@ FEW = 5  # a table of at most this many rows may have a class per row by chance
 @dataclass(frozen=True)
 class Chosen:
     """What a user said about a file: the column of `item`, the `levels`, coarse to fine, the `separator` in a cell that holds a
-    path, the two columns of `edges` (parent, child); None or empty where nothing was said."""
+    path, the two columns of `edges` (parent, child); None or empty where nothing was said. `several`: items may have several
+    paths."""
 
     item: str | None = None
     levels: tuple[str, ...] = ()
     separator: str | None = None
     edges: tuple[str, ...] = ()
     taxonomy: Path | None = None
+    several: bool = False
 
 
 NOTHING = Chosen()
@@ -85,9 +87,11 @@ def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> Tab
 
     index = {name: "an index" for name in values if _is_index(values[name]) and name not in _named(chosen)}
     free = [each for name, each in values.items() if name not in chosen.levels]
-    item = chosen.item or _item_of([each for each in free if each.name not in index], of_items=of_items)
+    may_repeat = chosen.several
+    fitting = [each for each in free if each.name not in index]
+    item = chosen.item or _item_of(fitting, of_items=of_items, may_repeat=may_repeat)
     if item is None and of_items:
-        item = _item_of(free, of_items=True)
+        item = _item_of(free, of_items=True, may_repeat=may_repeat)
         index.pop(item or "", None)
     left_out |= index
     rest = {name: each for name, each in values.items() if name != item and name not in left_out}
@@ -119,7 +123,7 @@ def _not_texts(table: pa.Table, chosen: Chosen) -> dict[str, str]:
             raise DataError(
                 f"the column {name} gives an item several labels", expected="one class of an item at each level",
                 found=f"lists, such as {table[name][0].as_py()}",
-                fix="keep one label of each item; --levels chooses other columns",
+                fix="--several takes them all; --levels chooses other columns",
             )  # fmt: skip
         if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
             left_out[name] = "images or numbers"
@@ -135,12 +139,12 @@ def _is_index(values: ColumnValues) -> bool:
     return values.counts_rows and values.name.lower() in {"index", "row", "level_0", "rownames", "row_id"}
 
 
-def _item_of(values: Sequence[ColumnValues], *, of_items: bool) -> str | None:
-    """The column of items: `item`, or the only one whose title and values speak for it."""
+def _item_of(values: Sequence[ColumnValues], *, of_items: bool, may_repeat: bool = False) -> str | None:
+    """The column of items: `item`, or the only one whose title and values speak for it; an item `may_repeat` in several rows."""
     by_title = {each.name.lower(): each.name for each in values}
     if "item" in by_title:
         return by_title["item"]
-    fitting = [each for each in values if each.name.lower() in ITEM_NAMES and each.is_unique]
+    fitting = [each for each in values if each.name.lower() in ITEM_NAMES and (each.is_unique or may_repeat)]
     if not of_items:  # of a table with a row per class, only a number that stands for it
         fitting = [each for each in fitting if each.is_whole and len(values) > 1]
     if len(fitting) > 1:  # a number beside a file's name only counts the rows
@@ -158,6 +162,8 @@ def _refuse_item(names: Sequence[str], unique: Sequence[str]) -> None:
     fix = "name it: --item COLUMN, or call it item"
     if unique:
         fix = f"name it: --item {unique[0]}, or call it item"
+    elif titled := [name for name in names if name.lower() in ITEM_NAMES]:
+        fix = f"{titled[0]} has values several times: --several takes the rows of an item for its paths"
     raise DataError(
         "the table has no column of ids",
         expected="a column item, and next to it the levels, coarse to fine",
@@ -327,5 +333,5 @@ def refuse_several(name: str, values: Sequence[str]) -> None:
         raise DataError(
             f"the column {name} gives some items several labels", expected="one class of an item at each level",
             found=f"{examples([found[0]])}, whose parts are labels of other items",
-            fix="keep one label of each of these items",
+            fix="--several takes them all, or keep one label of each of these items",
         )  # fmt: skip

@@ -30,6 +30,11 @@ class MorePaths(NamedTuple):
     labels: Labels
     known: NDArray[np.uint8] | None = None
 
+    @property
+    def owners(self) -> int:
+        """How many items have several paths."""
+        return len(np.unique(self.items))
+
     def of(self, chosen: Positions) -> MorePaths:
         """Those of some items, which are from then on counted as in `chosen` (n,)."""
         starts, ends = (np.searchsorted(self.items, chosen, side=side) for side in ("left", "right"))

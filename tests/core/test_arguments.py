@@ -9,7 +9,7 @@ import pytest
 import hbench
 from hbench.core.arguments import checked, checked_class
 from hbench.core.errors import UsageError
-from hbench.datasets.own_data import OwnSource
+from hbench.datasets.own.data import OwnSource
 from hbench.engine.settings import Settings
 from hbench.train.embed_dataset import EmbedOptions
 

@@ -12,7 +12,7 @@ from PIL import Image
 import hbench
 from hbench import load
 from hbench.core.errors import DataError, TreeError
-from hbench.datasets.own_data import OwnSource
+from hbench.datasets.own.data import OwnSource
 from hbench.tree.names import NameTable
 from hbench.tree.policies import mend, policies
 

@@ -21,7 +21,7 @@ from hbench import boards as leaderboard
 from hbench.core import files as kept_files
 from hbench.core import tables
 from hbench.datasets import manifest as manifests
-from hbench.datasets import own_data
+from hbench.datasets.own import data as own_data
 from hbench.records import document as reports
 from hbench.submissions import embeddings
 from hbench.submissions.embeddings import ids as id_files

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from hbench.core.tables import read_sheet, text_rows
 from hbench.datasets.dataset import list_of
-from hbench.datasets.own_table import check_columns
+from hbench.datasets.own.table import check_columns
 from hbench.datasets.spec import Protocol, Spec, Splits, cells_of, manifest_of, queries_against
 
 TRAIN = "metadata/train_clean.csv"

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.datasets.manifest import Manifest
+from hbench.engine.lists.paths import KnownPaths, PathLists
 from hbench.metrics.level_sequence import (
     LevelSequence,
     Ties,
@@ -32,7 +33,7 @@ from hbench.submissions.embeddings.ids import Ids, rows_in
 from hbench.submissions.embeddings.spellings import likely_cause
 from hbench.submissions.problems import SubmissionProblem, found
 from hbench.submissions.rankings.files import Ranking
-from hbench.tree import Labels, affected, levels_of_pairs
+from hbench.tree import Labels, affected
 
 LINES_AT_ONCE = 1 << 20
 PADDING = ("-1", "-1.0")  # what faiss and others write where they found no further item
@@ -188,8 +189,7 @@ def _levels(
     counted = np.flatnonzero(~again & (items >= 0) & (queries >= 0) & manifest.gallery[items])
     for start in range(0, len(counted), LINES_AT_ONCE):
         lines = counted[start : start + LINES_AT_ONCE]
-        equal = manifest.labels[queries[lines]] == manifest.labels[items[lines]]
-        levels[lines] = np.cumprod(equal, axis=1, dtype=np.uint8).sum(axis=1)
+        levels[lines] = manifest.paths.levels(queries[lines], items[lines])
     return levels
 
 
@@ -205,14 +205,23 @@ def _left_out(manifest: Manifest, queries: NDArray[np.int64], items: NDArray[np.
 def _gallery_counts(manifest: Manifest) -> NDArray[np.int64]:
     """Count the gallery items of each query per level, without itself and its ignore group; (Q, L+1)."""
     asked, gallery = np.flatnonzero(manifest.query), np.flatnonzero(manifest.gallery)
+    counts = _counts_of_all(manifest, asked, gallery)
+    for query, levels in zip(asked, counts, strict=True):
+        near = gallery if manifest.ignore is not None and manifest.ignore[query] >= 0 else np.array([query])
+        out = near[_left_out(manifest, np.full(len(near), query), near) & manifest.gallery[near]]
+        levels -= np.bincount(manifest.paths.levels(np.full(len(out), query), out), minlength=len(levels))
+    return counts
+
+
+def _counts_of_all(manifest: Manifest, asked: NDArray[np.int64], gallery: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Count the gallery items of each query per level, itself too; (Q, L+1)."""
+    if manifest.more is not None:
+        none = np.zeros(0, np.int64)
+        queries, ranked = (KnownPaths(manifest.paths, items, None) for items in (asked, gallery))
+        return PathLists(queries, ranked, lambda _first, _last: (none, none)).counts
     labels = manifest.labels[gallery]
     order = canonical_order(labels, np.zeros(len(gallery), np.uint64))
     starts, ends = level_ranges(manifest.labels[asked], labels[order])
     none = np.zeros(len(asked), np.int64)
     at_least = np.column_stack([none + len(gallery), ends - starts, none])
-    counts = at_least[:, :-1] - at_least[:, 1:]
-    for query, levels in zip(asked, counts, strict=True):
-        near = gallery if manifest.ignore is not None and manifest.ignore[query] >= 0 else np.array([query])
-        out = near[_left_out(manifest, np.full(len(near), query), near) & manifest.gallery[near]]
-        levels -= np.bincount(levels_of_pairs(manifest.labels[[query]], manifest.labels[out])[0], minlength=len(levels))
-    return counts
+    return at_least[:, :-1] - at_least[:, 1:]

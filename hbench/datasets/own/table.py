@@ -5,6 +5,7 @@ What a table was taken for is kept with it, so that whoever uses it can say so.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,6 +20,7 @@ from hbench.core.errors import DataError, UnknownName, UsageError, examples
 from hbench.core.tables import read_with_dialect, text_rows, texts
 from hbench.core.tables.column_values import plain
 from hbench.core.tables.understood import Understood
+from hbench.datasets.own import several
 from hbench.tree import taxonomy
 from hbench.tree.columns import Chosen, TableColumns, columns_of, of_one_class, refuse_several, sentence
 from hbench.tree.names import Row
@@ -35,7 +37,10 @@ MASKED = ("query", "gallery")
 
 @dataclass(frozen=True)
 class OwnTable:
-    """A table with a row per item, its columns by their part, and what was found on the way: `facts` in words."""
+    """A table with a row per item, its columns by their part, and what was found on the way: `facts` in words.
+
+    Where items may have several paths (hbench.datasets.own.several), it has a row per path until it is folded.
+    """
 
     source: str
     table: pa.Table
@@ -55,6 +60,15 @@ class OwnTable:
     def rows(self) -> list[Row]:
         """The names of every item, coarse to fine."""
         return text_rows(self.table, self.columns.levels)
+
+    @cached_property
+    def more_paths(self) -> list[tuple[int, Row]]:
+        """The paths of items beside their first, with the place of the item."""
+        return several.more_paths(self.table)
+
+    def folded(self) -> OwnTable:
+        """The table with one row for each item, which may have several paths."""
+        return replace(self, table=several.folded(self.table, self.item, self.columns.levels))
 
     @cached_property
     def splits(self) -> list[str]:
@@ -113,6 +127,7 @@ class OwnTable:
         facts = [*self.facts, sentence(columns, sizes)]
         if columns.item != "item":
             facts.append(f"items by {columns.item}")
+        facts += self._of_several()
         facts += [f"{part} by {name}" for part, name in columns.masks.items() if part != name]
         if columns.split is not None:
             facts.append(f"split by {columns.split}")
@@ -127,7 +142,18 @@ class OwnTable:
             )
         hints = ("--levels A,B says otherwise",) if columns.left_out or columns.notes else ()
         facts += [*columns.notes, *of_one_class(columns.levels, sizes)]
-        return Understood(self.source, f"{len(self.table):,} items", tuple(facts), columns.left_out, hints)
+        items = pc.count_distinct(self.table[self.item]).as_py()
+        return Understood(self.source, f"{items:,} items", tuple(facts), columns.left_out, hints)
+
+    def _of_several(self) -> list[str]:
+        """How many items have several paths, of a table that has a row per path."""
+        if pc.count_distinct(self.table[self.item]).as_py() == len(self.table):
+            return []
+        paths = Counter(item for item, _ in {*zip(self.items, self.rows, strict=True)})
+        with_several = sum(number > 1 for number in paths.values())
+        if not with_several:
+            return []
+        return [f"{with_several:,} of {len(paths):,} items have several paths, up to {max(paths.values())}"]
 
 
 def read(path: Path, chosen: Chosen, *, as_it_is: bool = False) -> OwnTable:
@@ -145,6 +171,8 @@ def of_table(
     """
     if chosen.taxonomy is not None:
         return _joined(source, table, chosen, facts)
+    if chosen.several:
+        table = several.without_lists(table, chosen.levels)
     check_columns(table, [*([chosen.item] if chosen.item else []), *chosen.levels])
     own = OwnTable(source, table, columns_of(table, chosen), facts)
     if not own.columns.levels:
@@ -152,6 +180,8 @@ def of_table(
             "the table has no levels", expected="columns next to item, coarse to fine", found=", ".join(table.column_names),
         )  # fmt: skip
     check_columns(table, [own.item, *own.columns.levels])
+    if chosen.several:
+        own = replace(own, table=several.without_marks(table, own.columns.levels, chosen.separator))
     if len(own.columns.levels) == 1:
         own = _with_paths(own, chosen.separator, as_it_is=as_it_is)
     elif chosen.separator:
@@ -159,7 +189,8 @@ def of_table(
             "a separator splits the paths of one column", expected="--levels COLUMN with --separator",
             found=", ".join(own.columns.levels),
         )  # fmt: skip
-    _refuse_several_labels(own)
+    if not chosen.several:
+        _refuse_several_labels(own)
     return own
 
 
@@ -222,8 +253,9 @@ def _refuse_several_labels(own: OwnTable) -> None:
     other = [item for item, row in zip(own.items, own.rows, strict=True) if labels[item] != row]
     if other:
         raise DataError(
-            f"{len(set(other)):,} items have several labels, in several rows", found=examples(dict.fromkeys(other)),
-            expected="one row, and one class at each level, of each item", fix="keep one of the rows of each of these items",
+            f"{len(set(other)):,} items have several labels, in several rows",
+            expected="one row, and one class at each level, of each item", found=examples(dict.fromkeys(other)),
+            fix="--several takes them all, or keep one of the rows of each",
         )  # fmt: skip
 
 

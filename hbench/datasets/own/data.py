@@ -1,6 +1,6 @@
 """Turns a user's table or folder of images into a dataset: tree, policies, copies and splits.
 
-A table has one row per image: its path, its names, coarse to fine, and perhaps its split; own_table.py tells which column is what.
+A table has one row per image: its path, its names, coarse to fine, and perhaps its split; table.py tells which column is what.
 In a folder of images the nested folders are the levels.
 """
 
@@ -26,12 +26,13 @@ from hbench.core.tables import SUFFIXES as TABLES
 from hbench.core.tables import kind_of, read_with_dialect
 from hbench.core.untrusted import load_picture
 from hbench.datasets import manifest as manifests
-from hbench.datasets import own_table
-from hbench.datasets.copies import CHOICES, KEEP, Copies, same_content
+from hbench.datasets.copies import CHOICES, KEEP, MERGE, Copies, same_content
 from hbench.datasets.dataset import DROPPED, TEST, Dataset, Protocol
 from hbench.datasets.manifest import SUFFIXES, Manifest, name_table_of
-from hbench.datasets.own_folder import SPLIT, folder_table
-from hbench.datasets.own_table import DISTRACTOR, OwnTable, check_columns
+from hbench.datasets.own import several
+from hbench.datasets.own import table as own_table
+from hbench.datasets.own.folder import SPLIT, folder_table
+from hbench.datasets.own.table import DISTRACTOR, OwnTable, check_columns
 from hbench.datasets.spec import held_out, specs
 from hbench.tree import LabelTree, refuse_depth
 from hbench.tree.columns import FEW, SPLITS, Chosen, TableColumns, columns_of
@@ -69,6 +70,8 @@ def read_single(path: Path, policies: Sequence[str] = (), chosen: Chosen | None 
     listed = own.items if policies else ()
     if policies:
         own, _ = mended_by(own, policies)
+    if chosen is not None and chosen.several:
+        own = own.folded()
     return dataclasses.replace(own_dataset(path.stem, own, path.parent, listed=listed), read=understood)
 
 
@@ -97,9 +100,13 @@ def _rows_of(own: OwnTable) -> list[Row]:
         named = zip(rows, own.distractors, strict=True)
         rows = [nothing if is_distractor else row for row, is_distractor in named]
     has_gaps = any(pc.any(pc.equal(own.text(level), "")).as_py() for level in levels)
-    if has_gaps and (incomplete := [item for item, row in zip(items, rows, strict=True) if "" in row]):
-        empty = [level for level, names in zip(levels, zip(*rows, strict=True), strict=True) if "" in names]
-        classed = [row for row, is_distractor in zip(rows, own.distractors, strict=True) if not is_distractor]
+    has_gaps |= any("" in row for _, row in own.more_paths)
+    of_items: list[tuple[str, Row]] = [*zip(items, rows, strict=True)]
+    of_items += [(items[place], row) for place, row in own.more_paths]
+    if has_gaps and (incomplete := [item for item, row in of_items if "" in row]):
+        all_rows = [row for _, row in of_items]
+        empty = [level for level, names in zip(levels, zip(*all_rows, strict=True), strict=True) if "" in names]
+        classed = [row for row in all_rows if row[0] != DISTRACTOR]
         raise DataError(
             f"{len(incomplete)} items have no name at some level",
             expected=f"a name for each of {', '.join(levels)}",
@@ -187,10 +194,14 @@ def own_dataset(name: str, own: OwnTable, root: Path, *, listed: Sequence[str] =
 
     def part(chosen: NDArray[np.bool_]) -> Manifest:
         of_part = {mask: values[chosen] for mask, values in masks.items()}
-        return manifests.from_names([*compress(items, chosen)], [*compress(rows, chosen)], levels=levels, **of_part)
+        place = np.cumsum(chosen) - 1
+        more = [(int(place[item]), row) for item, row in own.more_paths if chosen[item]]
+        return manifests.from_names(
+            [*compress(items, chosen)], [*compress(rows, chosen)], levels=levels, more=more, **of_part
+        )
 
-    if trains.any():
-        LabelTree.from_names(rows, levels=levels)  # the parts may be trees where the whole is none
+    if trains.any():  # the parts may be trees where the whole is none
+        LabelTree.from_names([*rows, *(row for _, row in own.more_paths)], levels=levels)
     test, train = part(~trains), part(trains) if trains.any() else None
     card = {"title": name} | ({DROPPED: dropped} if dropped else {})
     return Dataset(name, test.digest[:12], Protocol(), train, {TEST: test}, card=card).rooted(root)
@@ -208,7 +219,8 @@ class OwnSource:
     a level of which `test_fraction` of the nodes are tested, by `seed`. `policies` mend labels that do not form a tree.
     `tree`: the file of a tree whose nodes the only level names. `copies`: "keep", "first" or "merge". `background`: the colour
     under transparent images, or "none". `separator`: what stands between the names of a path in a cell. `taxonomy`: a table of
-    taxa, whose ids a column holds. `edges`: the columns of a tree that is a list of edges, parent and child.
+    taxa, whose ids a column holds. `edges`: the columns of a tree that is a list of edges, parent and child. `several`: whether an
+    item may have several paths: in lists, in a cell between ; or |, in several rows, or as a node with several parents.
     """
 
     path: Path
@@ -228,6 +240,7 @@ class OwnSource:
     separator: str | None = None
     taxonomy: Path | None = None
     edges: tuple[str, ...] = ()
+    several: bool = False
 
     def __post_init__(self) -> None:
         """Take texts for paths and levels. Raises UnknownName for `copies`, UsageError for a background that is not a colour."""
@@ -238,6 +251,8 @@ class OwnSource:
             object.__setattr__(self, "levels", [level.strip() for level in self.levels.split(",") if level.strip()])
         if self.copies not in CHOICES:
             raise UnknownName("choice of copies", self.copies, CHOICES)
+        if self.several and self.copies == MERGE:
+            raise UsageError("classes are not merged where items have several paths", expected="--copies keep or first")
         try:
             if self.background != "none":
                 ImageColor.getrgb(self.background)
@@ -264,6 +279,8 @@ def build_own(
             rows = sum(change.policy == policy for change in mended.changes)
             changed[f"changed by {policy}"] = rows
             on_remark(f"{rows:,} rows of names changed by {policy}")
+    if source.several:
+        own = own.folded()
     groups = same_content(root, own.items, images)
     copies = None if groups is None else Copies(own.items, own.rows, groups, own.columns.levels[-1])
     if copies is not None:
@@ -302,11 +319,14 @@ def _read(source: OwnSource) -> tuple[OwnTable, Path, dict[str, bytes]]:
         return _placed(OwnTable(source.path.name or str(source.path), table, columns), source), source.path, {}
     table, written = read_with_dialect(source.path)
     table, item, images = without_images(table, source.image_column)
-    chosen = Chosen(item, tuple(source.levels), source.separator, taxonomy=source.taxonomy)
+    levels = tuple(source.levels)
+    chosen = Chosen(item, levels, source.separator, taxonomy=source.taxonomy, several=source.several)
     if source.tree is not None and len(source.levels) != 1:
         raise UsageError("with --tree, one column names the node of each item", expected="--levels COLUMN")
     facts = (written,) if written else ()
     if source.tree is not None:  # a path in a cell is one of the tree
+        if source.several:
+            table = several.without_marks(several.without_lists(table, levels), levels, source.separator)
         own = OwnTable(source.path.name, table, columns_of(table, chosen), facts)
     else:
         own = own_table.of_table(source.path.name, table, chosen, facts, as_it_is=bool(source.policies))
@@ -336,6 +356,8 @@ def _placed(own: OwnTable, source: OwnSource) -> OwnTable:
     from hbench.tree import files as tree_files  # loads networkx
 
     names = tree_files.read(source.tree, chosen=Chosen(edges=tuple(source.edges)))
+    if source.several:
+        return _placed_in_all(own, names, source.tree.name)
     refuse([problem for problem in names.broken if problem.kind == "cycle"], str(source.tree))
     nodes = [row[0] for row in own.rows]
     mark = source.separator or separator_of(nodes)
@@ -348,6 +370,29 @@ def _placed(own: OwnTable, source: OwnSource) -> OwnTable:
     placed = own.with_levels(names.levels, [path + ("",) * (depth - len(path)) for path in paths])
     facts = (*own.facts, f"{own.columns.levels[0]} names nodes of {source.tree.name}")
     return dataclasses.replace(placed, facts=facts)
+
+
+def _placed_in_all(own: OwnTable, names: NameTable, tree: str) -> OwnTable:
+    """Replace the column that names a node of a DAG by a column per level, in a row for every path to the node."""
+    from hbench.tree.policies import mend
+
+    refuse([problem for problem in names.broken if problem.kind == "cycle"], tree)
+    apart = mend(names, ["by-path"]).final  # a node under another parent has a name of its own
+    paths: dict[str, dict[Row, None]] = {}
+    for row, shown in apart.items():
+        for depth, name in enumerate(row, start=1):
+            paths.setdefault(name, {})[(shown or row)[:depth]] = None
+    nodes = [row[0] for row in own.rows]
+    if unknown := [node for node in dict.fromkeys(nodes) if node and node not in paths]:
+        raise UnknownName("node of the tree", unknown[0], list(paths))
+    found: list[list[Row]] = [[*paths[node]] if node else [()] for node in nodes]
+
+    numbers = list(map(len, found))
+    repeated = dataclasses.replace(own, table=own.table.take(pa.array(np.repeat(np.arange(len(nodes)), numbers))))
+    depth = len(names.levels)
+    rows = [path + ("",) * (depth - len(path)) for of_node in found for path in of_node]
+    facts = (*own.facts, f"{own.columns.levels[0]} names nodes of {tree}, by every path to them")
+    return dataclasses.replace(repeated.with_levels(names.levels, rows), facts=facts)
 
 
 def _split(own: OwnTable, source: OwnSource, on_remark: OnRemark) -> OwnTable:

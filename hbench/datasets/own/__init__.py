@@ -1,0 +1,1 @@
+"""Datasets of your own: tables of items and folders of images."""

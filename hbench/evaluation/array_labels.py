@@ -1,0 +1,160 @@
+"""Reads labels that are given as arrays or lists: numbers or names, one path of an item or several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.core.arguments import as_array
+from hbench.core.errors import SubmissionError, UsageError
+from hbench.engine.ranker import Side
+from hbench.tree import Labels, LabelTree, default_levels
+from hbench.tree.names import NameTable, Row, stripped
+from hbench.tree.partial import Known
+from hbench.tree.policies import mend_to_tree
+from hbench.tree.several import MorePaths, gathered
+
+
+class GivenSide(NamedTuple):
+    """Vectors and labels as they were given: `labels` (N + E, L), or of one dimension, the first paths of the items before all
+    further ones, whose items are `owners` (E,)."""
+
+    vectors: Any
+    labels: Any
+    owners: NDArray[np.int64]
+
+    @property
+    def are_names(self) -> bool:
+        """Whether the labels are names, and not numbers."""
+        return np.asarray(self.labels).dtype.kind in "OU"
+
+    def placed(self, vectors: Any, labels: Labels, known: Known | None) -> Side:
+        """The side of a test, of labels (N + E, L) in a tree and how many levels of each are known."""
+        items = len(labels) - len(self.owners)
+        of_items = None if known is None else known[:items]
+        if not len(self.owners):
+            return Side(vectors, labels, None, of_items)
+        more = MorePaths(self.owners, labels[items:], None if known is None else known[items:])
+        return Side(vectors, labels[:items], None, of_items, more)
+
+
+def given_side(vectors: Any, labels: Any, what: str) -> GivenSide:
+    """What was given for one side; `labels` may be a path of each item or several.
+
+    Raises SubmissionError for paths of different lengths.
+    """
+    paths = _several(labels)
+    if paths is None:
+        return GivenSide(vectors, as_paths(labels, what), np.zeros(0, np.int64))
+    if empty := sum(not of_item for of_item in paths):
+        raise SubmissionError(f"{empty:,} items have no path", expected=f"at least one path of each item in the {what}")
+    first, further, owners = gathered([[tuple(path) for path in of_item] for of_item in paths])
+    return GivenSide(vectors, as_paths([*first, *further], what), owners)
+
+
+def _several(labels: Any) -> list[list[Any]] | None:
+    """The paths of every item, where labels give several: (N, P, L), or lists of paths; else None."""
+    if hasattr(labels, "detach"):
+        labels = labels.detach().cpu().numpy()
+    if hasattr(labels, "to_numpy"):
+        labels = labels.to_numpy()
+    if isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype == object:
+        labels = labels.tolist()
+    if isinstance(labels, np.ndarray) and labels.ndim == 3:
+        return [[tuple(path) for path in of_item] for of_item in labels.tolist()]
+    if not isinstance(labels, list | tuple) or not labels:
+        return None
+    if not all(isinstance(of_item, list | tuple) for of_item in labels):
+        return None
+    is_several = all(isinstance(path, list | tuple) for of_item in labels for path in of_item)
+    return [list(of_item) for of_item in labels] if is_several else None
+
+
+def as_paths(labels: Any, what: str) -> Any:
+    """Labels as an array: a Series or list of paths (lists, tuples) as (N, L), the masked ones as missing names, bytes as texts.
+
+    Raises SubmissionError for paths of different lengths.
+    """
+    if hasattr(labels, "detach"):
+        return labels.detach().cpu()
+    if isinstance(labels, np.ma.MaskedArray) and np.ma.is_masked(labels):
+        named = np.array(labels.data, dtype=object)
+        named[np.ma.getmaskarray(labels)] = None
+        return named
+    given = labels.to_numpy() if hasattr(labels, "to_numpy") else labels
+    is_flat = isinstance(given, np.ndarray) and given.dtype == object and given.ndim == 1
+    if is_flat and len(given) and all(isinstance(path, list | tuple | np.ndarray) for path in given):
+        given = given.tolist()
+    if isinstance(given, list) and given and all(isinstance(path, list | tuple | np.ndarray) for path in given):
+        lengths = sorted({len(path) for path in given})
+        if len(lengths) > 1:
+            raise SubmissionError(
+                f"the {what} are paths of different lengths", expected="a class at every level, coarse to fine",
+                found=f"{lengths[0]} to {lengths[-1]} levels",
+                fix='fill the shorter ones with "", and give policies=["unknown"] where nothing is known below',
+            )  # fmt: skip
+    array = as_array(given, what)
+    return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else given
+
+
+def _refuse_other_kinds(sides: Sequence[NDArray[Any]]) -> None:
+    """Raise SubmissionError where queries and gallery share no finest class because their labels are of different kinds."""
+    kinds = [sorted({type(name).__name__ for name in side[:, -1].tolist()}) for side in sides]
+    names = [{str(name) for name in side[:, -1].tolist()} for side in sides]
+    if len(sides) > 1 and kinds[0] != kinds[1] and names[0].isdisjoint(names[1]):
+        raise SubmissionError(
+            "the labels of queries and gallery are of different kinds, so that none is the same",
+            expected="one kind of names on both sides", found=f"{', '.join(kinds[0])} and {', '.join(kinds[1])}",
+        )  # fmt: skip
+
+
+def numbered(
+    given: Sequence[GivenSide], level_names: Sequence[str] | None, policies: Sequence[str]
+) -> tuple[list[GivenSide], tuple[tuple[str, ...], ...]]:
+    """The sides with numbers, which they share, in place of names, and the names by number.
+
+    Raises SubmissionError for other shapes, and for a missing name (None, NaN, NA, "") that no policy mends.
+    """
+    sides = [np.asarray(side.labels, dtype=object) for side in given]
+    columns = [names[:, None] if names.ndim == 1 else names for names in sides]
+    if any(names.ndim != 2 or names.shape[1] != columns[0].shape[1] for names in columns):
+        raise SubmissionError(
+            "the labels are not names (N, L), or queries and gallery differ in levels",
+            found=", ".join(str(names.shape) for names in sides),
+        )  # fmt: skip
+    _refuse_other_kinds(columns)
+    rows = [tuple(map(_text_of, row)) for row in np.concatenate(columns).tolist()]
+    levels = tuple(level_names or default_levels(columns[0].shape[1]))
+    if policies:
+        rows, levels = _mended(rows, levels, policies)
+    if incomplete := sum("" in row for row in rows):
+        raise SubmissionError(
+            f"{incomplete:,} of the labels have no name at some level", expected="a name at every level",
+            fix='fill them in; or, where only finer names are missing, policies=["unknown"] scores what is known',
+        )  # fmt: skip
+    tree, numbers = LabelTree.from_names(rows, levels=levels)
+    parts = np.split(numbers, np.cumsum([len(names) for names in columns])[:-1])
+    return [side._replace(labels=part) for side, part in zip(given, parts, strict=True)], tree.names
+
+
+def _text_of(name: Any) -> str:
+    """The text of a name; "" for what Python, numpy and pandas write for a missing one."""
+    is_missing = (
+        name is None
+        or type(name).__name__ in ("NAType", "NaTType")
+        or (isinstance(name, float | np.floating) and np.isnan(name))
+        or (isinstance(name, np.datetime64 | np.timedelta64) and np.isnat(name))
+    )
+    return "" if is_missing else str(name)
+
+
+def _mended(rows: list[Row], levels: Row, policies: Sequence[str]) -> tuple[list[Row], Row]:
+    mended = mend_to_tree(NameTable.of(levels, rows), policies, "the labels")
+    kept = [after for row in rows if (after := mended.final[stripped(row)]) is not None]
+    if len(kept) < len(rows) or mended.table.levels != levels:
+        raise UsageError("a policy may not leave out rows or levels here", expected="a policy that leaves out no row and no level",
+                         found=", ".join(policies), fix="leave the rows out of both arrays")  # fmt: skip
+    return kept, levels
