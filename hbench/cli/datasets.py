@@ -151,7 +151,7 @@ def _tree(manifest: Manifest) -> list[str]:
 
     from hbench.tree.statistics import statistics
 
-    items = np.bincount(manifest.labels[:, -1], minlength=len(manifest.tree.paths))
+    items = np.bincount(manifest.paths.all_labels()[0][:, -1], minlength=len(manifest.tree.paths))
     return [
         f"{level.level}: {level.nodes:,} nodes, {level.branching[0]} to {level.branching[2]} in a node above "
         f"(median {level.branching[1]:g}); {level.largest[0]} {level.largest[1]:,} images … "

@@ -52,6 +52,11 @@ def command(file: Path, dataset: str, metrics: str, as_json: bool, **options: An
     if data.lists:
         raise UsageError("the gap is measured by labels", expected="a label tree", found="listed positives")
     examined = examine(given, data, Settings(metrics, similarity=options["similarity"]))
+    if examined.conditions.several > 1:
+        raise UsageError(
+            "the gap goes by one path of each item", expected="one class at each level",
+            found=f"up to {examined.conditions.several} paths",
+        )  # fmt: skip
     if examined.conditions.partial:
         raise UsageError(
             "the gap cannot be measured for partial labels",

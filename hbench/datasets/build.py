@@ -168,6 +168,8 @@ def counted(manifest: Manifest, official: Mapping[str, Mapping[str, str]] | None
     for level, names in zip(manifest.levels, manifest.tree.names, strict=True):
         renamed = (official or {}).get(level, {})
         counts[level] = len({renamed.get(name, name) for name in names})
+    if manifest.more is not None:
+        counts["with several paths"] = manifest.more.owners
     return counts
 
 

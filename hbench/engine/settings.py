@@ -160,18 +160,8 @@ class Settings:
 
         Raises UnknownName or UsageError before any work starts.
         """
-        if partial and protocols[self.protocol] is not paper:
-            raise UsageError(
-                "protocol `official` does not support partial labels", expected="--protocol paper",
-                found=f"--protocol {self.protocol}",
-                fix="or leave out the items that are not known to the finest level: --policy drop",
-            )  # fmt: skip
-        if several > 1 and protocols[self.protocol] is not paper:
-            raise UsageError(
-                "the released evaluators know one path of an item", expected="--protocol paper",
-                found=f"up to {several} paths, --protocol {self.protocol}",
-            )  # fmt: skip
         if protocols[self.protocol] is not paper:
+            _refuse_unreleased(self.protocol, partial=partial, several=several)
             refuse_other_relevance(self.relevance)
         if self.unit not in (None, QUERY, *levels):
             raise UnknownName("unit", str(self.unit), [QUERY, *levels])
@@ -199,6 +189,21 @@ class Settings:
 
 
 USUAL = Settings()
+
+
+def _refuse_unreleased(protocol: str, *, partial: bool, several: int) -> None:
+    """Raise UsageError for labels that the released evaluators do not know."""
+    if partial:
+        raise UsageError(
+            "protocol `official` does not support partial labels", expected="--protocol paper",
+            found=f"--protocol {protocol}",
+            fix="or leave out the items that are not known to the finest level: --policy drop",
+        )  # fmt: skip
+    if several > 1:
+        raise UsageError(
+            "the released evaluators know one path of an item", expected="--protocol paper",
+            found=f"up to {several} paths, --protocol {protocol}",
+        )  # fmt: skip
 
 
 def refuse_other_relevance(relevance: str) -> None:

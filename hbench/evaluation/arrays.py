@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from hbench.core.arguments import checked
 from hbench.core.errors import SubmissionError, UsageError, examples
 from hbench.engine.executors.threads import on_threads
+from hbench.engine.ranker import Side
 from hbench.engine.settings import Settings
 from hbench.engine.similarity import SelectedRows, as_vectors
 from hbench.engine.similarity.rows import float_type
@@ -86,16 +87,22 @@ def score(
     sides = [side for side in (test.queries, test.gallery) if side is not None]
     most = max(Paths(side.labels, side.more).most for side in sides)
     conditions = settings.resolve(tree.levels, partial=test.queries.known is not None, several=most)
-    parts: list[np.ndarray] = [tree.paths, *(side.labels for side in sides)]
-    parts += [part for side in sides if side.more is not None for part in (side.more.items, side.more.labels)]
-    digest = hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).hexdigest()
     measurement = measure(job_of(test, conditions, memory=memory), execute=partial(on_threads, threads=threads))
     warnings = _remarks_on_names(tree, test) if given[0].are_names else []
     if most > 1:
         items = sum(side.more.owners for side in sides if side.more is not None)
         warnings.append(several_in_words(items, most))
     queries = queries_of_tree("test", test.ids, test.queries.labels, tree)
-    return report_of({"test": measurement}, queries, Subject("arrays", "1", digest), conditions, warnings=warnings)
+    return report_of(
+        {"test": measurement}, queries, Subject("arrays", "1", _digest_of(tree, sides)), conditions, warnings=warnings
+    )
+
+
+def _digest_of(tree: LabelTree, sides: Sequence[Side]) -> str:
+    """sha256 of the tree and of the labels of both sides."""
+    parts: list[np.ndarray] = [tree.paths, *(side.labels for side in sides)]
+    parts += [part for side in sides if side.more is not None for part in (side.more.items, side.more.labels)]
+    return hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).hexdigest()
 
 
 def _remarks_on_names(tree: LabelTree, test: Retrieval) -> list[str]:

@@ -315,15 +315,19 @@ def partial_labels_of(data: Dataset) -> list[str]:
     """Say to which levels the queries of each test are known, where some labels end early."""
     remarks = []
     for name, test in data.tests.items():
-        known = known_levels(test.tree)[test.labels[:, -1]]
-        if (known < test.tree.depth).any():
-            counts = np.bincount(known[test.query], minlength=test.tree.depth + 1)[1:].tolist()
-            parts = [f"{count:,} to {level}" for level, count in zip(test.levels, counts, strict=True) if count]
-            items = int((known[test.gallery] < test.tree.depth).sum())
-            remarks.append(
-                f"{name}: partial labels: queries are known {', '.join(parts)}; {items:,} gallery items end early and are "
-                "left out where their level is unknown"
-            )
+        labels, items = test.paths.all_labels()
+        known = known_levels(test.tree)[labels[:, -1]]
+        if not (known < test.tree.depth).any():
+            continue
+        best, ends_early = np.zeros(len(test), np.uint8), np.zeros(len(test), bool)
+        np.maximum.at(best, items, known)
+        ends_early[items[known < test.tree.depth]] = True
+        counts = np.bincount(best[test.query], minlength=test.tree.depth + 1)[1:].tolist()
+        parts = [f"{count:,} to {level}" for level, count in zip(test.levels, counts, strict=True) if count]
+        remarks.append(
+            f"{name}: partial labels: queries are known {', '.join(parts)}; {int(ends_early[test.gallery].sum()):,} gallery "
+            "items end early and are left out where their level is unknown"
+        )
     return remarks
 
 

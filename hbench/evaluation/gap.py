@@ -48,12 +48,6 @@ def gap_of(
 ) -> Gap:  # fmt: skip
     """The gap of every chosen metric; `batches` are gallery positions. `margins`: α and β of ROADMAP's calibration."""
     asked = len(test.queries.labels)
-    if chosen.several > 1:
-        raise UsageError(
-            "the gap goes by one path of each item",
-            expected="one class at each level",
-            found=f"up to {chosen.several} paths",
-        )
     whole = measure(job_of(test, chosen)).values
     totals, defined = np.zeros_like(whole), np.zeros(whole.shape, np.int64)
     counts = np.empty((len(batches), asked, test.queries.labels.shape[1] + 1), np.int64)

@@ -11,6 +11,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hbench.core.arguments import checked
 from hbench.core.errors import UsageError, visible
 from hbench.core.tables import lines, without_formula
@@ -140,12 +142,13 @@ def browse(
     tops = [
         first_results(manifest, one.submission.embeddings("a strip"), chosen, one.conditions, k) for one in examined
     ]
+    positions = np.flatnonzero(manifest.query).tolist()
     strips = []
     for number, query in enumerate(chosen.tolist()):
-        rows = [
-            StripRow(file, hits_of(manifest, top, number), at, right=right_of(manifest, top, number, k))
-            for at, (file, top) in enumerate(zip(_names(paths), tops, strict=True))
-        ]
+        rows = []
+        for at, (file, top) in enumerate(zip(_names(paths), tops, strict=True)):
+            right = right_of(manifest, top, number, positions[query], shown=k)
+            rows.append(StripRow(file, hits_of(manifest, top, number, positions[query]), at, right=right))
         strips.append(_valued(strip_of(manifest, query, rows), query, by, measured))
     levels, signature = manifest.tree.levels, examined[0].signature([name])
     return Results(Sheet(strips, levels, signature, manifest.picture, by if measured else ""))

@@ -115,37 +115,51 @@ def copies_of(scores: Floats, similarity: str) -> NDArray[np.bool_]:
     return scores > 1 - 1e-6 if similarity == "cosine" else np.zeros(scores.shape, bool)
 
 
-def hits_of(manifest: Manifest, top: TopLists, row: int) -> tuple[Hit, ...]:
-    """List the results in one row of the lists, best first."""
+def hits_of(manifest: Manifest, top: TopLists, row: int, query: int) -> tuple[Hit, ...]:
+    """List the results in one row of the lists, best first, each by the path that it shares with the query at `query`."""
     ranked = zip(*(part[row].tolist() for part in top[:4]), strict=True)
     return tuple(
-        Hit(rank, str(manifest.items[item]), score, level, item, class_name(manifest, item), copy)
+        Hit(rank, str(manifest.items[item]), score, level, item, class_name(manifest, item, query), copy)
         for rank, (item, score, level, copy) in enumerate(ranked, start=1)
         if item != NO_ITEM
     )
 
 
-def right_of(manifest: Manifest, top: TopLists, row: int, shown: int) -> Hit | None:
-    """Find the first result of the query's finest class; None if it is among the first `shown`, or not known."""
+def right_of(manifest: Manifest, top: TopLists, row: int, query: int, *, shown: int) -> Hit | None:
+    """Find the first result of the finest class of the query at `query`; None if it is among the first `shown`, or not known."""
     listed = np.flatnonzero((top.levels[row] == manifest.tree.depth) & (top.items[row] != NO_ITEM))
     if len(listed):
-        return hits_of(manifest, top, row)[listed[0]] if listed[0] >= shown else None
+        return hits_of(manifest, top, row, query)[listed[0]] if listed[0] >= shown else None
     if top.right is None or not top.right.ranks[row]:
         return None
     rank, item, score = (part[row].item() for part in top.right)
-    return Hit(rank, str(manifest.items[item]), score, manifest.tree.depth, item, class_name(manifest, item))
+    return Hit(rank, str(manifest.items[item]), score, manifest.tree.depth, item, class_name(manifest, item, query))
 
 
-def path_of(manifest: Manifest, position: int) -> list[str]:
-    """List the classes of an item, coarse to fine."""
-    nodes = manifest.labels[position].tolist()
-    return [names[node] for names, node in zip(manifest.tree.names, nodes, strict=True)]
+def path_of(manifest: Manifest, position: int, query: int | None = None) -> list[str]:
+    """List the classes of an item, coarse to fine; of several paths, the one that it shares with the query at `query`."""
+    shared = None if manifest.more is None or query is None else manifest.paths.shared(query, position)
+    nodes = manifest.labels[position] if shared is None else shared
+    return [names[node] for names, node in zip(manifest.tree.names, nodes.tolist(), strict=True)]
 
 
-def class_name(manifest: Manifest, position: int) -> str:
-    """Name the finest class of an item; a mere number follows the name of the class above."""
-    path = path_of(manifest, position)
+def class_name(manifest: Manifest, position: int, query: int | None = None) -> str:
+    """Name the finest class of an item, as `path_of` has it; a mere number follows the name of the class above."""
+    path = path_of(manifest, position, query)
     return " ".join(path[-2:]) if path[-1].isdigit() else path[-1]
+
+
+def all_paths_of(manifest: Manifest, position: int) -> str:
+    """All paths of an item in words.
+
+    >>> from hbench.datasets.manifest import from_names
+    >>> all_paths_of(from_names(["a"], [["Office", "desk"]], levels=["room", "kind"], more=[(0, ["Home", "shelf"])]), 0)
+    'Office › desk; Home › shelf'
+    """
+    paths = manifest.paths.of_item(position).tolist()
+    return "; ".join(
+        " › ".join(names[node] for names, node in zip(manifest.tree.names, path, strict=True)) for path in paths
+    )
 
 
 def ranker_of(manifest: Manifest, submission: EmbeddingSubmission, queries: Queries, conditions: Conditions) -> Ranker:

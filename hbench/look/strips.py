@@ -21,7 +21,7 @@ from hbench.core.files import replacing, write_text
 from hbench.datasets.manifest import Manifest
 from hbench.look.figures import bytes_of, refuse_suffix, short
 from hbench.look.palette import color_of, mark_of
-from hbench.look.retrievals import Hit, class_name, legend_of, level_name, path_of
+from hbench.look.retrievals import Hit, all_paths_of, class_name, legend_of, level_name
 from hbench.records.shown import shown
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def strip_of(manifest: Manifest, query: int, rows: Sequence[StripRow]) -> Strip:
     return Strip(
         str(manifest.items[position]),
         position,
-        " › ".join(path_of(manifest, position)),
+        all_paths_of(manifest, position),
         rows,
         class_name(manifest, position),
     )

@@ -185,21 +185,35 @@ def refuse_depth(depth: int) -> None:
 def levels_of_pairs(queries: ArrayLike, gallery: ArrayLike) -> NDArray[np.uint8]:
     """Compute the level of every pair, the depth of its lowest common ancestor.
 
-    `queries` (Q, L) and `gallery` (G, L) are labels, coarse to fine, numbers or names; (Q,) for one level. Returns uint8 (Q, G): 0
-    (nothing shared) … L (same class). Raises TreeError for labels of different numbers of levels.
+    `queries` (Q, L) and `gallery` (G, L) are labels, coarse to fine, numbers or names; (Q,) for one level, (Q, P, L) for P right
+    paths of each, of which the pair that shares most counts. Returns uint8 (Q, G): 0 (nothing shared) … L (same class). Raises
+    TreeError for labels of different numbers of levels.
 
     >>> levels_of_pairs([["owl", "barn owl"]], [["owl", "bay owl"], ["owl", "barn owl"]]).tolist()
     [[1, 2]]
+    >>> levels_of_pairs([["owl", "barn owl"]], [[["pet", "cat"], ["owl", "bay owl"]]]).tolist()  # an item of two paths
+    [[1]]
     """
-    sides = as_array(queries, "queries"), as_array(gallery, "gallery")
-    first, second = (array[:, None] if array.ndim == 1 else array for array in sides)
-    if first.shape[1:] != second.shape[1:] or first.ndim != 2:
+    first, second = _as_several(as_array(queries, "queries")), _as_several(as_array(gallery, "gallery"))
+    if first.shape[2:] != second.shape[2:] or first.ndim != 3:
         raise TreeError(
-            "the labels differ in levels", expected="(Q, L) and (G, L)", found=f"{first.shape} and {second.shape}"
+            "the labels differ in levels",
+            expected="(Q, L) and (G, L)",
+            found=f"{np.shape(queries)} and {np.shape(gallery)}",
         )
-    equal = first[:, None, :] == second[None, :, :]
-    levels: NDArray[np.uint8] = np.cumprod(equal, axis=2, dtype=np.uint8).sum(axis=2, dtype=np.uint8)
-    return levels
+    best = np.zeros((len(first), len(second)), np.uint8)
+    for of_query in first.transpose(1, 0, 2):
+        for of_item in second.transpose(1, 0, 2):
+            equal = of_query[:, None, :] == of_item[None, :, :]
+            np.maximum(best, np.cumprod(equal, axis=2, dtype=np.uint8).sum(axis=2, dtype=np.uint8), out=best)
+    return best
+
+
+def _as_several(labels: NDArray[np.generic]) -> NDArray[np.generic]:
+    """Labels of one path (N, L), or of one level (N,), as those of several paths (N, 1, L)."""
+    if labels.ndim == 1:
+        return labels[:, None, None]
+    return labels[:, None, :] if labels.ndim == 2 else labels
 
 
 def default_levels(depth: int) -> tuple[str, ...]:

@@ -159,7 +159,7 @@ def paths_of_nodes(table: NameTable, nodes: Iterable[str]) -> list[Row]:
             raise TreeError(
                 f"{node!r} is in several places of the tree", expected="one path for each node that labels an item",
                 found=examples(" > ".join(row) for row in sorted(found)),
-                fix="--several takes every path, hbench tree validate lists what mends the tree; or give the items a column per level",
+                fix="--several takes every path; or mend the tree (hbench tree validate), or give the items a column per level",
             )  # fmt: skip
         paths += places[node]
     return paths

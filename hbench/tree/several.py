@@ -96,6 +96,13 @@ class Paths(NamedTuple):
                 np.maximum(best, np.cumprod(equal, axis=1, dtype=np.uint8).sum(axis=1, dtype=np.uint8), out=best)
         return best
 
+    def shared(self, first: int, second: int) -> Labels:
+        """The path of the `second` item that has most in common with one of the `first`; (L,)."""
+        paths = self.of_item(second)
+        levels = [np.cumprod(path == self.of_item(first), axis=1).sum(axis=1).max() for path in paths]
+        best: Labels = paths[int(np.argmax(levels))]
+        return best
+
 
 def gathered(paths_of_items: Sequence[Sequence[object]]) -> tuple[list[object], list[object], Positions]:
     """The first path of every item, all further ones, and whose these are.

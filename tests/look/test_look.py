@@ -69,7 +69,10 @@ def test_results_are_those_of_brute_force(similarity, queries):
     top = first_results(manifest, EmbeddingSubmission(embeddings), asked, chosen, 15)
     for row, position in enumerate(asked.tolist()):
         query = np.flatnonzero(manifest.query)[position]
-        hits, expected = hits_of(manifest, top, row), by_force(manifest, embeddings.vectors, query, similarity)[:15]
+        hits, expected = (
+            hits_of(manifest, top, row, query),
+            by_force(manifest, embeddings.vectors, query, similarity)[:15],
+        )
         assert [hit.rank for hit in hits] == list(range(1, 16))
         assert [hit.score for hit in hits] == pytest.approx([score for score, *_ in expected], abs=1e-3)
         assert [hit.level for hit in hits] == [level for _, level, _ in expected]
@@ -78,14 +81,14 @@ def test_results_are_those_of_brute_force(similarity, queries):
         everything = by_force(manifest, embeddings.vectors, query, similarity)
         ranks = [rank for rank, (_, level, _) in enumerate(everything, start=1) if level == 2]
         for shown in (1, 15):
-            right = right_of(manifest, top, row, shown)
+            right = right_of(manifest, top, row, query, shown=shown)
             assert (None if right is None else right.rank) == (ranks[0] if ranks and ranks[0] > shown else None)
 
 
 def test_copies_of_the_query_are_marked_and_a_mere_number_is_not_a_name():
     manifest, embeddings = made()
     chosen = Settings(metrics=["H-AP"]).resolve(manifest.tree.levels)
-    hits = hits_of(manifest, first_results(manifest, EmbeddingSubmission(embeddings), np.array([10]), chosen, 3), 0)
+    hits = hits_of(manifest, first_results(manifest, EmbeddingSubmission(embeddings), np.array([10]), chosen, 3), 0, 10)
     assert (hits[0].item, hits[0].copy) == ("i30", True)  # the vectors from 30 on are those from 10 on
     assert not any(hit.copy for hit in hits[1:])
     numbered = manifests.from_names(["a"], [("chair", "123")], levels=("kind", "product"))
@@ -187,7 +190,7 @@ def test_colours_are_graded_in_grey_and_marks_say_the_level(depth):
 def nasty_sheet(picture=None):
     manifest, embeddings = made()
     chosen = Settings(metrics=["H-AP"]).resolve(manifest.tree.levels)
-    hits = hits_of(manifest, first_results(manifest, EmbeddingSubmission(embeddings), np.array([0]), chosen, 3), 0)
+    hits = hits_of(manifest, first_results(manifest, EmbeddingSubmission(embeddings), np.array([0]), chosen, 3), 0, 0)
     rows = [StripRow(NASTY, tuple(hit._replace(item=NASTY) for hit in hits)), StripRow("b", hits, 1)]
     strip = strip_of(manifest, 0, rows)._replace(query=NASTY, about=f"{NASTY} $x^2$")
     return Sheet([strip], ("genus", NASTY), NASTY, picture)

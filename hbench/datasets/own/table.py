@@ -22,7 +22,7 @@ from hbench.core.tables.column_values import plain
 from hbench.core.tables.understood import Understood
 from hbench.datasets.own import several
 from hbench.tree import taxonomy
-from hbench.tree.columns import Chosen, TableColumns, columns_of, of_one_class, refuse_several, sentence
+from hbench.tree.columns import Chosen, TableColumns, columns_of, of_one_class, refuse_several, sentence, several_labels
 from hbench.tree.names import Row
 from hbench.tree.partial import ended_early, is_unknown
 from hbench.tree.paths import levels_of, separator_of, split_path, told_apart
@@ -174,14 +174,17 @@ def of_table(
     if chosen.several:
         table = several.without_lists(table, chosen.levels)
     check_columns(table, [*([chosen.item] if chosen.item else []), *chosen.levels])
-    own = OwnTable(source, table, columns_of(table, chosen), facts)
+    columns = columns_of(table, chosen)
+    if chosen.several:  # how names nest shows when each cell holds one
+        labels = chosen.levels or [*columns.levels, *_with_several(table, columns)]
+        table = several.without_marks(table, labels, chosen.separator)
+        columns = columns_of(table, replace(chosen, item=columns.item))
+    own = OwnTable(source, table, columns, facts)
     if not own.columns.levels:
         raise DataError(
             "the table has no levels", expected="columns next to item, coarse to fine", found=", ".join(table.column_names),
         )  # fmt: skip
     check_columns(table, [own.item, *own.columns.levels])
-    if chosen.several:
-        own = replace(own, table=several.without_marks(table, own.columns.levels, chosen.separator))
     if len(own.columns.levels) == 1:
         own = _with_paths(own, chosen.separator, as_it_is=as_it_is)
     elif chosen.separator:
@@ -192,6 +195,12 @@ def of_table(
     if not chosen.several:
         _refuse_several_labels(own)
     return own
+
+
+def _with_several(table: pa.Table, columns: TableColumns) -> list[str]:
+    """The columns that were taken for no level, some cells of which hold several labels of other cells."""
+    texts_left = [name for name in columns.left_out if pa.types.is_string(table.schema.field(name).type)]
+    return [name for name in texts_left if several_labels(pc.unique(table[name].fill_null("")).to_pylist())]
 
 
 def _with_paths(own: OwnTable, separator: str | None, *, as_it_is: bool) -> OwnTable:

@@ -52,8 +52,7 @@ def write_data(folder: Path, reported: Reported, places: NDArray[np.int32], imag
     write_script(folder, "index", _index(reported, manifest) | {"images": images})
     write_script(folder, "queries", _queries(reported, manifest))
     fine = manifest.labels[:, -1]
-    rows = zip(map(str, manifest.items), fine.tolist(), places.tolist(), strict=True)  # id, class, place of the picture
-    _write_chunks(folder, "items", list(rows), ITEMS)
+    _write_chunks(folder, "items", _items(manifest, places), ITEMS)
     items = np.bincount(fine, minlength=len(manifest.tree.paths))
     _write_tree(folder, reported, manifest, items)
     for number, run in enumerate(reported.runs):
@@ -65,6 +64,16 @@ def write_data(folder: Path, reported: Reported, places: NDArray[np.int32], imag
             drawn, some = _map(run.places, items, means), places >= 0
             of_class = [places[np.flatnonzero((fine == node) & some)[:SAMPLES]].tolist() for node in drawn["classes"]]
             write_script(folder, f"map-{number}", drawn | {"pictures": of_class})
+
+
+def _items(manifest: Manifest, places: NDArray[np.int32]) -> list[list[Any]]:
+    """List the id, the class and the place of the picture of every item, and the classes of its further paths, if it has some."""
+    columns = zip(map(str, manifest.items), manifest.labels[:, -1].tolist(), places.tolist(), strict=True)
+    rows: list[list[Any]] = list(map(list, columns))
+    if manifest.more is not None:
+        for item, cls in zip(manifest.more.items.tolist(), manifest.more.labels[:, -1].tolist(), strict=True):
+            rows[item] = [*rows[item][:3], [*(rows[item][3] if len(rows[item]) > 3 else []), cls]]
+    return rows
 
 
 def _write_chunks(folder: Path, name: str, rows: Sequence[Any], size: int) -> None:

@@ -74,13 +74,15 @@ def strips_of(reported: Reported, queries: Queries) -> list[Strip]:
     """Make the strips of some queries, with a row for each run with results."""
     manifest, by = reported.manifest, reported.by
     assert manifest is not None
+    positions = np.flatnonzero(manifest.query).tolist()
     strips = []
     for query in queries.tolist():
         rows = []
         for number, run in enumerate(reported.runs):
             if run.top is not None:
                 value = float(run.values[by][query]) if by in run.values else math.nan
-                hits, right = hits_of(manifest, run.top, query)[:RESULTS], right_of(manifest, run.top, query, RESULTS)
+                hits = hits_of(manifest, run.top, query, positions[query])[:RESULTS]
+                right = right_of(manifest, run.top, query, positions[query], shown=RESULTS)
                 rows.append(StripRow(run.name, hits, number, value, right))
         strips.append(strip_of(manifest, query, rows))
     return strips

@@ -65,20 +65,27 @@
     draw();
   }
 
-  const item = (number) => hbench.row("items", number, about.item_chunk).then(([id, cls, at]) => ({ id, cls, place: at }));
+  const item = (number) => hbench.row("items", number, about.item_chunk).then(([id, cls, at, more = []]) => ({ id, classes: [cls, ...more], place: at }));
   const path = (cls) => about.paths[cls].map((node, level) => about.names[level][node]);
+
+  // Of an item with several paths the one that it shares with the query, as far as one is shared.
+  function sharedClass(one, query) {
+    const level = (a, b) => about.paths[a].findIndex((node, at) => node !== about.paths[b][at]);
+    const shared = (cls) => Math.max(...query.classes.map((own) => (own === cls ? about.levels.length : level(cls, own))));
+    return one.classes.reduce((best, cls) => (shared(cls) > shared(best) ? cls : best));
+  }
 
   async function resultsOf(run, row) {
     if (!about.runs[run].kept) return null;
     const [first, similarities, shared, copies, late, right, score] = await hbench.row(`run${run}`, row, about.query_chunk);
     const [ranks, items, scores, levels] = [first.map((_, n) => n + 1), [...first], [...similarities], [...shared]];
     if (late) { ranks.push(late); items.push(right); scores.push(score); levels.push(about.levels.length); }
-    const found = await Promise.all(items.map(item));
+    const [query, ...found] = await Promise.all([item(queries.item[row]), ...items.map(item)]);
     return found.map((each, n) => {
       const asks = table.rowOf[items[n]];
       const inClass = !state.chosen || (asks >= 0 && table.node(asks, state.chosen.level) === state.chosen.node);
       const ask = asks < 0 ? null : () => go({ chosen: inClass ? state.chosen : null, taken: null, row: asks });
-      const result = { item: each, level: levels[n], score: scores[n], path: path(each.cls), copy: n < copies, late: late > 0 && n === items.length - 1 };
+      const result = { item: each, level: levels[n], score: scores[n], path: path(sharedClass(each, query)), copy: n < copies, late: late > 0 && n === items.length - 1 };
       return hbench.strips.tile(result, ranks[n], about, ask);
     });
   }
@@ -92,7 +99,7 @@
     try {
       const [own, ...found] = await Promise.all([item(queries.item[row]), ...about.runs.map((_, run) => resultsOf(run, row))]);
       if (turn !== drawing) return; // a later key was quicker
-      const query = { item: own, path: path(own.cls) };
+      const query = { item: own, path: path(own.classes[0]), more: own.classes.slice(1).map(path) };
       const rows = about.runs.map((run, n) => hbench.strips.row(run, n, found[n], table.value(n, row), about));
       const sides = hbench.strips.element("div", rows.length > 1 ? "sides" : "");
       sides.append(...rows);

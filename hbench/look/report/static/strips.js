@@ -66,7 +66,8 @@ hbench.strips = (() => {
   function heading(query, about) {
     const made = element("header", "asked");
     const words = element("div");
-    words.append(element("h2", "", query.path.join(" › ")), element("p", "caption", query.item.id));
+    const paths = [query.path, ...query.more].map((path) => path.join(" › "));
+    words.append(element("h2", "", paths.join("; ")), element("p", "caption", query.item.id));
     const frame = framed({ ...query.item, name: named(query.path) });
     if (about.images) {
       const link = element("a", "result");
