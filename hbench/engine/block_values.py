@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from hbench.core.compiled import is_cached, pays
 from hbench.engine.fast_metrics import FAST, NEEDS, Batch
-from hbench.engine.job import Job, OtherLabels, Values
+from hbench.engine.job import Job, Values, View
 from hbench.engine.kernels import best_items, rank_positives, rank_sums, sort_keys
 from hbench.engine.kernels.rank_positives import RankedPositives
 from hbench.engine.ranker import ARRANGED_AT_ONCE, Ranker
@@ -213,7 +213,8 @@ def partial_rows(scorers: Sequence[ScoreQuery]) -> dict[int, int]:
 
 class Block:
     """The values of the queries of one block in the making: `adders` take rows of scores (n, G) of the queries from a place
-    of the block on, and `finishers` write what can only be written when every query was added."""
+    of the block on, and `finishers` write what can only be written when every query was added. `others`: the same block under
+    other views, which take their rows from this one."""
 
     def __init__(self, ranker: Ranker, number: int, metrics: int) -> None:
         self.ranker, self.queries = ranker, ranker.rows(number)
@@ -223,18 +224,21 @@ class Block:
         self.values = Values.empty(metrics, self.counts if self.reading is None else self.reading.counts(self.counts))
         self.adders: list[Callable[[NDArray[np.floating], int], None]] = []
         self.finishers: list[Callable[[], None]] = []
+        self.others: list[Block] = []
 
     def add(self, scores: NDArray[np.floating], start: int) -> None:
-        """Value the queries of the block from `start` on by their rows of scores (n, G)."""
+        """Compute the values of the queries of the block from `start` on by their rows of scores (n, G)."""
         for begin, rows in self.ranker.arranged(scores, self.first + start):
             for add in self.adders:
                 add(rows, start + begin)
+            for other in self.others:
+                other.add(rows, start + begin)
 
     def finish(self) -> Values:
         """The values, when every query was added."""
         for finish in self.finishers:
             finish()
-        return self.values
+        return self.values._replace(others=tuple(other.finish() for other in self.others))
 
     def skip_partial(self, rows: Mapping[int, int]) -> None:
         """Leave metrics undefined for the queries whose labels end above the level that they need."""
@@ -244,35 +248,43 @@ class Block:
                 self.values.values[row, of_queries < level] = np.nan
 
 
-def values_of(job: Job, plan: MetricPlan | None) -> tuple[Callable[[int], Block], int]:
-    """The function that starts a block, from its number, under the evaluation's plan or, without one, by the formulas; and how
-    many bytes a thread that adds to blocks needs."""
+class JobPlans:
+    """The plans of all views of a job; `own` None for a small job, which goes by the formulas."""
 
-    def start(number: int) -> Block:
-        block = _started(job.ranker, job.scorers, plan, number)
+    def __init__(self, job: Job, own: MetricPlan | None) -> None:
+        self.job, self.own = job, own
+        self.others: list[MetricPlan | None] = [
+            None if own is None else MetricPlan.of(view.ranker, view.scorers) for view in job.others
+        ]
+
+    def start(self, number: int) -> Block:
+        """Start a block, under all views."""
+        job = self.job
+        block = _started(job, self.own, number)
         if job.by_name is not None:
             fill_by_name(block, job.scorers, job.by_name)
-        for labels in job.others:
-            other = _started(labels.ranker, labels.scorers, plans.get(id(labels)), number)
-            block.adders.append(other.add)
-            block.finishers.append(partial(_finish_other, other, labels))
+        block.others = [_started(view, plan, number) for view, plan in zip(job.others, self.others, strict=True)]
         if (top := job.top) is not None:
             block.adders.append(lambda scores, start: top.keep(job.ranker, scores, block.first + start))
         return block
 
-    plans = {id(other): MetricPlan.of(other.ranker, other.scorers) for other in job.others if plan is not None}
-    width = len(job.ranker.columns) + (0 if job.ranker.listed is None else job.ranker.listed.width)
-    arranges = bool(job.others) or job.ranker.arrange is not None
-    rows = max(ARRANGED_AT_ONCE, width) * job.ranker.scores.dtype.itemsize if arranges else 0
-    sequences = SEQUENCE_BYTES * len(job.ranker.columns) * (job.by_name is not None or plan is None)
-    all_plans = [plan, *plans.values()] if plan is not None else []
-    return start, sequences + rows + sum(one.workspace_bytes for one in all_plans)
+    @property
+    def thread_bytes(self) -> int:
+        """How many bytes a thread that adds to blocks needs."""
+        ranker = self.job.ranker
+        listed = 0 if ranker.listed is None else ranker.listed.width
+        size = sum(plan.workspace_bytes for plan in (self.own, *self.others) if plan is not None)
+        if self.job.others or ranker.arrange is not None:
+            size += max(ARRANGED_AT_ONCE, len(ranker.columns) + listed) * ranker.scores.dtype.itemsize
+        if self.job.by_name is not None or self.own is None:
+            size += SEQUENCE_BYTES * len(ranker.columns)
+        return size
 
 
-def _started(ranker: Ranker, scorers: Sequence[ScoreQuery], plan: MetricPlan | None, number: int) -> Block:
-    block = Block(ranker, number, len(scorers))
+def _started(view: View, plan: MetricPlan | None, number: int) -> Block:
+    block = Block(view.ranker, number, len(view.scorers))
     if plan is None:
-        fill_by_formulas(block, scorers)
+        fill_by_formulas(block, view.scorers)
     else:
         block.adders.append(FastColumns(block, plan).add)
     return block
@@ -378,7 +390,3 @@ def fill_by_name(block: Block, scorers: Sequence[ScoreQuery], by_name: NameColum
 
     block.adders.append(add)
     block.finishers.append(finish)
-
-
-def _finish_other(other: Block, labels: OtherLabels) -> None:
-    labels.put(other.queries, other.finish())

@@ -27,80 +27,79 @@ from hbench.tree import Labels
 
 
 class Values(NamedTuple):
-    """The results of n queries: `values` (M, n) float64; `first_level`, `tied` (n,); `counts` (n, L+1)."""
+    """The results of n queries: `values` (M, n) float64; `first_level`, `tied` (n,); `counts` (n, L+1). `others`: those under the
+    job's other views, in their order."""
 
     values: NDArray[np.float64]
     first_level: NDArray[np.uint8]
     tied: NDArray[np.bool_]
     counts: NDArray[np.int64]
+    others: tuple[Values, ...] = ()
 
     @classmethod
-    def empty(cls, metrics: int, counts: NDArray[np.int64]) -> Values:
+    def empty(cls, metrics: int, counts: NDArray[np.int64], others: tuple[Values, ...] = ()) -> Values:
+        """Nothing computed yet, of queries with these level counts."""
         n = len(counts)
-        return cls(np.full((metrics, n), np.nan), np.zeros(n, np.uint8), np.zeros(n, bool), counts)
+        return cls(np.full((metrics, n), np.nan), np.zeros(n, np.uint8), np.zeros(n, bool), counts, others)
 
-    def put(self, at: NDArray[np.int64], other: Values) -> None:
+    def put(self, at: NDArray[np.int64], found: Values) -> None:
         """Write the values of other queries at their positions."""
-        self.values[:, at], self.first_level[at], self.tied[at], self.counts[at] = other
+        self.values[:, at], self.first_level[at], self.tied[at], self.counts[at] = found[:4]
+        for own, other in zip(self.others, found.others, strict=True):
+            own.put(at, other)
 
 
 @dataclass(frozen=True)
-class OtherLabels:
-    """Values under other labels of the same fine classes, found in the same pass from the same scores.
+class View:
+    """What items mean to the queries, and what is computed of it: a `ranker`, which arranges the rows of scores, and scorers.
 
-    The `ranker` arranges the rows of the job's. `values` and `is_measured` (Q,) are filled in, by the executor
-    that sees whole rows of scores (threads). `canonical` (Q,): the order in which values are summed.
-    """
-
-    ranker: Ranker
-    scorers: Sequence[ScoreQuery]
-    canonical: NDArray[np.int64]
-    values: Values
-    is_measured: NDArray[np.bool_]
-
-    @classmethod
-    def of(
-        cls, ranker: Ranker, labels: tuple[Labels, Labels], scorers: Sequence[ScoreQuery], ties: Ties
-    ) -> OtherLabels:
-        """Nothing measured yet; `labels` of queries (Q, L') and gallery (G, L')."""
-        other = ranker.relabelled(*labels, ties)
-        asked = ranker.queries
-        canonical = asked[np.lexsort(labels[0][asked].T[::-1])]
-        values = Values.empty(len(scorers), np.zeros((len(asked), other.depth + 1), np.int64))
-        return cls(other, scorers, canonical, values, np.zeros(len(asked), bool))
-
-    def put(self, at: NDArray[np.int64], values: Values) -> None:
-        """Keep the values of the queries at these input positions."""
-        self.values.put(at, values)
-        self.is_measured[at] = True
-
-
-@dataclass(frozen=True)
-class Job:
-    """A ranker and what to compute of every query.
-
-    `conditions`: everything besides the ranker that affects the values, as text, for the digest. `canonical` (Q,): the order in
-    which values are summed up, if it is not the ranker's.
-
-    `rebuild`: recreates the job in another process, from the embeddings that were read there. `by_name`: the labels by
-    name, where a scorer goes by them and they form no tree. `top`: where the first results of every query are kept, by
-    the executor that sees whole rows of scores (threads); `others`: other labels that are valued in the same pass, likewise.
+    `conditions`: everything else that affects the values, as text. `canonical` (Q,): the order in which values are summed.
     """
 
     ranker: Ranker
     scorers: Sequence[ScoreQuery]
     conditions: str = ""
     canonical: NDArray[np.int64] | None = None
+
+    @classmethod
+    def of_labels(
+        cls, ranker: Ranker, labels: tuple[Labels, Labels], scorers: Sequence[ScoreQuery], ties: Ties
+    ) -> View:
+        """The view of other labels of the same fine classes, of queries (Q, L') and gallery (G, L')."""
+        asked = ranker.queries
+        return cls(ranker.relabelled(*labels, ties), scorers, canonical=asked[np.lexsort(labels[0][asked].T[::-1])])
+
+    def nothing(self, queries: int) -> Values:
+        """Values of this many queries, nothing computed yet."""
+        return Values.empty(len(self.scorers), np.zeros((queries, self.ranker.depth + 1), np.int64))
+
+
+@dataclass(frozen=True)
+class Job(View):
+    """A view of a test, the dataset's own, and who computes it.
+
+    `rebuild`: recreates the job in another process, from the embeddings that were read there. `by_name`: the labels by
+    name, where a scorer goes by them and they form no tree. `top`: where the first results of every query are kept, by
+    the executor that sees whole rows of scores (threads). `others`: more views of the same queries and scores, whose values are
+    found in the same pass.
+    """
+
     rebuild: Callable[[Any], Job] | None = None
     by_name: NameColumns | None = None
     top: TopResults | None = None
-    others: Sequence[OtherLabels] = ()
+    others: Sequence[View] = ()
+
+    def nothing(self, queries: int) -> Values:
+        """Values of this many queries under all views, nothing computed yet."""
+        return super().nothing(queries)._replace(others=tuple(view.nothing(queries) for view in self.others))
 
     @property
     def digest(self) -> str:
         """sha256 of everything the values depend on."""
         names = "" if self.by_name is None else f" {self.by_name.digest}"
         words = f"{self.ranker.digest} {len(self.scorers)} {self.conditions}{names}"
+        for view in self.others:
+            words += f" {view.ranker.digest} {len(view.scorers)} {view.conditions}"
         return hashlib.sha256(words.encode()).hexdigest()
 
 

@@ -97,7 +97,8 @@ class Ranker:
     `starts`, `ends` (Q, L): where the items of level ≥ l lie, in canonical order; under partial labels the level is the lowest
     that is possible. `coded` are the ranges by code (hbench.metrics.readings), of which each is written over those before
     it, ordered by `code_ties`; without partial labels a code is a level. `arrange`: how rows of scores, which are in the order of
-    `columns`, become rows in which the ranges lie; None where they do already. `listed`: the lists that the ranges are of.
+    `columns`, become rows in which the ranges lie; None where they do already. `listed`: the lists that the ranges are of;
+    `order` (G,): how the columns of another ranker's finished rows are put.
     """
 
     def __init__(
@@ -124,6 +125,7 @@ class Ranker:
         self.sizes = np.full(len(self.queries), len(self.columns))
         self.known: NDArray[np.uint8] | None = None
         self.arrange: Arrange | None = None
+        self.order: NDArray[np.int64] | None = None
         self.listed: ListedItems | None = None
         if queries.known is not None and gallery.known is not None:
             self._refuse_deep()
@@ -306,7 +308,7 @@ class Ranker:
         other.depth, other.columns, other.left_out, other.known = queries.shape[1], self.columns[order], left_out, None
         other.tie_key = other.code_ties = tie_key(other.depth)
         other.starts, other.ends = other.coded = level_ranges(queries[self.queries], gallery[other.columns])
-        other.arrange = lambda scores, _first: np.take(scores, order, axis=1)
+        other.order, other.arrange = order, lambda scores, _first: np.take(scores, order, axis=1)
         return other
 
     def _without_digest(self) -> Ranker:

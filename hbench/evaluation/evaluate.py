@@ -22,7 +22,7 @@ from hbench.engine.job import Execute, Job
 from hbench.engine.settings import USUAL, Conditions, Settings, refuse_other_relevance
 from hbench.engine.similarity import as_vectors
 from hbench.engine.top_k import TopResults
-from hbench.evaluation.measurement import OnBlock, measure, several_in_words
+from hbench.evaluation.measurement import Measurement, OnBlock, measure, several_in_words
 from hbench.evaluation.submission import RankingSubmission, Submission, as_submission, read
 from hbench.evaluation.summary import Subject, report_of
 from hbench.metrics.names import MetricName, default_metrics, parse_metrics
@@ -231,7 +231,8 @@ def report_on(
                 "first results cannot be kept for this evaluation", expected="embeddings, and positives by label"
             )
         jobs = {name: replace(job, top=TopResults(len(job.ranker.queries), top_k)) for name, job in jobs.items()}
-    report = report_of_jobs(examined, jobs, execute=execute, on_test=on_test)
+    measurements = measured_jobs(examined, jobs, execute=execute, on_test=on_test)
+    report = report_of_measurements(examined, measurements)
     if not top_k:
         return report
     tables = []
@@ -247,8 +248,10 @@ def report_on(
     return replace(report, results=pa.concat_tables(tables))
 
 
-def report_of_jobs(examined: Examined, jobs: Mapping[str, Job], *, execute: Execute, on_test: OnTest | None) -> Report:
-    """Measure every test, by its job where it has one, and report."""
+def measured_jobs(
+    examined: Examined, jobs: Mapping[str, Job], *, execute: Execute, on_test: OnTest | None
+) -> dict[str, Measurement]:
+    """Measure every test, by its job where it has one."""
     data, conditions = examined.data, examined.conditions
     measurements = {}
     for name in data.tests:
@@ -257,8 +260,13 @@ def report_of_jobs(examined: Examined, jobs: Mapping[str, Job], *, execute: Exec
         else:
             assert isinstance(examined.submission, RankingSubmission)  # embeddings have a job for every test
             measurements[name] = examined.submission.measured(data, name, conditions, examined.also)
-    queries = pa.concat_tables(queries_of(name, manifest) for name, manifest in data.tests.items())
-    return report_of(measurements, queries, examined.subject, conditions, warnings=examined.warnings)
+    return measurements
+
+
+def report_of_measurements(examined: Examined, measurements: Mapping[str, Measurement]) -> Report:
+    """The report on the measurements of all tests."""
+    queries = pa.concat_tables(queries_of(name, manifest) for name, manifest in examined.data.tests.items())
+    return report_of(measurements, queries, examined.subject, examined.conditions, warnings=examined.warnings)
 
 
 def without_items(data: Dataset, items: Sequence[str]) -> tuple[Dataset, list[str]]:

@@ -18,7 +18,7 @@ from hbench.submissions import embeddings
 ELSEWHERE = ("blocks", "workers", "scheduler", "device", "resume")
 APART = {  # an option, what it does, and the options that it cannot be joined with
     "device": ("ranks in this process", ("workers", "scheduler")),
-    "trees": ("ranks in this process, in one go", (*ELSEWHERE, "top_k")),
+    "trees": ("keeps no first results", ("top_k",)),
     "top_k": ("ranks in this process, in one go", ELSEWHERE),
 }
 
@@ -99,7 +99,12 @@ class Execution:
         Raises UsageError for a ranking, which has no blocks.
         """
         share = Share.parse(self.blocks or "1/1")
-        jobs = examined.jobs(memory=self.memory)
+        if self.trees:
+            from hbench.evaluation.trees import jobs_under, parse
+
+            jobs = jobs_under(examined, parse(self.trees, self.edges), memory=self.memory)
+        else:
+            jobs = examined.jobs(memory=self.memory)
         if set(jobs) != set(examined.data.tests):
             raise UsageError("rankings have no blocks", expected="embeddings")
         number = 0

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.engine.executors.threads import on_threads
-from hbench.engine.job import Execute, Job, Values
+from hbench.engine.job import Execute, Job, Values, View
 from hbench.engine.ranker import Ranker, Side
 from hbench.engine.settings import Conditions
 from hbench.metrics.level_sequence import LevelSequence
@@ -131,7 +131,8 @@ class Measurement:
     first.
 
     `counts` (Q, L+1): items per level in each query's gallery. `tied` (Q,): queries whose equal scores differ in level.
-    `canonical` (Q,): the input positions of the measured queries, in the order in which values are to be summed.
+    `canonical` (Q,): the input positions of the measured queries, in the order in which values are to be summed. `others`: under
+    the job's other views.
     """
 
     values: NDArray[np.float64]
@@ -139,6 +140,7 @@ class Measurement:
     counts: NDArray[np.int64]
     tied: NDArray[np.bool_]
     canonical: NDArray[np.int64]
+    others: tuple[Measurement, ...] = ()
 
 
 def measure(
@@ -150,15 +152,21 @@ def measure(
     """
     ranker = job.ranker
     chosen = range(ranker.blocks) if blocks is None else blocks
-    result = Values.empty(len(job.scorers), np.zeros((len(ranker.queries), ranker.depth + 1), np.int64))
+    result = job.nothing(len(ranker.queries))
     for done, (block, values) in enumerate(execute(job, chosen), start=1):
         result.put(ranker.rows(block), values)
         if on_block:
             on_block(done, len(chosen))
-    canonical = job.canonical
-    if canonical is None or blocks is not None:
-        canonical = np.concatenate([ranker.rows(block) for block in chosen] or [ranker.queries[:0]])
-    return Measurement(result.values, result.first_level, result.counts, result.tied, canonical)
+    measured = np.concatenate([ranker.rows(block) for block in chosen] or [ranker.queries[:0]])
+    views = zip((job, *job.others), (result, *result.others), strict=True)
+    own, *others = [_measurement(view, values, measured, is_whole=blocks is None) for view, values in views]
+    return replace(own, others=tuple(others))
+
+
+def _measurement(view: View, values: Values, measured: NDArray[np.int64], *, is_whole: bool) -> Measurement:
+    """The values of a view, to be summed in its canonical order, or, of some blocks alone, in the order of these."""
+    canonical = measured if view.canonical is None or not is_whole else view.canonical
+    return Measurement(values.values, values.first_level, values.counts, values.tied, canonical)
 
 
 def measured_sequences(

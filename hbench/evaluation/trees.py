@@ -11,7 +11,9 @@ there is no order of all items to share.
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,9 +24,10 @@ from hbench.core.tables.understood import Understood
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.own.table import DISTRACTOR
 from hbench.engine.executors.threads import on_threads
-from hbench.engine.job import Execute, Job, OtherLabels
+from hbench.engine.job import Execute, Job, View
+from hbench.engine.ranker import Ranker
 from hbench.engine.settings import Conditions, Signature
-from hbench.evaluation.evaluate import Examined, OnTest, report_of_jobs
+from hbench.evaluation.evaluate import Examined, OnTest, measured_jobs, report_of_measurements
 from hbench.evaluation.measurement import Measurement, scorers_of
 from hbench.evaluation.summary import summarise
 from hbench.metrics.names import MetricName
@@ -132,35 +135,57 @@ def report_under(
     Ignored items and queries are the dataset's own. Raises TreeError for a fine class that a tree lacks, UsageError for
     what other trees cannot score: rankings, listed positives, partial labels, released evaluators, no metric of all levels.
     """
+    jobs = jobs_under(examined, trees, memory=memory)
+    measurements = measured_jobs(examined, jobs, execute=execute, on_test=on_test)
+    report = report_of_measurements(examined, measurements)
+    found = {}
+    for at, tree in enumerate(trees):
+        first = next(iter(examined.data.tests.values()))
+        conditions = _conditions(examined.conditions, tree.levels(first.tree))
+        under = {name: measured.others[at] for name, measured in measurements.items()}
+        found[tree.name] = _under(report, tree, conditions, under)
+    read = (*report.document.read, *(tree.read.document() for tree in trees if tree.read is not None))
+    return replace(report, document=report.document.model_copy(update={"trees": found, "read": read}))
+
+
+def jobs_under(examined: Examined, trees: Sequence[OtherTree], *, memory: int | None = None) -> dict[str, Job]:
+    """The jobs of all tests with a view for each tree. Raises as `report_under` does."""
     _refuse_unfit(examined)
-    conditions, tests = examined.conditions, examined.data.tests
-    under = {
-        tree.name: {name: _conditions(conditions, tree.levels(test.tree)) for name, test in tests.items()}
-        for tree in trees
+    tests = examined.data.tests
+    views = {
+        name: partial(_views, test=test, trees=trees, conditions=examined.conditions) for name, test in tests.items()
     }
-    labels = {tree.name: {name: tree.labels(test) for name, test in tests.items()} for tree in trees}
+    labels = {name: [tree.labels(test) for tree in trees] for name, test in tests.items()}  # refused before any work
     jobs = examined.jobs(memory=memory)
     if set(jobs) != set(tests):
         raise UsageError("rankings are not scored under other trees", expected="an embedding file")
-    others = {
-        name: [_other(jobs[name], tests[name], labels[tree.name][name], under[tree.name][name]) for tree in trees]
-        for name in tests
-    }
-    with_others = {name: replace(job, others=others[name]) for name, job in jobs.items()}
-    report = report_of_jobs(examined, with_others, execute=execute, on_test=on_test)
-    if not all(other.is_measured.all() for each in others.values() for other in each):
-        raise UsageError("other trees are scored by threads of this process alone", fix="leave the cluster or GPU out")
-    found = {
-        tree.name: _under(
-            report,
-            tree,
-            next(iter(under[tree.name].values())),
-            {name: _measurement(others[name][at]) for name in tests},
-        )
-        for at, tree in enumerate(trees)
-    }
-    read = (*report.document.read, *(tree.read.document() for tree in trees if tree.read is not None))
-    return replace(report, document=report.document.model_copy(update={"trees": found, "read": read}))
+    return {name: _with_views(job, partial(views[name], labels=labels[name])) for name, job in jobs.items()}
+
+
+def _with_views(job: Job, views: Callable[[Ranker], Sequence[View]]) -> Job:
+    """The job with more views of its ranker, also where it is made again in another process."""
+    rebuild = None if job.rebuild is None else partial(_rebuilt, build=job.rebuild, views=views)
+    return replace(job, others=views(job.ranker), rebuild=rebuild)
+
+
+def _rebuilt(parts: Any, *, build: Callable[[Any], Job], views: Callable[[Ranker], Sequence[View]]) -> Job:
+    job = build(parts)
+    return replace(job, others=views(job.ranker))
+
+
+def _views(
+    ranker: Ranker, *, test: Manifest, trees: Sequence[OtherTree], conditions: Conditions, labels: Sequence[Labels]
+) -> list[View]:
+    """The views of a test's ranker under every tree, whose `labels` (N, L') are given."""
+    views = []
+    for tree, of_items in zip(trees, labels, strict=True):
+        of_tree = _conditions(conditions, tree.levels(test.tree))
+        asked, ranked = of_items[test.query], of_items[test.gallery]
+        scorers = scorers_of(of_tree, asked, all_pairs=np.array_equal(test.query, test.gallery))
+        view = View.of_labels(ranker, (asked, ranked), scorers, conditions.ties)
+        words = f"{','.join(map(str, of_tree.metrics))} {tree.name} {tree.source}"
+        views.append(replace(view, conditions=words))
+    return views
 
 
 def _refuse_unfit(examined: Examined) -> None:
@@ -188,17 +213,6 @@ def _conditions(conditions: Conditions, levels: tuple[str, ...]) -> Conditions:
 
 def _graded(conditions: Conditions) -> tuple[MetricName, ...]:
     return tuple(name for name in conditions.metrics if is_graded(name))
-
-
-def _other(job: Job, test: Manifest, labels: Labels, conditions: Conditions) -> OtherLabels:
-    asked, ranked = labels[test.query], labels[test.gallery]
-    scorers = scorers_of(conditions, asked, all_pairs=np.array_equal(test.query, test.gallery))
-    return OtherLabels.of(job.ranker, (asked, ranked), scorers, conditions.ties)
-
-
-def _measurement(other: OtherLabels) -> Measurement:
-    values = other.values
-    return Measurement(values.values, values.first_level, values.counts, values.tied, other.canonical)
 
 
 def _under(report: Report, tree: OtherTree, conditions: Conditions, found: Mapping[str, Measurement]) -> UnderTree:

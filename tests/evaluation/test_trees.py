@@ -9,10 +9,15 @@ import pytest
 from hbench.boards import formats
 from hbench.core.errors import TreeError, UsageError
 from hbench.datasets import load, manifest
+from hbench.engine.executors.dask import File, FileReader, connected, on_cluster
+from hbench.engine.executors.gpu import on_device
+from hbench.engine.executors.kept_blocks import kept_in
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.settings import Settings
 from hbench.evaluation import evaluate, trees
+from hbench.evaluation.submission import read
 from hbench.records.document import Document
+from hbench.submissions import embeddings
 from hbench.submissions.embeddings import Embeddings
 
 SPECIES = 24
@@ -155,11 +160,29 @@ def replace_metrics(examined):
     return replace(examined, conditions=replace(examined.conditions, metrics=species_only))
 
 
-def test_an_executor_that_leaves_other_trees_out_is_noticed(tmp_path):
+def test_every_executor_finds_the_values_of_all_trees(tmp_path):
     data, given = zoo(own, ["family", "species"])
+    np.savez(tmp_path / "vectors.npz", ids=given.ids.astype(str), embeddings=given.vectors)
+    file = read(tmp_path / "vectors.npz")
+    examined, chosen = evaluated(data, file, tmp_path), trees.parse("shuffled,shuffled:7")
+    whole = trees.report_under(examined, chosen).document
+    for _ in range(2):  # the second time from what was kept
+        kept = trees.report_under(examined, chosen, execute=kept_in(tmp_path / "kept", on_threads)).document
+        assert kept.trees == whole.trees
+    with connected(None, 1) as client:
+        on_workers = on_cluster(
+            client, [File(tmp_path / "vectors.npz")], FileReader(embeddings.read, embeddings.joined)
+        )
+        assert trees.report_under(examined, chosen, execute=on_workers).document.trees == whole.trees
+    on_torch = trees.report_under(examined, chosen, execute=on_device("cpu")).document
+    for name, under in whole.trees.items():
+        for metric, score in under.scores.items():
+            assert on_torch.trees[name].scores[metric].value == pytest.approx(score.value, abs=1e-12)
 
-    def leaves_out(job, blocks):
-        return on_threads(replace(job, others=()), blocks)
 
-    with pytest.raises(UsageError, match="threads of this process"):
-        trees.report_under(evaluated(data, given, tmp_path), trees.parse("shuffled"), execute=leaves_out)
+def test_blocks_kept_for_other_trees_are_not_taken(tmp_path):
+    data, given = zoo(own, ["family", "species"])
+    examined, execute = evaluated(data, given, tmp_path), kept_in(tmp_path / "kept", on_threads)
+    one = trees.report_under(examined, trees.parse("shuffled"), execute=execute).document.trees["shuffled"]
+    other = trees.report_under(examined, trees.parse("shuffled:7"), execute=execute).document.trees["shuffled:7"]
+    assert one.scores != other.scores

@@ -57,18 +57,18 @@ def on_device(name: str) -> Execute:
         torch.zeros(1, device=device)
 
     def execute(job: Job, blocks: Sequence[int]) -> Iterator[tuple[int, Values]]:
-        plan = MetricPlan.of(job.ranker, job.scorers)
         if job.by_name is not None or job.ranker.scores.dtype == np.float64:
             raise UsageError(
                 "this evaluation cannot be done on a device", expected="float32 scores, labels that form a tree",
                 found="values by name" if job.by_name else str(job.ranker.scores.dtype),
                 fix="leave --device out to rank on the processors",
             )  # fmt: skip
+        plans = [MetricPlan.of(view.ranker, view.scorers) for view in (job, *job.others)]
         gallery = Gallery(job.ranker.scores, device)
         waiting: deque[_Started] = deque()
         with _exact_products(), ThreadPoolExecutor(available_threads()) as pool:
             for block in blocks:
-                waiting.append(_start(plan, gallery, block, pool))
+                waiting.append(_start(plans, gallery, block, pool))
                 if len(waiting) == AHEAD:
                     yield waiting.popleft().finish()
             while waiting:
@@ -133,19 +133,27 @@ class _Started(NamedTuple):
         return self.number, self.block.finish()
 
 
-def _start(plan: MetricPlan, gallery: Gallery, number: int, pool: Executor) -> _Started:
-    """Start to rank one block on the device; tasks of the pool wait for it and sum up."""
-    block = Block(plan.ranker, number, plan.metrics)
-    fast = FastColumns(block, plan)
+def _start(plans: Sequence[MetricPlan], gallery: Gallery, number: int, pool: Executor) -> _Started:
+    """Start to rank one block on the device, under the dataset's own view and others; tasks of the pool wait for it and sum up."""
+    own, *others = [Block(plan.ranker, number, plan.metrics) for plan in plans]
+    own.others = others
+    columns = [FastColumns(block, plan) for block, plan in zip((own, *others), plans, strict=True)]
     rows = gallery.rows(number)
-    started = _Started(number, block, torch.stack(torch.aminmax(rows)).to("cpu", non_blocking=True), [])
-    rows = _finished(rows, plan.ranker, block.first)
-    at_once = max(1, ROWS_BYTES // (SCORE_BYTES * rows.shape[1] + POSITIVE_BYTES * plan.most_positives))
+    started = _Started(number, own, torch.stack(torch.aminmax(rows)).to("cpu", non_blocking=True), [])
+    rows = _finished(rows, own.ranker, own.first)
+    most = max(plan.most_positives for plan in plans)
+    at_once = max(1, ROWS_BYTES // (SCORE_BYTES * rows.shape[1] + POSITIVE_BYTES * most))
     for start in range(0, len(rows), at_once):
         at = slice(start, min(start + at_once, len(rows)))
-        ranked = rank(plan, block, rows[at], at).to_host()
-        started.tasks.append(pool.submit(_sum_up, fast, ranked, _recorded(rows.device), at=at, pool=pool))
+        for fast in reversed(columns):  # the own view last: ranking uses the rows up
+            ranked = rank(fast.plan, fast.block, _in_order(rows[at], fast.plan.ranker), at).to_host()
+            started.tasks.append(pool.submit(_sum_up, fast, ranked, _recorded(rows.device), at=at, pool=pool))
     return started
+
+
+def _in_order(rows: Tensor, ranker: Ranker) -> Tensor:
+    """Finished rows with their columns as a view has them."""
+    return rows if ranker.order is None else rows[:, _moved(ranker.order, rows.device)]
 
 
 def _recorded(device: torch.device) -> torch.cuda.Event | None:

@@ -7,11 +7,11 @@ range(3, 6)
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
+from numpy.typing import NDArray
 
 from hbench.core import files
 from hbench.core.errors import SubmissionError, UsageError
@@ -53,7 +53,7 @@ def kept_in(folder: Path, execute: Execute) -> Execute:
             else:
                 yield block, values
         for block, values in execute(job, missing):
-            files.write(paths[block], {"job": job.digest}, values._asdict())
+            files.write(paths[block], {"job": job.digest}, _arrays_of(values))
             yield block, values
 
     return resumed
@@ -70,8 +70,26 @@ def _kept(path: Path, job: Job, block: int) -> Values | None:
         header, arrays = files.read(path)
     except SubmissionError:
         return None
-    queries = len(job.ranker.rows(block))
-    expected = Values.empty(len(job.scorers), np.zeros((queries, job.ranker.depth + 1), np.int64))
-    shapes = {name: (array.dtype, array.shape) for name, array in expected._asdict().items()}
+    expected = job.nothing(len(job.ranker.rows(block)))
+    shapes = {name: (array.dtype, array.shape) for name, array in _arrays_of(expected).items()}
     found = {name: (array.dtype, array.shape) for name, array in arrays.items()}
-    return Values(**arrays) if header == {"job": job.digest} and found == shapes else None
+    if header != {"job": job.digest} or found != shapes:
+        return None
+    others = [_values_in(arrays, f"{number}.") for number in range(len(job.others))]
+    return _values_in(arrays, "")._replace(others=tuple(others))
+
+
+ARRAYS = ("values", "first_level", "tied", "counts")
+
+
+def _arrays_of(values: Values) -> dict[str, NDArray[Any]]:
+    """The arrays of a block by the names that they have in its file: those of other views have the view's number in front."""
+    arrays = {name: getattr(values, name) for name in ARRAYS}
+    for number, other in enumerate(values.others):
+        arrays |= {f"{number}.{name}": getattr(other, name) for name in ARRAYS}
+    return arrays
+
+
+def _values_in(arrays: Mapping[str, NDArray[Any]], prefix: str) -> Values:
+    values, first_level, tied, counts = (arrays[prefix + name] for name in ARRAYS)
+    return Values(values, first_level, tied, counts)

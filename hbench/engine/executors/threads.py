@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.compiled import announcement, available_threads, one_blas_thread
-from hbench.engine.block_values import Block, FastColumns, MetricPlan, kernels_are_compiled, plan_of, values_of
+from hbench.engine.block_values import Block, FastColumns, JobPlans, MetricPlan, kernels_are_compiled, plan_of
 from hbench.engine.job import Job, Values
 from hbench.engine.kernels.rank_positives import RankedPositives
 from hbench.engine.kernels.sort_keys import fitting, sort
@@ -230,8 +230,8 @@ def on_threads(
 
 def _by_rows(job: Job, plan: MetricPlan | None, blocks: Sequence[int], threads: int) -> Iterator[tuple[int, Values]]:
     """The values of each block's queries from whole rows of scores."""
-    scores, (start_block, scratch) = job.ranker.scores, values_of(job, plan)
-    threads, at_once = scores.fitting(threads, scratch)
+    scores, plans = job.ranker.scores, JobPlans(job, plan)
+    threads, at_once = scores.fitting(threads, plans.thread_bytes)
     waiting, line = deque(blocks), deque[Stage]()
     buffers = [scores.buffer() for _ in range(min(len(blocks), at_once))]
     done: list[Stage] = []
@@ -241,7 +241,7 @@ def _by_rows(job: Job, plan: MetricPlan | None, blocks: Sequence[int], threads: 
                 block = waiting.popleft()
                 multiply = partial(scores.multiply, scores.block_vectors(block), out=buffers[-1])
                 tasks = [pool.submit(multiply, start) for start in scores.chunks]
-                line.append(Stage(block, buffers.pop(), tasks, start_block(block)))
+                line.append(Stage(block, buffers.pop(), tasks, plans.start(block)))
             for stage in done:  # while the threads are at work on the next
                 yield stage.block, stage.values.finish()
             done.clear()
