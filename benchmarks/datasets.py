@@ -1,4 +1,5 @@
-"""Time and memory of opening and building datasets of the largest published sizes, made up in their form.
+"""Time and memory of opening and building datasets of the largest published sizes, made up in their
+form.
 
     python benchmarks/datasets.py [open] [build] [fetch]
 
@@ -24,7 +25,9 @@ LABELLED, GROUPS, QUERIES = 0.6, 78, 1_129
 
 
 def measured(code: str) -> dict[str, float]:
-    """Run `code` in a process of its own, after `start()`, and return seconds, MB and what it prints."""
+    """Run `code` in a process of its own, after `start()`, and return seconds, MB and what it
+    prints.
+    """
     program = f"""
 import json, sys, time
 sys.path.insert(0, {str(ROOT)!r})
@@ -38,13 +41,17 @@ status = open("/proc/self/status").read()
 told["peak MB"] = int(status.split("VmHWM:")[1].split()[0]) // 1024
 print(json.dumps(told))
 """
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     found: dict[str, float] = json.loads(run.stdout)
     return found
 
 
 def show(name: str, told: dict[str, float], *, limit: str) -> None:
-    print(f"{name:<44}{'  '.join(f'{key} {value:g}' for key, value in told.items())}   (aim: {limit})")
+    print(
+        f"{name:<44}{'  '.join(f'{key} {value:g}' for key, value in told.items())}   (aim: {limit})"
+    )
 
 
 def inat_manifest(path: Path) -> None:
@@ -60,7 +67,9 @@ def inat_manifest(path: Path) -> None:
         node = species * nodes // INAT_NODES[-1]
         columns.append([f"name of node {i}" for i in node])
     items = [f"train_val2018/Insecta/{one}/{i:032x}.jpg" for i, one in enumerate(species)]
-    nested = [list(dict.fromkeys(zip(*columns[: level + 1], strict=True))) for level in range(len(levels))]
+    nested = [
+        list(dict.fromkeys(zip(*columns[: level + 1], strict=True))) for level in range(len(levels))
+    ]
     names = [{path: f"{path[-1]} ({i})" for i, path in enumerate(own)} for own in nested]
     rows = zip(*columns, strict=True)
     named = [tuple(names[level][row[: level + 1]] for level in range(len(levels))) for row in rows]
@@ -76,26 +85,35 @@ def landmarks(raw: Path) -> None:
         groups = rng.integers(0, GROUPS, number)
         labelled = rng.random(number) < LABELLED
         with (raw / "metadata" / f"{space}_label_to_hierarchical.csv").open("w") as file:
-            file.write("landmark_id,category,supercategory,hierarchical_label,natural_or_human_made\n")
+            file.write(
+                "landmark_id,category,supercategory,hierarchical_label,natural_or_human_made\n"
+            )
             for i in range(number):
                 label = (
                     f"some kind,group {groups[i]},{'natural' if groups[i] < 18 else 'human-made'}"
                     if labelled[i]
                     else ",,"
                 )
-                file.write(f"{i},http://commons.wikimedia.org/wiki/Category:Landmark_number_{i},{label}\n")
+                file.write(
+                    f"{i},http://commons.wikimedia.org/wiki/Category:Landmark_number_{i},{label}\n"
+                )
     of_landmark = np.sort(rng.integers(0, TRAIN_LANDMARKS, TRAIN_IMAGES))
     bounds = np.searchsorted(of_landmark, np.arange(TRAIN_LANDMARKS + 1))
     with (raw / "metadata" / "train_clean.csv").open("w") as file:
         file.write("landmark_id,images\n")
         for i in range(TRAIN_LANDMARKS):
-            file.write(f"{i},{' '.join(f'{image:016x}' for image in range(bounds[i], bounds[i + 1]))}\n")
+            file.write(
+                f"{i},{' '.join(f'{image:016x}' for image in range(bounds[i], bounds[i + 1]))}\n"
+            )
     with (raw / "metadata" / "index_image_to_landmark.csv").open("w") as file:
         file.write("id,landmark_id\n")
         file.writelines(f"{i:016x},{rng.integers(INDEX_LANDMARKS)}\n" for i in range(INDEX_IMAGES))
     with (raw / "ground_truth" / "retrieval_solution_v2.1.csv").open("w") as file:
         file.write("id,images,Usage\n")
-        file.writelines(f"q{i:015x},{' '.join(f'{j:016x}' for j in range(i, i + 20))},Public\n" for i in range(QUERIES))
+        file.writelines(
+            f"q{i:015x},{' '.join(f'{j:016x}' for j in range(i, i + 20))},Public\n"
+            for i in range(QUERIES)
+        )
 
 
 def opening(folder: Path) -> None:
@@ -141,7 +159,11 @@ def fetching(folder: Path) -> None:
     from tests.file_server import FileServer
 
     body = np.random.default_rng(0).bytes(400_000_000)
-    with FileServer(files={"x": body}) as server, session() as own, contextlib.closing(requests.Session()) as bare:
+    with (
+        FileServer(files={"x": body}) as server,
+        session() as own,
+        contextlib.closing(requests.Session()) as bare,
+    ):
         server.chunk = 1 << 20
         began = time.perf_counter()
         with bare.get(server.url("x"), stream=True) as answer, (folder / "bare").open("wb") as file:
@@ -151,7 +173,11 @@ def fetching(folder: Path) -> None:
         began = time.perf_counter()
         fetch(RemoteFile("x", (server.url("x"),)), folder / "ours", Requester(own))
         ours = time.perf_counter() - began
-    told = {"ours s": round(ours, 2), "bare requests s": round(seconds, 2), "ratio": round(ours / seconds, 2)}
+    told = {
+        "ours s": round(ours, 2),
+        "bare requests s": round(seconds, 2),
+        "ratio": round(ours / seconds, 2),
+    }
     show("fetch 400 MB, md5 and sha256 checked", told, limit="ratio below 3")
 
 

@@ -1,9 +1,11 @@
-"""How long an exact evaluation takes, next to the bare matrix product of the same scores and to peers, in one run.
+"""How long an exact evaluation takes, next to the bare matrix product of the same scores and to
+peers, in one run.
 
-Synthetic sets of the sizes of the papers' benchmarks: `sop` 60,502 × 512, two levels; `inat` 136,093 × 512, seven levels. All
-default metrics (H-AP, wAP, ASI, NDCG; AP, mAP@R, R@1, R@10, R@100, R@1000 at every level), or those of the finest level alone.
-Baseline: torch.mm of blocks of 256 queries into one buffer, on the same number of threads, and the best product that
-products.py finds on this machine. Rounds are interleaved, medians printed. A peer is measured where it is installed
+Synthetic sets of the sizes of the papers' benchmarks: `sop` 60,502 × 512, two levels; `inat`
+136,093 × 512, seven levels. All default metrics (H-AP, wAP, ASI, NDCG; AP, mAP@R, R@1, R@10, R@100,
+R@1000 at every level), or those of the finest level alone. Baseline: torch.mm of blocks of 256
+queries into one buffer, on the same number of threads, and the best product that products.py finds
+on this machine. Rounds are interleaved, medians printed. A peer is measured where it is installed
 (pip install pytorch-metric-learning faiss-cpu torchmetrics), on fewer queries.
 
     python benchmarks/evaluate.py --set sop --threads 2 --share 0.1 --peers
@@ -27,13 +29,13 @@ import torch
 from products import TORCH, print_products, products
 
 from hbench.__main__ import CYCLES
-from hbench.engine.block_values import plan_of
 from hbench.engine.executors.threads import on_threads, triangle_of
 from hbench.engine.job import Job
 from hbench.engine.kernels.best_items import raise_best
 from hbench.engine.ranker import Ranker, Side
 from hbench.engine.settings import Settings
 from hbench.engine.similarity import SelectedRows
+from hbench.engine.values.plan import plan_of
 from hbench.evaluation.measurement import scorers_of
 from hbench.tree import LabelTree, default_levels
 
@@ -48,11 +50,15 @@ Design = Callable[[], tuple[float, int]]  # seconds, and the queries that took t
 
 
 def main() -> None:
-    """Print one line per design: microseconds per query, ratio to the matrix product; then peak memory."""
+    """Print one line per design: microseconds per query, ratio to the matrix product; then peak
+    memory.
+    """
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--set", choices=SETS, default="sop", dest="name")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--share", type=float, default=0.1, help="share of the query blocks that is timed")
+    parser.add_argument(
+        "--share", type=float, default=0.1, help="share of the query blocks that is timed"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--peers", action="store_true", help="measure other packages, too")
     parser.add_argument("--json", action="store_true", help="as JSON, for benchmarks/tables.py")
@@ -62,7 +68,8 @@ def main() -> None:
     labels = uneven_labels(items, nodes)
     vectors = unit_vectors(items)
     load_libraries()
-    moved = SelectedRows(vectors.copy(), np.arange(items), movable=True)  # as `hbench evaluate` does with what it read
+    # as `hbench evaluate` does with what it read
+    moved = SelectedRows(vectors.copy(), np.arange(items), movable=True)
     before = peak_memory(reset=True)
     designs = own_designs(moved, labels, options.share, options.threads)
     for design in designs.values():
@@ -71,7 +78,10 @@ def main() -> None:
     if options.peers:
         designs |= peers(vectors, labels, options.threads)
     found = measure(
-        designs, lambda queries: seconds_of_product(vectors, queries, options.threads), items, options.rounds
+        designs,
+        lambda queries: seconds_of_product(vectors, queries, options.threads),
+        items,
+        options.rounds,
     )
     title = f"{items:,} × {DIM}, {len(nodes)} levels"
     yardstick = products(vectors, options.threads, options.rounds)
@@ -85,7 +95,8 @@ def main() -> None:
     for each in found:
         spread = f"{each.low:.2f} … {each.high:.2f}"
         print(
-            f"  {each.design:<34}{each.microseconds:9.0f} µs/query {each.ratio:8.2f} × torch.mm ({spread})"
+            f"  {each.design:<34}{each.microseconds:9.0f} µs/query {each.ratio:8.2f} × torch.mm "
+            f"({spread})"
             f" {each.ratio * to_best:8.2f} × the best product   whole {each.whole:8.1f} s"
         )
     print_products(yardstick, items, DIM)
@@ -93,7 +104,9 @@ def main() -> None:
 
 
 class Measured(NamedTuple):
-    """The times of one design: microseconds a query, times torch.mm's (with the lowest and highest), seconds of the set."""
+    """The times of one design: microseconds a query, times torch.mm's (with the lowest and
+    highest), seconds of the set.
+    """
 
     design: str
     microseconds: float
@@ -103,7 +116,9 @@ class Measured(NamedTuple):
     whole: float
 
 
-def measure(designs: dict[str, Design], product: Callable[[int], float], items: int, rounds: int) -> list[Measured]:
+def measure(
+    designs: dict[str, Design], product: Callable[[int], float], items: int, rounds: int
+) -> list[Measured]:
     found = []
     for name, design in designs.items():
         each, ratios = [], []
@@ -118,11 +133,15 @@ def measure(designs: dict[str, Design], product: Callable[[int], float], items: 
     return found
 
 
-def own_designs(vectors: SelectedRows, labels: np.ndarray, share: float, threads: int) -> dict[str, Design]:
+def own_designs(
+    vectors: SelectedRows, labels: np.ndarray, share: float, threads: int
+) -> dict[str, Design]:
     """hbench with all default metrics, and with those of the finest level."""
     ranker = Ranker(Side(vectors, labels))
     levels = default_levels(labels.shape[1])
-    of_finest = [f"{metric}/{levels[-1]}" for metric in ("AP", "mAP@R", "R@1", "R@10", "R@100", "R@1000")]
+    of_finest = [
+        f"{metric}/{levels[-1]}" for metric in ("AP", "mAP@R", "R@1", "R@10", "R@100", "R@1000")
+    ]
     # the last block is padded: among a few it would weigh more than among all
     spread = np.linspace(0, max(ranker.blocks - 2, 0), max(1, round(share * ranker.blocks)))
     blocks = np.unique(spread.astype(int)).tolist()
@@ -148,7 +167,11 @@ def own_designs(vectors: SelectedRows, labels: np.ndarray, share: float, threads
 def peers(vectors: np.ndarray, labels: np.ndarray, threads: int) -> dict[str, Design]:
     """Other packages, and a plain design in torch, each by what it computes."""
     rows = np.arange(64)
-    gallery, fine, queries = torch.from_numpy(vectors), torch.from_numpy(labels[:, -1]), torch.from_numpy(vectors[rows])
+    gallery, fine, queries = (
+        torch.from_numpy(vectors),
+        torch.from_numpy(labels[:, -1]),
+        torch.from_numpy(vectors[rows]),
+    )
 
     def timed(function: Callable[[], object], asked: int = len(rows)) -> Design:
         def run() -> tuple[float, int]:
@@ -173,15 +196,20 @@ def peers(vectors: np.ndarray, labels: np.ndarray, threads: int) -> dict[str, De
         index, many = faiss.IndexFlatIP(DIM), vectors[: 4 * BLOCK]
         index.add(vectors)
         for k in (10, 100, 1000):
-            found[f"faiss flat search, top {k}"] = timed(lambda k=k: index.search(many, k), len(many))
+            found[f"faiss flat search, top {k}"] = timed(
+                lambda k=k: index.search(many, k), len(many)
+            )
     with suppress(ImportError):
         calculators = importlib.import_module("pytorch_metric_learning.utils.accuracy_calculator")
         calculator = calculators.AccuracyCalculator(
-            include=("precision_at_1", "r_precision", "mean_average_precision_at_r"), k="max_bin_count"
+            include=("precision_at_1", "r_precision", "mean_average_precision_at_r"),
+            k="max_bin_count",
         )
         of_query = fine[torch.from_numpy(rows)]
         found["pytorch-metric-learning, finest"] = timed(
-            lambda: calculator.get_accuracy(queries, of_query, gallery, fine, ref_includes_query=True)
+            lambda: calculator.get_accuracy(
+                queries, of_query, gallery, fine, ref_includes_query=True
+            )
         )
     with suppress(ImportError):
         retrieval = importlib.import_module("torchmetrics.functional.retrieval")
@@ -228,7 +256,9 @@ def seconds_of_product(vectors: np.ndarray, queries: int, threads: int) -> float
 
 
 def load_libraries() -> None:
-    """Load numba, and what it loads when compiled code is first called, for libraries are not counted."""
+    """Load numba, and what it loads when compiled code is first called, for libraries are not
+    counted.
+    """
     raise_best(np.zeros(0, np.float32), 0, (np.zeros(0, np.int64),) * 2, np.zeros(1, np.float32))
 
 

@@ -1,5 +1,5 @@
-"""Checks and times on a GPU what hbench computes there, and prints one table. On a machine without one it says so, and checks the
-same through torch's processor device.
+"""Checks and times on a GPU what hbench computes there, and prints one table. On a machine without
+one it says so, and checks the same through torch's processor device.
 
     python benchmarks/gpu.py                   # about seven minutes on a GPU
     python benchmarks/gpu.py --quick           # small sizes, for a look
@@ -14,7 +14,8 @@ training     a step on the device against the processor's, in two passes, compil
              resumed; two processes that share the device
 speed        training and embedding beside a bare loop with the same net, loss and optimiser; decoding by numbers of workers
 
-A check that fails for another reason than its difference is a line of the table, too; the others go on.
+A check that fails for another reason than its difference is a line of the table, too; the others go
+on.
 """
 
 from __future__ import annotations
@@ -61,33 +62,55 @@ HEAD = f"| {'check':<28} | difference | allowed |       | seconds | bare    | no
 
 def line(row: Row) -> str:
     """A row as Markdown."""
-    times = [f"{value:7.4f}" if math.isfinite(value) else "      -" for value in (row.seconds, row.bare)]
+    times = [
+        f"{value:7.4f}" if math.isfinite(value) else "      -" for value in (row.seconds, row.bare)
+    ]
     verdict = "ok   " if row.is_good else "APART"
-    return f"| {row.what:<28} | {row.difference:10.1e} | {row.allowed:7.0e} | {verdict} | {' | '.join(times)} | {row.note} |"
+    return (
+        f"| {row.what:<28} | {row.difference:10.1e} | {row.allowed:7.0e} | {verdict} | "
+        f"{' | '.join(times)} | {row.note} |"
+    )
 
 
 def write(folder: Path, title: str, rows: Sequence[Row]) -> None:
     """The table so far, as JSON and as Markdown."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "gpu.json").write_text(json.dumps({"title": title, "rows": [row._asdict() for row in rows]}, indent=1))
+    (folder / "gpu.json").write_text(
+        json.dumps({"title": title, "rows": [row._asdict() for row in rows]}, indent=1)
+    )
     (folder / "gpu.md").write_text("\n".join([title, "", HEAD, *map(line, rows), ""]))
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()
     has_gpu = torch.cuda.is_available()
-    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if has_gpu else torch.device("cpu")
-    where = torch.cuda.get_device_name(device) if has_gpu else "no GPU here: torch's processor device in its place"
-    title = f"hbench {hbench.__version__}, torch {torch.__version__}, {where}, {os.cpu_count()} processors"
+    device = (
+        torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        if has_gpu
+        else torch.device("cpu")
+    )
+    where = (
+        torch.cuda.get_device_name(device)
+        if has_gpu
+        else "no GPU here: torch's processor device in its place"
+    )
+    title = (
+        f"hbench {hbench.__version__}, torch {torch.__version__}, {where}, {os.cpu_count()} "
+        "processors"
+    )
     print(title, flush=True)
-    compiled.SMALL = -1  # threads go by the kernels, whose last bits are the device's, however few the items
+    # threads go by the kernels, whose last bits are the device's, however few the items
+    compiled.SMALL = -1
     if not has_gpu:
         print("What is checked is the same; the times say nothing about a GPU.")
-        cpu_kernel.MOST_ITEMS = 0  # no compiled kernels of the processor: the losses as they are on any other device
+        # no compiled kernels of the processor: the losses as they are on any other device
+        cpu_kernel.MOST_ITEMS = 0
     sizes = QUICK if chosen.quick else LARGE if has_gpu else SMALL
     print(f"\n{HEAD}")
     rows: list[Row] = []

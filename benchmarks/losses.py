@@ -1,12 +1,14 @@
-"""Value, gradient difference, time and peak memory of the losses beside their plain dense form, in one run.
+"""Value, gradient difference, time and peak memory of the losses beside their plain dense form, in
+one run.
 
     python benchmarks/losses.py                # the table, about half an hour on one core
     python benchmarks/losses.py --quick        # B = 64 and 128, short sequences
     python benchmarks/losses.py --threads 2
 
-Each measurement runs in a process of its own, so that its peak memory is its own; times are the best of at least three runs
-and two seconds, in each of three rounds over the paths, since neighbours on a shared machine come and go by the minute; and with
-one thread processor time, which other work on the machine stretches less.
+Each measurement runs in a process of its own, so that its peak memory is its own; times are the
+best of at least three runs and two seconds, in each of three rounds over the paths, since
+neighbours on a shared machine come and go by the minute; and with one thread processor time, which
+other work on the machine stretches less.
 """
 
 from __future__ import annotations
@@ -31,11 +33,15 @@ from hbench.losses.baselines.blackbox import chosen_ranks
 DIM = 512
 SECONDS = 2.0  # at least, of runs whose best is taken: neighbours on a shared machine come and go
 ROUNDS = 3
-RANK_LOSSES = [f"{family}_{score}" for score in ("hap", "ap", "ndcg", "recall") for family in ("sup", "smooth")]
+RANK_LOSSES = [
+    f"{family}_{score}" for score in ("hap", "ap", "ndcg", "recall") for family in ("sup", "smooth")
+]
 
 
 def batch(size: int, depth: int, references: int = 0) -> tuple[Tensor, ...]:
-    """Normalised vectors around the classes of a tree: four per class; twelve super-categories as SOP has, or halves upwards."""
+    """Normalised vectors around the classes of a tree: four per class; twelve super-categories as
+    SOP has, or halves upwards.
+    """
     generator = torch.Generator().manual_seed(0)
     classes = (size + references) // 4
     paths = torch.arange(classes)[:, None].repeat(1, depth)
@@ -44,17 +50,27 @@ def batch(size: int, depth: int, references: int = 0) -> tuple[Tensor, ...]:
         paths[:, level] = paths[:, level + 1] * groups // (int(paths[:, level + 1].max()) + 1)
     centres = torch.zeros(classes, DIM)
     for level in range(depth):
-        centres += torch.randn(int(paths[:, level].max()) + 1, DIM, generator=generator)[paths[:, level]] / depth**0.5
-    vectors = centres.repeat_interleave(4, 0) + 3 * torch.randn(classes * 4, DIM, generator=generator)
+        centres += (
+            torch.randn(int(paths[:, level].max()) + 1, DIM, generator=generator)[paths[:, level]]
+            / depth**0.5
+        )
+    vectors = centres.repeat_interleave(4, 0) + 3 * torch.randn(
+        classes * 4, DIM, generator=generator
+    )
     shuffled = torch.randperm(classes * 4, generator=generator)
-    vectors, labels = torch.nn.functional.normalize(vectors[shuffled]), paths.repeat_interleave(4, 0)[shuffled]
+    vectors, labels = (
+        torch.nn.functional.normalize(vectors[shuffled]),
+        paths.repeat_interleave(4, 0)[shuffled],
+    )
     if references:
         return vectors[:size], labels[:size], vectors[size:], labels[size:]
     return vectors, labels
 
 
 def peak_of(run: Callable[[], float]) -> tuple[float, int]:
-    """Value, and the largest resident memory above that at the start, in bytes, sampled every millisecond."""
+    """Value, and the largest resident memory above that at the start, in bytes, sampled every
+    millisecond.
+    """
     page, done = resource.getpagesize(), threading.Event()
     resident = lambda: int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * page  # noqa: E731
     before, highest = resident(), [0]
@@ -72,7 +88,9 @@ def peak_of(run: Callable[[], float]) -> tuple[float, int]:
 
 
 def measure(what: str, size: int, depth: int, path: str, repeats: int) -> dict[str, object]:
-    """Value, gradient norm and file, milliseconds, bytes of one loss on one path: dense, general or kernel."""
+    """Value, gradient norm and file, milliseconds, bytes of one loss on one path: dense, general or
+    kernel.
+    """
     if path == "general":
         cpu_kernel.MOST_ITEMS = 0  # nothing fits the kernel, as on another device
     if what == "rambo_ap":
@@ -109,7 +127,9 @@ def measure_sequence(length: int, path: str, repeats: int) -> dict[str, object]:
     return timed(run, repeats, lambda: leaf.grad)
 
 
-def timed(run: Callable[[], float], repeats: int, gradient: Callable[[], Tensor | None]) -> dict[str, object]:
+def timed(
+    run: Callable[[], float], repeats: int, gradient: Callable[[], Tensor | None]
+) -> dict[str, object]:
     small = repeats > 1
     if small:
         run()
@@ -135,7 +155,9 @@ def in_process(*arguments: object) -> dict[str, object]:
 
 
 def row(what: str, size: int, depth: int, threads: int, paths: tuple[str, ...]) -> None:
-    """One line per path: value, difference of value and relative difference of gradient from the first, time, memory, ratio."""
+    """One line per path: value, difference of value and relative difference of gradient from the
+    first, time, memory, ratio.
+    """
     found_of: dict[str, dict[str, object]] = {}
     for _round in range(ROUNDS if len(paths) > 1 else 1):
         for path in paths:
@@ -147,7 +169,8 @@ def row(what: str, size: int, depth: int, threads: int, paths: tuple[str, ...]) 
         reference, gradient = first["gradient"], found["gradient"]
         difference = ((gradient - reference).norm() / reference.norm()).item()
         print(
-            f"{what:<14}{size:>9} L={depth} {path:<8} value {found['value']:.7f}  Δvalue {found['value'] - first['value']:+.1e}"
+            f"{what:<14}{size:>9} L={depth} {path:<8} value {found['value']:.7f}  Δvalue "
+            f"{found['value'] - first['value']:+.1e}"
             f"  Δgradient {difference:.1e} {found['ms']:>10.2f} ms {found['bytes'] / 1e6:>9.1f} MB"
             f"  ×{first['ms'] / found['ms']:.1f}",
             flush=True,
@@ -155,7 +178,9 @@ def row(what: str, size: int, depth: int, threads: int, paths: tuple[str, ...]) 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", help="hap, others, large, rambo")
@@ -172,7 +197,10 @@ def main() -> None:
         "others": [(name, sizes[0], 2, every) for name in RANK_LOSSES[1:]],
         "large": [("sup_hap", 512 if given.quick else 4096, depth, ("kernel",)) for depth in (2, 7)]
         + [("xbm", 4000 if given.quick else 60_000, 2, ("kernel",))],
-        "rambo": [("rambo_ap", 10**power, 1, ("dense", "kernel")) for power in ((4, 5) if given.quick else (5, 6, 7))],
+        "rambo": [
+            ("rambo_ap", 10**power, 1, ("dense", "kernel"))
+            for power in ((4, 5) if given.quick else (5, 6, 7))
+        ],
     }
     for part, rows in parts.items():
         for what, size, depth, paths in rows if given.only in {None, part} else []:

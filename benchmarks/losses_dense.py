@@ -1,6 +1,8 @@
-"""The losses in their plain form, to compare with: every pair of every query at once, as B × B × B tensors and boolean masks.
+"""The losses in their plain form, to compare with: every pair of every query at once, as B × B × B
+tensors and boolean masks.
 
-This is how the released research code is laid out; it is ours, and serves no other purpose than benchmarks/losses.py.
+This is how the released research code is laid out; it is ours, and serves no other purpose than
+benchmarks/losses.py.
 """
 
 from __future__ import annotations
@@ -17,10 +19,12 @@ def levels_of(labels: Tensor) -> Tensor:
 
 
 def dense_steps(scores: Tensor, levels: Tensor, smooth: bool) -> tuple[Tensor, Tensor]:
-    """step(s_j − s_k) of rank and of H-rank, each (B, B, B): [query, k, j], 0 for j = k and for the query.
+    """step(s_j − s_k) of rank and of H-rank, each (B, B, B): [query, k, j], 0 for j = k and for the
+    query.
 
-    Each piece of SupRank is read from a copy of the differences and written to it in place through its own boolean mask,
-    the exact piece like the others; so backward, too, passes the whole tensor once per piece.
+    Each piece of SupRank is read from a copy of the differences and written to it in place through
+    its own boolean mask, the exact piece like the others; so backward, too, passes the whole tensor
+    once per piece.
     """
     size = len(scores)
     difference = scores[:, None, :] - scores[:, :, None]
@@ -45,13 +49,17 @@ def exact(difference: Tensor) -> Tensor:
 
 
 def dense_loss(name: str, embeddings: Tensor, labels: Tensor) -> Tensor:
-    """smooth_ or sup_ ap, hap (α = 1), ndcg or recall of a square batch, the query left out of its list."""
+    """smooth_ or sup_ ap, hap (α = 1), ndcg or recall of a square batch, the query left out of its
+    list.
+    """
     family, score = name.split("_")
     scores, levels, depth = embeddings @ embeddings.T, levels_of(labels), labels.shape[1]
     own = torch.eye(len(scores), dtype=torch.bool)
     step, h_step = dense_steps(scores, levels, family == "smooth")
     rank = 1 + step.sum(dim=2)
-    counts = torch.stack([((levels == level) & ~own).sum(dim=1) for level in range(depth + 1)], dim=1)
+    counts = torch.stack(
+        [((levels == level) & ~own).sum(dim=1) for level in range(depth + 1)], dim=1
+    )
     weight = torch.arange(depth + 1) / depth / counts.clamp(min=1)
     relevance = {
         "ap": (levels == depth).float(),
@@ -68,7 +76,10 @@ def dense_loss(name: str, embeddings: Tensor, labels: Tensor) -> Tensor:
         place = torch.log2(torch.arange(len(scores)) + 2.0)
         ideal = (relevance.sort(dim=1, descending=True)[0] / place).sum(dim=1)
         return 1 - ((relevance / torch.log2(1 + rank)).sum(dim=1) / ideal).mean()
-    found = [(torch.sigmoid(k - rank) * relevance).sum(dim=1) / total.clamp(max=k) for k in (1, 2, 4, 8, 16)]
+    found = [
+        (torch.sigmoid(k - rank) * relevance).sum(dim=1) / total.clamp(max=k)
+        for k in (1, 2, 4, 8, 16)
+    ]
     return 1 - torch.stack(found).mean()
 
 
@@ -88,7 +99,8 @@ class DenseRank(torch.autograd.Function):
 
 
 def dense_ap_sequence(scores: Tensor, positive: Tensor, lam: float) -> Tensor:
-    """1 − AP of one sequence: six argsorts in all, two of them for the ranks among the positives."""
+    """1 − AP of one sequence: six argsorts in all, two of them for the ranks among the
+    positives."""
     rank = DenseRank.apply(scores, lam)
     within = (-rank.detach() + len(scores) * 2 * positive).argsort(descending=True).argsort() + 1
     return 1 - (within / rank * positive).sum() / positive.sum()

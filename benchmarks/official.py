@@ -1,11 +1,13 @@
-"""Compares hbench with a clone of the released code of HAPPIER: the same vectors, its evaluator and its loss, values and times.
+"""Compares hbench with a clone of the released code of HAPPIER: the same vectors, its evaluator and
+its loss, values and times.
 
     git clone https://github.com/elias-ramzi/HAPPIER
     python benchmarks/official.py HAPPIER                    # needs its requirements: faiss, pytorch-metric-learning, hydra
 
-hbench evaluates under `--protocol official`, which reproduces that evaluator; the difference is the largest over all metrics. The
-loss takes batches with the settings for Stanford Online Products; the difference is that of the gradients. torch has no derivative
-for the released loss's step function, so it is set to 0 here, as it is almost everywhere. Both run on the processor.
+hbench evaluates under `--protocol official`, which reproduces that evaluator; the difference is the
+largest over all metrics. The loss takes batches with the settings for Stanford Online Products; the
+difference is that of the gradients. torch has no derivative for the released loss's step function,
+so it is set to 0 here, as it is almost everywhere. Both run on the processor.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ from hbench.losses import build_loss
 LEVELS = 2
 STEP = {"tau": 0.01, "rho": 100.0, "offset": 1.44, "delta": 0.05, "start": 0.5}  # HAPPIER_SOP.yaml
 NAMES = {
-    "H-AP_multi": "H-AP", "NDCG_multi": "NDCG", "ASI_multi": "ASI", "AP_level0": "AP", "AP_level1": "AP/level1",
+    "H-AP_multi": "H-AP", "NDCG_multi": "NDCG", "ASI_multi": "ASI", "AP_level0": "AP",
+    "AP_level1": "AP/level1",
     "mAP@R_level0": "mAP@R", "R@1_level0": "R@1", "R@10_level0": "R@10", "R@1_level1": "R@1/level1",
 }  # fmt: skip
 
@@ -66,7 +69,14 @@ def main() -> None:
 def line(what: str, size: int, theirs: tuple[float, Any], ours: tuple[float, Any]) -> str:
     """A line of the table from the seconds and the values of both."""
     difference = float(np.abs(np.asarray(theirs[1]) - np.asarray(ours[1])).max())
-    cells = [what, f"{size:,}", f"{theirs[0]:.3f}", f"{ours[0]:.3f}", f"{theirs[0] / ours[0]:.1f}", f"{difference:.0e}"]
+    cells = [
+        what,
+        f"{size:,}",
+        f"{theirs[0]:.3f}",
+        f"{ours[0]:.3f}",
+        f"{theirs[0] / ours[0]:.1f}",
+        f"{difference:.0e}",
+    ]
     return f"| {' | '.join(cells)} |"
 
 
@@ -96,7 +106,9 @@ def evaluations(items: int, threads: int) -> tuple[tuple[float, Any], tuple[floa
         return [float(found[name]) for name in NAMES]
 
     def ours() -> list[float]:
-        report = hbench.score(vectors, labels, metrics=list(NAMES.values()), protocol="official", threads=threads)
+        report = hbench.score(
+            vectors, labels, metrics=list(NAMES.values()), protocol="official", threads=threads
+        )
         return [float(report.scores[name]) for name in NAMES.values()]
 
     return timed(theirs, 1), timed(ours, 3)
@@ -107,7 +119,11 @@ def released_relevances(engine: Any, targets: Tensor) -> Tensor:
     parts = []
     for rows in targets.split(256):
         levels = (rows[:, None] == targets[None]).sum(-1)
-        parts.append(engine.relevance_for_batch(levels, alpha=1.0, check_for=set(range(LEVELS + 1)), type="pop"))
+        parts.append(
+            engine.relevance_for_batch(
+                levels, alpha=1.0, check_for=set(range(LEVELS + 1)), type="pop"
+            )
+        )
     return torch.cat(parts)
 
 
@@ -117,12 +133,16 @@ def losses(size: int) -> tuple[tuple[float, Any], tuple[float, Any]]:
     released: Any = importlib.import_module("happier.losses")
     vectors, labels = batch(size, LEVELS)
     module: Any = importlib.import_module("happier.losses.hap_loss")
-    module.heaviside = lambda tensor, val=1.0, **_: torch.heaviside(tensor.detach(), tensor.new_tensor(val))
+    module.heaviside = lambda tensor, val=1.0, **_: torch.heaviside(
+        tensor.detach(), tensor.new_tensor(val)
+    )
     loss_there = released.HAPLoss(**STEP)
     loss_here = build_loss("sup_hap", **STEP, released=True)
 
     def relevance(levels: Tensor) -> Tensor:
-        found: Tensor = engine.compute_relevance_on_the_fly(levels, alpha=1.0, check_for={LEVELS}, type="pop")
+        found: Tensor = engine.compute_relevance_on_the_fly(
+            levels, alpha=1.0, check_for={LEVELS}, type="pop"
+        )
         return found
 
     def gradient(loss: Callable[[Tensor], Tensor]) -> np.ndarray[Any, Any]:

@@ -1,10 +1,12 @@
-"""Compares hbench with other packages on one file: the same metrics, each package in a process of its own.
+"""Compares hbench with other packages on one file: the same metrics, each package in a process of
+its own.
 
-Items are drawn around the centres of their classes (two levels, 128 dimensions) and ranked among themselves by cosine; the metrics
-are those of the finest level that a package has. Reported are the seconds of the metrics alone (imports and reading left out), the
-peak memory beyond both, and the largest difference from hbench's values. A package that needs more than `--limit` gigabytes or
-`--timeout` seconds is left out there. `--python PACKAGE=PATH` runs a package by the Python of another environment, such as one with
-numpy below 2.
+Items are drawn around the centres of their classes (two levels, 128 dimensions) and ranked among
+themselves by cosine; the metrics are those of the finest level that a package has. Reported are the
+seconds of the metrics alone (imports and reading left out), the peak memory beyond both, and the
+largest difference from hbench's values. A package that needs more than `--limit` gigabytes or
+`--timeout` seconds is left out there. `--python PACKAGE=PATH` runs a package by the Python of
+another environment, such as one with numpy below 2.
 
     python benchmarks/peers.py --items 2000 10000 60000 --python oml=/envs/oml/bin/python
 """
@@ -45,11 +47,14 @@ def pytorch_metric_learning(vectors: Arrays, labels: Arrays, threads: int) -> Va
     from pytorch_metric_learning.utils.inference import CustomKNN
 
     names = {
-        "precision_at_1": "R@1", "mean_average_precision": "AP", "mean_average_precision_at_r": "mAP@R",
+        "precision_at_1": "R@1", "mean_average_precision": "AP",
+        "mean_average_precision_at_r": "mAP@R",
         "r_precision": "P@R", "mean_reciprocal_rank": "MRR",
     }  # fmt: skip
     calculator = AccuracyCalculator(
-        include=tuple(names), k=len(vectors) - 1, knn_func=CustomKNN(CosineSimilarity(), batch_size=256)
+        include=tuple(names),
+        k=len(vectors) - 1,
+        knn_func=CustomKNN(CosineSimilarity(), batch_size=256),
     )
     found = calculator.get_accuracy(vectors, labels[:, -1])
     return {ours: float(found[theirs]) for theirs, ours in names.items()}
@@ -57,9 +62,16 @@ def pytorch_metric_learning(vectors: Arrays, labels: Arrays, threads: int) -> Va
 
 def torchmetrics(vectors: Arrays, labels: Arrays, threads: int) -> Values:
     import torch
-    from torchmetrics.retrieval import RetrievalMAP, RetrievalMRR, RetrievalNormalizedDCG, RetrievalRPrecision
+    from torchmetrics.retrieval import (
+        RetrievalMAP,
+        RetrievalMRR,
+        RetrievalNormalizedDCG,
+        RetrievalRPrecision,
+    )
 
-    scores = (torch.from_numpy(vectors @ vectors.T) + 1) / 2  # 0 or less counts as not retrieved there
+    scores = (
+        torch.from_numpy(vectors @ vectors.T) + 1
+    ) / 2  # 0 or less counts as not retrieved there
     fine = torch.from_numpy(labels[:, -1])
     others = ~torch.eye(len(vectors), dtype=torch.bool)
     queries = torch.arange(len(vectors)).repeat_interleave(len(vectors) - 1)
@@ -70,7 +82,10 @@ def torchmetrics(vectors: Arrays, labels: Arrays, threads: int) -> Values:
         "P@R": RetrievalRPrecision(),
         "binary NDCG": RetrievalNormalizedDCG(),
     }
-    return {name: float(metric(pairs[0], pairs[1], indexes=pairs[2])) for name, metric in metrics.items()}
+    return {
+        name: float(metric(pairs[0], pairs[1], indexes=pairs[2]))
+        for name, metric in metrics.items()
+    }
 
 
 def ranx(vectors: Arrays, labels: Arrays, threads: int) -> Values:
@@ -83,8 +98,16 @@ def ranx(vectors: Arrays, labels: Arrays, threads: int) -> Values:
     for query, row in enumerate(scores):
         positives = np.flatnonzero(fine == fine[query])
         relevant[ids[query]] = {ids[item]: 1 for item in positives if item != query}
-        results[ids[query]] = {ids[item]: float(score) for item, score in enumerate(row) if item != query}
-    names = {"map": "AP", "mrr": "MRR", "r-precision": "P@R", "hit_rate@1": "R@1", "hit_rate@10": "R@10"}
+        results[ids[query]] = {
+            ids[item]: float(score) for item, score in enumerate(row) if item != query
+        }
+    names = {
+        "map": "AP",
+        "mrr": "MRR",
+        "r-precision": "P@R",
+        "hit_rate@1": "R@1",
+        "hit_rate@10": "R@10",
+    }
     found = evaluate(Qrels(relevant), Run(results), list(names), threads=threads)
     return {ours: float(found[theirs]) for theirs, ours in names.items()}
 
@@ -127,7 +150,11 @@ def oml(vectors: Arrays, labels: Arrays, threads: int) -> Values:
         positive[query] = False
         right.append(torch.nonzero(positive).flatten())
     found = calc_retrieval_metrics(
-        retrieved_ids=retrieved, gt_ids=right, cmc_top_k=(1, 10), precision_top_k=(), map_top_k=(len(vectors) - 1,)
+        retrieved_ids=retrieved,
+        gt_ids=right,
+        cmc_top_k=(1, 10),
+        precision_top_k=(),
+        map_top_k=(len(vectors) - 1,),
     )
     average = next(iter(found["map"].values()))
     return {"R@1": float(found["cmc"][1]), "R@10": float(found["cmc"][10]), "AP": float(average)}
@@ -144,7 +171,9 @@ PACKAGES: dict[str, tuple[str, Callable[[Arrays, Arrays, int], Values]]] = {
 
 
 def sample(items: int) -> tuple[Arrays, Arrays]:
-    """Draw unit vectors (N, D) float32 around the centres of their classes, and labels (N, 2), coarse to fine."""
+    """Draw unit vectors (N, D) float32 around the centres of their classes, and labels (N, 2),
+    coarse to fine.
+    """
     rng = np.random.default_rng(0)
     fine = np.arange(items) // PER_CLASS
     centres = (
@@ -152,7 +181,9 @@ def sample(items: int) -> tuple[Arrays, Arrays]:
         + rng.normal(size=(fine[-1] // GENERA + 1, DIM))[np.arange(fine[-1] + 1) // GENERA]
     )
     vectors = (centres[fine] + 1.2 * rng.normal(size=(items, DIM))).astype(np.float32)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.stack([fine // GENERA, fine], axis=1)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.stack(
+        [fine // GENERA, fine], axis=1
+    )
 
 
 def measured_here(name: str, path: str, threads: int, limit: float) -> dict[str, Any]:
@@ -174,7 +205,12 @@ def measured_here(name: str, path: str, threads: int, limit: float) -> dict[str,
     values = function(vectors, labels, threads)
     seconds = time.perf_counter() - began
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    return {"seconds": seconds, "memory": memory / 1024, "values": values, "version": version(package)}
+    return {
+        "seconds": seconds,
+        "memory": memory / 1024,
+        "values": values,
+        "version": version(package),
+    }
 
 
 def run(name: str, path: Path, options: argparse.Namespace) -> dict[str, Any] | str:
@@ -183,13 +219,16 @@ def run(name: str, path: Path, options: argparse.Namespace) -> dict[str, Any] | 
     command = [pythons.get(name, sys.executable), __file__, "--here", name, str(path)]
     command += ["--threads", str(options.threads), "--limit", str(options.limit)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=options.timeout, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=options.timeout, check=False
+        )
     except subprocess.TimeoutExpired:
         return f"over {options.timeout} s"
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"ended by signal {-done.returncode}"])[-1]
         memory = done.returncode < 0 or any(
-            word in done.stderr for word in ("MemoryError", "allocate", "bad_alloc", "dict.__setitem__")
+            word in done.stderr
+            for word in ("MemoryError", "allocate", "bad_alloc", "dict.__setitem__")
         )
         return f"over {options.limit:g} GB" if memory else last[:60]
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -197,7 +236,9 @@ def run(name: str, path: Path, options: argparse.Namespace) -> dict[str, Any] | 
 
 
 def main() -> None:
-    """Print a table for every size: seconds, megabytes and the largest difference from hbench's values."""
+    """Print a table for every size: seconds, megabytes and the largest difference from hbench's
+    values.
+    """
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--items", type=int, nargs="+", default=[2000, 10000, 60000])
     parser.add_argument("--threads", type=int, default=2)
@@ -217,11 +258,15 @@ def main() -> None:
             path = Path(folder) / "sample.npz"
             vectors, labels = sample(items)
             np.savez(path, vectors=vectors, labels=labels)
-            found = {name: run(name, path, options) for name in dict.fromkeys(["hbench", *options.only])}
+            found = {
+                name: run(name, path, options) for name in dict.fromkeys(["hbench", *options.only])
+            }
         reference = found["hbench"]
         assert not isinstance(reference, str), reference
         for name, result in found.items():
-            print(f"| {items:,} | {' | '.join(row(name, result, reference['values']))} |", flush=True)
+            print(
+                f"| {items:,} | {' | '.join(row(name, result, reference['values']))} |", flush=True
+            )
 
 
 def row(name: str, result: dict[str, Any] | str, reference: Values) -> list[str]:
@@ -230,9 +275,13 @@ def row(name: str, result: dict[str, Any] | str, reference: Values) -> list[str]
     if isinstance(result, str):
         return [title, result, "", "", ""]
     shared = {
-        metric: abs(value - reference[metric]) for metric, value in result["values"].items() if metric in reference
+        metric: abs(value - reference[metric])
+        for metric, value in result["values"].items()
+        if metric in reference
     }
-    difference = "" if name == "hbench" else f"{max(shared.values()):.0e}" if max(shared.values()) else "0"
+    difference = (
+        "" if name == "hbench" else f"{max(shared.values()):.0e}" if max(shared.values()) else "0"
+    )
     cells = [f"{title} {result['version']}", f"{result['seconds']:.2f}", f"{result['memory']:,.0f}"]
     return [*cells, ", ".join(result["values"]), difference]
 

@@ -1,4 +1,5 @@
-"""How long clustering takes for 20,000 labels, and the review page an action, as multiples of one similarity matrix.
+"""How long clustering takes for 20,000 labels, and the review page an action, as multiples of one
+similarity matrix.
 
 python benchmarks/pipeline.py
 """
@@ -22,7 +23,13 @@ from playwright.sync_api import sync_playwright
 
 T = TypeVar("T")
 LABELS, GROUPS, K = 20_000, 300, 160
-FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-sync",
+]
 ACTIONS = {
     "name a cluster": "nameCard('a')",
     "drop a label": "drop(chosen())",
@@ -33,22 +40,31 @@ ACTIONS = {
     "search": "$('search').value = 'label 77'; $('search').oninput()",
     "end the search": "$('search').value = ''; $('search').oninput()",
 }
-TIMED = "async () => {const t = performance.now(); %s; document.body.offsetHeight; return performance.now() - t}"
+TIMED = (
+    "async () => {const t = performance.now(); %s; document.body.offsetHeight; return "
+    "performance.now() - t}"
+)
 
 
 def main() -> None:
     rng = np.random.default_rng(0)
     vectors = encode.unit(
-        rng.normal(size=(GROUPS, 384))[rng.integers(GROUPS, size=LABELS)] + rng.normal(size=(LABELS, 384))
+        rng.normal(size=(GROUPS, 384))[rng.integers(GROUPS, size=LABELS)]
+        + rng.normal(size=(LABELS, 384))
     )
     labels = [Label(f"Q{i + 1}", f"label {i}", i % 50, 1, 0, ("Somewhere",)) for i in range(LABELS)]
-    ids, names = [label.class_id for label in labels], {label.class_id: label.label for label in labels}
+    ids, names = (
+        [label.class_id for label in labels],
+        {label.class_id: label.label for label in labels},
+    )
     unit = timed("similarity matrix", lambda: vectors @ vectors.T, None)
     for name in ("faiss", "ward", "average"):
         run = partial(cluster.cluster, ids, vectors, ClusterSettings(K), algorithms[name])
         found = timed_value(f"cluster, {name}", run, unit)
     rows = cluster.details(names, vectors, found)
-    page = timed_value("page", lambda: review.page(review.Material(labels, rows, {}, {}, Decisions())), unit)
+    page = timed_value(
+        "page", lambda: review.page(review.Material(labels, rows, {}, {}, Decisions())), unit
+    )
     drive(page)
 
 

@@ -1,8 +1,9 @@
-"""How fast the bare scores of a set can be had here, by every product at hand: the yardstick of benchmarks/evaluate.py.
+"""How fast the bare scores of a set can be had here, by every product at hand: the yardstick of
+benchmarks/evaluate.py.
 
-torch.mm of a few rows is half as fast as numpy's product on some processors, so a ratio to it alone flatters. Each way makes
-scores of the same queries with all items, in blocks, into one buffer, on as many threads; the ways take turns, and the best
-time of each counts.
+torch.mm of a few rows is half as fast as numpy's product on some processors, so a ratio to it alone
+flatters. Each way makes scores of the same queries with all items, in blocks, into one buffer, on
+as many threads; the ways take turns, and the best time of each counts.
 
     python benchmarks/products.py --set sop --threads 2
 """
@@ -55,7 +56,9 @@ def _ways(vectors: np.ndarray) -> Iterator[tuple[str, Way]]:
 
     def of_few() -> None:
         for at in range(0, BLOCK, 256):
-            torch.mm(gallery[at : min(at + 256, BLOCK)], gallery.T, out=buffer[at : min(at + 256, BLOCK)])
+            torch.mm(
+                gallery[at : min(at + 256, BLOCK)], gallery.T, out=buffer[at : min(at + 256, BLOCK)]
+            )
 
     yield "numpy, in one piece", lambda: np.matmul(queries, vectors.T, out=scores)
     yield f"numpy, in pieces of {PIECE} items", in_pieces
@@ -79,7 +82,10 @@ def _seconds(way: Way, threads: int) -> float:
 def print_products(found: list[Product], items: int, dim: int) -> None:
     for each in found:
         times = each.seconds / found[0].seconds
-        print(f"  {each.way:<34}{each.gigaflops(items, dim):9.0f} GFLOP/s {times:7.2f} × the best product")
+        print(
+            f"  {each.way:<34}{each.gigaflops(items, dim):9.0f} GFLOP/s {times:7.2f} × the best "
+            "product"
+        )
 
 
 def main() -> None:

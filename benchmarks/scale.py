@@ -1,4 +1,5 @@
-"""What grows how: time with the size of the gallery, the parts of a whole process, and 64 workers as a simulation.
+"""What grows how: time with the size of the gallery, the parts of a whole process, and 64 workers
+as a simulation.
 
 python benchmarks/scale.py exponent          # N = 15k, 30k, 60k, 136k, all pairs; the fitted exponent
 python benchmarks/scale.py landmarks         # 1,129 queries, 761,757 items of 2,048 dimensions, three levels
@@ -36,10 +37,13 @@ Rows = list[tuple[str, ...]]  # cells: what, then what was measured
 
 
 def exponent(*, quick: bool) -> Rows:
-    """Seconds of a whole evaluation by a sample of its blocks, the best of three rounds over the sizes, and the slope of its
-    logarithm."""
+    """Seconds of a whole evaluation by a sample of its blocks, the best of three rounds over the
+    sizes, and the slope of its logarithm."""
     sizes = (1_000, 2_000, 4_000) if quick else (15_000, 30_000, 60_000, 136_000)
-    jobs = [all_pairs_job(unit_vectors(items, DIM), uneven_labels(items, (12, items // 5))) for items in sizes]
+    jobs = [
+        all_pairs_job(unit_vectors(items, DIM), uneven_labels(items, (12, items // 5)))
+        for items in sizes
+    ]
     rounds = np.array([[seconds_of_all(job) for job in jobs] for _ in range(4)])
     whole = rounds[1:].min(axis=0)  # the first compiles
     slope = np.polyfit(np.log(sizes), np.log(whole), 1)[0]
@@ -48,7 +52,10 @@ def exponent(*, quick: bool) -> Rows:
         for items, seconds in ((sizes[0], whole[0]), (sizes[-1], whole[-1]))
     )
     return [
-        (f"time over N = {sizes[0]:,} … {sizes[-1]:,}, all pairs, d = {DIM}, two levels", f"N^{slope:.2f}; {pairs}")
+        (
+            f"time over N = {sizes[0]:,} … {sizes[-1]:,}, all pairs, d = {DIM}, two levels",
+            f"N^{slope:.2f}; {pairs}",
+        )
     ]
 
 
@@ -67,9 +74,13 @@ def landmarks(*, quick: bool) -> Rows:
     vectors = np.empty((items, dim), np.float16)
     rng = np.random.default_rng(0)
     for start in range(0, items, 1 << 14):
-        vectors[start : start + (1 << 14)] = rng.standard_normal((min(1 << 14, items - start), dim), np.float32)
+        vectors[start : start + (1 << 14)] = rng.standard_normal(
+            (min(1 << 14, items - start), dim), np.float32
+        )
     asked = np.sort(rng.choice(items, queries, replace=False))
-    test = Retrieval(Side(vectors[asked], labels[asked]), Side(vectors, labels), asked, asked.astype(object))
+    test = Retrieval(
+        Side(vectors[asked], labels[asked]), Side(vectors, labels), asked, asked.astype(object)
+    )
     chosen = Settings().resolve(default_levels(3))
     load_libraries()
     rows = []
@@ -79,8 +90,13 @@ def landmarks(*, quick: bool) -> Rows:
         ready = time.perf_counter()
         measure(job)
         seconds, peak = time.perf_counter() - ready, peak_memory() - before
-        found = f"{job.ranker.scores.block_size} queries a block: ordered in {ready - began:.1f} s, measured in {seconds:.1f} s"
-        rows.append((f"{queries:,} × {items:,} × {dim:,} in float16{words}", f"{found}, {peak:.0f} MB"))
+        found = (
+            f"{job.ranker.scores.block_size} queries a block: ordered in {ready - began:.1f} "
+            f"s, measured in {seconds:.1f} s"
+        )
+        rows.append(
+            (f"{queries:,} × {items:,} × {dim:,} in float16{words}", f"{found}, {peak:.0f} MB")
+        )
         del job
     return rows
 
@@ -103,7 +119,13 @@ def process_of(items: int) -> tuple[str, str]:
         columns = {"coarse": names[0], "fine": names[1], "query": everyone, "gallery": everyone}
         pq.write_table(pa.table({"item": ids, **columns}), folder / "set.parquet")
         hbench = [sys.executable, "-m", "hbench", "evaluate"]
-        command = [*hbench, str(folder / "vectors.parquet"), "--dataset", str(folder / "set.parquet"), "--json"]
+        command = [
+            *hbench,
+            str(folder / "vectors.parquet"),
+            "--dataset",
+            str(folder / "set.parquet"),
+            "--json",
+        ]
         each = []
         for _ in range(4):
             began = time.perf_counter()
@@ -134,21 +156,27 @@ def intervals(*, quick: bool) -> Rows:
 
 
 def simulate(*, quick: bool) -> Rows:
-    """How long 64 workers take, as a multiple of an even share, when blocks are tasks and when each has a fixed part.
+    """How long 64 workers take, as a multiple of an even share, when blocks are tasks and when each
+    has a fixed part.
 
-    A block's cost: the product, plus what its queries' positives cost, in the measured proportions. A worker's speed is
-    lognormal (σ = 0.1, neighbours on the same host); some run at a quarter, as a throttled or shared machine does.
+    A block's cost: the product, plus what its queries' positives cost, in the measured proportions.
+    A worker's speed is lognormal (σ = 0.1, neighbours on the same host); some run at a quarter, as
+    a throttled or shared machine does.
     """
     del quick  # it takes no time
     rng = np.random.default_rng(0)
-    share = np.repeat(np.sort(rng.dirichlet(np.full(12, 1.5))), BLOCKS // 12 + 1)[:BLOCKS]  # of positives, in order
+    share = np.repeat(np.sort(rng.dirichlet(np.full(12, 1.5))), BLOCKS // 12 + 1)[
+        :BLOCKS
+    ]  # of positives, in order
     cost = 1 + 0.35 + 1.6 * share
     rows: Rows = []
     for slow in (0, 1, 4, 8):
         speed = rng.lognormal(0, 0.1, WORKERS)
         speed[:slow] /= 4
         even = cost.sum() / speed.sum()
-        parts = [part.sum() / own for part, own in zip(np.array_split(cost, WORKERS), speed, strict=True)]
+        parts = [
+            part.sum() / own for part, own in zip(np.array_split(cost, WORKERS), speed, strict=True)
+        ]
         rows.append((str(slow), f"{tasks(cost, speed) / even:.2f}", f"{max(parts) / even:.2f}"))
     return rows
 

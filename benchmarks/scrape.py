@@ -1,10 +1,11 @@
-"""What a scrape of all 304,000 categories asks of Wikimedia: requests, and hours at one a second, in simulated time.
+"""What a scrape of all 304,000 categories asks of Wikimedia: requests, and hours at one a second,
+in simulated time.
 
 python benchmarks/scrape.py [CATEGORIES [DEATHS]]
 
-Wikimedia is the tests' local server, with their mixture of outcomes (found, redirected, missing, without item …); one
-answer in fifty is a fault (lag, limits, 5xx, HTML, cut-off), and long URLs are refused. The run is ended DEATHS times,
-and goes on from the cache.
+Wikimedia is the tests' local server, with their mixture of outcomes (found, redirected, missing,
+without item …); one answer in fifty is a fault (lag, limits, 5xx, HTML, cut-off), and long URLs are
+refused. The run is ended DEATHS times, and goes on from the cache.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from hbench_hgldv2.labels.scrape import expected_requests
 from hbench_hgldv2.wikimedia import api
 from hbench_hgldv2.wikimedia.client import Cache, Client, Manners, Servers
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # the tests' Wikimedia, from wherever this is called
+# the tests' Wikimedia, from wherever this is called
+sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.pipelines.wikimedia_server import Server, serving
 from tests.pipelines.wikimedia_world import World, world_of
 
@@ -49,15 +51,23 @@ class SimulatedClock:
 def main(categories: int = 304_000, deaths: int = 3) -> None:
     world, announced = world_of(categories), expected_requests(categories)
     clock = SimulatedClock([announced * number / (deaths + 1) for number in range(1, deaths + 1)])
-    with tempfile.TemporaryDirectory() as folder, serving(Server(world, faults=0.02, parts=False)) as server:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        serving(Server(world, faults=0.02, parts=False)) as server,
+    ):
         links, client = scraped(world, server, Path(folder) / "cache.sqlite", clock)
         known = client.counts["cached"] + client.counts["requests"]
         faults = Counter(outcome for *_, outcome in server.log if outcome != "answered")
         repeated = sum(count - 1 for count in Counter(server.answered()).values())
-    wrong = [link.title for link in links if outcome(link) != world.expected[scrape.title_of(link.category)]]
+    wrong = [
+        link.title
+        for link in links
+        if outcome(link) != world.expected[scrape.title_of(link.category)]
+    ]
     print(f"categories               {len(links):10,}   links other than expected {len(wrong):,}")
     print(
-        f"requests announced       {announced:10,}   needed {known:,}, answered twice for {deaths} deaths: {repeated:,}"
+        f"requests announced       {announced:10,}   needed {known:,}, answered twice for {deaths} "
+        f"deaths: {repeated:,}"
     )
     print(f"faults and long URLs     {sum(faults.values()):10,}   " + ", ".join(sorted(faults)))
     print(f"hours at one a second    {clock.now / 3600:10.2f}")
@@ -67,10 +77,16 @@ def main(categories: int = 304_000, deaths: int = 3) -> None:
     )
 
 
-def scraped(world: World, server: Server, cache: Path, clock: SimulatedClock) -> tuple[list[scrape.Link], Client]:
+def scraped(
+    world: World, server: Server, cache: Path, clock: SimulatedClock
+) -> tuple[list[scrape.Link], Client]:
     """The links, and the client that got the last of them."""
     landmarks = [scrape.Landmark("train", number, category) for number, category in world.landmarks]
-    servers = Servers(f"{server.url}/commons/w/api.php", f"{server.url}/wikidata/w/api.php", f"{server.url}/sparql")
+    servers = Servers(
+        f"{server.url}/commons/w/api.php",
+        f"{server.url}/wikidata/w/api.php",
+        f"{server.url}/sparql",
+    )
     while True:
         with Cache(cache) as answers:
             client = Client("someone@example.org", answers, Manners(), clock)

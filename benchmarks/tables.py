@@ -1,9 +1,11 @@
-"""Measures anew what docs/scale.md says, and writes its tables, with the machine, the versions and the date.
+"""Measures anew what docs/scale.md says, and writes its tables, with the machine, the versions and
+the date.
 
     python benchmarks/tables.py            # half an hour on two quiet cores; make bench
     python benchmarks/tables.py --quick    # a minute, small sizes, printed only: to see that all of it runs
 
-A table stands between `<!-- make bench: NAME -->` and `<!-- -->`; the words around it are left alone.
+A table stands between `<!-- make bench: NAME -->` and `<!-- -->`; the words around it are left
+alone.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ SCALED = ("exponent", "intervals", "process", "landmarks")
 
 def main() -> None:
     """Measure, then write the page, or print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
     found = tables(quick=quick)
@@ -54,16 +58,20 @@ def main() -> None:
 def tables(*, quick: bool) -> dict[str, str]:
     """Every table by its name, in Markdown."""
     small = ["--quick"] if quick else []
-    evaluated = [each for words in (QUICK if quick else EVALUATED) for each in run("evaluate", words.split())]
+    evaluated = [
+        each for words in (QUICK if quick else EVALUATED) for each in run("evaluate", words.split())
+    ]
     scaled = [row for what in SCALED for row in run("scale", [what, *small])]
     return {
         "machine": machine(),
         "evaluations": table(
-            ("set", "threads", "µs/query", "× torch.mm", "× best product", "whole set"), map(evaluation_row, evaluated)
+            ("set", "threads", "µs/query", "× torch.mm", "× best product", "whole set"),
+            map(evaluation_row, evaluated),
         ),
         "more": table(("what", "measured"), [*memory_rows(evaluated), *scaled]),
         "stragglers": table(
-            ("slow workers", "blocks as tasks (`--scheduler`)", "fixed shares (`--blocks`)"), run("scale", ["simulate"])
+            ("slow workers", "blocks as tasks (`--scheduler`)", "fixed shares (`--blocks`)"),
+            run("scale", ["simulate"]),
         ),
     }
 
@@ -91,16 +99,19 @@ def machine() -> str:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     words = ", ".join(f"{name} {number}" for name, number in packages.items())
     return (
-        f"Measured on {datetime.now(UTC):%Y-%m-%d}: {own['model']} ({own['machine']}), {own['threads']} threads, "
+        f"Measured on {datetime.now(UTC):%Y-%m-%d}: {own['model']} ({own['machine']}), "
+        f"{own['threads']} threads, "
         f"{memory:.0f} GB, {own['blas']}; {words}."
     )
 
 
 def evaluation_row(measured: Mapping[str, Any]) -> tuple[str, ...]:
-    """A row of the first table: what, threads, microseconds a query, multiples of torch.mm and of the best product, seconds of the
-    set."""
+    """A row of the first table: what, threads, microseconds a query, multiples of torch.mm and of
+    the best product, seconds of the set."""
     ratio = f"{digits(measured['ratio'])} ({digits(measured['low'])} … {digits(measured['high'])})"
-    whole = f"{measured['whole']:.1f} s" if measured["whole"] < 10 else f"{measured['whole']:,.0f} s"
+    whole = (
+        f"{measured['whole']:.1f} s" if measured["whole"] < 10 else f"{measured['whole']:,.0f} s"
+    )
     what = f"{measured['title']}: {measured['design']}"
     to_best = digits(measured["ratio"] * measured["torch_to_best"])
     return what, str(measured["threads"]), f"{measured['microseconds']:,.0f}", ratio, to_best, whole
@@ -115,7 +126,10 @@ def memory_rows(evaluated: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]
     most: dict[str, float] = {}
     for each in evaluated:
         most[each["title"]] = max(each["memory"], most.get(each["title"], 0.0))
-    return [(f"peak memory beyond inputs and libraries, {title}", f"{memory:.0f} MB") for title, memory in most.items()]
+    return [
+        (f"peak memory beyond inputs and libraries, {title}", f"{memory:.0f} MB")
+        for title, memory in most.items()
+    ]
 
 
 def table(header: Sequence[str], rows: Any) -> str:
@@ -124,7 +138,9 @@ def table(header: Sequence[str], rows: Any) -> str:
 
 
 def replaced(page: str, found: Mapping[str, str]) -> str:
-    """The page with these tables between their marks; raises KeyError for a mark without a table, and the other way round."""
+    """The page with these tables between their marks; raises KeyError for a mark without a table,
+    and the other way round.
+    """
     marks = re.compile(r"(<!-- make bench: (\w+) -->\n).*?(\n<!-- -->)", re.DOTALL)
     if missing := set(found) ^ {name for _, name, _ in marks.findall(page)}:
         raise KeyError(", ".join(sorted(missing)))

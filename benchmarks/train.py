@@ -1,13 +1,15 @@
-"""What the training loop costs over the bare net, and whether decoding keeps up; ratios within one run.
+"""What the training loop costs over the bare net, and whether decoding keeps up; ratios within one
+run.
 
     python benchmarks/train.py [--steps 38]
 
-Loop: a step of `hbench train glyphs-happier` (batches, losses, optimisers, log, finite check) over forward, loss, backward
-and optimiser step of the same net on a batch that is there already, in seconds of processor time of one thread, so that a
-busy machine does not disturb it. What varies the images is measured apart.
-Files: images/s of `own-nsm` at 224 pixels from JPEG files, with 0 and 2 workers, over a loop as anyone writes it with the same net,
-loss, optimiser and torchvision's transforms in a DataLoader; rounds of both in turn, in seconds.
-Images: JPEG files of 500 × 375 decoded and cut to 224, per second and process.
+Loop: a step of `hbench train glyphs-happier` (batches, losses, optimisers, log, finite check) over
+forward, loss, backward and optimiser step of the same net on a batch that is there already, in
+seconds of processor time of one thread, so that a busy machine does not disturb it. What varies the
+images is measured apart. Files: images/s of `own-nsm` at 224 pixels from JPEG files, with 0 and 2
+workers, over a loop as anyone writes it with the same net, loss, optimiser and torchvision's
+transforms in a DataLoader; rounds of both in turn, in seconds. Images: JPEG files of 500 × 375
+decoded and cut to 224, per second and process.
 """
 
 from __future__ import annotations
@@ -73,10 +75,13 @@ def loop_overhead(number: int) -> None:
             bare(run, *batch)
             whole.append(middle - start)
             alone.append(time.process_time() - middle)
-    ratios = [one / other for one, other in zip(whole[1:], alone[1:], strict=True)]  # the first step warms up
+    ratios = [
+        one / other for one, other in zip(whole[1:], alone[1:], strict=True)
+    ]  # the first step warms up
     rate = recipe.sampler.batch / statistics.median(whole)
     print(
-        f"loop / bare step          median {statistics.median(ratios):.3f}   ({len(ratios)} pairs of steps on the same batch)"
+        f"loop / bare step          median {statistics.median(ratios):.3f}   ({len(ratios)} pairs "
+        "of steps on the same batch)"
     )
     print(f"images/s trained          {rate:,.0f}")
     varied = images_of("glyphs", data.train, resolve("glyphs-happier").images, vary=True)
@@ -84,7 +89,9 @@ def loop_overhead(number: int) -> None:
     for _ in Batches(varied, workers=0).of(keys_of(ahead)):
         pass
     loading = number * recipe.sampler.batch / (time.process_time() - start)
-    print(f"images/s varied in memory {loading:,.0f}   ({loading / rate:.0f} times what is trained)")
+    print(
+        f"images/s varied in memory {loading:,.0f}   ({loading / rate:.0f} times what is trained)"
+    )
 
 
 def picture() -> bytes:
@@ -101,7 +108,11 @@ class PlainFiles(torch.utils.data.Dataset):
 
     def __init__(self, files: list[Path], labels: np.ndarray, settings: Images) -> None:
         cut = v2.RandomResizedCrop(settings.size, scale=settings.scale, antialias=True)
-        floats = [v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize(settings.mean, settings.std)]
+        floats = [
+            v2.ToImage(),
+            v2.ToDtype(torch.float32, scale=True),
+            v2.Normalize(settings.mean, settings.std),
+        ]
         self.files, self.labels = files, labels
         self.prepare = v2.Compose([cut, v2.RandomHorizontalFlip(), *floats])
 
@@ -110,25 +121,52 @@ class PlainFiles(torch.utils.data.Dataset):
 
     def __getitem__(self, row: int) -> tuple[torch.Tensor, torch.Tensor]:
         with Image.open(self.files[row]) as image:
-            return self.prepare(image.convert("RGB")).as_subclass(torch.Tensor), torch.from_numpy(self.labels[row])
+            return self.prepare(image.convert("RGB")).as_subclass(torch.Tensor), torch.from_numpy(
+                self.labels[row]
+            )
 
 
 def from_files(rounds: int, workers: int, folder: Path) -> None:
     for number in range(64):
         (folder / f"{number // 4:02}").mkdir(exist_ok=True)
         (folder / f"{number // 4:02}" / f"{number}.jpg").write_bytes(picture())
-    data = own_dataset("jpegs", folder_table(folder), folder, levels=["level1"], item="item", split=None)
+    data = own_dataset(
+        "jpegs", folder_table(folder), folder, levels=["level1"], item="item", split=None
+    )
     data = dataclasses.replace(data, train=data.tests["test"])
-    changes = ["model.backbone=torchvision:resnet18", "model.weights=random", "images.size=224", "sampler.batch=16"]
+    changes = [
+        "model.backbone=torchvision:resnet18",
+        "model.weights=random",
+        "images.size=224",
+        "sampler.batch=16",
+    ]
     recipe = resolve(
-        "own-nsm", ["dataset=jpegs", *changes, "epochs=1000", "schedule.warm_up=0", f"images.workers={workers}"]
+        "own-nsm",
+        [
+            "dataset=jpegs",
+            *changes,
+            "epochs=1000",
+            "schedule.warm_up=0",
+            f"images.workers={workers}",
+        ],
     )
     recipe = fitted_to(recipe, data.train)
     run, bare_run = begin(recipe, data), begin(recipe, data)
     steps = loop.steps(run, recipe, data, folder)
-    plain = PlainFiles([folder / item for item in data.train.items], data.train.labels.astype(np.int64), recipe.images)
+    plain = PlainFiles(
+        [folder / item for item in data.train.items],
+        data.train.labels.astype(np.int64),
+        recipe.images,
+    )
     batches = endless(
-        DataLoader(plain, 16, shuffle=True, drop_last=True, num_workers=workers, persistent_workers=workers > 0)
+        DataLoader(
+            plain,
+            16,
+            shuffle=True,
+            drop_last=True,
+            num_workers=workers,
+            persistent_workers=workers > 0,
+        )
     )
     ratios, rates = [], []
     for number in range(rounds + 1):
@@ -142,7 +180,8 @@ def from_files(rounds: int, workers: int, folder: Path) -> None:
             ratios.append((time.perf_counter() - middle) / (middle - began))
             rates.append(64 / (middle - began))
     print(
-        f"images/s from files       {statistics.median(rates):,.1f}   {statistics.median(ratios):.3f} × a bare loop's, "
+        f"images/s from files       {statistics.median(rates):,.1f}   "
+        f"{statistics.median(ratios):.3f} × a bare loop's, "
         f"{workers} workers ({rounds} rounds of both)"
     )
 
@@ -160,7 +199,10 @@ def decoding(number: int) -> None:
         for _ in range(number):
             stored.seek(0)
             prepare(Image.open(stored))
-        print(f"images/s decoded, {name:<12}{number / (time.process_time() - start):>8,.0f}   (one process)")
+        print(
+            f"images/s decoded, {name:<12}{number / (time.process_time() - start):>8,.0f}   (one "
+            "process)"
+        )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
-"""How long label trees take at the size of iNaturalist 2018: 461,939 items, 8,142 classes, 7 levels.
+"""How long label trees take at the size of iNaturalist 2018: 461,939 items, 8,142 classes, 7
+levels.
 
-Every time is also given as a multiple of `np.unique` of the same label columns, measured in the same run.
+Every time is also given as a multiple of `np.unique` of the same label columns, measured in the
+same run.
 
     python benchmarks/trees.py
 """
@@ -30,7 +32,9 @@ def main() -> None:
     for above, own in zip(NODES[-2::-1], NODES[:0:-1], strict=True):
         path.insert(0, path[0] * above // own)
     labels = np.stack(path, axis=1)[np.random.default_rng(0).integers(NODES[-1], size=ITEMS)]
-    names = [[f"{level} {i}" for i in range(nodes)] for level, nodes in zip(LEVELS, NODES, strict=True)]
+    names = [
+        [f"{level} {i}" for i in range(nodes)] for level, nodes in zip(LEVELS, NODES, strict=True)
+    ]
     columns = [[own[i] for i in ids] for own, ids in zip(names, labels.T, strict=True)]
     rows = list(zip(*columns, strict=True))
     tree, ids = LabelTree.from_columns(columns, levels=LEVELS)
@@ -43,8 +47,14 @@ def main() -> None:
         unit = seconds(lambda: [np.unique(column, return_inverse=True) for column in labels.T])
         report("np.unique of the label columns", unit, unit)
         report("LabelTree.from_labels", seconds(lambda: LabelTree.from_labels(labels)), unit)
-        report("LabelTree.from_columns", seconds(lambda: LabelTree.from_columns(columns, levels=LEVELS)), unit)
-        report("LabelTree.from_names", seconds(lambda: LabelTree.from_names(rows, levels=LEVELS)), unit)
+        report(
+            "LabelTree.from_columns",
+            seconds(lambda: LabelTree.from_columns(columns, levels=LEVELS)),
+            unit,
+        )
+        report(
+            "LabelTree.from_names", seconds(lambda: LabelTree.from_names(rows, levels=LEVELS)), unit
+        )
         report("manifest.read", seconds(lambda: manifest.read(file)), unit)
     report("find_problems", seconds(lambda: find_problems(table)), unit)
     report("mend by-path", seconds(lambda: mend(table, ["by-path"])), unit)

@@ -1,4 +1,6 @@
-"""A Lightning module that trains with an hbench loss and logs the H-AP of all validation embeddings after every epoch."""
+"""A Lightning module that trains with an hbench loss and logs the H-AP of all validation embeddings
+after every epoch.
+"""
 
 import pytorch_lightning as lightning
 import torch
@@ -22,7 +24,10 @@ class Retrieval(lightning.LightningModule):
         return self.loss(self(batch[0]), batch[1])
 
     def validation_step(self, batch, _):
-        return {"embeddings": self(batch[0]), "labels": batch[1]}  # what HierarchicalScores scores after the epoch
+        return {
+            "embeddings": self(batch[0]),
+            "labels": batch[1],
+        }  # what HierarchicalScores scores after the epoch
 
     def configure_optimizers(self):
         return torch.optim.Adam(self.parameters(), lr=0.01)
@@ -35,8 +40,13 @@ if __name__ == "__main__":
     images = torch.nn.functional.one_hot(species, 16) + 0.5 * torch.randn(96, 16)
     batches = DataLoader(TensorDataset(images, labels), batch_size=48)
     trainer = lightning.Trainer(
-        max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False, callbacks=[HierarchicalScores()],
-    )  # fmt: skip
+        max_epochs=2,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=[HierarchicalScores()],
+    )
     trainer.fit(Retrieval(), batches, batches)
     print("H-AP", float(trainer.callback_metrics["val/H-AP"]))

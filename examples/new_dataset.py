@@ -1,6 +1,8 @@
-"""A published dataset as a module to copy: `build` reads the raw files, SPEC says the rest; with a tiny folder to build it from.
+"""A published dataset as a module to copy: `build` reads the raw files, SPEC says the rest; with a
+tiny folder to build it from.
 
-In hbench it is a file of hbench/datasets/benchmarks/; in a package of yours, SPEC is an entry point of the group `hbench.datasets`.
+In hbench it is a file of hbench/datasets/benchmarks/; in a package of yours, SPEC is an entry point
+of the group `hbench.datasets`.
 
 Then: hbench build birds-mini --root raw    # as here, by hbench.build
 """
@@ -14,12 +16,14 @@ from PIL import Image
 
 import hbench
 from hbench.datasets import specs
-from hbench.datasets.manifest import open_upright
+from hbench.datasets.pictures import open_upright
 from hbench.datasets.spec import Spec, Splits
 
 
 def build(raw: Path) -> Splits:
-    """Read the items of each split with their names, coarse to fine, from labels.csv: file, family, species, split."""
+    """Read the items of each split with their names, coarse to fine, from labels.csv: file, family,
+    species, split.
+    """
     splits: dict[str, list[tuple[str, tuple[str, str]]]] = {"train": [], "test": []}
     with (raw / "labels.csv").open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
@@ -54,8 +58,12 @@ def write_raw(folder: Path) -> None:
     (folder / "images").mkdir(parents=True)
     for place, (species, family) in enumerate(families.items()):
         for number in range(2):
-            Image.new("RGBA", (8, 8), (60 * place, 90, 160, 200)).save(folder / "images" / f"{species}-{number}.png")
-            lines.append(f"{species}-{number}.png,{family},{species},{('train', 'test')[place % 2]}")
+            Image.new("RGBA", (8, 8), (60 * place, 90, 160, 200)).save(
+                folder / "images" / f"{species}-{number}.png"
+            )
+            lines.append(
+                f"{species}-{number}.png,{family},{species},{('train', 'test')[place % 2]}"
+            )
     (folder / "labels.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from hbench.datasets import Dataset, load
     from hbench.datasets.build import build
     from hbench.datasets.manifest import Manifest
-    from hbench.datasets.own.data import OwnSource
+    from hbench.datasets.own.source import OwnSource
     from hbench.evaluation.arrays import score
     from hbench.evaluation.evaluate import evaluate
     from hbench.look.plots import plot
@@ -57,7 +57,7 @@ HOME = {
     "LevelSequence": "hbench.metrics.level_sequence",
     "Manifest": "hbench.datasets.manifest",
     "MetricName": "hbench.metrics.names",
-    "OwnSource": "hbench.datasets.own.data",
+    "OwnSource": "hbench.datasets.own.source",
     "Report": "hbench.records.report",
     "browse": "hbench.look.results",
     "build": "hbench.datasets.build",
@@ -73,20 +73,34 @@ HOME = {
     "torch_dataset": "hbench.train.images.torch_dataset",
     "vision_dataset": "hbench.train.images.torch_dataset",
 }
-WINGS = ("datasets", "integrations", "losses", "metrics", "train", "tree")  # modules that are reached without an import
+WINGS = (
+    "datasets",
+    "integrations",
+    "losses",
+    "metrics",
+    "train",
+    "tree",
+)  # modules that are reached without an import
 
 __all__ = [
-    "Comparison", "ComparisonError", "ConfigError", "DataError", "Dataset", "HBenchError", "IntegrityError",
-    "LabelTree", "Leaderboard", "LevelSequence", "Manifest", "MetricName", "OwnSource", "Report", "SourceError",
-    "SubmissionError", "TreeError", "UnknownName", "UsageError", "__version__", "browse", "build", "compare", "embed",
-    "evaluate", "leaderboard", "levels_of_pairs", "list_datasets", "list_leaderboards", "list_losses", "list_metrics",
-    "list_recipes", "load", "plot", "relevance_of_pairs", "score", "torch_dataset", "vision_dataset",
+    "Comparison", "ComparisonError", "ConfigError", "DataError", "Dataset", "HBenchError",
+    "IntegrityError",
+    "LabelTree", "Leaderboard", "LevelSequence", "Manifest", "MetricName", "OwnSource", "Report",
+    "SourceError",
+    "SubmissionError", "TreeError", "UnknownName", "UsageError", "__version__", "browse", "build",
+    "compare", "embed",
+    "evaluate", "leaderboard", "levels_of_pairs", "list_datasets", "list_leaderboards",
+    "list_losses", "list_metrics",
+    "list_recipes", "load", "plot", "relevance_of_pairs", "score", "torch_dataset",
+    "vision_dataset",
 ]  # fmt: skip
 
 
 @checked
 def list_datasets(pattern: str = "*") -> list[str]:
-    """List the published datasets, and those built here, whose names match a pattern such as "inat*"."""
+    """List the published datasets, and those built here, whose names match a pattern such as
+    "inat*".
+    """
     from hbench.datasets import own_names, specs
 
     return _matching({*specs, *own_names()}, pattern)
@@ -94,7 +108,8 @@ def list_datasets(pattern: str = "*") -> list[str]:
 
 @checked
 def list_metrics(pattern: str = "*") -> list[str]:
-    """List the spellings of metrics (k and level stand for any) that match a pattern such as "*@k"."""
+    """List the spellings of metrics (k and level stand for any) that match a pattern such as
+    "*@k"."""
     from hbench.metrics.names import spellings
 
     return _matching(spellings(), pattern)
@@ -133,7 +148,8 @@ def _matching(names: Iterable[str], pattern: str) -> list[str]:
 def __getattr__(name: str) -> object:
     """Public names load their module when first used, so that `import hbench` stays instant.
 
-    Where packages of an extra are missing, a function stands in for what needs them, so that help, completion and `hasattr` work.
+    Where packages of an extra are missing, a function stands in for what needs them, so that help,
+    completion and `hasattr` work.
     """
     if name in WINGS:
         try:

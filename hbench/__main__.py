@@ -1,11 +1,14 @@
-"""Where `hbench` and `python -m hbench` start: with nothing imported yet, so that an interrupt is answered from here on."""
+"""Where `hbench` and `python -m hbench` start: with nothing imported yet, so that an interrupt is
+answered from here on.
+"""
 
 import atexit
 import gc
 import sys
 
-# How often cycles are searched for: among young objects as ever, for they may hold a batch; among all objects, which are
-# the libraries' million and stop every thread for a tenth of a second, seldom.
+# How often cycles are searched for: among young objects as ever, for they may hold a batch; among
+# all objects, which are the libraries' million and stop every thread for a tenth of a second,
+# seldom.
 CYCLES = (700, 10, 1_000)
 
 
@@ -22,9 +25,11 @@ def main() -> None:
 
 
 def spare_the_last_search() -> None:
-    """Keep the interpreter from searching all objects once more while it ends: an eighth of a second.
+    """Keep the interpreter from searching all objects once more while it ends: an eighth of a
+    second.
 
-    Not where torch was loaded: its extensions take what is never freed for a leak, and list it on stderr.
+    Not where torch was loaded: its extensions take what is never freed for a leak, and list it on
+    stderr.
     """
     if "torch" not in sys.modules:
         gc.freeze()

@@ -1,4 +1,6 @@
-"""python -m studies: train a family of recipes with several seeds, test what the papers claim of them, and draw what came out."""
+"""python -m studies: train a family of recipes with several seeds, test what the papers claim of
+them, and draw what came out.
+"""
 
 from __future__ import annotations
 
@@ -26,21 +28,43 @@ def group() -> None:
 
 @group.command("run")
 @click.argument("name")
-@click.option("--seeds", type=click.IntRange(min=1), default=5, show_default=True, help="Runs of every arm.")
-@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a setting of every arm: epochs=2.")
+@click.option(
+    "--seeds", type=click.IntRange(min=1), default=5, show_default=True, help="Runs of every arm."
+)
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change a setting of every arm: epochs=2.",
+)
 @click.option("--only", multiple=True, metavar="ARM", help="Train only these arms; repeatable.")
 @click.option("--headline", is_flag=True, help="Train only the arms of the headline claims.")
-@click.option("--out", "-o", type=click.Path(path_type=Path), help="Folder of the runs.  [default: runs/study-NAME]")
 @click.option(
-    "--workers", type=click.IntRange(min=1), default=2, show_default=True, help="Runs at a time, of one thread each."
+    "--out",
+    "-o",
+    type=click.Path(path_type=Path),
+    help="Folder of the runs.  [default: runs/study-NAME]",
 )
-@click.option("--rows", type=click.Path(path_type=Path), help="Append one row per arm to this leaderboard file.")
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    help="Runs at a time, of one thread each.",
+)
+@click.option(
+    "--rows",
+    type=click.Path(path_type=Path),
+    help="Append one row per arm to this leaderboard file.",
+)
 @click.option("--json", "as_json", is_flag=True, help="The claims as JSON on stdout.")
 def run(name: str, only: tuple[str, ...], out: Path | None, headline: bool, **options: Any) -> None:
-    """Tune the arms of the study NAME (or a TOML file) on held-out classes, train each with every seed, and test it once; show
-    tables, and claims by paired intervals.
+    """Tune the arms of the study NAME (or a TOML file) on held-out classes, train each with every
+    seed, and test it once; show tables, and claims by paired intervals.
 
-    Interrupted, the same command continues. The folder gets ARM/seed-N/, study.md and the score of every seed.
+    Interrupted, the same command continues. The folder gets ARM/seed-N/, study.md and the score of
+    every seed.
 
     Example: python -m studies run glyphs --seeds 5
     """
@@ -69,7 +93,11 @@ def _train(study: Study, out: Path, arms: list[str], options: dict[str, Any]) ->
             if bars.disable:
                 say(f"trained {done}")
 
-        how: Any = {"changes": options["changes"], "workers": options["workers"], "on_progress": on_progress}
+        how: Any = {
+            "changes": options["changes"],
+            "workers": options["workers"],
+            "on_progress": on_progress,
+        }
         tune_all(study, out, arms, **how)
         run_all(study, out, runs, **how)
 
@@ -80,7 +108,8 @@ def _announcement(study: Study, trials: int, tests: int, workers: int) -> str:
     if study.minutes is None:
         return left
     return (
-        f"{left}; about {(trials + tests) * study.minutes / 60 / workers:.1f} hours with {workers} workers, a core each"
+        f"{left}; about {(trials + tests) * study.minutes / 60 / workers:.1f} hours with "
+        f"{workers} workers, a core each"
     )
 
 
@@ -111,7 +140,8 @@ def _tell(study: Study, out: Path, options: dict[str, Any]) -> None:
 
 
 def _as_values(verdict: Verdict) -> dict[str, Any]:
-    """A verdict for a machine; JSON has no infinity, so the ends of one seed's interval are null."""
+    """A verdict for a machine; JSON has no infinity, so the ends of one seed's interval are
+    null."""
     numbers = {**verdict.difference._asdict(), "p": verdict.p, "corrected": verdict.corrected}
     finite = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
     return {**verdict.claim.model_dump(), "seeds": verdict.seeds, **finite, "verdict": verdict.word}
@@ -119,9 +149,12 @@ def _as_values(verdict: Verdict) -> dict[str, Any]:
 
 @group.command("show")
 @click.argument("source")
-@click.option("--study", "name", help="The study, or its TOML file.  [default: by SOURCE's name, else glyphs]")
+@click.option(
+    "--study", "name", help="The study, or its TOML file.  [default: by SOURCE's name, else glyphs]"
+)
 def show_kept(source: str, name: str | None) -> None:
-    """Show the claims, trials and tables of SOURCE (a study's folder, its values.parquet, or glyphs-study), in Markdown.
+    """Show the claims, trials and tables of SOURCE (a study's folder, its values.parquet, or
+    glyphs-study), in Markdown.
 
     Example: python -m studies show glyphs-study
     """
@@ -143,17 +176,26 @@ def _named(source: str, names: Sequence[str]) -> str:
 @click.argument("kind", type=click.Choice(["arms", "gap", "sweep"]))
 @click.argument("source")
 @click.option(
-    "--out", "-o", type=click.Path(path_type=Path), required=True, help="Write the picture: .png, .svg or .pdf."
+    "--out",
+    "-o",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Write the picture: .png, .svg or .pdf.",
 )
-@click.option("--metric", "-m", "metrics", multiple=True, help="Draw this metric; repeatable, two for arms.")
 @click.option(
-    "--over", metavar="PARAMETER", help="The parameter of a sweep, as α, or α=1 with the value of arms that name none."
+    "--metric", "-m", "metrics", multiple=True, help="Draw this metric; repeatable, two for arms."
+)
+@click.option(
+    "--over",
+    metavar="PARAMETER",
+    help="The parameter of a sweep, as α, or α=1 with the value of arms that name none.",
 )
 def plot(kind: str, source: str, out: Path, metrics: tuple[str, ...], over: str | None) -> None:
-    """Draw the study SOURCE (a folder, its values.parquet, or glyphs-study; for a sweep also a leaderboard).
+    """Draw the study SOURCE (a folder, its values.parquet, or glyphs-study; for a sweep also a
+    leaderboard).
 
-    arms: two metrics with the intervals of both over the seeds; gap: AP inside batches by their size; sweep: metrics over a
-    parameter.
+    arms: two metrics with the intervals of both over the seeds; gap: AP inside batches by their
+    size; sweep: metrics over a parameter.
 
     Example: python -m studies plot arms glyphs-study -o arms.pdf
     """

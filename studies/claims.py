@@ -1,18 +1,22 @@
-"""Tests the claims of a study over its seeds and classes: paired differences, intervals, and p-values corrected for multiple tests.
+"""Tests the claims of a study over its seeds and classes: paired differences, intervals, and
+p-values corrected for multiple tests.
 
-A claim has a difference d_sc for every seed s of S and class c of C, the mean over the class's queries; a class has the share w_c
-of all queries. Other seeds would have given other nets, other classes other tests, so d = 1/S Σ_s Σ_c w_c d_sc has the variance
+A claim has a difference d_sc for every seed s of S and class c of C, the mean over the class's
+queries; a class has the share w_c of all queries. Other seeds would have given other nets, other
+classes other tests, so d = 1/S Σ_s Σ_c w_c d_sc has the variance
 
-    V = 1/S² · S/(S−1) Σ_s (d_s − d)²  +  Σ_c w_c² (d_c − d)² / (1 − w_c),    d_s = Σ_c w_c d_sc,  d_c = 1/S Σ_s d_sc,
+    V = 1/S² · S/(S−1) Σ_s (d_s − d)²  +  Σ_c w_c² (d_c − d)² / (1 − w_c),
+    d_s = Σ_c w_c d_sc,  d_c = 1/S Σ_s d_sc,
 
-the sum of what the seeds and what the classes say of it; what both share is counted twice, so that intervals are rather too wide.
-Its interval is d ± t·√V, t of Student's distribution with Satterthwaite's degrees of freedom, of S − 1 and 1/Σ w_c² − 1: classes of
-unequal size count as fewer. Scores without classes, such as
-gaps, have the first part alone: Student's paired interval.
+the sum of what the seeds and what the classes say of it; what both share is counted twice, so that
+intervals are rather too wide. Its interval is d ± t·√V, t of Student's distribution with
+Satterthwaite's degrees of freedom, of S − 1 and 1/Σ w_c² − 1: classes of unequal size count as
+fewer. Scores without classes, such as gaps, have the first part alone: Student's paired interval.
 
-A claim that something is within ±w is tested against both ends (two one-sided tests). A claim that several arms are each beaten has
-the largest p-value of its parts (an intersection–union test). The p-values of a family of claims are corrected by Holm's method: a
-claim holds, or does not hold, where its corrected p is at most .05. The family is all its claims, measured or not.
+A claim that something is within ±w is tested against both ends (two one-sided tests). A claim that
+several arms are each beaten has the largest p-value of its parts (an intersection–union test). The
+p-values of a family of claims are corrected by Holm's method: a claim holds, or does not hold,
+where its corrected p is at most .05. The family is all its claims, measured or not.
 """
 
 from collections.abc import Sequence
@@ -29,7 +33,9 @@ SIGNIFICANT = 0.05
 
 
 class Interval(NamedTuple):
-    """A mean over seeds and classes and its 95 % interval, infinite from one seed; its standard error and degrees of freedom."""
+    """A mean over seeds and classes and its 95 % interval, infinite from one seed; its standard
+    error and degrees of freedom.
+    """
 
     mean: float
     low: float
@@ -39,8 +45,8 @@ class Interval(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What the values say of a claim. `p`: of its test alone, `corrected` within its family; `word`: holds, does not hold, open, or
-    not measured."""
+    """What the values say of a claim. `p`: of its test alone, `corrected` within its family;
+    `word`: holds, does not hold, open, or not measured."""
 
     claim: Claim
     seeds: int
@@ -60,8 +66,11 @@ def interval_of(scores: Scores) -> Interval:
     from scipy.stats import t
 
     weights = scores.queries / scores.queries.sum()
-    of_seeds, of_classes = scores.of_seeds, scores.values.mean(axis=0)
-    seeds, classes, mean = len(of_seeds), len(weights), float(of_seeds.mean())
+    of_seeds = scores.of_seeds
+    of_classes = scores.values.mean(axis=0)
+    seeds = len(of_seeds)
+    classes = len(weights)
+    mean = float(of_seeds.mean())
     if seeds < 2:
         return Interval(mean, -np.inf, np.inf, np.inf, 0.0)
     parts = [float(np.var(of_seeds, ddof=1)) / seeds]
@@ -79,8 +88,12 @@ def judged(study: Study, values: Values) -> list[Verdict]:
     """Judge every claim by its paired test, corrected by family, or say that it is not measured."""
     tested = [_tested(claim, values) for claim in study.claims]
     for family in {verdict.claim.family for verdict in tested}:
-        members = [number for number, verdict in enumerate(tested) if verdict.claim.family == family]
-        for number, corrected in zip(members, holm([tested[n].p for n in members]).tolist(), strict=True):
+        members = [
+            number for number, verdict in enumerate(tested) if verdict.claim.family == family
+        ]
+        for number, corrected in zip(
+            members, holm([tested[n].p for n in members]).tolist(), strict=True
+        ):
             decided = corrected <= SIGNIFICANT or not tested[number].seeds
             tested[number] = tested[number]._replace(
                 corrected=corrected, word=tested[number].word if decided else "open"
@@ -101,7 +114,9 @@ def _tested(claim: Claim, values: Values) -> Verdict:
 
 
 def _doubt(verdict: Verdict) -> tuple[bool, float]:
-    """How far a part of a claim is from holding: first those that speak against it, the surest first."""
+    """How far a part of a claim is from holding: first those that speak against it, the surest
+    first.
+    """
     holds = verdict.word == "holds"
     return not holds, verdict.p if holds else -verdict.p
 
@@ -128,9 +143,14 @@ def _p_value(difference: Interval, within: float | None) -> tuple[str, float]:
     """What the mean difference says of the claim, and the two-sided p-value of saying so."""
     from scipy.stats import t
 
-    mean, error = difference.mean, difference.error
+    mean = difference.mean
+    error = difference.error
     if not np.isfinite(error) or np.isnan(mean):
         return "open", 1.0
     distance = mean if within is None else within - abs(mean)  # above 0 where the claim is right
-    p = 2 * float(t.sf(abs(distance) / error, difference.freedom)) if error > 0 else float(distance == 0)
+    p = (
+        2 * float(t.sf(abs(distance) / error, difference.freedom))
+        if error > 0
+        else float(distance == 0)
+    )
     return "holds" if distance > 0 else "does not hold", p

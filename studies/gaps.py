@@ -1,7 +1,9 @@
-"""Measures the decomposability gap of a study's runs: how far AP inside random batches lies above AP on the whole gallery.
+"""Measures the decomposability gap of a study's runs: how far AP inside random batches lies above
+AP on the whole gallery.
 
-Of a batch size B two metrics of a run: `AP in B`, the mean inside batches, and `gap@B`, that minus AP on the whole (ROADMAP,
-Eq. 6). They are kept beside the run's report, since they cost some seconds.
+Of a batch size B two metrics of a run: `AP in B`, the mean inside batches, and `gap@B`, that minus
+AP on the whole (ROADMAP, Eq. 6). They are kept beside the run's report, since they cost some
+seconds.
 """
 
 import json
@@ -19,15 +21,22 @@ from hbench.evaluation.submission import read, retrieval_of
 from hbench.train.loop import EMBEDDINGS
 
 FILE = "gap.json"
-QUERIES, SEED = 1000, 0
+QUERIES = 1000
+SEED = 0
 
 
 def gaps(folder: Path, data: Dataset, sizes: Sequence[int]) -> dict[str, float]:
-    """The metrics of a run's embeddings for batches of these sizes, over 1,000 queries; measured at the first call."""
+    """The metrics of a run's embeddings for batches of these sizes, over 1,000 queries; measured at
+    the first call.
+    """
     path = folder / FILE
     kept = _kept(path)
     if any(f"gap@{size}" not in kept for size in sizes):
-        kept = {name: value for size in sizes for name, value in _measured(folder / EMBEDDINGS, data, size).items()}
+        kept = {
+            name: value
+            for size in sizes
+            for name, value in _measured(folder / EMBEDDINGS, data, size).items()
+        }
         write_text(path, json.dumps(kept, indent=1) + "\n")
     return {name: kept[name] for size in sizes for name in (f"gap@{size}", f"AP in {size}")}
 
@@ -46,6 +55,9 @@ def _measured(file: Path, data: Dataset, size: int) -> dict[str, float]:
     conditions = examine(given, data, Settings(["AP"]), doubted=False).conditions
     (manifest,) = data.tests.values()
     batches = random_batches(int(manifest.gallery.sum()), size, SEED)
-    found = gap_of(sampled(retrieval_of(manifest, given.queries), QUERIES, SEED), conditions, batches)
-    inside, whole = float(found.inside[0]), float(found.whole[0])
+    found = gap_of(
+        sampled(retrieval_of(manifest, given.queries), QUERIES, SEED), conditions, batches
+    )
+    inside = float(found.inside[0])
+    whole = float(found.whole[0])
     return {f"gap@{size}": inside - whole, f"AP in {size}": inside}

@@ -14,44 +14,74 @@ VALUES = "values.parquet"
 
 
 def kept_of(source: str) -> Path:
-    """Return the kept values of a study: of its folder, of a file, or shipped in leaderboards/ under a name."""
+    """Return the kept values of a study: of its folder, of a file, or shipped in leaderboards/
+    under a name.
+    """
     shipped = ROWS / f"{source}.parquet"
-    return shipped if shipped.is_file() else Path(source) / VALUES if Path(source).is_dir() else Path(source)
+    return (
+        shipped
+        if shipped.is_file()
+        else Path(source) / VALUES
+        if Path(source).is_dir()
+        else Path(source)
+    )
 
 
 def markdown(study: Study, values: Values, about: About) -> str:
     """Return the study's claims, trials and tables as Markdown, from the kept values alone."""
     verdicts = judged(study, values)
-    lines = [f"# Study of {study.dataset}", "", *_claims(verdicts), "", *_trials_table(study, about)]
-    lines += [f"Below: percent, mean ± half of the 95 % interval over seeds and classes ({about.unit}).", ""]
+    lines = [
+        f"# Study of {study.dataset}",
+        "",
+        *_claims(verdicts),
+        "",
+        *_trials_table(study, about),
+    ]
+    lines += [
+        f"Below: percent, mean ± half of the 95 % interval over seeds and classes ({about.unit}).",
+        "",
+    ]
+
     for table in (table for table in study.tables if sum(arm in values for arm in table.arms) > 1):
         header = ["", "seeds", *study.metrics]
         lines += [f"## {table.title}", "", f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
         for arm in (arm for arm in table.arms if arm in values):
             scores = values[arm]
             cells = [shown(interval_of(scores[metric])) for metric in study.metrics]
-            lines.append(f"| {arm} | {len(scores[study.metrics[0]].values)} | " + " | ".join(cells) + " |")
+            lines.append(
+                f"| {arm} | {len(scores[study.metrics[0]].values)} | " + " | ".join(cells) + " |"
+            )
         lines.append("")
+
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
 def _trials_table(study: Study, about: About) -> list[str]:
-    """A line per arm with trials: the best score on held-out classes by rate, the chosen one in bold; empty where a rate beyond the
-    ends of the grid was not needed."""
+    """A line per arm with trials: the best score on held-out classes by rate, the chosen one in
+    bold; empty where a rate beyond the ends of the grid was not needed."""
     tuned = {arm: record for arm, record in about.arms.items() if record.trials}
     if not tuned:
         return []
+
     tried = dict.fromkeys(trial.settings for record in tuned.values() for trial in record.trials)
     order = {rate: place for place, rate in enumerate(study.grid)}
     columns = sorted(tried, key=lambda rate: order.get(rate, len(order)))
     rates = [_words(settings) for settings in columns]
-    lines = [f"Trials on held-out classes: {about.by}, percent, at its best step; the chosen rate in bold.", ""]
+    lines = [
+        f"Trials on held-out classes: {about.by}, percent, at its best step; the chosen rate in "
+        "bold.",
+        "",
+    ]
     lines += [f"| | {' | '.join(rates)} |", "|---" * (len(rates) + 1) + "|"]
+
     for arm, record in tuned.items():
         cells = dict.fromkeys(columns, "")
-        cells |= {trial.settings: f"{100 * trial.score:.1f} ({trial.step})" for trial in record.trials}
+        cells |= {
+            trial.settings: f"{100 * trial.score:.1f} ({trial.step})" for trial in record.trials
+        }
         cells[record.chosen] = f"**{cells[record.chosen]}**"
         lines.append(f"| {arm} | {' | '.join(cells.values())} |")
+
     return [*lines, ""]
 
 
@@ -63,10 +93,16 @@ def _words(settings: Sequence[str]) -> str:
 def _claims(verdicts: Sequence[Verdict]) -> list[str]:
     """A table of the claims that are measured, and one line that counts the others."""
     measured = [verdict for verdict in verdicts if verdict.seeds]
-    lines = ["| claim | of | difference, points | 95 % interval | p | corrected | |", "|---" * 7 + "|"]
+    lines = [
+        "| claim | of | difference, points | 95 % interval | p | corrected | |",
+        "|---" * 7 + "|",
+    ]
     lines += [f"| {' | '.join(_claim_cells(verdict))} |" for verdict in measured]
     if len(measured) < len(verdicts):
-        lines += ["", f"{len(verdicts) - len(measured)} of {len(verdicts)} claims are not measured."]
+        lines += [
+            "",
+            f"{len(verdicts) - len(measured)} of {len(verdicts)} claims are not measured.",
+        ]
     return lines
 
 
@@ -74,7 +110,10 @@ def _claim_cells(verdict: Verdict) -> list[str]:
     claim = verdict.claim
     metric = f"{claim.metric} − {claim.minus_metric}" if claim.minus_metric else claim.metric
     mean, low, high = (f"{100 * value:+.2f}" for value in verdict.difference[:3])
-    numbers = [f"{low} … {high}", *(f"{p:.4f}" if p >= 0.0001 else "< 0.0001" for p in (verdict.p, verdict.corrected))]
+    numbers = [
+        f"{low} … {high}",
+        *(f"{p:.4f}" if p >= 0.0001 else "< 0.0001" for p in (verdict.p, verdict.corrected)),
+    ]
     return [f"{claim.says} ({metric})", claim.source, mean, *numbers, verdict.word]
 
 

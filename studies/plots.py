@@ -1,5 +1,5 @@
-"""Draws a study's arms with their intervals over seeds and classes: two metrics against each other, AP inside batches by their
-size, and metrics over a parameter in which arms differ."""
+"""Draws a study's arms with their intervals over seeds and classes: two metrics against each other,
+AP inside batches by their size, and metrics over a parameter in which arms differ."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-ARMS, SWEPT = ("AP", "H-AP"), ("H-AP", "AP")  # metrics that are drawn where none are named
+# metrics that are drawn where none are named
+ARMS = ("AP", "H-AP")
+SWEPT = ("H-AP", "AP")
 LEAST = 2.0  # percent that an axis spans at least, so that noise does not look like an effect
 NUMBER = r"-?\d+(?:\.\d+)?(?:e-?\d+)?"
 INSIDE = re.compile(r"AP in (\d+)")
 
 
 def draw(kind: str, source: str, metrics: tuple[str, ...] = (), over: str | None = None) -> Drawing:
-    """The picture `arms`, `gap` or `sweep` of a study's folder, its values.parquet, or a study of leaderboards/; a sweep also of
-    a leaderboard. Raises UsageError, UnknownName, DataError."""
+    """The picture `arms`, `gap` or `sweep` of a study's folder, its values.parquet, or a study of
+    leaderboards/; a sweep also of a leaderboard. Raises UsageError, UnknownName, DataError."""
     if kind == "sweep":
         return draw_sweep(swept(*_arms_of(source), over), metrics or SWEPT)
     values, about = read_study(source)
@@ -37,7 +39,9 @@ def draw(kind: str, source: str, metrics: tuple[str, ...] = (), over: str | None
         return draw_gap(values, about)
     metrics = metrics or ARMS
     if len(metrics) != 2:
-        raise UsageError("the picture of arms has two axes", expected="--metric twice", found=", ".join(metrics))
+        raise UsageError(
+            "the picture of arms has two axes", expected="--metric twice", found=", ".join(metrics)
+        )
     return draw_arms(values, metrics, about)
 
 
@@ -45,25 +49,36 @@ def read_study(source: str) -> tuple[Values, str]:
     """The scores of a study's arms, and a line about them. Raises DataError."""
     path = kept_of(source)
     values, about = read(path)
-    seeds = max((len(scores.values) for arm in values.values() for scores in arm.values()), default=0)
+    seeds = max(
+        (len(scores.values) for arm in values.values() for scores in arm.values()), default=0
+    )
     name = source if path.stem == source else path.resolve().parent.name
-    return values, f"{name} · means of {seeds} seeds, 95 % intervals over seeds and classes ({about.unit})"
+    return (
+        values,
+        f"{name} · means of {seeds} seeds, 95 % intervals over seeds and classes ({about.unit})",
+    )
 
 
 def _arms_of(source: str) -> tuple[Values, str]:
-    """The scores of a study's arms, or of a leaderboard's rows as arms of one seed; and a line about them."""
+    """The scores of a study's arms, or of a leaderboard's rows as arms of one seed; and a line
+    about them.
+    """
     if source not in leaderboard.names() and not source.endswith(".toml"):
         return read_study(source)
     board = leaderboard.read(source)
     rows = {
-        row.method: {key: whole(np.array([float(score) / 100])) for key, score in row.scores.items()}
+        row.method: {
+            key: whole(np.array([float(score) / 100])) for key, score in row.scores.items()
+        }
         for row in board.rows
     }
     return rows, f"{board.dataset}@{board.version} · protocol {board.protocol} · leaderboard"
 
 
 def draw_arms(values: Values, metrics: Sequence[str], about: str) -> Drawing:
-    """Every arm by two metrics, with the interval of each. Raises UnknownName for a metric that an arm lacks."""
+    """Every arm by two metrics, with the interval of each. Raises UnknownName for a metric that an
+    arm lacks.
+    """
     arms = {arm: [_percent(scores, metric) for metric in metrics] for arm, scores in values.items()}
     names = [short(arm, 30) for arm in arms]
 
@@ -80,13 +95,26 @@ def draw_arms(values: Values, metrics: Sequence[str], about: str) -> Drawing:
 
 
 def draw_gap(values: Values, about: str) -> Drawing:
-    """AP inside random batches by their size, and on the whole gallery (RaMBO, Fig. 2): the distance is the decomposability gap."""
+    """AP inside random batches by their size, and on the whole gallery (RaMBO, Fig. 2): the
+    distance is the decomposability gap.
+    """
     sizes = sorted(
-        {int(found[1]) for scores in values.values() for name in scores if (found := INSIDE.fullmatch(name))}
+        {
+            int(found[1])
+            for scores in values.values()
+            for name in scores
+            if (found := INSIDE.fullmatch(name))
+        }
     )
-    arms = {arm: scores for arm, scores in values.items() if {f"AP in {size}" for size in sizes} <= scores.keys()}
+    arms = {
+        arm: scores
+        for arm, scores in values.items()
+        if {f"AP in {size}" for size in sizes} <= scores.keys()
+    }
     if not sizes or not arms:
-        raise UsageError("no arm of this study has a gap", expected="gaps = [32, 256] in the study's file")
+        raise UsageError(
+            "no arm of this study has a gap", expected="gaps = [32, 256] in the study's file"
+        )
     names = [short(arm, 30) for arm in arms]
     ticks = [*map(str, sizes), "all"]
 
@@ -96,7 +124,9 @@ def draw_gap(values: Values, about: str) -> Drawing:
             inside = [_percent(scores, f"AP in {size}") for size in sizes]
             difference = difference_of([scores[f"AP in {sizes[0]}"]], [scores[f"gap@{sizes[0]}"]])
             on_all = _in_percent(difference)  # over the same queries
-            shift = (number - (len(arms) - 1) / 2) * 0.03  # so that the intervals of arms stand side by side
+            shift = (
+                number - (len(arms) - 1) / 2
+            ) * 0.03  # so that the intervals of arms stand side by side
             _paint_line(panel, [*inside, on_all], shift, number, len(arms))
         panel.set_xticks(range(len(ticks)), ticks)
         panel.set(xlabel="items in a batch", ylabel="AP inside (%)")
@@ -124,20 +154,38 @@ def _half(interval: Interval) -> float:
 
 def _paint_point(panel: Axes, x: Interval, y: Interval, number: int, of: int) -> None:
     panel.errorbar(
-        [x.mean], [y.mean], xerr=[_half(x)], yerr=[_half(y)], color=series_color(number, of), marker=marker_of(number),
-        markersize=3.5, linestyle="none", capsize=1.6, elinewidth=0.8, capthick=0.8,
-    )  # fmt: skip
+        [x.mean],
+        [y.mean],
+        xerr=[_half(x)],
+        yerr=[_half(y)],
+        color=series_color(number, of),
+        marker=marker_of(number),
+        markersize=3.5,
+        linestyle="none",
+        capsize=1.6,
+        elinewidth=0.8,
+        capthick=0.8,
+    )
 
 
 def _paint_line(panel: Axes, line: Sequence[Interval], shift: float, number: int, of: int) -> None:
     panel.errorbar(
-        np.arange(len(line)) + shift, [each.mean for each in line], yerr=[_half(each) for each in line],
-        color=series_color(number, of), marker=marker_of(number), markersize=3, capsize=1.6, elinewidth=0.8, capthick=0.8,
-    )  # fmt: skip
+        np.arange(len(line)) + shift,
+        [each.mean for each in line],
+        yerr=[_half(each) for each in line],
+        color=series_color(number, of),
+        marker=marker_of(number),
+        markersize=3,
+        capsize=1.6,
+        elinewidth=0.8,
+        capthick=0.8,
+    )
 
 
 class Sweep(NamedTuple):
-    """Lines of arms that differ in one parameter: arm -> its values, and metric -> the seeds' scores at each value."""
+    """Lines of arms that differ in one parameter: arm -> its values, and metric -> the seeds'
+    scores at each value.
+    """
 
     parameter: str
     lines: Mapping[str, Mapping[float, Mapping[str, Scores]]]
@@ -145,25 +193,32 @@ class Sweep(NamedTuple):
 
 
 def swept(values: Values, about: str, over: str | None) -> Sweep:
-    """The arms named `NAME PARAMETER=VALUE`, by NAME. `over`: the parameter; with `=VALUE`, that of arms that name none.
+    """The arms named `NAME PARAMETER=VALUE`, by NAME. `over`: the parameter; with `=VALUE`, that of
+    arms that name none.
 
     Raises UsageError where no arm, or arms of several parameters, would be drawn.
     """
-    named = {arm: match for arm in values if (match := re.fullmatch(rf"(.+?),? (\S+?)=({NUMBER})", arm))}
+    named = {
+        arm: match for arm in values if (match := re.fullmatch(rf"(.+?),? (\S+?)=({NUMBER})", arm))
+    }
     parameter, _, default = (over or "").partition("=")
     known = list(dict.fromkeys(match[2] for match in named.values()))
     if not parameter and len(known) == 1:
         parameter = known[0]
     if parameter not in known:
         raise UsageError(
-            f"no arm has a parameter {parameter}" if parameter else "which parameter is along the axis?",
+            f"no arm has a parameter {parameter}"
+            if parameter
+            else "which parameter is along the axis?",
             expected=f"--over {' or '.join(known)}" if known else "arms named as 'HAPPIER α=2'",
             found=", ".join(values),
         )
+
     lines: dict[str, dict[float, Mapping[str, Scores]]] = {}
     for arm, match in named.items():
         if match[2] == parameter:
             lines.setdefault(match[1], {})[float(match[3])] = values[arm]
+
     for arm in lines.keys() & values.keys() if default else ():
         lines[arm][_number(default)] = values[arm]
     return Sweep(parameter, {arm: dict(sorted(line.items())) for arm, line in lines.items()}, about)
@@ -180,7 +235,11 @@ def draw_sweep(sweep: Sweep, metrics: Sequence[str]) -> Drawing:
     scores = [scores for line in sweep.lines.values() for scores in line.values()]
     for name in metrics:
         if not all(name in each for each in scores):
-            raise UnknownName("metric of these arms", name, sorted(set.intersection(*(set(each) for each in scores))))
+            raise UnknownName(
+                "metric of these arms",
+                name,
+                sorted(set.intersection(*(set(each) for each in scores))),
+            )
     names = [short(arm, 30) for arm in sweep.lines]
     points = sorted({value for line in sweep.lines.values() for value in line})
 
@@ -198,6 +257,7 @@ def draw_sweep(sweep: Sweep, metrics: Sequence[str]) -> Drawing:
             panel.grid(axis="y", color=FAINT, linewidth=0.5)
             low, high = panel.get_ylim()
             panel.set_ylim(min(low, (low + high - LEAST) / 2), max(high, (low + high + LEAST) / 2))
+
         panels[0].set_ylabel("percent")
         if len(sweep.lines) > 1:
             legend_above(figure, names, panels[0].get_legend_handles_labels()[0])
@@ -205,10 +265,19 @@ def draw_sweep(sweep: Sweep, metrics: Sequence[str]) -> Drawing:
     return drawn(paint, height=1.8 + legend_height(names) * (len(names) > 1), about=sweep.about)
 
 
-def _paint_sweep(panel: Axes, line: Mapping[float, Interval], name: str, number: int, of: int) -> None:
+def _paint_sweep(
+    panel: Axes, line: Mapping[float, Interval], name: str, number: int, of: int
+) -> None:
     halves = [_half(interval) for interval in line.values()]
     panel.errorbar(
-        list(line), [interval.mean for interval in line.values()], yerr=halves if any(halves) else None,
-        color=series_color(number, of), marker=marker_of(number), markersize=3, capsize=1.6, elinewidth=0.8, capthick=0.8,
+        list(line),
+        [interval.mean for interval in line.values()],
+        yerr=halves if any(halves) else None,
+        color=series_color(number, of),
+        marker=marker_of(number),
+        markersize=3,
+        capsize=1.6,
+        elinewidth=0.8,
+        capthick=0.8,
         label=name,
-    )  # fmt: skip
+    )

@@ -1,4 +1,6 @@
-"""Runs a study: every arm and seed is a process that resumes where it stopped; then collects its scores and leaderboard rows."""
+"""Runs a study: every arm and seed is a process that resumes where it stopped; then collects its
+scores and leaderboard rows.
+"""
 
 import os
 import subprocess
@@ -19,11 +21,12 @@ from hbench.core.version import __version__
 from hbench.datasets import load
 from hbench.records import document as reports
 from hbench.records.queries import CLASS, metric_columns
-from hbench.train.loop import BY_QUERY, RECIPE, REPORT
+from hbench.train.loop import BY_QUERY, REPORT
 from hbench.train.recipes.files import as_toml, resolve
 from hbench.train.recipes.recipe import Recipe
 from hbench.train.records.log import FILE as LOG
 from hbench.train.records.log import records
+from hbench.train.refusals import RECIPE
 from studies.claims import interval_of
 from studies.gaps import gaps
 from studies.page import shown
@@ -60,15 +63,17 @@ def run_all(
     workers: int,
     on_progress: Callable[[str], None],
 ) -> None:
-    """Train what is not trained yet, `workers` processes of one thread at a time; `on_progress` is called with the name of
-    each that is done.
+    """Train what is not trained yet, `workers` processes of one thread at a time; `on_progress` is
+    called with the name of each that is done.
 
-    Raises UsageError for a finished run of another recipe, HBenchError for a run that fails; what others saved stays, and the
-    same call resumes.
+    Raises UsageError for a finished run of another recipe, HBenchError for a run that fails; what
+    others saved stays, and the same call resumes.
     """
     tests = [
         _Run(
-            f"{arm}, seed {seed}", folder_of(out, arm, seed), study.recipe(arm, seed, changes, chosen(study, out, arm))
+            f"{arm}, seed {seed}",
+            folder_of(out, arm, seed),
+            study.recipe(arm, seed, changes, chosen(study, out, arm)),
         )
         for arm, seed in runs
     ]
@@ -84,8 +89,8 @@ def tune_all(
     workers: int,
     on_progress: Callable[[str], None],
 ) -> None:
-    """Train the trials that are missing of these arms, or of those they are like, until no tuning needs another; otherwise as
-    `run_all`."""
+    """Train the trials that are missing of these arms, or of those they are like, until no tuning
+    needs another; otherwise as `run_all`."""
     while True:
         _run_all(_trials(study, out, arms, changes), workers, on_progress)
         if all(trial.is_done for trial in _trials(study, out, arms, changes)):
@@ -105,10 +110,14 @@ def _trials(study: Study, out: Path, arms: Sequence[str], changes: Sequence[str]
 
 
 def left_over(study: Study, out: Path, runs: Sequence[RowOf]) -> tuple[int, int]:
-    """How many runs of tuning and of tests are not done yet, if no tuning needs rates beyond its ends."""
+    """How many runs of tuning and of tests are not done yet, if no tuning needs rates beyond its
+    ends.
+    """
     trials = _trials(study, out, [arm for arm, _ in runs], ())
     tests = [folder_of(out, arm, seed) for arm, seed in runs]
-    return sum(not trial.is_done for trial in trials), sum(not (folder / REPORT).exists() for folder in tests)
+    return sum(not trial.is_done for trial in trials), sum(
+        not (folder / REPORT).exists() for folder in tests
+    )
 
 
 def _run_all(runs: Sequence[_Run], workers: int, on_progress: Callable[[str], None]) -> None:
@@ -125,17 +134,26 @@ def _run_all(runs: Sequence[_Run], workers: int, on_progress: Callable[[str], No
 
 
 def _refuse_other_recipes(runs: Sequence[_Run]) -> None:
-    """Refuse runs that ended under another recipe, as where more rates changed the choice: their scores are not of this study."""
-    other = [run for run in runs if run.is_done and run.recipe_file.read_text(encoding="utf-8") != as_toml(run.recipe)]
+    """Refuse runs that ended under another recipe, as where more rates changed the choice: their
+    scores are not of this study.
+    """
+    other = [
+        run
+        for run in runs
+        if run.is_done and run.recipe_file.read_text(encoding="utf-8") != as_toml(run.recipe)
+    ]
     if other:
         raise UsageError(
-            f"{len(other)} finished runs are of another recipe", found=examples(str(run.folder) for run in other),
+            f"{len(other)} finished runs are of another recipe",
+            found=examples(str(run.folder) for run in other),
             fix="move these folders away; the same command trains them anew",
-        )  # fmt: skip
+        )
 
 
 def values_of(study: Study, out: Path, seeds: int) -> dict[str, dict[str, Scores]]:
-    """Return the scores of every arm, with the gaps that claims are about, of the seeds from 0 on whose reports are there."""
+    """Return the scores of every arm, with the gaps that claims are about, of the seeds from 0 on
+    whose reports are there.
+    """
     found = {}
     for arm in study.arms:
         folders = list(takewhile(_is_tested, (folder_of(out, arm, seed) for seed in range(seeds))))
@@ -144,7 +162,9 @@ def values_of(study: Study, out: Path, seeds: int) -> dict[str, dict[str, Scores
             if arm in study.arms_with_gaps:
                 data = load(resolve(str(folders[0] / RECIPE)).dataset)
                 measured = [gaps(folder, data, study.gaps) for folder in folders]
-                found[arm] |= {name: whole(np.array([gap[name] for gap in measured])) for name in measured[0]}
+                found[arm] |= {
+                    name: whole(np.array([gap[name] for gap in measured])) for name in measured[0]
+                }
     return found
 
 
@@ -154,21 +174,33 @@ def _is_tested(folder: Path) -> bool:
 
 def _by_class(study: Study, folders: Sequence[Path]) -> dict[str, Scores]:
     """Return every metric of an arm, class by class, from the values by query of its seeds."""
-    tables = [reports.read_by_query(folder / BY_QUERY, reports.read(folder / REPORT)) for folder in folders]
-    names, classes = np.unique(np.array(tables[0][CLASS + study.unit].to_pylist()), return_inverse=True)
+    tables = [
+        reports.read_by_query(folder / BY_QUERY, reports.read(folder / REPORT))
+        for folder in folders
+    ]
+    names, classes = np.unique(
+        np.array(tables[0][CLASS + study.unit].to_pylist()), return_inverse=True
+    )
+
     found = {}
     for metric in metric_columns(tables[0]):
         values = np.stack([table[metric].to_numpy() for table in tables])
         defined = ~np.isnan(values[0])
         queries = np.bincount(classes[defined], minlength=len(names))
-        sums = np.stack([np.bincount(classes[defined], row[defined], minlength=len(names)) for row in values])
+        sums = np.stack(
+            [np.bincount(classes[defined], row[defined], minlength=len(names)) for row in values]
+        )
         some = queries > 0
-        found[metric] = Scores(sums[:, some] / queries[some], queries[some], tuple(names[some].tolist()))
+        found[metric] = Scores(
+            sums[:, some] / queries[some], queries[some], tuple(names[some].tolist())
+        )
+
     return {metric: scores for metric, scores in found.items() if metric in study.metrics}
 
 
 def about(study: Study, values: Values, out: Path) -> About:
-    """Return what the values rest on: the dataset, the versions, and every arm's recipe and trials."""
+    """Return what the values rest on: the dataset, the versions, and every arm's recipe and
+    trials."""
     first = next(iter(values), None)
     report = reports.read(folder_of(out, first, 0) / REPORT) if first else None
     return About(
@@ -190,7 +222,9 @@ def _record(study: Study, arm: str, out: Path) -> ArmRecord:
 
 
 def rows(board: Leaderboard, values: Values, out: Path) -> list[Row]:
-    """Return one row per arm: its seed in the middle by the leaderboard's metric, and the mean of all its seeds."""
+    """Return one row per arm: its seed in the middle by the leaderboard's metric, and the mean of
+    all its seeds.
+    """
     return [_row(board, out, arm, scores) for arm, scores in values.items()]
 
 
@@ -201,14 +235,24 @@ def _row(board: Leaderboard, out: Path, arm: str, scores: Mapping[str, Scores]) 
     recipe = resolve(str(folder_of(out, arm, seed) / RECIPE))
     steps = _steps(folder_of(out, arm, seed))
     over_seeds = "; ".join(
-        f"{metric} {shown(interval_of(scores[metric]))}" for metric in ("H-AP", "AP", "R@1") if metric in scores
+        f"{metric} {shown(interval_of(scores[metric]))}"
+        for metric in ("H-AP", "AP", "R@1")
+        if metric in scores
     )
-    note = f"seed {seed} of {seeds}, {steps} steps of {recipe.sampler.batch}; mean over seeds: {over_seeds}"
+    note = (
+        f"seed {seed} of {seeds}, {steps} steps of {recipe.sampler.batch}; mean over seeds: "
+        f"{over_seeds}"
+    )
     document = reports.read(folder_of(out, arm, seed) / REPORT)
     row = row_of(
-        document, board, method=arm, backbone=recipe.model.backbone, setup={"batch_size": recipe.sampler.batch}
+        document,
+        board,
+        method=arm,
+        backbone=recipe.model.backbone,
+        setup={"batch_size": recipe.sampler.batch},
     )
     assert row.run is not None
+
     return row.model_copy(update={"run": row.run.model_copy(update={"note": note})})
 
 
@@ -233,6 +277,7 @@ def _run(run: _Run) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=alone)
     if done.returncode:
         raise HBenchError(
-            f"{run.name}, did not end well (exit code {done.returncode})", found=done.stderr.strip()[-2000:],
+            f"{run.name}, did not end well (exit code {done.returncode})",
+            found=done.stderr.strip()[-2000:],
             fix="the same command resumes where it stopped",
-        )  # fmt: skip
+        )

@@ -1,6 +1,8 @@
-"""Describes a study, read from TOML: arms (recipes with changes), tables to show, and claims to test about them.
+"""Describes a study, read from TOML: arms (recipes with changes), tables to show, and claims to
+test about them.
 
-Every arm is trained once per seed (studies.runs); the claims are tested over the seeds (studies.claims).
+Every arm is trained once per seed (studies.runs); the claims are tested over the seeds
+(studies.claims).
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ UNCLAIMED = 3  # seeds of an arm that no claim is about
 class Arm(BaseModel):
     """One recipe with changes; or, with `like`, another arm as it was tuned, with changes.
 
-    `by`: the metric that chooses the rate and the checkpoint on held-out classes, by default the study's.
+    `by`: the metric that chooses the rate and the checkpoint on held-out classes, by default the
+    study's.
     """
 
     model_config = STRICT
@@ -40,11 +43,12 @@ class Arm(BaseModel):
 
 
 class Tuning(BaseModel):
-    """How the rates of arms are chosen: one run for each, of a seed that no test has, on held-out classes of the training set; the
-    best of its validations `by` a metric counts.
+    """How the rates of arms are chosen: one run for each, of a seed that no test has, on held-out
+    classes of the training set; the best of its validations `by` a metric counts.
 
-    `lower`, `higher`: rates beyond both ends, outwards; the next one is tried while the best is the one at that end. `settings`: of
-    these runs alone, such as how many classes they hold out where the tested runs train on all.
+    `lower`, `higher`: rates beyond both ends, outwards; the next one is tried while the best is the
+    one at that end. `settings`: of these runs alone, such as how many classes they hold out where
+    the tested runs train on all.
     """
 
     model_config = STRICT
@@ -65,12 +69,14 @@ class ArmTable(BaseModel):
 
 
 class Claim(BaseModel):
-    """That Σ plus − Σ minus is above 0 in a metric; or, with `within`, that it is not farther from 0 than that.
+    """That Σ plus − Σ minus is above 0 in a metric; or, with `within`, that it is not farther from
+    0 than that.
 
-    `minus_metric`: another metric for what is subtracted. `headline`: whether `--headline` trains its arms.
+    `minus_metric`: another metric for what is subtracted. `headline`: whether `--headline` trains
+    its arms.
 
-    `beats`: arms of which each must be beaten by Σ plus − Σ minus, as "the best loss of fine labels" must. `family`: the
-    claims that are corrected together for being many.
+    `beats`: arms of which each must be beaten by Σ plus − Σ minus, as "the best loss of fine
+    labels" must. `family`: the claims that are corrected together for being many.
     """
 
     model_config = STRICT
@@ -94,8 +100,9 @@ class Claim(BaseModel):
 class Study(BaseModel):
     """Arms by name, the settings that all of them share, and what is shown and tested of them.
 
-    `unit`: the level whose classes intervals are taken over, beside seeds. `minutes`: what a run takes on one core. `gaps`: batch
-    sizes of which the decomposability gap of AP is measured, as metrics gap@B and AP in B.
+    `unit`: the level whose classes intervals are taken over, beside seeds. `minutes`: what a run
+    takes on one core. `gaps`: batch sizes of which the decomposability gap of AP is measured, as
+    metrics gap@B and AP in B.
     """
 
     model_config = STRICT
@@ -122,7 +129,9 @@ class Study(BaseModel):
 
     @model_validator(mode="after")
     def _no_chains(self) -> Study:
-        if chained := [name for name, arm in self.arms.items() if arm.like and self.arms[arm.like].like]:
+        if chained := [
+            name for name, arm in self.arms.items() if arm.like and self.arms[arm.like].like
+        ]:
             raise ValueError(f"expected arms like one that has a recipe, found {examples(chained)}")
         return self
 
@@ -141,20 +150,31 @@ class Study(BaseModel):
 
     @property
     def grid(self) -> list[tuple[str, ...]]:
-        """All rates from the lowest to the highest, with those that are tried only where the best was at an end."""
+        """All rates from the lowest to the highest, with those that are tried only where the best
+        was at an end.
+        """
         if self.tuning is None:
             return []
         beyond = reversed(self.tuning.lower), self.tuning.higher
         return [tuple(rate.split()) for rate in (*beyond[0], *self.tuning.rates, *beyond[1])]
 
     def metrics_of_choice(self, origin: str) -> set[str]:
-        """The metrics that choose a rate of this arm's tuning: its own, and those of arms that are like it."""
+        """The metrics that choose a rate of this arm's tuning: its own, and those of arms that are
+        like it.
+        """
         return {self.by(arm) for arm in self.arms if self.origin(arm) == origin}
 
     def runs(self, arms: Sequence[str], seeds: int) -> list[tuple[str, int]]:
-        """The arms and seeds to train, seed by seed: of an arm of a claim all seeds, of the others three at most."""
+        """The arms and seeds to train, seed by seed: of an arm of a claim all seeds, of the others
+        three at most.
+        """
         claimed = {arm for claim in self.claims for arm in claim.arms}
-        return [(arm, seed) for seed in range(seeds) for arm in arms if arm in claimed or seed < UNCLAIMED]
+        return [
+            (arm, seed)
+            for seed in range(seeds)
+            for arm in arms
+            if arm in claimed or seed < UNCLAIMED
+        ]
 
     @property
     def headline(self) -> list[str]:
@@ -165,22 +185,33 @@ class Study(BaseModel):
     @property
     def arms_with_gaps(self) -> set[str]:
         """The arms of claims about a gap, which takes as long as a training to measure."""
-        return {arm for claim in self.claims if claim.metric.startswith("gap@") for arm in claim.arms}
+        return {
+            arm for claim in self.claims if claim.metric.startswith("gap@") for arm in claim.arms
+        }
 
     def trial(self, arm: str, settings: Sequence[str], changes: Sequence[str] = ()) -> Recipe:
         """The recipe of a tuning run of an arm, which never looks at the tests."""
         assert self.tuning is not None
         own = self.arms[arm]
         fixed = [f"seed={self.tuning.seed}", f"select_by={self.tuning.by}", "tested=false"]
-        return resolve(own.recipe, [*self.settings, *self.tuning.settings, *own.set, *settings, *changes, *fixed])
+        return resolve(
+            own.recipe,
+            [*self.settings, *self.tuning.settings, *own.set, *settings, *changes, *fixed],
+        )
 
-    def recipe(self, arm: str, seed: int, changes: Sequence[str] = (), chosen: Sequence[str] = ()) -> Recipe:
-        """The recipe of an arm's run of a seed, with the settings that were chosen for it; `changes` are made last."""
-        own, origin = self.arms[arm], self.arms[self.arms[arm].like or arm]
+    def recipe(
+        self, arm: str, seed: int, changes: Sequence[str] = (), chosen: Sequence[str] = ()
+    ) -> Recipe:
+        """The recipe of an arm's run of a seed, with the settings that were chosen for it;
+        `changes` are made last.
+        """
+        own = self.arms[arm]
+        origin = self.arms[self.arms[arm].like or arm]
         inherited = origin.set if own.like else ()
         selection = [f"select_by={self.by(arm)}"] if self.by(arm) else []
         return resolve(
-            origin.recipe, [*self.settings, *inherited, *chosen, *own.set, *selection, *changes, f"seed={seed}"]
+            origin.recipe,
+            [*self.settings, *inherited, *chosen, *own.set, *selection, *changes, f"seed={seed}"],
         )
 
 
@@ -192,15 +223,18 @@ def names() -> list[str]:
 def read(name: str) -> Study:
     """A study by its name or from a file. Raises UnknownName, ConfigError."""
     if name.endswith(".toml"):
-        source, path = name, Path(name)
+        source = name
+        path = Path(name)
         text = _text(path)
     else:
         if name not in names():
             raise UnknownName("study", name, names())
         source = f"the study {name}"
         text = (Path(__file__).parent / f"{name}.toml").read_text(encoding="utf-8")
+
     if text is None:
         raise ConfigError(f"{name} does not exist", expected="a study, in TOML")
+
     try:
         return build(Study, parse_toml(text), source=source)
     except ValueError as error:
@@ -211,14 +245,21 @@ def _text(path: Path) -> str | None:
     try:
         return read_text(path) if path.is_file() else None
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} cannot be read", expected="a study, in TOML", found=str(error)) from None
+        raise ConfigError(
+            f"{path} cannot be read", expected="a study, in TOML", found=str(error)
+        ) from None
 
 
 def folder_of(out: Path, arm: str, seed: int, kind: str = "seed") -> Path:
-    """Where an arm's run of a seed goes, or its trial of a number: its name in letters that every disk takes.
+    """Where an arm's run of a seed goes, or its trial of a number: its name in letters that every
+    disk takes.
 
     >>> folder_of(Path("out"), "HAPPIER α=2", 0).as_posix()
     'out/HAPPIER_alpha-2/seed-0'
     """
     plain = arm.replace("α", "alpha").replace("λ", "lambda").replace("=", "-")
-    return out / "".join(c if c.isascii() and (c.isalnum() or c in "+-._") else "_" for c in plain) / f"{kind}-{seed}"
+    return (
+        out
+        / "".join(c if c.isascii() and (c.isalnum() or c in "+-._") else "_" for c in plain)
+        / f"{kind}-{seed}"
+    )

@@ -1,9 +1,12 @@
-"""Tunes the arms of a study: every rate is one run on held-out classes, and the best of them is trained and tested.
+"""Tunes the arms of a study: every rate is one run on held-out classes, and the best of them is
+trained and tested.
 
-Where the best rate is at an end of the grid, the next one beyond it is tried, until the best is inside or the study names no more.
+Where the best rate is at an end of the grid, the next one beyond it is tried, until the best is
+inside or the study names no more.
 
-Each trial leaves a folder, in which log.jsonl has all metrics of every validation. So one run serves any metric that is to choose:
-the metric decides the rate and, in the tested runs, the checkpoint.
+Each trial leaves a folder, in which log.jsonl has all metrics of every validation. So one run
+serves any metric that is to choose: the metric decides the rate and, in the tested runs, the
+checkpoint.
 """
 
 from pathlib import Path
@@ -19,13 +22,17 @@ TRIAL = "trial"
 
 
 def trials(study: Study, out: Path, arm: str, metric: str) -> list[Trial]:
-    """Return the trials of an arm that have ended, from the lowest rate to the highest, by a metric."""
+    """Return the trials of an arm that have ended, from the lowest rate to the highest, by a
+    metric.
+    """
     ended = (_trial(study, out, arm, settings, metric) for settings in study.grid)
     return [trial for trial in ended if trial is not None]
 
 
 def wanted(study: Study, out: Path, arm: str) -> list[tuple[str, ...]]:
-    """Return the rates that an arm's tuning needs, as far as its ended trials say: at first those of every arm."""
+    """Return the rates that an arm's tuning needs, as far as its ended trials say: at first those
+    of every arm.
+    """
     needed = dict.fromkeys(study.rates)
     for metric in sorted(study.metrics_of_choice(arm)):
         needed |= dict.fromkeys(_outwards(study, out, arm, metric))
@@ -34,10 +41,13 @@ def wanted(study: Study, out: Path, arm: str) -> list[tuple[str, ...]]:
 
 def _outwards(study: Study, out: Path, arm: str, metric: str) -> list[tuple[str, ...]]:
     """Return the rates of every arm, and those beyond them until the best by a metric is inside."""
-    grid, common = study.grid, study.rates
+    grid = study.grid
+    common = study.rates
     if not common:
         return []
-    low, high = grid.index(common[0]), grid.index(common[-1])
+
+    low = grid.index(common[0])
+    high = grid.index(common[-1])
     while True:
         tried = [_trial(study, out, arm, settings, metric) for settings in grid[low : high + 1]]
         scores = [trial.score for trial in tried if trial is not None]
@@ -50,10 +60,13 @@ def _outwards(study: Study, out: Path, arm: str, metric: str) -> list[tuple[str,
             high += 1
         else:
             break
+
     return grid[low : high + 1]
 
 
-def _trial(study: Study, out: Path, arm: str, settings: tuple[str, ...], metric: str) -> Trial | None:
+def _trial(
+    study: Study, out: Path, arm: str, settings: tuple[str, ...], metric: str
+) -> Trial | None:
     folder = folder_of_trial(study, out, arm, settings)
     if not (folder / REPORT).exists():
         return None
@@ -63,32 +76,47 @@ def _trial(study: Study, out: Path, arm: str, settings: tuple[str, ...], metric:
 
 
 def folder_of_trial(study: Study, out: Path, arm: str, settings: tuple[str, ...]) -> Path:
-    """Where a trial goes: those of every arm are numbered first, so that rates beyond them move none."""
+    """Where a trial goes: those of every arm are numbered first, so that rates beyond them move
+    none.
+    """
     beyond = [rate for rate in study.grid if rate not in study.rates]
     return folder_of(out, arm, [*study.rates, *beyond].index(settings), TRIAL)
 
 
 def chosen(study: Study, out: Path, arm: str) -> tuple[str, ...]:
-    """Return the settings that the tuning chose for an arm; none where nothing is tuned. Raises DataError before its tuning has
-    ended."""
+    """Return the settings that the tuning chose for an arm; none where nothing is tuned. Raises
+    DataError before its tuning has ended."""
     if study.tuning is None:
         return ()
     origin = study.origin(arm)
-    ended, needed = trials(study, out, origin, study.by(arm)), wanted(study, out, origin)
+    ended = trials(study, out, origin, study.by(arm))
+    needed = wanted(study, out, origin)
     if missing := set(needed) - {trial.settings for trial in ended}:
         raise DataError(
-            f"the tuning of {origin} has not ended", expected=f"{len(needed)} trials",
-            found=f"{len(needed) - len(missing)} in {out}", fix="the same study without --only trains them first",
-        )  # fmt: skip
+            f"the tuning of {origin} has not ended",
+            expected=f"{len(needed)} trials",
+            found=f"{len(needed) - len(missing)} in {out}",
+            fix="the same study without --only trains them first",
+        )
     return max(ended, key=lambda trial: trial.score).settings  # the first of equal ones
 
 
 def _validations(log: Path, metric: str) -> list[tuple[float, int]]:
     """Return the scores of a run's validations and their steps."""
     try:
-        found = [(float(r["validation"][metric]), r["step"]) for _, r in records(log) if "validation" in r]
+        found = [
+            (float(r["validation"][metric]), r["step"])
+            for _, r in records(log)
+            if "validation" in r
+        ]
     except (KeyError, TypeError, ValueError):
         found = []
+
     if not found:
-        raise DataError(f"{log} has no validations", expected=f"{metric} of the held-out classes", fix="train it again")
+        raise DataError(
+            f"{log} has no validations",
+            expected=f"{metric} of the held-out classes",
+            fix="train it again",
+        )
+
     return found

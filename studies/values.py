@@ -1,8 +1,10 @@
-"""Keeps the scores of a study's runs, class by class, and how each run was trained: all that its page is computed from.
+"""Keeps the scores of a study's runs, class by class, and how each run was trained: all that its
+page is computed from.
 
-A score is the mean over queries; of every class of the study's unit the kept table has the mean over its queries. So intervals can
-be taken over seeds and over classes without the runs. The table's metadata (`About`) has the settings, the rates that were tried,
-the digest of the dataset and the version of hbench.
+A score is the mean over queries; of every class of the study's unit the kept table has the mean
+over its queries. So intervals can be taken over seeds and over classes without the runs. The
+table's metadata (`About`) has the settings, the rates that were tried, the digest of the dataset
+and the version of hbench.
 """
 
 from collections.abc import Mapping
@@ -22,14 +24,16 @@ from hbench.core.untrusted import parquet_table
 
 Floats = NDArray[np.float64]
 COLUMNS = {
-    "arm": pa.string(), "seed": pa.int64(), "metric": pa.string(), "unit": pa.string(), "value": pa.float64(),
+    "arm": pa.string(), "seed": pa.int64(), "metric": pa.string(), "unit": pa.string(),
+    "value": pa.float64(),
     "queries": pa.int64(),
 }  # fmt: skip
 KEY = b"study"
 
 
 class Trial(Strict):
-    """A rate that was tried: the settings, and the best score on held-out classes, at which step."""
+    """A rate that was tried: the settings, and the best score on held-out classes, at which
+    step."""
 
     settings: tuple[str, ...]
     score: float
@@ -37,7 +41,9 @@ class Trial(Strict):
 
 
 class ArmRecord(Strict):
-    """The training of an arm: the recipe of its seed 0 as TOML, the chosen settings, and the trials that they were chosen by."""
+    """The training of an arm: the recipe of its seed 0 as TOML, the chosen settings, and the trials
+    that they were chosen by.
+    """
 
     recipe: str
     chosen: tuple[str, ...] = ()
@@ -45,7 +51,9 @@ class ArmRecord(Strict):
 
 
 class About(Strict):
-    """What the scores of a study rest on; `unit`: the level whose classes the table has, `by`: the metric of the trials."""
+    """What the scores of a study rest on; `unit`: the level whose classes the table has, `by`: the
+    metric of the trials.
+    """
 
     dataset: str
     dataset_digest: str
@@ -57,7 +65,9 @@ class About(Strict):
 
 @dataclass(frozen=True)
 class Scores:
-    """A metric of an arm: `values` (S, C), for every seed the mean over the `queries` (C,) of every class; `units`: their names."""
+    """A metric of an arm: `values` (S, C), for every seed the mean over the `queries` (C,) of every
+    class; `units`: their names.
+    """
 
     values: Floats
     queries: NDArray[np.int64]
@@ -87,7 +97,13 @@ def write(values: Values, about: About, path: Path) -> None:
         for seed, row in enumerate(scores.values)
         for unit, value, queries in zip(scores.units, row, scores.queries, strict=True)
     ]
-    columns = dict(zip(COLUMNS, map(list, zip(*rows, strict=True)) if rows else [[]] * len(COLUMNS), strict=True))
+    columns = dict(
+        zip(
+            COLUMNS,
+            map(list, zip(*rows, strict=True)) if rows else [[]] * len(COLUMNS),
+            strict=True,
+        )
+    )
     schema = pa.schema(list(COLUMNS.items()), metadata={KEY: about.model_dump_json()})
     with replacing(path) as temporary:
         pq.write_table(pa.table(columns, schema=schema), temporary, compression="zstd")
@@ -98,15 +114,22 @@ def read(path: Path) -> tuple[dict[str, dict[str, Scores]], About]:
     try:
         table = parquet_table(path)
     except (pa.ArrowException, ValueError, OSError) as error:
-        raise DataError(f"{path} cannot be read", expected="a study's values", found=str(error)) from None
+        raise DataError(
+            f"{path} cannot be read", expected="a study's values", found=str(error)
+        ) from None
+
     types = dict(zip(table.schema.names, table.schema.types, strict=True))
     if types != COLUMNS or any(table[name].null_count for name in COLUMNS):
         shown = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
-        raise DataError(f"{path} is not a table of a study's values", expected=f"columns {shown}, without nulls")
+        raise DataError(
+            f"{path} is not a table of a study's values", expected=f"columns {shown}, without nulls"
+        )
+
     try:
         about = About.model_validate_json((table.schema.metadata or {}).get(KEY, b"{}"))
     except ValidationError as error:
         raise DataError(f"{path} does not say what its values rest on", found=str(error)) from None
+
     found: dict[str, dict[str, Scores]] = {}
     keys = np.array(table["arm"].to_pylist(), object), np.array(table["metric"].to_pylist(), object)
     seeds, values, queries = (table[name].to_numpy() for name in ("seed", "value", "queries"))
@@ -115,8 +138,14 @@ def read(path: Path) -> tuple[dict[str, dict[str, Scores]], About]:
             rows = np.flatnonzero((keys[0] == arm) & (keys[1] == metric))
             number = len(np.unique(seeds[rows]))
             if len(rows) % number:
-                raise DataError(f"{path} lacks values", expected=f"the same classes for every seed of {arm}, {metric}")
+                raise DataError(
+                    f"{path} lacks values",
+                    expected=f"the same classes for every seed of {arm}, {metric}",
+                )
             of_seeds = rows.reshape(number, -1)
             units = tuple(table["unit"].take(pa.array(of_seeds[0])).to_pylist())
-            found.setdefault(arm, {})[metric] = Scores(values[of_seeds], queries[of_seeds[0]], units)
+            found.setdefault(arm, {})[metric] = Scores(
+                values[of_seeds], queries[of_seeds[0]], units
+            )
+
     return found, about

@@ -30,13 +30,17 @@ def call(*words: object) -> Result:
 
 
 def refusal(*words: object) -> str:
-    """Call a command that has to be refused in this process, by hbench or by click, and return its message."""
+    """Call a command that has to be refused in this process, by hbench or by click, and return its
+    message.
+    """
     done = CliRunner().invoke(group, list(map(str, words)))
     assert done.exception is not None, done.output
     return f"{done.output}{done.exception}"
 
 
-def run(*words: object, code: int = 0, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+def run(
+    *words: object, code: int = 0, folder: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run a command in a process of its own, which has to end with a code."""
     return process("-m", "hbench", *words, code=code, folder=folder)
 
@@ -50,9 +54,14 @@ def process(
     *words: object, code: int = 0, folder: Path | None = None, **environment: object
 ) -> subprocess.CompletedProcess[str]:
     """Run Python in a process of its own, which has to end with a code."""
-    paths = {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), **{k: str(v) for k, v in environment.items()}}
+    paths = {
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
+        **{k: str(v) for k, v in environment.items()},
+    }
     line, env = [sys.executable, *map(str, words)], {**os.environ, **paths}
-    done = subprocess.run(line, capture_output=True, text=True, errors="replace", check=False, cwd=folder, env=env)
+    done = subprocess.run(
+        line, capture_output=True, text=True, errors="replace", check=False, cwd=folder, env=env
+    )
     assert done.returncode == code, done.stderr + done.stdout
     return done
 
@@ -68,9 +77,15 @@ def in_folder(folder: Path, *words: object, code: int = 0) -> Streams:
     """Run a command as the console script does, but in this process; it has to end with a code."""
     out, err, ended = io.StringIO(), io.StringIO(), 0
     with contextlib.ExitStack() as stack:
-        for context in (contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)):
+        for context in (
+            contextlib.chdir(folder),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
             stack.enter_context(context)
-        stack.enter_context(pytest.MonkeyPatch.context()).setattr(sys, "argv", ["hbench", *map(str, words)])
+        stack.enter_context(pytest.MonkeyPatch.context()).setattr(
+            sys, "argv", ["hbench", *map(str, words)]
+        )
         try:
             main()
         except SystemExit as exit_code:
@@ -80,7 +95,9 @@ def in_folder(folder: Path, *words: object, code: int = 0) -> Streams:
 
 
 def at_a_terminal(*words: object, columns: int = 80, remarks: bool = False) -> str:
-    """What a terminal of this many columns is sent by a command: stdout and, with `remarks`, stderr."""
+    """What a terminal of this many columns is sent by a command: stdout and, with `remarks`,
+    stderr.
+    """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     plain = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}

@@ -1,4 +1,6 @@
-"""Fixtures of all tests: a real headless Chromium per module of page tests, and interrupts that reach Python."""
+"""Fixtures of all tests: a real headless Chromium per module of page tests, and interrupts that
+reach Python.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ FLAGS = [
     *("--disable-component-update", "--disable-sync", "--disable-quic"),
 ]
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell leaves it to what runs in its background
+# as a shell leaves it to what runs in its background
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -29,9 +32,13 @@ def browser() -> Iterator[Browser]:
     """Skipped by name where no Chromium is installed, except under CI, which must have one."""
     from playwright.sync_api import sync_playwright
 
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    chromium = next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+    )
     if chromium is None and not os.environ.get("CI"):
-        pytest.skip("no Chromium on PATH: the page tests need one (Debian: apt-get install chromium)")
+        pytest.skip(
+            "no Chromium on PATH: the page tests need one (Debian: apt-get install chromium)"
+        )
     assert chromium is not None, "CI has no Chromium"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
@@ -71,7 +78,9 @@ def empty_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def findings() -> Callable[[Page], list[tuple[str, list[str], str]]]:
-    """What axe-core finds on a page that is serious or critical: the rule, the element, what to do about it."""
+    """What axe-core finds on a page that is serious or critical: the rule, the element, what to do
+    about it.
+    """
     from axe_playwright_python.sync_playwright import Axe
 
     def of(page: Page) -> list[tuple[str, list[str], str]]:

@@ -1,4 +1,6 @@
-"""Writers of every format that embedding files come in, made with the libraries people make them with."""
+"""Writers of every format that embedding files come in, made with the libraries people make them
+with.
+"""
 
 from __future__ import annotations
 
@@ -69,12 +71,16 @@ def npy_fortran(folder, ids, vectors):
 
 
 def fixed(vectors):
-    return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(vectors).ravel()), vectors.shape[1])
+    return pa.FixedSizeListArray.from_arrays(
+        pa.array(np.ascontiguousarray(vectors).ravel()), vectors.shape[1]
+    )
 
 
 def table(ids, vectors, column=fixed):
     names = pa.array(list(ids), pa.string())
-    return pa.table({"label": pa.array([0] * len(names)), "id": names, "embedding": column(vectors)})
+    return pa.table(
+        {"label": pa.array([0] * len(names)), "id": names, "embedding": column(vectors)}
+    )
 
 
 def parquet(folder, ids, vectors):
@@ -84,7 +90,9 @@ def parquet(folder, ids, vectors):
 
 def parquet_lists(folder, ids, vectors):
     kind = pa.list_(pa.from_numpy_dtype(vectors.dtype))
-    pq.write_table(table(ids, vectors, lambda rows: pa.array(list(rows), kind)), folder / "emb.parquet")
+    pq.write_table(
+        table(ids, vectors, lambda rows: pa.array(list(rows), kind)), folder / "emb.parquet"
+    )
     return folder / "emb.parquet"
 
 
@@ -99,7 +107,9 @@ def parquet_parts(folder, ids, vectors):
 
 def safetensors_metadata(folder, ids, vectors):
     metadata = {"ids": json.dumps(list(ids))}
-    safetensors.numpy.save_file({"embeddings": vectors, "other": np.zeros(3)}, folder / "emb.safetensors", metadata)
+    safetensors.numpy.save_file(
+        {"embeddings": vectors, "other": np.zeros(3)}, folder / "emb.safetensors", metadata
+    )
     return folder / "emb.safetensors"
 
 
@@ -111,32 +121,45 @@ def safetensors_txt(folder, ids, vectors):
 
 def arrow_file(folder, ids, vectors):
     rows = table(ids, vectors)
-    with pa.OSFile(str(folder / "emb.arrow"), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
+    with (
+        pa.OSFile(str(folder / "emb.arrow"), "wb") as sink,
+        pa.ipc.new_file(sink, rows.schema) as writer,
+    ):
         writer.write_table(rows)
     return folder / "emb.arrow"
 
 
 def arrow_batches(folder, ids, vectors):
     rows = table(ids, vectors)
-    with pa.OSFile(str(folder / "emb.arrow"), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
+    with (
+        pa.OSFile(str(folder / "emb.arrow"), "wb") as sink,
+        pa.ipc.new_file(sink, rows.schema) as writer,
+    ):
         writer.write_table(rows, max_chunksize=2)
     return folder / "emb.arrow"
 
 
 def arrow_stream(folder, ids, vectors):
     rows = table(ids, vectors)
-    with pa.OSFile(str(folder / "emb.ipc"), "wb") as sink, pa.ipc.new_stream(sink, rows.schema) as writer:
+    with (
+        pa.OSFile(str(folder / "emb.ipc"), "wb") as sink,
+        pa.ipc.new_stream(sink, rows.schema) as writer,
+    ):
         writer.write_table(rows, max_chunksize=2)
     return folder / "emb.ipc"
 
 
 def feather(folder, ids, vectors):
-    pyarrow.feather.write_feather(table(ids, vectors), folder / "emb.feather", compression="lz4", chunksize=3)
+    pyarrow.feather.write_feather(
+        table(ids, vectors), folder / "emb.feather", compression="lz4", chunksize=3
+    )
     return folder / "emb.feather"
 
 
 def saved_dataset(folder, ids, vectors):
-    """What Hugging Face's `Dataset.save_to_disk` leaves: streams, a state that names them, and caches beside them."""
+    """What Hugging Face's `Dataset.save_to_disk` leaves: streams, a state that names them, and
+    caches beside them.
+    """
     saved = folder / "saved"
     saved.mkdir()
     names = []
@@ -154,7 +177,9 @@ def saved_dataset(folder, ids, vectors):
 
 
 def torch_dict(folder, ids, vectors):
-    torch.save({"ids": list(ids), "embeddings": torch.from_numpy(vectors.copy())}, folder / "emb.pt")
+    torch.save(
+        {"ids": list(ids), "embeddings": torch.from_numpy(vectors.copy())}, folder / "emb.pt"
+    )
     return folder / "emb.pt"
 
 

@@ -1,5 +1,5 @@
-"""A real HTTP server on 127.0.0.1 that serves files with Range support, and misbehaves as set, one fault per
-request."""
+"""A real HTTP server on 127.0.0.1 that serves files with Range support, and misbehaves as set, one
+fault per request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ Fault = Callable[["Handler", bytes], None]
 
 @dataclass(repr=False)  # hypothesis prints it, with all its files
 class FileServer:
-    """`files` by path; `faults[path]` are used up, one per request; `asked`, `ended` and `sent` record what happened."""
+    """`files` by path; `faults[path]` are used up, one per request; `asked`, `ended` and `sent`
+    record what happened.
+    """
 
     files: dict[str, bytes] = field(default_factory=dict)
     faults: dict[str, list[Fault]] = field(default_factory=lambda: defaultdict(list))
@@ -48,10 +50,14 @@ class FileServer:
 
 @contextlib.contextmanager
 def running(kind: type[QuietHandler], told: object) -> Iterator[str]:
-    """The address of a server whose handlers are of a kind and know `told`; it runs until the block ends."""
+    """The address of a server whose handlers are of a kind and know `told`; it runs until the block
+    ends.
+    """
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("BoundHandler", (kind,), {"told": told}))
     server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+    ).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"
     finally:
@@ -162,4 +168,7 @@ def instead(body: bytes, **headers: str) -> Fault:
     return status(200, body, **headers)
 
 
-PAGE = b"<!DOCTYPE html><html><head><title>Sign in to the hotel</title></head><body>Welcome</body></html>"
+PAGE = (
+    b"<!DOCTYPE html><html><head><title>Sign in to the "
+    b"hotel</title></head><body>Welcome</body></html>"
+)

@@ -1,4 +1,5 @@
-"""What the papers' released code computed on fixed inputs, and the hbench loss and settings that each recorded value belongs to.
+"""What the papers' released code computed on fixed inputs, and the hbench loss and settings that
+each recorded value belongs to.
 
 HBENCH_GOLDEN may name another folder with files of the same format (losses_*.json, losses_*.npz).
 """
@@ -41,7 +42,9 @@ STEP = ("tau", "rho", "delta", "offset", "start", "beta", "gamma", "leak")
 
 @dataclass
 class Case:
-    """One batch: vectors that take gradients, labels coarse to fine, references where the case has them."""
+    """One batch: vectors that take gradients, labels coarse to fine, references where the case has
+    them.
+    """
 
     arrays: Mapping[str, np.ndarray]
     name: str
@@ -60,7 +63,8 @@ class Case:
         return torch.tensor(self[key][:, ::-1].astype(np.int64).copy())
 
     def relevance(self, name: str) -> Callable[[Tensor], Tensor]:
-        """The stored relevances as a relevance: a table per query and level, whatever the counts."""
+        """The stored relevances as a relevance: a table per query and level, whatever the
+        counts."""
         stored, level = self[f"rel_{name}"].astype(np.float64), self["target_level"]
         table = np.zeros((len(stored), self["labels"].shape[1] + 1))
         for query in range(len(stored)):
@@ -74,12 +78,21 @@ def load() -> tuple[list[dict[str, Any]], list[dict[str, Any]], dict[str, np.nda
     for path in sorted(FOLDER.glob("losses_*.npz")):
         with np.load(path, allow_pickle=False) as stored:
             arrays |= {name: stored[name] for name in stored.files}
-    documents = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("losses_*.json"))]
-    return ([e for d in documents for e in d["entries"]], [f for d in documents for f in d["failures"]], arrays)
+    documents = [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted(FOLDER.glob("losses_*.json"))
+    ]
+    return (
+        [e for d in documents for e in d["entries"]],
+        [f for d in documents for f in d["failures"]],
+        arrays,
+    )
 
 
 def step(hyper: Mapping[str, Any]) -> dict[str, Any]:
-    """The released step as ours: no δ is δ = 0, no offset is the equation's, which that code rounds to float32."""
+    """The released step as ours: no δ is δ = 0, no offset is the equation's, which that code rounds
+    to float32.
+    """
     given = {name: hyper[name] for name in STEP if name in hyper}
     if given.get("delta", 0) is None:
         given |= {"delta": 0.0, "start": 0.0}
@@ -113,7 +126,9 @@ def rank_loss(name: str, *, graded: bool = False) -> Callable[[Case, Mapping[str
 
 
 def released_ideal_gain(lists: Lists, table: Tensor) -> Tensor:
-    """The released code's ideal gain: float32, summed in column order, equal levels ranked by an unstable sort."""
+    """The released code's ideal gain: float32, summed in column order, equal levels ranked by an
+    unstable sort.
+    """
     rank = lists.levels.argsort(dim=1, descending=True).argsort(dim=1) + 1
     gains = table.gather(1, lists.levels).float() / torch.log2(1 + rank)
     return gains.sum(1).to(table)
@@ -127,9 +142,12 @@ def with_weights(loss: nn.Module, weight: np.ndarray) -> nn.Module:
     return loss
 
 
-def proxies(name: str, key: str = "proxies", factor: float = 1.0, **settings: Any) -> Callable[[Case, Any], nn.Module]:
+def proxies(
+    name: str, key: str = "proxies", factor: float = 1.0, **settings: Any
+) -> Callable[[Case, Any], nn.Module]:
     return lambda case, hyper: with_weights(
-        build_loss(name, classes=case[key].shape[0], dim=case[key].shape[1], **settings), factor * case[key]
+        build_loss(name, classes=case[key].shape[0], dim=case[key].shape[1], **settings),
+        factor * case[key],
     )
 
 
@@ -142,7 +160,9 @@ def csl(case: Case, hyper: Mapping[str, Any]) -> nn.Module:
 
 
 def total(
-    first: Callable[[Case, Any], nn.Module], second: Callable[[Case, Any], nn.Module], weights: Any = None
+    first: Callable[[Case, Any], nn.Module],
+    second: Callable[[Case, Any], nn.Module],
+    weights: Any = None,
 ) -> Any:
     def build(case: Case, hyper: Mapping[str, Any]) -> nn.Module:
         share = weights or hyper.get("weights") or [1 - hyper["lam"], hyper["lam"]]
@@ -153,7 +173,9 @@ def total(
 
 def fixed(case: Case, key: str) -> Callable[[Any], Tensor]:
     return lambda like: (
-        torch.tensor(case.arrays[key]).flatten() if isinstance(like, int) else torch.tensor(case.arrays[key]).to(like)
+        torch.tensor(case.arrays[key]).flatten()
+        if isinstance(like, int)
+        else torch.tensor(case.arrays[key]).to(like)
     )
 
 
@@ -168,13 +190,21 @@ def mixed(name: str) -> Callable[[Case, Mapping[str, Any], Mapping[str, str]], n
 
 def simix(case: Case, hyper: Mapping[str, Any], extra: Mapping[str, str]) -> nn.Module:
     order = [(0, 1), (1, 2), (2, 3), (0, 3), (0, 2), (1, 3)]
-    alphas = torch.tensor(case.arrays[extra["alphas"]]).view(-1, 6)[:, [order.index(p) for p in sorted(order)]]
+    alphas = torch.tensor(case.arrays[extra["alphas"]]).view(-1, 6)[
+        :, [order.index(p) for p in sorted(order)]
+    ]
     return SiMix(build_loss("recall_at_k", released=True), lambda number: alphas.flatten())
 
 
-def black_box_ap(case: Case, hyper: Mapping[str, Any], extra: Mapping[str, str] | None) -> nn.Module:
-    shift = random_margin(hyper["margin"], fixed(case, extra["noise"])) if extra else score_margin(0.0)
-    return Rambo(lambda s, p: ap_loss(s, p, hyper["lambda_val"], smoothing=1e-5), shift, 0, keep_self=True)
+def black_box_ap(
+    case: Case, hyper: Mapping[str, Any], extra: Mapping[str, str] | None
+) -> nn.Module:
+    shift = (
+        random_margin(hyper["margin"], fixed(case, extra["noise"])) if extra else score_margin(0.0)
+    )
+    return Rambo(
+        lambda s, p: ap_loss(s, p, hyper["lambda_val"], smoothing=1e-5), shift, 0, keep_self=True
+    )
 
 
 CALIBRATION = lambda case, hyper: build_loss(  # noqa: E731
@@ -185,14 +215,20 @@ CALIBRATION = lambda case, hyper: build_loss(  # noqa: E731
 )
 CLUSTER = proxies("cluster")
 SMOOTH_AP, SUP_AP = rank_loss("smooth_ap"), rank_loss("sup_ap")
-SOP, INAT = {"tau": 0.01, "rho": 100.0, "delta": 0.05, "offset": 1.44, "start": 0.5}, {"offset": 1.0, "start": 0.0}
+SOP, INAT = (
+    {"tau": 0.01, "rho": 100.0, "delta": 0.05, "offset": 1.44, "start": 0.5},
+    {"offset": 1.0, "start": 0.0},
+)
 
 
-def with_step(loss: Callable[[Case, Any], nn.Module], settings: Mapping[str, Any]) -> Callable[[Case, Any], nn.Module]:
+def with_step(
+    loss: Callable[[Case, Any], nn.Module], settings: Mapping[str, Any]
+) -> Callable[[Case, Any], nn.Module]:
     return lambda case, hyper: loss(case, {**SOP, **settings, **hyper})
 
 
-# The beginning of an entry's name -> the loss on (embeddings, labels, references…); the longest beginning counts.
+# The beginning of an entry's name -> the loss on (embeddings, labels, references…); the longest
+# beginning counts.
 LOSSES: dict[str, Callable[..., nn.Module]] = {
     "happier_HAP": h_ap_loss,
     "sup_SupHAP": h_ap_loss,
@@ -203,7 +239,9 @@ LOSSES: dict[str, Callable[..., nn.Module]] = {
     "suprank_CSL": csl,
     "sup_SmoothAP": SMOOTH_AP,
     "roadmap_SmoothAP": SMOOTH_AP,
-    "orig_SmoothAP": lambda case, hyper: build_loss("smooth_ap", released=True, tau=hyper["anneal"]),
+    "orig_SmoothAP": lambda case, hyper: build_loss(
+        "smooth_ap", released=True, tau=hyper["anneal"]
+    ),
     "sup_SupAP": SUP_AP,
     "roadmap_SupAP": SUP_AP,
     "sup_SmoothRecall": rank_loss("smooth_recall"),
@@ -221,15 +259,21 @@ LOSSES: dict[str, Callable[..., nn.Module]] = {
     "ROD_Ratk_pp_sop": total(with_step(rank_loss("sup_recall"), SOP), CLUSTER),
     "roadmap_total_config": total(with_step(SUP_AP, SOP), CALIBRATION),
     "sup_SoftBinAP": lambda case, hyper: build_loss("softbin_ap", bins=hyper["nq"], released=True),
-    "roadmap_SoftBinAP": lambda case, hyper: build_loss("softbin_ap", bins=hyper["nq"], released=True),
+    "roadmap_SoftBinAP": lambda case, hyper: build_loss(
+        "softbin_ap", bins=hyper["nq"], released=True
+    ),
     "sup_FastAP": lambda case, hyper: build_loss("fast_ap", bins=hyper["num_bins"]),
     "sup_ProxyNCApp": proxies("proxy_nca_pp", factor=1.7),
     "sup_ArcFace_m0.3": proxies("arcface", margin=0.3, scale=30.0),
-    "pml_Triplet_noself": lambda case, hyper: build_loss("triplet", margin=hyper["margin"], semi_hard_only=False),
+    "pml_Triplet_noself": lambda case, hyper: build_loss(
+        "triplet", margin=hyper["margin"], semi_hard_only=False
+    ),
     "sup_Triplet_semihardFalse": lambda case, hyper: build_loss(
         "triplet", margin=hyper["margin"], semi_hard_only=False
     ),
-    "pml_Triplet_semihard_noself": lambda case, hyper: build_loss("triplet", margin=hyper["margin"]),
+    "pml_Triplet_semihard_noself": lambda case, hyper: build_loss(
+        "triplet", margin=hyper["margin"]
+    ),
     "sup_XBM": lambda case, hyper: build_loss("xbm_pairs", margin=hyper["margin"]),
     "roadmap_PairLoss": lambda case, hyper: build_loss("xbm_pairs", margin=hyper["margin"]),
     "orig_RecallatK": lambda case, hyper: build_loss(
@@ -249,7 +293,9 @@ def find(table: Mapping[str, Any], name: str) -> Any:
     return table[max(beginnings, key=len)] if beginnings else None
 
 
-def evaluate(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> tuple[float, dict[str, np.ndarray]]:
+def evaluate(
+    entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> tuple[float, dict[str, np.ndarray]]:
     """Value and gradients of the hbench loss that the entry belongs to."""
     case = Case(arrays, entry["case"])
     if entry["name"].startswith("rambo"):
@@ -272,15 +318,27 @@ def evaluate(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> tupl
 
 def evaluate_rambo(entry: Mapping[str, Any], case: Case) -> tuple[float, dict[str, np.ndarray]]:
     hyper, extra = entry["hyper"], entry.get("extra") or {}
-    scores, positive = torch.tensor(case["rambo_scores"]).requires_grad_(), torch.tensor(case["rambo_gt"]).bool()
-    history = zip(case["rambo_recall_memory2/old_scores"], case["rambo_recall_memory2/old_gt"], strict=True)
-    past = [(torch.tensor(s), torch.tensor(p).bool()) for s, p in history] if hyper.get("batch_memory") else []
+    scores, positive = (
+        torch.tensor(case["rambo_scores"]).requires_grad_(),
+        torch.tensor(case["rambo_gt"]).bool(),
+    )
+    history = zip(
+        case["rambo_recall_memory2/old_scores"], case["rambo_recall_memory2/old_gt"], strict=True
+    )
+    past = (
+        [(torch.tensor(s), torch.tensor(p).bool()) for s, p in history]
+        if hyper.get("batch_memory")
+        else []
+    )
     lam, length = hyper["lambda_val"], scores.shape[1]
     if "ranker" in entry["name"]:
         upstream = torch.tensor(case.arrays[extra["upstream"]])
         value = (blackbox_rank(scores, lam * length) / length * upstream).sum()
     elif "recall" in entry["name"]:
-        shift, memory = score_margin(hyper["margin"]), ScoreMemory(hyper.get("batch_memory", 0), dim=0)
+        shift, memory = (
+            score_margin(hyper["margin"]),
+            ScoreMemory(hyper.get("batch_memory", 0), dim=0),
+        )
         for old in past:
             memory(shift(*old), old[1])
         rows, flags = memory(shift(scores, positive), positive)
@@ -288,9 +346,15 @@ def evaluate_rambo(entry: Mapping[str, Any], case: Case) -> tuple[float, dict[st
         value = recall_loss(rows, flags, lam, weight, unit=rows.shape[0] / rows.shape[1])
     else:
         noise = iter([torch.tensor(case.arrays[key]) for key in extra.values()])
-        shift = random_margin(hyper["margin"], lambda like: next(noise)) if extra else score_margin(hyper["margin"])
+        shift = (
+            random_margin(hyper["margin"], lambda like: next(noise))
+            if extra
+            else score_margin(hyper["margin"])
+        )
         memory = hyper.get("batch_memory", 0)
-        loss = RamboClasses(lam, memory=memory, joint=hyper["interclass_coef"], shift=shift, smoothing=1e-5)
+        loss = RamboClasses(
+            lam, memory=memory, joint=hyper["interclass_coef"], shift=shift, smoothing=1e-5
+        )
         for old in past:
             loss(old[0].T, old[1].T)
         value = loss(scores.T, positive.T)

@@ -1,4 +1,5 @@
-"""The papers' equations as double loops over the levels of the gallery in ranked order: slow, obvious, written once.
+"""The papers' equations as double loops over the levels of the gallery in ranked order: slow,
+obvious, written once.
 
 `ranked`: the level (0 … L) of every gallery item, best first. A metric that is undefined is NaN.
 """
@@ -11,9 +12,16 @@ NAN = float("nan")
 
 
 def rank_levels(scores, levels, *, pessimistic=True):
-    """The levels in ranked order: higher score first; among equal scores the lower level first, or the higher one."""
+    """The levels in ranked order: higher score first; among equal scores the lower level first, or
+    the higher one.
+    """
     sign = 1 if pessimistic else -1
-    return [level for _, level in sorted(zip(scores, levels, strict=True), key=lambda pair: (-pair[0], sign * pair[1]))]
+    return [
+        level
+        for _, level in sorted(
+            zip(scores, levels, strict=True), key=lambda pair: (-pair[0], sign * pair[1])
+        )
+    ]
 
 
 def level_of(path, other):
@@ -25,7 +33,9 @@ def level_of(path, other):
 
 
 def alpha_relevance(ranked, depth, alpha=1.0):
-    return [0.0] + [(level / depth) ** alpha / max(1, ranked.count(level)) for level in range(1, depth + 1)]
+    return [0.0] + [
+        (level / depth) ** alpha / max(1, ranked.count(level)) for level in range(1, depth + 1)
+    ]
 
 
 def sum_wap_relevance(ranked, depth, weights):
@@ -148,7 +158,9 @@ def hierarchical_distance(ranked, depth, cut):
 
 
 def distance_of_first_wrong(ranked, depth, within):
-    """The height where the first item of another fine class among the first `within` meets the query."""
+    """The height where the first item of another fine class among the first `within` meets the
+    query.
+    """
     if depth not in ranked:
         return NAN
     for level in ranked[:within]:

@@ -1,7 +1,9 @@
-"""The rank losses' equations as double loops over the items of one list: slow, obvious, written once.
+"""The rank losses' equations as double loops over the items of one list: slow, obvious, written
+once.
 
-`scores`, `levels`: the list of one query, without the query. A step is a function of t = s_j − s_k; `before` decides ties as the
-metrics do: among equal scores the lower level comes first, then the earlier item.
+`scores`, `levels`: the list of one query, without the query. A step is a function of t = s_j − s_k;
+`before` decides ties as the metrics do: among equal scores the lower level comes first, then the
+earlier item.
 """
 
 from __future__ import annotations
@@ -16,7 +18,11 @@ def sigmoid(x):
 def suprank_step(tau=0.01, rho=100.0, delta=0.05, offset=None, start=0.5):
     beyond = sigmoid(delta / tau) + 0.5 if offset is None else offset
     return lambda t: (
-        sigmoid(t / tau) if t < 0 else sigmoid(t / tau) + start if t <= delta else rho * (t - delta) + beyond
+        sigmoid(t / tau)
+        if t < 0
+        else sigmoid(t / tau) + start
+        if t <= delta
+        else rho * (t - delta) + beyond
     )
 
 
@@ -64,7 +70,8 @@ def h_ap(scores, levels, relevance, *, less=None, others=None, above=None, withi
 
 def ndcg(scores, levels, relevance, *, less=None, others=None):
     gain = sum(
-        relevance[levels[k]] / math.log2(1 + rank(scores, levels, relevance, k, less=less, others=others))
+        relevance[levels[k]]
+        / math.log2(1 + rank(scores, levels, relevance, k, less=less, others=others))
         for k in range(len(scores))
     )
     best = sorted((relevance[level] for level in levels), reverse=True)

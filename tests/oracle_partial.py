@@ -1,6 +1,8 @@
-"""Partial labels as double loops over all pairs: the bounds of their levels, and every metric of the ranked lists.
+"""Partial labels as double loops over all pairs: the bounds of their levels, and every metric of
+the ranked lists.
 
-A path is the list of the names that are known, coarse to fine; a query's list is its gallery's (lowest level, highest level).
+A path is the list of the names that are known, coarse to fine; a query's list is its gallery's
+(lowest level, highest level).
 """
 
 from __future__ import annotations
@@ -19,14 +21,17 @@ def bounds(path, other, depth):
 
 
 def ranked_bounds(scores, paths, path, depth, *, pessimistic=True):
-    """The bounds of a query's gallery in ranked order. Equal scores are ordered by the lowest level; of the same one, the
-    items of unknown level come behind those of known, or before them in optimistic order."""
+    """The bounds of a query's gallery in ranked order. Equal scores are ordered by the lowest
+    level; of the same one, the items of unknown level come behind those of known, or before them in
+    optimistic order."""
     sign = 1 if pessimistic else -1
     pairs = [bounds(path, other, depth) for other in paths]
     keyed = zip(scores, pairs, strict=True)
     return [
         pair
-        for _, pair in sorted(keyed, key=lambda each: (-each[0], sign * each[1][0], sign * (each[1][1] - each[1][0])))
+        for _, pair in sorted(
+            keyed, key=lambda each: (-each[0], sign * each[1][0], sign * (each[1][1] - each[1][0]))
+        )
     ]
 
 
@@ -59,7 +64,9 @@ def graded(name, levels, depth):
     uniform = [1 / depth] * depth
     return {
         "H-AP": lambda: oracle.h_ap(levels, alpha),
-        "H-AP(relevance=exponential)": lambda: oracle.h_ap(levels, [2.0**level - 1 for level in range(depth + 1)]),
+        "H-AP(relevance=exponential)": lambda: oracle.h_ap(
+            levels, [2.0**level - 1 for level in range(depth + 1)]
+        ),
         "wAP": lambda: oracle.w_ap(levels, uniform),
         "ASI": lambda: oracle.asi(levels, depth),
         "NDCG": lambda: oracle.ndcg(levels),
@@ -73,7 +80,8 @@ def graded(name, levels, depth):
 
 
 GRADED = (
-    "H-AP", "H-AP(relevance=exponential)", "wAP", "ASI", "NDCG", "NDCG@3", "H-P@3", "H-R@4", "HD@2", "HD-mistake",
+    "H-AP", "H-AP(relevance=exponential)", "wAP", "ASI", "NDCG", "NDCG@3", "H-P@3", "H-R@4", "HD@2",
+    "HD-mistake",
     "HD-first-mistake",
 )  # fmt: skip
 OF_LEVEL = ("AP", "mAP@R", "mAP@3", "R@1", "R@4", "P@2", "TR@3", "ASI", "AP#")

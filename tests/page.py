@@ -1,4 +1,5 @@
-"""Runs the blocks of one page of the documentation, in order, in one process and the present folder.
+"""Runs the blocks of one page of the documentation, in order, in one process and the present
+folder.
 
 Run: python -m tests.page PAGE.md
 """
@@ -11,7 +12,12 @@ import sys
 from pathlib import Path
 
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-SHORT = ["--set", "epochs=2", "--set", "steps_per_epoch=1"]  # what a page trains for minutes is trained for two steps
+SHORT = [
+    "--set",
+    "epochs=2",
+    "--set",
+    "steps_per_epoch=1",
+]  # what a page trains for minutes is trained for two steps
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
@@ -22,7 +28,9 @@ def blocks(page: Path) -> list[tuple[str, str]]:
 def commands(text: str) -> list[list[str]]:
     """The words of every command of a block, without the prompt and what follows #."""
     lines = text.replace("\\\n", " ").splitlines()
-    return [words for line in lines if (words := shlex.split(line.removeprefix("$ "), comments=True))]
+    return [
+        words for line in lines if (words := shlex.split(line.removeprefix("$ "), comments=True))
+    ]
 
 
 def main(page: Path) -> None:

@@ -40,7 +40,10 @@ def omniglot_archives():
     """The real archives of omniglot-small by name, which lie here in parts."""
     folder = Path(__file__).parent / "golden" / "omniglot"
     names = [f"images_background_small{number}.zip" for number in (1, 2)]
-    return {name: b"".join(part.read_bytes() for part in sorted(folder.glob(f"{name}.part*"))) for name in names}
+    return {
+        name: b"".join(part.read_bytes() for part in sorted(folder.glob(f"{name}.part*")))
+        for name in names
+    }
 
 
 def write_sources(home, server):
@@ -52,7 +55,9 @@ def write_sources(home, server):
 def names(manifest, item):
     """The names of an item, coarse to fine."""
     row = manifest.items.tolist().index(item)
-    return [of_level[i] for of_level, i in zip(manifest.tree.names, manifest.labels[row], strict=True)]
+    return [
+        of_level[i] for of_level, i in zip(manifest.tree.names, manifest.labels[row], strict=True)
+    ]
 
 
 def build(name, root, **options):

@@ -1,7 +1,8 @@
 """Every block of docs/ does what it says.
 
-`console` and `python` blocks run, in order, in one folder a page. `sh` blocks need what a test has not (a network, a
-GPU, other machines, hours) or do not end: their verbs and options are checked, as are the keys of `toml`.
+`console` and `python` blocks run, in order, in one folder a page. `sh` blocks need what a test has
+not (a network, a GPU, other machines, hours) or do not end: their verbs and options are checked, as
+are the keys of `toml`.
 """
 
 import re
@@ -52,7 +53,9 @@ def test_every_block_says_what_it_is(page):
 
 
 RUN = [
-    page for page in PAGES if {"console", "python"} & {kind for kind, _ in blocks(page)} and page.stem not in ELSEWHERE
+    page
+    for page in PAGES
+    if {"console", "python"} & {kind for kind, _ in blocks(page)} and page.stem not in ELSEWHERE
 ]
 
 
@@ -71,19 +74,26 @@ def run_of(page, demo, folder):
     if "$ hbench demo\n" in page.read_text(encoding="utf-8"):
         shutil.copytree(demo, work / "hbench-demo")
     waiting = "passive"  # threads of torch that wait leave the processor to the other page
-    return process("-m", "tests.page", page, folder=work, HBENCH_DATA=folder / "data", OMP_WAIT_POLICY=waiting)
+    return process(
+        "-m", "tests.page", page, folder=work, HBENCH_DATA=folder / "data", OMP_WAIT_POLICY=waiting
+    )
 
 
 @pytest.fixture(scope="module")
 def runs(request, demo, tmp_path_factory):
-    """The runs of all pages that are asked for, two at a time, those of most commands first: much of a command waits for
-    one processor."""
+    """The runs of all pages that are asked for, two at a time, those of most commands first: much
+    of a command waits for one processor."""
     requested = [
-        item.callspec.params["page"] for item in request.session.items if getattr(item, "originalname", None) == TRIED
+        item.callspec.params["page"]
+        for item in request.session.items
+        if getattr(item, "originalname", None) == TRIED
     ]
     requested.sort(key=lambda page: page.stem not in LONG)
     with ThreadPoolExecutor(2) as pool:
-        yield {page: pool.submit(run_of, page, demo, tmp_path_factory.mktemp(page.stem)) for page in requested}
+        yield {
+            page: pool.submit(run_of, page, demo, tmp_path_factory.mktemp(page.stem))
+            for page in requested
+        }
 
 
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
@@ -95,7 +105,9 @@ def parsed(command, words):
     """The words as the verb takes them, down to the last group; nothing is run."""
     context = command.make_context("hbench", list(words), resilient_parsing=False)
     if isinstance(command, click.Group):
-        name, following, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+        name, following, rest = command.resolve_command(
+            context, [*context._protected_args, *context.args]
+        )
         assert following is not None, name
         parsed(following, rest)
 
@@ -113,7 +125,16 @@ def test_the_verbs_and_options_of_what_cannot_run_here_exist(page, text, tmp_pat
                     Path(word).mkdir(parents=True, exist_ok=True)
             parsed(group, words)
         else:
-            assert program in {"torchrun", "source", "eval", "python", "python3", "pip", "make", ".ci/run"}, program
+            assert program in {
+                "torchrun",
+                "source",
+                "eval",
+                "python",
+                "python3",
+                "pip",
+                "make",
+                ".ci/run",
+            }, program
 
 
 def test_a_page_is_short_and_says_first_what_it_is_for():
@@ -121,24 +142,39 @@ def test_a_page_is_short_and_says_first_what_it_is_for():
         title, blank, first, *rest = page.read_text(encoding="utf-8").splitlines()
         assert title.startswith("# "), page.name
         assert not blank, page.name
-        assert first[:1].isalnum() or first.startswith("*"), f"{page.name} begins with something else than a sentence"
+        assert first[:1].isalnum() or first.startswith("*"), (
+            f"{page.name} begins with something else than a sentence"
+        )
         assert page.stem in LONGER or 3 + len(rest) <= LONGEST, page.name
 
 
 def test_files_that_pages_name_exist():
-    for page in (*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "README.md", ROOT / "leaderboards/README.md"):
+    for page in (
+        *PAGES,
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "README.md",
+        ROOT / "leaderboards/README.md",
+    ):
         text = page.read_text(encoding="utf-8")
         folders = "hbench|tests|docs|benchmarks|pipelines|examples|studies|leaderboards"
         for path in re.findall(rf"`((?:{folders})/[\w./-]+)`", text):
-            assert "NAME" in path or "VERB" in path or (ROOT / path).exists(), f"{page.name}: {path}"
+            assert "NAME" in path or "VERB" in path or (ROOT / path).exists(), (
+                f"{page.name}: {path}"
+            )
 
 
 def test_every_page_is_in_the_navigation_once():
-    listed = re.findall(r"^ +- .+: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
-    made = re.search(
-        r"^MADE = \((.*?)\)", (ROOT / "docs/site/hooks.py").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    listed = re.findall(
+        r"^ +- .+: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE
     )
-    assert sorted(listed) == sorted([*(page.name for page in PAGES), *re.findall(r'"(.+?)"', made[1])])
+    made = re.search(
+        r"^MADE = \((.*?)\)",
+        (ROOT / "docs/site/hooks.py").read_text(encoding="utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
+    assert sorted(listed) == sorted(
+        [*(page.name for page in PAGES), *re.findall(r'"(.+?)"', made[1])]
+    )
 
 
 @of_kind("toml")
@@ -147,8 +183,19 @@ def test_settings_are_read(page, text):
 
 
 def test_whatever_is_registered_has_its_place_in_the_docs():
-    """A metric by its spelling, a dataset by its name; the pages of losses and cards are made from the code."""
+    """A metric by its spelling, a dataset by its name; the pages of losses and cards are made from
+    the code.
+    """
     lines = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8").splitlines()
-    rows = {name for line in lines if line.startswith("| ") for name in line.split(" | ")[0].strip("| ").split(", ")}
+    rows = {
+        name
+        for line in lines
+        if line.startswith("| ")
+        for name in line.split(" | ")[0].strip("| ").split(", ")
+    }
     assert set(hbench.list_metrics()) <= rows
-    assert not [name for name in specs if name not in (ROOT / "docs" / "datasets.md").read_text(encoding="utf-8")]
+    assert not [
+        name
+        for name in specs
+        if name not in (ROOT / "docs" / "datasets.md").read_text(encoding="utf-8")
+    ]

@@ -31,13 +31,18 @@ def test_every_example_is_tried():
 @pytest.mark.parametrize("name", SAYS)
 def test_an_example_runs(name, tmp_path):
     example = ROOT / "examples" / f"{name}.py"
-    assert SAYS[name] in process(example, folder=tmp_path, HF_HUB_OFFLINE="1", HF_HOME=tmp_path / "hf").stdout
+    assert (
+        SAYS[name]
+        in process(example, folder=tmp_path, HF_HUB_OFFLINE="1", HF_HOME=tmp_path / "hf").stdout
+    )
     if name == "fiftyone_mistakes":
         is_what_fiftyone_reads(tmp_path / "mistakes")
 
 
 def test_the_notebook_runs_and_shows_what_it_says(tmp_path):
-    """Every cell runs, in a kernel as a reader's, and what the kept notebook shows in its place is of the same kinds."""
+    """Every cell runs, in a kernel as a reader's, and what the kept notebook shows in its place is
+    of the same kinds.
+    """
     kept = nbformat.read(ROOT / "examples" / "compare_two_models.ipynb", as_version=4)
     run = copy.deepcopy(kept)
     NotebookClient(run, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
@@ -53,18 +58,25 @@ def test_the_notebook_runs_and_shows_what_it_says(tmp_path):
 
 
 def shown(notebook):
-    """The kinds of what each cell shows, as in a notebook's file; and its streams, which may come in pieces, once."""
+    """The kinds of what each cell shows, as in a notebook's file; and its streams, which may come
+    in pieces, once.
+    """
     cells = [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
     of_data = [[kind for output in outputs for kind in output.get("data", ())] for outputs in cells]
-    streams = [[output.name for output in outputs if output.output_type == "stream"] for outputs in cells]
+    streams = [
+        [output.name for output in outputs if output.output_type == "stream"] for outputs in cells
+    ]
     return [sorted([*kinds, *set(names)]) for kinds, names in zip(of_data, streams, strict=True)]
 
 
 def is_what_fiftyone_reads(folder):
-    """The form that FiftyOne reads: {"labels": {stem of the file: {"label", "attributes"}}}, the files in data/."""
+    """The form that FiftyOne reads: {"labels": {stem of the file: {"label", "attributes"}}}, the
+    files in data/.
+    """
     labels = json.loads((folder / "labels.json").read_text(encoding="utf-8"))["labels"]
     assert set(labels) <= {path.stem for path in (folder / "data").iterdir()}
     for each in labels.values():
         assert set(each) == {"label", "attributes"}
-        assert all(name.isidentifier() for name in each["attributes"])  # they become fields of a document
+        # they become fields of a document
+        assert all(name.isidentifier() for name in each["attributes"])
         assert 0 < each["attributes"]["h_ap"] <= 1

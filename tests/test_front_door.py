@@ -1,4 +1,6 @@
-"""What `import hbench` offers beside scoring: lists of names, comparing, leaderboards, short pictures of long things."""
+"""What `import hbench` offers beside scoring: lists of names, comparing, leaderboards, short
+pictures of long things.
+"""
 
 import inspect
 import re
@@ -36,7 +38,9 @@ def test_two_reports_are_compared_in_memory_as_their_files_are(reports, tmp_path
         report.write(tmp_path / f"{name}.json")
         report.write_by_query(tmp_path / f"{name}.by-query.parquet")
     compared = hbench.compare(good, bad, metrics="H-AP,R@1")
-    by_files = hbench.compare(tmp_path / "good.json", str(tmp_path / "bad.json"), metrics=["H-AP", "R@1"])
+    by_files = hbench.compare(
+        tmp_path / "good.json", str(tmp_path / "bad.json"), metrics=["H-AP", "R@1"]
+    )
     assert list(compared) == list(by_files)
     assert (compared.methods, by_files.methods) == (("first", "second"), ("good", "bad"))
     assert compared["R@1"].difference == pytest.approx(good.scores["R@1"] - bad.scores["R@1"])
@@ -48,7 +52,8 @@ def test_two_reports_are_compared_in_memory_as_their_files_are(reports, tmp_path
 def test_own_data_is_built_embedded_and_trained_on_by_functions(tmp_path):
     data = hbench.load("glyphs")
     names = [
-        [tree_names[i] for tree_names, i in zip(data.train.tree.names, row, strict=True)] for row in data.train.labels
+        [tree_names[i] for tree_names, i in zip(data.train.tree.names, row, strict=True)]
+        for row in data.train.labels
     ]
     table = [["item", *data.levels], *([f"{n}.png", *row] for n, row in enumerate(names[:40]))]
     (tmp_path / "letters.csv").write_text("\n".join(",".join(row) for row in table))
@@ -62,7 +67,14 @@ def test_own_data_is_built_embedded_and_trained_on_by_functions(tmp_path):
     assert any("0 of 40 images are there" in remark for remark in remarks)
     with pytest.raises(hbench.UsageError):
         hbench.build(source=source, out=tmp_path / "letters")
-    file = hbench.embed("torchvision:resnet18", "glyphs", tmp_path / "e.npz", weights="random", size=32, device="cpu")
+    file = hbench.embed(
+        "torchvision:resnet18",
+        "glyphs",
+        tmp_path / "e.npz",
+        weights="random",
+        size=32,
+        device="cpu",
+    )
     assert 0 < hbench.evaluate(file, "glyphs", metrics="H-AP").scores["H-AP"] < 1
     with pytest.raises(hbench.UnknownName):
         hbench.train.train("glyphs-hapier", tmp_path / "run")
@@ -88,10 +100,16 @@ def test_arrays_with_ids_are_scored_on_a_dataset_as_their_file_is(tmp_path):
 
 
 def test_what_cannot_be_compared_is_refused(reports):
-    other = hbench.score(np.eye(4), np.array([[0, 0], [0, 0], [1, 1], [1, 1]]), level_names=["genus", "species"])
+    other = hbench.score(
+        np.eye(4), np.array([[0, 0], [0, 0], [1, 1], [1, 1]]), level_names=["genus", "species"]
+    )
     vectors, labels = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 4
-    one, two = (hbench.score(vectors, each, metrics="R@1") for each in (labels, np.roll(labels, 20) // 2 * 2))
-    moved = hbench.score(vectors, np.sort(labels), metrics="R@1")  # the same classes, of other items
+    one, two = (
+        hbench.score(vectors, each, metrics="R@1")
+        for each in (labels, np.roll(labels, 20) // 2 * 2)
+    )
+    # the same classes, of other items
+    moved = hbench.score(vectors, np.sort(labels), metrics="R@1")
     for first, second in ((reports[0], other), (one, two), (one, moved)):
         with pytest.raises(hbench.ComparisonError):
             hbench.compare(first, second)
@@ -114,7 +132,13 @@ def test_a_leaderboard_is_a_table_with_places():
 
 def test_long_things_have_short_pictures():
     manifest = hbench.load("glyphs").tests["test"]
-    shown = [manifest.tree, manifest, hbench.load("glyphs"), hbench.leaderboard("sop"), build_loss("sup_hap", tau=0.5)]
+    shown = [
+        manifest.tree,
+        manifest,
+        hbench.load("glyphs"),
+        hbench.leaderboard("sop"),
+        build_loss("sup_hap", tau=0.5),
+    ]
     assert all(len(repr(each)) < 300 for each in shown)
     assert repr(shown[2]).startswith("<Dataset glyphs@")
     assert "11,164 queries" in repr(manifest)
@@ -140,9 +164,14 @@ CANNOT_FAIL = {"levels_of_pairs", *(name for name in hbench.__all__ if name.star
 
 
 def documented():
-    """What people call: the functions of hbench and of its metrics, and the methods of its classes that are not errors."""
+    """What people call: the functions of hbench and of its metrics, and the methods of its classes
+    that are not errors.
+    """
     metrics = {name: getattr(hbench.metrics, name) for name in hbench.metrics.__all__}
-    for name, value in {**{name: getattr(hbench, name) for name in hbench.__all__}, **metrics}.items():
+    for name, value in {
+        **{name: getattr(hbench, name) for name in hbench.__all__},
+        **metrics,
+    }.items():
         if inspect.isfunction(value):
             yield pytest.param(value, id=name)
         elif inspect.isclass(value) and not issubclass(value, Exception):
@@ -150,7 +179,8 @@ def documented():
             yield from (
                 pytest.param(method, id=f"{name}.{method_name}")
                 for method_name, method in methods
-                if not method_name.startswith("_") and getattr(method, "__qualname__", "").startswith(f"{name}.")
+                if not method_name.startswith("_")
+                and getattr(method, "__qualname__", "").startswith(f"{name}.")
             )
     yield pytest.param(build_loss, id="losses.build_loss")
     yield pytest.param(hbench.train.train, id="train.train")

@@ -1,7 +1,9 @@
-"""Values of every part of hbench, to the last digits that all processors share: moved code must not move a number.
+"""Values of every part of hbench, to the last digits that all processors share: moved code must not
+move a number.
 
-Scores are sums of products of small integers, exact in float32 on every processor, so no ranking hangs on a rounding.
-`python -m tests.test_house` records the values anew, which only a change of meaning justifies.
+Scores are sums of products of small integers, exact in float32 on every processor, so no ranking
+hangs on a rounding. `python -m tests.test_house` records the values anew, which only a change of
+meaning justifies.
 """
 
 import json
@@ -39,16 +41,23 @@ DECISIONS = """
 
 
 def vectors_near_their_classes(labels, dim, most):
-    """Integer vectors (N, dim): a random one for each node on a row's path, summed, with noise of the same size."""
+    """Integer vectors (N, dim): a random one for each node on a row's path, summed, with noise of
+    the same size.
+    """
     generator = np.random.Generator(np.random.PCG64(17))
     total = generator.integers(-most, most, (len(labels), dim), endpoint=True)
     for column in labels.T:
-        total += generator.integers(-most, most, (int(column.max()) + 1, dim), endpoint=True)[column]
+        total += generator.integers(-most, most, (int(column.max()) + 1, dim), endpoint=True)[
+            column
+        ]
     return total.astype(np.float32)
 
 
 def write_table(folder):
-    rows = [f"i{n},{'ab'[n % 2]},{'ab'[n % 2]}{n % 6},{'ab'[n % 2]}{n % 6}{n % 12 // 6}" for n in range(120)]
+    rows = [
+        f"i{n},{'ab'[n % 2]},{'ab'[n % 2]}{n % 6},{'ab'[n % 2]}{n % 6}{n % 12 // 6}"
+        for n in range(120)
+    ]
     path = folder / "own.csv"
     path.write_text("item,family,genus,species\n" + "\n".join(rows) + "\n", encoding="utf-8")
     return path
@@ -64,9 +73,13 @@ def report_values(folder, dataset):
     report.write_by_query(by_query)
     shown = np.linspace(0, int(test.query.sum()) - 1, QUERIES).astype(int)
     return {
-        "signature": report.signature.partition("|hbench:")[0].replace("+" + report.document.dataset_version[2:], ""),
+        "signature": report.signature.partition("|hbench:")[0].replace(
+            "+" + report.document.dataset_version[2:], ""
+        ),
         "scores": {name: score.value for name, score in report.document.scores.items()},
-        "intervals": {name: [score.low, score.high] for name, score in report.document.scores.items()},
+        "intervals": {
+            name: [score.low, score.high] for name, score in report.document.scores.items()
+        },
         "official": {name: score.value for name, score in report.document.official.items()},
         "per query": {name: report.per_query[name][shown].tolist() for name in report.per_query},
     }
@@ -83,7 +96,11 @@ def training_step():
     rows = torch.randperm(len(data.train), generator=generator)[:16]
     pixels = torch.rand((16, 1, 32, 32), generator=generator, dtype=torch.float64)
     loss, _, *terms = update(run, pixels, torch.from_numpy(data.train.labels)[rows].long()).tolist()
-    squares = [weights.grad.double().square().sum() for weights in run.model.parameters() if weights.grad is not None]
+    squares = [
+        weights.grad.double().square().sum()
+        for weights in run.model.parameters()
+        if weights.grad is not None
+    ]
     return {
         "loss": loss,
         "terms": dict(zip(run.objective.losses, terms, strict=True)),
@@ -127,5 +144,8 @@ if __name__ == "__main__":
 
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as name:
-        values = {what: computed(what, Path(name)) for what in ("glyphs", "own table", "training step", "replay")}
+        values = {
+            what: computed(what, Path(name))
+            for what in ("glyphs", "own table", "training step", "replay")
+        }
     GOLDEN.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

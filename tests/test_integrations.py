@@ -1,4 +1,6 @@
-"""Adapters agree with hbench on whole data, and with the libraries they stand in where these compute the same."""
+"""Adapters agree with hbench on whole data, and with the libraries they stand in where these
+compute the same.
+"""
 
 import numpy as np
 import pytest
@@ -19,7 +21,9 @@ from tests.command_line import process
 
 SPECIES = torch.arange(60) % 12
 LABELS = torch.stack([SPECIES // 4, SPECIES], dim=1)
-VECTORS = torch.randn(60, 16, generator=torch.Generator().manual_seed(0)) + torch.nn.functional.one_hot(SPECIES, 16)
+VECTORS = torch.randn(
+    60, 16, generator=torch.Generator().manual_seed(0)
+) + torch.nn.functional.one_hot(SPECIES, 16)
 
 
 @pytest.mark.parametrize("name", ["H-AP", "NDCG", "R@1", "HD@1"])
@@ -30,10 +34,16 @@ def test_a_torchmetrics_metric_in_batches_is_the_score_of_all(name):
     assert float(metric.compute()) == hbench.score(VECTORS, LABELS, metrics=[name]).scores[name]
     assert metric.higher_is_better == (name != "HD@1")
     metric.reset()
-    with pytest.raises(UsageError, match="nothing to score"), pytest.warns(UserWarning, match="compute"):
+    with (
+        pytest.raises(UsageError, match="nothing to score"),
+        pytest.warns(UserWarning, match="compute"),
+    ):
         metric.compute()
     metric.update(VECTORS[:20], LABELS[:20])
-    assert float(metric.compute()) == hbench.score(VECTORS[:20], LABELS[:20], metrics=[name]).scores[name]
+    assert (
+        float(metric.compute())
+        == hbench.score(VECTORS[:20], LABELS[:20], metrics=[name]).scores[name]
+    )
 
 
 OF_ONE_PROCESS = r"""
@@ -59,17 +69,22 @@ def test_a_torchmetrics_metric_of_two_processes_is_the_score_of_all(tmp_path):
     assert [float(line.split()[1]) for line in shown.splitlines()] == pytest.approx([expected] * 2)
 
 
-@pytest.mark.parametrize("adapter", [HierarchicalAP, HierarchicalScores, HierarchicalAccuracyCalculator])
+@pytest.mark.parametrize(
+    "adapter", [HierarchicalAP, HierarchicalScores, HierarchicalAccuracyCalculator]
+)
 def test_an_adapter_refuses_unknown_names_when_it_is_made(adapter):
-    for words in ({"similarity": "zz"}, {"ties": "zz"}, {"metric" if adapter is HierarchicalAP else "metrics": "zz"}):
+    for words in (
+        {"similarity": "zz"},
+        {"ties": "zz"},
+        {"metric" if adapter is HierarchicalAP else "metrics": "zz"},
+    ):
         with pytest.raises(UnknownName, match="zz"):
             adapter(**words)
 
 
 def test_the_ap_of_torchmetrics_is_ours():
-    scores = torch.sigmoid(VECTORS @ VECTORS.T / 8).fill_diagonal_(
-        -torch.inf
-    )  # theirs takes scores below 0 for not retrieved
+    # theirs takes scores below 0 for not retrieved
+    scores = torch.sigmoid(VECTORS @ VECTORS.T / 8).fill_diagonal_(-torch.inf)
     levels = torch.from_numpy(np.asarray(hbench.levels_of_pairs(LABELS.numpy(), LABELS.numpy())))
     queries, others = (~torch.eye(60, dtype=torch.bool)).nonzero(as_tuple=True)
     theirs = RetrievalMAP(empty_target_action="skip")(
@@ -80,13 +95,23 @@ def test_the_ap_of_torchmetrics_is_ours():
 
 def test_the_calculator_agrees_with_that_of_pytorch_metric_learning():
     names = {"precision_at_1": "R@1", "mean_average_precision_at_r": "mAP@R", "r_precision": "P@R"}
-    ours = HierarchicalAccuracyCalculator([*names.values()], similarity="l2").get_accuracy(VECTORS, LABELS)
-    theirs = AccuracyCalculator(include=tuple(names), k="max_bin_count").get_accuracy(VECTORS, SPECIES)
+    ours = HierarchicalAccuracyCalculator([*names.values()], similarity="l2").get_accuracy(
+        VECTORS, LABELS
+    )
+    theirs = AccuracyCalculator(include=tuple(names), k="max_bin_count").get_accuracy(
+        VECTORS, SPECIES
+    )
     for name, own in names.items():
         assert ours[own] == pytest.approx(theirs[name], abs=1e-6)
-    apart = HierarchicalAccuracyCalculator(["H-AP"]).get_accuracy(VECTORS[:20], LABELS[:20], VECTORS[20:], LABELS[20:])
+    apart = HierarchicalAccuracyCalculator(["H-AP"]).get_accuracy(
+        VECTORS[:20], LABELS[:20], VECTORS[20:], LABELS[20:]
+    )
     expected = hbench.score(
-        VECTORS[:20], LABELS[:20], gallery=VECTORS[20:], gallery_labels=LABELS[20:], metrics=["H-AP"]
+        VECTORS[:20],
+        LABELS[:20],
+        gallery=VECTORS[20:],
+        gallery_labels=LABELS[20:],
+        metrics=["H-AP"],
     )
     assert apart == dict(expected.scores)
     with pytest.raises(hbench.UsageError, match="queries alone"):
@@ -116,9 +141,16 @@ class Net(lightning.LightningModule):
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # of torch, to the library
 def test_a_lightning_callback_logs_the_scores_of_all_batches():
     trainer = lightning.Trainer(
-        accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False,
+        accelerator="cpu",
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
         callbacks=[HierarchicalScores(["H-AP", "R@1"])],
-    )  # fmt: skip
-    (logged,) = trainer.validate(Net(), DataLoader(TensorDataset(VECTORS, LABELS), batch_size=17), verbose=False)
+    )
+    (logged,) = trainer.validate(
+        Net(), DataLoader(TensorDataset(VECTORS, LABELS), batch_size=17), verbose=False
+    )
     expected = hbench.score(VECTORS, LABELS, metrics=["H-AP", "R@1"]).scores
-    assert logged == pytest.approx({"val/H-AP": expected["H-AP"], "val/R@1": expected["R@1"]}, abs=1e-6)
+    assert logged == pytest.approx(
+        {"val/H-AP": expected["H-AP"], "val/R@1": expected["R@1"]}, abs=1e-6
+    )

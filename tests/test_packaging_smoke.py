@@ -1,5 +1,6 @@
-"""A user's first commands, with what is installed: run from an empty folder by `.ci/run` in the smallest environment, with
-the lowest versions, on every interpreter, and from the wheel. Needs nothing but pytest and an installed hbench."""
+"""A user's first commands, with what is installed: run from an empty folder by `.ci/run` in the
+smallest environment, with the lowest versions, on every interpreter, and from the wheel. Needs
+nothing but pytest and an installed hbench."""
 
 import importlib.util
 import json
@@ -22,9 +23,16 @@ def folder(tmp_path_factory):
     rng = np.random.default_rng(0)
     species = np.arange(60) % 6
     names = [f"item-{number:02}" for number in range(60)]
-    rows = [f"{name},genus {kind // 2},species {kind}" for name, kind in zip(names, species, strict=True)]
+    rows = [
+        f"{name},genus {kind // 2},species {kind}"
+        for name, kind in zip(names, species, strict=True)
+    ]
     (folder / "birds.csv").write_text("\n".join(["item,genus,species", *rows]) + "\n")
-    np.savez(folder / "birds.npz", ids=np.array(names), embeddings=np.eye(6)[species] + rng.normal(0, 0.4, (60, 6)))
+    np.savez(
+        folder / "birds.npz",
+        ids=np.array(names),
+        embeddings=np.eye(6)[species] + rng.normal(0, 0.4, (60, 6)),
+    )
     run = [
         f"{query} Q0 {item} {place} {-place} smoke"
         for query in names
@@ -40,8 +48,13 @@ def hbench(folder):
         environment = {**os.environ, "HBENCH_HOME": str(folder / "home"), "COLUMNS": "100"}
         done = subprocess.run(
             [sys.executable, "-m", "hbench", *arguments],
-            capture_output=not options, text=True, check=False, cwd=folder, env=environment, **options
-        )  # fmt: skip
+            capture_output=not options,
+            text=True,
+            check=False,
+            cwd=folder,
+            env=environment,
+            **options,
+        )
         assert done.returncode == code, (done.stdout, done.stderr)
         return done
 
@@ -51,8 +64,13 @@ def hbench(folder):
 @pytest.fixture(scope="module")
 def report(folder):
     environment = {**os.environ, "HBENCH_HOME": str(folder / "home")}
-    command = "evaluate birds.npz --dataset birds.csv --method smoke -o birds.json --by-query birds.by-query.parquet"
-    subprocess.run([sys.executable, "-m", "hbench", *command.split()], check=True, cwd=folder, env=environment)
+    command = (
+        "evaluate birds.npz --dataset birds.csv --method smoke -o birds.json --by-query "
+        "birds.by-query.parquet"
+    )
+    subprocess.run(
+        [sys.executable, "-m", "hbench", *command.split()], check=True, cwd=folder, env=environment
+    )
     return "birds.json"
 
 
@@ -65,7 +83,9 @@ def test_an_embedding_file_is_scored(hbench, report, folder):
     document = json.loads((folder / report).read_text())
     assert 0.2 < document["scores"]["H-AP"]["value"] < 1
     again = hbench("evaluate", "birds.npz", "-d", "birds.csv", "--json")
-    assert json.loads(again.stdout)["scores"]["H-AP"]["value"] == document["scores"]["H-AP"]["value"]
+    assert (
+        json.loads(again.stdout)["scores"]["H-AP"]["value"] == document["scores"]["H-AP"]["value"]
+    )
     assert "H-AP" in hbench("compare", report, report).stdout
 
 
@@ -94,7 +114,11 @@ def test_latex_is_written_or_its_extra_named(hbench):
 def test_a_tree_is_shown_and_drawn(hbench, folder):
     assert "genus" in hbench("tree", "show", "birds.csv").stdout
     done = hbench("tree", "draw", "birds.csv", "-o", "birds.svg", code=0 if LOOK else 2)
-    assert ("<svg" in (folder / "birds.svg").read_text()) if LOOK else (NEEDS.format(extra="look") in done.stderr)
+    assert (
+        ("<svg" in (folder / "birds.svg").read_text())
+        if LOOK
+        else (NEEDS.format(extra="look") in done.stderr)
+    )
 
 
 def test_datasets_are_listed(hbench):
@@ -103,8 +127,13 @@ def test_datasets_are_listed(hbench):
 
 def test_a_closed_stdout_is_no_traceback(hbench, folder):
     for command in (["datasets"], ["evaluate", "birds.npz", "-d", "birds.csv"]):
-        code = "import os, sys; os.close(1); os.execv(sys.executable, [sys.executable, '-m', 'hbench', *sys.argv[1:]])"
-        done = subprocess.run([sys.executable, "-c", code, *command], stderr=-1, text=True, check=False, cwd=folder)
+        code = (
+            "import os, sys; os.close(1); os.execv(sys.executable, [sys.executable, '-m', "
+            "'hbench', *sys.argv[1:]])"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code, *command], stderr=-1, text=True, check=False, cwd=folder
+        )
         assert "Traceback" not in done.stderr
 
 

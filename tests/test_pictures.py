@@ -30,7 +30,9 @@ def wings():
 
 
 def test_the_picture_of_the_wings_is_that_of_the_imports():
-    assert (PICTURES / "wings.svg").read_text(encoding="utf-8") == wings().drawn(), "run docs/pictures/wings.py"
+    assert (PICTURES / "wings.svg").read_text(encoding="utf-8") == wings().drawn(), (
+        "run docs/pictures/wings.py"
+    )
 
 
 def test_every_arrow_of_the_picture_leads_upwards():
@@ -43,13 +45,18 @@ def test_every_picture_has_the_script_that_draws_it():
     scripts = {path: path.read_text(encoding="utf-8") for path in PICTURES.glob("*.py")}
     for picture in [*PICTURES.glob("*.png"), *PICTURES.glob("*.svg")]:
         own = PICTURES / f"{picture.stem}.py"
-        assert own in scripts or any(f'"{picture.name}"' in text for text in scripts.values()), picture.name
+        assert own in scripts or any(f'"{picture.name}"' in text for text in scripts.values()), (
+            picture.name
+        )
 
 
 def test_the_idea_is_told_apart_in_grey_print():
     """Its two middle levels once were 1.14 : 1."""
     with Image.open(PICTURES / "idea.png") as image:
-        painted = {"#{:02x}{:02x}{:02x}".format(*color[:3]) for _, color in image.convert("RGB").getcolors(1 << 20)}
+        painted = {
+            "#{:02x}{:02x}{:02x}".format(*color[:3])
+            for _, color in image.convert("RGB").getcolors(1 << 20)
+        }
     levels = [color_of(level, 4) for level in range(5)]
     assert set(levels) <= painted
     for darker, lighter in pairwise(levels):

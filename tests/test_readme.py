@@ -1,5 +1,5 @@
-"""Every block of the README does what it says: console lines run in order in one folder, python blocks run as they
-are."""
+"""Every block of the README does what it says: console lines run in order in one folder, python
+blocks run as they are."""
 
 import re
 import shlex
@@ -21,7 +21,9 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("readme")
 
 
-@pytest.mark.parametrize("line", [line for kind, text in BLOCKS if kind == "console" for line in text.splitlines()])
+@pytest.mark.parametrize(
+    "line", [line for kind, text in BLOCKS if kind == "console" for line in text.splitlines()]
+)
 def test_a_console_line_of_the_readme_runs(folder, line):
     prompt, program, *words = shlex.split(line)
     assert (prompt, program) == ("$", "hbench")
@@ -66,6 +68,10 @@ def test_the_files_the_readme_links_to_are_there():
     for target in re.findall(r"\]\(([^)]+)\)", README):
         path, _, heading = target.partition("#")
         assert (ROOT / path).exists(), target
-        headings = re.findall(r"^#+ (.+)$", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE) if heading else []
+        headings = (
+            re.findall(r"^#+ (.+)$", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE)
+            if heading
+            else []
+        )
         slugs = [re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings]
         assert not heading or heading in slugs, target

@@ -1,4 +1,6 @@
-"""A dataset of a few thousand animals in three levels and an embedding file of it: several blocks, ties and copies."""
+"""A dataset of a few thousand animals in three levels and an embedding file of it: several blocks,
+ties and copies.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def make(folder, *, items=2_300, seed=0):
 
 
 def make_models(folder, noises):
-    """Write a dataset of 4 species in 2 families as DATASET, and to `models` an embedding file of each noise by its name."""
+    """Write a dataset of 4 species in 2 families as DATASET, and to `models` an embedding file of
+    each noise by its name.
+    """
     rng = np.random.default_rng(0)
     items = [f"{i}.jpg" for i in range(80)]
     rows = [(f"family{i % 2}", f"species{i % 4}") for i in range(80)]
@@ -41,5 +45,6 @@ def make_models(folder, noises):
 def same(first, second):
     """Whether two reports are the same to the bit, per query and in every mean and interval."""
     return first.document == second.document and all(
-        np.array_equal(values, second.values[name], equal_nan=True) for name, values in first.values.items()
+        np.array_equal(values, second.values[name], equal_nan=True)
+        for name, values in first.values.items()
     )

@@ -1,4 +1,6 @@
-"""Losses on the device against float64 on the processor: in float32, under autocast, compiled; and how long they take."""
+"""Losses on the device against float64 on the processor: in float32, under autocast, compiled; and
+how long they take.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,15 @@ NESTED = {"loss": "sup_ap", "size": 512}  # what losses around a loss need
 
 
 def of_losses(sizes: Sizes, device: torch.device) -> Iterator[Row]:
-    """Rows of every loss: the relative difference of its value, or of its gradient where that is larger."""
+    """Rows of every loss: the relative difference of its value, or of its gradient where that is
+    larger.
+    """
     labels = tree_of(sizes.batch)
     facts = {**facts_of(labels, sizes.dim), **NESTED}
     generator = torch.Generator().manual_seed(0)
-    leaf = nn.functional.normalize(torch.randn(sizes.batch, sizes.dim, generator=generator, dtype=torch.float64))
+    leaf = nn.functional.normalize(
+        torch.randn(sizes.batch, sizes.dim, generator=generator, dtype=torch.float64)
+    )
     ours = leaf.float().to(device)
     bare = seconds_of(partial(_differentiated, lambda x, _: (x @ x.T).sum(), ours, ours), device)
     for name in losses:
@@ -37,7 +43,9 @@ def of_losses(sizes: Sizes, device: torch.device) -> Iterator[Row]:
         yield from _rank_loss_times(device)
 
 
-def _of_loss(name: str, on: tuple[Tensor, Tensor, dict[str, Any]], device: torch.device, bare: float) -> Iterator[Row]:
+def _of_loss(
+    name: str, on: tuple[Tensor, Tensor, dict[str, Any]], device: torch.device, bare: float
+) -> Iterator[Row]:
     leaf, ids, facts = on
     torch.manual_seed(0)
     params = completed(name, {}, facts)
@@ -55,7 +63,9 @@ def _of_loss(name: str, on: tuple[Tensor, Tensor, dict[str, Any]], device: torch
     taken = seconds_of(partial(_differentiated, fast, ours, ids.to(device)), device)
     jump = _moved_by_rounding(slow, wanted, leaf, ids)
     note = f"processor in float32 {own:.0e}; float64 moved by rounding {jump:.0e}"
-    yield Row(f"loss, {name}", _relative(wanted, found), max(1e-5, 3 * own, 2 * jump), taken, bare, note)
+    yield Row(
+        f"loss, {name}", _relative(wanted, found), max(1e-5, 3 * own, 2 * jump), taken, bare, note
+    )
 
     whole = _differentiated(half.double(), leaf.bfloat16().double(), ids)
     with torch.autocast(device.type, torch.bfloat16):
@@ -64,17 +74,26 @@ def _of_loss(name: str, on: tuple[Tensor, Tensor, dict[str, Any]], device: torch
     yield Row(f"bfloat16, {name}", _relative(whole, in_half), 2e-2)
     torch.manual_seed(0)
     compiled_values = _differentiated(compiled_loss, ours, ids.to(device))
-    yield Row(f"compiled, {name}", _relative(found, compiled_values), 1e-6 if device.type == "cpu" else 1e-5)
+    yield Row(
+        f"compiled, {name}",
+        _relative(found, compiled_values),
+        1e-6 if device.type == "cpu" else 1e-5,
+    )
 
 
-def _moved_by_rounding(loss: nn.Module, wanted: tuple[Tensor, Tensor], leaf: Tensor, ids: Tensor) -> float:
-    """How far the loss in float64 moves if vectors move as float32 rounds scores: where two scores change places, an exact step
-    makes the gradient jump."""
+def _moved_by_rounding(
+    loss: nn.Module, wanted: tuple[Tensor, Tensor], leaf: Tensor, ids: Tensor
+) -> float:
+    """How far the loss in float64 moves if vectors move as float32 rounds scores: where two scores
+    change places, an exact step makes the gradient jump."""
     if any(True for _ in loss.buffers()):
         return 0.0  # a memory of batches would not be the same any more
     noise = torch.Generator().manual_seed(1)
     step = 1e-7 / leaf.shape[1] ** 0.5
-    draws = [leaf + step * torch.randn(leaf.shape, generator=noise, dtype=torch.float64) for _ in range(6)]
+    draws = [
+        leaf + step * torch.randn(leaf.shape, generator=noise, dtype=torch.float64)
+        for _ in range(6)
+    ]
     return max(_relative(wanted, _differentiated(loss, moved, ids)) for moved in draws)
 
 
@@ -95,11 +114,15 @@ def _rank_loss_times(device: torch.device) -> Iterator[Row]:
             torch.cuda.reset_peak_memory_stats()
             taken = seconds_of(partial(_differentiated, loss, x, labels), device, 5)
             memory = torch.cuda.max_memory_allocated() / 2**20
-            bare = seconds_of(partial(_differentiated, lambda x, _: (x @ x.T).sum(), x, x), device, 5)
+            bare = seconds_of(
+                partial(_differentiated, lambda x, _: (x @ x.T).sum(), x, x), device, 5
+            )
             yield Row(f"{name}, batch {batch}", 0.0, 0.0, taken, bare, f"{memory:,.0f} MB")
 
 
-def _differentiated(loss: Callable[[Tensor, Tensor], Tensor], at: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+def _differentiated(
+    loss: Callable[[Tensor, Tensor], Tensor], at: Tensor, labels: Tensor
+) -> tuple[Tensor, Tensor]:
     """The loss's value and gradient; margins that are drawn are the same ones each time."""
     torch.manual_seed(0)
     x = at.clone().requires_grad_()

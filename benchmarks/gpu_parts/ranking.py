@@ -1,4 +1,6 @@
-"""Evaluations on the device against those of the processors' threads: every similarity, and sets of the size of benchmarks."""
+"""Evaluations on the device against those of the processors' threads: every similarity, and sets of
+the size of benchmarks.
+"""
 
 from __future__ import annotations
 
@@ -16,38 +18,63 @@ from gpu_parts.rows import LARGE, Row, Sizes, seconds_of, tree_of
 from gpu_parts.sets import Set, partial_set, uneven_set
 from hbench.datasets import Dataset, Protocol
 from hbench.datasets import manifest as manifests
-from hbench.engine.block_values import Block, MetricPlan
 from hbench.engine.executors import gpu
 from hbench.engine.executors.gpu import on_device
 from hbench.engine.executors.kept_blocks import kept_in
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute, Job
 from hbench.engine.similarity import similarities
+from hbench.engine.values.blocks import Block
+from hbench.engine.values.plan import MetricPlan
 from hbench.evaluation.evaluate import evaluate
 from hbench.evaluation.measurement import measure
 from hbench.submissions import embeddings
 
 METRICS = (
-    "H-AP", "H-AP(alpha=3)", "H-AP@R", "wAP", "ASI", "ASI/l0", "NDCG", "NDCG@100", "AP", "AP/l0", "AP#l0", "R@10", "R@1/l1",
-    "TR@10", "TR(norm=min)@10", "P@5", "mAP@R", "mAP@100", "H-P@10", "H-R@10", "HD@10", "HD-mistake",
+    "H-AP", "H-AP(alpha=3)", "H-AP@R", "wAP", "ASI", "ASI/l0", "NDCG", "NDCG@100", "AP", "AP/l0",
+    "AP#l0", "R@10", "R@1/l1",
+    "TR@10", "TR(norm=min)@10", "P@5", "mAP@R", "mAP@100", "H-P@10", "H-R@10", "HD@10",
+    "HD-mistake",
 )  # fmt: skip
 
 
 def of_similarities(sizes: Sizes, device: torch.device) -> Iterator[Row]:
     """A row per similarity."""
-    names = [[f"{level}-{label}" for level, label in enumerate(row)] for row in tree_of(sizes.items).tolist()]
-    manifest = manifests.from_names([f"{i:06}" for i in range(sizes.items)], names, levels=["l0", "l1", "l2"])
+    names = [
+        [f"{level}-{label}" for level, label in enumerate(row)]
+        for row in tree_of(sizes.items).tolist()
+    ]
+    manifest = manifests.from_names(
+        [f"{i:06}" for i in range(sizes.items)], names, levels=["l0", "l1", "l2"]
+    )
     data = Dataset("synthetic", "1", Protocol(), None, {"test": manifest})
     for name in similarities:
         vectors = vectors_for(name, sizes)
-        score = partial(evaluate, embeddings.joined(manifest.items, vectors), data, metrics=METRICS, similarity=name)
+        score = partial(
+            evaluate,
+            embeddings.joined(manifest.items, vectors),
+            data,
+            metrics=METRICS,
+            similarity=name,
+        )
         expected, found = score(execute=on_threads), score(execute=on_device(str(device)))
-        differences = [abs(float(expected.scores[each]) - float(found.scores[each])) for each in expected.scores]
+        differences = [
+            abs(float(expected.scores[each]) - float(found.scores[each]))
+            for each in expected.scores
+        ]
         bare = seconds_of(partial(_products, torch.from_numpy(vectors).to(device)), device, 1)
         taken = seconds_of(lambda: score(execute=on_device(str(device))), device, 1)  # noqa: B023 - called at once
-        # Inner products of whole numbers are exact everywhere; others are rounded elsewhere, and close items change places.
+        # Inner products of whole numbers are exact everywhere; others are rounded elsewhere, and
+        # close items change places.
         allowed = 0.0 if name == "dot" else 1e-4
-        yield Row(f"evaluate, {name}", max(differences), allowed, taken, bare, f"{len(differences)} values")
+        yield Row(
+            f"evaluate, {name}",
+            max(differences),
+            allowed,
+            taken,
+            bare,
+            f"{len(differences)} values",
+        )
 
 
 def _products(vectors: Tensor) -> None:
@@ -57,7 +84,9 @@ def _products(vectors: Tensor) -> None:
 
 
 def vectors_for(similarity: str, sizes: Sizes) -> np.ndarray:
-    """Clusters by class that the similarity can compare: whole numbers, codes of bits, points of the unit ball."""
+    """Clusters by class that the similarity can compare: whole numbers, codes of bits, points of
+    the unit ball.
+    """
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(sizes.items // 4 + 1, sizes.dim))
     vectors = centres[tree_of(sizes.items)[:, 2]] + rng.normal(size=(sizes.items, sizes.dim))
@@ -77,7 +106,10 @@ def of_sets(sizes: Sizes, device: torch.device) -> Iterator[Row]:
         "iNaturalist": (136_093, (5, 20, 50, 230, 700, 1500, 2452)),
     }
     if sizes is not LARGE:
-        shapes = {"SOP": (sizes.items * 4, (4, 300)), "iNaturalist": (sizes.items * 2, (3, 9, 20, 40, 80, 120, 150))}
+        shapes = {
+            "SOP": (sizes.items * 4, (4, 300)),
+            "iNaturalist": (sizes.items * 2, (3, 9, 20, 40, 80, 120, 150)),
+        }
     for name, (items, nodes) in shapes.items():
         yield from _of_set(name, uneven_set(items, nodes, sizes.dim), device, 1e-6)
     items, nodes = shapes["SOP"]
@@ -88,8 +120,8 @@ def of_sets(sizes: Sizes, device: torch.device) -> Iterator[Row]:
 
 
 def _of_set(name: str, data: Set, device: torch.device, allowed: float) -> Iterator[Row]:
-    """Values, ranks, kept blocks and times of one set. Two scores that are equal to rounding may change places, which moves a
-    mean of few queries more than one of many: `allowed`."""
+    """Values, ranks, kept blocks and times of one set. Two scores that are equal to rounding may
+    change places, which moves a mean of few queries more than one of many: `allowed`."""
     execute = on_device(str(device))
     job = data.job()
     for _values in execute(job, [0, job.ranker.blocks - 1]):  # warms up
@@ -112,15 +144,34 @@ def _of_set(name: str, data: Set, device: torch.device, allowed: float) -> Itera
     scores = [np.nanmean(each.values, axis=1) for each in (expected, found)]
     apart = np.nanmax(np.abs(expected.values - found.values), axis=0)
     note = (
-        f"{len(scores[0])} values; threads {by_threads:.2f} s, {by_threads / taken:.1f} × the device's; "
-        f"{taken / bare:.1f} × the product; product and ranking alone {ranking:.2f} s; {memory:.1f} GB; "
+        f"{len(scores[0])} values; threads {by_threads:.2f} s, {by_threads / taken:.1f} × the "
+        "device's; "
+        f"{taken / bare:.1f} × the product; product and ranking alone {ranking:.2f} s; "
+        f"{memory:.1f} GB; "
         f"{int((apart > 1e-6).sum())} of {len(apart)} queries apart by more than 1e-6"
     )
-    yield Row(f"{name}, means", float(np.nanmax(np.abs(scores[0] - scores[1]))), allowed, taken, bare, note)
+    yield Row(
+        f"{name}, means",
+        float(np.nanmax(np.abs(scores[0] - scores[1]))),
+        allowed,
+        taken,
+        bare,
+        note,
+    )
     same = np.array_equal(expected.counts, found.counts)
-    other = int((expected.first_level != found.first_level).sum()), int((expected.tied != found.tied).sum())
-    yield Row(f"{name}, counts", float(not same), 0.0, note=f"other first levels {other[0]}, other ties {other[1]}")
-    yield Row(f"{name}, ranks", *data.ranks_beyond_rounding(job, device), note="200 queries in float64")
+    other = (
+        int((expected.first_level != found.first_level).sum()),
+        int((expected.tied != found.tied).sum()),
+    )
+    yield Row(
+        f"{name}, counts",
+        float(not same),
+        0.0,
+        note=f"other first levels {other[0]}, other ties {other[1]}",
+    )
+    yield Row(
+        f"{name}, ranks", *data.ranks_beyond_rounding(job, device), note="200 queries in float64"
+    )
     with tempfile.TemporaryDirectory() as folder:
         kept = kept_in(Path(folder), execute)
         half = range(0, job.ranker.blocks, 2)
@@ -158,4 +209,7 @@ def _profile(job: Job, execute: Execute) -> str:
             pass
     events = sorted(found.key_averages(), key=lambda event: -event.self_device_time_total)
     events = [event for event in events if event.self_device_time_total > 0][:14]
-    return "; ".join(f"{event.key[:60]} {event.self_device_time_total / 1e3 / len(some):.2f} ms" for event in events)
+    return "; ".join(
+        f"{event.key[:60]} {event.self_device_time_total / 1e3 / len(some):.2f} ms"
+        for event in events
+    )

@@ -14,7 +14,8 @@ import torch
 
 
 class Sizes(NamedTuple):
-    """Items and dimension of the evaluation, batch of the losses, images and side of the training."""
+    """Items and dimension of the evaluation, batch of the losses, images and side of the
+    training."""
 
     items: int
     dim: int
@@ -30,7 +31,9 @@ QUICK = Sizes(200, 16, 32, 8, 32, "torchvision:resnet18")
 
 
 class Row(NamedTuple):
-    """A line of the table: what was checked, the largest difference and what it may be, seconds, and those of the bare twin."""
+    """A line of the table: what was checked, the largest difference and what it may be, seconds,
+    and those of the bare twin.
+    """
 
     what: str
     difference: float
@@ -63,7 +66,9 @@ def finish(device: torch.device) -> None:
 
 
 def tree_of(items: int) -> np.ndarray:
-    """Labels (items, 3): four items of a class, eight classes of a family, eight families of an order."""
+    """Labels (items, 3): four items of a class, eight classes of a family, eight families of an
+    order.
+    """
     fine = np.arange(items) // 4
     return np.stack([fine // 64, fine // 8, fine], axis=1)
 
@@ -72,6 +77,7 @@ def failed(what: str, error: Exception) -> Row:
     """The line of a check that ended in an error."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     reason = (
-        f"{type(error).__name__} at {Path(last.filename).name}:{last.lineno}: {str(error).strip().splitlines()[:1]}"
+        f"{type(error).__name__} at {Path(last.filename).name}:{last.lineno}: "
+        f"{str(error).strip().splitlines()[:1]}"
     )
     return Row(what, math.inf, 0.0, note=reason[:400])

@@ -1,4 +1,6 @@
-"""Synthetic sets of the sizes of benchmarks, for measurements on a device: vectors around the centres of their classes."""
+"""Synthetic sets of the sizes of benchmarks, for measurements on a device: vectors around the
+centres of their classes.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from hbench.engine.block_values import Block, MetricPlan
 from hbench.engine.executors import gpu
 from hbench.engine.job import Job
 from hbench.engine.ranker import Ranker, Side
 from hbench.engine.settings import Settings
+from hbench.engine.values.blocks import Block
+from hbench.engine.values.plan import MetricPlan
 from hbench.evaluation.measurement import scorers_of
 from hbench.tree import LabelTree, default_levels
 from hbench.tree.partial import ended_early, known_levels
@@ -23,7 +26,8 @@ SAMPLE = 200
 
 @dataclass(frozen=True)
 class Set:
-    """Unit vectors (N, D), labels (N, L), and how many levels are known (N,), None where all are."""
+    """Unit vectors (N, D), labels (N, L), and how many levels are known (N,), None where all
+    are."""
 
     vectors: np.ndarray
     labels: np.ndarray
@@ -31,13 +35,19 @@ class Set:
 
     def job(self) -> Job:
         """All default metrics of all pairs."""
-        chosen = Settings().resolve(default_levels(self.labels.shape[1]), partial=self.known is not None)
+        chosen = Settings().resolve(
+            default_levels(self.labels.shape[1]), partial=self.known is not None
+        )
         ranker = Ranker(Side(self.vectors, self.labels, None, self.known))
         return Job(ranker, scorers_of(chosen, self.labels, all_pairs=True))
 
     def ranks_beyond_rounding(self, job: Job, device: torch.device) -> tuple[float, float]:
-        """How many ranks of some queries no rounding of the scores explains, and how many may be."""
-        plan, gallery = MetricPlan.of(job.ranker, job.scorers), gpu.Gallery(job.ranker.scores, device)
+        """How many ranks of some queries no rounding of the scores explains, and how many may
+        be."""
+        plan, gallery = (
+            MetricPlan.of(job.ranker, job.scorers),
+            gpu.Gallery(job.ranker.scores, device),
+        )
         number = job.ranker.blocks // 2
         block = Block(plan.ranker, number, plan.metrics)
         rows = gallery.rows(number)[:SAMPLE]
@@ -48,7 +58,9 @@ class Set:
         whole = torch.from_numpy(self.vectors[job.ranker.columns]).double()
         asked = torch.from_numpy(self.vectors[job.ranker.rows(number)[:SAMPLE]]).double()
         exact = asked @ whole.T
-        exact[torch.arange(len(asked)), torch.arange(block.first, block.first + len(asked))] = -torch.inf
+        exact[
+            torch.arange(len(asked)), torch.arange(block.first, block.first + len(asked))
+        ] = -torch.inf
         parts = plan.parts(block.first, block.first + len(asked))
         beyond, place = 0, 0
         for query, scores in enumerate(exact):

@@ -1,4 +1,6 @@
-"""Steps and embeddings a second beside a bare loop with the same net, loss and optimiser; decoding by numbers of workers."""
+"""Steps and embeddings a second beside a bare loop with the same net, loss and optimiser; decoding
+by numbers of workers.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ from hbench.train.run import TrainingRun, begin
 
 
 def of_speed(sizes: Sizes, device: torch.device) -> Iterator[Row]:
-    """Steps and embeddings a second beside a bare loop, and images a second by the number of workers that decode."""
+    """Steps and embeddings a second beside a bare loop, and images a second by the number of
+    workers that decode.
+    """
     recipe, data, pixels, labels = begun(sizes, "sup_hap")
     there = ALONE._replace(device=device)
     given = pixels.to(device), labels.to(device)
@@ -38,18 +42,31 @@ def of_speed(sizes: Sizes, device: torch.device) -> Iterator[Row]:
         taken = seconds_of(lambda: update(run, *given, there), device, 10)  # noqa: B023 - called at once
         bare = seconds_of(_bare_loop(sizes, given, precision), device, 10)
         rate = (
-            f"{sizes.images / taken:,.0f} images/s, {bare / taken:.2f} of a plain loop's; {_waits(run, given, there)}"
+            f"{sizes.images / taken:,.0f} images/s, {bare / taken:.2f} of a plain loop's; "
+            f"{_waits(run, given, there)}"
         )
         yield Row(f"step, {precision} / plain", 0.0, 0.0, taken, bare, rate)
         model = run.model.eval()
         with torch.inference_mode():
             taken = seconds_of(lambda: model(given[0]), device, 10)  # noqa: B023
             bare = seconds_of(_bare_embedding(sizes, given[0], precision), device, 10)
-        yield Row(f"embed, {precision} / plain", 0.0, 0.0, taken, bare, f"{sizes.images / taken:,.0f} images/s")
+        yield Row(
+            f"embed, {precision} / plain",
+            0.0,
+            0.0,
+            taken,
+            bare,
+            f"{sizes.images / taken:,.0f} images/s",
+        )
     if device.type == "cuda":
         torch.compiler.reset()  # it gives up on a net that was compiled in many states
         compiled_run = begin(
-            recipe.model_copy(update={"precision": "auto", "model": recipe.model.model_copy(update={"compile": True})}),
+            recipe.model_copy(
+                update={
+                    "precision": "auto",
+                    "model": recipe.model.model_copy(update={"compile": True}),
+                }
+            ),
             data,
             there,
         )
@@ -59,27 +76,49 @@ def of_speed(sizes: Sizes, device: torch.device) -> Iterator[Row]:
 
 
 def _by_workers(recipe: Recipe, there: Processes) -> Iterator[Row]:
-    """Images a second, from JPEG files of 500 × 375, that reach the device, and that a training run takes."""
+    """Images a second, from JPEG files of 500 × 375, that reach the device, and that a training run
+    takes.
+    """
     items, side = 2048, recipe.images.size
     with tempfile.TemporaryDirectory() as folder:
-        names = [[f"{level}-{label}" for level, label in enumerate(row)] for row in tree_of(items).tolist()]
-        manifest = manifests.from_names([f"{i:06}.jpg" for i in range(items)], names, levels=["l0", "l1", "l2"])
+        names = [
+            [f"{level}-{label}" for level, label in enumerate(row)]
+            for row in tree_of(items).tolist()
+        ]
+        manifest = manifests.from_names(
+            [f"{i:06}.jpg" for i in range(items)], names, levels=["l0", "l1", "l2"]
+        )
         _draw(Path(folder), [str(item) for item in manifest.items])
-        manifest = dataclasses.replace(manifest, picture=lambda item: Image.open(Path(folder) / item).convert("RGB"))
+        manifest = dataclasses.replace(
+            manifest, picture=lambda item: Image.open(Path(folder) / item).convert("RGB")
+        )
         data = Dataset("pictures", "1", Protocol(), manifest, {"test": manifest})
         for workers in (4, 8, 15):
-            images = recipe.images.model_copy(update={"workers": workers, "augment": "resized_crop"})
-            changed = recipe.model_copy(update={"images": images, "precision": "auto", "epochs": 3, "log_every": 4})
-            loader = Batches(images_of(data.name, manifest, images, vary=True), workers=workers, device=there.device)
+            images = recipe.images.model_copy(
+                update={"workers": workers, "augment": "resized_crop"}
+            )
+            changed = recipe.model_copy(
+                update={"images": images, "precision": "auto", "epochs": 3, "log_every": 4}
+            )
+            loader = Batches(
+                images_of(data.name, manifest, images, vary=True),
+                workers=workers,
+                device=there.device,
+            )
             rates = []
             for epoch in range(2):
                 began = time.perf_counter()
-                batches = list(keys_of(plan_batches(manifest.labels, changed.sampler, seed=0, epoch=epoch)))
+                batches = list(
+                    keys_of(plan_batches(manifest.labels, changed.sampler, seed=0, epoch=epoch))
+                )
                 count = sum(len(rows) for _pixels, rows in loader.of(batches))
                 finish(there.device)
                 rates.append(count / (time.perf_counter() - began))
             run = begin(changed, data, there)
-            moments = [(step.step, time.perf_counter()) for step in steps(run, changed, data, Path(folder), there)]
+            moments = [
+                (step.step, time.perf_counter())
+                for step in steps(run, changed, data, Path(folder), there)
+            ]
             (first, start), (last, end) = moments[len(moments) // 3], moments[-1]
             speed = (last - first) * changed.sampler.batch / (end - start)
             yield Row(
@@ -113,7 +152,9 @@ def _pixels(given: Tensor) -> Tensor:
         for values in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
     )
     layout = torch.channels_last if given.is_cuda else torch.contiguous_format
-    return ((given.to(memory_format=layout).float() / 255 - mean) / std).contiguous(memory_format=layout)
+    return ((given.to(memory_format=layout).float() / 255 - mean) / std).contiguous(
+        memory_format=layout
+    )
 
 
 def _bare_loop(sizes: Sizes, given: Pair, precision: str) -> Callable[[], object]:
@@ -126,7 +167,9 @@ def _bare_loop(sizes: Sizes, given: Pair, precision: str) -> Callable[[], object
 
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(given[0].device.type, torch.bfloat16, enabled=precision == "auto" and given[0].is_cuda):
+        with torch.autocast(
+            given[0].device.type, torch.bfloat16, enabled=precision == "auto" and given[0].is_cuda
+        ):
             vectors = net(_pixels(given[0]))
         loss(nn.functional.normalize(vectors.float()), given[1]).backward()
         optimizer.step()
@@ -138,7 +181,9 @@ def _bare_embedding(sizes: Sizes, given: Tensor, precision: str) -> Callable[[],
     net = _plain_net(sizes, given).eval()
 
     def embed() -> Tensor:
-        with torch.autocast(given.device.type, torch.bfloat16, enabled=precision == "auto" and given.is_cuda):
+        with torch.autocast(
+            given.device.type, torch.bfloat16, enabled=precision == "auto" and given.is_cuda
+        ):
             return nn.functional.normalize(net(_pixels(given)).float())
 
     return embed

@@ -1,4 +1,6 @@
-"""Steps of training on the device against the processor's: in parts, compiled, with a memory, resumed, by several processes."""
+"""Steps of training on the device against the processor's: in parts, compiled, with a memory,
+resumed, by several processes.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,11 @@ Pair = tuple[Tensor, Tensor]  # images and their labels
 
 
 def of_training(sizes: Sizes, device: torch.device) -> Iterator[Row]:
-    """Steps on the device against the processor's; in parts, compiled, with a memory, resumed, and by several processes."""
-    # torch convolves float32 in TF32 unless told otherwise, which moves gradients by a few hundredths: not what is checked here.
+    """Steps on the device against the processor's; in parts, compiled, with a memory, resumed, and
+    by several processes.
+    """
+    # torch convolves float32 in TF32 unless told otherwise, which moves gradients by a few
+    # hundredths: not what is checked here.
     torch.backends.cudnn.allow_tf32 = False
     recipe, data, pixels, labels = begun(sizes)
     plain = begin(recipe, data)
@@ -51,9 +56,20 @@ def of_training(sizes: Sizes, device: torch.device) -> Iterator[Row]:
         return recipe.model_copy(update={"model": recipe.model.model_copy(update=changes)})
 
     cases: list[tuple[str, Callable[[], Row]]] = [
-        ("step in two passes", lambda: against("step in two passes", recipe, 1e-4, in_two_passes(sizes.images // 4))),
-        ("step, contiguous", lambda: against("step, contiguous", of_model(channels_last=False), 1e-3)),
-        ("step, bfloat16", lambda: against("step, bfloat16", recipe.model_copy(update={"precision": "bfloat16"}), 0.5)),
+        (
+            "step in two passes",
+            lambda: against("step in two passes", recipe, 1e-4, in_two_passes(sizes.images // 4)),
+        ),
+        (
+            "step, contiguous",
+            lambda: against("step, contiguous", of_model(channels_last=False), 1e-3),
+        ),
+        (
+            "step, bfloat16",
+            lambda: against(
+                "step, bfloat16", recipe.model_copy(update={"precision": "bfloat16"}), 0.5
+            ),
+        ),
         ("step, float16", lambda: _half_step(recipe, data, given, there)),
         ("step with XBM", lambda: _xbm_step(recipe, data, (pixels, labels), there)),
         ("resumed run", lambda: _resumed(recipe, data, given, there)),
@@ -61,7 +77,9 @@ def of_training(sizes: Sizes, device: torch.device) -> Iterator[Row]:
         ("step, DDP of one", lambda: _by_one(recipe, data, given, (there, float(found[0]), run))),
     ]
     if device.type == "cuda":
-        cases.append(("step, compiled", lambda: against("step, compiled", of_model(compile=True), 1e-3)))
+        cases.append(
+            ("step, compiled", lambda: against("step, compiled", of_model(compile=True), 1e-3))
+        )
     for what, case in cases:
         try:
             yield case()
@@ -111,7 +129,9 @@ def _resumed(recipe: Recipe, data: Dataset, given: Pair, there: Processes) -> Ro
     return Row("resumed run", _apart(float(expected[0]), run, float(found[0]), again), 1e-5)
 
 
-def _by_one(recipe: Recipe, data: Dataset, given: Pair, alone: tuple[Processes, float, TrainingRun]) -> Row:
+def _by_one(
+    recipe: Recipe, data: Dataset, given: Pair, alone: tuple[Processes, float, TrainingRun]
+) -> Row:
     """A step under DistributedDataParallel with one process."""
     there, expected, run = alone
     backend = "nccl" if there.device.type == "cuda" else "gloo"
@@ -138,15 +158,22 @@ def _half_of_step(rank: int, folder: str, sizes: Sizes, device: str) -> None:
     recipe, data, pixels, labels = begun(sizes)
     with _group("gloo", rank, 2, folder):
         own = Processes(rank, 2, torch.device(device))
-        run, half = begin(recipe, data, own), slice(rank * len(pixels) // 2, (rank + 1) * len(pixels) // 2)
+        run, half = (
+            begin(recipe, data, own),
+            slice(rank * len(pixels) // 2, (rank + 1) * len(pixels) // 2),
+        )
         values = update(run, pixels[half].to(device), labels[half].to(device), own)
         if rank == 0:
-            torch.save((float(values[0]), run.model.projection.weight.grad.cpu()), Path(folder) / "step.pt")
+            torch.save(
+                (float(values[0]), run.model.projection.weight.grad.cpu()), Path(folder) / "step.pt"
+            )
 
 
 @contextmanager
 def _group(backend: str, rank: int, world: int, folder: str) -> Iterator[None]:
-    dist.init_process_group(backend, init_method=f"file://{folder}/group", rank=rank, world_size=world)
+    dist.init_process_group(
+        backend, init_method=f"file://{folder}/group", rank=rank, world_size=world
+    )
     try:
         yield
     finally:
@@ -154,16 +181,30 @@ def _group(backend: str, rank: int, world: int, folder: str) -> Iterator[None]:
 
 
 def begun(sizes: Sizes, loss: str = "smooth_hap") -> tuple[Recipe, Dataset, Tensor, Tensor]:
-    """A recipe in float32, data of one batch, its images as bytes, its labels. The embeddings of random weights lie close together:
-    a loss with exact steps would jump wherever two scores change places by rounding."""
-    names = [[f"{level}-{label}" for level, label in enumerate(row)] for row in tree_of(sizes.images).tolist()]
-    manifest = manifests.from_names([f"{i:06}" for i in range(sizes.images)], names, levels=["l0", "l1", "l2"])
-    data = Dataset("synthetic", "1", Protocol(), manifest, {"test": manifest})
-    changes = [f"model.backbone={sizes.net}", "model.weights=random", "optimizer.name=sgd", "optimizer.lr=0.01"]
-    recipe = resolve(
-        "own-happier", ["dataset=synthetic", "precision=float32", f"sampler.batch={sizes.images}", *changes]
+    """A recipe in float32, data of one batch, its images as bytes, its labels. The embeddings of
+    random weights lie close together: a loss with exact steps would jump wherever two scores change
+    places by rounding."""
+    names = [
+        [f"{level}-{label}" for level, label in enumerate(row)]
+        for row in tree_of(sizes.images).tolist()
+    ]
+    manifest = manifests.from_names(
+        [f"{i:06}" for i in range(sizes.images)], names, levels=["l0", "l1", "l2"]
     )
-    recipe = fitted_to(recipe.model_copy(update={"losses": {loss: LossSpec()}, "proxies": None}), manifest)
+    data = Dataset("synthetic", "1", Protocol(), manifest, {"test": manifest})
+    changes = [
+        f"model.backbone={sizes.net}",
+        "model.weights=random",
+        "optimizer.name=sgd",
+        "optimizer.lr=0.01",
+    ]
+    recipe = resolve(
+        "own-happier",
+        ["dataset=synthetic", "precision=float32", f"sampler.batch={sizes.images}", *changes],
+    )
+    recipe = fitted_to(
+        recipe.model_copy(update={"losses": {loss: LossSpec()}, "proxies": None}), manifest
+    )
     generator = torch.Generator().manual_seed(0)
     shape = (sizes.images, 3, sizes.side, sizes.side)
     pixels = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)

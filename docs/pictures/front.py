@@ -1,4 +1,5 @@
-"""Draws the pictures of the README's front, glyphs-tree.png and strips.png, by the commands of hbench themselves.
+"""Draws the pictures of the README's front, glyphs-tree.png and strips.png, by the commands of
+hbench themselves.
 
 Run: python docs/pictures/front.py
 """
@@ -32,7 +33,9 @@ def hbench(*words: str, folder: Path) -> None:
 def keep(picture: Path, name: str) -> None:
     """Keep a picture in as few colours as keep it as it looks."""
     with Image.open(picture) as image:
-        image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(HERE / name, optimize=True)
+        image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(
+            HERE / name, optimize=True
+        )
 
 
 def tree(folder: Path) -> None:
@@ -44,7 +47,9 @@ def strips(folder: Path) -> None:
     hbench("demo", folder=folder)
     whole = pq.read_table(folder / "hbench-demo" / "glyphs-pca.parquet")
     vectors = np.stack(whole["embedding"].to_numpy())[:, :SMALLER]
-    pq.write_table(pa.table({"id": whole["id"], "embedding": list(vectors)}), folder / "pca12.parquet")
+    pq.write_table(
+        pa.table({"id": whole["id"], "embedding": list(vectors)}), folder / "pca12.parquet"
+    )
     shutil.copy(folder / "hbench-demo" / "glyphs-pca.parquet", folder)
     chosen = [word for query in QUERIES for word in ("--item", f"{query}.png")]
     files = ["glyphs-pca.parquet", "pca12.parquet", "-d", "glyphs"]

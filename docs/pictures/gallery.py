@@ -1,7 +1,8 @@
 """Runs the commands of docs/gallery.md and keeps their pictures in docs/pictures/gallery.
 
-Run: PYTHONPATH=$PWD python docs/pictures/gallery.py [FOLDER]; runs that are there already are not trained again. With --check, as
-in CI, trainings take two steps, and the pictures that come out are only compared with those that are kept, by name and size.
+Run: PYTHONPATH=$PWD python docs/pictures/gallery.py [FOLDER]; runs that are there already are not
+trained again. With --check, as in CI, trainings take two steps, and the pictures that come out are
+only compared with those that are kept, by name and size.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ def main(folder: Path) -> None:
 
 
 def check(folder: Path) -> None:
-    """Run every command with short trainings; end with a message where a picture is missing, new, or of another size."""
+    """Run every command with short trainings; end with a message where a picture is missing, new,
+    or of another size.
+    """
     sizes = {}
     for words in lines((DOCS / "gallery.md").read_text(encoding="utf-8")):
         made = run([*words, *(SHORT if words[1] == "train" else [])], folder)
@@ -74,7 +77,9 @@ def check(folder: Path) -> None:
     for path in KEPT.iterdir():
         with Image.open(path) as image:
             if sizes.pop(path.name, None) != image.size:
-                raise SystemExit(f"{path.name} is not what docs/gallery.md draws: run docs/pictures/gallery.py")
+                raise SystemExit(
+                    f"{path.name} is not what docs/gallery.md draws: run docs/pictures/gallery.py"
+                )
     if sizes:
         raise SystemExit(f"not in {KEPT}: {', '.join(sizes)}")
 

@@ -20,9 +20,30 @@ MEANINGS = {
     0: "unrelated",
 }
 FONTS = ("DejaVu Sans", "DejaVu Serif", "STIXGeneral", "DejaVu Sans Mono")
-FIRST = [("é", 1, 4), ("ê", 0, 3), ("é", 2, 4), ("è", 3, 3), ("o", 1, 2), ("é", 3, 4), ("K", 0, 1), ("ж", 2, 0)]
-OTHER = [("é", 1, 4), ("ж", 2, 0), ("é", 2, 4), ("K", 0, 1), ("o", 1, 2), ("é", 3, 4), ("è", 3, 3), ("ê", 0, 3)]
-RANKINGS = {"Mistakes are mild": FIRST, "Mistakes are severe": OTHER}  # letter, font, level for the query é
+FIRST = [
+    ("é", 1, 4),
+    ("ê", 0, 3),
+    ("é", 2, 4),
+    ("è", 3, 3),
+    ("o", 1, 2),
+    ("é", 3, 4),
+    ("K", 0, 1),
+    ("ж", 2, 0),
+]
+OTHER = [
+    ("é", 1, 4),
+    ("ж", 2, 0),
+    ("é", 2, 4),
+    ("K", 0, 1),
+    ("o", 1, 2),
+    ("é", 3, 4),
+    ("è", 3, 3),
+    ("ê", 0, 3),
+]
+RANKINGS = {
+    "Mistakes are mild": FIRST,
+    "Mistakes are severe": OTHER,
+}  # letter, font, level for the query é
 
 
 def scores(levels: list[int]) -> dict[str, float]:
@@ -45,18 +66,49 @@ for row, (title, items) in enumerate(RANKINGS.items()):
     for column, (letter, font, level) in enumerate(items):
         left = 1.75 + 0.86 * column
         color = color_of(level, len(LEVELS))
-        axes.add_patch(FancyBboxPatch((left, bottom), 0.66, 0.86, "round,pad=0.03", fc="white", ec=color, lw=5))
-        axes.text(left + 0.33, bottom - 0.19, mark_of(level, len(LEVELS)), fontsize=7.5, ha="center", color="#555555")
-        axes.text(left + 0.33, bottom + 0.43, letter, fontsize=27, ha="center", va="center", family=FONTS[font])
+        axes.add_patch(
+            FancyBboxPatch((left, bottom), 0.66, 0.86, "round,pad=0.03", fc="white", ec=color, lw=5)
+        )
+        axes.text(
+            left + 0.33,
+            bottom - 0.19,
+            mark_of(level, len(LEVELS)),
+            fontsize=7.5,
+            ha="center",
+            color="#555555",
+        )
+        axes.text(
+            left + 0.33,
+            bottom + 0.43,
+            letter,
+            fontsize=27,
+            ha="center",
+            va="center",
+            family=FONTS[font],
+        )
     for line, (name, value) in enumerate(scores([level for _, _, level in items]).items()):
         weight = "bold" if name == "H-AP" else "normal"
-        axes.text(8.95, bottom + 0.62 - 0.44 * line, f"{name}", fontsize=15, weight=weight, va="center")
         axes.text(
-            10.6, bottom + 0.62 - 0.44 * line, f"{100 * value:.1f}", fontsize=15, weight=weight, ha="right", va="center"
+            8.95, bottom + 0.62 - 0.44 * line, f"{name}", fontsize=15, weight=weight, va="center"
+        )
+        axes.text(
+            10.6,
+            bottom + 0.62 - 0.44 * line,
+            f"{100 * value:.1f}",
+            fontsize=15,
+            weight=weight,
+            ha="right",
+            va="center",
         )
 for column, (level, meaning) in enumerate(MEANINGS.items()):
     left = 1.75 + 1.75 * column
-    axes.add_patch(FancyBboxPatch((left, 0.2), 0.16, 0.16, "round,pad=0.02", fc=color_of(level, len(LEVELS)), lw=0))
+    axes.add_patch(
+        FancyBboxPatch(
+            (left, 0.2), 0.16, 0.16, "round,pad=0.02", fc=color_of(level, len(LEVELS)), lw=0
+        )
+    )
     axes.text(left + 0.27, 0.37, meaning, fontsize=9.5, va="center")
-    axes.text(left + 0.27, 0.17, mark_of(level, len(LEVELS)), fontsize=7.5, va="center", color="#555555")
+    axes.text(
+        left + 0.27, 0.17, mark_of(level, len(LEVELS)), fontsize=7.5, va="center", color="#555555"
+    )
 figure.savefig(Path(__file__).with_suffix(".png"), dpi=140)

@@ -1,4 +1,5 @@
-"""Draws docs/pictures/wings.svg: the wings of the package and what each imports, read from the imports themselves.
+"""Draws docs/pictures/wings.svg: the wings of the package and what each imports, read from the
+imports themselves.
 
 Run: python docs/pictures/wings.py. An arrow that follows from others is left out.
 """
@@ -36,7 +37,11 @@ def imported(folder: Path, own: str) -> set[str]:
     found: set[str] = set()
     for path in folder.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("hbench."):
+            if (
+                isinstance(node, ast.ImportFrom)
+                and node.module
+                and node.module.startswith("hbench.")
+            ):
                 found.add(node.module.split(".")[1])
             elif isinstance(node, ast.ImportFrom) and node.module == "hbench":
                 found |= {alias.name for alias in node.names}
@@ -45,7 +50,9 @@ def imported(folder: Path, own: str) -> set[str]:
 
 def arrows() -> Arrows:
     """What each wing imports."""
-    shelves = {wing: ROOT / ("pipelines" if wing.startswith("hbench_") else "hbench") for wing in WHAT}
+    shelves = {
+        wing: ROOT / ("pipelines" if wing.startswith("hbench_") else "hbench") for wing in WHAT
+    }
     return {wing: imported(shelves[wing] / wing, wing) for wing in WHAT}
 
 
@@ -57,7 +64,11 @@ def reachable(wing: str, all_arrows: Arrows) -> set[str]:
 def direct(all_arrows: Arrows) -> Arrows:
     """The arrows that do not follow from others."""
     return {
-        wing: {each for each in found if not any(each in reachable(other, all_arrows) for other in found - {each})}
+        wing: {
+            each
+            for each in found
+            if not any(each in reachable(other, all_arrows) for other in found - {each})
+        }
         for wing, found in all_arrows.items()
     }
 
@@ -72,10 +83,12 @@ def drawn() -> str:
     """The picture as SVG text."""
     right, bottom = (max(place(wing)[axis] for wing in WHAT) for axis in (0, 1))
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {right + WIDTH + MARGIN} {bottom + HEIGHT + MARGIN}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {right + WIDTH + MARGIN} '
+        f'{bottom + HEIGHT + MARGIN}" '
         'font-family="sans-serif">',
         "<title>The wings of hbench; an arrow leads from a wing to one that it imports</title>",
-        '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
+        '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" '
+        'markerHeight="8" orient="auto">'
         '<path d="M0 0 8 4 0 8z" fill="#667"/></marker></defs>',
         '<rect width="100%" height="100%" fill="#fff"/>',
     ]
@@ -84,15 +97,19 @@ def drawn() -> str:
         for target in sorted(targets):
             to_x, to_y = place(target)[0] + WIDTH // 2, place(target)[1] + HEIGHT
             lines.append(
-                f'<path d="M{x + WIDTH // 2} {y} C{x + WIDTH // 2} {y - 30} {to_x} {to_y + 40} {to_x} {to_y + 2}" '
+                f'<path d="M{x + WIDTH // 2} {y} C{x + WIDTH // 2} {y - 30} {to_x} {to_y + 40} '
+                f'{to_x} {to_y + 2}" '
                 'fill="none" stroke="#667" stroke-width="1.4" marker-end="url(#head)"/>'
             )
     for wing, (what, _, _) in WHAT.items():
         x, y = place(wing)
         lines += [
-            f'<rect x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}" rx="7" fill="#e8f0f8" stroke="#4477aa"/>',
-            f'<text x="{x + WIDTH // 2}" y="{y + 20}" font-size="15" font-weight="bold" text-anchor="middle">{wing}</text>',
-            f'<text x="{x + WIDTH // 2}" y="{y + 36}" font-size="11.5" fill="#445" text-anchor="middle">'
+            f'<rect x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}" rx="7" fill="#e8f0f8" '
+            'stroke="#4477aa"/>',
+            f'<text x="{x + WIDTH // 2}" y="{y + 20}" font-size="15" font-weight="bold" '
+            f'text-anchor="middle">{wing}</text>',
+            f'<text x="{x + WIDTH // 2}" y="{y + 36}" font-size="11.5" fill="#445" '
+            'text-anchor="middle">'
             f"{escape(what)}</text>",
         ]
     return "\n".join([*lines, "</svg>"]) + "\n"

@@ -1,6 +1,8 @@
-"""Draws docs/pictures/worked.png: two rankings, and what each rank adds to each metric. Run: python docs/pictures/worked.py.
+"""Draws docs/pictures/worked.png: two rankings, and what each rank adds to each metric. Run: python
+docs/pictures/worked.py.
 
-The summands are the formulas of docs/metrics.md on the example there; their sums are checked against hbench's own values.
+The summands are the formulas of docs/metrics.md on the example there; their sums are checked
+against hbench's own values.
 """
 
 from __future__ import annotations
@@ -27,7 +29,10 @@ def precision(least: int) -> Callable[[list[int]], list[float]]:
 
     def summands(levels: list[int]) -> list[float]:
         positive = np.array(levels) >= least
-        return list(np.where(positive, np.cumsum(positive) / (1 + np.arange(len(levels))), 0) / positive.sum())
+        return list(
+            np.where(positive, np.cumsum(positive) / (1 + np.arange(len(levels))), 0)
+            / positive.sum()
+        )
 
     return summands
 
@@ -36,7 +41,9 @@ def hierarchical(levels: list[int]) -> list[float]:
     """H-AP: H-rank over rank at every positive, over the sum of the relevances."""
     counts = {level: levels.count(level) for level in (1, 2)}
     relevance = np.array([level / 2 / counts[level] if level else 0 for level in levels])
-    ranks = [np.minimum(relevance[: at + 1], own).sum() / (at + 1) for at, own in enumerate(relevance)]
+    ranks = [
+        np.minimum(relevance[: at + 1], own).sum() / (at + 1) for at, own in enumerate(relevance)
+    ]
     return list(np.array(ranks) / relevance.sum())
 
 
@@ -52,7 +59,13 @@ def distance(levels: list[int]) -> list[float]:
     return [(2 - level) / 2 / 3 if at < 3 else 0.0 for at, level in enumerate(levels)]
 
 
-METRICS = {"AP": precision(2), "AP/owl": precision(1), "H-AP": hierarchical, "NDCG": gain, "HD@3": distance}
+METRICS = {
+    "AP": precision(2),
+    "AP/owl": precision(1),
+    "H-AP": hierarchical,
+    "NDCG": gain,
+    "HD@3": distance,
+}
 
 
 def value(name: str, levels: list[int]) -> float:
@@ -64,15 +77,33 @@ def value(name: str, levels: list[int]) -> float:
 
 
 def draw(axes, title: str, levels: list[int], top: float) -> None:
-    """One ranking: its results in frames, below them a row per metric with a bar as long as what the rank adds."""
+    """One ranking: its results in frames, below them a row per metric with a bar as long as what
+    the rank adds.
+    """
     axes.text(0.1, top - 0.42, title, fontsize=13, weight="bold", va="center")
     for column, level in enumerate(levels):
         left = 2.0 + 1.25 * column
         axes.add_patch(
-            FancyBboxPatch((left, top - 0.7), 0.95, 0.5, "round,pad=0.04", fc="white", ec=color_of(level, 2), lw=4)
+            FancyBboxPatch(
+                (left, top - 0.7),
+                0.95,
+                0.5,
+                "round,pad=0.04",
+                fc="white",
+                ec=color_of(level, 2),
+                lw=4,
+            )
         )
         axes.text(left + 0.47, top - 0.38, WORDS[level], fontsize=9.5, ha="center", va="center")
-        axes.text(left + 0.47, top - 0.6, mark_of(level, 2), fontsize=8, ha="center", va="center", color=GREY)
+        axes.text(
+            left + 0.47,
+            top - 0.6,
+            mark_of(level, 2),
+            fontsize=8,
+            ha="center",
+            va="center",
+            color=GREY,
+        )
     for row, (name, summands) in enumerate(METRICS.items()):
         middle = top - 1.1 - 0.36 * row
         parts = summands(levels)
@@ -82,9 +113,20 @@ def draw(axes, title: str, levels: list[int], top: float) -> None:
         for column, (part, level) in enumerate(zip(parts, levels, strict=True)):
             left = 2.0 + 1.25 * column
             if part > 0:
-                axes.barh(middle, 0.9 * part / 0.55, height=0.2, left=left, color=color_of(level, 2))
-                axes.text(left + 0.9 * part / 0.55 + 0.06, middle, f"{part:.2f}", fontsize=8.5, va="center", color=GREY)
-        axes.text(10.4, middle, f"{sum(parts):.3f}", fontsize=12, va="center", ha="right", weight=weight)
+                axes.barh(
+                    middle, 0.9 * part / 0.55, height=0.2, left=left, color=color_of(level, 2)
+                )
+                axes.text(
+                    left + 0.9 * part / 0.55 + 0.06,
+                    middle,
+                    f"{part:.2f}",
+                    fontsize=8.5,
+                    va="center",
+                    color=GREY,
+                )
+        axes.text(
+            10.4, middle, f"{sum(parts):.3f}", fontsize=12, va="center", ha="right", weight=weight
+        )
 
 
 figure = Figure(figsize=(10.6, 6.1))

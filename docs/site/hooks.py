@@ -1,8 +1,8 @@
 """Extends mkdocs for the documentation site: pages made from the code, and formulas as MathML.
 
-The cards of the datasets, the losses, the policies and the verbs are written from what hbench knows, so that they cannot
-disagree with it. Formulas (blocks of the kind `math`) become MathML, which browsers draw by themselves: a page from the disk
-loads nothing.
+The cards of the datasets, the losses, the policies and the verbs are written from what hbench
+knows, so that they cannot disagree with it. Formulas (blocks of the kind `math`) become MathML,
+which browsers draw by themselves: a page from the disk loads nothing.
 """
 
 from __future__ import annotations
@@ -54,7 +54,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made from the code."""
     from mkdocs.structure.files import File
 
-    texts = (commands(), dataset_cards(), label_policies(), libraries(), loss_catalogue(), recipe_setups())
+    texts = (
+        commands(),
+        dataset_cards(),
+        label_policies(),
+        libraries(),
+        loss_catalogue(),
+        recipe_setups(),
+    )
     for name, text in zip(MADE, texts, strict=True):
         files.append(File.generated(config, name, content=text))
     return files
@@ -84,32 +91,47 @@ def dataset_cards() -> str:
     """The card of every benchmark."""
     parts = [
         "# Dataset cards",
-        "This page shows what `hbench datasets NAME` says of every benchmark before it is on the disk.",
+        "This page shows what `hbench datasets NAME` says of every benchmark before it is on the "
+        "disk.",
     ]
     for name in specs:
         spec = specs[name]
         facts = card(spec)
-        rows = [("levels", " / ".join(spec.levels)), ("metrics", ", ".join(spec.protocol.all_metrics))]
+        rows = [
+            ("levels", " / ".join(spec.levels)),
+            ("metrics", ", ".join(spec.protocol.all_metrics)),
+        ]
         rows += [("similarity", spec.protocol.similarity), ("version", spec.version)]
-        rows += [(each, _cell(facts[each])) for each in ("size", "licence", "homepage", "citation") if facts.get(each)]
-        rows += [(f"{split} has", _counts(counts)) for split, counts in spec.counts.items() if counts]
+        rows += [
+            (each, _cell(facts[each]))
+            for each in ("size", "licence", "homepage", "citation")
+            if facts.get(each)
+        ]
+        rows += [
+            (f"{split} has", _counts(counts)) for split, counts in spec.counts.items() if counts
+        ]
         rows += [("known defects", _cell(facts["defects"]))] if facts.get("defects") else []
         parts.append(f"## {name}\n\n{facts['title']}\n\n| | |\n|---|---|")
         parts[-1] += "".join(f"\n| {what} | {text} |" for what, text in rows)
         blocks = {"To fetch by hand:": spec.manual, "The raw folder:": spec.layout}
-        parts[-1] += "".join(f"\n\n{title}\n\n```text\n{text}\n```" for title, text in blocks.items() if text)
+        parts[-1] += "".join(
+            f"\n\n{title}\n\n```text\n{text}\n```" for title, text in blocks.items() if text
+        )
     return "\n\n".join(parts) + "\n"
 
 
 def label_policies() -> str:
     """Every policy that mends labels: what it mends, and what it does."""
     rows = [
-        f"| `{name}` | {', '.join(policies[name].mends)} | {_first_paragraph(policies[name].new_rows.__doc__)} |"
+        f"| `{name}` | {', '.join(policies[name].mends)} | "
+        f"{_first_paragraph(policies[name].new_rows.__doc__)} |"
         for name in policies
     ]
     return (
-        "# Label policies\n\nEvery rule by which `--policy NAME` mends labels that form no tree. `hbench tree validate SOURCE` "
-        "names the problems of your labels and says what each policy would do; several may be given.\n\n"
+        "# Label policies\n\nEvery rule by which `--policy NAME` mends labels that form no tree. "
+        "`hbench tree validate SOURCE` "
+        "names the problems of your labels and says what each policy would do; several may be "
+        "given.\n\n"
         "| policy | mends | what it does |\n|---|---|---|\n" + "\n".join(rows) + "\n"
     )
 
@@ -134,12 +156,17 @@ def loss_catalogue() -> str:
     formulas = tomllib.loads(FORMULAS.read_text(encoding="utf-8"))
     parts = [
         "# All losses",
-        "This page has the formula of every loss, with its paper and parameters. Scores are s, ranks are within Ω, positives "
-        "are Ω⁺; a rank with σ or S has that step in place of the exact one ([the steps](loss-families.md#rank-losses)).",
+        "This page has the formula of every loss, with its paper and parameters. Scores are s, "
+        "ranks are within Ω, positives "
+        "are Ω⁺; a rank with σ or S has that step in place of the exact one ([the "
+        "steps](loss-families.md#rank-losses)).",
     ]
     for name in losses:
         entry = loss_entry(name)
-        own = [f"`{key}`" + ("" if value is REQUIRED else f" {value}") for key, value in entry.parameters.items()]
+        own = [
+            f"`{key}`" + ("" if value is REQUIRED else f" {value}")
+            for key, value in entry.parameters.items()
+        ]
         parts.append(f"## {name}\n\n{drawn(formulas[name])}\n{entry.paper}{_in_full(entry.paper)}.")
         parts.append(f"Parameters: {', '.join(own) or 'none'}.")
     return "\n\n".join(parts) + "\n"
@@ -148,7 +175,8 @@ def loss_catalogue() -> str:
 def recipe_setups() -> str:
     """What every setup of a paper trains with, and whose its values are."""
     return (
-        "# The setups of the papers\n\nThis page shows what every setup trains with. The values are those of the papers and "
+        "# The setups of the papers\n\nThis page shows what every setup trains with. The values "
+        "are those of the papers and "
         "of the released configurations (HAPPIER 5af91b3, SupRank d3d0e3c, ROADMAP fed37d7); "
         "[where the two differ](recipes.md#papers-and-released-code).\n\n" + overview.markdown()
     )
@@ -168,14 +196,18 @@ def libraries() -> str:
     """The files of examples/, under what they open with."""
     parts = [
         "# Inside other libraries",
-        "This page shows hbench inside other libraries. Each example is a file of `examples/` that runs as it is, and a test.",
+        "This page shows hbench inside other libraries. Each example is a file of `examples/` that "
+        "runs as it is, and a test.",
     ]
     for path in sorted(EXAMPLES.glob("*.py")):
         text = path.read_text(encoding="utf-8")
         _, opening, code = text.split('"""', 2)
         said, _, then = opening.strip().partition("\n\nThen: ")
         after = f"\n\nThen:\n\n```python\n{then}\n```" if then else ""
-        parts.append(f'## {TITLES[path.stem]}\n\n{said}\n\n```python title="{path.name}"\n{code.strip()}\n```{after}')
+        parts.append(
+            f"## {TITLES[path.stem]}\n\n{said}\n\n```python "
+            f'title="{path.name}"\n{code.strip()}\n```{after}'
+        )
     return "\n\n".join(parts) + "\n"
 
 

@@ -1,7 +1,9 @@
-"""Reads, ranks and places the rows of a leaderboard: a method's scores with where they come from, a paper's table or a run.
+"""Reads, ranks and places the rows of a leaderboard: a method's scores with where they come from, a
+paper's table or a run.
 
-Scores are percent, digit for digit as printed or as a run gave them, all under the leaderboard's one protocol.
-Published rows are shipped, one TOML file per dataset; own rows go to the user's file of that name, read with them.
+Scores are percent, digit for digit as printed or as a run gave them, all under the leaderboard's
+one protocol. Published rows are shipped, one TOML file per dataset; own rows go to the user's file
+of that name, read with them.
 
 >>> row = Row(method="mine", scores={"R@1": 81}, paper=Paper(citation="Me, 2026", table="Tab. 1"))
 >>> row.source
@@ -49,7 +51,9 @@ FOLDER = "leaderboards"
 
 
 class Citation(BaseModel):
-    """A source in full; `later`: beyond the four papers, transcribed from public pages, not checked in their texts."""
+    """A source in full; `later`: beyond the four papers, transcribed from public pages, not checked
+    in their texts.
+    """
 
     model_config = STRICT
     text: str
@@ -57,13 +61,14 @@ class Citation(BaseModel):
 
 
 class Leaderboard(BaseModel):
-    """The rows of `dataset` at `version`, all scored under `protocol`; `metric` is the one they are ranked by at first.
+    """The rows of `dataset` at `version`, all scored under `protocol`; `metric` is the one they are
+    ranked by at first.
 
-    `protocol`: "paper", the papers' equations, or "official", the evaluator released for the dataset, whichever it is.
-    `ties` and `relevance` are those of all its rows, as a signature names them.
-    `levels`: the level names, coarse to fine, that metrics may name. `averaged`: the tests a score is the mean of,
-    where there are several. `foreign_metrics`: those of published tables that hbench does not compute, and what they
-    are.
+    `protocol`: "paper", the papers' equations, or "official", the evaluator released for the
+    dataset, whichever it is. `ties` and `relevance` are those of all its rows, as a signature names
+    them. `levels`: the level names, coarse to fine, that metrics may name. `averaged`: the tests a
+    score is the mean of, where there are several. `foreign_metrics`: those of published tables that
+    hbench does not compute, and what they are.
     """
 
     model_config = ConfigDict(**STRICT, validate_by_name=True, validate_by_alias=True)
@@ -89,7 +94,9 @@ class Leaderboard(BaseModel):
 
     @cached_property
     def metrics(self) -> tuple[str, ...]:
-        """Every metric that some row has, the leaderboard's own first, then by the number of rows that have it."""
+        """Every metric that some row has, the leaderboard's own first, then by the number of rows
+        that have it.
+        """
         counts: dict[str, int] = {}
         for key in (key for row in self.rows for key in row.scores):
             counts[key] = counts.get(key, 0) + 1
@@ -103,7 +110,9 @@ class Leaderboard(BaseModel):
         return repr(self)
 
     def to_pandas(self) -> pd.DataFrame:
-        """A row per method, best first: place, method, year, backbone, dim, every metric in percent, and the source."""
+        """A row per method, best first: place, method, year, backbone, dim, every metric in
+        percent, and the source.
+        """
         import pandas as pd
 
         about = ("method", "year", "backbone", "dim")
@@ -122,32 +131,50 @@ class Leaderboard(BaseModel):
         )
 
     def place(self, report: Report | str | Path) -> BoardPlace:
-        """Find where a `report`, or that in a file, would stand by this leaderboard's metric, under its protocol.
+        """Find where a `report`, or that in a file, would stand by this leaderboard's metric, under
+        its protocol.
 
-        Raises SubmissionError for a report of another dataset, or under other ties or relevance than the rows.
+        Raises SubmissionError for a report of another dataset, or under other ties or relevance
+        than the rows.
         """
         from hbench.boards.runs import rankable_scores
         from hbench.records.report import document_of
 
         score = rankable_scores(self, document_of(report))[self.metric].value
         if score is None:
-            raise SubmissionError(f"the report has no {self.metric}", fix=f"evaluate with --metrics {self.metric}")
+            raise SubmissionError(
+                f"the report has no {self.metric}", fix=f"evaluate with --metrics {self.metric}"
+            )
         return place(self, self.metric, score)
 
     def compares(self, row: Row) -> bool:
-        """Whether a row was made under the leaderboard's conditions, so that its scores can be ranked among the others."""
+        """Whether a row was made under the leaderboard's conditions, so that its scores can be
+        ranked among the others.
+        """
         if row.run is None:
             return True
+
         found = row.run.conditions
         if found is None:  # another program's, as that of object detection
             return row.scores.keys() <= self.foreign_metrics.keys()
+
         same_protocol = (found.protocol == "paper") == (self.protocol == "paper")
-        same_scale = (found.ties, found.relevance) == (self.ties, relevance_in_words(self.relevance))
-        of_this = found.dataset == f"{self.dataset}@{self.version}" and not found.left_out and not found.tree
+        same_scale = (found.ties, found.relevance) == (
+            self.ties,
+            relevance_in_words(self.relevance),
+        )
+        of_this = (
+            found.dataset == f"{self.dataset}@{self.version}"
+            and not found.left_out
+            and not found.tree
+        )
+
         return same_protocol and same_scale and of_this
 
     def computes(self, metric: str) -> bool:
-        """Whether hbench knows a metric, whatever the head says, and whatever case and dashes it is written with."""
+        """Whether hbench knows a metric, whatever the head says, and whatever case and dashes it is
+        written with.
+        """
         meant = meant_by(metric)
         if meant is not None and _letters(meant) == _letters(metric):
             return True
@@ -158,12 +185,20 @@ class Leaderboard(BaseModel):
         return True
 
     def key(self, metric: str) -> str:
-        """The spelling under which rows keep a metric (AP of the finest level is AP); raises UnknownName."""
-        return metric if metric in self.foreign_metrics else str(MetricName.parse(metric).at(self.levels))
+        """The spelling under which rows keep a metric (AP of the finest level is AP); raises
+        UnknownName.
+        """
+        return (
+            metric
+            if metric in self.foreign_metrics
+            else str(MetricName.parse(metric).at(self.levels))
+        )
 
 
 class Standing(NamedTuple):
-    """A place of the ranking, 1 … or None for no comparable score, and the rows that print this result of a method."""
+    """A place of the ranking, 1 … or None for no comparable score, and the rows that print this
+    result of a method.
+    """
 
     place: int | None
     score: Decimal | None
@@ -171,7 +206,9 @@ class Standing(NamedTuple):
 
 
 class BoardPlace(NamedTuple):
-    """The place of a score among `of` ranked results: its place (ties share one) and its neighbours."""
+    """The place of a score among `of` ranked results: its place (ties share one) and its
+    neighbours.
+    """
 
     place: int
     of: int
@@ -180,10 +217,12 @@ class BoardPlace(NamedTuple):
 
 
 def rank(board: Leaderboard, metric: str, rows: Iterable[Row] | None = None) -> list[Standing]:
-    """The rows (all by default) by `metric`, best first; equal scores share a place, rows without one come last.
+    """The rows (all by default) by `metric`, best first; equal scores share a place, rows without
+    one come last.
 
-    A score that its row calls not comparable, or that was made under other conditions than the leaderboard's, counts as none.
-    Rows that print the same result are one standing (`joined`). Raises UnknownName for the metric.
+    A score that its row calls not comparable, or that was made under other conditions than the
+    leaderboard's, counts as none. Rows that print the same result are one standing (`joined`).
+    Raises UnknownName for the metric.
     """
     key = board.key(metric)
     ranked: dict[Decimal, list[Standing]] = {}
@@ -202,8 +241,8 @@ def rank(board: Leaderboard, metric: str, rows: Iterable[Row] | None = None) -> 
 
 
 def joined(rows: Iterable[Row]) -> list[tuple[Row, ...]]:
-    """Join the rows that print the same result: those of papers, of one method, backbone and dimension, that share a metric and
-    agree in all that they share."""
+    """Join the rows that print the same result: those of papers, of one method, backbone and
+    dimension, that share a metric and agree in all that they share."""
     results: list[list[Row]] = []
     for row in rows:
         same = next((result for result in results if _reprints(row, result)), None)
@@ -212,52 +251,73 @@ def joined(rows: Iterable[Row]) -> list[tuple[Row, ...]]:
 
 
 def as_one(result: Sequence[Row]) -> Row:
-    """The first row of a result with the scores of all, as of the year when the first of them was printed."""
+    """The first row of a result with the scores of all, as of the year when the first of them was
+    printed.
+    """
     if len(result) == 1:
         return result[0]
     years = [row.year for row in result if row.year is not None]
     scores = {metric: score for row in result for metric, score in row.scores.items()}
     unranked = {metric: reason for row in result for metric, reason in row.unranked.items()}
-    return result[0].model_copy(update={"scores": scores, "unranked": unranked, "year": min(years, default=None)})
+    return result[0].model_copy(
+        update={"scores": scores, "unranked": unranked, "year": min(years, default=None)}
+    )
 
 
 def place(board: Leaderboard, metric: str, score: float) -> BoardPlace:
-    """Find where a score would stand by `metric`: a fraction, as in a report, under the leaderboard's protocol.
+    """Find where a score would stand by `metric`: a fraction, as in a report, under the
+    leaderboard's protocol.
 
     It is compared to each row at the precision that the row prints.
 
     Raises UnknownName for the metric.
     """
     printed = Decimal(factor_of(board.key(metric)) * score)
-    ranked = [standing for standing in rank(board, metric) if standing.score is not None and standing.place]
+    ranked = [
+        standing
+        for standing in rank(board, metric)
+        if standing.score is not None and standing.place
+    ]
+
     better: list[Standing] = []
     worse: list[Standing] = []
     for standing in ranked:
         assert standing.score is not None
         ahead = goodness(board.key(metric), standing.score - printed.quantize(standing.score))
         (better if ahead > 0 else worse if ahead < 0 else []).append(standing)
-    return BoardPlace(len(better) + 1, len(ranked), better[-1] if better else None, worse[0] if worse else None)
+
+    return BoardPlace(
+        len(better) + 1, len(ranked), better[-1] if better else None, worse[0] if worse else None
+    )
 
 
 def leader(board: Leaderboard) -> tuple[str, str]:
-    """The best method by the leaderboard's own metric, and its score; dashes where no row has one."""
-    best = next((standing for standing in rank(board, board.metric) if standing.score is not None), None)
+    """The best method by the leaderboard's own metric, and its score; dashes where no row has
+    one."""
+    best = next(
+        (standing for standing in rank(board, board.metric) if standing.score is not None), None
+    )
     return (best.rows[0].method, str(best.score)) if best else ("–", "–")
 
 
 def names() -> list[str]:
     """The datasets that have a leaderboard here: shipped ones and the user's."""
     folders = [*_base_folders(), user_folder()]
-    return sorted({path.stem for folder in folders if folder.is_dir() for path in folder.glob("*.toml")})
+    return sorted(
+        {path.stem for folder in folders if folder.is_dir() for path in folder.glob("*.toml")}
+    )
 
 
 def user_folder() -> Path:
-    """Return the folder of the user's own rows, which take ./leaderboards where that has a file for the dataset."""
+    """Return the folder of the user's own rows, which take ./leaderboards where that has a file for
+    the dataset.
+    """
     return data_home() / FOLDER
 
 
 def files(name: str) -> list[Path]:
-    """The files a leaderboard is read from: published rows and, where there is one, the user's file; a path is itself.
+    """The files a leaderboard is read from: published rows and, where there is one, the user's
+    file; a path is itself.
 
     Raises UnknownName when there is none.
     """
@@ -274,8 +334,8 @@ def files(name: str) -> list[Path]:
 def read(name: str) -> Leaderboard:
     """Read the leaderboard of a dataset, published and own rows together.
 
-    `name`: a dataset's name (`hbench.list_leaderboards()`), or the path of one TOML file. Raises UnknownName, and ConfigError
-    naming file, row and key for what breaks the schema.
+    `name`: a dataset's name (`hbench.list_leaderboards()`), or the path of one TOML file. Raises
+    UnknownName, and ConfigError naming file, row and key for what breaks the schema.
     """
     boards = [(path, read_file(path)) for path in files(name)]
     (base, board), *others = boards
@@ -285,13 +345,15 @@ def read(name: str) -> Leaderboard:
                 f"{path} cannot be read together with {base}",
                 expected=_conditions(board),
                 found=_conditions(user_board),
-                fix=f"move it away, score its embeddings on {board.dataset}@{board.version} and add them again",
+                fix=f"move it away, score its embeddings on {board.dataset}@{board.version} and "
+                "add them again",
             )
         merged = dict(board) | {
             "citations": board.citations | user_board.citations,
             "rows": board.rows + user_board.rows,
         }
         board = schema.build(Leaderboard, merged, source=f"{base} with {path}")
+
     return board
 
 
@@ -300,7 +362,9 @@ def read_file(path: Path) -> Leaderboard:
     try:
         text = read_text(path)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} cannot be read", expected="a leaderboard, in TOML", found=str(error)) from None
+        raise ConfigError(
+            f"{path} cannot be read", expected="a leaderboard, in TOML", found=str(error)
+        ) from None
     return parse(text, str(path))
 
 
@@ -322,7 +386,11 @@ def _base_folders() -> list[Path]:
 
 def _reprints(row: Row, result: list[Row]) -> bool:
     first = result[0]
-    if row.run or first.run or (row.method, row.backbone, row.dim) != (first.method, first.backbone, first.dim):
+    if (
+        row.run
+        or first.run
+        or (row.method, row.backbone, row.dim) != (first.method, first.backbone, first.dim)
+    ):
         return False
     shared = [(key, other) for other in result for key in row.scores.keys() & other.scores.keys()]
     return bool(shared) and all(
@@ -343,11 +411,15 @@ def _problems(board: Leaderboard) -> Iterator[str]:
             yield f"{where}: unranked {key!r} has no score"
         if row.paper and row.paper.citation not in board.citations:
             yield f"{where}: citation {row.paper.citation!r} is not in [citations]"
+
     numbered = sorted(enumerate(board.rows, start=1), key=lambda pair: repr(pair[1].identity))
     for _, group in groupby(numbered, key=lambda pair: pair[1].identity):
         same = list(group)
         if len(same) > 1:
-            yield f"rows {' and '.join(str(number) for number, _ in same)} ({same[0][1].method!r}) are duplicates"
+            yield (
+                f"rows {' and '.join(str(number) for number, _ in same)} ({same[0][1].method!r}) "
+                "are duplicates"
+            )
 
 
 def _letters(metric: str) -> str:

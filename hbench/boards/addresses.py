@@ -1,10 +1,22 @@
-"""Fetches files from addresses that strangers name: from servers of the open internet alone, and without anybody's passwords.
+"""Fetches files from addresses that strangers name: from servers of the open internet alone, and
+without anybody's passwords.
 
-Rows of leaderboards come from pull requests. An address that leads into the network of whoever verifies them, also by a redirect
-or a name, is refused before a byte is sent, and no password of ~/.netrc or proxy of the environment is used.
-HBENCH_TRUSTED_SERVERS=host:port, several separated by commas, names servers that are asked all the same.
+Rows of leaderboards come from pull requests. An address that leads into the network of whoever
+verifies them, also by a redirect or a name, is refused before a byte is sent, and no password of
+~/.netrc or proxy of the environment is used. HBENCH_TRUSTED_SERVERS=host:port, several separated by
+commas, names servers that are asked all the same.
 
->>> [is_open(text) for text in ("93.184.216.34", "127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1")]
+>>> [
+...     is_open(text)
+...     for text in (
+...         "93.184.216.34",
+...         "127.0.0.1",
+...         "10.0.0.1",
+...         "169.254.169.254",
+...         "::1",
+...         "::ffff:127.0.0.1",
+...     )
+... ]
 [True, False, False, False, False, False]
 """
 
@@ -23,7 +35,8 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from hbench.core.errors import SourceError
 from hbench.datasets.download import Patience, Requester, session
 
-SECONDS = 1800.0  # for one file: 8 GiB at 5 MB/s; what has come is kept, and resumed by the next run
+# for one file: 8 GiB at 5 MB/s; what has come is kept, and resumed by the next run
+SECONDS = 1800.0
 TRUSTED = "HBENCH_TRUSTED_SERVERS"
 
 
@@ -33,7 +46,9 @@ def strangers_requester() -> Requester:
 
 
 def strangers_session() -> requests.Session:
-    """Make a session that reaches addresses of the open internet alone, and takes nothing from the environment."""
+    """Make a session that reaches addresses of the open internet alone, and takes nothing from the
+    environment.
+    """
     made = session()
     made.trust_env = False
     made.max_redirects = 5
@@ -43,7 +58,8 @@ def strangers_session() -> requests.Session:
 
 
 def is_open(address: str) -> bool:
-    """Whether an IP address is one of the open internet, also where it stands in an IPv6 address."""
+    """Whether an IP address is one of the open internet, also where it stands in an IPv6
+    address."""
     found = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(found, ipaddress.IPv6Address):
         inner = found.ipv4_mapped or found.sixtofour or (found.teredo or (None, None))[1]
@@ -55,21 +71,28 @@ def is_open(address: str) -> bool:
 
 
 def refuse_closed(host: str, port: int, addresses: list[str]) -> None:
-    """Raise SourceError where a host has an address that is not of the open internet, unless it is trusted."""
+    """Raise SourceError where a host has an address that is not of the open internet, unless it is
+    trusted.
+    """
     if f"{host}:{port}" in os.environ.get(TRUSTED, "").split(","):
         return
     closed = [address for address in addresses if not is_open(address)]
     if closed:
         raise SourceError(
-            "the address does not lead to the open internet", expected="a public server", found=f"{host} is {closed[0]}"
+            "the address does not lead to the open internet",
+            expected="a public server",
+            found=f"{host} is {closed[0]}",
         )
 
 
 class CheckedHost:
-    """What both kinds of connections do before they connect, and after, where the name was resolved once more."""
+    """What both kinds of connections do before they connect, and after, where the name was resolved
+    once more.
+    """
 
     def _new_conn(self: Any) -> socket.socket:
-        host, port = self._dns_host.strip("[]"), self.port
+        host = self._dns_host.strip("[]")
+        port = self.port
         try:
             resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError):
@@ -105,4 +128,7 @@ class OpenInternet(HTTPAdapter):
 
     def init_poolmanager(self, *words: Any, **options: Any) -> None:
         super().init_poolmanager(*words, **options)
-        self.poolmanager.pool_classes_by_scheme = {"http": CheckedHTTPPool, "https": CheckedHTTPSPool}
+        self.poolmanager.pool_classes_by_scheme = {
+            "http": CheckedHTTPPool,
+            "https": CheckedHTTPSPool,
+        }

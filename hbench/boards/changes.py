@@ -1,4 +1,6 @@
-"""Finds what a branch changes in a leaderboard's file, for those who verify it before they merge it."""
+"""Finds what a branch changes in a leaderboard's file, for those who verify it before they merge
+it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from hbench.core.errors import UsageError
 
 
 class BoardChanges(NamedTuple):
-    """The numbers of the rows that are new or changed, the methods whose rows are gone, and the keys of the head that changed."""
+    """The numbers of the rows that are new or changed, the methods whose rows are gone, and the
+    keys of the head that changed.
+    """
 
     rows: tuple[int, ...]
     gone: tuple[str, ...]
@@ -19,9 +23,11 @@ class BoardChanges(NamedTuple):
 
 
 def changes_since(revision: str, path: Path) -> BoardChanges:
-    """Compare a leaderboard's file with what it was at a git revision. Raises UsageError for an unknown revision.
+    """Compare a leaderboard's file with what it was at a git revision. Raises UsageError for an
+    unknown revision.
 
-    A new file is a leaderboard of its dataset, whose name it must have; a new citation changes no head.
+    A new file is a leaderboard of its dataset, whose name it must have; a new citation changes no
+    head.
     """
     return compared(_at(revision, path), read_file(path), path.stem)
 
@@ -30,20 +36,30 @@ def compared(before: Leaderboard | None, after: Leaderboard, name: str) -> Board
     """Compare a leaderboard, whose file has this name, with what it was; None for a new one."""
     if before is None:
         misnamed = name != after.dataset
-        return BoardChanges(tuple(range(len(after.rows))), (), ("dataset, which the file is not named by",) * misnamed)
+        return BoardChanges(
+            tuple(range(len(after.rows))),
+            (),
+            ("dataset, which the file is not named by",) * misnamed,
+        )
     rows = tuple(number for number, row in enumerate(after.rows) if row not in before.rows)
     return BoardChanges(rows, tuple(_gone(before, after)), tuple(_head(before, after)))
 
 
 def deleted_since(revision: str) -> list[str]:
-    """Return the names of the leaderboards of this folder that are there at a git revision, and no longer."""
-    listed = _git(Path(), "ls-tree", "--name-only", revision, f"{FOLDER}/").stdout.decode(errors="replace")
+    """Return the names of the leaderboards of this folder that are there at a git revision, and no
+    longer.
+    """
+    listed = _git(Path(), "ls-tree", "--name-only", revision, f"{FOLDER}/").stdout.decode(
+        errors="replace"
+    )
     paths = [Path(line) for line in listed.splitlines() if line.endswith(".toml")]
     return [path.stem for path in paths if not path.is_file()]
 
 
 def _gone(before: Leaderboard, after: Leaderboard) -> list[str]:
-    """The methods of rows that are gone and have no successor: a row of the same method and kind that is new."""
+    """The methods of rows that are gone and have no successor: a row of the same method and kind
+    that is new.
+    """
     new = [row for row in after.rows if row not in before.rows]
     gone = []
     for row in before.rows:
@@ -74,7 +90,9 @@ def _at(revision: str, path: Path) -> Leaderboard | None:
     """The leaderboard at a git revision; None where it had none."""
     folder = path.resolve().parent
     _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-    shown = subprocess.run(["git", "show", f"{revision}:./{path.name}"], cwd=folder, capture_output=True, check=False)
+    shown = subprocess.run(
+        ["git", "show", f"{revision}:./{path.name}"], cwd=folder, capture_output=True, check=False
+    )
     return None if shown.returncode else parse(shown.stdout.decode(), f"{path} at {revision}")
 
 
@@ -82,7 +100,12 @@ def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     try:
         done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, check=False)
     except FileNotFoundError:
-        raise UsageError("--changed-since needs git", fix="install git, or verify all rows") from None
+        raise UsageError(
+            "--changed-since needs git", fix="install git, or verify all rows"
+        ) from None
     if done.returncode:
-        raise UsageError(f"{folder.resolve()} has no such revision", found=arguments[-1].removesuffix("^{commit}"))
+        raise UsageError(
+            f"{folder.resolve()} has no such revision",
+            found=arguments[-1].removesuffix("^{commit}"),
+        )
     return done

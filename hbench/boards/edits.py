@@ -19,7 +19,9 @@ from hbench.core.files import locked, write_text
 
 HEAD = re.compile(r"^[ \t]*\[\[[ \t]*row[ \t]*\]\]", re.MULTILINE)
 OTHER_TABLE = re.compile(r"^[ \t]*\[(?![ \t]*\[?[ \t]*row[ \t]*[.\]])", re.MULTILINE)
-REST = re.compile(r"(?:^[ \t]*(?:#.*)?\n)*\Z", re.MULTILINE)  # comments and blank lines belong to what follows
+REST = re.compile(
+    r"(?:^[ \t]*(?:#.*)?\n)*\Z", re.MULTILINE
+)  # comments and blank lines belong to what follows
 
 
 def cut(text: str, numbers: Collection[int]) -> str:
@@ -37,27 +39,32 @@ def cut(text: str, numbers: Collection[int]) -> str:
 
 
 def without_rows(path: Path, text: str, numbers: Collection[int]) -> str:
-    """A file's text without the rows of these numbers; raises ConfigError where it is written so that hbench cannot tell its rows
-    apart."""
+    """A file's text without the rows of these numbers; raises ConfigError where it is written so
+    that hbench cannot tell its rows apart."""
     before = parse(text, str(path)).rows
     shorter = cut(text, numbers) if len(HEAD.findall(text)) == len(before) else text
     expected = tuple(row for number, row in enumerate(before) if number not in numbers)
     if parse(shorter, str(path)).rows != expected:
         named = examples(before[number].method for number in numbers)
         raise ConfigError(
-            f"{path} is written in another form than hbench writes", found=named, fix="remove these rows by hand"
+            f"{path} is written in another form than hbench writes",
+            found=named,
+            fix="remove these rows by hand",
         )
     return shorter
 
 
 def remove(path: Path, method: str, run: str | None = None) -> Row:
-    """Remove the row of a run from a leaderboard's file, and return it. `run`: the beginning of its checksum, where several rows
-    have this name.
+    """Remove the row of a run from a leaderboard's file, and return it. `run`: the beginning of its
+    checksum, where several rows have this name.
 
     Raises UnknownName for the method, UsageError for several rows of it or one of a paper.
     """
     if not path.is_file():
-        raise UsageError(f"there are no rows of your own: {path} does not exist", fix="--from FILE names another file")
+        raise UsageError(
+            f"there are no rows of your own: {path} does not exist",
+            fix="--from FILE names another file",
+        )
     with locked(path):
         rows = read_file(path).rows
         number = _only(rows, method, run, path)
@@ -68,17 +75,26 @@ def remove(path: Path, method: str, run: str | None = None) -> Row:
 def _only(rows: Sequence[Row], method: str, run: str | None, path: Path) -> int:
     named = [number for number, row in enumerate(rows) if row.method == method]
     if not named:
-        raise UnknownName(f"method of {path}", method, dict.fromkeys(row.method for row in rows if row.run))
+        raise UnknownName(
+            f"method of {path}", method, dict.fromkeys(row.method for row in rows if row.run)
+        )
+
     of_runs = {number: made for number in named if (made := rows[number].run)}
     if not of_runs:
         raise UsageError(
-            f"{method} is a published row", found=rows[named[0]].source, fix="only rows of runs are removed by hbench"
+            f"{method} is a published row",
+            found=rows[named[0]].source,
+            fix="only rows of runs are removed by hbench",
         )
+
     chosen = [number for number, made in of_runs.items() if made.sha256.startswith(run or "")]
     if len(chosen) != 1:
         raise UsageError(
-            f"{len(chosen)} rows of {path} are of {method}" + (f" and begin with {run}" if run else ""),
-            expected="one row", found=examples(f"{made.sha256[:12]}, {made.date}" for made in of_runs.values()),
+            f"{len(chosen)} rows of {path} are of {method}"
+            + (f" and begin with {run}" if run else ""),
+            expected="one row",
+            found=examples(f"{made.sha256[:12]}, {made.date}" for made in of_runs.values()),
             fix="--run CHECKSUM chooses one by the beginning of its checksum",
-        )  # fmt: skip
+        )
+
     return chosen[0]

@@ -1,9 +1,18 @@
-"""A leaderboard as a table for people (terminal, Markdown, LaTeX), as records for machines (CSV, JSON), its sources as BibTeX.
+"""A leaderboard as a table for people (terminal, Markdown, LaTeX), as records for machines (CSV,
+JSON), its sources as BibTeX.
 
 >>> from decimal import Decimal
 >>> from hbench.boards import Paper
->>> row = Row(method="a|b", scores={"R@1": Decimal("81.0")}, paper=Paper(citation="Me, 2026", table="Tab. 1"))
->>> print(markdown(table([Standing(1, row.scores["R@1"], (row,))], ["R@1"], citations={}), title="sop@1"))
+>>> row = Row(
+...     method="a|b",
+...     scores={"R@1": Decimal("81.0")},
+...     paper=Paper(citation="Me, 2026", table="Tab. 1"),
+... )
+>>> print(
+...     markdown(
+...         table([Standing(1, row.scores["R@1"], (row,))], ["R@1"], citations={}), title="sop@1"
+...     )
+... )
 **sop@1**
 <BLANKLINE>
 | place | method | R@1 | source |
@@ -24,18 +33,26 @@ from hbench.core.tables import without_formula
 from hbench.core.text import NONE, csv_text
 from hbench.datasets.metadata import publications
 
-LEFT = ("method", "backbone", "source", "metric", "model")  # columns of texts; the others hold numbers
+LEFT = (
+    "method",
+    "backbone",
+    "source",
+    "metric",
+    "model",
+)  # columns of texts; the others hold numbers
 MARKED = re.compile(r"([\\|*_<`])")
 IN_LATEX = {  # what its default fonts lack
-    "→": r"$\rightarrow$", "α": r"$\alpha$", "β": r"$\beta$", "λ": r"$\lambda$", "Σ": r"$\Sigma$", "τ": r"$\tau$",
+    "→": r"$\rightarrow$", "α": r"$\alpha$", "β": r"$\beta$", "λ": r"$\lambda$", "Σ": r"$\Sigma$",
+    "τ": r"$\tau$",
     "|": r"\textbar{}", "<": r"\textless{}", ">": r"\textgreater{}", "≥": r"$\geq$", "≤": r"$\leq$",
 }  # fmt: skip
 FOREIGN = re.compile(f"[{''.join(IN_LATEX)}]")
 
 
 class BoardTable(NamedTuple):
-    """`cells`: a line per standing, as texts. `notes`: "[n] …" for the marks behind methods, then full sources. `bold`: for every
-    line, the columns whose cell is printed in bold, where any is."""
+    """`cells`: a line per standing, as texts. `notes`: "[n] …" for the marks behind methods, then
+    full sources. `bold`: for every line, the columns whose cell is printed in bold, where any is.
+    """
 
     header: tuple[str, ...]
     cells: list[tuple[str, ...]]
@@ -43,19 +60,37 @@ class BoardTable(NamedTuple):
     bold: Sequence[Collection[int]] = ()
 
 
-def table(standings: Sequence[Standing], metrics: Sequence[str], citations: Mapping[str, Citation]) -> BoardTable:
-    """Place, method, year, backbone, dimension, the scores of `metrics` and the sources, without empty columns."""
+def table(
+    standings: Sequence[Standing], metrics: Sequence[str], citations: Mapping[str, Citation]
+) -> BoardTable:
+    """Place, method, year, backbone, dimension, the scores of `metrics` and the sources, without
+    empty columns.
+    """
     header = ("place", "method", "year", "backbone", "dim", *metrics, "source")
     marks: dict[str, int] = {}
     lines = []
     for standing in standings:
         first = as_one(standing.rows)
-        numbers = [marks.setdefault(text, len(marks) + 1) for row in standing.rows for text in remarks(row)]
+        numbers = [
+            marks.setdefault(text, len(marks) + 1) for row in standing.rows for text in remarks(row)
+        ]
         method = " ".join([first.method, *(f"[{number}]" for number in dict.fromkeys(numbers))])
-        values = [standing.place, method, first.year, first.backbone, first.dim, *map(first.scores.get, metrics)]
+        values = [
+            standing.place,
+            method,
+            first.year,
+            first.backbone,
+            first.dim,
+            *map(first.scores.get, metrics),
+        ]
         texts = [NONE if value is None else str(value) for value in values]
         lines.append((*texts, ", ".join(dict.fromkeys(map(short_source, standing.rows)))))
-    used = [i for i, name in enumerate(header) if name in ("place", *metrics) or any(line[i] != NONE for line in lines)]
+
+    used = [
+        i
+        for i, name in enumerate(header)
+        if name in ("place", *metrics) or any(line[i] != NONE for line in lines)
+    ]
     return BoardTable(
         tuple(header[i] for i in used),
         [tuple(line[i] for i in used) for line in lines],
@@ -98,12 +133,17 @@ def markdown(content: BoardTable, *, title: str) -> str:
     aligned = ["---" if name in LEFT else "---:" for name in content.header]
     bold = content.bold or [()] * len(content.cells)
     cells = [
-        [f"**{_unmarked(text)}**" if place in strong else _unmarked(text) for place, text in enumerate(line)]
+        [
+            f"**{_unmarked(text)}**" if place in strong else _unmarked(text)
+            for place, text in enumerate(line)
+        ]
         for line, strong in zip(content.cells, bold, strict=True)
     ]
     pipes = [f"| {' | '.join(line)} |" for line in (content.header, aligned, *cells)]
     notes = [f"- {_unmarked(note)}" for note in content.notes]
-    return "\n".join([f"**{one_line(title)}**", "", *pipes, *(["", *notes] if notes else [])]) + "\n"
+    return (
+        "\n".join([f"**{one_line(title)}**", "", *pipes, *(["", *notes] if notes else [])]) + "\n"
+    )
 
 
 def _unmarked(text: str) -> str:
@@ -111,36 +151,56 @@ def _unmarked(text: str) -> str:
 
 
 def latex(content: BoardTable, *, title: str) -> str:
-    """A booktabs table with its notes below it, every text escaped; no line begins with a bracket, which would be an option."""
+    """A booktabs table with its notes below it, every text escaped; no line begins with a bracket,
+    which would be an option.
+    """
     import pandas as pd
 
     def tabular(frame: pd.DataFrame, columns: str, bold: Sequence[Collection[int]] = ()) -> str:
-        style = frame.style.hide(axis="index").format(escape="latex").format_index(axis=1, escape="latex")
-        strong = [["textbf:--rwrap;" if place in line else "" for place in range(len(frame.columns))] for line in bold]
+        style = (
+            frame.style.hide(axis="index")
+            .format(escape="latex")
+            .format_index(axis=1, escape="latex")
+        )
+        strong = [
+            ["textbf:--rwrap;" if place in line else "" for place in range(len(frame.columns))]
+            for line in bold
+        ]
+
         if bold:
-            style = style.apply(lambda _: pd.DataFrame(strong, frame.index, frame.columns), axis=None)
+            style = style.apply(
+                lambda _: pd.DataFrame(strong, frame.index, frame.columns), axis=None
+            )
+
         text = style.to_latex(hrules=True, column_format=columns)
         return re.sub(r"(?m)^\[", "{[}", FOREIGN.sub(lambda found: IN_LATEX[found[0]], text))
 
     aligned = "".join("l" if name in LEFT else "r" for name in content.header)
     body = tabular(pd.DataFrame(content.cells, columns=list(content.header)), aligned, content.bold)
-    notes = tabular(pd.DataFrame({"Notes": content.notes}), r"p{\linewidth}") if content.notes else ""
+    notes = (
+        tabular(pd.DataFrame({"Notes": content.notes}), r"p{\linewidth}") if content.notes else ""
+    )
     return f"% {one_line(title)}\n\\begin{{table}}\n\\centering\n{body}{notes}\\end{{table}}\n"
 
 
-def cited_by(standings: Iterable[Standing], citations: Mapping[str, Citation]) -> dict[str, Citation]:
+def cited_by(
+    standings: Iterable[Standing], citations: Mapping[str, Citation]
+) -> dict[str, Citation]:
     """The sources of these rows, among the leaderboard's, by key."""
     used = {row.paper.citation for standing in standings for row in standing.rows if row.paper}
     return {key: citations[key] for key in sorted(used) if key in citations}
 
 
 def bibtex(citations: Mapping[str, Citation]) -> str:
-    """An entry per source, as hbench.datasets.metadata.publications has it; empty for no sources."""
+    """An entry per source, as hbench.datasets.metadata.publications has it; empty for no
+    sources."""
     return publications.bibtex({name: citation.text for name, citation in citations.items()})
 
 
 def as_json(board: Leaderboard, standings: Iterable[Standing]) -> dict[str, Any]:
-    """Return the leaderboard's description and a record per row, with its place and all that is known; scores are percent."""
+    """Return the leaderboard's description and a record per row, with its place and all that is
+    known; scores are percent.
+    """
     about = board.model_dump(mode="json", exclude={"rows"}, exclude_defaults=True)
     rows = []
     for place, row in _rows(standings):
@@ -151,19 +211,34 @@ def as_json(board: Leaderboard, standings: Iterable[Standing]) -> dict[str, Any]
 
 
 def as_csv(board: Leaderboard, standings: Iterable[Standing]) -> str:
-    """One line per row: what it is, a column per metric, then setup and provenance; empty where a row has none. A text
-    that a spreadsheet would take for a formula begins with an apostrophe."""
+    """One line per row: what it is, a column per metric, then setup and provenance; empty where a
+    row has none. A text that a spreadsheet would take for a formula begins with an apostrophe."""
     inner: dict[str, type[BaseModel]] = {"setup": Setup, "paper": Paper, "run": RunProvenance}
     header = ["dataset", "version", "protocol", "place", "method", "year", "backbone", "dim"]
     header += [*board.metrics, "unranked"]
     header += [f"{name}.{field}" for name, model in inner.items() for field in model.model_fields]
+
     lines = []
     for place, row in _rows(standings):
         unranked = "; ".join(f"{metric}: {reason}" for metric, reason in row.unranked.items())
-        about = [board.dataset, board.version, board.protocol, place, row.method, row.year, row.backbone, row.dim]
+        about = [
+            board.dataset,
+            board.version,
+            board.protocol,
+            place,
+            row.method,
+            row.year,
+            row.backbone,
+            row.dim,
+        ]
         tables = [(getattr(row, name), model) for name, model in inner.items()]
-        details = [getattr(values, field, None) for values, model in tables for field in model.model_fields]
-        lines.append(map(without_formula, [*about, *map(row.scores.get, board.metrics), unranked, *details]))
+        details = [
+            getattr(values, field, None) for values, model in tables for field in model.model_fields
+        ]
+        lines.append(
+            map(without_formula, [*about, *map(row.scores.get, board.metrics), unranked, *details])
+        )
+
     return csv_text(header, lines)
 
 

@@ -1,7 +1,9 @@
-"""Verifies rows of runs without their authors: fetches the embedding file that a row names, checks it, and scores it again.
+"""Verifies rows of runs without their authors: fetches the embedding file that a row names, checks
+it, and scores it again.
 
-A row of a run may say where its file is (`url`). The file must have the row's checksum, be scored on the row's dataset, and give
-the row in every field (hbench.boards.verification). Only annotations are needed, no pictures.
+A row of a run may say where its file is (`url`). The file must have the row's checksum, be scored
+on the row's dataset, and give the row in every field (hbench.boards.verification). Only annotations
+are needed, no pictures.
 """
 
 from __future__ import annotations
@@ -26,11 +28,15 @@ from hbench.evaluation import submission
 from hbench.evaluation.submission import Submission
 
 LARGEST = 8 << 30  # bytes of one embedding file: a million vectors of 2,048 float32
-VERIFIED, DIFFERS, ABSENT = "verified", "differs", "cannot be had"
+VERIFIED = "verified"
+DIFFERS = "differs"
+ABSENT = "cannot be had"
 
 
 class RowVerdict(NamedTuple):
-    """The outcome for one row: `verdict` is "verified", "differs" or "cannot be had", `detail` gives the reason."""
+    """The outcome for one row: `verdict` is "verified", "differs" or "cannot be had", `detail`
+    gives the reason.
+    """
 
     leaderboard: str
     method: str
@@ -38,11 +44,14 @@ class RowVerdict(NamedTuple):
     detail: str
 
 
-def verdict_on(row: Row, board: Leaderboard, requester: Requester, *, on_progress: Callable[[int], None]) -> RowVerdict:
+def verdict_on(
+    row: Row, board: Leaderboard, requester: Requester, *, on_progress: Callable[[int], None]
+) -> RowVerdict:
     """Fetch the file of a row of a run, and verify the row by it.
 
-    The file is kept in hbench's cache by its checksum, and an interrupted download is resumed. `on_progress` is called with
-    each number of new bytes. A row that says it was verified differs where its file cannot be had.
+    The file is kept in hbench's cache by its checksum, and an interrupted download is resumed.
+    `on_progress` is called with each number of new bytes. A row that says it was verified differs
+    where its file cannot be had.
     """
     assert row.run is not None
     try:
@@ -52,30 +61,40 @@ def verdict_on(row: Row, board: Leaderboard, requester: Requester, *, on_progres
         return RowVerdict(board.dataset, row.method, DIFFERS, one_line(error))
     except HBenchError as error:
         said = "the row says that it was verified: " if row.run.verified else ""
-        return RowVerdict(board.dataset, row.method, DIFFERS if said else ABSENT, said + one_line(error))
+        return RowVerdict(
+            board.dataset, row.method, DIFFERS if said else ABSENT, said + one_line(error)
+        )
     return verdict_by(row, board, partial(_read, path, row.run.sha256), data)
 
 
-def verdict_by(row: Row, board: Leaderboard, read: Callable[[], Submission], data: Dataset) -> RowVerdict:
+def verdict_by(
+    row: Row, board: Leaderboard, read: Callable[[], Submission], data: Dataset
+) -> RowVerdict:
     """Verify a row of a run by its file, which `read` reads."""
     assert row.run is not None
     try:
         checked(row, board, read(), data)
     except HBenchError as error:
         return RowVerdict(board.dataset, row.method, DIFFERS, one_line(error))
-    detail = f"{len(row.scores)} scores" + (f"; the row says: {row.run.doubt}" if row.run.doubt else "")
+    detail = f"{len(row.scores)} scores" + (
+        f"; the row says: {row.run.doubt}" if row.run.doubt else ""
+    )
     return RowVerdict(board.dataset, row.method, VERIFIED, detail)
 
 
 def _dataset(name: str) -> Dataset:
-    """The dataset of this name; a path is none, for then a branch could bring the labels of its rows itself."""
+    """The dataset of this name; a path is none, for then a branch could bring the labels of its
+    rows itself.
+    """
     if "/" in name or Path(name).suffix or name not in {*specs, *own_names()}:
         raise SourceError(f"no dataset is called {name}", fix="hbench list shows their names")
     return load(name)
 
 
 def _read(path: Path, sha256: str) -> Submission:
-    """Read a file of the cache, which is removed where it is no longer what it was, so that the next run fetches it."""
+    """Read a file of the cache, which is removed where it is no longer what it was, so that the
+    next run fetches it.
+    """
     given = submission.read(path)
     if given.source.sha256 != sha256:
         path.unlink(missing_ok=True)
@@ -83,7 +102,8 @@ def _read(path: Path, sha256: str) -> Submission:
 
 
 def _file_of(run: RunProvenance, requester: Requester, on_progress: Callable[[int], None]) -> Path:
-    """Return the embedding file of a row, fetched unless it is in the cache; whoever reads it checks that it is the row's.
+    """Return the embedding file of a row, fetched unless it is in the cache; whoever reads it
+    checks that it is the row's.
 
     Raises SourceError where it cannot be had, IntegrityError for another file.
     """
@@ -98,22 +118,31 @@ def _file_of(run: RunProvenance, requester: Requester, on_progress: Callable[[in
 
 
 def mark(path: Path, verified: Mapping[int, bool]) -> int:
-    """Write into a leaderboard's file when, and by which version, rows were verified, and return how many were found.
+    """Write into a leaderboard's file when, and by which version, rows were verified, and return
+    how many were found.
 
-    `verified`: by the number of a row, whether it was; the mark of one that was not is taken away. The rest of the text stays as
-    it is; a row whose text was not written by hbench is not found.
+    `verified`: by the number of a row, whether it was; the mark of one that was not is taken away.
+    The rest of the text stays as it is; a row whose text was not written by hbench is not found.
     """
-    rows, text, marked = read_file(path).rows, path.read_text(encoding="utf-8"), 0
+    rows = read_file(path).rows
+    text = path.read_text(encoding="utf-8")
+    marked = 0
     stamp = f"{datetime.now(UTC).date()}, hbench {__version__}"
+
     for number, is_verified in verified.items():
         row = rows[number]
         assert row.run is not None
-        old, stamped = block(row), stamp if is_verified else None
+        old = block(row)
+        stamped = stamp if is_verified else None
         if text.count(old) == 1:
             text = text.replace(
-                old, block(row.model_copy(update={"run": row.run.model_copy(update={"verified": stamped})}))
+                old,
+                block(
+                    row.model_copy(update={"run": row.run.model_copy(update={"verified": stamped})})
+                ),
             )
             marked += is_verified
+
     write_text(path, text)
     return marked
 
@@ -121,5 +150,9 @@ def mark(path: Path, verified: Mapping[int, bool]) -> int:
 def one_line(error: HBenchError) -> str:
     """What an error says, in one line."""
     parts = [error.problem]
-    parts += [f"{word} {text}" for word, text in (("expected", error.expected), ("found", error.found)) if text]
+    parts += [
+        f"{word} {text}"
+        for word, text in (("expected", error.expected), ("found", error.found))
+        if text
+    ]
     return " ".join("; ".join(parts).split())

@@ -1,7 +1,7 @@
 """Writes a report as tables for people and papers, and as the Hugging Face hub reads results.
 
-A table has one line per metric: its score, its interval and the number of queries behind it. What is written carries the
-signature, without which a score cannot be quoted.
+A table has one line per metric: its score, its interval and the number of queries behind it. What
+is written carries the signature, without which a score cannot be quoted.
 """
 
 import json
@@ -30,18 +30,25 @@ DIGITS = 4  # of percent on the hub
 
 
 def table(document: Document, names: Sequence[str] | None = None) -> BoardTable:
-    """metric, score, 95 % interval, the official value where one differs, of partial labels the scores with all unknown
-    wrong and right, queries; a line per metric (all that are `worth_showing` by default)."""
+    """metric, score, 95 % interval, the official value where one differs, of partial labels the
+    scores with all unknown wrong and right, queries; a line per metric (all that are
+    `worth_showing` by default)."""
     listed = {name: document.scores[name] for name in names or names_shown(document)}
     official = {name: score for name, score in document.official.items() if name in listed}
-    differs = {name for name, score in official.items() if percent(score.value, 9) != percent(listed[name].value, 9)}
+    differs = {
+        name
+        for name, score in official.items()
+        if percent(score.value, 9) != percent(listed[name].value, 9)
+    }
     unknown = unknown_of(document) if any(name in document.unknown_wrong for name in listed) else {}
     cells = []
     for name, score in listed.items():
         line = [name, shown(name, score.value), interval(name, score)]
         if differs:
             line.append(shown(name, official[name].value) if name in differs else "same")
-        line += [shown(name, scores[name].value) if name in scores else "" for scores in unknown.values()]
+        line += [
+            shown(name, scores[name].value) if name in scores else "" for scores in unknown.values()
+        ]
         cells.append((*line, f"{score.queries:,}"))
 
     header = ["metric", f"{document.protocol} protocol", "95 % interval"]
@@ -68,14 +75,17 @@ def over_note(document: Document, *, left_out: bool) -> str:
 
 
 def unknown_of(document: Document) -> dict[str, dict[str, Score]]:
-    """Under partial labels, the scores with all unknown labels wrong, and with all right; else none."""
+    """Under partial labels, the scores with all unknown labels wrong, and with all right; else
+    none.
+    """
     both = {"unknown wrong": document.unknown_wrong, "unknown right": document.unknown_right}
     return both if document.unknown_wrong else {}
 
 
 def tables(document: Document) -> list[BoardTable]:
-    """The report for a person: the metrics of the whole tree, then those that every level has, a column per level, then
-    the values on each test where there are several, and the scores under other trees.
+    """The report for a person: the metrics of the whole tree, then those that every level has, a
+    column per level, then the values on each test where there are several, and the scores under
+    other trees.
 
     Levels run fine to coarse; a cell is the score ± half its 95 % interval.
     """
@@ -85,15 +95,26 @@ def tables(document: Document) -> list[BoardTable]:
         parsed = MetricName.parse(name)
         if "level" in parsed.definition.takes:
             rows.setdefault(str(replace(parsed, level=None)), {})[parsed.level or levels[0]] = score
+
     spread = {name: scores for name, scores in rows.items() if len(scores) == len(levels) > 1}
     kept = {str(replace(MetricName.parse(name), level=None)) for name in names_shown(document)}
     cells = [
-        (name, *(margin(name, scores[level]) for level in levels)) for name, scores in spread.items() if name in kept
+        (name, *(margin(name, scores[level]) for level in levels))
+        for name, scores in spread.items()
+        if name in kept
     ]
-    covered = {name if level == levels[0] else f"{name}/{level}" for name in spread for level in levels}
+    covered = {
+        name if level == levels[0] else f"{name}/{level}" for name in spread for level in levels
+    }
     others = [name for name in names_shown(document) if name not in covered]
     by_level = BoardTable(("metric", *levels), cells, [])
-    found = [table(document, others) if others else None, by_level, by_test(document), by_tree(document)]
+    found = [
+        table(document, others) if others else None,
+        by_level,
+        by_test(document),
+        by_tree(document),
+    ]
+
     return [content for content in found if content and content.cells]
 
 
@@ -106,8 +127,9 @@ def by_test(document: Document) -> BoardTable:
 
 
 def by_tree(document: Document) -> BoardTable:
-    """A line per tree, the dataset's own first, a column per metric of all levels: the score, and in brackets its paired
-    difference from the own tree ± half its 95 % interval; no lines where there is no other tree."""
+    """A line per tree, the dataset's own first, a column per metric of all levels: the score, and
+    in brackets its paired difference from the own tree ± half its 95 % interval; no lines where
+    there is no other tree."""
     names = next((list(tree_scores.scores) for tree_scores in document.trees.values()), [])
     if not names:
         return BoardTable(("tree",), [], [])
@@ -118,29 +140,37 @@ def by_tree(document: Document) -> BoardTable:
 
 
 def _beside_own(metric: str, tree: UnderTree) -> str:
-    """The score under a tree, and in brackets its difference from the own tree ± half its interval."""
-    value, difference = shown(metric, tree.scores[metric].value), _difference(metric, tree.differences[metric])
+    """The score under a tree, and in brackets its difference from the own tree ± half its
+    interval."""
+    value = shown(metric, tree.scores[metric].value)
+    difference = _difference(metric, tree.differences[metric])
     return f"{value} ({difference})"
 
 
 def _difference(metric: str, paired: Mapping[str, str | float | int | None]) -> str:
-    value, low, high = paired["difference"], paired["low"], paired["high"]
+    value = paired["difference"]
+    low = paired["low"]
+    high = paired["high"]
     if not (isinstance(value, float) and isinstance(low, float) and isinstance(high, float)):
         return NONE
     return f"{shown_difference(metric, value)} ±{shown(metric, (high - low) / 2)}"
 
 
 def as_csv(document: Document) -> str:
-    """metric, value, low, high, official, queries, skipped, of partial labels the values with all unknown wrong and right, and the
-    unit of the intervals with its number; fractions in full precision."""
-    unknown, rows = unknown_of(document), []
+    """metric, value, low, high, official, queries, skipped, of partial labels the values with all
+    unknown wrong and right, and the unit of the intervals with its number; fractions in full
+    precision."""
+    unknown = unknown_of(document)
+    rows = []
     for name, score in document.scores.items():
         official = document.official[name].value if name in document.official else None
         others = [scores[name].value if name in scores else None for scores in unknown.values()]
         about = [name, score.value, score.low, score.high, official, score.queries, score.skipped]
         rows.append([*about, *others, document.unit, score.units])
     columns = [*(name.replace(" ", "_") for name in unknown), "unit", "units"]
-    return csv_text(["metric", "value", "low", "high", "official", "queries", "skipped", *columns], rows)
+    return csv_text(
+        ["metric", "value", "low", "high", "official", "queries", "skipped", *columns], rows
+    )
 
 
 def title(document: Document) -> str:
@@ -150,14 +180,18 @@ def title(document: Document) -> str:
 
 
 def hub(document: Document) -> str:
-    """The report as `.eval_results/NAME.yaml` of a model's repository on the Hugging Face hub: an entry per metric that is
-    defined, as people read it.
+    """The report as `.eval_results/NAME.yaml` of a model's repository on the Hugging Face hub: an
+    entry per metric that is defined, as people read it.
 
-    The hub shows an entry with the dataset of this id; who has that dataset under another name there replaces it, and adds
-    `source: {url: …}` where the embedding file can be had. Texts are
+    The hub shows an entry with the dataset of this id; who has that dataset under another name
+    there replaces it, and adds `source: {url: …}` where the embedding file can be had. Texts are
     written as JSON, which is YAML, so that no name is taken for a number or a key.
     """
-    lines = ["# .eval_results/NAME.yaml of the model's repository; dataset.id is the dataset's repository on the hub"]
+    lines = [
+        "# .eval_results/NAME.yaml of the model's repository; dataset.id is the dataset's "
+        "repository on the hub"
+    ]
+
     for name, score in document.scores.items():
         if score.value is None:
             continue
@@ -170,6 +204,7 @@ def hub(document: Document) -> str:
             f"  date: {_quoted(document.date)}",
             f"  notes: {_quoted(document.signature)}",
         ]
+
     return "\n".join(lines) + "\n"
 
 
@@ -186,26 +221,43 @@ FORMATS: dict[str, Callable[[Document], str]] = {
     "hub": hub,
     "json": lambda document: document.model_dump_json(indent=1) + "\n",
     "csv": as_csv,
-    "markdown": lambda document: markdown(table(document), title=f"{heading(document)}: {document.signature}"),
-    "latex": lambda document: latex(table(document), title=f"{heading(document)}: {document.signature}"),
+    "markdown": lambda document: markdown(
+        table(document), title=f"{heading(document)}: {document.signature}"
+    ),
+    "latex": lambda document: latex(
+        table(document), title=f"{heading(document)}: {document.signature}"
+    ),
 }
 
 
 def placing(document: Document, board: Leaderboard) -> str | None:
-    """The report's place by the leaderboard's own metric, under its protocol, or why it has none; None without that
-    score."""
+    """The report's place by the leaderboard's own metric, under its protocol, or why it has none;
+    None without that score."""
     if board.metric not in document.scores:
         return None
+
     try:
         score = rankable_scores(board, document)[board.metric]
     except SubmissionError as refusal:
         return f"no place on the {board.dataset} leaderboard: {refusal.problem}"
+
     if score.value is None:
         return None
+
     standing = place(board, board.metric, score.value)
-    above = f", below {standing.better.rows[0].method} ({standing.better.score})" if standing.better else ""
-    below = f", above {standing.worse.rows[0].method} ({standing.worse.score})" if standing.worse else ""
+    above = (
+        f", below {standing.better.rows[0].method} ({standing.better.score})"
+        if standing.better
+        else ""
+    )
+    below = (
+        f", above {standing.worse.rows[0].method} ({standing.worse.score})"
+        if standing.worse
+        else ""
+    )
+
     return (
-        f"{board.metric} {shown(board.metric, score.value)} ({board.protocol} protocol) would be place {standing.place} "
+        f"{board.metric} {shown(board.metric, score.value)} ({board.protocol} protocol) would be "
+        f"place {standing.place} "
         f"of {standing.of + 1} on the {board.dataset} leaderboard{above}{below}"
     )

@@ -1,4 +1,6 @@
-"""Writes many models as a table of models and metrics: for people and papers as they read them, for programs as they are."""
+"""Writes many models as a table of models and metrics: for people and papers as they read them, for
+programs as they are.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,32 +22,60 @@ from hbench.records.shown import (
 )
 
 PAIRED = ("to the best", "95 % interval", "p (Holm)")
-FIELDS = ("difference", "low", "high", "p", "corrected", "queries", "units")  # of the paired difference, in a CSV
+FIELDS = (
+    "difference",
+    "low",
+    "high",
+    "p",
+    "corrected",
+    "queries",
+    "units",
+)  # of the paired difference, in a CSV
 
 
-def metrics_shown(standings: Sequence[ModelStanding], metric: str, asked: Sequence[str]) -> list[str]:
+def metrics_shown(
+    standings: Sequence[ModelStanding], metric: str, asked: Sequence[str]
+) -> list[str]:
     """The metric that ranks, then the others that were asked for, without idle R@k."""
     found = [metric, *(name for name in asked if name != metric)]
     return worth_showing(found, [values_of(standing.document.scores) for standing in standings])
 
 
 def table(standings: Sequence[ModelStanding], metric: str, asked: Sequence[str]) -> BoardTable:
-    """A line per model: its score by the metric that ranks, the paired difference from the best, every other metric that was
-    asked for, the best of each in bold, and the number of doubts, if there are any."""
+    """A line per model: its score by the metric that ranks, the paired difference from the best,
+    every other metric that was asked for, the best of each in bold, and the number of doubts, if
+    there are any."""
     names = metrics_shown(standings, metric, asked)
     doubted = any(standing.document.doubts for standing in standings)
     header = ("model", metric, *PAIRED, *names[1:], *["doubts"] * doubted)
+
     lines = []
     for standing in standings:
-        scores, doubts = standing.document.scores, len(standing.document.doubts)
+        scores = standing.document.scores
+        doubts = len(standing.document.doubts)
         others = [shown(name, scores[name].value) if name in scores else NONE for name in names[1:]]
         counted = [str(doubts or "")] * doubted
-        lines.append((name_of(standing), margin(metric, standing.score), *_behind(metric, standing), *others, *counted))
-    places = {metric: 1} | {name: 1 + len(PAIRED) + at for at, name in enumerate(names[1:], start=1)}
+        lines.append(
+            (
+                name_of(standing),
+                margin(metric, standing.score),
+                *_behind(metric, standing),
+                *others,
+                *counted,
+            )
+        )
+
+    places = {metric: 1} | {
+        name: 1 + len(PAIRED) + at for at, name in enumerate(names[1:], start=1)
+    }
     best = {name: _best(standings, name) for name in names}
-    bold = [[place for name, place in places.items() if at in best[name]] for at in range(len(standings))]
+    bold = [
+        [place for name, place in places.items() if at in best[name]]
+        for at in range(len(standings))
+    ]
     document = standings[0].document
     notes = [over_note(document, left_out=len(names) < len({metric, *asked})), document.signature]
+
     return BoardTable(header, lines, notes, bold)
 
 
@@ -58,14 +88,16 @@ def _behind(metric: str, standing: ModelStanding) -> tuple[str, str, str]:
     gap = standing.behind
     if gap is None:
         return "best", "", ""
-    difference, ends = shown_difference(metric, gap.difference), shown_difference_range(metric, gap.low, gap.high)
+    difference = shown_difference(metric, gap.difference)
+    ends = shown_difference_range(metric, gap.low, gap.high)
     return difference, ends, gap.corrected_in_words
 
 
 def _best(standings: Sequence[ModelStanding], name: str) -> set[int]:
     """The models with the best value as it is printed; none where all have it."""
     values = [
-        standing.document.scores[name].value if name in standing.document.scores else None for standing in standings
+        standing.document.scores[name].value if name in standing.document.scores else None
+        for standing in standings
     ]
     known = [value for value in values if value is not None]
     if not known:
@@ -76,23 +108,43 @@ def _best(standings: Sequence[ModelStanding], name: str) -> set[int]:
 
 
 def as_csv(standings: Sequence[ModelStanding], metric: str, asked: Sequence[str]) -> str:
-    """A line per model, best first: its name and file, every metric that was asked for, and the paired difference from the best by
-    the metric that ranks; fractions in full precision, empty where there is none."""
+    """A line per model, best first: its name and file, every metric that was asked for, and the
+    paired difference from the best by the metric that ranks; fractions in full precision, empty
+    where there is none."""
     names = [metric, *(name for name in asked if name != metric)]
     rows: list[list[Any]] = []
     for standing in standings:
-        document, gap = standing.document, standing.behind
-        values = [document.scores[name].value if name in document.scores else None for name in names]
+        document = standing.document
+        gap = standing.behind
+        values = [
+            document.scores[name].value if name in document.scores else None for name in names
+        ]
         paired = [gap and gap.record()[field] for field in FIELDS]
         about = [name_of(standing), document.embedding and document.embedding.file]
-        rows.append([*map(without_formula, about), *values, metric, *paired, len(document.doubts), document.signature])
+        rows.append(
+            [
+                *map(without_formula, about),
+                *values,
+                metric,
+                *paired,
+                len(document.doubts),
+                document.signature,
+            ]
+        )
+
     return csv_text(["model", "file", *names, "ranked_by", *FIELDS, "doubts", "signature"], rows)
 
 
-def written(standings: Sequence[ModelStanding], metric: str, asked: Sequence[str], *, form: str) -> str:
+def written(
+    standings: Sequence[ModelStanding], metric: str, asked: Sequence[str], *, form: str
+) -> str:
     """The models as csv, markdown or latex."""
     if form == "csv":
         return as_csv(standings, metric, asked)
-    content, document = table(standings, metric, asked), standings[0].document
-    title = f"{document.dataset}, {document.protocol} protocol, {percent_note([metric, *asked])}, ranked by {metric}"
+    content = table(standings, metric, asked)
+    document = standings[0].document
+    title = (
+        f"{document.dataset}, {document.protocol} protocol, {percent_note([metric, *asked])}, "
+        f"ranked by {metric}"
+    )
     return (latex if form == "latex" else markdown)(content, title=title)

@@ -1,10 +1,13 @@
-"""Says which rows of a leaderboard can be told apart: how far two methods' scores may differ by chance on a test like this.
+"""Says which rows of a leaderboard can be told apart: how far two methods' scores may differ by
+chance on a test like this.
 
-The classes of a test are a sample, so the difference of two methods depends on which they are. It varies by τ from class to class,
-and by σ from query to query of one class: its 95 % interval is ± 1.96 √(τ²/C + σ²/N) for N queries of C effective classes. These
-are 1/Σ s² of every class's share s of the queries: uneven classes count as fewer. Papers print no values by query, so τ and σ are
-those of runs whose values are shipped (leaderboards/glyphs-study.parquet): their medians over all pairs of losses that were
-trained alike. It is a rule of thumb; `hbench compare` computes the interval of two reports.
+The classes of a test are a sample, so the difference of two methods depends on which they are. It
+varies by τ from class to class, and by σ from query to query of one class: its 95 % interval is ±
+1.96 √(τ²/C + σ²/N) for N queries of C effective classes. These are 1/Σ s² of every class's share s
+of the queries: uneven classes count as fewer. Papers print no values by query, so τ and σ are those
+of runs whose values are shipped (leaderboards/glyphs-study.parquet): their medians over all pairs
+of losses that were trained alike. It is a rule of thumb; `hbench compare` computes the interval of
+two reports.
 
 >>> round(typical_difference("R@1", classes=100, queries=5924), 2)  # points, on CUB-200-2011
 1.32
@@ -18,17 +21,20 @@ from hbench.datasets import folders
 from hbench.datasets.dataset import TestSize, sizes_in
 
 VARIATION = {  # metric: τ and σ of the difference of two trained nets
-    "H-AP": (0.0326, 0.1624), "ASI": (0.0300, 0.0788), "NDCG": (0.0086, 0.0374), "AP": (0.0537, 0.3106), "R@1": (0.0666, 0.0843),
+    "H-AP": (0.0326, 0.1624), "ASI": (0.0300, 0.0788), "NDCG": (0.0086, 0.0374),
+    "AP": (0.0537, 0.3106), "R@1": (0.0666, 0.0843),
 }  # fmt: skip
 QUANTILE = 1.959963984540054  # .975 of the normal distribution
 
 
-SIZES = {"glyphs": TestSize(queries=11_164, effective_classes=846.6)}  # of tests that are not built, but drawn
+SIZES = {
+    "glyphs": TestSize(queries=11_164, effective_classes=846.6)
+}  # of tests that are not built, but drawn
 
 
 def typical_difference(metric: str, *, classes: float, queries: int) -> float | None:
-    """Return the half-width, in points, of the 95 % interval of a typical difference on a test of so many effective classes and
-    queries; None for a metric whose variation is not known."""
+    """Return the half-width, in points, of the 95 % interval of a typical difference on a test of
+    so many effective classes and queries; None for a metric whose variation is not known."""
     if metric not in VARIATION:
         return None
     tau, sigma = VARIATION[metric]
@@ -38,8 +44,8 @@ def typical_difference(metric: str, *, classes: float, queries: int) -> float | 
 def resolution(board: Leaderboard, metric: str) -> float | None:
     """Return the typical difference, in points, on a leaderboard's dataset.
 
-    It is None if the metric's variation is unknown, or the sizes of the test's classes: where the dataset is not built here, or has
-    several tests.
+    It is None if the metric's variation is unknown, or the sizes of the test's classes: where the
+    dataset is not built here, or has several tests.
     """
     size = SIZES.get(board.dataset) or _built_size(board.dataset)
     if size is None or not size.effective_classes:

@@ -1,7 +1,15 @@
-"""Defines a row of a leaderboard: a method's scores with exactly one source, the table of a paper or a run.
+"""Defines a row of a leaderboard: a method's scores with exactly one source, the table of a paper
+or a run.
 
->>> run = RunProvenance(sha256="0" * 64, file="a.parquet", hbench="0.1.0", dataset_digest="d", date="2026-01-31", queries=9,
-...                     signature="sop@1|test|sim:cosine|ties:pessimistic|rel:alpha=1.0|protocol:paper|hbench:0.1")
+>>> run = RunProvenance(
+...     sha256="0" * 64,
+...     file="a.parquet",
+...     hbench="0.1.0",
+...     dataset_digest="d",
+...     date="2026-01-31",
+...     queries=9,
+...     signature="sop@1|test|sim:cosine|ties:pessimistic|rel:alpha=1.0|protocol:paper|hbench:0.1",
+... )
 >>> run.conditions.relevance
 'alpha=1.0'
 >>> decimal_of("2e1")
@@ -29,7 +37,9 @@ PLAIN = re.compile(rf"[0-9]{{1,3}}\.[0-9]{{1,{PLACES}}}", re.ASCII)
 
 
 def decimal_of(text: str) -> Decimal:
-    """The number that a TOML file writes with a point; not a number where it is no plain decimal, such as 1e2 or +5.0."""
+    """The number that a TOML file writes with a point; not a number where it is no plain decimal,
+    such as 1e2 or +5.0.
+    """
     return Decimal(text if PLAIN.fullmatch(text) else "NaN")
 
 
@@ -48,8 +58,9 @@ Percent = Annotated[Decimal, BeforeValidator(_exact), Field(ge=0, le=100)]
 
 
 class Setup(BaseModel):
-    """The training of a method, as far as the source says; `trained_on`: if not the dataset's own training set.
-    `parameters`: how many the net has; `licence`, `revision`: of its published weights."""
+    """The training of a method, as far as the source says; `trained_on`: if not the dataset's own
+    training set. `parameters`: how many the net has; `licence`, `revision`: of its published
+    weights."""
 
     model_config = STRICT
     family: str | None = None
@@ -64,11 +75,15 @@ class Setup(BaseModel):
 
     @property
     def text(self) -> str:
-        return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in self if value is not None)
+        return ", ".join(
+            f"{key.replace('_', ' ')} {value}" for key, value in self if value is not None
+        )
 
 
 class Paper(BaseModel):
-    """The paper that prints a row: a key of the file's citations, and the table; `doubt`: what speaks against a value."""
+    """The paper that prints a row: a key of the file's citations, and the table; `doubt`: what
+    speaks against a value.
+    """
 
     model_config = STRICT
     citation: str
@@ -78,7 +93,9 @@ class Paper(BaseModel):
 
 
 def relevance_in_words(text: str) -> str | None:
-    """A relevance as a signature names it, its exponent written in one way; None for an exponent that is no number."""
+    """A relevance as a signature names it, its exponent written in one way; None for an exponent
+    that is no number.
+    """
     name, _, exponent = text.strip().partition("=")
     if name != ALPHA:
         return text.strip()
@@ -90,9 +107,10 @@ def relevance_in_words(text: str) -> str | None:
 
 
 class RunProvenance(BaseModel):
-    """The evaluation a row comes from: enough to score it again, and to see that embedding and dataset are the same;
-    `doubt`: what the evaluation found to speak against it (hbench.submissions.embeddings.doubts). `url`: where the file can be
-    had; `verified`: when, and by which version, `hbench leaderboard verify --fetch` got the same scores."""
+    """The evaluation a row comes from: enough to score it again, and to see that embedding and
+    dataset are the same; `doubt`: what the evaluation found to speak against it
+    (hbench.submissions.embeddings.doubts). `url`: where the file can be had; `verified`: when, and
+    by which version, `hbench leaderboard verify --fetch` got the same scores."""
 
     model_config = STRICT
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
@@ -109,8 +127,9 @@ class RunProvenance(BaseModel):
 
     @cached_property
     def conditions(self) -> Signature | None:
-        """The conditions that the signature states, freed of how it is written and of hbench's version: two signatures of the same
-        conditions are equal here. None where it is none of an evaluation."""
+        """The conditions that the signature states, freed of how it is written and of hbench's
+        version: two signatures of the same conditions are equal here. None where it is none of an
+        evaluation."""
         try:
             found = Signature.parse(self.signature)
         except UsageError:
@@ -125,7 +144,9 @@ class RunProvenance(BaseModel):
 
 
 class Row(BaseModel):
-    """One method's scores in percent and its provenance; `unranked`: metric → why this score is not comparable."""
+    """One method's scores in percent and its provenance; `unranked`: metric → why this score is not
+    comparable.
+    """
 
     model_config = STRICT
     method: str = Field(pattern=ONE_LINE)
@@ -141,7 +162,10 @@ class Row(BaseModel):
     @model_validator(mode="after")
     def _one_provenance(self) -> Row:
         if (self.paper is None) == (self.run is None):
-            raise ValueError(f"expected exactly one of paper and run, found {'both' if self.paper else 'neither'}")
+            raise ValueError(
+                "expected exactly one of paper and run, found "
+                f"{'both' if self.paper else 'neither'}"
+            )
         return self
 
     @property
@@ -154,7 +178,9 @@ class Row(BaseModel):
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """The values that no two rows of a leaderboard may share: of a run, its file and the conditions of its scores."""
+        """The values that no two rows of a leaderboard may share: of a run, its file and the
+        conditions of its scores.
+        """
         if self.run:
             return (self.run.sha256, self.run.conditions or self.run.signature)
         return (self.method, self.backbone, self.dim, self.setup.text, self.source)

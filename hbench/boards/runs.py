@@ -22,7 +22,8 @@ PAPER = "paper"
 
 
 def recorded(row: Row, board: Leaderboard) -> Settings:
-    """The conditions under which `row` is scored again: those of its signature, the dataset's own for a published row.
+    """The conditions under which `row` is scored again: those of its signature, the dataset's own
+    for a published row.
 
     >>> from hbench.boards import read
     >>> recorded(read("sop").rows[0], read("sop")).protocol
@@ -41,15 +42,19 @@ def recorded(row: Row, board: Leaderboard) -> Settings:
 
 
 def scores_under(board: Leaderboard, document: Document) -> Mapping[str, Score]:
-    """The report's scores under the leaderboard's protocol; SubmissionError without them, or of another dataset."""
-    expected, reported = f"{board.dataset}@{board.version}", f"{document.dataset}@{document.dataset_version}"
+    """The report's scores under the leaderboard's protocol; SubmissionError without them, or of
+    another dataset.
+    """
+    expected = f"{board.dataset}@{board.version}"
+    reported = f"{document.dataset}@{document.dataset_version}"
     if expected != reported:
         raise SubmissionError("the report is of another dataset", expected=expected, found=reported)
     if (document.protocol == PAPER) == (board.protocol == PAPER):
         return document.scores
     if board.protocol == PAPER or not document.official:
         raise SubmissionError(
-            f"the report has no scores under the {board.protocol} protocol, which this leaderboard's rows have",
+            f"the report has no scores under the {board.protocol} protocol, which this "
+            "leaderboard's rows have",
             found=f"protocol {document.protocol}",
             fix=f"hbench evaluate … --protocol {board.protocol}",
         )
@@ -57,20 +62,26 @@ def scores_under(board: Leaderboard, document: Document) -> Mapping[str, Score]:
 
 
 def rankable_scores(board: Leaderboard, document: Document) -> Mapping[str, Score]:
-    """Like `scores_under`, but also refuse ties or relevance that are not those of the rows: luck in ties must not gain a place."""
+    """Like `scores_under`, but also refuse ties or relevance that are not those of the rows: luck
+    in ties must not gain a place.
+    """
     signature = Signature.parse(document.signature)
     if signature.left_out:
         raise SubmissionError(
-            "the report leaves items out that the rows have", expected="every item of the tests",
+            "the report leaves items out that the rows have",
+            expected="every item of the tests",
             found=f"left-out:{signature.left_out}",
             fix="embed these items as well: hbench embed without --skip-unreadable names them",
-        )  # fmt: skip
+        )
+
     found = (signature.ties, relevance_in_words(signature.relevance))
     if found != (board.ties, relevance_in_words(board.relevance)):
         raise SubmissionError(
             "the report's ties or relevance are not those of the rows",
-            expected=f"ties:{board.ties}, rel:{board.relevance}", found=document.signature,
-        )  # fmt: skip
+            expected=f"ties:{board.ties}, rel:{board.relevance}",
+            found=document.signature,
+        )
+
     return scores_under(board, document)
 
 
@@ -79,28 +90,38 @@ ALONE = (".parquet", ".npz", ".safetensors", ".arrow", ".arrows", ".feather", ".
 
 
 def refuse_several_files(name: str) -> None:
-    """Refuse embeddings that are not one file, of a format that holds the ids, too: one url could not give them.
+    """Refuse embeddings that are not one file, of a format that holds the ids, too: one url could
+    not give them.
 
     Raises SubmissionError.
     """
     if Path(name).suffix.lower() not in ALONE or ", " in name or " + " in name:
         raise SubmissionError(
-            f"{name} is not one file of vectors and ids", expected=", ".join(ALONE), fix="write one .parquet file"
+            f"{name} is not one file of vectors and ids",
+            expected=", ".join(ALONE),
+            fix="write one .parquet file",
         )
 
 
 def row_of(
-    document: Document, board: Leaderboard, *, method: str | None = None, url: str | None = None, **details: Any
+    document: Document,
+    board: Leaderboard,
+    *,
+    method: str | None = None,
+    url: str | None = None,
+    **details: Any,
 ) -> Row:
     """The row of a report: every score in percent, and all its provenance.
 
-    `url`: where the embedding file can be had. `details`: backbone, dim, year, setup of the Row where they are known. Raises
-    SubmissionError for a report without a method or a file, or that `rankable_scores` refuses.
+    `url`: where the embedding file can be had. `details`: backbone, dim, year, setup of the Row
+    where they are known. Raises SubmissionError for a report without a method or a file, or that
+    `rankable_scores` refuses.
     """
     scores = rankable_scores(board, document)
     name = method or document.method
     if not name:
         raise SubmissionError("the report names no method", fix="name it by --method")
+
     if url and document.embedding:
         refuse_several_files(document.embedding.file)
     if document.embedding is None:
@@ -108,14 +129,19 @@ def row_of(
             "the report is of arrays, not of a file: its row could not be scored again",
             fix="hbench evaluate FILE … of the written embeddings",
         )
-    dim, dims = details.get("dim"), document.embedding.dim
+
+    dim = details.get("dim")
+    dims = document.embedding.dim
     if dim and dim != dims:
         said = f"{dims} dimensions" if dims else "a ranking, whose dimension nobody can verify"
         raise UsageError(f"the report is of {said}", found=f"--dim {dim}", fix="leave it out")
+
     run: dict[str, Any] = {
         "sha256": document.embedding.sha256,
         "file": document.embedding.file,
-        "signature": document.signature.replace(f"protocol:{document.protocol}", f"protocol:{board.protocol}"),
+        "signature": document.signature.replace(
+            f"protocol:{document.protocol}", f"protocol:{board.protocol}"
+        ),
         "hbench": document.hbench_version,
         "dataset_digest": document.dataset_digest,
         "date": document.date,
@@ -128,28 +154,41 @@ def row_of(
         for metric, score in scores.items()
         if score.value is not None
     }
-    known = {"year": int(document.date[:4]), "dim": document.embedding.dim} | {k: v for k, v in details.items() if v}
-    return schema.build(Row, {"method": name, **known, "scores": printed, "run": run}, source="the report's row")
+    known = {"year": int(document.date[:4]), "dim": document.embedding.dim} | {
+        k: v for k, v in details.items() if v
+    }
+
+    return schema.build(
+        Row, {"method": name, **known, "scores": printed, "run": run}, source="the report's row"
+    )
 
 
 def carried_row(path: Path, name: str, **details: Any) -> tuple[Leaderboard, Row] | None:
-    """The row that the report of another program carries, as that of `hbench detect` does, and the leaderboard of this name; None
-    for a report of `hbench evaluate`.
+    """The row that the report of another program carries, as that of `hbench detect` does, and the
+    leaderboard of this name; None for a report of `hbench evaluate`.
 
-    `details`: method, backbone, dim and year in place of the row's. Raises SubmissionError for a row of
-    another dataset, ConfigError for a damaged one, UsageError for a setup or url, which the report states itself.
+    `details`: method, backbone, dim and year in place of the row's. Raises SubmissionError for a
+    row of another dataset, ConfigError for a damaged one, UsageError for a setup or url, which the
+    report states itself.
     """
     try:
         content = read_json(path)
     except (OSError, ValueError):
         return None  # whoever reads it as a report of hbench evaluate says what is wrong
+
     if not (isinstance(content, dict) and isinstance(content.get("row"), dict)):
         return None
+
     board = read(name)
     if content.get("dataset") != (expected := f"{board.dataset}@{board.version}"):
-        raise SubmissionError("the report is of another dataset", expected=expected, found=str(content.get("dataset")))
+        raise SubmissionError(
+            "the report is of another dataset", expected=expected, found=str(content.get("dataset"))
+        )
     if details.get("url") or details.get("setup"):
-        raise UsageError("this report states the row's setup and file itself", fix="leave --url and --setup out")
+        raise UsageError(
+            "this report states the row's setup and file itself", fix="leave --url and --setup out"
+        )
+
     changed = {key: value for key, value in details.items() if value}
     return board, schema.build(Row, content["row"] | changed, source=f"the row in {path}")
 
@@ -171,7 +210,9 @@ def empty_board(document: Document) -> Leaderboard:
 
 
 def target(name: str) -> Path:
-    """The file own rows go to: a path as it is, else ./leaderboards/NAME.toml if that exists, else the user's file."""
+    """The file own rows go to: a path as it is, else ./leaderboards/NAME.toml if that exists, else
+    the user's file.
+    """
     if name.endswith(".toml") or "/" in name:
         return Path(name)
     here = Path(FOLDER) / f"{name}.toml"
@@ -179,10 +220,12 @@ def target(name: str) -> Path:
 
 
 def add(row: Row, board: Leaderboard, path: Path, *, replace: bool = False) -> list[Row]:
-    """Append `row` of `board` to the file at `path`, whose other text stays as it is; it is replaced whole or not at all.
+    """Append `row` of `board` to the file at `path`, whose other text stays as it is; it is
+    replaced whole or not at all.
 
-    `replace`: remove the file's rows of runs of the same method, or of the same run, and return them. A new file begins with the
-    leaderboard's head. Raises ConfigError for a run that is there already, or a metric the leaderboard does not know.
+    `replace`: remove the file's rows of runs of the same method, or of the same run, and return
+    them. A new file begins with the leaderboard's head. Raises ConfigError for a run that is there
+    already, or a metric the leaderboard does not know.
     """
     if path.is_file():
         read_file(path)  # a file that is no leaderboard is refused before anything is written
@@ -199,6 +242,7 @@ def add(row: Row, board: Leaderboard, path: Path, *, replace: bool = False) -> l
         text = without_rows(path, text, old).rstrip("\n") + "\n\n" + block(row)
         parse(text, f"{path} with the new row")
         write_text(path, text)
+
     return gone
 
 
@@ -220,7 +264,17 @@ def _refuse_again(same: Sequence[Row], row: Row, path: Path) -> None:
 
 def head(board: Leaderboard) -> str:
     """Return the head of a leaderboard's file, as TOML."""
-    kept = {"dataset", "version", "protocol", "ties", "relevance", "levels", "averaged", "metric", "foreign_metrics"}
+    kept = {
+        "dataset",
+        "version",
+        "protocol",
+        "ties",
+        "relevance",
+        "levels",
+        "averaged",
+        "metric",
+        "foreign_metrics",
+    }
     return tomli_w.dumps(board.model_dump(include=kept, exclude_defaults=True))
 
 
@@ -228,7 +282,11 @@ def block(row: Row) -> str:
     """One row as TOML, a line per key.
 
     >>> from hbench.boards import Paper
-    >>> print(block(Row(method="mine", scores={"R@1": 81}, paper=Paper(citation="Me", table="Tab. 1"))))
+    >>> print(
+    ...     block(
+    ...         Row(method="mine", scores={"R@1": 81}, paper=Paper(citation="Me", table="Tab. 1"))
+    ...     )
+    ... )
     [[row]]
     method = "mine"
     scores = { "R@1" = 81.0 }
@@ -236,7 +294,10 @@ def block(row: Row) -> str:
     <BLANKLINE>
     """
     values = row.model_dump(exclude_none=True, exclude_defaults=True)
-    lines = [f"{key} = {_inline(v)}\n" if isinstance(v, dict) else tomli_w.dumps({key: v}) for key, v in values.items()]
+    lines = [
+        f"{key} = {_inline(v)}\n" if isinstance(v, dict) else tomli_w.dumps({key: v})
+        for key, v in values.items()
+    ]
     return "[[row]]\n" + "".join(lines)
 
 

@@ -1,7 +1,10 @@
-"""Writes verdicts as a Markdown table for the summary of a pull request; no text of a row or a server is taken as markup.
+"""Writes verdicts as a Markdown table for the summary of a pull request; no text of a row or a
+server is taken as markup.
 
->>> escaped("a | b <img> ##[error] ::error:: https://example.org `x` R@1 super_class")
-'a &#124; b &#60;img&#62; &#35;&#35;&#91;error&#93; &#58;:error&#58;: https&#58;//example.org &#96;x&#96; R@1 super_class'
+>>> escaped("a | b <img> ##[error] ::error:: R@1 super_class")
+'a &#124; b &#60;img&#62; &#35;&#35;&#91;error&#93; &#58;:error&#58;: R@1 super_class'
+>>> escaped("https://example.org `x`")
+'https&#58;//example.org &#96;x&#96;'
 """
 
 import re
@@ -10,7 +13,8 @@ from collections.abc import Iterable, Iterator
 
 LONGEST = 500  # characters of a cell
 MARKUP = re.compile(
-    r"[&<>|\\`*\[\]#~$]"  # entities, HTML, cells, code, emphasis, links, references, commands such as ##[error]
+    # entities, HTML, cells, code, emphasis, links, references, commands such as ##[error]
+    r"[&<>|\\`*\[\]#~$]"
     r"|(?<![^\W_])[_@]|_(?![^\W_])"  # emphasis and mentions, but not super_class and R@1
     r"|:(?=:|//)"  # commands such as ::error::, and addresses
     r"|(?<=www)\."
@@ -18,7 +22,9 @@ MARKUP = re.compile(
 
 
 def escaped(text: str) -> str:
-    """Return a text of anybody's in one line in which Markdown and GitHub's log find nothing but text."""
+    """Return a text of anybody's in one line in which Markdown and GitHub's log find nothing but
+    text.
+    """
     visible = "".join(" " if unicodedata.category(char)[0] in "CZ" else char for char in text)
     line = " ".join(visible.split())
     shown = line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"

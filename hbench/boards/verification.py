@@ -1,7 +1,9 @@
-"""Verifies rows: scores their file again, builds the row anew from that report, and compares the two field by field.
+"""Verifies rows: scores their file again, builds the row anew from that report, and compares the
+two field by field.
 
-The row that is built anew meets all that `leaderboard add` asks for: no items left out, the leaderboard's protocol, ties and
-relevance. What no file can tell, such as a method's name, year, backbone and setup, is the author's word.
+The row that is built anew meets all that `leaderboard add` asks for: no items left out, the
+leaderboard's protocol, ties and relevance. What no file can tell, such as a method's name, year,
+backbone and setup, is the author's word.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ NOISE = Decimal("0.0005")  # percent: what another block size may move a mean by
 
 
 class Check(NamedTuple):
-    """A recorded score, in percent, or another field, and the same made again; `differs`: by more than the recorded precision."""
+    """A recorded score, in percent, or another field, and the same made again; `differs`: by more
+    than the recorded precision.
+    """
 
     source: str
     field: str
@@ -37,43 +41,54 @@ class Check(NamedTuple):
 
 
 def rescored(row: Row, board: Leaderboard, given: Submission, data: Dataset) -> Document:
-    """Score a row's file again, under the conditions and by the metrics of the row, and return the report."""
+    """Score a row's file again, under the conditions and by the metrics of the row, and return the
+    report.
+    """
     settings = replace(recorded(row, board), metrics=computed_metrics(row, board))
     return report_on(examine(given, data, settings)).document
 
 
 def computed_metrics(row: Row, board: Leaderboard) -> list[str]:
-    """Return the metrics of a row that hbench computes. Raises ComparisonError where there is none, or a run has others, too."""
+    """Return the metrics of a row that hbench computes. Raises ComparisonError where there is none,
+    or a run has others, too.
+    """
     metrics = [metric for metric in row.scores if metric not in board.foreign_metrics]
     if not metrics or (row.run and len(metrics) < len(row.scores)):
         foreign = [metric for metric in row.scores if metric not in metrics]
         raise ComparisonError(
-            f"no score of {row.method!r} is one that hbench computes" if not metrics
+            f"no score of {row.method!r} is one that hbench computes"
+            if not metrics
             else f"a row of a run has scores that hbench does not compute: {row.method!r}",
             found=", ".join(foreign),
-        )  # fmt: skip
+        )
     return metrics
 
 
 def checked(row: Row, board: Leaderboard, given: Submission, data: Dataset) -> list[Check]:
     """Compare a row of a run with its file, scored again.
 
-    Raises ComparisonError where the file, a score or another field differs, SubmissionError where the file cannot be scored, or
-    a leaderboard does not take its report.
+    Raises ComparisonError where the file, a score or another field differs, SubmissionError where
+    the file cannot be scored, or a leaderboard does not take its report.
     """
     assert row.run is not None
     alone = board.model_copy(update={"rows": (row,)})
-    checks = verify(alone, row.method, given.source.sha256, lambda row: rescored(row, board, given, data))
+    checks = verify(
+        alone, row.method, given.source.sha256, lambda row: rescored(row, board, given, data)
+    )
     refuse_differences(checks)
     return checks
 
 
-def verify(board: Leaderboard, method: str, sha256: str, rescore: Callable[[Row], Document]) -> list[Check]:
-    """Compare every row of `method` with the embedding file of that hash, which `rescore` evaluates for a row.
+def verify(
+    board: Leaderboard, method: str, sha256: str, rescore: Callable[[Row], Document]
+) -> list[Check]:
+    """Compare every row of `method` with the embedding file of that hash, which `rescore` evaluates
+    for a row.
 
-    A row of a run must be of this very file, and is compared in every field; a published one is compared in its scores. A score is
-    equal when it rounds to the recorded digits, up to the noise of float32 similarities. Raises UnknownName for the method,
-    ComparisonError where nothing can be compared, SubmissionError where a leaderboard does not take the report.
+    A row of a run must be of this very file, and is compared in every field; a published one is
+    compared in its scores. A score is equal when it rounds to the recorded digits, up to the noise
+    of float32 similarities. Raises UnknownName for the method, ComparisonError where nothing can be
+    compared, SubmissionError where a leaderboard does not take the report.
     """
     rows = [row for row in board.rows if row.method == method]
     if not rows:
@@ -90,7 +105,9 @@ def verify(board: Leaderboard, method: str, sha256: str, rescore: Callable[[Row]
 
 
 def refuse_differences(checks: Sequence[Check]) -> None:
-    """Raise ComparisonError when a score differs by more than its recorded precision, or another field at all."""
+    """Raise ComparisonError when a score differs by more than its recorded precision, or another
+    field at all.
+    """
     wrong = [check for check in checks if check.differs]
     if wrong:
         raise ComparisonError(
@@ -104,31 +121,48 @@ def refuse_differences(checks: Sequence[Check]) -> None:
 
 def _checks(board: Leaderboard, row: Row, rescore: Callable[[Row], Document]) -> Iterator[Check]:
     """Yield a check for every score of a row, and for every other field of it that differs."""
-    metrics, document = computed_metrics(row, board), rescore(row)
+    metrics = computed_metrics(row, board)
+    document = rescore(row)
     if row.run and document.dataset_digest != row.run.dataset_digest:
         raise ComparisonError(
             f"{board.dataset} is not what it was when the row of {row.method!r} was made",
             expected=f"digest {row.run.dataset_digest}",
             found=f"digest {document.dataset_digest}",
         )
+
     if row.run:
         anew = row_of(document, board, method=row.method)
         assert anew.run is not None
         hidden = [doubt for doubt in document.doubts if doubt not in (row.run.doubt or "")]
         if hidden:
-            raise SubmissionError("the row does not say what speaks against its file", found="; ".join(hidden))
-        for field, recorded_as, made in (*_differing(row, anew), *_differing_in_run(row.run, anew.run)):
+            raise SubmissionError(
+                "the row does not say what speaks against its file", found="; ".join(hidden)
+            )
+        for field, recorded_as, made in (
+            *_differing(row, anew),
+            *_differing_in_run(row.run, anew.run),
+        ):
             yield Check(row.source, field, str(recorded_as), str(made), differs=True)
+
     scores = scores_under(board, document)
     for metric in metrics:
-        score, value = row.scores[metric], scores[metric].value if metric in scores else None
-        again = None if value is None else round(Decimal(factor_of(board.key(metric)) * value), 2 * PLACES)
+        score = row.scores[metric]
+        value = scores[metric].value if metric in scores else None
+        again = (
+            None
+            if value is None
+            else round(Decimal(factor_of(board.key(metric)) * value), 2 * PLACES)
+        )
         allowed = Decimal("0.5").scaleb(int(score.as_tuple().exponent)) + NOISE
-        yield Check(row.source, metric, score, again, differs=again is None or abs(again - score) > allowed)
+        yield Check(
+            row.source, metric, score, again, differs=again is None or abs(again - score) > allowed
+        )
 
 
 def _differing(row: Row, anew: Row) -> Iterator[tuple[str, object, object]]:
-    """Yield the fields of a row that are not those of the row built anew: name, as it is, as it should be."""
+    """Yield the fields of a row that are not those of the row built anew: name, as it is, as it
+    should be.
+    """
     if row.dim != anew.dim:
         yield "dim", row.dim, anew.dim
     if row.unranked:
@@ -137,7 +171,9 @@ def _differing(row: Row, anew: Row) -> Iterator[tuple[str, object, object]]:
         yield "year", row.year, f"{anew.year} or before"
 
 
-def _differing_in_run(run: RunProvenance, anew: RunProvenance) -> Iterator[tuple[str, object, object]]:
+def _differing_in_run(
+    run: RunProvenance, anew: RunProvenance
+) -> Iterator[tuple[str, object, object]]:
     """Yield the fields of a run that are not those of the run made anew."""
     if run.sha256 != anew.sha256:
         yield "sha256", run.sha256, anew.sha256

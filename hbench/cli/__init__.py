@@ -1,4 +1,6 @@
-"""Runs the command line: verbs are loaded when called, and refusals become a message and an exit code."""
+"""Runs the command line: verbs are loaded when called, and refusals become a message and an exit
+code.
+"""
 
 import importlib
 import importlib.util
@@ -15,7 +17,15 @@ from typing import NoReturn
 import click
 
 from hbench.core import extras
-from hbench.core.errors import HBenchError, UsageError, closest, one_line, readable, shorten, visible
+from hbench.core.errors import (
+    HBenchError,
+    UsageError,
+    closest,
+    one_line,
+    readable,
+    shorten,
+    visible,
+)
 
 VERBS = {
     "demo": "score a baseline on the built-in benchmark, in a minute",
@@ -51,7 +61,11 @@ VARIABLES = {
     "HBENCH_GUARD": "0: show a defect as Python does, with its traceback",
     "NO_COLOR": "no colours",
 }
-CONTEXT = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "HBENCH", "max_content_width": 110}
+CONTEXT = {
+    "help_option_names": ["-h", "--help"],
+    "auto_envvar_prefix": "HBENCH",
+    "max_content_width": 110,
+}
 
 
 def module_of(verb: str) -> str:
@@ -68,8 +82,14 @@ def _set_at_the_root(context: click.Context, option: click.Parameter, value: boo
 def common_options() -> list[click.Option]:
     """The options that every verb takes, before its name and behind it."""
     return [
-        click.Option(["--quiet", "-q"], is_flag=True, help="No remarks and no progress; refusals are still said."),
-        click.Option(["--verbose", "-v"], is_flag=True, help="With a refusal, where in the code it was made."),
+        click.Option(
+            ["--quiet", "-q"],
+            is_flag=True,
+            help="No remarks and no progress; refusals are still said.",
+        ),
+        click.Option(
+            ["--verbose", "-v"], is_flag=True, help="With a refusal, where in the code it was made."
+        ),
     ]
 
 
@@ -77,7 +97,8 @@ def with_common_options(command: click.Command) -> click.Command:
     """The command, and those below it, with the options that every verb takes."""
     known = {option for parameter in command.params for option in parameter.opts}
     for option in common_options():
-        option.expose_value, option.callback = False, _set_at_the_root
+        option.expose_value = False
+        option.callback = _set_at_the_root
         if not known.intersection(option.opts):
             command.params.append(option)
     if isinstance(command, click.Group):
@@ -87,14 +108,14 @@ def with_common_options(command: click.Command) -> click.Command:
 
 
 class Verbs(click.Group):
-    """A group whose verbs live in hbench.cli.<verb> or in the packages that bring them by the entry point `hbench.verbs`; each is
-    imported only when needed, so that help is instant."""
+    """A group whose verbs live in hbench.cli.<verb> or in the packages that bring them by the entry
+    point `hbench.verbs`; each is imported only when needed, so that help is instant."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         plugins = entry_points(group=PLUGINS).names
-        return [verb for verb in VERBS if importlib.util.find_spec(module_of(verb)) or verb in plugins] + sorted(
-            plugins - set(VERBS)
-        )
+        return [
+            verb for verb in VERBS if importlib.util.find_spec(module_of(verb)) or verb in plugins
+        ] + sorted(plugins - set(VERBS))
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name in VERBS and importlib.util.find_spec(module_of(name)):
@@ -103,11 +124,16 @@ class Verbs(click.Group):
             command = plugins[name].load()
         elif name in VERBS:
             raise UsageError(
-                f"the package of hbench {name} is not installed", fix="install hbench again: pip install hbench"
+                f"the package of hbench {name} is not installed",
+                fix="install hbench again: pip install hbench",
             )
         else:
             close = closest(name, VERBS)
-            ctx.fail(f"No such command {name!r}." + (f" Did you mean {' or '.join(close)}?" if close else ""))
+            ctx.fail(
+                f"No such command {name!r}."
+                + (f" Did you mean {' or '.join(close)}?" if close else "")
+            )
+
         assert isinstance(command, click.Command)
         return with_common_options(command)
 
@@ -121,7 +147,12 @@ class Verbs(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
-            formatter.write_dl([(verb, VERBS.get(verb, "from another package")) for verb in self.list_commands(ctx)])
+            formatter.write_dl(
+                [
+                    (verb, VERBS.get(verb, "from another package"))
+                    for verb in self.list_commands(ctx)
+                ]
+            )
         with formatter.section("Environment"):
             formatter.write_dl([*VARIABLES.items()])
 
@@ -131,19 +162,23 @@ class Verbs(click.Group):
 def group(**_: bool) -> None:
     """hbench: measure, train for, and publish hierarchical image retrieval.
 
-    Switch completion of verbs, datasets, leaderboards and metrics on: eval "$(_HBENCH_COMPLETE=bash_source hbench)",
-    or with zsh_source or fish_source.
+    Switch completion of verbs, datasets, leaderboards and metrics on: eval
+    "$(_HBENCH_COMPLETE=bash_source hbench)", or with zsh_source or fish_source.
     """
 
 
 def main() -> None:
-    """Run the command line; what is refused, by hbench or by the system, becomes a message on stderr and an exit code.
+    """Run the command line; what is refused, by hbench or by the system, becomes a message on
+    stderr and an exit code.
 
-    What nobody foresaw becomes one line and exit code 70 (HBENCH_GUARD=0 lets it pass, as the tests do).
+    What nobody foresaw becomes one line and exit code 70 (HBENCH_GUARD=0 lets it pass, as the tests
+    do).
     """
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # letters that its encoding lacks, such as latin-1, are replaced
+        # letters that its encoding lacks, such as latin-1, are replaced
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+
     warnings.showwarning = _say_warning  # type: ignore[assignment]
     try:
         _refuse_other_bytes(sys.argv[1:])
@@ -173,7 +208,10 @@ def _refuse_other_bytes(arguments: Sequence[str]) -> None:
     for argument in arguments:
         if argument.encode(errors="replace").decode() != argument:
             raise UsageError(
-                "an argument is not UTF-8", expected="names in UTF-8", found=argument, fix="rename the file"
+                "an argument is not UTF-8",
+                expected="names in UTF-8",
+                found=argument,
+                fix="rename the file",
             )
 
 
@@ -199,7 +237,9 @@ def _end_unforeseen(error: Exception) -> NoReturn:
     doing = shorten(one_line(" ".join(["hbench", *sys.argv[1:]])))
     met = shorten(one_line(f"{type(error).__name__}: {error}"), 300)
     click.echo(
-        f"hbench: {doing} met what nobody foresaw: {met}; please report it with the output of hbench info", err=True
+        f"hbench: {doing} met what nobody foresaw: {met}; please report it with the output of "
+        "hbench info",
+        err=True,
     )
     sys.exit(70)
 

@@ -1,4 +1,6 @@
-"""Selects rows of a leaderboard, and shows them as a table that fits into the terminal, or in a format."""
+"""Selects rows of a leaderboard, and shows them as a table that fits into the terminal, or in a
+format.
+"""
 
 from __future__ import annotations
 
@@ -15,52 +17,84 @@ from hbench.core.errors import UsageError
 if TYPE_CHECKING:
     from hbench.boards import Leaderboard, Standing
 
-NARROWEST = {"method": 22, "backbone": 14, "source": 18}  # columns shrink so far before a metric is left out
+NARROWEST = {
+    "method": 22,
+    "backbone": 14,
+    "source": 18,
+}  # columns shrink so far before a metric is left out
 
 
 def selected(
-    *, name: str, metric: str | None, columns: str | None, papers: Sequence[str], everything: bool, top: int | None
+    *,
+    name: str,
+    metric: str | None,
+    columns: str | None,
+    papers: Sequence[str],
+    everything: bool,
+    top: int | None,
 ) -> tuple[Leaderboard, list[Standing], list[str]]:
-    """The leaderboard, its standings as asked for, and the metrics to show, the one it is ranked by first."""
+    """The leaderboard, its standings as asked for, and the metrics to show, the one it is ranked by
+    first.
+    """
     from hbench.boards import rank, read
 
     board = read(name)
     key = board.key(metric or board.metric)
-    chosen = [row for row in board.rows if not papers or any(text.lower() in row.source.lower() for text in papers)]
+    chosen = [
+        row
+        for row in board.rows
+        if not papers or any(text.lower() in row.source.lower() for text in papers)
+    ]
     if papers and not chosen:
         sources = dict.fromkeys(row.paper.citation for row in board.rows if row.paper)
         raise UsageError(
-            "no row is of these papers", expected="a part of: " + "; ".join(sources), found=", ".join(papers)
+            "no row is of these papers",
+            expected="a part of: " + "; ".join(sources),
+            found=", ".join(papers),
         )
     if metric and not any(key in row.scores for row in chosen):
         raise UsageError(f"no row has {key}", expected=f"one of {', '.join(board.metrics)}")
-    standings = [standing for standing in rank(board, key, chosen) if everything or standing.place][:top]
-    scored = (dict.fromkeys(metric for row in standing.rows for metric in row.scores) for standing in standings)
+    standings = [standing for standing in rank(board, key, chosen) if everything or standing.place][
+        :top
+    ]
+    scored = (
+        dict.fromkeys(metric for row in standing.rows for metric in row.scores)
+        for standing in standings
+    )
     present = Counter(metric for metrics in scored for metric in metrics)
     common = [metric for metric, _ in present.most_common()]  # in equal numbers as rows order them
     chosen_columns = [board.key(text.strip()) for text in columns.split(",")] if columns else common
     return board, standings, list(dict.fromkeys([key, *chosen_columns]))
 
 
-def written(board: Leaderboard, standings: Sequence[Standing], metrics: Sequence[str], *, form: str) -> str:
+def written(
+    board: Leaderboard, standings: Sequence[Standing], metrics: Sequence[str], *, form: str
+) -> str:
     """The text of a format."""
     import json
 
     from hbench.boards import export as exports
 
-    content, title = exports.table(standings, metrics, board.citations), exports.title(board)
+    content = exports.table(standings, metrics, board.citations)
+    title = exports.title(board)
     writers: dict[str, Callable[[], str]] = {
         "markdown": lambda: exports.markdown(content, title=title),
         "latex": lambda: exports.latex(content, title=title),
         "csv": lambda: exports.as_csv(board, standings),
         "bibtex": lambda: exports.bibtex(exports.cited_by(standings, board.citations)),
-        "json": lambda: json.dumps(exports.as_json(board, standings), indent=2, ensure_ascii=False, allow_nan=False),
+        "json": lambda: json.dumps(
+            exports.as_json(board, standings), indent=2, ensure_ascii=False, allow_nan=False
+        ),
     }
     return writers[form]()
 
 
-def terminal_table(board: Leaderboard, standings: Sequence[Standing], metrics: Sequence[str], *, fixed: bool) -> None:
-    """The table with as many metrics as fit into the terminal, and below it the notes and what was left out."""
+def terminal_table(
+    board: Leaderboard, standings: Sequence[Standing], metrics: Sequence[str], *, fixed: bool
+) -> None:
+    """The table with as many metrics as fit into the terminal, and below it the notes and what was
+    left out.
+    """
     from hbench.boards import export as exports
     from hbench.boards.resolution import resolution
 
@@ -71,10 +105,14 @@ def terminal_table(board: Leaderboard, standings: Sequence[Standing], metrics: S
             break
     show_table(exports.title(board), content.header, content.cells, left=exports.LEFT)
     ranked = sum(standing.place is not None for standing in standings)
-    remarks = [f"{ranked} results ranked by {metrics[0]}, of {len(board.rows)} rows (--all shows every one)."]
+    remarks = [
+        f"{ranked} results ranked by {metrics[0]}, of {len(board.rows)} rows (--all shows every "
+        "one)."
+    ]
     if chance := resolution(board, metrics[0]):
         remarks.append(
-            f"Differences of less than about {chance:.2g} points may be chance on a test of this many classes."
+            f"Differences of less than about {chance:.2g} points may be chance on a test of this "
+            "many classes."
         )
     if metrics[shown:]:
         remarks.append(f"No room for {', '.join(metrics[shown:])}: --columns chooses.")
@@ -85,4 +123,6 @@ def terminal_table(board: Leaderboard, standings: Sequence[Standing], metrics: S
 def needed_width(content: Any) -> int:
     """Characters that a table takes when its columns of texts are as narrow as they may be."""
     columns = list(zip(content.header, *content.cells, strict=True))
-    return 1 + sum(3 + min(max(map(len, column)), NARROWEST.get(column[0], 1000)) for column in columns)
+    return 1 + sum(
+        3 + min(max(map(len, column)), NARROWEST.get(column[0], 1000)) for column in columns
+    )

@@ -19,67 +19,134 @@ if TYPE_CHECKING:
 @click.argument("name", type=DATASET, required=False)
 @click.option("--root", type=FOLDER, help="Folder of the raw files or images; it may be read-only.")
 @click.option(
-    "--out", "-o", type=FOLDER, help="Folder to write; by default hbench's data folder, where every verb finds it."
+    "--out",
+    "-o",
+    type=FOLDER,
+    help="Folder to write; by default hbench's data folder, where every verb finds it.",
 )
-@click.option("--unofficial", is_flag=True, help="Accept other counts than published, or missing images.")
-@click.option("--from-scratch", type=FOLDER, metavar="WORK", help="hgldv2: rebuild its labels from Wikimedia, in WORK.")
 @click.option(
-    "--contact", metavar="MAIL", help="Your address, which Wikimedia asks for; without it nothing is fetched."
+    "--unofficial", is_flag=True, help="Accept other counts than published, or missing images."
+)
+@click.option(
+    "--from-scratch",
+    type=FOLDER,
+    metavar="WORK",
+    help="hgldv2: rebuild its labels from Wikimedia, in WORK.",
+)
+@click.option(
+    "--contact",
+    metavar="MAIL",
+    help="Your address, which Wikimedia asks for; without it nothing is fetched.",
 )
 @click.option("--from", "source", type=FILE, help="Your own CSV, parquet, or folder of images.")
-@click.option("--levels", metavar="A,B,C", help="Your levels, coarse to fine: columns, or names of nested folders.")
 @click.option(
-    "--item", "--image-column", "image_column", help="Column of the ids, or of the images' paths below --root."
+    "--levels",
+    metavar="A,B,C",
+    help="Your levels, coarse to fine: columns, or names of nested folders.",
+)
+@click.option(
+    "--item",
+    "--image-column",
+    "image_column",
+    help="Column of the ids, or of the images' paths below --root.",
 )
 @click.option("--separator", help="What stands between the names of a path in a cell, such as '>'.")
-@click.option("--taxonomy", type=FILE, help="A table of taxa, whose ids a column holds: taxonID, parentNameUsageID, …")
 @click.option(
-    "--several", is_flag=True, help="Items may have several paths: lists, cells a;b, several rows or parents."
+    "--taxonomy",
+    type=FILE,
+    help="A table of taxa, whose ids a column holds: taxonID, parentNameUsageID, …",
+)
+@click.option(
+    "--several",
+    is_flag=True,
+    help="Items may have several paths: lists, cells a;b, several rows or parents.",
 )
 @click.option("--depth", type=click.IntRange(1), help="How many nested folders are levels.")
 @click.option("--force", is_flag=True, help="Replace your dataset of this name.")
 @click.option(
-    "--background", default="white", show_default=True, help="Under transparent images; none: ignore it, and EXIF."
+    "--background",
+    default="white",
+    show_default=True,
+    help="Under transparent images; none: ignore it, and EXIF.",
 )
 @click.option("--split-column", help="Column that says train or test (or train, query, gallery).")
 @click.option("--split-folders", is_flag=True, help="The outermost folders are train and test.")
-@click.option("--split-by", metavar="LEVEL", help="Open set: deal whole nodes of this level to train and test.")
-@click.option("--test-fraction", default=0.5, show_default=True, help="Share of those nodes that test.")
+@click.option(
+    "--split-by",
+    metavar="LEVEL",
+    help="Open set: deal whole nodes of this level to train and test.",
+)
+@click.option(
+    "--test-fraction", default=0.5, show_default=True, help="Share of those nodes that test."
+)
 @click.option("--seed", default=0, show_default=True, help="Seed of --split-by.")
-@click.option("--policy", metavar="NAME", multiple=True, help="Mend labels that form no tree: hbench tree validate.")
+@click.option(
+    "--policy",
+    metavar="NAME",
+    multiple=True,
+    help="Mend labels that form no tree: hbench tree validate.",
+)
 @click.option("--tree", type=FILE, help="A tree, whose nodes the one column of --levels names.")
-@click.option("--edges", default="", metavar="PARENT,CHILD", help="The columns of a list of edges, for --tree.")
+@click.option(
+    "--edges",
+    default="",
+    metavar="PARENT,CHILD",
+    help="The columns of a list of edges, for --tree.",
+)
 @click.option(
     "--copies",
     type=click.Choice(["keep", "first", "merge"]),
     default="keep",
     show_default=True,
-    help="Of pictures that are there several times: keep all, the first, or make them (and classes of the same pictures) one.",
+    help="Of pictures that are there several times: keep all, the first, or make them (and classes "
+    "of the same pictures) one.",
 )
-@click.option("--cards", is_flag=True, help="Describe the folder for Hugging Face datasets and Croissant, too.")
+@click.option(
+    "--cards",
+    is_flag=True,
+    help="Describe the folder for Hugging Face datasets and Croissant, too.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print what was built as JSON.")
 def command(
-    name: str | None, *, source: Path | None, root: Path | None, out: Path | None, as_json: bool, **options: Any
+    name: str | None,
+    *,
+    source: Path | None,
+    root: Path | None,
+    out: Path | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Build the dataset NAME from its raw files, or your own from --from, under NAME.
 
     \b
     hbench build sop --root /data/sop
-    hbench build birds --from birds.csv --levels order,family,species --image-column path --split-by species
+    hbench build birds --from birds.csv --levels order,family,species --split-by species
     """
     from hbench.datasets import specs
     from hbench.datasets.build import build, save_built, writable_folder
-    from hbench.datasets.own.data import OwnSource
+    from hbench.datasets.own.source import OwnSource
 
     flags = {flag: options.pop(flag) for flag in ("force", "cards", "unofficial")}
-    work, contact = options.pop("from_scratch"), options.pop("contact")
+    work = options.pop("from_scratch")
+    contact = options.pop("contact")
     if source is None and name is not None and work is not None:
         dataset = _from_scratch(specs[name], root, work, contact)
-        save_built(dataset, out or writable_folder(dataset.name), cards=flags["cards"], on_remark=terminal.say)
+        save_built(
+            dataset,
+            out or writable_folder(dataset.name),
+            cards=flags["cards"],
+            on_remark=terminal.say,
+        )
     else:
-        levels, policies, edges = options.pop("levels") or (), options.pop("policy"), options.pop("edges")
+        levels = options.pop("levels") or ()
+        policies = options.pop("policy")
+        edges = options.pop("edges")
         options["edges"] = tuple(name.strip() for name in edges.split(",") if name.strip())
-        given = None if source is None else OwnSource(source, levels, root, policies=policies, **options)
+        given = (
+            None
+            if source is None
+            else OwnSource(source, levels, root, policies=policies, **options)
+        )
         dataset = build(name, source=given, root=root, out=out, on_remark=terminal.say, **flags)
     _tell(dataset, out or writable_folder(dataset.name), as_json=as_json)
 
@@ -107,11 +174,17 @@ def _tell(dataset: Dataset, folder: Path, *, as_json: bool) -> None:
     numbers = {split: counted(manifest) for split, manifest in dataset.manifests.items()}
     if as_json:
         digests = {split: manifest.digest for split, manifest in dataset.manifests.items()}
-        built: dict[str, Any] = {"name": dataset.name, "version": dataset.version, "folder": str(folder)}
+        built: dict[str, Any] = {
+            "name": dataset.name,
+            "version": dataset.version,
+            "folder": str(folder),
+        }
         if dataset.read is not None:
             built["read"] = dataset.read.document()
         terminal.show_json({**built, "counts": numbers, "digests": digests})
         return
     header = [f"{dataset.name}@{dataset.version}", *next(iter(numbers.values()))]
-    rows = [[split, *(f"{number:,}" for number in counts.values())] for split, counts in numbers.items()]
+    rows = [
+        [split, *(f"{number:,}" for number in counts.values())] for split, counts in numbers.items()
+    ]
     terminal.show_table(None, header, rows, caption=str(folder))

@@ -8,9 +8,12 @@ from hbench.cli.names import Known
 from hbench.cli.terminal import show
 
 OWN = "hbench"
-RANK_LOSSES = "Ramzi et al., Optimization of Rank Losses for Image Retrieval, TPAMI 2025 (arXiv 2309.08250)"
+RANK_LOSSES = (
+    "Ramzi et al., Optimization of Rank Losses for Image Retrieval, TPAMI 2025 (arXiv 2309.08250)"
+)
 HAPPIER = (
-    "Ramzi et al., Hierarchical Average Precision Training for Pertinent Image Retrieval, ECCV 2022 (arXiv 2207.04873)"
+    "Ramzi et al., Hierarchical Average Precision Training for Pertinent Image Retrieval, "
+    "ECCV 2022 (arXiv 2207.04873)"
 )
 METRIC_SOURCES = {  # name = the paper that defines it
     "H-AP": HAPPIER,
@@ -35,9 +38,11 @@ def _names() -> list[str]:
 @click.command("cite")
 @click.argument("name", type=Known("name", _names))
 def command(name: str) -> None:
-    """Print the BibTeX of NAME: a dataset, a metric, a loss, a method as leaderboards spell it, or hbench.
+    """Print the BibTeX of NAME: a dataset, a metric, a loss, a method as leaderboards spell it, or
+    hbench.
 
-    A paper is an @inproceedings or @article with its authors; what is not a paper, such as a README, an @misc with a note.
+    A paper is an @inproceedings or @article with its authors; what is not a paper, such as a
+    README, an @misc with a note.
 
     \b
     Example: hbench cite hgldv2
@@ -53,16 +58,24 @@ def command(name: str) -> None:
 
 
 def sources(name: str) -> dict[str, str]:
-    """Return the sources to cite for a name: short names and texts; empty where nothing has the name."""
+    """Return the sources to cite for a name: short names and texts; empty where nothing has the
+    name.
+    """
     from hbench.datasets import specs
 
     if name == OWN:
         return {OWN: OWN}
     if name in specs:
         parts = specs[name].citation.split("; ")
-        return {name if place == 0 else f"{name} {place + 1}": text for place, text in enumerate(parts)}
+        return {
+            name if place == 0 else f"{name} {place + 1}": text for place, text in enumerate(parts)
+        }
     metric = name.partition("/")[0].partition("(")[0].partition("#")[0]
-    for spelling in (metric, metric.partition("@")[0], metric.partition("-mistake")[0].removesuffix("-first")):
+    for spelling in (
+        metric,
+        metric.partition("@")[0],
+        metric.partition("-mistake")[0].removesuffix("-first"),
+    ):
         if spelling in METRIC_SOURCES:
             return {spelling: METRIC_SOURCES[spelling]}
     return _of_rows(name) | _of_loss(name)

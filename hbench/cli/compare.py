@@ -12,22 +12,38 @@ from hbench.cli.terminal import show, show_json, show_table
 @click.argument("first", type=FILE)
 @click.argument("second", type=FILE)
 @click.option(
-    "--by-query", type=FILE, nargs=2, help="The two per-query files.  [default: .by-query.parquet instead of .json]"
+    "--by-query",
+    type=FILE,
+    nargs=2,
+    help="The two per-query files.  [default: .by-query.parquet instead of .json]",
 )
 @click.option("--metrics", type=METRICS, help="Only these metrics, separated by commas.")
-@click.option("--unit", metavar="LEVEL|query", help="What the interval and test go by.  [default: that of FIRST]")
+@click.option(
+    "--unit",
+    metavar="LEVEL|query",
+    help="What the interval and test go by.  [default: that of FIRST]",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-@click.option("--csv", "as_csv", is_flag=True, help="As CSV on stdout: fractions in full precision.")
+@click.option(
+    "--csv", "as_csv", is_flag=True, help="As CSV on stdout: fractions in full precision."
+)
 def command(
-    first: Path, second: Path, *, by_query: tuple[Path, Path] | None, metrics: str | None, unit: str | None, as_json: bool,
+    first: Path,
+    second: Path,
+    *,
+    by_query: tuple[Path, Path] | None,
+    metrics: str | None,
+    unit: str | None,
+    as_json: bool,
     as_csv: bool,
-) -> None:  # fmt: skip
-    """Compare the reports FIRST and SECOND (JSON), whose per-query files lie beside them, metric by metric.
+) -> None:
+    """Compare the reports FIRST and SECOND (JSON), whose per-query files lie beside them, metric by
+    metric.
 
-    Shown are the mean difference, its 95 % interval and the p-value of a paired sign-flip test, both by the finest
-    classes of the queries unless --unit says otherwise; "corrected" is p by Holm's method for all metrics of
-    --metrics, or that both reports have.
-    Reports of other conditions are refused (exit code 7).
+    Shown are the mean difference, its 95 % interval and the p-value of a paired sign-flip test,
+    both by the finest classes of the queries unless --unit says otherwise; "corrected" is p by
+    Holm's method for all metrics of --metrics, or that both reports have. Reports of other
+    conditions are refused (exit code 7).
 
     Example: hbench compare mine.json baseline.json
     """
@@ -42,8 +58,10 @@ def command(
         show(result.csv().rstrip("\n"))
         return
     show_table(
-        f"{result.methods[0]} − {result.methods[1]}, {shown.percent_note(each.metric for each in result.shown)}",
+        f"{result.methods[0]} − {result.methods[1]}, "
+        f"{shown.percent_note(each.metric for each in result.shown)}",
         ("metric", *result.methods, *comparison.HEADER),
         [difference.cells for difference in result.shown],
-        f"over {result.over}; p: two-sided paired sign-flip test; corrected: by Holm's method for all {len(result)} metrics",
+        f"over {result.over}; p: two-sided paired sign-flip test; corrected: by Holm's method for "
+        f"all {len(result)} metrics",
     )

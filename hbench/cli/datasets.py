@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print the list as CSV.")
 def command(name: str | None, *, as_json: bool, as_csv: bool) -> None:
-    """List the benchmarks with what is on this disk, or show the card of NAME: a benchmark, or your own dataset.
+    """List the benchmarks with what is on this disk, or show the card of NAME: a benchmark, or your
+    own dataset.
 
     \b
     hbench datasets
@@ -42,20 +43,32 @@ def _list(*, as_json: bool, as_csv: bool) -> None:
         terminal.show_json(rows)
         return
     columns = {
-        "name": "name", "title": "title", "test_images": "test images", "here": "here", "size": "size",
+        "name": "name", "title": "title", "test_images": "test images", "here": "here",
+        "size": "size",
         "levels": "levels, coarse to fine", "licence": "licence",
     }  # fmt: skip
-    texts = [[" / ".join(row[key]) if key == "levels" else str(row[key]) for key in columns] for row in rows]
+    texts = [
+        [" / ".join(row[key]) if key == "levels" else str(row[key]) for key in columns]
+        for row in rows
+    ]
     left = [name for key, name in columns.items() if key != "test_images"]
     if as_csv:  # a number, without the comma for people
         place = list(columns).index("test_images")
-        texts = [[cell.replace(",", "") if at == place else cell for at, cell in enumerate(row)] for row in texts]
+        texts = [
+            [cell.replace(",", "") if at == place else cell for at, cell in enumerate(row)]
+            for row in texts
+        ]
     terminal.show_table(None, [*columns.values()], texts, left=left, as_csv=as_csv)
 
 
 def _row(spec: Spec) -> dict[str, Any]:
-    numbers = [counts.get("images", counts.get("gallery")) for split, counts in spec.counts.items() if split != "train"]
+    numbers = [
+        counts.get("images", counts.get("gallery"))
+        for split, counts in spec.counts.items()
+        if split != "train"
+    ]
     number = next((count for count in numbers if count), None)
+
     return {
         "name": spec.name,
         "title": spec.title,
@@ -103,7 +116,11 @@ def _card(name: str, *, as_json: bool) -> None:
         protocol = spec.protocol
         averaged = ", averaged over the tests" if protocol.averaged else ""
         scored = f"{', '.join(protocol.all_metrics)} ({protocol.similarity}){averaged}"
-        facts |= card(spec) | {"version": spec.version, "levels": list(spec.levels), "protocol": scored}
+        facts |= card(spec) | {
+            "version": spec.version,
+            "levels": list(spec.levels),
+            "protocol": scored,
+        }
         facts["published counts"] = {split: dict(counts) for split, counts in spec.counts.items()}
         facts["files"] = _files(spec)
     try:
@@ -124,9 +141,14 @@ def _files(spec: Spec) -> list[str]:
 
     sources = sources_of(spec.source)
     shown = [
-        f"{source.file} ({f'{source.size:,} bytes' if source.size else 'size not published'})" for source in sources[:8]
+        f"{source.file} ({f'{source.size:,} bytes' if source.size else 'size not published'})"
+        for source in sources[:8]
     ]
-    more = [f"… {len(sources) - 8} more: hbench download {spec.name} --dry-run"] if len(sources) > 8 else []
+    more = (
+        [f"… {len(sources) - 8} more: hbench download {spec.name} --dry-run"]
+        if len(sources) > 8
+        else []
+    )
     return [*shown, *more, f"addresses can be changed in {own_file()}"] if sources else []
 
 
@@ -137,7 +159,10 @@ def _found(dataset: Dataset) -> dict[str, Any]:
     return {
         "version": dataset.version,
         "levels": list(dataset.levels),
-        "counts": {split: counted(manifest, dataset.official_names) for split, manifest in dataset.manifests.items()},
+        "counts": {
+            split: counted(manifest, dataset.official_names)
+            for split, manifest in dataset.manifests.items()
+        },
         **trees,
         **({"background": dataset.card["background"]} if "background" in dataset.card else {}),
         "digests": {split: manifest.digest for split, manifest in dataset.manifests.items()},
@@ -153,7 +178,8 @@ def _tree(manifest: Manifest) -> list[str]:
 
     items = np.bincount(manifest.paths.all_labels()[0][:, -1], minlength=len(manifest.tree.paths))
     return [
-        f"{level.level}: {level.nodes:,} nodes, {level.branching[0]} to {level.branching[2]} in a node above "
+        f"{level.level}: {level.nodes:,} nodes, {level.branching[0]} to {level.branching[2]} in a "
+        "node above "
         f"(median {level.branching[1]:g}); {level.largest[0]} {level.largest[1]:,} images … "
         f"{level.smallest[0]} {level.smallest[1]:,}"
         for level in statistics(manifest.tree, items)

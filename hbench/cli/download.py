@@ -17,7 +17,13 @@ from hbench.cli import terminal
 from hbench.cli.names import DATASET, FOLDER
 from hbench.core.errors import DataError, UsageError, examples
 from hbench.core.files import free_bytes, write_text
-from hbench.datasets.download.all_files import DownloadOptions, OnDownload, check_all, fetch_all, summary
+from hbench.datasets.download.all_files import (
+    DownloadOptions,
+    OnDownload,
+    check_all,
+    fetch_all,
+    summary,
+)
 from hbench.datasets.download.all_files import adopt as adopt_files
 from hbench.datasets.download.sources import RemoteFile, sources_of, state_of
 
@@ -29,7 +35,9 @@ if TYPE_CHECKING:
 def bars(sources: Sequence[RemoteFile], folder: Path) -> Iterator[OnDownload]:
     """Bars on stderr, silent where it is not a terminal; yields the function that moves them."""
     bytes_to_come = sum(source.size or 0 for source in sources) or None
-    with terminal.progress(DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()) as progress:
+    with terminal.progress(
+        DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
+    ) as progress:
         total = progress.add_task("all files", total=bytes_to_come)
         tasks: dict[str, TaskID] = {}
         lock = threading.Lock()
@@ -40,14 +48,21 @@ def bars(sources: Sequence[RemoteFile], folder: Path) -> Iterator[OnDownload]:
                     if source.file in tasks:
                         progress.remove_task(tasks.pop(source.file))
                     return
+
                 if source.file not in tasks:
                     part = (folder / source.file).with_name(f".{Path(source.file).name}.part")
                     came = part.stat().st_size if part.exists() else 0  # in an earlier run
-                    tasks[source.file] = progress.add_task(source.file, total=source.size, completed=came)
+                    tasks[source.file] = progress.add_task(
+                        source.file, total=source.size, completed=came
+                    )
+
                 if what == "files":
-                    progress.update(tasks[source.file], description=f"{source.file}: unpacking", total=None)
+                    progress.update(
+                        tasks[source.file], description=f"{source.file}: unpacking", total=None
+                    )
                 else:
                     progress.advance(total, number)
+
                 progress.advance(tasks[source.file], number)
 
         yield on_progress
@@ -59,24 +74,50 @@ EXISTING = click.Path(path_type=Path, file_okay=False, exists=True)
 
 @click.command(short_help="fetch a benchmark's files, resumably and verified")
 @click.argument("name", type=DATASET)
-@click.option("--root", type=FOLDER, help="Folder for the files; by default in hbench's data folder.")
-@click.option("--part", type=click.Choice(["metadata", "images"]), help="Only the annotations, or only the images.")
+@click.option(
+    "--root", type=FOLDER, help="Folder for the files; by default in hbench's data folder."
+)
+@click.option(
+    "--part",
+    type=click.Choice(["metadata", "images"]),
+    help="Only the annotations, or only the images.",
+)
 @click.option("--mirror", metavar="URL", help="A base address to try before all others: URL/FILE.")
 @click.option(
-    "--jobs", type=click.IntRange(min=1), default=4, show_default=True, help="Files fetched at the same time."
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=4,
+    show_default=True,
+    help="Files fetched at the same time.",
 )
-@click.option("--verify-only", is_flag=True, help="Fetch nothing: read every file again and compare checksums.")
+@click.option(
+    "--verify-only",
+    is_flag=True,
+    help="Fetch nothing: read every file again and compare checksums.",
+)
 @click.option("--repair", is_flag=True, help="Read every file again and replace what is wrong.")
 @click.option("--remove-archives", is_flag=True, help="Remove each archive once it is unpacked.")
 @click.option("--adopt", type=EXISTING, help="Take the files in this folder as they are.")
 @click.option(
-    "--offline", is_flag=True, help="Fetch nothing: say what is here and what is missing; with --adopt, unpack it."
+    "--offline",
+    is_flag=True,
+    help="Fetch nothing: say what is here and what is missing; with --adopt, unpack it.",
 )
 @click.option("--dry-run", is_flag=True, help="Only say what would be fetched, and from where.")
 def command(
-    name: str, *, root: Path | None, part: str | None, mirror: str | None, jobs: int, adopt: Path | None, verify_only: bool,
-    repair: bool, remove_archives: bool, offline: bool, dry_run: bool,
-) -> None:  # fmt: skip
+    name: str,
+    *,
+    root: Path | None,
+    part: str | None,
+    mirror: str | None,
+    jobs: int,
+    adopt: Path | None,
+    verify_only: bool,
+    repair: bool,
+    remove_archives: bool,
+    offline: bool,
+    dry_run: bool,
+) -> None:
     """Fetch the files of the dataset NAME; run it again to resume after any interruption.
 
     \b
@@ -97,7 +138,9 @@ def command(
     if adopt is not None and _adopted(spec, sources, folder, adopt):
         return
     if offline:
-        _stay_offline(name, sources, DownloadOptions(folder), jobs=jobs if adopt and not dry_run else None)
+        _stay_offline(
+            name, sources, DownloadOptions(folder), jobs=jobs if adopt and not dry_run else None
+        )
     elif dry_run:
         _list(sources, folder)
     elif verify_only:
@@ -110,19 +153,26 @@ def command(
         raise DataError(
             f"files of {name} must be fetched by hand",
             expected=spec.manual.replace("\n", "\n" + " " * 12),
-            fix=f"put them into {folder}, or: hbench download {name} --adopt DIR; then hbench build {name}",
+            fix=f"put them into {folder}, or: hbench download {name} --adopt DIR; then hbench "
+            f"build {name}",
         )
     if not (dry_run or offline or verify_only):
         terminal.say(f"{len(sources)} files of {name} are in {folder}; next: hbench build {name}")
 
 
-def _stay_offline(name: str, sources: list[RemoteFile], job: DownloadOptions, *, jobs: int | None) -> None:
-    """Unpack the archives that are here and checked, where `jobs` says how many at a time; refuse what is missing."""
+def _stay_offline(
+    name: str, sources: list[RemoteFile], job: DownloadOptions, *, jobs: int | None
+) -> None:
+    """Unpack the archives that are here and checked, where `jobs` says how many at a time; refuse
+    what is missing.
+    """
     here = [source for source in sources if state_of(job.folder, source) == "verified"]
     if jobs and here:
         _fetch(here, job, jobs)
     _list(sources, job.folder)
-    if missing := [source.file for source in sources if state_of(job.folder, source) in {"missing", "partial"}]:
+    if missing := [
+        source.file for source in sources if state_of(job.folder, source) in {"missing", "partial"}
+    ]:
         raise DataError(
             f"files of {name} are not here, and --offline fetches nothing",
             found=examples(missing),
@@ -160,18 +210,30 @@ def _adopted(spec: Spec, sources: list[RemoteFile], folder: Path, lying: Path) -
 
 
 def _list(sources: list[RemoteFile], folder: Path) -> None:
-    """Show the files to fetch; where many differ in their numbers alone, as images_000.tar … images_499.tar, in one line."""
+    """Show the files to fetch; where many differ in their numbers alone, as images_000.tar …
+    images_499.tar, in one line.
+    """
     if not sources:
         return
+
     alike: dict[tuple[str, str, str], list[RemoteFile]] = {}
     for source in sources:
         key = (re.sub(r"\d+", "#", source.file), source.part, state_of(folder, source))
         alike.setdefault(key, []).append(source)
+
     rows = []
     for files in alike.values():
-        rows += [_row(files, folder)] if len(files) >= SERIES else [_row([file], folder) for file in files]
+        rows += (
+            [_row(files, folder)]
+            if len(files) >= SERIES
+            else [_row([file], folder) for file in files]
+        )
+
     unknown = sum(source.size is None for source in sources)
-    sizes = f"{sum(source.size or 0 for source in sources):,} bytes" + f" and {unknown} of unknown size" * bool(unknown)
+    sizes = (
+        f"{sum(source.size or 0 for source in sources):,} bytes"
+        + f" and {unknown} of unknown size" * bool(unknown)
+    )
     amount = f"{len(sources)} file{'s' * (len(sources) > 1)}, {sizes}"
     header = ["file", "bytes", "part", "state", "first address"]
     caption = f"{amount}, to {folder}, where {free_bytes(folder):,} bytes are free"
@@ -180,6 +242,10 @@ def _list(sources: list[RemoteFile], folder: Path) -> None:
 
 def _row(files: list[RemoteFile], folder: Path) -> list[str]:
     first = files[0]
-    name = first.file if len(files) == 1 else f"{first.file} … {Path(files[-1].file).name} ({len(files)} files)"
+    name = (
+        first.file
+        if len(files) == 1
+        else f"{first.file} … {Path(files[-1].file).name} ({len(files)} files)"
+    )
     size = f"{sum(file.size or 0 for file in files):,}" if all(file.size for file in files) else "?"
     return [name, size, first.part, state_of(folder, first), first.urls[0]]

@@ -31,14 +31,32 @@ def _scales(_context: click.Context, _option: click.Parameter, text: str) -> tup
 
 @click.command("embed")
 @click.argument("model", required=False)
-@click.option("--models", type=FILE, help="Instead of MODEL: a file with a model per line; --out is a folder.")
+@click.option(
+    "--models", type=FILE, help="Instead of MODEL: a file with a model per line; --out is a folder."
+)
 @click.option("--dataset", "-d", type=DATASET, required=True, help="A dataset's name or folder.")
 @click.option(
-    "--out", "-o", required=True, type=FILE, help="The file: .parquet, .npz or .npy; of --models, their folder."
+    "--out",
+    "-o",
+    required=True,
+    type=FILE,
+    help="The file: .parquet, .npz or .npy; of --models, their folder.",
 )
-@click.option("--split", default="test", show_default=True, help="train, test (all tests), or one test by its name.")
-@click.option("--size", type=click.IntRange(min=1), help="Side of the images.  [default: the model's]")
-@click.option("--weights", default="pretrained", show_default=True, help="pretrained, random, or a file of weights.")
+@click.option(
+    "--split",
+    default="test",
+    show_default=True,
+    help="train, test (all tests), or one test by its name.",
+)
+@click.option(
+    "--size", type=click.IntRange(min=1), help="Side of the images.  [default: the model's]"
+)
+@click.option(
+    "--weights",
+    default="pretrained",
+    show_default=True,
+    help="pretrained, random, or a file of weights.",
+)
 @click.option(
     "--scales",
     default="1",
@@ -47,22 +65,37 @@ def _scales(_context: click.Context, _option: click.Parameter, text: str) -> tup
     help="Embed at several scales and take the mean: 1,0.7071,0.5.",
 )
 @click.option("--flip", is_flag=True, help="Embed the mirrored image too, and take the mean.")
-@click.option("--batch", type=click.IntRange(min=1), default=64, show_default=True, help="Images at a time.")
 @click.option(
-    "--workers", type=click.IntRange(min=0), help="Processes that decode.  [default: one per processor, to 10]"
+    "--batch", type=click.IntRange(min=1), default=64, show_default=True, help="Images at a time."
 )
 @click.option(
-    "--precision", type=click.Choice(["float32", "bfloat16", "float16"]), default="float32", show_default=True
+    "--workers",
+    type=click.IntRange(min=0),
+    help="Processes that decode.  [default: one per processor, to 10]",
 )
-@click.option("--skip-unreadable", is_flag=True, help="Leave out images that cannot be read, and name them.")
-@click.option("--key-map", type=FILE, help="TOML that renames keys of a file of weights: old = new.")
+@click.option(
+    "--precision",
+    type=click.Choice(["float32", "bfloat16", "float16"]),
+    default="float32",
+    show_default=True,
+)
+@click.option(
+    "--skip-unreadable", is_flag=True, help="Leave out images that cannot be read, and name them."
+)
+@click.option(
+    "--key-map", type=FILE, help="TOML that renames keys of a file of weights: old = new."
+)
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1.")
-def command(model: str | None, models: Path | None, dataset: str, out: Path, split: str, **options: Any) -> None:
-    """Embed every image of a split with MODEL, in manifest order; interrupted, the same command resumes.
+def command(
+    model: str | None, models: Path | None, dataset: str, out: Path, split: str, **options: Any
+) -> None:
+    """Embed every image of a split with MODEL, in manifest order; interrupted, the same command
+    resumes.
 
     \b
-    MODEL: a run's folder or checkpoint, torchvision:resnet50, timm:NAME, open_clip:ARCH/TAG, or transformers:OWNER/NAME
-    of the Hugging Face hub (timm:hf-hub:OWNER/NAME, open_clip:hf-hub:OWNER/NAME): with its own transform, at its own size.
+    MODEL: a run's folder or checkpoint, torchvision:resnet50, timm:NAME, open_clip:ARCH/TAG, or
+    transformers:OWNER/NAME of the Hugging Face hub (timm:hf-hub:OWNER/NAME,
+    open_clip:hf-hub:OWNER/NAME): with its own transform, at its own size.
 
     Of --models, one that cannot be had is named at the end (exit code 4) and the others continue.
 
@@ -79,14 +112,19 @@ def command(model: str | None, models: Path | None, dataset: str, out: Path, spl
         raise click.UsageError("Give either MODEL or --models.")
     listed = embed_models.read_models(models, out) if models else {}
     data = datasets.load(dataset)
-    size, weights, key_map, device = (options.pop(name) for name in ("size", "weights", "key_map", "device"))
+    size, weights, key_map, device = (
+        options.pop(name) for name in ("size", "weights", "key_map", "device")
+    )
     chosen_device(device)  # one that is not there is refused before any model is loaded
     make = partial(embedding.embedder, size=size, weights=weights, key_map=key_map)
     chosen = embedding.EmbedOptions(**options)
     embed = partial(_embed, data=data, split=split, options=chosen, device=device)
     if model:
         embed(make(model), out)
-        say(f"wrote {out}: hbench evaluate {out} --dataset {dataset}" + " needs the test items" * (split == "train"))
+        say(
+            f"wrote {out}: hbench evaluate {out} --dataset {dataset}"
+            + " needs the test items" * (split == "train")
+        )
         return
 
     def embed_unless_there(name: str, file: Path) -> str:
@@ -96,13 +134,17 @@ def command(model: str | None, models: Path | None, dataset: str, out: Path, spl
         embed(given, file)
         return f"wrote {file}"
 
-    failed = embed_models.embed_models(listed, embed_unless_there, lambda name, outcome: say(f"{name}: {outcome}"))
+    failed = embed_models.embed_models(
+        listed, embed_unless_there, lambda name, outcome: say(f"{name}: {outcome}")
+    )
     if len(failed) < len(listed) and split != "train":
         say(f"hbench evaluate-all {out} --dataset {dataset} --out REPORTS compares them")
     embed_models.refuse_failed(failed, len(listed))
 
 
-def _embed(given: Embedder, file: Path, *, data: Dataset, split: str, options: EmbedOptions, device: str) -> None:
+def _embed(
+    given: Embedder, file: Path, *, data: Dataset, split: str, options: EmbedOptions, device: str
+) -> None:
     """Embed with a bar, or a line from time to time where no bar is watched."""
     import hbench
     from hbench.core.errors import examples
@@ -118,7 +160,9 @@ def _embed(given: Embedder, file: Path, *, data: Dataset, split: str, options: E
                 last_said.append(time.monotonic())
                 say(f"embedded {done:,} of {number:,} images")
 
-        hbench.embed(given, data, file, split=split, options=options, device=device, on_progress=watch)
+        hbench.embed(
+            given, data, file, split=split, options=options, device=device, on_progress=watch
+        )
     left_out = embeddings.read(file).left_out if options.skip_unreadable else ()
     if left_out:
         say(f"left out {len(left_out):,} images that cannot be read: {examples(left_out)}")

@@ -1,4 +1,5 @@
-"""Describes the machine for a bug report: versions, processor, and the folders with those who may write to them.
+"""Describes the machine for a bug report: versions, processor, and the folders with those who may
+write to them.
 
 >>> sorted(environment())
 ['folders', 'processor', 'variables', 'versions']
@@ -16,9 +17,17 @@ from hbench.core.paths import cache_home, data_home
 from hbench.core.version import __version__
 
 PACKAGES = (
-    "numpy", "numba", "pyarrow", "networkx", "pandas", "scikit-learn", "matplotlib", "torch", "torchvision", "timm",
+    "numpy", "numba", "pyarrow", "networkx", "pandas", "scikit-learn", "matplotlib", "torch",
+    "torchvision", "timm",
 )  # fmt: skip
-VARIABLES = ("HBENCH_HOME", "HBENCH_DATA", "HBENCH_CACHE", "NUMBA_CACHE_DIR", "NUMBA_DISABLE_JIT", "OMP_NUM_THREADS")
+VARIABLES = (
+    "HBENCH_HOME",
+    "HBENCH_DATA",
+    "HBENCH_CACHE",
+    "NUMBA_CACHE_DIR",
+    "NUMBA_DISABLE_JIT",
+    "OMP_NUM_THREADS",
+)
 
 
 def environment() -> dict[str, Any]:
@@ -32,7 +41,11 @@ def environment() -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
-    found = {"hbench": __version__, "python": platform.python_version(), "system": platform.platform()}
+    found = {
+        "hbench": __version__,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+    }
     for name in PACKAGES:
         try:
             found[name] = version(name)
@@ -47,8 +60,14 @@ def _processor() -> dict[str, Any]:
     model = platform.processor() or "unknown"
     with suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-        model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), model)
-    blas = [f"{library['internal_api']} {library.get('architecture', '')}".strip() for library in threadpool_info()]
+        model = next(
+            (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
+            model,
+        )
+    blas = [
+        f"{library['internal_api']} {library.get('architecture', '')}".strip()
+        for library in threadpool_info()
+    ]
     return {
         "model": model,
         "machine": platform.machine(),
@@ -72,5 +91,9 @@ def _folder(path: Path) -> dict[str, Any]:
 def _owner(path: Path) -> str:
     try:
         return path.owner()
-    except (KeyError, NotImplementedError, OSError):  # a number without a name, or a system without owners
+    except (
+        KeyError,
+        NotImplementedError,
+        OSError,
+    ):  # a number without a name, or a system without owners
         return str(path.stat().st_uid)

@@ -16,11 +16,19 @@ from hbench.cli.terminal import bars, say, show_json
 @click.argument("file", type=FILE, required=False)
 @reporting.with_options(reporting.SETTINGS)
 @reporting.with_options(reporting.READ)
-@click.option("--edges", metavar="PARENT,CHILD", help="The columns of a list of edges, for --trees.")
-@click.option("--ids", type=FILE, help="The ids of a .npy or .safetensors file: .txt, .csv or .json.")
-@click.option("--query", type=FILE, help="Embeddings of the queries, where they are in a file of their own.")
+@click.option(
+    "--edges", metavar="PARENT,CHILD", help="The columns of a list of edges, for --trees."
+)
+@click.option(
+    "--ids", type=FILE, help="The ids of a .npy or .safetensors file: .txt, .csv or .json."
+)
+@click.option(
+    "--query", type=FILE, help="Embeddings of the queries, where they are in a file of their own."
+)
 @click.option("--gallery", type=FILE, help="Embeddings of the gallery, likewise.")
-@click.option("--leave-out", type=click.Choice(["zero"]), help="Leave out items whose vectors are all zero.")
+@click.option(
+    "--leave-out", type=click.Choice(["zero"]), help="Leave out items whose vectors are all zero."
+)
 @click.option("--check", is_flag=True, help="Only validate the file; every problem is listed.")
 @click.option("--method", help="The method's name, for the report and the leaderboard row.")
 @reporting.with_options(reporting.FILES)
@@ -29,21 +37,27 @@ from hbench.cli.terminal import bars, say, show_json
     type=click.IntRange(0, 1000),
     default=0,
     metavar="K",
-    help="Keep the first K results of every query next to --out, and its values, for `hbench report`.",
+    help="Keep the first K results of every query next to --out, and its values, for `hbench "
+    "report`.",
 )
 @click.option(
     "--trees",
     metavar="FILES",
     help="Score under other trees of the same classes too: wordnet.csv,wikidata.nwk,shuffled.",
 )
-@click.option("--resume", type=FOLDER, help="Keep finished blocks in this folder; continue from them.")
+@click.option(
+    "--resume", type=FOLDER, help="Keep finished blocks in this folder; continue from them."
+)
 @click.option(
     "--blocks",
     metavar="I/N",
-    help="Compute this share of the work only, into --resume DIR, which any number of processes may fill.",
+    help="Compute this share of the work only, into --resume DIR, which any number of processes "
+    "may fill.",
 )
 @reporting.with_options(reporting.MACHINE)
-def command(file: Path | None, dataset: str, check: bool, format_: str, as_json: bool, **options: Any) -> None:
+def command(
+    file: Path | None, dataset: str, check: bool, format_: str, as_json: bool, **options: Any
+) -> None:
     """Score FILE, embeddings or rankings of a dataset's test items, joined by id.
 
     \b
@@ -51,11 +65,13 @@ def command(file: Path | None, dataset: str, check: bool, format_: str, as_json:
     Rankings:   id,images CSV (Google Landmarks), TREC run, parquet with query,item,score.
 
     Example: hbench evaluate emb.parquet --dataset sop -o mine.json
-    """  # fmt: skip
+    """
     execution = reporting.execution_of(options)
     _refuse_options(options)
     data = reporting.loaded(dataset, options)
-    given = reporting.submitted(_queries_file(file, options), options["ids"], options["gallery"], movable=True)
+    given = reporting.submitted(
+        _queries_file(file, options), options["ids"], options["gallery"], movable=True
+    )
     given = reporting.without_zeros(given, options["leave_out"])
     checked = reporting.examined(given, data, reporting.settings_of(options), options["method"])
     if check:
@@ -69,15 +85,20 @@ def command(file: Path | None, dataset: str, check: bool, format_: str, as_json:
             doubts, remarks = map(list, (checked.subject.doubts, checked.warnings))
             show_json({"signature": checked.signature(), "doubts": doubts, "remarks": remarks})
         return
-    files = [(path, options["ids"]) for path in (file, options["query"], options["gallery"]) if path]
+
+    files = [
+        (path, options["ids"]) for path in (file, options["query"], options["gallery"]) if path
+    ]
     with execution.open(files, announce=say) as execute, bars("ranking") as on_test:
         if execution.blocks:
             number = execution.keep_blocks(checked, execute, on_test)
             say(
-                f"share {execution.blocks}, {number} blocks, is in {execution.resume}; without --blocks this command reports"
+                f"share {execution.blocks}, {number} blocks, is in {execution.resume}; without "
+                "--blocks this command reports"
             )
             return
         report = execution.report(checked, execute, on_test)
+
     reporting.write_report(report, options)
     reporting.show_report(report.document, "json" if as_json else format_)
 
@@ -87,17 +108,25 @@ def _refuse_options(options: dict[str, Any]) -> None:
     if options["row"] and not options["method"]:
         raise click.UsageError("--row needs --method, the name of the row.")
     if options["blocks"] and (options["output"] or options["by_query"] or options["row"]):
-        raise click.UsageError("--out, --by-query and --row are written by the run that reports, without --blocks.")
+        raise click.UsageError(
+            "--out, --by-query and --row are written by the run that reports, without --blocks."
+        )
     if options["top_k"]:
         if not options["output"]:
             raise click.UsageError("--top-k needs --out: the results are kept next to the report.")
-        options["by_query"] = options["by_query"] or options["output"].with_suffix(reporting.BY_QUERY)
+        options["by_query"] = options["by_query"] or options["output"].with_suffix(
+            reporting.BY_QUERY
+        )
     reporting.refuse_unwritable(options)
 
 
 def _queries_file(file: Path | None, options: dict[str, Any]) -> Path:
     """Return the file, or that of the queries, which needs a gallery."""
     chosen: Path | None = file or options["query"]
-    if chosen is None or (file and options["query"]) or (file is None) != (options["gallery"] is not None):
+    if (
+        chosen is None
+        or (file and options["query"])
+        or (file is None) != (options["gallery"] is not None)
+    ):
         raise click.UsageError("Give either one FILE, or --query and --gallery together.")
     return chosen

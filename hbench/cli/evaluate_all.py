@@ -26,23 +26,38 @@ FORMATS = click.Choice(["table", "json", "csv", "markdown", "latex"])
 @click.command("evaluate-all")
 @click.argument("folder", type=FOLDER)
 @reporting.with_options(reporting.SETTINGS)
-@click.option("--out", "-o", "output", type=FOLDER, required=True, help="The folder of the reports.")
-@click.option("--by", metavar="METRIC", help="Sort by this metric.  [default: the leaderboard's, or H-AP]")
+@click.option(
+    "--out", "-o", "output", type=FOLDER, required=True, help="The folder of the reports."
+)
+@click.option(
+    "--by", metavar="METRIC", help="Sort by this metric.  [default: the leaderboard's, or H-AP]"
+)
 @click.option("--format", "form", type=FORMATS, default="table", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-@click.option("--csv", "as_csv", is_flag=True, help="The same as --format csv: fractions in full precision.")
+@click.option(
+    "--csv", "as_csv", is_flag=True, help="The same as --format csv: fractions in full precision."
+)
 @click.option("--row", type=FILE, help="Write the leaderboard rows (TOML) to this file.")
 @reporting.with_options(reporting.MACHINE)
 def command(
-    folder: Path, dataset: str, by: str | None, *, form: str, as_json: bool, as_csv: bool, **options: Any
+    folder: Path,
+    dataset: str,
+    by: str | None,
+    *,
+    form: str,
+    as_json: bool,
+    as_csv: bool,
+    **options: Any,
 ) -> None:
-    """Score every embedding file of FOLDER that has no report yet, then show all by all metrics, best first, each compared with
-    the best.
+    """Score every embedding file of FOLDER that has no report yet, then show all by all metrics,
+    best first, each compared with the best.
 
-    A file that is refused does not stop the others. A report is used again if it is of this file and these settings and has
-    the metrics; one that lacks some is made again with those it has, too. LaTeX and Markdown print the best in bold.
+    A file that is refused does not stop the others. A report is used again if it is of this file
+    and these settings and has the metrics; one that lacks some is made again with those it has,
+    too. LaTeX and Markdown print the best in bold.
 
-    Example: hbench evaluate-all embeddings/ --dataset sop --metrics H-AP,R@1 --by R@1 --out reports/
+    Example: hbench evaluate-all embeddings/ --dataset sop --metrics H-AP,R@1 --by R@1 --out
+    reports/
     """
     from hbench import datasets
     from hbench.core.errors import HBenchError, SubmissionError
@@ -66,7 +81,9 @@ def command(
             say(f"{file.name}: refused\n{error}")
     if documents:
         board = reporting.board_of(data.name)
-        metric = _ranked_by(by, documents.values(), [*([board.metric] if board else []), "H-AP"], asked)
+        metric = _ranked_by(
+            by, documents.values(), [*([board.metric] if board else []), "H-AP"], asked
+        )
         for report, reason in many.not_comparable(documents, metric).items():
             del documents[report]
             refused[files[report].name] = reason
@@ -74,15 +91,20 @@ def command(
         if options["row"]:
             reporting.write_rows([*documents.values()], options["row"])
         form = format_of(form, as_json=as_json, as_csv=as_csv)
-        _show(many.standings(documents, metric), metric, list(asked), refused=list(refused), form=form)
+        _show(
+            many.standings(documents, metric), metric, list(asked), refused=list(refused), form=form
+        )
     if refused:
         count = len(documents) + len(refused)
         raise SubmissionError(
-            f"{len(refused)} of {count} files are refused, or not comparable", found=", ".join(refused)
+            f"{len(refused)} of {count} files are refused, or not comparable",
+            found=", ".join(refused),
         )
 
 
-def _ranked_by(by: str | None, documents: Collection[Document], usual: list[str], asked: Collection[str]) -> str:
+def _ranked_by(
+    by: str | None, documents: Collection[Document], usual: list[str], asked: Collection[str]
+) -> str:
     """The metric to sort by: that of --by, or else a usual one that was asked for."""
     from hbench.core.errors import UnknownName
     from hbench.evaluation import many
@@ -96,16 +118,21 @@ def _ranked_by(by: str | None, documents: Collection[Document], usual: list[str]
 
 
 def _report_of(file: Path, report: Path, data: Dataset, options: dict[str, Any]) -> Scored:
-    """The report of a file, a finished or a new one, and the names of the metrics that were asked for."""
+    """The report of a file, a finished or a new one, and the names of the metrics that were asked
+    for.
+    """
     from hbench.evaluation import many
     from hbench.evaluation.submission import read
 
-    checked = reporting.examined(read(file, movable=True), data, reporting.settings_of(options), file.stem)
+    checked = reporting.examined(
+        read(file, movable=True), data, reporting.settings_of(options), file.stem
+    )
     names = list(map(str, checked.conditions.metrics))
     if document := many.finished(report, checked):
         say(f"{file.name}: {report} is of this file and these settings")
         return document, names
-    checked, execution = many.widened(report, checked), reporting.execution_of(options)
+    checked = many.widened(report, checked)
+    execution = reporting.execution_of(options)
     with execution.open([(file, None)], announce=say) as execute, bars("ranking") as on_test:
         made = execution.report(checked, execute, on_test)
     made.write_by_query(report.with_suffix(reporting.BY_QUERY))
@@ -113,7 +140,9 @@ def _report_of(file: Path, report: Path, data: Dataset, options: dict[str, Any])
     return made.document, names
 
 
-def _show(standings: list[ModelStanding], metric: str, asked: list[str], *, refused: list[str], form: str) -> None:
+def _show(
+    standings: list[ModelStanding], metric: str, asked: list[str], *, refused: list[str], form: str
+) -> None:
     from hbench.boards import many_tables
 
     best = standings[0].document

@@ -19,8 +19,20 @@ if TYPE_CHECKING:
 @TESTED
 @MENDED
 @click.option("--ids", type=FILE, help="The ids of a .npy or .safetensors file.")
-@click.option("--batch", type=click.IntRange(min=2), default=256, show_default=True, help="Gallery items per batch.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random batches.")
+@click.option(
+    "--batch",
+    type=click.IntRange(min=2),
+    default=256,
+    show_default=True,
+    help="Gallery items per batch.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Of the random batches.",
+)
 @click.option(
     "--queries",
     type=click.IntRange(min=1),
@@ -28,15 +40,21 @@ if TYPE_CHECKING:
     show_default=True,
     help="Use this many at most, drawn at random.",
 )
-@click.option("--metrics", default="AP,H-AP,NDCG", show_default=True, help="Metrics separated by commas.")
-@click.option("--similarity", type=SIMILARITY, help="As in hbench evaluate.  [default: the dataset's]")
+@click.option(
+    "--metrics", default="AP,H-AP,NDCG", show_default=True, help="Metrics separated by commas."
+)
+@click.option(
+    "--similarity", type=SIMILARITY, help="As in hbench evaluate.  [default: the dataset's]"
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def command(file: Path, dataset: str, metrics: str, as_json: bool, **options: Any) -> None:
-    """Measure how far metrics inside random batches of the gallery lie above those on the whole gallery of FILE.
+    """Measure how far metrics inside random batches of the gallery lie above those on the whole
+    gallery of FILE.
 
-    A loss that sums over batches optimises the former; the gap says what that leaves. Shown with the largest gap of AP
-    that a model could have that is perfect inside every batch, and for one with this many scores on the wrong side of
-    ROADMAP's thresholds (0.9 and 0.6). A gap may be negative.
+    A loss that sums over batches optimises the former; the gap says what that leaves. Shown with
+    the largest gap of AP that a model could have that is perfect inside every batch, and for one
+    with this many scores on the wrong side of ROADMAP's thresholds (0.9 and 0.6). A gap may be
+    negative.
 
     Example: hbench gap mine.parquet --dataset sop --batch 256
     """
@@ -47,16 +65,21 @@ def command(file: Path, dataset: str, metrics: str, as_json: bool, **options: An
     from hbench.evaluation.gap import gap_of, random_batches, sampled
     from hbench.evaluation.submission import read, retrieval_of
 
-    batch, seed = options["batch"], options["seed"]
-    data, given = datasets.load(dataset, options["policies"]), read(file, ids=options["ids"]).embeddings("a gap")
+    batch = options["batch"]
+    seed = options["seed"]
+    data = datasets.load(dataset, options["policies"])
+    given = read(file, ids=options["ids"]).embeddings("a gap")
     if data.lists:
-        raise UsageError("the gap is measured by labels", expected="a label tree", found="listed positives")
+        raise UsageError(
+            "the gap is measured by labels", expected="a label tree", found="listed positives"
+        )
     examined = examine(given, data, Settings(metrics, similarity=options["similarity"]))
     if examined.conditions.several > 1:
         raise UsageError(
-            "the gap goes by one path of each item", expected="one class at each level",
+            "the gap goes by one path of each item",
+            expected="one class at each level",
             found=f"up to {examined.conditions.several} paths",
-        )  # fmt: skip
+        )
     if examined.conditions.partial:
         raise UsageError(
             "the gap cannot be measured for partial labels",
@@ -73,8 +96,11 @@ def command(file: Path, dataset: str, metrics: str, as_json: bool, **options: An
             )
         with bar(f"batches of {name}") as on_batch:
             drawn = sampled(retrieval_of(manifest, given.queries), options["queries"], seed)
-            gap = gap_of(drawn, examined.conditions, random_batches(items, batch, seed), on_batch=on_batch)
-        signature = f"{examined.signature([name])}|queries:{len(drawn.queries.labels)}|batch:{batch}|seed:{seed}"
+            gap = gap_of(
+                drawn, examined.conditions, random_batches(items, batch, seed), on_batch=on_batch
+            )
+        asked = len(drawn.queries.labels)
+        signature = f"{examined.signature([name])}|queries:{asked}|batch:{batch}|seed:{seed}"
         documents.append(_document(gap, signature))
     if as_json:
         show_json(documents if len(documents) > 1 else documents[0])
@@ -98,11 +124,26 @@ def _document(gap: Gap, signature: str) -> dict[str, Any]:
 
 def _show(document: dict[str, Any]) -> None:
     cells = [
-        (name, f"{100 * each['gap']:+.2f}", f"{100 * each['inside']:.2f}", f"{100 * each['whole']:.2f}", f"{each['queries']:,}")
+        (
+            name,
+            f"{100 * each['gap']:+.2f}",
+            f"{100 * each['inside']:.2f}",
+            f"{100 * each['whole']:.2f}",
+            f"{each['queries']:,}",
+        )
         for name, each in document["metrics"].items()
-    ]  # fmt: skip
-    show_table("decomposability gap, points", ("metric", "gap", "inside batches", "whole gallery", "queries"), cells)
+    ]
+    show_table(
+        "decomposability gap, points",
+        ("metric", "gap", "inside batches", "whole gallery", "queries"),
+        cells,
+    )
     say(f"largest gap of AP if every batch were perfect: {100 * document['bound']:.2f}")
+
     if document["calibrated_bound"] is not None:
-        say(f"… with as many scores beyond 0.9 and 0.6 as here: {100 * document['calibrated_bound']:.2f}")
+        say(
+            "… with as many scores beyond 0.9 and 0.6 as here: "
+            f"{100 * document['calibrated_bound']:.2f}"
+        )
+
     say(document["signature"])

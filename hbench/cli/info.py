@@ -21,12 +21,14 @@ def command(compiles: bool, as_json: bool) -> None:
     Example: hbench info --json
     """
     from hbench.cli.environment import environment
-    from hbench.engine.block_values import kernels_are_compiled
+    from hbench.engine.values.blocks import kernels_are_compiled
 
     if compiles:
         _compile()
     machine = environment()
-    machine["processor"]["kernels"] = "compiled" if kernels_are_compiled() else "compiled when first needed"
+    machine["processor"]["kernels"] = (
+        "compiled" if kernels_are_compiled() else "compiled when first needed"
+    )
     if as_json:
         show_json(machine)
     else:
@@ -34,7 +36,9 @@ def command(compiles: bool, as_json: bool) -> None:
 
 
 def _compile() -> None:
-    """Compile what evaluations call, by three small ones: of whole rows of float32 and of float64, and of half of the products."""
+    """Compile what evaluations call, by three small ones: of whole rows of float32 and of float64,
+    and of half of the products.
+    """
     import numpy as np
 
     from hbench.evaluation.arrays import score
@@ -50,7 +54,10 @@ def _compile() -> None:
 
 def _show(machine: dict[str, Any]) -> None:
     """The description of the machine as one table of two columns."""
-    rows = [[name, str(value)] for name, value in {**machine["versions"], **machine["processor"]}.items()]
+    rows = [
+        [name, str(value)]
+        for name, value in {**machine["versions"], **machine["processor"]}.items()
+    ]
     for name, folder in machine["folders"].items():
         state = "not there yet" if not folder["exists"] else f"{folder['owner']}'s"
         state += "" if folder["only_by_owner"] in {True, None} else ", others may write to it"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,14 +11,12 @@ import click
 from hbench.cli.board_tables import selected, terminal_table, written
 from hbench.cli.names import BOARD, DATASET, FILE
 from hbench.cli.reporting import submitted, with_options
-from hbench.cli.terminal import format_of, progress, say, show, show_json, show_table
+from hbench.cli.terminal import format_of, say, show, show_json, show_table
+from hbench.cli.verification import dataset_of, verify_fetched, verify_file
 from hbench.core.errors import ConfigError, UnknownName, UsageError
 
 if TYPE_CHECKING:
     from hbench.boards import Leaderboard, Row
-    from hbench.boards.fetched import RowVerdict
-    from hbench.datasets import Dataset
-    from hbench.evaluation.submission import Submission
     from hbench.records.document import Document
 
 FORMATS = ("json", "csv", "markdown", "latex", "bibtex")
@@ -39,15 +36,28 @@ def command() -> None:
 SELECTION = [  # which rows, by which metric, with which columns
     click.argument("name", type=BOARD),
     click.option("--metric", help="Rank by this metric.  [default: the leaderboard's own]"),
-    click.option("--columns", help="Show these metrics, separated by commas.  [default: all that fit]"),
-    click.option("--paper", "papers", multiple=True, help="Only rows whose source contains this text; repeatable."),
-    click.option("--all", "everything", is_flag=True, help="Also rows without a comparable score, unranked."),
+    click.option(
+        "--columns", help="Show these metrics, separated by commas.  [default: all that fit]"
+    ),
+    click.option(
+        "--paper",
+        "papers",
+        multiple=True,
+        help="Only rows whose source contains this text; repeatable.",
+    ),
+    click.option(
+        "--all", "everything", is_flag=True, help="Also rows without a comparable score, unranked."
+    ),
     click.option("--top", type=click.IntRange(min=1), help="Show this many results at most."),
 ]
 
 
-def setup_of(_context: click.Context, _option: click.Parameter, pairs: Sequence[str]) -> dict[str, str | int]:
-    """The setup of a row from its KEY=VALUE pairs; raises UsageError for other texts, UnknownName for a key that rows lack."""
+def setup_of(
+    _context: click.Context, _option: click.Parameter, pairs: Sequence[str]
+) -> dict[str, str | int]:
+    """The setup of a row from its KEY=VALUE pairs; raises UsageError for other texts, UnknownName
+    for a key that rows lack.
+    """
     from hbench.boards import Setup
 
     setup: dict[str, str | int] = {}
@@ -56,7 +66,9 @@ def setup_of(_context: click.Context, _option: click.Parameter, pairs: Sequence[
             raise UnknownName("key of a row's setup", key, Setup.model_fields)
         if not value:
             raise UsageError(
-                f"the setup's {key} has no value", expected="KEY=VALUE", fix=f"--setup {key}=…, or leave it out"
+                f"the setup's {key} has no value",
+                expected="KEY=VALUE",
+                fix=f"--setup {key}=…, or leave it out",
             )
         is_number = Setup.model_fields[key].annotation == int | None and value.isdecimal()
         setup[key] = int(value) if is_number else value
@@ -69,9 +81,11 @@ DETAILS = [  # of a row, beside its scores
     click.option("--year", type=int, help="[default: the year of the report]"),
     click.option(
         "--setup", multiple=True, metavar="KEY=VALUE", callback=setup_of,
-        help="How the model was made, such as pretraining=ImageNet-1k or parameters=86000000; repeatable.",
+        help="How the model was made, such as pretraining=ImageNet-1k or parameters=86000000; "
+             "repeatable.",
     ),
-    click.option("--url", help="Where the embedding file is published; others then verify the row by it."),
+    click.option("--url", help="Where the embedding file is published; others then verify the row "
+                               "by it."),
 ]  # fmt: skip
 
 
@@ -101,7 +115,8 @@ def list_(as_json: bool, as_csv: bool) -> None:
     if as_json:
         show_json([dict(zip(header, line, strict=True)) for line in lines])
         return
-    texts, left = [tuple(map(str, line)) for line in lines], ("metric", "protocol", "best")
+    texts = [tuple(map(str, line)) for line in lines]
+    left = ("metric", "protocol", "best")
     if as_csv:  # a dash is for people
         texts = [tuple("" if cell == NONE else cell for cell in line) for line in texts]
     show_table(None, header, texts, left=left, caption="scores in percent", as_csv=as_csv)
@@ -111,9 +126,13 @@ def list_(as_json: bool, as_csv: bool) -> None:
 
 @command.command("show", short_help="Show a leaderboard ranked by one metric.")
 @with_options(SELECTION)
-@click.option("--format", "form", type=click.Choice(["table", *FORMATS]), default="table", show_default=True)
+@click.option(
+    "--format", "form", type=click.Choice(["table", *FORMATS]), default="table", show_default=True
+)
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-@click.option("--csv", "as_csv", is_flag=True, help="The same as --format csv: percent, as printed.")
+@click.option(
+    "--csv", "as_csv", is_flag=True, help="The same as --format csv: percent, as printed."
+)
 def show_(form: str, as_json: bool, as_csv: bool, **selection: Any) -> None:
     """Show a leaderboard ranked by one metric; methods with a mark have a note below the table.
 
@@ -129,10 +148,16 @@ def show_(form: str, as_json: bool, as_csv: bool, **selection: Any) -> None:
 
 @command.command("export", short_help="Write a leaderboard as Markdown, LaTeX, CSV, JSON, BibTeX.")
 @with_options(SELECTION)
-@click.option("--format", "form", type=click.Choice(FORMATS), help="[default: by the file's ending, or else markdown]")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    help="[default: by the file's ending, or else markdown]",
+)
 @click.option("--out", "-o", "output", type=FILE, help="Write this file instead of stdout.")
 def export(form: str | None, output: Path | None, **selection: Any) -> None:
-    """Export a leaderboard as Markdown, LaTeX, CSV (one line per row), JSON (everything), or its sources as BibTeX.
+    """Export a leaderboard as Markdown, LaTeX, CSV (one line per row), JSON (everything), or its
+    sources as BibTeX.
 
     Example: hbench leaderboard export sop --columns H-AP,ASI,NDCG --top 10 -o sop.tex
     """
@@ -151,22 +176,33 @@ def export(form: str | None, output: Path | None, **selection: Any) -> None:
 @click.argument("name", type=BOARD)
 @click.argument("report", type=FILE)
 @with_options(DETAILS)
-@click.option("--dim", type=click.IntRange(min=1), help="Embedding dimension.  [default: the report's]")
+@click.option(
+    "--dim", type=click.IntRange(min=1), help="Embedding dimension.  [default: the report's]"
+)
 @click.option("--to", type=FILE, help="Append to this file.  [default: ./leaderboards or own]")
 @click.option("--replace", is_flag=True, help="Replace your rows of this method, or of this run.")
 def add(name: str, report: Path, *, to: Path | None, replace: bool, **details: Any) -> None:
-    """Add a row from the JSON report of `hbench evaluate` or `hbench detect`, with all that is needed to score it again.
+    """Add a row from the JSON report of `hbench evaluate` or `hbench detect`, with all that is
+    needed to score it again.
 
     Example: hbench leaderboard add sop report.json --method mine --backbone ResNet-50
     """
     from hbench import boards as leaderboard
     from hbench.boards import runs as leaderboard_runs
 
-    board, row = leaderboard_runs.carried_row(report, name, **details) or _row_of(report, name, details)[1:]
+    board, row = (
+        leaderboard_runs.carried_row(report, name, **details) or _row_of(report, name, details)[1:]
+    )
     path = to or leaderboard_runs.target(name)
     gone = leaderboard_runs.add(row, board, path, replace=replace)
-    board = board.model_copy(update={"rows": tuple(each for each in board.rows if each not in gone)})
-    say(f"replaced {', '.join(each.method for each in gone)} in {path}" if gone else f"added {row.method} to {path}")
+    board = board.model_copy(
+        update={"rows": tuple(each for each in board.rows if each not in gone)}
+    )
+    say(
+        f"replaced {', '.join(each.method for each in gone)} in {path}"
+        if gone
+        else f"added {row.method} to {path}"
+    )
     if board.metric in row.scores:
         stands = leaderboard.place(board, board.metric, float(row.scores[board.metric]) / 100)
         say(f"place {stands.place} of {stands.of + 1} by {board.metric}, {board.protocol} protocol")
@@ -176,9 +212,13 @@ def add(name: str, report: Path, *, to: Path | None, replace: bool, **details: A
 @click.argument("name", type=BOARD)
 @click.argument("method")
 @click.option(
-    "--run", metavar="CHECKSUM", help="Where several rows have this name: how the checksum of the file begins."
+    "--run",
+    metavar="CHECKSUM",
+    help="Where several rows have this name: how the checksum of the file begins.",
 )
-@click.option("--from", "path", type=FILE, help="Remove from this file.  [default: ./leaderboards or own]")
+@click.option(
+    "--from", "path", type=FILE, help="Remove from this file.  [default: ./leaderboards or own]"
+)
 def remove(name: str, method: str, run: str | None, path: Path | None) -> None:
     """Remove the row of METHOD from your own file of a leaderboard; rows of papers stay.
 
@@ -197,173 +237,82 @@ def remove(name: str, method: str, run: str | None, path: Path | None) -> None:
 @click.option("--embeddings", type=FILE, help="The embedding or ranking file.")
 @click.option("--ids", type=FILE, help="The ids of a .npy or .safetensors file.")
 @click.option("--gallery", type=FILE, help="The gallery's embeddings, if in a file of their own.")
-@click.option("--dataset", "-d", type=DATASET, help="Where the dataset is.  [default: the leaderboard's, by name]")
 @click.option(
-    "--fetch", is_flag=True, help="Fetch the files that rows of runs name by their url, and verify all of them."
+    "--dataset",
+    "-d",
+    type=DATASET,
+    help="Where the dataset is.  [default: the leaderboard's, by name]",
 )
-@click.option("--changed-since", metavar="REV", help="With --fetch: only rows that the git revision REV does not have.")
-@click.option("--mark", is_flag=True, help="With --fetch: write into the leaderboard's file which rows were verified.")
+@click.option(
+    "--fetch",
+    is_flag=True,
+    help="Fetch the files that rows of runs name by their url, and verify all of them.",
+)
+@click.option(
+    "--changed-since",
+    metavar="REV",
+    help="With --fetch: only rows that the git revision REV does not have.",
+)
+@click.option(
+    "--mark",
+    is_flag=True,
+    help="With --fetch: write into the leaderboard's file which rows were verified.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-def verify(name: str | None, method: str | None, as_json: bool, fetch: bool, **options: Any) -> None:
-    """Score METHOD's embeddings again and compare with its row: equal, or by how much each score differs (exit code 7).
+def verify(
+    name: str | None, method: str | None, as_json: bool, fetch: bool, **options: Any
+) -> None:
+    """Score METHOD's embeddings again and compare with its row: equal, or by how much each score
+    differs (exit code 7).
 
-    An own row is checked against the very file it was made from; a published one against the digits it is printed with. With
-    --fetch the files come from the addresses that the rows name, and a Markdown table of all verdicts is printed; exit code 6
-    where some cannot be had.
+    An own row is checked against the very file it was made from; a published one against the digits
+    it is printed with. With --fetch the files come from the addresses that the rows name, and a
+    Markdown table of all verdicts is printed; exit code 6 where some cannot be had.
 
     Example: hbench leaderboard verify sop mine --embeddings emb.parquet
     """
-    of_a_file = [f"--{option}" for option in ("embeddings", "ids", "gallery", "dataset") if options[option]]
+    of_a_file = [
+        f"--{option}" for option in ("embeddings", "ids", "gallery", "dataset") if options[option]
+    ]
     if fetch and of_a_file:
-        raise click.UsageError(f"--fetch verifies by the files that rows name: leave {' '.join(of_a_file)} out.")
+        raise click.UsageError(
+            f"--fetch verifies by the files that rows name: leave {' '.join(of_a_file)} out."
+        )
     if not fetch and (options["changed_since"] or options["mark"]):
         raise click.UsageError("--changed-since and --mark go with --fetch.")
+
     if fetch:
-        _verify_fetched(name, method, options["changed_since"], mark=options["mark"], as_json=as_json)
+        verify_fetched(
+            name, method, options["changed_since"], mark=options["mark"], as_json=as_json
+        )
     elif name is None or method is None or options["embeddings"] is None:
         raise click.UsageError("Give NAME, METHOD and --embeddings FILE, or --fetch.")
     else:
         given = submitted(options["embeddings"], options["ids"], options["gallery"])
-        _verify_file(name, method, given, options["dataset"], as_json=as_json)
-
-
-def _dataset(given: str | None, name: str) -> Dataset:
-    """The dataset that --dataset gives, or else the one of this name."""
-    from hbench.datasets import load
-
-    try:
-        return load(given or name)
-    except UnknownName:
-        if given:
-            raise
-        raise UsageError(f"no dataset is called {name}", fix="name your table or folder: --dataset FILE") from None
-
-
-def _verify_file(name: str, method: str, given: Submission, dataset: str | None, *, as_json: bool) -> None:
-    from hbench.boards import read
-    from hbench.boards.verification import refuse_differences, rescored, verify
-
-    board = read(name)
-    data = _dataset(dataset, board.dataset)
-    checks = verify(board, method, given.source.sha256, lambda row: rescored(row, board, given, data))
-    header = ("source", "metric", "recorded", "scored again", "verdict")
-    lines = [(*map(str, check[:4]), "differs" if check.differs else "equal") for check in checks]
-    if as_json:
-        show_json([dict(zip(header, line, strict=True)) for line in lines])
-    else:
-        show_table(f"{method} on {board.dataset}, percent", header, lines, left=("metric", "verdict"))
-    refuse_differences(checks)
-
-
-def _verify_fetched(name: str | None, method: str | None, revision: str | None, *, mark: bool, as_json: bool) -> None:
-    """Verify the rows of runs of one leaderboard, or of all, by the files that they name."""
-    from hbench import boards as leaderboard
-    from hbench.boards import fetched
-    from hbench.boards.addresses import strangers_requester
-
-    requester = strangers_requester()
-    verdicts: list[RowVerdict] = []
-    found: set[str] = set()
-    paths, gone = _boards_to_verify(name, revision)
-    verdicts += [fetched.RowVerdict(each, "(all)", fetched.DIFFERS, "its file is gone") for each in gone]
-    with progress() as bars:
-        task = bars.add_task("fetching and scoring", total=None)
-        for path in paths:
-            try:
-                board = leaderboard.read_file(path)
-                rows, more = _rows_to_verify(path, board, revision)
-            except ConfigError as error:
-                verdicts.append(fetched.RowVerdict(path.stem, "(all)", fetched.DIFFERS, fetched.one_line(error)))
-                continue
-            verdicts += more
-            found |= {row.method for row in board.rows}
-            verified: dict[int, bool] = {}
-            for number in rows:
-                row = board.rows[number]
-                if row.run is None or (method is not None and row.method != method):
-                    continue
-                bars.update(task, description=f"{board.dataset}, row {number + 1}")
-                verdicts.append(
-                    fetched.verdict_on(row, board, requester, on_progress=lambda new: bars.advance(task, new))
-                )
-                verified[number] = verdicts[-1].verdict == fetched.VERIFIED
-            if mark and verified:
-                say(f"marked {fetched.mark(path, verified)} rows of {path}")
-    if method is not None and method not in found and not verdicts:
-        raise UnknownName("method", method, sorted(found))
-    _show_verdicts(verdicts, as_json=as_json)
-
-
-def _boards_to_verify(name: str | None, revision: str | None) -> tuple[list[Path], list[str]]:
-    """The files to verify, and the leaderboards that a branch deletes."""
-    from hbench import boards as leaderboard
-    from hbench.boards.changes import deleted_since
-
-    if name is None and revision:  # what is not in this folder has no revisions
-        return sorted(Path(leaderboard.FOLDER).glob("*.toml")), deleted_since(revision)
-    return [file for one in ([name] if name else leaderboard.names()) for file in leaderboard.files(one)], []
-
-
-def _rows_to_verify(path: Path, board: Leaderboard, revision: str | None) -> tuple[Sequence[int], list[RowVerdict]]:
-    """The numbers of the rows to verify, by default all; and verdicts on what else a branch changes since a revision."""
-    from hbench.boards.changes import changes_since
-    from hbench.boards.fetched import ABSENT, DIFFERS, RowVerdict
-
-    if revision is None:
-        return range(len(board.rows)), []
-    changes = changes_since(revision, path)
-    verdicts = (
-        [RowVerdict(board.dataset, "(head)", DIFFERS, f"changed: {', '.join(changes.head)}")] if changes.head else []
-    )
-    verdicts += [RowVerdict(board.dataset, method, DIFFERS, "the row is gone") for method in changes.gone]
-    papers = [row for row in (board.rows[number] for number in changes.rows) if row.paper]
-    by_hand = "a published row: a person compares it with its table"
-    verdicts += [RowVerdict(board.dataset, row.method, ABSENT, f"{by_hand}, {row.source}") for row in papers]
-    return changes.rows, verdicts
-
-
-def _show_verdicts(verdicts: list[RowVerdict], *, as_json: bool) -> None:
-    """Print the verdicts; raises ComparisonError where a row is not what its file gives, SourceError where a file cannot be had."""
-    from hbench.boards import fetched
-    from hbench.boards.summary import as_markdown, escaped
-    from hbench.core.errors import ComparisonError, SourceError
-
-    verified = sum(verdict.verdict == fetched.VERIFIED for verdict in verdicts)
-    outcome = (
-        f"{verified} of {len(verdicts)} rows are verified" if verdicts else "nothing to verify: no row is of a run"
-    )
-    if as_json:
-        show_json([verdict._asdict() for verdict in verdicts])
-        say(outcome)
-    else:
-        show("\n".join([*as_markdown(verdicts), "", outcome]))
-    differing = [verdict for verdict in verdicts if verdict.verdict == fetched.DIFFERS]
-    if differing:
-        raise ComparisonError(
-            f"{len(differing)} of {len(verdicts)} rows are not what their files give",
-            found="; ".join(escaped(f"{verdict.method}: {verdict.detail}") for verdict in differing[:3]),
-        )
-    if verified < len(verdicts):
-        reasons = Counter(verdict.detail for verdict in verdicts if verdict.verdict == fetched.ABSENT)
-        found = "; ".join(f"{count} × {escaped(why)}" for why, count in reasons.most_common(3))
-        raise SourceError(outcome, found=found)
+        verify_file(name, method, given, options["dataset"], as_json=as_json)
 
 
 @command.command("submit", short_help="Check a report and its embeddings, and print the row.")
 @click.argument("report", type=FILE)
 @click.option("--embeddings", type=FILE, required=True, help="The file that the report is of.")
 @with_options(DETAILS)
-@click.option("--dataset", "-d", type=DATASET, help="Where the dataset is.  [default: the report's, by name]")
+@click.option(
+    "--dataset", "-d", type=DATASET, help="Where the dataset is.  [default: the report's, by name]"
+)
 def submit(report: Path, *, embeddings: Path, dataset: str | None, **details: Any) -> None:
-    """Check everything that a leaderboard's row is checked for, and print the row and what to do with it.
+    """Check everything that a leaderboard's row is checked for, and print the row and what to do
+    with it.
 
-    Example: hbench leaderboard submit report.json --embeddings emb.parquet --url https://example.org/emb.parquet
+    Example: hbench leaderboard submit report.json --embeddings emb.parquet --url
+    https://example.org/emb.parquet
     """
     from hbench.boards import runs as leaderboard_runs
     from hbench.boards.verification import checked
 
     document, board, row = _row_of(report, None, details)
-    checks = checked(row, board, submitted(embeddings, None, None), _dataset(dataset, document.dataset))
+    checks = checked(
+        row, board, submitted(embeddings, None, None), dataset_of(dataset, document.dataset)
+    )
     for doubt in document.doubts:
         say(f"doubt: {doubt}")
     say(f"{len(checks)} scores are equal when scored again")
@@ -377,14 +326,19 @@ def submit(report: Path, *, embeddings: Path, dataset: str | None, **details: An
         say(f"{number}. {step}")
 
 
-def _row_of(report: Path, name: str | None, details: dict[str, Any]) -> tuple[Document, Leaderboard, Row]:
-    """Read a report; return it, the leaderboard of this name, by default its dataset's, even if empty, and its row there."""
+def _row_of(
+    report: Path, name: str | None, details: dict[str, Any]
+) -> tuple[Document, Leaderboard, Row]:
+    """Read a report; return it, the leaderboard of this name, by default its dataset's, even if
+    empty, and its row there.
+    """
     from hbench import boards as leaderboard
     from hbench.boards import runs as leaderboard_runs
     from hbench.records import document as reports
 
     document = reports.read(report)
-    name, listed = document.dataset if name is None else name, leaderboard.names()
+    name = document.dataset if name is None else name
+    listed = leaderboard.names()
     if name not in {*listed, document.dataset} and not name.endswith(".toml"):
         raise UnknownName("leaderboard", name, dict.fromkeys([*listed, document.dataset]))
     known = name in listed or (name.endswith(".toml") and Path(name).is_file())

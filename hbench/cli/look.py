@@ -21,22 +21,54 @@ WAYS = ("queries", "class_name", "worst", "best", "severe", "at_random")
 @MENDED
 @click.option("--test", help="Which test, where a dataset has several.  [default: the first]")
 @click.option("--item", "queries", multiple=True, metavar="ID", help="This query; repeatable.")
-@click.option("--class", "class_name", metavar="NAME", help="Queries of this class, at any level of the tree.")
-@click.option("--worst", type=click.IntRange(1), metavar="N", help=f"The N worst by --by.  [default: {SHOWN}]")
+@click.option(
+    "--class", "class_name", metavar="NAME", help="Queries of this class, at any level of the tree."
+)
+@click.option(
+    "--worst", type=click.IntRange(1), metavar="N", help=f"The N worst by --by.  [default: {SHOWN}]"
+)
 @click.option("--best", type=click.IntRange(1), metavar="N", help="The N best by --by.")
-@click.option("--severe", type=click.IntRange(1), metavar="N", help="N whose first result shares the least.")
-@click.option("--random", "at_random", type=click.IntRange(1), metavar="N", help="N at random, the same every time.")
-@click.option("--by", default="H-AP", show_default=True, metavar="METRIC", help="What worst and best are measured by.")
-@click.option("--similarity", type=SIMILARITY, help="As for `hbench evaluate`.  [default: the dataset's]")
-@click.option("--report", type=FILE, help="Rank as the evaluation of this report (JSON) did: its similarity and ties.")
-@click.option("-k", type=click.IntRange(1, 1000), default=10, show_default=True, help="Results of each query.")
+@click.option(
+    "--severe", type=click.IntRange(1), metavar="N", help="N whose first result shares the least."
+)
+@click.option(
+    "--random",
+    "at_random",
+    type=click.IntRange(1),
+    metavar="N",
+    help="N at random, the same every time.",
+)
+@click.option(
+    "--by",
+    default="H-AP",
+    show_default=True,
+    metavar="METRIC",
+    help="What worst and best are measured by.",
+)
+@click.option(
+    "--similarity", type=SIMILARITY, help="As for `hbench evaluate`.  [default: the dataset's]"
+)
+@click.option(
+    "--report",
+    type=FILE,
+    help="Rank as the evaluation of this report (JSON) did: its similarity and ties.",
+)
+@click.option(
+    "-k", type=click.IntRange(1, 1000), default=10, show_default=True, help="Results of each query."
+)
 @click.option("--json", "as_json", is_flag=True, help="As JSON on stdout.")
 @click.option("--csv", "as_csv", is_flag=True, help="As CSV on stdout, a line per result.")
 @click.option("--out", "-o", type=FILE, help="Write strips: .png, .svg, .pdf or .html.")
 def command(
-    files: tuple[Path, ...], dataset: str, out: Path | None, k: int, report: Path | None, **options: Any
+    files: tuple[Path, ...],
+    dataset: str,
+    out: Path | None,
+    k: int,
+    report: Path | None,
+    **options: Any,
 ) -> None:
-    """Show what embedding FILES retrieve for some queries; several files one under the other, each with its own values.
+    """Show what embedding FILES retrieve for some queries; several files one under the other, each
+    with its own values.
 
     The queries are chosen by the first file.
 
@@ -50,15 +82,23 @@ def command(
 
     if out is not None:
         if out.suffix not in SUFFIXES:
-            raise click.UsageError(f"{out} is not a picture or page: end its name in {', '.join(SUFFIXES)}.")
+            raise click.UsageError(
+                f"{out} is not a picture or page: end its name in {', '.join(SUFFIXES)}."
+            )
         refuse_unwritable(out)
     hint = " To choose a query by its id, say --item ID." if options["query"] else ""
-    models: list[EmbeddingFile] = [*files, *pairs_of(options.pop("query"), options.pop("gallery"), hint=hint)]
+    models: list[EmbeddingFile] = [
+        *files,
+        *pairs_of(options.pop("query"), options.pop("gallery"), hint=hint),
+    ]
     if not models:
         raise click.UsageError("Give FILES of embeddings, or --query FILE --gallery FILE.")
-    as_json, as_csv = options.pop("as_json"), options.pop("as_csv")
+    as_json = options.pop("as_json")
+    as_csv = options.pop("as_csv")
     if sum(bool(options[way]) for way in WAYS) > 1:
-        raise click.UsageError("Choose queries one way: --item, --class, --worst, --best, --severe or --random.")
+        raise click.UsageError(
+            "Choose queries one way: --item, --class, --worst, --best, --severe or --random."
+        )
     if report is not None:
         options |= _conditions_of(report, options["similarity"])
     results = browse(models, load(dataset, options.pop("policies")), k=k, **options)

@@ -21,7 +21,10 @@ def command(name: str | None, as_json: bool, as_csv: bool) -> None:
 
     known = [name] if name else list(losses)
     entries = [loss_entry(loss) for loss in known]
-    parameters = [{p: "required" if d is REQUIRED else d for p, d in entry.parameters.items()} for entry in entries]
+    parameters = [
+        {p: "required" if d is REQUIRED else d for p, d in entry.parameters.items()}
+        for entry in entries
+    ]
     if as_json:
         described = [
             {"name": loss, "formula": entry.formula, "paper": entry.paper, "parameters": own}
@@ -29,7 +32,10 @@ def command(name: str | None, as_json: bool, as_csv: bool) -> None:
         ]
         show_json(described[0] if name else described)
     elif name:
-        show(f"{name}\n  formula           {entries[0].formula}\n  paper             {entries[0].paper}")
+        show(
+            f"{name}\n  formula           {entries[0].formula}\n  paper             "
+            f"{entries[0].paper}"
+        )
         for parameter, default in parameters[0].items():
             show(f"  {parameter:<18}{default}")
     else:

@@ -1,7 +1,8 @@
-"""Kinds of words on the command line: names that are known, refused with what there is, and completed by the shell.
+"""Kinds of words on the command line: names that are known, refused with what there is, and
+completed by the shell.
 
-Names are listed only when one is given or asked for, so that help stays instant. Switch completion on with
-`eval "$(_HBENCH_COMPLETE=bash_source hbench)"` (or zsh_source, fish_source).
+Names are listed only when one is given or asked for, so that help stays instant. Switch completion
+on with `eval "$(_HBENCH_COMPLETE=bash_source hbench)"` (or zsh_source, fish_source).
 """
 
 import importlib
@@ -19,32 +20,52 @@ Listed = Callable[[], Iterable[str]]
 
 
 class FilePath(click.Path):
-    """A path that is none of the verb's options: `--by-query --json` names no file, it forgets one."""
+    """A path that is none of the verb's options: `--by-query --json` names no file, it forgets
+    one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        options = {name for each in (ctx.command.params if ctx else ()) for name in (*each.opts, *each.secondary_opts)}
+        options = {
+            name
+            for each in (ctx.command.params if ctx else ())
+            for name in (*each.opts, *each.secondary_opts)
+        }
         if str(value) in options and str(value).startswith("--"):
             self.fail(f"it needs a file, and the next word is the option {value}", param, ctx)
         return super().convert(value, param, ctx)
 
 
-FILE, FOLDER = FilePath(path_type=Path), FilePath(path_type=Path, file_okay=False)
+FILE = FilePath(path_type=Path)
+FOLDER = FilePath(path_type=Path, file_okay=False)
 
 
 class Known(click.ParamType):  # type: ignore[type-arg]  # a generic class in the stubs alone
-    """A text whose names the shell completes; what else it may be (a file, a pattern) its verb decides."""
+    """A text whose names the shell completes; what else it may be (a file, a pattern) its verb
+    decides.
+    """
 
     def __init__(self, name: str, listed: Listed, *, separator: str = "") -> None:
-        self.name, self.listed, self.separator = name, listed, separator
+        self.name = name
+        self.listed = listed
+        self.separator = separator
 
-    def shell_complete(self, _ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        before, separator, begun = incomplete.rpartition(self.separator) if self.separator else ("", "", incomplete)
-        items = [CompletionItem(before + separator + name) for name in self.listed() if name.startswith(begun)]
+    def shell_complete(
+        self, _ctx: click.Context, _param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        before, separator, begun = (
+            incomplete.rpartition(self.separator) if self.separator else ("", "", incomplete)
+        )
+        items = [
+            CompletionItem(before + separator + name)
+            for name in self.listed()
+            if name.startswith(begun)
+        ]
         return items or [CompletionItem(incomplete, type="file")]
 
 
 class OneOf(Known):
-    """One of the listed names, perhaps with options in parentheses; another is a usage error that lists them."""
+    """One of the listed names, perhaps with options in parentheses; another is a usage error that
+    lists them.
+    """
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         names = list(self.listed())
@@ -56,7 +77,9 @@ class OneOf(Known):
 
 
 class SimilarityName(Known):
-    """A similarity with its options, refused as `hbench.engine.similarity.named` does, before any file is read."""
+    """A similarity with its options, refused as `hbench.engine.similarity.named` does, before any
+    file is read.
+    """
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         from hbench.engine.similarity import named
@@ -72,8 +95,10 @@ def _held(module: str, names: str) -> Listed:
     return lambda: getattr(importlib.import_module(module), names)
 
 
-DATASET, BOARD = Known("dataset", hbench.list_datasets), Known("board", hbench.list_leaderboards)
-LOSS, RECIPE = Known("loss", hbench.list_losses), Known("recipe", hbench.list_recipes)
+DATASET = Known("dataset", hbench.list_datasets)
+BOARD = Known("board", hbench.list_leaderboards)
+LOSS = Known("loss", hbench.list_losses)
+RECIPE = Known("recipe", hbench.list_recipes)
 METRICS = Known("metrics", _held("hbench.metrics.definitions", "metrics"), separator=",")
 PROTOCOL = OneOf("protocol", _held("hbench.metrics.protocols", "protocols"))
 SIMILARITY = SimilarityName("similarity", _held("hbench.engine.similarity", "similarities"))
@@ -86,5 +111,9 @@ TESTED = click.option(
     help="A dataset's name, its folder, or one manifest (.parquet, .csv).",
 )
 MENDED = click.option(
-    "--policy", "policies", metavar="NAME", multiple=True, help="Mend the names of a table given by --dataset."
+    "--policy",
+    "policies",
+    metavar="NAME",
+    multiple=True,
+    help="Mend the names of a table given by --dataset.",
 )

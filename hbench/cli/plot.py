@@ -16,19 +16,32 @@ class KindsInHelp(click.Command):
         from hbench.look.plots import kinds
 
         with formatter.section("Kinds"):
-            formatter.write_dl([(name, f"{kinds[name].about}; from {kinds[name].files}") for name in kinds])
+            formatter.write_dl(
+                [(name, f"{kinds[name].about}; from {kinds[name].files}") for name in kinds]
+            )
 
 
 @click.command("plot", cls=KindsInHelp)
 @click.argument("kind")
 @click.argument("files", nargs=-1, metavar="[FILES or NAMES]...")
-@click.option("--out", "-o", type=FILE, required=True, help="Write the picture: .png, .svg or .pdf.")
-@click.option("--dataset", "-d", type=DATASET, help="The dataset of embedding files, by name, folder or table.")
+@click.option(
+    "--out", "-o", type=FILE, required=True, help="Write the picture: .png, .svg or .pdf."
+)
+@click.option(
+    "--dataset",
+    "-d",
+    type=DATASET,
+    help="The dataset of embedding files, by name, folder or table.",
+)
 @click.option("--test", help="Which test, where a dataset has several.  [default: the first]")
-@click.option("--name", "names", multiple=True, help="What a file is called in the picture; one for each.")
+@click.option(
+    "--name", "names", multiple=True, help="What a file is called in the picture; one for each."
+)
 @click.option("--metric", "-m", "metrics", multiple=True, help="Draw this metric; repeatable.")
 @click.option("--level", help="A level of the tree.  [default: the coarsest]")
-@click.option("--by-query", type=FILE, help="The values of every query (hbench evaluate --by-query).")
+@click.option(
+    "--by-query", type=FILE, help="The values of every query (hbench evaluate --by-query)."
+)
 @click.option("--method", metavar="NAME", help="t-sne or umap.  [default: t-sne]")
 def command(kind: str, files: tuple[str, ...], out: Path, **options: Any) -> None:
     """Draw a KIND of picture for print: one column wide, 8 pt, with its conditions in small print.

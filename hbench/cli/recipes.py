@@ -10,12 +10,23 @@ from hbench.cli.terminal import show, show_json, show_table
 
 @click.command("recipes")
 @click.argument("name", type=RECIPE, required=False)
-@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change one setting of the printed recipe.")
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change one setting of the printed recipe.",
+)
 @click.option("--json", "as_json", is_flag=True, help="As JSON on stdout.")
 @click.option("--csv", "as_csv", is_flag=True, help="The list as CSV.")
-@click.option("--setups", is_flag=True, help="The setups side by side in Markdown, and whose values they are.")
-def command(name: str | None, changes: tuple[str, ...], as_json: bool, as_csv: bool, setups: bool) -> None:
-    """List the recipes and the published rows they aim at; with NAME (or a file), print that recipe with every default.
+@click.option(
+    "--setups", is_flag=True, help="The setups side by side in Markdown, and whose values they are."
+)
+def command(
+    name: str | None, changes: tuple[str, ...], as_json: bool, as_csv: bool, setups: bool
+) -> None:
+    """List the recipes and the published rows they aim at; with NAME (or a file), print that recipe
+    with every default.
 
     NAME may be a pattern such as 'sop-*'.
 
@@ -33,13 +44,17 @@ def command(name: str | None, changes: tuple[str, ...], as_json: bool, as_csv: b
         raise click.UsageError("--csv goes with the list, --set with the name of one recipe.")
     if one:
         recipe = files.resolve(name, changes)
-        show_json(recipe.model_dump(mode="json")) if as_json else show(files.as_toml(recipe).rstrip("\n"))
+        show_json(recipe.model_dump(mode="json")) if as_json else show(
+            files.as_toml(recipe).rstrip("\n")
+        )
         return
     recipes = {listed: files.resolve(listed) for listed in files.names() if fnmatch(listed, name)}
     if not recipes:
         raise UnknownName("recipe", name, files.names())
     if as_json:
-        show_json({recipe_name: recipe.model_dump(mode="json") for recipe_name, recipe in recipes.items()})
+        show_json(
+            {recipe_name: recipe.model_dump(mode="json") for recipe_name, recipe in recipes.items()}
+        )
         return
     rows = []
     for recipe_name, recipe in recipes.items():

@@ -13,14 +13,36 @@ from hbench.cli.two_files import OPTIONS, pairs_of
 
 @click.command("report")
 @click.argument("files", nargs=-1, required=True, type=FILE, metavar="RUN.json [OTHER.json]...")
-@click.option("--out", "-o", type=FILE, required=True, help="The folder to make; a former report in it is replaced.")
-@click.option("--embeddings", multiple=True, type=FILE, help="A scored file: adds its curve, and results not kept.")
+@click.option(
+    "--out",
+    "-o",
+    type=FILE,
+    required=True,
+    help="The folder to make; a former report in it is replaced.",
+)
+@click.option(
+    "--embeddings",
+    multiple=True,
+    type=FILE,
+    help="A scored file: adds its curve, and results not kept.",
+)
 @with_options(OPTIONS)
-@click.option("--dataset", "-d", type=DATASET, help="The dataset's folder or table, where its name does not find it.")
+@click.option(
+    "--dataset",
+    "-d",
+    type=DATASET,
+    help="The dataset's folder or table, where its name does not find it.",
+)
 @MENDED
 @click.option("--test", help="Which test, where a dataset has several.  [default: the first]")
 @click.option("--by", metavar="METRIC", help="Ranks queries and classes.  [default: H-AP]")
-@click.option("-k", type=click.IntRange(1, 1000), default=20, show_default=True, help="Results by --embeddings.")
+@click.option(
+    "-k",
+    type=click.IntRange(1, 1000),
+    default=20,
+    show_default=True,
+    help="Results by --embeddings.",
+)
 @click.option(
     "--pictures",
     type=click.IntRange(0),
@@ -29,12 +51,15 @@ from hbench.cli.two_files import OPTIONS, pairs_of
     metavar="N",
     help="Draw those of all items up to N, beyond it only of the queries that are shown.",
 )
-def command(files: tuple[Path, ...], out: Path, embeddings: tuple[Path, ...], k: int, **options: Any) -> None:
-    """Make a folder of static pages of RUN.json: scores, mistakes, classes, queries, and an explorer; of several runs the
-    differences, too.
+def command(
+    files: tuple[Path, ...], out: Path, embeddings: tuple[Path, ...], k: int, **options: Any
+) -> None:
+    """Make a folder of static pages of RUN.json: scores, mistakes, classes, queries, and an
+    explorer; of several runs the differences, too.
 
-    Files next to a report are used: RUN.by-query.parquet and RUN.top-k.parquet (hbench evaluate --top-k 20 -o RUN.json).
-    Open DIR/index.html; no server is needed, and nothing is loaded from elsewhere.
+    Files next to a report are used: RUN.by-query.parquet and RUN.top-k.parquet (hbench evaluate
+    --top-k 20 -o RUN.json). Open DIR/index.html; no server is needed, and nothing is loaded from
+    elsewhere.
 
     Example: hbench report mine.json baseline.json -o pages
     """
@@ -44,8 +69,11 @@ def command(files: tuple[Path, ...], out: Path, embeddings: tuple[Path, ...], k:
     from hbench.look.report.runs import read_runs, with_embeddings
 
     refuse_folder(out, "report")
-    data, policies = options["dataset"], options["policies"]
-    reported = read_runs(files, dataset=data, policies=policies, test=options["test"], by=options["by"])
+    data = options["dataset"]
+    policies = options["policies"]
+    reported = read_runs(
+        files, dataset=data, policies=policies, test=options["test"], by=options["by"]
+    )
     scored: list[EmbeddingFile] = [*embeddings, *pairs_of(options["query"], options["gallery"])]
     if scored:
         with bar("ranking") as on_block:

@@ -1,4 +1,6 @@
-"""Common parts of the verbs that make or show a report: options of settings and of the machine, writing, and showing."""
+"""Common parts of the verbs that make or show a report: options of settings and of the machine,
+writing, and showing.
+"""
 
 from __future__ import annotations
 
@@ -44,35 +46,53 @@ MOST_DIGITS = 18  # of a size: an exabyte
 
 SETTINGS = [
     TESTED,
-    click.option("--metrics", type=METRICS, help="Metrics separated by commas, such as H-AP,AP/genus,R@1.  [default: all]"),
+    click.option("--metrics", type=METRICS, help="Metrics separated by commas, such as "
+                                                 "H-AP,AP/genus,R@1.  [default: all]"),
     click.option(
         "--protocol", type=PROTOCOL, default="paper", show_default=True,
         help="paper, or official: as the released evaluators.",
     ),
-    click.option("--ties", type=TIES, default="pessimistic", show_default=True, help="What comes first of equal scores."),
+    click.option(
+        "--ties", type=TIES, default="pessimistic", show_default=True,
+        help="What comes first of equal scores.",
+    ),
     click.option(
         "--similarity", type=SIMILARITY,
-        help="cosine, dot, l2, poincare(curvature=0.1), lorentz, hamming.  [default: the dataset's]",
+        help="cosine, dot, l2, poincare(curvature=0.1), lorentz, hamming.  [default: the "
+             "dataset's]",
     ),
     MENDED,
-    click.option("--unit", metavar="LEVEL|query", help="What intervals are taken over.  [default: the finest classes]"),
+    click.option("--unit", metavar="LEVEL|query", help="What intervals are taken over.  [default: "
+                                                       "the finest classes]"),
 ]  # fmt: skip
 FILES = [
     click.option("--format", "format_", type=FORMATS, default="table"),
-    click.option("--json", "as_json", is_flag=True, help="The report as JSON on stdout; the same as --format json."),
+    click.option(
+        "--json",
+        "as_json",
+        is_flag=True,
+        help="The report as JSON on stdout; the same as --format json.",
+    ),
     click.option("--out", "-o", "output", type=FILE, help="Write the report (JSON) to this file."),
-    click.option("--by-query", type=FILE, help="Write every query's values to this file.  [default: beside --out]"),
+    click.option(
+        "--by-query",
+        type=FILE,
+        help="Write every query's values to this file.  [default: beside --out]",
+    ),
     click.option("--row", type=FILE, help="Write the leaderboard row (TOML) to this file."),
 ]
 MACHINE = [
-    click.option("--threads", type=click.IntRange(min=1), help="Threads that rank.  [default: all processors]"),
+    click.option("--threads", type=click.IntRange(min=1), help="Threads that rank.  [default: all "
+                                                               "processors]"),
     click.option(
         "--max-memory", metavar="SIZE", callback=size,
         help="Hold no more beyond the embeddings, such as 500M.  [default: 300M]",
     ),
-    click.option("--workers", type=click.IntRange(min=1), help="Rank in this many processes (needs the extra `cluster`)."),
+    click.option("--workers", type=click.IntRange(min=1), help="Rank in this many processes (needs "
+                                                               "the extra `cluster`)."),
     click.option("--device", help="Rank on a GPU: cuda, cuda:1.  [default: the processors]"),
-    click.option("--scheduler", help="Rank on a dask cluster, tcp://HOST:PORT (needs the extra `cluster`)."),
+    click.option("--scheduler", help="Rank on a dask cluster, tcp://HOST:PORT (needs the extra "
+                                     "`cluster`)."),
 ]  # fmt: skip
 
 
@@ -82,14 +102,28 @@ def with_options(options: list[Callable[[CommandT], CommandT]]) -> Callable[[Com
 
 
 READ = [
-    click.option("--item", metavar="COLUMN", help="A table's column of ids.  [default: the one that looks so]"),
     click.option(
-        "--levels", metavar="A,B,C", help="A table's columns of names, coarse to fine.  [default: those that nest]"
+        "--item",
+        metavar="COLUMN",
+        help="A table's column of ids.  [default: the one that looks so]",
     ),
-    click.option("--separator", metavar="TEXT", help="What stands between the names of a path in a cell, such as '>'."),
-    click.option("--taxonomy", type=FILE, help="A table of taxa, whose ids a column of the table holds."),
     click.option(
-        "--several", is_flag=True, help="Items of the table may have several paths: lists, cells a;b, or rows."
+        "--levels",
+        metavar="A,B,C",
+        help="A table's columns of names, coarse to fine.  [default: those that nest]",
+    ),
+    click.option(
+        "--separator",
+        metavar="TEXT",
+        help="What stands between the names of a path in a cell, such as '>'.",
+    ),
+    click.option(
+        "--taxonomy", type=FILE, help="A table of taxa, whose ids a column of the table holds."
+    ),
+    click.option(
+        "--several",
+        is_flag=True,
+        help="Items of the table may have several paths: lists, cells a;b, or rows.",
     ),
 ]
 
@@ -109,7 +143,11 @@ def settings_of(options: dict[str, Any]) -> Settings:
     from hbench.engine.settings import Settings
 
     return Settings(
-        options["metrics"], options["protocol"], options["ties"], options["similarity"], unit=options["unit"]
+        options["metrics"],
+        options["protocol"],
+        options["ties"],
+        options["similarity"],
+        unit=options["unit"],
     )
 
 
@@ -120,17 +158,25 @@ def execution_of(options: dict[str, Any]) -> Execution:
     names = ("threads", "device", "workers", "scheduler", "resume", "blocks", "trees")
     said = {name: options.get(name) for name in names}
     edges = tuple(name.strip() for name in (options.get("edges") or "").split(",") if name.strip())
-    return Execution(memory=options["max_memory"], top_k=options.get("top_k", 0), edges=edges, **said)
+    return Execution(
+        memory=options["max_memory"], top_k=options.get("top_k", 0), edges=edges, **said
+    )
 
 
-def submitted(file: Path, ids: Path | None, gallery: Path | None, *, movable: bool = False) -> Submission:
-    """Read the submission in a file, or that of queries and a gallery in a file each; `movable` as `read` takes it."""
+def submitted(
+    file: Path, ids: Path | None, gallery: Path | None, *, movable: bool = False
+) -> Submission:
+    """Read the submission in a file, or that of queries and a gallery in a file each; `movable` as
+    `read` takes it.
+    """
     from hbench.evaluation import submission
     from hbench.submissions import embeddings
 
     if gallery is None:
         return submission.read(file, ids=ids, movable=movable)
-    return submission.EmbeddingSubmission(embeddings.read(file, ids=ids), embeddings.read(gallery, ids=ids))
+    return submission.EmbeddingSubmission(
+        embeddings.read(file, ids=ids), embeddings.read(gallery, ids=ids)
+    )
 
 
 def without_zeros(given: Submission, leave_out: str | None) -> Submission:
@@ -140,8 +186,12 @@ def without_zeros(given: Submission, leave_out: str | None) -> Submission:
     return without(leave_out, given)
 
 
-def examined(given: Submission, data: Dataset, settings: Settings, method: str | None = None) -> Examined:
-    """Examine a submission; with the released values too, where the dataset's leaderboard places by them."""
+def examined(
+    given: Submission, data: Dataset, settings: Settings, method: str | None = None
+) -> Examined:
+    """Examine a submission; with the released values too, where the dataset's leaderboard places by
+    them.
+    """
     from hbench.evaluation.evaluate import examine
 
     board = board_of(data.name)
@@ -158,7 +208,9 @@ def board_of(dataset: str) -> Leaderboard | None:
 
 
 def refuse_unwritable(files: dict[str, Any]) -> None:
-    """Refuse, before any work, places where the report, the values by query or the row could not be written."""
+    """Refuse, before any work, places where the report, the values by query or the row could not be
+    written.
+    """
     from hbench.core import files as atomic
 
     for name in ("output", "by_query", "row"):
@@ -167,7 +219,8 @@ def refuse_unwritable(files: dict[str, Any]) -> None:
 
 
 def write_report(report: Report, files: dict[str, Any]) -> None:
-    """Write the report, the values by query, the first results and the leaderboard row, those of them that have a file.
+    """Write the report, the values by query, the first results and the leaderboard row, those of
+    them that have a file.
 
     Before anything is shown, since what is shown may meet a closed pipe.
     """
@@ -199,7 +252,12 @@ def write_rows(documents: list[Document], path: Path) -> None:
     from hbench.core.files import write_text
 
     board = board_of(documents[0].dataset)
-    write_text(path, "\n".join(runs.block(runs.row_of(one, board or runs.empty_board(one))) for one in documents))
+    write_text(
+        path,
+        "\n".join(
+            runs.block(runs.row_of(one, board or runs.empty_board(one))) for one in documents
+        ),
+    )
 
 
 def show_scores(document: Document) -> None:

@@ -10,12 +10,15 @@ from hbench.cli.terminal import bar, say, show
 
 @click.command("site")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--out", "-o", type=FILE, required=True, help="The folder; a former site is replaced.")
+@click.option(
+    "--out", "-o", type=FILE, required=True, help="The folder; a former site is replaced."
+)
 def command(names: tuple[str, ...], out: Path) -> None:
-    """Make static pages of leaderboards, by default of all: sort, filter, two metrics against each other, sources and
-    doubts, BibTeX, CSV, LaTeX and JSON, and each dataset's card and tree.
+    """Make static pages of leaderboards, by default of all: sort, filter, two metrics against each
+    other, sources and doubts, BibTeX, CSV, LaTeX and JSON, and each dataset's card and tree.
 
-    NAME is a dataset (`hbench leaderboard list`) or the path of a TOML file. Open DIR/index.html; no server is needed.
+    NAME is a dataset (`hbench leaderboard list`) or the path of a TOML file. Open DIR/index.html;
+    no server is needed.
 
     Example: hbench site -o leaderboards-site
     """
@@ -25,6 +28,8 @@ def command(names: tuple[str, ...], out: Path) -> None:
 
     refuse_folder(out, "site")
     with bar("writing pages"):
-        page = write_site(names or [name for name in leaderboard.names() if leaderboard.read(name).rows], out)
+        page = write_site(
+            names or [name for name in leaderboard.names() if leaderboard.read(name).rows], out
+        )
     say("open this page:")
     show(str(page))

@@ -1,4 +1,6 @@
-"""Writes to the terminal: data to stdout, progress and remarks to stderr; where no one watches no bars, and rich is not loaded."""
+"""Writes to the terminal: data to stdout, progress and remarks to stderr; where no one watches no
+bars, and rich is not loaded.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ from hbench.core.errors import visible
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
-NAME, LINE, MOST = 40, 22, 48  # characters: a name is never broken, a text wraps at about LINE, a word may have MOST
+# characters: a name is never broken, a text wraps at about LINE, a word may have MOST
+NAME = 40
+LINE = 22
+MOST = 48
 
 
 def say(text: str) -> None:
@@ -51,20 +56,25 @@ def show_table(
     left: Collection[str] = (),
     as_csv: bool = False,
 ) -> None:
-    """A table on stdout: the first column and those named in `left` to the left, the others to the right.
+    """A table on stdout: the first column and those named in `left` to the left, the others to the
+    right.
 
-    Where the terminal is narrow, texts wrap between words and columns are left out from the right; a note says which.
-    Into a pipe or a file go lines of cells with tabs between them, title and caption as comments. `as_csv`: CSV instead,
-    without formulas.
+    Where the terminal is narrow, texts wrap between words and columns are left out from the right;
+    a note says which. Into a pipe or a file go lines of cells with tabs between them, title and
+    caption as comments. `as_csv`: CSV instead, without formulas.
     """
     cells = [list(row) for row in rows]
     if as_csv:
         from hbench.core.tables import lines, without_formula
 
-        click.echo(lines(header, [[str(without_formula(cell)) for cell in row] for row in cells]), nl=False)
+        click.echo(
+            lines(header, [[str(without_formula(cell)) for cell in row] for row in cells]), nl=False
+        )
         return
     if not watched(sys.stdout):
-        above, below = ([f"# {line}" for line in (text or "").splitlines()] for text in (title, caption))
+        above, below = (
+            [f"# {line}" for line in (text or "").splitlines()] for text in (title, caption)
+        )
         shown = ["\t".join(" ".join(cell.split()) for cell in row) for row in (header, *cells)]
         show("\n".join([*above, *shown, *below]))
         return
@@ -74,7 +84,8 @@ def show_table(
     console = Console(highlight=False, markup=False)
     number = columns_that_fit(header, cells, console.width)
     table = Table(title_justify="left", caption_justify="left")
-    table.title, table.caption = title and visible(title), caption and visible(caption)
+    table.title = title and visible(title)
+    table.caption = caption and visible(caption)
     for position, name in enumerate(header[:number]):
         table.add_column(
             visible(name),
@@ -86,22 +97,33 @@ def show_table(
         table.add_row(*map(visible, row[:number]))
     console.print(table)
     if number < len(header):
-        say(f"no room for {', '.join(header[number:])}: widen the terminal, or write the output to a file")
+        say(
+            f"no room for {', '.join(header[number:])}: widen the terminal, or write the output to "
+            "a file"
+        )
 
 
 def columns_that_fit(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> int:
-    """Count the columns, from the left, that fit side by side when texts wrap between words; at least two.
+    """Count the columns, from the left, that fit side by side when texts wrap between words; at
+    least two.
 
     >>> rows = [["cub200", "Caltech-UCSD Birds-200-2011", "research only, not redistributable"]]
-    >>> columns_that_fit(["name", "title", "licence"], rows, 80), columns_that_fit(["name", "title", "licence"], rows, 50)
+    >>> (
+    ...     columns_that_fit(["name", "title", "licence"], rows, 80),
+    ...     columns_that_fit(["name", "title", "licence"], rows, 50),
+    ... )
     (3, 2)
     """
-    needed = list(accumulate(3 + _narrowest(header, rows, position) for position in range(len(header))))
+    needed = list(
+        accumulate(3 + _narrowest(header, rows, position) for position in range(len(header)))
+    )
     return max(2, sum(1 + column <= width for column in needed))
 
 
 def _narrowest(header: Sequence[str], rows: Sequence[Sequence[str]], position: int) -> int:
-    """The characters that a column takes at least: a name whole, a text by its longest word and a comfortable line."""
+    """The characters that a column takes at least: a name whole, a text by its longest word and a
+    comfortable line.
+    """
     texts = [header[position], *(row[position] for row in rows)]
     longest = max(map(len, texts))
     if position == 0:
@@ -127,18 +149,28 @@ def shows_bars() -> bool:
 
 
 def progress(*columns: ProgressColumn) -> Progress:
-    """Bars on stderr with these columns, or counts, elapsed and remaining time; silent when stderr is not a terminal."""
+    """Bars on stderr with these columns, or counts, elapsed and remaining time; silent when stderr
+    is not a terminal.
+    """
     from rich import progress as parts
     from rich.console import Console
 
-    columns = columns or (parts.MofNCompleteColumn(), parts.TimeElapsedColumn(), parts.TimeRemainingColumn())
+    columns = columns or (
+        parts.MofNCompleteColumn(),
+        parts.TimeElapsedColumn(),
+        parts.TimeRemainingColumn(),
+    )
     named = (parts.TextColumn("{task.description}"), parts.BarColumn(), *columns)
-    return parts.Progress(*named, console=Console(stderr=True), disable=not shows_bars(), transient=True)
+    return parts.Progress(
+        *named, console=Console(stderr=True), disable=not shows_bars(), transient=True
+    )
 
 
 @contextmanager
 def bars(what: str) -> Iterator[Callable[[str], Callable[[int, int], None]]]:
-    """Bars for parts of some work; yields a function of a part's name that makes its bar and returns what moves it."""
+    """Bars for parts of some work; yields a function of a part's name that makes its bar and
+    returns what moves it.
+    """
     if not shows_bars():
         yield lambda _part: lambda _done, _total: None
         return

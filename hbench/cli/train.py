@@ -21,23 +21,40 @@ if TYPE_CHECKING:
 
 @click.command("train")
 @click.argument("recipe", type=RECIPE)
-@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change one setting: optimizer.lr=1e-4.")
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change one setting: optimizer.lr=1e-4.",
+)
 @click.option("--out", "-o", type=FILE, help="Folder of the run.  [default: runs/RECIPE]")
 @click.option("--resume", is_flag=True, help="Go on with the run in that folder.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1.")
-@click.option("--threads", type=click.IntRange(min=1), help="Threads that compute.  [default: torch's]")
-@click.option("--track", multiple=True, metavar="NAME", help="tensorboard or wandb, beside log.jsonl.")
+@click.option(
+    "--threads", type=click.IntRange(min=1), help="Threads that compute.  [default: torch's]"
+)
+@click.option(
+    "--track", multiple=True, metavar="NAME", help="tensorboard or wandb, beside log.jsonl."
+)
 @click.option("--tensorboard", is_flag=True, help="As --track tensorboard.")
-@click.option("--print", "only_print", is_flag=True, help="Print the recipe as it would be trained, and stop.")
-def command(recipe: str, changes: tuple[str, ...], out: Path | None, only_print: bool, **options: Any) -> None:
-    """Train by RECIPE, a name that `hbench recipes` lists or a TOML file; then embed and score the dataset's tests.
+@click.option(
+    "--print", "only_print", is_flag=True, help="Print the recipe as it would be trained, and stop."
+)
+def command(
+    recipe: str, changes: tuple[str, ...], out: Path | None, only_print: bool, **options: Any
+) -> None:
+    """Train by RECIPE, a name that `hbench recipes` lists or a TOML file; then embed and score the
+    dataset's tests.
 
     \b
-    The folder of the run gets recipe.toml, log.jsonl, step-*/ (the checkpoint), test.parquet (the embeddings),
+    The folder of the run gets recipe.toml, log.jsonl, step-*/ (the checkpoint), test.parquet (the
+    embeddings),
     report.json and report.by-query.parquet. Ctrl-C saves; --resume continues, bit for bit.
     Several GPUs or machines: torchrun --nproc-per-node 4 -m hbench.train RECIPE …
 
-    Your own pictures: hbench build birds --from FOLDER …, then hbench train own-data --set dataset=birds
+    Your own pictures: hbench build birds --from FOLDER …, then hbench train own-data --set
+    dataset=birds
 
     Example: hbench train glyphs-happier --set optimizer.lr=5e-4 --out runs/mine
     """
@@ -64,7 +81,14 @@ def _with_sizes(chosen: Recipe) -> Recipe:
 
 
 def _train(
-    chosen: Any, out: Path, *, resume: bool, device: str, threads: int | None, track: tuple[str, ...], tensorboard: bool
+    chosen: Any,
+    out: Path,
+    *,
+    resume: bool,
+    device: str,
+    threads: int | None,
+    track: tuple[str, ...],
+    tensorboard: bool,
 ) -> None:
     import torch
 
@@ -80,26 +104,45 @@ def _train(
             watch = _watch(bars, shown=processes.first)
             names = dict.fromkeys([*track, *["tensorboard"] * tensorboard])
             report = train(
-                chosen, out, processes=processes, resume=resume, track=list(names), on_progress=watch, on_remark=say
+                chosen,
+                out,
+                processes=processes,
+                resume=resume,
+                track=list(names),
+                on_progress=watch,
+                on_remark=say,
             )
         if processes.first:
             show_scores(report.document)
-            again = f": hbench evaluate {out / EMBEDDINGS} --dataset {chosen.dataset} scores it again"
-            say(f"wrote {out}{again if chosen.tested else ', scored on held-out classes of the training set'}")
+            if chosen.tested:
+                command = f"hbench evaluate {out / EMBEDDINGS} --dataset {chosen.dataset}"
+                say(f"wrote {out}: {command} scores it again")
+            else:
+                say(f"wrote {out}, scored on held-out classes of the training set")
 
 
 def _watch(bars: Progress, *, shown: bool) -> Callable[[StepRecord], None]:
-    """Return a function for every step that moves the bar or, without a terminal, prints a line at every tenth."""
+    """Return a function for every step that moves the bar or, without a terminal, prints a line at
+    every tenth.
+    """
     task = bars.add_task("first step", total=None)
 
     def watch(step: StepRecord) -> None:
         terms = "  ".join(f"{name} {term:.3f}" for name, term in step.terms.items())
         rates = "/".join(f"{rate:.1e}" for rate in dict.fromkeys(step.rates.values()))
         epoch = (step.step - 1) // step.steps_per_epoch + 1
-        line = f"epoch {epoch}  loss {step.loss:.3f}  {terms}  lr {rates}  {step.images_per_second:.0f} images/s"
+        line = (
+            f"epoch {epoch}  loss {step.loss:.3f}  {terms}  lr {rates}  "
+            f"{step.images_per_second:.0f} images/s"
+        )
         line += "  left out: not finite" * step.skipped
         bars.update(task, description=line, completed=step.step, total=step.steps)
-        if shown and bars.disable and step.step * 10 // step.steps > (step.step - 1) * 10 // step.steps:
+
+        if (
+            shown
+            and bars.disable
+            and step.step * 10 // step.steps > (step.step - 1) * 10 // step.steps
+        ):
             say(f"step {step.step}/{step.steps}  {line}")
 
     return watch

@@ -18,28 +18,43 @@ from hbench.cli.reporting import with_options
 from hbench.cli.terminal import say, show, show_json, show_table, watched
 from hbench.core.errors import UnknownName, visible
 from hbench.tree import ROOT, LabelTree, Node
+from hbench.tree.advice import policies_for
 from hbench.tree.columns import Chosen
 from hbench.tree.names import KINDS, NameTable, Row, TreeProblem, runs_backwards
-from hbench.tree.policies import Mended, mend, policies_for
+from hbench.tree.policies import Mended, mend
 from hbench.tree.statistics import items_of_level
 
 
 def outline(tree: LabelTree, items: NDArray[np.int64], *, depth: int, most: int) -> Tree:
-    """Draw the `depth` coarsest levels, the first `most` children of every node, with its numbers of classes and items."""
-    classes = [items_of_level(tree, np.ones_like(items), level) for level in range(1, tree.depth + 1)]
+    """Draw the `depth` coarsest levels, the first `most` children of every node, with its numbers
+    of classes and items.
+    """
+    classes = [
+        items_of_level(tree, np.ones_like(items), level) for level in range(1, tree.depth + 1)
+    ]
     counts = [items_of_level(tree, items, level) for level in range(1, tree.depth + 1)]
     root = Tree(Text(f"{ROOT}  {_count(len(items), int(items.sum()), at_leaf=False)}"))
     drawn: dict[Node, Tree] = {(0, 0): root}
+
     for level in range(min(depth, tree.depth)):
-        for parent, group in groupby(range(len(tree.names[level])), key=lambda i: int(tree.parents[level][i])):
+        for parent, group in groupby(
+            range(len(tree.names[level])), key=lambda i: int(tree.parents[level][i])
+        ):
             children = list(group)
             if (level, parent) in drawn:
                 branch = drawn[level, parent]
                 for i in children[:most]:
-                    count = _count(int(classes[level][i]), int(counts[level][i]), at_leaf=level == tree.depth - 1)
-                    drawn[level + 1, i] = branch.add(Text(visible(f"{tree.names[level][i]}  {count}".rstrip())))
+                    count = _count(
+                        int(classes[level][i]),
+                        int(counts[level][i]),
+                        at_leaf=level == tree.depth - 1,
+                    )
+                    drawn[level + 1, i] = branch.add(
+                        Text(visible(f"{tree.names[level][i]}  {count}".rstrip()))
+                    )
                 if len(children) > most:
                     branch.add(Text(f"… {len(children) - most:,} more"))
+
     return root
 
 
@@ -50,8 +65,12 @@ def _count(classes: int, items: int, *, at_leaf: bool) -> str:
     return f"({', '.join(parts)})" if parts else ""
 
 
-def problem_lines(table: NameTable, problems: Iterable[TreeProblem], *, most: int | None) -> Iterator[str]:
-    """The table in a line, then the problems by kind, `most` of each (None: all), with the policies that mend them."""
+def problem_lines(
+    table: NameTable, problems: Iterable[TreeProblem], *, most: int | None
+) -> Iterator[str]:
+    """The table in a line, then the problems by kind, `most` of each (None: all), with the policies
+    that mend them.
+    """
     levels = f"{len(table.levels)} levels ({', '.join(table.levels)})"
     yield f"{len(table.rows):,} rows of {levels}, {sum(table.rows.values()):,} items"
     for kind, group in groupby(problems, key=lambda problem: problem.kind):
@@ -62,13 +81,17 @@ def problem_lines(table: NameTable, problems: Iterable[TreeProblem], *, most: in
         for policy in policies_for(kind):
             yield f"  --policy {policy.name}: {policy.text}"
     if runs_backwards(table):
-        yield "\nthe columns seem to run from fine to coarse: --levels " + ",".join(reversed(table.levels))
+        yield "\nthe columns seem to run from fine to coarse: --levels " + ",".join(
+            reversed(table.levels)
+        )
 
 
 def _where(problem: TreeProblem) -> str:
-    words, joint = {"cycle": ("on the way", " > "), "ragged": ("ends at", " > "), "alike": ("as", ", ")}.get(
-        problem.kind, ("in", " and ")
-    )
+    words, joint = {
+        "cycle": ("on the way", " > "),
+        "ragged": ("ends at", " > "),
+        "alike": ("as", ", "),
+    }.get(problem.kind, ("in", " and "))
     items = f" ({problem.items:,} items)" if problem.items > 1 else ""
     where = [*problem.where[:SHOWN], *(["…"] if len(problem.where) > SHOWN else [])]
     return f"{words} {joint.join(where)}{items}" if where else items.strip()
@@ -78,8 +101,13 @@ def change_lines(mended: Mended, *, most: int | None) -> Iterator[str]:
     """Show what every policy changed, `most` rows of each (None: all)."""
     for name, group in groupby(mended.changes, key=lambda change: change.policy):
         changes = list(group)
-        yield f"\n{name} changes {len(changes):,} rows of {sum(change.items for change in changes):,} items"
-        yield from _first([f"{_path(change.before)}  ->  {_path(change.after)}" for change in changes], most)
+        yield (
+            f"\n{name} changes {len(changes):,} rows of "
+            f"{sum(change.items for change in changes):,} items"
+        )
+        yield from _first(
+            [f"{_path(change.before)}  ->  {_path(change.after)}" for change in changes], most
+        )
 
 
 def _path(row: Row | None) -> str:
@@ -99,9 +127,9 @@ SHOWN = 20
 def command() -> None:
     """Show, validate, export or draw a label tree.
 
-    SOURCE is a dataset (its name or folder), a folder whose nested folders hold images, or a file: a table of names
-    (.csv, .tsv, .parquet) with one column per level, coarse to fine, or with the columns parent and child; .graphml;
-    .json ({"name", "children"}); .nwk.
+    SOURCE is a dataset (its name or folder), a folder whose nested folders hold images, or a file:
+    a table of names (.csv, .tsv, .parquet) with one column per level, coarse to fine, or with the
+    columns parent and child; .graphml; .json ({"name", "children"}); .nwk.
 
     Example: hbench tree validate classes.csv --levels order,family,species --policy by-path
     """
@@ -114,13 +142,19 @@ def _listed(_context: click.Context, _option: click.Parameter, value: str) -> li
 SOURCE = [
     click.argument("source"),
     click.option(
-        "--levels", default="", callback=_listed, help="A table's columns of names, coarse to fine, with commas between."
+        "--levels", default="", callback=_listed, help="A table's columns of names, coarse to "
+                                                       "fine, with commas between."
     ),
     click.option("--item", metavar="COLUMN", help="A table's column of ids, which is no level."),
-    click.option("--edges", default="", callback=_listed, metavar="PARENT,CHILD", help="The columns of a list of edges."),
-    click.option("--separator", metavar="TEXT", help="What stands between the names of a path, such as '>'."),
+    click.option(
+        "--edges", default="", callback=_listed, metavar="PARENT,CHILD",
+        help="The columns of a list of edges.",
+    ),
+    click.option("--separator", metavar="TEXT", help="What stands between the names of a path, "
+                                                     "such as '>'."),
     click.option("--split", help="One split of a dataset, such as train; by default all of them."),
-    click.option("--policy", "policies", multiple=True, help="Mend the names by this policy. May be repeated."),
+    click.option("--policy", "policies", multiple=True, help="Mend the names by this policy. May "
+                                                             "be repeated."),
     click.option(
         "--placeholder", "placeholders", multiple=True,
         help='Instead of "NA", "unknown" …: a missing name. May be repeated.',
@@ -154,7 +188,13 @@ def show_command(*, depth: int | None, max_children: int, as_json: bool, **sourc
     figures = statistics(tree, items)
     if as_json:
         read = {} if names.read is None else {"read": names.read.document()}
-        show_json({**read, "statistics": [level._asdict() for level in figures], "tree": nested(tree, items)})
+        show_json(
+            {
+                **read,
+                "statistics": [level._asdict() for level in figures],
+                "tree": nested(tree, items),
+            }
+        )
         return
     console = Console(width=None if watched(sys.stdout) else 10_000, highlight=False)
     console.print(outline(tree, items, depth=depth or tree.depth, most=max_children or len(items)))
@@ -169,28 +209,48 @@ def show_command(*, depth: int | None, max_children: int, as_json: bool, **sourc
         for level in figures
     ]
     show_table(
-        None, ["level", "nodes", "branching (least / median / most)", "effective classes", "largest", "smallest"], rows
+        None,
+        [
+            "level",
+            "nodes",
+            "branching (least / median / most)",
+            "effective classes",
+            "largest",
+            "smallest",
+        ],
+        rows,
     )
 
 
 @command.command("validate", short_help="Name what is not a tree, and what policies do about it.")
 @with_options(SOURCE)
-@click.option("--out", "-o", type=FILE, help="Write the mended names here, and OUT.changes.json beside.")
-@click.option("--all", "all_of_them", is_flag=True, help=f"Print every problem and change, not {SHOWN} of a kind.")
+@click.option(
+    "--out", "-o", type=FILE, help="Write the mended names here, and OUT.changes.json beside."
+)
+@click.option(
+    "--all",
+    "all_of_them",
+    is_flag=True,
+    help=f"Print every problem and change, not {SHOWN} of a kind.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Problems and changes as JSON.")
 def validate_command(*, out: Path | None, all_of_them: bool, as_json: bool, **source: Any) -> None:
     """Name everything that keeps SOURCE from being a tree, and what each policy would do about it.
 
-    Exit code 0: a tree, perhaps with remarks, by itself or after the policies asked for; 3: no tree.
+    Exit code 0: a tree, perhaps with remarks, by itself or after the policies asked for; 3: no
+    tree.
 
-    Example: hbench tree validate classes.csv --policy fill-from-parent --policy by-path --out mended.csv
+    Example: hbench tree validate classes.csv --policy fill-from-parent --policy by-path --out
+    mended.csv
     """
     from hbench.tree.names import find_problems, refuse
     from hbench.tree.record import write_mended
 
     table, mended = _read(**source)
-    name, policies = source["source"], source["policies"]
-    problems, left = find_problems(table), find_problems(mended.table)
+    name = source["source"]
+    policies = source["policies"]
+    problems = find_problems(table)
+    left = find_problems(mended.table)
     most = None if all_of_them else SHOWN
     if as_json:
         show_json(
@@ -199,7 +259,9 @@ def validate_command(*, out: Path | None, all_of_them: bool, as_json: bool, **so
                 "rows": len(table.rows),
                 "items": sum(table.rows.values()),
                 "problems": [problem._asdict() for problem in problems],
-                "policies": {kind: [policy.name for policy in policies_for(kind)] for kind in KINDS},
+                "policies": {
+                    kind: [policy.name for policy in policies_for(kind)] for kind in KINDS
+                },
                 "changes": [change._asdict() for change in mended.changes],
                 "left": [problem._asdict() for problem in left],
             }
@@ -211,7 +273,9 @@ def validate_command(*, out: Path | None, all_of_them: bool, as_json: bool, **so
             show("\n".join(problem_lines(mended.table, left, most=most)))
     refuse(left, name)
     tree = mended.table.tree()[0]
-    counts = " · ".join(f"{len(names):,} {level}" for level, names in zip(tree.levels, tree.names, strict=True))
+    counts = " · ".join(
+        f"{len(names):,} {level}" for level, names in zip(tree.levels, tree.names, strict=True)
+    )
     say(f"{name} is a tree{' after its policies' * bool(policies)}: {counts}")
     if out is not None:
         record = write_mended(out, Path(name), mended, levels=source["levels"], policies=policies)
@@ -221,7 +285,11 @@ def validate_command(*, out: Path | None, all_of_them: bool, as_json: bool, **so
 @command.command("export", short_help="Write a tree as CSV, JSON, GraphML, Newick or DOT.")
 @with_options(SOURCE)
 @click.option("--out", "-o", type=FILE, help="The file to write; its ending is the format.")
-@click.option("--format", "kind", help="csv, tsv, json, graphml, nwk or dot; by default the ending of --out, else csv.")
+@click.option(
+    "--format",
+    "kind",
+    help="csv, tsv, json, graphml, nwk or dot; by default the ending of --out, else csv.",
+)
 def export_command(*, out: Path | None, kind: str | None, **source: Any) -> None:
     """Write a tree as CSV (one row per class), JSON, GraphML, Newick or DOT, to a file or stdout.
 
@@ -232,7 +300,11 @@ def export_command(*, out: Path | None, kind: str | None, **source: Any) -> None
 
     suffix = f".{kind}" if kind else out.suffix.lower() if out else ".csv"
     if suffix not in tree_files.WRITERS:
-        raise UnknownName("format", suffix.removeprefix("."), [name.removeprefix(".") for name in tree_files.WRITERS])
+        raise UnknownName(
+            "format",
+            suffix.removeprefix("."),
+            [name.removeprefix(".") for name in tree_files.WRITERS],
+        )
     tree, _ = _read(**source)[1].table.tree()
     text = tree_files.write(tree, suffix)
     if out is None:
@@ -257,7 +329,9 @@ def draw_command(*, out: Path, by_items: bool, **source: Any) -> None:
     refuse_suffix(out)
     tree, items = _read(**source)[1].table.tree()
     sizes, unit = (items, "items") if by_items else (np.ones_like(items), "classes")
-    draw_tree(tree, sizes, f"{Path(source['source']).stem} · {int(sizes.sum()):,} {unit}").write(out)
+    draw_tree(tree, sizes, f"{Path(source['source']).stem} · {int(sizes.sum()):,} {unit}").write(
+        out
+    )
     say(f"wrote {out}: {len(tree.paths):,} classes, {tree.depth} levels")
 
 
@@ -270,8 +344,8 @@ def _read(
     placeholders: Sequence[str],
     **how: Any,
 ) -> tuple[NameTable, Mended]:
-    """Read the names that the options of SOURCE mean, and say what they were taken for; return them, and what the policies make
-    of them."""
+    """Read the names that the options of SOURCE mean, and say what they were taken for; return
+    them, and what the policies make of them."""
     from hbench.core.tables import text_rows
     from hbench.datasets import load, own_names, specs
     from hbench.datasets.manifest import name_table_of
@@ -279,10 +353,16 @@ def _read(
     from hbench.tree import files as tree_files
 
     path = Path(source)
-    if path.is_file() or (path.suffix in (*tree_files.WRITERS, tree_files.PATHS) and source not in own_names()):
+    if path.is_file() or (
+        path.suffix in (*tree_files.WRITERS, tree_files.PATHS) and source not in own_names()
+    ):
         chosen = Chosen(how["item"], tuple(levels), how["separator"], tuple(how["edges"]))
         table = tree_files.read(path, chosen=chosen)
-    elif path.is_dir() and not (path / "dataset.json").exists() and source not in {*specs, *own_names()}:
+    elif (
+        path.is_dir()
+        and not (path / "dataset.json").exists()
+        and source not in {*specs, *own_names()}
+    ):
         images = folder_table(path, levels=levels).drop_columns(["item"])
         table = NameTable.of(images.column_names, text_rows(images, images.column_names))
     else:
@@ -293,5 +373,7 @@ def _read(
     if table.read is not None:
         say(f"read: {table.read}")
     if placeholders:
-        table = dataclasses.replace(table, placeholders=frozenset(text.strip().casefold() for text in placeholders))
+        table = dataclasses.replace(
+            table, placeholders=frozenset(text.strip().casefold() for text in placeholders)
+        )
     return table, mend(table, policies)

@@ -1,4 +1,6 @@
-"""Options of verbs that show embeddings: those of queries and gallery may be in a file each, as for `hbench evaluate`."""
+"""Options of verbs that show embeddings: those of queries and gallery may be in a file each, as for
+`hbench evaluate`.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +18,23 @@ if TYPE_CHECKING:
 OPTIONS = [
     click.option(
         "--query", "query", type=FILE, multiple=True, metavar="FILE",
-        help="Embeddings of the queries, where they are in a file of their own; repeatable, each with its --gallery.",
+        help="Embeddings of the queries, where they are in a file of their own; repeatable, each "
+             "with its --gallery.",
     ),
-    click.option("--gallery", type=FILE, multiple=True, metavar="FILE", help="Embeddings of the gallery, likewise."),
+    click.option("--gallery", type=FILE, multiple=True, metavar="FILE", help="Embeddings of the "
+                                                                             "gallery, likewise."),
 ]  # fmt: skip
 
 
 def pairs_of(query: Sequence[Path], gallery: Sequence[Path], *, hint: str = "") -> list[TwoFiles]:
-    """The files of queries and galleries, pair by pair; `hint` follows the refusal of a number that differs."""
+    """The files of queries and galleries, pair by pair; `hint` follows the refusal of a number that
+    differs.
+    """
     from hbench.look.inputs import TwoFiles
 
     if len(query) != len(gallery):
         raise click.UsageError(
-            f"Give --query and --gallery together, a file each: found {len(query)} and {len(gallery)}.{hint}"
+            f"Give --query and --gallery together, a file each: found {len(query)} and "
+            f"{len(gallery)}.{hint}"
         )
     return [TwoFiles(*pair) for pair in zip(query, gallery, strict=True)]

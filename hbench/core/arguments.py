@@ -1,7 +1,8 @@
-"""Refuses arguments of another kind than their annotation says: a number for a text, a text for a number.
+"""Refuses arguments of another kind than their annotation says: a number for a text, a text for a
+number.
 
-Only kinds that can be told by looking are checked: texts, numbers, flags, paths, functions, lists of these, and classes. What an
-annotation leaves open, such as arrays, is for the function to check.
+Only kinds that can be told by looking are checked: texts, numbers, flags, paths, functions, lists
+of these, and classes. What an annotation leaves open, such as arrays, is for the function to check.
 
 >>> @checked
 ... def repeated(word: str, times: int = 2) -> str:
@@ -39,7 +40,13 @@ T = TypeVar("T")
 FLAGS = ("bool", "bool_")  # Python's and numpy's
 MOST = 60  # letters of what was found
 UNIONS = (typing.Union, types.UnionType)
-LISTS = (collections.abc.Sequence, collections.abc.Collection, collections.abc.Iterable, list, tuple)
+LISTS = (
+    collections.abc.Sequence,
+    collections.abc.Collection,
+    collections.abc.Iterable,
+    list,
+    tuple,
+)
 WORDS = {
     str: "a text",
     int: "a whole number",
@@ -64,7 +71,9 @@ class ArgumentKind(NamedTuple):
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a function raise UsageError for an argument that is not of a kind that its annotation names."""
+    """Let a function raise UsageError for an argument that is not of a kind that its annotation
+    names.
+    """
     signature = inspect.signature(function)
 
     @functools.wraps(function)
@@ -84,13 +93,16 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def checked_class(cls: type[T]) -> type[T]:
-    """Let a class raise UsageError when it is made with an argument of another kind than its annotation names."""
+    """Let a class raise UsageError when it is made with an argument of another kind than its
+    annotation names.
+    """
     cls.__init__ = checked(cls.__init__)  # type: ignore[method-assign]
     return cls
 
 
 def as_array(given: Any, name: str) -> NDArray[Any]:
-    """An argument as an array: of a torch tensor on any device, a column of a table, or nested lists.
+    """An argument as an array: of a torch tensor on any device, a column of a table, or nested
+    lists.
 
     Raises UsageError for lists of different lengths, which are no array.
     """
@@ -104,7 +116,9 @@ def as_array(given: Any, name: str) -> NDArray[Any]:
         return np.asanyarray(tensor)
     except (ValueError, TypeError) as error:
         raise UsageError(
-            f"{name} cannot be read as an array", expected="rows of one length", found=one_line(str(error))
+            f"{name} cannot be read as an array",
+            expected="rows of one length",
+            found=one_line(str(error)),
         ) from None
 
 
@@ -140,7 +154,8 @@ def _resolved(annotation: Any, function: Callable[..., Any]) -> Any:
 def _kinds(annotation: Any) -> tuple[ArgumentKind, ...]:
     """The kinds of an annotation; none where any of its members cannot be told by looking.
 
-    Nor where a class is one of several: a function that takes a report or its path knows better what to say of an array.
+    Nor where a class is one of several: a function that takes a report or its path knows better
+    what to say of an array.
     """
     if typing.get_origin(annotation) in UNIONS:
         members = typing.get_args(annotation)
@@ -155,23 +170,35 @@ def _kinds(annotation: Any) -> tuple[ArgumentKind, ...]:
 def _kind(annotation: Any) -> ArgumentKind | None:
     if annotation is None:
         annotation = types.NoneType
-    origin, members = typing.get_origin(annotation), typing.get_args(annotation)
+    origin = typing.get_origin(annotation)
+    members = typing.get_args(annotation)
     if origin is collections.abc.Callable:
         return ArgumentKind("a function", callable)
     if origin in LISTS and members:
         return _list_of(members[0])
-    if origin is not None or not isinstance(annotation, type) or annotation in (object, inspect.Parameter.empty):
+    if (
+        origin is not None
+        or not isinstance(annotation, type)
+        or annotation in (object, inspect.Parameter.empty)
+    ):
         return None
+
     classes = OTHER_CLASSES.get(annotation, (annotation,))
     name = WORDS.get(annotation, f"a {annotation.__name__}")
     if annotation is bool:
         return ArgumentKind(name, lambda value: type(value).__name__ in FLAGS)
+
     takes_flags = annotation not in (int, float)
-    return ArgumentKind(name, lambda value: isinstance(value, classes) and (takes_flags or not isinstance(value, bool)))
+    return ArgumentKind(
+        name,
+        lambda value: isinstance(value, classes) and (takes_flags or not isinstance(value, bool)),
+    )
 
 
 def _list_of(member: Any) -> ArgumentKind | None:
-    """The kind of lists: anything that can be gone through again, such as tuples and arrays, but a text."""
+    """The kind of lists: anything that can be gone through again, such as tuples and arrays, but a
+    text.
+    """
     members = typing.get_args(member) if typing.get_origin(member) in UNIONS else (member,)
     if not all(isinstance(each, type) and each in ELEMENTS for each in members):
         return None

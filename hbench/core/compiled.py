@@ -1,11 +1,12 @@
-"""Compiles functions with numba on first use and keeps their machine code on disk; they run without the
-interpreter's lock.
+"""Compiles functions with numba on first use and keeps their machine code on disk; they run without
+the interpreter's lock.
 
-What is kept is kept for these very sources. numba itself looks at the file of a function, not at those of the functions it
-calls, and would keep using the old ones; so each module's code lies in a folder named after all sources it is made of.
+What is kept is kept for these very sources. numba itself looks at the file of a function, not at
+those of the functions it calls, and would keep using the old ones; so each module's code lies in a
+folder named after all sources it is made of.
 
-Nothing is compiled, and numba not even loaded, before a compiled function is called: that takes a third of a second, which
-a small test saves.
+Nothing is compiled, and numba not even loaded, before a compiled function is called: that takes a
+third of a second, which a small test saves.
 """
 
 import hashlib
@@ -26,16 +27,19 @@ from threadpoolctl import threadpool_limits
 from hbench.core.paths import cache_home
 
 LOADING = RLock()  # numba's, and the folder it is told to keep machine code in
-SMALL = 1 << 22  # values that numpy has worked through before compiled code is even loaded; pairs of 2,000 items
+# values that numpy has worked through before compiled code is even loaded; pairs of 2,000 items
+SMALL = 1 << 22
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 Scalar = Any  # a number in compiled code, of the type that numba finds
 
 
 class Compiled:
-    """A function that is compiled when it, or a compiled function that calls it, is first called."""
+    """A function that is compiled when it, or a compiled function that calls it, is first
+    called."""
 
     def __init__(self, function: Callable[..., Any], *, called_from_python: bool = True) -> None:
-        self.function, self.called_from_python = function, called_from_python
+        self.function = function
+        self.called_from_python = called_from_python
         self.made: Any = None
         update_wrapper(self, function)
 
@@ -59,12 +63,19 @@ class Compiled:
 
     def _make(self) -> Any:
         numba: Any = importlib.import_module("numba")
-        usual, folder = numba.config.CACHE_DIR, kernel_folder()
+        usual = numba.config.CACHE_DIR
+        folder = kernel_folder()
         jit = numba.njit(
-            nogil=True, cache=bool(folder), error_model="numpy", no_cfunc_wrapper=True,
+            nogil=True,
+            cache=bool(folder),
+            error_model="numpy",
+            no_cfunc_wrapper=True,
             no_cpython_wrapper=not self.called_from_python,
-        )  # fmt: skip
-        numba.config.CACHE_DIR = str(folder / sources_digest(self.function.__module__)[:16]) if folder else usual
+        )
+        numba.config.CACHE_DIR = (
+            str(folder / sources_digest(self.function.__module__)[:16]) if folder else usual
+        )
+
         try:
             return jit(self.function)
         finally:
@@ -73,10 +84,12 @@ class Compiled:
 
 @cache
 def kernel_folder() -> Path | None:
-    """Return the folder of numba's cache: NUMBA_CACHE_DIR, else one in the user's cache; None if others may write to it.
+    """Return the folder of numba's cache: NUMBA_CACHE_DIR, else one in the user's cache; None if
+    others may write to it.
 
-    Never in the package: what is left there when it is uninstalled would shadow the next installation. Numba unpickles its cache,
-    so a folder that somebody else may write to, such as the system's temporary one, could make it run their code.
+    Never in the package: what is left there when it is uninstalled would shadow the next
+    installation. Numba unpickles its cache, so a folder that somebody else may write to, such as
+    the system's temporary one, could make it run their code.
     """
     with LOADING:
         named = importlib.import_module("numba").config.CACHE_DIR
@@ -89,9 +102,11 @@ def kernel_folder() -> Path | None:
 
 
 def is_own(folder: Path, *, sticky: bool = False) -> bool:
-    """Whether a folder is this user's, or the system's, and nobody else may write to it; true where there are no owners.
+    """Whether a folder is this user's, or the system's, and nobody else may write to it; true where
+    there are no owners.
 
-    A group of the user's own name is the user alone. `sticky`: others may write where they cannot touch what is not theirs.
+    A group of the user's own name is the user alone. `sticky`: others may write where they cannot
+    touch what is not theirs.
     """
     if not hasattr(os, "geteuid"):
         return True
@@ -109,10 +124,15 @@ def is_own(folder: Path, *, sticky: bool = False) -> bool:
 
 @cache
 def sources_digest(module: str) -> str:
-    """sha256 of numba's version and of the sources of a module, of those of its package it imports from, and so on."""
-    imported = re.compile(rf"^from ({module.partition('.')[0]}(?:\.\w+)*) import ([^(\n]+|\([^)]*\))", re.MULTILINE)
+    """sha256 of numba's version and of the sources of a module, of those of its package it imports
+    from, and so on.
+    """
+    imported = re.compile(
+        rf"^from ({module.partition('.')[0]}(?:\.\w+)*) import ([^(\n]+|\([^)]*\))", re.MULTILINE
+    )
     sources: dict[str, str] = {}
     waiting = [module]
+
     while waiting:
         name = waiting.pop()
         if name not in sources:
@@ -120,26 +140,28 @@ def sources_digest(module: str) -> str:
             for package, names in imported.findall(sources[name]):
                 modules = [package, *(f"{package}.{part}" for part in re.findall(r"\w+", names))]
                 waiting += [other for other in modules if other in sys.modules]
+
     version: str = importlib.import_module("numba").__version__
     words = [version, *(f"{name} {sources[name]}" for name in sorted(sources))]
     return hashlib.sha256("\0".join(words).encode()).hexdigest()
 
 
 def compiled(function: FunctionT) -> FunctionT:
-    """The function compiled, with every float operation as it is written: an order of sums that is left to the compiler
-    depends on whether the code was just made or was kept on disk."""
+    """The function compiled, with every float operation as it is written: an order of sums that is
+    left to the compiler depends on whether the code was just made or was kept on disk."""
     return cast("FunctionT", Compiled(function))
 
 
 def compiled_part(function: FunctionT) -> FunctionT:
-    """Compile a function that only compiled functions call: it gets no wrapper for arguments from Python, which takes a third of
-    the time to compile. Called from Python, as in a test, it runs as Python."""
+    """Compile a function that only compiled functions call: it gets no wrapper for arguments from
+    Python, which takes a third of the time to compile. Called from Python, as in a test, it runs as
+    Python."""
     return cast("FunctionT", Compiled(function, called_from_python=False))
 
 
 def pays(numbers: int) -> bool:
-    """Whether compiled code is faster for this many values. Depends on the data alone, so that repeated runs agree to the last
-    bit."""
+    """Whether compiled code is faster for this many values. Depends on the data alone, so that
+    repeated runs agree to the last bit."""
     return numbers > SMALL
 
 
@@ -155,7 +177,8 @@ def announcement() -> str:
     if kernel_folder():
         return "compiling the ranking kernel, this once"
     return (
-        "compiling the ranking kernel, as every time: there is no folder to keep it in that can be written to, and by "
+        "compiling the ranking kernel, as every time: there is no folder to keep it in that can be "
+        "written to, and by "
         "nobody else; HBENCH_CACHE may name one"
     )
 
@@ -166,6 +189,8 @@ def available_threads() -> int:
 
 
 def one_blas_thread() -> AbstractContextManager[object]:
-    """Keep BLAS to one thread, in the whole process, while blocks are ranked: the threads are ours, one piece each."""
+    """Keep BLAS to one thread, in the whole process, while blocks are ranked: the threads are ours,
+    one piece each.
+    """
     limits: AbstractContextManager[object] = threadpool_limits(1, user_api="blas")
     return limits

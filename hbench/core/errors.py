@@ -1,5 +1,5 @@
-"""Defines the one exception family: every refusal says what is wrong, what was expected, what was found, what to do
-next.
+"""Defines the one exception family: every refusal says what is wrong, what was expected, what was
+found, what to do next.
 
 >>> raise UnknownName("metric", "MAP@R", ["mAP@R", "AP"])
 Traceback (most recent call last):
@@ -14,8 +14,11 @@ import re
 from collections.abc import Iterable
 
 SHOWN_CHOICES = 30
-# What steers a terminal or turns the order of its letters: control characters, marks of direction, half pairs.
-STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# What steers a terminal or turns the order of its letters: control characters, marks of direction,
+# half pairs.
+STEERING = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 
 LONG_WORD = re.compile(r"\S{1000,}")
@@ -24,7 +27,8 @@ MOST_LETTERS = 10_000  # of a part of a message
 
 
 def visible(text: str) -> str:
-    """A text from outside as it may be shown: what would steer a terminal is written out; lines and tabs stay.
+    """A text from outside as it may be shown: what would steer a terminal is written out; lines and
+    tabs stay.
 
     >>> visible("a\\x1b]0;owned\\x07")
     'a\\\\x1b]0;owned\\\\x07'
@@ -33,13 +37,15 @@ def visible(text: str) -> str:
 
 
 def readable(text: str) -> str:
-    """A text of a length that can be read: of very long words, such as a name of 100,000 letters, and of what is left, the
-    middle goes.
+    """A text of a length that can be read: of very long words, such as a name of 100,000 letters,
+    and of what is left, the middle goes.
 
     >>> len(readable("a b " + 100_000 * "x"))
     205
     """
-    return shorten(LONG_WORD.sub(lambda found: shorten(found[0], SHOWN_LETTERS), text), MOST_LETTERS)
+    return shorten(
+        LONG_WORD.sub(lambda found: shorten(found[0], SHOWN_LETTERS), text), MOST_LETTERS
+    )
 
 
 class HBenchError(Exception):
@@ -48,9 +54,17 @@ class HBenchError(Exception):
     exit_code = 1
 
     def __init__(
-        self, problem: str, *, expected: str | None = None, found: str | None = None, fix: str | None = None
+        self,
+        problem: str,
+        *,
+        expected: str | None = None,
+        found: str | None = None,
+        fix: str | None = None,
     ) -> None:
-        self.problem, self.expected, self.found, self.fix = problem, expected, found, fix
+        self.problem = problem
+        self.expected = expected
+        self.found = found
+        self.fix = fix
         parts = [("expected", expected), ("found", found), ("next", fix)]
         lines = [f"  {name + ':':<10}{readable(text)}" for name, text in parts if text]
         super().__init__(visible("\n".join([readable(problem), *lines])))
@@ -63,11 +77,17 @@ class UsageError(HBenchError):
 
 
 class UnknownName(UsageError):
-    """A name that no metric, level, dataset, loss, recipe … has; what was `meant` is suggested, or the closest known ones;
-    `searched`: the folder that was looked in."""
+    """A name that no metric, level, dataset, loss, recipe … has; what was `meant` is suggested, or
+    the closest known ones; `searched`: the folder that was looked in."""
 
     def __init__(
-        self, kind: str, name: str, choices: Iterable[str], *, meant: str | None = None, searched: object = None
+        self,
+        kind: str,
+        name: str,
+        choices: Iterable[str],
+        *,
+        meant: str | None = None,
+        searched: object = None,
     ) -> None:
         known = list(choices)
         close = [repr(choice) for choice in closest(name, known)] if meant is None else [meant]
@@ -117,7 +137,9 @@ class SourceError(HBenchError):
 
 
 class ComparisonError(HBenchError):
-    """A comparison that failed or cannot be made: other signatures, a score that differs, a threshold missed."""
+    """A comparison that failed or cannot be made: other signatures, a score that differs, a
+    threshold missed.
+    """
 
     exit_code = 7
 
@@ -125,7 +147,10 @@ class ComparisonError(HBenchError):
 def closest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
     """The known names nearest to `name`, ignoring case, best first; empty when none is near."""
     by_fold = {candidate.casefold(): candidate for candidate in reversed([*known])}
-    return [by_fold[fold] for fold in difflib.get_close_matches(name.casefold(), by_fold, n=most, cutoff=0.65)]
+    return [
+        by_fold[fold]
+        for fold in difflib.get_close_matches(name.casefold(), by_fold, n=most, cutoff=0.65)
+    ]
 
 
 def examples(values: Iterable[object], most: int = 5) -> str:
@@ -148,7 +173,8 @@ def shorten(text: str, most: int = 80) -> str:
 
 
 def one_line(text: str) -> str:
-    """A text without line breaks, so that it stays in its comment, heading or cell, and without what steers a terminal.
+    """A text without line breaks, so that it stays in its comment, heading or cell, and without
+    what steers a terminal.
 
     >>> one_line("mine\\n\\\\input{x}")
     'mine \\\\input{x}'

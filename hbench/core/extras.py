@@ -21,9 +21,11 @@ MODULES = {
 
 
 def missing(error: ModuleNotFoundError) -> UsageError | None:
-    """The refusal for a module of an extra; None for any other module, whose absence is a defect to be seen.
+    """The refusal for a module of an extra; None for any other module, whose absence is a defect to
+    be seen.
 
-    It names the packages themselves: hbench is not on the package index, so `pip install hbench[…]` would fetch another's.
+    It names the packages themselves: hbench is not on the package index, so `pip install hbench[…]`
+    would fetch another's.
     """
     module = (error.name or "").split(".")[0]
     extra = next((extra for extra, modules in MODULES.items() if module in modules), None)
@@ -34,7 +36,8 @@ def missing(error: ModuleNotFoundError) -> UsageError | None:
     except PackageNotFoundError:  # hbench runs from a folder, without having been installed
         packages = module
     return UsageError(
-        f"{module} is not installed", fix=f"pip install {packages} (in a clone of hbench: pip install '.[{extra}]')"
+        f"{module} is not installed",
+        fix=f"pip install {packages} (in a clone of hbench: pip install '.[{extra}]')",
     )
 
 

@@ -29,13 +29,16 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 FULL = {errno.ENOSPC, errno.EDQUOT}
-NEARLY = 1 << 16  # bytes free, with which a write that failed for no reason it could tell has found the disk full
+# bytes free, with which a write that failed for no reason it could tell has found the disk full
+NEARLY = 1 << 16
 
 
 @contextmanager
-def full_disk_told(path: Path, *, missing: Callable[[], int | None] = lambda: None) -> Iterator[None]:
-    """Turn what libraries raise where the disk of `path` is full into a DataError; `missing`: the bytes still to be
-    written, if known.
+def full_disk_told(
+    path: Path, *, missing: Callable[[], int | None] = lambda: None
+) -> Iterator[None]:
+    """Turn what libraries raise where the disk of `path` is full into a DataError; `missing`: the
+    bytes still to be written, if known.
 
     The system says so; numpy raises an OSError without its number, torch a RuntimeError.
     """
@@ -57,20 +60,25 @@ def full_disk_told(path: Path, *, missing: Callable[[], int | None] = lambda: No
 def free_bytes(path: Path) -> int:
     """The bytes free where `path` is or will be."""
     path = Path(path).absolute()
-    return shutil.disk_usage(next(folder for folder in (path, *path.parents) if folder.exists())).free
+    return shutil.disk_usage(
+        next(folder for folder in (path, *path.parents) if folder.exists())
+    ).free
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` that replaces it when the block ends well and vanishes when it does not.
+    """A temporary path beside `path` that replaces it when the block ends well and vanishes when it
+    does not.
 
-    A link stays a link, and the file it leads to is replaced; a pipe or a device is written to as it is.
+    A link stays a link, and the file it leads to is replaced; a pipe or a device is written to as
+    it is.
     """
     path = Path(path)
     _refuse_folder(path)
     if _is_special(path):
         yield path
         return
+
     path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -85,7 +93,9 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def lock_of(path: Path) -> BaseFileLock:
-    """The lock of a file or folder, by its resolved path; it lies in the cache, so that nothing is left beside the file."""
+    """The lock of a file or folder, by its resolved path; it lies in the cache, so that nothing is
+    left beside the file.
+    """
     from filelock import FileLock
 
     locks = cache_home() / "locks"
@@ -96,9 +106,11 @@ def lock_of(path: Path) -> BaseFileLock:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keep other processes from writing the same file until the block ends; says so where it has to wait for one.
+    """Keep other processes from writing the same file until the block ends; says so where it has to
+    wait for one.
 
-    Where the cache cannot be written there is no lock: a file that can be written is written all the same.
+    Where the cache cannot be written there is no lock: a file that can be written is written all
+    the same.
     """
     from filelock import Timeout
 
@@ -124,7 +136,8 @@ def write_text(path: Path, text: str) -> None:
 
 
 def refuse_unwritable(path: Path) -> None:
-    """Raise UsageError, before work starts, where no file can be written: at a folder, or in a folder that is closed.
+    """Raise UsageError, before work starts, where no file can be written: at a folder, or in a
+    folder that is closed.
 
     Nothing is left behind, not even the folders that the file is yet to get.
     """
@@ -133,9 +146,13 @@ def refuse_unwritable(path: Path) -> None:
     if _is_special(path):
         return
     try:
-        tempfile.TemporaryFile(dir=next(folder for folder in path.resolve().parents if folder.exists())).close()
+        tempfile.TemporaryFile(
+            dir=next(folder for folder in path.resolve().parents if folder.exists())
+        ).close()
     except OSError as error:
-        raise UsageError(f"{path} cannot be written", found=str(error.strerror), fix="choose another place") from None
+        raise UsageError(
+            f"{path} cannot be written", found=str(error.strerror), fix="choose another place"
+        ) from None
 
 
 def _refuse_folder(path: Path) -> None:
@@ -159,10 +176,14 @@ def write(path: Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[An
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """The header and the arrays; SubmissionError for a file that is missing, damaged or of another kind."""
+    """The header and the arrays; SubmissionError for a file that is missing, damaged or of another
+    kind.
+    """
     try:
         arrays = read_arrays(path)
         return dict(parse_json(arrays.pop(HEADER).tobytes())), arrays
     except DAMAGED as error:
         reason = "another .npz" if isinstance(error, KeyError) else first_line(error)
-        raise SubmissionError(f"{path} cannot be read", expected="arrays that hbench kept", found=reason) from None
+        raise SubmissionError(
+            f"{path} cannot be read", expected="arrays that hbench kept", found=reason
+        ) from None

@@ -1,5 +1,5 @@
-"""Finds the data and cache folders: HBENCH_DATA and HBENCH_CACHE, else inside HBENCH_HOME, else where the system
-keeps such files (XDG)."""
+"""Finds the data and cache folders: HBENCH_DATA and HBENCH_CACHE, else inside HBENCH_HOME, else
+where the system keeps such files (XDG)."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,9 @@ def data_home() -> Path:
 
 
 def cache_home() -> Path:
-    """The folder of everything that can be made again: HTTP answers, derived files, compiled kernels."""
+    """The folder of everything that can be made again: HTTP answers, derived files, compiled
+    kernels.
+    """
     return _folder("HBENCH_CACHE", "cache", platformdirs.user_cache_path("hbench"))
 
 

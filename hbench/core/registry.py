@@ -1,4 +1,5 @@
-"""Maps names to the functions or classes of one kind; other packages add theirs through entry points.
+"""Maps names to the functions or classes of one kind; other packages add theirs through entry
+points.
 
 >>> shapes = Registry("shape")
 >>> @shapes.register("disc")
@@ -21,12 +22,20 @@ T = TypeVar("T")
 class Registry(Generic[T]):
     """Names of one kind; an unknown one raises UnknownName with suggestions.
 
-    `group` is the entry-point group that outside packages add to ("hbench.metrics"); it is read on the first miss or
-    listing. An entry that fails to load or is not a `type` is left out, with a PluginWarning.
+    `group` is the entry-point group that outside packages add to ("hbench.metrics"); it is read on
+    the first miss or listing. An entry that fails to load or is not a `type` is left out, with a
+    PluginWarning.
     """
 
-    def __init__(self, kind: str, group: str | None = None, type: type = Callable) -> None:  # type: ignore[assignment]
-        self.kind, self.group, self.type = kind, group, type
+    def __init__(
+        self,
+        kind: str,
+        group: str | None = None,
+        type: type = Callable,  # type: ignore[assignment]
+    ) -> None:
+        self.kind = kind
+        self.group = group
+        self.type = type
         self._entries: dict[str, T] = {}
         self._plugins_loaded = group is None
 
@@ -57,13 +66,16 @@ class Registry(Generic[T]):
     def _load_plugins(self) -> None:
         if self._plugins_loaded or self.group is None:
             return
+
         self._plugins_loaded = True
         for point in entry_points(group=self.group):
             try:
                 entry: Any = point.load()
             except KeyboardInterrupt:
                 raise
-            except BaseException as error:  # somebody else's module raises whatever it likes: SystemExit, a Rust panic
+            except (
+                BaseException
+            ) as error:  # somebody else's module raises whatever it likes: SystemExit, a Rust panic
                 why = f"{type(error).__name__}: {error}"
             else:
                 if point.name in self._entries:  # registered by its module as it was imported
@@ -72,6 +84,7 @@ class Registry(Generic[T]):
                     self._entries[point.name] = cast("T", entry)
                     continue
                 why = f"{point.value} is a {type(entry).__name__}, not a {self.type.__name__}"
+
             package = point.dist.name if point.dist else point.module
             text = f"the {self.kind} {point.name!r} of the package {package} is left out: {why}"
             warnings.warn(shorten(one_line(text), 300), PluginWarning, stacklevel=3)

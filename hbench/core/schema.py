@@ -1,4 +1,5 @@
-"""Checks TOML texts against frozen pydantic models; a misfit is refused with the key's place and a suggestion.
+"""Checks TOML texts against frozen pydantic models; a misfit is refused with the key's place and a
+suggestion.
 
 >>> class Point(BaseModel):
 ...     model_config = STRICT
@@ -24,7 +25,8 @@ from pydantic_core import ErrorDetails
 from hbench.core.errors import ConfigError, closest
 from hbench.core.untrusted import parse_toml
 
-STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)  # converts nothing; made when used
+# converts nothing; made when used
+STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 SHOWN_PROBLEMS = 5
 REWORDED = {
     "missing": "missing",
@@ -38,7 +40,8 @@ REWORDED = {
 
 
 class Strict(BaseModel):
-    """A frozen record without unknown keys; values may be converted, which STRICT does not allow."""
+    """A frozen record without unknown keys; values may be converted, which STRICT does not
+    allow."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -46,8 +49,11 @@ class Strict(BaseModel):
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def parse(model: type[Model], text: str, *, source: str, parse_float: Callable[[str], Decimal] = Decimal) -> Model:
-    """The instance that a TOML text describes; numbers with a point become what `parse_float` makes of their digits.
+def parse(
+    model: type[Model], text: str, *, source: str, parse_float: Callable[[str], Decimal] = Decimal
+) -> Model:
+    """The instance that a TOML text describes; numbers with a point become what `parse_float` makes
+    of their digits.
 
     Raises ConfigError that names `source` and the first problems, each with the path of its key.
     """
@@ -65,9 +71,13 @@ def build(model: type[Model], values: Mapping[str, Any], *, source: str) -> Mode
         details = error.errors(include_url=False)
     shown = [_problem(values, detail) for detail in details[:SHOWN_PROBLEMS]]
     more = [f"and {len(details) - SHOWN_PROBLEMS} more"] if len(details) > SHOWN_PROBLEMS else []
-    fixes = dict.fromkeys(filter(None, (_suggestion(model, detail) for detail in details[:SHOWN_PROBLEMS])))
+    fixes = dict.fromkeys(
+        filter(None, (_suggestion(model, detail) for detail in details[:SHOWN_PROBLEMS]))
+    )
     raise ConfigError(
-        f"{source} breaks its schema", found="\n            ".join([*shown, *more]), fix="; ".join(fixes) or None
+        f"{source} breaks its schema",
+        found="\n            ".join([*shown, *more]),
+        fix="; ".join(fixes) or None,
     )
 
 
@@ -78,12 +88,16 @@ def _lists_as_tuples(value: Any) -> Any:
 
 
 def _problem(values: Mapping[str, Any], detail: ErrorDetails) -> str:
-    path, kind = detail["loc"], detail["type"]
+    path = detail["loc"]
+    kind = detail["type"]
     if kind == "extra_forbidden":
-        where, said = path[:-1], f"unknown key {str(path[-1])!r}"
+        where = path[:-1]
+        said = f"unknown key {str(path[-1])!r}"
     else:
         where = path
-        said = REWORDED.get(kind, detail["msg"].removeprefix("Value error, ").replace("Input should be", "expected"))
+        said = REWORDED.get(
+            kind, detail["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
+        )
         scalar = isinstance(detail["input"], str | int | float | Decimal)
         said += f", found {detail['input']!s}" if scalar and kind != "missing" else ""
     place = _place(values, where)
@@ -91,16 +105,25 @@ def _problem(values: Mapping[str, Any], detail: ErrorDetails) -> str:
 
 
 def _place(values: Any, path: Sequence[int | str]) -> str:
-    """The path of a key in words; an element of a list of tables by its number from 1 and its first value."""
+    """The path of a key in words; an element of a list of tables by its number from 1 and its first
+    value.
+    """
     parts: list[str] = []
     for step in path:
-        keys = values if isinstance(values, dict) else range(len(values)) if isinstance(values, list) else ()
+        keys = (
+            values
+            if isinstance(values, dict)
+            else range(len(values))
+            if isinstance(values, list)
+            else ()
+        )
         values = values[step] if step in keys else None
         if isinstance(step, int):
             first = next(iter(values.values()), None) if isinstance(values, dict) else None
             parts[-1] += f" {step + 1}" + f" ({first!r})" * isinstance(first, str)
         else:
             parts.append(step)
+
     return ", ".join(parts)
 
 

@@ -1,11 +1,19 @@
-"""Writes numbers and errors as people read them: percent, intervals, the first line of an error, the first misfit of a record.
+"""Writes numbers and errors as people read them: percent, intervals, the first line of an error,
+the first misfit of a record.
 
->>> percent(0.53124), percent(None), percent_range(0.5, 0.6), points(-0.0123), points_range(-0.5, 0.012)
+>>> (
+...     percent(0.53124),
+...     percent(None),
+...     percent_range(0.5, 0.6),
+...     points(-0.0123),
+...     points_range(-0.5, 0.012),
+... )
 ('53.12', '–', '50.00 … 60.00', '-1.23', '-50.00 … +1.20')
 """
 
 import csv
 import io
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -19,12 +27,14 @@ def percent(value: float | None, digits: int = 2, factor: int = 100) -> str:
 
     `factor`: 1 for what is no fraction, such as a rank.
     """
-    return NONE if value is None or value != value else f"{factor * value:.{digits}f}"  # noqa: PLR0124
+    return NONE if value is None or math.isnan(value) else f"{factor * value:.{digits}f}"
 
 
 def percent_range(low: float | None, high: float | None, factor: int = 100) -> str:
     """The ends of an interval in percent."""
-    return NONE if low is None else f"{percent(low, factor=factor)} … {percent(high, factor=factor)}"
+    return (
+        NONE if low is None else f"{percent(low, factor=factor)} … {percent(high, factor=factor)}"
+    )
 
 
 def points(value: float, digits: int = 2, factor: int = 100) -> str:

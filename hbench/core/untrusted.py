@@ -1,8 +1,9 @@
 """Reads bytes from outside: the one door through which files and answers of servers come in.
 
-Whatever others wrote may be damaged, or made to harm. These functions bound what it may cost and refuse the rest with a
-ValueError (an OSError for pictures), which every caller turns into its own message; nothing here is ever unpickled. SECURITY.md
-lists the bounds; tests/core/test_untrusted.py forbids the bare calls (`json.loads`, `np.load`, `Image.open` …) elsewhere.
+Whatever others wrote may be damaged, or made to harm. These functions bound what it may cost and
+refuse the rest with a ValueError (an OSError for pictures), which every caller turns into its own
+message; nothing here is ever unpickled. SECURITY.md lists the bounds; tests/core/test_untrusted.py
+forbids the bare calls (`json.loads`, `np.load`, `Image.open` …) elsewhere.
 
 >>> parse_json("[" * 100_000)
 Traceback (most recent call last):
@@ -33,8 +34,13 @@ if TYPE_CHECKING:  # each is loaded by the functions that need it: most commands
     from PIL.Image import Image
 
 DEPTH = 100
-TEXT, LIST, ANNOTATIONS = 64 << 20, 1 << 30, 8 << 30  # bytes
-UNPACKED, AT_LEAST = 20, 256 << 20  # times the size of the file, and bytes that any file may take
+# bytes
+TEXT = 64 << 20
+LIST = 1 << 30
+ANNOTATIONS = 8 << 30
+# times the size of the file, and bytes that any file may take
+UNPACKED = 20
+AT_LEAST = 256 << 20
 MEMBERS = 10_000
 METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 LOCKED = 0x1 | 0x20 | 0x40  # bits of a zip member's flags: encrypted, patched, encrypted strongly
@@ -44,18 +50,25 @@ TOO_DEEP = f"it is nested more than {DEPTH} deep"
 TO_SQUARE = bytes.maketrans(b"{}", b"[]")
 NO_MARKS = bytes(set(range(256)) - set(b'[]{}"'))
 PART_OF_KEY = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
-DOTTED_KEY = re.compile(rf"^\s*\[{{0,2}}\s*{PART_OF_KEY}(?:\s*\.\s*{PART_OF_KEY}){{{DEPTH},}}", re.MULTILINE)
+DOTTED_KEY = re.compile(
+    rf"^\s*\[{{0,2}}\s*{PART_OF_KEY}(?:\s*\.\s*{PART_OF_KEY}){{{DEPTH},}}", re.MULTILINE
+)
 SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def read_text(path: Path, *, most: int = TEXT) -> str:
-    """The UTF-8 text of a file, without its byte order mark; ValueError for other bytes or more than `most`."""
+    """The UTF-8 text of a file, without its byte order mark; ValueError for other bytes or more
+    than `most`.
+    """
     content = bytearray()
     with path.open("rb") as file:
-        while part := file.read(1 << 20):  # piece by piece: a pipe has no size, and read(most) would take it at once
+        # piece by piece: a pipe has no size, and read(most) would take it at once
+        while part := file.read(1 << 20):
             content += part
             if len(content) > most:
-                raise ValueError(f"it is larger than the {most >> 20:,} MiB that such a file may have")
+                raise ValueError(
+                    f"it is larger than the {most >> 20:,} MiB that such a file may have"
+                )
     return content.decode("utf-8-sig")
 
 
@@ -64,7 +77,8 @@ def parse_json(text: str | bytes) -> Any:
     if isinstance(text, bytes):
         text = text.decode("utf-8-sig")
     try:
-        value = json.loads(text)  # Python refuses only near its own limit, which those who walk the value meet earlier
+        # Python refuses only near its own limit, which those who walk the value meet earlier
+        value = json.loads(text)
         if _is_deep(text):
             raise ValueError(TOO_DEEP)
         if SURROGATE.search(text):  # half a pair can be neither written nor printed
@@ -80,9 +94,17 @@ def read_json(path: Path, *, most: int = TEXT) -> Any:
 
 
 def _is_deep(text: str) -> bool:
-    """Whether a sound JSON text is nested more than DEPTH deep, by passes of bytes.replace: a tenth of the parser's time."""
-    marks = text.encode(errors="replace").replace(b"\\\\", b"").replace(b'\\"', b"").translate(TO_SQUARE, NO_MARKS)
-    marks = re.sub(rb'"[^"]*"', b"", marks.replace(b'""', b""))  # brackets inside texts; a pair of quotes holds none
+    """Whether a sound JSON text is nested more than DEPTH deep, by passes of bytes.replace: a tenth
+    of the parser's time.
+    """
+    marks = (
+        text.encode(errors="replace")
+        .replace(b"\\\\", b"")
+        .replace(b'\\"', b"")
+        .translate(TO_SQUARE, NO_MARKS)
+    )
+    # brackets inside texts; a pair of quotes holds none
+    marks = re.sub(rb'"[^"]*"', b"", marks.replace(b'""', b""))
     for _ in range(DEPTH):
         marks = marks.replace(b"[]", b"")  # the innermost
     return bool(marks)
@@ -91,7 +113,8 @@ def _is_deep(text: str) -> bool:
 def parse_toml(text: str, *, parse_float: Callable[[str], Any] = float) -> dict[str, Any]:
     """The tables of a TOML text; tomllib.TOMLDecodeError, a ValueError, for broken or deep ones.
 
-    A dotted key is a table in a table for each of its dots, and each is a dictionary: 100 kB of dots would take gigabytes.
+    A dotted key is a table in a table for each of its dots, and each is a dictionary: 100 kB of
+    dots would take gigabytes.
     """
     if dotted := DOTTED_KEY.search(text):
         line = text.count("\n", 0, dotted.start()) + 1
@@ -106,10 +129,18 @@ def parse_toml(text: str, *, parse_float: Callable[[str], Any] = float) -> dict[
         raise tomllib.TOMLDecodeError(str(error)) from None
 
 
+def _refused_yaml(problem: str, event: Any) -> Exception:
+    """The error of PyYAML for a document that is not read, at the place of an event."""
+    import yaml
+
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
+
+
 def parse_yaml(text: str, loader: Any) -> Any:
     """The value of a YAML text by a safe loader; yaml.YAMLError for broken, deep or aliased ones.
 
-    The events come first, since libyaml builds nested nodes on the processor's stack and dies of many.
+    The events come first, since libyaml builds nested nodes on the processor's stack and dies of
+    many.
     """
     import yaml
 
@@ -117,20 +148,26 @@ def parse_yaml(text: str, loader: Any) -> Any:
         depth = 0
         for event in yaml.parse(text, Loader=loader):
             if isinstance(event, yaml.AliasEvent):
-                raise yaml.MarkedYAMLError(problem="aliases are not read", problem_mark=event.start_mark)  # type: ignore[arg-type]
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+                raise _refused_yaml("aliases are not read", event)
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+            if isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
             if depth > DEPTH:
-                raise yaml.MarkedYAMLError(problem=TOO_DEEP, problem_mark=event.start_mark)  # type: ignore[arg-type]
+                raise _refused_yaml(TOO_DEEP, event)
         return yaml.load(text, Loader=loader)
     except (ValueError, TypeError, OverflowError) as error:  # dates and numbers that are none
         raise yaml.YAMLError(str(error)) from None
 
 
 def parse_xml(text: str) -> Any:
-    """The root element of an XML text; ValueError for broken or deep ones, and for those that define entities."""
+    """The root element of an XML text; ValueError for broken or deep ones, and for those that
+    define entities.
+    """
     from defusedxml import ElementTree
 
-    depth, root = 0, None
+    depth = 0
+    root = None
     try:
         for event, element in ElementTree.iterparse(io.StringIO(text), events=("start", "end")):
             depth += 1 if event == "start" else -1
@@ -143,11 +180,14 @@ def parse_xml(text: str) -> Any:
 
 
 def refuse_bomb(size: int, unpacked: int, what: str = "it") -> None:
-    """Raise ValueError where `unpacked` bytes come out of `size` bytes, beyond what this module allows."""
+    """Raise ValueError where `unpacked` bytes come out of `size` bytes, beyond what this module
+    allows.
+    """
     allowed = max(UNPACKED * size, AT_LEAST)
     if unpacked > allowed:
         raise ValueError(
-            f"{what} unpacks to more than the {allowed >> 20:,} MiB that a file of {size:,} bytes may: "
+            f"{what} unpacks to more than the {allowed >> 20:,} MiB that a file of {size:,} bytes "
+            "may: "
             "write it with less compression, or none"
         )
 
@@ -168,8 +208,8 @@ def read_gzip(path: Path) -> bytes:
 
 @contextmanager
 def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
-    """A zip archive whose members are few, unencrypted and not too large; ValueError for others, and for damage that is
-    met while its members are read."""
+    """A zip archive whose members are few, unencrypted and not too large; ValueError for others,
+    and for damage that is met while its members are read."""
     try:
         with zipfile.ZipFile(path) as archive:
             infos = archive.infolist()
@@ -179,7 +219,9 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
                 if info.flag_bits & LOCKED:
                     raise ValueError(f"its member {info.filename!r} is encrypted or patched")
                 if info.compress_type not in METHODS:
-                    raise ValueError(f"its member {info.filename!r} is compressed otherwise than by deflate")
+                    raise ValueError(
+                        f"its member {info.filename!r} is compressed otherwise than by deflate"
+                    )
             refuse_bomb(path.stat().st_size, sum(info.file_size for info in infos))
             yield archive
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, IndexError) as error:
@@ -187,16 +229,22 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, Fortran order and type of the .npy that a stream begins with; ValueError where they make no sense."""
+    """Shape, Fortran order and type of the .npy that a stream begins with; ValueError where they
+    make no sense.
+    """
     import numpy as np
 
-    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    readers = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
     version = np.lib.format.read_magic(file)
     if version not in readers:
         raise ValueError(f"NumPy file version {version}, which plain arrays do not need")
     try:
         shape, fortran, dtype = readers[version](file)
-    except Exception as error:  # numpy's parser is Python's: SyntaxError, TokenError, RecursionError, MemoryError …
+    except Exception as error:
+        # numpy's parser is Python's: SyntaxError, TokenError, RecursionError, MemoryError …
         raise ValueError(f"its header cannot be read: {type(error).__name__}") from None
     if any(isinstance(width, bool) or width < 0 for width in shape):
         raise ValueError(f"shape {shape}")
@@ -204,7 +252,9 @@ def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """All arrays of an .npz, by name, none of objects; ValueError, KeyError or OSError for a damaged one."""
+    """All arrays of an .npz, by name, none of objects; ValueError, KeyError or OSError for a
+    damaged one.
+    """
     arrays = {}
     with open_zip(path) as archive:
         for info in archive.infolist():
@@ -230,8 +280,8 @@ def _array_in(opened: Callable[[], IO[bytes]], size: int) -> NDArray[Any]:
 
 
 def load_tensors(path: Path, *, mapped: bool = False) -> Any:
-    """Load a torch file of plain tensors and containers. Raises pickle.UnpicklingError for objects that would have to run code,
-    ValueError for a damaged file."""
+    """Load a torch file of plain tensors and containers. Raises pickle.UnpicklingError for objects
+    that would have to run code, ValueError for a damaged file."""
     from pickle import UnpicklingError
 
     import torch
@@ -244,19 +294,25 @@ def load_tensors(path: Path, *, mapped: bool = False) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped and in_zip)
     except (UnpicklingError, OSError):
         raise
-    except Exception as error:  # torch raises whatever its parser meets: KeyError, AttributeError, RuntimeError …
+    except (
+        Exception
+    ) as error:  # torch raises whatever its parser meets: KeyError, AttributeError, RuntimeError …
         raise ValueError(f"{type(error).__name__}: {error}") from None
 
 
 def arrow_batches(path: Path, fields: Sequence[int] = ()) -> Iterator[pa.RecordBatch]:
-    """The batches of an Arrow IPC file or stream, mapped, each validated in full; all fields, or those chosen.
+    """The batches of an Arrow IPC file or stream, mapped, each validated in full; all fields, or
+    those chosen.
 
-    Validation looks at all offsets and lengths, so that no value can lie outside of its buffer; it costs one pass over
-    the offsets, none over the numbers. A choice of fields makes Arrow copy them.
+    Validation looks at all offsets and lengths, so that no value can lie outside of its buffer; it
+    costs one pass over the offsets, none over the numbers. A choice of fields makes Arrow copy
+    them.
     """
     import pyarrow as pa
 
-    with pa.memory_map(str(path)) as source:  # its buffers live as long as an array does that lies in them
+    with pa.memory_map(
+        str(path)
+    ) as source:  # its buffers live as long as an array does that lies in them
         reader = _arrow_reader(source, fields)
         in_file = isinstance(reader, pa.ipc.RecordBatchFileReader)
         for batch in map(reader.get_batch, range(reader.num_record_batches)) if in_file else reader:
@@ -279,16 +335,24 @@ def _arrow_reader(source: pa.MemoryMappedFile, fields: Sequence[int]) -> Any:
     options = pa.ipc.IpcReadOptions(included_fields=list(fields))
     is_file = source.read(6) == b"ARROW1"
     source.seek(0)
-    return pa.ipc.open_file(source, options=options) if is_file else pa.ipc.open_stream(source, options=options)
+    return (
+        pa.ipc.open_file(source, options=options)
+        if is_file
+        else pa.ipc.open_stream(source, options=options)
+    )
 
 
 @contextmanager
-def open_parquet(path: Path, *, dictionaries: Sequence[str] = (), mapped: bool = False) -> Iterator[pq.ParquetFile]:
-    """A parquet file; its batches come from `parquet_batches`, or all at once from `parquet_table`. ValueError for one with two
-    columns of a name, of which no reader could say which is meant."""
+def open_parquet(
+    path: Path, *, dictionaries: Sequence[str] = (), mapped: bool = False
+) -> Iterator[pq.ParquetFile]:
+    """A parquet file; its batches come from `parquet_batches`, or all at once from `parquet_table`.
+    ValueError for one with two columns of a name, of which no reader could say which is meant."""
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path, read_dictionary=list(dictionaries), memory_map=mapped, pre_buffer=False) as file:
+    with pq.ParquetFile(
+        path, read_dictionary=list(dictionaries), memory_map=mapped, pre_buffer=False
+    ) as file:
         names = file.schema_arrow.names
         if len(set(names)) < len(names):
             doubled = next(name for place, name in enumerate(names) if name in names[:place])
@@ -299,7 +363,9 @@ def open_parquet(path: Path, *, dictionaries: Sequence[str] = (), mapped: bool =
 def parquet_batches(
     file: pq.ParquetFile, *, rows: int, columns: Sequence[str] | None = None, size: int
 ) -> Iterator[pa.RecordBatch]:
-    """The validated batches of a parquet file of `size` bytes; ValueError once they are larger than it may unpack to."""
+    """The validated batches of a parquet file of `size` bytes; ValueError once they are larger than
+    it may unpack to.
+    """
     total = 0
     chosen = None if columns is None else list(columns)
     for batch in file.iter_batches(rows, columns=chosen, use_threads=False):
@@ -309,7 +375,9 @@ def parquet_batches(
         yield batch
 
 
-def parquet_table(path: Path, *, columns: Sequence[str] | None = None, dictionaries: Sequence[str] = ()) -> pa.Table:
+def parquet_table(
+    path: Path, *, columns: Sequence[str] | None = None, dictionaries: Sequence[str] = ()
+) -> pa.Table:
     """A parquet file as one table; ValueError (ArrowInvalid) or OSError for a damaged one."""
     import pyarrow as pa
 
@@ -317,13 +385,16 @@ def parquet_table(path: Path, *, columns: Sequence[str] | None = None, dictionar
         schema = file.schema_arrow
         if columns is not None:
             schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
-        batches = list(parquet_batches(file, rows=1 << 16, columns=columns, size=path.stat().st_size))
+        batches = list(
+            parquet_batches(file, rows=1 << 16, columns=columns, size=path.stat().st_size)
+        )
         return pa.Table.from_batches(batches, schema=schema)
 
 
 def load_picture(source: Path | IO[bytes]) -> Image:
-    """The decoded picture in a file or stream; OSError for one that is damaged, a bomb, or of a format that is not in
-    PICTURES: Pillow would hand an EPS to Ghostscript, which is a programming language."""
+    """The decoded picture in a file or stream; OSError for one that is damaged, a bomb, or of a
+    format that is not in PICTURES: Pillow would hand an EPS to Ghostscript, which is a programming
+    language."""
     with _opened(source) as image:
         image.load()
         return image
@@ -340,9 +411,13 @@ def _opened(source: Path | IO[bytes]) -> Iterator[Image]:
     from PIL import Image
 
     try:
-        with Image.open(source, formats=PICTURES) as image:  # the opener of JPEG also reads MPO, several in one
+        with Image.open(
+            source, formats=PICTURES
+        ) as image:  # the opener of JPEG also reads MPO, several in one
             yield image
     except OSError:
         raise
-    except Exception as error:  # Pillow's plugins raise whatever they meet in damaged bytes, and MemoryError
+    except (
+        Exception
+    ) as error:  # Pillow's plugins raise whatever they meet in damaged bytes, and MemoryError
         raise OSError(f"{type(error).__name__}: {error}") from None

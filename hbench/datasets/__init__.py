@@ -1,4 +1,5 @@
-"""Loads datasets by name, folder or table, and builds published ones from their SPEC (one file each in `benchmarks`).
+"""Loads datasets by name, folder or table, and builds published ones from their SPEC (one file each
+in `benchmarks`).
 
 >>> glyphs = load("glyphs")
 >>> glyphs.levels, len(glyphs.train), len(glyphs.tests["test"])
@@ -16,15 +17,29 @@ from hbench.core.errors import DataError, IntegrityError, UnknownName, UsageErro
 from hbench.core.tables import SUFFIXES, kind_of
 from hbench.datasets import benchmarks
 from hbench.datasets.dataset import Dataset, Protocol, read, save
-from hbench.datasets.manifest import open_picture
 from hbench.datasets.own.data import read_single
+from hbench.datasets.pictures import open_picture
 from hbench.datasets.spec import Spec, specs
 from hbench.tree.columns import NOTHING, Chosen
 
-__all__ = ["Dataset", "Protocol", "Spec", "assemble", "folders", "load", "own_names", "read", "save", "specs"]
+__all__ = [
+    "Dataset",
+    "Protocol",
+    "Spec",
+    "assemble",
+    "folders",
+    "load",
+    "own_names",
+    "read",
+    "save",
+    "specs",
+]
 
 
-OPENED = "opened as in the papers: hidden colours of transparent pixels are shown, EXIF rotation is ignored"
+OPENED = (
+    "opened as in the papers: hidden colours of transparent pixels are shown, EXIF rotation "
+    "is ignored"
+)
 
 
 @checked
@@ -38,15 +53,18 @@ def load(
     taxonomy: str | Path | None = None,
     several: bool = False,
 ) -> Dataset:
-    """Load a dataset by its name ("sop", "sop@1"), from the folder it was built in, or from a table of your own.
+    """Load a dataset by its name ("sop", "sop@1"), from the folder it was built in, or from a table
+    of your own.
 
-    `name_or_path`: `hbench.list_datasets()` lists the names. `policies` (docs/own-data.md) mend the names in a table (.csv,
-    .tsv, .parquet); a built dataset takes none. `item`, `levels`: the columns of a table of your own, where they are not what
-    hbench takes them for (`dataset.read` says it); `separator`: what stands between the names of a path in a cell; `taxonomy`: a
-    table of taxa, whose ids a column holds; `several`: whether an item may have several paths (docs/several-paths.md). Returns a
-    Dataset with its manifests for training and testing. Raises UnknownName for an unknown name, DataError where the files are
-    not on this disk or not readable, IntegrityError where they changed since the dataset was built, UsageError for policies that
-    do not apply.
+    `name_or_path`: `hbench.list_datasets()` lists the names. `policies` (docs/own-data.md) mend the
+    names in a table (.csv, .tsv, .parquet); a built dataset takes none. `item`, `levels`: the
+    columns of a table of your own, where they are not what hbench takes them for (`dataset.read`
+    says it); `separator`: what stands between the names of a path in a cell; `taxonomy`: a table of
+    taxa, whose ids a column holds; `several`: whether an item may have several paths
+    (docs/several-paths.md). Returns a Dataset with its manifests for training and testing. Raises
+    UnknownName for an unknown name, DataError where the files are not on this disk or not readable,
+    IntegrityError where they changed since the dataset was built, UsageError for policies that do
+    not apply.
     """
     path = Path(name_or_path)
     name, _, version = str(name_or_path).partition("@")
@@ -57,26 +75,45 @@ def load(
     columns = Chosen(item, tuple(levels), separator, taxonomy=of_taxa, several=several)
     if kind_of(path) in SUFFIXES:
         return read_single(path, policies, columns if columns != NOTHING else None)
+
     _refuse_choices(str(name_or_path), policies, columns)
     plain = name == Path(name).name and name not in {"", ".", ".."}
-    built = next((folder for folder in folders(name) if plain and (folder / "dataset.json").exists()), None)
+    built = next(
+        (folder for folder in folders(name) if plain and (folder / "dataset.json").exists()), None
+    )
     if name not in specs:
-        if path.is_dir() and ((path / "dataset.json").exists() or built is None):
-            return _as_published(read(path))
-        if built is not None:  # even where the working folder has a folder of this name, such as that of its images
-            return _of_version(read(built), version)
-        if not plain:
-            problem = "is neither a dataset nor a table" if path.exists() else "does not exist"
-            raise DataError(f"{path} {problem}", expected=f"a dataset's name, its folder, or {', '.join(SUFFIXES)}")
-        raise UnknownName("dataset", name, [*specs, *own_names()], searched=paths.data_home())
+        return _own_dataset(path, built, version, is_plain=plain)
     if built is None and specs[name].markers:
         raise DataError(
             f"{name} is not on this disk",
             expected=f"a built dataset in {' or '.join(map(str, folders(name)))}",
-            fix=f"hbench download {name}, then hbench build {name} (or: hbench build {name} --root DIR)",
+            fix=f"hbench download {name}, then hbench build {name} (or: hbench build {name} --root "
+            "DIR)",
         )
-    dataset = assemble(specs[name], None) if built is None or not specs[name].markers else _as_published(read(built))
+
+    dataset = (
+        assemble(specs[name], None)
+        if built is None or not specs[name].markers
+        else _as_published(read(built))
+    )
     return _of_version(dataset, version)
+
+
+def _own_dataset(path: Path, built: Path | None, version: str, *, is_plain: bool) -> Dataset:
+    """Read a dataset that is none of the published: a folder, or one that was `built` by name."""
+    if path.is_dir() and ((path / "dataset.json").exists() or built is None):
+        return _as_published(read(path))
+    # even where the working folder has a folder of this name, such as that of its images
+    if built is not None:
+        return _of_version(read(built), version)
+    if not is_plain:
+        problem = "is neither a dataset nor a table" if path.exists() else "does not exist"
+        raise DataError(
+            f"{path} {problem}",
+            expected=f"a dataset's name, its folder, or {', '.join(SUFFIXES)}",
+        )
+    name = path.name.partition("@")[0]
+    raise UnknownName("dataset", name, [*specs, *own_names()], searched=paths.data_home())
 
 
 def _refuse_choices(name: str, policies: Sequence[str], columns: Chosen) -> None:
@@ -84,43 +121,67 @@ def _refuse_choices(name: str, policies: Sequence[str], columns: Chosen) -> None
     tables = f"one of {', '.join(SUFFIXES)}"
     if columns != NOTHING:
         raise UsageError(
-            "the columns of a table can be chosen", expected=tables, found=name,
+            "the columns of a table can be chosen",
+            expected=tables,
+            found=name,
             fix="leave --item, --levels, --separator, --taxonomy and --several out",
-        )  # fmt: skip
+        )
     if policies:
         raise UsageError(
-            "a policy mends the names of a table", expected=tables, found=name,
+            "a policy mends the names of a table",
+            expected=tables,
+            found=name,
             fix="leave --policy out: the policies of a built dataset were chosen when it was built",
-        )  # fmt: skip
+        )
 
 
 def folders(name: str) -> list[Path]:
-    """List the folders in which a dataset of this name may be: the data folder, then, where that is read-only, the cache."""
+    """List the folders in which a dataset of this name may be: the data folder, then, where that is
+    read-only, the cache.
+    """
     return [paths.data_home() / name, paths.cache_home() / "datasets" / name]
 
 
 def own_names() -> list[str]:
     """List the datasets that the user built under names of their own."""
-    names = {path.parent.name for folder in folders("x") for path in folder.parent.glob("*/dataset.json")}
+    names = {
+        path.parent.name for folder in folders("x") for path in folder.parent.glob("*/dataset.json")
+    }
     return sorted(names - set(specs))
 
 
 def assemble(spec: Spec, raw: Path | None) -> Dataset:
-    """Make the dataset that `spec` builds from the raw folder; raises IntegrityError when a published digest differs."""
+    """Make the dataset that `spec` builds from the raw folder; raises IntegrityError when a
+    published digest differs.
+    """
     folder = raw or Path()
     splits = spec.manifests(folder)
     for split, digest in spec.digests.items():
         if splits[split].digest != digest:
             raise IntegrityError(
-                f"{spec.name}/{split} is not the published one", expected=f"digest {digest}", found=splits[split].digest
+                f"{spec.name}/{split} is not the published one",
+                expected=f"digest {digest}",
+                found=splits[split].digest,
             )
+
     train = splits.pop("train", None)
-    names, lists = spec.official_names(folder), spec.lists(folder)
+    names = spec.official_names(folder)
+    lists = spec.lists(folder)
     dataset = Dataset(
-        spec.name, spec.version, spec.protocol, train, splits, official_names=names, lists=lists, card=card(spec)
+        spec.name,
+        spec.version,
+        spec.protocol,
+        train,
+        splits,
+        official_names=names,
+        lists=lists,
+        card=card(spec),
     )
     item = next(iter(splits.values())).items[0]
-    root = next((images for images in spec.images if (folder / images / item).exists()), spec.images[0])
+    root = next(
+        (images for images in spec.images if (folder / images / item).exists()), spec.images[0]
+    )
+
     return dataset.rooted(folder / root, spec.picture)
 
 
@@ -133,17 +194,26 @@ def card(spec: Spec) -> dict[str, object]:
 
 def _of_version(dataset: Dataset, version: str) -> Dataset:
     if version not in {"", dataset.version}:
-        name, there = dataset.name, f"{dataset.name}@{dataset.version}"
-        raise DataError(f"another version of {name} is on this disk", expected=f"{name}@{version}", found=there)
+        name = dataset.name
+        there = f"{dataset.name}@{dataset.version}"
+        raise DataError(
+            f"another version of {name} is on this disk", expected=f"{name}@{version}", found=there
+        )
     return dataset
 
 
 def _as_published(dataset: Dataset) -> Dataset:
-    """Open the images of a published dataset as its papers do; return any other dataset unchanged."""
-    return dataset.rooted(dataset.root, specs[dataset.name].picture) if dataset.name in specs else dataset
+    """Open the images of a published dataset as its papers do; return any other dataset
+    unchanged."""
+    return (
+        dataset.rooted(dataset.root, specs[dataset.name].picture)
+        if dataset.name in specs
+        else dataset
+    )
 
 
-for _module in pkgutil.iter_modules(benchmarks.__path__):  # last, since they import from this module
+# last, since they import from this module
+for _module in pkgutil.iter_modules(benchmarks.__path__):
     for _spec in vars(importlib.import_module(f"{benchmarks.__name__}.{_module.name}")).values():
         if isinstance(_spec, Spec):
             specs.register(_spec.name)(_spec)

@@ -1,4 +1,5 @@
-"""Builds a dataset and saves it where every verb finds it: a published one by name, or the user's from a table or folder.
+"""Builds a dataset and saves it where every verb finds it: a published one by name, or the user's
+from a table or folder.
 
 A published dataset is built from its raw files, and its counts and image files are checked.
 """
@@ -19,10 +20,12 @@ from hbench.core.untrusted import check_picture
 from hbench.datasets import assemble, folders, save, specs
 from hbench.datasets.copies import KEEP, Copies
 from hbench.datasets.dataset import Dataset
-from hbench.datasets.manifest import Manifest, images_below
+from hbench.datasets.manifest import Manifest
 from hbench.datasets.metadata.cards import CROISSANT, write_cards
-from hbench.datasets.own.data import IMAGES, OnRemark, OwnSource, build_own, refuse_name
+from hbench.datasets.own.data import IMAGES, OnRemark, refuse_name
 from hbench.datasets.own.folder import not_taken
+from hbench.datasets.own.source import OwnSource, build_own
+from hbench.datasets.pictures import images_below
 from hbench.datasets.spec import Spec
 
 ADOPTED = "adopted.txt"  # a file in the raw folder that names the folder of the user's copy
@@ -41,22 +44,31 @@ def build(
     cards: bool = False,
     on_remark: OnRemark = lambda remark: None,
 ) -> Dataset:
-    """Build a dataset and save it: a published one by `name` from its raw files below `root`, or your own from a `source`.
+    """Build a dataset and save it: a published one by `name` from its raw files below `root`, or
+    your own from a `source`.
 
-    `source`: an `OwnSource`, which describes a CSV, a parquet file or a folder of images; `name` is then the dataset's name, by
-    default that of the file. `out`: the folder to write, by default hbench's data folder, where `hbench.load(name)` finds it.
-    `unofficial`: accept other counts than published, or missing images. `force`: replace your dataset of this name. `cards`:
-    also describe the folder for Hugging Face datasets and Croissant. `on_remark` is called with every remark. Returns the
-    dataset. Raises UnknownName, UsageError, DataError, IntegrityError (counts), and TreeError (labels that do not form a tree).
+    `source`: an `OwnSource`, which describes a CSV, a parquet file or a folder of images; `name` is
+    then the dataset's name, by default that of the file. `out`: the folder to write, by default
+    hbench's data folder, where `hbench.load(name)` finds it. `unofficial`: accept other counts than
+    published, or missing images. `force`: replace your dataset of this name. `cards`: also describe
+    the folder for Hugging Face datasets and Croissant. `on_remark` is called with every remark.
+    Returns the dataset. Raises UnknownName, UsageError, DataError, IntegrityError (counts), and
+    TreeError (labels that do not form a tree).
 
     >>> import hbench, tempfile
     >>> folder = Path(tempfile.mkdtemp())
-    >>> _ = (folder / "birds.csv").write_text("item,order,species\\na.png,owls,barn owl\\nb.png,owls,barn owl\\n")
-    >>> data = hbench.build(source=hbench.OwnSource(folder / "birds.csv", ["order", "species"]), out=folder / "birds")
+    >>> _ = (folder / "birds.csv").write_text(
+    ...     "item,order,species\\na.png,owls,barn owl\\nb.png,owls,barn owl\\n"
+    ... )
+    >>> data = hbench.build(
+    ...     source=hbench.OwnSource(folder / "birds.csv", ["order", "species"]),
+    ...     out=folder / "birds",
+    ... )
     >>> len(data.tests["test"]), hbench.load(folder / "birds").levels
     (2, ('order', 'species'))
     """
-    root, out = None if root is None else Path(root), None if out is None else Path(out)
+    root = None if root is None else Path(root)
+    out = None if out is None else Path(out)
     if source is not None:
         return _build_own(name, source, out, force=force, cards=cards, on_remark=on_remark)
     if name is None:
@@ -65,6 +77,7 @@ def build(
             expected="the name of a dataset, or --from with your table or folder",
             fix="hbench datasets lists the names",
         )
+
     on_remark(f"building {name}: annotations, counts, then the image files")
     dataset, files, errors = build_published(specs[name], root, unofficial=unofficial)
     for line in [*errors, *([str(files)] if files else [])]:
@@ -76,10 +89,11 @@ def build(
 def build_published(
     spec: Spec, root: Path | None, *, unofficial: bool = False
 ) -> tuple[Dataset, Joined | None, list[str]]:
-    """Build a dataset from its raw files; return it, its items compared with the image files, and the counts that differ.
+    """Build a dataset from its raw files; return it, its items compared with the image files, and
+    the counts that differ.
 
-    Unless `unofficial`, raises IntegrityError for other counts than published, and where some of the images, but not all,
-    are missing. The version of an unofficial dataset ends in its digest.
+    Unless `unofficial`, raises IntegrityError for other counts than published, and where some of
+    the images, but not all, are missing. The version of an unofficial dataset ends in its digest.
     """
     raw = find_raw(spec, root) if spec.markers else None
     dataset = assemble(spec, raw)
@@ -91,6 +105,7 @@ def build_published(
             for what, number in published.items()
             if numbers[what] != number
         ]
+
     files = None
     if dataset.root is not None and raw is not None and spec.on_disk:
         files = joined(dataset.manifests.values(), dataset.root)
@@ -104,6 +119,7 @@ def build_published(
             expected="the counts of the papers",
             fix="download the files again, or build with --unofficial (the version will say so)",
         )
+
     if files is not None and 0 < len(files.missing) < files.items and not unofficial:
         raise IntegrityError(
             f"images of {spec.name} are missing in {raw}",
@@ -111,6 +127,7 @@ def build_published(
             found=str(files),
             fix=f"hbench download {spec.name} --repair, or build with --unofficial",
         )
+
     return dataset, files, errors
 
 
@@ -120,7 +137,9 @@ def raw_folder(spec: Spec) -> Path:
 
 
 def find_raw(spec: Spec, root: Path | None) -> Path:
-    """Find the folder with a marker of the spec: `root`, or one at most two levels below; raises DataError."""
+    """Find the folder with a marker of the spec: `root`, or one at most two levels below; raises
+    DataError.
+    """
     start = root or raw_folder(spec)
     adopted = start / ADOPTED
     if root is None and adopted.exists():
@@ -132,13 +151,16 @@ def find_raw(spec: Spec, root: Path | None) -> Path:
     raise DataError(
         f"the raw files of {spec.name} are not in {start}",
         expected=f"{' or '.join(spec.markers)} there, or at most two folders below",
-        fix=spec.manual or f"hbench download {spec.name}, or name the folder that holds them with --root DIR",
+        fix=spec.manual
+        or f"hbench download {spec.name}, or name the folder that holds them with --root DIR",
     )
 
 
 @dataclass(frozen=True)
 class Joined:
-    """The comparison of a folder's files with the items: `missing` items have no file, `surplus` files no item."""
+    """The comparison of a folder's files with the items: `missing` items have no file, `surplus`
+    files no item.
+    """
 
     items: int
     missing: tuple[str, ...]
@@ -153,18 +175,28 @@ class Joined:
 
 
 def joined(manifests: Iterable[Manifest], folder: Path, known: Iterable[str] = ()) -> Joined:
-    """Compare the items of all manifests with the image files below `folder`; a file of a `known` item is not surplus."""
+    """Compare the items of all manifests with the image files below `folder`; a file of a `known`
+    item is not surplus.
+    """
     items = {str(item) for manifest in manifests for item in manifest.items}
     files = set(images_below(folder))
-    return Joined(len(items), tuple(sorted(items - files)), tuple(sorted(files - items - set(known))))
+    return Joined(
+        len(items), tuple(sorted(items - files)), tuple(sorted(files - items - set(known)))
+    )
 
 
-def counted(manifest: Manifest, official: Mapping[str, Mapping[str, str]] | None = None) -> dict[str, int]:
+def counted(
+    manifest: Manifest, official: Mapping[str, Mapping[str, str]] | None = None
+) -> dict[str, int]:
     """Count the images, queries and gallery items of a manifest, and the names of each level.
 
     Names with the same name in `official` ({level: {name: official name}}) count once.
     """
-    counts = {"images": len(manifest), "queries": int(manifest.query.sum()), "gallery": int(manifest.gallery.sum())}
+    counts = {
+        "images": len(manifest),
+        "queries": int(manifest.query.sum()),
+        "gallery": int(manifest.gallery.sum()),
+    }
     for level, names in zip(manifest.levels, manifest.tree.names, strict=True):
         renamed = (official or {}).get(level, {})
         counts[level] = len({renamed.get(name, name) for name in names})
@@ -174,18 +206,29 @@ def counted(manifest: Manifest, official: Mapping[str, Mapping[str, str]] | None
 
 
 def _build_own(
-    name: str | None, source: OwnSource, out: Path | None, *, force: bool, cards: bool, on_remark: OnRemark
+    name: str | None,
+    source: OwnSource,
+    out: Path | None,
+    *,
+    force: bool,
+    cards: bool,
+    on_remark: OnRemark,
 ) -> Dataset:
     chosen = name or Path(source.path.name.removesuffix(".gz")).stem
     refuse_name(chosen)
     folder = out or writable_folder(chosen)
-    used = [place for place in ([folder] if out else [folder, *folders(chosen)]) if (place / "dataset.json").exists()]
+    used = [
+        place
+        for place in ([folder] if out else [folder, *folders(chosen)])
+        if (place / "dataset.json").exists()
+    ]
     if used and not force:
         raise UsageError(
             f"there is a dataset {chosen} already",
             found=str(used[0]),
             fix="--force replaces it; another NAME or --out DIR keeps both",
         )
+
     dataset, images, copies = build_own(chosen, source, folder, on_remark)
     save_built(dataset, folder, images=images, copies=copies, cards=cards, on_remark=on_remark)
     for line in _remarks(dataset, source, folder, copies):
@@ -193,28 +236,46 @@ def _build_own(
     return dataset
 
 
-def _remarks(dataset: Dataset, source: OwnSource, folder: Path, copies: Copies | None) -> Iterator[str]:
-    """Yield remarks on a user's files: those that are missing, not opened by hbench, damaged, or copies of others."""
+def _remarks(
+    dataset: Dataset, source: OwnSource, folder: Path, copies: Copies | None
+) -> Iterator[str]:
+    """Yield remarks on a user's files: those that are missing, not opened by hbench, damaged, or
+    copies of others.
+    """
     root = dataset.root or Path()
     yield str(joined(dataset.manifests.values(), root, copies.items if copies else ()))
     if source.path.is_dir() and (others := not_taken(source.path)):
         yield others
     reasons = []
-    for item in (item for manifest in dataset.manifests.values() for item in manifest.items.tolist()):
+    for item in (
+        item for manifest in dataset.manifests.values() for item in manifest.items.tolist()
+    ):
         try:
             if (root / item).is_file():
                 check_picture(root / item)
         except OSError as error:
             reasons.append(f"{item} ({str(error).replace(str(root / item), 'it')})")
+
     if reasons:
-        yield f"{len(reasons):,} pictures cannot be read: {', '.join(reasons)}; replace them, or leave them out"
+        yield (
+            f"{len(reasons):,} pictures cannot be read: {', '.join(reasons)}; replace them, or "
+            "leave them out"
+        )
+
     if copies is not None:
         yield from copies.remarks()
         tested = {item for test in dataset.tests.values() for item in test.items.tolist()}
-        if both := copies.in_both(set(dataset.train.items.tolist() if dataset.train else ()), tested):
-            yield f"{len(both):,} test pictures are in the training set, too, byte for byte ({examples(both, most=3)})"
+        if both := copies.in_both(
+            set(dataset.train.items.tolist() if dataset.train else ()), tested
+        ):
+            yield (
+                f"{len(both):,} test pictures are in the training set, too, byte for byte "
+                f"({examples(both, most=3)})"
+            )
         yield f"{folder / COPIES} lists the copies"
-        yield from map(copies.effect, ["merge", "first"] if source.copies == KEEP else [source.copies])
+        yield from map(
+            copies.effect, ["merge", "first"] if source.copies == KEEP else [source.copies]
+        )
 
 
 def save_built(
@@ -226,22 +287,27 @@ def save_built(
     cards: bool = False,
     on_remark: OnRemark,
 ) -> None:
-    """Save a dataset, the images that were inside its table, and the list of its copies; raises DataError for a read-only
-    folder."""
+    """Save a dataset, the images that were inside its table, and the list of its copies; raises
+    DataError for a read-only folder."""
     try:
         for name, content in (images or {}).items():
             with replacing(folder / IMAGES / name) as temporary:
                 temporary.write_bytes(content)
+
         save(dataset, folder)
         (folder / COPIES).unlink(missing_ok=True)
         if copies is not None:
             write_text(folder / COPIES, copies.table())
         outdated = (folder / CROISSANT).exists()  # of the dataset that this one replaces
         if (cards or outdated) and not write_cards(dataset, folder):
-            on_remark(f"note: {folder / 'README.md'} was not written by hbench, and is kept as it is")
+            on_remark(
+                f"note: {folder / 'README.md'} was not written by hbench, and is kept as it is"
+            )
     except OSError as error:
         raise DataError(
-            f"{folder} cannot be written", found=str(error.strerror), fix="choose another folder with --out DIR"
+            f"{folder} cannot be written",
+            found=str(error.strerror),
+            fix="choose another folder with --out DIR",
         ) from None
 
 

@@ -1,10 +1,11 @@
-"""Finds pictures that a dataset holds several times, byte for byte, and removes the copies on request.
+"""Finds pictures that a dataset holds several times, byte for byte, and removes the copies on
+request.
 
 | choice | what happens to copies |
 |---|---|
 | keep | all items stay |
 | first | the first item of every picture stays |
-| merge | classes with exactly the same pictures become one; of every picture one item stays, with its most frequent label |
+| merge | classes with exactly the same pictures become one; of every picture one item stays |
 """
 
 import hashlib
@@ -24,8 +25,11 @@ from hbench.tree.names import Row
 KEEP, FIRST, MERGE = CHOICES = ("keep", "first", "merge")
 
 
-def same_content(root: Path, items: Sequence[str], images: Mapping[str, bytes]) -> NDArray[np.int64] | None:
-    """Return a number for each group of items with the same bytes, -1 for items without a copy or a file; None without copies.
+def same_content(
+    root: Path, items: Sequence[str], images: Mapping[str, bytes]
+) -> NDArray[np.int64] | None:
+    """Return a number for each group of items with the same bytes, -1 for items without a copy or a
+    file; None without copies.
 
     `images` holds the bytes of items that are not files yet. Only files of equal size are read.
     """
@@ -35,12 +39,14 @@ def same_content(root: Path, items: Sequence[str], images: Mapping[str, bytes]) 
             by_size[len(images[item])].append(place)
         elif (file := root / item).is_file():
             by_size[file.stat().st_size].append(place)
+
     by_content: dict[str, list[int]] = defaultdict(list)
     for places in by_size.values():
         for place in places if len(places) > 1 else []:
             item = items[place]
             content = images[item] if item in images else (root / item).read_bytes()
             by_content[hashlib.sha256(content).hexdigest()].append(place)
+
     groups = np.full(len(items), -1, dtype=np.int64)
     for group in by_content.values():
         groups[group] = group[0] if len(group) > 1 else -1
@@ -49,9 +55,11 @@ def same_content(root: Path, items: Sequence[str], images: Mapping[str, bytes]) 
 
 @dataclass(frozen=True)
 class Copies:
-    """The items of a dataset that are copies: items (N,), their names, coarse to fine, and `groups` int64 (N,).
+    """The items of a dataset that are copies: items (N,), their names, coarse to fine, and `groups`
+    int64 (N,).
 
-    Items of the same bytes have the same group; an item without a copy has -1. `level` is the name of the finest level.
+    Items of the same bytes have the same group; an item without a copy has -1. `level` is the name
+    of the finest level.
     """
 
     items: Sequence[str]
@@ -67,7 +75,9 @@ class Copies:
         return [places[group] for group in places if group >= 0]
 
     def remarks(self) -> Iterator[str]:
-        """Yield sentences on the copies under other labels, by their classes, and on those under the same label."""
+        """Yield sentences on the copies under other labels, by their classes, and on those under
+        the same label.
+        """
         across: Counter[Row] = Counter()
         within: list[str] = []
         for places in self._places():
@@ -76,13 +86,27 @@ class Copies:
                 across[tuple(label[-1] for label in labels)] += len(places)
             else:
                 within += [self.items[place] for place in places[1:]]
+
         if across:
             number = across.total()
-            classes = (f"{' and '.join(map(repr, names))} ({items:,})" for names, items in across.most_common())
-            share = f"{number:,} of {len(self.items):,} pictures ({100 * number / len(self.items):.0f} %)"
-            yield f"{share} are copies, byte for byte, of a picture with another label: {self.level} {examples(classes)}"
+            classes = (
+                f"{' and '.join(map(repr, names))} ({items:,})"
+                for names, items in across.most_common()
+            )
+            share = (
+                f"{number:,} of {len(self.items):,} pictures "
+                f"({100 * number / len(self.items):.0f} %)"
+            )
+            yield (
+                f"{share} are copies, byte for byte, of a picture with another label: "
+                f"{self.level} {examples(classes)}"
+            )
+
         if within:
-            yield f"{len(within):,} pictures are copies of one with the same label, byte for byte ({examples(within, most=3)})"
+            yield (
+                f"{len(within):,} pictures are copies of one with the same label, byte for byte "
+                f"({examples(within, most=3)})"
+            )
 
     def in_both(self, train: Set[str], tests: Set[str]) -> list[str]:
         """List the items of the tests whose picture is in the training set, too."""
@@ -90,10 +114,14 @@ class Copies:
         return [item for items in pictures if train & {*items} for item in items if item in tests]
 
     def table(self) -> str:
-        """Return a CSV with a row per copy: the first item of the picture, the copy, and the paths of both in the tree."""
+        """Return a CSV with a row per copy: the first item of the picture, the copy, and the paths
+        of both in the tree.
+        """
         pairs = [(places[0], place) for places in self._places() for place in places[1:]]
         shown = [" > ".join(row) for row in self.rows]
-        cells = [(self.items[one], self.items[other], shown[one], shown[other]) for one, other in pairs]
+        cells = [
+            (self.items[one], self.items[other], shown[one], shown[other]) for one, other in pairs
+        ]
         return lines(["item", "copy", "item_path", "copy_path"], cells)
 
     def after(self, choice: str) -> list[Row | None]:
@@ -102,13 +130,19 @@ class Copies:
         result: list[Row | None] = list(rows)
         for places in self._places() if choice != KEEP else []:
             common = Counter(rows[place] for place in places).most_common(1)[0][0]
-            kept = places[0] if choice == FIRST else next(place for place in places if rows[place] == common)
+            kept = (
+                places[0]
+                if choice == FIRST
+                else next(place for place in places if rows[place] == common)
+            )
             for place in set(places) - {kept}:
                 result[place] = None
         return result
 
     def _merged(self) -> list[Row]:
-        """Return the names of every item after classes with the same pictures took the name of the largest of them."""
+        """Return the names of every item after classes with the same pictures took the name of the
+        largest of them.
+        """
         contents: dict[Row, set[int]] = defaultdict(set)
         for place, row in enumerate(self.rows):
             contents[row].add(int(self.groups[place]) if self.groups[place] >= 0 else -1 - place)
@@ -122,7 +156,8 @@ class Copies:
     def effect(self, choice: str) -> str:
         """Say in numbers what a choice changes."""
         after = [row for row in self.after(choice) if row is not None]
-        before, left = len(set(self.rows)), len(set(after))
+        before = len(set(self.rows))
+        left = len(set(after))
         classes = f"{left:,} {self.level}" + f" instead of {before:,}" * (left != before)
         return f"--copies {choice}: leaves out {len(self.items) - len(after):,} items; {classes}"
 

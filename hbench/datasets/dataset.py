@@ -1,10 +1,12 @@
-"""Defines a dataset (name, version, protocol, manifests for training and testing) and its folder on disk.
+"""Defines a dataset (name, version, protocol, manifests for training and testing) and its folder on
+disk.
 
-The folder holds `dataset.json` (name, version, levels, protocol, digests, card), `train.parquet` and `test.parquet`, or one
-`test-NAME.parquet` per test where there are several.
+The folder holds `dataset.json` (name, version, levels, protocol, digests, card), `train.parquet`
+and `test.parquet`, or one `test-NAME.parquet` per test where there are several.
 
-Benchmarks that name positives pair by pair, instead of by labels, have a list per test: `test.list.parquet`, a table with the
-columns `query`, `item` and `level`. The level -1 leaves an item out of the query's list; a pair that is not listed has level 0.
+Benchmarks that name positives pair by pair, instead of by labels, have a list per test:
+`test.list.parquet`, a table with the columns `query`, `item` and `level`. The level -1 leaves an
+item out of the query's list; a pair that is not listed has level 0.
 """
 
 from __future__ import annotations
@@ -30,11 +32,13 @@ from hbench.core.tables.understood import Understood
 from hbench.core.text import first_line, first_problem
 from hbench.core.untrusted import LIST, parquet_table, read_json
 from hbench.datasets import manifest as manifests
-from hbench.datasets.manifest import Manifest, open_upright
+from hbench.datasets.manifest import Manifest
+from hbench.datasets.pictures import open_upright
 from hbench.tree import Labels, affected
 
 FORMAT = "hbench.dataset/1"
-TEST, DROPPED = "test", "dropped"
+TEST = "test"
+DROPPED = "dropped"
 LEFT_OUT = -1
 SCHEMA = pa.schema([("query", pa.string()), ("item", pa.string()), ("level", pa.int8())])
 
@@ -43,9 +47,9 @@ SCHEMA = pa.schema([("query", pa.string()), ("item", pa.string()), ("level", pa.
 class Protocol:
     """The way a dataset's papers score it; the command line can override every value.
 
-    `metrics`: metric names, in the order of the papers' tables. `recalls`: the k of R@k. `official`: the protocol
-    (hbench.metrics.protocols) that reproduces the released evaluator. `averaged`: a score is the mean over the tests. Every
-    query is left out of its own list.
+    `metrics`: metric names, in the order of the papers' tables. `recalls`: the k of R@k.
+    `official`: the protocol (hbench.metrics.protocols) that reproduces the released evaluator.
+    `averaged`: a score is the mean over the tests. Every query is left out of its own list.
     """
 
     similarity: str = "cosine"
@@ -62,12 +66,14 @@ class Protocol:
         return (*self.metrics, *(f"R@{k}" for k in self.recalls))
 
 
-FileName = Annotated[str, Field(pattern=r"^\w[\w .+-]*$")]  # the name of a file in the folder, without its suffix
+FileName = Annotated[
+    str, Field(pattern=r"^\w[\w .+-]*$")
+]  # the name of a file in the folder, without its suffix
 
 
 class TestSize(BaseModel):
-    """The queries of a test, and how many equally large classes would make means as precise as its classes do: 1/Σ s², of every
-    class's share s of the queries."""
+    """The queries of a test, and how many equally large classes would make means as precise as its
+    classes do: 1/Σ s², of every class's share s of the queries."""
 
     __test__ = False  # no test of pytest's
     queries: int
@@ -78,7 +84,10 @@ class TestSize(BaseModel):
         """The size of a test, by its finest classes."""
         counts = np.bincount(test.labels[test.query, -1]).astype(np.float64)
         squares = float((counts**2).sum())
-        return cls(queries=int(counts.sum()), effective_classes=float(counts.sum()) ** 2 / squares if squares else 0.0)
+        return cls(
+            queries=int(counts.sum()),
+            effective_classes=float(counts.sum()) ** 2 / squares if squares else 0.0,
+        )
 
 
 class Description(BaseModel):
@@ -100,12 +109,14 @@ class Description(BaseModel):
 
 @dataclass(frozen=True, repr=False)
 class Dataset:
-    """A benchmark or a dataset of your own: its name, version and protocol, and a manifest for training and for each test.
+    """A benchmark or a dataset of your own: its name, version and protocol, and a manifest for
+    training and for each test.
 
-    `train` is a manifest or None; `tests` is {"test": manifest}, or has one per granularity; `root` is the folder of the
-    images, or None. `official_names`: {level: {name: the name that the released evaluators use}}, where they differ.
-    `lists`: the lists of positive pairs, for tests that have one. `card`: what a person wants
-    to know (title, source, licence, citation, defects …), as plain JSON values. `read`: what a table of your own was taken for.
+    `train` is a manifest or None; `tests` is {"test": manifest}, or has one per granularity; `root`
+    is the folder of the images, or None. `official_names`: {level: {name: the name that the
+    released evaluators use}}, where they differ. `lists`: the lists of positive pairs, for tests
+    that have one. `card`: what a person wants to know (title, source, licence, citation, defects
+    …), as plain JSON values. `read`: what a table of your own was taken for.
 
     Raises DataError for tests of different
     levels.
@@ -130,7 +141,8 @@ class Dataset:
     def __post_init__(self) -> None:
         if len({test.levels for test in self.tests.values()}) != 1:
             raise DataError(
-                f"the tests of {self.name} differ in their levels", expected="one set of levels for all tests"
+                f"the tests of {self.name} differ in their levels",
+                expected="one set of levels for all tests",
             )
 
     @property
@@ -141,23 +153,30 @@ class Dataset:
     @property
     def manifests(self) -> dict[str, Manifest]:
         """The manifests by file name without suffix: "train", "test" or "test-fine" …."""
-        named = {TEST if name == TEST else f"{TEST}-{name}": test for name, test in self.tests.items()}
+        named = {
+            TEST if name == TEST else f"{TEST}-{name}": test for name, test in self.tests.items()
+        }
         return named if self.train is None else {"train": self.train, **named}
 
     @property
     def dropped(self) -> list[str]:
-        """Items of its table that policies or the choice of copies left out; embedding files may hold them."""
+        """Items of its table that policies or the choice of copies left out; embedding files may
+        hold them.
+        """
         return list(self.card.get(DROPPED, ()))
 
     def labels_by_name(self, manifest: Manifest) -> Labels | None:
-        """Number the labels (N, L) of a manifest by official name, so that they are equal where these names are.
+        """Number the labels (N, L) of a manifest by official name, so that they are equal where
+        these names are.
 
         Returns None where they equal those of its tree.
         """
         if not self.official_names:
             return None
         columns = []
-        for level, names, ids in zip(manifest.levels, manifest.tree.names, manifest.labels.T, strict=True):
+        for level, names, ids in zip(
+            manifest.levels, manifest.tree.names, manifest.labels.T, strict=True
+        ):
             same = self.official_names.get(level, {})
             known: dict[str, int] = {}
             of_node = [known.setdefault(same.get(name, name), len(known)) for name in names]
@@ -165,22 +184,30 @@ class Dataset:
         labels = np.stack(columns, axis=1)
         return labels if affected(labels, manifest.labels).any() else None
 
-    def rooted(self, root: Path | None, picture_in: Callable[[Path, str], Image.Image] | None = None) -> Dataset:
-        """Return the same dataset with its images in the folder `root`, where `picture_in(root, item)` opens them.
+    def rooted(
+        self, root: Path | None, picture_in: Callable[[Path, str], Image.Image] | None = None
+    ) -> Dataset:
+        """Return the same dataset with its images in the folder `root`, where `picture_in(root,
+        item)` opens them.
 
         By default images are opened as a person sees them, on the background that the card names.
         """
         if picture_in is None:
             picture_in = partial(open_upright, background=self.card.get("background", "white"))
         picture = None if root is None else partial(picture_in, root)
-        moved = {name: dataclasses.replace(test, picture=picture) for name, test in self.tests.items()}
+        moved = {
+            name: dataclasses.replace(test, picture=picture) for name, test in self.tests.items()
+        }
         train = None if self.train is None else dataclasses.replace(self.train, picture=picture)
         return dataclasses.replace(self, root=root, train=train, tests=moved)
 
 
 def save(dataset: Dataset, folder: str | Path) -> None:
-    """Write `dataset` into `folder`: the manifests first, `dataset.json` last, each file whole or not at all."""
-    folder, root = Path(folder), dataset.root
+    """Write `dataset` into `folder`: the manifests first, `dataset.json` last, each file whole or
+    not at all.
+    """
+    folder = Path(folder)
+    root = dataset.root
     if root is not None and root.resolve().is_relative_to(folder.resolve()):
         root = root.resolve().relative_to(folder.resolve())
     for name, manifest in dataset.manifests.items():
@@ -200,28 +227,30 @@ def save(dataset: Dataset, folder: str | Path) -> None:
         "card": dataset.card,
         "sizes": {name: TestSize.of(test).model_dump() for name, test in dataset.tests.items()},
     }
-    write_text(folder / "dataset.json", json.dumps(description, indent=2, ensure_ascii=False) + "\n")
+    write_text(
+        folder / "dataset.json", json.dumps(description, indent=2, ensure_ascii=False) + "\n"
+    )
 
 
 def sizes_in(folder: Path) -> dict[str, TestSize]:
-    """The sizes of the tests of the dataset in a folder, by name; nothing where none is there, or it does not say."""
+    """The sizes of the tests of the dataset in a folder, by name; nothing where none is there, or
+    it does not say.
+    """
     try:
         return Description.model_validate(read_json(folder / "dataset.json", most=LIST)).sizes
     except (OSError, ValueError):  # pydantic's ValidationError is a ValueError
         return {}
 
 
-def read(folder: Path) -> Dataset:
-    """Read the dataset in `folder`.
-
-    Raises DataError where it holds no dataset, IntegrityError when a manifest's digest is not the one in dataset.json.
-    """
-    path = folder / "dataset.json"
+def _described(path: Path) -> Description:
+    """The content of a dataset.json."""
     try:
-        description = Description.model_validate(read_json(path, most=LIST))
+        return Description.model_validate(read_json(path, most=LIST))
     except FileNotFoundError:
         raise DataError(
-            f"{folder} is not a dataset", expected="a dataset.json in it", fix="hbench build --out makes one"
+            f"{path.parent} is not a dataset",
+            expected="a dataset.json in it",
+            fix="hbench build --out makes one",
         ) from None
     except ValidationError as error:
         raise DataError(
@@ -232,15 +261,29 @@ def read(folder: Path) -> Dataset:
         ) from None
     except ValueError as error:
         raise DataError(f"{path} cannot be read", expected="JSON", found=str(error)) from None
+
+
+def read(folder: Path) -> Dataset:
+    """Read the dataset in `folder`.
+
+    Raises DataError where it holds no dataset, IntegrityError when a manifest's digest is not the
+    one in dataset.json.
+    """
+    path = folder / "dataset.json"
+    description = _described(path)
     splits = {
-        name: manifests.read(folder / f"{name}.parquet", digest=digest) for name, digest in description.digests.items()
+        name: manifests.read(folder / f"{name}.parquet", digest=digest)
+        for name, digest in description.digests.items()
     }
     levels = {name: manifest.levels for name, manifest in splits.items()}
     if levels != description.levels:
         raise IntegrityError(
-            f"{path} names other levels than the manifests have", expected=str(levels), found=str(description.levels),
+            f"{path} names other levels than the manifests have",
+            expected=str(levels),
+            found=str(description.levels),
             fix="build the dataset again",
-        )  # fmt: skip
+        )
+
     dataset = Dataset(
         name=description.name,
         version=description.version,
@@ -248,7 +291,10 @@ def read(folder: Path) -> Dataset:
         train=splits.pop("train", None),
         tests={name.removeprefix(f"{TEST}-"): manifest for name, manifest in splits.items()},
         official_names=description.official_names,
-        lists={test: read_list(folder / f"{test}.list.parquet", digest) for test, digest in description.lists.items()},
+        lists={
+            test: read_list(folder / f"{test}.list.parquet", digest)
+            for test, digest in description.lists.items()
+        },
         card=description.card,
     )
     images = description.images
@@ -256,11 +302,14 @@ def read(folder: Path) -> Dataset:
 
 
 def list_of(pairs: Iterable[tuple[str, str, int]]) -> pa.Table:
-    """Make the sorted table of (query, item, level); raises DataError for a pair that occurs twice."""
+    """Make the sorted table of (query, item, level); raises DataError for a pair that occurs
+    twice."""
     rows = sorted(pairs)
     if len({row[:2] for row in rows}) != len(rows):
         raise DataError("a pair of query and item is listed twice", expected="each pair once")
-    return pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], schema=SCHEMA)
+    return pa.Table.from_pylist(
+        [dict(zip(SCHEMA.names, row, strict=True)) for row in rows], schema=SCHEMA
+    )
 
 
 def digest_of(table: pa.Table) -> str:
@@ -270,11 +319,17 @@ def digest_of(table: pa.Table) -> str:
 
 
 def read_list(path: Path, digest: str) -> pa.Table:
-    """Read a list from a parquet file; raises DataError where it is missing, IntegrityError where it lacks `digest`."""
+    """Read a list from a parquet file; raises DataError where it is missing, IntegrityError where
+    it lacks `digest`.
+    """
     try:
         table = parquet_table(path).select(SCHEMA.names).cast(SCHEMA)
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-        raise DataError(f"{path} cannot be read", found=first_line(error), fix="build the dataset again") from None
+        raise DataError(
+            f"{path} cannot be read", found=first_line(error), fix="build the dataset again"
+        ) from None
     if digest_of(table) != digest:
-        raise IntegrityError(f"{path} has other content than recorded", fix="build the dataset again")
+        raise IntegrityError(
+            f"{path} has other content than recorded", fix="build the dataset again"
+        )
     return table

@@ -1,18 +1,18 @@
-"""Defines a manifest: the items of one split, their labels, and which of them are queries and in the gallery.
+"""Defines a manifest: the items of one split, their labels, and which of them are queries and in
+the gallery.
 
-On disk it is a parquet file with the columns `item`, one per level (names, coarse to fine), `query`, `gallery` and,
-where some items are left out of a query's list, `ignore`; where some have several paths, `more_paths`, a list of lists of names.
-The file's metadata holds the level names and the digest.
+On disk it is a parquet file with the columns `item`, one per level (names, coarse to fine),
+`query`, `gallery` and, where some items are left out of a query's list, `ignore`; where some have
+several paths, `more_paths`, a list of lists of names. The file's metadata holds the level names and
+the digest.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,12 +22,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image
 
 from hbench.core.errors import DataError, IntegrityError, UsageError, examples
 from hbench.core.tables import bytes_of_texts, numbers, text_array, write_parquet
 from hbench.core.text import first_line
-from hbench.core.untrusted import load_picture, open_parquet, parquet_table, parse_json
+from hbench.core.untrusted import open_parquet, parquet_table, parse_json
 from hbench.tree import MORE_PATHS, RESERVED, Labels, LabelTree
 from hbench.tree.names import NameTable, Row, class_rows
 from hbench.tree.several import MorePaths, Paths
@@ -36,20 +36,22 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm")
-OUTSIDE = r"^$|^/|(^|/)\.\.(/|$)|[\\\x00]"  # items that are not plain ids or POSIX paths that stay in their folder
+# items that are not plain ids or POSIX paths that stay in their folder
+OUTSIDE = r"^$|^/|(^|/)\.\.(/|$)|[\\\x00]"
 
 
 @dataclass(frozen=True, repr=False)
 class Manifest:
-    """The items of one split: (N,) unique ids or relative POSIX paths, each with its labels in a tree.
+    """The items of one split: (N,) unique ids or relative POSIX paths, each with its labels in a
+    tree.
 
-    `labels` int32 (N, L) are nodes of `tree`, coarse to fine; `query` and `gallery` are bool (N,). `ignore`, if not None,
-    is int64 (N,): a gallery item is left out of the lists of the queries that share its group; -1 is without a group.
-    `more`: the paths of items that have several, beside their first, which is in `labels`.
-    `picture` opens the image of an item; it is None where the images are not on this disk, and not part of the content.
-    `text`: the items as an arrow array, for those who have one. Raises DataError for columns of different lengths, items
-    that occur twice or leave their folder, and levels with reserved names.
+    `labels` int32 (N, L) are nodes of `tree`, coarse to fine; `query` and `gallery` are bool (N,).
+    `ignore`, if not None, is int64 (N,): a gallery item is left out of the lists of the queries
+    that share its group; -1 is without a group. `more`: the paths of items that have several,
+    beside their first, which is in `labels`. `picture` opens the image of an item; it is None where
+    the images are not on this disk, and not part of the content. `text`: the items as an arrow
+    array, for those who have one. Raises DataError for columns of different lengths, items that
+    occur twice or leave their folder, and levels with reserved names.
     """
 
     items: NDArray[np.object_]
@@ -63,15 +65,26 @@ class Manifest:
     more: MorePaths | None = None
 
     def __repr__(self) -> str:
-        classes = ", ".join(f"{len(n):,} {level}" for level, n in zip(self.tree.levels, self.tree.names, strict=True))
-        queries, gallery = int(self.query.sum()), int(self.gallery.sum())
-        return f"<Manifest: {len(self):,} items, {queries:,} queries, {gallery:,} in the gallery; {classes}>"
+        classes = ", ".join(
+            f"{len(n):,} {level}"
+            for level, n in zip(self.tree.levels, self.tree.names, strict=True)
+        )
+        queries = int(self.query.sum())
+        gallery = int(self.gallery.sum())
+        return (
+            f"<Manifest: {len(self):,} items, {queries:,} queries, {gallery:,} in the gallery; "
+            f"{classes}>"
+        )
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return a table with a row per item: item, its class at every level, query, gallery (and ignore)."""
+        """Return a table with a row per item: item, its class at every level, query, gallery (and
+        ignore).
+        """
         table = self.table()
         texts = {level: table[level].cast(pa.string()) for level in self.levels}
-        frame: pd.DataFrame = pa.table({n: texts.get(n, table[n]) for n in table.column_names}).to_pandas()
+        frame: pd.DataFrame = pa.table(
+            {n: texts.get(n, table[n]) for n in table.column_names}
+        ).to_pandas()
         return frame
 
     def __post_init__(self, text: pa.Array | None) -> None:
@@ -81,12 +94,19 @@ class Manifest:
             raise DataError("the columns of a manifest differ in length")
         if clash := set(self.tree.levels) & set(RESERVED):
             raise DataError(
-                f"{examples(sorted(clash))} cannot be the name of a level", expected=f"none of {', '.join(RESERVED)}"
+                f"{examples(sorted(clash))} cannot be the name of a level",
+                expected=f"none of {', '.join(RESERVED)}",
             )
-        twice = self._sorted_items[1:].filter(pc.equal(self._sorted_items[1:], self._sorted_items[:-1]))
+
+        twice = self._sorted_items[1:].filter(
+            pc.equal(self._sorted_items[1:], self._sorted_items[:-1])
+        )
         if len(twice):
             found = examples(twice.unique().to_pylist())
-            raise DataError("the items of a manifest are not unique", expected="each item once", found=found)
+            raise DataError(
+                "the items of a manifest are not unique", expected="each item once", found=found
+            )
+
         bad = self._item_array.filter(pc.match_substring_regex(self._item_array, OUTSIDE))
         if len(bad):
             raise DataError(
@@ -119,7 +139,9 @@ class Manifest:
 
     def of(self, chosen: NDArray[np.int64]) -> Manifest:
         """Some of the items, by their positions."""
-        columns = {name: getattr(self, name)[chosen] for name in ("items", "labels", "query", "gallery")}
+        columns = {
+            name: getattr(self, name)[chosen] for name in ("items", "labels", "query", "gallery")
+        }
         ignore = None if self.ignore is None else self.ignore[chosen]
         more = None if self.more is None else self.more.of(chosen)
         return replace(self, **columns, ignore=ignore, more=more)
@@ -129,9 +151,11 @@ class Manifest:
 
     @cached_property
     def digest(self) -> str:
-        """The sha256 of the content, independent of the order of the rows and the numbering of the nodes.
+        """The sha256 of the content, independent of the order of the rows and the numbering of the
+        nodes.
 
-        It covers the level names, the sorted paths of the fine classes, and every row's item, class and masks, by item.
+        It covers the level names, the sorted paths of the fine classes, and every row's item, class
+        and masks, by item.
         """
         paths = class_rows(self.tree)
         place = np.empty(len(paths), np.int32)
@@ -139,7 +163,11 @@ class Manifest:
         hasher = hashlib.sha256(json.dumps([self.levels, sorted(paths)]).encode())
         offsets, text = bytes_of_texts(self._sorted_items)
         rows = numbers(self._order, np.dtype(np.uint64))
-        masks = [self.query, self.gallery] if self.ignore is None else [self.query, self.gallery, self.ignore]
+        masks = (
+            [self.query, self.gallery]
+            if self.ignore is None
+            else [self.query, self.gallery, self.ignore]
+        )
         classes = place[self.labels[:, -1]][rows].astype("<i4")
         for column in (np.diff(offsets), text, classes, *(mask[rows] for mask in masks)):
             hasher.update(np.ascontiguousarray(column).data)
@@ -149,13 +177,16 @@ class Manifest:
             order = np.lexsort((theirs, more.items))
             for column in (more.items[order].astype("<i8"), theirs[order].astype("<i4")):
                 hasher.update(np.ascontiguousarray(column).data)
+
         return hasher.hexdigest()
 
     def table(self) -> pa.Table:
         """Return the manifest as an arrow table; the labels are dictionary-encoded names."""
         columns: dict[str, pa.Array] = {"item": self._item_array}
         for level, names, ids in zip(self.levels, self.tree.names, self.labels.T, strict=True):
-            columns[level] = pa.DictionaryArray.from_arrays(pa.array(ids), pa.array(names, pa.string()))
+            columns[level] = pa.DictionaryArray.from_arrays(
+                pa.array(ids), pa.array(names, pa.string())
+            )
         columns |= {"query": pa.array(self.query), "gallery": pa.array(self.gallery)}
         if self.ignore is not None:
             columns["ignore"] = pa.array(self.ignore)
@@ -167,78 +198,15 @@ class Manifest:
         """The names along the paths of every item beside its first."""
         paths: list[list[list[str]]] = [[] for _ in self.items]
         for item, nodes in zip(more.items.tolist(), more.labels.tolist(), strict=True):
-            paths[item].append([names[node] for names, node in zip(self.tree.names, nodes, strict=True)])
+            paths[item].append(
+                [names[node] for names, node in zip(self.tree.names, nodes, strict=True)]
+            )
         return pa.array(paths, pa.list_(pa.list_(pa.string())))
 
     def write(self, path: Path) -> None:
         """Write a parquet file at `path`, whole or not at all."""
         meta = {"hbench.levels": json.dumps(list(self.levels)), "hbench.digest": self.digest}
         write_parquet(self.table().replace_schema_metadata(meta), path)
-
-
-def open_picture(root: Path, item: str) -> Image.Image:
-    """Decode the image file of an item; 16 bits of grey become 8. Raises DataError where it is missing, damaged, not an image, a
-    bomb, or holds numbers of no agreed range (floats, 32 bits)."""
-    try:
-        image = load_picture(root / item)
-        if image.mode in {"I", "F"} and image.format != "PNG":
-            raise OSError(f"its numbers (mode {image.mode}) do not say what is white: save it with 8 or 16 bits")
-        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)) if image.mode[0] == "I" else image
-    except OSError as error:
-        raise _unreadable(item, error) from None
-
-
-def _unreadable(item: str, error: Exception) -> DataError:
-    return DataError(
-        f"the image of {item} cannot be read", found=str(error),
-        fix="replace the file (for a published set: hbench download NAME --repair), "
-        "or leave it out of the dataset (hbench embed --skip-unreadable embeds without it)",
-    )  # fmt: skip
-
-
-def open_upright(root: Path, item: str, *, background: str = "white") -> Image.Image:
-    """Open an image as a person sees it: rotated as its EXIF says, transparent parts composited on `background`.
-
-    Pillow's conversion to RGB would show the colours hidden under the transparency. The background "none" leaves all of
-    this to `open_picture`.
-    """
-    image = open_picture(root, item)
-    if background == "none":
-        return image
-    with suppress(Exception):  # damaged EXIF turns no picture; Pillow raises whatever it meets in it
-        image = ImageOps.exif_transpose(image)
-    try:
-        if not image.has_transparency_data:
-            return image
-        transparent = image.convert("RGBA")
-        return Image.alpha_composite(Image.new("RGBA", image.size, background), transparent).convert("RGB")
-    except Exception as error:  # Pillow reads some bytes only here, and raises whatever it meets in damaged ones
-        raise _unreadable(item, error) from None
-
-
-def images_below(folder: Path, *, suffixes: tuple[str, ...] = SUFFIXES) -> Iterator[str]:
-    """Yield the image files below a folder, as POSIX paths relative to it; hidden ones, and what systems and programs leave behind,
-    are left out. A linked folder is followed, unless it leads back to one on the way to it."""
-    for directory, folders, files in os.walk(folder, followlinks=True):
-        here = os.path.realpath(directory)
-        folders[:] = sorted(name for name in folders if _is_followed(directory, name, here))
-        below = Path(directory).relative_to(folder)
-        for name in files:
-            if name.lower().endswith(suffixes) and not name.startswith("."):
-                yield (below / name).as_posix()
-
-
-LEFT_BEHIND = ("__MACOSX", "@eaDir")  # folders of systems, beside the hidden ones
-
-
-def _is_followed(directory: str, name: str, here: str) -> bool:
-    if name.startswith(".") or name in LEFT_BEHIND:
-        return False
-    path = os.path.join(directory, name)  # noqa: PTH118 - millions of files
-    if not os.path.islink(path):  # noqa: PTH114
-        return True
-    target = os.path.realpath(path)
-    return os.path.commonpath([target, here]) != target
 
 
 def from_names(
@@ -250,19 +218,28 @@ def from_names(
     gallery: NDArray[np.bool_] | None = None,
     more: Sequence[tuple[int, Sequence[str]]] = (),
 ) -> Manifest:
-    """Make a manifest from the names of each item, coarse to fine; by default every item is a query and in the gallery.
+    """Make a manifest from the names of each item, coarse to fine; by default every item is a query
+    and in the gallery.
 
-    `more`: the names along the paths of items beside their first, with the item's place, in the order of the items.
+    `more`: the names along the paths of items beside their first, with the item's place, in the
+    order of the items.
     """
     tree, labels = LabelTree.from_names([*rows, *(row for _, row in more)], levels=levels)
     everyone = np.ones(len(items), dtype=bool)
     queries, ranked = (everyone if mask is None else mask for mask in (query, gallery))
-    further = MorePaths(np.array([item for item, _ in more], np.int64), labels[len(items) :]) if more else None
-    return Manifest(np.asarray(items, dtype=object), labels[: len(items)], tree, queries, ranked, more=further)
+    further = (
+        MorePaths(np.array([item for item, _ in more], np.int64), labels[len(items) :])
+        if more
+        else None
+    )
+    return Manifest(
+        np.asarray(items, dtype=object), labels[: len(items)], tree, queries, ranked, more=further
+    )
 
 
 def levels_in(path: Path) -> list[str]:
-    """Read the level names, coarse to fine, in a manifest's metadata; another parquet file has none.
+    """Read the level names, coarse to fine, in a manifest's metadata; another parquet file has
+    none.
 
     Raises ValueError, OSError or an ArrowException for a damaged file.
     """
@@ -276,34 +253,24 @@ def levels_in(path: Path) -> list[str]:
 def read(path: Path, *, digest: str | None = None) -> Manifest:
     """Read a manifest from a parquet file.
 
-    Raises DataError for a missing or foreign file, IntegrityError when the content does not have `digest`, or the digest
-    in its metadata.
+    Raises DataError for a missing or foreign file, IntegrityError when the content does not have
+    `digest`, or the digest in its metadata.
     """
     if not path.exists():
         raise DataError(f"{path} does not exist", fix="hbench build NAME makes it")
+
     try:
         levels = levels_in(path)
         table = parquet_table(path, dictionaries=levels)
-        meta = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
+        meta = {
+            key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()
+        }
     except (pa.ArrowException, ValueError, TypeError, KeyError, OSError) as error:
-        raise DataError(f"{path} cannot be read", expected="a parquet manifest", found=first_line(error)) from None
-    types = {name: table.schema.field(name).type for name in table.column_names}
-    fixed = {"item": pa.string(), "query": pa.bool_(), "gallery": pa.bool_()}
-    if "hbench.levels" not in meta or not levels or not set(levels) <= set(types) or not fixed.items() <= types.items():
         raise DataError(
-            f"{path} is not a manifest",
-            expected="columns item, one per level, query, gallery and the levels in its metadata",
-            found=f"columns {', '.join(table.column_names)}",
-            fix="make one with: hbench build --from FILE --levels …",
-        )
-    for name in ("item", *levels, *RESERVED[1:]):
-        if name in table.column_names and table[name].null_count:
-            raise DataError(
-                f"{path} has empty cells in the column {name}",
-                expected="a value in every row",
-                found=f"{table[name].null_count} of {len(table)} rows without a value",
-                fix="fill them in, or leave these rows out",
-            )
+            f"{path} cannot be read", expected="a parquet manifest", found=first_line(error)
+        ) from None
+
+    _refuse_columns(path, table, levels)
     manifest = _from_table(table, levels)
     for expected in filter(None, (meta.get("hbench.digest"), digest)):
         if manifest.digest != expected:
@@ -313,49 +280,91 @@ def read(path: Path, *, digest: str | None = None) -> Manifest:
                 found=f"digest {manifest.digest[:12]}…",
                 fix="build the dataset again",
             )
+
     return manifest
 
 
+def _refuse_columns(path: Path, table: pa.Table, levels: Sequence[str]) -> None:
+    """Raise DataError for a table without the columns of a manifest, or with empty cells."""
+    types = {name: table.schema.field(name).type for name in table.column_names}
+    fixed = {"item": pa.string(), "query": pa.bool_(), "gallery": pa.bool_()}
+    if not levels or not set(levels) <= set(types) or not fixed.items() <= types.items():
+        raise DataError(
+            f"{path} is not a manifest",
+            expected="columns item, one per level, query, gallery and the levels in its metadata",
+            found=f"columns {', '.join(table.column_names)}",
+            fix="make one with: hbench build --from FILE --levels …",
+        )
+
+    for name in ("item", *levels, *RESERVED[1:]):
+        if name in table.column_names and table[name].null_count:
+            raise DataError(
+                f"{path} has empty cells in the column {name}",
+                expected="a value in every row",
+                found=f"{table[name].null_count} of {len(table)} rows without a value",
+                fix="fill them in, or leave these rows out",
+            )
+
+
 def _ignore_groups(table: pa.Table) -> NDArray[np.int64] | None:
-    """The ignore groups of the items, if the table has them. Raises DataError for others than whole numbers."""
+    """The ignore groups of the items, if the table has them. Raises DataError for others than whole
+    numbers.
+    """
     if "ignore" not in table.column_names:
         return None
     column = table["ignore"]
     if not pa.types.is_integer(column.type) or column.null_count:
         kind = f"{column.type}, {column.null_count} of {len(column)} missing"
-        raise DataError("the column ignore has no groups", expected="a whole number for every item", found=kind)
+        raise DataError(
+            "the column ignore has no groups", expected="a whole number for every item", found=kind
+        )
     return np.asarray(column.to_numpy(), np.int64)
 
 
 def _from_table(table: pa.Table, levels: list[str]) -> Manifest:
-    names, columns = [], []
+    names = []
+    columns = []
     for level in levels:
         column = table[level].unify_dictionaries().combine_chunks()
         column = column if isinstance(column, pa.DictionaryArray) else column.dictionary_encode()
         names.append([str(name) for name in column.dictionary.to_pylist()])
         columns.append(numbers(column.indices.cast(pa.int32()), np.dtype(np.int32)))
+
     first = np.stack(columns, axis=1)
     owners, further = _further(table, names)
-    tree, labels = LabelTree.from_labels(np.concatenate([first, further]), levels=levels, names=names)
+    tree, labels = LabelTree.from_labels(
+        np.concatenate([first, further]), levels=levels, names=names
+    )
     more = MorePaths(owners, labels[len(table) :]) if len(owners) else None
-    masks = [numbers(table[mask].cast(pa.uint8()).combine_chunks(), np.dtype(np.bool_)) for mask in RESERVED[1:3]]
+    masks = [
+        numbers(table[mask].cast(pa.uint8()).combine_chunks(), np.dtype(np.bool_))
+        for mask in RESERVED[1:3]
+    ]
     text = table["item"].combine_chunks()
-    items, ignore = np.array(text.to_pylist(), dtype=object), _ignore_groups(table)
-    return Manifest(items, labels[: len(table)], tree, masks[0], masks[1], ignore, text=text, more=more)
+    items = np.array(text.to_pylist(), dtype=object)
+    ignore = _ignore_groups(table)
+
+    return Manifest(
+        items, labels[: len(table)], tree, masks[0], masks[1], ignore, text=text, more=more
+    )
 
 
 def _further(table: pa.Table, names: list[list[str]]) -> tuple[NDArray[np.int64], Labels]:
-    """The paths of items beside their first: the item of each, and its labels by the names (E, L), to which new ones are added.
+    """The paths of items beside their first: the item of each, and its labels by the names (E, L),
+    to which new ones are added.
 
     Raises DataError for a path of another length.
     """
     rows = table[MORE_PATHS].to_pylist() if MORE_PATHS in table.column_names else []
     paths = [(item, path) for item, of_item in enumerate(rows) for path in of_item]
     if any(len(path) != len(names) for _, path in paths):
-        raise DataError(f"the column {MORE_PATHS} has no paths", expected=f"lists of {len(names)} names each")
+        raise DataError(
+            f"the column {MORE_PATHS} has no paths", expected=f"lists of {len(names)} names each"
+        )
     numbered = [{name: number for number, name in enumerate(of_level)} for of_level in names]
     labels = [
-        [known.setdefault(name, len(known)) for known, name in zip(numbered, path, strict=True)] for _, path in paths
+        [known.setdefault(name, len(known)) for known, name in zip(numbered, path, strict=True)]
+        for _, path in paths
     ]
     names[:] = [list(known) for known in numbered]
     owners = np.array([item for item, _ in paths], np.int64)
@@ -363,7 +372,8 @@ def _further(table: pa.Table, names: list[list[str]]) -> tuple[NDArray[np.int64]
 
 
 def name_table_of(manifests: Sequence[Manifest]) -> NameTable:
-    """Collect the classes of several manifests of the same levels, with the number of their items."""
+    """Collect the classes of several manifests of the same levels, with the number of their
+    items."""
     rows: Counter[Row] = Counter()
     for manifest in manifests:
         if manifest.levels != manifests[0].levels:

@@ -1,10 +1,12 @@
 """Says what is evaluated, a test whose queries are ranked and measured, and who computes it.
 
-A `Job` is one test with its scorers. The values of a query depend on its block alone. So who computes which block, and when,
-changes nothing: an `Execute` takes a job and the numbers of its blocks, and yields each block's values, in any order.
+A `Job` is one test with its scorers. The values of a query depend on its block alone. So who
+computes which block, and when, changes nothing: an `Execute` takes a job and the numbers of its
+blocks, and yields each block's values, in any order.
 
 * `hbench.engine.executors.threads.on_threads`: in this process, the default;
-* `hbench.engine.executors.kept_blocks.kept_in`: each finished block is kept in a folder and not computed again;
+* `hbench.engine.executors.kept_blocks.kept_in`: each finished block is kept in a folder and not
+  computed again;
 * `hbench.engine.executors.dask.on_cluster`: by the workers of a dask.distributed scheduler.
 """
 
@@ -27,8 +29,8 @@ from hbench.tree import Labels
 
 
 class Values(NamedTuple):
-    """The results of n queries: `values` (M, n) float64; `first_level`, `tied` (n,); `counts` (n, L+1). `others`: those under the
-    job's other views, in their order."""
+    """The results of n queries: `values` (M, n) float64; `first_level`, `tied` (n,); `counts` (n,
+    L+1). `others`: those under the job's other views, in their order."""
 
     values: NDArray[np.float64]
     first_level: NDArray[np.uint8]
@@ -37,10 +39,14 @@ class Values(NamedTuple):
     others: tuple[Values, ...] = ()
 
     @classmethod
-    def empty(cls, metrics: int, counts: NDArray[np.int64], others: tuple[Values, ...] = ()) -> Values:
+    def empty(
+        cls, metrics: int, counts: NDArray[np.int64], others: tuple[Values, ...] = ()
+    ) -> Values:
         """Nothing computed yet, of queries with these level counts."""
         n = len(counts)
-        return cls(np.full((metrics, n), np.nan), np.zeros(n, np.uint8), np.zeros(n, bool), counts, others)
+        return cls(
+            np.full((metrics, n), np.nan), np.zeros(n, np.uint8), np.zeros(n, bool), counts, others
+        )
 
     def put(self, at: NDArray[np.int64], found: Values) -> None:
         """Write the values of other queries at their positions."""
@@ -51,9 +57,11 @@ class Values(NamedTuple):
 
 @dataclass(frozen=True)
 class View:
-    """What items mean to the queries, and what is computed of it: a `ranker`, which arranges the rows of scores, and scorers.
+    """What items mean to the queries, and what is computed of it: a `ranker`, which arranges the
+    rows of scores, and scorers.
 
-    `conditions`: everything else that affects the values, as text. `canonical` (Q,): the order in which values are summed.
+    `conditions`: everything else that affects the values, as text. `canonical` (Q,): the order in
+    which values are summed.
     """
 
     ranker: Ranker
@@ -63,11 +71,21 @@ class View:
 
     @classmethod
     def of_labels(
-        cls, ranker: Ranker, labels: tuple[Labels, Labels], scorers: Sequence[ScoreQuery], ties: Ties
+        cls,
+        ranker: Ranker,
+        labels: tuple[Labels, Labels],
+        scorers: Sequence[ScoreQuery],
+        ties: Ties,
     ) -> View:
-        """The view of other labels of the same fine classes, of queries (Q, L') and gallery (G, L')."""
+        """The view of other labels of the same fine classes, of queries (Q, L') and gallery (G,
+        L').
+        """
         asked = ranker.queries
-        return cls(ranker.relabelled(*labels, ties), scorers, canonical=asked[np.lexsort(labels[0][asked].T[::-1])])
+        return cls(
+            ranker.relabelled(*labels, ties),
+            scorers,
+            canonical=asked[np.lexsort(labels[0][asked].T[::-1])],
+        )
 
     def nothing(self, queries: int) -> Values:
         """Values of this many queries, nothing computed yet."""
@@ -78,10 +96,11 @@ class View:
 class Job(View):
     """A view of a test, the dataset's own, and who computes it.
 
-    `rebuild`: recreates the job in another process, from the embeddings that were read there. `by_name`: the labels by
-    name, where a scorer goes by them and they form no tree. `top`: where the first results of every query are kept, by
-    the executor that sees whole rows of scores (threads). `others`: more views of the same queries and scores, whose values are
-    found in the same pass.
+    `rebuild`: recreates the job in another process, from the embeddings that were read there.
+    `by_name`: the labels by name, where a scorer goes by them and they form no tree. `top`: where
+    the first results of every query are kept, by the executor that sees whole rows of scores
+    (threads). `others`: more views of the same queries and scores, whose values are found in the
+    same pass.
     """
 
     rebuild: Callable[[Any], Job] | None = None
@@ -91,7 +110,11 @@ class Job(View):
 
     def nothing(self, queries: int) -> Values:
         """Values of this many queries under all views, nothing computed yet."""
-        return super().nothing(queries)._replace(others=tuple(view.nothing(queries) for view in self.others))
+        return (
+            super()
+            .nothing(queries)
+            ._replace(others=tuple(view.nothing(queries) for view in self.others))
+        )
 
     @property
     def digest(self) -> str:

@@ -1,12 +1,15 @@
-"""Ranking: vectors and labels become one level sequence per query, the one heavy step of every evaluation.
+"""Ranking: vectors and labels become one level sequence per query, the one heavy step of every
+evaluation.
 
-The gallery has one canonical order (path, then vector content), and so have the queries; items whose vectors are
-exactly equal share one score, whatever BLAS makes of them. So a level sequence does not depend on the order of the
-items.
+The gallery has one canonical order (path, then vector content), and so have the queries; items
+whose vectors are exactly equal share one score, whatever BLAS makes of them. So a level sequence
+does not depend on the order of the items.
 
 >>> vectors = np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]])
 >>> ranker = Ranker(Side(vectors, np.array([[0, 0], [0, 1], [1, 2]])))
->>> [(sequence.ranks.tolist(), sequence.levels.tolist()) for sequence in ranker.block(0)]  # no positive for the third
+>>> [
+...     (sequence.ranks.tolist(), sequence.levels.tolist()) for sequence in ranker.block(0)
+... ]  # no positive for the third
 [([1], [1]), ([1], [1]), ([], [])]
 """
 
@@ -45,12 +48,15 @@ from hbench.tree.several import MorePaths, Paths
 def duplicates(
     vectors: NDArray[np.floating], order: NDArray[np.int64], keys: NDArray[np.uint64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Canonical positions of the copies and, for each, of the first item with exactly the same vector."""
+    """Canonical positions of the copies and, for each, of the first item with exactly the same
+    vector.
+    """
     sorted_keys = keys[order]
     by_key = np.argsort(sorted_keys, kind="stable")
     starts = np.flatnonzero(np.diff(sorted_keys[by_key], prepend=~sorted_keys[by_key[:1]]))
     first = by_key[np.repeat(starts, np.diff(starts, append=len(by_key)))]
-    copies, originals = by_key[first != by_key], first[first != by_key]
+    copies = by_key[first != by_key]
+    originals = first[first != by_key]
     equal = equal_rows(vectors, order[copies], order[originals])
     return copies[equal], originals[equal]
 
@@ -59,9 +65,10 @@ def duplicates(
 class Side:
     """Vectors (N, D) and labels (N, L), coarse to fine, of the queries or of the gallery.
 
-    `ignore` (N,): a gallery item is left out of the list of every query of its group; -1 means no group. `known` uint8
-    (N,): under partial labels (hbench.tree.partial), how many levels are known, of both sides or of none. `more`: the paths of
-    items that have several, beside their first, which is in `labels`.
+    `ignore` (N,): a gallery item is left out of the list of every query of its group; -1 means no
+    group. `known` uint8 (N,): under partial labels (hbench.tree.partial), how many levels are
+    known, of both sides or of none. `more`: the paths of items that have several, beside their
+    first, which is in `labels`.
     """
 
     vectors: NDArray[np.floating]
@@ -72,10 +79,20 @@ class Side:
 
     def of(self, items: NDArray[np.int64]) -> Side:
         """Some of the items, by their positions."""
-        vectors: Any = self.vectors.of(items) if isinstance(self.vectors, SelectedRows) else self.vectors[items]
+        vectors: Any = (
+            self.vectors.of(items)
+            if isinstance(self.vectors, SelectedRows)
+            else self.vectors[items]
+        )
         ignore = None if self.ignore is None else self.ignore[items]
         known = None if self.known is None else self.known[items]
-        return Side(vectors, self.labels[items], ignore, known, None if self.more is None else self.more.of(items))
+        return Side(
+            vectors,
+            self.labels[items],
+            ignore,
+            known,
+            None if self.more is None else self.more.of(items),
+        )
 
     def paths(self, order: NDArray[np.int64]) -> KnownPaths:
         """All paths of the items, in an order."""
@@ -90,15 +107,18 @@ ARRANGED_AT_ONCE = 600_000  # scores, unless one row has more
 class Ranker:
     """Ranks queries against a gallery, block by block in canonical order.
 
-    Without a gallery the queries are ranked among themselves. `self_rows` (Q,) is the gallery row that is the query
-    itself, left out of its list; -1 for none. `mutual`: whether the queries are the gallery, and only each itself is left
-    out of its list. `memory` bounds what is held beyond the vectors and labels, in bytes.
+    Without a gallery the queries are ranked among themselves. `self_rows` (Q,) is the gallery row
+    that is the query itself, left out of its list; -1 for none. `mutual`: whether the queries are
+    the gallery, and only each itself is left out of its list. `memory` bounds what is held beyond
+    the vectors and labels, in bytes.
 
-    `starts`, `ends` (Q, L): where the items of level ≥ l lie, in canonical order; under partial labels the level is the lowest
-    that is possible. `coded` are the ranges by code (hbench.metrics.readings), of which each is written over those before
-    it, ordered by `code_ties`; without partial labels a code is a level. `arrange`: how rows of scores, which are in the order of
-    `columns`, become rows in which the ranges lie; None where they do already. `listed`: the lists that the ranges are of;
-    `order` (G,): how the columns of another ranker's finished rows are put.
+    `starts`, `ends` (Q, L): where the items of level ≥ l lie, in canonical order; under partial
+    labels the level is the lowest that is possible. `coded` are the ranges by code
+    (hbench.metrics.readings), of which each is written over those before it, ordered by
+    `code_ties`; without partial labels a code is a level. `arrange`: how rows of scores, which are
+    in the order of `columns`, become rows in which the ranges lie; None where they do already.
+    `listed`: the lists that the ranges are of; `order` (G,): how the columns of another ranker's
+    finished rows are put.
     """
 
     def __init__(
@@ -113,15 +133,21 @@ class Ranker:
     ) -> None:
         self.mutual = gallery is None and queries.ignore is None and queries.more is None
         if gallery is None:
-            gallery, self_rows = queries, np.arange(len(queries.labels))
+            gallery = queries
+            self_rows = np.arange(len(queries.labels))
+
         self.depth = queries.labels.shape[1]
         self.tie_key = tie_key(self.depth)
         keys = scan_of(gallery.vectors).keys
         query_keys = keys if gallery is queries else scan_of(queries.vectors).keys
         self.columns = canonical_order(gallery.labels, keys)
-        self.queries = self.columns if gallery is queries else canonical_order(queries.labels, query_keys)
+        self.queries = (
+            self.columns if gallery is queries else canonical_order(queries.labels, query_keys)
+        )
         self.copies, self.originals = duplicates(gallery.vectors, self.columns, keys)
-        self.left_out = _left_out(self.queries, self.columns, self_rows, (queries.ignore, gallery.ignore))
+        self.left_out = _left_out(
+            self.queries, self.columns, self_rows, (queries.ignore, gallery.ignore)
+        )
         self.sizes = np.full(len(self.queries), len(self.columns))
         self.known: NDArray[np.uint8] | None = None
         self.arrange: Arrange | None = None
@@ -133,7 +159,10 @@ class Ranker:
             self._take_ranges(queries, gallery, tie_key)
         else:
             self._take_paths(queries, gallery, tie_key)
-        tables = 40 * (len(self.queries) + len(self.columns)) + self.starts.nbytes + self.ends.nbytes
+
+        tables = (
+            40 * (len(self.queries) + len(self.columns)) + self.starts.nbytes + self.ends.nbytes
+        )
         tables += 0 if self.known is None else sum(bounds.nbytes for bounds in self.coded)
         rows = similarity(queries.vectors, gallery.vectors)
         if rows[0] is rows[1]:
@@ -144,14 +173,18 @@ class Ranker:
     def _refuse_deep(self) -> None:
         if 2 * self.depth - 1 > MOST_LEVELS:
             raise TreeError(
-                "the tree is too deep for partial labels", expected=f"{MOST_LEVELS // 2 + 1} levels at most",
+                "the tree is too deep for partial labels",
+                expected=f"{MOST_LEVELS // 2 + 1} levels at most",
                 found=f"{self.depth}",
-            )  # fmt: skip
+            )
 
     def _take_ranges(self, queries: Side, gallery: Side, tie_key: Ties) -> None:
         """Items of one path each: those of a level are a range of the gallery."""
-        self.starts, self.ends = level_ranges(queries.labels[self.queries], gallery.labels[self.columns])
-        self.coded, self.code_ties = (self.starts, self.ends), self.tie_key
+        self.starts, self.ends = level_ranges(
+            queries.labels[self.queries], gallery.labels[self.columns]
+        )
+        self.coded = (self.starts, self.ends)
+        self.code_ties = self.tie_key
         if queries.known is not None and gallery.known is not None:
             self._code(queries, gallery, tie_key)
 
@@ -166,7 +199,8 @@ class Ranker:
     def _take_lists(self, lists: PositiveLists, code_ties: NDArray[np.uint8]) -> None:
         """Take lists for what items mean to the queries, and for what is left out of theirs."""
         self.listed = ListedItems(lists, len(self.columns), is_partial=self.known is not None)
-        self.coded, self.code_ties = (self.listed.starts, self.listed.ends), code_ties
+        self.coded = (self.listed.starts, self.listed.ends)
+        self.code_ties = code_ties
         self.starts, self.ends = self.coded
         if self.known is not None:  # of the codes of one level the lower one has all of its items
             self.starts, self.ends = (np.ascontiguousarray(bounds[:, ::2]) for bounds in self.coded)
@@ -187,11 +221,17 @@ class Ranker:
         assert gallery.known is not None
         self.known = queries.known[self.queries]
         unknown = unknown_ranges(
-            queries.labels[self.queries], gallery.labels[self.columns], self.starts, self.ends,
-            known_of_queries=self.known, known_of_gallery=gallery.known[self.columns],
-        )  # fmt: skip
+            queries.labels[self.queries],
+            gallery.labels[self.columns],
+            self.starts,
+            self.ends,
+            known_of_queries=self.known,
+            known_of_gallery=gallery.known[self.columns],
+        )
         beyond = np.arange(1, self.depth + 1) > self.known[:, None]
-        self.starts, self.ends = (np.where(beyond, 0, bounds) for bounds in (self.starts, self.ends))
+        self.starts, self.ends = (
+            np.where(beyond, 0, bounds) for bounds in (self.starts, self.ends)
+        )
         coded = np.zeros((2, len(self.starts), 2 * self.depth - 1), np.int64)
         coded[0, :, ::2], coded[1, :, ::2] = self.starts, self.ends
         coded[0, :, 1::2], coded[1, :, 1::2] = unknown
@@ -199,7 +239,8 @@ class Ranker:
 
     @cached_property
     def digest(self) -> str:
-        """sha256 of the rows as they are multiplied, the label tree, what is left out, the ties policy, and the shapes of blocks.
+        """sha256 of the rows as they are multiplied, the label tree, what is left out, the ties
+        policy, and the shapes of blocks.
 
         −0.0 counts as 0.0. Taken only where parts of an evaluation are kept or sent.
         """
@@ -208,7 +249,9 @@ class Ranker:
         for rows, order in sides[: 1 if sides[0][0] is sides[1][0] else 2]:
             digest.update(f"{rows.dtype} {len(order)} {rows.width} ".encode())
             for start in range(0, len(order), ROWS_AT_ONCE):
-                digest.update((rows.read(order[start : start + ROWS_AT_ONCE]) + rows.dtype.type(0)).data)
+                digest.update(
+                    (rows.read(order[start : start + ROWS_AT_ONCE]) + rows.dtype.type(0)).data
+                )
         listed = () if self.listed is None else self.listed.lists.arrays
         for array in (*self.coded, *self.left_out(0, len(self.queries)), *listed):
             digest.update(np.ascontiguousarray(array).data)
@@ -231,7 +274,8 @@ class Ranker:
     def counts(self, first: int, last: int) -> NDArray[np.int64]:
         """The level counts (n, L+1) of the lists of a range of the canonical queries."""
         rows, columns = self.left_out(first, last)
-        starts, ends = self.starts[first:last], self.ends[first:last]
+        starts = self.starts[first:last]
+        ends = self.ends[first:last]
         at_least = np.zeros((last - first, self.depth + 2), np.int64)
         at_least[:, 0], at_least[:, 1:-1] = self.sizes[first:last], ends - starts
         counts: NDArray[np.int64] = at_least[:, :-1] - at_least[:, 1:]
@@ -240,8 +284,8 @@ class Ranker:
         return counts
 
     def counts_by_code(self, first: int, last: int) -> NDArray[np.int64]:
-        """Count the items of every code in the lists of a range of the canonical queries; (n, 2L), or (n, L+1) where codes
-        are levels."""
+        """Count the items of every code in the lists of a range of the canonical queries; (n, 2L),
+        or (n, L+1) where codes are levels."""
         counts = self.counts(first, last)
         if self.known is None:
             return counts
@@ -256,15 +300,17 @@ class Ranker:
         return coded
 
     def mask(self, scores: NDArray[np.floating], first: int) -> None:
-        """Finish rows of scores (n, G), of the canonical queries from `first` on: copies get the score of their
-        original, what is left out of a query's list −inf."""
+        """Finish rows of scores (n, G), of the canonical queries from `first` on: copies get the
+        score of their original, what is left out of a query's list −inf."""
         if len(self.copies):
             scores[:, self.copies] = scores[:, self.originals]
         scores[self.left_out(first, first + len(scores))] = -np.inf
 
-    def arranged(self, scores: NDArray[np.floating], first: int) -> Iterator[tuple[int, NDArray[np.floating]]]:
-        """Yield finished rows, in which the ranges lie, of rows of scores (n, G) of the canonical queries from `first` on; some at
-        a time, with the place of the first of them."""
+    def arranged(
+        self, scores: NDArray[np.floating], first: int
+    ) -> Iterator[tuple[int, NDArray[np.floating]]]:
+        """Yield finished rows, in which the ranges lie, of rows of scores (n, G) of the canonical
+        queries from `first` on; some at a time, with the place of the first of them."""
         if self.arrange is None:
             self.mask(scores, first)
             yield 0, scores
@@ -273,8 +319,12 @@ class Ranker:
         for start in range(0, len(scores), at_once):
             yield start, self.arrange(scores[start : start + at_once], first + start)
 
-    def sequence_of_codes(self, query: int, row: NDArray[np.floating], counts: NDArray[np.int64]) -> LevelSequence:
-        """The sequence of a canonical query by codes, from its finished row of scores and its counts by code."""
+    def sequence_of_codes(
+        self, query: int, row: NDArray[np.floating], counts: NDArray[np.int64]
+    ) -> LevelSequence:
+        """The sequence of a canonical query by codes, from its finished row of scores and its
+        counts by code.
+        """
         codes = np.zeros(len(row), np.uint8)
         starts, ends = self.coded
         for code, (start, end) in enumerate(zip(starts[query], ends[query], strict=True), start=1):
@@ -284,20 +334,24 @@ class Ranker:
 
     def block(self, block: int) -> Iterator[LevelSequence]:
         """The level sequences, by codes, of one block's queries in the order of `rows(block)`."""
-        scores, first = self.scores.whole(block), block * self.scores.block_size
+        scores = self.scores.whole(block)
+        first = block * self.scores.block_size
         counts = self.counts_by_code(first, first + len(scores))
         for start, rows in self.arranged(scores, first):
             for n, row in enumerate(rows, start):
                 yield self.sequence_of_codes(first + n, row, counts[n])
 
     def relabelled(self, queries: Labels, gallery: Labels, tie_key: Ties) -> Ranker:
-        """A ranker of the same queries, blocks and scores under other labels (Q, L'), (G, L') of the same fine classes.
+        """A ranker of the same queries, blocks and scores under other labels (Q, L'), (G, L') of
+        the same fine classes.
 
         It takes rows of scores that this ranker's `mask` finished.
 
-        Items of one fine class keep their order, which is by content: so its order is that of a ranker made of these labels.
+        Items of one fine class keep their order, which is by content: so its order is that of a
+        ranker made of these labels.
         """
-        other, order = self._without_digest(), np.lexsort(gallery[self.columns].T[::-1])
+        other = self._without_digest()
+        order = np.lexsort(gallery[self.columns].T[::-1])
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
 
@@ -305,10 +359,16 @@ class Ranker:
             rows, columns = self.left_out(first, last)
             return rows, place[columns]
 
-        other.depth, other.columns, other.left_out, other.known = queries.shape[1], self.columns[order], left_out, None
+        other.depth = queries.shape[1]
+        other.columns = self.columns[order]
+        other.left_out = left_out
+        other.known = None
         other.tie_key = other.code_ties = tie_key(other.depth)
-        other.starts, other.ends = other.coded = level_ranges(queries[self.queries], gallery[other.columns])
-        other.order, other.arrange = order, lambda scores, _first: np.take(scores, order, axis=1)
+        other.starts, other.ends = other.coded = level_ranges(
+            queries[self.queries], gallery[other.columns]
+        )
+        other.order = order
+        other.arrange = lambda scores, _first: np.take(scores, order, axis=1)
         return other
 
     def _without_digest(self) -> Ranker:
@@ -318,15 +378,21 @@ class Ranker:
         return other
 
     def of_lists(self, lists: QueryLists) -> Ranker:
-        """A ranker of the same queries, blocks and scores whose levels are those of lists, and not of labels."""
+        """A ranker of the same queries, blocks and scores whose levels are those of lists, and not
+        of labels.
+        """
         other = self._without_digest()
         other.known = None
         pairs = PairLists(lists, queries=self.queries, columns=self.columns, depth=self.depth)
         other._take_lists(pairs, self.tie_key)
         return other
 
-    def columns_of(self, queries: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The items, as input positions of the gallery, at places of the finished rows of canonical queries; two (n,) -> (n,)."""
+    def columns_of(
+        self, queries: NDArray[np.int64], places: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """The items, as input positions of the gallery, at places of the finished rows of canonical
+        queries; two (n,) -> (n,).
+        """
         columns = places if self.listed is None else self.listed.columns(queries, places)
         items: NDArray[np.int64] = self.columns[columns]
         return items
@@ -338,7 +404,9 @@ def _left_out(
     self_rows: NDArray[np.int64] | None,
     ignore: tuple[NDArray[np.int64] | None, NDArray[np.int64] | None],
 ) -> LeftOut:
-    """Return a function that lists, for a range of queries in canonical order, the items left out: itself, and its ignore group."""
+    """Return a function that lists, for a range of queries in canonical order, the items left out:
+    itself, and its ignore group.
+    """
     column_of = np.full(len(columns) + 1, -1)
     column_of[columns] = np.arange(len(columns))
     self_columns = np.full(len(queries), -1) if self_rows is None else column_of[self_rows[queries]]
@@ -349,16 +417,25 @@ def _left_out(
 
     if ignore[0] is None or ignore[1] is None:
         return itself
-    groups, members = ignore[0][queries], ignore[1][columns]
+    groups = ignore[0][queries]
+    members = ignore[1][columns]
     by_group = np.argsort(members, kind="stable")
-    starts, ends = (np.searchsorted(members[by_group], groups, side=side) for side in ("left", "right"))
+    starts, ends = (
+        np.searchsorted(members[by_group], groups, side=side) for side in ("left", "right")
+    )
 
     def with_group(first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        together = [by_group[starts[q] : ends[q]] if groups[q] >= 0 else by_group[:0] for q in range(first, last)]
         together = [
-            np.unique(np.append(group, self_columns[q : q + 1])) for q, group in enumerate(together, start=first)
+            by_group[starts[q] : ends[q]] if groups[q] >= 0 else by_group[:0]
+            for q in range(first, last)
+        ]
+        together = [
+            np.unique(np.append(group, self_columns[q : q + 1]))
+            for q, group in enumerate(together, start=first)
         ]
         together = [some[some >= 0] for some in together]
-        return np.repeat(np.arange(last - first), list(map(len, together))), np.concatenate(together)
+        return np.repeat(np.arange(last - first), list(map(len, together))), np.concatenate(
+            together
+        )
 
     return with_group

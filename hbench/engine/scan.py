@@ -1,4 +1,5 @@
-"""Reads vectors once, in pieces, for all that is asked of single rows: their squared lengths, and keys of their content.
+"""Reads vectors once, in pieces, for all that is asked of single rows: their squared lengths, and
+keys of their content.
 
 The checks for NaN, for zero vectors and for copies, and the ranking itself, use this scan.
 
@@ -18,8 +19,8 @@ SEED = 20220710
 
 
 class Scan(NamedTuple):
-    """A scan of rows (N, D): `squares` float64 (N,), |v|², infinite or NaN where a number is; `keys` uint64 (N,), equal
-    for equal rows and, but for a chance of 2^-64, for no others."""
+    """A scan of rows (N, D): `squares` float64 (N,), |v|², infinite or NaN where a number is;
+    `keys` uint64 (N,), equal for equal rows and, but for a chance of 2^-64, for no others."""
 
     squares: NDArray[np.float64]
     keys: NDArray[np.uint64]
@@ -32,16 +33,20 @@ class Scan(NamedTuple):
 def scan(vectors: Any) -> Scan:
     """Read the rows of (N, D), an array of floats or what is indexed like one, once.
 
-    Fast keys are Σ_d word_d · factor_d modulo 2^64, over words of at most 32 bits (the halves of a float64) and fixed random
-    odd factors. They lose what lies in the top bits of all words: of rows of ±1 about 2^33 are told apart. So rows that
-    share a fast key and are not equal get a cryptographic hash of their bytes instead.
+    Fast keys are Σ_d word_d · factor_d modulo 2^64, over words of at most 32 bits (the halves of a
+    float64) and fixed random odd factors. They lose what lies in the top bits of all words: of rows
+    of ±1 about 2^33 are told apart. So rows that share a fast key and are not equal get a
+    cryptographic hash of their bytes instead.
     """
-    squares, keys = np.empty(len(vectors)), np.empty(len(vectors), np.uint64)
+    squares = np.empty(len(vectors))
+    keys = np.empty(len(vectors), np.uint64)
     for start in range(0, len(vectors), ROWS_AT_ONCE):
-        rows, at = np.ascontiguousarray(vectors[start : start + ROWS_AT_ONCE]), slice(start, start + ROWS_AT_ONCE)
+        rows = np.ascontiguousarray(vectors[start : start + ROWS_AT_ONCE])
+        at = slice(start, start + ROWS_AT_ONCE)
         floats, keys[at] = rows.astype(np.float64), _fast_keys(rows)
         with np.errstate(over="ignore", invalid="ignore"):
             squares[at] = np.einsum("nd,nd->n", floats, floats)
+
     by_key = np.argsort(keys, kind="stable")
     again = np.flatnonzero(keys[by_key][1:] == keys[by_key][:-1])
     unequal = again[~equal_rows(vectors, by_key[again], by_key[again + 1])]
@@ -65,7 +70,9 @@ def _fast_keys(rows: NDArray[np.floating]) -> NDArray[np.uint64]:
     return keys
 
 
-def equal_rows(vectors: Any, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.bool_]:
+def equal_rows(
+    vectors: Any, first: NDArray[np.int64], second: NDArray[np.int64]
+) -> NDArray[np.bool_]:
     """Whether the rows at two lists of positions (n,) are equal, pair by pair; (n,)."""
     parts = [slice(start, start + ROWS_AT_ONCE) for start in range(0, len(first), ROWS_AT_ONCE)]
     same = [np.equal(vectors[first[part]], vectors[second[part]]).all(axis=1) for part in parts]

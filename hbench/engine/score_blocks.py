@@ -1,8 +1,9 @@
-"""Computes the scores: the matrix product of queries and gallery in canonical order, in pieces whose shapes the data decide.
+"""Computes the scores: the matrix product of queries and gallery in canonical order, in pieces
+whose shapes the data decide.
 
-A block is a fixed number of queries, a chunk a fixed number of gallery items; a piece is one block times one chunk, by one
-thread of BLAS, whose bits depend on the shapes alone. So the scores, bit for bit, depend neither on the order of the items
-nor on the number of threads.
+A block is a fixed number of queries, a chunk a fixed number of gallery items; a piece is one block
+times one chunk, by one thread of BLAS, whose bits depend on the shapes alone. So the scores, bit
+for bit, depend neither on the order of the items nor on the number of threads.
 """
 
 from collections.abc import Iterator
@@ -18,16 +19,21 @@ from hbench.engine.similarity import Rows
 BLOCK = 864  # queries multiplied at once, at most: part of what defines the last bits of a score
 WHOLE = 16  # queries of which blocks are made
 PANEL = 48  # gallery items of which chunks are made
-CHUNK = 8 << 20  # bytes of the gallery items multiplied at once, likewise; half of it by blocks that are TURNED
+# bytes of the gallery items multiplied at once, likewise; half of it by blocks that are TURNED
+CHUNK = 8 << 20
 CHUNKS = 32  # that a smaller gallery has, so that threads end together
 TURNED = 192  # queries in a block up to which BLAS is quicker with the gallery on the left
-PACKING = 84  # BLAS packs the gallery once per block; that costs as much as scoring this many queries
-SCORES = 208 << 20  # bytes of scores per block, unless more memory is allowed: a larger gallery gets fewer queries
+# BLAS packs the gallery once per block; that costs as much as scoring this many queries
+PACKING = 84
+# bytes of scores per block, unless more memory is allowed: a larger gallery gets fewer queries
+SCORES = 208 << 20
 MEMORY = 300 << 20  # bytes of all that is held here, unless another bound is given
 
 
 class Scores:
-    """Pieces of the scores (Q, G) of `queries` (Q,) against `columns` (G,), both input positions in canonical order."""
+    """Pieces of the scores (Q, G) of `queries` (Q,) against `columns` (G,), both input positions in
+    canonical order.
+    """
 
     def __init__(
         self,
@@ -37,12 +43,16 @@ class Scores:
         memory: int | None,
     ) -> None:
         ample = max(MEMORY, available_threads() * MEMORY // 4)  # more than four threads get more
-        self.queries, self.columns, self.memory = queries, columns, ample if memory is None else memory
+        self.queries = queries
+        self.columns = columns
+        self.memory = ample if memory is None else memory
         self.query_rows, self.gallery_rows = rows
         self.dtype = self.gallery_rows.dtype
         left = self.memory - 2 * min(CHUNK, self.gallery_bytes)
         most = SCORES if memory is None else max(SCORES, memory * 3 // 5)
-        self.block_size = block_size(len(columns) * self.dtype.itemsize, min(left, most), len(queries))
+        self.block_size = block_size(
+            len(columns) * self.dtype.itemsize, min(left, most), len(queries)
+        )
         self.kept = self.gallery_rows.run(columns)
         self.copies = self.kept is None and self.block_bytes + self.gallery_bytes <= self.memory
         if self.copies:
@@ -76,8 +86,11 @@ class Scores:
         return max(1, chunk // (self.gallery_rows.width * self.dtype.itemsize) // PANEL) * PANEL
 
     def fitting(self, threads: int, scratch: int) -> tuple[int, int]:
-        """Return how many of `threads`, each with its bytes of scratch, and how many blocks fit in memory at once."""
-        per_thread, left = scratch + self.thread_chunk_bytes, self.memory - self.gallery_copy_bytes
+        """Return how many of `threads`, each with its bytes of scratch, and how many blocks fit in
+        memory at once.
+        """
+        per_thread = scratch + self.thread_chunk_bytes
+        left = self.memory - self.gallery_copy_bytes
         threads = int(np.clip((left - self.block_bytes) // max(per_thread, 1), 1, threads))
         return threads, int(np.clip((left - threads * per_thread) // self.block_bytes, 1, threads))
 
@@ -96,9 +109,13 @@ class Scores:
         return self.queries[block * self.block_size : (block + 1) * self.block_size]
 
     def block_vectors(self, block: int) -> NDArray[np.floating]:
-        """The vectors (B, D) of a block; the last block is padded, so that its shape gives the same bits."""
+        """The vectors (B, D) of a block; the last block is padded, so that its shape gives the same
+        bits.
+        """
         rows = self.rows(block)
-        return self.query_rows.read(np.concatenate([rows, np.repeat(rows[-1:], self.block_size - len(rows))]))
+        return self.query_rows.read(
+            np.concatenate([rows, np.repeat(rows[-1:], self.block_size - len(rows))])
+        )
 
     def buffer(self) -> NDArray[np.floating]:
         """A buffer for the scores (B, G) of one block."""
@@ -106,12 +123,15 @@ class Scores:
 
     def whole(self, block: int) -> NDArray[np.floating]:
         """The scores (n, G) of the n queries of one block."""
-        vectors, out = self.block_vectors(block), self.buffer()
+        vectors = self.block_vectors(block)
+        out = self.buffer()
         for start in self.chunks:
             self.multiply(vectors, start, out)
         return out[: len(self.rows(block))]
 
-    def multiply(self, vectors: NDArray[np.floating], start: int, out: NDArray[np.floating]) -> None:
+    def multiply(
+        self, vectors: NDArray[np.floating], start: int, out: NDArray[np.floating]
+    ) -> None:
         """Write the scores of a block's vectors against one chunk to their columns of `out` (B, G).
 
         Raises SubmissionError where one is beyond the largest float.
@@ -122,7 +142,9 @@ class Scores:
     def multiply_by(
         self, chunk: NDArray[np.floating], vectors: NDArray[np.floating], out: NDArray[np.floating]
     ) -> None:
-        """Write one piece, the scores of a block's vectors against a chunk of n items, to `out` (B, n)."""
+        """Write one piece, the scores of a block's vectors against a chunk of n items, to `out` (B,
+        n).
+        """
         try:
             with np.errstate(over="raise"):
                 if self.block_size > TURNED:
@@ -150,26 +172,33 @@ class Scores:
 def overflow(vectors: NDArray[np.floating]) -> SubmissionError:
     """The refusal of queries' vectors (n, D) some of whose scores are beyond the largest float."""
     return SubmissionError(
-        "the products of these vectors overflow", expected=f"scores within ±{np.finfo(vectors.dtype).max:.1e}",
-        found=f"queries of up to {np.abs(vectors).max():.1e}", fix="divide all vectors by one number: no ranking changes",
-    )  # fmt: skip
+        "the products of these vectors overflow",
+        expected=f"scores within ±{np.finfo(vectors.dtype).max:.1e}",
+        found=f"queries of up to {np.abs(vectors).max():.1e}",
+        fix="divide all vectors by one number: no ranking changes",
+    )
 
 
 def block_size(row: int, memory: int, queries: int) -> int:
     """Return the number of queries of a block, whose scores take `row` bytes each.
 
-    At most BLOCK and as many as the memory for them allows, in whole sixteens. Few blocks are good, for each takes the time
-    of PACKING queries more, and so is a last one that is nearly full, for it is padded. Raises UsageError where one query
-    does not fit.
+    At most BLOCK and as many as the memory for them allows, in whole sixteens. Few blocks are good,
+    for each takes the time of PACKING queries more, and so is a last one that is nearly full, for
+    it is padded. Raises UsageError where one query does not fit.
     """
     fitting = memory // row
     if fitting < 1:
         raise UsageError(
-            "the memory limit is too small for the scores of one query", expected=f"{row / 2**10:,.1f} KB at least",
-            found=f"{max(memory, 0) / 2**10:,.1f} KB left for them", fix="give a larger --max-memory",
-        )  # fmt: skip
+            "the memory limit is too small for the scores of one query",
+            expected=f"{row / 2**10:,.1f} KB at least",
+            found=f"{max(memory, 0) / 2**10:,.1f} KB left for them",
+            fix="give a larger --max-memory",
+        )
     if fitting < WHOLE:
         return int(fitting)
+
     sixteens = max(-(-queries // WHOLE), 1)
     most = min(fitting // WHOLE, BLOCK // WHOLE, sixteens)
-    return WHOLE * min(range(most, most // 2, -1), key=lambda size: -(-sixteens // size) * (size * WHOLE + PACKING))
+    return WHOLE * min(
+        range(most, most // 2, -1), key=lambda size: -(-sixteens // size) * (size * WHOLE + PACKING)
+    )

@@ -1,7 +1,9 @@
-"""Settings: the conditions of a score besides vectors and labels, chosen in words, resolved to functions, quoted as a signature.
+"""Settings: the conditions of a score besides vectors and labels, chosen in words, resolved to
+functions, quoted as a signature.
 
-`Settings` are the words in which `score`, `evaluate` and the command line choose; `resolve` gives the functions of a dataset's
-levels, `Conditions`; and a `Signature` is the text without which a score cannot be quoted:
+`Settings` are the words in which `score`, `evaluate` and the command line choose; `resolve` gives
+the functions of a dataset's levels, `Conditions`; and a `Signature` is the text without which a
+score cannot be quoted:
 
 >>> conditions = Settings(metrics=["H-AP", "R@1"]).resolve(("genus", "species"))
 >>> text = str(conditions.signature("sop@1", ["test"]))
@@ -34,9 +36,10 @@ SEVERAL = re.compile(r"labels:several\((\d+)\)")
 
 @dataclass(frozen=True)
 class Signature:
-    """The conditions of a score in words. `dataset` is name@version; `relevance` is alpha=… or a name; `left_out`: how many items
-    could not be embedded, and a digest of them; `tree`: the name and source of another tree than the dataset's. `several`: the
-    paths of the item that has most."""
+    """The conditions of a score in words. `dataset` is name@version; `relevance` is alpha=… or a
+    name; `left_out`: how many items could not be embedded, and a digest of them; `tree`: the name
+    and source of another tree than the dataset's. `several`: the paths of the item that has most.
+    """
 
     dataset: str
     tests: tuple[str, ...]
@@ -71,13 +74,18 @@ class Signature:
 
     @classmethod
     def parse(cls, text: str) -> Signature:
-        """The signature that a text states. Raises UsageError for a text that is not the signature of an evaluation."""
+        """The signature that a text states. Raises UsageError for a text that is not the signature
+        of an evaluation.
+        """
         dataset, _, rest = text.partition("|")
         tests, *parts = rest.split("|")
         words = dict(part.split(":", 1) for part in parts if ":" in part)
         missing = [key for key in ("sim", "ties", "rel", "protocol", "hbench") if key not in words]
         if missing:
-            raise UsageError("this is not the signature of an evaluation", expected=f"{missing[0]}:…", found=text)
+            raise UsageError(
+                "this is not the signature of an evaluation", expected=f"{missing[0]}:…", found=text
+            )
+
         several = next(filter(None, map(SEVERAL.fullmatch, parts)), None)
         return cls(
             dataset=dataset,
@@ -98,15 +106,19 @@ class Signature:
         """The settings that resolve to these conditions."""
         name, _, exponent = self.relevance.partition("=")
         return Settings(
-            protocol=self.protocol, ties=self.ties, similarity=self.similarity, relevance=name, alpha=float(exponent or 1)
-        )  # fmt: skip
+            protocol=self.protocol,
+            ties=self.ties,
+            similarity=self.similarity,
+            relevance=name,
+            alpha=float(exponent or 1),
+        )
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """Each choice by its name and, where it is a function, as that function. `partial`: whether some paths of the labels end
-    early (hbench.tree.partial). `left_out`, `several` as in a signature. `unit`: the level whose classes intervals are taken
-    over, or "query"."""
+    """Each choice by its name and, where it is a function, as that function. `partial`: whether
+    some paths of the labels end early (hbench.tree.partial). `left_out`, `several` as in a
+    signature. `unit`: the level whose classes intervals are taken over, or "query"."""
 
     levels: tuple[str, ...]
     metrics: tuple[MetricName, ...]
@@ -125,18 +137,27 @@ class Conditions:
     unit: str = QUERY
 
     def signature(self, dataset: str, tests: Iterable[str]) -> Signature:
-        """The text without which a score on the tests of `dataset` (name@version) cannot be quoted."""
+        """The text without which a score on the tests of `dataset` (name@version) cannot be
+        quoted."""
         return Signature(
-            dataset, tuple(tests), self.similarity_name, self.ties_name, self.relevance_name, self.protocol_name,
-            ".".join(__version__.split(".")[:2]), self.partial, self.left_out, several=self.several,
-        )  # fmt: skip
+            dataset,
+            tuple(tests),
+            self.similarity_name,
+            self.ties_name,
+            self.relevance_name,
+            self.protocol_name,
+            ".".join(__version__.split(".")[:2]),
+            self.partial,
+            self.left_out,
+            several=self.several,
+        )
 
 
 @checked_class
 @dataclass(frozen=True)
 class Settings:
-    """The choices in words, as `score` and `evaluate` document them. `similarity` None: cosine, or the dataset's; `metrics` None:
-    the usual ones of the levels; `unit` None: the finest level."""
+    """The choices in words, as `score` and `evaluate` document them. `similarity` None: cosine, or
+    the dataset's; `metrics` None: the usual ones of the levels; `unit` None: the finest level."""
 
     metrics: str | Sequence[str] | None = None
     protocol: str = "paper"
@@ -155,20 +176,26 @@ class Settings:
         left_out: str = "",
         several: int = 1,
     ) -> Conditions:
-        """The functions that these words stand for on a tree of these levels; `metrics`: parsed ones, in place of the words;
-        `several`: the paths of the item that has most.
+        """The functions that these words stand for on a tree of these levels; `metrics`: parsed
+        ones, in place of the words; `several`: the paths of the item that has most.
 
         Raises UnknownName or UsageError before any work starts.
         """
         if protocols[self.protocol] is not paper:
             _refuse_unreleased(self.protocol, partial=partial, several=several)
             refuse_other_relevance(self.relevance)
+
         if self.unit not in (None, QUERY, *levels):
             raise UnknownName("unit", str(self.unit), [QUERY, *levels])
+
         relevance = named_relevance(self.relevance, self.alpha)
-        names = metrics or parse_metrics(default_metrics(levels) if self.metrics is None else self.metrics, levels)
+        names = metrics or parse_metrics(
+            default_metrics(levels) if self.metrics is None else self.metrics, levels
+        )
         similarity_name, similarity = named(self.similarity or "cosine")
-        exact = f"{ALPHA}={float(self.alpha)!r}".removesuffix(".0")  # kept blocks of another alpha are not these
+        # kept blocks of another alpha are not these
+        exact = f"{ALPHA}={float(self.alpha)!r}".removesuffix(".0")
+
         return Conditions(
             levels=tuple(levels),
             metrics=tuple(names),
@@ -195,21 +222,24 @@ def _refuse_unreleased(protocol: str, *, partial: bool, several: int) -> None:
     """Raise UsageError for labels that the released evaluators do not know."""
     if partial:
         raise UsageError(
-            "protocol `official` does not support partial labels", expected="--protocol paper",
+            "protocol `official` does not support partial labels",
+            expected="--protocol paper",
             found=f"--protocol {protocol}",
             fix="or leave out the items that are not known to the finest level: --policy drop",
-        )  # fmt: skip
+        )
     if several > 1:
         raise UsageError(
-            "the released evaluators know one path of an item", expected="--protocol paper",
+            "the released evaluators know one path of an item",
+            expected="--protocol paper",
             found=f"up to {several} paths, --protocol {protocol}",
-        )  # fmt: skip
+        )
 
 
 def refuse_other_relevance(relevance: str) -> None:
     """Raise UsageError for a relevance that the released evaluators do not have."""
     if relevance != ALPHA:
         raise UsageError(
-            "the released evaluators know the relevance alpha alone", expected="relevance alpha, or protocol paper",
+            "the released evaluators know the relevance alpha alone",
+            expected="relevance alpha, or protocol paper",
             found=f"relevance {relevance}, protocol official",
-        )  # fmt: skip
+        )

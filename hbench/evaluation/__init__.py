@@ -1,1 +1,3 @@
-"""Turns a file of embeddings or rankings into a report: reading, checking, measuring, summarising and publishing."""
+"""Turns a file of embeddings or rankings into a report: reading, checking, measuring, summarising
+and publishing.
+"""

@@ -1,4 +1,5 @@
-"""Reads labels that are given as arrays or lists: numbers or names, one path of an item or several."""
+"""Reads labels that are given as arrays or lists: numbers or names, one path of an item or
+several."""
 
 from __future__ import annotations
 
@@ -12,15 +13,15 @@ from hbench.core.arguments import as_array
 from hbench.core.errors import SubmissionError, UsageError
 from hbench.engine.ranker import Side
 from hbench.tree import Labels, LabelTree, default_levels
+from hbench.tree.advice import mend_to_tree
 from hbench.tree.names import NameTable, Row, stripped
 from hbench.tree.partial import Known
-from hbench.tree.policies import mend_to_tree
 from hbench.tree.several import MorePaths, gathered
 
 
 class GivenSide(NamedTuple):
-    """Vectors and labels as they were given: `labels` (N + E, L), or of one dimension, the first paths of the items before all
-    further ones, whose items are `owners` (E,)."""
+    """Vectors and labels as they were given: `labels` (N + E, L), or of one dimension, the first
+    paths of the items before all further ones, whose items are `owners` (E,)."""
 
     vectors: Any
     labels: Any
@@ -32,7 +33,8 @@ class GivenSide(NamedTuple):
         return np.asarray(self.labels).dtype.kind in "OU"
 
     def placed(self, vectors: Any, labels: Labels, known: Known | None) -> Side:
-        """The side of a test, of labels (N + E, L) in a tree and how many levels of each are known."""
+        """The side of a test, of labels (N + E, L) in a tree and how many levels of each are
+        known."""
         items = len(labels) - len(self.owners)
         of_items = None if known is None else known[:items]
         if not len(self.owners):
@@ -50,13 +52,17 @@ def given_side(vectors: Any, labels: Any, what: str) -> GivenSide:
     if paths is None:
         return GivenSide(vectors, as_paths(labels, what), np.zeros(0, np.int64))
     if empty := sum(not of_item for of_item in paths):
-        raise SubmissionError(f"{empty:,} items have no path", expected=f"at least one path of each item in the {what}")
+        raise SubmissionError(
+            f"{empty:,} items have no path",
+            expected=f"at least one path of each item in the {what}",
+        )
     first, further, owners = gathered([[tuple(path) for path in of_item] for of_item in paths])
     return GivenSide(vectors, as_paths([*first, *further], what), owners)
 
 
 def _several(labels: Any) -> list[list[Any]] | None:
-    """The paths of every item, where labels give several: (N, P, L), or lists of paths; else None."""
+    """The paths of every item, where labels give several: (N, P, L), or lists of paths; else
+    None."""
     if hasattr(labels, "detach"):
         labels = labels.detach().cpu().numpy()
     if hasattr(labels, "to_numpy"):
@@ -74,7 +80,8 @@ def _several(labels: Any) -> list[list[Any]] | None:
 
 
 def as_paths(labels: Any, what: str) -> Any:
-    """Labels as an array: a Series or list of paths (lists, tuples) as (N, L), the masked ones as missing names, bytes as texts.
+    """Labels as an array: a Series or list of paths (lists, tuples) as (N, L), the masked ones as
+    missing names, bytes as texts.
 
     Raises SubmissionError for paths of different lengths.
     """
@@ -84,31 +91,47 @@ def as_paths(labels: Any, what: str) -> Any:
         named = np.array(labels.data, dtype=object)
         named[np.ma.getmaskarray(labels)] = None
         return named
+
     given = labels.to_numpy() if hasattr(labels, "to_numpy") else labels
     is_flat = isinstance(given, np.ndarray) and given.dtype == object and given.ndim == 1
-    if is_flat and len(given) and all(isinstance(path, list | tuple | np.ndarray) for path in given):
+    if (
+        is_flat
+        and len(given)
+        and all(isinstance(path, list | tuple | np.ndarray) for path in given)
+    ):
         given = given.tolist()
-    if isinstance(given, list) and given and all(isinstance(path, list | tuple | np.ndarray) for path in given):
+
+    if (
+        isinstance(given, list)
+        and given
+        and all(isinstance(path, list | tuple | np.ndarray) for path in given)
+    ):
         lengths = sorted({len(path) for path in given})
         if len(lengths) > 1:
             raise SubmissionError(
-                f"the {what} are paths of different lengths", expected="a class at every level, coarse to fine",
+                f"the {what} are paths of different lengths",
+                expected="a class at every level, coarse to fine",
                 found=f"{lengths[0]} to {lengths[-1]} levels",
-                fix='fill the shorter ones with "", and give policies=["unknown"] where nothing is known below',
-            )  # fmt: skip
+                fix='fill the shorter ones with "", and give policies=["unknown"] where nothing is '
+                "known below",
+            )
+
     array = as_array(given, what)
     return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else given
 
 
 def _refuse_other_kinds(sides: Sequence[NDArray[Any]]) -> None:
-    """Raise SubmissionError where queries and gallery share no finest class because their labels are of different kinds."""
+    """Raise SubmissionError where queries and gallery share no finest class because their labels
+    are of different kinds.
+    """
     kinds = [sorted({type(name).__name__ for name in side[:, -1].tolist()}) for side in sides]
     names = [{str(name) for name in side[:, -1].tolist()} for side in sides]
     if len(sides) > 1 and kinds[0] != kinds[1] and names[0].isdisjoint(names[1]):
         raise SubmissionError(
             "the labels of queries and gallery are of different kinds, so that none is the same",
-            expected="one kind of names on both sides", found=f"{', '.join(kinds[0])} and {', '.join(kinds[1])}",
-        )  # fmt: skip
+            expected="one kind of names on both sides",
+            found=f"{', '.join(kinds[0])} and {', '.join(kinds[1])}",
+        )
 
 
 def numbered(
@@ -116,7 +139,8 @@ def numbered(
 ) -> tuple[list[GivenSide], tuple[tuple[str, ...], ...]]:
     """The sides with numbers, which they share, in place of names, and the names by number.
 
-    Raises SubmissionError for other shapes, and for a missing name (None, NaN, NA, "") that no policy mends.
+    Raises SubmissionError for other shapes, and for a missing name (None, NaN, NA, "") that no
+    policy mends.
     """
     sides = [np.asarray(side.labels, dtype=object) for side in given]
     columns = [names[:, None] if names.ndim == 1 else names for names in sides]
@@ -124,7 +148,8 @@ def numbered(
         raise SubmissionError(
             "the labels are not names (N, L), or queries and gallery differ in levels",
             found=", ".join(str(names.shape) for names in sides),
-        )  # fmt: skip
+        )
+
     _refuse_other_kinds(columns)
     rows = [tuple(map(_text_of, row)) for row in np.concatenate(columns).tolist()]
     levels = tuple(level_names or default_levels(columns[0].shape[1]))
@@ -132,9 +157,12 @@ def numbered(
         rows, levels = _mended(rows, levels, policies)
     if incomplete := sum("" in row for row in rows):
         raise SubmissionError(
-            f"{incomplete:,} of the labels have no name at some level", expected="a name at every level",
-            fix='fill them in; or, where only finer names are missing, policies=["unknown"] scores what is known',
-        )  # fmt: skip
+            f"{incomplete:,} of the labels have no name at some level",
+            expected="a name at every level",
+            fix='fill them in; or, where only finer names are missing, policies=["unknown"] scores '
+            "what is known",
+        )
+
     tree, numbers = LabelTree.from_names(rows, levels=levels)
     parts = np.split(numbers, np.cumsum([len(names) for names in columns])[:-1])
     return [side._replace(labels=part) for side, part in zip(given, parts, strict=True)], tree.names
@@ -155,6 +183,10 @@ def _mended(rows: list[Row], levels: Row, policies: Sequence[str]) -> tuple[list
     mended = mend_to_tree(NameTable.of(levels, rows), policies, "the labels")
     kept = [after for row in rows if (after := mended.final[stripped(row)]) is not None]
     if len(kept) < len(rows) or mended.table.levels != levels:
-        raise UsageError("a policy may not leave out rows or levels here", expected="a policy that leaves out no row and no level",
-                         found=", ".join(policies), fix="leave the rows out of both arrays")  # fmt: skip
+        raise UsageError(
+            "a policy may not leave out rows or levels here",
+            expected="a policy that leaves out no row and no level",
+            found=", ".join(policies),
+            fix="leave the rows out of both arrays",
+        )
     return kept, levels

@@ -1,6 +1,9 @@
-"""Scoring arrays: vectors and labels in memory become a report, in a notebook or inside somebody's training loop.
+"""Scoring arrays: vectors and labels in memory become a report, in a notebook or inside somebody's
+training loop.
 
->>> report = score([[1.0, 0.1], [1.0, 0.0], [0.0, 1.0]], [[0, 0], [0, 0], [1, 1]], metrics=["H-AP", "R@1"])
+>>> report = score(
+...     [[1.0, 0.1], [1.0, 0.0], [0.0, 1.0]], [[0, 0], [0, 0], [1, 1]], metrics=["H-AP", "R@1"]
+... )
 >>> report.scores["H-AP"], report.document.scores["H-AP"].queries
 (1.0, 2)
 """
@@ -57,52 +60,77 @@ def score(
 ) -> Report:
     """Score vectors by their labels, against each other or against a gallery, and return a report.
 
-    `vectors` (N, D): numpy arrays or torch tensors of any float type. `labels` (N, L), or (N,) for one level: numbers or names,
-    coarse to fine; no -1, which the losses take for unknown. Where items have several right paths, `labels` (N, P, L), or for each
-    item a list of its paths (docs/several-paths.md). A query is never in its own list; with a `gallery` (G, D) and
-    `gallery_labels` (G, L) the queries rank that instead. `level_names`: by default level1 (coarse) … levelL (fine).
+    `vectors` (N, D): numpy arrays or torch tensors of any float type. `labels` (N, L), or (N,) for
+    one level: numbers or names, coarse to fine; no -1, which the losses take for unknown. Where
+    items have several right paths, `labels` (N, P, L), or for each item a list of its paths
+    (docs/several-paths.md). A query is never in its own list; with a `gallery` (G, D) and
+    `gallery_labels` (G, L) the queries rank that instead. `level_names`: by default level1 (coarse)
+    … levelL (fine).
 
-    `metrics`: names such as "H-AP", "AP/level1" or "R@10" (`hbench.list_metrics()`), as a list or a text with commas; by default
-    H-AP, wAP, ASI, NDCG, and AP, mAP@R and R@k of every level. `similarity`: "cosine", "dot", "l2", "hamming",
-    "poincare(curvature=…)" or "lorentz". `relevance`, of H-AP: "alpha", whose exponent is `alpha`, "sum_wap" or "exponential".
-    `protocol`: "paper", the papers' equations, or "official", the released evaluators'. `ties`, what comes first among equal
-    scores: "pessimistic", the lower level, or "optimistic". `unit`: what intervals are taken over, the classes of a level (by
-    default the finest) or "query". `policies` (docs/own-data.md) mend labels that are names, such as "unknown" for names that end
-    early; without it a missing name (None, NaN, "") is refused. `threads`: by default all processors; `memory`: the most bytes held
-    beyond the vectors.
+    `metrics`: names such as "H-AP", "AP/level1" or "R@10" (`hbench.list_metrics()`), as a list or a
+    text with commas; by default H-AP, wAP, ASI, NDCG, and AP, mAP@R and R@k of every level.
+    `similarity`: "cosine", "dot", "l2", "hamming", "poincare(curvature=…)" or "lorentz".
+    `relevance`, of H-AP: "alpha", whose exponent is `alpha`, "sum_wap" or "exponential".
+    `protocol`: "paper", the papers' equations, or "official", the released evaluators'. `ties`,
+    what comes first among equal scores: "pessimistic", the lower level, or "optimistic". `unit`:
+    what intervals are taken over, the classes of a level (by default the finest) or "query".
+    `policies` (docs/own-data.md) mend labels that are names, such as "unknown" for names that end
+    early; without it a missing name (None, NaN, "") is refused. `threads`: by default all
+    processors; `memory`: the most bytes held beyond the vectors.
 
-    Scores are fractions in [0, 1]. Raises SubmissionError for vectors that cannot be ranked, TreeError for labels that do not form
-    a tree, UnknownName for names, UsageError for options that do not go together.
+    Scores are fractions in [0, 1]. Raises SubmissionError for vectors that cannot be ranked,
+    TreeError for labels that do not form a tree, UnknownName for names, UsageError for options that
+    do not go together.
     """
     _refuse_files(vectors, labels)
     if (gallery is None) != (gallery_labels is None):
-        raise SubmissionError("a gallery needs its labels", expected="gallery and gallery_labels together, or neither")
+        raise SubmissionError(
+            "a gallery needs its labels", expected="gallery and gallery_labels together, or neither"
+        )
+
     given = [given_side(vectors, labels, "labels")]
     if gallery is not None:
         given.append(given_side(gallery, gallery_labels, "gallery labels"))
     test, tree = _retrieval_of_arrays(
-        given, level_names=level_names, policies=listed(policies), needs_direction=similarity == "cosine"
+        given,
+        level_names=level_names,
+        policies=listed(policies),
+        needs_direction=similarity == "cosine",
     )
     settings = Settings(metrics, protocol, ties, similarity, relevance, alpha, unit)
     sides = [side for side in (test.queries, test.gallery) if side is not None]
     most = max(Paths(side.labels, side.more).most for side in sides)
     conditions = settings.resolve(tree.levels, partial=test.queries.known is not None, several=most)
-    measurement = measure(job_of(test, conditions, memory=memory), execute=partial(on_threads, threads=threads))
+    measurement = measure(
+        job_of(test, conditions, memory=memory), execute=partial(on_threads, threads=threads)
+    )
     warnings = _remarks_on_names(tree, test) if given[0].are_names else []
     if most > 1:
         items = sum(side.more.owners for side in sides if side.more is not None)
         warnings.append(several_in_words(items, most))
+
     queries = queries_of_tree("test", test.ids, test.queries.labels, tree)
     return report_of(
-        {"test": measurement}, queries, Subject("arrays", "1", _digest_of(tree, sides)), conditions, warnings=warnings
+        {"test": measurement},
+        queries,
+        Subject("arrays", "1", _digest_of(tree, sides)),
+        conditions,
+        warnings=warnings,
     )
 
 
 def _digest_of(tree: LabelTree, sides: Sequence[Side]) -> str:
     """sha256 of the tree and of the labels of both sides."""
     parts: list[np.ndarray] = [tree.paths, *(side.labels for side in sides)]
-    parts += [part for side in sides if side.more is not None for part in (side.more.items, side.more.labels)]
-    return hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).hexdigest()
+    parts += [
+        part
+        for side in sides
+        if side.more is not None
+        for part in (side.more.items, side.more.labels)
+    ]
+    return hashlib.sha256(
+        b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
+    ).hexdigest()
 
 
 def _remarks_on_names(tree: LabelTree, test: Retrieval) -> list[str]:
@@ -117,20 +145,28 @@ def _refuse_files(*arrays: ArrayLike) -> None:
     files = [str(array) for array in arrays if isinstance(array, str | Path)]
     if files:
         raise UsageError(
-            "hbench.score takes arrays", expected="vectors (N, D) and labels (N, L)", found=", ".join(files),
+            "hbench.score takes arrays",
+            expected="vectors (N, D) and labels (N, L)",
+            found=", ".join(files),
             fix="of files: hbench.evaluate(FILE, DATASET), where DATASET may be a table of labels",
-        )  # fmt: skip
+        )
 
 
 def _retrieval_of_arrays(
-    given: Sequence[GivenSide], *, level_names: Sequence[str] | None, policies: Sequence[str], needs_direction: bool
+    given: Sequence[GivenSide],
+    *,
+    level_names: Sequence[str] | None,
+    policies: Sequence[str],
+    needs_direction: bool,
 ) -> tuple[Retrieval, LabelTree]:
     """The test of queries and, if there is one, a gallery, with the tree of their labels."""
     names = None
     if any(side.are_names for side in given):
         given, names = numbered(given, level_names, policies)
     elif policies:
-        raise UsageError("a policy mends names, not numbers", expected="labels of names", found="numbers")
+        raise UsageError(
+            "a policy mends names, not numbers", expected="labels of names", found="numbers"
+        )
     whose = ("vectors", "gallery vectors")
     rows = [_rows(side, what, needs_direction) for side, what in zip(given, whose, strict=False)]
     paths = [as_labels(side.labels) for side in given]
@@ -138,14 +174,17 @@ def _retrieval_of_arrays(
     numbers = np.concatenate(paths)
     if unknown := int((numbers == UNKNOWN).any(axis=1).sum()):
         raise SubmissionError(
-            "some labels are -1, which stands for an unknown class", expected="other numbers, or names",
+            "some labels are -1, which stands for an unknown class",
+            expected="other numbers, or names",
             found=f"{unknown:,} rows with -1",
-            fix='give names, "" where nothing is known, and policies=["unknown"]; or give that class another number',
-        )  # fmt: skip
+            fix='give names, "" where nothing is known, and policies=["unknown"]; or give that '
+            "class another number",
+        )
 
     tree, renumbered = LabelTree.from_labels(numbers, levels=level_names, names=names)
     known = known_levels(tree)[renumbered[:, -1]] if is_partial(tree) else None
-    sides, start = [], 0
+    sides = []
+    start = 0
     for side, vectors in zip(given, rows, strict=True):
         at = slice(start, start + len(side.labels))
         sides.append(side.placed(vectors, renumbered[at], None if known is None else known[at]))
@@ -155,25 +194,36 @@ def _retrieval_of_arrays(
 
 
 def _refuse_different(dimensions: Sequence[int], depths: Sequence[int]) -> None:
-    """Raise SubmissionError where queries and gallery differ in the dimension of their vectors, or in their levels."""
+    """Raise SubmissionError where queries and gallery differ in the dimension of their vectors, or
+    in their levels.
+    """
     if len(set(dimensions)) > 1:
         raise SubmissionError(
-            "queries and gallery differ in dimension", expected=f"{dimensions[0]}", found=f"{dimensions[1]}"
+            "queries and gallery differ in dimension",
+            expected=f"{dimensions[0]}",
+            found=f"{dimensions[1]}",
         )
     if len(set(depths)) > 1:
-        raise SubmissionError("queries and gallery differ in levels", expected=f"{depths[0]}", found=f"{depths[1]}")
+        raise SubmissionError(
+            "queries and gallery differ in levels", expected=f"{depths[0]}", found=f"{depths[1]}"
+        )
 
 
 def _rows(side: GivenSide, what: str, needs_direction: bool) -> SelectedRows:
-    """The vectors of a side. Raises SubmissionError for another number of labels, and for vectors without a direction."""
+    """The vectors of a side. Raises SubmissionError for another number of labels, and for vectors
+    without a direction.
+    """
     array = as_vectors(side.vectors, what)
     rows = SelectedRows(array, np.arange(len(array)))
     items = len(side.labels) - len(side.owners)
     if len(rows) != items:
         raise SubmissionError(
-            f"{what} and labels differ in number", expected=f"{len(rows)} rows of labels", found=f"{items}",
+            f"{what} and labels differ in number",
+            expected=f"{len(rows)} rows of labels",
+            found=f"{items}",
             fix="the vectors are transposed: give vectors.T" if rows.shape[1] == items else None,
-        )  # fmt: skip
+        )
+
     shortest = 1 / float(np.finfo(float_type(array)).max)  # a length below it has no reciprocal
     zero = np.flatnonzero(np.sqrt(rows.scan.squares) < shortest)
     if needs_direction and len(zero):
@@ -182,4 +232,5 @@ def _rows(side: GivenSide, what: str, needs_direction: bool) -> SelectedRows:
             found=f"rows {examples(zero)}",
             fix='use similarity="dot" or "l2", or look at the model',
         )
+
     return rows

@@ -1,4 +1,6 @@
-"""Evaluates a submission on a dataset: reads and checks everything, measures every test, and reports."""
+"""Evaluates a submission on a dataset: reads and checks everything, measures every test, and
+reports.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,13 @@ OnTest = Callable[[str], OnBlock]
 
 @checked
 def evaluate(
-    submission: str | Path | Embeddings | tuple[Embeddings, Embeddings] | Ranking | Submission | ArrayLike,
+    submission: str
+    | Path
+    | Embeddings
+    | tuple[Embeddings, Embeddings]
+    | Ranking
+    | Submission
+    | ArrayLike,
     dataset: str | Path | Dataset,
     *,
     ids: Sequence[str] | None = None,
@@ -61,19 +69,21 @@ def evaluate(
 ) -> Report:
     """Score an embedding file, or a ranking, on every test of a dataset, and return a report.
 
-    `submission`: the path of a file (docs/score.md lists the formats), what was read from one, a pair of queries and gallery, or,
-    with `ids` (N,), vectors (N, D) in memory, numpy or torch; the order of the rows never matters. `dataset`: a name, a folder, a
-    table, or what `hbench.load` returns. `method`: the name that the report gives the submission.
+    `submission`: the path of a file (docs/score.md lists the formats), what was read from one, a
+    pair of queries and gallery, or, with `ids` (N,), vectors (N, D) in memory, numpy or torch; the
+    order of the rows never matters. `dataset`: a name, a folder, a table, or what `hbench.load`
+    returns. `method`: the name that the report gives the submission.
 
-    `metrics`, `relevance`, `alpha`, `ties` and `unit` are those of `hbench.score`; `similarity` too, by default the dataset's.
-    `protocol`: "paper", the papers' equations, or "official", the evaluator released for the dataset; `also_official` computes the
-    latter's values in the same ranking pass. `leave_out` "zero": items whose vectors are all zero are neither queries nor in the
-    gallery; they are counted, also in the signature.
-    `memory`: the most bytes held beyond the embeddings. `execute` computes the blocks
-    (hbench.engine.executors), and `on_test` is called with each test's name and returns a function for progress.
+    `metrics`, `relevance`, `alpha`, `ties` and `unit` are those of `hbench.score`; `similarity`
+    too, by default the dataset's. `protocol`: "paper", the papers' equations, or "official", the
+    evaluator released for the dataset; `also_official` computes the latter's values in the same
+    ranking pass. `leave_out` "zero": items whose vectors are all zero are neither queries nor in
+    the gallery; they are counted, also in the signature. `memory`: the most bytes held beyond the
+    embeddings. `execute` computes the blocks (hbench.engine.executors), and `on_test` is called
+    with each test's name and returns a function for progress.
 
-    Scores are fractions in [0, 1]. Raises SubmissionError with every problem of the file at once, UnknownName for names, DataError
-    for a dataset that is not here, all before any work starts.
+    Scores are fractions in [0, 1]. Raises SubmissionError with every problem of the file at once,
+    UnknownName for names, DataError for a dataset that is not here, all before any work starts.
     """
     settings = Settings(metrics, protocol, ties, similarity, relevance, alpha, unit)
     given: Any = submission
@@ -82,7 +92,11 @@ def evaluate(
     if ids is not None:
         given = joined(as_ids(ids, "ids"), as_vectors(given, "vectors"))
     examined = examine(
-        without(leave_out, as_submission(given)), dataset, settings, also_official=also_official, method=method
+        without(leave_out, as_submission(given)),
+        dataset,
+        settings,
+        also_official=also_official,
+        method=method,
     )
     return report_on(examined, memory=memory, execute=execute, on_test=on_test)
 
@@ -91,7 +105,9 @@ ZERO = "zero"
 
 
 def without(leave_out: str | None, submission: Submission) -> Submission:
-    """The submission without what is to be left out, None or "zero" vectors. Raises UnknownName for another word."""
+    """The submission without what is to be left out, None or "zero" vectors. Raises UnknownName for
+    another word.
+    """
     if leave_out is None or isinstance(submission, RankingSubmission):
         return submission
     if leave_out != ZERO:
@@ -101,7 +117,8 @@ def without(leave_out: str | None, submission: Submission) -> Submission:
 
 @dataclass(frozen=True)
 class Examined:
-    """A submission that can be scored: what was read, on what, under which conditions; and the remarks on it.
+    """A submission that can be scored: what was read, on what, under which conditions; and the
+    remarks on it.
 
     `also`: a second protocol whose values are computed in the same ranking pass.
     """
@@ -115,7 +132,11 @@ class Examined:
 
     def signature(self, tests: Sequence[str] | None = None) -> str:
         """The signature of the scores on these tests, by default on all."""
-        return str(self.conditions.signature(f"{self.data.name}@{self.data.version}", tests or self.data.tests))
+        return str(
+            self.conditions.signature(
+                f"{self.data.name}@{self.data.version}", tests or self.data.tests
+            )
+        )
 
     def jobs(self, *, memory: int | None = None) -> dict[str, Job]:
         """The jobs of the tests that the engine ranks."""
@@ -125,7 +146,11 @@ class Examined:
         """The job of one test. Raises UsageError where the engine does not rank it."""
         jobs = self.jobs()
         if test not in jobs or test in self.data.lists:
-            raise UsageError(f"{test} lists its positives pair by pair", expected="a test with a label tree", fix=fix)
+            raise UsageError(
+                f"{test} lists its positives pair by pair",
+                expected="a test with a label tree",
+                fix=fix,
+            )
         return jobs[test]
 
 
@@ -138,8 +163,8 @@ def examine(
     method: str | None = None,
     doubted: bool = True,
 ) -> Examined:
-    """Read and check everything; raises as `evaluate` does. `doubted`: look for suspicious vectors, such as identical rows;
-    reports need this, pictures do not."""
+    """Read and check everything; raises as `evaluate` does. `doubted`: look for suspicious vectors,
+    such as identical rows; reports need this, pictures do not."""
     whole = dataset if isinstance(dataset, Dataset) else load(dataset)
     given = as_submission(submission)
     data, left_out = without_items(whole, given.source.left_out)
@@ -151,12 +176,19 @@ def examine(
     also = _official(data, settings, partial=bool(partial)) if also_official else None
     several = max(test.paths.most for test in data.tests.values())
     if several > 1 and also is not None:
-        raise UsageError("the released evaluators know one path of an item", fix="leave the official values out")
-    conditions = _conditions(settings, data, partial=bool(partial), left_out=left_out, several=several)
+        raise UsageError(
+            "the released evaluators know one path of an item", fix="leave the official values out"
+        )
+    conditions = _conditions(
+        settings, data, partial=bool(partial), left_out=left_out, several=several
+    )
 
     problems = given.problems(data, cosine=conditions.similarity_name == "cosine")
-    refuse(given.source.file, problems)  # before the metrics: an id that is misspelt makes lists look short
-    possible, impossible = given.metrics(conditions.metrics, data, chosen=settings.metrics is not None)
+    # before the metrics: an id that is misspelt makes lists look short
+    refuse(given.source.file, problems)
+    possible, impossible = given.metrics(
+        conditions.metrics, data, chosen=settings.metrics is not None
+    )
     conditions = replace(conditions, metrics=possible)
 
     doubts = given.doubts(data) if doubted else ()
@@ -181,10 +213,14 @@ def _conditions(
     protocol = protocol_name(settings.protocol, data)
     without = f"{len(left_out)}({_short_digest(left_out)})" if left_out else ""
     chosen = replace(settings, similarity=similarity, protocol=protocol)
-    return chosen.resolve(data.levels, metrics=names, partial=partial, left_out=without, several=several)
+    return chosen.resolve(
+        data.levels, metrics=names, partial=partial, left_out=without, several=several
+    )
 
 
-def _subject(given: Submission, whole: Dataset, method: str | None, doubts: tuple[str, ...]) -> Subject:
+def _subject(
+    given: Submission, whole: Dataset, method: str | None, doubts: tuple[str, ...]
+) -> Subject:
     """What is scored, for the report's head."""
     source = given.source if given.source.sha256 else None  # of arrays there is no file
     read_as = (*([whole.read] if whole.read else []), *given.understood)
@@ -206,7 +242,9 @@ def _remarks_on_data(data: Dataset, whole: Dataset, left_out: Sequence[str]) -> 
     if left_out:
         number = f"{len(left_out):,} items that could not be embedded, or whose vectors are zero,"
         by_class = _classes_of(whole, left_out)
-        remarks.append(f"{number} are neither queries nor in the gallery: {examples(left_out)}; {by_class}")
+        remarks.append(
+            f"{number} are neither queries nor in the gallery: {examples(left_out)}; {by_class}"
+        )
     if data.name not in specs:  # the names of published sets are as their authors meant them
         remarks += remarks_on(name_table_of(list(data.tests.values())))
     return remarks
@@ -220,31 +258,45 @@ def report_on(
     on_test: OnTest | None = None,
     top_k: int = 0,
 ) -> Report:
-    """Measure every test and report; with the first `top_k` results of every query, kept in the same pass.
+    """Measure every test and report; with the first `top_k` results of every query, kept in the
+    same pass.
 
-    Raises UsageError where results are to be kept and the submission is not ranked here, or not by threads.
+    Raises UsageError where results are to be kept and the submission is not ranked here, or not by
+    threads.
     """
     jobs = examined.jobs(memory=memory)
     if top_k:
         if set(jobs) != set(examined.data.tests) or examined.data.lists:
             raise UsageError(
-                "first results cannot be kept for this evaluation", expected="embeddings, and positives by label"
+                "first results cannot be kept for this evaluation",
+                expected="embeddings, and positives by label",
             )
-        jobs = {name: replace(job, top=TopResults(len(job.ranker.queries), top_k)) for name, job in jobs.items()}
+        jobs = {
+            name: replace(job, top=TopResults(len(job.ranker.queries), top_k))
+            for name, job in jobs.items()
+        }
+
     measurements = measured_jobs(examined, jobs, execute=execute, on_test=on_test)
     report = report_of_measurements(examined, measurements)
     if not top_k:
         return report
+
     tables = []
     for name, job in jobs.items():
         assert job.top is not None
         if not job.top.kept.all():
             raise UsageError(
-                "first results are kept by threads of this process alone", fix="leave the cluster or GPU out"
+                "first results are kept by threads of this process alone",
+                fix="leave the cluster or GPU out",
             )
         test = examined.data.tests[name]
         similarities = job.top.similarities(job.ranker, examined.conditions.similarity_name)
-        tables.append(results.table_of(name, test.items[test.query], test.items[test.gallery], job.top, similarities))
+        tables.append(
+            results.table_of(
+                name, test.items[test.query], test.items[test.gallery], job.top, similarities
+            )
+        )
+
     return replace(report, results=pa.concat_tables(tables))
 
 
@@ -252,28 +304,38 @@ def measured_jobs(
     examined: Examined, jobs: Mapping[str, Job], *, execute: Execute, on_test: OnTest | None
 ) -> dict[str, Measurement]:
     """Measure every test, by its job where it has one."""
-    data, conditions = examined.data, examined.conditions
+    data = examined.data
+    conditions = examined.conditions
     measurements = {}
     for name in data.tests:
         if name in jobs:
-            measurements[name] = measure(jobs[name], execute=execute, on_block=on_test(name) if on_test else None)
+            measurements[name] = measure(
+                jobs[name], execute=execute, on_block=on_test(name) if on_test else None
+            )
         else:
-            assert isinstance(examined.submission, RankingSubmission)  # embeddings have a job for every test
+            # embeddings have a job for every test
+            assert isinstance(examined.submission, RankingSubmission)
             measurements[name] = examined.submission.measured(data, name, conditions, examined.also)
     return measurements
 
 
 def report_of_measurements(examined: Examined, measurements: Mapping[str, Measurement]) -> Report:
     """The report on the measurements of all tests."""
-    queries = pa.concat_tables(queries_of(name, manifest) for name, manifest in examined.data.tests.items())
-    return report_of(measurements, queries, examined.subject, examined.conditions, warnings=examined.warnings)
+    queries = pa.concat_tables(
+        queries_of(name, manifest) for name, manifest in examined.data.tests.items()
+    )
+    return report_of(
+        measurements, queries, examined.subject, examined.conditions, warnings=examined.warnings
+    )
 
 
 def without_items(data: Dataset, items: Sequence[str]) -> tuple[Dataset, list[str]]:
-    """The dataset without those of its test items that could not be embedded, and which these are; with all of them where
-    positives are listed pair by pair, of which none may be missing."""
+    """The dataset without those of its test items that could not be embedded, and which these are;
+    with all of them where positives are listed pair by pair, of which none may be missing."""
     listed = set(items)
-    left_out = sorted({item for test in data.tests.values() for item in test.items if item in listed})
+    left_out = sorted(
+        {item for test in data.tests.values() for item in test.items if item in listed}
+    )
     if not left_out or data.lists:
         return data, []
     tests = {}
@@ -285,11 +347,14 @@ def without_items(data: Dataset, items: Sequence[str]) -> tuple[Dataset, list[st
 
 def _classes_of(data: Dataset, items: Sequence[str]) -> str:
     """The finest classes of items, those with most first, in words."""
-    listed, counts = set(items), Counter[str]()
+    listed = set(items)
+    counts = Counter[str]()
     for test in data.tests.values():
         classes = test.tree.names[-1]
         counts.update(
-            classes[label] for item, label in zip(test.items, test.labels[:, -1], strict=True) if item in listed
+            classes[label]
+            for item, label in zip(test.items, test.labels[:, -1], strict=True)
+            if item in listed
         )
     return "by class: " + examples(f"{name} {count:,}" for name, count in counts.most_common())
 
@@ -304,18 +369,22 @@ def _refuse_empty(data: Dataset) -> None:
         for side, mask in (("queries", test.query), ("gallery items", test.gallery)):
             if not mask.any():
                 raise DataError(
-                    f"the test {name!r} of {data.name} has no {side}", expected="at least one query and one gallery item",
-                    found=f"{len(test):,} items", fix="look at the columns query and gallery of its manifest",
-                )  # fmt: skip
+                    f"the test {name!r} of {data.name} has no {side}",
+                    expected="at least one query and one gallery item",
+                    found=f"{len(test):,} items",
+                    fix="look at the columns query and gallery of its manifest",
+                )
 
 
 def _checked(method: str | None) -> str | None:
-    """A method's name; UsageError for one with half a surrogate pair, as a terminal of another encoding hands over: it fits into
-    no report."""
+    """A method's name; UsageError for one with half a surrogate pair, as a terminal of another
+    encoding hands over: it fits into no report."""
     try:
         (method or "").encode()
     except UnicodeEncodeError as error:
-        raise UsageError("the method's name is not text", expected="UTF-8", found=ascii(method)) from error
+        raise UsageError(
+            "the method's name is not text", expected="UTF-8", found=ascii(method)
+        ) from error
     return method
 
 
@@ -327,22 +396,35 @@ def partial_labels_of(data: Dataset) -> list[str]:
         known = known_levels(test.tree)[labels[:, -1]]
         if not (known < test.tree.depth).any():
             continue
-        best, ends_early = np.zeros(len(test), np.uint8), np.zeros(len(test), bool)
+
+        best = np.zeros(len(test), np.uint8)
+        ends_early = np.zeros(len(test), bool)
         np.maximum.at(best, items, known)
         ends_early[items[known < test.tree.depth]] = True
         counts = np.bincount(best[test.query], minlength=test.tree.depth + 1)[1:].tolist()
-        parts = [f"{count:,} to {level}" for level, count in zip(test.levels, counts, strict=True) if count]
+        parts = [
+            f"{count:,} to {level}"
+            for level, count in zip(test.levels, counts, strict=True)
+            if count
+        ]
         remarks.append(
-            f"{name}: partial labels: queries are known {', '.join(parts)}; {int(ends_early[test.gallery].sum()):,} gallery "
+            f"{name}: partial labels: queries are known {', '.join(parts)}; "
+            f"{int(ends_early[test.gallery].sum()):,} gallery "
             "items end early and are left out where their level is unknown"
         )
+
     return remarks
 
 
 def _official(data: Dataset, settings: Settings, *, partial: bool) -> str:
-    """The released protocol of a dataset; raises UsageError for what it does not know: partial labels, another relevance."""
+    """The released protocol of a dataset; raises UsageError for what it does not know: partial
+    labels, another relevance.
+    """
     if partial:
-        raise UsageError("protocol `official` does not support partial labels", fix="leave the official values out")
+        raise UsageError(
+            "protocol `official` does not support partial labels",
+            fix="leave the official values out",
+        )
     refuse_other_relevance(settings.relevance)
     return protocol_name("official", data)
 

@@ -1,4 +1,6 @@
-"""Execution: which executor computes an evaluation, within which bounds, and what is kept on the way."""
+"""Execution: which executor computes an evaluation, within which bounds, and what is kept on the
+way.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -27,10 +29,11 @@ APART = {  # an option, what it does, and the options that it cannot be joined w
 class Execution:
     """Who computes, and what is kept.
 
-    `threads`, `memory` (bytes beyond the embeddings); a torch `device`; the number of local `workers`, or a dask `scheduler`;
-    the folder in which finished blocks are kept to `resume` from; the share i/n of the `blocks` that alone is computed, and
-    kept there; the first `top_k` results to keep; other `trees` to score under, in words, whose lists of edges have these
-    columns (`edges`).
+    `threads`, `memory` (bytes beyond the embeddings); a torch `device`; the number of local
+    `workers`, or a dask `scheduler`; the folder in which finished blocks are kept to `resume` from;
+    the share i/n of the `blocks` that alone is computed, and kept there; the first `top_k` results
+    to keep; other `trees` to score under, in words, whose lists of edges have these columns
+    (`edges`).
 
     Raises UsageError for what does not go together.
     """
@@ -52,11 +55,15 @@ class Execution:
             if joined:
                 option, other = (name.replace("_", "-") for name in (option, joined[0]))
                 raise UsageError(f"--{option} {does}: leave --{other} out")
-        # What few evaluations need is imported by them alone: every command starts a tenth of a second sooner.
+        # What few evaluations need is imported by them alone: every command starts a tenth of a
+        # second sooner.
         if self.blocks:
             Share.parse(self.blocks)
         if self.blocks and not self.resume:
-            raise UsageError("a share of the blocks needs a folder to keep them in", fix="name one by --resume DIR")
+            raise UsageError(
+                "a share of the blocks needs a folder to keep them in",
+                fix="name one by --resume DIR",
+            )
         if self.trees:
             from hbench.evaluation.trees import parse
 
@@ -64,23 +71,28 @@ class Execution:
 
     @contextmanager
     def open(
-        self, files: Sequence[tuple[Path, Path | None]], announce: Callable[[str], None] | None = None
+        self,
+        files: Sequence[tuple[Path, Path | None]],
+        announce: Callable[[str], None] | None = None,
     ) -> Iterator[Execute]:
-        """Yield the executor; a cluster reads the files (and those of their ids) for itself. `announce` is called before
-        kernels are compiled."""
+        """Yield the executor; a cluster reads the files (and those of their ids) for itself.
+        `announce` is called before kernels are compiled."""
         execute: Execute = partial(on_threads, threads=self.threads, announce=announce)
         kept = self.resume
         with ExitStack() as stack:
             if self.device:
                 from hbench.engine.executors.gpu import on_device
 
-                execute, kept = on_device(self.device), kept and kept / self.device.partition(":")[0]
+                execute = on_device(self.device)
+                kept = kept and kept / self.device.partition(":")[0]
             elif self.scheduler or self.workers:
                 from hbench.engine.executors import dask
 
                 client = stack.enter_context(dask.connected(self.scheduler, self.workers or 0))
                 reader = dask.FileReader(embeddings.read, embeddings.joined)
-                execute = dask.on_cluster(client, [dask.File(path.resolve(), ids) for path, ids in files], reader)
+                execute = dask.on_cluster(
+                    client, [dask.File(path.resolve(), ids) for path, ids in files], reader
+                )
             yield kept_in(kept, execute) if kept else execute
 
     def report(self, examined: Examined, execute: Execute, on_test: OnTest | None = None) -> Report:
@@ -89,12 +101,21 @@ class Execution:
             from hbench.evaluation.trees import parse, report_under
 
             return report_under(
-                examined, parse(self.trees, self.edges), memory=self.memory, execute=execute, on_test=on_test
+                examined,
+                parse(self.trees, self.edges),
+                memory=self.memory,
+                execute=execute,
+                on_test=on_test,
             )
-        return report_on(examined, memory=self.memory, execute=execute, on_test=on_test, top_k=self.top_k)
+        return report_on(
+            examined, memory=self.memory, execute=execute, on_test=on_test, top_k=self.top_k
+        )
 
-    def keep_blocks(self, examined: Examined, execute: Execute, on_test: OnTest | None = None) -> int:
-        """Compute the share of every test's blocks, which `execute` keeps in the folder to resume from; return their number.
+    def keep_blocks(
+        self, examined: Examined, execute: Execute, on_test: OnTest | None = None
+    ) -> int:
+        """Compute the share of every test's blocks, which `execute` keeps in the folder to resume
+        from; return their number.
 
         Raises UsageError for a ranking, which has no blocks.
         """

@@ -1,4 +1,6 @@
-"""Finds what a reader of scores has to know: first mistakes, ties, inversions, queries without positives, too few units."""
+"""Finds what a reader of scores has to know: first mistakes, ties, inversions, queries without
+positives, too few units.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,15 @@ from hbench.records.queries import units_in_words
 
 UNRELATED = "unrelated"
 ENOUGH = 100  # queries, below which all may be right by chance
-TIED = "have items of equal score and other level"  # these three begin the remarks on which pages give advice
+# these three begin the remarks on which pages give advice
+TIED = "have items of equal score and other level"
 ALONE = "have no positive at any level"
 INVERTED = "have a relevance inversion"
 
 
 def few_units(units: NDArray[np.int64], unit: str) -> list[str]:
-    """A remark where intervals are taken over so few units that none can be trusted; `units`: that of every scored query.
+    """A remark where intervals are taken over so few units that none can be trusted; `units`: that
+    of every scored query.
 
     Units of unequal size count as 1/Σ s² equal ones, s their shares of the queries.
     """
@@ -37,7 +41,8 @@ def few_units(units: NDArray[np.int64], unit: str) -> list[str]:
 
 
 def first_levels(measurement: Measurement, levels: Sequence[str]) -> dict[str, int]:
-    """Count the queries by the level of the item at rank 1, finest first; the rest is `unrelated`."""
+    """Count the queries by the level of the item at rank 1, finest first; the rest is
+    `unrelated`."""
     counts = np.bincount(measurement.first_level, minlength=len(levels) + 1).tolist()
     return dict(reversed(list(zip([UNRELATED, *levels], counts, strict=True))))
 
@@ -50,46 +55,69 @@ def doubts_of_values(measurements: Mapping[str, Measurement], levels: int) -> tu
         if len(each.first_level) >= ENOUGH and bool((each.first_level == levels).all())
     ]
     return tuple(
-        f"{name}: every query's first result is of its finest class (R@1 = 100): the test is too easy, or labels leaked"
+        f"{name}: every query's first result is of its finest class (R@1 = 100): the test is too "
+        "easy, or labels leaked"
         for name in perfect
     )
 
 
 def remarks(measurements: Mapping[str, Measurement], conditions: Conditions) -> list[str]:
-    """Return remarks for the reader of the scores: ties, relevance inversions, queries without positives."""
+    """Return remarks for the reader of the scores: ties, relevance inversions, queries without
+    positives.
+    """
     found = []
     for name, each in measurements.items():
         asked = len(each.tied)
-        tied, alone = int(each.tied.sum()), int((each.counts[:, 1:].sum(axis=1) == 0).sum())
+        tied = int(each.tied.sum())
+        alone = int((each.counts[:, 1:].sum(axis=1) == 0).sum())
         inversions = int(inverted(conditions.relevance(each.counts), each.counts).sum())
         facts = {
             f"{TIED}, in {conditions.ties_name} order (the other: --ties)": tied,
             f"{ALONE} and are left out of the means, but for R@k, where they count as 0": alone,
             f"{INVERTED}: a coarser level worth more than a finer one": inversions,
         }
-        found += [f"{name}: {count:,} of {asked:,} queries {fact}" for fact, count in facts.items() if count]
+        found += [
+            f"{name}: {count:,} of {asked:,} queries {fact}"
+            for fact, count in facts.items()
+            if count
+        ]
         found += [f"{name}: {remark}" for remark in _without_positives(each, conditions, alone)]
         found += [f"{name}: {remark}" for remark in _beyond_gallery(each, conditions)]
+
     return found
 
 
 def _without_positives(measurement: Measurement, conditions: Conditions, alone: int) -> list[str]:
-    """Say of each level of an R@k how many queries have no positive there, beyond those that have none at any level: other
-    packages leave them out."""
+    """Say of each level of an R@k how many queries have no positive there, beyond those that have
+    none at any level: other packages leave them out."""
     asked = len(measurement.counts)
-    levels = {name.level or conditions.levels[-1] for name in conditions.metrics if name.base == "R"}
+    levels = {
+        name.level or conditions.levels[-1] for name in conditions.metrics if name.base == "R"
+    }
     found = []
     for place, level in enumerate(conditions.levels, start=1):
         without = int((measurement.counts[:, place:].sum(axis=1) == 0).sum())
         if level in levels and without > alone:
-            found.append(f"{without:,} of {asked:,} queries have no positive of their {level}: in R@k they count as 0")
+            found.append(
+                f"{without:,} of {asked:,} queries have no positive of their {level}: in R@k they "
+                "count as 0"
+            )
     return found
 
 
 def _beyond_gallery(measurement: Measurement, conditions: Conditions) -> list[str]:
     """Name the cuts of R@k that are as long as the longest list, within which every positive is."""
     longest = int(measurement.counts.sum(axis=1).max(initial=0))
-    beyond = sorted({str(name) for name in conditions.metrics if name.base == "R" and (name.cut or 0) >= longest > 0})
+    beyond = sorted(
+        {
+            str(name)
+            for name in conditions.metrics
+            if name.base == "R" and (name.cut or 0) >= longest > 0
+        }
+    )
     if not beyond:
         return []
-    return [f"lists have {longest:,} items at most, so {', '.join(beyond)} asks only whether there is a positive"]
+    return [
+        f"lists have {longest:,} items at most, so {', '.join(beyond)} asks only whether there is "
+        "a positive"
+    ]

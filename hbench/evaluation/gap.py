@@ -1,10 +1,12 @@
-"""Measures the decomposability gap of embeddings: how far a metric inside batches lies above the metric on the whole gallery.
+"""Measures the decomposability gap of embeddings: how far a metric inside batches lies above the
+metric on the whole gallery.
 
-The gallery is cut at random into batches. DG(q) = 1/|B_q| Σ_{b∈B_q} M(q, b) − M(q, Ω), B_q the batches with positives of
-q, then averaged over queries (ROADMAP, Eq. 6; rank losses, Eq. 6). It can be negative: a batch counts as much as any
-other, however few positives it has.
+The gallery is cut at random into batches. DG(q) = 1/|B_q| Σ_{b∈B_q} M(q, b) − M(q, Ω), B_q the
+batches with positives of q, then averaged over queries (ROADMAP, Eq. 6; rank losses, Eq. 6). It can
+be negative: a batch counts as much as any other, however few positives it has.
 
-Two positives in batches without and with 2 negatives; the worst order has both negatives before the second positive:
+Two positives in batches without and with 2 negatives; the worst order has both negatives before the
+second positive:
 
 >>> largest_gap(np.array([1, 1]), np.array([0, 2]))  # 1 − (1/1 + 2/4)/2
 0.25
@@ -28,10 +30,12 @@ QUERIES_AT_ONCE = 256
 
 @dataclass(frozen=True)
 class Gap:
-    """The mean of every metric `inside` batches and on the `whole` gallery, over the same `queries` (M,).
+    """The mean of every metric `inside` batches and on the `whole` gallery, over the same `queries`
+    (M,).
 
-    `bound`, `calibrated_bound`: mean over queries of the largest gap of AP that a model could have whose AP inside every
-    batch is 1; the second for its own number of scores on the wrong side of the thresholds, None unless they are cosines.
+    `bound`, `calibrated_bound`: mean over queries of the largest gap of AP that a model could have
+    whose AP inside every batch is 1; the second for its own number of scores on the wrong side of
+    the thresholds, None unless they are cosines.
     """
 
     metrics: tuple[str, ...]
@@ -43,14 +47,22 @@ class Gap:
 
 
 def gap_of(
-    test: Retrieval, chosen: Conditions, batches: Sequence[Counts], *, margins: tuple[float, float] = (0.9, 0.6),
+    test: Retrieval,
+    chosen: Conditions,
+    batches: Sequence[Counts],
+    *,
+    margins: tuple[float, float] = (0.9, 0.6),
     on_batch: OnBlock | None = None,
-) -> Gap:  # fmt: skip
-    """The gap of every chosen metric; `batches` are gallery positions. `margins`: α and β of ROADMAP's calibration."""
+) -> Gap:
+    """The gap of every chosen metric; `batches` are gallery positions. `margins`: α and β of
+    ROADMAP's calibration.
+    """
     asked = len(test.queries.labels)
     whole = measure(job_of(test, chosen)).values
-    totals, defined = np.zeros_like(whole), np.zeros(whole.shape, np.int64)
+    totals = np.zeros_like(whole)
+    defined = np.zeros(whole.shape, np.int64)
     counts = np.empty((len(batches), asked, test.queries.labels.shape[1] + 1), np.int64)
+
     for done, (batch, rows) in enumerate(zip(batches, counts, strict=True), start=1):
         inside = measure(job_of(_within(test, batch), chosen))
         values = _where_positive(inside, chosen)
@@ -59,22 +71,24 @@ def gap_of(
         rows[:] = inside.counts
         if on_batch:
             on_batch(done, len(batches))
+
     both = (defined > 0) & ~np.isnan(whole)
     number = both.sum(axis=1)
-    if not number.all():
-        raise UsageError(
-            "no query has a positive in any batch", expected="a larger --batch", found="nothing to average"
-        )
+    _refuse_empty(number)
     mean = np.divide(totals, defined, out=np.zeros_like(totals), where=both)
-    positives, negatives = counts[:, :, -1].T, counts[:, :, :-1].sum(axis=2).T
+    positives = counts[:, :, -1].T
+    negatives = counts[:, :, :-1].sum(axis=2).T
     some = np.flatnonzero(positives.any(axis=1))
     bound = [largest_gap(positives[query], negatives[query]) for query in some]
     calibrated = None
+
     if chosen.similarity_name == "cosine" and test.queries.ignore is None:
         good, bad = _sides(test, batches, margins)
         calibrated = [
-            largest_gap(positives[q], negatives[q], good_positives=good[q], bad_negatives=bad[q]) for q in some
+            largest_gap(positives[q], negatives[q], good_positives=good[q], bad_negatives=bad[q])
+            for q in some
         ]
+
     return Gap(
         tuple(map(str, chosen.metrics)),
         mean.sum(axis=1) / number,
@@ -85,8 +99,20 @@ def gap_of(
     )
 
 
+def _refuse_empty(queries: Counts) -> None:
+    """Raise UsageError where some metric is defined for no query, in no batch."""
+    if not queries.all():
+        raise UsageError(
+            "no query has a positive in any batch",
+            expected="a larger --batch",
+            found="nothing to average",
+        )
+
+
 def random_batches(items: int, size: int, seed: int) -> list[Counts]:
-    """The positions 0 … items − 1 in random order, cut into batches of `size`; what is left over joins the last one."""
+    """The positions 0 … items − 1 in random order, cut into batches of `size`; what is left over
+    joins the last one.
+    """
     shuffled = np.random.default_rng(seed).permutation(items)
     return np.split(shuffled, np.arange(size, items - size + 1, size))
 
@@ -96,7 +122,9 @@ def sampled(test: Retrieval, queries: int, seed: int) -> Retrieval:
     asked = len(test.queries.labels)
     if asked <= queries:
         return test
-    return test.of_queries(np.sort(np.random.default_rng(seed).choice(asked, queries, replace=False)))
+    return test.of_queries(
+        np.sort(np.random.default_rng(seed).choice(asked, queries, replace=False))
+    )
 
 
 def largest_gap(
@@ -106,25 +134,33 @@ def largest_gap(
     good_positives: Counts | None = None,
     bad_negatives: Counts | None = None,
 ) -> float:
-    """1 − 1/P Σ_{m≤P} m/(m + n(m)), n(m) the most negatives that can precede the m-th positive if every batch's AP is 1.
+    """1 − 1/P Σ_{m≤P} m/(m + n(m)), n(m) the most negatives that can precede the m-th positive if
+    every batch's AP is 1.
 
-    A negative of batch b comes after all P_b positives of b, so n(m) ≤ max Σ_b N_b over batches with Σ_b P_b < m; batches
-    may be taken in part, which only adds. Batches are of any size; for equal ones, taken whole, this is ROADMAP's Eq. 8. With
-    the counts of positives above α and negatives above β, only those negatives can precede the former (Eq. 9).
+    A negative of batch b comes after all P_b positives of b, so n(m) ≤ max Σ_b N_b over batches
+    with Σ_b P_b < m; batches may be taken in part, which only adds. Batches are of any size; for
+    equal ones, taken whole, this is ROADMAP's Eq. 8. With the counts of positives above α and
+    negatives above β, only those negatives can precede the former (Eq. 9).
     """
     m = np.arange(1, positives.sum() + 1)
     before = _most_before(positives, negatives, m - 1)
     if good_positives is not None and bad_negatives is not None:
         calm = m <= good_positives.sum()
-        before = np.where(calm, np.minimum(before, _most_before(good_positives, bad_negatives, m - 1)), before)
+        before = np.where(
+            calm, np.minimum(before, _most_before(good_positives, bad_negatives, m - 1)), before
+        )
     return float(1 - (m / (m + before)).mean())
 
 
 def _most_before(cost: Counts, gain: Counts, capacity: Counts) -> Floats:
-    """The most gain that batches of a total cost of at most `capacity` (n,) have, parts allowed; those without cost first."""
+    """The most gain that batches of a total cost of at most `capacity` (n,) have, parts allowed;
+    those without cost first.
+    """
     free = cost == 0
     order = np.argsort(-gain[~free] / cost[~free], kind="stable")
-    spent, gained = (np.concatenate([[0], np.cumsum(amounts[~free][order])]) for amounts in (cost, gain))
+    spent, gained = (
+        np.concatenate([[0], np.cumsum(amounts[~free][order])]) for amounts in (cost, gain)
+    )
     gains: Floats = gain[free].sum() + np.interp(capacity, spent, gained)
     return gains
 
@@ -147,21 +183,31 @@ def _where_positive(inside: Measurement, chosen: Conditions) -> Floats:
     return values
 
 
-def _sides(test: Retrieval, batches: Sequence[Counts], margins: tuple[float, float]) -> tuple[Counts, Counts]:
-    """Per query and batch (Q, K): the positives of cosine above α, and the negatives of cosine above β, at the fine level."""
+def _sides(
+    test: Retrieval, batches: Sequence[Counts], margins: tuple[float, float]
+) -> tuple[Counts, Counts]:
+    """Per query and batch (Q, K): the positives of cosine above α, and the negatives of cosine
+    above β, at the fine level.
+    """
     gallery = test.queries if test.gallery is None else test.gallery
     self_rows = np.arange(len(test.queries.labels)) if test.self_rows is None else test.self_rows
     order = np.concatenate(batches)
-    ranked, fine = _unit(gallery.vectors[order]), gallery.labels[order, -1]
+    ranked = _unit(gallery.vectors[order])
+    fine = gallery.labels[order, -1]
     starts = np.cumsum([0, *map(len, batches[:-1])])
-    good, bad = [], []
+
+    good = []
+    bad = []
     for first in range(0, len(self_rows), QUERIES_AT_ONCE):
         rows = np.arange(first, min(first + QUERIES_AT_ONCE, len(self_rows)))
         cosines = _unit(test.queries.vectors[rows]) @ ranked.T
         same = test.queries.labels[rows, -1][:, None] == fine
         itself = self_rows[rows][:, None] == order
-        good.append(np.add.reduceat(same & ~itself & (cosines > margins[0]), starts, axis=1, dtype=np.int64))
+        good.append(
+            np.add.reduceat(same & ~itself & (cosines > margins[0]), starts, axis=1, dtype=np.int64)
+        )
         bad.append(np.add.reduceat(~same & (cosines > margins[1]), starts, axis=1, dtype=np.int64))
+
     return np.concatenate(good), np.concatenate(bad)
 
 

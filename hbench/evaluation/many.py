@@ -1,4 +1,6 @@
-"""Compares many models: which files of a folder to score, which reports are current, which model leads by how much."""
+"""Compares many models: which files of a folder to score, which reports are current, which model
+leads by how much.
+"""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -21,13 +23,18 @@ BESIDE = (BY_QUERY, SUFFIX)  # what an evaluation leaves beside its report
 
 
 def files_in(folder: Path) -> list[Path]:
-    """The embedding files of a folder, by name. Raises SubmissionError where there is none, or two would share a report."""
+    """The embedding files of a folder, by name. Raises SubmissionError where there is none, or two
+    would share a report.
+    """
     if not folder.is_dir():
         raise SubmissionError(f"{folder} is not a folder", expected="a folder of embedding files")
+
     files = [
         path
         for path in sorted(folder.iterdir())
-        if path.suffix.lower() in READERS and not path.name.endswith(BESIDE) and not path.name.startswith(".")
+        if path.suffix.lower() in READERS
+        and not path.name.endswith(BESIDE)
+        and not path.name.startswith(".")
     ]
     stems = [path.stem for path in files]
     if not files or len(set(stems)) < len(stems):
@@ -36,25 +43,28 @@ def files_in(folder: Path) -> list[Path]:
             expected=f"files of different names before {', '.join(READERS)}",
             found=examples(path.name for path in files) if files else "none",
         )
+
     return files
 
 
 def earlier(path: Path, examined: Examined) -> Document | None:
-    """The report at `path` where it is of this very file and dataset, under whichever conditions."""
+    """The report at `path` where it is of this very file and dataset, under whichever
+    conditions."""
     if not path.exists():
         return None
     try:
         document = reports.read(path)
     except SubmissionError:
         return None
-    subject, embedding = examined.subject, document.embedding
+    subject = examined.subject
+    embedding = document.embedding
     same_file = (embedding and embedding.sha256) == (subject.source and subject.source.sha256)
     return document if same_file and document.dataset_digest == subject.digest else None
 
 
 def finished(path: Path, examined: Examined) -> Document | None:
-    """The report at `path` where it is of this very file, dataset and conditions, holds all metrics that are asked for, and its
-    values by query lie beside it."""
+    """The report at `path` where it is of this very file, dataset and conditions, holds all metrics
+    that are asked for, and its values by query lie beside it."""
     document = earlier(path, examined)
     if document is None or not path.with_suffix(BY_QUERY).exists():
         return None
@@ -72,15 +82,20 @@ def finished(path: Path, examined: Examined) -> Document | None:
 
 
 def widened(path: Path, examined: Examined) -> Examined:
-    """What is to be measured, with the metrics that the report at `path` has of this file, so that a full report is never replaced
-    by a smaller one.
+    """What is to be measured, with the metrics that the report at `path` has of this file, so that
+    a full report is never replaced by a smaller one.
 
-    Raises SubmissionError where the report holds what this evaluation would lose: scores under other trees, or first results.
+    Raises SubmissionError where the report holds what this evaluation would lose: scores under
+    other trees, or first results.
     """
     document = earlier(path, examined)
     if document is None:
         return examined
-    held = {"scores under other trees": document.trees, "first results": path.with_suffix(SUFFIX).exists()}
+
+    held = {
+        "scores under other trees": document.trees,
+        "first results": path.with_suffix(SUFFIX).exists(),
+    }
     lost = [part for part, is_held in held.items() if is_held]
     if lost:
         raise SubmissionError(
@@ -89,17 +104,21 @@ def widened(path: Path, examined: Examined) -> Examined:
             found=document.signature,
             fix="--out another folder",
         )
+
     asked = examined.conditions.metrics
     missing = [name for name in document.scores if name not in set(map(str, asked))]
     if not missing:
         return examined
+
     names = (*asked, *parse_metrics(missing, examined.conditions.levels))
     return replace(examined, conditions=replace(examined.conditions, metrics=names))
 
 
 @dataclass(frozen=True)
 class ModelStanding:
-    """A model's report, its score by the main metric, and the paired difference from the best model's, None for the best."""
+    """A model's report, its score by the main metric, and the paired difference from the best
+    model's, None for the best.
+    """
 
     document: Document
     score: Score
@@ -120,17 +139,23 @@ class ModelStanding:
 
 
 def main_metric(documents: Collection[Document], preferred: Sequence[str]) -> str:
-    """The metric to rank models by: the first of the preferred ones that most reports have, else the one that most have."""
+    """The metric to rank models by: the first of the preferred ones that most reports have, else
+    the one that most have.
+    """
     counts = Counter(metric for document in documents for metric in document.scores)
     usual = [name for name in preferred if 2 * counts[name] > len(documents)]
     return usual[0] if usual else counts.most_common(1)[0][0]
 
 
 def not_comparable(documents: Mapping[Path, Document], metric: str) -> dict[Path, ComparisonError]:
-    """The reports without the metric, and those whose signature is not that of most, with the reason."""
+    """The reports without the metric, and those whose signature is not that of most, with the
+    reason.
+    """
     usual = Counter(document.signature for document in documents.values()).most_common(1)[0][0]
     return {
-        path: ComparisonError(f"{path.name} is not compared", expected=f"{metric}, {usual}", found=document.signature)
+        path: ComparisonError(
+            f"{path.name} is not compared", expected=f"{metric}, {usual}", found=document.signature
+        )
         for path, document in documents.items()
         if metric not in document.scores or document.signature != usual
     }
@@ -144,7 +169,10 @@ def standings(documents: Mapping[Path, Document], metric: str) -> list[ModelStan
     paths = sorted(documents, key=lambda path: (-_goodness(documents[path], metric), path.name))
     best = _values(paths[0], documents[paths[0]], metric)
     unit = documents[paths[0]].unit
-    differences = [differences_of(_values(path, documents[path], metric), best, unit=unit) for path in paths[1:]]
+    differences = [
+        differences_of(_values(path, documents[path], metric), best, unit=unit)
+        for path in paths[1:]
+    ]
     behind = [None, *(family[0] for family in corrected_together(differences))]
     return [
         ModelStanding(documents[path], documents[path].scores[metric], difference)

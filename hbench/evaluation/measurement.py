@@ -1,7 +1,8 @@
-"""Measures a test: makes its arrays a job of the engine, which ranks every query and computes metrics by block.
+"""Measures a test: makes its arrays a job of the engine, which ranks every query and computes
+metrics by block.
 
-A submitted ranking, and a benchmark that lists each query's positives pair by pair, are measured by level sequences that were
-ranked elsewhere.
+A submitted ranking, and a benchmark that lists each query's positives pair by pair, are measured by
+level sequences that were ranked elsewhere.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ OnBlock = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Retrieval:
-    """One test of a dataset as arrays: who asks, who is ranked (None: the queries themselves), which gallery row a
-    query is (-1: none).
+    """One test of a dataset as arrays: who asks, who is ranked (None: the queries themselves),
+    which gallery row a query is (-1: none).
 
-    `names`: the labels of the queries and of the gallery by name, where the released evaluators see them otherwise than
-    the tree.
+    `names`: the labels of the queries and of the gallery by name, where the released evaluators see
+    them otherwise than the tree.
     """
 
     queries: Side
@@ -41,7 +42,8 @@ class Retrieval:
     names: tuple[Labels, Labels] | None = None
 
     def of_queries(self, some: NDArray[np.int64]) -> Retrieval:
-        """The test with some of its queries alone, by their positions; the gallery stays the same."""
+        """The test with some of its queries alone, by their positions; the gallery stays the
+        same."""
         rows = np.arange(len(self.ids)) if self.gallery is None else self.self_rows
         names = None if self.names is None else (self.names[0][some], self.names[1])
         return Retrieval(
@@ -56,7 +58,8 @@ class Retrieval:
 def several_in_words(items: int, most: int) -> str:
     """Say how many items have several paths, and what that means."""
     return (
-        f"{items:,} items have several paths, up to {most}: the level of a pair is the largest over all pairs of their paths; "
+        f"{items:,} items have several paths, up to {most}: the level of a pair is the largest "
+        "over all pairs of their paths; "
         "intervals go by the class of a query's first path"
     )
 
@@ -69,9 +72,11 @@ def scorers_of(
     also: Protocol | None = None,
     names: Labels | None = None,
 ) -> list[ScoreQuery]:
-    """The functions of one query that give a report its values: every metric under the protocol, then under `also`; of
-    partial labels with all unknown wrong and right."""
-    setting = Setting(conditions.levels, conditions.relevance, conditions.exponent, labels, all_pairs, names)
+    """The functions of one query that give a report its values: every metric under the protocol,
+    then under `also`; of partial labels with all unknown wrong and right."""
+    setting = Setting(
+        conditions.levels, conditions.relevance, conditions.exponent, labels, all_pairs, names
+    )
     if conditions.partial:
         return list(partial_scorers(conditions.metrics, setting))
     protocols = [conditions.protocol] if also is None else [conditions.protocol, also]
@@ -86,25 +91,43 @@ def job_of(
     memory: int | None = None,
     all_pairs: bool | None = None,
 ) -> Job:
-    """One test as a job: every metric of every query, under the protocol and `also` in the same pass.
+    """One test as a job: every metric of every query, under the protocol and `also` in the same
+    pass.
 
-    `memory` bounds what the evaluation holds beyond the embeddings, in bytes. `all_pairs`: whether released evaluators
-    keep the item that is ranked last, by default where the queries are their own gallery.
+    `memory` bounds what the evaluation holds beyond the embeddings, in bytes. `all_pairs`: whether
+    released evaluators keep the item that is ranked last, by default where the queries are their
+    own gallery.
     """
     names = None if test.names is None else test.names[0]
     all_pairs = test.gallery is None if all_pairs is None else all_pairs
-    scorers = scorers_of(conditions, test.queries.labels, all_pairs=all_pairs, also=also, names=names)
+    scorers = scorers_of(
+        conditions, test.queries.labels, all_pairs=all_pairs, also=also, names=names
+    )
     results = 8 * len(scorers) * len(test.queries.labels)
-    queries, gallery = test.queries, test.gallery
-    if conditions.partial and queries.known is None:  # another test of the dataset has the partial labels
-        queries, gallery = _fully_known(queries), gallery and _fully_known(gallery)
+    queries = test.queries
+    gallery = test.gallery
+
+    # another test of the dataset has the partial labels
+    if conditions.partial and queries.known is None:
+        queries = _fully_known(queries)
+        gallery = gallery and _fully_known(gallery)
+
     ranker = Ranker(
-        queries, gallery, self_rows=test.self_rows, similarity=conditions.similarity, tie_key=conditions.ties,
+        queries,
+        gallery,
+        self_rows=test.self_rows,
+        similarity=conditions.similarity,
+        tie_key=conditions.ties,
         memory=None if memory is None else memory - results,
-    )  # fmt: skip
+    )
     metrics = ",".join(map(str, conditions.metrics))
     by_name = _by_name(test, ranker, conditions) if scorers_by_name(scorers) else None
-    return Job(ranker, scorers, f"{conditions.signature('', ())} {metrics} {also and also.__name__}", by_name=by_name)
+    return Job(
+        ranker,
+        scorers,
+        f"{conditions.signature('', ())} {metrics} {also and also.__name__}",
+        by_name=by_name,
+    )
 
 
 def _fully_known(side: Side) -> Side:
@@ -121,18 +144,21 @@ def _by_name(test: Retrieval, ranker: Ranker, conditions: Conditions) -> NameCol
     gallery = test.queries if test.gallery is None else test.gallery
     nodes = np.concatenate([test.queries.labels, gallery.labels])
     asked = affected(np.concatenate(test.names), nodes)[: len(test.queries.labels)]
-    queries, items = test.names[0][ranker.queries], test.names[1][ranker.columns]
-    return NameColumns(queries, items, asked[ranker.queries], conditions.ties) if asked.any() else None
+    queries = test.names[0][ranker.queries]
+    items = test.names[1][ranker.columns]
+    return (
+        NameColumns(queries, items, asked[ranker.queries], conditions.ties) if asked.any() else None
+    )
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """`values` (M, Q) float64 in input order, NaN where undefined. `first_level` (Q,): the level of the item ranked
-    first.
+    """`values` (M, Q) float64 in input order, NaN where undefined. `first_level` (Q,): the level of
+    the item ranked first.
 
-    `counts` (Q, L+1): items per level in each query's gallery. `tied` (Q,): queries whose equal scores differ in level.
-    `canonical` (Q,): the input positions of the measured queries, in the order in which values are to be summed. `others`: under
-    the job's other views.
+    `counts` (Q, L+1): items per level in each query's gallery. `tied` (Q,): queries whose equal
+    scores differ in level. `canonical` (Q,): the input positions of the measured queries, in the
+    order in which values are to be summed. `others`: under the job's other views.
     """
 
     values: NDArray[np.float64]
@@ -144,7 +170,11 @@ class Measurement:
 
 
 def measure(
-    job: Job, *, execute: Execute = on_threads, blocks: Sequence[int] | None = None, on_block: OnBlock | None = None
+    job: Job,
+    *,
+    execute: Execute = on_threads,
+    blocks: Sequence[int] | None = None,
+    on_block: OnBlock | None = None,
 ) -> Measurement:
     """Apply the job's scorers to the level sequence of every query, or of those of some `blocks`.
 
@@ -159,12 +189,18 @@ def measure(
             on_block(done, len(chosen))
     measured = np.concatenate([ranker.rows(block) for block in chosen] or [ranker.queries[:0]])
     views = zip((job, *job.others), (result, *result.others), strict=True)
-    own, *others = [_measurement(view, values, measured, is_whole=blocks is None) for view, values in views]
+    own, *others = [
+        _measurement(view, values, measured, is_whole=blocks is None) for view, values in views
+    ]
     return replace(own, others=tuple(others))
 
 
-def _measurement(view: View, values: Values, measured: NDArray[np.int64], *, is_whole: bool) -> Measurement:
-    """The values of a view, to be summed in its canonical order, or, of some blocks alone, in the order of these."""
+def _measurement(
+    view: View, values: Values, measured: NDArray[np.int64], *, is_whole: bool
+) -> Measurement:
+    """The values of a view, to be summed in its canonical order, or, of some blocks alone, in the
+    order of these.
+    """
     canonical = measured if view.canonical is None or not is_whole else view.canonical
     return Measurement(values.values, values.first_level, values.counts, values.tied, canonical)
 
@@ -176,15 +212,21 @@ def measured_sequences(
     canonical: NDArray[np.int64],
     named: Mapping[int, NamedSequences] | None = None,
 ) -> Measurement:
-    """The measurement of level sequences that somebody else ranked, one per query; `canonical` orders the sums.
+    """The measurement of level sequences that somebody else ranked, one per query; `canonical`
+    orders the sums.
 
     `named`: by query, the sequences of those that are affected by names.
     """
-    values = [[scorer(query, sequence) for query, sequence in enumerate(sequences)] for scorer in scorers]
+    values = [
+        [scorer(query, sequence) for query, sequence in enumerate(sequences)] for scorer in scorers
+    ]
     for row, scorer in scorers_by_name(scorers).items():
         for query, by_name in (named or {}).items():
             values[row][query] = scorer(query, by_name)
-    first = [int(each.levels[0]) if len(each.ranks) and each.ranks[0] == 1 else 0 for each in sequences]
+
+    first = [
+        int(each.levels[0]) if len(each.ranks) and each.ranks[0] == 1 else 0 for each in sequences
+    ]
     return Measurement(
         np.array(values, dtype=np.float64),
         np.array(first, dtype=np.uint8),

@@ -1,4 +1,6 @@
-"""Summarises measurements as a report: means, intervals, what speaks against them, and the conditions they hold under."""
+"""Summarises measurements as a report: means, intervals, what speaks against them, and the
+conditions they hold under.
+"""
 
 from __future__ import annotations
 
@@ -43,10 +45,11 @@ def report_of(
     *,
     warnings: Sequence[str] = (),
 ) -> Report:
-    """The report of all tests, whose `queries` follow each other: a score is the mean over the tests of its mean over the queries.
+    """The report of all tests, whose `queries` follow each other: a score is the mean over the
+    tests of its mean over the queries.
 
-    Values beyond the chosen metrics are those of a second protocol and become the report's `official`; of partial labels, those
-    with all unknown wrong, then with all unknown right.
+    Values beyond the chosen metrics are those of a second protocol and become the report's
+    `official`; of partial labels, those with all unknown wrong, then with all unknown right.
     """
     names = [str(name) for name in conditions.metrics]
     values = np.concatenate([measured.values for measured in measurements.values()], axis=1)
@@ -55,7 +58,9 @@ def report_of(
     scores = summarise(values, canonical, units)
     is_scored = ~np.isnan(values).all(axis=0)
     others = scores[len(names) :]
-    graded = [str(name) for name in conditions.metrics if is_graded(name)] if conditions.partial else []
+    graded = (
+        [str(name) for name in conditions.metrics if is_graded(name)] if conditions.partial else []
+    )
     document = Document(
         hbench_version=__version__,
         dataset=subject.dataset,
@@ -72,31 +77,46 @@ def report_of(
         unknown_wrong=dict(zip(graded, others, strict=False)),
         unknown_right=dict(zip(graded, others[len(graded) :], strict=False)),
         by_test=_means_by_test(measurements, names),
-        mistakes={name: first_levels(each, conditions.levels) for name, each in measurements.items()},
+        mistakes={
+            name: first_levels(each, conditions.levels) for name, each in measurements.items()
+        },
         unit=conditions.unit,
         doubts=(*subject.doubts, *doubts_of_values(measurements, len(conditions.levels))),
-        warnings=(*warnings, *remarks(measurements, conditions), *few_units(units[is_scored], conditions.unit)),
+        warnings=(
+            *warnings,
+            *remarks(measurements, conditions),
+            *few_units(units[is_scored], conditions.unit),
+        ),
         read=tuple(understood.document() for understood in subject.read),
         date=datetime.now(UTC).date().isoformat(),
     )
+
     return Report(document, dict(zip(names, values, strict=False)), queries)
 
 
 def rows_of_values(conditions: Conditions) -> int:
-    """Count the values that every query has under one protocol: the metrics; of partial labels, also those with all unknown wrong
-    and right."""
-    return len(conditions.metrics) + 2 * sum(map(is_graded, conditions.metrics)) * conditions.partial
+    """Count the values that every query has under one protocol: the metrics; of partial labels,
+    also those with all unknown wrong and right."""
+    return (
+        len(conditions.metrics) + 2 * sum(map(is_graded, conditions.metrics)) * conditions.partial
+    )
 
 
-def _means_by_test(measurements: Mapping[str, Measurement], names: Sequence[str]) -> dict[str, dict[str, float | None]]:
+def _means_by_test(
+    measurements: Mapping[str, Measurement], names: Sequence[str]
+) -> dict[str, dict[str, float | None]]:
     """The means of every test, where there are several."""
     if len(measurements) < 2:
         return {}
-    return {name: _means(each.values[:, each.canonical], names) for name, each in measurements.items()}
+    return {
+        name: _means(each.values[:, each.canonical], names) for name, each in measurements.items()
+    }
 
 
 def _means(values: NDArray[np.float64], names: Sequence[str]) -> dict[str, float | None]:
-    """The mean of every metric over the queries it is defined for: values (M, Q); None where it is defined for none."""
+    """The mean of every metric over the queries it is defined for: values (M, Q); None where it is
+    defined for none.
+    """
     defined = {name: row[~np.isnan(row)] for name, row in zip(names, values, strict=False)}
     return {name: float(row.mean()) if len(row) else None for name, row in defined.items()}
 
@@ -104,23 +124,32 @@ def _means(values: NDArray[np.float64], names: Sequence[str]) -> dict[str, float
 def summarise(
     values: NDArray[np.float64], canonical: Sequence[NDArray[np.int64]], units: NDArray[np.int64]
 ) -> list[Score]:
-    """Scores of per-query values (M, Q), the queries of one test behind those of another: means, intervals over the units (Q,),
-    numbers of queries. `canonical`: for each test, the positions of its queries in the order in which they are summed."""
+    """Scores of per-query values (M, Q), the queries of one test behind those of another: means,
+    intervals over the units (Q,), numbers of queries. `canonical`: for each test, the positions of
+    its queries in the order in which they are summed."""
     starts = np.cumsum([0, *map(len, canonical)])[:-1]
     order = np.concatenate([start + own for start, own in zip(starts, canonical, strict=True)])
     tests = np.repeat(np.arange(len(canonical)), [*map(len, canonical)])
     sums = UnitSums.of(values[:, order], units[order], tests)
+
     scores = []
     for row, (low, high) in enumerate(mean_intervals(sums).tolist()):
         by_test = [values[row, start + own] for start, own in zip(starts, canonical, strict=True)]
         defined = [part[~np.isnan(part)] for part in by_test]
         queries = sum(map(len, defined))
-        value = float(np.mean([part.mean() for part in defined])) if all(map(len, defined)) else None
+        value = (
+            float(np.mean([part.mean() for part in defined])) if all(map(len, defined)) else None
+        )
         known = value is not None and not np.isnan(low)
         scores.append(
             Score(
-                value=value, low=low if known else None, high=high if known else None, queries=queries,
-                skipped=values.shape[1] - queries, units=int(sums.units[row]),
+                value=value,
+                low=low if known else None,
+                high=high if known else None,
+                queries=queries,
+                skipped=values.shape[1] - queries,
+                units=int(sums.units[row]),
             )
-        )  # fmt: skip
+        )
+
     return scores

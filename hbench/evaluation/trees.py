@@ -1,11 +1,13 @@
-"""Scores embeddings under other trees over the same fine classes, in the ranking pass of the dataset's own tree.
+"""Scores embeddings under other trees over the same fine classes, in the ranking pass of the
+dataset's own tree.
 
-To test what a hierarchy is worth, the same embeddings are scored under a tree of another source (WordNet, Wikidata), and
-under a shuffled control: the dataset's tree with its fine classes permuted, whose levels say nothing about the images.
-Metrics of the finest level are the same under every tree, so only those that go by all levels are shown.
+To test what a hierarchy is worth, the same embeddings are scored under a tree of another source
+(WordNet, Wikidata), and under a shuffled control: the dataset's tree with its fine classes
+permuted, whose levels say nothing about the images. Metrics of the finest level are the same under
+every tree, so only those that go by all levels are shown.
 
-The products are taken once. Each tree ranks its own positives from them: of a row of scores only positives are ever sorted, so
-there is no order of all items to share.
+The products are taken once. Each tree ranks its own positives from them: of a row of scores only
+positives are ever sorted, so there is no order of all items to share.
 """
 
 import hashlib
@@ -47,8 +49,9 @@ BY_LEVEL = ("AP#", "ASI/")  # what always names a level, and has no cut
 
 @dataclass(frozen=True)
 class OtherTree:
-    """A tree by the name that a report has for it: `paths` gives the path of each fine class of a test's own tree, int32 (C, L'),
-    by its id. `source` is a digest of the tree's file, or the seed."""
+    """A tree by the name that a report has for it: `paths` gives the path of each fine class of a
+    test's own tree, int32 (C, L'), by its id. `source` is a digest of the tree's file, or the seed.
+    """
 
     name: str
     source: str
@@ -63,15 +66,22 @@ class OtherTree:
 
 
 def parse(text: str, edges: Sequence[str] = ()) -> list[OtherTree]:
-    """The trees in words: files, and `shuffled` or `shuffled:SEED`, separated by commas; `edges`: the columns of a list of edges.
+    """The trees in words: files, and `shuffled` or `shuffled:SEED`, separated by commas; `edges`:
+    the columns of a list of edges.
 
-    Raises DataError, TreeError or UsageError for a file that holds no tree, UsageError for a seed that is not a number.
+    Raises DataError, TreeError or UsageError for a file that holds no tree, UsageError for a seed
+    that is not a number.
     """
     words = [word.strip() for word in text.split(",") if word.strip()]
-    trees = [_shuffled(word) if word.partition(":")[0] == SHUFFLED else _from_file(Path(word), edges) for word in words]
+    trees = [
+        _shuffled(word) if word.partition(":")[0] == SHUFFLED else _from_file(Path(word), edges)
+        for word in words
+    ]
     if not trees or len({tree.name for tree in trees}) < len(trees):
         raise UsageError(
-            "no tree is named, or two trees have the same file name", expected="files of different names", found=text
+            "no tree is named, or two trees have the same file name",
+            expected="files of different names",
+            found=text,
         )
     return trees
 
@@ -86,11 +96,14 @@ def _from_file(path: Path, edges: Sequence[str]) -> OtherTree:
         if missing:
             raise TreeError(
                 f"{len(missing)} of {len(own.names[-1])} fine classes are not leaves of {path}",
-                expected=f"every name of level {own.levels[-1]}", found=examples(missing), fix=_why_missing(missing, tree),
-            )  # fmt: skip
+                expected=f"every name of level {own.levels[-1]}",
+                found=examples(missing),
+                fix=_why_missing(missing, tree),
+            )
         rows = {row[-1]: row for row in class_rows(tree)}
         rows[DISTRACTOR] = (DISTRACTOR,) * tree.depth
-        # numbered by name, as a dataset's own tree is: the file's order of nodes would move the last bits of a mean
+        # numbered by name, as a dataset's own tree is: the file's order of nodes would move the
+        # last bits of a mean
         return LabelTree.from_names([rows[name] for name in own.names[-1]], levels=tree.levels)[1]
 
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
@@ -101,25 +114,43 @@ def _why_missing(missing: Sequence[str], tree: LabelTree) -> str:
     """What to do about classes that are not leaves of a tree."""
     leaves = set(tree.names[-1])
     if all("_" in name and name.replace("_", " ") in leaves for name in missing):
-        return "underscores without quotes are blanks in Newick: write 'Barn_owl' in quotes, or name the classes with blanks"
-    return "hbench tree show DATASET lists the names; hbench tree export --policy makes a ragged tree even"
+        return (
+            "underscores without quotes are blanks in Newick: write 'Barn_owl' in quotes, or "
+            "name the classes with blanks"
+        )
+    return (
+        "hbench tree show DATASET lists the names; hbench tree export --policy makes a ragged "
+        "tree even"
+    )
 
 
 def _shuffled(word: str) -> OtherTree:
     _, _, text = word.partition(":")
     if not (text or "0").isdecimal():
-        raise UsageError("the seed of a shuffled tree is not a number", expected="shuffled or shuffled:7", found=word)
+        raise UsageError(
+            "the seed of a shuffled tree is not a number",
+            expected="shuffled or shuffled:7",
+            found=word,
+        )
     seed = int(text or "0")
 
     def paths(own: LabelTree) -> Labels:
-        by_name = np.argsort(np.array(own.names[-1], dtype=str))  # so that no numbering of classes matters
+        # so that no numbering of classes matters
+        by_name = np.argsort(np.array(own.names[-1], dtype=str))
         if DISTRACTOR in own.names[-1]:
-            by_name = by_name[by_name != own.names[-1].index(DISTRACTOR)]  # of no class under any tree
+            by_name = by_name[
+                by_name != own.names[-1].index(DISTRACTOR)
+            ]  # of no class under any tree
         place = np.arange(len(own.names[-1]))
         place[by_name] = by_name[np.random.default_rng(seed).permutation(len(by_name))]
         return own.paths[np.argsort(own.paths[:, -1])][place]
 
-    return OtherTree(SHUFFLED if seed == 0 else f"{SHUFFLED}:{seed}", f"seed={seed}", lambda own: own.levels, paths)
+    return OtherTree(
+        SHUFFLED if seed == 0 else f"{SHUFFLED}:{seed}",
+        f"seed={seed}",
+        lambda own: own.levels,
+        paths,
+    )
 
 
 def report_under(
@@ -132,34 +163,51 @@ def report_under(
 ) -> Report:
     """The report with the scores under other trees, from one ranking pass.
 
-    Ignored items and queries are the dataset's own. Raises TreeError for a fine class that a tree lacks, UsageError for
-    what other trees cannot score: rankings, listed positives, partial labels, released evaluators, no metric of all levels.
+    Ignored items and queries are the dataset's own. Raises TreeError for a fine class that a tree
+    lacks, UsageError for what other trees cannot score: rankings, listed positives, partial labels,
+    released evaluators, no metric of all levels.
     """
     jobs = jobs_under(examined, trees, memory=memory)
     measurements = measured_jobs(examined, jobs, execute=execute, on_test=on_test)
     report = report_of_measurements(examined, measurements)
+
     found = {}
     for at, tree in enumerate(trees):
         first = next(iter(examined.data.tests.values()))
         conditions = _conditions(examined.conditions, tree.levels(first.tree))
         under = {name: measured.others[at] for name, measured in measurements.items()}
         found[tree.name] = _under(report, tree, conditions, under)
-    read = (*report.document.read, *(tree.read.document() for tree in trees if tree.read is not None))
-    return replace(report, document=report.document.model_copy(update={"trees": found, "read": read}))
+
+    read = (
+        *report.document.read,
+        *(tree.read.document() for tree in trees if tree.read is not None),
+    )
+    return replace(
+        report, document=report.document.model_copy(update={"trees": found, "read": read})
+    )
 
 
-def jobs_under(examined: Examined, trees: Sequence[OtherTree], *, memory: int | None = None) -> dict[str, Job]:
+def jobs_under(
+    examined: Examined, trees: Sequence[OtherTree], *, memory: int | None = None
+) -> dict[str, Job]:
     """The jobs of all tests with a view for each tree. Raises as `report_under` does."""
     _refuse_unfit(examined)
     tests = examined.data.tests
     views = {
-        name: partial(_views, test=test, trees=trees, conditions=examined.conditions) for name, test in tests.items()
+        name: partial(_views, test=test, trees=trees, conditions=examined.conditions)
+        for name, test in tests.items()
     }
-    labels = {name: [tree.labels(test) for tree in trees] for name, test in tests.items()}  # refused before any work
+    labels = {
+        name: [tree.labels(test) for tree in trees] for name, test in tests.items()
+    }  # refused before any work
     jobs = examined.jobs(memory=memory)
     if set(jobs) != set(tests):
         raise UsageError("rankings are not scored under other trees", expected="an embedding file")
-    return {name: _with_views(job, partial(views[name], labels=labels[name])) for name, job in jobs.items()}
+
+    return {
+        name: _with_views(job, partial(views[name], labels=labels[name]))
+        for name, job in jobs.items()
+    }
 
 
 def _with_views(job: Job, views: Callable[[Ranker], Sequence[View]]) -> Job:
@@ -168,19 +216,27 @@ def _with_views(job: Job, views: Callable[[Ranker], Sequence[View]]) -> Job:
     return replace(job, others=views(job.ranker), rebuild=rebuild)
 
 
-def _rebuilt(parts: Any, *, build: Callable[[Any], Job], views: Callable[[Ranker], Sequence[View]]) -> Job:
+def _rebuilt(
+    parts: Any, *, build: Callable[[Any], Job], views: Callable[[Ranker], Sequence[View]]
+) -> Job:
     job = build(parts)
     return replace(job, others=views(job.ranker))
 
 
 def _views(
-    ranker: Ranker, *, test: Manifest, trees: Sequence[OtherTree], conditions: Conditions, labels: Sequence[Labels]
+    ranker: Ranker,
+    *,
+    test: Manifest,
+    trees: Sequence[OtherTree],
+    conditions: Conditions,
+    labels: Sequence[Labels],
 ) -> list[View]:
     """The views of a test's ranker under every tree, whose `labels` (N, L') are given."""
     views = []
     for tree, of_items in zip(trees, labels, strict=True):
         of_tree = _conditions(conditions, tree.levels(test.tree))
-        asked, ranked = of_items[test.query], of_items[test.gallery]
+        asked = of_items[test.query]
+        ranked = of_items[test.gallery]
         scorers = scorers_of(of_tree, asked, all_pairs=np.array_equal(test.query, test.gallery))
         view = View.of_labels(ranker, (asked, ranked), scorers, conditions.ties)
         words = f"{','.join(map(str, of_tree.metrics))} {tree.name} {tree.source}"
@@ -195,15 +251,18 @@ def _refuse_unfit(examined: Examined) -> None:
     if not is_plain or conditions.protocol_name != "paper" or not graded:
         raise UsageError(
             "this cannot be scored under other trees",
-            expected="one path of each item, known to the finest level, --protocol paper, and a metric of all levels such as H-AP",
+            expected="one path of each item, known to the finest level, --protocol paper, and a "
+            "metric of all levels such as H-AP",
         )
 
 
 def _conditions(conditions: Conditions, levels: tuple[str, ...]) -> Conditions:
-    """The metrics of all levels, then the others at the finest: summed up to the same cuts, values under equal trees have equal
-    bits."""
+    """The metrics of all levels, then the others at the finest: summed up to the same cuts, values
+    under equal trees have equal bits."""
     of_level = {
-        replace(name, level=None) for name in conditions.metrics if not is_graded(name) and name.base not in BY_LEVEL
+        replace(name, level=None)
+        for name in conditions.metrics
+        if not is_graded(name) and name.base not in BY_LEVEL
     }
     metrics = (*_graded(conditions), *sorted(of_level, key=str))
     for name in metrics:
@@ -215,20 +274,26 @@ def _graded(conditions: Conditions) -> tuple[MetricName, ...]:
     return tuple(name for name in conditions.metrics if is_graded(name))
 
 
-def _under(report: Report, tree: OtherTree, conditions: Conditions, found: Mapping[str, Measurement]) -> UnderTree:
+def _under(
+    report: Report, tree: OtherTree, conditions: Conditions, found: Mapping[str, Measurement]
+) -> UnderTree:
     names = list(map(str, _graded(conditions)))
     values = np.concatenate([measured.values[: len(names)] for measured in found.values()], axis=1)
     unit = report.document.unit
-    scores = summarise(values, [measured.canonical for measured in found.values()], units_of(report.table, unit))
-    theirs, own = report.table, report.table
+    scores = summarise(
+        values, [measured.canonical for measured in found.values()], units_of(report.table, unit)
+    )
+    theirs = report.table
+    own = report.table
     for name, column in zip(names, values, strict=True):
-        theirs, own = (
-            theirs.append_column(name, pa.array(column)),
-            own.append_column(name, pa.array(report.values[name])),
-        )
+        theirs = theirs.append_column(name, pa.array(column))
+        own = own.append_column(name, pa.array(report.values[name]))
+
     return UnderTree(
         levels=conditions.levels,
-        signature=str(replace(Signature.parse(report.signature), tree=f"{tree.name}({tree.source})")),
+        signature=str(
+            replace(Signature.parse(report.signature), tree=f"{tree.name}({tree.source})")
+        ),
         scores=dict(zip(names, scores, strict=True)),
         differences={each.metric: each.record() for each in differences_of(theirs, own, unit=unit)},
     )

@@ -1,6 +1,8 @@
-"""Adapters to other libraries, each a module of the library's name that is imported only when it is asked for.
+"""Adapters to other libraries, each a module of the library's name that is imported only when it is
+asked for.
 
-`hbench.integrations.torchmetrics`, `hbench.integrations.pytorch_metric_learning`, `hbench.integrations.lightning`.
+`hbench.integrations.torchmetrics`, `hbench.integrations.pytorch_metric_learning`,
+`hbench.integrations.lightning`.
 """
 
 from collections.abc import Sequence
@@ -10,7 +12,10 @@ from hbench.tree import default_levels
 
 
 def checked_metrics(metrics: str | Sequence[str], *, similarity: str, ties: str) -> list[str]:
-    """The names of the metrics, one or several; raises UnknownName when an adapter is made, not after an epoch."""
+    """The names of the metrics, one or several; raises UnknownName when an adapter is made, not
+    after an epoch.
+    """
     names = [metrics] if isinstance(metrics, str) else list(metrics)
-    Settings(names, similarity=similarity, ties=ties).resolve(default_levels(16))  # deeper than trees are
+    # deeper than trees are
+    Settings(names, similarity=similarity, ties=ties).resolve(default_levels(16))
     return names

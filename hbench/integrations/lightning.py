@@ -1,4 +1,6 @@
-"""A Lightning callback that logs hierarchical metrics of all validation embeddings after every epoch."""
+"""A Lightning callback that logs hierarchical metrics of all validation embeddings after every
+epoch.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,10 +15,12 @@ from hbench.integrations import checked_metrics
 
 
 class HierarchicalScores(Callback):
-    """Scores what `validation_step` returns as {"embeddings": (B, D), "labels": (B, L), coarse to fine}, all against all.
+    """Scores what `validation_step` returns as {"embeddings": (B, D), "labels": (B, L), coarse to
+    fine}, all against all.
 
-    `metrics`: names of hbench, logged as `prefix` + name, so that a checkpoint or a schedule can watch "val/H-AP". Over several
-    processes the embeddings of all are gathered; items that Lightning's sampler repeats to fill batches count twice.
+    `metrics`: names of hbench, logged as `prefix` + name, so that a checkpoint or a schedule can
+    watch "val/H-AP". Over several processes the embeddings of all are gathered; items that
+    Lightning's sampler repeats to fill batches count twice.
     """
 
     @checked
@@ -29,21 +33,25 @@ class HierarchicalScores(Callback):
         ties: str = "pessimistic",
     ) -> None:
         self.metrics = checked_metrics(metrics, similarity=similarity, ties=ties)
-        self.prefix, self.similarity, self.ties = prefix, similarity, ties
+        self.prefix = prefix
+        self.similarity = similarity
+        self.ties = ties
         self.embeddings: list[torch.Tensor] = []
         self.labels: list[torch.Tensor] = []
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self.embeddings, self.labels = [], []
+        self.embeddings = []
+        self.labels = []
 
     def on_validation_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, *_: Any, **__: Any
     ) -> None:
         if not isinstance(outputs, dict) or not {"embeddings", "labels"} <= outputs.keys():
             raise UsageError(
-                "validation_step returns nothing to score", expected='{"embeddings": …, "labels": …}',
+                "validation_step returns nothing to score",
+                expected='{"embeddings": …, "labels": …}',
                 found=f"{type(outputs).__name__}",
-            )  # fmt: skip
+            )
         self.embeddings.append(outputs["embeddings"].detach())
         self.labels.append(outputs["labels"])
 
@@ -51,14 +59,19 @@ class HierarchicalScores(Callback):
         if trainer.sanity_checking:
             return
         vectors, labels = (
-            self._gathered(torch.cat(parts), trainer, pl_module) for parts in (self.embeddings, self.labels)
+            self._gathered(torch.cat(parts), trainer, pl_module)
+            for parts in (self.embeddings, self.labels)
         )
-        scores = score(vectors, labels, metrics=self.metrics, similarity=self.similarity, ties=self.ties).scores
+        scores = score(
+            vectors, labels, metrics=self.metrics, similarity=self.similarity, ties=self.ties
+        ).scores
         for name in self.metrics:
             pl_module.log(f"{self.prefix}{name}", torch.tensor(scores[name]), rank_zero_only=True)
 
     @staticmethod
-    def _gathered(tensor: torch.Tensor, trainer: Trainer, pl_module: LightningModule) -> torch.Tensor:
+    def _gathered(
+        tensor: torch.Tensor, trainer: Trainer, pl_module: LightningModule
+    ) -> torch.Tensor:
         if trainer.world_size == 1:
             return tensor
         gathered: Any = pl_module.all_gather(tensor)

@@ -1,7 +1,9 @@
-"""hbench's metrics where pytorch-metric-learning expects an AccuracyCalculator, such as in its testers.
+"""hbench's metrics where pytorch-metric-learning expects an AccuracyCalculator, such as in its
+testers.
 
-The losses of hbench need no adapter: they take (embeddings, labels, indices_tuple, ref_emb, ref_labels) as its losses do, with
-labels (B, L), and stand in its wrappers (MultipleLosses, CrossBatchMemory) as they are.
+The losses of hbench need no adapter: they take (embeddings, labels, indices_tuple, ref_emb,
+ref_labels) as its losses do, with labels (B, L), and stand in its wrappers (MultipleLosses,
+CrossBatchMemory) as they are.
 """
 
 from collections.abc import Sequence
@@ -16,10 +18,12 @@ from hbench.integrations import checked_metrics
 
 
 class HierarchicalAccuracyCalculator(AccuracyCalculator):  # type: ignore[misc]
-    """`get_accuracy(query, query_labels, reference, reference_labels)` with labels (N, L), coarse to fine -> metric -> fraction.
+    """`get_accuracy(query, query_labels, reference, reference_labels)` with labels (N, L), coarse
+    to fine -> metric -> fraction.
 
-    Without a reference, or where it is the query set itself, each query is ranked among the others; a query is never in its own
-    list. `metrics`: names of hbench. Its own metrics (NMI, AMI, those by nearest neighbours) are not computed.
+    Without a reference, or where it is the query set itself, each query is ranked among the others;
+    a query is never in its own list. `metrics`: names of hbench. Its own metrics (NMI, AMI, those
+    by nearest neighbours) are not computed.
     """
 
     @checked
@@ -32,7 +36,8 @@ class HierarchicalAccuracyCalculator(AccuracyCalculator):  # type: ignore[misc]
     ) -> None:
         super().__init__(include=())
         self.metrics = checked_metrics(metrics, similarity=similarity, ties=ties)
-        self.similarity, self.ties = similarity, ties
+        self.similarity = similarity
+        self.ties = ties
 
     def get_accuracy(
         self,
@@ -52,5 +57,13 @@ class HierarchicalAccuracyCalculator(AccuracyCalculator):  # type: ignore[misc]
                     fix="give the queries alone: each is then ranked among the others",
                 )
             apart = {"gallery": reference, "gallery_labels": reference_labels}
-        report = score(query, query_labels, **apart, metrics=self.metrics, similarity=self.similarity, ties=self.ties)
+
+        report = score(
+            query,
+            query_labels,
+            **apart,
+            metrics=self.metrics,
+            similarity=self.similarity,
+            ties=self.ties,
+        )
         return {name: float(str(report.scores[name])) for name in self.metrics}

@@ -1,4 +1,6 @@
-"""H-AP, or any other metric of hbench, as a torchmetrics.Metric that accumulates over batches and processes."""
+"""H-AP, or any other metric of hbench, as a torchmetrics.Metric that accumulates over batches and
+processes.
+"""
 
 import torch
 from torchmetrics import Metric
@@ -12,13 +14,18 @@ from hbench.metrics.names import lower_is_better
 
 
 class HierarchicalAP(Metric):
-    """`update(embeddings (B, D), labels int64 (B, L), coarse to fine)`; `compute()` is the metric of all against all, a fraction.
+    """`update(embeddings (B, D), labels int64 (B, L), coarse to fine)`; `compute()` is the metric
+    of all against all, a fraction.
 
-    `metric`: a name such as "H-AP", "NDCG", "R@1" or "AP/level1"; `similarity` and `ties` as in `hbench.score`. Embeddings are
-    kept on the processor until `reset()`: N·D·4 bytes. Under DDP every process gets the metric of all.
+    `metric`: a name such as "H-AP", "NDCG", "R@1" or "AP/level1"; `similarity` and `ties` as in
+    `hbench.score`. Embeddings are kept on the processor until `reset()`: N·D·4 bytes. Under DDP
+    every process gets the metric of all.
 
     >>> metric = HierarchicalAP()
-    >>> metric.update(torch.tensor([[1.0, 0.1], [1.0, 0.0], [0.0, 1.0]]), torch.tensor([[0, 0], [0, 0], [1, 1]]))
+    >>> metric.update(
+    ...     torch.tensor([[1.0, 0.1], [1.0, 0.0], [0.0, 1.0]]),
+    ...     torch.tensor([[0, 0], [0, 0], [1, 1]]),
+    ... )
     >>> float(metric.compute())
     1.0
     """
@@ -28,10 +35,14 @@ class HierarchicalAP(Metric):
     labels: list[torch.Tensor]
 
     @checked
-    def __init__(self, metric: str = "H-AP", *, similarity: str = "cosine", ties: str = "pessimistic") -> None:
+    def __init__(
+        self, metric: str = "H-AP", *, similarity: str = "cosine", ties: str = "pessimistic"
+    ) -> None:
         super().__init__(compute_on_cpu=True)
         checked_metrics([metric], similarity=similarity, ties=ties)
-        self.metric, self.similarity, self.ties = metric, similarity, ties
+        self.metric = metric
+        self.similarity = similarity
+        self.ties = ties
         self.add_state("embeddings", default=[], dist_reduce_fx="cat")
         self.add_state("labels", default=[], dist_reduce_fx="cat")
 
@@ -45,7 +56,12 @@ class HierarchicalAP(Metric):
 
     def compute(self) -> torch.Tensor:
         if not len(self.embeddings):  # a list of batches, or, joined over processes, one tensor
-            raise UsageError("there is nothing to score", fix="call update(embeddings, labels) before compute()")
-        vectors, labels = dim_zero_cat(self.embeddings), dim_zero_cat(self.labels)
-        report = score(vectors, labels, metrics=[self.metric], similarity=self.similarity, ties=self.ties)
+            raise UsageError(
+                "there is nothing to score", fix="call update(embeddings, labels) before compute()"
+            )
+        vectors = dim_zero_cat(self.embeddings)
+        labels = dim_zero_cat(self.labels)
+        report = score(
+            vectors, labels, metrics=[self.metric], similarity=self.similarity, ties=self.ties
+        )
         return torch.tensor(report.scores[self.metric], dtype=torch.float64)

@@ -1,7 +1,8 @@
-"""Makes figures for print: one column wide, 8 pt, with embedded fonts, the conditions in small print, and reproducible bytes.
+"""Makes figures for print: one column wide, 8 pt, with embedded fonts, the conditions in small
+print, and reproducible bytes.
 
-matplotlib is loaded when a figure is made, and used through its object-oriented interface: without windows, without state after
-a call, and without the user's settings.
+matplotlib is loaded when a figure is made, and used through its object-oriented interface: without
+windows, without state after a call, and without the user's settings.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 COLUMN = 3.3  # inches
 SUFFIXES = (".png", ".svg", ".pdf")
 DPI = 300
-INK, GREY, FAINT = "#222222", "#6b6b6b", "#dddddd"
+INK = "#222222"
+GREY = "#6b6b6b"
+FAINT = "#dddddd"
 SMALL_PRINT = 4.6  # points
 LEGEND = 7.0  # points
 MARK = 3.8  # ems of the mark of a line in a legend, with the space around it
@@ -61,8 +64,11 @@ STYLE: Any = {
     "savefig.dpi": DPI,
 }
 EPOCH = "SOURCE_DATE_EPOCH"
-NO_XML = re.compile(b"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]")  # characters that no XML may hold, in UTF-8
-METADATA: dict[str, dict[str, Any]] = {  # without date and version, so that the same picture is the same file
+# characters that no XML may hold, in UTF-8
+NO_XML = re.compile(b"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]")
+METADATA: dict[
+    str, dict[str, Any]
+] = {  # without date and version, so that the same picture is the same file
     "svg": {"Date": None, "Creator": None, "Format": None, "Type": None},
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
     "png": {"Software": None},
@@ -77,7 +83,9 @@ class Drawing:
     about: str
 
     def write(self, path: str | Path) -> None:
-        """Write .png, .svg or .pdf by the suffix, whole or not at all. Raises UsageError for another suffix."""
+        """Write .png, .svg or .pdf by the suffix, whole or not at all. Raises UsageError for
+        another suffix.
+        """
         path = Path(path)
         refuse_suffix(path)
         with replacing(path) as temporary:
@@ -92,14 +100,18 @@ class Drawing:
         return self.as_bytes("png")
 
 
-def bytes_of(figure: Figure, kind: str, metadata: dict[str, Any], dpi: float | None = None) -> bytes:
-    """Return a figure as a file of type png, svg or pdf; an SVG is XML whatever control characters its texts have.
+def bytes_of(
+    figure: Figure, kind: str, metadata: dict[str, Any], dpi: float | None = None
+) -> bytes:
+    """Return a figure as a file of type png, svg or pdf; an SVG is XML whatever control characters
+    its texts have.
 
     `dpi`: by default that of the style.
     """
     file = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # matplotlib draws a box instead
+        # matplotlib draws a box instead
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
         figure.savefig(file, format=kind, metadata=metadata, dpi=dpi)
     if kind == "svg":
         return NO_XML.sub("\N{REPLACEMENT CHARACTER}".encode(), file.getvalue())
@@ -109,10 +121,14 @@ def bytes_of(figure: Figure, kind: str, metadata: dict[str, Any], dpi: float | N
 def refuse_suffix(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
     """Raise UsageError unless a picture can be written to this path, by its suffix."""
     if path.suffix not in suffixes:
-        raise UsageError(f"{path} is not a picture", expected=f"a name that ends in {', '.join(suffixes)}")
+        raise UsageError(
+            f"{path} is not a picture", expected=f"a name that ends in {', '.join(suffixes)}"
+        )
     epoch = os.environ.get(EPOCH, "0")  # which matplotlib reads as it writes
     if not epoch.isdecimal():
-        raise UsageError(f"the variable {EPOCH} is no time", expected="whole seconds since 1970", found=epoch)
+        raise UsageError(
+            f"the variable {EPOCH} is no time", expected="whole seconds since 1970", found=epoch
+        )
 
 
 @contextmanager
@@ -126,20 +142,29 @@ def styled() -> Iterator[None]:
         yield
 
 
-def drawn(paint: Callable[[Figure], None], *, height: float, about: str, width: float = COLUMN) -> Drawing:
-    """Make a figure of this size in inches, let `paint` fill it, and set `about` in small print below."""
+def drawn(
+    paint: Callable[[Figure], None], *, height: float, about: str, width: float = COLUMN
+) -> Drawing:
+    """Make a figure of this size in inches, let `paint` fill it, and set `about` in small print
+    below.
+    """
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     with styled():
-        figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(h_pad=0.03, w_pad=0.03))
-        figure.supxlabel(small_print(about, int(LETTERS * width / COLUMN)), fontsize=SMALL_PRINT, color=GREY)
+        figure = Figure(
+            figsize=(width, height), layout=ConstrainedLayoutEngine(h_pad=0.03, w_pad=0.03)
+        )
+        figure.supxlabel(
+            small_print(about, int(LETTERS * width / COLUMN)), fontsize=SMALL_PRINT, color=GREY
+        )
         paint(figure)
     return Drawing(figure, about)
 
 
 def small_print(text: str, most: int = LETTERS) -> str:
-    """Break a text into lines of at most this many letters, after the bars of a signature or at spaces.
+    """Break a text into lines of at most this many letters, after the bars of a signature or at
+    spaces.
 
     >>> small_print("sop@1|test|sim:cosine", 12)
     'sop@1|test|\\nsim:cosine'
@@ -179,14 +204,19 @@ def legend_height(labels: Sequence[str], size: float = LEGEND) -> float:
     return rows * 1.5 * size / 72 + 0.06
 
 
-def legend_above(figure: Figure, labels: Sequence[str], handles: Sequence[Any], size: float = LEGEND) -> Legend:
+def legend_above(
+    figure: Figure, labels: Sequence[str], handles: Sequence[Any], size: float = LEGEND
+) -> Legend:
     """Add a legend above the panels, in as many columns as fit."""
     columns = legend_columns(labels, size)
-    return figure.legend(handles, labels, loc="outside upper center", ncols=columns, fontsize=size, columnspacing=1.2)
+    return figure.legend(
+        handles, labels, loc="outside upper center", ncols=columns, fontsize=size, columnspacing=1.2
+    )
 
 
 def short(text: str, most: int = 24, *, keep_end: bool = False) -> str:
-    """Shorten a text to at most this many letters, keeping its beginning, or its end, where ids of images differ.
+    """Shorten a text to at most this many letters, keeping its beginning, or its end, where ids of
+    images differ.
 
     >>> short("hyperbolic proxies", 10), short("species/genus/img_00001.jpg", 12, keep_end=True)
     ('hyperboli…', '…g_00001.jpg')
@@ -196,7 +226,8 @@ def short(text: str, most: int = 24, *, keep_end: bool = False) -> str:
     return "…" + text[1 - most :] if keep_end else text[: most - 1] + "…"
 
 
-NARROW, WIDE = frozenset("fijlrtI.,;:!'|()[]- "), frozenset("mwMWŒœÆ@%")
+NARROW = frozenset("fijlrtI.,;:!'|()[]- ")
+WIDE = frozenset("mwMWŒœÆ@%")
 
 
 def text_width(text: str) -> float:

@@ -1,4 +1,6 @@
-"""Reads the inputs of pictures: reports with their values by query, and embedding files that are ranked on a test."""
+"""Reads the inputs of pictures: reports with their values by query, and embedding files that are
+ranked on a test.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -29,7 +31,9 @@ Trace = Callable[[LevelSequence], NDArray[np.float64]]
 
 
 class Run(NamedTuple):
-    """A report with the name that a picture shows; `by_query`: the values of every query, if they exist."""
+    """A report with the name that a picture shows; `by_query`: the values of every query, if they
+    exist.
+    """
 
     name: str
     document: Document
@@ -73,7 +77,9 @@ EmbeddingFile = Path | TwoFiles
 
 
 def read_embeddings(file: EmbeddingFile, purpose: str) -> EmbeddingSubmission:
-    """Read embeddings from one file, or two; raises SubmissionError, and UsageError for rankings, which have no such `purpose`."""
+    """Read embeddings from one file, or two; raises SubmissionError, and UsageError for rankings,
+    which have no such `purpose`.
+    """
     for path in file if isinstance(file, TwoFiles) else (file,):
         refuse_for_embeddings(path)
     if isinstance(file, TwoFiles):
@@ -82,10 +88,11 @@ def read_embeddings(file: EmbeddingFile, purpose: str) -> EmbeddingSubmission:
 
 
 def runs_of(files: Sequence[str], names: Sequence[str] = ()) -> list[Run]:
-    """Read reports of one signature and dataset, with the values by query next to them (FILE.by-query.parquet).
+    """Read reports of one signature and dataset, with the values by query next to them
+    (FILE.by-query.parquet).
 
-    They get the `names`, or else those of their methods. Raises SubmissionError for a file that is not a report,
-    ComparisonError for reports of different conditions.
+    They get the `names`, or else those of their methods. Raises SubmissionError for a file that is
+    not a report, ComparisonError for reports of different conditions.
     """
     paths = [Path(file) for file in files]
     documents = [reports.read(path) for path in paths]
@@ -93,14 +100,23 @@ def runs_of(files: Sequence[str], names: Sequence[str] = ()) -> list[Run]:
         refuse_other_conditions(documents[0], other)
         if other.unit != documents[0].unit:
             raise ComparisonError(
-                "the intervals of these reports are over other units", expected=documents[0].over, found=other.over,
+                "the intervals of these reports are over other units",
+                expected=documents[0].over,
+                found=other.over,
                 fix="evaluate both with the same --unit",
-            )  # fmt: skip
+            )
+
     beside = [path.with_name(path.stem + BY_QUERY) for path in paths]
     pairs = zip(beside, documents, strict=True)
-    tables = [reports.read_by_query(path, document) if path.is_file() else None for path, document in pairs]
+    tables = [
+        reports.read_by_query(path, document) if path.is_file() else None
+        for path, document in pairs
+    ]
     shown = [document.method or path.stem for document, path in zip(documents, paths, strict=True)]
-    return [Run(*each) for each in zip(shown_names(names, shown, paths), documents, tables, strict=True)]
+
+    return [
+        Run(*each) for each in zip(shown_names(names, shown, paths), documents, tables, strict=True)
+    ]
 
 
 def shown_names(given: Sequence[str], own: Sequence[str], paths: Sequence[Path]) -> list[str]:
@@ -110,9 +126,15 @@ def shown_names(given: Sequence[str], own: Sequence[str], paths: Sequence[Path])
     ['1/a', '2/a', 'b']
     """
     if given and len(given) != len(paths):
-        raise UsageError("every file has one name", expected=f"{len(paths)} times --name", found=f"{len(given)} times")
+        raise UsageError(
+            "every file has one name",
+            expected=f"{len(paths)} times --name",
+            found=f"{len(given)} times",
+        )
     pairs = zip(own, paths, strict=True)
-    by_place = [f"{path.parent.name}/{path.stem}" if own.count(name) > 1 else name for name, path in pairs]
+    by_place = [
+        f"{path.parent.name}/{path.stem}" if own.count(name) > 1 else name for name, path in pairs
+    ]
     return list(given or by_place)
 
 
@@ -138,30 +160,48 @@ def examined_embeddings(
     similarity: str | None = None,
     ties: str = "pessimistic",
 ) -> Examined:
-    """Read embeddings and check them against a dataset; raises SubmissionError, and UsageError for rankings."""
+    """Read embeddings and check them against a dataset; raises SubmissionError, and UsageError for
+    rankings.
+    """
     settings = Settings([metric], similarity=similarity, ties=ties)
     return examine(read_embeddings(file, "a picture"), data, settings, doubted=False)
 
 
-def ranked_tests(files: Sequence[str], data: Dataset, test: str | None, names: Sequence[str] = ()) -> list[RankedTest]:
+def ranked_tests(
+    files: Sequence[str], data: Dataset, test: str | None, names: Sequence[str] = ()
+) -> list[RankedTest]:
     """Read embedding files for one test, by default the first one."""
-    chosen, paths = test_of(data, test), [Path(file) for file in files]
+    chosen = test_of(data, test)
+    paths = [Path(file) for file in files]
     shown = shown_names(names, [path.stem for path in paths], paths)
-    return [RankedTest(name, one, chosen) for name, one in zip(shown, examined_files(paths, data), strict=True)]
+    return [
+        RankedTest(name, one, chosen)
+        for name, one in zip(shown, examined_files(paths, data), strict=True)
+    ]
 
 
 def examined_files(
-    paths: Sequence[EmbeddingFile], data: Dataset, metric: str = "H-AP", *, similarity: str | None = None, ties: str = "pessimistic"
-) -> list[Examined]:  # fmt: skip
-    """Read embedding files and check them against a dataset, and each other; raises as `examined_embeddings`, and ComparisonError
-    for files that leave out other items: their queries and galleries are not the same."""
-    examined = [examined_embeddings(path, data, metric, similarity=similarity, ties=ties) for path in paths]
+    paths: Sequence[EmbeddingFile],
+    data: Dataset,
+    metric: str = "H-AP",
+    *,
+    similarity: str | None = None,
+    ties: str = "pessimistic",
+) -> list[Examined]:
+    """Read embedding files and check them against a dataset, and each other; raises as
+    `examined_embeddings`, and ComparisonError for files that leave out other items: their queries
+    and galleries are not the same."""
+    examined = [
+        examined_embeddings(path, data, metric, similarity=similarity, ties=ties) for path in paths
+    ]
     for other in examined[1:]:
         if other.conditions.left_out != examined[0].conditions.left_out:
             raise ComparisonError(
-                "these files leave out other items", expected=examined[0].signature(), found=other.signature(),
+                "these files leave out other items",
+                expected=examined[0].signature(),
+                found=other.signature(),
                 fix="embed the same pictures with every model",
-            )  # fmt: skip
+            )
     return examined
 
 
@@ -173,7 +213,8 @@ def ranked_test(files: Sequence[str], data: Dataset, test: str | None) -> Ranked
 
 
 def traced(job: Job, trace: Trace, width: int) -> NDArray[np.float64]:
-    """Apply `trace` to the level sequence of every query in one exact ranking pass; returns (Q, width), in input order.
+    """Apply `trace` to the level sequence of every query in one exact ranking pass; returns (Q,
+    width), in input order.
 
     Under partial labels, items of unknown level are left out of the lists.
     """
@@ -181,7 +222,8 @@ def traced(job: Job, trace: Trace, width: int) -> NDArray[np.float64]:
     reading = None if job.ranker.known is None else known(job.ranker.depth)
 
     def keep(query: int, sequence: LevelSequence) -> float:
-        rows[query] = trace(sequence if reading is None else reading.of(sequence))  # threads write separate rows
+        # threads write separate rows
+        rows[query] = trace(sequence if reading is None else reading.of(sequence))
         return 0.0
 
     measure(replace(job, scorers=[keep], conditions="", by_name=None))

@@ -1,7 +1,8 @@
 """Defines the colours and marks of levels, from unrelated to the same fine class.
 
-The colours are those of cividis, which the colour-blind can distinguish. Their lightness increases from level to level, so that
-a picture printed in grey still shows which mistake is worse. A mark of filled circles shows the level without colour.
+The colours are those of cividis, which the colour-blind can distinguish. Their lightness increases
+from level to level, so that a picture printed in grey still shows which mistake is worse. A mark of
+filled circles shows the level without colour.
 
 >>> color_of(0, 2), color_of(2, 2)
 ('#00224e', '#fee838')
@@ -9,7 +10,14 @@ a picture printed in grey still shows which mistake is worse. A mark of filled c
 '●○○'
 """
 
-CIVIDIS = ((0, 34, 78), (53, 69, 108), (102, 105, 112), (148, 142, 119), (200, 184, 102), (254, 232, 56))
+CIVIDIS = (
+    (0, 34, 78),
+    (53, 69, 108),
+    (102, 105, 112),
+    (148, 142, 119),
+    (200, 184, 102),
+    (254, 232, 56),
+)
 
 
 def color_of(level: int, depth: int) -> str:
@@ -26,7 +34,10 @@ def color_at(share: float) -> str:
     place = share * (len(CIVIDIS) - 1)
     low = min(int(place), len(CIVIDIS) - 2)
     share = place - low
-    mixed = (round((1 - share) * a + share * b) for a, b in zip(CIVIDIS[low], CIVIDIS[low + 1], strict=True))
+    mixed = (
+        round((1 - share) * a + share * b)
+        for a, b in zip(CIVIDIS[low], CIVIDIS[low + 1], strict=True)
+    )
     return "#" + "".join(f"{part:02x}" for part in mixed)
 
 
@@ -43,8 +54,11 @@ def text_color_on(color: str) -> str:
     ('#000000', '#ffffff')
     """
     parts = (int(color[at : at + 2], 16) / 255 for at in (1, 3, 5))
-    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
-    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue  # contrast by WCAG 2; at .179 both have 4.58 : 1
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
+    # contrast by WCAG 2; at .179 both have 4.58 : 1
+    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
     return "#000000" if luminance > 0.179 else "#ffffff"
 
 
@@ -55,11 +69,22 @@ def mark_of(level: int, depth: int) -> str:
 
 SERIES = 0.72  # share of the scale that is used, since lighter colours are hard to see on white
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-SIZES = (1.27, 1.0, 2.0, 1.0, 2.0, 1.8, 1.6, 3.56)  # with which markers of matplotlib have about the same ink
+SIZES = (
+    1.27,
+    1.0,
+    2.0,
+    1.0,
+    2.0,
+    1.8,
+    1.6,
+    3.56,
+)  # with which markers of matplotlib have about the same ink
 
 
 def series_color(number: int, of: int) -> str:
-    """Return the colour of one of several runs, lines or groups that are not levels, dark first, also distinct in grey."""
+    """Return the colour of one of several runs, lines or groups that are not levels, dark first,
+    also distinct in grey.
+    """
     place = SERIES * number / (of - 1) if of > 1 else 0.0
     return color_at(place)
 
@@ -69,13 +94,15 @@ def marker_of(number: int) -> str:
     return MARKERS[number % len(MARKERS)]
 
 
-# The hues of Okabe and Ito, which the colour-blind can distinguish, with softer black and yellow; the most distinct ones first.
+# The hues of Okabe and Ito, which the colour-blind can distinguish, with softer black and yellow;
+# the most distinct ones first.
 GROUPS = ("#0072b2", "#c8bd3c", "#d55e00", "#1b2a49", "#cc79a7", "#009e73", "#56b4e9", "#e69f00")
 OTHER = "#8a8a8a"
 
 
 def group_color(number: int, of: int) -> str:
-    """Return the colour of one of up to eight unordered groups, dark to light, so that they differ in grey; then grey.
+    """Return the colour of one of up to eight unordered groups, dark to light, so that they differ
+    in grey; then grey.
 
     >>> group_color(0, 2), group_color(1, 2), group_color(8, 9)
     ('#0072b2', '#c8bd3c', '#8a8a8a')

@@ -1,4 +1,5 @@
-"""Browses what models retrieve: the first results of chosen queries as text, values, CSV, or strips in a notebook.
+"""Browses what models retrieve: the first results of chosen queries as text, values, CSV, or strips
+in a notebook.
 
 `hbench look` calls `browse`; a notebook displays its results.
 """
@@ -23,7 +24,15 @@ from hbench.evaluation.measurement import Measurement, measure
 from hbench.look import retrievals
 from hbench.look.inputs import EmbeddingFile, TwoFiles, examined_files, test_of
 from hbench.look.palette import mark_of
-from hbench.look.retrievals import UNRELATED, Queries, first_results, hits_of, level_name, right_of
+from hbench.look.retrievals import (
+    UNRELATED,
+    Hit,
+    Queries,
+    first_results,
+    hits_of,
+    level_name,
+    right_of,
+)
 from hbench.look.strips import Sheet, Strip, StripRow, page_of, strip_of, write_strips
 from hbench.metrics.names import goodness
 from hbench.records.shown import shown
@@ -49,7 +58,9 @@ class Results:
         """Return the strips in a frame, which separates them from the page of the notebook."""
         rows = sum(len(strip.rows) for strip in self.sheet.strips)
         style = f"width:100%;height:{HEAD + FRAME * rows}px;border:0"
-        return f'<iframe sandbox="" style="{style}" srcdoc="{escape(page_of(self.sheet))}"></iframe>'
+        return (
+            f'<iframe sandbox="" style="{style}" srcdoc="{escape(page_of(self.sheet))}"></iframe>'
+        )
 
     def show(self) -> None:
         """Display the strips in a notebook; elsewhere print the text."""
@@ -64,29 +75,47 @@ class Results:
         write_strips(self.sheet, Path(path))
 
     def text(self) -> str:
-        """Write a line per result for a person to read, with the mark and the name of its level, and its class."""
-        levels, shown = self.sheet.levels, []
+        """Write a line per result for a person to read, with the mark and the name of its level,
+        and its class.
+        """
+        levels = self.sheet.levels
+        shown = []
         width = max(map(len, (*levels, UNRELATED)))
         for strip in self.sheet.strips:
             shown += [f"{strip.query}  ({strip.about})"]
             for row in strip.rows:
-                shown += [f"  {self.sheet.heading(row)}"] * (len(strip.rows) > 1)
+                if len(strip.rows) > 1:
+                    shown.append(f"  {self.sheet.heading(row)}")
                 shown += [
-                    f"  {hit.rank:3}  {hit.score:6.3f}  {mark_of(hit.level, len(levels))} {level_name(hit.level, levels):{width}}"
-                    f"  {hit.name}  {hit.item}{'  (a copy)' * hit.copy}{'  (the first right one)' * (hit is row.right)}"
+                    f"  {hit.rank:3}  {hit.score:6.3f}  {mark_of(hit.level, len(levels))} "
+                    f"{level_name(hit.level, levels):{width}}"
+                    f"  {hit.name}  "
+                    f"{hit.item}{_remark_on(hit, is_right=hit is row.right)}"
                     for hit in row.shown
                 ]
             shown += [""]
+
         return "\n".join(map(visible, shown)).rstrip("\n")
 
     def csv(self) -> str:
-        """Write a CSV with a line per result; an apostrophe precedes cells that a spreadsheet would take for formulas."""
+        """Write a CSV with a line per result; an apostrophe precedes cells that a spreadsheet would
+        take for formulas.
+        """
         rows = [
-            (row.name, strip.query, hit.rank, hit.item, hit.score, hit.level, level_name(hit.level, self.sheet.levels))
+            (
+                row.name,
+                strip.query,
+                hit.rank,
+                hit.item,
+                hit.score,
+                hit.level,
+                level_name(hit.level, self.sheet.levels),
+            )
             for strip in self.sheet.strips
             for row in strip.rows
             for hit in row.hits
         ]
+
         return lines(COLUMNS, [[str(without_formula(cell)) for cell in row] for row in rows])
 
     def records(self) -> list[dict[str, Any]]:
@@ -96,11 +125,22 @@ class Results:
             results: dict[str, list[dict[str, Any]]] = {row.name: [] for row in strip.rows}
             for row in strip.rows:
                 for hit in row.hits:
-                    known = {"rank": hit.rank, "item": hit.item, "score": hit.score, "level": hit.level}
-                    results[row.name].append(known | {"shares": level_name(hit.level, self.sheet.levels)})
+                    known = {
+                        "rank": hit.rank,
+                        "item": hit.item,
+                        "score": hit.score,
+                        "level": hit.level,
+                    }
+                    results[row.name].append(
+                        known | {"shares": level_name(hit.level, self.sheet.levels)}
+                    )
+
             values = {row.name: None if row.value != row.value else row.value for row in strip.rows}
             measured = {"by": self.sheet.by, "values": values} if self.sheet.by else {}
-            rows.append({"query": strip.query, "about": strip.about, **measured, "results": results})
+            rows.append(
+                {"query": strip.query, "about": strip.about, **measured, "results": results}
+            )
+
         return rows
 
 
@@ -121,18 +161,23 @@ def browse(
     severe: int | None = None,
     at_random: int | None = None,
 ) -> Results:
-    """Rank the gallery for some queries by one or more embedding files, and show the first k results of each.
+    """Rank the gallery for some queries by one or more embedding files, and show the first k
+    results of each.
 
-    `files`: embedding files; where queries and gallery are in two, `hbench.look.inputs.TwoFiles(query, gallery)`. `dataset`: a
-    name, a folder, a table, or a Dataset; `test`: by default its first. Choose queries in one way, by the first file: `queries`
-    (ids), `class_name`, or a number of the `worst` or `best` by the metric `by`, of those with the most `severe` first results, or
-    `at_random`; by default, eight of the worst. Values are each model's own. `similarity` (default: the dataset's) and `ties` are
-    those of `hbench.evaluate`. Returns results that a notebook displays, with `.text()`, `.csv()`, `.records()` and
-    `.write(path)`. Raises UsageError for several ways at once, UnknownName for names, SubmissionError for files that cannot be
-    ranked.
+    `files`: embedding files; where queries and gallery are in two,
+    `hbench.look.inputs.TwoFiles(query, gallery)`. `dataset`: a name, a folder, a table, or a
+    Dataset; `test`: by default its first. Choose queries in one way, by the first file: `queries`
+    (ids), `class_name`, or a number of the `worst` or `best` by the metric `by`, of those with the
+    most `severe` first results, or `at_random`; by default, eight of the worst. Values are each
+    model's own. `similarity` (default: the dataset's) and `ties` are those of `hbench.evaluate`.
+    Returns results that a notebook displays, with `.text()`, `.csv()`, `.records()` and
+    `.write(path)`. Raises UsageError for several ways at once, UnknownName for names,
+    SubmissionError for files that cannot be ranked.
     """
     paths = _paths(files, k)
-    way, value = _way(dict(zip(WAYS, (queries, class_name, worst, best, severe, at_random), strict=True)))
+    way, value = _way(
+        dict(zip(WAYS, (queries, class_name, worst, best, severe, at_random), strict=True))
+    )
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     name = test_of(data, test)
     examined = examined_files(paths, data, by, similarity=similarity, ties=ties)
@@ -140,22 +185,40 @@ def browse(
     measured = [_measured(one, name) for one in examined] if way in MEASURED else []
     chosen = _chosen(manifest, way, value, by=by, measured=measured[0] if measured else None)
     tops = [
-        first_results(manifest, one.submission.embeddings("a strip"), chosen, one.conditions, k) for one in examined
+        first_results(manifest, one.submission.embeddings("a strip"), chosen, one.conditions, k)
+        for one in examined
     ]
     positions = np.flatnonzero(manifest.query).tolist()
+
     strips = []
     for number, query in enumerate(chosen.tolist()):
         rows = []
         for at, (file, top) in enumerate(zip(_names(paths), tops, strict=True)):
             right = right_of(manifest, top, number, positions[query], shown=k)
-            rows.append(StripRow(file, hits_of(manifest, top, number, positions[query]), at, right=right))
+            rows.append(
+                StripRow(file, hits_of(manifest, top, number, positions[query]), at, right=right)
+            )
         strips.append(_valued(strip_of(manifest, query, rows), query, by, measured))
-    levels, signature = manifest.tree.levels, examined[0].signature([name])
+
+    levels = manifest.tree.levels
+    signature = examined[0].signature([name])
     return Results(Sheet(strips, levels, signature, manifest.picture, by if measured else ""))
 
 
+def _remark_on(hit: Hit, *, is_right: bool) -> str:
+    """What is odd about a result, in brackets."""
+    remarks = ""
+    if hit.copy:
+        remarks += "  (a copy)"
+    if is_right:
+        remarks += "  (the first right one)"
+    return remarks
+
+
 def _valued(strip: Strip, query: int, by: str, measured: Sequence[Measurement]) -> Strip:
-    """Add every model's own value of a query to a strip, where they were measured; that of a single model stands in the heading."""
+    """Add every model's own value of a query to a strip, where they were measured; that of a single
+    model stands in the heading.
+    """
     if not measured:
         return strip
     values = [float(each.values[0][query]) for each in measured]
@@ -169,12 +232,22 @@ def _measured(examined: Examined, test: str) -> Measurement:
     return measure(examined.job(test, fix="choose queries by id or at random"))
 
 
-def _paths(files: str | Path | TwoFiles | Sequence[str | Path | TwoFiles], k: int) -> list[EmbeddingFile]:
-    """The paths of one model or several; raises UsageError where none, or none of their results, is asked for."""
+def _paths(
+    files: str | Path | TwoFiles | Sequence[str | Path | TwoFiles], k: int
+) -> list[EmbeddingFile]:
+    """The paths of one model or several; raises UsageError where none, or none of their results, is
+    asked for.
+    """
     given = [files] if isinstance(files, str | Path | TwoFiles) else files
-    paths = [TwoFiles(*map(Path, file)) if isinstance(file, TwoFiles) else Path(file) for file in given]
+    paths = [
+        TwoFiles(*map(Path, file)) if isinstance(file, TwoFiles) else Path(file) for file in given
+    ]
     if not paths or k < 1:
-        raise UsageError("there is nothing to show", expected="a file, and k ≥ 1", found=f"{len(paths)} files, k = {k}")
+        raise UsageError(
+            "there is nothing to show",
+            expected="a file, and k ≥ 1",
+            found=f"{len(paths)} files, k = {k}",
+        )
     return paths
 
 
@@ -184,11 +257,15 @@ def _way(options: dict[str, Any]) -> tuple[str, Any]:
     if low := [name for name, value in given.items() if isinstance(value, int) and value < 0]:
         raise UsageError("a number of queries is 1 or more", found=f"{low[0]} = {given[low[0]]}")
     if len(given) > 1:
-        raise UsageError("choose queries one way", expected=f"one of {', '.join(WAYS)}", found=", ".join(given))
+        raise UsageError(
+            "choose queries one way", expected=f"one of {', '.join(WAYS)}", found=", ".join(given)
+        )
     return next(iter(given.items()), ("worst", SHOWN))
 
 
-def _chosen(manifest: Manifest, way: str, value: Any, *, by: str, measured: Measurement | None) -> Queries:
+def _chosen(
+    manifest: Manifest, way: str, value: Any, *, by: str, measured: Measurement | None
+) -> Queries:
     """Choose queries in this way; for a way in MEASURED, by the values of the metric."""
     if measured is None:
         if way == "queries":
@@ -205,7 +282,20 @@ def _chosen(manifest: Manifest, way: str, value: Any, *, by: str, measured: Meas
 def _names(files: Sequence[EmbeddingFile]) -> list[str]:
     """Name the files; files of the same name get their folder in front, or a number behind."""
     twice = {name for name, count in Counter(path.name for path in files).items() if count > 1}
-    places = [(file.query if isinstance(file, TwoFiles) else file).absolute().parent.name for file in files]
-    longer = [f"{place}/" * (file.name in twice) + file.name for place, file in zip(places, files, strict=True)]
-    numbers = [longer[: at + 1].count(name) if longer.count(name) > 1 else 0 for at, name in enumerate(longer)]
-    return [f"{name} ({number})" if number else name for name, number in zip(longer, numbers, strict=True)]
+    places = [
+        (file.query if isinstance(file, TwoFiles) else file).absolute().parent.name
+        for file in files
+    ]
+    longer = [
+        f"{place}/" * (file.name in twice) + file.name
+        for place, file in zip(places, files, strict=True)
+    ]
+    numbers = [
+        longer[: at + 1].count(name) if longer.count(name) > 1 else 0
+        for at, name in enumerate(longer)
+    ]
+
+    return [
+        f"{name} ({number})" if number else name
+        for name, number in zip(longer, numbers, strict=True)
+    ]

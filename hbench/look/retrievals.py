@@ -1,7 +1,9 @@
-"""Finds what a model retrieves for some queries, and which queries are worth a look: the worst, the best, the most severe.
+"""Finds what a model retrieves for some queries, and which queries are worth a look: the worst, the
+best, the most severe.
 
-Only the chosen queries are ranked, each against the whole gallery. Equal scores are ordered by the evaluation's ties policy. A
-score may differ in its last bit from that of an evaluation, whose matrix products are larger.
+Only the chosen queries are ranked, each against the whole gallery. Equal scores are ordered by the
+evaluation's ties policy. A score may differ in its last bit from that of an evaluation, whose
+matrix products are larger.
 """
 
 from __future__ import annotations
@@ -26,10 +28,12 @@ Queries = NDArray[np.int64]  # positions among the queries of a test
 
 
 class TopLists(NamedTuple):
-    """The first k results of some queries: `items` (Q, k), positions in the manifest, or NO_ITEM after the end of a list;
-    `scores` (Q, k); `levels` (Q, k); `copies` (Q, k): whether the vector is the query's.
+    """The first k results of some queries: `items` (Q, k), positions in the manifest, or NO_ITEM
+    after the end of a list; `scores` (Q, k); `levels` (Q, k); `copies` (Q, k): whether the vector
+    is the query's.
 
-    `right`: the first results of the query's finest class; None if only the first k results are known."""
+    `right`: the first results of the query's finest class; None if only the first k results are
+    known."""
 
     items: NDArray[np.int32]
     scores: Floats
@@ -39,7 +43,9 @@ class TopLists(NamedTuple):
 
 
 class FirstRight(NamedTuple):
-    """The first result of each query's finest class: `ranks`, `items` and `scores` (Q,); rank 0 where there is none."""
+    """The first result of each query's finest class: `ranks`, `items` and `scores` (Q,); rank 0
+    where there is none.
+    """
 
     ranks: NDArray[np.int64]
     items: NDArray[np.int32]
@@ -47,7 +53,8 @@ class FirstRight(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """A result of a query; `level` 0 … L is that of the pair, `position` that of the item in the manifest.
+    """A result of a query; `level` 0 … L is that of the pair, `position` that of the item in the
+    manifest.
 
     `name`: the finest class of the item; `copy`: its vector is the query's."""
 
@@ -61,21 +68,28 @@ class Hit(NamedTuple):
 
 
 class RightResults(TopResults):
-    """Keeps the first k results, and the first one of the query's finest class, wherever in the list it stands."""
+    """Keeps the first k results, and the first one of the query's finest class, wherever in the
+    list it stands.
+    """
 
     def __init__(self, queries: int, k: int) -> None:
         super().__init__(queries, k)
         self.right, self.ranks = TopResults(queries, 1), np.zeros(queries, np.int64)
 
     def keep(self, ranker: Ranker, scores: NDArray[np.floating], first: int) -> None:
-        """Keep those of the canonical queries from `first` on, from their masked rows of scores (n, G)."""
+        """Keep those of the canonical queries from `first` on, from their masked rows of scores (n,
+        G).
+        """
         super().keep(ranker, scores, first)
         for query, row in enumerate(scores, start=first):
-            starts, ends = ranker.starts[query], ranker.ends[query]
+            starts = ranker.starts[query]
+            ends = ranker.ends[query]
             if starts[-1] == ends[-1]:
                 continue
+
             column = starts[-1] + np.argmax(row[starts[-1] : ends[-1]])
-            score, at = row[column], ranker.queries[query]
+            score = row[column]
+            at = ranker.queries[query]
             if score > -np.inf:
                 tied = np.flatnonzero(row == score)[:, None]
                 levels = ((starts <= tied) & (tied < ends)).sum(axis=1)
@@ -86,13 +100,18 @@ class RightResults(TopResults):
 
 
 def first_results(
-    manifest: Manifest, submission: EmbeddingSubmission, queries: Queries, conditions: Conditions, k: int
+    manifest: Manifest,
+    submission: EmbeddingSubmission,
+    queries: Queries,
+    conditions: Conditions,
+    k: int,
 ) -> TopLists:
     """Rank these queries and keep the first k results of each, in the order of `queries`."""
     ranker = ranker_of(manifest, submission, queries, conditions)
     top = RightResults(len(queries), k)
     for block in range(ranker.blocks):
-        scores, first = ranker.scores.whole(block), block * ranker.scores.block_size
+        scores = ranker.scores.whole(block)
+        first = block * ranker.scores.block_size
         for start, rows in ranker.arranged(scores, first):
             top.keep(ranker, rows, first + start)
     return lists_of(manifest, ranker, top, conditions.similarity_name)
@@ -101,13 +120,15 @@ def first_results(
 def lists_of(manifest: Manifest, ranker: Ranker, top: RightResults, similarity: str) -> TopLists:
     """Convert kept results to positions in the manifest, with similarities."""
     positions = np.append(np.flatnonzero(manifest.gallery), NO_ITEM).astype(np.int32)
-    scores, of_right = top.similarities(ranker, similarity), top.right.similarities(ranker, similarity)
+    scores = top.similarities(ranker, similarity)
+    of_right = top.right.similarities(ranker, similarity)
     right = FirstRight(top.ranks, positions[top.right.items[:, 0]], of_right[:, 0])
     return TopLists(positions[top.items], scores, top.levels, copies_of(scores, similarity), right)
 
 
 def copies_of(scores: Floats, similarity: str) -> NDArray[np.bool_]:
-    """Tell which results have the query's vector, but for rounding; other similarities than cosine do not show it.
+    """Tell which results have the query's vector, but for rounding; other similarities than cosine
+    do not show it.
 
     >>> copies_of(np.array([1.0, 0.999]), "cosine").tolist()
     [True, False]
@@ -116,35 +137,60 @@ def copies_of(scores: Floats, similarity: str) -> NDArray[np.bool_]:
 
 
 def hits_of(manifest: Manifest, top: TopLists, row: int, query: int) -> tuple[Hit, ...]:
-    """List the results in one row of the lists, best first, each by the path that it shares with the query at `query`."""
+    """List the results in one row of the lists, best first, each by the path that it shares with
+    the query at `query`.
+    """
     ranked = zip(*(part[row].tolist() for part in top[:4]), strict=True)
     return tuple(
-        Hit(rank, str(manifest.items[item]), score, level, item, class_name(manifest, item, query), copy)
+        Hit(
+            rank,
+            str(manifest.items[item]),
+            score,
+            level,
+            item,
+            class_name(manifest, item, query),
+            copy,
+        )
         for rank, (item, score, level, copy) in enumerate(ranked, start=1)
         if item != NO_ITEM
     )
 
 
 def right_of(manifest: Manifest, top: TopLists, row: int, query: int, *, shown: int) -> Hit | None:
-    """Find the first result of the finest class of the query at `query`; None if it is among the first `shown`, or not known."""
+    """Find the first result of the finest class of the query at `query`; None if it is among the
+    first `shown`, or not known.
+    """
     listed = np.flatnonzero((top.levels[row] == manifest.tree.depth) & (top.items[row] != NO_ITEM))
     if len(listed):
         return hits_of(manifest, top, row, query)[listed[0]] if listed[0] >= shown else None
     if top.right is None or not top.right.ranks[row]:
         return None
     rank, item, score = (part[row].item() for part in top.right)
-    return Hit(rank, str(manifest.items[item]), score, manifest.tree.depth, item, class_name(manifest, item, query))
+    return Hit(
+        rank,
+        str(manifest.items[item]),
+        score,
+        manifest.tree.depth,
+        item,
+        class_name(manifest, item, query),
+    )
 
 
 def path_of(manifest: Manifest, position: int, query: int | None = None) -> list[str]:
-    """List the classes of an item, coarse to fine; of several paths, the one that it shares with the query at `query`."""
-    shared = None if manifest.more is None or query is None else manifest.paths.shared(query, position)
+    """List the classes of an item, coarse to fine; of several paths, the one that it shares with
+    the query at `query`.
+    """
+    shared = (
+        None if manifest.more is None or query is None else manifest.paths.shared(query, position)
+    )
     nodes = manifest.labels[position] if shared is None else shared
     return [names[node] for names, node in zip(manifest.tree.names, nodes.tolist(), strict=True)]
 
 
 def class_name(manifest: Manifest, position: int, query: int | None = None) -> str:
-    """Name the finest class of an item, as `path_of` has it; a mere number follows the name of the class above."""
+    """Name the finest class of an item, as `path_of` has it; a mere number follows the name of the
+    class above.
+    """
     path = path_of(manifest, position, query)
     return " ".join(path[-2:]) if path[-1].isdigit() else path[-1]
 
@@ -153,20 +199,32 @@ def all_paths_of(manifest: Manifest, position: int) -> str:
     """All paths of an item in words.
 
     >>> from hbench.datasets.manifest import from_names
-    >>> all_paths_of(from_names(["a"], [["Office", "desk"]], levels=["room", "kind"], more=[(0, ["Home", "shelf"])]), 0)
+    >>> all_paths_of(
+    ...     from_names(
+    ...         ["a"], [["Office", "desk"]], levels=["room", "kind"], more=[(0, ["Home", "shelf"])]
+    ...     ),
+    ...     0,
+    ... )
     'Office › desk; Home › shelf'
     """
     paths = manifest.paths.of_item(position).tolist()
     return "; ".join(
-        " › ".join(names[node] for names, node in zip(manifest.tree.names, path, strict=True)) for path in paths
+        " › ".join(names[node] for names, node in zip(manifest.tree.names, path, strict=True))
+        for path in paths
     )
 
 
-def ranker_of(manifest: Manifest, submission: EmbeddingSubmission, queries: Queries, conditions: Conditions) -> Ranker:
+def ranker_of(
+    manifest: Manifest, submission: EmbeddingSubmission, queries: Queries, conditions: Conditions
+) -> Ranker:
     """Make a ranker of these queries of a test against the whole gallery."""
     test = retrieval_of(manifest, *submission.parts).of_queries(queries)
     return Ranker(
-        test.queries, test.gallery, self_rows=test.self_rows, similarity=conditions.similarity, tie_key=conditions.ties
+        test.queries,
+        test.gallery,
+        self_rows=test.self_rows,
+        similarity=conditions.similarity,
+        tie_key=conditions.ties,
     )
 
 
@@ -181,7 +239,8 @@ def by_id(manifest: Manifest, ids: Sequence[str]) -> Queries:
 
 def of_class(manifest: Manifest, name: str) -> Queries:
     """Find the queries of a class at any level of the tree; raises UnknownName."""
-    labels, names = manifest.labels[manifest.query], manifest.tree.names
+    labels = manifest.labels[manifest.query]
+    names = manifest.tree.names
     for level, of_level in enumerate(names):
         if name in of_level:
             return np.flatnonzero(labels[:, level] == of_level.index(name))
@@ -195,13 +254,16 @@ def at_random(manifest: Manifest, number: int, seed: int = 0) -> Queries:
 
 
 def worst_first(values: Floats) -> Queries:
-    """Sort the queries by the goodness (Q,) of their values, worst first; leave out those without a value."""
+    """Sort the queries by the goodness (Q,) of their values, worst first; leave out those without a
+    value.
+    """
     order = np.argsort(values, kind="stable")
     return order[~np.isnan(values[order])]
 
 
 def most_severe_first(values: Floats, first_level: NDArray[np.integer]) -> Queries:
-    """Sort the queries by the level (Q,) of their first result, lowest first, then by the goodness (Q,) of their values.
+    """Sort the queries by the level (Q,) of their first result, lowest first, then by the goodness
+    (Q,) of their values.
 
     Queries without a value are left out.
     """
@@ -224,4 +286,7 @@ def legend_of(levels: Sequence[str]) -> list[tuple[int, str, str]]:
     >>> legend_of(("genus", "species"))
     [(2, '●●', 'species'), (1, '●○', 'genus'), (0, '○○', 'unrelated')]
     """
-    return [(level, mark_of(level, len(levels)), level_name(level, levels)) for level in range(len(levels), -1, -1)]
+    return [
+        (level, mark_of(level, len(levels)), level_name(level, levels))
+        for level in range(len(levels), -1, -1)
+    ]

@@ -1,7 +1,7 @@
 """Draws retrieval strips: a query, then its first results, framed in the colour of their levels.
 
-A query has one strip per model, one below the other. Strips are written as PNG, SVG or PDF by matplotlib, or as one HTML file
-that contains its pictures.
+A query has one strip per model, one below the other. Strips are written as PNG, SVG or PDF by
+matplotlib, or as one HTML file that contains its pictures.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ Picture = Callable[[str], "Image.Image"]
 
 
 class StripRow(NamedTuple):
-    """The results of one model for a query, best first. `number`: the place of the model; `value`: the query's value of a
-    metric, NaN if it is not known; `right`: the first result of the query's class, if it is known and comes after `hits`."""
+    """The results of one model for a query, best first. `number`: the place of the model; `value`:
+    the query's value of a metric, NaN if it is not known; `right`: the first result of the query's
+    class, if it is known and comes after `hits`."""
 
     name: str
     hits: tuple[Hit, ...]
@@ -52,8 +53,8 @@ class StripRow(NamedTuple):
 
 
 class Strip(NamedTuple):
-    """A query with the results of every model. `position`: its place in the manifest; `about`: its class, coarse to fine, and a
-    remark; `name`: its finest class."""
+    """A query with the results of every model. `position`: its place in the manifest; `about`: its
+    class, coarse to fine, and a remark; `name`: its finest class."""
 
     query: str
     position: int
@@ -63,8 +64,8 @@ class Strip(NamedTuple):
 
 
 class Sheet(NamedTuple):
-    """Strips with the level names, a caption, and the function that opens the picture of an item. `by`: the metric that the values
-    of rows are of, if they were measured."""
+    """Strips with the level names, a caption, and the function that opens the picture of an item.
+    `by`: the metric that the values of rows are of, if they were measured."""
 
     strips: Sequence[Strip]
     levels: Sequence[str]
@@ -90,7 +91,9 @@ def strip_of(manifest: Manifest, query: int, rows: Sequence[StripRow]) -> Strip:
 
 
 def write_strips(sheet: Sheet, path: Path) -> None:
-    """Write a sheet in the format of the path's suffix, whole or not at all; raises UsageError for another suffix."""
+    """Write a sheet in the format of the path's suffix, whole or not at all; raises UsageError for
+    another suffix.
+    """
     refuse_suffix(path, SUFFIXES)
     if path.suffix == ".html":
         write_text(path, page_of(sheet))
@@ -102,7 +105,10 @@ def write_strips(sheet: Sheet, path: Path) -> None:
         "pdf": {"CreationDate": None},
     }  # the same bytes every time
     kind = path.suffix[1:]
-    with rc_context({"svg.hashsalt": "hbench", "text.parse_math": False}), replacing(path) as temporary:
+    with (
+        rc_context({"svg.hashsalt": "hbench", "text.parse_math": False}),
+        replacing(path) as temporary,
+    ):
         temporary.write_bytes(bytes_of(_drawn(sheet), kind, undated.get(kind, {}), dpi=200))
 
 
@@ -118,6 +124,42 @@ def thumbnail(picture: Picture | None, item: str) -> Image.Image | None:
     return image
 
 
+def _draw_query(cell: Axes, sheet: Sheet, strip: Strip, row: StripRow) -> None:
+    """Draw the query of a strip, with what it is above the whole row."""
+    _draw_item(cell, thumbnail(sheet.picture, strip.query), strip.query)
+    cell.set_title("query", fontsize=6.5, fontweight="bold")
+    heading = strip.about
+    if len(strip.rows) > 1:
+        heading += f"   [{sheet.heading(row)}]"
+    cell.annotate(
+        heading,
+        (0, 1.2),
+        xycoords="axes fraction",
+        fontsize=7.5,
+        annotation_clip=False,
+        va="bottom",
+    ).set_in_layout(False)
+
+
+def _draw_hit(cell: Axes, sheet: Sheet, hit: Hit, *, is_right: bool) -> None:
+    """Draw a result in the colour of its level, with its rank above and its class below."""
+    depth = len(sheet.levels)
+    _draw_item(cell, thumbnail(sheet.picture, hit.item), hit.item)
+    for spine in cell.spines.values():
+        spine.set(visible=True, edgecolor=color_of(hit.level, depth), linewidth=4)
+
+    title = f"{hit.rank:,}"
+    if is_right:
+        title = f"right one: {title}"
+    if hit.copy:
+        title += ", a copy"
+    cell.set_title(title, fontsize=6.5)
+
+    level = short(level_name(hit.level, sheet.levels), 14, keep_end=True)
+    shares = f"{mark_of(hit.level, depth)} {level}"
+    cell.set_xlabel(f"{short(hit.name, 20)}\n{shares}", fontsize=5.5)
+
+
 def _drawn(sheet: Sheet) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
@@ -125,28 +167,28 @@ def _drawn(sheet: Sheet) -> Figure:
     depth = len(sheet.levels)
     rows = [(strip, row) for strip in sheet.strips for row in strip.rows]
     columns = 1 + max((len(row.shown) for _, row in rows), default=0)
-    figure = Figure(figsize=(CELL * columns + 0.2, (CELL + 0.7) * len(rows) + 0.55), layout="constrained")
+    figure = Figure(
+        figsize=(CELL * columns + 0.2, (CELL + 0.7) * len(rows) + 0.55), layout="constrained"
+    )
     axes = figure.subplots(len(rows), columns, squeeze=False)
     for line, (strip, row) in zip(axes, rows, strict=True):
-        _draw_item(line[0], thumbnail(sheet.picture, strip.query), strip.query)
-        line[0].set_title("query", fontsize=6.5, fontweight="bold")
-        heading = strip.about + (f"   [{sheet.heading(row)}]" if len(strip.rows) > 1 else "")
-        line[0].annotate(
-            heading, (0, 1.2), xycoords="axes fraction", fontsize=7.5, annotation_clip=False, va="bottom"
-        ).set_in_layout(False)
+        _draw_query(line[0], sheet, strip, row)
         for cell in line[1 + len(row.shown) :]:
             cell.set_axis_off()
         for cell, hit in zip(line[1:], row.shown, strict=False):
-            color = color_of(hit.level, depth)
-            _draw_item(cell, thumbnail(sheet.picture, hit.item), hit.item)
-            for spine in cell.spines.values():
-                spine.set(visible=True, edgecolor=color, linewidth=4)
-            cell.set_title(f"{'right one: ' * (hit is row.right)}{hit.rank:,}{', a copy' * hit.copy}", fontsize=6.5)
-            shares = f"{mark_of(hit.level, depth)} {short(level_name(hit.level, sheet.levels), 14, keep_end=True)}"
-            cell.set_xlabel(f"{short(hit.name, 20)}\n{shares}", fontsize=5.5)
+            _draw_hit(cell, sheet, hit, is_right=hit is row.right)
+
     legend = legend_of(sheet.levels)
-    patches = [Patch(color=color_of(level, depth), label=f"{mark} {name}") for level, mark, name in legend]
-    figure.legend(handles=patches, loc="outside lower center", ncols=min(depth + 1, 5), fontsize=6.5, frameon=False)
+    patches = [
+        Patch(color=color_of(level, depth), label=f"{mark} {name}") for level, mark, name in legend
+    ]
+    figure.legend(
+        handles=patches,
+        loc="outside lower center",
+        ncols=min(depth + 1, 5),
+        fontsize=6.5,
+        frameon=False,
+    )
     figure.suptitle(sheet.caption, fontsize=6.5)
     return figure
 
@@ -155,10 +197,22 @@ def _draw_item(cell: Axes, image: Image.Image | None, item: str) -> None:
     cell.set(xticks=[], yticks=[])
     if image is None:
         words = short(item, 14, keep_end=True)
-        cell.text(0.5, 0.5, words, ha="center", va="center", fontsize=5, wrap=True, transform=cell.transAxes)
+        cell.text(
+            0.5,
+            0.5,
+            words,
+            ha="center",
+            va="center",
+            fontsize=5,
+            wrap=True,
+            transform=cell.transAxes,
+        )
         cell.set_aspect("equal", adjustable="box")
     else:
-        cell.imshow(np.asarray(image), interpolation="nearest" if max(image.size) < THUMBNAIL else "antialiased")
+        cell.imshow(
+            np.asarray(image),
+            interpolation="nearest" if max(image.size) < THUMBNAIL else "antialiased",
+        )
 
 
 def page_of(sheet: Sheet) -> str:
@@ -166,14 +220,20 @@ def page_of(sheet: Sheet) -> str:
     from hbench.look.pages.folder import SHARED, Pages, level_styles
 
     items = {strip.position: strip.query for strip in sheet.strips}
-    items |= {hit.position: hit.item for strip in sheet.strips for row in strip.rows for hit in row.shown}
+    items |= {
+        hit.position: hit.item for strip in sheet.strips for row in strip.rows for hit in row.shown
+    }
     pictures = {}
     for position, item in items.items():
         if (image := thumbnail(sheet.picture, item)) is not None:
             image.save(file := io.BytesIO(), format="PNG", optimize=True)
-            pictures[position] = "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+            pictures[position] = (
+                "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+            )
     depth = len(sheet.levels)
-    style = resources.files(SHARED).joinpath("static/pages.css").read_text("utf-8") + level_styles(depth)
+    style = resources.files(SHARED).joinpath("static/pages.css").read_text("utf-8") + level_styles(
+        depth
+    )
     several = any(len(strip.rows) > 1 for strip in sheet.strips)
     shared = {
         "legend": legend_of(sheet.levels),

@@ -1,4 +1,5 @@
-"""Words names for pages: long ones keep what tells them apart, and text between backticks is set as code.
+"""Words names for pages: long ones keep what tells them apart, and text between backticks is set as
+code.
 
 >>> telling(["vit_large_patch14_dinov2_lvd142m", "vit_large_patch14_dinov2_reg4_lvd142m"])
 ['…lvd142m', '…reg4_lvd142m']
@@ -19,8 +20,8 @@ WORD_ENDS = re.compile(r"[\s_/.,:-]")
 
 
 def telling(names: Iterable[str], most: int = MOST) -> list[str]:
-    """Shorten names of more than this many letters, each without what all begin with, or else without its middle; as they are where
-    that would make two the same."""
+    """Shorten names of more than this many letters, each without what all begin with, or else
+    without its middle; as they are where that would make two the same."""
     given = list(names)
     shared = _beginning(given) if len(given) > 1 else ""
     ends = [found.end() for found in WORD_ENDS.finditer(shared)]
@@ -39,7 +40,8 @@ def telling(names: Iterable[str], most: int = MOST) -> list[str]:
 def _beginning(names: Sequence[str]) -> str:
     """What all names begin with."""
     return "".join(
-        letters[0] for letters in takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
+        letters[0]
+        for letters in takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
     )
 
 

@@ -6,10 +6,13 @@
 
 >>> import torch
 >>> x = torch.nn.functional.normalize(torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]]))
->>> build_loss("sup_ap")(x, torch.tensor([[0, 0], [0, 0], [0, 1]])).item() < 1e-6  # already ranked, with a margin
+>>> build_loss("sup_ap")(
+...     x, torch.tensor([[0, 0], [0, 0], [0, 1]])
+... ).item() < 1e-6  # already ranked, with a margin
 True
 
-Plugins add names through the entry-point group "hbench.losses", as a LossEntry or as a class or function.
+Plugins add names through the entry-point group "hbench.losses", as a LossEntry or as a class or
+function.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +29,8 @@ from hbench.losses.entry import LossEntry, entry_of
 from hbench.losses.wrappers import CrossBatchMemory, per_level
 
 __all__ = [
-    "CrossBatchMemory", "LossEntry", "blackbox_rank", "build_loss", "decomposability_gap", "loss_entry", "losses",
+    "CrossBatchMemory", "LossEntry", "blackbox_rank", "build_loss", "decomposability_gap",
+    "loss_entry", "losses",
     "per_level",
 ]  # fmt: skip
 
@@ -37,11 +41,13 @@ for _name, _entry in catalogue().items():
 
 @checked
 def build_loss(name: str, **params: Any) -> nn.Module:
-    """Build a loss by name, such as "happier"; `hbench.list_losses()` and `hbench losses` list the names.
+    """Build a loss by name, such as "happier"; `hbench.list_losses()` and `hbench losses` list the
+    names.
 
-    `params` replace the defaults of the loss's parameters, which `hbench losses NAME` lists with its formula and paper. Returns
-    an nn.Module with forward(embeddings (B, D), labels int64 (B, L), ref_embeddings=None, ref_labels=None) -> scalar: labels
-    are coarse to fine, and without references (N, D) the queries rank the batch. Raises UnknownName for an unknown name,
+    `params` replace the defaults of the loss's parameters, which `hbench losses NAME` lists with
+    its formula and paper. Returns an nn.Module with forward(embeddings (B, D), labels int64 (B, L),
+    ref_embeddings=None, ref_labels=None) -> scalar: labels are coarse to fine, and without
+    references (N, D) the queries rank the batch. Raises UnknownName for an unknown name,
     ConfigError for a parameter that the loss does not have or cannot use.
     """
     return loss_entry(name)(name, params)
@@ -49,7 +55,9 @@ def build_loss(name: str, **params: Any) -> nn.Module:
 
 @checked
 def loss_entry(name: str) -> LossEntry:
-    """Look up the entry of a loss; a plugin that is a class or function gets one, with the first line of its docstring."""
+    """Look up the entry of a loss; a plugin that is a class or function gets one, with the first
+    line of its docstring.
+    """
     entry = losses[name]
     if isinstance(entry, LossEntry):
         return entry
@@ -57,24 +65,38 @@ def loss_entry(name: str) -> LossEntry:
 
 
 def cross_batch_memory(
-    loss: str, size: int, params: Mapping[str, Any] | None = None, *, warm_up: int = 0, batch_weight: float = 1.0,
+    loss: str,
+    size: int,
+    params: Mapping[str, Any] | None = None,
+    *,
+    warm_up: int = 0,
+    batch_weight: float = 1.0,
     memory_weight: float = 1.0,
-) -> nn.Module:  # fmt: skip
-    """Build a loss by name and apply it to the batch and to a memory of the last `size` embeddings."""
+) -> nn.Module:
+    """Build a loss by name and apply it to the batch and to a memory of the last `size`
+    embeddings."""
     inner = build_loss(loss, **(params or {}))
-    return CrossBatchMemory(inner, size, warm_up=warm_up, batch_weight=batch_weight, memory_weight=memory_weight)
+    return CrossBatchMemory(
+        inner, size, warm_up=warm_up, batch_weight=batch_weight, memory_weight=memory_weight
+    )
 
 
-losses.register("xbm")(entry_of(cross_batch_memory, "½ (loss(batch) + loss(batch, memory))", "Wang et al., CVPR 2020"))
+losses.register("xbm")(
+    entry_of(cross_batch_memory, "½ (loss(batch) + loss(batch, memory))", "Wang et al., CVPR 2020")
+)
 
 
 def per_level_of(
     loss: str, params: Mapping[str, Any] | None = None, level_classes: Sequence[int] | None = None
 ) -> nn.Module:
-    """Build a loss by name for all levels, or, with the numbers of classes, a loss with proxies for each level."""
+    """Build a loss by name for all levels, or, with the numbers of classes, a loss with proxies for
+    each level.
+    """
     if level_classes is None:
         return per_level(build_loss(loss, **(params or {})))
-    return per_level([build_loss(loss, classes=number, **(params or {})) for number in level_classes])
+    return per_level(
+        [build_loss(loss, classes=number, **(params or {})) for number in level_classes]
+    )
 
 
 losses.register("per_level")(entry_of(per_level_of, "Σ_l loss", "HAPPIER (ECCV 2022) Table 1"))

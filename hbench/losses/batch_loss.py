@@ -1,11 +1,12 @@
 """Defines how every loss is called, and checks its arguments.
 
-    loss(embeddings, labels)                                              each query is ranked in the batch
-    loss(embeddings, labels, ref_embeddings, ref_labels, self_index)      each query is ranked in references
-    loss(embeddings, labels, indices_tuple, ref_emb, ref_labels)          pytorch-metric-learning's order, and its names
+    loss(embeddings, labels)                                          ranked in the batch
+    loss(embeddings, labels, ref_embeddings, ref_labels, self_index)  ranked in references
+    loss(embeddings, labels, indices_tuple, ref_emb, ref_labels)      the order of other libraries
 
-A loss is a subclass of BatchLoss that computes its value from a LossBatch. A sum over queries can be computed in blocks of
-queries (`sum_over_blocks`), with its gradient; then memory holds one block of rows instead of B × N scores.
+A loss is a subclass of BatchLoss that computes its value from a LossBatch. A sum over queries can
+be computed in blocks of queries (`sum_over_blocks`), with its gradient; then memory holds one block
+of rows instead of B × N scores.
 """
 
 from __future__ import annotations
@@ -21,14 +22,18 @@ from hbench.core.errors import ConfigError
 from hbench.tree import check_nested
 
 MethodT = TypeVar("MethodT", bound=Callable[..., Any])
-Indices = tuple[Tensor, ...]  # pairs (query, positive, query, negative) or triplets (query, positive, negative)
+Indices = tuple[
+    Tensor, ...
+]  # pairs (query, positive, query, negative) or triplets (query, positive, negative)
 
 
 class LossBatch(NamedTuple):
-    """Queries (B, D) with labels (B, L), and the references (N, D) with labels (N, L) that they rank.
+    """Queries (B, D) with labels (B, L), and the references (N, D) with labels (N, L) that they
+    rank.
 
-    `self_index` int64 (B,): the reference that is the query itself, −1 for none. `pairs`: mined pairs or triplets, None for all.
-    `partial`: whether labels may end early, in −1 (hbench.losses.partial).
+    `self_index` int64 (B,): the reference that is the query itself, −1 for none. `pairs`: mined
+    pairs or triplets, None for all. `partial`: whether labels may end early, in −1
+    (hbench.losses.partial).
     """
 
     embeddings: Tensor
@@ -41,7 +46,10 @@ class LossBatch(NamedTuple):
 
     def is_self(self, block: slice = slice(None)) -> Tensor:
         """Mark the references that are the query itself: bool (b, N)."""
-        return torch.arange(len(self.ref_labels), device=self.self_index.device) == self.self_index[block, None]
+        return (
+            torch.arange(len(self.ref_labels), device=self.self_index.device)
+            == self.self_index[block, None]
+        )
 
     def listed(self, block: slice = slice(None)) -> Tensor | None:
         """Mark the references that are paired with a query, bool (b, N); None if all are.
@@ -52,21 +60,30 @@ class LossBatch(NamedTuple):
             return ~unknown_pairs(self.labels[block], self.ref_labels) | self.is_self(block)
         if self.pairs is None:
             return None
-        mask = torch.zeros(len(self.labels), len(self.ref_labels), dtype=torch.bool, device=self.labels.device)
+        mask = torch.zeros(
+            len(self.labels), len(self.ref_labels), dtype=torch.bool, device=self.labels.device
+        )
         query, positive = self.pairs[:2]
         against, negative = self.pairs[-2:] if len(self.pairs) == 4 else (query, self.pairs[2])
         mask[query, positive] = mask[against, negative] = True
         return mask[block]
 
     def same_class(self, block: slice = slice(None)) -> Tensor:
-        """Mark the references of a query's finest class, bool (b, N), itself too; two unknown classes, −1, are not the same."""
+        """Mark the references of a query's finest class, bool (b, N), itself too; two unknown
+        classes, −1, are not the same.
+        """
         fine = self.labels[block, -1, None]
         return (fine == self.ref_labels[None, :, -1]) & (fine != -1)
 
     def split_pairs(self, block: slice = slice(None)) -> tuple[Tensor, Tensor]:
-        """Mark the fine positives of every query, without itself, and its negatives: two bool (b, N)."""
-        same, others, listed = self.same_class(block), ~self.is_self(block), self.listed(block)
-        positive, negative = same & others, ~same & others
+        """Mark the fine positives of every query, without itself, and its negatives: two bool (b,
+        N).
+        """
+        same = self.same_class(block)
+        others = ~self.is_self(block)
+        listed = self.listed(block)
+        positive = same & others
+        negative = ~same & others
         return (positive, negative) if listed is None else (positive & listed, negative & listed)
 
     def to_level(self, level: int) -> LossBatch:
@@ -85,8 +102,9 @@ class LossBatch(NamedTuple):
 
 
 def uncompiled(method: MethodT) -> MethodT:
-    """Run a method of a loss as it is inside of torch.compile, too: it looks at the labels with numpy, and its kernels are
-    compiled already. torch's compiler, which takes a second to import, is loaded only if it runs."""
+    """Run a method of a loss as it is inside of torch.compile, too: it looks at the labels with
+    numpy, and its kernels are compiled already. torch's compiler, which takes a second to import,
+    is loaded only if it runs."""
 
     @wraps(method)
     def call(*arguments: Any, **options: Any) -> Any:
@@ -98,11 +116,13 @@ def uncompiled(method: MethodT) -> MethodT:
 
 
 class BatchLoss(nn.Module):
-    """A loss of a batch: `compute(batch)` -> scalar, which is not finite for embeddings that are not.
+    """A loss of a batch: `compute(batch)` -> scalar, which is not finite for embeddings that are
+    not.
 
-    Labels that do not form a tree, such as columns in the wrong order, are refused. `spelling`: name and parameters, for its
-    repr. `takes_pairs`: whether it can use mined pairs. `takes_partial`: whether it can leave out pairs, by `LossBatch.listed`;
-    `partial`: whether it does so where labels end early (hbench.losses.partial).
+    Labels that do not form a tree, such as columns in the wrong order, are refused. `spelling`:
+    name and parameters, for its repr. `takes_pairs`: whether it can use mined pairs.
+    `takes_partial`: whether it can leave out pairs, by `LossBatch.listed`; `partial`: whether it
+    does so where labels end early (hbench.losses.partial).
     """
 
     spelling = ""
@@ -140,18 +160,25 @@ class BatchLoss(nn.Module):
             )
         if batch.pairs is not None and not self.takes_pairs:
             raise ConfigError(
-                f"{type(self).__name__} takes no mined pairs: it compares more than pairs of the batch",
-                found="an indices_tuple", fix="call it without pairs, or use a miner with a loss of pairs or a rank loss",
-            )  # fmt: skip
+                f"{type(self).__name__} takes no mined pairs: it compares more than pairs of the "
+                "batch",
+                found="an indices_tuple",
+                fix="call it without pairs, or use a miner with a loss of pairs or a rank loss",
+            )
         if self.partial and batch.pairs is not None:
-            raise ConfigError("a loss of partial labels chooses its pairs itself", fix="call it without mined pairs")
-        # On a GPU only the first batch is checked, since that waits; labels in the wrong order show in nearly every batch.
+            raise ConfigError(
+                "a loss of partial labels chooses its pairs itself",
+                fix="call it without mined pairs",
+            )
+        # On a GPU only the first batch is checked, since that waits; labels in the wrong order show
+        # in nearly every batch.
         if batch.labels.device.type == "cpu" or not self.labels_checked:
             require_tree(batch)
             self.labels_checked = True
         value = self.compute(batch._replace(partial=self.partial))
-        # Comparisons with NaN are false, so that a loss could be finite where its gradient is not. Zero times the sum of the
-        # vectors is 0, or NaN if one of them is not finite, and adding it does not make the host wait for the device.
+        # Comparisons with NaN are false, so that a loss could be finite where its gradient is not.
+        # Zero times the sum of the vectors is 0, or NaN if one of them is not finite, and adding it
+        # does not make the host wait for the device.
         inputs = (batch.embeddings,) if batch.ref_embeddings is batch.embeddings else batch[0:3:2]
         for vectors in inputs:
             value = value + vectors.detach().sum(dtype=torch.float32).mul(0)
@@ -159,7 +186,9 @@ class BatchLoss(nn.Module):
 
 
 def require_tree(batch: LossBatch) -> None:
-    """Raise TreeError, naming the columns, unless each class of a column is in one class of the column before it."""
+    """Raise TreeError, naming the columns, unless each class of a column is in one class of the
+    column before it.
+    """
     alone = batch.ref_labels is batch.labels
     table = (batch.labels if alone else torch.cat([batch.labels, batch.ref_labels])).cpu().numpy()
     for level in range(1, table.shape[1]):
@@ -175,11 +204,14 @@ def require_positive(**values: float) -> None:
 
 
 def unknown_pairs(labels: Tensor, ref_labels: Tensor) -> Tensor:
-    """Mark the pairs of unknown level, bool (B, N): labels (B, L) and (N, L) that agree until one of them ends, in −1."""
+    """Mark the pairs of unknown level, bool (B, N): labels (B, L) and (N, L) that agree until one
+    of them ends, in −1.
+    """
     agree = torch.ones(len(labels), len(ref_labels), dtype=torch.bool, device=labels.device)
     unknown = torch.zeros_like(agree)
     for column in range(labels.shape[1]):
-        of_query, of_item = labels[:, column, None], ref_labels[None, :, column]
+        of_query = labels[:, column, None]
+        of_item = ref_labels[None, :, column]
         ends = (of_query < 0) | (of_item < 0)
         unknown |= agree & ends
         agree &= (of_query == of_item) & ~ends
@@ -187,9 +219,14 @@ def unknown_pairs(labels: Tensor, ref_labels: Tensor) -> Tensor:
 
 
 def as_batch(
-    embeddings: Tensor, labels: Tensor, third: Tensor | Indices | None, fourth: Tensor | None, fifth: Tensor | None
+    embeddings: Tensor,
+    labels: Tensor,
+    third: Tensor | Indices | None,
+    fourth: Tensor | None,
+    fifth: Tensor | None,
 ) -> LossBatch:
-    """Make a batch of a loss's arguments, in hbench's order or pytorch-metric-learning's; raises ConfigError if they do not fit.
+    """Make a batch of a loss's arguments, in hbench's order or pytorch-metric-learning's; raises
+    ConfigError if they do not fit.
 
     Without references, the queries rank the batch itself.
     """
@@ -199,8 +236,17 @@ def as_batch(
         everyone = torch.arange(len(labels), device=labels.device)
         return LossBatch(embeddings, labels, embeddings, labels, everyone, pairs)
     if refs is None or ref_labels is None:
-        present, absent = ("ref_embeddings", "ref_labels") if ref_labels is None else ("ref_labels", "ref_embeddings")
-        raise ConfigError(f"the loss got {present} without {absent}", expected="both, or neither", fix=f"pass {absent}")
+        present, absent = (
+            ("ref_embeddings", "ref_labels")
+            if ref_labels is None
+            else ("ref_labels", "ref_embeddings")
+        )
+        raise ConfigError(
+            f"the loss got {present} without {absent}",
+            expected="both, or neither",
+            fix=f"pass {absent}",
+        )
+
     ref_labels = _two_dimensional(ref_labels, refs, "ref_labels", "ref_embeddings")
     if ref_labels.shape[1] != labels.shape[1] or refs.shape[1:] != embeddings.shape[1:]:
         raise ConfigError(
@@ -208,17 +254,26 @@ def as_batch(
             expected=f"dimension {embeddings.shape[-1]}, {labels.shape[1]} levels",
             found=f"dimension {refs.shape[-1]}, {ref_labels.shape[1]} levels",
         )
+
     none = torch.full((len(labels),), -1, device=labels.device)
-    return LossBatch(embeddings, labels, refs, ref_labels, none if self_index is None else self_index, pairs)
+    return LossBatch(
+        embeddings, labels, refs, ref_labels, none if self_index is None else self_index, pairs
+    )
 
 
 def _sorted_out(third: Any, fourth: Any, fifth: Any) -> tuple[Indices | None, Any, Any, Any]:
-    """Sort arguments into pairs, references, their labels and self_index; pytorch-metric-learning passes pairs third."""
+    """Sort arguments into pairs, references, their labels and self_index; pytorch-metric-learning
+    passes pairs third.
+    """
     if isinstance(third, tuple | list) and len(third) in {3, 4}:
         return tuple(third), fourth, fifth, None
     if isinstance(third, tuple | list):
         found = f"{len(third)} of them"
-        raise ConfigError("the third argument is not mined pairs", expected="3 or 4 tensors of indices", found=found)
+        raise ConfigError(
+            "the third argument is not mined pairs",
+            expected="3 or 4 tensors of indices",
+            found=found,
+        )
     if third is None and isinstance(fourth, Tensor) and fourth.is_floating_point():
         return None, fourth, fifth, None
     return None, third, fourth, fifth
@@ -228,26 +283,39 @@ def _two_dimensional(labels: Tensor, vectors: Tensor, what: str, of: str) -> Ten
     """Return labels as (B, L); those of one level may be (B,)."""
     for name, given in ((of, vectors), (what, labels)):
         if not isinstance(given, Tensor):
-            raise ConfigError(f"the {name} are no tensor", expected="a torch.Tensor", found=type(given).__name__)
+            raise ConfigError(
+                f"the {name} are no tensor", expected="a torch.Tensor", found=type(given).__name__
+            )
+
     wide = labels[:, None] if labels.ndim == 1 else labels
     if wide.ndim != 2 or len(wide) != len(vectors):
         raise ConfigError(
-            f"the {what} do not fit the {of}", expected=f"{what} ({len(vectors)}, L), coarse to fine",
+            f"the {what} do not fit the {of}",
+            expected=f"{what} ({len(vectors)}, L), coarse to fine",
             found=f"{what} {tuple(labels.shape)}",
-        )  # fmt: skip
+        )
     if wide.is_floating_point() or wide.is_complex():
         raise ConfigError(f"the {what} are not classes", expected="integers", found=str(wide.dtype))
+
     return wide.long()
 
 
-BLOCK_SCORES = 1 << 22  # scores in a block, 16 MB in float32; with fewer the matrix product is slower
+# scores in a block, 16 MB in float32; with fewer the matrix product is slower
+BLOCK_SCORES = 1 << 22
 
-BlockSum = Callable[[Tensor, slice], Tensor]  # scores (rows, N), the slice of their queries -> a sum over these queries
+BlockSum = Callable[
+    [Tensor, slice], Tensor
+]  # scores (rows, N), the slice of their queries -> a sum over these queries
 
 
 def full_precision(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """Convert half precision to float32, since it loses the order of close scores; keep float32 and float64."""
-    return tuple(tensor.float() if tensor.dtype in {torch.float16, torch.bfloat16} else tensor for tensor in tensors)
+    """Convert half precision to float32, since it loses the order of close scores; keep float32 and
+    float64.
+    """
+    return tuple(
+        tensor.float() if tensor.dtype in {torch.float16, torch.bfloat16} else tensor
+        for tensor in tensors
+    )
 
 
 def blocks(queries: int, references: int) -> Iterator[slice]:
@@ -257,24 +325,34 @@ def blocks(queries: int, references: int) -> Iterator[slice]:
 
 
 def sum_over_blocks(function: BlockSum, embeddings: Tensor, references: Tensor) -> Tensor:
-    """Sum function(embeddings[block] @ references.T, block) over blocks: a scalar, differentiable in both.
+    """Sum function(embeddings[block] @ references.T, block) over blocks: a scalar, differentiable
+    in both.
 
-    embeddings (B, D), references (N, D). The gradient is computed with the value, so that backward only scales it.
+    embeddings (B, D), references (N, D). The gradient is computed with the value, so that backward
+    only scales it.
     """
     among_themselves = references is embeddings
     embeddings, references = full_precision(embeddings, references)
     with torch.autocast(embeddings.device.type, enabled=False):
-        result: Tensor = _BlockSum.apply(embeddings, None if among_themselves else references, function)
+        result: Tensor = _BlockSum.apply(
+            embeddings, None if among_themselves else references, function
+        )
     return result
 
 
 class _BlockSum(torch.autograd.Function):
-    """The sum over blocks; without references the embeddings rank themselves, and get the gradients of both roles."""
+    """The sum over blocks; without references the embeddings rank themselves, and get the gradients
+    of both roles.
+    """
 
     @staticmethod
-    def forward(ctx: Any, embeddings: Tensor, references: Tensor | None, function: BlockSum) -> Tensor:
-        ranked, needs_grad = embeddings if references is None else references, ctx.needs_input_grad[:2]
-        total, whole = embeddings.new_zeros(()), references is None and len(embeddings) ** 2 <= BLOCK_SCORES
+    def forward(
+        ctx: Any, embeddings: Tensor, references: Tensor | None, function: BlockSum
+    ) -> Tensor:
+        ranked = embeddings if references is None else references
+        needs_grad = ctx.needs_input_grad[:2]
+        total = embeddings.new_zeros(())
+        whole = references is None and len(embeddings) ** 2 <= BLOCK_SCORES
         pairs = zip((embeddings, ranked), needs_grad, strict=True)
         # a single block sets the gradient instead of adding to it, so that nothing is written here
         grads = [
@@ -295,7 +373,11 @@ class _BlockSum(torch.autograd.Function):
                 to_ranked = grads[0] if references is None else grads[1]
                 if to_ranked is not None and not whole:
                     to_ranked.addmm_(slope.T, embeddings[block])
-        inputs = (tensor for tensor, needed in zip((embeddings, references), needs_grad, strict=True) if needed)
+        inputs = (
+            tensor
+            for tensor, needed in zip((embeddings, references), needs_grad, strict=True)
+            if needed
+        )
         ctx.save_for_backward(*(grad for grad in grads if grad is not None), *inputs)
         ctx.needs_grad = needs_grad
         return total
@@ -311,8 +393,8 @@ class _BlockSum(torch.autograd.Function):
 
 
 class _FirstOrder(torch.autograd.Function):
-    """A gradient that was computed with the value, and knows nothing of how it changes with the `source`: to differentiate it
-    again is refused."""
+    """A gradient that was computed with the value, and knows nothing of how it changes with the
+    `source`: to differentiate it again is refused."""
 
     @staticmethod
     def forward(ctx: Any, gradient: Tensor, source: Tensor) -> Tensor:

@@ -1,12 +1,19 @@
-"""Lists all losses by name, with formula and paper; those of rank losses and combinations are in their own tables."""
+"""Lists all losses by name, with formula and paper; those of rank losses and combinations are in
+their own tables.
+"""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from torch import nn
 
 from hbench.losses.baselines.decomposability import COMBINATIONS, calibration, combination_entry
 from hbench.losses.baselines.pairs import MemoryPairs, contrastive, multi_similarity, triplet
-from hbench.losses.baselines.proxies import CompositeSoftTriplet, arcface, normalised_softmax, proxy_nca_pp
+from hbench.losses.baselines.proxies import (
+    CompositeSoftTriplet,
+    arcface,
+    normalised_softmax,
+    proxy_nca_pp,
+)
 from hbench.losses.baselines.rambo import RamboClasses, rambo_ap, rambo_recall
 from hbench.losses.baselines.soft_bins import SoftBinAP, fast_ap
 from hbench.losses.entry import LossEntry, entry_of
@@ -20,48 +27,85 @@ def sum_triplet(margin: float = 0.05, semi_hard_only: bool = True) -> nn.Module:
 
 
 def sum_nsm(level_classes: Sequence[int], dim: int, temperature: float = 0.05) -> nn.Module:
-    """Sum `nsm` over the levels, with proxies for the classes of each; `level_classes` are coarse to fine (ΣNSM)."""
+    """Sum `nsm` over the levels, with proxies for the classes of each; `level_classes` are coarse
+    to fine (ΣNSM).
+    """
     return PerLevel([normalised_softmax(number, dim, temperature) for number in level_classes])
 
 
 def sum_proxy_nca_pp(level_classes: Sequence[int], dim: int, scale: float = 3.0) -> nn.Module:
-    """Sum `proxy_nca_pp` over the levels, with proxies for the classes of each; they are coarse to fine (ΣNCA++)."""
+    """Sum `proxy_nca_pp` over the levels, with proxies for the classes of each; they are coarse to
+    fine (ΣNCA++).
+    """
     return PerLevel([proxy_nca_pp(number, dim, scale) for number in level_classes])
+
+
+SOFTMAX = "mean −log softmax_y(x·p̂/temperature)"
+# name: function or class, formula, source
+OTHERS: dict[str, tuple[Callable[..., nn.Module], str, str]] = {
+    "rambo_ap": (rambo_ap, "1 − 1/|P| Σ_P rk⁺/rk, black-box ranks", "RaMBO (CVPR 2020) Eq. 22"),
+    "rambo_recall": (
+        rambo_recall,
+        "mean_P ℓ(rk − rk⁺), black-box ranks",
+        "RaMBO (CVPR 2020) Eq. 20",
+    ),
+    "rambo_map_classes": (
+        RamboClasses,
+        "(1 − c)·L_mAP + c·L_APC of a score matrix",
+        "RaMBO (CVPR 2020) §4.6",
+    ),
+    "calibration": (
+        calibration,
+        "1/|P| Σ_P [α − s]₊ + 1/|N| Σ_N [s − β]₊",
+        "ROADMAP (NeurIPS 2021) Eq. 7",
+    ),
+    "cluster": (normalised_softmax, SOFTMAX, "HAPPIER (ECCV 2022) Eq. 6"),
+    "nsm": (normalised_softmax, SOFTMAX, "Zhai & Wu, BMVC 2019"),
+    "proxy_nca_pp": (
+        proxy_nca_pp,
+        "mean −log softmax_y(−‖scale·x̂ − scale·p̂‖²)",
+        "Teh et al., ECCV 2020",
+    ),
+    "arcface": (arcface, "mean −log softmax_y(scale·cos(θ_y + margin))", "Deng et al., CVPR 2019"),
+    "csl": (
+        CompositeSoftTriplet,
+        "Σ_l mean softplus(LSE_{z ∉ group_l}(s x·p̂_z) − s x·p̂_y + s·m_l)",
+        "Sun et al., CVPR 2021",
+    ),
+    "triplet": (
+        triplet,
+        "mean [s_n − s_p + margin]₊ over the non-zero",
+        "Schroff et al., CVPR 2015",
+    ),
+    "contrastive": (
+        contrastive,
+        "mean [m⁺ − s_p]₊ + mean [s_n − m⁻]₊ over the non-zero",
+        "Hadsell et al., CVPR 2006",
+    ),
+    "multi_similarity": (
+        multi_similarity,
+        "mean 1/α log(1 + Σ_P e^{−α(s−b)}) + 1/β log(1 + Σ_N e^{β(s−b)})",
+        "Wang et al., CVPR 2019",
+    ),
+    "xbm_pairs": (
+        MemoryPairs,
+        "1/B Σ_q (Σ_P (1 − s) + Σ_{N, s > margin} s)",
+        "Wang et al., CVPR 2020",
+    ),
+    "fast_ap": (fast_ap, "1 − Σ_bins h⁺ H⁺/H / |P|, squared distances", "Cakir et al., CVPR 2019"),
+    "softbin_ap": (SoftBinAP, "1 − Σ_bins h⁺ H⁺/H / |P|, scores", "Revaud et al., ICCV 2019"),
+    "sum_triplet": (sum_triplet, "Σ_l triplet", "HAPPIER (ECCV 2022) Table 1, ΣTL_SH"),
+    "sum_nsm": (sum_nsm, "Σ_l nsm", "HAPPIER (ECCV 2022) Table 1, ΣNSM"),
+    "sum_proxy_nca_pp": (
+        sum_proxy_nca_pp,
+        "Σ_l proxy_nca_pp",
+        "HAPPIER (ECCV 2022) Table 1, ΣNCA++",
+    ),
+}
 
 
 def catalogue() -> dict[str, LossEntry]:
     """Return name -> entry of every loss, except for those that wrap another loss."""
-    softmax = "mean −log softmax_y(x·p̂/temperature)"
-    entries = {name: rank_entry(row) for name, row in RANK_LOSSES.items()} | {
-        "rambo_ap": entry_of(rambo_ap, "1 − 1/|P| Σ_P rk⁺/rk, black-box ranks", "RaMBO (CVPR 2020) Eq. 22"),
-        "rambo_recall": entry_of(rambo_recall, "mean_P ℓ(rk − rk⁺), black-box ranks", "RaMBO (CVPR 2020) Eq. 20"),
-        "rambo_map_classes": entry_of(
-            RamboClasses, "(1 − c)·L_mAP + c·L_APC of a score matrix", "RaMBO (CVPR 2020) §4.6"
-        ),
-        "calibration": entry_of(calibration, "1/|P| Σ_P [α − s]₊ + 1/|N| Σ_N [s − β]₊", "ROADMAP (NeurIPS 2021) Eq. 7"),
-        "cluster": entry_of(normalised_softmax, softmax, "HAPPIER (ECCV 2022) Eq. 6"),
-        "nsm": entry_of(normalised_softmax, softmax, "Zhai & Wu, BMVC 2019"),
-        "proxy_nca_pp": entry_of(proxy_nca_pp, "mean −log softmax_y(−‖scale·x̂ − scale·p̂‖²)", "Teh et al., ECCV 2020"),
-        "arcface": entry_of(arcface, "mean −log softmax_y(scale·cos(θ_y + margin))", "Deng et al., CVPR 2019"),
-        "csl": entry_of(
-            CompositeSoftTriplet,
-            "Σ_l mean softplus(LSE_{z ∉ group_l}(s x·p̂_z) − s x·p̂_y + s·m_l)",
-            "Sun et al., CVPR 2021",
-        ),
-        "triplet": entry_of(triplet, "mean [s_n − s_p + margin]₊ over the non-zero", "Schroff et al., CVPR 2015"),
-        "contrastive": entry_of(
-            contrastive, "mean [m⁺ − s_p]₊ + mean [s_n − m⁻]₊ over the non-zero", "Hadsell et al., CVPR 2006"
-        ),
-        "multi_similarity": entry_of(
-            multi_similarity,
-            "mean 1/α log(1 + Σ_P e^{−α(s−b)}) + 1/β log(1 + Σ_N e^{β(s−b)})",
-            "Wang et al., CVPR 2019",
-        ),
-        "xbm_pairs": entry_of(MemoryPairs, "1/B Σ_q (Σ_P (1 − s) + Σ_{N, s > margin} s)", "Wang et al., CVPR 2020"),
-        "fast_ap": entry_of(fast_ap, "1 − Σ_bins h⁺ H⁺/H / |P|, squared distances", "Cakir et al., CVPR 2019"),
-        "softbin_ap": entry_of(SoftBinAP, "1 − Σ_bins h⁺ H⁺/H / |P|, scores", "Revaud et al., ICCV 2019"),
-        "sum_triplet": entry_of(sum_triplet, "Σ_l triplet", "HAPPIER (ECCV 2022) Table 1, ΣTL_SH"),
-        "sum_nsm": entry_of(sum_nsm, "Σ_l nsm", "HAPPIER (ECCV 2022) Table 1, ΣNSM"),
-        "sum_proxy_nca_pp": entry_of(sum_proxy_nca_pp, "Σ_l proxy_nca_pp", "HAPPIER (ECCV 2022) Table 1, ΣNCA++"),
-    }
+    entries = {name: rank_entry(row) for name, row in RANK_LOSSES.items()}
+    entries |= {name: entry_of(*row) for name, row in OTHERS.items()}
     return entries | {name: combination_entry(row, entries) for name, row in COMBINATIONS.items()}

@@ -1,10 +1,13 @@
-"""Computes the rank sums of float32 scores on a CPU in compiled code, list by list, in order of rank.
+"""Computes the rank sums of float32 scores on a CPU in compiled code, list by list, in order of
+rank.
 
-For a positive k, the items with t = s_j − s_k > δ come first. There the step is a line, whose sum follows from running sums of
-the weights and of the weighted scores. Then comes the window of items where the sigmoid is neither 0 nor 1. It is summed
-directly: with e_j = exp(s_j/τ) the sigmoid is e_j/(e_j + e_k), so no exponential per pair is needed. The items after the window
-add nothing. This is exact: everything is float64 and evaluated as written, so that freshly compiled code and code from the cache
-give the same bits; and each list is summed on its own, so that the number of threads does not matter.
+For a positive k, the items with t = s_j − s_k > δ come first. There the step is a line, whose sum
+follows from running sums of the weights and of the weighted scores. Then comes the window of items
+where the sigmoid is neither 0 nor 1. It is summed directly: with e_j = exp(s_j/τ) the sigmoid is
+e_j/(e_j + e_k), so no exponential per pair is needed. The items after the window add nothing. This
+is exact: everything is float64 and evaluated as written, so that freshly compiled code and code
+from the cache give the same bits; and each list is summed on its own, so that the number of threads
+does not matter.
 """
 
 import itertools
@@ -19,22 +22,31 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from hbench.core.compiled import Scalar, compiled, compiled_part
+from hbench.core.compiled import compiled, compiled_part
+from hbench.losses.cpu_windows import (
+    LANES,
+    SPAN,
+    Floats,
+    OneList,
+    add_slopes,
+    centred,
+    first_within,
+    window_sums,
+)
 from hbench.losses.rank_sums import Lists, Positives, with_outside
 from hbench.losses.steps import Sigmoid, Step, SupRank
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 MOST_ITEMS = 1 << 24  # columns that fit into a key next to score and level
-LANES = 4  # parts of a window that are summed in parallel
-SPAN = 300.0  # multiples of τ around the centre of the exponentials in which none is 0 or infinite
 
 
 class SortedLists(NamedTuple):
-    """Q lists by rank: column, score, level and exp((score − highest)/τ + SPAN) of every item (Q, N).
+    """Q lists by rank: column, score, level and exp((score − highest)/τ + SPAN) of every item (Q,
+    N).
 
-    `places` (Q,) are the places of the lists' first positives; `relevance` (Q, L+1) is that of the levels; `weights` (Q, L+1,
-    L+2) are by level of k and level of j, where L+1 is outside of the list.
+    `places` (Q,) are the places of the lists' first positives; `relevance` (Q, L+1) is that of the
+    levels; `weights` (Q, L+1, L+2) are by level of k and level of j, where L+1 is outside of the
+    list.
     """
 
     columns: Integers
@@ -47,7 +59,9 @@ class SortedLists(NamedTuple):
 
 
 class StepShape(NamedTuple):
-    """The numbers of a step: σ(t/τ) up to δ, with a jump of `start` at 0; `beyond` + ρ(t − δ) after δ; 0 below −`reach`."""
+    """The numbers of a step: σ(t/τ) up to δ, with a jump of `start` at 0; `beyond` + ρ(t − δ) after
+    δ; 0 below −`reach`.
+    """
 
     tau: float
     delta: float
@@ -57,35 +71,29 @@ class StepShape(NamedTuple):
     reach: float
 
 
-class OneList(NamedTuple):
-    """A list by rank: scores and levels (N,), the place of its first positive, `relevance` (L+1,), exponentials (N + LANES,).
-
-    `weight` (L+1, N + LANES) are the weights of all items for the positives of every level, 0 in the last LANES; `work` of that
-    size is a buffer.
-    """
-
-    scores: Floats
-    levels: NDArray[np.uint8]
-    place: int
-    relevance: NDArray[np.float32]
-    exponential: Floats
-    weight: Floats
-    work: Floats
-
-
 def make_lists(scores: Tensor, levels: Tensor, depth: int) -> Lists:
-    """Make lists, compiled ones for finite float32 scores on a CPU; other scores need the general code, which keeps NaN and ∞."""
-    fits = scores.device.type == "cpu" and scores.dtype == torch.float32 and scores.shape[1] < MOST_ITEMS
+    """Make lists, compiled ones for finite float32 scores on a CPU; other scores need the general
+    code, which keeps NaN and ∞.
+    """
+    fits = (
+        scores.device.type == "cpu"
+        and scores.dtype == torch.float32
+        and scores.shape[1] < MOST_ITEMS
+    )
     made = CompiledLists if fits and math.isfinite(scores.detach().sum()) else Lists
     return made(scores, levels, depth)
 
 
 class CompiledLists(Lists):
-    """Lists with sums over pairs in compiled code, except for steps without a sigmoid; positives are in order of rank."""
+    """Lists with sums over pairs in compiled code, except for steps without a sigmoid; positives
+    are in order of rank.
+    """
 
     def arrange(self) -> tuple[Tensor, Tensor]:
-        scores, levels = self.scores.detach().contiguous(), self.levels.to(torch.uint8).numpy()
-        keys, counts = np.empty(levels.shape, np.uint64), np.zeros((len(levels), self.depth + 2), np.float32)
+        scores = self.scores.detach().contiguous()
+        levels = self.levels.to(torch.uint8).numpy()
+        keys = np.empty(levels.shape, np.uint64)
+        counts = np.zeros((len(levels), self.depth + 2), np.float32)
         pack(scores.numpy().view(np.uint32), levels, keys, counts)
         keys.sort(axis=1)
         self.sorted_levels = (keys >> np.uint64(24)).astype(np.uint8)
@@ -101,14 +109,16 @@ class CompiledLists(Lists):
         return Positives(query, item, level, table[query, level], table)
 
     def exact_sums(self, positives: Positives, table: Tensor) -> Tensor:
-        rows, sums = self._rows(positives, table), np.empty(len(positives.query), np.float32)
+        rows = self._rows(positives, table)
+        sums = np.empty(len(positives.query), np.float32)
         _by_threads(lambda part: exact_sums(part, sums), rows)
         return torch.from_numpy(sums)
 
     def step_sums(self, positives: Positives, table: Tensor, step: Step) -> Tensor:
         if not isinstance(step, Sigmoid | SupRank):
             return super().step_sums(positives, table, step)
-        rows, shape = self._rows(positives, table), shape_of(step, self.scores.shape[1])
+        rows = self._rows(positives, table)
+        shape = shape_of(step, self.scores.shape[1])
         below = self.sorted_scores - self.sorted_scores[:, :1]
         below /= step.tau
         below += SPAN
@@ -118,29 +128,41 @@ class CompiledLists(Lists):
 
     def _rows(self, positives: Positives, table: Tensor) -> SortedLists:
         places = np.searchsorted(positives.query.numpy(), np.arange(len(table)))
-        by_rank = self.by_rank.numpy(), self.sorted_scores, self.sorted_levels, np.empty((len(table), 0))
+        by_rank = (
+            self.by_rank.numpy(),
+            self.sorted_scores,
+            self.sorted_levels,
+            np.empty((len(table), 0)),
+        )
         return SortedLists(*by_rank, places, positives.table.numpy(), with_outside(table).numpy())
 
 
 class _CompiledSums(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, rows: SortedLists, shape: StepShape, positives: int) -> Tensor:
+    def forward(
+        ctx: Any, scores: Tensor, rows: SortedLists, shape: StepShape, positives: int
+    ) -> Tensor:
         sums = np.zeros((2, positives))
         _by_threads(lambda part: step_sums(part, shape, sums), rows)
-        ctx.rows, ctx.shape, ctx.slopes = rows, shape, sums[1]
+        ctx.rows = rows
+        ctx.shape = shape
+        ctx.slopes = sums[1]
         return torch.from_numpy(sums[0]).to(scores)
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         factors = upstream[0].double().numpy()
-        factors, gradient = np.stack([factors, -factors * ctx.slopes]), np.empty(ctx.rows.scores.shape, np.float32)
+        factors = np.stack([factors, -factors * ctx.slopes])
+        gradient = np.empty(ctx.rows.scores.shape, np.float32)
         _by_threads(lambda part, to: step_slopes(part, ctx.shape, factors, to), ctx.rows, gradient)
         return torch.from_numpy(gradient), None, None, None
 
 
 def shape_of(step: Sigmoid | SupRank, items: int) -> StepShape:
-    """Compute the numbers of a step; beyond its reach, the sum of the sigmoids of all items is below float32's precision."""
+    """Compute the numbers of a step; beyond its reach, the sum of the sigmoids of all items is
+    below float32's precision.
+    """
     reach = step.tau * (math.log(max(2, items)) + 17)
     if isinstance(step, Sigmoid):
         return StepShape(step.tau, reach, 0.0, 1.0, 0.0, reach)
@@ -149,14 +171,19 @@ def shape_of(step: Sigmoid | SupRank, items: int) -> StepShape:
 
 
 def _by_threads(work: Callable[..., None], rows: SortedLists, *more: NDArray[Any]) -> None:
-    """Call work(part of the rows, parts of the other arrays by list) on as many threads as torch uses."""
+    """Call work(part of the rows, parts of the other arrays by list) on as many threads as torch
+    uses.
+    """
     threads = min(torch.get_num_threads(), len(rows.scores))
     if threads < 2:
         work(rows, *more)
         return
     edges = [len(rows.scores) * part // threads for part in range(threads + 1)]
     parts = [
-        (SortedLists._make(array[start:end] for array in rows), *(array[start:end] for array in more))
+        (
+            SortedLists._make(array[start:end] for array in rows),
+            *(array[start:end] for array in more),
+        )
         for start, end in itertools.pairwise(edges)
     ]
     with ThreadPoolExecutor(threads) as pool:
@@ -165,22 +192,35 @@ def _by_threads(work: Callable[..., None], rows: SortedLists, *more: NDArray[Any
 
 @compiled
 def pack(
-    bits: NDArray[np.uint32], levels: NDArray[np.uint8], keys: NDArray[np.uint64], counts: NDArray[np.float32]
+    bits: NDArray[np.uint32],
+    levels: NDArray[np.uint8],
+    keys: NDArray[np.uint64],
+    counts: NDArray[np.float32],
 ) -> None:
-    """Write keys that sort by score down, level up, column up, from the bits of scores; count the items of each level (Q, L+2)."""
-    sign, zero = np.uint32(0x80000000), np.uint32(0)
+    """Write keys that sort by score down, level up, column up, from the bits of scores; count the
+    items of each level (Q, L+2).
+    """
+    sign = np.uint32(0x80000000)
+    zero = np.uint32(0)
     for row in range(bits.shape[0]):
         for column in range(bits.shape[1]):
-            score, level = bits[row, column], np.uint64(levels[row, column])
+            score = bits[row, column]
+            level = np.uint64(levels[row, column])
             score = zero if score == sign else score  # −0 equals 0
             descending = np.uint64(score if score & sign else score ^ ~sign)
-            keys[row, column] = (descending << np.uint64(32)) | (level << np.uint64(24)) | np.uint64(column)
+            keys[row, column] = (
+                (descending << np.uint64(32)) | (level << np.uint64(24)) | np.uint64(column)
+            )
             counts[row, level] += 1
 
 
 @compiled
-def list_positives(columns: Integers, levels: NDArray[np.uint8], relevance: NDArray[np.float32], to: Integers) -> None:
-    """Write query, item and level (3, P) of the items of positive relevance (Q, L+1), list by list, in order of rank."""
+def list_positives(
+    columns: Integers, levels: NDArray[np.uint8], relevance: NDArray[np.float32], to: Integers
+) -> None:
+    """Write query, item and level (3, P) of the items of positive relevance (Q, L+1), list by list,
+    in order of rank.
+    """
     at = 0
     for row in range(levels.shape[0]):
         for item in range(levels.shape[1]):
@@ -195,7 +235,8 @@ def exact_sums(rows: SortedLists, sums: NDArray[np.float32]) -> None:
     """Write sums[place] = Σ_{j before k} weight of every positive k."""
     depth = rows.weights.shape[1]
     for row in range(len(rows.scores)):
-        before, place = np.zeros(depth + 1), rows.places[row]
+        before = np.zeros(depth + 1)
+        place = rows.places[row]
         for item in range(rows.levels.shape[1]):
             level = np.uint64(rows.levels[row, item])
             if level < depth and rows.relevance[row, level] > 0:
@@ -209,16 +250,23 @@ def exact_sums(rows: SortedLists, sums: NDArray[np.float32]) -> None:
 
 @compiled
 def step_sums(rows: SortedLists, shape: StepShape, sums: Floats) -> None:
-    """Write sums[0, place] = Σ_{j ≠ k} weight · step(s_j − s_k) of every positive k, and sums[1, place] = −its slope in s_k."""
+    """Write sums[0, place] = Σ_{j ≠ k} weight · step(s_j − s_k) of every positive k, and sums[1,
+    place] = −its slope in s_k.
+    """
     buffers = make_buffers(rows)
     for row in range(len(rows.scores)):
         list_sums(enter(rows, row, buffers), shape, sums)
 
 
 @compiled
-def step_slopes(rows: SortedLists, shape: StepShape, factors: Floats, to: NDArray[np.float32]) -> None:
-    """Write the gradient of Σ_place factors[0, place] · sum[place] in the scores; factors[1] is its part in s_k."""
-    buffers, gradient = make_buffers(rows), np.empty(rows.scores.shape[1])
+def step_slopes(
+    rows: SortedLists, shape: StepShape, factors: Floats, to: NDArray[np.float32]
+) -> None:
+    """Write the gradient of Σ_place factors[0, place] · sum[place] in the scores; factors[1] is its
+    part in s_k.
+    """
+    buffers = make_buffers(rows)
+    gradient = np.empty(rows.scores.shape[1])
     for row in range(len(rows.scores)):
         gradient[:] = 0
         list_slopes(enter(rows, row, buffers), shape, factors, gradient)
@@ -229,19 +277,25 @@ def step_slopes(rows: SortedLists, shape: StepShape, factors: Floats, to: NDArra
 @compiled_part
 def make_buffers(rows: SortedLists) -> OneList:
     """Allocate buffers for any one of the lists."""
-    longer, depth = rows.scores.shape[1] + LANES, rows.relevance.shape[1]
-    weight, work = np.zeros((depth, longer)), np.empty((max(2, depth), longer))
-    return OneList(rows.scores[0], rows.levels[0], 0, rows.relevance[0], np.ones(longer), weight, work)
+    longer = rows.scores.shape[1] + LANES
+    depth = rows.relevance.shape[1]
+    weight = np.zeros((depth, longer))
+    work = np.empty((max(2, depth), longer))
+    return OneList(
+        rows.scores[0], rows.levels[0], 0, rows.relevance[0], np.ones(longer), weight, work
+    )
 
 
 @compiled_part
 def enter(rows: SortedLists, row: int, buffers: OneList) -> OneList:
     """Load one of the lists into the buffers."""
-    levels, relevance = rows.levels[row], rows.relevance[row]
+    levels = rows.levels[row]
+    relevance = rows.relevance[row]
     buffers.exponential[: len(levels)] = rows.exponentials[row]
     for level in range(1, len(relevance)):
         if relevance[level] > 0:
-            weights, weight = rows.weights[row, level], buffers.weight[level]
+            weights = rows.weights[row, level]
+            weight = buffers.weight[level]
             for item in range(len(levels)):
                 weight[item] = weights[np.uint64(levels[item])]
     parts = rows.scores[row], levels, rows.places[row], relevance
@@ -249,25 +303,27 @@ def enter(rows: SortedLists, row: int, buffers: OneList) -> OneList:
 
 
 @compiled_part
-def first_within(scores: Floats, score: float, start: int, beyond: float) -> int:
-    """Find the first position from `start` whose score exceeds `score` by at most `beyond`."""
-    while start < len(scores) and scores[start] - score > beyond:
-        start += 1
-    return start
-
-
-@compiled_part
 def list_sums(one: OneList, shape: StepShape, sums: Floats) -> None:
-    """Compute step_sums of one list; the borders of the window only move down, so that each item is passed once."""
-    number, place, centre = len(one.scores), one.place, one.scores[0] - SPAN * shape.tau
-    first, below, last, lines = 0, 0, 0, np.zeros((3, len(one.relevance)))
+    """Compute step_sums of one list; the borders of the window only move down, so that each item is
+    passed once.
+    """
+    number = len(one.scores)
+    place = one.place
+    centre = one.scores[0] - SPAN * shape.tau
+    first = 0
+    below = 0
+    last = 0
+    lines = np.zeros((3, len(one.relevance)))
     beyond, moment, above = lines
+
     for item in range(number):
-        level, score = np.int64(one.levels[item]), one.scores[item]
+        level = np.int64(one.levels[item])
+        score = one.scores[item]
         if level >= len(one.relevance) or one.relevance[level] <= 0:
             continue
         centre = centred(one, score, shape.tau, centre)
-        passed, first = first, first_within(one.scores, score, first, shape.delta)
+        passed = first
+        first = first_within(one.scores, score, first, shape.delta)
         last = first_within(one.scores, score, last, -shape.reach)
         for before in range(passed, first):
             for other in range(len(beyond)):
@@ -278,73 +334,49 @@ def list_sums(one: OneList, shape: StepShape, sums: Floats) -> None:
                 above[other] += one.weight[other, below]
             below += 1
         parts = first + (last - first + LANES - 1) // LANES * LANES
-        window, weight = one.exponential[first:parts], one.weight[level, first:parts]
+        window = one.exponential[first:parts]
+        weight = one.weight[level, first:parts]
         value, slope = window_sums(window, weight, one.exponential[item], one.work)
-        line = shape.beyond * beyond[level] + shape.rho * (moment[level] - beyond[level] * (score + shape.delta))
+        line = shape.beyond * beyond[level] + shape.rho * (
+            moment[level] - beyond[level] * (score + shape.delta)
+        )
         jump = shape.start * (above[level] - beyond[level])
         itself = one.weight[level, item] * (0.5 + shape.start)  # the window includes k
-        sums[0, place], sums[1, place] = value + line + jump - itself, slope / shape.tau + shape.rho * beyond[level]
+        sums[0, place], sums[1, place] = (
+            value + line + jump - itself,
+            slope / shape.tau + shape.rho * beyond[level],
+        )
         place += 1
 
 
 @compiled_part
 def list_slopes(one: OneList, shape: StepShape, factors: Floats, gradient: Floats) -> None:
     """Add step_slopes of one list to its gradient by rank."""
-    number, place, centre = len(one.scores), one.place, one.scores[0] - SPAN * shape.tau
-    first, last, lines = 0, 0, np.zeros((len(one.relevance), number + 1))
+    number = len(one.scores)
+    place = one.place
+    centre = one.scores[0] - SPAN * shape.tau
+    first = 0
+    last = 0
+    lines = np.zeros((len(one.relevance), number + 1))
     one.work[:] = 0
+
     for item in range(number):
-        level, score = np.int64(one.levels[item]), one.scores[item]
+        level = np.int64(one.levels[item])
+        score = one.scores[item]
         if level >= len(one.relevance) or one.relevance[level] <= 0:
             continue
         centre = centred(one, score, shape.tau, centre)
         first = first_within(one.scores, score, first, shape.delta)
         last = first_within(one.scores, score, last, -shape.reach)
-        share, window = factors[0, place], one.exponential[first:last]
+        share = factors[0, place]
+        window = one.exponential[first:last]
         add_slopes(window, one.exponential[item], share / shape.tau, one.work[level, first:last])
         lines[level, first] += share
         gradient[item] += factors[1, place]
         place += 1
+
     for other in range(1, len(one.relevance)):
         line = 0.0
         for item in range(number - 1, -1, -1):
             line += lines[other, item + 1]
             gradient[item] += one.weight[other, item] * (one.work[other, item] + shape.rho * line)
-
-
-@compiled_part
-def centred(one: OneList, score: Scalar, tau: float, centre: Scalar) -> Scalar:
-    """Return the centre of the exponentials; compute them anew around a positive that is too far below it."""
-    if centre - score <= SPAN * tau:
-        return centre
-    for item in range(len(one.scores)):
-        one.exponential[item] = math.exp(min((one.scores[item] - score) / tau, 2 * SPAN))
-    return score
-
-
-@compiled_part
-def window_sums(exponential: Floats, weight: Floats, itself: Scalar, work: Floats) -> tuple[Scalar, Scalar]:
-    """Compute Σ w σ and Σ w (σ − σ²) of a window, by quarters: one running sum would wait for every addition."""
-    size = len(weight) // LANES
-    e, f, g, h = exponential[:size], exponential[size:], exponential[2 * size :], exponential[3 * size :]
-    q, r, s, t = weight[:size], weight[size:], weight[2 * size :], weight[3 * size :]
-    values, squares = work[0, :size], work[1, :size]
-    for item in range(size):
-        a, b = e[item] / (e[item] + itself), f[item] / (f[item] + itself)
-        c, d = g[item] / (g[item] + itself), h[item] / (h[item] + itself)
-        first, second, third, fourth = q[item] * a, r[item] * b, s[item] * c, t[item] * d
-        values[item] = (first + second) + (third + fourth)
-        squares[item] = (first * a + second * b) + (third * c + fourth * d)
-    value, square = 0.0, 0.0
-    for item in range(size):
-        value += values[item]
-        square += squares[item]
-    return value, value - square
-
-
-@compiled_part
-def add_slopes(exponential: Floats, itself: Scalar, share: Scalar, gradient: Floats) -> None:
-    """Add share · (σ − σ²) to the gradient."""
-    for item in range(len(exponential)):
-        sigmoid = exponential[item] / (exponential[item] + itself)
-        gradient[item] += share * (sigmoid - sigmoid * sigmoid)

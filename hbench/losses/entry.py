@@ -1,4 +1,6 @@
-"""Defines the entry of a loss: a function that builds it, its formula, its paper, and the defaults of its parameters."""
+"""Defines the entry of a loss: a function that builds it, its formula, its paper, and the defaults
+of its parameters.
+"""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -15,7 +17,9 @@ REQUIRED = inspect.Parameter.empty
 
 @dataclass(frozen=True)
 class LossEntry:
-    """An entry of the table of losses: build(parameters) -> nn.Module; `parameters` are name -> default or REQUIRED."""
+    """An entry of the table of losses: build(parameters) -> nn.Module; `parameters` are name ->
+    default or REQUIRED.
+    """
 
     build: Callable[[Mapping[str, Any]], nn.Module]
     formula: str
@@ -23,7 +27,9 @@ class LossEntry:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self, name: str, params: Mapping[str, Any]) -> nn.Module:
-        """Build the loss with `params` in place of defaults; raises ConfigError for those it does not have or cannot use."""
+        """Build the loss with `params` in place of defaults; raises ConfigError for those it does
+        not have or cannot use.
+        """
         for parameter, value in params.items():
             if parameter not in self.parameters:
                 close = " or ".join(map(repr, closest(parameter, self.parameters)))
@@ -33,15 +39,23 @@ class LossEntry:
                     fix=f"did you mean {close}?" if close else None,
                 )
             _check_kind(name, parameter, value, self.parameters[parameter])
-        missing = [p for p, default in self.parameters.items() if default is REQUIRED and p not in params]
+
+        missing = [
+            p for p, default in self.parameters.items() if default is REQUIRED and p not in params
+        ]
         if missing:
             raise ConfigError(
-                f"loss {name!r} needs {' and '.join(missing)}", expected=_listing(self.parameters), fix="set them"
+                f"loss {name!r} needs {' and '.join(missing)}",
+                expected=_listing(self.parameters),
+                fix="set them",
             )
+
         parameters = {**{p: d for p, d in self.parameters.items() if d is not REQUIRED}, **params}
         loss = self.build(parameters)
         if isinstance(loss, BatchLoss):
-            loss.spelling = ", ".join([repr(name), *(f"{key}={value!r}" for key, value in parameters.items())])
+            loss.spelling = ", ".join(
+                [repr(name), *(f"{key}={value!r}" for key, value in parameters.items())]
+            )
         return loss
 
 
@@ -53,7 +67,9 @@ def entry_of(function: Callable[..., nn.Module], formula: str, paper: str) -> Lo
 def parameters_of(*functions: Callable[..., Any]) -> dict[str, Any]:
     """Collect the arguments of several functions, with their defaults."""
     signatures = [inspect.signature(function).parameters for function in functions]
-    return {name: parameter.default for signature in signatures for name, parameter in signature.items()}
+    return {
+        name: parameter.default for signature in signatures for name, parameter in signature.items()
+    }
 
 
 def chosen(function: Callable[..., Any], params: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,10 +85,14 @@ def _listing(known: Mapping[str, Any]) -> str:
 
 def _check_kind(name: str, parameter: str, value: Any, default: Any) -> None:
     if isinstance(default, bool):
-        fits, kind = isinstance(value, bool), "true or false"
+        fits = isinstance(value, bool)
+        kind = "true or false"
     elif isinstance(default, int | float):
-        fits, kind = isinstance(value, int | float) and not isinstance(value, bool), "a number"
+        fits = isinstance(value, int | float) and not isinstance(value, bool)
+        kind = "a number"
     else:
         return
     if not fits:
-        raise ConfigError(f"{parameter} of loss {name!r} is not {kind}", expected=kind, found=repr(value))
+        raise ConfigError(
+            f"{parameter} of loss {name!r} is not {kind}", expected=kind, found=repr(value)
+        )

@@ -1,12 +1,18 @@
 """Makes losses leave out pairs of unknown level, for partial labels.
 
-Labels that end early have −1 below their end (`ended`). A pair whose labels agree until one of them ends may have any level from
-there on. It is left out of the lists and pairs of a loss, so that it affects neither value nor gradient.
+Labels that end early have −1 below their end (`ended`). A pair whose labels agree until one of them
+ends may have any level from there on. It is left out of the lists and pairs of a loss, so that it
+affects neither value nor gradient.
 
 >>> import torch
 >>> from hbench.losses import build_loss
->>> loss, x = leave_unknown_out(build_loss("contrastive")), torch.tensor([[1.0, 0.0], [0.9, 0.4]], requires_grad=True)
->>> loss(x, torch.tensor([[0, 0], [0, -1]])).backward()  # two of a genus, the species of one is unknown
+>>> loss, x = (
+...     leave_unknown_out(build_loss("contrastive")),
+...     torch.tensor([[1.0, 0.0], [0.9, 0.4]], requires_grad=True),
+... )
+>>> loss(
+...     x, torch.tensor([[0, 0], [0, -1]])
+... ).backward()  # two of a genus, the species of one is unknown
 >>> x.grad.abs().max().item()
 0.0
 """
@@ -35,14 +41,17 @@ def ended(labels: Labels, tree: LabelTree) -> Labels:
 def leave_unknown_out(loss: nn.Module) -> nn.Module:
     """Make a loss leave out the pairs whose level its labels do not say, and return it.
 
-    Raises ConfigError for a loss that cannot, because its proxies or mixed items have classes of the finest level.
+    Raises ConfigError for a loss that cannot, because its proxies or mixed items have classes of
+    the finest level.
     """
     for part in _losses_in(loss):
         if not (isinstance(part, BatchLoss) and part.takes_partial):
             raise ConfigError(
-                f"{type(part).__name__} needs every label down to the finest level", expected="a loss of pairs or of ranks",
-                found="labels that end early", fix="leave out their items (--policy drop), or choose another loss",
-            )  # fmt: skip
+                f"{type(part).__name__} needs every label down to the finest level",
+                expected="a loss of pairs or of ranks",
+                found="labels that end early",
+                fix="leave out their items (--policy drop), or choose another loss",
+            )
     for module in loss.modules():
         if isinstance(module, BatchLoss):
             module.partial = True

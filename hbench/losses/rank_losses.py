@@ -1,6 +1,7 @@
-"""Defines the rank losses, 1 − score(ranks) averaged over the queries that have positives, by the table RANK_LOSSES.
+"""Defines the rank losses, 1 − score(ranks) averaged over the queries that have positives, by the
+table RANK_LOSSES.
 
-    loss = score × step for less relevant items × step for the others × relevance        (rank losses, §III; HAPPIER, §3.2)
+    loss = score × step for less relevant items × step for the others × relevance
 
 A query is not in its own list, unless `released=True`, which follows the papers' code.
 """
@@ -16,18 +17,28 @@ from hbench.losses import cpu_kernel, rank_scores, rank_sums
 from hbench.losses.batch_loss import BatchLoss, LossBatch, sum_over_blocks
 from hbench.losses.entry import LossEntry, chosen, parameters_of
 from hbench.losses.rank_scores import RankEstimates, Score
-from hbench.losses.rank_sums import RankSteps, RelevanceSplit, shared_levels, split_by_level, split_by_relevance
+from hbench.losses.rank_sums import (
+    RankSteps,
+    RelevanceSplit,
+    shared_levels,
+    split_by_level,
+    split_by_relevance,
+)
 from hbench.losses.steps import LowerBound, Sigmoid, Step, SupRank
 from hbench.losses.wrappers import SiMix, mix_positives
 from hbench.metrics.relevance import Relevance, exponential, relevances
 
-Extra = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]  # scores, levels, depth -> the same with columns added
+Extra = Callable[
+    [Tensor, Tensor, int], tuple[Tensor, Tensor]
+]  # scores, levels, depth -> the same with columns added
 
 
 class RankLoss(BatchLoss):
-    """The mean of 1 − score over the queries with positives; 0, with gradient 0, for a batch without any.
+    """The mean of 1 − score over the queries with positives; 0, with gradient 0, for a batch
+    without any.
 
-    Embeddings are not normalised here. With mined pairs, a query's list consists of the references paired with it.
+    Embeddings are not normalised here. With mined pairs, a query's list consists of the references
+    paired with it.
     """
 
     takes_partial = True
@@ -43,14 +54,20 @@ class RankLoss(BatchLoss):
         extra: Extra | None = None,
     ) -> None:
         super().__init__()
-        self.score, self.steps, self.relevance = score, steps, relevance
-        self.split, self.own_level, self.extra = split, own_level, extra
+        self.score = score
+        self.steps = steps
+        self.relevance = relevance
+        self.split = split
+        self.own_level = own_level
+        self.extra = extra
 
     def compute(self, batch: LossBatch) -> Tensor:
         defined = torch.zeros((), dtype=torch.int64, device=batch.labels.device)
 
         def missing(scores: Tensor, block: slice) -> Tensor:
-            values, counted = self.per_list(scores, self.levels(batch, block), batch.labels.shape[1])
+            values, counted = self.per_list(
+                scores, self.levels(batch, block), batch.labels.shape[1]
+            )
             defined.add_(counted.sum())
             return ((1 - values) * counted).sum()
 
@@ -58,15 +75,20 @@ class RankLoss(BatchLoss):
         return total / defined.clamp(min=1)
 
     def levels(self, batch: LossBatch, block: slice) -> Tensor:
-        """Compute the levels (Q, N) of all items for a block of queries; L+1 for items outside of their lists."""
-        depth, listed = batch.labels.shape[1], batch.listed(block)
+        """Compute the levels (Q, N) of all items for a block of queries; L+1 for items outside of
+        their lists.
+        """
+        depth = batch.labels.shape[1]
+        listed = batch.listed(block)
         levels = shared_levels(batch.labels[block], batch.ref_labels)
         if listed is not None:
             levels = levels.masked_fill_(~listed, depth + 1)
         return levels.masked_fill_(batch.is_self(block), self.own_level(depth))
 
     def per_list(self, scores: Tensor, levels: Tensor, depth: int) -> tuple[Tensor, Tensor]:
-        """Compute the score of each query (Q,), and whether it has positives (Q,), from its scores and the levels (Q, N)."""
+        """Compute the score of each query (Q,), and whether it has positives (Q,), from its scores
+        and the levels (Q, N).
+        """
         if self.extra is not None:
             scores, levels = self.extra(scores, levels, depth)
         lists = cpu_kernel.make_lists(scores, levels, depth)
@@ -79,7 +101,9 @@ class RankLoss(BatchLoss):
 
 
 class RankRow(NamedTuple):
-    """A row of the table: factories of the three parts, whose arguments are the loss's parameters, formula and paper."""
+    """A row of the table: factories of the three parts, whose arguments are the loss's parameters,
+    formula and paper.
+    """
 
     score: Callable[..., Score]
     steps: Callable[..., RankSteps]
@@ -96,17 +120,31 @@ def smooth(tau: float = 0.01) -> RankSteps:
 
 
 def suprank(
-    tau: float = 0.01, rho: float = 100.0, delta: float = 0.05, offset: float | None = None, start: float = 0.5
+    tau: float = 0.01,
+    rho: float = 100.0,
+    delta: float = 0.05,
+    offset: float | None = None,
+    start: float = 0.5,
 ) -> RankSteps:
     """Use the step S for less relevant items; the other items, and H-rank, keep the exact step."""
     return RankSteps(SupRank(tau, rho, delta, offset, start), None, None, None)
 
 
 def suprank_with_h_rank(
-    tau: float = 0.01, rho: float = 100.0, delta: float = 0.05, offset: float | None = None, start: float = 0.5, *,
-    h_rank: str = "exact", beta: float = 25.0, gamma: float = 0.5, leak: float = 10.0,
-) -> RankSteps:  # fmt: skip
-    """Like suprank; h_rank="linear" uses the piece-wise linear lower bound for more relevant items in H-rank."""
+    tau: float = 0.01,
+    rho: float = 100.0,
+    delta: float = 0.05,
+    offset: float | None = None,
+    start: float = 0.5,
+    *,
+    h_rank: str = "exact",
+    beta: float = 25.0,
+    gamma: float = 0.5,
+    leak: float = 10.0,
+) -> RankSteps:
+    """Like suprank; h_rank="linear" uses the piece-wise linear lower bound for more relevant items
+    in H-rank.
+    """
     above: dict[str, Step | None] = {"exact": None, "linear": LowerBound(beta, gamma, leak)}
     if h_rank not in above:
         raise ConfigError("h_rank is unknown", expected=" or ".join(above), found=repr(h_rank))
@@ -125,11 +163,15 @@ def fine_label() -> Relevance:
 def graded(
     relevance: str | Relevance = "alpha", alpha: float = 1.0, weights: Sequence[float] | None = None
 ) -> Relevance:
-    """Look up a relevance by name, with α or weights per level, coarse to fine, if it takes them; or use a function."""
+    """Look up a relevance by name, with α or weights per level, coarse to fine, if it takes them;
+    or use a function.
+    """
     if callable(relevance):
         return relevance
     factory = relevances[relevance]
-    offered = {"exponent": alpha} | ({} if weights is None else {"weights": weights, "values": weights})
+    offered = {"exponent": alpha} | (
+        {} if weights is None else {"weights": weights, "values": weights}
+    )
     return factory(**chosen(factory, offered))
 
 
@@ -144,7 +186,8 @@ def ndcg() -> Score:
 
 
 def recall(at: Sequence[int] = (1, 2, 4, 8, 16), temperature: float = 1.0) -> Score:
-    """Score by the mean recall at the k of `at`, with a sigmoid of this temperature as outer step."""
+    """Score by the mean recall at the k of `at`, with a sigmoid of this temperature as outer
+    step."""
     return rank_scores.recall(at, temperature, clip=False)
 
 
@@ -154,36 +197,69 @@ def clipped_recall(at: Sequence[int] = (1, 2, 4, 8, 16), temperature: float = 1.
 
 
 def rank_loss(
-    score: Score, steps: RankSteps, relevance: Relevance, released: bool = False, mix_scores: bool = False
+    score: Score,
+    steps: RankSteps,
+    relevance: Relevance,
+    released: bool = False,
+    mix_scores: bool = False,
 ) -> nn.Module:
-    """Make a rank loss; `released`: the query is a fine positive of its own list, and items are compared by level."""
-    split, extra = split_by_level if released else split_by_relevance, mix_positives() if mix_scores else None
+    """Make a rank loss; `released`: the query is a fine positive of its own list, and items are
+    compared by level.
+    """
+    split = split_by_level if released else split_by_relevance
+    extra = mix_positives() if mix_scores else None
     own_level = (lambda depth: depth) if released else (lambda depth: depth + 1)
     return RankLoss(score, steps, relevance, split=split, own_level=own_level, extra=extra)
 
 
 def recall_at_k(
-    score: Score, steps: RankSteps, relevance: Relevance, released: bool = False, simix: bool = False
+    score: Score,
+    steps: RankSteps,
+    relevance: Relevance,
+    released: bool = False,
+    simix: bool = False,
 ) -> nn.Module:
-    """Make the loss recall_at_k; `released`: the query stays in its own list, as an item that is not a positive."""
-    loss = RankLoss(score, steps, relevance, own_level=(lambda depth: 0) if released else (lambda depth: depth + 1))
+    """Make the loss recall_at_k; `released`: the query stays in its own list, as an item that is
+    not a positive.
+    """
+    loss = RankLoss(
+        score,
+        steps,
+        relevance,
+        own_level=(lambda depth: 0) if released else (lambda depth: depth + 1),
+    )
     return SiMix(loss) if simix else loss
 
 
-AP, H_AP = "1/|Ω⁺| Σ_Ω⁺ rank⁺(k)/rank(k)", "Σ_Ω⁺ H-rank(k)/rank(k) / Σ_Ω⁺ rel(k)"
-NDCG, RECALL = "Σ (2^l(k) − 1)/log2(1 + rank(k)) / ideal", "mean_K Σ_Ω⁺ σ((K − rank(k))/temperature)/min(K, |Ω⁺|)"
-SMOOTH, SUP = "step σ(t/τ)", "step S(t) for less relevant items"
-T, E, N = "Rank losses (TPAMI 2024)", "HAPPIER (ECCV 2022)", "ROADMAP (NeurIPS 2021)"
+AP = "1/|Ω⁺| Σ_Ω⁺ rank⁺(k)/rank(k)"
+H_AP = "Σ_Ω⁺ H-rank(k)/rank(k) / Σ_Ω⁺ rel(k)"
+NDCG = "Σ (2^l(k) − 1)/log2(1 + rank(k)) / ideal"
+RECALL = "mean_K Σ_Ω⁺ σ((K − rank(k))/temperature)/min(K, |Ω⁺|)"
+SMOOTH = "step σ(t/τ)"
+SUP = "step S(t) for less relevant items"
+T = "Rank losses (TPAMI 2024)"
+E = "HAPPIER (ECCV 2022)"
+N = "ROADMAP (NeurIPS 2021)"
 
 RANK_LOSSES: dict[str, RankRow] = {
-    "smooth_ap": RankRow(h_ap, smooth, fine_label, f"1 − {AP}, {SMOOTH}", "Brown et al., ECCV 2020", rank_loss),
+    "smooth_ap": RankRow(
+        h_ap, smooth, fine_label, f"1 − {AP}, {SMOOTH}", "Brown et al., ECCV 2020", rank_loss
+    ),
     "sup_ap": RankRow(h_ap, suprank, fine_label, f"1 − {AP}, {SUP}", f"{N} Eq. 5", rank_loss),
     "smooth_hap": RankRow(h_ap, smooth, graded, f"1 − {H_AP}, {SMOOTH}", f"{T} Tab. II", rank_loss),
-    "sup_hap": RankRow(h_ap, suprank_with_h_rank, graded, f"1 − {H_AP}, {SUP}", f"{E} §3.2", rank_loss),
-    "smooth_ndcg": RankRow(ndcg, smooth, exponential, f"1 − {NDCG}, {SMOOTH}", f"{T} §V-B", rank_loss),
+    "sup_hap": RankRow(
+        h_ap, suprank_with_h_rank, graded, f"1 − {H_AP}, {SUP}", f"{E} §3.2", rank_loss
+    ),
+    "smooth_ndcg": RankRow(
+        ndcg, smooth, exponential, f"1 − {NDCG}, {SMOOTH}", f"{T} §V-B", rank_loss
+    ),
     "sup_ndcg": RankRow(ndcg, suprank, exponential, f"1 − {NDCG}, {SUP}", f"{T} Eq. 24", rank_loss),
-    "smooth_recall": RankRow(recall, smooth, fine_label, f"1 − {RECALL}, {SMOOTH}", f"{T} Eq. 16", rank_loss),
-    "sup_recall": RankRow(recall, suprank, fine_label, f"1 − {RECALL}, {SUP}", f"{T} Eq. 17", rank_loss),
+    "smooth_recall": RankRow(
+        recall, smooth, fine_label, f"1 − {RECALL}, {SMOOTH}", f"{T} Eq. 16", rank_loss
+    ),
+    "sup_recall": RankRow(
+        recall, suprank, fine_label, f"1 − {RECALL}, {SUP}", f"{T} Eq. 17", rank_loss
+    ),
     "recall_at_k": RankRow(
         clipped_recall,
         smooth,

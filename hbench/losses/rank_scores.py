@@ -1,7 +1,8 @@
-"""Computes the score of queries from the ranks of their positives: H-AP (and AP), NDCG, recall at k; the best score is 1.
+"""Computes the score of queries from the ranks of their positives: H-AP (and AP), NDCG, recall at
+k; the best score is 1.
 
-A score is a function RankEstimates -> (Q,). It is a sum over positives, so that a query without positives scores 0; the caller
-leaves it out.
+A score is a function RankEstimates -> (Q,). It is a sum over positives, so that a query without
+positives scores 0; the caller leaves it out.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +15,9 @@ from hbench.losses.rank_sums import Lists, Positives, sum_by_query
 
 
 class RankEstimates(NamedTuple):
-    """Lists, their positives, and each positive's rank and H-rank, float (P,); H-rank is None for scores without it."""
+    """Lists, their positives, and each positive's rank and H-rank, float (P,); H-rank is None for
+    scores without it.
+    """
 
     lists: Lists
     positives: Positives
@@ -26,7 +29,9 @@ Score = Callable[[RankEstimates], Tensor]
 
 
 def h_ap(ranked: RankEstimates) -> Tensor:
-    """Compute H-AP = Σ_k H-rank(k)/rank(k) / Σ_k rel(k) (HAPPIER, Eq. 3); AP for relevances 0 and 1 (Eq. 1)."""
+    """Compute H-AP = Σ_k H-rank(k)/rank(k) / Σ_k rel(k) (HAPPIER, Eq. 3); AP for relevances 0 and 1
+    (Eq. 1).
+    """
     assert ranked.h_rank is not None
     sums = sum_by_query(ranked.h_rank / ranked.rank, ranked.positives, ranked.lists)
     total = (ranked.lists.counts * ranked.positives.table).sum(1)
@@ -34,17 +39,24 @@ def h_ap(ranked: RankEstimates) -> Tensor:
 
 
 def ideal_gain(lists: Lists, table: Tensor) -> Tensor:
-    """Compute Σ_r rel/log2(1 + r) of every list in order of relevance, from its level counts: (Q,)."""
+    """Compute Σ_r rel/log2(1 + r) of every list in order of relevance, from its level counts:
+    (Q,)."""
     place = torch.arange(1, lists.scores.shape[1] + 1, device=table.device)
-    discount = torch.cat([table.new_zeros(1), torch.log2(1 + place.to(table)).reciprocal().cumsum(0)])
+    discount = torch.cat(
+        [table.new_zeros(1), torch.log2(1 + place.to(table)).reciprocal().cumsum(0)]
+    )
     gains, best_first = table.sort(dim=1, descending=True)
     until = lists.counts.gather(1, best_first).cumsum(1).long()
     reached = discount[until]
-    return (gains * (reached - torch.cat([torch.zeros_like(reached[:, :1]), reached[:, :-1]], dim=1))).sum(1)
+    return (
+        gains * (reached - torch.cat([torch.zeros_like(reached[:, :1]), reached[:, :-1]], dim=1))
+    ).sum(1)
 
 
 def ndcg(ideal: Callable[[Lists, Tensor], Tensor] = ideal_gain) -> Score:
-    """Make NDCG = Σ_k rel(k)/log2(1 + rank(k)), over its `ideal` value for the list in order of relevance (rank losses, Eq. 23)."""
+    """Make NDCG = Σ_k rel(k)/log2(1 + rank(k)), over its `ideal` value for the list in order of
+    relevance (rank losses, Eq. 23).
+    """
 
     def score(ranked: RankEstimates) -> Tensor:
         gains = ranked.positives.relevance / torch.log2(1 + ranked.rank)
@@ -55,7 +67,8 @@ def ndcg(ideal: Callable[[Lists, Tensor], Tensor] = ideal_gain) -> Score:
 
 
 def recall(at: Sequence[int], temperature: float, clip: bool) -> Score:
-    """Make the mean over k in `at` of Σ_{p ∈ Ω+} σ((k − rank(p))/temperature) / min(k, |Ω+|) (rank losses, Eq. 15–17).
+    """Make the mean over k in `at` of Σ_{p ∈ Ω+} σ((k − rank(p))/temperature) / min(k, |Ω+|) (rank
+    losses, Eq. 15–17).
 
     `clip` bounds each sum by k (Patel et al.).
     """
@@ -64,7 +77,9 @@ def recall(at: Sequence[int], temperature: float, clip: bool) -> Score:
         number = (ranked.lists.counts * (ranked.positives.table > 0)).sum(1)
         total = torch.zeros_like(number)
         for k in at:
-            reached = sum_by_query(torch.sigmoid((k - ranked.rank) / temperature), ranked.positives, ranked.lists)
+            reached = sum_by_query(
+                torch.sigmoid((k - ranked.rank) / temperature), ranked.positives, ranked.lists
+            )
             total = total + (reached.clamp(max=k) if clip else reached) / number.clamp(1, k)
         return total / len(at)
 

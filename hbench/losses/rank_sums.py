@@ -1,12 +1,15 @@
-"""Computes the ranks of the positives of a block of lists, with the exact step or a surrogate in each of their parts.
+"""Computes the ranks of the positives of a block of lists, with the exact step or a surrogate in
+each of their parts.
 
-    rank(k)   = 1      + Σ_{j less relevant} step_less(s_j − s_k)             + Σ_{other j} step_others(s_j − s_k)
-    H-rank(k) = rel(k) + Σ_{j more relevant} min(rel(k), rel(j)) step_above(…) + Σ_{other j} min(rel(k), rel(j)) step_within(…)
+    rank(k)   = 1 + Σ_{j less relevant} step_less(s_j − s_k) + Σ_{other j} step_others(s_j − s_k)
+    H-rank(k) = rel(k) + Σ_{j more relevant} min(rel(k), rel(j)) step_above(…)
+                       + Σ_{other j} min(rel(k), rel(j)) step_within(…)
 
-(rank losses, Eq. 5; HAPPIER, Eq. 2 and 5.) Both are sums of table[level of k, level of j] · step(s_j − s_k). Tables with the
-same step are added, so that each step needs one such sum: Lists.exact_sums or step_sums. This module computes them on every
-device and in every dtype. It goes through tiles of pairs, once forward and once backward, so that memory holds a tile instead of
-all pairs × items. cpu_kernel.py is its faster counterpart for float32 on a CPU.
+(rank losses, Eq. 5; HAPPIER, Eq. 2 and 5.) Both are sums of table[level of k, level of j] ·
+step(s_j − s_k). Tables with the same step are added, so that each step needs one such sum:
+Lists.exact_sums or step_sums. This module computes them on every device and in every dtype. It goes
+through tiles of pairs, once forward and once backward, so that memory holds a tile instead of all
+pairs × items. cpu_kernel.py is its faster counterpart for float32 on a CPU.
 """
 
 from collections.abc import Iterator
@@ -21,9 +24,11 @@ from hbench.metrics.relevance import Relevance
 
 
 class Positives(NamedTuple):
-    """The items of positive relevance, query by query: query, item, level int64 (P,); relevance float (P,).
+    """The items of positive relevance, query by query: query, item, level int64 (P,); relevance
+    float (P,).
 
-    `table` float (Q, L+1) holds the relevance of every level in every list; that of the distractors is 0.
+    `table` float (Q, L+1) holds the relevance of every level in every list; that of the distractors
+    is 0.
     """
 
     query: Tensor
@@ -34,10 +39,11 @@ class Positives(NamedTuple):
 
 
 class Lists:
-    """The ranked lists of Q queries: scores float (Q, N); levels int64 (Q, N), 0 … L, or L+1 outside of the list.
+    """The ranked lists of Q queries: scores float (Q, N); levels int64 (Q, N), 0 … L, or L+1
+    outside of the list.
 
-    `counts` float (Q, L+1) are the items of each level. `by_rank` int64 (Q, N) are the columns of every list by score down, level
-    up, column up, which is pessimistic at ties.
+    `counts` float (Q, L+1) are the items of each level. `by_rank` int64 (Q, N) are the columns of
+    every list by score down, level up, column up, which is pessimistic at ties.
     """
 
     def __init__(self, scores: Tensor, levels: Tensor, depth: int) -> None:
@@ -45,35 +51,54 @@ class Lists:
         self.counts, self.by_rank = self.arrange()
 
     def arrange(self) -> tuple[Tensor, Tensor]:
-        """Compute `counts` and `by_rank`, by a stable sort by score of the columns in order of level."""
+        """Compute `counts` and `by_rank`, by a stable sort by score of the columns in order of
+        level.
+        """
         # bincount would wait for a GPU
-        counts = torch.stack([(self.levels == level).sum(1) for level in range(self.depth + 1)], dim=1).to(self.scores)
+        counts = torch.stack(
+            [(self.levels == level).sum(1) for level in range(self.depth + 1)], dim=1
+        ).to(self.scores)
         by_level = sort_levels(self.levels, self.depth)
-        by_score = self.scores.detach().gather(1, by_level).argsort(dim=1, descending=True, stable=True)
+        by_score = (
+            self.scores.detach().gather(1, by_level).argsort(dim=1, descending=True, stable=True)
+        )
         return counts, by_level.gather(1, by_score)
 
     def find_positives(self, table: Tensor) -> Positives:
         """Find the items of positive relevance; table (Q, L+1)."""
-        is_positive = torch.cat([table > 0, torch.zeros_like(table[:, :1], dtype=torch.bool)], dim=1)
+        is_positive = torch.cat(
+            [table > 0, torch.zeros_like(table[:, :1], dtype=torch.bool)], dim=1
+        )
         query, item = is_positive.gather(1, self.levels).nonzero(as_tuple=True)
         level = self.levels[query, item]
         return Positives(query, item, level, table[query, level], table)
 
     def exact_sums(self, positives: Positives, table: Tensor) -> Tensor:
-        """Compute Σ_{j before k} table[q, level of k, level of j] of every positive k: (P,), no gradient; table (Q, L+1, L+1)."""
+        """Compute Σ_{j before k} table[q, level of k, level of j] of every positive k: (P,), no
+        gradient; table (Q, L+1, L+1).
+        """
         column = torch.arange(self.by_rank.shape[1], device=table.device).expand_as(self.by_rank)
-        place = torch.empty_like(column).scatter(1, self.by_rank, column)[positives.query, positives.item]
-        sorted_levels, weights = self.levels.gather(1, self.by_rank), with_outside(table)
-        exact = torch.float32 if table.device.type == "mps" else torch.float64  # Apple's GPUs lack float64
+        place = torch.empty_like(column).scatter(1, self.by_rank, column)[
+            positives.query, positives.item
+        ]
+        sorted_levels = self.levels.gather(1, self.by_rank)
+        weights = with_outside(table)
+        # Apple's GPUs lack float64
+        exact = torch.float32 if table.device.type == "mps" else torch.float64
         result = torch.zeros_like(positives.relevance)
+
         for level in range(1, table.shape[1]):
             so_far = weights[:, level].gather(1, sorted_levels).cumsum(1, dtype=exact)
             itself = table[positives.query, level, level]
-            result = torch.where(positives.level == level, so_far[positives.query, place].to(itself) - itself, result)
+            result = torch.where(
+                positives.level == level, so_far[positives.query, place].to(itself) - itself, result
+            )
+
         return result
 
     def step_sums(self, positives: Positives, table: Tensor, step: Step) -> Tensor:
-        """Compute Σ_{j ≠ k} table[q, level of k, level of j] · step(s_j − s_k) of every positive k, float (P,).
+        """Compute Σ_{j ≠ k} table[q, level of k, level of j] · step(s_j − s_k) of every positive k,
+        float (P,).
 
         table (Q, L+1, L+1). The sums are differentiable in the scores, by the slope of the step.
         """
@@ -84,8 +109,12 @@ class Lists:
 
 
 def shared_levels(labels: Tensor, ref_labels: Tensor) -> Tensor:
-    """Count the leading columns that labels (Q, L) and ref_labels (N, L), coarse to fine, share: uint8 (Q, N)."""
-    level = torch.zeros(labels.shape[0], ref_labels.shape[0], dtype=torch.uint8, device=labels.device)
+    """Count the leading columns that labels (Q, L) and ref_labels (N, L), coarse to fine, share:
+    uint8 (Q, N).
+    """
+    level = torch.zeros(
+        labels.shape[0], ref_labels.shape[0], dtype=torch.uint8, device=labels.device
+    )
     shared = torch.ones_like(level, dtype=torch.bool)
     for column in range(labels.shape[1]):
         shared = shared & (labels[:, column, None] == ref_labels[None, :, column])
@@ -94,27 +123,38 @@ def shared_levels(labels: Tensor, ref_labels: Tensor) -> Tensor:
 
 
 def relevance_table(counts: Tensor, relevance: Relevance) -> Tensor:
-    """Compute the relevance of every level in every list from its level counts, 0 for the distractors: float (Q, L+1)."""
+    """Compute the relevance of every level in every list from its level counts, 0 for the
+    distractors: float (Q, L+1).
+    """
     table: Tensor = relevance(counts).to(counts)
     return torch.cat([torch.zeros_like(table[:, :1]), table[:, 1:]], dim=1)
 
 
 def sum_by_query(values: Tensor, positives: Positives, lists: Lists) -> Tensor:
-    """Sum values (P,) over each query's positives, (Q,), in the order of items, so that all runs give the same bits."""
-    spread = values.new_zeros(lists.scores.shape).index_put((positives.query, positives.item), values)
+    """Sum values (P,) over each query's positives, (Q,), in the order of items, so that all runs
+    give the same bits.
+    """
+    spread = values.new_zeros(lists.scores.shape).index_put(
+        (positives.query, positives.item), values
+    )
     return spread.sum(1)
 
 
 class RelevanceSplit(NamedTuple):
-    """Whether j is less, and whether it is more relevant than k: bool (Q, L+1, L+1), [query, level of k, level of j]."""
+    """Whether j is less, and whether it is more relevant than k: bool (Q, L+1, L+1), [query, level
+    of k, level of j].
+    """
 
     less: Tensor
     above: Tensor
 
 
 def split_by_relevance(table: Tensor) -> RelevanceSplit:
-    """Compare items by relevance (HAPPIER, Eq. 5), the same as by level if relevance increases with the level."""
-    of_k, of_j = table[:, :, None], table[:, None, :]
+    """Compare items by relevance (HAPPIER, Eq. 5), the same as by level if relevance increases with
+    the level.
+    """
+    of_k = table[:, :, None]
+    of_j = table[:, None, :]
     return RelevanceSplit(of_j < of_k, of_j > of_k)
 
 
@@ -123,16 +163,20 @@ def split_by_level(table: Tensor) -> RelevanceSplit:
     level = torch.arange(table.shape[1], device=table.device)
     shape = (table.shape[0], -1, -1)
     return RelevanceSplit(
-        (level[None, :] < level[:, None]).expand(shape), (level[None, :] > level[:, None]).expand(shape)
+        (level[None, :] < level[:, None]).expand(shape),
+        (level[None, :] > level[:, None]).expand(shape),
     )
 
 
-CPU_TILE = 1 << 19  # pairs (k, j) in a tile: a few float32 temporaries of them fit into a core's caches
+# pairs (k, j) in a tile: a few float32 temporaries of them fit into a core's caches
+CPU_TILE = 1 << 19
 GPU_TILE = 1 << 24  # enough pairs to fill an accelerator, 64 MB per temporary
 
 
 class RankSteps(NamedTuple):
-    """The steps of rank (less relevant items, others) and of H-rank (more relevant items, others); None is exact."""
+    """The steps of rank (less relevant items, others) and of H-rank (more relevant items, others);
+    None is exact.
+    """
 
     less: Step | None
     others: Step | None
@@ -151,15 +195,26 @@ def h_ranks(lists: Lists, positives: Positives, split: RelevanceSplit, steps: Ra
     """Compute H-rank(k) of every positive: float (P,), differentiable in the scores."""
     shared = torch.minimum(positives.table[:, :, None], positives.table[:, None, :])
     above = shared * split.above
-    return _sum_terms(positives.relevance, lists, positives, [(steps.above, above), (steps.within, shared - above)])
+    return _sum_terms(
+        positives.relevance,
+        lists,
+        positives,
+        [(steps.above, above), (steps.within, shared - above)],
+    )
 
 
-def _sum_terms(start: Tensor, lists: Lists, positives: Positives, terms: list[tuple[Step | None, Tensor]]) -> Tensor:
+def _sum_terms(
+    start: Tensor, lists: Lists, positives: Positives, terms: list[tuple[Step | None, Tensor]]
+) -> Tensor:
     by_step: dict[Step | None, Tensor] = {}
     for step, table in terms:
         by_step[step] = by_step[step] + table if step in by_step else table
     for step, table in by_step.items():
-        sums = lists.exact_sums(positives, table) if step is None else lists.step_sums(positives, table, step)
+        sums = (
+            lists.exact_sums(positives, table)
+            if step is None
+            else lists.step_sums(positives, table, step)
+        )
         start = start + sums
     return start
 
@@ -171,7 +226,8 @@ def with_outside(table: Tensor) -> Tensor:
 
 def sort_levels(levels: Tensor, depth: int) -> Tensor:
     """Sort the columns of every list by level, by counting: int64 (Q, N)."""
-    place, before = torch.zeros_like(levels), torch.zeros_like(levels[:, :1])
+    place = torch.zeros_like(levels)
+    before = torch.zeros_like(levels[:, :1])
     for level in range(depth + 2):
         at_level = levels == level
         place = torch.where(at_level, at_level.cumsum(1) - 1 + before, place)
@@ -181,7 +237,9 @@ def sort_levels(levels: Tensor, depth: int) -> Tensor:
 
 
 class _Pairs(NamedTuple):
-    """The input of step sums: levels and columns by level (Q, N), the positives, the table (Q, L+1, L+2), the step."""
+    """The input of step sums: levels and columns by level (Q, N), the positives, the table (Q, L+1,
+    L+2), the step.
+    """
 
     levels: Tensor
     by_level: Tensor
@@ -195,7 +253,8 @@ class _StepSums(torch.autograd.Function):
     def forward(ctx: Any, scores: Tensor, pairs: _Pairs) -> Tensor:
         ctx.save_for_backward(scores)
         ctx.pairs, ctx.layout, positives = pairs, _layout(pairs), pairs.positives
-        sums = scores.new_zeros(len(positives.query) + 1)  # the last place receives the sums of the padding
+        # the last place receives the sums of the padding
+        sums = scores.new_zeros(len(positives.query) + 1)
         for tile in _tiles(scores, pairs, ctx.layout):
             value = pairs.step.value(tile.scores[:, None, :] - tile.own[:, :, None])
             sums[tile.place] = torch.einsum("qkj,qj->qk", value, tile.weight)
@@ -213,15 +272,19 @@ class _StepSums(torch.autograd.Function):
             of_tile = upstream[tile.place]
             to_items = torch.einsum("qkj,qk->qj", slope, of_tile) * tile.weight
             to_positives = torch.einsum("qkj,qj->qk", slope, tile.weight) * -of_tile
-            rows = scores.new_zeros(len(tile.query), scores.shape[1]).scatter(1, tile.column, to_items)
+            rows = scores.new_zeros(len(tile.query), scores.shape[1]).scatter(
+                1, tile.column, to_items
+            )
             result[tile.query] += rows.scatter_add(1, tile.item, to_positives)
         return result, None
 
 
 class Tile(NamedTuple):
-    """Some queries, their positives of one level, padded to equal numbers, and the items with a weight for these.
+    """Some queries, their positives of one level, padded to equal numbers, and the items with a
+    weight for these.
 
-    query (q,); item, place among the positives and `own` score of the positives (q, k); column, score, weight of items (q, n).
+    query (q,); item, place among the positives and `own` score of the positives (q, k); column,
+    score, weight of items (q, n).
     """
 
     query: Tensor
@@ -234,8 +297,9 @@ class Tile(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """The sizes of the tiles: `reach` (L,), items by level up to the last one with a weight for a level's positives; `sizes`, the
-    numbers of positives of every level and query (L, Q), also as `number` on the device; `places` (P,), positives by level."""
+    """The sizes of the tiles: `reach` (L,), items by level up to the last one with a weight for a
+    level's positives; `sizes`, the numbers of positives of every level and query (L, Q), also as
+    `number` on the device; `places` (P,), positives by level."""
 
     reach: list[int]
     sizes: list[list[int]]
@@ -249,20 +313,33 @@ def _layout(pairs: _Pairs) -> _Layout:
     queries, items = levels.shape
     depth = table.shape[1] - 1
     number = levels.new_zeros(depth * queries)
-    number.index_add_(0, (positives.level - 1) * queries + positives.query, torch.ones_like(positives.level))
-    sorted_levels, column = levels.gather(1, by_level), torch.arange(1, items + 1, device=levels.device)
-    weighs = [(table[:, level].gather(1, sorted_levels) != 0).any(dim=0) for level in range(1, depth + 1)]
+    number.index_add_(
+        0, (positives.level - 1) * queries + positives.query, torch.ones_like(positives.level)
+    )
+    sorted_levels = levels.gather(1, by_level)
+    column = torch.arange(1, items + 1, device=levels.device)
+    weighs = [
+        (table[:, level].gather(1, sorted_levels) != 0).any(dim=0) for level in range(1, depth + 1)
+    ]
     reach = torch.stack([torch.where(has_weight, column, 0).amax() for has_weight in weighs])
     known = torch.cat([reach, number]).tolist()
     sizes = [known[depth + level * queries :][:queries] for level in range(depth)]
-    return _Layout(known[:depth], sizes, number.view(depth, queries), positives.level.argsort(stable=True))
+
+    return _Layout(
+        known[:depth], sizes, number.view(depth, queries), positives.level.argsort(stable=True)
+    )
 
 
 def _tiles(scores: Tensor, pairs: _Pairs, layout: _Layout) -> Iterator[Tile]:
-    """Yield tiles that together hold every pair of non-zero weight; items are by level, the least relevant first."""
+    """Yield tiles that together hold every pair of non-zero weight; items are by level, the least
+    relevant first.
+    """
     levels, by_level, positives, table, _ = pairs
-    sorted_levels, sorted_scores = levels.gather(1, by_level), scores.gather(1, by_level)
-    most, first = CPU_TILE if scores.device.type == "cpu" else GPU_TILE, 0
+    sorted_levels = levels.gather(1, by_level)
+    sorted_scores = scores.gather(1, by_level)
+    most = CPU_TILE if scores.device.type == "cpu" else GPU_TILE
+
+    first = 0
     for level, (reach, sizes) in enumerate(zip(layout.reach, layout.sizes, strict=True), start=1):
         places = layout.places[first : first + sum(sizes)]
         first += len(places)
@@ -281,19 +358,25 @@ def _tiles(scores: Tensor, pairs: _Pairs, layout: _Layout) -> Iterator[Tile]:
 def _padded(
     places: Tensor, number: Tensor, sizes: list[int], absent: int, most: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield queries (q,) with the places of their positives (q, k), q·k ≤ most unless q = k = 1, filled up with `absent`.
+    """Yield queries (q,) with the places of their positives (q, k), q·k ≤ most unless q = k = 1,
+    filled up with `absent`.
 
-    Queries with similar numbers of positives share a tile, so that there is little padding. `sizes` is `number` on the host.
+    Queries with similar numbers of positives share a tile, so that there is little padding. `sizes`
+    is `number` on the host.
     """
     first = number.cumsum(0) - number
     larger = number.argsort(descending=True, stable=True)
     padded = torch.nn.functional.pad(places, (0, 1), value=absent)
     wide = sorted((size for size in sizes if size), reverse=True)
+
     start = 0
     while start < len(wide):
         end = start + max(1, most // wide[start])
         query = larger[start : min(end, len(wide))]
         for begin in range(0, wide[start], most):
             k = torch.arange(begin, min(begin + most, wide[start]), device=places.device)
-            yield query, padded[torch.where(k < number[query, None], first[query, None] + k, len(places))]
+            yield (
+                query,
+                padded[torch.where(k < number[query, None], first[query, None] + k, len(places))],
+            )
         start = end

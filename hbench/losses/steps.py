@@ -1,7 +1,8 @@
-"""Defines the steps: how much item j counts as ranked before item k, for t = s_j − s_k, and the slopes of surrogates.
+"""Defines the steps: how much item j counts as ranked before item k, for t = s_j − s_k, and the
+slopes of surrogates.
 
-`None` stands for the exact step of the metrics, which has no slope; it is counted in the sorted list, ties included, instead of
-pair by pair.
+`None` stands for the exact step of the metrics, which has no slope; it is counted in the sorted
+list, ties included, instead of pair by pair.
 
 >>> import torch
 >>> value = SupRank().value(torch.tensor([-1.0, 0.0, 0.02, 0.06]))
@@ -21,7 +22,9 @@ from hbench.losses.batch_loss import require_positive
 
 
 class Step(Protocol):
-    """A step with a slope: `value` and its derivative `slope` are elementwise functions of differences t."""
+    """A step with a slope: `value` and its derivative `slope` are elementwise functions of
+    differences t.
+    """
 
     def value(self, t: Tensor) -> Tensor: ...
 
@@ -30,7 +33,9 @@ class Step(Protocol):
 
 @dataclass(frozen=True)
 class Sigmoid:
-    """ς(t) = σ(t/τ), the step of Smooth-AP; it bounds the exact step neither from above nor from below."""
+    """ς(t) = σ(t/τ), the step of Smooth-AP; it bounds the exact step neither from above nor from
+    below.
+    """
 
     tau: float = 0.01
 
@@ -46,11 +51,13 @@ class Sigmoid:
 
 @dataclass(frozen=True)
 class SupRank:
-    """S(t) = σ(t/τ) for t < 0; σ(t/τ) + ½ for 0 ≤ t ≤ δ; ρ(t−δ) + σ(δ/τ) + ½ for t > δ (rank losses, Eq. 4).
+    """S(t) = σ(t/τ) for t < 0; σ(t/τ) + ½ for 0 ≤ t ≤ δ; ρ(t−δ) + σ(δ/τ) + ½ for t > δ (rank
+    losses, Eq. 4).
 
-    S(0) = 1, the upper of the two values that the equation allows, so that S bounds the exact step from above at ties too.
-    The released configurations replace constants: `start` is the ½ of the middle piece, `offset` the σ(δ/τ)+½ of the last
-    (SOP: offset 1.44, start .5; iNat: offset 1, start 0, which is not an upper bound).
+    S(0) = 1, the upper of the two values that the equation allows, so that S bounds the exact step
+    from above at ties too. The released configurations replace constants: `start` is the ½ of the
+    middle piece, `offset` the σ(δ/τ)+½ of the last (SOP: offset 1.44, start .5; iNat: offset 1,
+    start 0, which is not an upper bound).
     """
 
     tau: float = 0.01
@@ -63,18 +70,23 @@ class SupRank:
         require_positive(tau=self.tau)
         for name, value in (("rho", self.rho), ("delta", self.delta)):
             if value < 0:
-                raise ConfigError(f"the step's {name} is negative", expected=f"{name} ≥ 0", found=f"{value:g}")
+                raise ConfigError(
+                    f"the step's {name} is negative", expected=f"{name} ≥ 0", found=f"{value:g}"
+                )
 
     @property
     def jump(self) -> float:
-        """The jump at δ, added to σ(δ/τ) + start + ρ(t−δ) for t > δ: 0 unless `offset` makes the step discontinuous."""
+        """The jump at δ, added to σ(δ/τ) + start + ρ(t−δ) for t > δ: 0 unless `offset` makes the
+        step discontinuous.
+        """
         continuous = 1 / (1 + math.exp(-self.delta / self.tau)) + 0.5
         return (continuous if self.offset is None else self.offset) - continuous + 0.5 - self.start
 
     def value(self, t: Tensor) -> Tensor:
         capped = t.clamp(max=self.delta)
         value = (capped / self.tau).sigmoid_().add_(t - capped, alpha=self.rho)
-        reached = capped.sign_().add_(1).clamp_(max=1)  # 1 where t ≥ 0; torch.heaviside is ten times slower on a CPU
+        # 1 where t ≥ 0; torch.heaviside is ten times slower on a CPU
+        reached = capped.sign_().add_(1).clamp_(max=1)
         value.add_(reached, alpha=self.start)
         return value.add_(t > self.delta, alpha=self.jump) if self.jump else value
 
@@ -84,7 +96,8 @@ class SupRank:
 
 @dataclass(frozen=True)
 class LowerBound:
-    """leak·t for t ≤ 0, min(βt + γ, 1) for t > 0: a piece-wise linear lower bound of the exact step for H-rank^> (HAPPIER, §3.2).
+    """leak·t for t ≤ 0, min(βt + γ, 1) for t > 0: a piece-wise linear lower bound of the exact step
+    for H-rank^> (HAPPIER, §3.2).
 
     It is not bounded below, so that H-rank can become negative and the loss can exceed 1.
     """
@@ -96,9 +109,10 @@ class LowerBound:
     def __post_init__(self) -> None:
         if not (self.beta >= 0 and self.leak >= 0 and self.gamma <= 1):
             raise ConfigError(
-                "the piece-wise linear step is not a lower bound", expected="beta ≥ 0, leak ≥ 0, gamma ≤ 1",
+                "the piece-wise linear step is not a lower bound",
+                expected="beta ≥ 0, leak ≥ 0, gamma ≤ 1",
                 found=f"beta {self.beta:g}, leak {self.leak:g}, gamma {self.gamma:g}",
-            )  # fmt: skip
+            )
 
     def value(self, t: Tensor) -> Tensor:
         return torch.where(t > 0, (self.beta * t + self.gamma).clamp(max=1), self.leak * t)

@@ -1,4 +1,6 @@
-"""Wraps a loss: with a memory of past batches (Wang et al. 2020), at every level of the tree, with mixed items (Patel et al.)."""
+"""Wraps a loss: with a memory of past batches (Wang et al. 2020), at every level of the tree, with
+mixed items (Patel et al.).
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,11 +15,13 @@ from hbench.losses.batch_loss import BatchLoss, LossBatch, full_precision, uncom
 
 @checked_class
 class CrossBatchMemory(nn.Module):
-    """(w_b · loss(batch) + w_m · loss(batch, memory)) / (w_b + w_m); loss(batch) in the first `warm_up` batches.
+    """(w_b · loss(batch) + w_m · loss(batch, memory)) / (w_b + w_m); loss(batch) in the first
+    `warm_up` batches.
 
-    The memory is a queue of the last `size` embeddings, without gradient, including the batch; `loss`, which must take
-    references, gets the places of the queries in it, so that none ranks itself. Embeddings that are not finite are not stored:
-    one bad batch would spoil all losses while it is in memory.
+    The memory is a queue of the last `size` embeddings, without gradient, including the batch;
+    `loss`, which must take references, gets the places of the queries in it, so that none ranks
+    itself. Embeddings that are not finite are not stored: one bad batch would spoil all losses
+    while it is in memory.
     """
 
     embeddings: Tensor
@@ -26,17 +30,33 @@ class CrossBatchMemory(nn.Module):
     batches: Tensor
 
     def __init__(
-        self, loss: nn.Module, size: int, *, warm_up: int = 0, batch_weight: float = 1.0, memory_weight: float = 1.0
+        self,
+        loss: nn.Module,
+        size: int,
+        *,
+        warm_up: int = 0,
+        batch_weight: float = 1.0,
+        memory_weight: float = 1.0,
     ) -> None:
         super().__init__()
-        if size < 1 or warm_up < 0 or min(batch_weight, memory_weight) < 0 or batch_weight + memory_weight == 0:
+        if (
+            size < 1
+            or warm_up < 0
+            or min(batch_weight, memory_weight) < 0
+            or batch_weight + memory_weight == 0
+        ):
             raise ConfigError(
                 "the settings of the memory are out of range",
                 expected="size ≥ 1, warm_up ≥ 0, weights ≥ 0 and not both 0",
-                found=f"size {size}, warm_up {warm_up}, weights {batch_weight:g} and {memory_weight:g}",
+                found=f"size {size}, warm_up {warm_up}, weights {batch_weight:g} and "
+                f"{memory_weight:g}",
             )
-        self.loss, self.size, self.warm_up = loss, size, warm_up
-        self.batch_weight, self.memory_weight = batch_weight, memory_weight
+
+        self.loss = loss
+        self.size = size
+        self.warm_up = warm_up
+        self.batch_weight = batch_weight
+        self.memory_weight = memory_weight
         self.register_buffer("embeddings", torch.empty(0, 0))
         self.register_buffer("labels", torch.empty(0, 0, dtype=torch.int64))
         self.register_buffer("stored", torch.zeros((), dtype=torch.int64))  # embeddings seen so far
@@ -50,31 +70,46 @@ class CrossBatchMemory(nn.Module):
         if int(self.batches) <= self.warm_up:
             return within
         filled = min(int(self.stored), self.size)
-        across: Tensor = self.loss(embeddings, labels, self.embeddings[:filled], self.labels[:filled], place)
-        return (self.batch_weight * within + self.memory_weight * across) / (self.batch_weight + self.memory_weight)
+        across: Tensor = self.loss(
+            embeddings, labels, self.embeddings[:filled], self.labels[:filled], place
+        )
+        return (self.batch_weight * within + self.memory_weight * across) / (
+            self.batch_weight + self.memory_weight
+        )
 
     def _enqueue(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        """Store the batch in place of the oldest entries and return its places, int64 (B,), −1 for what is not stored."""
+        """Store the batch in place of the oldest entries and return its places, int64 (B,), −1 for
+        what is not stored.
+        """
         if self.embeddings.shape[0] == 0:
             self.embeddings = embeddings.new_zeros(self.size, embeddings.shape[1])
             self.labels = labels.new_zeros(self.size, labels.shape[1])
         kept = embeddings.isfinite().all(1).nonzero()[:, 0][-self.size :]
         place = (int(self.stored) + torch.arange(len(kept), device=labels.device)) % self.size
-        self.embeddings[place], self.labels[place] = embeddings[kept].to(self.embeddings), labels[kept]
+        self.embeddings[place], self.labels[place] = (
+            embeddings[kept].to(self.embeddings),
+            labels[kept],
+        )
         self.stored += len(kept)
         self.batches += 1
         return torch.full((len(labels),), -1, device=labels.device).index_put((kept,), place)
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
-        # The first batch determines the width of the queue, so a new module takes the stored shapes.
+        # The first batch determines the width of the queue, so a new module takes the stored
+        # shapes.
         for name in ("embeddings", "labels"):
             if prefix + name in state_dict:
-                setattr(self, name, torch.empty_like(state_dict[prefix + name], device=getattr(self, name).device))
+                setattr(
+                    self,
+                    name,
+                    torch.empty_like(state_dict[prefix + name], device=getattr(self, name).device),
+                )
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
 class PerLevel(BatchLoss):
-    """Σ_l loss_l(embeddings, labels[:, :l], …): the l-th loss gets the first l columns, the last of which is its finest.
+    """Σ_l loss_l(embeddings, labels[:, :l], …): the l-th loss gets the first l columns, the last of
+    which is its finest.
 
     A single loss, which must be without proxies, is used at every level of any tree.
     """
@@ -95,7 +130,9 @@ class PerLevel(BatchLoss):
                 expected=f"labels of {len(losses)} levels",
                 found=f"{depth} levels",
             )
-        terms = [loss(*batch.to_level(level).arguments()) for level, loss in enumerate(losses, start=1)]
+        terms = [
+            loss(*batch.to_level(level).arguments()) for level, loss in enumerate(losses, start=1)
+        ]
         return torch.stack(terms).sum()
 
 
@@ -105,17 +142,22 @@ def per_level(losses: nn.Module | Sequence[nn.Module]) -> nn.Module:
     return PerLevel(losses)
 
 
-Draw = Callable[[int], Tensor]  # number of pairs -> the share α ~ U[0, 1] of each, in the order of (first, second)
+Draw = Callable[
+    [int], Tensor
+]  # number of pairs -> the share α ~ U[0, 1] of each, in the order of (first, second)
 
 
 class SiMix(BatchLoss):
-    """A loss of the batch and its mixed embeddings, which are not normalised and also queries (Patel et al. 2022, §3.3)."""
+    """A loss of the batch and its mixed embeddings, which are not normalised and also queries
+    (Patel et al. 2022, §3.3).
+    """
 
     takes_pairs = False
 
     def __init__(self, loss: nn.Module, draw: Draw = torch.rand) -> None:
         super().__init__()
-        self.loss, self.draw = loss, draw
+        self.loss = loss
+        self.draw = draw
 
     def compute(self, batch: LossBatch) -> Tensor:
         (embeddings,), labels = full_precision(batch.embeddings), batch.labels
@@ -123,15 +165,20 @@ class SiMix(BatchLoss):
         share = self.draw(len(first)).to(embeddings)[:, None]
         virtual = share * embeddings[first] + (1 - share) * embeddings[second]
         index = torch.cat([batch.self_index, batch.self_index.new_full((len(first),), -1)])
-        every, classes = torch.cat([embeddings, virtual]), torch.cat([labels, labels[first]])
+        every = torch.cat([embeddings, virtual])
+        classes = torch.cat([labels, labels[first]])
         among_themselves = batch.ref_embeddings is batch.embeddings
         references = () if among_themselves else (batch.ref_embeddings, batch.ref_labels, index)
         result: Tensor = self.loss(every, classes, *references)
         return result
 
 
-def mix_positives(draw: Draw = torch.rand) -> Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]:
-    """Add a column for the mixed score of every pair of a query's fine positives, as a fine positive (SupRank's released code)."""
+def mix_positives(
+    draw: Draw = torch.rand,
+) -> Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]:
+    """Add a column for the mixed score of every pair of a query's fine positives, as a fine
+    positive (SupRank's released code).
+    """
 
     def add(scores: Tensor, levels: Tensor, depth: int) -> tuple[Tensor, Tensor]:
         fine = levels == depth
@@ -142,7 +189,9 @@ def mix_positives(draw: Draw = torch.rand) -> Callable[[Tensor, Tensor, int], tu
         column = torch.arange(len(query), device=query.device) - (number.cumsum(0) - number)[query]
         width = int(number.max()) if len(query) else 0
         extra = scores.new_zeros(len(scores), width).index_put((query, column), mixed)
-        outside = levels.new_full((len(scores), width), depth + 1).index_put((query, column), levels.new_tensor(depth))
+        outside = levels.new_full((len(scores), width), depth + 1).index_put(
+            (query, column), levels.new_tensor(depth)
+        )
         return torch.cat([scores, extra], dim=1), torch.cat([levels, outside], dim=1)
 
     return add

@@ -1,4 +1,5 @@
-"""Metrics as pure functions of one query's level sequence, with their names, relevances, protocols and significance tests.
+"""Metrics as pure functions of one query's level sequence, with their names, relevances, protocols
+and significance tests.
 
 The functions of two arrays, scores and levels, are those of `hbench.metrics.functions`:
 
@@ -26,6 +27,8 @@ from hbench.metrics.functions import (
 )
 
 __all__ = [
-    "ap", "asi", "evaluate", "h_ap", "hierarchical_distance_at_k", "knn_accuracy", "map_at_k", "map_at_r", "ndcg",
-    "nmi", "precision_at_k", "r_precision", "recall_at_k", "reciprocal_rank", "true_recall_at_k", "w_ap",
+    "ap", "asi", "evaluate", "h_ap", "hierarchical_distance_at_k", "knn_accuracy", "map_at_k",
+    "map_at_r", "ndcg",
+    "nmi", "precision_at_k", "r_precision", "recall_at_k", "reciprocal_rank", "true_recall_at_k",
+    "w_ap",
 ]  # fmt: skip

@@ -1,4 +1,5 @@
-"""What other tools call the metrics: each of their spellings is answered by the one that is used here.
+"""What other tools call the metrics: each of their spellings is answered by the one that is used
+here.
 
 >>> meant_by("recall@1"), meant_by("top-5 accuracy/genus"), meant_by("map@10"), meant_by("happier")
 ("'R@1' (TR@1 is the share of all right items)", "'R@5/genus'", "'mAP@10'", None)
@@ -34,7 +35,9 @@ WITHOUT_CUT = {
     **dict.fromkeys(("map", "meanaverageprecision", "averageprecision", "ap"), "AP"),
     **dict.fromkeys(("mapr", "mapatr", "meanaverageprecisionatr"), "mAP@R"),
     **dict.fromkeys(("rprecision", "precisionatr", "rprec", "pr"), "P@R"),
-    **dict.fromkeys(("mrr", "meanreciprocalrank", "reciprocalrank", "recriprank", "reciprank"), "MRR"),
+    **dict.fromkeys(
+        ("mrr", "meanreciprocalrank", "reciprocalrank", "recriprank", "reciprank"), "MRR"
+    ),
     **dict.fromkeys(("ndcg", "normalizeddiscountedcumulativegain"), "NDCG"),
     **dict.fromkeys(("hap", "hierarchicalap", "hierarchicalaverageprecision", "hmap"), "H-AP"),
     **dict.fromkeys(("asi", "averagesetintersection"), "ASI"),
@@ -48,15 +51,28 @@ ALL_RIGHT = " (TR@{k} is the share of all right items)"
 
 
 def meant_by(text: str) -> str | None:
-    """The spelling here of what other tools call so, as an error suggests it; None for other texts."""
-    name, mark, level = re.fullmatch(r"([^/#]*)([/#]?)(.*)", text, re.DOTALL).groups()  # type: ignore[union-attr]
+    """The spelling here of what other tools call so, as an error suggests it; None for other
+    texts."""
+    parts = re.fullmatch(r"([^/#]*)([/#]?)(.*)", text, re.DOTALL)
+    assert parts is not None  # it matches any text
+    name, mark, level = parts.groups()
     plain = re.sub(r"[\W_]", "", name.casefold())
-    spelled, k = WITHOUT_CUT.get(plain), "1"
-    if spelled is None and (found := re.fullmatch(r"(?P<base>\D+?)(?:at)?(?P<k>[1-9]\d*|k)(?P<rest>\D*)", plain)):
+    spelled = WITHOUT_CUT.get(plain)
+    k = "1"
+
+    if spelled is None and (
+        found := re.fullmatch(r"(?P<base>\D+?)(?:at)?(?P<k>[1-9]\d*|k)(?P<rest>\D*)", plain)
+    ):
         k = "1" if found["k"] == "k" else found["k"]
         spelled = WITH_CUT.get(found["base"] + found["rest"]) or WITH_CUT.get(found["base"])
+
     if spelled is None:
         return None
+
     at_level = "" if spelled.startswith(OF_ALL_LEVELS) else mark + level
     meant = f"'{spelled.format(k=k)}{at_level}'"
-    return meant + ALL_RIGHT.format(k=k) if plain.startswith(("rec", "cmc")) and "reciprocal" not in plain else meant
+    return (
+        meant + ALL_RIGHT.format(k=k)
+        if plain.startswith(("rec", "cmc")) and "reciprocal" not in plain
+        else meant
+    )

@@ -1,7 +1,7 @@
 """Computes kNN accuracy, and the NMI of a clustering, for the classes of one level.
 
-Both look at the classes of all items. A report has neither, since its metrics go by one query's list and the levels in it, which do
-not say of which class an item of another class is.
+Both look at the classes of all items. A report has neither, since its metrics go by one query's
+list and the levels in it, which do not say of which class an item of another class is.
 
 >>> scores = [[0.9, 0.8, 0.7, -np.inf], [0.1, 0.9, -np.inf, 0.2]]
 >>> knn_accuracy(scores, ["owl", "cat", "cat", "dog"], ["cat", "dog"], k=3).tolist()
@@ -26,19 +26,28 @@ from hbench.metrics.functions import Values
 def knn_accuracy(scores: ArrayLike, classes: ArrayLike, of_queries: ArrayLike, k: int) -> Values:
     """kNN accuracy: 1 if the first k items vote for the query's class, else 0.
 
-    The class with the most items among the first k wins, among several of them the one whose first item comes first. `scores`
-    (Q, G): higher is better, −inf leaves an item out, such as the query itself. `classes` (G,) of the items and `of_queries`
-    (Q,), numbers or names, at any one level. `k`: 1 or more. Among equal scores items of other classes come first, and of
-    these those of the class that it helps most. With k = 1 it is R@1. Returns float64 (Q,), NaN for queries without an item of
-    their class. Raises UsageError for arrays that do not fit together.
+    The class with the most items among the first k wins, among several of them the one whose first
+    item comes first. `scores` (Q, G): higher is better, −inf leaves an item out, such as the query
+    itself. `classes` (G,) of the items and `of_queries` (Q,), numbers or names, at any one level.
+    `k`: 1 or more. Among equal scores items of other classes come first, and of these those of the
+    class that it helps most. With k = 1 it is R@1. Returns float64 (Q,), NaN for queries without an
+    item of their class. Raises UsageError for arrays that do not fit together.
     """
-    rows, of_items = as_array(scores, "scores"), as_array(classes, "classes")
+    rows = as_array(scores, "scores")
+    of_items = as_array(classes, "classes")
     query_classes = as_array(of_queries, "of_queries")
-    if rows.shape != (*query_classes.shape, *of_items.shape) or rows.ndim != 2 or k < 1 or np.isnan(rows).any():
+    if (
+        rows.shape != (*query_classes.shape, *of_items.shape)
+        or rows.ndim != 2
+        or k < 1
+        or np.isnan(rows).any()
+    ):
         raise UsageError(
-            "scores and classes do not fit together", expected="scores (Q, G) without NaN, classes (G,) and (Q,), k of 1 or more",
+            "scores and classes do not fit together",
+            expected="scores (Q, G) without NaN, classes (G,) and (Q,), k of 1 or more",
             found=f"{rows.shape}, {of_items.shape} and {query_classes.shape}, k {k}",
-        )  # fmt: skip
+        )
+
     numbers = np.unique(np.concatenate([of_items, query_classes]), return_inverse=True)[1]
     of_items, query_classes = numbers[: len(of_items)], numbers[len(of_items) :]
     values = np.full(len(rows), np.nan)
@@ -48,45 +57,62 @@ def knn_accuracy(scores: ArrayLike, classes: ArrayLike, of_queries: ArrayLike, k
         if equal.any():
             first = _first(of_items[listed], row[listed], query_classes[query], k)
             votes = np.bincount(first)
-            values[query] = first[np.argmax(votes[first])] == query_classes[query]  # argmax: the first of the most
+            # argmax: the first of the most
+            values[query] = first[np.argmax(votes[first])] == query_classes[query]
+
     return values
 
 
 def _first(classes: NDArray[np.int64], scores: NDArray[Any], own: int, k: int) -> NDArray[np.int64]:
-    """The classes (k,) of the first k items in the order of the ties that is worst for the class `own`, whatever their order."""
+    """The classes (k,) of the first k items in the order of the ties that is worst for the class
+    `own`, whatever their order.
+    """
     order = np.lexsort((classes == own, -scores))
-    ranked, falling = classes[order], scores[order]
-    if k < len(ranked) and falling[k - 1] == falling[k]:  # ties fill the last places: most for whom they help most
-        above, tied = ranked[falling > falling[k]], ranked[falling == falling[k]]
+    ranked = classes[order]
+    falling = scores[order]
+    # ties fill the last places: most for whom they help most
+    if k < len(ranked) and falling[k - 1] == falling[k]:
+        above = ranked[falling > falling[k]]
+        tied = ranked[falling == falling[k]]
         votes, more = (np.bincount(part, minlength=ranked.max() + 1) for part in (above, tied))
         votes += np.minimum(more, k - len(above))
         earliest = np.full(len(votes), k)
         earliest[above[::-1]] = np.arange(len(above))[::-1]
-        ranked[falling == falling[k]] = tied[np.lexsort((tied, earliest[tied], -votes[tied], tied == own))]
+        ranked[falling == falling[k]] = tied[
+            np.lexsort((tied, earliest[tied], -votes[tied], tied == own))
+        ]
+
     return ranked[:k]
 
 
 @checked
-def nmi(vectors: ArrayLike, classes: ArrayLike, *, clusters: int | None = None, seed: int = 0) -> float:
-    """NMI = 2 I(K; C)/(H(K) + H(C)): how much the clusters K that k-means finds say about the classes C (Manning et al. 2008).
+def nmi(
+    vectors: ArrayLike, classes: ArrayLike, *, clusters: int | None = None, seed: int = 0
+) -> float:
+    """NMI = 2 I(K; C)/(H(K) + H(C)): how much the clusters K that k-means finds say about the
+    classes C (Manning et al. 2008).
 
-    `vectors` (N, D), clustered as they are: scale them to length 1 for cosine. `classes` (N,), numbers or names, at any one level.
-    `clusters`: by default as many as there are classes; NMI grows with their number, so compare only equal ones. `seed` of
-    k-means, which takes minutes for ten thousand clusters. Returns a fraction in [0, 1]. Raises UsageError for arrays that do not
+    `vectors` (N, D), clustered as they are: scale them to length 1 for cosine. `classes` (N,),
+    numbers or names, at any one level. `clusters`: by default as many as there are classes; NMI
+    grows with their number, so compare only equal ones. `seed` of k-means, which takes minutes for
+    ten thousand clusters. Returns a fraction in [0, 1]. Raises UsageError for arrays that do not
     fit together, or are not finite.
     """
     from sklearn.cluster import KMeans  # half a second, which nobody else waits for
     from sklearn.metrics import normalized_mutual_info_score
 
-    rows, of_items = as_array(vectors, "vectors"), as_array(classes, "classes")
+    rows = as_array(vectors, "vectors")
+    of_items = as_array(classes, "classes")
     if seed < 0:
         raise UsageError("the seed must be at least 0", found=str(seed))
     number = len(np.unique(of_items)) if clusters is None else clusters
     fit = rows.ndim == 2 and of_items.shape == rows.shape[:1] and 1 <= number <= len(rows)
     if not fit or rows.dtype.kind not in "fiub" or not np.isfinite(rows).all():
         raise UsageError(
-            "vectors and classes cannot be clustered", expected="finite vectors (N, D), classes (N,), at most N clusters",
-            found=f"{rows.dtype} of shape {rows.shape}, classes of shape {of_items.shape}, {number} clusters",
-        )  # fmt: skip
+            "vectors and classes cannot be clustered",
+            expected="finite vectors (N, D), classes (N,), at most N clusters",
+            found=f"{rows.dtype} of shape {rows.shape}, classes of shape {of_items.shape}, "
+            f"{number} clusters",
+        )
     found: NDArray[np.int32] = KMeans(number, n_init=1, random_state=seed).fit_predict(rows)
     return float(normalized_mutual_info_score(of_items, found))

@@ -1,8 +1,8 @@
 """A metric is a pure function of one query's level sequence.
 
-Symbols: Ω the query's gallery, Ω^(l) its items at level l, P_l = ∪_{q≥l} Ω^(q) the positives at level l, r_m the rank
-of the m-th positive. A metric that is not defined for a query (no positive) is NaN, and that query is left out of the
-mean.
+Symbols: Ω the query's gallery, Ω^(l) its items at level l, P_l = ∪_{q≥l} Ω^(q) the positives at
+level l, r_m the rank of the m-th positive. A metric that is not defined for a query (no positive)
+is NaN, and that query is left out of the mean.
 
 Ranked are a fine item, a distractor, a coarse item, a distractor:
 
@@ -25,10 +25,12 @@ NAN = float("nan")
 
 
 class Definition(NamedTuple):
-    """A metric's function and the keyword arguments it takes: some of level, cut, relevance, weights, norm.
+    """A metric's function and the keyword arguments it takes: some of level, cut, relevance,
+    weights, norm.
 
-    `full`: it needs the whole ranking, whatever its cut. `lower_is_better`: it is a distance, 0 at its best. `factor`: what
-    people read is the value times this: 100 for a fraction, which is read in percent, 1 for a rank or a number of items.
+    `full`: it needs the whole ranking, whatever its cut. `lower_is_better`: it is a distance, 0 at
+    its best. `factor`: what people read is the value times this: 100 for a fraction, which is read
+    in percent, 1 for a rank or a number of items.
     """
 
     function: Callable[..., float]
@@ -70,52 +72,67 @@ def ap_exclusive(sequence: LevelSequence, *, level: int) -> float:
 
 @metric("H-AP", "relevance", full=True)
 def h_ap(sequence: LevelSequence, *, relevance: Relevance) -> float:
-    """H-AP = Σ_{k∈Ω+} H-rank(k)/rank(k) / Σ_{k∈Ω+} rel(k), H-rank(k) = Σ_{j∈Ω+, rank(j)≤rank(k)} min(rel(k), rel(j))
-    (HAPPIER, Eq. 2–3)."""
+    """H-AP = Σ_{k∈Ω+} H-rank(k)/rank(k) / Σ_{k∈Ω+} rel(k), H-rank(k) = Σ_{j∈Ω+, rank(j)≤rank(k)}
+    min(rel(k), rel(j)) (HAPPIER, Eq. 2–3)."""
     return graded_ap(sequence, relevance(sequence.counts))
 
 
 @metric("H-AP@R", "relevance", full=True)
 def h_ap_at_r(sequence: LevelSequence, *, relevance: Relevance) -> float:
-    """H-AP with the first sum over the positives among the first R = |Ω+| items only, as mAP@R is to AP."""
+    """H-AP with the first sum over the positives among the first R = |Ω+| items only, as mAP@R is
+    to AP.
+    """
     within = sequence.ranks <= len(sequence.ranks)
     return graded_ap(sequence, relevance(sequence.counts), first=int(within.sum()))
 
 
 def graded_ap(sequence: LevelSequence, rel: NDArray[np.float64], first: int | None = None) -> float:
-    """H-AP for the relevances `rel` (L+1,) of the levels, summed over the first `first` positives (all by default)."""
+    """H-AP for the relevances `rel` (L+1,) of the levels, summed over the first `first` positives
+    (all by default).
+    """
     if not len(sequence.ranks):
         return NAN
-    return float((h_ranks(sequence, rel, first) / sequence.ranks[:first]).sum() / rel[sequence.levels].sum())
-
-
-def h_ranks(sequence: LevelSequence, rel: NDArray[np.float64], first: int | None = None) -> NDArray[np.float64]:
-    """H-rank(k) = Σ_{j∈Ω+, rank(j)≤rank(k)} min(rel(k), rel(j)) of the first `first` positives (all by default), (P,)."""
-    levels = sequence.levels[:first, None]
-    ranks: NDArray[np.float64] = (np.cumsum(np.arange(len(rel)) == levels, axis=0) * np.minimum(rel[levels], rel)).sum(
-        axis=1
+    return float(
+        (h_ranks(sequence, rel, first) / sequence.ranks[:first]).sum() / rel[sequence.levels].sum()
     )
+
+
+def h_ranks(
+    sequence: LevelSequence, rel: NDArray[np.float64], first: int | None = None
+) -> NDArray[np.float64]:
+    """H-rank(k) = Σ_{j∈Ω+, rank(j)≤rank(k)} min(rel(k), rel(j)) of the first `first` positives (all
+    by default), (P,).
+    """
+    levels = sequence.levels[:first, None]
+    ranks: NDArray[np.float64] = (
+        np.cumsum(np.arange(len(rel)) == levels, axis=0) * np.minimum(rel[levels], rel)
+    ).sum(axis=1)
     return ranks
 
 
-def h_pr_curve(sequence: LevelSequence, rel: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """H-R@k and H-P@k at the rank k of every positive, two (P,), for the relevances `rel` (L+1,) of the levels.
+def h_pr_curve(
+    sequence: LevelSequence, rel: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """H-R@k and H-P@k at the rank k of every positive, two (P,), for the relevances `rel` (L+1,) of
+    the levels.
 
-    H-AP = Σ_k (H-R@k − H-R@(k−1))·H-P@k is the area of their steps (rank losses, Eq. 30–32). A positive of relevance 0
-    moves no recall; its H-P is 0 here.
+    H-AP = Σ_k (H-R@k − H-R@(k−1))·H-P@k is the area of their steps (rank losses, Eq. 30–32). A
+    positive of relevance 0 moves no recall; its H-P is 0 here.
     """
     gains = rel[sequence.levels]
     total = (rel * sequence.counts)[1:].sum()
     if not total:
         return np.zeros(0), np.zeros(0)
-    precision = np.divide(h_ranks(sequence, rel), sequence.ranks * gains, out=np.zeros(len(gains)), where=gains > 0)
+    precision = np.divide(
+        h_ranks(sequence, rel), sequence.ranks * gains, out=np.zeros(len(gains)), where=gains > 0
+    )
     return np.cumsum(gains) / total, precision
 
 
 @metric("H-P", "relevance", "cut")
 def h_p_at_k(sequence: LevelSequence, *, relevance: Relevance, cut: int) -> float:
-    """H-P@k = Σ_{j≤k} min(rel(k), rel(j)) / (k·rel(k)), and its limit for rel(k) → 0, the share of positives, at an
-    item without relevance (rank losses, Eq. 31)."""
+    """H-P@k = Σ_{j≤k} min(rel(k), rel(j)) / (k·rel(k)), and its limit for rel(k) → 0, the share of
+    positives, at an item without relevance (rank losses, Eq. 31)."""
     if not sequence.counts[1:].any():
         return NAN
     first = sequence.ranks <= cut
@@ -135,12 +152,18 @@ def h_r_at_k(sequence: LevelSequence, *, relevance: Relevance, cut: int) -> floa
 
 @metric("wAP", "weights", full=True)
 def w_ap(sequence: LevelSequence, *, weights: Sequence[float] | None) -> float:
-    """ΣwAP = Σ_l w_l·AP^(l), the weights renormalised over the levels that have positives (rank losses, Property 1)."""
-    return weighted([ap(sequence, level=level) for level in range(1, len(sequence.counts))], weights)
+    """ΣwAP = Σ_l w_l·AP^(l), the weights renormalised over the levels that have positives (rank
+    losses, Property 1).
+    """
+    return weighted(
+        [ap(sequence, level=level) for level in range(1, len(sequence.counts))], weights
+    )
 
 
 def weighted(values: Sequence[float], weights: Sequence[float] | None) -> float:
-    """Σ_l w_l·v_l of a value per level, coarse to fine, the weights renormalised over the values that are defined."""
+    """Σ_l w_l·v_l of a value per level, coarse to fine, the weights renormalised over the values
+    that are defined.
+    """
     of_level = level_weights(weights, len(values))
     terms = [(w, value) for w, value in zip(of_level, values, strict=True) if not np.isnan(value)]
     total = sum(w for w, _ in terms)
@@ -149,8 +172,8 @@ def weighted(values: Sequence[float], weights: Sequence[float] | None) -> float:
 
 @metric("ASI", full=True)
 def asi(sequence: LevelSequence) -> float:
-    """ASI = 1/R Σ_{n≤R} 1/n Σ_{l≥1} min(#level l in the first n, #level l in the first n of the ideal order), R = |Ω+|
-    (rank losses, C-A1)."""
+    """ASI = 1/R Σ_{n≤R} 1/n Σ_{l≥1} min(#level l in the first n, #level l in the first n of the
+    ideal order), R = |Ω+| (rank losses, C-A1)."""
     return _set_intersection(sequence.ranks, sequence.levels, sequence.counts)
 
 
@@ -159,10 +182,14 @@ def asi_binary(sequence: LevelSequence, *, level: int) -> float:
     """ASI of the binary labels at level l: positives P_l, everything else a distractor."""
     ranks = positives(sequence, level)
     total = positive_count(sequence, level)
-    return _set_intersection(ranks, np.ones(len(ranks), np.uint8), np.array([sequence.counts.sum() - total, total]))
+    return _set_intersection(
+        ranks, np.ones(len(ranks), np.uint8), np.array([sequence.counts.sum() - total, total])
+    )
 
 
-def _set_intersection(ranks: NDArray[np.int64], levels: NDArray[np.uint8], counts: NDArray[np.int64]) -> float:
+def _set_intersection(
+    ranks: NDArray[np.int64], levels: NDArray[np.uint8], counts: NDArray[np.int64]
+) -> float:
     total = int(counts[1:].sum())
     if total == 0:
         return NAN
@@ -196,14 +223,18 @@ def ndcg_at_k(sequence: LevelSequence, *, cut: int) -> float:
 
 @metric("R", "cut", "level")
 def r_at_k(sequence: LevelSequence, *, cut: int, level: int) -> float:
-    """R@k = 1 if a positive is among the first k, else 0; a query without positives counts as 0 (RaMBO, Eq. 7–8)."""
+    """R@k = 1 if a positive is among the first k, else 0; a query without positives counts as 0
+    (RaMBO, Eq. 7–8).
+    """
     return float((positives(sequence, level) <= cut).any())
 
 
 @metric("TR", "cut", "level", "norm")
-def tr_at_k(sequence: LevelSequence, *, cut: int, level: int, norm: Callable[[int, int], int]) -> float:
-    """TR@k = #positives among the first k / |P_l| (rank losses, Eq. 14); `norm=min` divides by min(k, |P_l|) (Patel et
-    al.)."""
+def tr_at_k(
+    sequence: LevelSequence, *, cut: int, level: int, norm: Callable[[int, int], int]
+) -> float:
+    """TR@k = #positives among the first k / |P_l| (rank losses, Eq. 14); `norm=min` divides by
+    min(k, |P_l|) (Patel et al.)."""
     total = positive_count(sequence, level)
     return float((positives(sequence, level) <= cut).sum() / norm(cut, total)) if total else NAN
 
@@ -211,7 +242,11 @@ def tr_at_k(sequence: LevelSequence, *, cut: int, level: int, norm: Callable[[in
 @metric("P", "cut", "level")
 def p_at_k(sequence: LevelSequence, *, cut: int, level: int) -> float:
     """P@k = #positives among the first k / k."""
-    return float((positives(sequence, level) <= cut).sum() / cut) if positive_count(sequence, level) else NAN
+    return (
+        float((positives(sequence, level) <= cut).sum() / cut)
+        if positive_count(sequence, level)
+        else NAN
+    )
 
 
 @metric("P@R", "level", full=True)
@@ -223,7 +258,9 @@ def r_precision(sequence: LevelSequence, *, level: int) -> float:
 
 @metric("MRR", "level", full=True)
 def reciprocal_rank(sequence: LevelSequence, *, level: int) -> float:
-    """1/r_1, r_1 the rank of the first positive, 0 where a list that is cut holds none; the mean over queries is MRR."""
+    """1/r_1, r_1 the rank of the first positive, 0 where a list that is cut holds none; the mean
+    over queries is MRR.
+    """
     ranks = positives(sequence, level)
     if not positive_count(sequence, level):
         return NAN
@@ -239,7 +276,9 @@ def map_at_r(sequence: LevelSequence, *, level: int) -> float:
 
 @metric("mAP", "cut", "level")
 def map_at_k(sequence: LevelSequence, *, cut: int, level: int) -> float:
-    """mAP@k = 1/min(|P_l|, k) Σ_{i≤k} Prec(i)·1[i-th is positive] (Google Landmarks v2 with k = 100)."""
+    """mAP@k = 1/min(|P_l|, k) Σ_{i≤k} Prec(i)·1[i-th is positive] (Google Landmarks v2 with k =
+    100).
+    """
     total = positive_count(sequence, level)
     return _precision_sum(positives(sequence, level), cut) / min(total, cut) if total else NAN
 
@@ -251,30 +290,35 @@ def _precision_sum(ranks: NDArray[np.int64], cut: int) -> float:
 
 @metric("HD", "cut", lower_is_better=True)
 def hierarchical_distance_at_k(sequence: LevelSequence, *, cut: int) -> float:
-    """HD@k = 1/min(k, |Ω|) Σ_{i≤k} (L − l_i)/L: the mean height of the lowest common ancestor of the query and the first
-    k items, over the tree's height (Bertinetto et al. 2020, average hierarchical distance of top-k)."""
+    """HD@k = 1/min(k, |Ω|) Σ_{i≤k} (L − l_i)/L: the mean height of the lowest common ancestor of
+    the query and the first k items, over the tree's height (Bertinetto et al. 2020, average
+    hierarchical distance of top-k)."""
     if not sequence.counts[-1]:
         return NAN
-    depth, within = len(sequence.counts) - 1, min(cut, int(sequence.counts.sum()))
+    depth = len(sequence.counts) - 1
+    within = min(cut, int(sequence.counts.sum()))
     return float(1 - sequence.levels[sequence.ranks <= cut].sum(dtype=np.int64) / (depth * within))
 
 
 @metric("HD-mistake", lower_is_better=True)
 def distance_of_a_mistake(sequence: LevelSequence) -> float:
-    """(L − l_1)/L where the first item is of another fine class; a query whose first item is right has no mistake
-    (Bertinetto et al. 2020, average hierarchical distance of a mistake)."""
+    """(L − l_1)/L where the first item is of another fine class; a query whose first item is right
+    has no mistake (Bertinetto et al. 2020, average hierarchical distance of a mistake)."""
     first = hierarchical_distance_at_k(sequence, cut=1)
     return first if first > 0 else NAN
 
 
 @metric("HD-first-mistake", full=True, lower_is_better=True)
 def distance_of_the_first_mistake(sequence: LevelSequence) -> float:
-    """(L − l_n)/L of the first item, at whatever rank n, that is of another fine class; NaN where all items are right."""
+    """(L − l_n)/L of the first item, at whatever rank n, that is of another fine class; NaN where
+    all items are right.
+    """
     depth = len(sequence.counts) - 1
     if not sequence.counts[-1] or not sequence.counts[:-1].sum():
         return NAN
     right = positives(sequence, depth)
-    n = int((right == np.arange(1, len(right) + 1)).sum()) + 1  # the fine items before the first other one
+    # the fine items before the first other one
+    n = int((right == np.arange(1, len(right) + 1)).sum()) + 1
     return float(1 - sequence.levels[sequence.ranks == n].sum() / depth)
 
 

@@ -1,15 +1,18 @@
-"""Metrics as functions of two arrays: the scores that rank the items for each query, and the level of each item for it.
+"""Metrics as functions of two arrays: the scores that rank the items for each query, and the level
+of each item for it.
 
     scores (Q, G)   higher is better; −inf leaves an item out of the list, such as the query itself
-    levels (Q, G)   0 for an item that is not related to the query, up to L for one of its finest class
+    levels (Q, G)   0 for an item unrelated to the query, up to L for one of its finest class
 
-Both may be numpy arrays, torch tensors or nested lists; one query may be given as (G,). Each function returns float64 (Q,), a
-fraction in [0, 1] for each query, NaN where the metric is undefined: for queries without a positive. The mean over the others,
-`np.nanmean`, is what reports show. Formulas are those of hbench.metrics.definitions; there is no other implementation.
+Both may be numpy arrays, torch tensors or nested lists; one query may be given as (G,). Each
+function returns float64 (Q,), a fraction in [0, 1] for each query, NaN where the metric is
+undefined: for queries without a positive. The mean over the others, `np.nanmean`, is what reports
+show. Formulas are those of hbench.metrics.definitions; there is no other implementation.
 
-Options that all functions share: `ties`, what comes first among equal scores, "pessimistic" (the lower level, so that a constant
-score earns nothing) or "optimistic"; `depth`, the number of levels L, by default the highest level that occurs. Raises UsageError
-for arrays that do not fit together, scores that are NaN, and levels that are not whole numbers from 0 on.
+Options that all functions share: `ties`, what comes first among equal scores, "pessimistic" (the
+lower level, so that a constant score earns nothing) or "optimistic"; `depth`, the number of levels
+L, by default the highest level that occurs. Raises UsageError for arrays that do not fit together,
+scores that are NaN, and levels that are not whole numbers from 0 on.
 
 >>> scores = [[0.9, 0.8, 0.7, 0.1], [0.2, 0.9, 0.6, 0.3]]
 >>> levels = [[2, 0, 1, 0], [0, 1, 2, 0]]
@@ -52,23 +55,34 @@ def evaluate(
 ) -> dict[str, Values]:
     """Compute several metrics of every query, and return them by name.
 
-    `metrics`: names such as "H-AP", "AP", "AP/2", "R@10" or "NDCG@100" (docs/metrics.md lists them), as a list or a text with
-    commas; levels are named 1 (coarse) … L (fine). `relevance`, of H-AP: "alpha" (default), whose exponent is `alpha`, "sum_wap"
-    or "exponential". `scores`, `levels`, `ties`, `depth` and errors: as for every function of this module. Raises UnknownName
+    `metrics`: names such as "H-AP", "AP", "AP/2", "R@10" or "NDCG@100" (docs/metrics.md lists
+    them), as a list or a text with commas; levels are named 1 (coarse) … L (fine). `relevance`, of
+    H-AP: "alpha" (default), whose exponent is `alpha`, "sum_wap" or "exponential". `scores`,
+    `levels`, `ties`, `depth` and errors: as for every function of this module. Raises UnknownName
     for a metric, a relevance or an order of ties that does not exist.
     """
     rows, of_items = _arrays(scores, levels)
     highest = int(of_items.max(initial=1))
     if depth is not None and not 0 < depth <= MOST_LEVELS:
-        raise UsageError("depth is no number of levels", expected=f"1 … {MOST_LEVELS}", found=f"{depth}")
+        raise UsageError(
+            "depth is no number of levels", expected=f"1 … {MOST_LEVELS}", found=f"{depth}"
+        )
     if depth is not None and depth < highest:
-        raise UsageError("some items are above the highest level", expected=f"levels 0 … {depth}", found=f"{highest}")
+        raise UsageError(
+            "some items are above the highest level",
+            expected=f"levels 0 … {depth}",
+            found=f"{highest}",
+        )
+
     names = [str(level) for level in range(1, (depth or highest) + 1)]
     graded = named_relevance(relevance, alpha)
     chosen = parse_metrics(metrics, names)
     functions = {str(name): name.bind(names, graded) for name in chosen}
     sequences = list(_sequences(rows, of_items, len(names), ties))
-    return {name: np.array([function(one) for one in sequences], float) for name, function in functions.items()}
+    return {
+        name: np.array([function(one) for one in sequences], float)
+        for name, function in functions.items()
+    }
 
 
 @checked
@@ -81,23 +95,33 @@ def h_ap(
     ties: str = "pessimistic",
     depth: Level = None,
 ) -> Values:
-    """H-AP = Σ_{k∈Ω+} H-rank(k)/rank(k) / Σ_{k∈Ω+} rel(k), average precision graded by level (HAPPIER, Eq. 2 to 4).
+    """H-AP = Σ_{k∈Ω+} H-rank(k)/rank(k) / Σ_{k∈Ω+} rel(k), average precision graded by level
+    (HAPPIER, Eq. 2 to 4).
 
-    `relevance` of an item of level l: "alpha" (default), (l/L)^`alpha` / |Ω^(l)|, "sum_wap" or "exponential"
-    (docs/metrics.md). `scores`, `levels`, `ties`, `depth`, the result and errors: as for every function of this module.
+    `relevance` of an item of level l: "alpha" (default), (l/L)^`alpha` / |Ω^(l)|, "sum_wap" or
+    "exponential" (docs/metrics.md). `scores`, `levels`, `ties`, `depth`, the result and errors: as
+    for every function of this module.
     """
-    (values,) = evaluate("H-AP", scores, levels, relevance=relevance, alpha=alpha, ties=ties, depth=depth).values()
+    (values,) = evaluate(
+        "H-AP", scores, levels, relevance=relevance, alpha=alpha, ties=ties, depth=depth
+    ).values()
     return values
 
 
 @checked
 def ap(
-    scores: ArrayLike, levels: ArrayLike, *, level: Level = None, ties: str = "pessimistic", depth: Level = None
+    scores: ArrayLike,
+    levels: ArrayLike,
+    *,
+    level: Level = None,
+    ties: str = "pessimistic",
+    depth: Level = None,
 ) -> Values:
     """AP = 1/|P_l| Σ_m m/r_m, average precision of the binary labels at a level (HAPPIER, Eq. 1).
 
-    `level`: 1 (coarse) … L; items of this level and finer ones are the positives, by default those of the finest. `scores`,
-    `levels`, `ties`, `depth`, the result and errors: as for every function of this module.
+    `level`: 1 (coarse) … L; items of this level and finer ones are the positives, by default those
+    of the finest. `scores`, `levels`, `ties`, `depth`, the result and errors: as for every function
+    of this module.
     """
     return _one(f"AP{_at(level)}", scores, levels, ties, depth)
 
@@ -113,8 +137,8 @@ def w_ap(
 ) -> Values:
     """ΣwAP = Σ_l w_l·AP^(l), the weighted mean of the APs of all levels (rank losses, Property 1).
 
-    `weights` (L,), coarse to fine, sum to 1; by default 1/L. `scores`, `levels`, `ties`, `depth`, the result and errors: as
-    for every function of this module.
+    `weights` (L,), coarse to fine, sum to 1; by default 1/L. `scores`, `levels`, `ties`, `depth`,
+    the result and errors: as for every function of this module.
     """
     parameters = "" if weights is None else f"(weights={':'.join(map(repr, map(float, weights)))})"
     return _one(f"wAP{parameters}", scores, levels, ties, depth)
@@ -122,112 +146,167 @@ def w_ap(
 
 @checked
 def asi(
-    scores: ArrayLike, levels: ArrayLike, *, level: Level = None, ties: str = "pessimistic", depth: Level = None
+    scores: ArrayLike,
+    levels: ArrayLike,
+    *,
+    level: Level = None,
+    ties: str = "pessimistic",
+    depth: Level = None,
 ) -> Values:
-    """ASI: the mean overlap of the first n items with those of the ideal order, n = 1 … |Ω+| (rank losses, C-A1).
+    """ASI: the mean overlap of the first n items with those of the ideal order, n = 1 … |Ω+| (rank
+    losses, C-A1).
 
-    `level`: of the binary labels at this level; by default of all levels. `scores`, `levels`, `ties`, `depth`, the result
-    and errors: as for every function of this module.
+    `level`: of the binary labels at this level; by default of all levels. `scores`, `levels`,
+    `ties`, `depth`, the result and errors: as for every function of this module.
     """
     return _one(f"ASI{_at(level)}", scores, levels, ties, depth)
 
 
 @checked
 def ndcg(
-    scores: ArrayLike, levels: ArrayLike, *, k: int | None = None, ties: str = "pessimistic", depth: Level = None
+    scores: ArrayLike,
+    levels: ArrayLike,
+    *,
+    k: int | None = None,
+    ties: str = "pessimistic",
+    depth: Level = None,
 ) -> Values:
     """NDCG = DCG / ideal DCG, DCG = Σ_k (2^l − 1)/log2(1 + rank(k)).
 
-    `k`: sum over the first k items only; by default over the whole list. `scores`, `levels`, `ties`, `depth`, the result
-    and errors: as for every function of this module.
+    `k`: sum over the first k items only; by default over the whole list. `scores`, `levels`,
+    `ties`, `depth`, the result and errors: as for every function of this module.
     """
     return _one("NDCG" if k is None else f"NDCG@{k}", scores, levels, ties, depth)
 
 
 @checked
 def recall_at_k(
-    scores: ArrayLike, levels: ArrayLike, k: int, *, level: Level = None, ties: str = "pessimistic", depth: Level = None
+    scores: ArrayLike,
+    levels: ArrayLike,
+    k: int,
+    *,
+    level: Level = None,
+    ties: str = "pessimistic",
+    depth: Level = None,
 ) -> Values:
     """R@k of metric learning: 1 if some positive is among the first k items, else 0 (RaMBO, Eq. 7).
 
-    `k`: how many items of the list count, 1 or more. `level`: 1 (coarse) … L; items of this level and finer ones are the
-    positives, by default those of the finest. `scores`, `levels`, `ties`, `depth`, the result and errors: as for every
-    function of this module.
+    `k`: how many items of the list count, 1 or more. `level`: 1 (coarse) … L; items of this level
+    and finer ones are the positives, by default those of the finest. `scores`, `levels`, `ties`,
+    `depth`, the result and errors: as for every function of this module.
     """
     return _one(f"R@{k}{_at(level)}", scores, levels, ties, depth)
 
 
 @checked
 def true_recall_at_k(
-    scores: ArrayLike, levels: ArrayLike, k: int, *, level: Level = None, ties: str = "pessimistic", depth: Level = None
+    scores: ArrayLike,
+    levels: ArrayLike,
+    k: int,
+    *,
+    level: Level = None,
+    ties: str = "pessimistic",
+    depth: Level = None,
 ) -> Values:
-    """Recall of information retrieval: the share of the positives that are among the first k items (rank losses, Eq. 14).
+    """Recall of information retrieval: the share of the positives that are among the first k items
+    (rank losses, Eq. 14).
 
-    `k`: how many items of the list count, 1 or more. `level`: 1 (coarse) … L; items of this level and finer ones are the
-    positives, by default those of the finest. `scores`, `levels`, `ties`, `depth`, the result and errors: as for every
-    function of this module.
+    `k`: how many items of the list count, 1 or more. `level`: 1 (coarse) … L; items of this level
+    and finer ones are the positives, by default those of the finest. `scores`, `levels`, `ties`,
+    `depth`, the result and errors: as for every function of this module.
     """
     return _one(f"TR@{k}{_at(level)}", scores, levels, ties, depth)
 
 
 @checked
 def precision_at_k(
-    scores: ArrayLike, levels: ArrayLike, k: int, *, level: Level = None, ties: str = "pessimistic", depth: Level = None
+    scores: ArrayLike,
+    levels: ArrayLike,
+    k: int,
+    *,
+    level: Level = None,
+    ties: str = "pessimistic",
+    depth: Level = None,
 ) -> Values:
     """P@k: the share of positives among the first k items.
 
-    `k`: how many items of the list count, 1 or more. `level`: 1 (coarse) … L; items of this level and finer ones are the
-    positives, by default those of the finest. `scores`, `levels`, `ties`, `depth`, the result and errors: as for every
-    function of this module.
+    `k`: how many items of the list count, 1 or more. `level`: 1 (coarse) … L; items of this level
+    and finer ones are the positives, by default those of the finest. `scores`, `levels`, `ties`,
+    `depth`, the result and errors: as for every function of this module.
     """
     return _one(f"P@{k}{_at(level)}", scores, levels, ties, depth)
 
 
 @checked
 def r_precision(
-    scores: ArrayLike, levels: ArrayLike, *, level: Level = None, ties: str = "pessimistic", depth: Level = None
+    scores: ArrayLike,
+    levels: ArrayLike,
+    *,
+    level: Level = None,
+    ties: str = "pessimistic",
+    depth: Level = None,
 ) -> Values:
     """P@R: the share of positives among the first R items, R = |P_l| (Musgrave et al. 2020).
 
-    `level`: 1 (coarse) … L; items of this level and finer ones are the positives, by default those of the finest. `scores`,
-    `levels`, `ties`, `depth`, the result and errors: as for every function of this module.
+    `level`: 1 (coarse) … L; items of this level and finer ones are the positives, by default those
+    of the finest. `scores`, `levels`, `ties`, `depth`, the result and errors: as for every function
+    of this module.
     """
     return _one(f"P@R{_at(level)}", scores, levels, ties, depth)
 
 
 @checked
 def map_at_r(
-    scores: ArrayLike, levels: ArrayLike, *, level: Level = None, ties: str = "pessimistic", depth: Level = None
+    scores: ArrayLike,
+    levels: ArrayLike,
+    *,
+    level: Level = None,
+    ties: str = "pessimistic",
+    depth: Level = None,
 ) -> Values:
     """mAP@R = 1/R Σ_{i≤R} Prec(i)·[item i is a positive], R = |P_l| (Musgrave et al. 2020).
 
-    `level`: 1 (coarse) … L; items of this level and finer ones are the positives, by default those of the finest. `scores`,
-    `levels`, `ties`, `depth`, the result and errors: as for every function of this module.
+    `level`: 1 (coarse) … L; items of this level and finer ones are the positives, by default those
+    of the finest. `scores`, `levels`, `ties`, `depth`, the result and errors: as for every function
+    of this module.
     """
     return _one(f"mAP@R{_at(level)}", scores, levels, ties, depth)
 
 
 @checked
 def map_at_k(
-    scores: ArrayLike, levels: ArrayLike, k: int, *, level: Level = None, ties: str = "pessimistic", depth: Level = None
+    scores: ArrayLike,
+    levels: ArrayLike,
+    k: int,
+    *,
+    level: Level = None,
+    ties: str = "pessimistic",
+    depth: Level = None,
 ) -> Values:
-    """mAP@k = 1/min(k, |P_l|) Σ_{i≤k} Prec(i)·[item i is a positive] (Google Landmarks v2 with k = 100).
+    """mAP@k = 1/min(k, |P_l|) Σ_{i≤k} Prec(i)·[item i is a positive] (Google Landmarks v2 with k =
+    100).
 
-    `k`: how many items of the list count, 1 or more. `level`: 1 (coarse) … L; items of this level and finer ones are the
-    positives, by default those of the finest. `scores`, `levels`, `ties`, `depth`, the result and errors: as for every
-    function of this module.
+    `k`: how many items of the list count, 1 or more. `level`: 1 (coarse) … L; items of this level
+    and finer ones are the positives, by default those of the finest. `scores`, `levels`, `ties`,
+    `depth`, the result and errors: as for every function of this module.
     """
     return _one(f"mAP@{k}{_at(level)}", scores, levels, ties, depth)
 
 
 @checked
 def reciprocal_rank(
-    scores: ArrayLike, levels: ArrayLike, *, level: Level = None, ties: str = "pessimistic", depth: Level = None
+    scores: ArrayLike,
+    levels: ArrayLike,
+    *,
+    level: Level = None,
+    ties: str = "pessimistic",
+    depth: Level = None,
 ) -> Values:
     """1/r_1, r_1 the rank of the first positive; its mean over queries is MRR.
 
-    `level`: 1 (coarse) … L; items of this level and finer ones are the positives, by default those of the finest. `scores`,
-    `levels`, `ties`, `depth`, the result and errors: as for every function of this module.
+    `level`: 1 (coarse) … L; items of this level and finer ones are the positives, by default those
+    of the finest. `scores`, `levels`, `ties`, `depth`, the result and errors: as for every function
+    of this module.
     """
     return _one(f"MRR{_at(level)}", scores, levels, ties, depth)
 
@@ -238,8 +317,8 @@ def hierarchical_distance_at_k(
 ) -> Values:
     """HD@k: the mean of (L − l)/L over the first k items; lower is better (Bertinetto et al. 2020).
 
-    `k`: how many items of the list count, 1 or more. `scores`, `levels`, `ties`, `depth`, the result and errors: as for
-    every function of this module.
+    `k`: how many items of the list count, 1 or more. `scores`, `levels`, `ties`, `depth`, the
+    result and errors: as for every function of this module.
     """
     return _one(f"HD@{k}", scores, levels, ties, depth)
 
@@ -267,29 +346,54 @@ def _arrays(scores: ArrayLike, levels: ArrayLike) -> tuple[NDArray[np.floating],
     """Scores as floats (Q, G) and levels as integers (Q, G)."""
     rows, of_items = np.atleast_2d(as_array(scores, "scores"), as_array(levels, "levels"))
     if rows.shape != of_items.shape or rows.ndim != 2:
-        raise UsageError("scores and levels do not fit together", expected="two arrays of one shape (queries, items)",
-                         found=f"{rows.shape} and {of_items.shape}")  # fmt: skip
+        raise UsageError(
+            "scores and levels do not fit together",
+            expected="two arrays of one shape (queries, items)",
+            found=f"{rows.shape} and {of_items.shape}",
+        )
+
     rows = rows if rows.dtype == np.float32 else _as_float64(rows)
     if np.isnan(rows).any():
-        raise UsageError("some scores are NaN", expected="numbers, or −inf for an item that is left out")
-    if (of_items != of_items.astype(np.int64)).any() or of_items.min(initial=0) < 0 or of_items.max(initial=0) > 255:
+        raise UsageError(
+            "some scores are NaN", expected="numbers, or −inf for an item that is left out"
+        )
+    if (
+        (of_items != of_items.astype(np.int64)).any()
+        or of_items.min(initial=0) < 0
+        or of_items.max(initial=0) > 255
+    ):
         raise UsageError(
             "some levels are not whole numbers from 0 to 255",
             expected="0 for unrelated items, up to L for the finest class",
             found=f"{of_items.dtype} from {of_items.min()} to {of_items.max()}",
         )
+
     return rows, of_items.astype(np.int64)
 
 
 def _as_float64(scores: NDArray[Any]) -> NDArray[np.float64]:
-    """Scores in float64. Raises UsageError for numbers that it does not hold apart: complex ones, and larger or finer ones."""
+    """Scores in float64. Raises UsageError for numbers that it does not hold apart: complex ones,
+    and larger or finer ones.
+    """
     if scores.dtype.kind not in "fiub":
-        raise UsageError("the scores are not real numbers", expected="floats or integers", found=str(scores.dtype))
+        raise UsageError(
+            "the scores are not real numbers",
+            expected="floats or integers",
+            found=str(scores.dtype),
+        )
+
     rounded = scores.astype(np.float64)
     is_finer = scores.dtype.kind == "f" and scores.dtype.itemsize > 8
-    if is_finer or (scores.dtype.kind in "iu" and scores.dtype.itemsize == 8 and (np.abs(rounded) >= 2.0**53).any()):
+    if is_finer or (
+        scores.dtype.kind in "iu"
+        and scores.dtype.itemsize == 8
+        and (np.abs(rounded) >= 2.0**53).any()
+    ):
         raise UsageError(
-            "float64 cannot tell these scores apart", expected="float64, or whole numbers below 2^53", found=str(scores.dtype),
+            "float64 cannot tell these scores apart",
+            expected="float64, or whole numbers below 2^53",
+            found=str(scores.dtype),
             fix="give their ranks as scores: a higher number for a better item",
-        )  # fmt: skip
+        )
+
     return rounded

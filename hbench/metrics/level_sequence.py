@@ -1,7 +1,9 @@
-"""The level sequence of one query: the ranks and levels of its positives, all that any metric needs to know.
+"""The level sequence of one query: the ranks and levels of its positives, all that any metric needs
+to know.
 
-Equal scores are ordered by a ties policy, so that a metric never depends on the order of the items. Items have a canonical
-order, by their path of labels and then by content: in it the items that share a label with a query are one contiguous range.
+Equal scores are ordered by a ties policy, so that a metric never depends on the order of the items.
+Items have a canonical order, by their path of labels and then by content: in it the items that
+share a label with a query are one contiguous range.
 
 >>> scores, levels = np.array([0.9, 0.5, 0.5, 0.1], np.float32), np.array([2, 0, 1, 0], np.uint8)
 >>> sequence = level_sequence(scores, levels, np.array([2, 1, 1]), pessimistic(2))
@@ -22,9 +24,9 @@ from hbench.tree import Labels
 class LevelSequence(NamedTuple):
     """The ranks and levels of one query's positives: all that any metric needs.
 
-    `ranks`: int64 (P,), 1-based, increasing. `levels`: uint8 (P,), 1 … L. `counts`: int64 (L+1,), the items per level
-    in the query's whole gallery, the query itself excluded. `tied`: whether another order of equal scores would give
-    other levels.
+    `ranks`: int64 (P,), 1-based, increasing. `levels`: uint8 (P,), 1 … L. `counts`: int64 (L+1,),
+    the items per level in the query's whole gallery, the query itself excluded. `tied`: whether
+    another order of equal scores would give other levels.
     """
 
     ranks: NDArray[np.int64]
@@ -39,8 +41,8 @@ ties: Registry[Ties] = Registry("ties policy")
 
 @ties.register("pessimistic")
 def pessimistic(depth: int) -> NDArray[np.uint8]:
-    """Among equal scores the item of lower level comes first: a constant embedding gets the worst score its ties
-    allow."""
+    """Among equal scores the item of lower level comes first: a constant embedding gets the worst
+    score its ties allow."""
     return np.arange(depth + 1, dtype=np.uint8)
 
 
@@ -51,7 +53,10 @@ def optimistic(depth: int) -> NDArray[np.uint8]:
 
 
 def level_sequence(
-    scores: NDArray[np.floating], levels: NDArray[np.uint8], counts: NDArray[np.int64], tie_key: NDArray[np.uint8]
+    scores: NDArray[np.floating],
+    levels: NDArray[np.uint8],
+    counts: NDArray[np.int64],
+    tie_key: NDArray[np.uint8],
 ) -> LevelSequence:
     """The level sequence of one row of scores (G,) with the items' levels (G,)."""
     order = np.lexsort((tie_key[levels], -scores))
@@ -60,9 +65,14 @@ def level_sequence(
     return LevelSequence(at + 1, ordered[at], counts, _tied(scores[order], ordered, at))
 
 
-def _tied(scores: NDArray[np.generic], levels: NDArray[np.uint8], positives: NDArray[np.int64]) -> bool:
-    """Whether an item of another level has the same score as a positive; scores and levels in ranked order."""
-    before, after = positives[positives > 0], positives[positives < len(scores) - 1]
+def _tied(
+    scores: NDArray[np.generic], levels: NDArray[np.uint8], positives: NDArray[np.int64]
+) -> bool:
+    """Whether an item of another level has the same score as a positive; scores and levels in
+    ranked order.
+    """
+    before = positives[positives > 0]
+    after = positives[positives < len(scores) - 1]
     return bool(
         ((scores[before] == scores[before - 1]) & (levels[before] != levels[before - 1])).any()
         or ((scores[after] == scores[after + 1]) & (levels[after] != levels[after + 1])).any()
@@ -70,13 +80,15 @@ def _tied(scores: NDArray[np.generic], levels: NDArray[np.uint8], positives: NDA
 
 
 def canonical_order(labels: Labels, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """The positions of the items (N,) ordered by their label at each level, coarse to fine, then by content key."""
+    """The positions of the items (N,) ordered by their label at each level, coarse to fine, then by
+    content key.
+    """
     return np.lexsort((keys, *labels.T[::-1]))
 
 
 def level_ranges(queries: Labels, gallery: Labels) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the ranges of the canonical gallery (G, L) in which the items of level ≥ l of every query (Q, L) lie: their starts and
-    ends, two (Q, L) arrays."""
+    """Return the ranges of the canonical gallery (G, L) in which the items of level ≥ l of every
+    query (Q, L) lie: their starts and ends, two (Q, L) arrays."""
     starts = np.zeros(queries.shape, np.int64)
     ends = np.zeros(queries.shape, np.int64)
     for level in range(queries.shape[1]):
@@ -100,21 +112,31 @@ def unknown_ranges(
     known_of_queries: NDArray[np.uint8],
     known_of_gallery: NDArray[np.uint8],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the ranges of the canonical gallery whose items' level for a query is known to be l = 1 … L − 1 at least
-    and L at most; two (Q, L − 1) arrays, from labels, how many levels of each are known, and where the levels start and end.
+    """Return the ranges of the canonical gallery whose items' level for a query is known to be l =
+    1 … L − 1 at least and L at most; two (Q, L − 1) arrays, from labels, how many levels of each
+    are known, and where the levels start and end.
 
-    Where the query is known to l, these are all that share its node there; where it is known further, the items that end
-    at its node, which lie side by side under a node for the unknown.
+    Where the query is known to l, these are all that share its node there; where it is known
+    further, the items that end at its node, which lie side by side under a node for the unknown.
     """
     ranges = np.zeros((2, len(queries), queries.shape[1] - 1), np.int64)
     for level in range(1, queries.shape[1]):
-        column, here = level - 1, np.flatnonzero(known_of_gallery == level)
-        nodes, first, count = np.unique(gallery[here, column], return_index=True, return_counts=True)
+        column = level - 1
+        here = np.flatnonzero(known_of_gallery == level)
+        nodes, first, count = np.unique(
+            gallery[here, column], return_index=True, return_counts=True
+        )
         place = np.searchsorted(nodes, queries[:, column]).clip(max=max(len(nodes) - 1, 0))
         ending = known_of_queries > level
+
         if len(nodes):
             ending &= nodes[place] == queries[:, column]
-            ranges[:, ending, column] = here[first][place[ending]], (here[first] + count)[place[ending]]
+            ranges[:, ending, column] = (
+                here[first][place[ending]],
+                (here[first] + count)[place[ending]],
+            )
+
         whole = known_of_queries == level
         ranges[:, whole, column] = starts[whole, column], ends[whole, column]
+
     return ranges[0], ranges[1]

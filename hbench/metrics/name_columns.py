@@ -1,8 +1,10 @@
-"""Labels compared by name, column by column, as the released evaluators do where the names do not form a tree.
+"""Labels compared by name, column by column, as the released evaluators do where the names do not
+form a tree.
 
-Where one name stands for several nodes of a level (homonym genera, "NA"), the released level of a pair is the number of
-its equal columns, and a metric at one level looks at that column alone. A query without such a name sees the levels
-that the tree gives; only the others have to be ranked by name.
+Where one name stands for several nodes of a level (homonym genera, "NA"), the released level of a
+pair is the number of its equal columns, and a metric at one level looks at that column alone. A
+query without such a name sees the levels that the tree gives; only the others have to be ranked by
+name.
 
 >>> names = np.array([[0, 0], [1, 0], [2, 1]])  # two genera of one name
 >>> equal_columns(names[0], names).tolist()
@@ -21,8 +23,8 @@ from hbench.tree import Labels
 
 
 class NamedSequences(NamedTuple):
-    """One query's ranking by name: `whole`, the level being the number of equal columns 1 … L, and of every column,
-    coarse to fine, the sequence whose only level is being equal there."""
+    """One query's ranking by name: `whole`, the level being the number of equal columns 1 … L, and
+    of every column, coarse to fine, the sequence whose only level is being equal there."""
 
     whole: LevelSequence
     columns: tuple[LevelSequence, ...]
@@ -37,7 +39,8 @@ def equal_columns(labels: Labels, others: Labels) -> NDArray[np.uint8]:
 def named_sequences(
     scores: NDArray[np.floating], equal: NDArray[np.bool_], gallery: NDArray[np.bool_], ties: Ties
 ) -> NamedSequences:
-    """The sequences of a list with these scores (n,), from the columns in which its items are equal to the query (n, L).
+    """The sequences of a list with these scores (n,), from the columns in which its items are equal
+    to the query (n, L).
 
     `gallery` (G, L): the same of every item that could be in the list, for the counts.
     """
@@ -48,12 +51,15 @@ def named_sequences(
         return level_sequence(scores, levels, counts, ties(last - first))
 
     depth = equal.shape[1]
-    return NamedSequences(sequence(0, depth), tuple(sequence(column, column + 1) for column in range(depth)))
+    return NamedSequences(
+        sequence(0, depth), tuple(sequence(column, column + 1) for column in range(depth))
+    )
 
 
 @dataclass(frozen=True)
 class NameColumns:
-    """Labels by name of the queries (Q, L) and of the gallery (G, L), in the canonical order of a ranker.
+    """Labels by name of the queries (Q, L) and of the gallery (G, L), in the canonical order of a
+    ranker.
 
     `affected` (Q,): the queries whose levels are not those of the tree.
     """
@@ -63,8 +69,12 @@ class NameColumns:
     affected: NDArray[np.bool_]
     ties: Ties
 
-    def sequences(self, query: int, scores: NDArray[np.floating], left_out: NDArray[np.int64]) -> NamedSequences:
-        """The sequences of a canonical query from its row of scores (G,), without what is left out of its list."""
+    def sequences(
+        self, query: int, scores: NDArray[np.floating], left_out: NDArray[np.int64]
+    ) -> NamedSequences:
+        """The sequences of a canonical query from its row of scores (G,), without what is left out
+        of its list.
+        """
         equal = np.delete(self.gallery == self.queries[query], left_out, axis=0)
         return named_sequences(np.delete(scores, left_out), equal, equal, self.ties)
 

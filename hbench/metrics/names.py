@@ -1,9 +1,8 @@
 """Parses the names of metrics, such as R@10/genus: base, parameters, cut, level.
 
-`H-AP`, `H-AP(alpha=3)`, `H-AP@R`, `wAP(weights=0.2:0.8)`, `ASI`, `ASI/genus`, `NDCG@100`, `AP`, `AP/genus`, `AP#genus`,
-`R@10`,
-`R@1/family`, `TR@10`, `TR(norm=min)@10`, `P@5`, `mAP@R`, `mAP@100`, `H-P@10`, `H-R@10`.
-Without a level, AP, R@k … are those of the finest level.
+`H-AP`, `H-AP(alpha=3)`, `H-AP@R`, `wAP(weights=0.2:0.8)`, `ASI`, `ASI/genus`, `NDCG@100`, `AP`,
+`AP/genus`, `AP#genus`, `R@10`, `R@1/family`, `TR@10`, `TR(norm=min)@10`, `P@5`, `mAP@R`, `mAP@100`,
+`H-P@10`, `H-R@10`. Without a level, AP, R@k … are those of the finest level.
 
 >>> str(MetricName.parse("R@1/family"))
 'R@1/family'
@@ -31,14 +30,17 @@ T = TypeVar("T")
 Metric = Callable[[LevelSequence], float]
 MOST_DIGITS = 18  # of a cut: no list is as long
 SPELLING = re.compile(
-    r"(?P<base>[A-Za-z-]+)(\((?P<parameters>[^()]*)\))?(@(?P<cut>R|[1-9]\d*))?((?P<mark>[#/])(?P<level>.+))?"
+    r"(?P<base>[A-Za-z-]+)(\((?P<parameters>[^()]*)\))?(@(?P<cut>R|[1-9]\d*))?"
+    r"((?P<mark>[#/])(?P<level>.+))?"
 )
 NORMS: dict[str, Callable[[int, int], int]] = {"all": lambda cut, total: total, "min": min}
 
 
 @dataclass(frozen=True)
 class MetricName:
-    """`base` names the registered function; `cut` is k of @k; `level` the name of a level, None for the finest."""
+    """`base` names the registered function; `cut` is k of @k; `level` the name of a level, None for
+    the finest.
+    """
 
     base: str
     parameters: tuple[tuple[str, str], ...] = ()
@@ -47,16 +49,22 @@ class MetricName:
 
     @classmethod
     def parse(cls, text: str) -> MetricName:
-        """Parse a `text` such as "R@10/genus". Raises UnknownName, with suggestions, for an unknown metric, UsageError for wrong
-        parameters."""
+        """Parse a `text` such as "R@10/genus". Raises UnknownName, with suggestions, for an unknown
+        metric, UsageError for wrong parameters."""
         match = SPELLING.fullmatch(text.strip())
         if match is None:
             raise _unknown(text)
-        base, cut, level = match["base"], match["cut"], match["level"]
+
+        base = match["base"]
+        cut = match["cut"]
+        level = match["level"]
         if cut and len(cut) > MOST_DIGITS:
             raise UnknownName("metric", text, spellings(), meant="a cut that a list may have")
+
         if cut == "R":
-            base, cut = base + "@R", None
+            base = base + "@R"
+            cut = None
+
         if match["mark"] == "#":
             base += "#"
         if base + "@" in metrics and cut:
@@ -65,17 +73,31 @@ class MetricName:
             base += "/"
         if base not in metrics:
             raise _unknown(text)
+
         definition = metrics[base]
-        if ("cut" in definition.takes) != (cut is not None) or (level and "level" not in definition.takes):
+        if ("cut" in definition.takes) != (cut is not None) or (
+            level and "level" not in definition.takes
+        ):
             raise _unknown(text)
         if base in ("AP#", "ASI/") and not level:
             raise _unknown(text)
-        return cls(base, _parameters(text, match["parameters"], definition), int(cut) if cut else None, level)
+
+        return cls(
+            base,
+            _parameters(text, match["parameters"], definition),
+            int(cut) if cut else None,
+            level,
+        )
 
     def __str__(self) -> str:
-        base, mark = self.base.rstrip("@/#"), "#" if self.base.endswith("#") else "/"
+        base = self.base.rstrip("@/#")
+        mark = "#" if self.base.endswith("#") else "/"
         base, at_r = (base[: -len("@R")], "@R") if base.endswith("@R") else (base, "")
-        parameters = f"({','.join(f'{key}={value}' for key, value in self.parameters)})" if self.parameters else ""
+        parameters = (
+            f"({','.join(f'{key}={value}' for key, value in self.parameters)})"
+            if self.parameters
+            else ""
+        )
         cut = f"@{self.cut}" if self.cut else at_r
         return base + parameters + cut + (f"{mark}{self.level}" if self.level else "")
 
@@ -85,11 +107,15 @@ class MetricName:
 
     @property
     def needs_full_ranking(self) -> bool:
-        """Whether the metric needs the whole ranking, so that a ranking cut at some depth cannot give it."""
+        """Whether the metric needs the whole ranking, so that a ranking cut at some depth cannot
+        give it.
+        """
         return self.definition.full
 
     def at(self, levels: Sequence[str]) -> MetricName:
-        """Check the level against `levels` (coarse to fine), and leave it out where it is the finest. Raises UnknownName."""
+        """Check the level against `levels` (coarse to fine), and leave it out where it is the
+        finest. Raises UnknownName.
+        """
         if self.level is None:
             return self
         level = next((level for level in levels if level.strip() == self.level.strip()), None)
@@ -99,14 +125,20 @@ class MetricName:
         return replace(self, level=None if implied else level)
 
     def bind(self, levels: Sequence[str], relevance: Relevance | None = None) -> Metric:
-        """Return the metric as a function of one level sequence on `levels` (coarse to fine); `relevance`: H-AP's, where the name
-        states none."""
-        function, taken = self.definition.function, self.arguments(levels, relevance)
+        """Return the metric as a function of one level sequence on `levels` (coarse to fine);
+        `relevance`: H-AP's, where the name states none."""
+        function = self.definition.function
+        taken = self.arguments(levels, relevance)
         return lambda sequence: function(sequence, **taken)
 
-    def arguments(self, levels: Sequence[str], relevance: Relevance | None = None) -> dict[str, Any]:
-        """Return the keyword arguments of the metric's function on `levels`; `relevance`: H-AP's, where the name states none."""
-        at, given = self.at(levels), dict(self.parameters)
+    def arguments(
+        self, levels: Sequence[str], relevance: Relevance | None = None
+    ) -> dict[str, Any]:
+        """Return the keyword arguments of the metric's function on `levels`; `relevance`: H-AP's,
+        where the name states none.
+        """
+        at = self.at(levels)
+        given = dict(self.parameters)
         weights = _numbers(str(self), given["weights"]) if "weights" in given else None
         arguments: dict[str, Any] = {
             "level": levels.index(at.level) + 1 if at.level else len(levels),
@@ -119,7 +151,9 @@ class MetricName:
 
 
 def lower_is_better(metric: str) -> bool:
-    """Whether lower values are better: true for distances such as HD@k, false for metrics that hbench does not know."""
+    """Whether lower values are better: true for distances such as HD@k, false for metrics that
+    hbench does not know.
+    """
     try:
         return MetricName.parse(metric).definition.lower_is_better
     except UnknownName:
@@ -127,7 +161,8 @@ def lower_is_better(metric: str) -> bool:
 
 
 def factor_of(metric: str) -> int:
-    """What people read of a metric is its value times this: 100 for fractions, and for metrics that hbench does not know.
+    """What people read of a metric is its value times this: 100 for fractions, and for metrics that
+    hbench does not know.
 
     >>> factor_of("R@1")
     100
@@ -139,8 +174,8 @@ def factor_of(metric: str) -> int:
 
 
 def goodness(metric: str, values: T) -> T:
-    """Return the values of a metric so that higher is better: distances are negated. What is called best, worst, first
-    or a gain is so by these.
+    """Return the values of a metric so that higher is better: distances are negated. What is called
+    best, worst, first or a gain is so by these.
 
     >>> goodness("R@1", 0.25), goodness("HD@1", 0.25)
     (0.25, -0.25)
@@ -149,12 +184,20 @@ def goodness(metric: str, values: T) -> T:
     return better
 
 
-def parse_metrics(metrics: str | Iterable[str | MetricName], levels: Sequence[str]) -> tuple[MetricName, ...]:
-    """The metrics, each once, their levels and parameters checked; a text names several, with commas between them.
+def parse_metrics(
+    metrics: str | Iterable[str | MetricName], levels: Sequence[str]
+) -> tuple[MetricName, ...]:
+    """The metrics, each once, their levels and parameters checked; a text names several, with
+    commas between them.
 
     Raises UsageError, with every name that cannot be computed.
 
-    >>> [str(name) for name in parse_metrics("H-AP(alpha=3,relevance=alpha), AP/species", ("genus", "species"))]
+    >>> [
+    ...     str(name)
+    ...     for name in parse_metrics(
+    ...         "H-AP(alpha=3,relevance=alpha), AP/species", ("genus", "species")
+    ...     )
+    ... ]
     ['H-AP(alpha=3,relevance=alpha)', 'AP']
     """
     texts = re.split(r",(?![^(]*\))", metrics) if isinstance(metrics, str) else metrics
@@ -167,6 +210,7 @@ def parse_metrics(metrics: str | Iterable[str | MetricName], levels: Sequence[st
             parsed[name] = None
         except UsageError as error:
             problems[error.problem] = error
+
     if len(problems) == 1:
         raise next(iter(problems.values()))
     if problems or not parsed:
@@ -176,10 +220,13 @@ def parse_metrics(metrics: str | Iterable[str | MetricName], levels: Sequence[st
             expected=f"some of {', '.join(spellings())}",
             fix="; ".join(fixes) or None,
         )
+
     return tuple(parsed)
 
 
-def default_metrics(levels: Sequence[str], cuts: Sequence[int] = (1, 10, 100, 1000)) -> list[MetricName]:
+def default_metrics(
+    levels: Sequence[str], cuts: Sequence[int] = (1, 10, 100, 1000)
+) -> list[MetricName]:
     """H-AP, wAP, ASI, NDCG, then AP, mAP@R and R@k at every level, finest first."""
     names = [MetricName("H-AP"), MetricName("wAP"), MetricName("ASI"), MetricName("NDCG")]
     for level in [None, *reversed(levels[:-1])]:
@@ -188,11 +235,18 @@ def default_metrics(levels: Sequence[str], cuts: Sequence[int] = (1, 10, 100, 10
     return names
 
 
-def _parameters(text: str, given: str | None, definition: Definition) -> tuple[tuple[str, str], ...]:
+def _parameters(
+    text: str, given: str | None, definition: Definition
+) -> tuple[tuple[str, str], ...]:
     parts = [part.strip().partition("=") for part in given.split(",")] if given else []
     pairs = [(key, value) for key, _, value in parts]
-    allowed = {"relevance": ("alpha", "relevance", "weights"), "weights": ("weights",), "norm": ("norm",)}
+    allowed = {
+        "relevance": ("alpha", "relevance", "weights"),
+        "weights": ("weights",),
+        "norm": ("norm",),
+    }
     known = [name for taken in definition.takes for name in allowed.get(taken, ())]
+
     for key, value in pairs:
         if key not in known:
             raise UnknownName(f"parameter of {text!r}", key, known)
@@ -202,13 +256,19 @@ def _parameters(text: str, given: str | None, definition: Definition) -> tuple[t
             named_relevance(value)
         if key in ("alpha", "weights"):
             _numbers(text, value)
+
     keys = dict(pairs)
-    implied = {"alpha": "alpha", "weights": "sum_wap", "relevance": keys.get("relevance")}  # each key says a relevance
+    implied = {
+        "alpha": "alpha",
+        "weights": "sum_wap",
+        "relevance": keys.get("relevance"),
+    }  # each key says a relevance
     if len(keys) < len(pairs) or len({implied[key] for key in keys if key in implied}) > 1:
         raise UsageError(
             f"the parameters of {text!r} contradict each other",
             expected="each once; alpha goes with relevance=alpha, weights with relevance=sum_wap",
         )
+
     return tuple(pairs)
 
 
@@ -225,14 +285,20 @@ def _numbers(text: str, value: str) -> list[float]:
         return [float(number) for number in value.split(":")]
     except ValueError:
         raise UsageError(
-            f"a parameter of {text!r} is not a number", expected="numbers separated by ':'", found=repr(value)
+            f"a parameter of {text!r} is not a number",
+            expected="numbers separated by ':'",
+            found=repr(value),
         ) from None
 
 
 def _unknown(text: str) -> UnknownName:
-    """The refusal of a text that spells no metric; its choices have the cut that was asked for, so that they can be pasted."""
+    """The refusal of a text that spells no metric; its choices have the cut that was asked for, so
+    that they can be pasted.
+    """
     if re.search(r"@0+(?!\d)", text):
-        return UnknownName("metric", text, spellings(), meant=f"{text.partition('@')[0]}@1, for k is 1 or more")
+        return UnknownName(
+            "metric", text, spellings(), meant=f"{text.partition('@')[0]}@1, for k is 1 or more"
+        )
     if (meant := meant_by(text)) is not None:
         return UnknownName("metric", text, spellings(), meant=meant)
     cut = re.search(r"@([1-9]\d*)", text)

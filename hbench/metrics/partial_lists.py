@@ -1,4 +1,6 @@
-"""Metrics under partial labels: by which scorers a list is valued that holds items of unknown level (hbench.metrics.readings)."""
+"""Metrics under partial labels: by which scorers a list is valued that holds items of unknown level
+(hbench.metrics.readings).
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -9,16 +11,24 @@ from hbench.metrics.readings import Reading, at_level, known, right, wrong
 
 
 def is_graded(name: MetricName) -> bool:
-    """Whether a metric goes by all levels, so that it has three values under partial labels; others are of one level."""
+    """Whether a metric goes by all levels, so that it has three values under partial labels; others
+    are of one level.
+    """
     return "level" not in name.definition.takes
 
 
 def partial_scorers(names: Sequence[MetricName], setting: Setting) -> list[Scorer]:
-    """The functions of one query and its codes: every metric of what is known, then the graded ones with all unknown
-    wrong, then with all unknown right."""
-    depth, graded = len(setting.levels), [name for name in names if is_graded(name)]
-    exact = [_graded(name, setting, known(depth)) if is_graded(name) else _of_level(name, setting) for name in names]
-    bounds = [_graded(name, setting, reading(depth)) for reading in (wrong, right) for name in graded]
+    """The functions of one query and its codes: every metric of what is known, then the graded ones
+    with all unknown wrong, then with all unknown right."""
+    depth = len(setting.levels)
+    graded = [name for name in names if is_graded(name)]
+    exact = [
+        _graded(name, setting, known(depth)) if is_graded(name) else _of_level(name, setting)
+        for name in names
+    ]
+    bounds = [
+        _graded(name, setting, reading(depth)) for reading in (wrong, right) for name in graded
+    ]
     return [*exact, *bounds]
 
 
@@ -27,15 +37,20 @@ def _graded(name: MetricName, setting: Setting, reading: Reading) -> Scorer:
 
 
 def _of_level(name: MetricName, setting: Setting) -> Scorer:
-    """Asked of the queries that are known to the level. AP of a level alone takes the items that are known to be exactly
-    there; any other metric sees a list of one level."""
-    depth, scorer = len(setting.levels), _by_paper(name, setting)
+    """Asked of the queries that are known to the level. AP of a level alone takes the items that
+    are known to be exactly there; any other metric sees a list of one level."""
+    depth = len(setting.levels)
+    scorer = _by_paper(name, setting)
     level = scorer.arguments["level"]
     if name.base == "AP#":
         return replace(_read(scorer, known(depth)), asked=level)
     arguments = {**scorer.arguments, "level": 1}
     function: Callable[..., float] = name.definition.function
-    one = replace(scorer, arguments=arguments, function=lambda query, sequence: function(sequence, **arguments))
+    one = replace(
+        scorer,
+        arguments=arguments,
+        function=lambda query, sequence: function(sequence, **arguments),
+    )
     return replace(_read(one, at_level(depth, level)), asked=level)
 
 
@@ -47,4 +62,6 @@ def _by_paper(name: MetricName, setting: Setting) -> Scorer:
 
 def _read(scorer: Scorer, reading: Reading) -> Scorer:
     formula = scorer.function
-    return replace(scorer, function=lambda query, coded: formula(query, reading.of(coded)), reading=reading)
+    return replace(
+        scorer, function=lambda query, coded: formula(query, reading.of(coded)), reading=reading
+    )

@@ -1,19 +1,21 @@
-"""A protocol fixes what the equations leave open; `paper` follows them, `official` reproduces the released evaluators.
+"""A protocol fixes what the equations leave open; `paper` follows them, `official` reproduces the
+released evaluators.
 
-Published tables were made with the released evaluators, so a leaderboard of published rows is placed by `official`
-values, from the same ranking pass. The released H-AP differs in three ways (metrics differ nowhere else on an all-pairs
-set):
+Published tables were made with the released evaluators, so a leaderboard of published rows is
+placed by `official` values, from the same ranking pass. The released H-AP differs in three ways
+(metrics differ nowhere else on an all-pairs set):
 
-* |Ω^(l)| is counted in the set of the queries, the query itself included (`query_set_counts`), except on landmark sets,
-  which count on the retrieved list (`list_counts`);
-* the items of a level are found by their float32 relevance, so that two levels of equal relevance are each counted in
-  both;
+* |Ω^(l)| is counted in the set of the queries, the query itself included (`query_set_counts`),
+  except on landmark sets, which count on the retrieved list (`list_counts`);
+* the items of a level are found by their float32 relevance, so that two levels of equal relevance
+  are each counted in both;
 * with a separate gallery the item ranked last is lost, for every metric.
 
-And where the names of the labels form no tree, it compares them column by column (`hbench.metrics.name_columns`).
+And where the names of the labels form no tree, it compares them column by column
+(`hbench.metrics.name_columns`).
 
-Undefined queries are left out of the mean under both; the released code loses their whole batch, which depends on the
-batch size.
+Undefined queries are left out of the mean under both; the released code loses their whole batch,
+which depends on the batch size.
 """
 
 from __future__ import annotations
@@ -42,14 +44,15 @@ Grade = Callable[[NDArray[np.int64], Counts], tuple[NDArray[np.float64], Counts]
 
 @dataclass(frozen=True)
 class Scorer:
-    """One metric under one protocol: a function of a query and its level sequence, and the same in parts that can be
-    computed for many queries at once.
+    """One metric under one protocol: a function of a query and its level sequence, and the same in
+    parts that can be computed for many queries at once.
 
-    `arguments`: the keywords of the metric's function. `grade`: for H-AP, the relevance and the weight (Q, L+1) of the
-    levels for queries (Q,) with level counts (Q, L+1). `loses_last`: the item ranked last is dropped first. `by_name`:
-    the value of a query that is ranked by name; None where the protocol goes by the tree. Under partial labels
-    (hbench.metrics.readings) `reading` makes levels of the codes in a sequence, and queries that are not known to the
-    level `asked` are not asked.
+    `arguments`: the keywords of the metric's function. `grade`: for H-AP, the relevance and the
+    weight (Q, L+1) of the levels for queries (Q,) with level counts (Q, L+1). `loses_last`: the
+    item ranked last is dropped first. `by_name`: the value of a query that is ranked by name; None
+    where the protocol goes by the tree. Under partial labels (hbench.metrics.readings) `reading`
+    makes levels of the codes in a sequence, and queries that are not known to the level `asked` are
+    not asked.
     """
 
     name: MetricName
@@ -69,8 +72,9 @@ class Scorer:
 class Setting:
     """The data that a protocol may use in addition to the level sequence.
 
-    `levels`: level names. `relevance`, `exponent`: of a bare H-AP. `labels` (Q, L): of the queries. `all_pairs`:
-    whether the queries are their own gallery. `names` (Q, L): the labels by name, where they form no tree.
+    `levels`: level names. `relevance`, `exponent`: of a bare H-AP. `labels` (Q, L): of the queries.
+    `all_pairs`: whether the queries are their own gallery. `names` (Q, L): the labels by name,
+    where they form no tree.
     """
 
     levels: Sequence[str]
@@ -95,7 +99,8 @@ def paper(name: MetricName, setting: Setting) -> Scorer:
 
 @protocols.register("official")
 def official(name: MetricName, setting: Setting) -> Scorer:
-    """The released evaluators of HAPPIER and the rank losses, relevances counted in the query set."""
+    """The released evaluators of HAPPIER and the rank losses, relevances counted in the query
+    set."""
     return _released(name, setting, query_set_counts(setting.labels))
 
 
@@ -107,7 +112,9 @@ def official_landmark(name: MetricName, setting: Setting) -> Scorer:
 
 @protocols.register("official-revisited")
 def official_revisited(name: MetricName, setting: Setting) -> ScoreQuery:
-    """The released evaluator of revisited Oxford and Paris: AP by the trapezoid rule, P@k up to the last positive."""
+    """The released evaluator of revisited Oxford and Paris: AP by the trapezoid rule, P@k up to the
+    last positive.
+    """
     functions: dict[str, Callable[..., float]] = {"AP": trapezoid_ap, "P": p_at_last}
     if name.base not in functions:
         return paper(name, setting)
@@ -116,9 +123,10 @@ def official_revisited(name: MetricName, setting: Setting) -> ScoreQuery:
 
 
 def trapezoid_ap(sequence: LevelSequence, *, level: int) -> float:
-    """AP by the trapezoid rule: 1/|P_l| Σ_m ((m−1)/(r_m−1) + m/r_m)/2, the first term 1 at rank 1 (Philbin et al. 2007;
-    Radenovic et al. 2018)."""
-    ranks, total = positives(sequence, level), positive_count(sequence, level)
+    """AP by the trapezoid rule: 1/|P_l| Σ_m ((m−1)/(r_m−1) + m/r_m)/2, the first term 1 at rank 1
+    (Philbin et al. 2007; Radenovic et al. 2018)."""
+    ranks = positives(sequence, level)
+    total = positive_count(sequence, level)
     hits = np.arange(1, len(ranks) + 1)
     before = np.where(ranks == 1, 1.0, (hits - 1) / np.maximum(ranks - 1, 1))
     return float((before + hits / ranks).sum() / (2 * total)) if total else NAN
@@ -143,7 +151,9 @@ def _released(name: MetricName, setting: Setting, own_counts: Counts | None) -> 
         listed = sequence if setting.all_pairs else without_last(sequence)
         if not by_value:
             return function(listed)
-        return h_ap_by_value(listed, listed.counts if own_counts is None else own_counts[query], exponent)
+        return h_ap_by_value(
+            listed, listed.counts if own_counts is None else own_counts[query], exponent
+        )
 
     def grade(queries: NDArray[np.int64], counts: Counts) -> tuple[NDArray[np.float64], Counts]:
         rel = released_relevance(counts if own_counts is None else own_counts[queries], exponent)
@@ -157,16 +167,22 @@ def _released(name: MetricName, setting: Setting, own_counts: Counts | None) -> 
     return Scorer(name, arguments, score, grades, loses_last=not setting.all_pairs, by_name=by_name)
 
 
-def _by_name(name: MetricName, setting: Setting, names: Labels | None, exponent: float | None) -> ScoreNamed:
-    """A metric of one level looks at its column, any other at the number of equal columns; `exponent`: of an H-AP by
-    value, |Ω^(l)| counted in the query set, whose `names` these are, or else on the list."""
-    function, arguments = name.definition.function, name.arguments(setting.levels, setting.relevance)
+def _by_name(
+    name: MetricName, setting: Setting, names: Labels | None, exponent: float | None
+) -> ScoreNamed:
+    """A metric of one level looks at its column, any other at the number of equal columns;
+    `exponent`: of an H-AP by value, |Ω^(l)| counted in the query set, whose `names` these are, or
+    else on the list."""
+    function = name.definition.function
+    arguments = name.arguments(setting.levels, setting.relevance)
 
     def of_column(query: int, named: NamedSequences) -> float:
         return function(listed(named.columns[arguments["level"] - 1]), **arguments | {"level": 1})
 
     def of_columns(query: int, named: NamedSequences) -> float:
-        return weighted([ap(listed(column), level=1) for column in named.columns], arguments["weights"])
+        return weighted(
+            [ap(listed(column), level=1) for column in named.columns], arguments["weights"]
+        )
 
     def of_whole(query: int, named: NamedSequences) -> float:
         if exponent is None:
@@ -194,20 +210,31 @@ def _by_level(arguments: Mapping[str, Any]) -> Grade | None:
 
 def scorers_by_name(scorers: Sequence[ScoreQuery]) -> dict[int, ScoreNamed]:
     """Return the scorers that go by name, by their position."""
-    return {row: scorer.by_name for row, scorer in enumerate(scorers) if isinstance(scorer, Scorer) and scorer.by_name}
+    return {
+        row: scorer.by_name
+        for row, scorer in enumerate(scorers)
+        if isinstance(scorer, Scorer) and scorer.by_name
+    }
 
 
 def released_relevance(counts: Counts, exponent: float) -> NDArray[np.float32]:
-    """(l/(L−1))^α / counts[l] in float32, 0 for distractors and for levels without items; (…, L+1)."""
+    """(l/(L−1))^α / counts[l] in float32, 0 for distractors and for levels without items; (…,
+    L+1)."""
     depth = counts.shape[-1] - 1
-    weights = np.array([(level / max(depth - 1, 1)) ** exponent for level in range(depth + 1)], np.float32)
+    weights = np.array(
+        [(level / max(depth - 1, 1)) ** exponent for level in range(depth + 1)], np.float32
+    )
     weights[0] = 0
-    rel: NDArray[np.float32] = np.where(counts > 0, weights / counts.clip(1).astype(np.float32), np.float32(0))
+    rel: NDArray[np.float32] = np.where(
+        counts > 0, weights / counts.clip(1).astype(np.float32), np.float32(0)
+    )
     return rel
 
 
 def h_ap_by_value(sequence: LevelSequence, counts: Counts, exponent: float) -> float:
-    """H-AP as released: relevances in float32, and min(rel(k), rel(j)) summed per level found by value."""
+    """H-AP as released: relevances in float32, and min(rel(k), rel(j)) summed per level found by
+    value.
+    """
     rel = released_relevance(counts, exponent)
     gains = rel[sequence.levels]
     total = gains.sum(dtype=np.float64)
@@ -232,6 +259,8 @@ def query_set_counts(labels: Labels) -> Counts:
     """Count the queries, itself included, that each query (Q, L) has at each level; (Q, L+1)."""
     order = canonical_order(labels, np.zeros(len(labels), np.uint64))
     starts, ends = level_ranges(labels, labels[order])
-    at_least = np.column_stack([np.full(len(labels), len(labels)), ends - starts, np.zeros(len(labels), np.int64)])
+    at_least = np.column_stack(
+        [np.full(len(labels), len(labels)), ends - starts, np.zeros(len(labels), np.int64)]
+    )
     counts: Counts = at_least[:, :-1] - at_least[:, 1:]
     return counts

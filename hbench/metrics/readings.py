@@ -1,13 +1,24 @@
 """Readings of partial labels: how a list that holds items of unknown level is read.
 
-The level of a pair may be known only to lie between l and L (hbench.tree.partial). A list says so by codes in place of levels:
-0 a distractor, 2l − 1 an item known to be at level l, 2l one at level l … L. A *reading* makes levels of them: it leaves
-some items out, as if they were not in the gallery, and takes each other one for some level.
+The level of a pair may be known only to lie between l and L (hbench.tree.partial). A list says so
+by codes in place of levels: 0 a distractor, 2l − 1 an item known to be at level l, 2l one at level
+l … L. A *reading* makes levels of them: it leaves some items out, as if they were not in the
+gallery, and takes each other one for some level.
 
->>> coded = LevelSequence(np.array([1, 2, 4]), np.array([3, 2, 1], np.uint8), np.array([3, 1, 1, 1]))  # of two levels
->>> [known(2).of(coded).levels.tolist(), wrong(2).of(coded).levels.tolist(), right(2).of(coded).levels.tolist()]
+>>> coded = LevelSequence(
+...     np.array([1, 2, 4]), np.array([3, 2, 1], np.uint8), np.array([3, 1, 1, 1])
+... )  # of two levels
+>>> [
+...     known(2).of(coded).levels.tolist(),
+...     wrong(2).of(coded).levels.tolist(),
+...     right(2).of(coded).levels.tolist(),
+... ]
 [[2, 1], [2, 1, 1], [2, 2, 1]]
->>> known(2).of(coded).ranks.tolist(), at_level(2, 1).of(coded).ranks.tolist(), at_level(2, 2).of(coded).ranks.tolist()
+>>> (
+...     known(2).of(coded).ranks.tolist(),
+...     at_level(2, 1).of(coded).ranks.tolist(),
+...     at_level(2, 2).of(coded).ranks.tolist(),
+... )
 ([1, 3], [1, 2, 4], [1])
 """
 
@@ -20,7 +31,9 @@ from hbench.metrics.level_sequence import LevelSequence
 
 
 class Reading(NamedTuple):
-    """The meaning of every code, two arrays (2L,): whether an item `stays` in the list, and the `level` it then counts as."""
+    """The meaning of every code, two arrays (2L,): whether an item `stays` in the list, and the
+    `level` it then counts as.
+    """
 
     name: str
     stays: NDArray[np.bool_]
@@ -35,7 +48,9 @@ class Reading(NamedTuple):
         return LevelSequence(ranks[listed], levels, self.counts(sequence.counts), sequence.tied)
 
     def counts(self, by_code: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Count the items of every level from those of every code: (…, 2L) -> (…, highest level + 1)."""
+        """Count the items of every level from those of every code: (…, 2L) -> (…, highest level +
+        1).
+        """
         of_level = (self.level[:, None] == np.arange(self.level.max() + 1)) & self.stays[:, None]
         counts: NDArray[np.int64] = by_code @ of_level.astype(np.int64)
         return counts
@@ -60,8 +75,8 @@ def right(depth: int) -> Reading:
 
 
 def at_level(depth: int, level: int) -> Reading:
-    """Return the reading of one level: positives are the items known to be at `level` or a finer one, also those that may be finer
-    still; items that may or may not be positives are left out."""
+    """Return the reading of one level: positives are the items known to be at `level` or a finer
+    one, also those that may be finer still; items that may or may not be positives are left out."""
     lowest, is_known = _codes(depth)
     positive = lowest >= level
     return Reading(f"level {level}", is_known | positive, positive.astype(np.uint8))

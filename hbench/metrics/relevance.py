@@ -1,8 +1,9 @@
-"""A relevance turns the level counts of one query's retrieval set into the relevance of an item of each level.
+"""A relevance turns the level counts of one query's retrieval set into the relevance of an item of
+each level.
 
-A relevance is a function `counts (…, L+1) -> (…, L+1)`; `counts[l]` is |Ω^(l)|, the number of items at level l, and
-level 0 (distractors) always has relevance 0. The functions use array operators only, so they take numpy arrays and
-torch tensors alike.
+A relevance is a function `counts (…, L+1) -> (…, L+1)`; `counts[l]` is |Ω^(l)|, the number of items
+at level l, and level 0 (distractors) always has relevance 0. The functions use array operators
+only, so they take numpy arrays and torch tensors alike.
 
 >>> import numpy as np
 >>> alpha()(np.array([7, 4, 2])).tolist()  # 7 distractors, 4 coarse, 2 fine: 0, (1/2)/4, (2/2)/2
@@ -29,9 +30,15 @@ relevances: Registry[Callable[..., Relevance]] = Registry("relevance")
 
 @relevances.register("alpha")
 def alpha(exponent: float = 1.0) -> Relevance:
-    """rel_l = (l/L)^α / |Ω^(l)|, 0 for l = 0 (HAPPIER, Eq. 4). Raises UsageError unless α is positive and finite."""
+    """rel_l = (l/L)^α / |Ω^(l)|, 0 for l = 0 (HAPPIER, Eq. 4). Raises UsageError unless α is
+    positive and finite.
+    """
     if not 0 < exponent < math.inf:
-        raise UsageError("the exponent of the relevance must be positive", expected="alpha > 0", found=f"{exponent:g}")
+        raise UsageError(
+            "the exponent of the relevance must be positive",
+            expected="alpha > 0",
+            found=f"{exponent:g}",
+        )
 
     def relevance(counts: Any) -> Any:
         depth = counts.shape[-1] - 1
@@ -43,11 +50,12 @@ def alpha(exponent: float = 1.0) -> Relevance:
 
 @relevances.register("sum_wap")
 def sum_wap(weights: Sequence[float] | None = None) -> Relevance:
-    """rel_l = Σ_{p≤l} w_p / |∪_{q≥p} Ω^(q)|, with which H-AP = Σ_l w_l·AP^(l) / Σ w_l over the levels that have
-    positives.
+    """rel_l = Σ_{p≤l} w_p / |∪_{q≥p} Ω^(q)|, with which H-AP = Σ_l w_l·AP^(l) / Σ w_l over the
+    levels that have positives.
 
     `weights` are w_1 … w_L, coarse to fine, non-negative, and sum to 1; uniform 1/L by default
-    (rank losses, appendix B-B3, Property 1). Raises UsageError for weights of another number or sum.
+    (rank losses, appendix B-B3, Property 1). Raises UsageError for weights of another number or
+    sum.
     """
 
     def relevance(counts: Any) -> Any:
@@ -86,7 +94,8 @@ def table(values: Sequence[float]) -> Relevance:
 
 
 def named_relevance(name: str, exponent: float = 1.0) -> Relevance:
-    """The relevance of a name; `exponent`: of "alpha". Raises UnknownName, UsageError for one that a name alone does not define.
+    """The relevance of a name; `exponent`: of "alpha". Raises UnknownName, UsageError for one that
+    a name alone does not define.
 
     >>> named_relevance("table")
     Traceback (most recent call last):
@@ -99,7 +108,8 @@ def named_relevance(name: str, exponent: float = 1.0) -> Relevance:
         return relevances[name]()
     except TypeError:
         raise UsageError(
-            f"the relevance {name} needs more than its name", expected="one of alpha, sum_wap, exponential"
+            f"the relevance {name} needs more than its name",
+            expected="one of alpha, sum_wap, exponential",
         ) from None
 
 
@@ -109,11 +119,14 @@ def relevance_of_pairs(
 ) -> NDArray[np.float64]:
     """Compute the relevance of every item of a gallery for every query, from their labels.
 
-    `queries` (Q, L) and `gallery` (G, L) are labels, coarse to fine, numbers or names; every gallery item counts in |Ω^(l)|, so
-    leave a query out of its own gallery first. `relevance`: by default `alpha()`, (l/L)/|Ω^(l)| (HAPPIER, Eq. 4). Returns float64
-    (Q, G). Raises UsageError for a relevance that does not fit the number of levels, TreeError for labels of different levels.
+    `queries` (Q, L) and `gallery` (G, L) are labels, coarse to fine, numbers or names; every
+    gallery item counts in |Ω^(l)|, so leave a query out of its own gallery first. `relevance`: by
+    default `alpha()`, (l/L)/|Ω^(l)| (HAPPIER, Eq. 4). Returns float64 (Q, G). Raises UsageError for
+    a relevance that does not fit the number of levels, TreeError for labels of different levels.
 
-    >>> relevance_of_pairs(np.array([[0, 0]]), np.array([[0, 0], [0, 1], [1, 2]])).tolist()  # 1/1, (1/2)/1, 0
+    >>> relevance_of_pairs(
+    ...     np.array([[0, 0]]), np.array([[0, 0], [0, 1], [1, 2]])
+    ... ).tolist()  # 1/1, (1/2)/1, 0
     [[1.0, 0.5, 0.0]]
     """
     levels = levels_of_pairs(queries, gallery)
@@ -138,7 +151,8 @@ def level_weights(weights: Sequence[float] | None, depth: int) -> list[float]:
 
 
 def inverted(relevance: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Find the queries that break rel(k) > rel(k′) for level(k) > level(k′): (Q, L+1), (Q, L+1) -> bool (Q,).
+    """Find the queries that break rel(k) > rel(k′) for level(k) > level(k′): (Q, L+1), (Q, L+1) ->
+    bool (Q,).
 
     Only levels that have items are compared (HAPPIER, the constraint stated before Eq. 4).
     """
@@ -152,8 +166,8 @@ def inverted(relevance: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def _like(counts: Any, values: Sequence[float]) -> Any:
-    """`values` as an array of the kind of `counts`: float64 in numpy, the default or own float type and device in
-    torch."""
+    """`values` as an array of the kind of `counts`: float64 in numpy, the default or own float type
+    and device in torch."""
     if isinstance(counts, np.ndarray):
         return np.asarray(values, dtype=np.float64)
     return counts.new_tensor(values, dtype=counts.dtype if counts.dtype.is_floating_point else None)

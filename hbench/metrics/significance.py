@@ -1,7 +1,8 @@
 """Intervals and tests of means over queries that come in units, by default their finest classes.
 
-Queries of one class are often right or wrong together: a mean over 25 classes of 40 queries is known about as well as
-a mean over 25 queries. So intervals and tests take the classes, not the queries, as the random sample.
+Queries of one class are often right or wrong together: a mean over 25 classes of 40 queries is
+known about as well as a mean over 25 queries. So intervals and tests take the classes, not the
+queries, as the random sample.
 
 >>> values, units = np.array([[1.0, 1.0, 0.0, 0.0, 1.0, 0.5]]), np.array([0, 0, 1, 1, 2, 2])
 >>> sums = UnitSums.of(values, units)
@@ -37,8 +38,8 @@ Units = NDArray[np.int64]
 class UnitSums(NamedTuple):
     """Means (M,) and what each of G units adds to them.
 
-    `parts` (M, G) sum to the mean, `errors` (M, G) to 0: a unit's part less the mean's share of it; `shares` (M, G) of the
-    weight sum to 1.
+    `parts` (M, G) sum to the mean, `errors` (M, G) to 0: a unit's part less the mean's share of it;
+    `shares` (M, G) of the weight sum to 1.
     """
 
     means: Values
@@ -48,21 +49,32 @@ class UnitSums(NamedTuple):
 
     @classmethod
     def of(cls, values: Values, units: Units, tests: Units | None = None) -> UnitSums:
-        """Sum the values (M, Q), NaN where undefined, by the units (Q,), 0 … G − 1. The mean is over the queries of a test, then
-        over the tests (Q,); NaN where a test defines none."""
+        """Sum the values (M, Q), NaN where undefined, by the units (Q,), 0 … G − 1. The mean is
+        over the queries of a test, then over the tests (Q,); NaN where a test defines none."""
         tests = np.zeros_like(units) if tests is None else tests
-        groups, several = int(units.max(initial=-1)) + 1, int(tests.max(initial=0)) + 1
-        cell, shape = tests * groups + units, (len(values), several, groups)
+        groups = int(units.max(initial=-1)) + 1
+        several = int(tests.max(initial=0)) + 1
+        cell = tests * groups + units
+        shape = (len(values), several, groups)
         defined = ~np.isnan(values)
-        counts = np.array([np.bincount(cell, row, several * groups) for row in defined]).reshape(shape)
-        sums = np.array([np.bincount(cell, row, several * groups) for row in np.where(defined, values, 0)]).reshape(
+        counts = np.array([np.bincount(cell, row, several * groups) for row in defined]).reshape(
             shape
         )
+        sums = np.array(
+            [np.bincount(cell, row, several * groups) for row in np.where(defined, values, 0)]
+        ).reshape(shape)
+
         with np.errstate(divide="ignore", invalid="ignore"):
             queries = counts.sum(axis=2, keepdims=True)
-            means, weight = sums.sum(axis=2, keepdims=True) / queries, 1 / (several * queries)
+            means = sums.sum(axis=2, keepdims=True) / queries
+            weight = 1 / (several * queries)
             errors = (sums - counts * means) * weight
-            return cls(means.mean(axis=(1, 2)), (sums * weight).sum(1), errors.sum(1), (counts * weight).sum(1))
+            return cls(
+                means.mean(axis=(1, 2)),
+                (sums * weight).sum(1),
+                errors.sum(1),
+                (counts * weight).sum(1),
+            )
 
     @property
     def units(self) -> Units:
@@ -71,9 +83,11 @@ class UnitSums(NamedTuple):
 
     @property
     def variance(self) -> Values:
-        """The variance of each mean (M,), linearised by units: Σ_g e_g² / (1 − s_g) with the errors e and shares s.
+        """The variance of each mean (M,), linearised by units: Σ_g e_g² / (1 − s_g) with the errors
+        e and shares s.
 
-        It is the sandwich estimate for a ratio of sums with the correction CR2 for the leverage s (Bell and McCaffrey 2002).
+        It is the sandwich estimate for a ratio of sums with the correction CR2 for the leverage s
+        (Bell and McCaffrey 2002).
         """
         return np.asarray(self._terms.sum(axis=1))
 
@@ -85,13 +99,14 @@ class UnitSums(NamedTuple):
 
     @property
     def freedom(self) -> Values:
-        """Degrees of freedom of the variance (M,): one less than the effective units, but at most 1.5 (Σ v_g)² / Σ v_g², where
-        unit g adds v_g to the variance.
+        """Degrees of freedom of the variance (M,): one less than the effective units, but at most
+        1.5 (Σ v_g)² / Σ v_g², where unit g adds v_g to the variance.
 
-        Satterthwaite's (Σ v_g)² / Σ v_g² is the number of units that the variance rests on: where a few units make
-        nearly all of it, it is known as badly as of these alone. Observed v are more uneven than their expectations (equal units
-        of normal errors rest on a third of themselves), so half as many again are taken: with them 94 % of the truths and more
-        are held where means are near 0 or 1 (docs/intervals.md).
+        Satterthwaite's (Σ v_g)² / Σ v_g² is the number of units that the variance rests on: where a
+        few units make nearly all of it, it is known as badly as of these alone. Observed v are more
+        uneven than their expectations (equal units of normal errors rest on a third of themselves),
+        so half as many again are taken: with them 94 % of the truths and more are held where means
+        are near 0 or 1 (docs/intervals.md).
         """
         terms = self._terms
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -106,11 +121,13 @@ class UnitSums(NamedTuple):
 
 
 def mean_intervals(sums: UnitSums) -> Values:
-    """95 % intervals (M, 2) of means of values in [0, 1], which hold of other units like these; NaN with fewer than two units.
+    """95 % intervals (M, 2) of means of values in [0, 1], which hold of other units like these; NaN
+    with fewer than two units.
 
-    The Agresti–Coull interval p ± t √(p(1 − p)/n′), n′ = n + t², p = (n m + t²/2)/n′, around the mean m, with the effective
-    number n = m(1 − m)/variance in place of the number of trials and Student's t with the variance's degrees of freedom (Korn and
-    Graubard 1998; Dean and Pagano 2015). Where all values are 0 or all 1, n is the effective units. In the middle it is the t
+    The Agresti–Coull interval p ± t √(p(1 − p)/n′), n′ = n + t², p = (n m + t²/2)/n′, around the
+    mean m, with the effective number n = m(1 − m)/variance in place of the number of trials and
+    Student's t with the variance's degrees of freedom (Korn and Graubard 1998; Dean and Pagano
+    2015). Where all values are 0 or all 1, n is the effective units. In the middle it is the t
     interval; near 0 and 1 it does not collapse. Means outside of [0, 1] have the t interval.
     """
     low_high = np.full((len(sums.means), 2), np.nan)
@@ -118,7 +135,8 @@ def mean_intervals(sums: UnitSums) -> Values:
     for row, (mean, variance, units, freedom) in enumerate(columns):
         if sums.units[row] < 2 or np.isnan(mean):
             continue
-        t, inside = _t_quantile(freedom), mean * (1 - mean)
+        t = _t_quantile(freedom)
+        inside = mean * (1 - mean)
         all_alike = variance <= SMALLEST and abs(inside) < 1e-9  # all 0 or all 1, but for rounding
         if not (all_alike or variance <= 2 * inside):  # no mean of fractions
             low_high[row] = mean - t * math.sqrt(variance), mean + t * math.sqrt(variance)
@@ -128,13 +146,16 @@ def mean_intervals(sums: UnitSums) -> Values:
         p = (n * mean + t**2 / 2) / n_more
         half = t * math.sqrt(max(p * (1 - p), 0) / n_more)
         low_high[row] = min(max(p - half, 0), mean), max(min(p + half, 1), mean)
+
     return low_high
 
 
 def difference_intervals(sums: UnitSums) -> Values:
-    """95 % intervals (M, 2) of mean differences: mean ± t √variance, t of one less than the effective units.
+    """95 % intervals (M, 2) of mean differences: mean ± t √variance, t of one less than the
+    effective units.
 
-    NaN with fewer than two units, and where all units differ by the same amount: how much units vary is not known then.
+    NaN with fewer than two units, and where all units differ by the same amount: how much units
+    vary is not known then.
     """
     t = np.array([_t_quantile(units - 1) for units in sums.effective_units])
     all_alike = (sums.variance <= SMALLEST) & (np.abs(sums.means) > ROUNDED)
@@ -143,34 +164,43 @@ def difference_intervals(sums: UnitSums) -> Values:
 
 
 def sign_flip_p(sums: UnitSums, *, seed: int = SEED) -> Values:
-    """The two-sided p-values (M,) of mean differences: how often a random sign for each unit's part gives a sum as far from 0.
+    """The two-sided p-values (M,) of mean differences: how often a random sign for each unit's part
+    gives a sum as far from 0.
 
-    Exact for up to 13 units; else (b + 1)/(n + 1) for b of n = 10,000 seeded patterns, so at least .0001 (Fisher's
-    randomisation test; Phipson and Smyth 2010). All metrics share the patterns.
+    Exact for up to 13 units; else (b + 1)/(n + 1) for b of n = 10,000 seeded patterns, so at least
+    .0001 (Fisher's randomisation test; Phipson and Smyth 2010). All metrics share the patterns.
     """
     parts = sums.parts[:, (np.nan_to_num(sums.parts) != 0).any(axis=0)].T
-    observed, extreme, patterns = np.abs(parts.sum(axis=0)) * (1 - 1e-12), np.zeros(len(sums.means)), 0
+    observed = np.abs(parts.sum(axis=0)) * (1 - 1e-12)
+    extreme = np.zeros(len(sums.means))
+    patterns = 0
     units = len(parts)
     rng = np.random.default_rng(seed)
     exact = units <= EXACT
     every = np.array([*product((-1.0, 1.0), repeat=units)]) if exact else None
+
     for start in range(0, FLIPS, AT_ONCE) if every is None else (0,):
         number = min(AT_ONCE, FLIPS - start)
         bits = (
             None
             if every is not None
-            else np.unpackbits(rng.integers(256, size=(number, -(-units // 8)), dtype=np.uint8), axis=1)
+            else np.unpackbits(
+                rng.integers(256, size=(number, -(-units // 8)), dtype=np.uint8), axis=1
+            )
         )
         signs = every if bits is None else 2.0 * bits[:, :units] - 1
         assert signs is not None
         extreme += (np.abs(signs @ parts) >= observed).sum(axis=0)
         patterns += len(signs)
+
     p = extreme / patterns if exact else (extreme + 1) / (patterns + 1)
     return np.where(np.isnan(sums.means), np.nan, p)
 
 
 def holm(p: Sequence[float]) -> Values:
-    """Holm-corrected p-values: the k-th smallest of m times m − k + 1, never falling, at most 1 (Holm 1979)."""
+    """Holm-corrected p-values: the k-th smallest of m times m − k + 1, never falling, at most 1
+    (Holm 1979).
+    """
     values = np.asarray(p, np.float64)
     order = np.argsort(values)
     steps = values[order] * np.arange(len(values), 0, -1)
@@ -183,8 +213,11 @@ SMALL = 5.0  # degrees of freedom from which the series holds to three digits
 
 
 def _t_quantile(freedom: float) -> float:
-    """The quantile .975 of Student's t (Abramowitz and Stegun 1964, 26.7.5, from 5 degrees of freedom on)."""
-    z, nu = NORMAL, max(freedom, 1.0)
+    """The quantile .975 of Student's t (Abramowitz and Stegun 1964, 26.7.5, from 5 degrees of
+    freedom on).
+    """
+    z = NORMAL
+    nu = max(freedom, 1.0)
     if nu < SMALL:
         return _small_t_quantile(nu)
     terms = (
@@ -197,11 +230,12 @@ def _t_quantile(freedom: float) -> float:
 
 
 def _small_t_quantile(nu: float) -> float:
-    """The same for few degrees of freedom: with t = √ν tan θ, P(0 < T < t) = Γ((ν+1)/2)/(√π Γ(ν/2)) ∫₀^θ cos^(ν−1) u du, by
-    quadrature, and θ by halving."""
+    """The same for few degrees of freedom: with t = √ν tan θ, P(0 < T < t) = Γ((ν+1)/2)/(√π Γ(ν/2))
+    ∫₀^θ cos^(ν−1) u du, by quadrature, and θ by halving."""
     nodes, weights = np.polynomial.legendre.leggauss(64)
     scale = math.exp(math.lgamma((nu + 1) / 2) - math.lgamma(nu / 2)) / math.sqrt(math.pi)
-    low, high = 0.0, math.pi / 2
+    low = 0.0
+    high = math.pi / 2
     for _ in range(60):
         theta = (low + high) / 2
         within = scale * theta / 2 * float(weights @ np.cos(theta / 2 * (nodes + 1)) ** (nu - 1))

@@ -27,7 +27,13 @@ from hbench.records import document as reports
 from hbench.records.document import BY_QUERY, Document
 from hbench.records.queries import metric_columns, units_in_words, units_of
 from hbench.records.report import Report, document_of
-from hbench.records.shown import percent_note, shown, shown_difference, shown_difference_range, worth_showing
+from hbench.records.shown import (
+    percent_note,
+    shown,
+    shown_difference,
+    shown_difference_range,
+    worth_showing,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,8 +43,9 @@ HEADER = ("difference", "95 % interval", "p", "corrected", "queries", "units")
 
 
 class Difference(NamedTuple):
-    """The mean over queries (and tests) of first − second, its 95 % interval and the p-value of a paired sign-flip test, both by
-    `units` units; `corrected`: p by Holm's method for all metrics that are compared."""
+    """The mean over queries (and tests) of first − second, its 95 % interval and the p-value of a
+    paired sign-flip test, both by `units` units; `corrected`: p by Holm's method for all metrics
+    that are compared."""
 
     metric: str
     first: float
@@ -53,10 +60,26 @@ class Difference(NamedTuple):
 
     @property
     def p_in_words(self) -> str:
-        """p with four digits, as a bound where it is the smallest that random patterns of signs can give.
+        """p with four digits, as a bound where it is the smallest that random patterns of signs can
+        give.
 
-        >>> at_floor = Difference("AP", 0.5, 0.4, 0.1, 0.05, 0.15, p=1 / 10_001, corrected=3 / 10_001, queries=90, units=30)
-        >>> at_floor.p_in_words, at_floor.corrected_in_words, at_floor._replace(p=0.03125).p_in_words
+        >>> at_floor = Difference(
+        ...     "AP",
+        ...     0.5,
+        ...     0.4,
+        ...     0.1,
+        ...     0.05,
+        ...     0.15,
+        ...     p=1 / 10_001,
+        ...     corrected=3 / 10_001,
+        ...     queries=90,
+        ...     units=30,
+        ... )
+        >>> (
+        ...     at_floor.p_in_words,
+        ...     at_floor.corrected_in_words,
+        ...     at_floor._replace(p=0.03125).p_in_words,
+        ... )
         ('≤ 0.0001', '≤ 0.0003', '0.0312')
         """
         return _in_words(self.p, self.p <= FLOOR)
@@ -70,24 +93,35 @@ class Difference(NamedTuple):
     def cells(self) -> tuple[str, ...]:
         """The metric, both scores and what HEADER names, as a table shows them."""
         return (
-            self.metric, shown(self.metric, self.first), shown(self.metric, self.second),
-            shown_difference(self.metric, self.difference), shown_difference_range(self.metric, self.low, self.high),
-            self.p_in_words, self.corrected_in_words,
-            f"{self.queries:,}", f"{self.units:,}",
-        )  # fmt: skip
+            self.metric,
+            shown(self.metric, self.first),
+            shown(self.metric, self.second),
+            shown_difference(self.metric, self.difference),
+            shown_difference_range(self.metric, self.low, self.high),
+            self.p_in_words,
+            self.corrected_in_words,
+            f"{self.queries:,}",
+            f"{self.units:,}",
+        )
 
     def record(self) -> dict[str, str | float | int | None]:
         """The fields by name, None for what no query defines."""
-        return {name: None if value != value else value for name, value in self._asdict().items()}  # noqa: PLR0124
+        fields = self._asdict()
+        undefined = [name for name, value in fields.items() if value != value]  # noqa: PLR0124
+        return fields | dict.fromkeys(undefined)
 
 
 def _in_words(p: float, least: bool) -> str:
-    """A p-value with four digits, "≤" before it where random patterns of signs can give no smaller one."""
+    """A p-value with four digits, "≤" before it where random patterns of signs can give no smaller
+    one.
+    """
     return f"≤ {p:.4f}" if least else f"{p:.4f}"
 
 
 def corrected_together(families: Sequence[Sequence[Difference]]) -> list[list[Difference]]:
-    """The differences with their p-values corrected, by Holm's method, for all that are compared together."""
+    """The differences with their p-values corrected, by Holm's method, for all that are compared
+    together.
+    """
     p = [difference.p for family in families for difference in family if not np.isnan(difference.p)]
     corrected = iter(holm(p).tolist())
     return [
@@ -111,33 +145,46 @@ def refuse_other_conditions(first: Document, second: Document) -> None:
             )
 
 
-def differences_of(first: pa.Table, second: pa.Table, *, unit: str | None = None) -> list[Difference]:
-    """The differences of the metrics that both per-query tables have, joined by test and query, by the classes of the level
-    `unit` (the finest by default) or by "query".
+def differences_of(
+    first: pa.Table, second: pa.Table, *, unit: str | None = None
+) -> list[Difference]:
+    """The differences of the metrics that both per-query tables have, joined by test and query, by
+    the classes of the level `unit` (the finest by default) or by "query".
 
     Raises ComparisonError when the queries or all metrics differ, UnknownName for the unit.
     """
-    order, other = _order(first), _order(second)
+    order = _order(first)
+    other = _order(second)
     if order.keys() != other.keys():
         lone = sorted(order.keys() ^ other.keys())
         raise ComparisonError(
             "these reports are of different queries",
             found=f"{len(lone)} in only one of them: {examples(' '.join(q) for q in lone)}",
         )
+
     names = [name for name in metric_columns(first) if name in second.column_names]
     if not names:
-        raise ComparisonError("these reports have no metric in common", fix="evaluate both with the same --metrics")
+        raise ComparisonError(
+            "these reports have no metric in common", fix="evaluate both with the same --metrics"
+        )
+
     keys = sorted(order)
-    rows, others = [order[key] for key in keys], [other[key] for key in keys]
+    rows = [order[key] for key in keys]
+    others = [other[key] for key in keys]
     tests = np.unique([test for test, _ in keys], return_inverse=True)[1]
     return _differences(
-        names, _values(first, names)[:, rows], _values(second, names)[:, others],
-        units=units_of(first, unit)[rows], tests=tests,
-    )  # fmt: skip
+        names,
+        _values(first, names)[:, rows],
+        _values(second, names)[:, others],
+        units=units_of(first, unit)[rows],
+        tests=tests,
+    )
 
 
 def only(first: pa.Table, second: pa.Table, metrics: Sequence[str]) -> pa.Table:
-    """The first per-query table with these metrics alone; UnknownName for one that the two tables do not share."""
+    """The first per-query table with these metrics alone; UnknownName for one that the two tables
+    do not share.
+    """
     shared = [name for name in metric_columns(first) if name in second.column_names]
     for name in metrics:
         if name not in shared:
@@ -165,23 +212,33 @@ def _differences(
     difference = first - second
     undefined = np.isnan(difference)
     sums = UnitSums.of(difference, units, tests)
-    means = [UnitSums.of(np.where(undefined, np.nan, values), units, tests).means for values in (first, second)]
+    means = [
+        UnitSums.of(np.where(undefined, np.nan, values), units, tests).means
+        for values in (first, second)
+    ]
     p = sign_flip_p(sums)
     queries = np.logical_not(undefined).sum(axis=1)
     ends = difference_intervals(sums)
+
     found = []
     for n, name in enumerate(names):
         first_mean, second_mean, mean, low, high = (
             float(column[n]) for column in (*means, sums.means, ends[:, 0], ends[:, 1])
         )
         counts = int(queries[n]), int(sums.units[n])
-        found.append(Difference(name, first_mean, second_mean, mean, low, high, float(p[n]), float(p[n]), *counts))
+        found.append(
+            Difference(
+                name, first_mean, second_mean, mean, low, high, float(p[n]), float(p[n]), *counts
+            )
+        )
+
     return corrected_together([found])[0]
 
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """The differences of two reports, metric by metric: iterable, by name, printable, and a table for pandas.
+    """The differences of two reports, metric by metric: iterable, by name, printable, and a table
+    for pandas.
 
     `methods`: the names of both; `unit`: what the intervals and the test go by.
     """
@@ -201,7 +258,9 @@ class Comparison:
         for difference in self.differences:
             if difference.metric == metric:
                 return difference
-        raise UnknownName("metric of this comparison", metric, [one.metric for one in self.differences])
+        raise UnknownName(
+            "metric of this comparison", metric, [one.metric for one in self.differences]
+        )
 
     @property
     def over(self) -> str:
@@ -210,31 +269,60 @@ class Comparison:
 
     @property
     def shown(self) -> list[Difference]:
-        """The differences that a table for people shows: of R@k that is 100 for both, only that of the smallest k."""
-        both = [{each.metric: each.first for each in self}, {each.metric: each.second for each in self}]
+        """The differences that a table for people shows: of R@k that is 100 for both, only that of
+        the smallest k.
+        """
+        both = [
+            {each.metric: each.first for each in self},
+            {each.metric: each.second for each in self},
+        ]
         return [self[name] for name in worth_showing(list(both[0]), both)]
 
     def __repr__(self) -> str:
-        rows = [("metric", *self.methods, *HEADER), *(difference.cells for difference in self.shown)]
+        rows = [
+            ("metric", *self.methods, *HEADER),
+            *(difference.cells for difference in self.shown),
+        ]
         metrics = [difference.metric for difference in self.shown]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-        return "\n".join([f"{self.methods[0]} − {self.methods[1]}, {percent_note(metrics)}, over {self.over}", *lines])
+        lines = [
+            "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+            for row in rows
+        ]
+
+        return "\n".join(
+            [
+                f"{self.methods[0]} − {self.methods[1]}, {percent_note(metrics)}, over {self.over}",
+                *lines,
+            ]
+        )
 
     def csv(self) -> str:
-        """Write a line per metric: the names of both, what `Difference` holds as fractions in full precision, what the intervals
-        and the test go by, and the signature; empty where no query defines a value."""
+        """Write a line per metric: the names of both, what `Difference` holds as fractions in full
+        precision, what the intervals and the test go by, and the signature; empty where no query
+        defines a value."""
         rows = [
-            [*map(without_formula, self.methods), *difference.record().values(), self.unit, self.signature]
+            [
+                *map(without_formula, self.methods),
+                *difference.record().values(),
+                self.unit,
+                self.signature,
+            ]
             for difference in self.differences
         ]
-        return csv_text(["first_name", "second_name", *Difference._fields, "unit", "signature"], rows)
+        return csv_text(
+            ["first_name", "second_name", *Difference._fields, "unit", "signature"], rows
+        )
 
     def to_pandas(self) -> pd.DataFrame:
-        """A row per metric: first, second, difference, low, high (fractions), p, corrected, queries, units."""
+        """A row per metric: first, second, difference, low, high (fractions), p, corrected,
+        queries, units.
+        """
         import pandas as pd
 
-        return pd.DataFrame([difference.record() for difference in self.differences]).set_index("metric")
+        return pd.DataFrame([difference.record() for difference in self.differences]).set_index(
+            "metric"
+        )
 
 
 @checked
@@ -246,39 +334,48 @@ def compare(
     unit: str | None = None,
     by_query: tuple[Path, Path] | None = None,
 ) -> Comparison:
-    """The paired differences first − second of two reports, given as they are or as their files (JSON).
+    """The paired differences first − second of two reports, given as they are or as their files
+    (JSON).
 
-    `metrics`: those to compare, all that both have by default. `unit`: what intervals and test go by, a level's classes or
-    "query"; that of the first report by default. The values of a file's queries are read from FILE.by-query.parquet next to it,
-    or from `by_query`. Intervals hold 95 %; p is that of a two-sided paired sign-flip test, `corrected` by Holm's method for all
-    these metrics. Raises ComparisonError for reports of other conditions, SubmissionError for files that cannot be read,
-    UnknownName for a metric or a unit.
+    `metrics`: those to compare, all that both have by default. `unit`: what intervals and test go
+    by, a level's classes or "query"; that of the first report by default. The values of a file's
+    queries are read from FILE.by-query.parquet next to it, or from `by_query`. Intervals hold 95 %;
+    p is that of a two-sided paired sign-flip test, `corrected` by Holm's method for all these
+    metrics. Raises ComparisonError for reports of other conditions, SubmissionError for files that
+    cannot be read, UnknownName for a metric or a unit.
     """
-    one, other = document_of(first), document_of(second)
+    one = document_of(first)
+    other = document_of(second)
     refuse_other_conditions(one, other)
     files = by_query or (None, None)
-    one_table, other_table = _values_by_query(first, one, files[0]), _values_by_query(second, other, files[1])
+    one_table = _values_by_query(first, one, files[0])
+    other_table = _values_by_query(second, other, files[1])
     if metrics:
         names = [str(name) for name in parse_metrics(metrics, one.levels)]
         one_table = only(one_table, other_table, names)
     unit = unit or one.unit
     methods = _named(one, first, "first"), _named(other, second, "second")
-    return Comparison(methods, unit, one.signature, tuple(differences_of(one_table, other_table, unit=unit)))
+    return Comparison(
+        methods, unit, one.signature, tuple(differences_of(one_table, other_table, unit=unit))
+    )
 
 
 def _named(document: Document, report: Report | str | Path, place: str) -> str:
     return document.method or (place if isinstance(report, Report) else Path(report).stem)
 
 
-def _values_by_query(report: Report | str | Path, document: Document, file: Path | None) -> pa.Table:
+def _values_by_query(
+    report: Report | str | Path, document: Document, file: Path | None
+) -> pa.Table:
     """The values of a report's queries, from itself or from the file next to it."""
     if not isinstance(report, Report):
         return reports.read_by_query(file or Path(report).with_suffix(BY_QUERY), document)
     if not report.values:
         raise ComparisonError(
-            "the values of the queries of this report are not here", expected="per-query values beside its file",
+            "the values of the queries of this report are not here",
+            expected="per-query values beside its file",
             fix="hbench evaluate … -o REPORT.json --by-query REPORT.by-query.parquet writes them",
-        )  # fmt: skip
+        )
     table = report.table
     for name, values in report.values.items():
         table = table.append_column(name, pa.array(values))

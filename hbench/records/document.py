@@ -1,7 +1,9 @@
-"""Makes, reads and writes reports: the scores of one file on one dataset, with the conditions they cannot be quoted without.
+"""Makes, reads and writes reports: the scores of one file on one dataset, with the conditions they
+cannot be quoted without.
 
-Measurements become means with intervals, the level of the first mistakes, and remarks for the reader. `Document` is
-what is written as JSON; `Report` adds the values of every query, which `--by-query` writes beside it as parquet.
+Measurements become means with intervals, the level of the first mistakes, and remarks for the
+reader. `Document` is what is written as JSON; `Report` adds the values of every query, which
+`--by-query` writes beside it as parquet.
 """
 
 from __future__ import annotations
@@ -36,9 +38,11 @@ ROUNDED = 1e-9  # by which a mean and the ends of its interval may differ where 
 
 
 class Score(Strict):
-    """A metric's mean over the queries it is defined for, as a fraction, inside its interval; None when it is defined for none.
+    """A metric's mean over the queries it is defined for, as a fraction, inside its interval; None
+    when it is defined for none.
 
-    `units`: of how many units (classes, or queries) these queries are, by which the interval is taken.
+    `units`: of how many units (classes, or queries) these queries are, by which the interval is
+    taken.
     """
 
     value: Number | None
@@ -50,8 +54,15 @@ class Score(Strict):
 
     @model_validator(mode="after")
     def _is_inside(self) -> Score:
-        value, low, high = self.value, self.low, self.high
-        if value is not None and low is not None and high is not None and not low - ROUNDED <= value <= high + ROUNDED:
+        value = self.value
+        low = self.low
+        high = self.high
+        if (
+            value is not None
+            and low is not None
+            and high is not None
+            and not low - ROUNDED <= value <= high + ROUNDED
+        ):
             raise ValueError(f"{value} lies outside of its interval from {low} to {high}")
         return self
 
@@ -68,8 +79,8 @@ class SubmittedFile(Strict):
 
 
 class UnderTree(Strict):
-    """The scores under another tree over the same fine classes, and of every metric the paired difference from the dataset's
-    own tree (hbench.records.comparison.Difference)."""
+    """The scores under another tree over the same fine classes, and of every metric the paired
+    difference from the dataset's own tree (hbench.records.comparison.Difference)."""
 
     levels: tuple[str, ...]
     signature: str
@@ -80,11 +91,12 @@ class UnderTree(Strict):
 class Document(Strict):
     """A report as it is written: see docs for the JSON schema (`Document.model_json_schema()`).
 
-    `by_test`: where a score is the mean over several tests, its value on each. `doubts`: what speaks against the
-    submission (hbench.submissions.embeddings.doubts). `unknown_wrong`, `unknown_right`: under partial labels, the metrics that
-    go by all levels with every unknown level at its lowest, and at its highest (docs/partial-labels.md); `scores` use known levels.
-    `trees`: the scores under other trees, by their names. `unit`: the level whose classes intervals are taken over, or "query".
-    `read`: what tables, trees and rankings were taken for.
+    `by_test`: where a score is the mean over several tests, its value on each. `doubts`: what
+    speaks against the submission (hbench.submissions.embeddings.doubts). `unknown_wrong`,
+    `unknown_right`: under partial labels, the metrics that go by all levels with every unknown
+    level at its lowest, and at its highest (docs/partial-labels.md); `scores` use known levels.
+    `trees`: the scores under other trees, by their names. `unit`: the level whose classes intervals
+    are taken over, or "query". `read`: what tables, trees and rankings were taken for.
     """
 
     schema_version: int = SCHEMA
@@ -114,11 +126,14 @@ class Document(Strict):
     @property
     def over(self) -> str:
         """The units that the intervals are taken over, in words."""
-        return units_in_words(self.unit, max((score.units for score in self.scores.values()), default=0))
+        return units_in_words(
+            self.unit, max((score.units for score in self.scores.values()), default=0)
+        )
 
     def marks(self) -> dict[str, str]:
-        """Return the metadata of this report's tables, so that none is taken for that of another evaluation: the signature, the
-        checksum of the embeddings, and a digest of the dataset and the means that the values belong to."""
+        """Return the metadata of this report's tables, so that none is taken for that of another
+        evaluation: the signature, the checksum of the embeddings, and a digest of the dataset and
+        the means that the values belong to."""
         means = {name: score.value for name, score in self.scores.items()}
         about = json.dumps([self.dataset_digest, self.tests, means]).encode()
         return {
@@ -134,39 +149,60 @@ def read(path: Path) -> Document:
     try:
         return Document.model_validate(read_json(Path(path), most=LIST))
     except FileNotFoundError:
-        raise SubmissionError(f"{path} does not exist", fix="hbench evaluate … --json writes one") from None
+        raise SubmissionError(
+            f"{path} does not exist", fix="hbench evaluate … --json writes one"
+        ) from None
     except ValidationError as error:
         raise SubmissionError(
-            f"{path} is not a report", expected="the JSON of hbench evaluate --out", found=first_problem(error)
+            f"{path} is not a report",
+            expected="the JSON of hbench evaluate --out",
+            found=first_problem(error),
         ) from None
     except (ValueError, OSError) as error:
-        raise SubmissionError(f"{path} is not JSON", found=str(error), expected="a report of hbench evaluate") from None
+        raise SubmissionError(
+            f"{path} is not JSON", found=str(error), expected="a report of hbench evaluate"
+        ) from None
 
 
 def read_by_query(path: Path, document: Document) -> pa.Table:
-    """The per-query table beside a report; SubmissionError when it is missing, foreign, or another report's."""
+    """The per-query table beside a report; SubmissionError when it is missing, foreign, or another
+    report's.
+    """
     table = table_beside(path, document, KEYS, what="per-query values", option=f"--by-query {path}")
     metrics = metric_columns(table)
-    wrong = [f for f in table.schema if not (pa.types.is_floating if f.name in metrics else pa.types.is_string)(f.type)]
+    wrong = [
+        f
+        for f in table.schema
+        if not (pa.types.is_floating if f.name in metrics else pa.types.is_string)(f.type)
+    ]
     if wrong:
         raise SubmissionError(
-            f"{path} holds no per-query values", expected="query and test as texts, every metric as numbers",
-            found=f"{wrong[0].name} as {wrong[0].type}", fix="hbench evaluate … --by-query FILE.parquet writes them",
-        )  # fmt: skip
-    nameless = [name for name in table.column_names if name not in metrics and table[name].null_count]
+            f"{path} holds no per-query values",
+            expected="query and test as texts, every metric as numbers",
+            found=f"{wrong[0].name} as {wrong[0].type}",
+            fix="hbench evaluate … --by-query FILE.parquet writes them",
+        )
+
+    nameless = [
+        name for name in table.column_names if name not in metrics and table[name].null_count
+    ]
     if nameless:
         raise SubmissionError(
             f"{path} lacks names of its queries",
             found=f"{table[nameless[0]].null_count} rows without {nameless[0]}",
             fix="hbench evaluate … --by-query FILE.parquet writes them",
         )
+
     return table
 
 
-def table_beside(path: Path, document: Document, columns: Sequence[str], *, what: str, option: str) -> pa.Table:
+def table_beside(
+    path: Path, document: Document, columns: Sequence[str], *, what: str, option: str
+) -> pa.Table:
     """Read a parquet table of a report; `what` it holds, and the `option` that writes it.
 
-    Raises SubmissionError for a table that cannot be read, has other columns, or is that of another evaluation.
+    Raises SubmissionError for a table that cannot be read, has other columns, or is that of another
+    evaluation.
     """
     try:
         table = parquet_table(path)
@@ -177,16 +213,20 @@ def table_beside(path: Path, document: Document, columns: Sequence[str], *, what
             found=first_line(error),
             fix=f"hbench evaluate … {option} writes them",
         ) from None
+
     metadata = table.schema.metadata or {}
     marks = {key: metadata.get(key.encode(), b"none").decode() for key in document.marks()}
     differing = [key for key, mark in document.marks().items() if marks[key] != mark]
     if differing or not set(columns) <= set(table.column_names):
         key = differing[0] if differing else "columns"
-        named = shlex.join([document.embedding.file if document.embedding else "FILE", "-d", document.dataset])
+        named = shlex.join(
+            [document.embedding.file if document.embedding else "FILE", "-d", document.dataset]
+        )
         raise SubmissionError(
             f"{path} does not hold this report's {what}",
             expected=f"{key} {document.marks().get(key, ', '.join(columns))}",
             found=f"{key} {marks.get(key, ', '.join(table.column_names[:5]))}",
             fix=f"make both anew: hbench evaluate {named} -o REPORT.json {option}",
         )
+
     return table

@@ -1,4 +1,6 @@
-"""Says what a path is that was given for a report, or for embeddings, and is not: the refusal names what to do with it."""
+"""Says what a path is that was given for a report, or for embeddings, and is not: the refusal names
+what to do with it.
+"""
 
 import shlex
 from pathlib import Path
@@ -27,21 +29,27 @@ WRITES = "hbench evaluate {file} -d DATASET -o {report}"
 
 
 def refuse_for_report(path: Path) -> None:
-    """Raise SubmissionError for a folder, and for a file whose name says that it holds something other than a report."""
+    """Raise SubmissionError for a folder, and for a file whose name says that it holds something
+    other than a report.
+    """
     if path.is_dir():
         _refuse_folder(path)
     if beside := next((suffix for suffix in BESIDE if path.name.endswith(suffix)), None):
         named = shlex.quote(str(path.with_name(path.name.removesuffix(beside) + ".json")))
         raise SubmissionError(
-            f"{path} lies beside a report and is none", expected="the report, in JSON", found=path.name,
+            f"{path} lies beside a report and is none",
+            expected="the report, in JSON",
+            found=path.name,
             fix=f"give {named}",
-        )  # fmt: skip
+        )
     if path.suffix.lower() in (*VECTORS, *TABLES):
         report = shlex.quote(str(path.with_suffix(".json")))
         raise SubmissionError(
-            f"{path} is not a report", expected="a report, in JSON", found="a file of embeddings or rankings, by its name",
+            f"{path} is not a report",
+            expected="a report, in JSON",
+            found="a file of embeddings or rankings, by its name",
             fix=f"{WRITES.format(file=shlex.quote(str(path)), report=report)}, then give {report}",
-        )  # fmt: skip
+        )
 
 
 def _refuse_folder(path: Path) -> None:
@@ -61,18 +69,24 @@ def _refuse_folder(path: Path) -> None:
 
 
 def refuse_for_embeddings(path: Path) -> None:
-    """Raise SubmissionError for a report, and for a folder that is no table in parts, where embeddings are to be given."""
+    """Raise SubmissionError for a report, and for a folder that is no table in parts, where
+    embeddings are to be given.
+    """
     if path.suffix.lower() == ".json" and path.is_file() and _is_report(path):
         raise SubmissionError(
-            f"{path} is not embeddings", expected="the embedding file itself", found="a report",
+            f"{path} is not embeddings",
+            expected="the embedding file itself",
+            found="a report",
             fix="give the file that was scored: the report names it under embedding.file",
-        )  # fmt: skip
+        )
     if path.is_dir() and not any(path.glob("*.parquet")):
         found = [file.name for file in sorted(path.iterdir()) if file.suffix.lower() in VECTORS]
         raise SubmissionError(
-            f"{path} is a folder", expected="an embedding file", found=examples(found) or "no embedding file",
+            f"{path} is a folder",
+            expected="an embedding file",
+            found=examples(found) or "no embedding file",
             fix=f"give files of it: {shlex.quote(str(path))}/{found[0] if found else 'FILE'}",
-        )  # fmt: skip
+        )
 
 
 def _is_report(path: Path) -> bool:

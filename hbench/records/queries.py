@@ -1,7 +1,9 @@
-"""The queries of a report as a table: the id, the test and the classes of each, and the units by which their values vary.
+"""The queries of a report as a table: the id, the test and the classes of each, and the units by
+which their values vary.
 
-Columns `query`, `test`, then `class:LEVEL` for every level of the tree, coarse to fine, holding names. In the file that
-`--by-query` writes the values of every metric stand behind them, so that anybody can compute intervals again.
+Columns `query`, `test`, then `class:LEVEL` for every level of the tree, coarse to fine, holding
+names. In the file that `--by-query` writes the values of every metric stand behind them, so that
+anybody can compute intervals again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +26,9 @@ Value = TypeVar("Value", float, NDArray[np.float64])
 
 
 class MetricValues(Mapping[str, Value]):
-    """Values by metric name; any spelling of the same metric finds them (`AP` is `AP/<finest level>`)."""
+    """Values by metric name; any spelling of the same metric finds them (`AP` is `AP/<finest
+    level>`).
+    """
 
     def __init__(self, values: Mapping[str, Value], levels: Sequence[str]) -> None:
         self._values: dict[str, Value] = dict(values)
@@ -41,7 +45,9 @@ class MetricValues(Mapping[str, Value]):
 
     def __repr__(self) -> str:
         shown = [
-            f"{name}: {value:.4f}" if isinstance(value, float) else f"{name}: {np.asarray(value).shape}"
+            f"{name}: {value:.4f}"
+            if isinstance(value, float)
+            else f"{name}: {np.asarray(value).shape}"
             for name, value in self._values.items()
         ]
         return "{" + ", ".join(shown) + "}"
@@ -50,21 +56,31 @@ class MetricValues(Mapping[str, Value]):
         return len(self._values)
 
 
-def named_queries(test: str, ids: NDArray[np.object_], classes: Sequence[pa.Array], levels: Sequence[str]) -> pa.Table:
-    """The queries of one test: their ids (Q,) and, for each level, the names of their classes (Q,)."""
+def named_queries(
+    test: str, ids: NDArray[np.object_], classes: Sequence[pa.Array], levels: Sequence[str]
+) -> pa.Table:
+    """The queries of one test: their ids (Q,) and, for each level, the names of their classes
+    (Q,)."""
     columns = [text_array(ids), text_array([test] * len(ids)), *classes]
     return pa.table(dict(zip([*KEYS, *(CLASS + level for level in levels)], columns, strict=True)))
 
 
-def queries_of_tree(test: str, ids: NDArray[np.object_], labels: Labels, tree: LabelTree) -> pa.Table:
+def queries_of_tree(
+    test: str, ids: NDArray[np.object_], labels: Labels, tree: LabelTree
+) -> pa.Table:
     """The queries of one test: their ids (Q,) and their labels (Q, L) in a tree."""
-    classes = [text_array(names).take(index_array(column)) for names, column in zip(tree.names, labels.T, strict=True)]
+    classes = [
+        text_array(names).take(index_array(column))
+        for names, column in zip(tree.names, labels.T, strict=True)
+    ]
     return named_queries(test, ids, classes, tree.levels)
 
 
 def queries_of(test: str, manifest: Manifest) -> pa.Table:
     """The queries of a manifest, in its order."""
-    return queries_of_tree(test, manifest.items[manifest.query], manifest.labels[manifest.query], manifest.tree)
+    return queries_of_tree(
+        test, manifest.items[manifest.query], manifest.labels[manifest.query], manifest.tree
+    )
 
 
 def levels_of(table: pa.Table) -> list[str]:
@@ -78,10 +94,12 @@ def metric_columns(table: pa.Table) -> list[str]:
 
 
 def units_of(table: pa.Table, unit: str | None = None) -> NDArray[np.int64]:
-    """The unit of every query (Q,), numbered by name: its class at the level `unit`, by default the finest, or the query itself.
+    """The unit of every query (Q,), numbered by name: its class at the level `unit`, by default the
+    finest, or the query itself.
 
-    The finest names decide the order first, so that it is the same under other trees of the same classes. Queries of several
-    tests are of one unit where their class, or id, is the same. Raises UnknownName.
+    The finest names decide the order first, so that it is the same under other trees of the same
+    classes. Queries of several tests are of one unit where their class, or id, is the same. Raises
+    UnknownName.
     """
     levels = levels_of(table)
     if unit == QUERY or (unit is None and not levels):

@@ -1,4 +1,6 @@
-"""A report: a document with the values of every query, and the first results where they were kept; as files, tables and text."""
+"""A report: a document with the values of every query, and the first results where they were kept;
+as files, tables and text.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """A document with its per-query values: for every metric float64 (Q,), NaN where undefined, in the order of
-    `table`, the ids, tests and classes of the queries (hbench.records.queries); `results`: the first results of
-    every query, where they were kept (hbench.records.results)."""
+    """A document with its per-query values: for every metric float64 (Q,), NaN where undefined, in
+    the order of `table`, the ids, tests and classes of the queries (hbench.records.queries);
+    `results`: the first results of every query, where they were kept (hbench.records.results)."""
 
     document: Document
     values: Mapping[str, NDArray[np.float64]]
@@ -39,13 +41,17 @@ class Report:
 
     @classmethod
     def read(cls, path: str | Path) -> Report:
-        """Read a report from its file (JSON), with the values of every query and the first results that lie beside it.
+        """Read a report from its file (JSON), with the values of every query and the first results
+        that lie beside it.
 
-        `path`: what `hbench evaluate --out` or `Report.write` wrote. Without a file of values, `values` and `table` are empty.
-        Raises SubmissionError for a file that is no report, or a table that is another report's.
+        `path`: what `hbench evaluate --out` or `Report.write` wrote. Without a file of values,
+        `values` and `table` are empty. Raises SubmissionError for a file that is no report, or a
+        table that is another report's.
         """
-        document, table = read_document(Path(path)), pa.table({name: pa.array([], pa.string()) for name in KEYS})
-        beside, first = Path(path).with_suffix(BY_QUERY), Path(path).with_suffix(results.SUFFIX)
+        document = read_document(Path(path))
+        table = pa.table({name: pa.array([], pa.string()) for name in KEYS})
+        beside = Path(path).with_suffix(BY_QUERY)
+        first = Path(path).with_suffix(results.SUFFIX)
         if beside.is_file():
             table = read_by_query(beside, document)
         metrics = metric_columns(table)
@@ -61,7 +67,9 @@ class Report:
     @property
     def scores(self) -> MetricValues[float]:
         """The mean of every metric, as a fraction; NaN when no query defines it."""
-        means = {name: np.nan if s.value is None else s.value for name, s in self.document.scores.items()}
+        means = {
+            name: np.nan if s.value is None else s.value for name, s in self.document.scores.items()
+        }
         return MetricValues(means, self.document.levels)
 
     @property
@@ -79,55 +87,81 @@ class Report:
         return (*self.document.doubts, *self.document.warnings)
 
     def __repr__(self) -> str:
-        first = ", ".join(f"{name} {factor_of(name) * value:.2f}" for name, value in list(self.scores.items())[:4])
-        head = f"{self.document.method or 'a submission'}: {first}, …; {self._asked:,} queries; {self.signature}"
-        return f"<Report of {head}{f'; see .remarks ({len(self.remarks)})' if self.remarks else ''}>"
+        first = ", ".join(
+            f"{name} {factor_of(name) * value:.2f}" for name, value in list(self.scores.items())[:4]
+        )
+        head = (
+            f"{self.document.method or 'a submission'}: {first}, …; {self._asked:,} queries; "
+            f"{self.signature}"
+        )
+        return (
+            f"<Report of {head}{f'; see .remarks ({len(self.remarks)})' if self.remarks else ''}>"
+        )
 
     @property
     def _asked(self) -> int:
         """The number of queries, also where their values are not here."""
-        return len(self.table) or max(score.queries + score.skipped for score in self.document.scores.values())
+        return len(self.table) or max(
+            score.queries + score.skipped for score in self.document.scores.values()
+        )
 
     def _repr_html_(self) -> str:
         """A table for notebooks: every metric with its interval and its number of queries."""
         scores = self.document.scores
-        rows = [
-            f"<tr><td>{escape(name)}</td><td>{shown(name, scores[name].value)}</td><td>{interval(name, scores[name])}</td>"
-            f"<td>{scores[name].queries:,}</td></tr>"
-            for name in worth_showing(list(scores), [values_of(scores)])
-        ]
-        head = f"<tr><th>metric</th><th>{escape(percent_note(scores))}</th><th>95 % interval</th><th>queries</th></tr>"
+        rows = []
+        for name in worth_showing(list(scores), [values_of(scores)]):
+            score = scores[name]
+            cells = [
+                escape(name),
+                shown(name, score.value),
+                interval(name, score),
+                f"{score.queries:,}",
+            ]
+            rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+
+        head = (
+            f"<tr><th>metric</th><th>{escape(percent_note(scores))}</th><th>95 % "
+            "interval</th><th>queries</th></tr>"
+        )
         remarks = "".join(f"<li>{escape(remark)}</li>" for remark in self.remarks)
-        return f"<table><caption>{escape(self.signature)}</caption>{head}{''.join(rows)}</table><ul>{remarks}</ul>"
+        table = f"<caption>{escape(self.signature)}</caption>{head}{''.join(rows)}"
+        return f"<table>{table}</table><ul>{remarks}</ul>"
 
     def to_pandas(self) -> pd.DataFrame:
         """The scores as a table: a row per metric, with value, low, high, queries and skipped."""
         import pandas as pd
 
-        return pd.DataFrame({name: score.model_dump() for name, score in self.document.scores.items()}).T
+        return pd.DataFrame(
+            {name: score.model_dump() for name, score in self.document.scores.items()}
+        ).T
 
     def write(self, path: str | Path) -> None:
         """Write the document as JSON to `path`, whole or not at all."""
         write_text(Path(path), self.document.model_dump_json(indent=1) + "\n")
 
     def write_by_query(self, path: str | Path) -> None:
-        """Write the per-query values as parquet to `path`: `query`, `test`, `class:LEVEL` …, one float64 column per metric; the
-        metadata says which report they belong to (`Document.marks`)."""
+        """Write the per-query values as parquet to `path`: `query`, `test`, `class:LEVEL` …, one
+        float64 column per metric; the metadata says which report they belong to (`Document.marks`).
+        """
         table = self.table
         for name, values in self.values.items():
             table = table.append_column(name, pa.array(values))
         with replacing(Path(path)) as temporary:
-            pq.write_table(table.replace_schema_metadata(self.document.marks()), temporary, compression="zstd")
+            pq.write_table(
+                table.replace_schema_metadata(self.document.marks()), temporary, compression="zstd"
+            )
 
 
 def document_of(report: Report | str | Path) -> Document:
-    """The document of a report, which is given as it is or as its file; raises SubmissionError for another file, UsageError for
-    what is neither."""
+    """The document of a report, which is given as it is or as its file; raises SubmissionError for
+    another file, UsageError for what is neither."""
     if isinstance(report, str | Path):
         return read_document(Path(report))
     if isinstance(report, Report):
         return report.document
     raise UsageError(
-        "this is not a report", expected="a report, or the path of its file", found=type(report).__name__,
+        "this is not a report",
+        expected="a report, or the path of its file",
+        found=type(report).__name__,
         fix="hbench.score(vectors, labels) and hbench.evaluate(file, dataset) make one",
-    )  # fmt: skip
+    )

@@ -1,7 +1,8 @@
-"""The first results of every query, kept beside a report in parquet: a row per query with three lists, best first.
+"""The first results of every query, kept beside a report in parquet: a row per query with three
+lists, best first.
 
-Columns `query`, `test`, `items` (ids), `scores` (similarities, float32) and `levels` (0 … L); the metadata
-tells whose they are (`Document.marks`).
+Columns `query`, `test`, `items` (ids), `scores` (similarities, float32) and `levels` (0 … L); the
+metadata tells whose they are (`Document.marks`).
 """
 
 from pathlib import Path
@@ -28,9 +29,14 @@ COLUMNS = {
 
 
 def table_of(
-    test: str, queries: NDArray[Any], ranked: NDArray[Any], top: TopResults, scores: NDArray[np.float64]
+    test: str,
+    queries: NDArray[Any],
+    ranked: NDArray[Any],
+    top: TopResults,
+    scores: NDArray[np.float64],
 ) -> pa.Table:
-    """The results of one test: `queries` (Q,) and `ranked` (G,) ids, `scores` (Q, k) similarities."""
+    """The results of one test: `queries` (Q,) and `ranked` (G,) ids, `scores` (Q, k)
+    similarities."""
     some = top.items != NO_ITEM
     offsets = pa.array(np.concatenate([[0], np.cumsum(some.sum(axis=1))]), pa.int32())
     items = pa.array(ranked, pa.string()).take(pa.array(top.items[some]))
@@ -43,13 +49,19 @@ def table_of(
 def write(path: Path, table: pa.Table, document: Document) -> None:
     """Write the results of a report, whole or not at all."""
     with replacing(path) as temporary:
-        pq.write_table(table.replace_schema_metadata(document.marks()), temporary, compression="zstd")
+        pq.write_table(
+            table.replace_schema_metadata(document.marks()), temporary, compression="zstd"
+        )
 
 
 def read(path: Path, document: Document) -> pa.Table:
-    """The results beside a report; SubmissionError when they are missing, damaged, foreign, or another report's."""
+    """The results beside a report; SubmissionError when they are missing, damaged, foreign, or
+    another report's.
+    """
     table = table_beside(path, document, tuple(COLUMNS), what="first results", option="--top-k 20")
     found = {name: table.schema.field(name).type for name in COLUMNS}
     if found != COLUMNS:
-        raise SubmissionError(f"{path} does not hold first results", expected=str(COLUMNS), found=str(found))
+        raise SubmissionError(
+            f"{path} does not hold first results", expected=str(COLUMNS), found=str(found)
+        )
     return table

@@ -1,7 +1,12 @@
-"""Writes scores as people read them: at 0 and 100 % the interval is one-sided, and R@k that is 100 is shown at the smallest k.
+"""Writes scores as people read them: at 0 and 100 % the interval is one-sided, and R@k that is 100
+is shown at the smallest k.
 
 >>> score = Score(value=1.0, low=0.984, high=1.0, queries=90, skipped=0)
->>> interval("AP", score), margin("AP", score), interval("AP", score.model_copy(update={"value": 0.99}))
+>>> (
+...     interval("AP", score),
+...     margin("AP", score),
+...     interval("AP", score.model_copy(update={"value": 0.99})),
+... )
 ('≥ 98.40', '100.00 (≥ 98.40)', '98.40 … 100.00')
 """
 
@@ -32,13 +37,16 @@ def shown_difference_range(metric: str, low: float, high: float) -> str:
 
 
 def interval(metric: str, score: Score) -> str:
-    """The ends of a score's interval; one end where the score is 0 or 100 %, beyond which nothing lies."""
+    """The ends of a score's interval; one end where the score is 0 or 100 %, beyond which nothing
+    lies.
+    """
     return _bound(metric, score) or percent_range(score.low, score.high, factor_of(metric))
 
 
 def margin(metric: str, score: Score) -> str:
     """A score, ± half its interval, or with the one end of it."""
-    value, bound = shown(metric, score.value), _bound(metric, score)
+    value = shown(metric, score.value)
+    bound = _bound(metric, score)
     if bound:
         return f"{value} ({bound})"
     if score.low is None or score.high is None:
@@ -47,7 +55,9 @@ def margin(metric: str, score: Score) -> str:
 
 
 def beside(metric: str, score: Score) -> str:
-    """What stands behind a score on a page: ± half its interval, or the one end of it; empty without an interval."""
+    """What stands behind a score on a page: ± half its interval, or the one end of it; empty
+    without an interval.
+    """
     if score.low is None or score.high is None:
         return ""
     return _bound(metric, score) or f"±{shown(metric, (score.high - score.low) / 2)}"
@@ -55,7 +65,9 @@ def beside(metric: str, score: Score) -> str:
 
 def _bound(metric: str, score: Score) -> str:
     """The only end of an interval that says something, where a fraction is 0 or 1; else empty."""
-    value, low, high = score.value, score.low, score.high
+    value = score.value
+    low = score.low
+    high = score.high
     if value is None or low is None or high is None or high - low <= ROUNDED:
         return ""
     if factor_of(metric) != 100:
@@ -68,21 +80,30 @@ def _bound(metric: str, score: Score) -> str:
 
 
 def percent_note(metrics: Iterable[str]) -> str:
-    """What the numbers of a table are, in words: percent, but for the metrics that are no fractions."""
+    """What the numbers of a table are, in words: percent, but for the metrics that are no
+    fractions.
+    """
     others = [metric for metric in metrics if factor_of(metric) != 100]
     return f"percent, but {', '.join(others)} as it is" if others else "percent"
 
 
-def worth_showing(names: Sequence[str], models: Collection[Mapping[str, float | None]]) -> list[str]:
-    """The metrics without those R@k that are 100 for all models already at a smaller k, at the same level.
+def worth_showing(
+    names: Sequence[str], models: Collection[Mapping[str, float | None]]
+) -> list[str]:
+    """The metrics without those R@k that are 100 for all models already at a smaller k, at the same
+    level.
 
-    >>> worth_showing(["R@1", "R@10", "R@100", "AP"], [{"R@1": 0.5, "R@10": 1.0, "R@100": 1.0, "AP": 0.5}])
+    >>> worth_showing(
+    ...     ["R@1", "R@10", "R@100", "AP"], [{"R@1": 0.5, "R@10": 1.0, "R@100": 1.0, "AP": 0.5}]
+    ... )
     ['R@1', 'R@10', 'AP']
     """
     by_level: dict[MetricName, list[tuple[int, str]]] = {}
     for name in names:
         parsed = MetricName.parse(name)
-        full = all((value := model.get(name)) is not None and value >= 1 - ROUNDED for model in models)
+        full = all(
+            (value := model.get(name)) is not None and value >= 1 - ROUNDED for model in models
+        )
         if parsed.base == RECALL and parsed.cut and full:
             by_level.setdefault(replace(parsed, cut=None), []).append((parsed.cut, name))
     idle = {name for full in by_level.values() for _, name in sorted(full)[1:]}

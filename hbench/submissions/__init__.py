@@ -1,1 +1,3 @@
-"""Submissions as they are read: embedding files, rankings, lists of pairs; their ids, and everything that is wrong with them."""
+"""Submissions as they are read: embedding files, rankings, lists of pairs; their ids, and
+everything that is wrong with them.
+"""

@@ -1,6 +1,8 @@
-"""Measures benchmarks that list, for each query, which gallery items are positives, and which are left out.
+"""Measures benchmarks that list, for each query, which gallery items are positives, and which are
+left out.
 
-The level of an item is then the one it is listed with, whatever the labels say (`hbench.datasets.dataset`).
+The level of an item is then the one it is listed with, whatever the labels say
+(`hbench.datasets.dataset`).
 
 >>> import pyarrow as pa
 >>> table = pa.table({"query": ["q", "q"], "item": ["b", "c"], "level": [1, -1]})
@@ -32,17 +34,27 @@ class Judged(NamedTuple):
     levels: NDArray[np.int8]
 
 
-def judged(table: pa.Table, asked: Ids | Sequence[str], gallery: Ids | Sequence[str]) -> list[Judged]:
-    """The list of every query, in the order of `asked`; pairs of other queries or items are passed over."""
-    queries, rows = rows_in(table["query"], asked), rows_in(table["item"], gallery)
+def judged(
+    table: pa.Table, asked: Ids | Sequence[str], gallery: Ids | Sequence[str]
+) -> list[Judged]:
+    """The list of every query, in the order of `asked`; pairs of other queries or items are passed
+    over.
+    """
+    queries = rows_in(table["query"], asked)
+    rows = rows_in(table["item"], gallery)
     levels = table["level"].to_numpy().astype(np.int8)
     known = np.flatnonzero((queries >= 0) & (rows >= 0))
     order = known[np.argsort(queries[known], kind="stable")]
     bounds = np.searchsorted(queries[order], np.arange(len(asked) + 1))
-    return [Judged(rows[order[start:end]], levels[order[start:end]]) for start, end in itertools.pairwise(bounds)]
+    return [
+        Judged(rows[order[start:end]], levels[order[start:end]])
+        for start, end in itertools.pairwise(bounds)
+    ]
 
 
-def lists_of(table: pa.Table, asked: Ids | Sequence[str], gallery: Ids | Sequence[str]) -> QueryLists:
+def lists_of(
+    table: pa.Table, asked: Ids | Sequence[str], gallery: Ids | Sequence[str]
+) -> QueryLists:
     """The lists of all queries, for the engine."""
     lists = judged(table, asked, gallery)
     bounds = np.concatenate([[0], np.cumsum([len(each.rows) for each in lists])]).astype(np.int64)
@@ -51,10 +63,14 @@ def lists_of(table: pa.Table, asked: Ids | Sequence[str], gallery: Ids | Sequenc
     return QueryLists(bounds, rows.astype(np.int64), levels)
 
 
-def sequence_of(scores: NDArray[np.floating], judgement: Judged, tie_key: NDArray[np.uint8]) -> LevelSequence:
-    """The level sequence of one query from its scores of the whole gallery (G,), which are changed."""
+def sequence_of(
+    scores: NDArray[np.floating], judgement: Judged, tie_key: NDArray[np.uint8]
+) -> LevelSequence:
+    """The level sequence of one query from its scores of the whole gallery (G,), which are
+    changed."""
     levels = np.zeros(len(scores), np.uint8)
-    positive, out = judgement.levels > 0, judgement.rows[judgement.levels < 0]
+    positive = judgement.levels > 0
+    out = judgement.rows[judgement.levels < 0]
     levels[judgement.rows[positive]] = judgement.levels[positive]
     scores[out] = -np.inf
     return level_sequence(scores, levels, _counts(judgement, len(scores), len(tie_key)), tie_key)
@@ -63,31 +79,43 @@ def sequence_of(scores: NDArray[np.floating], judgement: Judged, tie_key: NDArra
 def sequences_of_ranking(
     ranking: Ranking, manifest: Manifest, lists: Sequence[Judged], tie_key: NDArray[np.uint8]
 ) -> list[LevelSequence]:
-    """The level sequences of a submitted ranking, one per query of the manifest; a query without a list has no ranks.
+    """The level sequences of a submitted ranking, one per query of the manifest; a query without a
+    list has no ranks.
 
-    A repeat, or an item outside the gallery, holds its rank and counts for nothing; the padding of a list that is too short holds
-    none.
+    A repeat, or an item outside the gallery, holds its rank and counts for nothing; the padding of
+    a list that is too short holds none.
     """
     gallery = manifest.items[manifest.gallery]
-    rows, again = rows_in(ranking.names, gallery)[ranking.items], repeats(ranking)
+    rows = rows_in(ranking.names, gallery)[ranking.items]
+    again = repeats(ranking)
     is_item = ~padding(ranking, rows)
     place = dict(zip(ranking.queries.tolist(), range(len(ranking)), strict=True))
+
     sequences = []
     for query, judgement in zip(manifest.items[manifest.query].tolist(), lists, strict=True):
         start, end = ranking.offsets[place[query] : place[query] + 2] if query in place else (0, 0)
-        of_item = np.zeros(len(gallery) + 1, np.int8)  # the last, which is -1, is for items outside of the gallery
+        # the last, which is -1, is for items outside of the gallery
+        of_item = np.zeros(len(gallery) + 1, np.int8)
         of_item[judgement.rows] = judgement.levels
         levels = of_item[rows[start:end]]
         levels[again[start:end] & (levels > 0)] = 0
-        scores = -np.arange(end - start, dtype=np.float64) if ranking.scores is None else ranking.scores[start:end]
+        scores = (
+            -np.arange(end - start, dtype=np.float64)
+            if ranking.scores is None
+            else ranking.scores[start:end]
+        )
         kept = (levels >= 0) & is_item[start:end]
         counts = _counts(judgement, len(gallery), len(tie_key))
-        sequences.append(level_sequence(scores[kept], levels[kept].astype(np.uint8), counts, tie_key))
+        sequences.append(
+            level_sequence(scores[kept], levels[kept].astype(np.uint8), counts, tie_key)
+        )
+
     return sequences
 
 
 def _counts(judgement: Judged, size: int, depth: int) -> NDArray[np.int64]:
-    """Count the gallery items of a query at each level, without what is left out; `depth` is L + 1."""
+    """Count the gallery items of a query at each level, without what is left out; `depth` is L +
+    1."""
     counts = np.bincount(judgement.levels[judgement.levels > 0].astype(np.int64), minlength=depth)
     counts[0] = size - int((judgement.levels < 0).sum()) - int(counts[1:].sum())
     return counts

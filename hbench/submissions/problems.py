@@ -1,4 +1,5 @@
-"""Problems of a submission: every kind of fault with its count, examples and fix, and one refusal that lists them all.
+"""Problems of a submission: every kind of fault with its count, examples and fix, and one refusal
+that lists them all.
 
 >>> print(SubmissionProblem("missing ids", 12, ("a.png", "b.png"), "embed these items as well"))
 12 missing ids (a.png, b.png, …)
@@ -12,7 +13,9 @@ from itertools import islice
 from hbench.core.errors import SubmissionError, examples, shorten
 
 SHOWN = 5
-MESSAGE = 1600  # letters of a message that lists problems; with its source and marks, no message is longer than 2,000
+# letters of a message that lists problems; with its source and marks, no message is longer than
+# 2,000
+MESSAGE = 1600
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,8 @@ def _lines_of(problems: Sequence[SubmissionProblem]) -> str:
     """The problems, one a line; their names are cut where many long ones would fill a screen."""
     for width in (81, 30, 12):
         short = [
-            replace(problem, examples=tuple(shorten(name, width) for name in problem.examples)) for problem in problems
+            replace(problem, examples=tuple(shorten(name, width) for name in problem.examples))
+            for problem in problems
         ]
         lines = "".join(f"\n  {problem}" for problem in short)
         if len(lines) <= MESSAGE:

@@ -11,7 +11,9 @@ __all__ = ["train"]
 
 
 def __getattr__(name: str) -> object:
-    """`train` loads torch when it is first used, so that other modules of the wing stay quick to import."""
+    """`train` loads torch when it is first used, so that other modules of the wing stay quick to
+    import.
+    """
     if name != "train":
         raise AttributeError(f"module 'hbench.train' has no attribute {name!r}")
     from hbench.train.loop import train

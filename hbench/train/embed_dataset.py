@@ -1,6 +1,7 @@
 """Embeds a dataset's images with any model, in resumable parts, into a file for `hbench evaluate`.
 
-The model is a checkpoint of `hbench train`, or a backbone, SOURCE:NAME, whose features are the embeddings.
+The model is a checkpoint of `hbench train`, or a backbone, SOURCE:NAME, whose features are the
+embeddings.
 """
 
 import hashlib
@@ -30,7 +31,6 @@ from hbench.datasets.manifest import Manifest
 from hbench.submissions import embeddings
 from hbench.train.images.batches import Batch, Files, all_tests, images_of, workers_for
 from hbench.train.images.transforms import Normalise, Prepare
-from hbench.train.loop import RECIPE
 from hbench.train.models.backbones import PRETRAINED, Backbone, build_backbone, shape_of_features
 from hbench.train.models.embed_images import Views, embedded
 from hbench.train.models.model import build_model
@@ -38,6 +38,7 @@ from hbench.train.processes import joined
 from hbench.train.recipes.files import resolve
 from hbench.train.recipes.recipe import Images, Model
 from hbench.train.records import checkpoints
+from hbench.train.refusals import RECIPE
 from hbench.train.run import PRECISIONS, training_manifest
 
 RANDOM = "random"
@@ -45,7 +46,9 @@ Piece = tuple[NDArray[np.int64], NDArray[np.float32]]  # rows and their vectors
 
 
 class Embedder(NamedTuple):
-    """A model, the settings of its images, and a text that identifies it; `prepare`: its own transform, instead of `images`."""
+    """A model, the settings of its images, and a text that identifies it; `prepare`: its own
+    transform, instead of `images`.
+    """
 
     model: nn.Module
     images: Images
@@ -56,11 +59,12 @@ class Embedder(NamedTuple):
 @checked_class
 @dataclass(frozen=True)
 class EmbedOptions:
-    """Options of embedding: `batch` images at a time, at `scales` of their size, also mirrored if `flip`.
+    """Options of embedding: `batch` images at a time, at `scales` of their size, also mirrored if
+    `flip`.
 
-    A part is written after `part` images or `seconds`, whichever comes first. `workers` processes decode image files (None: one
-    per processor, at most 10). `precision`: float32, bfloat16 or float16. `skip_unreadable`: leave out images that cannot be
-    read.
+    A part is written after `part` images or `seconds`, whichever comes first. `workers` processes
+    decode image files (None: one per processor, at most 10). `precision`: float32, bfloat16 or
+    float16. `skip_unreadable`: leave out images that cannot be read.
     """
 
     batch: int = 64
@@ -77,32 +81,49 @@ AS_THEY_ARE = EmbedOptions()
 
 
 def embedder(
-    source: str, *, size: int | None = None, weights: str = "pretrained", key_map: Path | None = None
+    source: str,
+    *,
+    size: int | None = None,
+    weights: str = "pretrained",
+    key_map: Path | None = None,
 ) -> Embedder:
-    """Load the model of a run's folder or checkpoint, or of SOURCE:NAME with its own pooling and without a projection.
+    """Load the model of a run's folder or checkpoint, or of SOURCE:NAME with its own pooling and
+    without a projection.
 
     Raises UnknownName, and DataError where a checkpoint or weights cannot be loaded.
     """
     folder = Path(source)
-    if folder.exists() or (":" not in source and folder.name != source):  # a bare name is refused as a backbone
+    # a bare name is refused as a backbone
+    if folder.exists() or (":" not in source and folder.name != source):
         if size or weights != PRETRAINED or key_map:
             raise UsageError(
-                f"{folder} is of a run, which has its size and weights", fix="leave size, weights and key map out"
+                f"{folder} is of a run, which has its size and weights",
+                fix="leave size, weights and key map out",
             )
         return _from_checkpoint(folder)
+
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)  # random weights are the same when an embedding is resumed
         backbone = build_backbone(source, weights=weights, pools=True, key_map=key_map)
+
     side = size or backbone.size
     if side != backbone.size:
         _refuse_size(source, backbone, side)
     images = Images(size=side, resize=round(side * 8 / 7), mean=backbone.mean, std=backbone.std)
     read = [path for path in (Path(weights), key_map) if path and path.is_file()]
-    identity = " ".join([source, weights, str(side), *(embeddings.digest([path])[:16] for path in read)])
+    identity = " ".join(
+        [source, weights, str(side), *(embeddings.digest([path])[:16] for path in read)]
+    )
     if backbone.prepare is None:
         return Embedder(backbone.net, images, identity)
+
     transform = backbone.prepare(side)
-    return Embedder(backbone.net, images, f"{identity} {transform}", lambda image: transform(image.convert("RGB")))
+    return Embedder(
+        backbone.net,
+        images,
+        f"{identity} {transform}",
+        lambda image: transform(image.convert("RGB")),
+    )
 
 
 def _refuse_size(source: str, backbone: Backbone, side: int) -> None:
@@ -128,53 +149,85 @@ def embed(
     key_map: Path | None = None,
     on_progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> Path:
-    """Embed a dataset's images with a model, in the order of the manifest, and return the path of the file, for `hbench.evaluate`.
+    """Embed a dataset's images with a model, in the order of the manifest, and return the path of
+    the file, for `hbench.evaluate`.
 
-    `model`: a run's folder or checkpoint, torchvision:NAME, timm:NAME, open_clip:ARCH/TAG, transformers:OWNER/NAME, or what
-    `embedder` returned. `dataset`: a Dataset, or what `hbench.load` takes. `out`: a new .parquet, .npz or .npy file. `split`:
-    "test", "train", or the name of a test. `device`: a torch device, or "auto" for a GPU if there is one. `size`: pixels of the
-    images' sides (default: the model's). `weights`: "pretrained", "random", or a file, whose keys `key_map`, a TOML file, renames.
-    `options`: an `EmbedOptions` of this module. `on_progress` is called with the number of images done and of all images.
+    `model`: a run's folder or checkpoint, torchvision:NAME, timm:NAME, open_clip:ARCH/TAG,
+    transformers:OWNER/NAME, or what `embedder` returned. `dataset`: a Dataset, or what
+    `hbench.load` takes. `out`: a new .parquet, .npz or .npy file. `split`: "test", "train", or the
+    name of a test. `device`: a torch device, or "auto" for a GPU if there is one. `size`: pixels of
+    the images' sides (default: the model's). `weights`: "pretrained", "random", or a file, whose
+    keys `key_map`, a TOML file, renames. `options`: an `EmbedOptions` of this module. `on_progress`
+    is called with the number of images done and of all images.
 
-    An interrupted embedding is resumed. Raises UnknownName for a model, UsageError if the file exists, DataError for an image that
-    cannot be read, unless these are skipped.
+    An interrupted embedding is resumed. Raises UnknownName for a model, UsageError if the file
+    exists, DataError for an image that cannot be read, unless these are skipped.
     """
-    file, data = Path(out), dataset if isinstance(dataset, Dataset) else load(dataset)
+    file = Path(out)
+    data = dataset if isinstance(dataset, Dataset) else load(dataset)
     _refuse_file(file, options)
-    with joined(device) as processes:  # first, so that a device that is not there is refused before any work
-        chosen = embedder(model, size=size, weights=weights, key_map=key_map) if isinstance(model, str) else model
+    with joined(
+        device
+    ) as processes:  # first, so that a device that is not there is refused before any work
+        chosen = (
+            embedder(model, size=size, weights=weights, key_map=key_map)
+            if isinstance(model, str)
+            else model
+        )
         manifest = _items(data, split)
-        images, request = _images(chosen, data.name, manifest, options), _request(chosen, manifest, split, options)
+        images = _images(chosen, data.name, manifest, options)
+        request = _request(chosen, manifest, split, options)
         parts = _take_parts(file, request)
         left = np.arange(_next_row(parts), len(manifest))
         pieces = _embedded(
-            chosen, images, left, options, device=processes.device, on_row=lambda row: on_progress(row, len(manifest))
+            chosen,
+            images,
+            left,
+            options,
+            device=processes.device,
+            on_row=lambda row: on_progress(row, len(manifest)),
         )
         for rows, vectors in pieces:
             files.write(parts / f"{int(rows[0]):09d}.npz", {}, {"rows": rows, "vectors": vectors})
+
     on_progress(len(manifest), len(manifest))
     _join(parts, file, manifest, request)
     shutil.rmtree(parts)
     return file
 
 
-def _images(model: Embedder, name: str, manifest: Manifest, options: EmbedOptions) -> TorchDataset[Batch]:
-    """The images of a manifest as the model takes them; raises DataError where they are not on this disk."""
-    images = Files(manifest, model.prepare) if model.prepare else images_of(name, manifest, model.images, vary=False)
+def _images(
+    model: Embedder, name: str, manifest: Manifest, options: EmbedOptions
+) -> TorchDataset[Batch]:
+    """The images of a manifest as the model takes them; raises DataError where they are not on this
+    disk.
+    """
+    images = (
+        Files(manifest, model.prepare)
+        if model.prepare
+        else images_of(name, manifest, model.images, vary=False)
+    )
     if options.skip_unreadable and isinstance(images, Files):
         images.skips = True
     return images
 
 
 def _embedded(
-    model: Embedder, images: TorchDataset[Batch], rows: NDArray[np.int64], options: EmbedOptions, *, device: torch.device,
+    model: Embedder,
+    images: TorchDataset[Batch],
+    rows: NDArray[np.int64],
+    options: EmbedOptions,
+    *,
+    device: torch.device,
     on_row: Callable[[int], None],
-) -> Iterator[Piece]:  # fmt: skip
+) -> Iterator[Piece]:
     """The embeddings of these rows of the manifest, in parts to be kept."""
     views = Views(model.model, options.scales, flip=options.flip)
     net = nn.Sequential(Normalise(model.images), views).to(device).eval()
     workers = workers_for(images, model.images) if options.workers is None else options.workers
-    with torch.autocast(device.type, PRECISIONS[options.precision], enabled=options.precision != "float32"):
+    with torch.autocast(
+        device.type, PRECISIONS[options.precision], enabled=options.precision != "float32"
+    ):
         pieces = embedded(net, images, rows, batch=options.batch, workers=workers, device=device)
         yield from _gathered(pieces, options, on_row)
 
@@ -187,7 +240,9 @@ def _join(parts: Path, file: Path, manifest: Manifest, request: dict[str, object
     rows = np.concatenate([part["rows"] for part in parts_kept])
     whole = np.concatenate([part["vectors"] for part in parts_kept])
     left_out = np.delete(manifest.items, rows).tolist()
-    embeddings.write(file, manifest.items[rows].tolist(), whole, metadata=_in_words(request), left_out=left_out)
+    embeddings.write(
+        file, manifest.items[rows].tolist(), whole, metadata=_in_words(request), left_out=left_out
+    )
 
 
 def _refuse_file(file: Path, options: EmbedOptions) -> None:
@@ -196,33 +251,51 @@ def _refuse_file(file: Path, options: EmbedOptions) -> None:
     embeddings.refuse_suffix(file)
     if options.skip_unreadable and file.suffix not in embeddings.KEEP_LEFT_OUT:
         raise UsageError(
-            f"{file} could not say which images are left out", expected=" or ".join(embeddings.KEEP_LEFT_OUT),
-            found=file.suffix or "no suffix", fix="name another --out, such as embeddings.parquet",
-        )  # fmt: skip
+            f"{file} could not say which images are left out",
+            expected=" or ".join(embeddings.KEEP_LEFT_OUT),
+            found=file.suffix or "no suffix",
+            fix="name another --out, such as embeddings.parquet",
+        )
 
 
-def is_embedded(model: Embedder, file: Path, data: Dataset, split: str, options: EmbedOptions) -> bool:
-    """Whether a parquet file holds the embeddings that `embed` would write; raises UsageError for a file with others."""
+def is_embedded(
+    model: Embedder, file: Path, data: Dataset, split: str, options: EmbedOptions
+) -> bool:
+    """Whether a parquet file holds the embeddings that `embed` would write; raises UsageError for a
+    file with others.
+    """
     if not file.exists():
         return False
+
     expected = _in_words(_request(model, _items(data, split), split, options))
     try:
         with open_parquet(file) as parquet:
-            stored = {key.decode(): value.decode() for key, value in (parquet.schema_arrow.metadata or {}).items()}
+            stored = {
+                key.decode(): value.decode()
+                for key, value in (parquet.schema_arrow.metadata or {}).items()
+            }
     except (OSError, ValueError, pa.ArrowException):
         stored = {}
+
     if others := [key for key, value in expected.items() if stored.get(f"hbench.{key}") != value]:
         raise UsageError(
-            f"{file} holds other embeddings", expected="those of this model, dataset and options",
-            found=f"another {others[0]}", fix="remove it, or name another --out",
-        )  # fmt: skip
+            f"{file} holds other embeddings",
+            expected="those of this model, dataset and options",
+            found=f"another {others[0]}",
+            fix="remove it, or name another --out",
+        )
+
     return True
 
 
-def _request(model: Embedder, manifest: Manifest, split: str, options: EmbedOptions) -> dict[str, object]:
+def _request(
+    model: Embedder, manifest: Manifest, split: str, options: EmbedOptions
+) -> dict[str, object]:
     """Collect the values that identify these embeddings."""
     without_effect = {"workers", "part", "seconds"}  # they may change from one attempt to the next
-    settings = {name: value for name, value in asdict(options).items() if name not in without_effect}
+    settings = {
+        name: value for name, value in asdict(options).items() if name not in without_effect
+    }
     return {"model": model.identity, "manifest": manifest.digest, "split": split, **settings}
 
 
@@ -230,16 +303,22 @@ def _in_words(request: dict[str, object]) -> dict[str, str]:
     return {key: str(value) for key, value in request.items()}
 
 
-def _gathered(pieces: Iterator[Piece], options: EmbedOptions, on_row: Callable[[int], None]) -> Iterator[Piece]:
+def _gathered(
+    pieces: Iterator[Piece], options: EmbedOptions, on_row: Callable[[int], None]
+) -> Iterator[Piece]:
     """Join pieces into parts of `options.part` images, or of the images of `options.seconds`."""
     waiting: list[Piece] = []
     began = time.monotonic()
     for piece in pieces:
         waiting.append(piece)
         on_row(int(piece[0][-1]) + 1)
-        if sum(len(rows) for rows, _ in waiting) >= options.part or time.monotonic() - began >= options.seconds:
+        if (
+            sum(len(rows) for rows, _ in waiting) >= options.part
+            or time.monotonic() - began >= options.seconds
+        ):
             yield _joined(waiting)
-            waiting, began = [], time.monotonic()
+            waiting = []
+            began = time.monotonic()
     if waiting:
         yield _joined(waiting)
 
@@ -250,7 +329,9 @@ def _joined(pieces: list[Piece]) -> Piece:
 
 
 def _next_row(parts: Path) -> int:
-    """Return the row after the last one in a part; remove a part that cannot be read, and those after it."""
+    """Return the row after the last one in a part; remove a part that cannot be read, and those
+    after it.
+    """
     following = 0
     for part in sorted(parts.glob("*.npz")):
         try:
@@ -268,9 +349,13 @@ def _next_row(parts: Path) -> int:
 
 def _from_checkpoint(path: Path) -> Embedder:
     folder = checkpoints.best(path)
-    recipe_file = next((place / RECIPE for place in (folder, folder.parent) if (place / RECIPE).exists()), None)
+    recipe_file = next(
+        (place / RECIPE for place in (folder, folder.parent) if (place / RECIPE).exists()), None
+    )
     if recipe_file is None:
-        raise DataError(f"{folder} has no recipe", expected=f"{RECIPE} in it or in the folder of its run")
+        raise DataError(
+            f"{folder} has no recipe", expected=f"{RECIPE} in it or in the folder of its run"
+        )
     recipe = resolve(str(recipe_file))
     settings = Model(**{**recipe.model.model_dump(), "weights": RANDOM})
     model = build_model(settings, recipe.images)
@@ -291,11 +376,14 @@ def _items(data: Dataset, split: str) -> Manifest:
 
 
 def _take_parts(file: Path, request: dict[str, object]) -> Path:
-    """Return the folder of finished parts, after noting the request there; refuse the parts of another request."""
+    """Return the folder of finished parts, after noting the request there; refuse the parts of
+    another request.
+    """
     parts = file.with_name(f"{file.name}.parts")
     text = json.dumps(request, indent=1)
     about = parts / "request.json"
-    strict = json.dumps({**request, "skip_unreadable": False}, indent=1)  # its parts hold every image, so they fit too
+    # its parts hold every image, so they fit too
+    strict = json.dumps({**request, "skip_unreadable": False}, indent=1)
     if about.exists() and about.read_text(encoding="utf-8") not in {text, strict}:
         reason = f"{parts} holds parts for another model, split or options"
         raise UsageError(reason, fix="remove it, or name another --out")

@@ -5,11 +5,10 @@
         loss of the batch -> gradients -> step -> log, validate, checkpoint
     embed the test items -> test.parquet -> report.json
 
-A step depends only on the recipe, the number of the step, and the content of a checkpoint. On a CPU a resumed run therefore
-continues bit for bit as if it had never stopped.
+A step depends only on the recipe, the number of the step, and the content of a checkpoint. On a CPU
+a resumed run therefore continues bit for bit as if it had never stopped.
 """
 
-import json
 import logging
 import math
 import os
@@ -25,7 +24,7 @@ from filelock import Timeout
 from torch import Tensor
 
 from hbench.core.arguments import checked
-from hbench.core.errors import DataError, HBenchError, UsageError, examples
+from hbench.core.errors import HBenchError, UsageError
 from hbench.core.files import lock_of, write_text
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
@@ -37,20 +36,23 @@ from hbench.train.images.batches import Batches, all_tests, images_of, keys_of, 
 from hbench.train.images.sampler import EpochBatches, plan
 from hbench.train.models.embed_images import embed_all
 from hbench.train.processes import ALONE, Processes, any_of, average_gradients, together
-from hbench.train.recipes.files import as_toml, differences, resolve
+from hbench.train.recipes.files import as_toml, resolve
 from hbench.train.recipes.recipe import Recipe
 from hbench.train.recipes.sizes import fitted_to, require_dataset
 from hbench.train.records import checkpoints
 from hbench.train.records.log import Callback, Log, StepRecord
 from hbench.train.records.trackers import opened
 from hbench.train.records.validation import best_after, is_over, split_off, validated
+from hbench.train.refusals import RECIPE, non_finite, refuse_folder, refuse_several, remarks_on
 from hbench.train.run import TrainingRun, begin, freeze_body, training_manifest
 from hbench.train.steps.gradients import TrainStep, direct, in_two_passes
 from hbench.train.steps.optimizers import clipped, set_rates, step_unless
 
 LOG = logging.getLogger(__name__)
 OnProgress = Callable[[StepRecord], None]
-RECIPE, EMBEDDINGS, REPORT, BY_QUERY = "recipe.toml", "test.parquet", "report.json", "report.by-query.parquet"
+EMBEDDINGS = "test.parquet"
+REPORT = "report.json"
+BY_QUERY = "report.by-query.parquet"
 NON_FINITE = "non-finite.json"
 
 
@@ -73,67 +75,105 @@ def train(
     on_progress: OnProgress = lambda _step: None,
     on_remark: Callable[[str], None] = LOG.warning,
 ) -> Report:
-    """Train the model of a recipe in the folder `out`, embed the dataset's test items, and score them.
+    """Train the model of a recipe in the folder `out`, embed the dataset's test items, and score
+    them.
 
     `recipe`: a name in `hbench.list_recipes()`, the path of a TOML file, or a Recipe, such as
-    `hbench.train.recipes.files.resolve(name, ["optimizer.lr=5e-4"])`. `dataset`: by default that of the recipe. `resume`:
-    continue the run in `out` from its last checkpoint, to the same bits. `track` names trackers (tensorboard, wandb).
-    `processes`: this process among those of torchrun, by default it trains alone.
-    `on_progress` is called with every step, `callbacks` with (step, values by name) of every logged step, `on_remark` with
-    remarks on the recipe before the first step. If the recipe validates, its best checkpoint is tested, else the last one.
-    Returns the report of the tests, or, for a recipe with `tested = false`, of the held-out classes.
+    `hbench.train.recipes.files.resolve(name, ["optimizer.lr=5e-4"])`. `dataset`: by default that of
+    the recipe. `resume`: continue the run in `out` from its last checkpoint, to the same bits.
+    `track` names trackers (tensorboard, wandb). `processes`: this process among those of torchrun,
+    by default it trains alone. `on_progress` is called with every step, `callbacks` with (step,
+    values by name) of every logged step, `on_remark` with remarks on the recipe before the first
+    step. If the recipe validates, its best checkpoint is tested, else the last one. Returns the
+    report of the tests, or, for a recipe with `tested = false`, of the held-out classes.
 
-    Raises UnknownName for an unknown recipe, UsageError for a folder with another run, DataError for a dataset without training
-    images, TrainingInterrupted after a request to stop, HBenchError for a loss that is not finite.
+    Raises UnknownName for an unknown recipe, UsageError for a folder with another run, DataError
+    for a dataset without training images, TrainingInterrupted after a request to stop, HBenchError
+    for a loss that is not finite.
     """
-    out, recipe = Path(out), resolve(recipe) if isinstance(recipe, str) else recipe
+    out = Path(out)
+    recipe = resolve(recipe) if isinstance(recipe, str) else recipe
     whole = dataset or load(require_dataset(recipe))
-    _refuse_several(training_manifest(whole))
+    refuse_several(training_manifest(whole))
     data, held = split_off(whole, recipe)
     recipe = fitted_to(recipe, training_manifest(data), processes.world)
     if recipe.sampler.batch % processes.world:  # leaving out a rest would change the gradient
         raise UsageError(
-            "the processes cannot share a batch", expected=f"sampler.batch a multiple of {processes.world} processes",
-            found=f"{recipe.sampler.batch}", fix="change it with --set sampler.batch=…, or the number of processes",
-        )  # fmt: skip
+            "the processes cannot share a batch",
+            expected=f"sampler.batch a multiple of {processes.world} processes",
+            found=f"{recipe.sampler.batch}",
+            fix="change it with --set sampler.batch=…, or the number of processes",
+        )
+
     resume = resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     if processes.first:
-        _refuse_folder(out, recipe, resume=resume)
-        for remark in _remarks(recipe, len(_plan(recipe, training_manifest(data), 0).rows)):  # refuses a bad sampler
+        refuse_folder(out, recipe, resume=resume)
+        # refuses a bad sampler
+        for remark in remarks_on(recipe, len(_plan(recipe, training_manifest(data), 0).rows)):
             on_remark(remark)
+
     with _alone_in(out, processes):
         return _trained(
-            recipe, data, held, out=out, processes=processes, resume=resume, track=track, callbacks=callbacks,
+            recipe,
+            data,
+            held,
+            out=out,
+            processes=processes,
+            resume=resume,
+            track=track,
+            callbacks=callbacks,
             on_progress=on_progress,
-        )  # fmt: skip
+        )
 
 
 def _trained(
-    recipe: Recipe, data: Dataset, held: Dataset | None, *, out: Path, processes: Processes, resume: bool,
-    track: Sequence[str], callbacks: Sequence[Callback], on_progress: OnProgress,
-) -> Report:  # fmt: skip
+    recipe: Recipe,
+    data: Dataset,
+    held: Dataset | None,
+    *,
+    out: Path,
+    processes: Processes,
+    resume: bool,
+    track: Sequence[str],
+    callbacks: Sequence[Callback],
+    on_progress: OnProgress,
+) -> Report:
     """Train in a folder that no other training writes to, and score."""
     run = begin(recipe, data, processes)
     if resume and checkpoints.saved(out):
         run.restore(checkpoints.latest(out))
     names = track if processes.first else ()
     with opened(names, out, recipe.model_dump(mode="json"), run.step) as tracked:
-        if processes.first and not (out / RECIPE).exists():  # not before, for a refused recipe leaves no run
+        # not before, for a refused recipe leaves no run
+        if processes.first and not (out / RECIPE).exists():
             write_text(out / RECIPE, as_toml(recipe))
         log = Log(out if processes.first else None, step=run.step, callbacks=[*tracked, *callbacks])
-        _learn(run, recipe, data, held, out=out, processes=processes, log=log, on_progress=on_progress)
+        _learn(
+            run, recipe, data, held, out=out, processes=processes, log=log, on_progress=on_progress
+        )
         if held is not None:
-            together(None, processes)  # the other processes wait until the first has written the checkpoint
+            # the other processes wait until the first has written the checkpoint
+            together(None, processes)
             checkpoints.load_model(checkpoints.best(out), run.model)
-        report = _score(run, recipe, data if recipe.tested or held is None else held, out, processes)
+        report = _score(
+            run, recipe, data if recipe.tested or held is None else held, out, processes
+        )
         log.test(run.step, {name: float(score) for name, score in report.scores.items()})
+
     return report
 
 
 def _learn(
-    run: TrainingRun, recipe: Recipe, data: Dataset, held: Dataset | None, *, out: Path, processes: Processes, log: Log,
+    run: TrainingRun,
+    recipe: Recipe,
+    data: Dataset,
+    held: Dataset | None,
+    *,
+    out: Path,
+    processes: Processes,
+    log: Log,
     on_progress: OnProgress,
-) -> None:  # fmt: skip
+) -> None:
     """Take the remaining steps; log, validate and save after each step if that is due."""
     with _stop_signals() as is_stopped:
         for step in () if is_over(run.best, recipe) else steps(run, recipe, data, out, processes):
@@ -142,8 +182,12 @@ def _learn(
             if last or step.skipped or step.step % recipe.log_every == 0:
                 log.step(step)
             if step.step < run.step:
-                continue  # the device is ahead: validate and save only after the last of the steps that were read together
-            if held is not None and (last or step.step % (recipe.evaluate_every * step.steps_per_epoch) == 0):
+                # the device is ahead: validate and save only after the last of the steps that were
+                # read together
+                continue
+            if held is not None and (
+                last or step.step % (recipe.evaluate_every * step.steps_per_epoch) == 0
+            ):
                 scores = validated(run, recipe, held, processes)
                 log.validation(step.step, scores)
                 run.best = best_after(run.best, step.step, scores, recipe, held)
@@ -167,26 +211,41 @@ def steps(
 ) -> Iterator[StepRecord]:
     """Take every remaining step and yield its record; a GPU is some steps ahead of the records."""
     manifest = training_manifest(data)
-    in_epoch, begun, began = len(_plan(recipe, manifest, 0).rows), run.step, time.perf_counter()
+    in_epoch = len(_plan(recipe, manifest, 0).rows)
+    begun = run.step
+    began = time.perf_counter()
     waiting: list[tuple[int, Tensor, dict[str, float], Tensor]] = []
-    read_every = [recipe.log_every, in_epoch, *([recipe.checkpoint_every] if recipe.checkpoint_every else [])]
+    read_every = [
+        recipe.log_every,
+        in_epoch,
+        *([recipe.checkpoint_every] if recipe.checkpoint_every else []),
+    ]
     for launched in _launched(run, recipe, data, in_epoch, processes):
         waiting.append(launched)
         if run.runs_ahead and all(run.step % number for number in read_every):
-            continue  # the host waits only for a step that is logged, saved, or the last of an epoch
+            # the host waits only for a step that is logged, saved, or the last of an epoch
+            continue
         values = torch.stack([tensor for *_, tensor in waiting]).tolist()  # in one transfer
         seconds = time.perf_counter() - began
         speed = (run.step - begun) * recipe.sampler.batch / seconds
         for (number, rows, rates, _), (loss, length, *terms) in zip(waiting, values, strict=True):
             step = StepRecord(
-                number, recipe.epochs * in_epoch, in_epoch, loss, dict(zip(run.objective.losses, terms, strict=True)), length,
-                not math.isfinite(length), rates, speed, seconds,
-            )  # fmt: skip
+                number,
+                recipe.epochs * in_epoch,
+                in_epoch,
+                loss,
+                dict(zip(run.objective.losses, terms, strict=True)),
+                length,
+                not math.isfinite(length),
+                rates,
+                speed,
+                seconds,
+            )
             # Gradients often overflow float16: its scaler skips the step and reduces the scale.
             if not math.isfinite(loss) or (step.skipped and not run.scaler.is_enabled()):
                 items = manifest.items[rows.cpu().numpy()].tolist()
                 name = NON_FINITE if processes.world == 1 else f"{processes.rank}.{NON_FINITE}"
-                raise _non_finite(step, items, out / name)
+                raise non_finite(step, items, out / name)
             yield step
         waiting.clear()
 
@@ -194,17 +253,21 @@ def steps(
 def _launched(
     run: TrainingRun, recipe: Recipe, data: Dataset, in_epoch: int, processes: Processes
 ) -> Iterator[tuple[int, Tensor, dict[str, float], Tensor]]:
-    """Launch every remaining step without waiting for the device; yield its number, rows, learning rates, and its values, which
-    may not be computed yet."""
-    manifest, device = training_manifest(data), processes.device
+    """Launch every remaining step without waiting for the device; yield its number, rows, learning
+    rates, and its values, which may not be computed yet."""
+    manifest = training_manifest(data)
+    device = processes.device
     images = images_of(data.name, manifest, recipe.images, vary=True)
     loader = Batches(images, workers=workers_for(images, recipe.images), device=device)
     labels = torch.from_numpy(ended(manifest.labels, manifest.tree)).to(device, torch.int64)
     compute = in_two_passes(recipe.two_pass) if recipe.two_pass else direct
+
     for epoch in range(run.step // in_epoch, recipe.epochs):
         batches = _plan(recipe, manifest, epoch, processes).after(run.step - epoch * in_epoch)
         for pixels, rows in loader.of(keys_of(batches)):
-            freeze_body(run, processes, frozen=recipe.schedule.rests(run.step, in_epoch, recipe.epochs))
+            freeze_body(
+                run, processes, frozen=recipe.schedule.rests(run.step, in_epoch, recipe.epochs)
+            )
             rates = set_rates(run.optimizers, recipe, epoch, step=run.step, in_epoch=in_epoch)
             values = update(run, pixels, labels[rows], processes, compute)
             run.step += 1
@@ -212,19 +275,32 @@ def _launched(
 
 
 def update(
-    run: TrainingRun, pixels: Tensor, labels: Tensor, processes: Processes = ALONE, compute: TrainStep = direct
+    run: TrainingRun,
+    pixels: Tensor,
+    labels: Tensor,
+    processes: Processes = ALONE,
+    compute: TrainStep = direct,
 ) -> Tensor:
-    """Take one step of every optimiser on this process's part of a batch, unless the loss or its gradient is not finite.
+    """Take one step of every optimiser on this process's part of a batch, unless the loss or its
+    gradient is not finite.
 
-    Returns the loss, the gradient's length before clipping, and the terms in the order of the objective's losses. On a GPU the
-    host waits for nothing, and after a step that is not finite no later step changes anything.
+    Returns the loss, the gradient's length before clipping, and the terms in the order of the
+    objective's losses. On a GPU the host waits for nothing, and after a step that is not finite no
+    later step changes anything.
     """
     for optimizer in run.optimizers:
         optimizer.zero_grad(set_to_none=True)
     part = pixels.to(processes.device, memory_format=run.layout), labels.to(processes.device)
-    # Batch norms that learn update their running means in the forward pass, before the loss is known.
-    norms = [] if run.model.freeze_batch_norm else [(buffer, buffer.clone()) for buffer in run.model.buffers()]
-    total, terms = compute(run.embed, run.objective, *part, processes=processes, scale=run.scaler.scale)
+    # Batch norms that learn update their running means in the forward pass, before the loss is
+    # known.
+    norms = (
+        []
+        if run.model.freeze_batch_norm
+        else [(buffer, buffer.clone()) for buffer in run.model.buffers()]
+    )
+    total, terms = compute(
+        run.embed, run.objective, *part, processes=processes, scale=run.scaler.scale
+    )
     average_gradients(list(run.objective.parameters()), processes)
     values = torch.stack([total, clipped(run.optimizers, run.scaler), *terms.values()])
     bad = ~values[:2].isfinite().all()
@@ -241,38 +317,22 @@ def update(
     return values
 
 
-def _plan(recipe: Recipe, manifest: Manifest, epoch: int, processes: Processes = ALONE) -> EpochBatches:
+def _plan(
+    recipe: Recipe, manifest: Manifest, epoch: int, processes: Processes = ALONE
+) -> EpochBatches:
     """Plan the batches of an epoch; return this process's share of each."""
-    batches = plan(manifest.labels, recipe.sampler, seed=recipe.seed, epoch=epoch, steps=recipe.steps_per_epoch)
+    batches = plan(
+        manifest.labels, recipe.sampler, seed=recipe.seed, epoch=epoch, steps=recipe.steps_per_epoch
+    )
     return batches.share(processes.rank, processes.world)
 
 
-def _refuse_several(manifest: Manifest) -> None:
-    """Raise DataError for items of several paths."""
-    if manifest.more is not None:
-        raise DataError(
-            "the losses take one path of each item", expected="one class at each level",
-            found=f"{manifest.more.owners:,} training items with several paths", fix="build the training set without --several",
-        )  # fmt: skip
-
-
-def _remarks(recipe: Recipe, batches: int) -> list[str]:
-    """Collect remarks on a recipe before its run: a long warm-up, epochs with fewer `batches` than asked for."""
-    resting, steps, remarks = recipe.schedule.resting(recipe.epochs), recipe.steps_per_epoch, []
-    if resting * 3 > recipe.epochs:
-        remarks.append(
-            f"the backbone is frozen for {min(1, resting / recipe.epochs):.0%} of the steps: schedule.warm_up is {resting:g} of "
-            f"{recipe.epochs} epochs (--set schedule.warm_up=0.05 freezes it for 5 % of them)"
-        )
-    if steps and batches < steps:
-        remarks.append(
-            f"an epoch has {batches:,} steps instead of {steps:,} (steps_per_epoch): the training images make no more batches"
-        )
-    return remarks
-
-
-def _score(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes: Processes) -> Report:
-    """Embed the items of all tests, shared among the processes, write the embeddings, and score the file."""
+def _score(
+    run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes: Processes
+) -> Report:
+    """Embed the items of all tests, shared among the processes, write the embeddings, and score the
+    file.
+    """
     manifest = all_tests(data)
     vectors = embed_all(run.model, data.name, manifest, recipe, processes)
     if processes.first:
@@ -287,7 +347,9 @@ def _score(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes
 
 @contextmanager
 def _alone_in(out: Path, processes: Processes) -> Iterator[None]:
-    """Keep other trainings out of the folder. Raises UsageError where one is at work in it: their logs would be mixed."""
+    """Keep other trainings out of the folder. Raises UsageError where one is at work in it: their
+    logs would be mixed.
+    """
     if not processes.first:
         yield
         return
@@ -295,43 +357,20 @@ def _alone_in(out: Path, processes: Processes) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        raise UsageError(f"another training writes to {out}", fix="wait for it, or name another --out") from None
+        raise UsageError(
+            f"another training writes to {out}", fix="wait for it, or name another --out"
+        ) from None
     try:
         yield
     finally:
         lock.release()
 
 
-def _refuse_folder(out: Path, recipe: Recipe, *, resume: bool) -> None:
-    """Raise UsageError for a folder with a run of another recipe, or one that is not to be resumed, and for a file."""
-    path = out / RECIPE
-    if out.is_file():
-        raise UsageError(f"{out} is a file", expected="the folder of a run", fix="name another --out")
-    if path.exists():
-        earlier = resolve(str(path))
-        if not resume:
-            raise UsageError(f"{out} holds a run already", fix="continue it with --resume, or name another --out")
-        if other := list(differences(earlier.model_dump(), recipe.model_dump())):
-            found = f"another {examples(other)}"
-            raise UsageError(f"{out} holds a run of another recipe", found=found, fix="name another --out")
-
-
-def _non_finite(step: StepRecord, items: list[str], file: Path) -> HBenchError:
-    """Save the terms and items of a step whose loss or gradient is not finite; return the error that says so."""
-    terms = step.terms
-    state = {"step": step.step, "terms": {name: str(term) for name, term in terms.items()}, "items": items}
-    write_text(file, json.dumps(state, indent=1, ensure_ascii=False) + "\n")
-    what = "the gradient" if all(math.isfinite(term) for term in terms.values()) else "the loss"
-    return HBenchError(
-        f"{what} of step {step.step} is not finite, so the step changed nothing",
-        found=", ".join(f"{name} {term}" for name, term in terms.items()) + f", on {examples(items)}",
-        fix=f"look at the items in {file}; try a smaller optimizer.lr, optimizer.clip, or precision float32 or bfloat16",
-    )
-
-
 @contextmanager
 def _stop_signals() -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns whether SIGINT or SIGTERM was received; a second one has its usual effect."""
+    """Yield a function that returns whether SIGINT or SIGTERM was received; a second one has its
+    usual effect.
+    """
     received: list[int] = []
     earlier = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 

@@ -1,9 +1,10 @@
-"""Lets several processes train one model (torchrun): each embeds its part of a batch and computes the loss of the whole batch.
+"""Lets several processes train one model (torchrun): each embeds its part of a batch and computes
+the loss of the whole batch.
 
     gradient = mean over processes of Σ_parts ∂L/∂embeddings(part) · ∂embeddings(part)/∂weights
 
-equals the gradient of one process with the whole batch: `gather` passes all gradients of a part back to its process, and
-DistributedDataParallel averages.
+equals the gradient of one process with the whole batch: `gather` passes all gradients of a part
+back to its process, and DistributedDataParallel averages.
 """
 
 import gc
@@ -16,7 +17,9 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
-import torch.distributed.nn  # imported before a group exists, which its default arguments would otherwise keep alive
+
+# imported before a group exists, which its default arguments would otherwise keep alive
+import torch.distributed.nn
 from torch import Tensor, nn
 
 from hbench.core.errors import UsageError
@@ -36,12 +39,15 @@ class Processes(NamedTuple):
 
 
 ALONE = Processes(0, 1, torch.device("cpu"))
-PATIENCE = timedelta(hours=12)  # the others wait while the first scores; if one dies, torchrun ends all
+# the others wait while the first scores; if one dies, torchrun ends all
+PATIENCE = timedelta(hours=12)
 
 
 @contextmanager
 def joined(device: str = "auto") -> Iterator[Processes]:
-    """Join the processes that torchrun started, by nccl on GPUs and gloo elsewhere; or yield this process alone."""
+    """Join the processes that torchrun started, by nccl on GPUs and gloo elsewhere; or yield this
+    process alone.
+    """
     world = int(os.environ.get("WORLD_SIZE", "1"))
     chosen = chosen_device(device)
     if world == 1:
@@ -54,8 +60,9 @@ def joined(device: str = "auto") -> Iterator[Processes]:
         traceback.clear_frames(error.__traceback__)
         raise
     finally:
-        # The threads of the group end with the last reference to it. That must be here, not in a cycle of garbage or in the
-        # frames of a traceback: a thread that frees a tensor while the interpreter exits would abort the process.
+        # The threads of the group end with the last reference to it. That must be here, not in a
+        # cycle of garbage or in the frames of a traceback: a thread that frees a tensor while the
+        # interpreter exits would abort the process.
         gc.collect()
         dist.destroy_process_group()
 
@@ -68,7 +75,8 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        total = gradients[0].clone(memory_format=torch.contiguous_format)  # autograd owns the gradient passed in
+        # autograd owns the gradient passed in
+        total = gradients[0].clone(memory_format=torch.contiguous_format)
         dist.all_reduce(total)
         start = dist.get_rank() * ctx.rows
         return total[start : start + ctx.rows]
@@ -83,7 +91,9 @@ def gather(part: Tensor, processes: Processes) -> Tensor:
 
 
 def average_gradients(weights: Sequence[nn.Parameter], processes: Processes) -> None:
-    """Average the gradients of weights outside of DistributedDataParallel, the proxies, over the processes."""
+    """Average the gradients of weights outside of DistributedDataParallel, the proxies, over the
+    processes.
+    """
     if processes.world > 1:
         for weight in weights:
             if weight.grad is not None:
@@ -92,7 +102,9 @@ def average_gradients(weights: Sequence[nn.Parameter], processes: Processes) -> 
 
 
 def distributed(model: nn.Module, processes: Processes) -> nn.Module:
-    """Wrap the model for training by all processes; batch norms see the whole batch on GPUs, elsewhere they must be frozen."""
+    """Wrap the model for training by all processes; batch norms see the whole batch on GPUs,
+    elsewhere they must be frozen.
+    """
     if processes.world == 1:
         return model
     norms = [part for part in model.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
@@ -142,7 +154,10 @@ def chosen_device(name: str) -> torch.device:
             return device
         if device.index is not None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
             expected = "--device cuda, one GPU for each"
-            raise UsageError("several processes cannot share one GPU", expected=expected, found=name)
+            raise UsageError(
+                "several processes cannot share one GPU", expected=expected, found=name
+            )
+
         local = int(os.environ.get("LOCAL_RANK", "0")) if device.index is None else device.index
         torch.cuda.set_device(local)
         return torch.device("cuda", local)

@@ -1,4 +1,6 @@
-"""Holds what training changes (model, losses, optimisers), begins it from a recipe, and saves and restores it."""
+"""Holds what training changes (model, losses, optimisers), begins it from a recipe, and saves and
+restores it.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +27,9 @@ PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": t
 
 
 class BestStep(NamedTuple):
-    """The step with the best validation, its score, and the number of validations since then that were not better."""
+    """The step with the best validation, its score, and the number of validations since then that
+    were not better.
+    """
 
     step: int
     score: float
@@ -34,10 +38,11 @@ class BestStep(NamedTuple):
 
 @dataclass
 class TrainingRun:
-    """The state of a run: model, losses, optimisers, float16's scaler, the number of steps, the best step, if it validates, and the
-    digest of the training data.
+    """The state of a run: model, losses, optimisers, float16's scaler, the number of steps, the
+    best step, if it validates, and the digest of the training data.
 
-    `embed` is the model as the processes share it. `halted`: on a GPU, whether a step was not finite, so that no more are taken.
+    `embed` is the model as the processes share it. `halted`: on a GPU, whether a step was not
+    finite, so that no more are taken.
     """
 
     model: EmbeddingModel
@@ -53,7 +58,9 @@ class TrainingRun:
 
     @property
     def runs_ahead(self) -> bool:
-        """Whether steps are launched before the host knows the last one's values: on GPUs, except with float16's scaler."""
+        """Whether steps are launched before the host knows the last one's values: on GPUs, except
+        with float16's scaler.
+        """
         return self.halted is not None
 
     def save(self, folder: Path) -> None:
@@ -69,19 +76,26 @@ class TrainingRun:
         checkpoints.save(folder, self.step, model=self.model, state=state)
 
     def restore(self, folder: Path) -> None:
-        """Restore a checkpoint; raises DataError where it cannot be read, or belongs to another model or to other training data."""
+        """Restore a checkpoint; raises DataError where it cannot be read, or belongs to another
+        model or to other training data.
+        """
         state = checkpoints.load_state(folder)
         if state.get("data", self.data) != self.data:
             raise DataError(
-                "the training data have changed since this run began", expected=f"digest {state['data']!s:.12}…",
-                found=f"digest {self.data[:12]}…", fix="train in another folder, or build the former dataset again",
-            )  # fmt: skip
+                "the training data have changed since this run began",
+                expected=f"digest {state['data']!s:.12}…",
+                found=f"digest {self.data[:12]}…",
+                fix="train in another folder, or build the former dataset again",
+            )
+
         checkpoints.load_model(folder, self.model)
         with checkpoints.usable(folder / checkpoints.STATE):
             self.objective.load_state_dict(state["objective"])
             for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
                 for group, kept in zip(optimizer.param_groups, saved["param_groups"], strict=True):
-                    kept["fused"] = group["fused"]  # the setting of this device, not of the one that saved
+                    kept["fused"] = group[
+                        "fused"
+                    ]  # the setting of this device, not of the one that saved
                 optimizer.load_state_dict(saved)
             self.scaler.load_state_dict(state["scaler"])
             checkpoints.set_random_state(state["random"])
@@ -91,56 +105,89 @@ class TrainingRun:
 
 def begin(recipe: Recipe, data: Dataset, processes: Processes = ALONE) -> TrainingRun:
     """Make a run before its first step; the recipe's seed determines all random weights."""
-    manifest, device = training_manifest(data), processes.device
+    manifest = training_manifest(data)
+    device = processes.device
     torch.manual_seed(recipe.seed)
     model = build_model(recipe.model, recipe.images).to(device)
     norms = [part for part in model.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
     if recipe.two_pass and norms and not model.freeze_batch_norm:
-        reason = "in two passes the batch norms would see parts of the batch only"
-        raise UsageError(reason, fix="--set model.freeze_batch_norm=true, or --set two_pass=0")
+        raise UsageError(
+            "in two passes the batch norms would see parts of the batch only",
+            fix="--set model.freeze_batch_norm=true, or --set two_pass=0",
+        )
+
     best = "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
     precision = best if recipe.precision == "auto" else recipe.precision
     model.precision = PRECISIONS[precision]
     if recipe.model.projection == "pca":
         _begin_projection(model, recipe, data, device)
-    on_gpu, channels_last = device.type == "cuda", recipe.model.channels_last
-    layout = torch.channels_last if channels_last or (on_gpu and channels_last is None) else torch.contiguous_format
+    on_gpu = device.type == "cuda"
+    channels_last = recipe.model.channels_last
+    if channels_last is None:
+        channels_last = on_gpu
+    layout = torch.channels_last if channels_last else torch.contiguous_format
     model = model.to(memory_format=layout)
     if recipe.model.compile:
         model.compile_backbone()
-    objective = build_objective(recipe.losses, ended(manifest.labels, manifest.tree), model.dim).to(device)
+    objective = build_objective(recipe.losses, ended(manifest.labels, manifest.tree), model.dim).to(
+        device
+    )
     scaler = torch.amp.GradScaler(device.type, enabled=precision == "float16")
     embed = distributed(model.train(), processes)
     optimizers = build_optimizers(recipe, model, objective, fused=on_gpu)
     learning = {group["name"] for optimizer in optimizers for group in optimizer.param_groups}
-    if recipe.schedule.warm_up and learning <= {BODY}:
-        raise ConfigError(
-            "nothing would learn during the warm-up: the net has no projection, and the losses have no weights",
-            expected="schedule.warm_up = 0", found=f"{recipe.schedule.warm_up}",
-        )  # fmt: skip
-    halted = torch.zeros((), dtype=torch.bool, device=device) if on_gpu and not scaler.is_enabled() else None
-    return TrainingRun(model, embed, objective, optimizers, scaler, layout, halted=halted, data=manifest.digest)
+    _refuse_idle_warm_up(recipe, learning)
+    halted = None
+    if on_gpu and not scaler.is_enabled():
+        halted = torch.zeros((), dtype=torch.bool, device=device)
+    return TrainingRun(
+        model, embed, objective, optimizers, scaler, layout, halted=halted, data=manifest.digest
+    )
 
 
 def freeze_body(run: TrainingRun, processes: Processes, *, frozen: bool) -> None:
-    """Freeze or unfreeze the pretrained weights; while they are frozen, in the warm-up, a step takes much less time."""
-    groups = [group for optimizer in run.optimizers for group in optimizer.param_groups if group["name"] == BODY]
+    """Freeze or unfreeze the pretrained weights; while they are frozen, in the warm-up, a step
+    takes much less time.
+    """
+    groups = [
+        group
+        for optimizer in run.optimizers
+        for group in optimizer.param_groups
+        if group["name"] == BODY
+    ]
     body = [weight for group in groups for weight in group["params"]]
     if any(weight.requires_grad == frozen for weight in body):
         for weight in body:
             weight.requires_grad_(not frozen)
-        # DistributedDataParallel expects gradients of the weights that it was made with, so it is made anew.
+        # DistributedDataParallel expects gradients of the weights that it was made with, so it is
+        # made anew.
         run.embed = distributed(run.model, processes)
+
+
+def _refuse_idle_warm_up(recipe: Recipe, learning: set[str]) -> None:
+    """Raise ConfigError for a warm-up, in which the body rests, of a net that is all body."""
+    if recipe.schedule.warm_up and learning <= {BODY}:
+        raise ConfigError(
+            "nothing would learn during the warm-up: the net has no projection, and the losses "
+            "have no weights",
+            expected="schedule.warm_up = 0",
+            found=f"{recipe.schedule.warm_up}",
+        )
 
 
 def training_manifest(data: Dataset) -> Manifest:
     """Return the dataset's training manifest; raises DataError where it has none."""
     if data.train is None:
-        raise DataError(f"{data.name} has no training images", fix="hbench datasets lists the datasets that have some")
+        raise DataError(
+            f"{data.name} has no training images",
+            fix="hbench datasets lists the datasets that have some",
+        )
     return data.train
 
 
-def _begin_projection(model: EmbeddingModel, recipe: Recipe, data: Dataset, device: torch.device) -> None:
+def _begin_projection(
+    model: EmbeddingModel, recipe: Recipe, data: Dataset, device: torch.device
+) -> None:
     manifest = training_manifest(data)
     images = images_of(data.name, manifest, recipe.images, vary=False)
     some = np.random.default_rng(recipe.seed).permutation(len(manifest))[:PCA_IMAGES]

@@ -29,7 +29,13 @@ Labels = NDArray[np.int32]
 Node = tuple[int, int]
 ROOT = "root"
 MORE_PATHS = "more_paths"  # the column of the paths of an item beside its first
-RESERVED = ("item", "query", "gallery", "ignore", MORE_PATHS)  # columns of a table of items that are never levels
+RESERVED = (
+    "item",
+    "query",
+    "gallery",
+    "ignore",
+    MORE_PATHS,
+)  # columns of a table of items that are never levels
 NOT_LEVELS = (*RESERVED, "split")
 SHOWN_NODES = 5
 MOST_LEVELS = 255  # the level of a pair is stored in a byte
@@ -37,11 +43,13 @@ MOST_LEVELS = 255  # the level of a pair is stored in a byte
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelTree:
-    """A label tree: level names and node names, coarse to fine, and a path of node ids per fine class.
+    """A label tree: level names and node names, coarse to fine, and a path of node ids per fine
+    class.
 
-    `levels`: L unique names. `names[l]`: the unique names of the nodes of level l + 1, by id. `paths`: int32 (C, L), sorted, ids
-    contiguous per level; classes that are equal at a depth are equal at every smaller depth. A node is (depth, id), the root
-    is (0, 0), and the height of a node is L - depth. `LabelTree.from_names` and `.from_labels` make one from data. Raises
+    `levels`: L unique names. `names[l]`: the unique names of the nodes of level l + 1, by id.
+    `paths`: int32 (C, L), sorted, ids contiguous per level; classes that are equal at a depth are
+    equal at every smaller depth. A node is (depth, id), the root is (0, 0), and the height of a
+    node is L - depth. `LabelTree.from_names` and `.from_labels` make one from data. Raises
     TreeError for paths that do not form a tree, for repeated names, and for more than 255 levels.
     """
 
@@ -58,7 +66,9 @@ class LabelTree:
             _check_unique(names, f"names of level {level}", fix=by_path)
 
     def __repr__(self) -> str:
-        classes = ", ".join(f"{len(names):,} {level}" for level, names in zip(self.levels, self.names, strict=True))
+        classes = ", ".join(
+            f"{len(names):,} {level}" for level, names in zip(self.levels, self.names, strict=True)
+        )
         return f"<LabelTree: {classes}>"
 
     def __eq__(self, other: object) -> bool:
@@ -72,24 +82,33 @@ class LabelTree:
 
     @classmethod
     def from_labels(
-        cls, labels: ArrayLike, *, levels: Sequence[str] | None = None, names: Sequence[Sequence[str]] | None = None
+        cls,
+        labels: ArrayLike,
+        *,
+        levels: Sequence[str] | None = None,
+        names: Sequence[Sequence[str]] | None = None,
     ) -> tuple[LabelTree, Labels]:
-        """Make a tree of integer labels (N, L), coarse to fine; return it and the labels renumbered to its ids, int32 (N, L).
+        """Make a tree of integer labels (N, L), coarse to fine; return it and the labels renumbered
+        to its ids, int32 (N, L).
 
-        Nodes are numbered in the order of their paths. `levels` names the columns (default: level1 …); `names[l][id]` names
-        the old id, which is the default name. Raises TreeError when two rows share a label and differ at a coarser level.
+        Nodes are numbered in the order of their paths. `levels` names the columns (default: level1
+        …); `names[l][id]` names the old id, which is the default name. Raises TreeError when two
+        rows share a label and differ at a coarser level.
         """
         array = as_labels(labels)
         levels = tuple(levels or default_levels(array.shape[1]))
         if len(levels) != array.shape[1]:
             raise TreeError(
-                "there must be a name for each level of the labels", expected=f"{array.shape[1]} names, coarse to fine",
+                "there must be a name for each level of the labels",
+                expected=f"{array.shape[1]} names, coarse to fine",
                 found=f"{len(levels)}: {', '.join(levels)}",
-            )  # fmt: skip
+            )
+
         check_nested(array, levels, names)
         ids: list[Labels] = []
         new_names = []
         of_node = np.zeros(0, np.intp)  # some row of each node
+
         for level in range(array.shape[1]):
             old, place = distinct(array[:, level])
             of_node = np.empty(len(old), np.intp)
@@ -99,35 +118,54 @@ class LabelTree:
             ids.append(np.argsort(order).astype(np.int32)[place])
             of_node = of_node[order]
             new_names.append(tuple(names[level][old[i]] if names else str(old[i]) for i in order))
+
         renumbered = np.stack(ids, axis=1)
         return cls(levels, tuple(new_names), renumbered[of_node]), renumbered
 
     @classmethod
-    def from_names(cls, rows: Sequence[Sequence[str]], *, levels: Sequence[str]) -> tuple[LabelTree, Labels]:
-        """Make a tree of rows of names, coarse to fine; return it and int32 labels (N, L), numbered in the order of the names.
+    def from_names(
+        cls, rows: Sequence[Sequence[str]], *, levels: Sequence[str]
+    ) -> tuple[LabelTree, Labels]:
+        """Make a tree of rows of names, coarse to fine; return it and int32 labels (N, L), numbered
+        in the order of the names.
 
-        `levels` names the L levels. Raises TreeError for rows of another length, and for names that do not form a tree.
+        `levels` names the L levels. Raises TreeError for rows of another length, and for names that
+        do not form a tree.
         """
         if short := [row for row in rows if len(row) != len(levels)]:
             raise TreeError(
                 f"{len(short)} rows have no name at some level, or one too many",
-                expected=f"{len(levels)} names per row: {', '.join(levels)}", found=examples(map(list, short)),
+                expected=f"{len(levels)} names per row: {', '.join(levels)}",
+                found=examples(map(list, short)),
                 fix="a policy makes a ragged tree even: hbench tree validate --help",
-            )  # fmt: skip
-        return cls.from_columns([[row[level] for row in rows] for level in range(len(levels))], levels=levels)
+            )
+        return cls.from_columns(
+            [[row[level] for row in rows] for level in range(len(levels))], levels=levels
+        )
 
     @classmethod
-    def from_columns(cls, columns: Sequence[Sequence[str]], *, levels: Sequence[str]) -> tuple[LabelTree, Labels]:
-        """Make a tree from `columns`, a column of names for each of `levels`, coarse to fine; return it and int32 labels (N, L)."""
+    def from_columns(
+        cls, columns: Sequence[Sequence[str]], *, levels: Sequence[str]
+    ) -> tuple[LabelTree, Labels]:
+        """Make a tree from `columns`, a column of names for each of `levels`, coarse to fine;
+        return it and int32 labels (N, L).
+        """
         if not columns:
-            raise TreeError("a label tree has at least one level", expected="a column of names per level", found="none")
-        names, ids = [], []
+            raise TreeError(
+                "a label tree has at least one level",
+                expected="a column of names per level",
+                found="none",
+            )
+
+        names = []
+        ids = []
         for column in columns:
             values = column.tolist() if isinstance(column, np.ndarray) else column
             known = sorted(set(values), key=str)
             place = {name: i for i, name in enumerate(known)}
             names.append([str(name) for name in known])
             ids.append(np.fromiter(map(place.__getitem__, values), np.int32, len(values)))
+
         return cls.from_labels(np.array(ids).T, levels=levels, names=names)
 
     @property
@@ -142,7 +180,9 @@ class LabelTree:
         return self.levels.index(name) + 1
 
     def graph(self) -> nx.DiGraph[Node]:
-        """Return the tree as a networkx graph, from "root" down; a node is (depth, id) and has a `name` and a `level`."""
+        """Return the tree as a networkx graph, from "root" down; a node is (depth, id) and has a
+        `name` and a `level`.
+        """
         import networkx as nx
 
         graph: nx.DiGraph[Node] = nx.DiGraph()
@@ -151,12 +191,16 @@ class LabelTree:
             named = enumerate(self.names[depth - 1])
             graph.add_nodes_from(((depth, i), {"name": name, "level": level}) for i, name in named)
         for depth, parents in enumerate(self.parents, start=1):
-            graph.add_edges_from(((depth - 1, int(parent)), (depth, i)) for i, parent in enumerate(parents))
+            graph.add_edges_from(
+                ((depth - 1, int(parent)), (depth, i)) for i, parent in enumerate(parents)
+            )
         return graph
 
     @cached_property
     def parents(self) -> tuple[Labels, ...]:
-        """The parents of the nodes of each level, as ids in the level above (0, the root, for the coarsest level)."""
+        """The parents of the nodes of each level, as ids in the level above (0, the root, for the
+        coarsest level).
+        """
         above = [np.zeros(len(self.paths), np.int32), *self.paths.T[:-1]]
         result = []
         for ids, parent in zip(self.paths.T, above, strict=True):
@@ -166,7 +210,9 @@ class LabelTree:
         return tuple(result)
 
     def lca(self, first: int, second: int) -> Node:
-        """Return the lowest common ancestor of the fine classes with the ids `first` and `second`; its depth is their level."""
+        """Return the lowest common ancestor of the fine classes with the ids `first` and `second`;
+        its depth is their level.
+        """
         depth = int(np.cumprod(self.paths[first] == self.paths[second]).sum())
         return (depth, int(self.paths[first, depth - 1])) if depth else (0, 0)
 
@@ -179,33 +225,45 @@ class LabelTree:
 def refuse_depth(depth: int) -> None:
     """Raise TreeError for a tree with more levels than fit in a byte."""
     if depth > MOST_LEVELS:
-        raise TreeError("the tree is too deep", expected=f"at most {MOST_LEVELS} levels", found=f"{depth:,}")
+        raise TreeError(
+            "the tree is too deep", expected=f"at most {MOST_LEVELS} levels", found=f"{depth:,}"
+        )
 
 
 def levels_of_pairs(queries: ArrayLike, gallery: ArrayLike) -> NDArray[np.uint8]:
     """Compute the level of every pair, the depth of its lowest common ancestor.
 
-    `queries` (Q, L) and `gallery` (G, L) are labels, coarse to fine, numbers or names; (Q,) for one level, (Q, P, L) for P right
-    paths of each, of which the pair that shares most counts. Returns uint8 (Q, G): 0 (nothing shared) … L (same class). Raises
-    TreeError for labels of different numbers of levels.
+    `queries` (Q, L) and `gallery` (G, L) are labels, coarse to fine, numbers or names; (Q,) for one
+    level, (Q, P, L) for P right paths of each, of which the pair that shares most counts. Returns
+    uint8 (Q, G): 0 (nothing shared) … L (same class). Raises TreeError for labels of different
+    numbers of levels.
 
     >>> levels_of_pairs([["owl", "barn owl"]], [["owl", "bay owl"], ["owl", "barn owl"]]).tolist()
     [[1, 2]]
-    >>> levels_of_pairs([["owl", "barn owl"]], [[["pet", "cat"], ["owl", "bay owl"]]]).tolist()  # an item of two paths
+    >>> levels_of_pairs(
+    ...     [["owl", "barn owl"]], [[["pet", "cat"], ["owl", "bay owl"]]]
+    ... ).tolist()  # an item of two paths
     [[1]]
     """
-    first, second = _as_several(as_array(queries, "queries")), _as_several(as_array(gallery, "gallery"))
+    first = _as_several(as_array(queries, "queries"))
+    second = _as_several(as_array(gallery, "gallery"))
     if first.shape[2:] != second.shape[2:] or first.ndim != 3:
         raise TreeError(
             "the labels differ in levels",
             expected="(Q, L) and (G, L)",
             found=f"{np.shape(queries)} and {np.shape(gallery)}",
         )
+
     best = np.zeros((len(first), len(second)), np.uint8)
     for of_query in first.transpose(1, 0, 2):
         for of_item in second.transpose(1, 0, 2):
             equal = of_query[:, None, :] == of_item[None, :, :]
-            np.maximum(best, np.cumprod(equal, axis=2, dtype=np.uint8).sum(axis=2, dtype=np.uint8), out=best)
+            np.maximum(
+                best,
+                np.cumprod(equal, axis=2, dtype=np.uint8).sum(axis=2, dtype=np.uint8),
+                out=best,
+            )
+
     return best
 
 
@@ -222,29 +280,41 @@ def default_levels(depth: int) -> tuple[str, ...]:
 
 
 def as_labels(labels: ArrayLike) -> NDArray[np.int64]:
-    """Convert labels to integers (N, L), L ≥ 1, from whole floats too; one dimension means one level. Raises TreeError."""
+    """Convert labels to integers (N, L), L ≥ 1, from whole floats too; one dimension means one
+    level. Raises TreeError.
+    """
     array = np.asarray(as_array(labels, "labels"))
     if array.dtype.kind == "f":
-        whole = 2.0 ** (np.finfo(array.dtype).nmant + 1)  # from here on, two whole numbers may be one float
+        # from here on, two whole numbers may be one float
+        whole = 2.0 ** (np.finfo(array.dtype).nmant + 1)
         if (np.abs(array) < min(whole, 2.0**53)).all() and (array == np.floor(array)).all():
             array = array.astype(np.int64)
+
     if array.ndim == 1:
         array = array[:, None]
     if array.ndim != 2 or array.shape[1] == 0 or not np.issubdtype(array.dtype, np.integer):
         raise TreeError(
-            "labels must be integers of shape (items, levels)", expected="a column per level, coarse to fine",
+            "labels must be integers of shape (items, levels)",
+            expected="a column per level, coarse to fine",
             found=f"{array.dtype} of shape {array.shape}",
-            fix="hbench.LabelTree.from_names makes them from names" if array.dtype.kind in "OU" else None,
-        )  # fmt: skip
-    return array.astype(np.int64, order="F")  # a column is contiguous, since all uses are level by level
+            fix="hbench.LabelTree.from_names makes them from names"
+            if array.dtype.kind in "OU"
+            else None,
+        )
+
+    # a column is contiguous, since all uses are level by level
+    return array.astype(np.int64, order="F")
 
 
 def check_nested(
     labels: NDArray[np.integer], levels: Sequence[str], names: Sequence[Sequence[str]] | None = None
 ) -> None:
-    """Raise TreeError, naming nodes and parents, unless rows that are equal at a level are equal at all coarser levels."""
+    """Raise TreeError, naming nodes and parents, unless rows that are equal at a level are equal at
+    all coarser levels.
+    """
     for level in range(1, labels.shape[1]):
-        nodes, above = labels[:, level], labels[:, level - 1]
+        nodes = labels[:, level]
+        above = labels[:, level - 1]
         values, place = distinct(nodes)
         parent = np.empty(len(values), dtype=labels.dtype)
         parent[place] = above
@@ -254,20 +324,28 @@ def check_nested(
             def name(depth: int, node: int) -> str:
                 return repr(names[depth][node]) if names else str(node)
 
-            found = {node: [name(level - 1, p) for p in np.unique(above[nodes == node])] for node in bad[:SHOWN_NODES]}
-            shown = [f"{name(level, node)} in {' and '.join(parents)}" for node, parents in found.items()]
+            found = {
+                node: [name(level - 1, p) for p in np.unique(above[nodes == node])]
+                for node in bad[:SHOWN_NODES]
+            }
+            shown = [
+                f"{name(level, node)} in {' and '.join(parents)}" for node, parents in found.items()
+            ]
             raise TreeError(
-                f"the labels do not form a tree: {len(bad)} {levels[level]} labels have several parents",
+                f"the labels do not form a tree: {len(bad)} {levels[level]} labels have several "
+                "parents",
                 expected=f"each {levels[level]} in one {levels[level - 1]}",
                 found=f"{levels[level]} {'; '.join(shown + ['…'] * (len(bad) > SHOWN_NODES))}",
-                fix="order the columns from coarse to fine; if they are, a policy mends it: hbench tree validate --help",
+                fix="order the columns from coarse to fine; if they are, a policy mends it: hbench "
+                "tree validate --help",
             )
 
 
 def distinct(column: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
     """Return the distinct values (U,), ascending, and the place (N,) of each entry among them.
 
-    Like np.unique, but where the values span a small range it marks them in a table instead of sorting.
+    Like np.unique, but where the values span a small range it marks them in a table instead of
+    sorting.
     """
     low, high = (int(column.min()), int(column.max())) if len(column) else (0, 0)
     span = high - low + 1
@@ -281,17 +359,20 @@ def distinct(column: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np
 
 
 def _check_unique(names: Sequence[str], what: str, fix: str | None = None) -> None:
-    if len(set(names)) < len(names):
+    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
+    if repeated:
         raise TreeError(
             f"the {what} of a label tree are not unique",
             expected="each name once, so that a file of names gives the same tree again",
-            found=f"{examples(sorted(name for name, count in Counter(names).items() if count > 1))} several times",
+            found=f"{examples(repeated)} several times",
             fix=fix,
         )
 
 
 def affected(names: Labels, nodes: Labels) -> NDArray[np.bool_]:
-    """Mark the rows with a name that several nodes of its level have: labels by name (N, L), by tree (N, L) -> bool (N,)."""
+    """Mark the rows with a name that several nodes of its level have: labels by name (N, L), by
+    tree (N, L) -> bool (N,).
+    """
     shared = np.zeros(len(names), bool)
     for name, node in zip(names.T, nodes.T, strict=True):
         pairs = np.unique(np.stack([name, node]), axis=1)

@@ -1,6 +1,8 @@
-"""Tells what the columns of a table of items are: the items, the levels from coarse to fine, the split, and what is none of these.
+"""Tells what the columns of a table of items are: the items, the levels from coarse to fine, the
+split, and what is none of these.
 
-Whatever a caller names is taken as it is. The rest is guessed once, from the whole table, and every guess is said.
+Whatever a caller names is taken as it is. The rest is guessed once, from the whole table, and every
+guess is said.
 
 >>> names = {"species": ["w", "x", "y", "z"], "order": ["o", "o", "p", "p"]}
 >>> table = pa.table({"": ["0", "1", "2", "3"], "file": ["a", "b", "c", "d"], **names})
@@ -25,19 +27,34 @@ from hbench.core.errors import DataError, UnknownName, examples
 from hbench.core.tables.column_values import SAMPLE, ColumnValues
 
 ITEM_NAMES = (
-    "item", "id", "image", "image_id", "imageid", "img", "filename", "file_name", "file", "path", "filepath", "file_path",
-    "image_path", "key", "taxonid", "gbifid", "occurrenceid", "catalognumber", "uuid", "sku", "product_id", "productid",
+    "item", "id", "image", "image_id", "imageid", "img", "filename", "file_name", "file", "path",
+    "filepath", "file_path",
+    "image_path", "key", "taxonid", "gbifid", "occurrenceid", "catalognumber", "uuid", "sku",
+    "product_id", "productid",
 )  # fmt: skip
 MASKS = {"query": "query", "is_query": "query", "gallery": "gallery", "is_gallery": "gallery"}
 SPLITS = frozenset(["train", "test", "query", "gallery"])
 RANKS = (
-    "domain", "superkingdom", "kingdom", "subkingdom", "phylum", "subphylum", "superclass", "class", "subclass",
-    "superorder", "order", "suborder", "infraorder", "superfamily", "family", "subfamily", "tribe", "subtribe", "genus",
+    "domain", "superkingdom", "kingdom", "subkingdom", "phylum", "subphylum", "superclass", "class",
+    "subclass",
+    "superorder", "order", "suborder", "infraorder", "superfamily", "family", "subfamily", "tribe",
+    "subtribe", "genus",
     "subgenus", "species", "subspecies",
 )  # fmt: skip
 DARWIN_CORE = frozenset(
-    ["taxonrank", "scientificname", "gbifid", "occurrenceid", "basisofrecord", "taxonid", "taxonkey", "datasetkey"]
-)  # columns by which an export of biodiversity data is known: its levels are ranks, whatever stands beside them
+    [
+        "taxonrank",
+        "scientificname",
+        "gbifid",
+        "occurrenceid",
+        "basisofrecord",
+        "taxonid",
+        "taxonkey",
+        "datasetkey",
+    ]
+    # columns by which an export of biodiversity data is known: its levels are ranks, whatever
+    # stands beside them
+)
 INDEX_NAME = re.compile(r"(unnamed: ?\d+)?", re.IGNORECASE)
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ].*)?")
 FEW = 5  # a table of at most this many rows may have a class per row by chance
@@ -45,9 +62,9 @@ FEW = 5  # a table of at most this many rows may have a class per row by chance
 
 @dataclass(frozen=True)
 class Chosen:
-    """What a user said about a file: the column of `item`, the `levels`, coarse to fine, the `separator` in a cell that holds a
-    path, the two columns of `edges` (parent, child); None or empty where nothing was said. `several`: items may have several
-    paths."""
+    """What a user said about a file: the column of `item`, the `levels`, coarse to fine, the
+    `separator` in a cell that holds a path, the two columns of `edges` (parent, child); None or
+    empty where nothing was said. `several`: items may have several paths."""
 
     item: str | None = None
     levels: tuple[str, ...] = ()
@@ -62,8 +79,9 @@ NOTHING = Chosen()
 
 @dataclass(frozen=True)
 class TableColumns:
-    """The columns of a table by their part; `item` None: there is none. `masks`: the column of `query` and that of `gallery`,
-    where there are such. `left_out`: the others, and why; `notes`: what users might not expect."""
+    """The columns of a table by their part; `item` None: there is none. `masks`: the column of
+    `query` and that of `gallery`, where there are such. `left_out`: the others, and why; `notes`:
+    what users might not expect."""
 
     item: str | None
     levels: tuple[str, ...]
@@ -74,9 +92,11 @@ class TableColumns:
 
 
 def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> TableColumns:
-    """Return what the columns of a table are. A table that is not `of_items` has a row per class, and needs no item.
+    """Return what the columns of a table are. A table that is not `of_items` has a row per class,
+    and needs no item.
 
-    Raises UnknownName for a chosen column that is not there, DataError where no column, or more than one, could be the item's.
+    Raises UnknownName for a chosen column that is not there, DataError where no column, or more
+    than one, could be the item's.
     """
     names = table.column_names
     for name in [*chosen.levels, *([chosen.item] if chosen.item else [])]:
@@ -85,7 +105,11 @@ def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> Tab
     left_out = _not_texts(table, chosen)
     values = {name: ColumnValues(name, table[name]) for name in names if name not in left_out}
 
-    index = {name: "an index" for name in values if _is_index(values[name]) and name not in _named(chosen)}
+    index = {
+        name: "an index"
+        for name in values
+        if _is_index(values[name]) and name not in _named(chosen)
+    }
     free = [each for name, each in values.items() if name not in chosen.levels]
     may_repeat = chosen.several
     fitting = [each for each in free if each.name not in index]
@@ -113,22 +137,28 @@ def _named(chosen: Chosen) -> tuple[str, ...]:
 
 
 def _not_texts(table: pa.Table, chosen: Chosen) -> dict[str, str]:
-    """The columns that hold no names, such as images and vectors. Raises DataError for a list of labels."""
+    """The columns that hold no names, such as images and vectors. Raises DataError for a list of
+    labels.
+    """
     left_out = {}
     for field_ in table.schema:
-        kind, name = field_.type, field_.name
+        kind = field_.type
+        name = field_.name
         if name in _named(chosen):
             continue
         if pa.types.is_list(kind) and pa.types.is_string(kind.value_type):
             raise DataError(
-                f"the column {name} gives an item several labels", expected="one class of an item at each level",
+                f"the column {name} gives an item several labels",
+                expected="one class of an item at each level",
                 found=f"lists, such as {table[name][0].as_py()}",
                 fix="--several takes them all; --levels chooses other columns",
-            )  # fmt: skip
+            )
+
         if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
             left_out[name] = "images or numbers"
         elif pa.types.is_temporal(kind):
             left_out[name] = "dates"
+
     return left_out
 
 
@@ -136,25 +166,44 @@ def _is_index(values: ColumnValues) -> bool:
     """Whether a column is what a program wrote to number its rows."""
     if INDEX_NAME.fullmatch(values.name):
         return (values.is_unique and values.is_whole) or not values.name
-    return values.counts_rows and values.name.lower() in {"index", "row", "level_0", "rownames", "row_id"}
+    return values.counts_rows and values.name.lower() in {
+        "index",
+        "row",
+        "level_0",
+        "rownames",
+        "row_id",
+    }
 
 
-def _item_of(values: Sequence[ColumnValues], *, of_items: bool, may_repeat: bool = False) -> str | None:
-    """The column of items: `item`, or the only one whose title and values speak for it; an item `may_repeat` in several rows."""
+def _item_of(
+    values: Sequence[ColumnValues], *, of_items: bool, may_repeat: bool = False
+) -> str | None:
+    """The column of items: `item`, or the only one whose title and values speak for it; an item
+    `may_repeat` in several rows.
+    """
     by_title = {each.name.lower(): each.name for each in values}
     if "item" in by_title:
         return by_title["item"]
-    fitting = [each for each in values if each.name.lower() in ITEM_NAMES and (each.is_unique or may_repeat)]
+
+    fitting = [
+        each
+        for each in values
+        if each.name.lower() in ITEM_NAMES and (each.is_unique or may_repeat)
+    ]
     if not of_items:  # of a table with a row per class, only a number that stands for it
         fitting = [each for each in fitting if each.is_whole and len(values) > 1]
     if len(fitting) > 1:  # a number beside a file's name only counts the rows
         texts = [each for each in fitting if not each.counts_rows]
         fitting = texts or fitting
+
     if len(fitting) > 1 and of_items:
         raise DataError(
-            "several columns could name the items", expected="one that holds the ids of the embeddings",
-            found=", ".join(each.name for each in fitting), fix=f"say which one: --item {fitting[0].name}",
-        )  # fmt: skip
+            "several columns could name the items",
+            expected="one that holds the ids of the embeddings",
+            found=", ".join(each.name for each in fitting),
+            fix=f"say which one: --item {fitting[0].name}",
+        )
+
     return fitting[0].name if fitting else None
 
 
@@ -163,12 +212,16 @@ def _refuse_item(names: Sequence[str], unique: Sequence[str]) -> None:
     if unique:
         fix = f"name it: --item {unique[0]}, or call it item"
     elif titled := [name for name in names if name.lower() in ITEM_NAMES]:
-        fix = f"{titled[0]} has values several times: --several takes the rows of an item for its paths"
+        fix = (
+            f"{titled[0]} has values several times: --several takes the rows of an item for its "
+            "paths"
+        )
     raise DataError(
         "the table has no column of ids",
         expected="a column item, and next to it the levels, coarse to fine",
-        found=", ".join(name or "a column without a title" for name in names), fix=fix,
-    )  # fmt: skip
+        found=", ".join(name or "a column without a title" for name in names),
+        fix=fix,
+    )
 
 
 def _is_split(values: ColumnValues) -> bool:
@@ -177,8 +230,12 @@ def _is_split(values: ColumnValues) -> bool:
     return 1 < values.size <= len(SPLITS) and set(values.filled) <= SPLITS
 
 
-def _with_levels(columns: TableColumns, rest: dict[str, ColumnValues], *, of_items: bool) -> TableColumns:
-    """Add the levels: what is left when all else is told apart, in an order in which the names nest."""
+def _with_levels(
+    columns: TableColumns, rest: dict[str, ColumnValues], *, of_items: bool
+) -> TableColumns:
+    """Add the levels: what is left when all else is told apart, in an order in which the names
+    nest.
+    """
     notes: list[str] = []
     left_out = dict(columns.left_out)
     if by_rank := _ranks_among([*rest, *left_out, columns.item or ""], rest):
@@ -200,11 +257,15 @@ def _with_levels(columns: TableColumns, rest: dict[str, ColumnValues], *, of_ite
         notes += more
     notes += _doubts(order)
     names = tuple(each.name for each in order)
-    return TableColumns(columns.item, names, columns.split, columns.masks, left_out | same, tuple(notes))
+    return TableColumns(
+        columns.item, names, columns.split, columns.masks, left_out | same, tuple(notes)
+    )
 
 
 def _ranks_among(names: Sequence[str], rest: dict[str, ColumnValues]) -> list[str]:
-    """The columns that are ranks, coarse to fine, of a table that says that it is one of taxa; none of another table."""
+    """The columns that are ranks, coarse to fine, of a table that says that it is one of taxa; none
+    of another table.
+    """
     by_title = {name.lower(): name for name in rest}
     ranks = [by_title[rank] for rank in RANKS if rank in by_title and rest[by_title[rank]].size]
     is_of_taxa = bool(DARWIN_CORE & {name.lower() for name in names})
@@ -212,7 +273,9 @@ def _ranks_among(names: Sequence[str], rest: dict[str, ColumnValues]) -> list[st
 
 
 def _no_classes(rest: dict[str, ColumnValues], *, of_items: bool) -> dict[str, str]:
-    """The columns that hold no classes, and why: measurements, dates, and texts that differ in every row."""
+    """The columns that hold no classes, and why: measurements, dates, and texts that differ in
+    every row.
+    """
     reasons: dict[str, str] = {}
     for name, values in rest.items():
         sample = [value for value in values.dictionary[: SAMPLE + 1].to_pylist() if value]
@@ -229,14 +292,16 @@ def _no_classes(rest: dict[str, ColumnValues], *, of_items: bool) -> dict[str, s
 
 
 def _nesting(columns: list[ColumnValues]) -> list[ColumnValues]:
-    """The columns in an order in which each lies within the one before: their own, if it does, else by their numbers of
-    classes, if that does, each has more than the one before, and most classes contradict their own: a few names under two
-    parents are no other order."""
+    """The columns in an order in which each lies within the one before: their own, if it does, else
+    by their numbers of classes, if that does, each has more than the one before, and most classes
+    contradict their own: a few names under two parents are no other order."""
     if _nests(columns):
         return columns
     by_size = sorted(columns, key=lambda each: each.size)
     sizes = [1, *(each.size for each in by_size)]
-    is_clear = all(fewer < more for fewer, more in itertools.pairwise(sizes)) and _is_mostly_turned(columns)
+    is_clear = all(fewer < more for fewer, more in itertools.pairwise(sizes)) and _is_mostly_turned(
+        columns
+    )
     return by_size if is_clear and _nests(by_size) else columns
 
 
@@ -265,7 +330,9 @@ def _numbers_that_do_not_nest(order: list[ColumnValues]) -> list[ColumnValues]:
 
 
 def _distinct(order: list[ColumnValues]) -> tuple[list[ColumnValues], dict[str, str], list[str]]:
-    """The levels without numbers or codes that name the classes of a neighbour once more; those, and remarks on names that do."""
+    """The levels without numbers or codes that name the classes of a neighbour once more; those,
+    and remarks on names that do.
+    """
     kept: list[ColumnValues] = []
     same: dict[str, str] = {}
     notes: list[str] = []
@@ -280,7 +347,11 @@ def _distinct(order: list[ColumnValues]) -> tuple[list[ColumnValues], dict[str, 
             same[before.name] = f"the same classes as {each.name}"
         else:
             kept.append(each)
-            notes.append(f"{each.name} has the same classes as {before.name}: both count, --levels leaves one out")
+            notes.append(
+                f"{each.name} has the same classes as {before.name}: both count, --levels leaves "
+                "one out"
+            )
+
     return kept, same, notes
 
 
@@ -291,7 +362,10 @@ def _names_same_classes(one: ColumnValues, other: ColumnValues) -> bool:
 def _doubts(levels: Sequence[ColumnValues]) -> list[str]:
     """Remarks on a header that looks like a row."""
     like_rows = [each.name for each in levels if pc.index(each.dictionary, each.name).as_py() >= 0]
-    return [f"the level {name} is called like one of its classes: does the header line miss?" for name in like_rows]
+    return [
+        f"the level {name} is called like one of its classes: does the header line miss?"
+        for name in like_rows
+    ]
 
 
 def of_one_class(levels: Sequence[str], sizes: Sequence[int]) -> list[str]:
@@ -299,7 +373,10 @@ def of_one_class(levels: Sequence[str], sizes: Sequence[int]) -> list[str]:
     alone = [level for level, size in zip(levels, sizes, strict=True) if size == 1]
     if not alone or len(alone) == len(levels):
         return []
-    return [f"{', '.join(alone)}: one class each, which adds nothing but counts in H-AP; --levels leaves it out"]
+    return [
+        f"{', '.join(alone)}: one class each, which adds nothing but counts in H-AP; --levels "
+        "leaves it out"
+    ]
 
 
 def sentence(columns: TableColumns, sizes: Sequence[int]) -> str:
@@ -312,8 +389,12 @@ def sentence(columns: TableColumns, sizes: Sequence[int]) -> str:
     return f"level{'s' if len(named) > 1 else ''} {' › '.join(named)}"
 
 
-def several_labels(values: Sequence[str], separators: Sequence[str] = ("|", ";")) -> tuple[str, str] | None:
-    """A cell that holds several labels (`dog|cat`), and its separator, where its parts are labels of other rows; else None."""
+def several_labels(
+    values: Sequence[str], separators: Sequence[str] = ("|", ";")
+) -> tuple[str, str] | None:
+    """A cell that holds several labels (`dog|cat`), and its separator, where its parts are labels
+    of other rows; else None.
+    """
     different = {*values}
     for separator in separators:
         joined = [value for value in different if separator in value]
@@ -331,7 +412,8 @@ def refuse_several(name: str, values: Sequence[str]) -> None:
     found = several_labels(values)
     if found is not None:
         raise DataError(
-            f"the column {name} gives some items several labels", expected="one class of an item at each level",
+            f"the column {name} gives some items several labels",
+            expected="one class of an item at each level",
             found=f"{examples([found[0]])}, whose parts are labels of other items",
             fix="--several takes them all, or keep one label of each of these items",
-        )  # fmt: skip
+        )

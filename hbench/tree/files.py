@@ -1,4 +1,6 @@
-"""Reads and writes label trees: name tables (CSV, TSV, parquet), lists of edges, GraphML, nested JSON and Newick."""
+"""Reads and writes label trees: name tables (CSV, TSV, parquet), lists of edges, GraphML, nested
+JSON and Newick.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +34,11 @@ LEVELS_KEY = b"hbench.levels"
 
 
 def read(path: Path, *, levels: Sequence[str] = (), chosen: Chosen = NOTHING) -> NameTable:
-    """Read a name table from a file of any format; `levels` names the columns of a table, coarse to fine. `read` of the result
-    says what the file was taken for.
+    """Read a name table from a file of any format; `levels` names the columns of a table, coarse to
+    fine. `read` of the result says what the file was taken for.
 
-    Raises DataError for a file that cannot be read, UnknownName for a missing column, UsageError for an unknown format.
+    Raises DataError for a file that cannot be read, UnknownName for a missing column, UsageError
+    for an unknown format.
     """
     kind = tables.kind_of(path)
     if levels:
@@ -46,15 +49,24 @@ def read(path: Path, *, levels: Sequence[str] = (), chosen: Chosen = NOTHING) ->
         return _read_sheet(path, chosen)
     if kind not in (*GRAPH_READERS, PATHS):
         known = ", ".join((*tables.SUFFIXES, *GRAPH_READERS, PATHS))
-        raise UsageError(f"{path} is not in a format of trees", expected=f"one of {known}", found=kind or "no suffix")
+        raise UsageError(
+            f"{path} is not in a format of trees",
+            expected=f"one of {known}",
+            found=kind or "no suffix",
+        )
     if chosen.levels and kind != PATHS:
-        raise UsageError("only the columns of a table can be chosen as levels", found=f"{path} is not a table")
+        raise UsageError(
+            "only the columns of a table can be chosen as levels", found=f"{path} is not a table"
+        )
+
     try:
         text = read_text(path, most=LIST)
     except ValueError as error:
         raise DataError(f"{path} is not UTF-8 text", found=str(error)) from None
+
     if kind == PATHS:
         return _read_paths(path.name, text, chosen)
+
     graph = GRAPH_READERS[kind](text)
     table = unfold(graph)
     return replace(table, read=_of_graph(path.name, graph, table))
@@ -87,30 +99,48 @@ def _read_sheet(path: Path, chosen: Chosen) -> NameTable:
     columns = level_columns(table, chosen)
     rows = list(zip(*(tables.texts(table, level) for level in columns.levels), strict=True))
     names = NameTable.of(columns.levels, rows)
-    if len(columns.levels) == 1 and (mark := chosen.separator or separator_of(row[0] for row in rows)):
+    if len(columns.levels) == 1 and (
+        mark := chosen.separator or separator_of(row[0] for row in rows)
+    ):
         values = [row[0] for row in rows]
         paths = told_apart([split_path(value, mark) for value in values])
         names = NameTable.of(levels_of(values, mark), paths)
         facts.append(f"the column {columns.levels[0]} holds paths, separated by {mark}")
     sizes = _sizes(names)
-    facts += [sentence(TableColumns(None, names.levels), sizes), *columns.notes, *of_one_class(names.levels, sizes)]
-    return replace(names, read=Understood(path.name, f"{len(table):,} rows", tuple(facts), columns.left_out))
+    facts += [
+        sentence(TableColumns(None, names.levels), sizes),
+        *columns.notes,
+        *of_one_class(names.levels, sizes),
+    ]
+    return replace(
+        names, read=Understood(path.name, f"{len(table):,} rows", tuple(facts), columns.left_out)
+    )
 
 
 def _sizes(names: NameTable) -> list[int]:
     """How many nodes there are at each level."""
-    return [len({row[:depth] for row in names.rows if len(row) >= depth}) for depth in range(1, len(names.levels) + 1)]
+    return [
+        len({row[:depth] for row in names.rows if len(row) >= depth})
+        for depth in range(1, len(names.levels) + 1)
+    ]
 
 
 def _read_paths(source: str, text: str, chosen: Chosen) -> NameTable:
-    """A file with a path on each line, as the taxonomies of product categories are published; # begins a remark."""
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    """A file with a path on each line, as the taxonomies of product categories are published; #
+    begins a remark.
+    """
+    lines = [
+        line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")
+    ]
     mark = chosen.separator or separator_of(lines)
     if mark is None:
         raise DataError(
-            f"{source} holds no paths", expected="a path on each line, such as Animals > Owls > Barn owl",
-            found=examples(lines), fix="--separator names what stands between the names of a path",
-        )  # fmt: skip
+            f"{source} holds no paths",
+            expected="a path on each line, such as Animals > Owls > Barn owl",
+            found=examples(lines),
+            fix="--separator names what stands between the names of a path",
+        )
+
     leaves = told_apart(leaves_among(split_path(line, mark) for line in lines))
     levels = chosen.levels or levels_of(lines, mark)
     facts = (f"separated by {mark}", f"{len(levels)} levels")
@@ -121,13 +151,19 @@ def _read_paths(source: str, text: str, chosen: Chosen) -> NameTable:
 
 
 def level_columns(table: pa.Table, chosen: Chosen) -> TableColumns:
-    """Return the columns of names: the chosen levels, else all columns without another meaning. Raises UnknownName."""
+    """Return the columns of names: the chosen levels, else all columns without another meaning.
+    Raises UnknownName.
+    """
     titles = {name.lower() for name in table.column_names}
     columns = columns_of(table, chosen, of_items="item" in titles)
     refuse_depth(len(columns.levels))
     if not columns.levels:
-        raise DataError("the table has no levels", expected="columns of names, coarse to fine",
-                        found=", ".join(table.column_names), fix="--levels names them")  # fmt: skip
+        raise DataError(
+            "the table has no levels",
+            expected="columns of names, coarse to fine",
+            found=", ".join(table.column_names),
+            fix="--levels names them",
+        )
     return columns
 
 
@@ -138,29 +174,40 @@ def write(tree: LabelTree, kind: str) -> str:
     """
     if kind not in WRITERS:
         raise UnknownName("format", kind, WRITERS)
+
     bad = [name for names in (tree.levels, *tree.names) for name in names if CONTROL.search(name)]
     if bad:
         raise TreeError(
-            f"{len(bad)} names hold control characters", expected="names on one line", found=examples(map(repr, bad)),
+            f"{len(bad)} names hold control characters",
+            expected="names on one line",
+            found=examples(map(repr, bad)),
             fix="--policy trim removes them",
-        )  # fmt: skip
+        )
     if kind in tables.SUFFIXES and not _reads_back(tree):
         raise TreeError(
-            "a table of these levels would be read as something else", found=", ".join(tree.levels),
-            expected="levels and names that cannot be taken for ids, edges or a split", fix="--format json, graphml or nwk",
-        )  # fmt: skip
+            "a table of these levels would be read as something else",
+            found=", ".join(tree.levels),
+            expected="levels and names that cannot be taken for ids, edges or a split",
+            fix="--format json, graphml or nwk",
+        )
+
     return WRITERS[kind](tree)
 
 
 def _reads_back(tree: LabelTree) -> bool:
     """Whether a table with a row per class is understood as these levels in this order."""
     rows = class_rows(tree)
-    table = pa.table({level: [row[place] for row in rows] for place, level in enumerate(tree.levels)})
+    table = pa.table(
+        {level: [row[place] for row in rows] for place, level in enumerate(tree.levels)}
+    )
     if edge_columns(table, ()) is not None:
         return False
     if len(tree.levels) == 1 and separator_of(tree.names[0]):
         return False
-    return columns_of(table, NOTHING, of_items="item" in {name.lower() for name in tree.levels}).levels == tree.levels
+    return (
+        columns_of(table, NOTHING, of_items="item" in {name.lower() for name in tree.levels}).levels
+        == tree.levels
+    )
 
 
 def _parse_graphml(text: str) -> ClassGraph[NodeId]:
@@ -168,10 +215,19 @@ def _parse_graphml(text: str) -> ClassGraph[NodeId]:
         graph = nx.parse_graphml(text)
     except (ParseError, nx.NetworkXError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError("this is not GraphML", found=str(error)) from None
+
     if not graph.is_directed():
         raise DataError("the graph is not directed", expected="edges from parent to child")
+
     tree: ClassGraph[NodeId] = nx.DiGraph(by_node=True)
-    key = next((key for key in ("name", "label") if any(key in data for _, data in graph.nodes(data=True))), None)
+    key = next(
+        (
+            key
+            for key in ("name", "label")
+            if any(key in data for _, data in graph.nodes(data=True))
+        ),
+        None,
+    )
     for node, data in graph.nodes(data=True):
         tree.add_node(node, name=str(data.get(key, "")) if key else str(node))
     tree.add_edges_from(graph.edges())
@@ -193,31 +249,39 @@ def _parse_json(text: str) -> ClassGraph[NodeId]:
         root = parse_json(text)
     except ValueError as error:
         raise DataError("this is not JSON", found=str(error)) from None
+
     waiting: list[tuple[Any, NodeId | None]] = [(root, None)]
     while waiting:
         node, parent = waiting.pop()
         children = node.get("children", []) if isinstance(node, dict) else None
         if not isinstance(children, list) or not isinstance(node.get("name"), str):
             raise DataError(
-                "this JSON is not a tree", expected='{"name": "…", "children": […]}', found=json.dumps(node)[:80]
+                "this JSON is not a tree",
+                expected='{"name": "…", "children": […]}',
+                found=json.dumps(node)[:80],
             )
         number = len(graph)
         graph.add_node(number, name=node["name"])
         if parent is not None:
             graph.add_edge(parent, number)
         waiting += [(child, number) for child in reversed(children)]
+
     levels = root.get("levels", [])
     graph.graph["levels"] = tuple(map(str, levels)) if isinstance(levels, list) else ()
     return graph
 
 
 def nested(tree: LabelTree, items: NDArray[np.int64] | None = None) -> dict[str, Any]:
-    """Return the tree as nested {"name", "children"}; the root has the level names, and with `items` (C,) fine classes
-    have their numbers of items."""
+    """Return the tree as nested {"name", "children"}; the root has the level names, and with
+    `items` (C,) fine classes have their numbers of items."""
     below: list[dict[str, Any]] = [{"name": name} for name in tree.names[-1]]
     if items is not None:
-        below = [{**node, "items": number} for node, number in zip(below, items.tolist(), strict=True)]
-    for names, parents in zip((*reversed(tree.names[:-1]), (ROOT,)), reversed(tree.parents), strict=True):
+        below = [
+            {**node, "items": number} for node, number in zip(below, items.tolist(), strict=True)
+        ]
+    for names, parents in zip(
+        (*reversed(tree.names[:-1]), (ROOT,)), reversed(tree.parents), strict=True
+    ):
         above: list[dict[str, Any]] = [{"name": name, "children": []} for name in names]
         for node, parent in zip(below, parents, strict=True):
             above[parent]["children"].append(node)
@@ -226,12 +290,15 @@ def nested(tree: LabelTree, items: NDArray[np.int64] | None = None) -> dict[str,
 
 
 def _format_json(tree: LabelTree) -> str:
-    deepest = DEPTH // 2 - 1  # `_parse_json` reads DEPTH brackets: an object and a list per level, and the root
+    # `_parse_json` reads DEPTH brackets: an object and a list per level, and the root
+    deepest = DEPTH // 2 - 1
     if tree.depth > deepest:
         raise TreeError(
-            "the tree is too deep for nested JSON", expected=f"at most {deepest} levels", found=f"{tree.depth}",
+            "the tree is too deep for nested JSON",
+            expected=f"at most {deepest} levels",
+            found=f"{tree.depth}",
             fix="write GraphML, Newick or CSV",
-        )  # fmt: skip
+        )
     return json.dumps(nested(tree), ensure_ascii=False, indent=1) + "\n"
 
 
@@ -240,9 +307,13 @@ def _format_dot(tree: LabelTree) -> str:
         return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
     graph = tree.graph()
-    nodes = [f"  n{depth}_{i} [label={quoted(graph.nodes[depth, i]['name'])}];" for depth, i in graph]
+    nodes = [
+        f"  n{depth}_{i} [label={quoted(graph.nodes[depth, i]['name'])}];" for depth, i in graph
+    ]
     arrows = [f"  n{a}_{i} -> n{b}_{j};" for (a, i), (b, j) in graph.edges]
-    return "\n".join(["digraph tree {", "  rankdir=LR;", "  node [shape=box];", *nodes, *arrows, "}", ""])
+    return "\n".join(
+        ["digraph tree {", "  rankdir=LR;", "  node [shape=box];", *nodes, *arrows, "}", ""]
+    )
 
 
 GRAPH_READERS: dict[str, Callable[[str], ClassGraph[NodeId]]] = {
@@ -251,5 +322,6 @@ GRAPH_READERS: dict[str, Callable[[str], ClassGraph[NodeId]]] = {
 WRITERS: dict[str, Callable[[LabelTree], str]] = {
     ".csv": lambda tree: tables.lines(tree.levels, class_rows(tree)),
     ".tsv": lambda tree: tables.lines(tree.levels, class_rows(tree), delimiter="\t"),
-    ".json": _format_json, ".graphml": _format_graphml, ".nwk": format_newick, ".newick": format_newick, ".dot": _format_dot,
+    ".json": _format_json, ".graphml": _format_graphml, ".nwk": format_newick,
+    ".newick": format_newick, ".dot": _format_dot,
 }  # fmt: skip

@@ -1,6 +1,9 @@
 """Finds the problems that keep rows of class names, coarse to fine, from forming a tree.
 
->>> table = NameTable.of(("order", "family"), [("Lacertilia", "Agamidae"), ("Serpentes", "NA"), ("Anura", "Agamidae")])
+>>> table = NameTable.of(
+...     ("order", "family"),
+...     [("Lacertilia", "Agamidae"), ("Serpentes", "NA"), ("Anura", "Agamidae")],
+... )
 >>> for problem in find_problems(table):
 ...     print(problem.kind, "|", problem.node, "|", ", ".join(problem.where))
 placeholder | NA | Serpentes
@@ -27,7 +30,20 @@ Row = tuple[str, ...]
 Key = tuple[int, Row]
 
 PLACEHOLDERS = frozenset(
-    ["", "-", "?", "n/a", "na", "nan", "none", "not assigned", "null", "unassigned", "undefined", "unknown"]
+    [
+        "",
+        "-",
+        "?",
+        "n/a",
+        "na",
+        "nan",
+        "none",
+        "not assigned",
+        "null",
+        "unassigned",
+        "undefined",
+        "unknown",
+    ]
 )
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufeff\ufffe\uffff]")
 EVERYWHERE = -1
@@ -36,12 +52,14 @@ ROOT_KEY: Key = (EVERYWHERE, ())
 KINDS = {
     "cycle": "nodes that are their own ancestors",
     "several roots": "nodes without a parent, where a tree has one root",
-    "placeholder": "rows that say that a name is missing; unrelated items would share it as a class",
+    "placeholder": "rows that say that a name is missing; unrelated items would share it as a "
+    "class",
     "ragged": "leaves that end above the finest level",
     "homonym": "one name in several branches that share nothing below it",
     "several parents": "one node under several parents: a DAG, not a tree",
     "spaces": "names with surplus spaces or control characters",
-    "alike": "names under one parent that look the same: they differ in case, blanks, encoding or invisible marks",
+    "alike": "names under one parent that look the same: they differ in case, blanks, encoding or "
+    "invisible marks",
 }
 REMARKS = ("spaces", "alike")
 LISTED = "hbench tree validate lists every problem and the policies that mend it"
@@ -49,8 +67,8 @@ UNMENDED = "no policy mends a cycle: take an edge of it out of the source"
 
 
 class TreeProblem(NamedTuple):
-    """A problem with a node: its kind (one of KINDS), level and name, `where` it is (its parents, its path or its
-    look-alikes), and the number of items affected."""
+    """A problem with a node: its kind (one of KINDS), level and name, `where` it is (its parents,
+    its path or its look-alikes), and the number of items affected."""
 
     kind: str
     level: str
@@ -61,12 +79,14 @@ class TreeProblem(NamedTuple):
 
 @dataclass(frozen=True)
 class NameTable:
-    """A table of distinct rows of names, coarse to fine, in order of first appearance, with their numbers of items.
+    """A table of distinct rows of names, coarse to fine, in order of first appearance, with their
+    numbers of items.
 
-    `rows`: a row without names at its finest levels is shorter than `levels`; "" is a missing name above another name.
-    `one_namespace`: whether a name is one node wherever it is, such as in a list of edges, or only within its level.
-    `broken`: cycles and several roots in the source, which rows cannot show. `placeholders`: the names, in lower case, that
-    stand for a missing one. `read`: what the source was taken for.
+    `rows`: a row without names at its finest levels is shorter than `levels`; "" is a missing name
+    above another name. `one_namespace`: whether a name is one node wherever it is, such as in a
+    list of edges, or only within its level. `broken`: cycles and several roots in the source, which
+    rows cannot show. `placeholders`: the names, in lower case, that stand for a missing one.
+    `read`: what the source was taken for.
     """
 
     levels: Row
@@ -85,7 +105,8 @@ class NameTable:
         return name.strip().casefold() in self.placeholders
 
     def keys(self, row: Row) -> list[Key]:
-        """Return the nodes of a row, as level and name; a placeholder is identified by its path instead of its name.
+        """Return the nodes of a row, as level and name; a placeholder is identified by its path
+        instead of its name.
 
         In one namespace, a leaf that is repeated below itself is another node each time.
         """
@@ -98,7 +119,9 @@ class NameTable:
         return keys
 
     def parents(self) -> dict[Key, dict[Key, int]]:
-        """Return the parents of every node, with the number of items that have it there, in order of appearance."""
+        """Return the parents of every node, with the number of items that have it there, in order
+        of appearance.
+        """
         parents: dict[Key, dict[Key, int]] = defaultdict(dict)
         for row, items in self.rows.items():
             keys = self.keys(row)
@@ -107,7 +130,8 @@ class NameTable:
         return parents
 
     def tree(self) -> tuple[LabelTree, NDArray[np.int64]]:
-        """Make the label tree, with nodes in order of first appearance, and count the items of fine classes, int64 (C,).
+        """Make the label tree, with nodes in order of first appearance, and count the items of fine
+        classes, int64 (C,).
 
         Raises TreeError that names the nodes for a table that does not form a tree.
         """
@@ -116,17 +140,23 @@ class NameTable:
             first = self.broken[0] if self.broken else next(_ragged(self))
             raise TreeError(
                 f"the names do not form a tree: {first.kind}, {KINDS[first.kind]}",
-                expected=f"a path of {len(self.levels)} names for each leaf: {', '.join(self.levels)}",
-                found=f"{first.node} ({' > '.join(first.where)})" + f", one of {len(short)} short rows" * bool(short),
+                expected=f"a path of {len(self.levels)} names for each leaf: "
+                f"{', '.join(self.levels)}",
+                found=f"{first.node} ({' > '.join(first.where)})"
+                + f", one of {len(short)} short rows" * bool(short),
                 fix=UNMENDED if first.kind == "cycle" else LISTED,
             )
+
         numbers: list[dict[str, int]] = [{} for _ in self.levels]
         pairs = (zip(numbers, row, strict=True) for row in self.rows)
         ids = [[number.setdefault(name, len(number)) for number, name in row] for row in pairs]
         array = np.array(ids, dtype=np.int64).reshape(len(self.rows), len(self.levels))
-        tree, labels = LabelTree.from_labels(array, levels=self.levels, names=[list(number) for number in numbers])
+        tree, labels = LabelTree.from_labels(
+            array, levels=self.levels, names=[list(number) for number in numbers]
+        )
         items = np.zeros(len(tree.paths), np.int64)
         np.add.at(items, labels[:, -1], list(self.rows.values()))
+
         return tree, items
 
 
@@ -139,47 +169,74 @@ def stripped(row: Iterable[str]) -> Row:
 
 
 def paths_of_nodes(table: NameTable, nodes: Iterable[str]) -> list[Row]:
-    """Return the path of names from the coarsest level down to each node, which may be an inner one.
+    """Return the path of names from the coarsest level down to each node, which may be an inner
+    one.
 
-    Raises UnknownName for a name that is not a node of the table, TreeError for one in several places.
+    Raises UnknownName for a name that is not a node of the table, TreeError for one in several
+    places.
 
-    >>> paths_of_nodes(NameTable.of(("family", "genus"), [("Felidae", "Felis"), ("Felidae", "Lynx")]), ["Felidae", "Lynx"])
+    >>> paths_of_nodes(
+    ...     NameTable.of(("family", "genus"), [("Felidae", "Felis"), ("Felidae", "Lynx")]),
+    ...     ["Felidae", "Lynx"],
+    ... )
     [('Felidae',), ('Felidae', 'Lynx')]
     """
     places: dict[str, set[Row]] = defaultdict(set)
     for row in table.rows:
         for depth in range(1, len(row) + 1):
             places[row[depth - 1]].add(row[:depth])
+
     paths: list[Row] = []
     for node in nodes:
-        found = places.get(node) or {row for name in places if name.startswith(f"{node} (") for row in places[name]}
+        found = places.get(node) or {
+            row for name in places if name.startswith(f"{node} (") for row in places[name]
+        }
         if not found or (node not in places and len(found) == 1):
             raise UnknownName("node of the tree", node, list(places))
         if len(found) > 1:
             raise TreeError(
-                f"{node!r} is in several places of the tree", expected="one path for each node that labels an item",
+                f"{node!r} is in several places of the tree",
+                expected="one path for each node that labels an item",
                 found=examples(" > ".join(row) for row in sorted(found)),
-                fix="--several takes every path; or mend the tree (hbench tree validate), or give the items a column per level",
-            )  # fmt: skip
+                fix="--several takes every path; or mend the tree (hbench tree validate), or give "
+                "the items a column per level",
+            )
         paths += places[node]
+
     return paths
 
 
 def levels_for(levels: Row, rows: Iterable[Row]) -> Row:
-    """Name the levels of rows: take as many of `levels` as the longest row needs, then default names."""
+    """Name the levels of rows: take as many of `levels` as the longest row needs, then default
+    names.
+    """
     depth = max(map(len, rows), default=0)
     return (*levels, *default_levels(depth)[len(levels) :])[:depth]
 
 
 def find_problems(table: NameTable) -> list[TreeProblem]:
-    """Find all problems of a table, in the order of KINDS, so that remarks come last; a node appears once per problem."""
-    problems = [*table.broken, *_placeholders(table), *_ragged(table), *_several_parents(table), *_remarks(table)]
+    """Find all problems of a table, in the order of KINDS, so that remarks come last; a node
+    appears once per problem.
+    """
+    problems = [
+        *table.broken,
+        *_placeholders(table),
+        *_ragged(table),
+        *_several_parents(table),
+        *_remarks(table),
+    ]
     return sorted(problems, key=lambda problem: list(KINDS).index(problem.kind))
 
 
 def runs_backwards(table: NameTable) -> bool:
-    """Whether the table has less than half as many problems if its levels are read from last to first."""
-    turned = replace(table, levels=table.levels[::-1], rows={row[::-1]: items for row, items in table.rows.items()})
+    """Whether the table has less than half as many problems if its levels are read from last to
+    first.
+    """
+    turned = replace(
+        table,
+        levels=table.levels[::-1],
+        rows={row[::-1]: items for row, items in table.rows.items()},
+    )
     problems = sum(1 for _ in _several_parents(table))
     return problems > 0 and 2 * sum(1 for _ in _several_parents(turned)) < problems
 
@@ -219,9 +276,12 @@ def _several_parents(table: NameTable) -> Iterator[TreeProblem]:
     levels: dict[Key, str] = {}
     for row in table.rows:
         keys = [ROOT_KEY, *table.keys(row)]
-        for level, parent, key, child in zip(table.levels, keys, keys[1:], [*keys[2:], None], strict=False):
+        for level, parent, key, child in zip(
+            table.levels, keys, keys[1:], [*keys[2:], None], strict=False
+        ):
             below[parent, key] |= {child} if child else set()
             levels.setdefault(key, level)
+
     for key, of_node in parents.items():
         if len(of_node) > 1:
             branches = [below[parent, key] for parent in of_node]
@@ -232,17 +292,22 @@ def _several_parents(table: NameTable) -> Iterator[TreeProblem]:
 
 
 def folded(name: str) -> str:
-    """Fold a name to what readers see: ignore case, blanks, invisible marks and Unicode's several forms of a letter.
+    """Fold a name to what readers see: ignore case, blanks, invisible marks and Unicode's several
+    forms of a letter.
 
     >>> folded("Cafe\\u0301\\u00a0 Bar\\u200b") == folded("caf\\u00e9 bar")
     True
     """
     text = unicodedata.normalize("NFKC", name).casefold()
-    return " ".join("".join(m for m in text if m.isspace() or unicodedata.category(m)[0] != "C").split())
+    return " ".join(
+        "".join(m for m in text if m.isspace() or unicodedata.category(m)[0] != "C").split()
+    )
 
 
 def look_alikes(table: NameTable) -> dict[Row, Counter[str]]:
-    """Collect the spellings at every place of the tree, by its folded path, with their numbers of items."""
+    """Collect the spellings at every place of the tree, by its folded path, with their numbers of
+    items.
+    """
     spellings: dict[Row, Counter[str]] = defaultdict(Counter)
     forms = {name: folded(name) for row in table.rows for name in row}
     for row, items in table.rows.items():
@@ -258,14 +323,21 @@ def _remarks(table: NameTable) -> Iterator[TreeProblem]:
         for place, name in enumerate(row):
             if name != " ".join(name.split()) or CONTROL.search(name):
                 spaced[place, name] += items
+
     for (place, name), items in spaced.items():
         yield TreeProblem("spaces", table.levels[place], name, (), items)
     for path, spellings in look_alikes(table).items():
         if len(spellings) > 1:
             level = table.levels[len(path) - 1]
-            show = repr if len({unicodedata.normalize("NFC", name) for name in spellings}) == len(spellings) else ascii
+            show = (
+                repr
+                if len({unicodedata.normalize("NFC", name) for name in spellings}) == len(spellings)
+                else ascii
+            )
             variants = tuple(f"{show(name)} ({items:,})" for name, items in spellings.most_common())
-            yield TreeProblem("alike", level, spellings.most_common(1)[0][0], variants, spellings.total())
+            yield TreeProblem(
+                "alike", level, spellings.most_common(1)[0][0], variants, spellings.total()
+            )
 
 
 def remarks_on(table: NameTable) -> list[str]:
@@ -273,11 +345,18 @@ def remarks_on(table: NameTable) -> list[str]:
     of_kind: dict[str, list[str]] = defaultdict(list)
     for problem in [*_placeholders(table), *_remarks(table)]:
         if problem.kind != "spaces":
-            names = " and ".join(problem.where) if problem.kind == "alike" else f"{problem.node!r} ({problem.items:,})"
+            names = (
+                " and ".join(problem.where)
+                if problem.kind == "alike"
+                else f"{problem.node!r} ({problem.items:,})"
+            )
             of_kind[problem.kind].append(f"{problem.level} {names}")
+
     words = {
-        "placeholder": "names that often mean a missing name are kept as classes (policies: fill-from-parent, unknown)",
-        "alike": "groups of names look alike and are kept as classes of their own (the policy normalise makes each one class)",
+        "placeholder": "names that often mean a missing name are kept as classes (policies: "
+        "fill-from-parent, unknown)",
+        "alike": "groups of names look alike and are kept as classes of their own (the policy "
+        "normalise makes each one class)",
     }
     return [f"{len(names):,} {words[kind]}: {examples(names)}" for kind, names in of_kind.items()]
 

@@ -1,11 +1,14 @@
 """Handles partial labels: paths that end early, because nothing is known below their last name.
 
-A path (order, family, "") is filled up with a name that marks the unknown, so that tables, trees and files need no special case;
-every ending has its own mark:
+A path (order, family, "") is filled up with a name that marks the unknown, so that tables, trees
+and files need no special case; every ending has its own mark:
 
 >>> ended_early(("Carnivora", "Felidae"), ("order", "family", "genus"))
 ('Carnivora', 'Felidae', '[unknown below family Felidae]')
->>> rows = [("Carnivora", "Felidae", "Felis"), ended_early(("Carnivora", "Felidae"), ("order", "family", "genus"))]
+>>> rows = [
+...     ("Carnivora", "Felidae", "Felis"),
+...     ended_early(("Carnivora", "Felidae"), ("order", "family", "genus")),
+... ]
 >>> tree, labels = LabelTree.from_names(rows, levels=["order", "family", "genus"])
 >>> known = known_levels(tree)[labels[:, -1]]
 >>> known.tolist()
@@ -38,25 +41,33 @@ def is_unknown(name: str) -> bool:
 
 
 def known_levels(tree: LabelTree) -> Known:
-    """Count the known levels, 1 … L, of every fine class, uint8 (C,); without partial labels all are L.
+    """Count the known levels, 1 … L, of every fine class, uint8 (C,); without partial labels all
+    are L.
 
     Raises TreeError for a class without any known level, or with a name below an unknown one.
     """
     known = np.full(len(tree.paths), tree.depth, np.uint8)
     for level in range(tree.depth, 0, -1):
-        unknown = np.fromiter(map(is_unknown, tree.names[level - 1]), bool, len(tree.names[level - 1]))
+        unknown = np.fromiter(
+            map(is_unknown, tree.names[level - 1]), bool, len(tree.names[level - 1])
+        )
         if not unknown.any():
             continue
+
         here = unknown[tree.paths[:, level - 1]]
         bad = np.flatnonzero(here & (known > level) | (level == 1) & here).tolist()
         if bad:
             raise TreeError(
-                f"{len(bad)} paths of partial labels begin with an unknown name, or have a name below one",
-                expected="known names from the coarsest level on, then unknown ones down to the finest",
+                f"{len(bad)} paths of partial labels begin with an unknown name, or have a name "
+                "below one",
+                expected="known names from the coarsest level on, then unknown ones down to the "
+                "finest",
                 found=examples(tree.names[-1][i] for i in bad),
                 fix="take the names from the source again, by --policy unknown",
             )
+
         known[here] = level - 1
+
     return known
 
 

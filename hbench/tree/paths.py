@@ -18,7 +18,8 @@ from hbench.tree.names import Row, stripped
 
 SEPARATORS = (" > ", ">", " / ", "|", "; ", ";")
 RANK_OF = {
-    "d": "domain", "k": "kingdom", "p": "phylum", "c": "class", "o": "order", "f": "family", "g": "genus", "s": "species",
+    "d": "domain", "k": "kingdom", "p": "phylum", "c": "class", "o": "order", "f": "family",
+    "g": "genus", "s": "species",
 }  # fmt: skip
 PREFIX = re.compile(r"^([a-z])__")
 NUMBER = re.compile(r"^(?:\d+ - |gid://\S+ *: *)")  # Google's and Shopify's number of a category
@@ -28,8 +29,8 @@ NEEDS_PREFIX = (";",)  # a semicolon separates many things
 def separator_of(values: Iterable[str]) -> str | None:
     """The separator of the paths in a column; None where they are plain names.
 
-    Every path has it, but for those that another one begins with; some share a beginning, and none is both a first and a
-    later name, as labels that stand side by side are.
+    Every path has it, but for those that another one begins with; some share a beginning, and none
+    is both a first and a later name, as labels that stand side by side are.
     """
     different = {value.strip() for value in values if value.strip()}
     for separator in SEPARATORS:
@@ -38,7 +39,8 @@ def separator_of(values: Iterable[str]) -> str | None:
         if len(holding) < 2 or (mark in NEEDS_PREFIX and not all(map(PREFIX.match, holding))):
             continue
         paths = [split_path(value, mark) for value in holding]
-        first, later = {path[0] for path in paths if path}, {name for path in paths for name in path[1:]}
+        first = {path[0] for path in paths if path}
+        later = {name for path in paths for name in path[1:]}
         alone = {split_path(value, mark)[0] for value in different if separator not in value}
         if alone <= first and len(first) < len(different) and not (mark == "|" and first & later):
             return mark
@@ -46,7 +48,9 @@ def separator_of(values: Iterable[str]) -> str | None:
 
 
 def split_path(text: str, separator: str) -> Row:
-    """The names of a path, without the number in front of it, prefixes of ranks, and empty names at its end."""
+    """The names of a path, without the number in front of it, prefixes of ranks, and empty names at
+    its end.
+    """
     names = (name.strip() for name in NUMBER.sub("", text.strip()).split(separator))
     return stripped(PREFIX.sub("", name) for name in names)
 
@@ -60,19 +64,24 @@ def levels_of(values: Iterable[str], separator: str) -> tuple[str, ...]:
 
 
 def told_apart(rows: Sequence[Row]) -> list[Row]:
-    """Paths whose nodes are known by their paths, with names that are unique at each level: "Cases (Phones)" beside "Cases
-    (Cameras)". A path that ends early counts at the levels below its end, too, to which it may be repeated."""
+    """Paths whose nodes are known by their paths, with names that are unique at each level: "Cases
+    (Phones)" beside "Cases (Cameras)". A path that ends early counts at the levels below its end,
+    too, to which it may be repeated."""
     deepest = max(map(len, rows), default=0)
     ends = set(rows)
     prefixes = {row[:depth] for row in rows for depth in range(1, len(row) + 1)}
     order = sorted(prefixes, key=lambda path: (len(path), path))
-    depths = {path: range(len(path), deepest + 1 if path in ends else len(path) + 1) for path in order}
+    depths = {
+        path: range(len(path), deepest + 1 if path in ends else len(path) + 1) for path in order
+    }
     times = Counter((depth, path[-1]) for path in order for depth in depths[path])
 
     shown: dict[Row, str] = {}
     for path in order:
         is_shared = any(times[depth, path[-1]] > 1 for depth in depths[path])
-        shown[path] = f"{path[-1]} ({shown[path[:-1]]})" if is_shared and len(path) > 1 else path[-1]
+        shown[path] = (
+            f"{path[-1]} ({shown[path[:-1]]})" if is_shared and len(path) > 1 else path[-1]
+        )
     return [tuple(shown[row[:depth]] for depth in range(1, len(row) + 1)) for row in rows]
 
 
@@ -83,7 +92,9 @@ def as_written(row: Row) -> Row:
     ('Cameras', 'Cases')
     """
     above = ("", *row)
-    return tuple(name.removesuffix(f" ({parent})") for parent, name in zip(above, row, strict=False))
+    return tuple(
+        name.removesuffix(f" ({parent})") for parent, name in zip(above, row, strict=False)
+    )
 
 
 def leaves_among(rows: Iterable[Row]) -> list[Row]:

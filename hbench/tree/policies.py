@@ -1,6 +1,8 @@
 """Mends name tables that do not form a tree, by named, explicit policies.
 
->>> table = NameTable.of(("kingdom", "genus"), [("Plantae", "Iris"), ("Animalia", "Iris"), ("Animalia", "Felis")])
+>>> table = NameTable.of(
+...     ("kingdom", "genus"), [("Plantae", "Iris"), ("Animalia", "Iris"), ("Animalia", "Felis")]
+... )
 >>> mended = mend(table, ["by-path"])
 >>> list(mended.table.rows)
 [('Plantae', 'Iris (Plantae)'), ('Animalia', 'Iris (Animalia)'), ('Animalia', 'Felis')]
@@ -15,23 +17,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from hbench.core.errors import HBenchError, TreeError, UsageError
+from hbench.core.errors import TreeError, UsageError
 from hbench.core.registry import Registry
-from hbench.tree import ROOT, SHOWN_NODES
+from hbench.tree import ROOT
 from hbench.tree.names import (
     CONTROL,
-    REMARKS,
     ROOT_KEY,
-    UNMENDED,
     Key,
     NameTable,
     Row,
-    find_problems,
     folded,
     levels_for,
     look_alikes,
     stripped,
-)  # fmt: skip
+)
 from hbench.tree.partial import ended_early
 
 NewRows = Mapping[Row, Row | None]
@@ -39,7 +38,8 @@ NewRows = Mapping[Row, Row | None]
 
 @dataclass(frozen=True)
 class Policy:
-    """A policy: `new_rows` maps the rows of a table to new rows, None for rows that are left out; `mends`: kinds of problems.
+    """A policy: `new_rows` maps the rows of a table to new rows, None for rows that are left out;
+    `mends`: kinds of problems.
 
     Policies apply in the order of `stage`, not in the order in which they are named.
     """
@@ -65,7 +65,8 @@ class Change(NamedTuple):
 
 
 class Mended(NamedTuple):
-    """The table after the policies, every change in order, and the final row of every original row."""
+    """The table after the policies, every change in order, and the final row of every original
+    row."""
 
     table: NameTable
     changes: list[Change]
@@ -75,7 +76,9 @@ class Mended(NamedTuple):
 policies: Registry[Policy] = Registry("policy")
 
 
-def policy(name: str, *, mends: Sequence[str], stage: int) -> Callable[[Callable[[NameTable], NewRows]], Policy]:
+def policy(
+    name: str, *, mends: Sequence[str], stage: int
+) -> Callable[[Callable[[NameTable], NewRows]], Policy]:
     """Register a function as the policy `name`; its docstring is shown to users."""
     return lambda new_rows: policies.register(name)(Policy(name, tuple(mends), stage, new_rows))
 
@@ -92,28 +95,41 @@ def listed(names: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def mend(table: NameTable, names: Sequence[str]) -> Mended:
-    """Apply policies by name; raises UnknownName, and UsageError for two that mend the same kind of problem."""
-    chosen = sorted({policies[name] for name in names}, key=lambda policy: (policy.stage, policy.name))
+    """Apply policies by name; raises UnknownName, and UsageError for two that mend the same kind of
+    problem.
+    """
+    chosen = sorted(
+        {policies[name] for name in names}, key=lambda policy: (policy.stage, policy.name)
+    )
     for one, other in itertools.combinations(chosen, 2):
         if _exclude_each_other(one, other):
             shared = " and ".join(kind for kind in one.mends if kind in other.mends)
             both = f"{one.name} and {other.name} both mend {shared}"
             raise UsageError(both, fix="choose one of them")
+
     changes: list[Change] = []
     final: dict[Row, Row | None] = {row: row for row in table.rows}
     for step in chosen:
         new = step.new_rows(table)
-        changes += [Change(step.name, row, new[row], items) for row, items in table.rows.items() if new[row] != row]
+        changes += [
+            Change(step.name, row, new[row], items)
+            for row, items in table.rows.items()
+            if new[row] != row
+        ]
         final = {row: None if now is None else new[now] for row, now in final.items()}
         rows: Counter[Row] = Counter()
         for row, items in table.rows.items():
             if (after := new[row]) is not None:
                 rows[after] += items
         if table.rows and not rows:
-            raise TreeError(f"the policy {step.name} leaves out every row of the table", fix="use another policy first")
+            raise TreeError(
+                f"the policy {step.name} leaves out every row of the table",
+                fix="use another policy first",
+            )
         broken = tuple(problem for problem in table.broken if problem.kind not in step.mends)
         levels = levels_for(table.levels, rows)
         table = dataclasses.replace(table, levels=levels, rows=dict(rows), broken=broken)
+
     return Mended(table, changes, final)
 
 
@@ -126,17 +142,26 @@ def _exclude_each_other(one: Policy, other: Policy) -> bool:
 
 @policy("trim", mends=["spaces"], stage=0)
 def trim(table: NameTable) -> NewRows:
-    """Surplus spaces and control characters are removed; names that differ only in these become one."""
-    return {row: stripped(" ".join(CONTROL.sub(" ", name).split()) for name in row) for row in table.rows}
+    """Surplus spaces and control characters are removed; names that differ only in these become
+    one.
+    """
+    return {
+        row: stripped(" ".join(CONTROL.sub(" ", name).split()) for name in row)
+        for row in table.rows
+    }
 
 
 @policy("normalise", mends=["alike"], stage=1)  # what trim makes equal is alike no more
 def normalise(table: NameTable) -> NewRows:
-    """Names under one parent that differ only in case, blanks, encoding or invisible marks become the most frequent."""
+    """Names under one parent that differ only in case, blanks, encoding or invisible marks become
+    the most frequent.
+    """
     found = look_alikes(table).items()
     chosen = {path: min(counts, key=lambda name: (-counts[name], name)) for path, counts in found}
     paths = {row: tuple(map(folded, row)) for row in table.rows}
-    return {row: tuple(chosen[path[: i + 1]] for i in range(len(row))) for row, path in paths.items()}
+    return {
+        row: tuple(chosen[path[: i + 1]] for i in range(len(row))) for row, path in paths.items()
+    }
 
 
 @policy("add-root", mends=["several roots"], stage=1)
@@ -147,8 +172,9 @@ def add_root(table: NameTable) -> NewRows:
 
 @policy("fill-from-same-name", mends=["placeholder"], stage=2)
 def fill_from_same_name(table: NameTable) -> NewRows:
-    """A missing name above a known one is taken from rows that have the same name there; names that stand under several parents
-    are told apart by what else the row knows, and stay as they are where that leaves a choice."""
+    """A missing name above a known one is taken from rows that have the same name there; names that
+    stand under several parents are told apart by what else the row knows, and stay as they are
+    where that leaves a choice."""
     known = [row for row in table.rows if not any(map(table.is_placeholder, row))]
     by_name: dict[tuple[int, str], list[Row]] = defaultdict(list)
     for row in table.rows:
@@ -159,12 +185,18 @@ def fill_from_same_name(table: NameTable) -> NewRows:
 
 
 def _filled_from(row: Row, by_name: Mapping[tuple[int, str], list[Row]], table: NameTable) -> Row:
-    """A row with the missing names above its known ones that all rows agree on which share its names there."""
+    """A row with the missing names above its known ones that all rows agree on which share its
+    names there.
+    """
     names = list(row)
-    finest = max((level for level, name in enumerate(row) if not table.is_placeholder(name)), default=-1)
+    finest = max(
+        (level for level, name in enumerate(row) if not table.is_placeholder(name)), default=-1
+    )
     for level in range(finest - 1, -1, -1):
         if table.is_placeholder(names[level]):
-            below = next(i for i in range(level + 1, finest + 1) if not table.is_placeholder(names[i]))
+            below = next(
+                i for i in range(level + 1, finest + 1) if not table.is_placeholder(names[i])
+            )
             alike = [other for other in by_name[below, names[below]] if _agree(names, other, table)]
             choices = {other[level] for other in alike if not table.is_placeholder(other[level])}
             if len(choices) == 1:
@@ -175,12 +207,17 @@ def _filled_from(row: Row, by_name: Mapping[tuple[int, str], list[Row]], table: 
 def _agree(names: Sequence[str], other: Row, table: NameTable) -> bool:
     """Whether two rows know nothing of each other's levels that contradicts."""
     pairs = zip(names, other, strict=False)
-    return all(one == two or table.is_placeholder(one) or table.is_placeholder(two) for one, two in pairs)
+    return all(
+        one == two or table.is_placeholder(one) or table.is_placeholder(two) for one, two in pairs
+    )
 
 
-@policy("fill-from-parent", mends=["placeholder"], stage=4)  # after unknown, which takes those at the fine end
+# after unknown, which takes those at the fine end
+@policy("fill-from-parent", mends=["placeholder"], stage=4)
 def fill_from_parent(table: NameTable) -> NewRows:
-    """A missing name becomes its own class within its parent: NA under Gastropoda is "unplaced order of Gastropoda"."""
+    """A missing name becomes its own class within its parent: NA under Gastropoda is "unplaced
+    order of Gastropoda".
+    """
 
     def filled(row: Row) -> Row:
         names: list[str] = []
@@ -207,7 +244,9 @@ def cut(table: NameTable) -> NewRows:
 
 @policy("unknown", mends=["ragged", "placeholder"], stage=3)
 def unknown(table: NameTable) -> NewRows:
-    """A path may end early: nothing is known below its last name, and metrics leave the finer classes open."""
+    """A path may end early: nothing is known below its last name, and metrics leave the finer
+    classes open.
+    """
 
     def known(row: Row) -> Row:
         names = list(row)
@@ -220,41 +259,52 @@ def unknown(table: NameTable) -> NewRows:
 
 @policy("by-path", mends=["homonym", "several parents"], stage=6)
 def by_path(table: NameTable) -> NewRows:
-    """A node is its whole path: the same name under another parent is another node, shown as "name (parent)"."""
+    """A node is its whole path: the same name under another parent is another node, shown as "name
+    (parent)".
+    """
     paths: dict[Key, set[Row]] = defaultdict(set)
     for row in table.rows:
         for depth, key in enumerate(table.keys(row), start=1):
             paths[key].add(row[:depth])
+
     taken = {(key[0], key[1][-1]) for key, places in paths.items() if len(places) == 1}
     shared = {path: key for key, places in paths.items() if len(places) > 1 for path in places}
     shown: dict[Row, str] = {(): ROOT}
     for path in sorted(set().union(*paths.values()), key=lambda path: (len(path), path)):
-        repeated = table.one_namespace and path[-2:-1] == path[-1:]  # a leaf below itself is shown as the leaf
+        # a leaf below itself is shown as the leaf
+        repeated = table.one_namespace and path[-2:-1] == path[-1:]
         shown[path] = shown[path[:-1]] if repeated else path[-1]
         if path in shared and not repeated:
             namespace = shared[path][0]
             while shown[path] == path[-1] or (namespace, shown[path]) in taken:
                 shown[path] += f" ({shown[path[:-1]]})"
             taken.add((namespace, shown[path]))
-    return {row: tuple(shown[row[:depth]] for depth in range(1, len(row) + 1)) for row in table.rows}
+
+    return {
+        row: tuple(shown[row[:depth]] for depth in range(1, len(row) + 1)) for row in table.rows
+    }
 
 
 @policy("majority-parent", mends=["homonym", "several parents"], stage=6)
 def majority_parent(table: NameTable) -> NewRows:
-    """A node stays with the parent that most items put it under; the first by name where two are equal."""
+    """A node stays with the parent that most items put it under; the first by name where two are
+    equal.
+    """
     parents = table.parents().items()
-    chosen = {key: min(of_node, key=lambda parent: (-of_node[parent], parent)) for key, of_node in parents}
+    chosen = {
+        key: min(of_node, key=lambda parent: (-of_node[parent], parent)) for key, of_node in parents
+    }
 
     def path(key: Key) -> Row:
         upwards: list[Key] = []
         while key != ROOT_KEY:
             if key in upwards:
                 found = " > ".join(names[-1] for _, names in reversed([*upwards, key]))
-                reason, expected = (
-                    "the policy majority-parent puts a node below itself",
-                    "names that lead up to the root",
+                reason = "the policy majority-parent puts a node below itself"
+                expected = "names that lead up to the root"
+                raise TreeError(
+                    reason, expected=expected, found=found, fix="use another policy first"
                 )
-                raise TreeError(reason, expected=expected, found=found, fix="use another policy first")
             upwards.append(key)
             key = chosen[key]
         return tuple(names[-1] for _, names in reversed(upwards))
@@ -276,117 +326,22 @@ def _unrepeated(row: Row) -> Row:
 
 @policy("drop", mends=["placeholder", "ragged", "homonym", "several parents"], stage=7)
 def drop(table: NameTable) -> NewRows:
-    """Rows that are short or have a placeholder are left out, then those through a node of several parents."""
-    named = [row for row in table.rows if len(row) == len(table.levels) and not any(map(table.is_placeholder, row))]
-    whole = {row: table.rows[row] for row in named}
-    shared = {key for key, of_node in dataclasses.replace(table, rows=whole).parents().items() if len(of_node) > 1}
-    return {row: row if row in whole and shared.isdisjoint(table.keys(row)) else None for row in table.rows}
-
-
-def policies_for(kind: str) -> list[Policy]:
-    """List the policies that mend a kind of problem, in the order in which they apply."""
-    fitting = [policies[name] for name in policies if kind in policies[name].mends]
-    return sorted(fitting, key=lambda policy: policy.stage)
-
-
-def mend_to_tree(table: NameTable, names: Sequence[str], source: str) -> Mended:
-    """Apply policies by name; raises TreeError, with the problems by node and the policies that mend them, if no tree results."""
-    mended = mend(table, names)
-    try:
-        mended.table.tree()
-        return mended
-    except TreeError:
-        problems = [problem for problem in find_problems(mended.table) if problem.kind not in REMARKS]
-        if not problems:
-            raise
-    shown = [f"{p.level} {p.node!r} in {' and '.join(map(repr, p.where))}" for p in problems[:SHOWN_NODES]]
-    more = ["…"] * (len(problems) > SHOWN_NODES)
-    kinds = Counter(problem.kind for problem in problems)
-    raise TreeError(
-        f"{source} is not a tree: {', '.join(f'{count:,} {kind}' for kind, count in kinds.items())}",
-        found="\n            ".join([*shown, *more]),
-        fix="\n            ".join(["mend the names in the source, or by a policy:", *advice(table, names)]),
-    )
-
-
-COMBINATIONS = (  # in the order in which they are recommended: what keeps most of the names as they are comes first
-    ("fill-from-same-name",),
-    ("unknown",),
-    ("fill-from-same-name", "unknown"),
-    ("fill-from-same-name", "unknown", "fill-from-parent"),
-    ("fill-from-parent",),
-    ("fill-from-parent", "unknown"),
-    ("repeat-leaf",),
-    ("by-path",),
-    ("majority-parent",),
-    ("fill-from-parent", "repeat-leaf"),
-    ("by-path", "fill-from-same-name"),
-    ("by-path", "unknown"),
-    ("by-path", "repeat-leaf"),
-    ("by-path", "fill-from-same-name", "unknown", "fill-from-parent"),
-    ("by-path", "fill-from-parent", "repeat-leaf"),
-    ("add-root",),
-    ("add-root", "by-path"),
-    ("add-root", "unknown"),
-    ("add-root", "repeat-leaf"),
-    ("add-root", "by-path", "unknown", "fill-from-parent"),
-    ("drop",),
-)
-MOST_OFFERED = 3
-
-
-def advice(table: NameTable, chosen: Sequence[str] = ()) -> list[str]:
-    """Describe what at most three combinations of policies, with the chosen ones, would do to these rows, each of which makes a
-    tree; the recommended one comes first."""
-    offered: list[str] = []
-    effects: set[str] = set()
-    if any(problem.kind == "cycle" for problem in table.broken):
-        return [UNMENDED]
-    for combination in COMBINATIONS:
-        names = list(dict.fromkeys([*chosen, *combination]))
-        is_possible = not any(
-            _exclude_each_other(policies[a], policies[b]) for a, b in itertools.combinations(names, 2)
-        )
-        if len(offered) < MOST_OFFERED and is_possible and _leaves_whole_rows(table, names):
-            what = effect(table, names)
-            if what not in effects:  # a longer combination with the effect of a shorter one says nothing
-                offered.append(f"{' '.join(f'--policy {name}' for name in names)}: {what}")
-            effects.add(what)
-    return offered
-
-
-FEW = 5  # items, of which each may be of a class of its own
-
-
-def _leaves_whole_rows(table: NameTable, names: Sequence[str]) -> bool:
-    """Whether the policies make a tree without missing names, in which some items share a class."""
-    try:
-        mended = mend(table, names).table
-        mended.tree()
-    except TreeError:
-        return False
-    items = sum(mended.rows.values())
-    is_all_alone = FEW < items == len(mended.rows)
-    return not is_all_alone and not any("" in row for row in mended.rows)
-
-
-def effect(table: NameTable, names: Sequence[str]) -> str:
-    """Say in numbers what policies would do to a table.
-
-    >>> table = NameTable.of(("order", "genus"), [("Rosales", "Iris"), ("Mantodea", "Iris"), ("Mantodea", "Mantis")])
-    >>> effect(table, ["by-path"]), effect(table, ["drop"])
-    ('renames 2 items; 3 genus instead of 2', 'leaves out 2 items; 1 genus instead of 2')
+    """Rows that are short or have a placeholder are left out, then those through a node of several
+    parents.
     """
-    try:
-        mended = mend(table, names)
-    except HBenchError as refusal:
-        return refusal.problem
-    after = {row: mended.final[row] for row in table.rows}
-    left_out = sum(items for row, items in table.rows.items() if after[row] is None)
-    renamed = sum(items for row, items in table.rows.items() if after[row] not in {row, None})
-    parts = [f"{what} {items:,} items" for what, items in (("renames", renamed), ("leaves out", left_out)) if items]
-    whole = [(names, [row for row in names.rows if len(row) == len(names.levels)]) for names in (table, mended.table)]
-    before, now = (f"{len({names.keys(row)[-1] for row in rows}):,} {names.levels[-1]}" for names, rows in whole)
-    level = f" {table.levels[-1]}" * (mended.table.levels == table.levels)  # said once
-    parts.append(now + f" instead of {before.removesuffix(level)}" * (before != now))
-    return "; ".join([*parts, *["other problems stay"] * (not _leaves_whole_rows(table, names))])
+    named = [
+        row
+        for row in table.rows
+        if len(row) == len(table.levels) and not any(map(table.is_placeholder, row))
+    ]
+    whole = {row: table.rows[row] for row in named}
+    shared = {
+        key
+        for key, of_node in dataclasses.replace(table, rows=whole).parents().items()
+        if len(of_node) > 1
+    }
+
+    return {
+        row: row if row in whole and shared.isdisjoint(table.keys(row)) else None
+        for row in table.rows
+    }

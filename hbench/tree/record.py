@@ -11,23 +11,33 @@ from hbench.core import tables
 from hbench.core.errors import UsageError
 from hbench.core.files import write_text
 from hbench.core.version import __version__
+from hbench.tree.advice import mend_to_tree
 from hbench.tree.columns import Chosen
 from hbench.tree.files import LEVELS_KEY, level_columns
 from hbench.tree.graphs.edge_lists import edge_columns
 from hbench.tree.names import NameTable, Row, stripped
-from hbench.tree.policies import Mended, mend_to_tree
+from hbench.tree.policies import Mended
 
 
-def write_mended(out: Path, source: Path, mended: Mended, *, levels: Sequence[str], policies: Sequence[str]) -> Path:
-    """Write the mended table at `out` and a record of the changes next to it; return the record's path.
+def write_mended(
+    out: Path, source: Path, mended: Mended, *, levels: Sequence[str], policies: Sequence[str]
+) -> Path:
+    """Write the mended table at `out` and a record of the changes next to it; return the record's
+    path.
 
-    A table of items is written without the rows left out, its other columns unchanged; any other source becomes a row per
-    leaf. Raises UsageError for an `out` that is not a table, or is the source.
+    A table of items is written without the rows left out, its other columns unchanged; any other
+    source becomes a row per leaf. Raises UsageError for an `out` that is not a table, or is the
+    source.
     """
     if tables.kind_of(out) not in tables.SUFFIXES:
-        raise UsageError(f"{out} is not a table", expected=f"a name that ends in {', '.join(tables.SUFFIXES)}")
+        raise UsageError(
+            f"{out} is not a table", expected=f"a name that ends in {', '.join(tables.SUFFIXES)}"
+        )
     if out.exists() and source.exists() and out.samefile(source):
-        raise UsageError(f"{out} is the source itself", expected="another file, so that the source is kept")
+        raise UsageError(
+            f"{out} is the source itself", expected="another file, so that the source is kept"
+        )
+
     about = {
         "source": source.name,
         "sha256": hashlib.sha256(source.read_bytes()).hexdigest() if source.is_file() else None,
@@ -43,7 +53,9 @@ def write_mended(out: Path, source: Path, mended: Mended, *, levels: Sequence[st
 
 
 def mended_sheet(table: pa.Table, columns: Sequence[str], mended: Mended) -> pa.Table:
-    """Replace the columns of names in a table by those after the policies, without the rows and levels left out."""
+    """Replace the columns of names in a table by those after the policies, without the rows and
+    levels left out.
+    """
     before = map(stripped, zip(*(tables.texts(table, column) for column in columns), strict=True))
     after = [mended.final[row] for row in before]
     names = _of_rows(mended.table.levels, [row for row in after if row is not None])
@@ -54,8 +66,11 @@ def mended_sheet(table: pa.Table, columns: Sequence[str], mended: Mended) -> pa.
     return pa.table({name: both[name] for name in order if name in both})
 
 
-def mend_sheet(table: pa.Table, levels: Sequence[str], policies: Sequence[str]) -> tuple[pa.Table, Mended]:
-    """Mend the columns `levels` of a table by policies; return the table and what the policies changed.
+def mend_sheet(
+    table: pa.Table, levels: Sequence[str], policies: Sequence[str]
+) -> tuple[pa.Table, Mended]:
+    """Mend the columns `levels` of a table by policies; return the table and what the policies
+    changed.
 
     Raises UnknownName for a column or a policy, TreeError where problems remain.
     """
@@ -79,4 +94,9 @@ def _table_of(source: Path, mended: Mended, levels: Sequence[str]) -> pa.Table:
 
 def _of_rows(levels: Row, rows: Sequence[Row]) -> pa.Table:
     columns = zip(*(row + ("",) * (len(levels) - len(row)) for row in rows), strict=True)
-    return pa.table({level: pa.array(column, pa.string()) for level, column in zip(levels, columns, strict=True)})
+    return pa.table(
+        {
+            level: pa.array(column, pa.string())
+            for level, column in zip(levels, columns, strict=True)
+        }
+    )

@@ -1,10 +1,12 @@
 """Several right paths of an item, as of a picture with two labels or a node with two parents.
 
-The first path of an item is its row of labels; `MorePaths` are the others. The level of a pair is the largest over all pairs of
-their paths:
+The first path of an item is its row of labels; `MorePaths` are the others. The level of a pair is
+the largest over all pairs of their paths:
 
 >>> labels = np.array([[0, 0], [1, 1], [1, 2]])  # of three items
->>> both = Paths(labels, MorePaths(np.array([0]), np.array([[1, 2]])))  # the first is at home in two places
+>>> both = Paths(
+...     labels, MorePaths(np.array([0]), np.array([[1, 2]]))
+... )  # the first is at home in two places
 >>> both.levels(np.array([0, 0, 1]), np.array([1, 2, 2])).tolist()
 [1, 2, 1]
 """
@@ -23,8 +25,8 @@ Positions = NDArray[np.int64]
 
 
 class MorePaths(NamedTuple):
-    """The paths of items beside their first: `items` (E,), positions, ascending, and `labels` (E, L). `known` (E,): under partial
-    labels, how many of a path's levels are known."""
+    """The paths of items beside their first: `items` (E,), positions, ascending, and `labels` (E,
+    L). `known` (E,): under partial labels, how many of a path's levels are known."""
 
     items: Positions
     labels: Labels
@@ -37,12 +39,16 @@ class MorePaths(NamedTuple):
 
     def of(self, chosen: Positions) -> MorePaths:
         """Those of some items, which are from then on counted as in `chosen` (n,)."""
-        starts, ends = (np.searchsorted(self.items, chosen, side=side) for side in ("left", "right"))
+        starts, ends = (
+            np.searchsorted(self.items, chosen, side=side) for side in ("left", "right")
+        )
         numbers = ends - starts
         owners = np.repeat(np.arange(len(chosen)), numbers)
         within = np.arange(len(owners)) - np.repeat(np.cumsum(numbers) - numbers, numbers)
         rows = starts[owners] + within
-        return MorePaths(owners, self.labels[rows], None if self.known is None else self.known[rows])
+        return MorePaths(
+            owners, self.labels[rows], None if self.known is None else self.known[rows]
+        )
 
     def numbers(self, items: int) -> Positions:
         """How many each of the items has; (N,)."""
@@ -50,7 +56,8 @@ class MorePaths(NamedTuple):
 
 
 class Paths(NamedTuple):
-    """All paths of N items: the first ones, `labels` (N, L), and `more`, where some have several."""
+    """All paths of N items: the first ones, `labels` (N, L), and `more`, where some have
+    several."""
 
     labels: Labels
     more: MorePaths | None = None
@@ -58,7 +65,9 @@ class Paths(NamedTuple):
     @property
     def most(self) -> int:
         """The paths of the item that has most."""
-        return 1 if self.more is None else 1 + int(self.more.numbers(len(self.labels)).max(initial=0))
+        return (
+            1 if self.more is None else 1 + int(self.more.numbers(len(self.labels)).max(initial=0))
+        )
 
     def of_item(self, item: int) -> Labels:
         """The paths of one item (p, L), its first one first."""
@@ -73,10 +82,14 @@ class Paths(NamedTuple):
         items = np.arange(len(self.labels))
         if self.more is None:
             return self.labels, items
-        return np.concatenate([self.labels, self.more.labels]), np.concatenate([items, self.more.items])
+        return np.concatenate([self.labels, self.more.labels]), np.concatenate(
+            [items, self.more.items]
+        )
 
     def nth(self, items: Positions, n: int) -> Labels:
-        """The path number n of each of the items, or the first of one that has fewer; (len(items), L)."""
+        """The path number n of each of the items, or the first of one that has fewer; (len(items),
+        L).
+        """
         labels: Labels = self.labels[items]
         if n == 0 or self.more is None:
             return labels
@@ -93,18 +106,26 @@ class Paths(NamedTuple):
             of_first = self.nth(first, one)
             for other in range(self.most):
                 equal = of_first == self.nth(second, other)
-                np.maximum(best, np.cumprod(equal, axis=1, dtype=np.uint8).sum(axis=1, dtype=np.uint8), out=best)
+                np.maximum(
+                    best,
+                    np.cumprod(equal, axis=1, dtype=np.uint8).sum(axis=1, dtype=np.uint8),
+                    out=best,
+                )
         return best
 
     def shared(self, first: int, second: int) -> Labels:
         """The path of the `second` item that has most in common with one of the `first`; (L,)."""
         paths = self.of_item(second)
-        levels = [np.cumprod(path == self.of_item(first), axis=1).sum(axis=1).max() for path in paths]
+        levels = [
+            np.cumprod(path == self.of_item(first), axis=1).sum(axis=1).max() for path in paths
+        ]
         best: Labels = paths[int(np.argmax(levels))]
         return best
 
 
-def gathered(paths_of_items: Sequence[Sequence[object]]) -> tuple[list[object], list[object], Positions]:
+def gathered(
+    paths_of_items: Sequence[Sequence[object]],
+) -> tuple[list[object], list[object], Positions]:
     """The first path of every item, all further ones, and whose these are.
 
     >>> gathered([["a"], ["b", "c", "b"]])  # a path that an item names twice is one

@@ -1,6 +1,9 @@
-"""Describes a label tree level by level: its nodes, their branching, and the distribution of items over them.
+"""Describes a label tree level by level: its nodes, their branching, and the distribution of items
+over them.
 
->>> tree, labels = LabelTree.from_names([("a", "x"), ("a", "x"), ("a", "y"), ("b", "z")], levels=("coarse", "fine"))
+>>> tree, labels = LabelTree.from_names(
+...     [("a", "x"), ("a", "x"), ("a", "y"), ("b", "z")], levels=("coarse", "fine")
+... )
 >>> coarse, fine = statistics(tree, np.array([2, 1, 1]))
 >>> coarse.nodes, fine.branching, fine.largest
 (2, (1, 1.5, 2), ('x', 2))
@@ -17,8 +20,9 @@ Floats = NDArray[np.float64]
 
 
 class LevelStatistics(NamedTuple):
-    """The statistics of a level: number of nodes; children per node of the level above (least, median, most); effective
-    number of classes, exp(−Σ p log p) over the nodes' shares p of the items; largest and smallest node with their items."""
+    """The statistics of a level: number of nodes; children per node of the level above (least,
+    median, most); effective number of classes, exp(−Σ p log p) over the nodes' shares p of the
+    items; largest and smallest node with their items."""
 
     level: str
     nodes: int
@@ -29,15 +33,24 @@ class LevelStatistics(NamedTuple):
 
 
 def statistics(tree: LabelTree, items: NDArray[np.int64]) -> list[LevelStatistics]:
-    """Compute the statistics of every level, coarse to fine; `items` (C,) are the numbers of items of the fine classes."""
+    """Compute the statistics of every level, coarse to fine; `items` (C,) are the numbers of items
+    of the fine classes.
+    """
     rows = []
     for depth, (level, names) in enumerate(zip(tree.levels, tree.names, strict=True)):
         above = len(tree.names[depth - 1]) if depth else 1
         children = np.bincount(tree.parents[depth], minlength=above)
         branching = int(children.min()), float(np.median(children)), int(children.max())
         counts = items_of_level(tree, items, depth + 1)
-        largest, smallest = ((names[node], int(counts[node])) for node in (counts.argmax(), counts.argmin()))
-        rows.append(LevelStatistics(level, len(names), branching, effective_number(counts), largest, smallest))
+        largest, smallest = (
+            (names[node], int(counts[node])) for node in (counts.argmax(), counts.argmin())
+        )
+        rows.append(
+            LevelStatistics(
+                level, len(names), branching, effective_number(counts), largest, smallest
+            )
+        )
+
     return rows
 
 
@@ -53,12 +66,15 @@ def means_of_nodes(tree: LabelTree, labels: NDArray[np.int32], values: Floats) -
 
     Items whose value is NaN are left out; nodes without other items have NaN.
 
-    >>> tree, labels = LabelTree.from_names([("a", "x"), ("a", "y"), ("b", "z")], levels=("coarse", "fine"))
+    >>> tree, labels = LabelTree.from_names(
+    ...     [("a", "x"), ("a", "y"), ("b", "z")], levels=("coarse", "fine")
+    ... )
     >>> [means.tolist() for means in means_of_nodes(tree, labels, np.array([0.25, 0.75, np.nan]))]
     [[0.5, nan], [0.25, 0.75, nan]]
     """
     known = ~np.isnan(values)
-    values, means = values[known], []
+    values = values[known]
+    means = []
     for column, names in zip(labels[known].T, tree.names, strict=True):
         count = np.bincount(column, minlength=len(names))
         total = np.bincount(column, values, minlength=len(names))
@@ -67,7 +83,8 @@ def means_of_nodes(tree: LabelTree, labels: NDArray[np.int32], values: Floats) -
 
 
 def effective_number(items: NDArray[np.int64]) -> float:
-    """Compute exp of the entropy of the shares, the number of equally large classes with the same diversity.
+    """Compute exp of the entropy of the shares, the number of equally large classes with the same
+    diversity.
 
     >>> effective_number(np.array([5, 5, 0, 0]))
     2.0

@@ -1,4 +1,6 @@
-"""Defines the verb `hbench detect`, which trains an object detector from a recipe and scores it on Pascal VOC."""
+"""Defines the verb `hbench detect`, which trains an object detector from a recipe and scores it on
+Pascal VOC.
+"""
 
 from __future__ import annotations
 
@@ -19,25 +21,48 @@ if TYPE_CHECKING:
 @click.command("detect", short_help="train an object detector, and score it")
 @click.argument("recipe", type=Known("recipe", recipes.names))
 @click.option(
-    "--root", type=click.Path(path_type=Path, file_okay=False), required=True,
+    "--root",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
     help="The folder that holds VOC2007/ and VOC2012/, or VOCdevkit/.",
-)  # fmt: skip
-@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help='Change one setting: backbone="resnet101".')
-@click.option("--out", "-o", type=click.Path(path_type=Path), help="Folder of the run.  [default: runs/RECIPE]")
+)
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help='Change one setting: backbone="resnet101".',
+)
+@click.option(
+    "--out",
+    "-o",
+    type=click.Path(path_type=Path),
+    help="Folder of the run.  [default: runs/RECIPE]",
+)
 @click.option("--resume", is_flag=True, help="Go on after the last whole epoch in that folder.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1.")
 @click.option(
-    "--score", type=click.Path(path_type=Path, dir_okay=False),
+    "--score",
+    type=click.Path(path_type=Path, dir_okay=False),
     help="Train nothing, but score this detections.json (COCO's format).",
-)  # fmt: skip
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def command(
-    recipe: str, *, root: Path, changes: tuple[str, ...], out: Path | None, resume: bool, device: str, score: Path | None,
+    recipe: str,
+    *,
+    root: Path,
+    changes: tuple[str, ...],
+    out: Path | None,
+    resume: bool,
+    device: str,
+    score: Path | None,
     as_json: bool,
-) -> None:  # fmt: skip
-    """Train Faster R-CNN by RECIPE (voc07-rambo, voc07-cross-entropy, or a TOML file), then print AP50 and AP50:95.
+) -> None:
+    """Train Faster R-CNN by RECIPE (voc07-rambo, voc07-cross-entropy, or a TOML file), then print
+    AP50 and AP50:95.
 
-    The folder of the run gets detections.json and report.json, which `hbench leaderboard add voc07` takes.
+    The folder of the run gets detections.json and report.json, which `hbench leaderboard add voc07`
+    takes.
 
     Example: hbench detect voc07-rambo --root /data/VOCdevkit
     """
@@ -54,9 +79,13 @@ def command(
     else:
         place = device if device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
         report = run.run(
-            chosen, root, folder, device=place, resume=resume,
+            chosen,
+            root,
+            folder,
+            device=place,
+            resume=resume,
             on_epoch=lambda epoch, loss: say(f"epoch {epoch} of {chosen.epochs}: loss {loss:.4f}"),
-        )  # fmt: skip
+        )
     show_json(report.model_dump(mode="json")) if as_json else _show(report)
     is_voc = report.dataset.startswith("voc07@")
     say(
@@ -66,5 +95,7 @@ def command(
 
 
 def _show(report: DetectionReport) -> None:
-    rows = [[name, percent(value, 1)] for name, value in {**report.scores, **report.per_class}.items()]
+    rows = [
+        [name, percent(value, 1)] for name, value in {**report.scores, **report.per_class}.items()
+    ]
     show_table(f"{report.method}, {report.backbone}, percent", ["", "AP"], rows)

@@ -19,7 +19,9 @@ from hbench.train.models.weights import fetched
 from hbench_detection.recipe import DetectionRecipe
 
 WEIGHTS = {"resnet50": ResNet50_Weights.IMAGENET1K_V1, "resnet101": ResNet101_Weights.IMAGENET1K_V1}
-ClassLoss = Callable[[Tensor, Tensor], Tensor]  # logits (n, 1 + C), classes (n,), 0 the background -> scalar
+ClassLoss = Callable[
+    [Tensor, Tensor], Tensor
+]  # logits (n, 1 + C), classes (n,), 0 the background -> scalar
 
 
 class RankedHeads(RoIHeads):  # type: ignore[misc]
@@ -39,11 +41,15 @@ class RankedHeads(RoIHeads):  # type: ignore[misc]
         shared = self.box_head(self.box_roi_pool(features, proposals, image_shapes))
         logits, boxes = self.box_predictor(shared)
         _, regression = fastrcnn_loss(logits, boxes, classes, offsets)
-        return [], {"loss_classifier": self.class_loss(logits, torch.cat(classes)), "loss_box_reg": regression}
+        return [], {
+            "loss_classifier": self.class_loss(logits, torch.cat(classes)),
+            "loss_box_reg": regression,
+        }
 
 
 class ClassifierRankLoss(nn.Module):
-    """RaMBO's AP losses of the log-probabilities log p(c | region), which rank the detections of a class at test time.
+    """RaMBO's AP losses of the log-probabilities log p(c | region), which rank the detections of a
+    class at test time.
 
     The background is not a separate class ([R] §4.6, §5.2).
     """
@@ -60,14 +66,21 @@ class ClassifierRankLoss(nn.Module):
 
 
 def detector_of(recipe: DetectionRecipe) -> FasterRCNN:
-    """Build the detector of a recipe; raises DataError where the weights of its backbone cannot be fetched."""
+    """Build the detector of a recipe; raises DataError where the weights of its backbone cannot be
+    fetched.
+    """
     number = len(recipe.classes) + 1
-    sizes = {"min_size": recipe.shorter, "max_size": recipe.longer, "box_score_thresh": recipe.least_score}
+    sizes = {
+        "min_size": recipe.shorter,
+        "max_size": recipe.longer,
+        "box_score_thresh": recipe.least_score,
+    }
     model = _small(number, sizes) if recipe.backbone == "small" else _resnet(recipe, number, sizes)
     chosen = recipe.classification
     if chosen.loss == "rambo":
         parameters = chosen.model_dump(exclude={"loss"})
-        model.roi_heads.__class__ = RankedHeads  # torchvision made its parts; only its forward pass is replaced
+        # torchvision made its parts; only its forward pass is replaced
+        model.roi_heads.__class__ = RankedHeads
         model.roi_heads.class_loss = ClassifierRankLoss(RamboClasses(**parameters))
     return model
 
@@ -86,25 +99,35 @@ def _resnet(recipe: DetectionRecipe, number: int, sizes: dict[str, Any]) -> Fast
 
 
 def _small(number: int, sizes: dict[str, Any]) -> FasterRCNN:
-    """Build a few convolutions for 64-pixel images, to try a recipe and for tests, not for results."""
+    """Build a few convolutions for 64-pixel images, to try a recipe and for tests, not for
+    results."""
     widths = (3, 16, 32, 48)
     layers = [
         layer
         for before, after in pairwise(widths)
-        for layer in (nn.Conv2d(before, after, 3, stride=2, padding=1), nn.GroupNorm(4, after), nn.ReLU())
+        for layer in (
+            nn.Conv2d(before, after, 3, stride=2, padding=1),
+            nn.GroupNorm(4, after),
+            nn.ReLU(),
+        )
     ]
     backbone = nn.Sequential(*layers)
     backbone.out_channels = widths[-1]  # type: ignore[assignment]
+
     return FasterRCNN(
         backbone,
         rpn_anchor_generator=AnchorGenerator(sizes=((16, 24),), aspect_ratios=((0.5, 1.0, 2.0),)),
         box_roi_pool=MultiScaleRoIAlign(featmap_names=["0"], output_size=5, sampling_ratio=2),
         box_head=nn.Sequential(nn.Flatten(), nn.Linear(widths[-1] * 25, 64), nn.ReLU()),
         box_predictor=_Predictor(64, number),
-        rpn_pre_nms_top_n_train=200, rpn_post_nms_top_n_train=60, rpn_pre_nms_top_n_test=200,
-        rpn_post_nms_top_n_test=40, box_batch_size_per_image=48, box_detections_per_img=20,
+        rpn_pre_nms_top_n_train=200,
+        rpn_post_nms_top_n_train=60,
+        rpn_pre_nms_top_n_test=200,
+        rpn_post_nms_top_n_test=40,
+        box_batch_size_per_image=48,
+        box_detections_per_img=20,
         **sizes,
-    )  # fmt: skip
+    )
 
 
 class _Predictor(nn.Module):

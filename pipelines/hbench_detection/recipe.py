@@ -1,4 +1,6 @@
-"""Declares the recipe of a detector, which is read from a TOML file next to this module, or from the user's."""
+"""Declares the recipe of a detector, which is read from a TOML file next to this module, or from
+the user's.
+"""
 
 import tomllib
 from collections.abc import Sequence
@@ -13,7 +15,8 @@ from hbench.core.schema import STRICT, build
 from hbench.core.untrusted import parse_toml, read_text
 
 CLASSES = (
-    "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable", "dog", "horse",
+    "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow",
+    "diningtable", "dog", "horse",
     "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor",
 )  # fmt: skip
 Positive = Annotated[int, Field(gt=0)]
@@ -21,7 +24,9 @@ Above = Annotated[float, Field(gt=0)]
 
 
 class Classification(BaseModel):
-    """The loss of the classifier: cross-entropy, or RaMBO's (1 − joint) L_mAP + joint L_APC with λ, margin and memory."""
+    """The loss of the classifier: cross-entropy, or RaMBO's (1 − joint) L_mAP + joint L_APC with λ,
+    margin and memory.
+    """
 
     model_config = STRICT
     loss: Literal["cross-entropy", "rambo"] = "cross-entropy"
@@ -32,10 +37,11 @@ class Classification(BaseModel):
 
 
 class DetectionRecipe(BaseModel):
-    """The recipe of a detector. `train`, `test`: lists of VOC, YEAR/PART. `shorter`, `longer`: images are scaled so that the
-    shorter side has this many pixels, and the longer one at most that many. `drops`: after these epochs the learning rate is
-    divided by ten; `warmup`: the steps in which it rises to `lr`. `least_score`: detections with lower scores are left out.
-    `source`: where the values are from."""
+    """The recipe of a detector. `train`, `test`: lists of VOC, YEAR/PART. `shorter`, `longer`:
+    images are scaled so that the shorter side has this many pixels, and the longer one at most that
+    many. `drops`: after these epochs the learning rate is divided by ten; `warmup`: the steps in
+    which it rises to `lr`. `least_score`: detections with lower scores are left out. `source`:
+    where the values are from."""
 
     model_config = STRICT
     method: str
@@ -62,21 +68,28 @@ class DetectionRecipe(BaseModel):
 
 def names() -> list[str]:
     """List the recipes that hbench ships."""
-    return sorted(file.name.removesuffix(".toml") for file in _folder().iterdir() if file.name.endswith(".toml"))
+    return sorted(
+        file.name.removesuffix(".toml")
+        for file in _folder().iterdir()
+        if file.name.endswith(".toml")
+    )
 
 
 def resolve(name_or_file: str, changes: Sequence[str] = ()) -> DetectionRecipe:
-    """Read a recipe by name or from a TOML file, and then apply `changes` such as "batch=4"; raises UnknownName, DataError
-    or ConfigError."""
+    """Read a recipe by name or from a TOML file, and then apply `changes` such as "batch=4"; raises
+    UnknownName, DataError or ConfigError."""
     if name_or_file.endswith(".toml"):
         try:
             text = read_text(Path(name_or_file))
         except (OSError, ValueError) as error:
-            raise DataError(f"{name_or_file} cannot be read", expected="a TOML recipe", found=str(error)) from None
+            raise DataError(
+                f"{name_or_file} cannot be read", expected="a TOML recipe", found=str(error)
+            ) from None
     elif name_or_file in names():
         text = _folder().joinpath(f"{name_or_file}.toml").read_text(encoding="utf-8")
     else:
         raise UnknownName("detection recipe", name_or_file, names())
+
     values = _parsed(text, name_or_file)
     for change in changes:
         values = _merged(values, _parsed(change, f"--set {change}"))
@@ -93,7 +106,11 @@ def _parsed(text: str, source: str) -> dict[str, Any]:
 
 
 def _merged(values: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
-    both = {key: _merged(values[key], own) for key, own in change.items() if isinstance(own, dict) and key in values}
+    both = {
+        key: _merged(values[key], own)
+        for key, own in change.items()
+        if isinstance(own, dict) and key in values
+    }
     return values | change | both
 
 

@@ -15,7 +15,9 @@ class DetectionFile(Strict):
 
 
 class DetectionReport(Strict):
-    """The report that `hbench detect` writes; scores in 0 … 1. `dataset_digest`: of the test images' names and objects."""
+    """The report that `hbench detect` writes; scores in 0 … 1. `dataset_digest`: of the test
+    images' names and objects.
+    """
 
     format: Literal["hbench.detection/2"] = "hbench.detection/2"
     dataset: str
@@ -39,15 +41,23 @@ class DetectionReport(Strict):
         """The row, in percent, which `hbench leaderboard add` takes (hbench.boards.Row)."""
         lists = "+".join(self.tested_on)
         setup = {
-            "family": "detection", "loss": self.loss, "pretraining": self.pretraining, "batch_size": self.batch_size,
+            "family": "detection", "loss": self.loss, "pretraining": self.pretraining,
+            "batch_size": self.batch_size,
             "trained_on": "VOC " + " + ".join(self.trained_on),
         }  # fmt: skip
         run = {
             **self.detections.model_dump(),
-            "signature": f"{self.dataset}|test:{lists}|AP50:11-point|AP50:95:101-point|difficult:ignored|hbench:{self.hbench}",
-            "hbench": self.hbench, "dataset_digest": self.dataset_digest, "date": self.date, "queries": self.images,
+            "signature": f"{self.dataset}|test:{lists}|AP50:11-point|AP50:95:101-point|"
+            f"difficult:ignored|hbench:{self.hbench}",
+            "hbench": self.hbench, "dataset_digest": self.dataset_digest, "date": self.date,
+            "queries": self.images,
             "note": "queries are the test images",
         }  # fmt: skip
-        percent = {metric: round(100 * value, 2) for metric, value in self.scores.items() if value is not None}
+        percent = {
+            metric: round(100 * value, 2)
+            for metric, value in self.scores.items()
+            if value is not None
+        }
         about = {"method": self.method, "year": int(self.date[:4]), "backbone": self.backbone}
+
         return {**about, "setup": setup, "scores": percent, "run": run}

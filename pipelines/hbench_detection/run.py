@@ -1,7 +1,7 @@
 """Trains a detector by a recipe, detects the objects of the test images, and writes their scores.
 
-The folder of a run gets recipe.json, log.jsonl, last.pt (weights, optimiser, epoch), detections.json in COCO's form and
-report.json, which `hbench leaderboard add voc07` takes.
+The folder of a run gets recipe.json, log.jsonl, last.pt (weights, optimiser, epoch),
+detections.json in COCO's form and report.json, which `hbench leaderboard add voc07` takes.
 """
 
 import hashlib
@@ -30,20 +30,37 @@ from hbench_detection.scores import DetectionScores, scores_of
 from hbench_detection.voc import VocPart, part_of
 
 OnEpoch = Callable[[int, float], None]  # the epoch from 1, and its mean loss
-VOC07 = (("2007/test",), CLASSES, 4_952)  # lists, classes and images of the test in leaderboards/voc07.toml
-LAST, DETECTIONS, REPORT = "last.pt", "detections.json", "report.json"
+VOC07 = (
+    ("2007/test",),
+    CLASSES,
+    4_952,
+)  # lists, classes and images of the test in leaderboards/voc07.toml
+LAST = "last.pt"
+DETECTIONS = "detections.json"
+REPORT = "report.json"
 
 
 def run(
-    recipe: DetectionRecipe, root: Path, out: Path, *, device: str = "cpu", resume: bool = False,
+    recipe: DetectionRecipe,
+    root: Path,
+    out: Path,
+    *,
+    device: str = "cpu",
+    resume: bool = False,
     on_epoch: OnEpoch = lambda epoch, loss: None,
-) -> DetectionReport:  # fmt: skip
-    """Train, detect and score; raises DataError for missing files, ConfigError for a loss that is not finite."""
+) -> DetectionReport:
+    """Train, detect and score; raises DataError for missing files, ConfigError for a loss that is
+    not finite.
+    """
     if (out / LAST).exists() and not resume:
         raise DataError(
-            f"{out} holds a run", expected="a new folder", fix="continue it with --resume, or name another --out"
+            f"{out} holds a run",
+            expected="a new folder",
+            fix="continue it with --resume, or name another --out",
         )
-    training, test = part_of(root, recipe.train, recipe.classes), part_of(root, recipe.test, recipe.classes)
+
+    training = part_of(root, recipe.train, recipe.classes)
+    test = part_of(root, recipe.test, recipe.classes)
     out.mkdir(parents=True, exist_ok=True)
     if (out / LAST).exists():
         _refuse_other_recipe(recipe, out)
@@ -52,43 +69,68 @@ def run(
     model = detector_of(recipe).to(device)
     learn(model, training, recipe, out=out, on_epoch=on_epoch)
     found = detect(model, test)
+
     return written(recipe, test, found, scores_of(found, test.boxes, recipe.classes), out)
 
 
 def _refuse_other_recipe(recipe: DetectionRecipe, out: Path) -> None:
-    """Raise UsageError where the run in a folder began by a recipe that differs in more than its number of epochs."""
+    """Raise UsageError where the run in a folder began by a recipe that differs in more than its
+    number of epochs.
+    """
     try:
         begun = DetectionRecipe.model_validate_json(read_text(out / "recipe.json")).model_dump()
     except (OSError, ValueError) as error:
         raise DataError(
-            f"{out / 'recipe.json'} cannot be read", found=first_line(error), fix="name another --out"
+            f"{out / 'recipe.json'} cannot be read",
+            found=first_line(error),
+            fix="name another --out",
         ) from None
-    if other := [key for key, value in recipe.model_dump().items() if key != "epochs" and value != begun[key]]:
-        raise UsageError(f"{out} holds a run of another recipe", found=", ".join(other), fix="name another --out")
+    if other := [
+        key for key, value in recipe.model_dump().items() if key != "epochs" and value != begun[key]
+    ]:
+        raise UsageError(
+            f"{out} holds a run of another recipe", found=", ".join(other), fix="name another --out"
+        )
 
 
 def learn(
-    model: nn.Module, part: VocPart, recipe: DetectionRecipe, *, out: Path | None = None,
+    model: nn.Module,
+    part: VocPart,
+    recipe: DetectionRecipe,
+    *,
+    out: Path | None = None,
     on_epoch: OnEpoch = lambda epoch, loss: None,
-) -> list[float]:  # fmt: skip
-    """Train the model in place and return the loss of every step; with `out`, save every epoch there, and resume the last."""
+) -> list[float]:
+    """Train the model in place and return the loss of every step; with `out`, save every epoch
+    there, and resume the last.
+    """
     device = next(model.parameters()).device
     weights = [weight for weight in model.parameters() if weight.requires_grad]
-    optimizer = torch.optim.SGD(weights, lr=recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay)
+    optimizer = torch.optim.SGD(
+        weights, lr=recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay
+    )
     steps = -(-len(part.files) // recipe.batch)
-    first = _gone_on(model, optimizer, out / LAST) if out is not None and (out / LAST).exists() else 0
+    first = (
+        _gone_on(model, optimizer, out / LAST) if out is not None and (out / LAST).exists() else 0
+    )
+
     losses: list[float] = []
     for epoch in range(first, recipe.epochs):
         model.train()
         for step, places in enumerate(batches(len(part.files), recipe, epoch)):
             for group in optimizer.param_groups:
                 group["lr"] = rate(recipe, epoch, epoch * steps + step)
-            images, targets = zip(*(example(part, place, recipe, epoch) for place in places), strict=True)
-            parts = model([image.to(device) for image in images], [_on(target, device) for target in targets])
+            images, targets = zip(
+                *(example(part, place, recipe, epoch) for place in places), strict=True
+            )
+            parts = model(
+                [image.to(device) for image in images], [_on(target, device) for target in targets]
+            )
             loss = sum(parts.values(), start=torch.zeros((), device=device))
             if not loss.isfinite():
                 raise ConfigError(
-                    f"the loss is {float(loss)} at step {step} of epoch {epoch + 1}", fix="try a smaller --set lr=…"
+                    f"the loss is {float(loss)} at step {step} of epoch {epoch + 1}",
+                    fix="try a smaller --set lr=…",
                 )
             optimizer.zero_grad()
             loss.backward()
@@ -98,11 +140,14 @@ def learn(
         if out is not None:
             _kept(model, optimizer, epoch + 1, mean, out)
         on_epoch(epoch + 1, mean)
+
     return losses
 
 
 def rate(recipe: DetectionRecipe, epoch: int, step: int) -> float:
-    """Return the learning rate: it rises linearly in the first `warmup` steps, and is divided by ten at each of `drops`."""
+    """Return the learning rate: it rises linearly in the first `warmup` steps, and is divided by
+    ten at each of `drops`.
+    """
     rising = min(1.0, (step + 1) / recipe.warmup) if recipe.warmup else 1.0
     return recipe.lr * rising * 0.1 ** sum(epoch >= drop for drop in recipe.drops)
 
@@ -113,9 +158,12 @@ def batches(number: int, recipe: DetectionRecipe, epoch: int) -> Iterator[list[i
     yield from (order[at : at + recipe.batch] for at in range(0, number, recipe.batch))
 
 
-def example(part: VocPart, place: int, recipe: DetectionRecipe, epoch: int) -> tuple[Tensor, dict[str, Tensor]]:
+def example(
+    part: VocPart, place: int, recipe: DetectionRecipe, epoch: int
+) -> tuple[Tensor, dict[str, Tensor]]:
     """Return an image and its objects, perhaps mirrored, without difficult objects."""
-    image, boxes = part.image(place), part.boxes[place]
+    image = part.image(place)
+    boxes = part.boxes[place]
     corners = boxes.corners[~boxes.difficult].clone()
     if random.Random(f"{recipe.seed} {epoch} {place}").random() < recipe.flip:
         image = image.flip(-1)
@@ -133,13 +181,19 @@ def detect(model: nn.Module, part: VocPart) -> list[dict[str, Tensor]]:
 
 
 def written(
-    recipe: DetectionRecipe, test: VocPart, found: list[dict[str, Tensor]], scores: DetectionScores, out: Path
+    recipe: DetectionRecipe,
+    test: VocPart,
+    found: list[dict[str, Tensor]],
+    scores: DetectionScores,
+    out: Path,
 ) -> DetectionReport:
     """Write detections.json and report.json, and return the report."""
     text = json.dumps(list(coco_results(test, found))) + "\n"
     write_text(out / DETECTIONS, text)
     report = DetectionReport(
-        dataset="voc07@1" if (recipe.test, recipe.classes, len(test.files)) == VOC07 else f"own@{test.digest[:12]}",
+        dataset="voc07@1"
+        if (recipe.test, recipe.classes, len(test.files)) == VOC07
+        else f"own@{test.digest[:12]}",
         method=recipe.method,
         backbone=recipe.backbone,
         loss=recipe.classification.loss,
@@ -156,14 +210,17 @@ def written(
         hbench=__version__,
     )
     write_text(out / REPORT, report.model_dump_json(indent=2) + "\n")
+
     return report
 
 
 def scored_again(recipe: DetectionRecipe, root: Path, file: Path, out: Path) -> DetectionReport:
-    """Score a detections.json and write the report to `out`; raises DataError for any other file."""
+    """Score a detections.json and write the report to `out`; raises DataError for any other
+    file."""
     test = part_of(root, recipe.test, recipe.classes)
     places = {image.stem: place for place, image in enumerate(test.files)}
     rows: list[list[list[float]]] = [[] for _ in places]
+
     number = 0
     try:
         results = read_json(file, most=LIST)
@@ -173,22 +230,32 @@ def scored_again(recipe: DetectionRecipe, root: Path, file: Path, out: Path) -> 
             number += 1
             x, y, width, height = each["bbox"]
             corners = [x, y, x + width, y + height]
-            rows[places[str(each["image_id"])]].append([*corners, float(each["category_id"]), float(each["score"])])
+            rows[places[str(each["image_id"])]].append(
+                [*corners, float(each["category_id"]), float(each["score"])]
+            )
         found = [
-            _detections(torch.tensor(own, dtype=torch.float64).reshape(-1, 6), len(recipe.classes)) for own in rows
+            _detections(torch.tensor(own, dtype=torch.float64).reshape(-1, 6), len(recipe.classes))
+            for own in rows
         ]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(
-            f"{file} does not hold detections of these images", expected="COCO's results: image_id, category_id, bbox, score",
-            found=str(error) if number == 0 else f"{type(error).__name__}: {error}, in result {number}",
-        ) from None  # fmt: skip
+            f"{file} does not hold detections of these images",
+            expected="COCO's results: image_id, category_id, bbox, score",
+            found=str(error)
+            if number == 0
+            else f"{type(error).__name__}: {error}, in result {number}",
+        ) from None
+
     out.mkdir(parents=True, exist_ok=True)
     return written(recipe, test, found, scores_of(found, test.boxes, recipe.classes), out)
 
 
 def _detections(rows: Tensor, classes: int) -> dict[str, Tensor]:
     labels = rows[:, 4].long()
-    if not (rows.isfinite().all() and ((labels >= 1) & (labels <= classes) & (labels == rows[:, 4])).all()):
+    if not (
+        rows.isfinite().all()
+        and ((labels >= 1) & (labels <= classes) & (labels == rows[:, 4])).all()
+    ):
         raise ValueError(f"a category that is none of 1 … {classes}, or a number that is none")
     if (rows[:, 2:4] < rows[:, :2]).any():
         raise ValueError("a box of negative width or height")
@@ -196,14 +263,21 @@ def _detections(rows: Tensor, classes: int) -> dict[str, Tensor]:
 
 
 def coco_results(part: VocPart, found: list[dict[str, Tensor]]) -> Iterator[dict[str, Any]]:
-    """Yield each detection in COCO's format, with the image's id and the box as corner, width and height."""
+    """Yield each detection in COCO's format, with the image's id and the box as corner, width and
+    height.
+    """
     for file, each in zip(part.files, found, strict=True):
         for box, label, score in zip(
             each["boxes"].tolist(), each["labels"].tolist(), each["scores"].tolist(), strict=True
         ):
             x, y, right, bottom = (round(edge, 2) for edge in box)
             size = [round(right - x, 2), round(bottom - y, 2)]
-            yield {"image_id": file.stem, "category_id": label, "bbox": [x, y, *size], "score": score}
+            yield {
+                "image_id": file.stem,
+                "category_id": label,
+                "bbox": [x, y, *size],
+                "score": score,
+            }
 
 
 def _known(values: dict[str, float]) -> dict[str, float | None]:
@@ -214,7 +288,9 @@ def _on(target: dict[str, Tensor], device: torch.device) -> dict[str, Tensor]:
     return {key: value.to(device) for key, value in target.items()}
 
 
-def _kept(model: nn.Module, optimizer: torch.optim.Optimizer, epoch: int, loss: float, out: Path) -> None:
+def _kept(
+    model: nn.Module, optimizer: torch.optim.Optimizer, epoch: int, loss: float, out: Path
+) -> None:
     state = {
         "model": model.state_dict(),
         "optimizer": optimizer.state_dict(),
@@ -231,7 +307,9 @@ def _gone_on(model: nn.Module, optimizer: torch.optim.Optimizer, path: Path) -> 
     try:
         state = load_tensors(path)
     except (ValueError, UnpicklingError, OSError, EOFError) as error:
-        raise DataError(f"{path} cannot be resumed", found=str(error), fix="start again in another --out") from None
+        raise DataError(
+            f"{path} cannot be resumed", found=str(error), fix="start again in another --out"
+        ) from None
     with usable(path):
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])

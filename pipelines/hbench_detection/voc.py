@@ -1,6 +1,7 @@
 """Reads Pascal VOC: the images of a list, and the boxes in their XML files.
 
-A year of VOC is a folder `VOC2007` with JPEGImages/ID.jpg, Annotations/ID.xml and ImageSets/Main/PART.txt, with an id per line.
+A year of VOC is a folder `VOC2007` with JPEGImages/ID.jpg, Annotations/ID.xml and
+ImageSets/Main/PART.txt, with an id per line.
 """
 
 import hashlib
@@ -21,8 +22,9 @@ CORNERS = ("xmin", "ymin", "xmax", "ymax")
 
 
 class Boxes(NamedTuple):
-    """The objects of an image: corners float32 (n, 4) in pixels from 0, with right and bottom outside; classes int64 (n,) from
-    1, since 0 is the background; difficult bool (n,): these are neither expected nor counted as false."""
+    """The objects of an image: corners float32 (n, 4) in pixels from 0, with right and bottom
+    outside; classes int64 (n,) from 1, since 0 is the background; difficult bool (n,): these are
+    neither expected nor counted as false."""
 
     corners: Tensor
     classes: Tensor
@@ -30,17 +32,23 @@ class Boxes(NamedTuple):
 
 
 class VocPart(NamedTuple):
-    """The images of one or several lists, such as trainval of 2007 and of 2012: their files and objects."""
+    """The images of one or several lists, such as trainval of 2007 and of 2012: their files and
+    objects.
+    """
 
     files: tuple[Path, ...]
     boxes: tuple[Boxes, ...]
 
     def image(self, place: int) -> Tensor:
-        """Read an image, float32 (3, H, W) in 0 … 1; raises DataError where it is missing or damaged."""
+        """Read an image, float32 (3, H, W) in 0 … 1; raises DataError where it is missing or
+        damaged.
+        """
         try:
             picture = load_picture(self.files[place]).convert("RGB")
         except OSError as error:
-            raise DataError(f"the image {self.files[place]} cannot be read", found=str(error)) from None
+            raise DataError(
+                f"the image {self.files[place]} cannot be read", found=str(error)
+            ) from None
         pixels: Tensor = pil_to_tensor(picture).float() / 255
         return pixels
 
@@ -54,7 +62,8 @@ class VocPart(NamedTuple):
 
 
 def boxes_of(path: Path, classes: Sequence[str]) -> Boxes:
-    """Read the objects in an annotation, whose corners count pixels from 1 and are inside of the box.
+    """Read the objects in an annotation, whose corners count pixels from 1 and are inside of the
+    box.
 
     Raises DataError for a file that is not an annotation, and for an object of another class.
     """
@@ -63,8 +72,14 @@ def boxes_of(path: Path, classes: Sequence[str]) -> Boxes:
         objects = [_object(each) for each in root.iterfind("object")]
     except ValueError as error:
         raise DataError(f"{path} is not an annotation of VOC", found=str(error)) from None
+
     if unknown := sorted({name for name, _, _ in objects} - set(classes)):
-        raise DataError(f"{path} has objects of other classes", expected=", ".join(classes), found=examples(unknown))
+        raise DataError(
+            f"{path} has objects of other classes",
+            expected=", ".join(classes),
+            found=examples(unknown),
+        )
+
     corners = torch.tensor([edges for _, edges, _ in objects], dtype=torch.float32).reshape(-1, 4)
     corners[:, :2] -= 1
     numbers = torch.tensor([classes.index(name) + 1 for name, _, _ in objects], dtype=torch.int64)
@@ -75,20 +90,35 @@ def _object(element: Any) -> tuple[str, list[float], bool]:
     edges = [float(element.findtext(f"bndbox/{corner}", "none")) for corner in CORNERS]
     if not (1 <= edges[0] <= edges[2] < float("inf") and 1 <= edges[1] <= edges[3] < float("inf")):
         raise ValueError(f"a box from {edges[:2]} to {edges[2:]}")
-    return element.findtext("name", "").strip(), edges, element.findtext("difficult", "0").strip() == "1"
+    return (
+        element.findtext("name", "").strip(),
+        edges,
+        element.findtext("difficult", "0").strip() == "1",
+    )
 
 
 def part_of(root: Path, lists: Sequence[str], classes: Sequence[str] = CLASSES) -> VocPart:
-    """Read the images of lists such as "2007/trainval" below `root`, which holds VOC2007/ (or VOCdevkit/VOC2007/)."""
+    """Read the images of lists such as "2007/trainval" below `root`, which holds VOC2007/ (or
+    VOCdevkit/VOC2007/).
+    """
     files: list[Path] = []
     for each in lists:
         year, _, part = each.partition("/")
         folder = _year(root, year)
-        names = [line.split()[0] for line in lines_of(folder / "ImageSets" / "Main" / f"{part}.txt")]
+        names = [
+            line.split()[0] for line in lines_of(folder / "ImageSets" / "Main" / f"{part}.txt")
+        ]
         if bad := [name for name in names if Path(name).name != name or name.startswith(".")]:
-            raise DataError(f"the list {each} names no images", expected="ids such as 000012", found=examples(bad))
+            raise DataError(
+                f"the list {each} names no images",
+                expected="ids such as 000012",
+                found=examples(bad),
+            )
         files += [folder / "JPEGImages" / f"{name}.jpg" for name in names]
-    found = (boxes_of(file.parents[1] / "Annotations" / f"{file.stem}.xml", classes) for file in files)
+
+    found = (
+        boxes_of(file.parents[1] / "Annotations" / f"{file.stem}.xml", classes) for file in files
+    )
     return VocPart(tuple(files), tuple(found))
 
 
@@ -99,5 +129,6 @@ def _year(root: Path, year: str) -> Path:
     raise DataError(
         f"VOC {year} is not in {root}",
         expected=f"VOC{year}/ or VOCdevkit/VOC{year}/, with JPEGImages, Annotations and ImageSets",
-        fix="unpack VOCtrainval_*.tar and VOCtest_06-Nov-2007.tar there (http://host.robots.ox.ac.uk/pascal/VOC/)",
+        fix="unpack VOCtrainval_*.tar and VOCtest_06-Nov-2007.tar there "
+        "(http://host.robots.ox.ac.uk/pascal/VOC/)",
     )

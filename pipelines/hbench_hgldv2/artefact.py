@@ -1,7 +1,9 @@
-"""Reads and writes artefacts: files of the work folder, each next to `<file>.json`, the record of how it was made.
+"""Reads and writes artefacts: files of the work folder, each next to `<file>.json`, the record of
+how it was made.
 
-A record holds the sha256 of the file and of its inputs, the settings, and the counts per reason. It holds neither time nor
-folder, so that the same inputs and settings give the same bytes, and a step with a valid record need not run again.
+A record holds the sha256 of the file and of its inputs, the settings, and the counts per reason. It
+holds neither time nor folder, so that the same inputs and settings give the same bytes, and a step
+with a valid record need not run again.
 """
 
 import csv
@@ -30,7 +32,9 @@ SEPARATOR = "|"  # does not occur in Commons titles and QIDs
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True))
 class ArtefactRecord:
-    """The record of how an artefact was made: step, settings, inputs {file name: sha256}, and `counts` per reason."""
+    """The record of how an artefact was made: step, settings, inputs {file name: sha256}, and
+    `counts` per reason.
+    """
 
     step: str
     inputs: Mapping[str, str] = field(default_factory=dict)
@@ -40,12 +44,15 @@ class ArtefactRecord:
 
 
 def made_by(step: str, inputs: Iterable[Path], settings: Mapping[str, Any]) -> ArtefactRecord:
-    """Make the record of a step about to run on `inputs`; raises DataError when one does not exist."""
+    """Make the record of a step about to run on `inputs`; raises DataError when one does not
+    exist."""
     return ArtefactRecord(step, {path.name: sha256(path) for path in inputs}, dict(settings))
 
 
 def is_done(record: ArtefactRecord, *paths: Path) -> bool:
-    """Return whether all paths are intact and made by this step from these inputs and settings; if so, say that."""
+    """Return whether all paths are intact and made by this step from these inputs and settings; if
+    so, say that.
+    """
     if not all(is_made_from(path) and _cause(record_of(path)) == _cause(record) for path in paths):
         return False
     terminal.say(f"{paths[-1]} is up to date")
@@ -53,7 +60,8 @@ def is_done(record: ArtefactRecord, *paths: Path) -> bool:
 
 
 def is_made_from(path: Path, *inputs: Path) -> bool:
-    """Whether `path` is intact and was made, with any settings, from these files as they are now."""
+    """Whether `path` is intact and was made, with any settings, from these files as they are
+    now."""
     record = record_of(path)
     if record is None or not path.exists() or record.sha256 != sha256(path):
         return False
@@ -61,7 +69,8 @@ def is_made_from(path: Path, *inputs: Path) -> bool:
 
 
 def record_of(path: Path) -> ArtefactRecord | None:
-    """Read the record next to `path`; None where there is none, such as next to files made by hand."""
+    """Read the record next to `path`; None where there is none, such as next to files made by
+    hand."""
     try:
         return ArtefactRecord(**read_json(_record_path(path)))
     except FileNotFoundError:
@@ -70,20 +79,33 @@ def record_of(path: Path) -> ArtefactRecord | None:
         reason = first_problem(error).removeprefix(": ")
     except (ValueError, TypeError, OSError) as error:
         reason = str(error)
-    raise IntegrityError(f"{_record_path(path)} is not a record of a step", found=reason, fix="run the step again")
+    raise IntegrityError(
+        f"{_record_path(path)} is not a record of a step", found=reason, fix="run the step again"
+    )
 
 
-def write(path: Path, record: ArtefactRecord, counts: Mapping[str, int], fill: Callable[[Path], object]) -> None:
+def write(
+    path: Path, record: ArtefactRecord, counts: Mapping[str, int], fill: Callable[[Path], object]
+) -> None:
     """Let `fill` write the artefact, whole or not at all, then its record."""
     with replacing(path) as temporary:
         fill(temporary)
     inputs = dict(sorted(record.inputs.items()))
-    finished = replace(record, inputs=inputs, counts=dict(sorted(counts.items())), sha256=sha256(path))
-    write_text(_record_path(path), json.dumps(asdict(finished), indent=1, ensure_ascii=False) + "\n")
+    finished = replace(
+        record, inputs=inputs, counts=dict(sorted(counts.items())), sha256=sha256(path)
+    )
+    write_text(
+        _record_path(path), json.dumps(asdict(finished), indent=1, ensure_ascii=False) + "\n"
+    )
 
 
 def write_rows(
-    path: Path, rows: Sequence[Row], row_type: type[Row], *, record: ArtefactRecord, counts: Mapping[str, int]
+    path: Path,
+    rows: Sequence[Row],
+    row_type: type[Row],
+    *,
+    record: ArtefactRecord,
+    counts: Mapping[str, int],
 ) -> None:
     """Write rows as UTF-8 CSV with a header; a tuple of strings is joined by "|"."""
     text = rows_text(rows, row_type)
@@ -96,7 +118,8 @@ def rows_text(rows: Iterable[Row], row_type: type[Row]) -> str:
 
 
 def csv_text(rows: Iterable[Iterable[str]]) -> str:
-    """Write cells as CSV with "\\n" at line ends; a cell with a lone carriage return is quoted, so that it is read back.
+    """Write cells as CSV with "\\n" at line ends; a cell with a lone carriage return is quoted, so
+    that it is read back.
 
     >>> csv_text([["a", "b,c"], ["\\r", ""]])
     'a,"b,c"\\n"\\r",\\n'
@@ -112,7 +135,8 @@ def csv_text(rows: Iterable[Iterable[str]]) -> str:
 def read_rows(path: Path, row_type: type[Row]) -> list[Row]:
     """Read the rows of a CSV artefact.
 
-    Raises DataError when it is missing or has other columns, IntegrityError when it differs from its record.
+    Raises DataError when it is missing or has other columns, IntegrityError when it differs from
+    its record.
     """
     checked(path)
     hints = get_type_hints(row_type)
@@ -128,14 +152,21 @@ def read_rows(path: Path, row_type: type[Row]) -> list[Row]:
                 fix="it may be the file of another step",
             )
         try:
-            return [row_type(*(parse(cell) for parse, cell in zip(parsers, row, strict=True))) for row in reader]
+            return [
+                row_type(*(parse(cell) for parse, cell in zip(parsers, row, strict=True)))
+                for row in reader
+            ]
         except ValueError as error:
-            raise DataError(f"{path} cannot be read at line {reader.line_num}", found=str(error)) from None
+            raise DataError(
+                f"{path} cannot be read at line {reader.line_num}", found=str(error)
+            ) from None
 
 
 @contextmanager
 def open_table(path: Path) -> Iterator[TextIO]:
-    """Open a CSV in UTF-8; raises DataError where it is missing or not UTF-8, and for rows that cannot be read."""
+    """Open a CSV in UTF-8; raises DataError where it is missing or not UTF-8, and for rows that
+    cannot be read.
+    """
     try:
         with path.open(encoding="utf-8-sig", newline="") as lines:
             yield lines
@@ -143,7 +174,9 @@ def open_table(path: Path) -> Iterator[TextIO]:
         raise DataError(f"{path} does not exist", fix=_how_to_make(path)) from None
     except (ValueError, KeyError, csv.Error) as error:
         found = f"no column {error}" if isinstance(error, KeyError) else str(error)
-        raise DataError(f"{path} cannot be read", expected="a table (CSV) in UTF-8", found=found) from None
+        raise DataError(
+            f"{path} cannot be read", expected="a table (CSV) in UTF-8", found=found
+        ) from None
 
 
 def checked(path: Path) -> Path:
@@ -186,7 +219,9 @@ def _how_to_make(path: Path) -> str:
 
 def _cause(record: ArtefactRecord | None) -> str:
     assert record is not None
-    return json.dumps([record.step, dict(record.inputs), dict(record.settings)], sort_keys=True, default=str)
+    return json.dumps(
+        [record.step, dict(record.inputs), dict(record.settings)], sort_keys=True, default=str
+    )
 
 
 def _record_path(path: Path) -> Path:

@@ -1,7 +1,8 @@
-"""Lists the steps of the pipeline, in order: the module of each, what it does, and which files it reads and writes.
+"""Lists the steps of the pipeline, in order: the module of each, what it does, and which files it
+reads and writes.
 
-The verbs of `hbench hgldv2`, their help, and the advice for a missing file are made from this table; the tests compare it with
-what the steps do. A file in brackets is optional.
+The verbs of `hbench hgldv2`, their help, and the advice for a missing file are made from this
+table; the tests compare it with what the steps do. A file in brackets is optional.
 
 >>> maker("clusters.csv"), maker("notes.txt")
 ('cluster', None)
@@ -11,7 +12,9 @@ from typing import NamedTuple
 
 
 class PipelineStep(NamedTuple):
-    """A step of the pipeline: the `module` of its `run`, what it `does`, and the files it `reads` and `writes`."""
+    """A step of the pipeline: the `module` of its `run`, what it `does`, and the files it `reads`
+    and `writes`.
+    """
 
     module: str
     does: str
@@ -26,8 +29,12 @@ class PipelineStep(NamedTuple):
         return f"In the work folder it {line}." if line else ""
 
 
-LABELLED, GROUPED = ("labels.csv", "embeddings.npz"), ("labels.csv", "clusters.csv")
-HIERARCHY = ("hierarchy/metadata/train_label_to_hierarchical.csv", "hierarchy/metadata/index_label_to_hierarchical.csv")
+LABELLED = ("labels.csv", "embeddings.npz")
+GROUPED = ("labels.csv", "clusters.csv")
+HIERARCHY = (
+    "hierarchy/metadata/train_label_to_hierarchical.csv",
+    "hierarchy/metadata/index_label_to_hierarchical.csv",
+)
 ASSIGNED = ("assigned_train.csv", "assigned_index.csv")
 STEPS = {
     "scrape": PipelineStep(
@@ -38,11 +45,14 @@ STEPS = {
         "labels.clean", "which landmarks keep a class, which are ambiguous or dropped, and why",
         ("links.csv", "classes.csv"), ("selection.csv", "labels.csv"),
     ),
-    "encode": PipelineStep("grouping.encode", "a unit vector per class label", ("labels.csv",), ("embeddings.npz",)),
+    "encode": PipelineStep(
+        "grouping.encode", "a unit vector per class label", ("labels.csv",), ("embeddings.npz",)),
     "cluster": PipelineStep(
-        "grouping.cluster", "group the labels by their vectors", (*LABELLED, "[decisions.yaml]"), ("clusters.csv",)
+        "grouping.cluster", "group the labels by their "
+                            "vectors", (*LABELLED, "[decisions.yaml]"), ("clusters.csv",)
     ),
-    "sweep": PipelineStep("grouping.sweep", "what each number of clusters would cost and give", LABELLED, ("sweep.csv",)),
+    "sweep": PipelineStep("grouping.sweep", "what each number of clusters would cost and "
+                                            "give", LABELLED, ("sweep.csv",)),
     "review": PipelineStep(
         "curation.review", "the clusters as a page, for curators to decide on",
         (*GROUPED, "[embeddings.npz]", "[decisions.yaml]", "[taxonomy.csv]"), ("review.html",),
@@ -52,16 +62,19 @@ STEPS = {
         ("[labels.csv]",), ("decisions.yaml",),
     ),
     "replay": PipelineStep(
-        "curation.replay", "apply the curators' decisions", (*GROUPED, "decisions.yaml"), ("mapping.csv",)
+        "curation.replay", "apply the curators' decisions", (*GROUPED, "decisions.yaml"),
+        ("mapping.csv",)
     ),
-    "agreement": PipelineStep("curation.agreement", "two curators: share, Cohen's κ, what to talk about", GROUPED),
+    "agreement": PipelineStep("curation.agreement", "two curators: share, Cohen's κ, what to talk "
+                                                    "about", GROUPED),
     "assemble": PipelineStep(
         "dataset.assemble", "the five-column files, the label tree, the card, the dataset",
         ("selection.csv", "mapping.csv", "[embeddings.npz]", *(f"[{name}]" for name in ASSIGNED)),
         ("hierarchy/", "hierarchy.csv", "card.md", "dataset/"),
     ),
     "statistics": PipelineStep(
-        "dataset.statistics", "landmarks per super-category, images per landmark, drawn", HIERARCHY, ("statistics.svg",)
+        "dataset.statistics", "landmarks per super-category, images per landmark, "
+                              "drawn", HIERARCHY, ("statistics.svg",)
     ),
     "taxonomy": PipelineStep(
         "grouping.taxonomy", "a tree of several levels from Wikidata's subclasses",
@@ -69,10 +82,12 @@ STEPS = {
     ),
     "quality": PipelineStep(
         "grouping.quality", "measures against a reference, and without one",
-        (*LABELLED, "clusters.csv", "[mapping.csv]"), ("quality.json", "quality.svg", "inconsistencies.csv"),
+        (*LABELLED, "clusters.csv", "[mapping.csv]"),
+        ("quality.json", "quality.svg", "inconsistencies.csv"),
     ),
     "assign": PipelineStep(
-        "dataset.assign", "images of unlabelled landmarks to super-categories", (*LABELLED, "mapping.csv"), ASSIGNED
+        "dataset.assign", "images of unlabelled landmarks to "
+                          "super-categories", (*LABELLED, "mapping.csv"), ASSIGNED
     ),
 }  # fmt: skip
 

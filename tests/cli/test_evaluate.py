@@ -1,5 +1,5 @@
-"""hbench evaluate and compare as a person meets them: files in, tables and files out, one clear message for bad
-input."""
+"""hbench evaluate and compare as a person meets them: files in, tables and files out, one clear
+message for bad input."""
 
 import csv
 import dataclasses
@@ -27,7 +27,9 @@ SPECIES = [("felidae", "cat"), ("felidae", "lion"), ("canidae", "dog"), ("canida
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """A dataset of 4 species in 2 families, 10 images each, and two embedding files of it, one better than the other."""
+    """A dataset of 4 species in 2 families, 10 images each, and two embedding files of it, one
+    better than the other.
+    """
     folder = tmp_path_factory.mktemp("data")
     rng = np.random.default_rng(0)
     rows = [SPECIES[i % 4] for i in range(40)]
@@ -47,9 +49,20 @@ def data(tmp_path_factory):
 def evaluated(data):
     for name in ("good", "bad"):
         in_folder(
-            data, "evaluate", f"{name}.parquet", "-d", "zoo.parquet", "--method", name,
-            "-o", f"{name}.json", "--by-query", f"{name}.by-query.parquet", "--row", f"{name}.toml",
-        )  # fmt: skip
+            data,
+            "evaluate",
+            f"{name}.parquet",
+            "-d",
+            "zoo.parquet",
+            "--method",
+            name,
+            "-o",
+            f"{name}.json",
+            "--by-query",
+            f"{name}.by-query.parquet",
+            "--row",
+            f"{name}.toml",
+        )
     return data
 
 
@@ -58,7 +71,9 @@ def of_good(folder, *more, code=0):
 
 
 def scores_of(folder, *words):
-    return json.loads(in_folder(folder, "evaluate", *words, "-d", "zoo.parquet", "--json").stdout)["scores"]
+    return json.loads(in_folder(folder, "evaluate", *words, "-d", "zoo.parquet", "--json").stdout)[
+        "scores"
+    ]
 
 
 def test_a_file_is_scored_as_its_vectors_are_whatever_the_order_of_its_rows(evaluated):
@@ -82,7 +97,11 @@ def test_data_goes_to_stdout_and_remarks_to_stderr(data):
     table = of_good(data, "--metrics", "H-AP,AP,AP/family").stdout
     assert all(word in table for word in ("H-AP", "family", "sim:cosine|self:excluded-by-id"))
     assert "zoo" in table.splitlines()[-1]
-    for form, start in (("csv", "metric,value,low"), ("markdown", "**good.parquet on zoo"), ("latex", "%")):
+    for form, start in (
+        ("csv", "metric,value,low"),
+        ("markdown", "**good.parquet on zoo"),
+        ("latex", "%"),
+    ):
         shown = of_good(data, "--metrics", "H-AP", "--format", form).stdout
         assert shown.startswith(start)
         assert "H-AP" in shown
@@ -108,7 +127,9 @@ def test_a_ranking_gives_the_metrics_of_its_depth_and_refuses_the_others_by_name
     assert scores["R@1"]["value"] == scores_of(data, "good.parquet")["R@1"]["value"]
     assert "H-AP" not in scores
     assert "cannot give H-AP" in run.stderr
-    refused = in_folder(data, "evaluate", "ranking.csv", "-d", "zoo.parquet", "--metrics", "H-AP,R@1", code=3)
+    refused = in_folder(
+        data, "evaluate", "ranking.csv", "-d", "zoo.parquet", "--metrics", "H-AP,R@1", code=3
+    )
     assert "cannot give H-AP" in refused.stderr
 
 
@@ -121,7 +142,9 @@ def test_check_lists_every_problem_at_once_and_writes_nothing(data, tmp_path):
     run = in_folder(tmp_path, "evaluate", "bad.npz", "-d", data / "zoo.parquet", "--check", code=3)
     for fault in ("missing", "unknown", "duplicate", "NaN", "Inf", "zero"):
         assert fault in run.stderr, run.stderr
-    again = in_folder(tmp_path, "evaluate", "bad.npz", "-d", data / "zoo.parquet", "-o", "report.json", code=3)
+    again = in_folder(
+        tmp_path, "evaluate", "bad.npz", "-d", data / "zoo.parquet", "-o", "report.json", code=3
+    )
     assert "missing" in again.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["bad.npz"]
     assert "can be scored" in of_good(data, "--check").stderr
@@ -132,22 +155,50 @@ def test_check_lists_every_problem_at_once_and_writes_nothing(data, tmp_path):
     ("arguments", "code", "message"),
     [
         (["good.parquet", "-d", "zoo.parquet", "--metrics", "MAP@R"], 2, "did you mean 'mAP@R'"),
-        (["good.parquet", "-d", "zoo.parquet", "--metrics", "AP/famly"], 2, "did you mean 'family'"),
-        (["good.parquet", "-d", "zoo.parquet", "--protocol", "oficial"], 2, "did you mean 'official'"),
+        (
+            ["good.parquet", "-d", "zoo.parquet", "--metrics", "AP/famly"],
+            2,
+            "did you mean 'family'",
+        ),
+        (
+            ["good.parquet", "-d", "zoo.parquet", "--protocol", "oficial"],
+            2,
+            "did you mean 'official'",
+        ),
         (["good.parquet", "-d", "zoo.parquet", "--ties", "nonsense"], 2, "'pessimistic'"),
-        (["good.parquet", "-d", "zoo.parquet", "--similarity", "cosin"], 2, "did you mean 'cosine'"),
+        (
+            ["good.parquet", "-d", "zoo.parquet", "--similarity", "cosin"],
+            2,
+            "did you mean 'cosine'",
+        ),
         (["good.parquet", "-d", "glyph"], 2, "did you mean 'glyphs'"),
         (["nowhere.parquet", "-d", "zoo.parquet"], 3, "nowhere.parquet"),
         (["good.parquet"], 2, "Missing option '--dataset'"),
         (["-d", "zoo.parquet"], 2, "Give either one FILE"),
         (["good.parquet", "-d", "zoo.parquet", "--metrics", ","], 2, "no metric is named"),
-        (["good.parquet", "-d", "zoo.parquet", "--check", "--metrics", "MAP@R"], 2, "did you mean 'mAP@R'"),
+        (
+            ["good.parquet", "-d", "zoo.parquet", "--check", "--metrics", "MAP@R"],
+            2,
+            "did you mean 'mAP@R'",
+        ),
         (["good.parquet", "-d", "zoo.parquet", "-o", "."], 2, ". is a folder"),
-        (["good.parquet", "-d", "zoo.parquet", "-o", "good.npz/x.json"], 2, "good.npz/x.json cannot be written"),
-        (["good.parquet", "-d", "zoo.parquet", "--by-query", "good.npz/x"], 2, "good.npz/x cannot be written"),
+        (
+            ["good.parquet", "-d", "zoo.parquet", "-o", "good.npz/x.json"],
+            2,
+            "good.npz/x.json cannot be written",
+        ),
+        (
+            ["good.parquet", "-d", "zoo.parquet", "--by-query", "good.npz/x"],
+            2,
+            "good.npz/x cannot be written",
+        ),
         (["good.parquet", "-d", "zoo.parquet", "--row", "row.toml"], 2, "--row needs --method"),
         (["good.parquet", "-d", "zoo.parquet", "--blocks", "1/2"], 2, "--resume DIR"),
-        (["good.parquet", "-d", "zoo.parquet", "--blocks", "1/2", "--resume", "k", "-o", "x"], 2, "without --blocks"),
+        (
+            ["good.parquet", "-d", "zoo.parquet", "--blocks", "1/2", "--resume", "k", "-o", "x"],
+            2,
+            "without --blocks",
+        ),
         (["good.parquet", "-d", "zoo.parquet", "--max-memory", "1K"], 2, "KB at least"),
         (["good.parquet", "-d", "nowhere.parquet"], 4, "nowhere.parquet"),
     ],
@@ -159,12 +210,18 @@ def test_a_mistake_gets_one_clear_message_and_its_exit_code(data, arguments, cod
 
 
 def test_compare_says_how_much_better_and_how_sure(evaluated):
-    """Four classes have sixteen patterns of signs, two of which are as far from 0; forty queries leave no doubt."""
+    """Four classes have sixteen patterns of signs, two of which are as far from 0; forty queries
+    leave no doubt.
+    """
     files = ("--by-query", "good.by-query.parquet", "bad.by-query.parquet")
     p = {}
     for unit in ("species", "query"):
-        run = in_folder(evaluated, "compare", "good.json", "bad.json", "--json", "--unit", unit, *files)
-        h_ap = next(each for each in json.loads(run.stdout)["differences"] if each["metric"] == "H-AP")
+        run = in_folder(
+            evaluated, "compare", "good.json", "bad.json", "--json", "--unit", unit, *files
+        )
+        h_ap = next(
+            each for each in json.loads(run.stdout)["differences"] if each["metric"] == "H-AP"
+        )
         assert 0 < h_ap["low"] < h_ap["difference"] < h_ap["high"]
         assert h_ap["difference"] == pytest.approx(h_ap["first"] - h_ap["second"])
         p[unit] = h_ap["p"]
@@ -177,12 +234,20 @@ def test_compare_says_how_much_better_and_how_sure(evaluated):
 
 def test_the_csv_of_a_comparison_holds_the_numbers_of_its_json(evaluated):
     found = json.loads(in_folder(evaluated, "compare", "good.json", "bad.json", "--json").stdout)
-    rows = list(csv.DictReader(io.StringIO(in_folder(evaluated, "compare", "good.json", "bad.json", "--csv").stdout)))
+    rows = list(
+        csv.DictReader(
+            io.StringIO(in_folder(evaluated, "compare", "good.json", "bad.json", "--csv").stdout)
+        )
+    )
     assert {row["signature"] for row in rows} == {found["signature"]}
-    assert [(row["first_name"], row["second_name"]) for row in rows] == [("good", "bad")] * len(rows)
+    assert [(row["first_name"], row["second_name"]) for row in rows] == [("good", "bad")] * len(
+        rows
+    )
     for row, difference in zip(rows, found["differences"], strict=True):
         assert row.pop("metric") == difference.pop("metric")
-        assert {name: None if row[name] == "" else float(row[name]) for name in difference} == difference
+        assert {
+            name: None if row[name] == "" else float(row[name]) for name in difference
+        } == difference
 
 
 def test_compare_refuses_other_conditions_and_missing_files(evaluated):
@@ -192,24 +257,50 @@ def test_compare_refuses_other_conditions_and_missing_files(evaluated):
     of_good(evaluated, "--ties", "optimistic", "-o", "other.json")
     assert "signatures differ" in refused(7, "good.json", "other.json")
     foreign = ("--by-query", "good.parquet", "bad.parquet")
-    assert "does not hold this report's per-query values" in refused(3, "good.json", "bad.json", *foreign)
+    assert "does not hold this report's per-query values" in refused(
+        3, "good.json", "bad.json", *foreign
+    )
     (evaluated / "alone.json").write_text((evaluated / "good.json").read_text())
     assert "--by-query" in refused(3, "alone.json", "bad.json")
-    assert "unknown metric of both reports 'P@5'" in refused(2, "good.json", "bad.json", "--metrics", "H-AP, P@5")
+    assert "unknown metric of both reports 'P@5'" in refused(
+        2, "good.json", "bad.json", "--metrics", "H-AP, P@5"
+    )
     (evaluated / "empty.json").write_text("{}")
     assert "not a report" in refused(3, "good.json", "empty.json")
 
 
-def test_tables_of_an_earlier_evaluation_are_refused_with_the_command_that_makes_them_anew(data, tmp_path):
+def test_tables_of_an_earlier_evaluation_are_refused_with_the_command_that_makes_them_anew(
+    data, tmp_path
+):
     words = ("-d", data / "zoo.parquet", "--metrics", "H-AP")
     in_folder(tmp_path, "evaluate", data / "bad.npz", *words, "-o", "run.json", "--top-k", "5")
-    in_folder(tmp_path, "evaluate", data / "good.npz", *words, "-o", "run.json", "--by-query", "elsewhere.parquet")
+    in_folder(
+        tmp_path,
+        "evaluate",
+        data / "good.npz",
+        *words,
+        "-o",
+        "run.json",
+        "--by-query",
+        "elsewhere.parquet",
+    )
     in_folder(tmp_path, "evaluate", data / "good.npz", *words, "-o", "good.json", "--top-k", "5")
     refused = in_folder(tmp_path, "compare", "run.json", "good.json", code=3).stderr
     assert "run.by-query.parquet does not hold this report's per-query values" in refused
     assert "hbench evaluate good.npz" in refused
-    in_folder(tmp_path, "evaluate", data / "good.npz", *words, "-o", "run.json", "--by-query", "run.by-query.parquet")
-    refused = in_folder(tmp_path, "report", "run.json", "-d", data / "zoo.parquet", "-o", "p", code=3).stderr
+    in_folder(
+        tmp_path,
+        "evaluate",
+        data / "good.npz",
+        *words,
+        "-o",
+        "run.json",
+        "--by-query",
+        "run.by-query.parquet",
+    )
+    refused = in_folder(
+        tmp_path, "report", "run.json", "-d", data / "zoo.parquet", "-o", "p", code=3
+    ).stderr
     assert "run.top-k.parquet" in refused
 
 
@@ -218,35 +309,50 @@ def test_vectors_of_the_caller_stay_as_they_are(tmp_path):
     file, test = embeddings.read(tmp_path / zoo.FILE), manifest.read(tmp_path / zoo.DATASET)
     embeddings.write(tmp_path / "zoo32.parquet", file.ids, file.vectors.astype(np.float32))
     given = embeddings.read(tmp_path / "zoo32.parquet")
-    for tests in ({"test": test}, {"one": test, "two": dataclasses.replace(test, query=np.arange(len(test)) % 7 > 0)}):
+    for tests in (
+        {"test": test},
+        {"one": test, "two": dataclasses.replace(test, query=np.arange(len(test)) % 7 > 0)},
+    ):
         data, before = Dataset("zoo", "1", Protocol(), None, tests), given.vectors.copy()
         stayed = evaluate(given, data)
         assert np.array_equal(given.vectors, before)
-        assert zoo.same(evaluate(tmp_path / "zoo32.parquet", data), stayed)  # whose vectors may be moved
+        # whose vectors may be moved
+        assert zoo.same(evaluate(tmp_path / "zoo32.parquet", data), stayed)
 
 
 def test_the_demo_leaves_a_report_a_picture_and_the_embedding_file(tmp_path):
     run = in_folder(tmp_path, "demo", "--out", "out", "--dim", "16")
     written = {path.name for path in (tmp_path / "out").iterdir()}
-    kept = {"glyphs-pca.parquet", "glyphs-pca.json", "glyphs-pca.by-query.parquet", "glyphs-pca.top-k.parquet"}
+    kept = {
+        "glyphs-pca.parquet",
+        "glyphs-pca.json",
+        "glyphs-pca.by-query.parquet",
+        "glyphs-pca.top-k.parquet",
+    }
     assert written == kept | {"glyphs-pca.png", "pages"}
     assert "H-AP" in run.stdout
     assert "Next:" in run.stderr
     page = Path(run.stderr.rstrip().rpartition("Open this page: ")[2])
     assert "glyphs" in (tmp_path / page).read_text(encoding="utf-8")
-    assert {"explore.html", "tree.html", "map.html"} <= {path.name for path in (tmp_path / page).parent.iterdir()}
+    assert {"explore.html", "tree.html", "map.html"} <= {
+        path.name for path in (tmp_path / page).parent.iterdir()
+    }
     assert (tmp_path / "out" / "glyphs-pca.png").read_bytes().startswith(b"\x89PNG")
     document = Document.model_validate_json((tmp_path / "out" / "glyphs-pca.json").read_text())
     assert sum(document.mistakes["test"].values()) == document.scores["R@1"].queries
     assert Path(document.embedding.file).name == "glyphs-pca.parquet"
 
 
-def test_on_a_published_leaderboard_one_run_shows_both_values_and_places_by_the_official_one(data, tmp_path):
+def test_on_a_published_leaderboard_one_run_shows_both_values_and_places_by_the_official_one(
+    data, tmp_path
+):
     zoo = manifest.read(data / "zoo.parquet")
     tree = dataclasses.replace(zoo.tree, levels=("super_class", "class"))
     test = dataclasses.replace(zoo, tree=tree)
     save(Dataset("sop", "1", Protocol(), None, {"test": test}), tmp_path / "sop")
-    run = in_folder(data, "evaluate", "good.parquet", "-d", tmp_path / "sop", "-o", tmp_path / "r.json")
+    run = in_folder(
+        data, "evaluate", "good.parquet", "-d", tmp_path / "sop", "-o", tmp_path / "r.json"
+    )
     document = Document.model_validate_json((tmp_path / "r.json").read_text())
     paper, official = document.scores["H-AP"].value, document.official["H-AP"].value
     assert paper != official
@@ -264,10 +370,14 @@ def test_what_was_asked_for_is_written_before_the_table_meets_a_closed_pipe(data
     assert Document.model_validate_json((tmp_path / "r.json").read_text()).dataset == "zoo"
 
 
-@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="this system has no device that is always full")
+@pytest.mark.skipif(
+    not Path("/dev/full").is_char_device(), reason="this system has no device that is always full"
+)
 def test_a_full_disk_behind_stdout_is_one_message(data):
     with Path("/dev/full").open("w") as full:
-        run = subprocess.run([*GOOD, "--json"], stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=data)
+        run = subprocess.run(
+            [*GOOD, "--json"], stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=data
+        )
     assert run.returncode == 1
     assert run.stderr.splitlines()[-1] == "hbench: [Errno 28] No space left on device"
 
@@ -281,7 +391,16 @@ def test_closed_streams_are_not_terminals(data, tmp_path):
 def test_a_report_is_placed_only_among_rows_of_its_conditions(data, tmp_path):
     zoo = manifest.read(data / "zoo.parquet")
     save(Dataset("glyphs", "1", Protocol(), None, {"test": zoo}), tmp_path / "glyphs")
-    asked = ("evaluate", "good.parquet", "-d", tmp_path / "glyphs", "--method", "mine", "-o", tmp_path / "r.json")
+    asked = (
+        "evaluate",
+        "good.parquet",
+        "-d",
+        tmp_path / "glyphs",
+        "--method",
+        "mine",
+        "-o",
+        tmp_path / "r.json",
+    )
     assert "(paper protocol) would be place" in in_folder(data, *asked).stderr
     for option, value, reason in (
         ("--protocol", "official", "the report has no scores under the paper protocol"),
@@ -307,7 +426,16 @@ def test_evaluation_on_a_torch_device(data, tmp_path):
 
 @pytest.mark.parametrize("option", ["--by-query", "--row", "-o"])
 def test_an_option_that_needs_a_file_does_not_take_the_next_option_for_one(data, tmp_path, option):
-    shown = in_folder(tmp_path, "evaluate", data / "good.npz", "-d", data / "zoo.parquet", option, "--json", code=2)
+    shown = in_folder(
+        tmp_path,
+        "evaluate",
+        data / "good.npz",
+        "-d",
+        data / "zoo.parquet",
+        option,
+        "--json",
+        code=2,
+    )
     assert "it needs a file, and the next word is the option --json" in shown.stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -327,11 +455,25 @@ def test_a_folder_of_several_files_is_sent_to_the_verb_for_them(data, tmp_path):
 
 
 def test_a_cut_beyond_the_gallery_is_remarked_on(data, tmp_path):
-    shown = in_folder(tmp_path, "evaluate", data / "good.npz", "-d", data / "zoo.parquet", "--metrics", "R@1,R@500")
+    shown = in_folder(
+        tmp_path,
+        "evaluate",
+        data / "good.npz",
+        "-d",
+        data / "zoo.parquet",
+        "--metrics",
+        "R@1,R@500",
+    )
     assert "so R@500 asks only whether there is a positive" in shown.stderr
 
 
-@pytest.mark.parametrize(("option", "value"), [("--metrics", "R@" + "9" * 5000), ("--max-memory", "9" * 400 + "M")])
-def test_numbers_that_no_list_and_no_memory_has_are_refused_in_a_line(data, tmp_path, option, value):
-    shown = in_folder(tmp_path, "evaluate", data / "good.npz", "-d", data / "zoo.parquet", option, value, code=2)
+@pytest.mark.parametrize(
+    ("option", "value"), [("--metrics", "R@" + "9" * 5000), ("--max-memory", "9" * 400 + "M")]
+)
+def test_numbers_that_no_list_and_no_memory_has_are_refused_in_a_line(
+    data, tmp_path, option, value
+):
+    shown = in_folder(
+        tmp_path, "evaluate", data / "good.npz", "-d", data / "zoo.parquet", option, value, code=2
+    )
     assert len(shown.stderr) < 2000

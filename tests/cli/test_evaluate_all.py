@@ -1,4 +1,5 @@
-"""hbench evaluate-all: every embedding file of a folder scored, paired against the best, resumable."""
+"""hbench evaluate-all: every embedding file of a folder scored, paired against the best,
+resumable."""
 
 import csv
 import io
@@ -21,11 +22,21 @@ from tests import zoo
 @pytest.fixture
 def folder(tmp_path):
     """Three models' files, from good to bad."""
-    return zoo.make_models(tmp_path, {"b-fair.parquet": 0.8, "a-bad.parquet": 2.0, "c-good.npz": 0.4})
+    return zoo.make_models(
+        tmp_path, {"b-fair.parquet": 0.8, "a-bad.parquet": 2.0, "c-good.npz": 0.4}
+    )
 
 
 def evaluate_all(folder, *more):
-    words = ["evaluate-all", folder / "models", "-d", folder / "zoo.parquet", "-o", folder / "reports", *more]
+    words = [
+        "evaluate-all",
+        folder / "models",
+        "-d",
+        folder / "zoo.parquet",
+        "-o",
+        folder / "reports",
+        *more,
+    ]
     return CliRunner().invoke(group, list(map(str, words)))
 
 
@@ -37,9 +48,15 @@ def test_models_are_listed_best_first_and_paired_against_the_best(folder):
     assert shown["metric"] == "H-AP"
     assert shown["models"][0]["behind_best"] is None
     paths = [folder / "reports" / f"{name}.json" for name in ("a-bad", "c-good")]
-    tables = [report.read_by_query(path.with_suffix(".by-query.parquet"), report.read(path)) for path in paths]
-    expected = comparison.differences_of(comparison.only(tables[0], tables[1], ["H-AP"]), tables[1])[0]
-    assert shown["models"][2]["behind_best"] == expected._replace(corrected=2 * expected.p).record()  # Holm, of two
+    tables = [
+        report.read_by_query(path.with_suffix(".by-query.parquet"), report.read(path))
+        for path in paths
+    ]
+    expected = comparison.differences_of(
+        comparison.only(tables[0], tables[1], ["H-AP"]), tables[1]
+    )[0]
+    # Holm, of two
+    assert shown["models"][2]["behind_best"] == expected._replace(corrected=2 * expected.p).record()
     assert (folder / "rows.toml").read_text(encoding="utf-8").count("[[row]]") == 3
     table = evaluate_all(folder)
     assert table.stdout.splitlines()[2].split("\t")[0] == "c-good"
@@ -56,13 +73,19 @@ def test_what_is_finished_is_used_again_unless_file_or_conditions_changed(folder
     embeddings.write(folder / "models" / "a-bad.parquet", items, vectors.astype(np.float32))
     (folder / "reports" / "b-fair.by-query.parquet").unlink()
     assert evaluate_all(folder).stderr.count("is of this file and these settings") == 1
-    assert evaluate_all(folder, "--ties", "optimistic").stderr.count("is of this file and these settings") == 0
+    assert (
+        evaluate_all(folder, "--ties", "optimistic").stderr.count(
+            "is of this file and these settings"
+        )
+        == 0
+    )
 
 
 def test_what_cannot_be_compared_is_named_and_the_others_are_shown(folder):
     assert evaluate_all(folder).exit_code == 0
     by_query = evaluate_all(folder, "--unit", "query")
-    assert by_query.stderr.count("is of this file and these settings") == 0  # their intervals are over classes
+    # their intervals are over classes
+    assert by_query.stderr.count("is of this file and these settings") == 0
     rows = [
         (f"{q}.jpg", f"{g}.jpg", -float(abs(q - g)))
         for q in range(80)
@@ -70,10 +93,16 @@ def test_what_cannot_be_compared_is_named_and_the_others_are_shown(folder):
         if q != g
     ]
     query, item, score = zip(*rows, strict=True)
-    pq.write_table(pa.table({"query": query, "item": item, "score": score}), folder / "models" / "0-lists.parquet")
+    pq.write_table(
+        pa.table({"query": query, "item": item, "score": score}),
+        folder / "models" / "0-lists.parquet",
+    )
     vectors = np.random.default_rng(0).normal(size=(79, 8)).astype(np.float32)
     embeddings.write(
-        folder / "models" / "1-less.parquet", [f"{i}.jpg" for i in range(79)], vectors, left_out=["79.jpg"]
+        folder / "models" / "1-less.parquet",
+        [f"{i}.jpg" for i in range(79)],
+        vectors,
+        left_out=["79.jpg"],
     )
     run = evaluate_all(folder, "--json")
     assert "2 of 5 files are refused, or not comparable" in str(run.exception)
@@ -82,7 +111,9 @@ def test_what_cannot_be_compared_is_named_and_the_others_are_shown(folder):
     assert shown["refused"] == ["0-lists.parquet", "1-less.parquet"]
 
 
-def test_a_file_that_is_refused_is_named_at_the_end_and_the_others_are_shown_if_there_are_any(folder):
+def test_a_file_that_is_refused_is_named_at_the_end_and_the_others_are_shown_if_there_are_any(
+    folder,
+):
     embeddings.write(folder / "models" / "short.parquet", ["0.jpg"], np.ones((1, 8), np.float32))
     run = evaluate_all(folder)
     assert isinstance(run.exception, SubmissionError)
@@ -96,24 +127,46 @@ def test_a_file_that_is_refused_is_named_at_the_end_and_the_others_are_shown_if_
 
 
 def table_of(run):
-    """The lines of cells of a table in a pipe, below its title: the header, and a line per model by name."""
-    header, *lines = [line.split("\t") for line in run.stdout.splitlines() if not line.startswith("#")]
+    """The lines of cells of a table in a pipe, below its title: the header, and a line per model by
+    name.
+    """
+    header, *lines = [
+        line.split("\t") for line in run.stdout.splitlines() if not line.startswith("#")
+    ]
     return header, {line[0]: dict(zip(header, line, strict=True)) for line in lines}
 
 
 def test_all_metrics_that_are_asked_for_are_shown_sorted_by_one_of_them(folder):
-    header, models = table_of(evaluate_all(folder, "--metrics", "R@1,AP/family,HD@1", "--by", "HD@1"))
+    header, models = table_of(
+        evaluate_all(folder, "--metrics", "R@1,AP/family,HD@1", "--by", "HD@1")
+    )
     assert (
         header
-        == ["model", "HD@1", "to the best", "95 % interval", "p (Holm)", "R@1", "AP/family", "doubts"][: len(header)]
+        == [
+            "model",
+            "HD@1",
+            "to the best",
+            "95 % interval",
+            "p (Holm)",
+            "R@1",
+            "AP/family",
+            "doubts",
+        ][: len(header)]
     )
     values = [float(line["HD@1"].split()[0]) for line in models.values()]
     assert values == sorted(values)  # a distance: lower is better
     for name, line in models.items():
         scores = report.read(folder / "reports" / f"{name}.json").scores
-        assert [line["R@1"], line["AP/family"]] == [f"{100 * scores[m].value:.2f}" for m in ("R@1", "AP/family")]
-    assert "unknown metric of these reports 'P@3'" in str(evaluate_all(folder, "--by", "P@3").exception)
-    assert list(table_of(evaluate_all(folder, "--metrics", "R@1", "--by", "ASI"))[0])[:2] == ["model", "ASI"]
+        assert [line["R@1"], line["AP/family"]] == [
+            f"{100 * scores[m].value:.2f}" for m in ("R@1", "AP/family")
+        ]
+    assert "unknown metric of these reports 'P@3'" in str(
+        evaluate_all(folder, "--by", "P@3").exception
+    )
+    assert list(table_of(evaluate_all(folder, "--metrics", "R@1", "--by", "ASI"))[0])[:2] == [
+        "model",
+        "ASI",
+    ]
 
 
 def test_a_csv_holds_numbers_and_latex_prints_the_best_in_bold(folder):
@@ -122,8 +175,13 @@ def test_a_csv_holds_numbers_and_latex_prints_the_best_in_bold(folder):
     assert [row["model"] for row in rows] == ["c-good", "b-fair", "a-bad"]
     for row in rows:
         document = report.read(folder / "reports" / f"{row['model']}.json")
-        assert {name: float(row[name]) for name in document.scores} == {n: s.value for n, s in document.scores.items()}
-        numbers = [row[name] for name in ("difference", "low", "high", "p", "corrected", "queries", "units")]
+        assert {name: float(row[name]) for name in document.scores} == {
+            n: s.value for n, s in document.scores.items()
+        }
+        numbers = [
+            row[name]
+            for name in ("difference", "low", "high", "p", "corrected", "queries", "units")
+        ]
         assert numbers == [""] * 7 if row["model"] == "c-good" else all(map(float, numbers[:2]))
     latex = evaluate_all(folder, "--metrics", "H-AP,R@1,HD@1", "--format", "latex").stdout
     best = [line for line in latex.splitlines() if r"\textbf" in line]
@@ -133,7 +191,9 @@ def test_a_csv_holds_numbers_and_latex_prints_the_best_in_bold(folder):
     assert rf"\textbf{{{100 * good['HD@1'].value:.2f}}}" in best[0]
     assert (
         f"**{100 * good['R@1'].value:.2f}**"
-        in evaluate_all(folder, "--metrics", "R@1,H-AP", "--by", "H-AP", "--format", "markdown").stdout
+        in evaluate_all(
+            folder, "--metrics", "R@1,H-AP", "--by", "H-AP", "--format", "markdown"
+        ).stdout
     )
 
 
@@ -141,7 +201,10 @@ def test_a_full_report_is_never_replaced_by_a_smaller_one(folder):
     assert evaluate_all(folder).exit_code == 0
     paths = sorted((folder / "reports").iterdir())
     full = {path: path.read_bytes() for path in paths}
-    assert evaluate_all(folder, "--metrics", "R@1").stderr.count("is of this file and these settings") == 3
+    assert (
+        evaluate_all(folder, "--metrics", "R@1").stderr.count("is of this file and these settings")
+        == 3
+    )
     assert {path: path.read_bytes() for path in paths} == full
     before = report.read(folder / "reports" / "c-good.json").scores
     header, _ = table_of(evaluate_all(folder, "--metrics", "P@3"))  # the reports lack it
@@ -156,7 +219,9 @@ def test_a_full_report_is_never_replaced_by_a_smaller_one(folder):
     assert report.read(folder / "reports" / "c-good.json").scores == after
 
 
-@pytest.mark.parametrize("option", [["--check"], ["--top-k", "3"], ["--trees", "shuffled"], ["--format", "hub"]])
+@pytest.mark.parametrize(
+    "option", [["--check"], ["--top-k", "3"], ["--trees", "shuffled"], ["--format", "hub"]]
+)
 def test_what_is_of_one_file_alone_is_refused_before_any_work(folder, option):
     assert evaluate_all(folder, *option).exit_code == 2
     assert not (folder / "reports").exists()

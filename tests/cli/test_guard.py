@@ -1,4 +1,6 @@
-"""Unforeseen errors, and those of other packages and terminals: one line, and work that continues where it can."""
+"""Unforeseen errors, and those of other packages and terminals: one line, and work that continues
+where it can.
+"""
 
 import json
 import os
@@ -29,8 +31,10 @@ MODULES = {
     "plugin_leaving": "import sys; sys.exit(3)",
     "plugin_panicking": "class Panic(BaseException): pass\nraise Panic('in Rust')",
     "plugin_good": "from hbench.engine.similarity import dot as similarity",
-    "plugin_metric": "from hbench.metrics.definitions import metric\n@metric('halves')\ndef halves(sequence):\n    return 0.5",
-    "plugin_verb": "import click\ncommand = click.Command('count', callback=lambda: click.echo('three'))",
+    "plugin_metric": "from hbench.metrics.definitions import metric\n@metric('halves')\ndef "
+    "halves(sequence):\n    return 0.5",
+    "plugin_verb": "import click\ncommand = click.Command('count', callback=lambda: "
+    "click.echo('three'))",
 }
 
 
@@ -39,7 +43,11 @@ def folder(tmp_path):
     """A dataset of six items with its embeddings."""
     rows = "".join(f"é{n},a,a{n % 2}\n" for n in range(6))
     (tmp_path / "d.csv").write_text(f"item,genus,species\n{rows}", encoding="utf-8")
-    np.savez(tmp_path / "e.npz", ids=[f"é{n}" for n in range(6)], embeddings=np.arange(12.0).reshape(6, 2) + 1)
+    np.savez(
+        tmp_path / "e.npz",
+        ids=[f"é{n}" for n in range(6)],
+        embeddings=np.arange(12.0).reshape(6, 2) + 1,
+    )
     return tmp_path
 
 
@@ -48,7 +56,9 @@ def hbench(folder, *words, **options):
 
 
 def test_what_nobody_foresaw_is_one_line_and_exit_code_70(folder):
-    odd = "import hbench.cli.info as info\ndef odd(**_):\n    raise ZeroDivisionError('by\\nzero')\n"
+    odd = (
+        "import hbench.cli.info as info\ndef odd(**_):\n    raise ZeroDivisionError('by\\nzero')\n"
+    )
     (folder / "sitecustomize.py").write_text(f"{odd}info.command.callback = odd\n")
     words = {"HBENCH_GUARD": "1", "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
     output = hbench(folder, "info", code=70, **words).stderr
@@ -64,15 +74,31 @@ def test_plug_ins_that_cannot_be_used_are_left_out_and_named(folder):
     about.mkdir()
     (about / "METADATA").write_text("Name: other-package\nVersion: 1\n")
     (about / "entry_points.txt").write_text(PLUGINS)
-    words = ("evaluate", "e.npz", "-d", "d.csv", "--json", "--similarity", "good", "--metrics", "halves")
+    words = (
+        "evaluate",
+        "e.npz",
+        "-d",
+        "d.csv",
+        "--json",
+        "--similarity",
+        "good",
+        "--metrics",
+        "halves",
+    )
     run = hbench(folder, *words, PYTHONPATH=os.pathsep.join([str(folder), *sys.path]))
-    remarks = [line for line in run.stderr.splitlines() if "of the package other-package is left out" in line]
+    remarks = [
+        line
+        for line in run.stderr.splitlines()
+        if "of the package other-package is left out" in line
+    ]
     assert [line.split("'")[1] for line in remarks] == ["broken", "typed", "leaving", "panicking"]
     report = json.loads(run.stdout)
     assert "|sim:good|" in report["signature"]
     assert report["scores"]["halves"]["value"] == 0.5
     path = os.pathsep.join([str(folder), *sys.path])
-    assert re.search(r"count +from another package", hbench(folder, "--help", PYTHONPATH=path).stdout)
+    assert re.search(
+        r"count +from another package", hbench(folder, "--help", PYTHONPATH=path).stdout
+    )
     assert hbench(folder, "count", PYTHONPATH=path).stdout == "three\n"
 
 
@@ -89,10 +115,16 @@ def test_a_test_without_a_gallery_is_refused(folder):
     names = [("a", f"a{n % 2}") for n in range(6)]
     test = manifest.from_names(items, names, levels=["genus", "species"], gallery=np.zeros(6, bool))
     test.write(folder / "lone.parquet")
-    assert "has no gallery items" in hbench(folder, "evaluate", "e.npz", "-d", "lone.parquet", code=4).stderr
+    assert (
+        "has no gallery items"
+        in hbench(folder, "evaluate", "e.npz", "-d", "lone.parquet", code=4).stderr
+    )
 
 
 def test_a_name_never_leaves_its_comment_or_heading():
     content = BoardTable(("method", "AP"), [("mine\n\\input{x}", "1")], [])
-    for text in (latex(content, title="mine\n\\input{x}"), markdown(content, title="mine\n\\input{x}")):
+    for text in (
+        latex(content, title="mine\n\\input{x}"),
+        markdown(content, title="mine\n\\input{x}"),
+    ):
         assert not any(line.startswith("\\input") for line in text.splitlines())

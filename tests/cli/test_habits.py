@@ -1,4 +1,6 @@
-"""Options and behaviour that all verbs share: tables that fit, completion, quiet and verbose, citations."""
+"""Options and behaviour that all verbs share: tables that fit, completion, quiet and verbose,
+citations.
+"""
 
 import csv
 import io
@@ -24,7 +26,15 @@ def lines_at_a_terminal(columns, *words):
 
 
 @pytest.mark.parametrize(
-    "words", [("datasets",), ("leaderboard", "list"), ("leaderboard", "show", "sop"), ("recipes",), ("info",)], ids=str
+    "words",
+    [
+        ("datasets",),
+        ("leaderboard", "list"),
+        ("leaderboard", "show", "sop"),
+        ("recipes",),
+        ("info",),
+    ],
+    ids=str,
 )
 def test_a_table_fits_80_columns(words):
     assert max(map(len, lines_at_a_terminal(80, *words))) <= 80
@@ -61,9 +71,12 @@ def test_csv_and_json_have_a_record_for_every_row(words):
 
 def test_an_option_that_would_do_nothing_is_refused():
     for words in (
-        "recipes sop-happier --csv", "recipes sop-* --set images.scale=1", "recipes zzz-*", "datasets sop --csv",
+        "recipes sop-happier --csv",
+        "recipes sop-* --set images.scale=1",
+        "recipes zzz-*",
+        "datasets sop --csv",
         "datasets --json --csv",
-    ):  # fmt: skip
+    ):
         assert run(*words.split()).exit_code, words
 
 
@@ -97,13 +110,25 @@ def every_command():
 
 
 def test_every_command_has_an_example_and_the_short_options_of_all():
-    helps = {" ".join(words): " ".join((command.help or "").split()) for words, command in every_command()}
-    of_step = {name for name, text in helps.items() if name.startswith("hbench hgldv2") and f" {name}" in text}
+    helps = {
+        " ".join(words): " ".join((command.help or "").split())
+        for words, command in every_command()
+    }
+    of_step = {
+        name
+        for name, text in helps.items()
+        if name.startswith("hbench hgldv2") and f" {name}" in text
+    }
     without = {name for name, text in helps.items() if f"Example: {name}" not in text} - of_step
     assert without == {"hbench datasets", "hbench download", "hbench build"}
     for words, command in every_command():
         options = [option for parameter in command.params for option in parameter.opts]
-        assert [options.count(each) for each in ("-q", "--quiet", "-v", "--verbose")] == [1, 1, 1, 1], words
+        assert [options.count(each) for each in ("-q", "--quiet", "-v", "--verbose")] == [
+            1,
+            1,
+            1,
+            1,
+        ], words
         for parameter in command.params:
             for long, short in (("--out", "-o"), ("--dataset", "-d")):
                 assert long not in parameter.opts or short in parameter.opts, (words, long)
@@ -130,7 +155,10 @@ def test_cite_prints_bibtex():
         ("HD-first-mistake", ["eprint = {1912.09393}"]),
         ("happier", ["@article{ramzi2025rank,", "@inproceedings{ramzi2022happier,"]),
         ("sup_ap", ["booktitle = {Advances in Neural Information Processing Systems (NeurIPS)}"]),
-        ("cub200", ["@techreport{wah2011cub,", "institution = {California Institute of Technology}"]),
+        (
+            "cub200",
+            ["@techreport{wah2011cub,", "institution = {California Institute of Technology}"],
+        ),
         ("hbench", ["author = {{The hbench authors}}"]),
         ("AP/genus", None),
     ):

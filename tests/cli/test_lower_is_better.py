@@ -1,4 +1,6 @@
-"""Distances such as HD@1 are 0 at their best: whatever is called best, worst, first or a gain follows from that."""
+"""Distances such as HD@1 are 0 at their best: whatever is called best, worst, first or a gain
+follows from that.
+"""
 
 import json
 
@@ -14,7 +16,9 @@ from tests.command_line import call
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A model that knows the species next to one that does not, and their reports."""
-    folder = zoo.make_models(tmp_path_factory.mktemp("zoo"), {"bad.parquet": 2.0, "good.parquet": 0.5})
+    folder = zoo.make_models(
+        tmp_path_factory.mktemp("zoo"), {"bad.parquet": 2.0, "good.parquet": 0.5}
+    )
     options = ("--metrics", "HD@1,R@1", "--unit", "query")
     call("evaluate-all", folder / "models", "-d", folder / "zoo.parquet", "-o", folder, *options)
     return folder
@@ -47,16 +51,36 @@ def test_the_worst_queries_are_those_of_the_largest_distance(folder):
 
 def test_boards_rank_and_place_by_the_smallest_distance(tmp_path):
     values = [("far", 40, 50, 2020), ("near", 10, 50, 2021), ("middle", 20, 60, 2022)]
-    rows = [{"method": name, "year": year, "scores": {"HD@1": hd, "R@1": r}} for name, hd, r, year in values]
-    board = {"dataset": "zoo", "version": "1", "protocol": "paper", "metric": "HD@1", "levels": ["family", "species"]}
+    rows = [
+        {"method": name, "year": year, "scores": {"HD@1": hd, "R@1": r}}
+        for name, hd, r, year in values
+    ]
+    board = {
+        "dataset": "zoo",
+        "version": "1",
+        "protocol": "paper",
+        "metric": "HD@1",
+        "levels": ["family", "species"],
+    }
     board |= {"citations": {"A, 2026": {"text": "A"}}}
     board |= {"row": [row | {"paper": {"citation": "A, 2026", "table": "T"}} for row in rows]}
     (tmp_path / "zoo.toml").write_text(tomli_w.dumps(board), encoding="utf-8")
     board = leaderboard.read(str(tmp_path / "zoo.toml"))
-    assert [standing.rows[0].method for standing in leaderboard.rank(board, "HD@1")] == ["near", "middle", "far"]
+    assert [standing.rows[0].method for standing in leaderboard.rank(board, "HD@1")] == [
+        "near",
+        "middle",
+        "far",
+    ]
     place = leaderboard.place(board, "HD@1", 0.15)
-    assert (place.place, place.better.rows[0].method, place.worse.rows[0].method) == (2, "near", "middle")
+    assert (place.place, place.better.rows[0].method, place.worse.rows[0].method) == (
+        2,
+        "near",
+        "middle",
+    )
     points = points_of(board, ("HD@1", "R@1"))
     assert {point.row.method for point in front_of(points)} == {"near", "middle"}
-    by_year = [point._replace(x=point.row.year, y=point.x, goodness=(0, point.goodness[0])) for point in points]
+    by_year = [
+        point._replace(x=point.row.year, y=point.x, goodness=(0, point.goodness[0]))
+        for point in points
+    ]
     assert [point.row.method for point in records_of(by_year)] == ["far", "near"]

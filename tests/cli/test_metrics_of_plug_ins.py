@@ -1,4 +1,6 @@
-"""Metrics of other packages whose values are no fractions: a rank is printed as it is, not times 100."""
+"""Metrics of other packages whose values are no fractions: a rank is printed as it is, not times
+100.
+"""
 
 import json
 import os
@@ -41,14 +43,26 @@ def hbench(folder, *words):
 
 
 def rank_of(folder, name):
-    report = json.loads(hbench(folder, "evaluate", f"{name}.npz", "-d", "d.csv", "--json", "--metrics", "mean-rank"))
+    report = json.loads(
+        hbench(folder, "evaluate", f"{name}.npz", "-d", "d.csv", "--json", "--metrics", "mean-rank")
+    )
     return report["scores"]["mean-rank"]["value"]
 
 
 def test_a_table_prints_a_rank_as_it_is(folder):
     expected = rank_of(folder, "one")
     assert 1 < expected < 12
-    shown = hbench(folder, "evaluate", "one.npz", "-d", "d.csv", "--metrics", "mean-rank,R@1", "--format", "markdown")
+    shown = hbench(
+        folder,
+        "evaluate",
+        "one.npz",
+        "-d",
+        "d.csv",
+        "--metrics",
+        "mean-rank,R@1",
+        "--format",
+        "markdown",
+    )
     line = next(line for line in shown.splitlines() if line.startswith("| mean-rank"))
     assert f" {expected:.2f} " in line
     assert "percent, but mean-rank as it is" in shown
@@ -56,7 +70,17 @@ def test_a_table_prints_a_rank_as_it_is(folder):
 
 def test_a_comparison_prints_a_difference_of_ranks_as_it_is(folder):
     for name in ("one", "two"):
-        hbench(folder, "evaluate", f"{name}.npz", "-d", "d.csv", "--metrics", "mean-rank,R@1", "-o", f"{name}.json")
+        hbench(
+            folder,
+            "evaluate",
+            f"{name}.npz",
+            "-d",
+            "d.csv",
+            "--metrics",
+            "mean-rank,R@1",
+            "-o",
+            f"{name}.json",
+        )
     shown = hbench(folder, "compare", "one.json", "two.json")
     assert f"{rank_of(folder, 'one') - rank_of(folder, 'two'):+.2f}" in shown
 

@@ -1,4 +1,6 @@
-"""hbench tree as a person meets it: printed, checked, mended, exported and drawn; one clear message for each fault."""
+"""hbench tree as a person meets it: printed, checked, mended, exported and drawn; one clear message
+for each fault.
+"""
 
 import csv
 import hashlib
@@ -57,10 +59,14 @@ def test_a_tree_is_shown_as_json(tmp_path):
 
 
 def test_a_dataset_is_named_by_its_folder_and_its_splits_can_be_told_apart(tmp_path):
-    (tmp_path / "t.csv").write_text("item,coarse,fine,split\n1,a,x,train\n2,a,x,train\n3,b,y,test\n")
+    (tmp_path / "t.csv").write_text(
+        "item,coarse,fine,split\n1,a,x,train\n2,a,x,train\n3,b,y,test\n"
+    )
     save(load(tmp_path / "t.csv"), tmp_path / "built")
     assert hbench(tmp_path, "show", "built").stdout.startswith("root  (2 classes, 3 items)")
-    assert hbench(tmp_path, "show", "built", "--split", "train").stdout.startswith("root  (1 class, 2 items)")
+    assert hbench(tmp_path, "show", "built", "--split", "train").stdout.startswith(
+        "root  (1 class, 2 items)"
+    )
     wrong = hbench(tmp_path, "show", "built", "--split", "trian", code=2)
     assert "did you mean 'train'" in wrong.stderr
 
@@ -69,7 +75,9 @@ def test_a_folder_of_images_is_validated_as_it_is(tmp_path):
     touch(tmp_path / "zoo", ["bird/crow/1.jpg", "fish/crow/1.jpg"])
     output = hbench(tmp_path, "validate", "zoo", code=3).stdout
     assert "level2 'crow' in bird and fish (2 items)" in output
-    assert hbench(tmp_path, "validate", "zoo", "--policy", "by-path").stderr.startswith("zoo is a tree")
+    assert hbench(tmp_path, "validate", "zoo", "--policy", "by-path").stderr.startswith(
+        "zoo is a tree"
+    )
 
 
 def test_the_real_inaturalist_names_are_refused_with_every_offender_named(tmp_path):
@@ -86,9 +94,14 @@ def test_policies_say_what_they_do_also_as_json_and_make_a_tree_of_the_real_name
     assert "fill-from-parent changes 34 rows of 34 items\n" in run.stdout
     assert "by-path changes 38 rows of 38 items\n" in run.stdout
     assert "  … 18 more (--all)\n" in run.stdout
-    assert "6 kingdom · 25 phylum · 57 class · 273 order · 1,120 family · 4,412 genus · 8,142 species" in run.stderr
+    assert (
+        "6 kingdom · 25 phylum · 57 class · 273 order · 1,120 family · 4,412 genus · 8,142 species"
+        in run.stderr
+    )
     assert list(tmp_path.iterdir()) == []
-    output = json.loads(hbench(tmp_path, "validate", INAT, "--policy", "by-path", "--json", code=3).stdout)
+    output = json.loads(
+        hbench(tmp_path, "validate", INAT, "--policy", "by-path", "--json", code=3).stdout
+    )
     assert (output["rows"], len(output["problems"]), len(output["changes"])) == (8142, 18, 38)
     assert {problem["kind"] for problem in output["left"]} == {"placeholder", "spaces"}
     assert output["policies"]["homonym"] == ["by-path", "majority-parent", "drop"]
@@ -96,10 +109,20 @@ def test_policies_say_what_they_do_also_as_json_and_make_a_tree_of_the_real_name
 
 def test_the_mended_table_keeps_its_other_columns_and_a_record_is_written_beside(tmp_path):
     levels = ["--levels", "order,family,species"]
-    hbench(tmp_path, "validate", CUB, *levels, "--policy", "majority-parent", "--out", "out/cub.csv")
-    before, after = (csv.DictReader(file.read_text().splitlines()) for file in (CUB, tmp_path / "out" / "cub.csv"))
+    hbench(
+        tmp_path, "validate", CUB, *levels, "--policy", "majority-parent", "--out", "out/cub.csv"
+    )
+    before, after = (
+        csv.DictReader(file.read_text().splitlines())
+        for file in (CUB, tmp_path / "out" / "cub.csv")
+    )
     ((one, other),) = [pair for pair in zip(before, after, strict=True) if pair[0] != pair[1]]
-    assert one == {"class_id": "84", "species": "Red_legged_Kittiwake", "family": "Laridae", "order": "Coraciiformes"}
+    assert one == {
+        "class_id": "84",
+        "species": "Red_legged_Kittiwake",
+        "family": "Laridae",
+        "order": "Coraciiformes",
+    }
     assert other == one | {"order": "Charadriiformes"}
     record = json.loads((tmp_path / "out" / "cub.csv.changes.json").read_text())
     assert record["sha256"] == hashlib.sha256(CUB.read_bytes()).hexdigest()
@@ -113,7 +136,17 @@ def test_rows_are_left_out_columns_cut_and_edges_made_rows_in_the_mended_table(t
     (tmp_path / "t.csv").write_text('item,coarse,fine\ni1,a,x\ni2,a,\ni3,NA,y\ni4,b,"z, z"\n')
     hbench(tmp_path, "validate", "t.csv", "--policy", "drop", "--out", "d.tsv")
     assert (tmp_path / "d.tsv").read_text() == "item\tcoarse\tfine\ni1\ta\tx\ni4\tb\tz, z\n"
-    hbench(tmp_path, "validate", "t.csv", "--policy", "cut", "--policy", "fill-from-parent", "--out", "c.parquet")
+    hbench(
+        tmp_path,
+        "validate",
+        "t.csv",
+        "--policy",
+        "cut",
+        "--policy",
+        "fill-from-parent",
+        "--out",
+        "c.parquet",
+    )
     cut = {"item": ["i1", "i2", "i3", "i4"], "coarse": ["a", "a", "unplaced coarse", "b"]}
     assert pq.read_table(tmp_path / "c.parquet").to_pydict() == cut
     (tmp_path / "e.csv").write_text("parent,child\nr,a\nr,b\na,x\nb,x\nb,y\n")
@@ -121,7 +154,9 @@ def test_rows_are_left_out_columns_cut_and_edges_made_rows_in_the_mended_table(t
     assert (tmp_path / "p.csv").read_text() == "level1,level2\na,x (a)\nb,x (b)\nb,y\n"
 
 
-def test_cycles_roots_ragged_leaves_and_shared_nodes_are_found_in_one_pass_and_not_all_of_them_mended(tmp_path):
+def test_cycles_roots_ragged_leaves_and_shared_nodes_are_found_in_one_pass_and_not_all_of_them_mended(
+    tmp_path,
+):
     (tmp_path / "e.csv").write_text(MESSY)
     run = hbench(tmp_path, "validate", "e.csv", code=3)
     assert "  'a' on the way a > b > c > a\n" in run.stdout
@@ -129,21 +164,40 @@ def test_cycles_roots_ragged_leaves_and_shared_nodes_are_found_in_one_pass_and_n
     assert "  level1 'x' ends at x\n" in run.stdout
     assert "  level3 'dog' in animal and plant (2 items)\n" in run.stdout
     assert "found:    1 cycle, 1 several roots, 2 ragged, 1 several parents" in run.stderr
-    run = hbench(tmp_path, "validate", "e.csv", "--policy", "by-path", "--policy", "add-root", "--out", "t.csv", code=3)
+    run = hbench(
+        tmp_path,
+        "validate",
+        "e.csv",
+        "--policy",
+        "by-path",
+        "--policy",
+        "add-root",
+        "--out",
+        "t.csv",
+        code=3,
+    )
     assert "after the policies:" in run.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["e.csv"]
 
 
 def test_the_source_is_never_written_over_and_the_target_must_be_a_table(tmp_path):
     (tmp_path / "t.csv").write_text("coarse,fine\na,x\n")
-    assert "is the source itself" in hbench(tmp_path, "validate", "t.csv", "--out", "./t.csv", code=2).stderr
-    assert "is not a table" in hbench(tmp_path, "validate", "t.csv", "--out", "t.json", code=2).stderr
+    assert (
+        "is the source itself"
+        in hbench(tmp_path, "validate", "t.csv", "--out", "./t.csv", code=2).stderr
+    )
+    assert (
+        "is not a table" in hbench(tmp_path, "validate", "t.csv", "--out", "t.json", code=2).stderr
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
 
 
 def test_columns_that_run_from_fine_to_coarse_are_pointed_out(tmp_path):
     run = hbench(tmp_path, "validate", CUB, code=3)
-    assert "the columns seem to run from fine to coarse: --levels order,family,species,class_id" in run.stdout
+    assert (
+        "the columns seem to run from fine to coarse: --levels order,family,species,class_id"
+        in run.stdout
+    )
     assert "(--all)" in run.stdout
 
 
@@ -159,7 +213,9 @@ def test_what_counts_as_a_missing_name_can_be_said(tmp_path):
 def test_a_tree_goes_to_a_file_and_back(tmp_path, suffix):
     arguments = ["export", CUB, "--levels", "order,family,species", "--policy", "by-path"]
     hbench(tmp_path, *arguments, "--out", f"cub.{suffix}")
-    printed = hbench(tmp_path, *arguments, *(() if suffix == "csv" else ("--format", suffix))).stdout
+    printed = hbench(
+        tmp_path, *arguments, *(() if suffix == "csv" else ("--format", suffix))
+    ).stdout
     assert (tmp_path / f"cub.{suffix}").read_text(encoding="utf-8") == printed
     tree, _ = read(tmp_path / f"cub.{suffix}").tree()
     assert [len(names) for names in tree.names] == [13, 39, 200]

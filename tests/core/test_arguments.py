@@ -1,4 +1,6 @@
-"""Arguments of another kind than the signature names are refused by their name, before anything is read or computed."""
+"""Arguments of another kind than the signature names are refused by their name, before anything is
+read or computed.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +11,7 @@ import pytest
 import hbench
 from hbench.core.arguments import checked, checked_class
 from hbench.core.errors import UsageError
-from hbench.datasets.own.data import OwnSource
+from hbench.datasets.own.source import OwnSource
 from hbench.engine.settings import Settings
 from hbench.train.embed_dataset import EmbedOptions
 
@@ -47,7 +49,9 @@ CALLS = [
     (OwnSource, (Path("none.csv"),), {"test_fraction": NUMBER, "seed": WHOLE, "split_by": TEXT}),
 ]  # fmt: skip
 WRONG = [
-    pytest.param(function, given, name, value, id=f"{function.__name__}-{name}-{type(value).__name__}")
+    pytest.param(
+        function, given, name, value, id=f"{function.__name__}-{name}-{type(value).__name__}"
+    )
     for function, given, wrong in CALLS
     for name, values in wrong.items()
     for value in values
@@ -69,7 +73,11 @@ def test_a_refusal_says_what_is_taken_and_what_was_given():
 
 @checked
 def joined(
-    words: Sequence[str], times: int = 1, share: float = 1.0, upper: bool = False, path: Path | None = None
+    words: Sequence[str],
+    times: int = 1,
+    share: float = 1.0,
+    upper: bool = False,
+    path: Path | None = None,
 ) -> str:
     """The words, joined."""
     return ",".join(words) * times
@@ -135,7 +143,9 @@ def test_lists_of_different_lengths_are_no_array(call, name):
         call()
 
 
-@pytest.mark.parametrize(("embeddings", "labels"), [(None, LABELS), (VECTORS, LABELS), (VECTORS.tolist(), None)])
+@pytest.mark.parametrize(
+    ("embeddings", "labels"), [(None, LABELS), (VECTORS, LABELS), (VECTORS.tolist(), None)]
+)
 def test_a_loss_takes_tensors(embeddings, labels):
     with pytest.raises(hbench.ConfigError, match="are no tensor"):
         hbench.losses.build_loss("sup_hap")(embeddings, labels)

@@ -34,7 +34,9 @@ print(is_cached(product), product(10), is_cached(product), sum(product.dispatche
 
 @pytest.fixture
 def run(tmp_path):
-    """Writes a package of two modules, one of whose functions call the other's, and runs it in a process of its own."""
+    """Writes a package of two modules, one of whose functions call the other's, and runs it in a
+    process of its own.
+    """
     package = tmp_path / "parts"
     package.mkdir()
     (package / "__init__.py").touch()
@@ -43,7 +45,13 @@ def run(tmp_path):
     def run(factor, **changes):
         (package / "inner.py").write_text(INNER.format(factor=factor))
         cache = {"HBENCH_CACHE": str(tmp_path / "kept")}
-        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "NUMBA_CACHE_DIR": "", **cache, **changes}
+        environment = {
+            **os.environ,
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "NUMBA_CACHE_DIR": "",
+            **cache,
+            **changes,
+        }
         line = [sys.executable, "-c", RUN]
         return subprocess.run(
             line, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
@@ -60,15 +68,23 @@ def test_code_is_kept_until_a_function_it_calls_in_another_file_changes(run):
 
 
 def test_modules_with_compiled_functions_import_in_the_form_that_is_looked_for():
-    sources = {path: path.read_text() for path in (Path(__file__).parents[2] / "hbench").rglob("*.py")}
-    compiling = {path: text for path, text in sources.items() if re.search(r"^@compiled", text, re.M)}
+    sources = {
+        path: path.read_text() for path in (Path(__file__).parents[2] / "hbench").rglob("*.py")
+    }
+    compiling = {
+        path: text for path, text in sources.items() if re.search(r"^@compiled", text, re.M)
+    }
     assert len(compiling) >= 7  # all there are
     assert [
-        path for path, text in compiling.items() if re.search(r"^(import hbench|from (hbench|\.+) )", text, re.M)
+        path
+        for path, text in compiling.items()
+        if re.search(r"^(import hbench|from (hbench|\.+) )", text, re.M)
     ] == []
 
 
-def test_code_lies_in_the_users_cache_or_where_numba_is_told_and_never_in_the_package(run, tmp_path):
+def test_code_lies_in_the_users_cache_or_where_numba_is_told_and_never_in_the_package(
+    run, tmp_path
+):
     run(factor=2, HBENCH_CACHE=str(tmp_path / "cache"), NUMBA_CACHE_DIR="")
     assert list((tmp_path / "cache" / "kernels").rglob("outer.product-*.nbi"))
     run(factor=2, NUMBA_CACHE_DIR=str(tmp_path / "told"))

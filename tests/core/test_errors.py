@@ -19,13 +19,17 @@ def test_what_would_steer_a_terminal_is_written_out():
     assert not STEERING.search(str(error))
 
 
-@pytest.mark.parametrize("arguments", [("tree", "show"), ("tree", "export"), ("tree", "validate"), ("evaluate", "-d")])
+@pytest.mark.parametrize(
+    "arguments", [("tree", "show"), ("tree", "export"), ("tree", "validate"), ("evaluate", "-d")]
+)
 def test_names_in_files_do_not_steer_the_terminal(tmp_path, arguments):
     table = tmp_path / "own.csv"
     table.write_text(f"item,{HOSTILE}\nx,{HOSTILE}\ny,b\n", encoding="utf-8")
     *verb, last = arguments
     words = (
-        (*verb, last, str(table)) if last != "-d" else (*verb, str(tmp_path / "no\x1b]0;owned.npz"), last, str(table))
+        (*verb, last, str(table))
+        if last != "-d"
+        else (*verb, str(tmp_path / "no\x1b]0;owned.npz"), last, str(table))
     )
     shown = at_a_terminal(*words, remarks=True)
     assert "owned" in shown

@@ -1,4 +1,6 @@
-"""A verb whose extra is not installed says so in one line; the module it misses and the extra that has it agree."""
+"""A verb whose extra is not installed says so in one line; the module it misses and the extra that
+has it agree.
+"""
 
 import re
 import tomllib
@@ -13,8 +15,15 @@ from hbench_hgldv2.labels.label import Label
 from hbench.core import extras
 from tests.command_line import process
 
-PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-PACKAGES = {"sklearn": "scikit-learn", "yaml": "pyyaml", "faiss": "faiss-cpu", "dask": "distributed"}
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))[
+    "project"
+]
+PACKAGES = {
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+    "faiss": "faiss-cpu",
+    "dask": "distributed",
+}
 CODE = """
 import sys
 
@@ -32,10 +41,20 @@ main()
 
 def labels_and_vectors(work):
     """A work folder of the pipeline as its first steps leave it."""
-    labels = [Label(f"Q{number}", name, number, 1, 0, ()) for number, name in enumerate(("church", "castle", "lake"))]
-    artefact.write_rows(work / "labels.csv", labels, Label, record=artefact.made_by("clean", [], {}), counts={})
+    labels = [
+        Label(f"Q{number}", name, number, 1, 0, ())
+        for number, name in enumerate(("church", "castle", "lake"))
+    ]
+    artefact.write_rows(
+        work / "labels.csv", labels, Label, record=artefact.made_by("clean", [], {}), counts={}
+    )
     record = artefact.made_by("encode", [work / "labels.csv"], {})
-    artefact.write(work / "embeddings.npz", record, {}, lambda file: encode.save(file, labels, np.eye(3, dtype="f4")))
+    artefact.write(
+        work / "embeddings.npz",
+        record,
+        {},
+        lambda file: encode.save(file, labels, np.eye(3, dtype="f4")),
+    )
 
 
 @pytest.mark.parametrize(
@@ -67,7 +86,12 @@ def test_a_missing_extra_is_one_message(module, command, extra, tmp_path):
 
 
 def test_a_defect_of_our_own_is_shown_whole():
-    assert extras.missing(ModuleNotFoundError("No module named 'hbench.nothing'", name="hbench.nothing")) is None
+    assert (
+        extras.missing(
+            ModuleNotFoundError("No module named 'hbench.nothing'", name="hbench.nothing")
+        )
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -75,14 +99,16 @@ def test_a_defect_of_our_own_is_shown_whole():
 )
 def test_the_extra_that_is_named_installs_the_module(extra, module):
     listed = [re.match(r"[\w.-]+", each)[0] for each in PROJECT["optional-dependencies"][extra]]
-    assert PACKAGES.get(module, module) in [name.replace("-", "_") if "_" in module else name for name in listed] or (
-        f"{module}_torch" in listed
-    )
+    assert PACKAGES.get(module, module) in [
+        name.replace("-", "_") if "_" in module else name for name in listed
+    ] or (f"{module}_torch" in listed)
 
 
 def test_nothing_that_scoring_does_without_is_installed_with_it():
     core = {re.match(r"[\w.-]+", each)[0] for each in PROJECT["dependencies"]}
-    assert not core & {PACKAGES.get(module, module) for all_ in extras.MODULES.values() for module in all_}
+    assert not core & {
+        PACKAGES.get(module, module) for all_ in extras.MODULES.values() for module in all_
+    }
 
 
 LOOKS = """
@@ -105,7 +131,9 @@ except hbench.UsageError as refusal:
 @pytest.mark.parametrize("way", ["a finder that refuses it", "None in sys.modules"])
 def test_help_and_completion_of_hbench_work_without_torch(way, tmp_path):
     without = CODE.partition("sys.argv")[0].format(module="torch")
-    code = (without if way.startswith("a finder") else "import sys\nsys.modules['torch'] = None\n") + LOOKS
+    code = (
+        without if way.startswith("a finder") else "import sys\nsys.modules['torch'] = None\n"
+    ) + LOOKS
     scored, refused = process("-c", code, folder=tmp_path).stdout.split("\n", 1)
     assert float(scored) == pytest.approx(2 / 3)
     assert refused.startswith("torch is not installed\n  next:     pip install ")

@@ -1,4 +1,6 @@
-"""A file is written whole or not at all, and nothing else is ever put in the place of what is not a file."""
+"""A file is written whole or not at all, and nothing else is ever put in the place of what is not a
+file.
+"""
 
 import gc
 import os
@@ -48,7 +50,10 @@ def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path):
 
 def test_what_cannot_be_written_is_refused_before_work_and_nothing_is_left_behind(tmp_path):
     (tmp_path / "file").write_text("")
-    for path, reason in ((tmp_path, "is a folder"), (tmp_path / "file" / "report.json", "cannot be written")):
+    for path, reason in (
+        (tmp_path, "is a folder"),
+        (tmp_path / "file" / "report.json", "cannot be written"),
+    ):
         with pytest.raises(UsageError, match=reason):
             refuse_unwritable(path)
     with pytest.raises(UsageError, match="is a folder"):
@@ -76,7 +81,9 @@ def with_text(path):
 
 
 @pytest.mark.parametrize("write", [with_numpy, with_parquet, with_torch, with_text])
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
+)
 def test_a_full_disk_is_one_message_whoever_writes_and_the_old_file_stays(small_disk, write):
     path = small_disk / "it"
     path.write_text("old")

@@ -18,7 +18,10 @@ def test_a_process_that_waits_says_for_which_file(tmp_path):
     path = tmp_path / "board.toml"
     with lock_of(path):
         waiting = subprocess.Popen(
-            [sys.executable, "-c", WAITS, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-c", WAITS, str(path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         said = waiting.stderr.readline()
         assert waiting.poll() is None

@@ -41,9 +41,18 @@ SPARE = 'spare = {{ name = "s", radius = 1.0, {} }}'
             'doors = { front = { name = "s", radius = 1.0, spoks = 2 } }',
             ["doors, front: unknown key 'spoks'", "'spokes'?"],
         ),
-        ('[[wheels]]\nname = 3\nspokes = "many"', ["wheels 1, name: expected a text, found 3", "radius: missing"]),
-        ('[[wheels]]\nname = 3\nspokes = "many"', ["wheels 1, spokes: expected an integer, found many"]),
-        (SPARE.format("spokes = 3.0"), ["expected an integer, found 3.0"]),  # values are never converted
+        (
+            '[[wheels]]\nname = 3\nspokes = "many"',
+            ["wheels 1, name: expected a text, found 3", "radius: missing"],
+        ),
+        (
+            '[[wheels]]\nname = 3\nspokes = "many"',
+            ["wheels 1, spokes: expected an integer, found many"],
+        ),
+        (
+            SPARE.format("spokes = 3.0"),
+            ["expected an integer, found 3.0"],
+        ),  # values are never converted
         (SPARE.format("spokes = true"), ["expected an integer, found True"]),
         ("[[wheels]]\n" * 4, ["and 3 more"]),
         ("wheels = [\n1,,", ["car.toml is not TOML", "line 2"]),

@@ -23,11 +23,16 @@ def test_written_lines_are_read_by_the_csv_module_and_by_hbench(tmp_path_factory
     path = tmp_path_factory.getbasetemp()
     for suffix, delimiter in ((".csv", ","), (".tsv", "\t")):
         text = lines(["a", "b", "c"], table, delimiter=delimiter)
-        assert list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)) == [["a", "b", "c"], *table]
+        assert list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)) == [
+            ["a", "b", "c"],
+            *table,
+        ]
         file = path / f"table{suffix}"
         file.write_bytes(text.encode())
         read = read_sheet(file)
-        assert [list(row) for row in zip(*(texts(read, name) for name in "abc"), strict=True)] == table
+        assert [
+            list(row) for row in zip(*(texts(read, name) for name in "abc"), strict=True)
+        ] == table
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.parquet"])
@@ -44,7 +49,10 @@ def test_compressed_tables_and_a_byte_order_mark_are_read(tmp_path):
 
 
 def test_values_of_any_type_are_texts_and_nulls_are_empty(tmp_path):
-    pq.write_table(pa.table({"a": [1, None], "b": pa.array(["x", None]).dictionary_encode()}), tmp_path / "t.parquet")
+    pq.write_table(
+        pa.table({"a": [1, None], "b": pa.array(["x", None]).dictionary_encode()}),
+        tmp_path / "t.parquet",
+    )
     table = read_sheet(tmp_path / "t.parquet")
     assert (texts(table, "a"), texts(table, "b")) == (["1", ""], ["x", ""])
 
@@ -74,12 +82,18 @@ def test_files_that_are_not_tables_are_refused_with_the_reason(tmp_path, name, c
 @pytest.mark.parametrize("quoted", [False, True])
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.csv.gz"])
 def test_what_stands_between_cells_is_told_by_the_whole_file(tmp_path, mark, quoted, name):
-    rows = [["item", "class"], ["a, b", "x; y"] if mark not in ",;" or quoted else ["a b", "x y"], ["c", "z"]]
+    rows = [
+        ["item", "class"],
+        ["a, b", "x; y"] if mark not in ",;" or quoted else ["a b", "x y"],
+        ["c", "z"],
+    ]
     cell = '"{}"'.format if quoted else str
     text = "".join(mark.join(map(cell, row)) + "\n" for row in rows)
     content = gzip.compress(text.encode()) if name.endswith(".gz") else text.encode()
     (tmp_path / name).write_bytes(content)
-    assert read_sheet(tmp_path / name).to_pylist() == [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
+    assert read_sheet(tmp_path / name).to_pylist() == [
+        dict(zip(rows[0], row, strict=True)) for row in rows[1:]
+    ]
 
 
 def test_a_table_that_states_its_separator_is_read_by_it(tmp_path):
@@ -109,10 +123,14 @@ def test_a_lone_quote_between_tabs_is_a_letter(tmp_path):
     assert "quotes are letters" in written
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     st.lists(
-        st.lists(st.text("ab,;|\t\"' \n", min_size=1, max_size=6), min_size=3, max_size=3), min_size=1, max_size=8
+        st.lists(st.text("ab,;|\t\"' \n", min_size=1, max_size=6), min_size=3, max_size=3),
+        min_size=1,
+        max_size=8,
     ),
     st.sampled_from([",", ";", "\t"]),
 )

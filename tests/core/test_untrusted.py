@@ -17,7 +17,10 @@ from PIL import Image
 from hbench.core import untrusted
 
 ROOT = Path(__file__).parents[2]
-DOORS = {"hbench/core/untrusted.py", "hbench/datasets/download/archives.py"}  # the latter unpacks, with its own bounds
+DOORS = {
+    "hbench/core/untrusted.py",
+    "hbench/datasets/download/archives.py",
+}  # the latter unpacks, with its own bounds
 BARE = {
     "json": {"load", "loads"},
     "yaml": {"load", "safe_load", "full_load", "unsafe_load", "load_all", "safe_load_all"},
@@ -50,7 +53,9 @@ def bare_calls(source):
 def test_nobody_goes_around_the_door():
     files = [path for folder in ("hbench", "pipelines") for path in (ROOT / folder).rglob("*.py")]
     found = {
-        path.relative_to(ROOT).as_posix(): calls for path in files if (calls := bare_calls(path.read_text("utf-8")))
+        path.relative_to(ROOT).as_posix(): calls
+        for path in files
+        if (calls := bare_calls(path.read_text("utf-8")))
     }
     assert {path: calls for path, calls in found.items() if path not in DOORS} == {}
     assert set(found) == DOORS  # the test does see such calls
@@ -67,7 +72,9 @@ def test_texts_are_utf8_and_bounded(tmp_path):
         untrusted.read_text(path)
 
 
-@pytest.mark.parametrize("text", ["[" * 101 + "]" * 101, "[" * 100_000, '{"a":' * 101 + "1" + "}" * 101])
+@pytest.mark.parametrize(
+    "text", ["[" * 101 + "]" * 101, "[" * 100_000, '{"a":' * 101 + "1" + "}" * 101]
+)
 def test_deep_json_is_refused(text):
     with pytest.raises(ValueError, match=r"deep|Expecting"):
         untrusted.parse_json(text)
@@ -85,7 +92,9 @@ def test_half_a_surrogate_pair_is_refused_and_a_whole_one_read():
         untrusted.parse_json('["\\ud800"]')
 
 
-@pytest.mark.parametrize("text", ["a = " + "[" * 5_000, "a = 2024-13-45", "a = " + "9" * 5_000, "a = {b = " * 3_000])
+@pytest.mark.parametrize(
+    "text", ["a = " + "[" * 5_000, "a = 2024-13-45", "a = " + "9" * 5_000, "a = {b = " * 3_000]
+)
 def test_broken_toml_has_one_error(text):
     import tomllib
 
@@ -182,7 +191,9 @@ def test_arrow_offsets_outside_of_their_buffer_are_refused(tmp_path):
         (good,) = untrusted.arrow_batches(path)
         assert good.column(0).to_pylist() == ["ab", "cd"]
         content = path.read_bytes()
-        wrong = content.replace(np.array([0, 2, 4], "<i4").tobytes(), np.array([0, 2, 10_000_000], "<i4").tobytes())
+        wrong = content.replace(
+            np.array([0, 2, 4], "<i4").tobytes(), np.array([0, 2, 10_000_000], "<i4").tobytes()
+        )
         assert wrong != content
         path.write_bytes(wrong)
         with pytest.raises(pa.ArrowInvalid):
@@ -197,7 +208,9 @@ def test_pictures_are_of_listed_formats(tmp_path):
         made[kind] = stream.getvalue()
         assert untrusted.load_picture(io.BytesIO(made[kind])).size == (4, 3)
     postscript = tmp_path / "x.jpg"
-    postscript.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n")
+    postscript.write_bytes(
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n"
+    )
     with pytest.raises(OSError, match="cannot identify"):
         untrusted.load_picture(postscript)
     with pytest.raises(OSError, match="ValueError"):
@@ -223,4 +236,7 @@ def test_a_key_with_more_dots_than_tables_may_be_deep_is_refused_by_its_line(lin
 
 def test_dots_in_texts_and_a_few_in_keys_are_read():
     dots = "." * 500
-    assert untrusted.parse_toml(f'a.b.c = "{dots}"\n[d.e]\nf = 1\n') == {"a": {"b": {"c": dots}}, "d": {"e": {"f": 1}}}
+    assert untrusted.parse_toml(f'a.b.c = "{dots}"\n[d.e]\nf = 1\n') == {
+        "a": {"b": {"c": dots}},
+        "d": {"e": {"f": 1}},
+    }

@@ -1,4 +1,6 @@
-"""Unpacking: every kind of archive comes out whole; hostile and damaged ones are refused, and leave nothing outside."""
+"""Unpacking: every kind of archive comes out whole; hostile and damaged ones are refused, and leave
+nothing outside.
+"""
 
 import gzip
 import os
@@ -17,13 +19,29 @@ from hbench.datasets.download import DownloadInterrupted
 from hbench.datasets.download.archives import not_unpacked, safe_path, unpack
 from tests.raw_folders import tar_of
 
-FILES = {"set/a/1.jpg": b"one" * 1000, "set/a/2.jpg": b"", "set/b/ñ 3.jpg": os.urandom(5000), "readme.txt": b"hello"}
+FILES = {
+    "set/a/1.jpg": b"one" * 1000,
+    "set/a/2.jpg": b"",
+    "set/b/ñ 3.jpg": os.urandom(5000),
+    "readme.txt": b"hello",
+}
 LEAVING = [
-    "/etc/cron.d/x", "../x", "set/../../x", "set\\..\\..\\x", "C:\\x", "c:x", "set/new\nline", "set/\x1b[2J", "a" * 250,
+    "/etc/cron.d/x", "../x", "set/../../x", "set\\..\\..\\x", "C:\\x", "c:x", "set/new\nline",
+    "set/\x1b[2J", "a" * 250,
     "é" * 130, "//server/share", "set/..", "..",
 ]  # fmt: skip
-RECORDS = [".hbench/NAME.json", "set/.HBench/x.json", ".hbench-unpacked", "adopted.txt", "set/Adopted.txt"]
-LINKS = [(tarfile.SYMTYPE, "/etc/passwd"), (tarfile.SYMTYPE, "inside"), (tarfile.LNKTYPE, "/etc/passwd")]
+RECORDS = [
+    ".hbench/NAME.json",
+    "set/.HBench/x.json",
+    ".hbench-unpacked",
+    "adopted.txt",
+    "set/Adopted.txt",
+]
+LINKS = [
+    (tarfile.SYMTYPE, "/etc/passwd"),
+    (tarfile.SYMTYPE, "inside"),
+    (tarfile.LNKTYPE, "/etc/passwd"),
+]
 
 
 def make_zip(path, files):
@@ -49,11 +67,17 @@ def archive(request, tmp_path):
 
 
 def content_of(folder):
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def reason_against(archive, folder):
-    """Why an archive is refused, after which whatever was unpacked is whole, and no temporary file is left."""
+    """Why an archive is refused, after which whatever was unpacked is whole, and no temporary file
+    is left.
+    """
     with pytest.raises(IntegrityError, match=f"{archive.name} cannot be unpacked") as refusal:
         unpack(archive, folder)
     assert all(FILES.get(name, body) == body for name, body in content_of(folder).items())
@@ -65,13 +89,19 @@ def test_every_kind_is_unpacked_by_its_content_not_its_name_and_what_is_missing_
     archive, tmp_path
 ):
     progress = []
-    assert unpack(archive.rename(tmp_path / "download"), tmp_path / "out", on_progress=progress.append) == 4
+    assert (
+        unpack(archive.rename(tmp_path / "download"), tmp_path / "out", on_progress=progress.append)
+        == 4
+    )
     assert content_of(tmp_path / "out") == FILES
     assert sum(progress) == 4
     assert not_unpacked(tmp_path / "download", tmp_path / "out") == []
     (tmp_path / "out" / "readme.txt").write_bytes(b"HELLO")
     (tmp_path / "out" / "set" / "a" / "1.jpg").unlink()
-    assert sorted(not_unpacked(tmp_path / "download", tmp_path / "out")) == ["readme.txt", "set/a/1.jpg"]
+    assert sorted(not_unpacked(tmp_path / "download", tmp_path / "out")) == [
+        "readme.txt",
+        "set/a/1.jpg",
+    ]
 
 
 def test_unpacking_that_was_stopped_or_killed_is_done_again(archive, tmp_path):
@@ -106,13 +136,18 @@ def test_a_name_is_safe_or_refused(tmp_path_factory, name):
     assert (folder / path) != folder
 
 
-@pytest.mark.parametrize(("kind", "target"), [*LINKS, (tarfile.CHRTYPE, ""), (tarfile.FIFOTYPE, "")])
+@pytest.mark.parametrize(
+    ("kind", "target"), [*LINKS, (tarfile.CHRTYPE, ""), (tarfile.FIFOTYPE, "")]
+)
 def test_links_and_devices_in_a_tar_are_refused(tmp_path, kind, target):
     with tarfile.open(tmp_path / "evil.tar", "w") as archive:
         info = tarfile.TarInfo("set/x")
         info.type, info.linkname = kind, target
         archive.addfile(info)
-    assert reason_against(tmp_path / "evil.tar", tmp_path / "out") == "set/x is a link, a device or a sparse file"
+    assert (
+        reason_against(tmp_path / "evil.tar", tmp_path / "out")
+        == "set/x is a link, a device or a sparse file"
+    )
     assert list((tmp_path / "out").iterdir()) == []
 
 
@@ -120,7 +155,9 @@ def test_links_and_devices_in_a_tar_are_refused(tmp_path, kind, target):
 def test_a_link_that_lies_in_the_way_is_not_followed(archive, tmp_path, place):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / place).symlink_to(tmp_path / "elsewhere" / ("" if place == "set" else place))
+    (tmp_path / "out" / place).symlink_to(
+        tmp_path / "elsewhere" / ("" if place == "set" else place)
+    )
     assert "leads out of" in reason_against(archive, tmp_path / "out")
     assert content_of(tmp_path / "elsewhere") == {}
 
@@ -144,7 +181,10 @@ def behind_last(signature, offset):
     [
         ([(b"PK\x01\x02", 24, struct.pack("<I", 10))], "Bad CRC"),
         ([(b"PK\x01\x02", 24, struct.pack("<I", 1 << 30))], "unpacks to more than the 256 MiB"),
-        ([(b"PK\x03\x04", 6, b"\x01"), (b"PK\x01\x02", 8, b"\x01")], "a.bin is encrypted: unpack it yourself"),
+        (
+            [(b"PK\x03\x04", 6, b"\x01"), (b"PK\x01\x02", 8, b"\x01")],
+            "a.bin is encrypted: unpack it yourself",
+        ),
         ([(b"PK\x01\x02", 38, struct.pack("<I", 0o120777 << 16))], "a.bin is a link"),
     ],
     ids=["size too small", "size too large", "encrypted", "link"],
@@ -157,13 +197,19 @@ def test_a_zip_whose_directory_lies_is_locked_or_links_is_refused(tmp_path, chan
 
 
 def test_a_tar_that_expands_beyond_reason_is_refused(tmp_path):
-    packed = gzip.compress(make_tar(tmp_path / "a.tar", {"x": b"y"}, "w").read_bytes() + bytes(257 << 20), 1)
+    packed = gzip.compress(
+        make_tar(tmp_path / "a.tar", {"x": b"y"}, "w").read_bytes() + bytes(257 << 20), 1
+    )
     (tmp_path / "a.tgz").write_bytes(packed)
-    assert "what follows its last file unpacks to more than" in reason_against(tmp_path / "a.tgz", tmp_path / "out")
+    assert "what follows its last file unpacks to more than" in reason_against(
+        tmp_path / "a.tgz", tmp_path / "out"
+    )
     info = tarfile.TarInfo("bomb")
     info.size = 1 << 30
     (tmp_path / "b.tar").write_bytes(info.tobuf() + bytes(10_240))
-    assert "unpacks to more than the 256 MiB" in reason_against(tmp_path / "b.tar", tmp_path / "out")
+    assert "unpacks to more than the 256 MiB" in reason_against(
+        tmp_path / "b.tar", tmp_path / "out"
+    )
     make_tar(tmp_path / "c.tgz", {f"set/{number}": b"" for number in range(10_001)})
     assert "more than 10,000 files" in reason_against(tmp_path / "c.tgz", tmp_path / "out")
 
@@ -186,26 +232,40 @@ def test_damaged_bytes_are_found_out_by_their_checksum(tmp_path):
     reason_against(changed(archive, (2_000_000, bytes(100))), tmp_path / "out")
     for place in (-1, -5, -8):  # the trailer of a gzip: four bytes of checksum, four of length
         archive = make_tar(tmp_path / "a.tgz", FILES)
-        reason_against(changed(archive, (len(archive.read_bytes()) + place, b"\xaa")), tmp_path / "out")
+        reason_against(
+            changed(archive, (len(archive.read_bytes()) + place, b"\xaa")), tmp_path / "out"
+        )
 
 
 @pytest.mark.parametrize(
     ("kind", "size"),
-    [(tarfile.XHDTYPE, 2_500_000_000), (tarfile.GNUTYPE_LONGNAME, 1 << 31), (tarfile.GNUTYPE_LONGLINK, 2 << 20)],
+    [
+        (tarfile.XHDTYPE, 2_500_000_000),
+        (tarfile.GNUTYPE_LONGNAME, 1 << 31),
+        (tarfile.GNUTYPE_LONGLINK, 2 << 20),
+    ],
 )
-def test_a_header_of_gigabytes_or_of_negative_size_is_refused_before_it_is_read(tmp_path, kind, size):
+def test_a_header_of_gigabytes_or_of_negative_size_is_refused_before_it_is_read(
+    tmp_path, kind, size
+):
     info = tarfile.TarInfo("x")
     info.type, info.size = kind, size
     header = info.tobuf(tarfile.GNU_FORMAT)
     negative = checked(header[:124] + b"\xff" * 12 + header[136:])
     for block, stated in ((header, size), (negative, -1)):
         (tmp_path / "a.tar").write_bytes(block + bytes(10_240))
-        assert f"a header of {stated:,} bytes" in reason_against(tmp_path / "a.tar", tmp_path / "out")
+        assert f"a header of {stated:,} bytes" in reason_against(
+            tmp_path / "a.tar", tmp_path / "out"
+        )
 
 
 def checked(header):
     """A header of a tar with its checksum made right."""
-    return header[:148] + b"%06o\0 " % (sum(header[:148]) + 8 * 32 + sum(header[156:512])) + header[156:512]
+    return (
+        header[:148]
+        + b"%06o\0 " % (sum(header[:148]) + 8 * 32 + sum(header[156:512]))
+        + header[156:512]
+    )
 
 
 def test_names_that_are_not_utf8_are_refused(tmp_path):
@@ -215,12 +275,20 @@ def test_names_that_are_not_utf8_are_refused(tmp_path):
     path = make_tar(tmp_path / "b.tar", {"cafxx.txt": b"x"}, "w")
     content = path.read_bytes().replace(b"cafxx", b"caf\xff\xfe")
     start = content.index(b"caf\xff")
-    path.write_bytes(content[:start] + checked(content[start : start + 512]) + content[start + 512 :])
+    path.write_bytes(
+        content[:start] + checked(content[start : start + 512]) + content[start + 512 :]
+    )
     assert "is not safe" in reason_against(path, tmp_path / "out")
 
 
 @pytest.mark.parametrize(
-    "files", [{"a": b"1", "a/b": b"2"}, {"a/b": b"2", "a": b"1"}, {"/".join([200 * "d"] * 40): b"1"}, {"A/../c": b""}]
+    "files",
+    [
+        {"a": b"1", "a/b": b"2"},
+        {"a/b": b"2", "a": b"1"},
+        {"/".join([200 * "d"] * 40): b"1"},
+        {"A/../c": b""},
+    ],
 )
 @pytest.mark.parametrize("kind", ["zip", "tar"])
 def test_paths_that_cannot_be_are_the_fault_of_the_archive(tmp_path, files, kind):

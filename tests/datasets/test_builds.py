@@ -1,4 +1,6 @@
-"""Builds of the published datasets from raw files: real ones where they may be kept here, else in just their form."""
+"""Builds of the published datasets from raw files: real ones where they may be kept here, else in
+just their form.
+"""
 
 import csv
 import gzip
@@ -32,7 +34,10 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 @pytest.fixture
 def cub(raw):
     paths = (GOLDEN / "cub200" / "cub_image_tree.txt").read_text().split()
-    write(raw / "CUB_200_2011" / "images.txt", "".join(f"{i} {path}\n" for i, path in enumerate(paths, start=1)))
+    write(
+        raw / "CUB_200_2011" / "images.txt",
+        "".join(f"{i} {path}\n" for i, path in enumerate(paths, start=1)),
+    )
     return raw
 
 
@@ -40,12 +45,20 @@ def test_cub_has_its_published_counts_and_keeps_the_errors_of_the_published_tree
     dataset, found, errors = building.build_published(specs["cub200"], cub)
     assert errors == []
     assert counted(dataset.train) == dict.fromkeys(("images", "queries", "gallery"), 5_864) | {
-        "order": 13, "family": 30, "species": 100
-    }  # fmt: skip
+        "order": 13,
+        "family": 30,
+        "species": 100,
+    }
     assert counted(dataset.tests["test"])["images"] == 5_924
     assert [len(found.missing), len(found.surplus)] == [11_788, 0]
-    kittiwake, gull = (next(item for item in dataset.train.items if item.startswith(of)) for of in ("084.", "059."))
-    assert names(dataset.train, kittiwake) == ["Coraciiformes", "Laridae (Coraciiformes)", "Red legged Kittiwake"]
+    kittiwake, gull = (
+        next(item for item in dataset.train.items if item.startswith(of)) for of in ("084.", "059.")
+    )
+    assert names(dataset.train, kittiwake) == [
+        "Coraciiformes",
+        "Laridae (Coraciiformes)",
+        "Red legged Kittiwake",
+    ]
     assert names(dataset.train, gull)[:2] == ["Charadriiformes", "Laridae (Charadriiformes)"]
 
 
@@ -69,7 +82,9 @@ def test_a_root_given_from_here_is_found_from_elsewhere(cub, tmp_path, monkeypat
     assert load(tmp_path / "built").root.is_relative_to(cub)
 
 
-def test_a_read_only_root_is_built_into_the_data_folder_and_else_into_the_cache(cub, home, small_disk, monkeypatch):
+def test_a_read_only_root_is_built_into_the_data_folder_and_else_into_the_cache(
+    cub, home, small_disk, monkeypatch
+):
     for path in [cub, *cub.rglob("*")]:
         path.chmod(0o555 if path.is_dir() else 0o444)
     folder = building.writable_folder("cub200")
@@ -106,7 +121,10 @@ def test_omniglot_is_built_and_its_images_are_read(omniglot):
     dataset, found, errors = building.build_published(specs["omniglot-small"], omniglot)
     assert errors == []
     assert (found.missing, found.surplus) == ((), ())
-    assert [counted(manifest)["images"] for manifest in dataset.manifests.values()] == [2_720, 3_120]
+    assert [counted(manifest)["images"] for manifest in dataset.manifests.values()] == [
+        2_720,
+        3_120,
+    ]
     item = "images_background_small1/Greek/character01/0394_01.png"
     assert names(dataset.train, item) == ["Greek", "Greek character01"]
     assert dataset.train.picture(item).size == (105, 105)
@@ -148,10 +166,24 @@ def test_inat_full_is_a_tree_under_paper_and_goes_by_name_under_official(inat, t
     save(build("inat18-full", inat, unofficial=True), tmp_path / "built")
     dataset = load(tmp_path / "built")
     train, official = dataset.train, dataset.official_names
-    nodes = [set().union(*(m.tree.names[level] for m in dataset.manifests.values())) for level in range(7)]
-    assert list(map(len, nodes)) == [6, 25, 57, 273, 1_120, 4_412, 8_142]  # by path: homonyms and NA told apart
+    nodes = [
+        set().union(*(m.tree.names[level] for m in dataset.manifests.values()))
+        for level in range(7)
+    ]
+    assert list(map(len, nodes)) == [
+        6,
+        25,
+        57,
+        273,
+        1_120,
+        4_412,
+        8_142,
+    ]  # by path: homonyms and NA told apart
     assert set(official) == {"order", "family", "genus"}
-    named = [{official.get(level, {}).get(node, node) for node in nodes[n]} for n, level in enumerate(dataset.levels)]
+    named = [
+        {official.get(level, {}).get(node, node) for node in nodes[n]}
+        for n, level in enumerate(dataset.levels)
+    ]
     assert list(map(len, named)) == [6, 25, 57, 272, 1_118, 4_401, 8_142]
     assert official["genus"]["Iris (Tarachodidae)"] == "Iris"
     assert set(official["order"].values()) == {"NA"}
@@ -170,23 +202,35 @@ def test_inat_full_is_a_tree_under_paper_and_goes_by_name_under_official(inat, t
 
 @pytest.fixture
 def gldv2(raw):
-    labels = gzip.decompress((GOLDEN / "hgldv2" / "index_label_to_hierarchical.3col.csv.gz").read_bytes()).decode()
+    labels = gzip.decompress(
+        (GOLDEN / "hgldv2" / "index_label_to_hierarchical.3col.csv.gz").read_bytes()
+    ).decode()
     write(raw / "metadata" / "index_label_to_hierarchical.csv", labels)
     landmarks = [row[0] for row in csv.reader(labels.splitlines()[1:])]
     images = [f"{int(landmark):016x}" for landmark in landmarks]
     rows = [*zip(images, landmarks, strict=True), ("f" * 16, "1")]  # the last one has no label
-    write(raw / "metadata" / "index_image_to_landmark.csv", "id,landmark_id\n" + "".join(f"{i},{n}\n" for i, n in rows))
+    write(
+        raw / "metadata" / "index_image_to_landmark.csv",
+        "id,landmark_id\n" + "".join(f"{i},{n}\n" for i, n in rows),
+    )
     truth = ["id,images,Usage", f"aaaa,{images[1]} {images[2]},Public", "bbbb,None,Ignored"]
     truth += [f"cccc,{'f' * 16} {images[0]},Private", f"dddd,{images[5]},Private"]
     write(raw / "ground_truth" / "retrieval_solution_v2.1.csv", "\n".join(truth))
-    sample = (GOLDEN / "hgldv2" / "train_label_to_hierarchical.sample5col.csv").read_text(encoding="utf-8")
+    sample = (GOLDEN / "hgldv2" / "train_label_to_hierarchical.sample5col.csv").read_text(
+        encoding="utf-8"
+    )
     nowhere = "5,http://commons.wikimedia.org/wiki/Category:Nowhere,,,\n"
     write(raw / "metadata" / "train_label_to_hierarchical.csv", sample + nowhere)
-    write(raw / "metadata" / "train_clean.csv", "landmark_id,images\n0,0a1b 0c2d\n5,ffff\n18,abcd\n7,eeee\n")
+    write(
+        raw / "metadata" / "train_clean.csv",
+        "landmark_id,images\n0,0a1b 0c2d\n5,ffff\n18,abcd\n7,eeee\n",
+    )
     return raw
 
 
-def test_hgldv2_has_the_landmarks_of_the_real_index_and_queries_with_that_of_their_first_image(gldv2):
+def test_hgldv2_has_the_landmarks_of_the_real_index_and_queries_with_that_of_their_first_image(
+    gldv2,
+):
     dataset = build("hgldv2", gldv2, unofficial=True)
     train, test = dataset.train, dataset.tests["test"]
     gallery = test.labels[test.gallery]
@@ -198,8 +242,16 @@ def test_hgldv2_has_the_landmarks_of_the_real_index_and_queries_with_that_of_the
     assert names(test, "test/a/a/a/aaaa.jpg") == ["natural", "lake", "index 2"]
     assert not (test.query & test.gallery).any()
     assert "index/f/f/f/ffffffffffffffff.jpg" not in set(test.items)
-    assert train.items.tolist() == ["train/0/a/1/0a1b.jpg", "train/0/c/2/0c2d.jpg", "train/a/b/c/abcd.jpg"]
-    assert names(train, "train/0/a/1/0a1b.jpg") == ["human-made", "sports venue", "Happy Valley Racecourse (train 0)"]
+    assert train.items.tolist() == [
+        "train/0/a/1/0a1b.jpg",
+        "train/0/c/2/0c2d.jpg",
+        "train/a/b/c/abcd.jpg",
+    ]
+    assert names(train, "train/0/a/1/0a1b.jpg") == [
+        "human-made",
+        "sports venue",
+        "Happy Valley Racecourse (train 0)",
+    ]
     assert names(train, "train/a/b/c/abcd.jpg")[2] == "Orthodox church in Ełk (train 18)"
     assert not set(train.tree.names[2]) & set(test.tree.names[2])  # numbered apart
 
@@ -223,9 +275,14 @@ def test_gldv2_keeps_the_official_lists(gldv2, tmp_path):
 @pytest.fixture
 def sop(raw):
     head = (GOLDEN / "sop" / "Ebay_train.excerpt.txt").read_text()
-    write(raw / "Stanford_Online_Products" / "Ebay_train.txt", head + "7 3 2 cabinet_final/1_0.JPG\n")
+    write(
+        raw / "Stanford_Online_Products" / "Ebay_train.txt", head + "7 3 2 cabinet_final/1_0.JPG\n"
+    )
     header = head.splitlines()[0].replace(" ", "\t")  # as a copy from a spreadsheet has it
-    write(raw / "Stanford_Online_Products" / "Ebay_test.txt", f"{header}\n1 11319 2 cabinet_final/9 0.JPG\n")
+    write(
+        raw / "Stanford_Online_Products" / "Ebay_test.txt",
+        f"{header}\n1 11319 2 cabinet_final/9 0.JPG\n",
+    )
     return raw
 
 
@@ -242,8 +299,15 @@ def test_sop_is_built_by_kind_and_product(sop):
 @pytest.fixture
 def inshop(raw):
     lines = (GOLDEN / "inshop" / "list_eval_partition.excerpt.txt").read_text().splitlines()
-    rows = [("MEN", 80, "1_front", "query"), ("MEN", 80, "2_side", "gallery"), ("WOMEN", 90, "2_side", "gallery")]
-    more = [f"img/{sex}/Denim/id_{n:08}/01_{view}.jpg   id_{n:08} {part:<10} " for sex, n, view, part in rows]
+    rows = [
+        ("MEN", 80, "1_front", "query"),
+        ("MEN", 80, "2_side", "gallery"),
+        ("WOMEN", 90, "2_side", "gallery"),
+    ]
+    more = [
+        f"img/{sex}/Denim/id_{n:08}/01_{view}.jpg   id_{n:08} {part:<10} "
+        for sex, n, view, part in rows
+    ]
     write(raw / "Eval" / "list_eval_partition.txt", "\n".join(["5", *lines[1:4], *more]))
     touch(raw, ["Img/img/MEN/Denim/id_00000080/01_1_front.jpg"])
     return raw
@@ -254,7 +318,10 @@ def test_inshop_has_separate_queries_and_gallery_and_one_map_of_categories(insho
     test = dataset.tests["test"]
     assert dataset.train.tree.names[0] == ("WOMEN/Dresses",)
     assert test.tree.names[0] == ("MEN/Denim", "WOMEN/Denim")
-    assert (test.query.tolist(), test.gallery.tolist()) == ([True, False, False], [False, True, True])
+    assert (test.query.tolist(), test.gallery.tolist()) == (
+        [True, False, False],
+        [False, True, True],
+    )
     assert dataset.root == inshop / "Img"
 
 
@@ -265,17 +332,25 @@ def dyml(raw):
         shutil.copy(GOLDEN / "dyml" / "label.csv", raw / split / "label.csv")
     for level in ("fine", "middle", "coarse"):
         write(raw / f"bmk_{level}" / "query.csv", (GOLDEN / "dyml" / "query.csv").read_text())
-        write(raw / f"bmk_{level}" / "gallery.csv", "fname, labels10.jpg, 12\n11.jpg, 7\n12.jpg, 12\n")
+        write(
+            raw / f"bmk_{level}" / "gallery.csv", "fname, labels10.jpg, 12\n11.jpg, 7\n12.jpg, 12\n"
+        )
     return raw
 
 
 def test_dyml_does_not_lose_the_image_that_is_glued_to_the_header_which_may_also_end_its_line(dyml):
     dataset = build("dyml-vehicle", dyml, unofficial=True)
-    assert dataset.train.items.tolist() == ["train/imgs/0.jpg", "train/imgs/1.jpg", "train/imgs/2.jpg"]
+    assert dataset.train.items.tolist() == [
+        "train/imgs/0.jpg",
+        "train/imgs/1.jpg",
+        "train/imgs/2.jpg",
+    ]
     assert names(dataset.train, "train/imgs/2.jpg") == ["coarse 1", "middle 3", "fine 17"]
     fine = dataset.tests["fine"]
     assert fine.items[fine.query].tolist() == [f"bmk_fine/query/{i}.jpg" for i in range(3)]
-    assert names(fine, "bmk_fine/query/0.jpg") == names(fine, "bmk_fine/gallery/12.jpg") == ["fine 12"]
+    assert (
+        names(fine, "bmk_fine/query/0.jpg") == names(fine, "bmk_fine/gallery/12.jpg") == ["fine 12"]
+    )
     write(dyml / "train" / "label.csv", "fname, coarse_id, middle_id, fine_id\n0.jpg, 0, 0, 17\n")
     write(dyml / "names.csv", "level,id,name\nfine,17,pickup\n")  # a file may name the classes
     train = build("dyml-vehicle", dyml, unofficial=True).train
@@ -288,13 +363,22 @@ def test_dyml_has_three_tests_of_one_level_each_and_is_scored_as_their_mean(dyml
     assert dataset.train.levels == ("coarse", "middle", "fine")
     assert dataset.levels == ("class",)
     assert list(dataset.tests) == ["fine", "middle", "coarse"]
-    assert [test.tree.names[0][0].split()[0] for test in dataset.tests.values()] == ["fine", "middle", "coarse"]
+    assert [test.tree.names[0][0].split()[0] for test in dataset.tests.values()] == [
+        "fine",
+        "middle",
+        "coarse",
+    ]
     items = [item for test in dataset.tests.values() for item in test.items]
     vectors = np.random.default_rng(0).normal(size=(len(items), 8)).astype(np.float32)
-    report = hbench.evaluate(Embeddings(np.array(items, dtype=object), vectors, "", "made up", "float32"), dataset)
+    report = hbench.evaluate(
+        Embeddings(np.array(items, dtype=object), vectors, "", "made up", "float32"), dataset
+    )
     values = report.per_query["AP"]
     assert len(values) == 9
-    means = [np.nanmean(values[np.array(report.table["test"].to_pylist()) == name]) for name in dataset.tests]
+    means = [
+        np.nanmean(values[np.array(report.table["test"].to_pylist()) == name])
+        for name in dataset.tests
+    ]
     assert report.scores["AP"] == pytest.approx(np.mean(means), abs=1e-12)
 
 
@@ -315,13 +399,21 @@ def test_dyml_product_tests_one_set_at_three_levels(dyml):
     assert names(dataset.tests["middle"], "mini-bmk_all_in_one/imgs/2.jpg") == ["middle 3"]
 
 
-# Cars196, CIFAR-100, Aircraft, NABirds, iNaturalist 2021, Oxford and Paris: in the form of their files
+# Cars196, CIFAR-100, Aircraft, NABirds, iNaturalist 2021, Oxford and Paris: in the form of their
+# files
 
 
 def test_cars_are_split_by_class_whatever_their_own_flag_says(raw):
     kinds = [("relative_im_path", object), ("bbox_x1", object), ("class", object), ("test", object)]
-    rows = [("car_ims/000001.jpg", 1, 1, 0), ("car_ims/000002.jpg", 9, 98, 1), ("car_ims/000003.jpg", 3, 99, 0)]
-    content = {"annotations": np.array([rows], dtype=kinds), "class_names": np.array([["x"]], object)}
+    rows = [
+        ("car_ims/000001.jpg", 1, 1, 0),
+        ("car_ims/000002.jpg", 9, 98, 1),
+        ("car_ims/000003.jpg", 3, 99, 0),
+    ]
+    content = {
+        "annotations": np.array([rows], dtype=kinds),
+        "class_names": np.array([["x"]], object),
+    }
     savemat(raw / "cars_annos.mat", content)
     dataset = build("cars196", raw, unofficial=True)
     assert dataset.train.items.tolist() == ["car_ims/000001.jpg", "car_ims/000002.jpg"]
@@ -348,7 +440,13 @@ def cifar(raw):
 
 def test_cifar_has_a_hundred_classes_in_twenty_superclasses(cifar):
     dataset = build("cifar100", cifar, unofficial=True)
-    assert counted(dataset.train) == {"images": 200, "queries": 200, "gallery": 200, "superclass": 20, "class": 100}
+    assert counted(dataset.train) == {
+        "images": 200,
+        "queries": 200,
+        "gallery": 200,
+        "superclass": 20,
+        "class": 100,
+    }
     assert names(dataset.train, "train/00000.png") == ["fruit_and_vegetables", "apple"]
     record = np.frombuffer((cifar / "train.bin").read_bytes(), np.uint8)[3074 * 7 :][:3074]
     image = np.asarray(dataset.train.picture("train/00007.png"))
@@ -374,14 +472,25 @@ def test_aircraft_variants_are_halved_in_the_order_of_their_list(raw):
 
 def test_nabirds_leaves_of_two_depths_become_one_depth(raw):
     folder = raw / "nabirds"
-    classes = ["Birds", "Ducks, Geese, and Swans", "Ducks", "Mallard", "Mallard (Female)", "Gadwall"]
-    write(folder / "classes.txt", "".join(f"{number} {name}\n" for number, name in enumerate(classes)))
+    classes = [
+        "Birds",
+        "Ducks, Geese, and Swans",
+        "Ducks",
+        "Mallard",
+        "Mallard (Female)",
+        "Gadwall",
+    ]
+    write(
+        folder / "classes.txt", "".join(f"{number} {name}\n" for number, name in enumerate(classes))
+    )
     write(folder / "hierarchy.txt", "1 0\n2 1\n3 2\n4 3\n5 2\n")
     write(folder / "images.txt", "a-1 0004/a1.jpg\nb-2 0005/b2.jpg\n")
     write(folder / "image_class_labels.txt", "a-1 4\nb-2 5\n")
     write(folder / "train_test_split.txt", "a-1 1\nb-2 0\n")
     dataset = build("nabirds", raw, unofficial=True)
-    assert names(dataset.train, "0004/a1.jpg") == [f"{classes[number]} #{number}" for number in range(1, 5)]
+    assert names(dataset.train, "0004/a1.jpg") == [
+        f"{classes[number]} #{number}" for number in range(1, 5)
+    ]
     assert names(dataset.tests["test"], "0005/b2.jpg")[2:] == ["Gadwall #5", "Gadwall #5"]
     write(folder / "hierarchy.txt", "1 0\n2 1\n3 2\n4 3\n5 4\n")
     with pytest.raises(TreeError, match=r"class 5 of .* lies too deep"):
@@ -393,13 +502,24 @@ def test_inat21_is_built_from_its_folders(raw):
     mantis = "00002_Animalia_Arthropoda_Insecta_Mantodea_Mantidae_Iris_oratoria"
     touch(raw, [f"train_mini/{iris}/a.jpg", f"train_mini/{mantis}/b.jpg", f"val/{iris}/c.jpg"])
     dataset = build("inat21-mini", raw, unofficial=True)
-    path = ["Animalia", "Arthropoda", "Insecta", "Mantodea", "Mantidae", "Iris (Mantidae)", "Iris oratoria"]
+    path = [
+        "Animalia",
+        "Arthropoda",
+        "Insecta",
+        "Mantodea",
+        "Mantidae",
+        "Iris (Mantidae)",
+        "Iris oratoria",
+    ]
     assert names(dataset.train, f"train_mini/{mantis}/b.jpg") == path
     assert names(dataset.tests["test"], f"val/{iris}/c.jpg")[5] == "Iris (Iridaceae)"
 
 
 def test_an_open_inat21_keeps_the_images_of_a_species_together(raw):
-    species = [f"{n:05d}_Plantae_Tracheophyta_Liliopsida_Asparagales_Iridaceae_Iris_i{n}" for n in range(10)]
+    species = [
+        f"{n:05d}_Plantae_Tracheophyta_Liliopsida_Asparagales_Iridaceae_Iris_i{n}"
+        for n in range(10)
+    ]
     touch(raw, [f"{folder}/{each}/a.jpg" for folder in ("train_mini", "val") for each in species])
     dataset = build("inat21-mini-open", raw, unofficial=True)
     test = dataset.tests["test"]
@@ -415,16 +535,52 @@ SOP = "image_id class_id super_class_id path\n"
 @pytest.mark.parametrize(
     ("name", "sample", "file", "text", "problem"),
     [
-        ("sop", "sop", "Stanford_Online_Products/Ebay_train.txt", "image_id class_id path\n", "another header"),
+        (
+            "sop",
+            "sop",
+            "Stanford_Online_Products/Ebay_train.txt",
+            "image_id class_id path\n",
+            "another header",
+        ),
         ("sop", "sop", "Stanford_Online_Products/Ebay_train.txt", "", "another header"),
-        ("sop", "sop", "Stanford_Online_Products/Ebay_train.txt", f"{SOP[:-1]} extra\n", "another header"),
-        ("sop", "sop", "Stanford_Online_Products/Ebay_train.txt", f"{SOP}1 1 a.JPG\n", "line 2, cannot be understood"),
-        ("inshop", "inshop", "Eval/list_eval_partition.txt", "1.jpg 0\n2.jpg 0\n", "is not an In-shop list"),  # CelebA's
-        ("inshop", "inshop", "Eval/list_eval_partition.txt", f"52712\n{' '.join(inshop_list.HEADER)}\n", "cut short"),
+        (
+            "sop",
+            "sop",
+            "Stanford_Online_Products/Ebay_train.txt",
+            f"{SOP[:-1]} extra\n",
+            "another header",
+        ),
+        (
+            "sop",
+            "sop",
+            "Stanford_Online_Products/Ebay_train.txt",
+            f"{SOP}1 1 a.JPG\n",
+            "line 2, cannot be understood",
+        ),
+        (
+            "inshop",
+            "inshop",
+            "Eval/list_eval_partition.txt",
+            "1.jpg 0\n2.jpg 0\n",
+            "is not an In-shop list",
+        ),  # CelebA's
+        (
+            "inshop",
+            "inshop",
+            "Eval/list_eval_partition.txt",
+            f"52712\n{' '.join(inshop_list.HEADER)}\n",
+            "cut short",
+        ),
         ("cifar100", "cifar", "test.bin", "x" * 3073, "is not a CIFAR-100 file"),
-        ("inat18-base", "inat", "Inat_dataset_splits/Inaturalist_test_set1.txt", "train_val2018/Aves/9999/x.jpg", "9999"),
+        (
+            "inat18-base",
+            "inat",
+            "Inat_dataset_splits/Inaturalist_test_set1.txt",
+            "train_val2018/Aves/9999/x.jpg",
+            "9999",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_damaged_or_foreign_list_is_refused(request, name, sample, file, text, problem):
     root = request.getfixturevalue(sample)
     write(root / file, text)
@@ -440,7 +596,9 @@ def revisited(path, truth):
 def oxford(raw):
     gnd = [{"bbx": [1.0, 2.0, 5.5, 8.0], "easy": np.array([0]), "hard": [1], "junk": [2]}]
     images = ["all_souls_000001", "all_souls_000002", "oxford_003", "magdalen_000001"]
-    revisited(raw / "gnd_roxford5k.pkl", {"imlist": images, "qimlist": ["all_souls_000013"], "gnd": gnd})
+    revisited(
+        raw / "gnd_roxford5k.pkl", {"imlist": images, "qimlist": ["all_souls_000013"], "gnd": gnd}
+    )
     (raw / "jpg").mkdir()
     Image.new("RGB", (10, 10)).save(raw / "jpg" / "all_souls_000013.jpg")
     return raw
@@ -454,7 +612,10 @@ def test_oxford_lists_what_is_positive_and_what_is_left_out(oxford):
         listed = {row["item"][4:-4]: row["level"] for row in dataset.lists[test].to_pylist()}
         assert listed == dict(zip(images, values, strict=True))
     assert names(dataset.tests["easy"], "query/all_souls_000013.jpg") == ["all souls"]
-    assert dataset.tests["hard"].picture("query/all_souls_000013.jpg").size == (5, 6)  # cut to its box
+    assert dataset.tests["hard"].picture("query/all_souls_000013.jpg").size == (
+        5,
+        6,
+    )  # cut to its box
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
@@ -482,7 +643,9 @@ FOREIGN = {
 }
 
 
-@pytest.mark.parametrize(("file", "content"), [(file, each) for file in FOREIGN for each in FOREIGN[file]])
+@pytest.mark.parametrize(
+    ("file", "content"), [(file, each) for file in FOREIGN for each in FOREIGN[file]]
+)
 def test_a_foreign_or_hostile_pickle_is_refused_and_never_run(raw, capsys, file, content):
     revisited(raw / file, content)
     with pytest.raises(DataError, match=r"is not (a ground truth|the list of SfM-120k)"):
@@ -491,8 +654,14 @@ def test_a_foreign_or_hostile_pickle_is_refused_and_never_run(raw, capsys, file,
 
 
 def test_sfm_trains_and_tests_on_other_models(raw):
-    content = {"train": PART, "val": PART | {"cids": ["2222333344ff", "2222333355ff"], "cluster": np.array([700, 701])}}
+    content = {
+        "train": PART,
+        "val": PART | {"cids": ["2222333344ff", "2222333355ff"], "cluster": np.array([700, 701])},
+    }
     revisited(raw / "retrieval-SfM-120k.pkl", content)
     dataset = build("sfm-120k", raw)
-    assert dataset.train.items.tolist() == ["ims/aa/aa/11/00001111aaaa", "ims/bb/aa/11/00001111aabb"]
+    assert dataset.train.items.tolist() == [
+        "ims/aa/aa/11/00001111aaaa",
+        "ims/bb/aa/11/00001111aabb",
+    ]
     assert dataset.tests["test"].tree.names == (("model 700", "model 701"),)

@@ -1,7 +1,8 @@
-"""Builds of BIOSCAN-5M, Rare Species, FathomNet, the Met, RP2K, Products-10K, ETHEC, Fashionpedia, ILIAS and TreeOfLife.
+"""Builds of BIOSCAN-5M, Rare Species, FathomNet, the Met, RP2K, Products-10K, ETHEC, Fashionpedia,
+ILIAS and TreeOfLife.
 
-None of their files may be kept here: every raw folder is made up, in the layout that its publisher documents (the card of
-each draws it).
+None of their files may be kept here: every raw folder is made up, in the layout that its publisher
+documents (the card of each draws it).
 """
 
 import json
@@ -26,18 +27,46 @@ def write_csv(path, rows):
 
 @pytest.fixture
 def bioscan(raw):
-    ant = {"class": "Insecta", "order": "Hymenoptera", "family": "Formicidae", "subfamily": "Ectatomminae"}
+    ant = {
+        "class": "Insecta",
+        "order": "Hymenoptera",
+        "family": "Formicidae",
+        "subfamily": "Ectatomminae",
+    }
     sulcata = ant | {"genus": "Gnamptogenys", "species": "Gnamptogenys sulcata"}
     fly = {"class": "Insecta", "order": "Diptera", "family": "Sciaridae", "subfamily": ""}
     rows = [
         {"processid": "A1", "chunk": "c0", "split": "train", **sulcata},
         {"processid": "A2", "chunk": "", "split": "test", **sulcata},
         {"processid": "A3", "chunk": "c1", "split": "pretrain", **fly, "genus": "", "species": ""},
-        {"processid": "A4", "chunk": "", "split": "key_unseen", **fly, "genus": "", "species": "Sciaridae sp. 1"},
-        {"processid": "A5", "chunk": "", "split": "test_unseen", **fly, "genus": "", "species": "Sciaridae sp. 1"},
-        {"processid": "A6", "chunk": "c0", "split": "train", **fly, "genus": "", "species": "Sciaridae sp. 2"},
+        {
+            "processid": "A4",
+            "chunk": "",
+            "split": "key_unseen",
+            **fly,
+            "genus": "",
+            "species": "Sciaridae sp. 1",
+        },
+        {
+            "processid": "A5",
+            "chunk": "",
+            "split": "test_unseen",
+            **fly,
+            "genus": "",
+            "species": "Sciaridae sp. 1",
+        },
+        {
+            "processid": "A6",
+            "chunk": "c0",
+            "split": "train",
+            **fly,
+            "genus": "",
+            "species": "Sciaridae sp. 2",
+        },
     ]
-    write_csv(raw / BIOSCAN, [{"phylum": "Arthropoda", "dna_barcode": "ACGT"} | row for row in rows])
+    write_csv(
+        raw / BIOSCAN, [{"phylum": "Arthropoda", "dna_barcode": "ACGT"} | row for row in rows]
+    )
     return raw
 
 
@@ -49,19 +78,37 @@ def test_bioscan_asks_for_one_partition_in_another_and_trains_on_what_has_no_spe
     seen, unseen = dataset.tests["seen"], dataset.tests["unseen"]
     assert seen.items[seen.gallery].tolist() == dataset.train.items.tolist()
     assert unseen.items[unseen.gallery].tolist() == ["key_unseen/A4.jpg"]
-    assert names(unseen, "key_unseen/A4.jpg")[3:] == ["unplaced genus of Sciaridae", "Sciaridae sp. 1"]
+    assert names(unseen, "key_unseen/A4.jpg")[3:] == [
+        "unplaced genus of Sciaridae",
+        "Sciaridae sp. 1",
+    ]
     assert names(seen, "test/A2.jpg")[-1] == "Gnamptogenys sulcata"
     train = build("bioscan-5m-partial", bioscan, unofficial=True).train
     assert train.items.tolist() == ["pretrain/c1/A3.jpg", "train/c0/A1.jpg", "train/c0/A6.jpg"]
-    assert names(train, "pretrain/c1/A3.jpg")[2:] == ["Sciaridae", *["[unknown below family Sciaridae]"] * 2]
+    assert names(train, "pretrain/c1/A3.jpg")[2:] == [
+        "Sciaridae",
+        *["[unknown below family Sciaridae]"] * 2,
+    ]
 
 
-WHALE = dict(zip(RANKS, ["Animalia", "Chordata", "Mammalia", "Cetacea", "Balaenidae", "Eubalaena"], strict=False))
+WHALE = dict(
+    zip(
+        RANKS,
+        ["Animalia", "Chordata", "Mammalia", "Cetacea", "Balaenidae", "Eubalaena"],
+        strict=False,
+    )
+)
 
 
 def test_rare_species_is_a_test_of_its_own(raw):
     file = "dataset/Animalia-Chordata-Mammalia-Cetacea-Balaenidae-Eubalaena-glacialis/1_2_eol_full-size-copy.jpg"
-    row = {"file_name": file, "rarespecies_id": "a", **WHALE, "species": "glacialis", "sciName": "Eubalaena glacialis"}
+    row = {
+        "file_name": file,
+        "rarespecies_id": "a",
+        **WHALE,
+        "species": "glacialis",
+        "sciName": "Eubalaena glacialis",
+    }
     write_csv(raw / "metadata.csv", [row | {"common": "North Atlantic right whale"}])
     dataset = build("rare-species", raw, unofficial=True)
     assert dataset.train is None
@@ -93,13 +140,26 @@ def fathomnet(raw):
         "Octopus rubescens": [*octopus, "Octopus rubescens"],
         "Octopus": [*octopus, ""],
         "Gastropoda": ["Animalia", "Mollusca", "Gastropoda", "", "", "", ""],
-        "Mycale": ["Animalia", "Porifera", "Demospongiae", "Poecilosclerida", "Mycalidae", "Mycale", ""],
+        "Mycale": [
+            "Animalia",
+            "Porifera",
+            "Demospongiae",
+            "Poecilosclerida",
+            "Mycalidae",
+            "Mycale",
+            "",
+        ],
     }
     rows = [{"name": name} | dict(zip(RANKS, path, strict=True)) for name, path in taxa.items()]
     write_csv(raw / "taxonomy.csv", rows)
     categories = [{"id": number, "name": name} for number, name in enumerate(taxa, start=1)]
-    boxes = [{"id": 10 + n, "image_id": 7, "category_id": n, "bbox": [0, 0, 5, 5]} for n in range(1, 5)]
-    write(raw / "dataset_train.json", json.dumps({"images": [], "annotations": boxes, "categories": categories}))
+    boxes = [
+        {"id": 10 + n, "image_id": 7, "category_id": n, "bbox": [0, 0, 5, 5]} for n in range(1, 5)
+    ]
+    write(
+        raw / "dataset_train.json",
+        json.dumps({"images": [], "annotations": boxes, "categories": categories}),
+    )
     return raw
 
 
@@ -108,7 +168,9 @@ def test_fathomnet_gives_half_of_its_categories_to_the_test(fathomnet):
     items = [*dataset.train.items, *dataset.tests["test"].items]
     assert sorted(items) == ["7_11.png", "7_12.png", "7_13.png", "7_14.png"]
     assert len(dataset.train) == len(dataset.tests["test"]) == 2
-    everything = {item: names(m, item) for m in (dataset.train, dataset.tests["test"]) for item in m.items}
+    everything = {
+        item: names(m, item) for m in (dataset.train, dataset.tests["test"]) for item in m.items
+    }
     assert everything["7_12.png"][-2:] == ["Octopus", "[unknown below genus Octopus]"]
     assert everything["7_13.png"][2:] == ["Gastropoda", *["[unknown below class Gastropoda]"] * 4]
 
@@ -121,7 +183,11 @@ def test_met_queries_are_photos_by_visitors_and_its_gallery_is_the_museums(raw):
     dataset = build("met", raw, unofficial=True)
     test = dataset.tests["test"]
     assert test.items[test.query].tolist() == ["test_met/a.jpg"]
-    assert test.items[test.gallery].tolist() == dataset.train.items.tolist() == ["MET/34/0.jpg", "MET/35/0.jpg"]
+    assert (
+        test.items[test.gallery].tolist()
+        == dataset.train.items.tolist()
+        == ["MET/34/0.jpg", "MET/35/0.jpg"]
+    )
     assert names(test, "test_met/a.jpg") == names(test, "MET/34/0.jpg")
     write(raw / "ground_truth" / "testset.json", json.dumps({"path": 1}))
     with pytest.raises(DataError, match="is not a list of pictures"):
@@ -131,7 +197,11 @@ def test_met_queries_are_photos_by_visitors_and_its_gallery_is_the_museums(raw):
 def test_rp2k_is_built_from_its_folders(raw):
     touch(raw, ["all/train/可乐/1.jpg", "all/train/雪碧/2.jpg", "all/test/可乐/3.jpg"])
     dataset = build("rp2k", raw)
-    assert names(dataset.tests["test"], "test/可乐/3.jpg") == names(dataset.train, "train/可乐/1.jpg") == ["可乐"]
+    assert (
+        names(dataset.tests["test"], "test/可乐/3.jpg")
+        == names(dataset.train, "train/可乐/1.jpg")
+        == ["可乐"]
+    )
     assert dataset.root == raw / "all"
     (raw / "all" / "test" / "可乐" / "3.jpg").unlink()
     with pytest.raises(DataError, match="test holds no images"):
@@ -150,13 +220,24 @@ def test_a_product_of_the_test_is_in_the_group_of_its_training(raw):
 
 def specimen(image, genus, epithet):
     place = {"image_path": "2017_02_26R", "image_name": image}
-    return place | {"family": "Hesperiidae", "subfamily": "Heteropterinae", "genus": genus, "specific_epithet": epithet}
+    return place | {
+        "family": "Hesperiidae",
+        "subfamily": "Heteropterinae",
+        "genus": genus,
+        "specific_epithet": epithet,
+    }
 
 
 def test_ethec_counts_an_image_once(raw):
     lists = {
-        "train": [specimen("1.JPG", "Carterocephalus", "palaemon"), specimen("1.JPG", "Carterocephalus", "palaemon")],
-        "test": [specimen("1.JPG", "Carterocephalus", "palaemon"), specimen("2.JPG", "Heteropterus", "morpheus")],
+        "train": [
+            specimen("1.JPG", "Carterocephalus", "palaemon"),
+            specimen("1.JPG", "Carterocephalus", "palaemon"),
+        ],
+        "test": [
+            specimen("1.JPG", "Carterocephalus", "palaemon"),
+            specimen("2.JPG", "Heteropterus", "morpheus"),
+        ],
     }
     for part, own in lists.items():
         path = raw / "ETHEC_dataset" / "splits" / f"{part}.json"
@@ -165,7 +246,12 @@ def test_ethec_counts_an_image_once(raw):
     assert dataset.train.items.tolist() == ["IMAGO_build_test_resized/2017_02_26R/1.JPG"]
     test = dataset.tests["test"]
     assert test.items.tolist() == ["IMAGO_build_test_resized/2017_02_26R/2.JPG"]
-    assert names(test, test.items[0]) == ["Hesperiidae", "Heteropterinae", "Heteropterus", "Heteropterus morpheus"]
+    assert names(test, test.items[0]) == [
+        "Hesperiidae",
+        "Heteropterinae",
+        "Heteropterus",
+        "Heteropterus morpheus",
+    ]
     write(raw / "ETHEC_dataset" / "splits" / "test.json", "[]")
     with pytest.raises(DataError, match="is not a list of specimens"):
         build("ethec", raw)
@@ -185,9 +271,21 @@ def fashionpedia(raw):
             {"id": 295, "name": "plain (pattern)", "supercategory": "textile pattern"},
         ],
         "annotations": [
-            {"id": 1, "image_id": 1, "category_id": 4, "bbox": [1.2, 2, 4, 6], "attribute_ids": [295, 16]},
+            {
+                "id": 1,
+                "image_id": 1,
+                "category_id": 4,
+                "bbox": [1.2, 2, 4, 6],
+                "attribute_ids": [295, 16],
+            },
             {"id": 2, "image_id": 1, "category_id": 1, "bbox": [0, 0, 3, 3], "attribute_ids": [16]},
-            {"id": 3, "image_id": 1, "category_id": 1, "bbox": [5, 5, 2, 2], "attribute_ids": [295]},
+            {
+                "id": 3,
+                "image_id": 1,
+                "category_id": 1,
+                "bbox": [5, 5, 2, 2],
+                "attribute_ids": [295],
+            },
             {"id": 4, "image_id": 1, "category_id": 31, "bbox": [0, 0, 1, 1], "attribute_ids": []},
         ],
     }
@@ -198,7 +296,9 @@ def fashionpedia(raw):
     return raw
 
 
-def test_a_nickname_under_two_categories_is_a_class_in_each_and_a_garment_is_cut_out(fashionpedia, tmp_path):
+def test_a_nickname_under_two_categories_is_a_class_in_each_and_a_garment_is_cut_out(
+    fashionpedia, tmp_path
+):
     save(build("fashionpedia", fashionpedia, unofficial=True), tmp_path / "built")
     train = load(tmp_path / "built").train
     assert train.picture("train/a.jpg@1,2,4,6").size == (4, 6)
@@ -213,16 +313,32 @@ def ilias(raw):
     food = {"cake": ["glowy_flup_468"], "other": ["wavy_zibby_944"]}
     tree = {"product": {"food": food}, "art": {"other": {"other": ["bold_bimp_000"]}}}
     write(raw / "taxonomy.json", json.dumps(tree))
-    write(raw / "image_ids" / "image_query_ids.txt", "glowy_flup_468/query/Q468_00\nbold_bimp_000/query/Q000_00\n")
-    write(raw / "image_ids" / "positive_ids.txt", "glowy_flup_468/pos/P468_00,0.2,7\nbold_bimp_000/pos/P000_00,0.1,3\n")
+    write(
+        raw / "image_ids" / "image_query_ids.txt",
+        "glowy_flup_468/query/Q468_00\nbold_bimp_000/query/Q000_00\n",
+    )
+    write(
+        raw / "image_ids" / "positive_ids.txt",
+        "glowy_flup_468/pos/P468_00,0.2,7\nbold_bimp_000/pos/P000_00,0.1,3\n",
+    )
     return raw
 
 
-def test_two_items_of_ilias_named_other_are_not_of_one_class_and_a_distractor_is_of_no_object(ilias):
+def test_two_items_of_ilias_named_other_are_not_of_one_class_and_a_distractor_is_of_no_object(
+    ilias,
+):
     test = build("ilias-core", ilias, unofficial=True).tests["test"]
-    assert names(test, "ilias_core/bold_bimp_000/pos/P000_00.jpg") == ["art", "other", "other (other)", "bold_bimp_000"]
+    assert names(test, "ilias_core/bold_bimp_000/pos/P000_00.jpg") == [
+        "art",
+        "other",
+        "other (other)",
+        "bold_bimp_000",
+    ]
     assert test.items[test.query].tolist()[0] == "ilias_core/glowy_flup_468/query/Q468_00.jpg"
-    write(ilias / "image_ids" / "positive_ids.txt", "wavy_zibby_944/pos/P944_00,0.2,7\nbold_bimp_000/pos/P000_00,1,3\n")
+    write(
+        ilias / "image_ids" / "positive_ids.txt",
+        "wavy_zibby_944/pos/P944_00,0.2,7\nbold_bimp_000/pos/P000_00,1,3\n",
+    )
     with_both = build("ilias-core", ilias, unofficial=True).tests["test"]
     assert names(with_both, "ilias_core/wavy_zibby_944/pos/P944_00.jpg")[2] == "other (food)"
     write(ilias / "image_ids" / "distractor_ids.txt", "000/a\n000/b.jpg\n")
@@ -235,13 +351,39 @@ def test_two_items_of_ilias_named_other_are_not_of_one_class_and_a_distractor_is
 @pytest.mark.parametrize(
     ("name", "sample", "file", "text", "problem"),
     [
-        ("bioscan-5m", "bioscan", BIOSCAN, "processid,species\nA1,x\n", "with the columns processid, chunk, split"),
-        ("fathomnet-2025", "fathomnet", "taxonomy.csv", f"name,{','.join(RANKS)}\nX,a,,,,,,\n", r"not in taxonomy\.csv"),
-        ("fashionpedia", "fashionpedia", "instances_attributes_val2020.json", '{"images": []}', "no 'categories'"),
-        ("ilias-core", "ilias", "image_ids/image_query_ids.txt", "silly_blob_001/query/Q001_00\n", "silly_blob_001"),
+        (
+            "bioscan-5m",
+            "bioscan",
+            BIOSCAN,
+            "processid,species\nA1,x\n",
+            "with the columns processid, chunk, split",
+        ),
+        (
+            "fathomnet-2025",
+            "fathomnet",
+            "taxonomy.csv",
+            f"name,{','.join(RANKS)}\nX,a,,,,,,\n",
+            r"not in taxonomy\.csv",
+        ),
+        (
+            "fashionpedia",
+            "fashionpedia",
+            "instances_attributes_val2020.json",
+            '{"images": []}',
+            "no 'categories'",
+        ),
+        (
+            "ilias-core",
+            "ilias",
+            "image_ids/image_query_ids.txt",
+            "silly_blob_001/query/Q001_00\n",
+            "silly_blob_001",
+        ),
     ],
-)  # fmt: skip
-def test_annotations_of_another_form_or_without_a_class_are_refused(request, name, sample, file, text, problem):
+)
+def test_annotations_of_another_form_or_without_a_class_are_refused(
+    request, name, sample, file, text, problem
+):
     root = request.getfixturevalue(sample)
     write(root / file, text)
     with pytest.raises(DataError, match=problem):

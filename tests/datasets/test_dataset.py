@@ -1,4 +1,6 @@
-"""Datasets on disk: what is saved comes back, what was changed is refused, what is missing says how to get it."""
+"""Datasets on disk: what is saved comes back, what was changed is refused, what is missing says how
+to get it.
+"""
 
 import dataclasses
 import json
@@ -57,7 +59,15 @@ def test_a_manifest_of_other_content_is_refused(tmp_path):
 
 @pytest.mark.parametrize(
     "change",
-    ["", "[]", "{}", '{"format": "hbench.dataset/1"}', "\xff", {"format": "hbench.dataset/9"}, {"protocol": {"x": 1}}],
+    [
+        "",
+        "[]",
+        "{}",
+        '{"format": "hbench.dataset/1"}',
+        "\xff",
+        {"format": "hbench.dataset/9"},
+        {"protocol": {"x": 1}},
+    ],
 )
 def test_a_broken_description_or_one_of_another_format_is_refused(tmp_path, change):
     save(small(), tmp_path)
@@ -68,11 +78,23 @@ def test_a_broken_description_or_one_of_another_format_is_refused(tmp_path, chan
         load(tmp_path)
 
 
-KEYS = ["format", "name", "version", "levels", "protocol", "digests", "lists", "official_names", "images", "card"]
+KEYS = [
+    "format",
+    "name",
+    "version",
+    "levels",
+    "protocol",
+    "digests",
+    "lists",
+    "official_names",
+    "images",
+    "card",
+]
 INNER = [f"protocol.{key}" for key in ("metrics", "recalls", "averaged")]
 INNER += ["levels.train", "digests.train", "card.background"]
 WRONG = [
-    None, 5, 1.5, True, "", "x", [], [None], [[1]], {}, {"x": None}, {"x": []}, {"../x": "y"}, "../" * 40, "\0", 10**30,
+    None, 5, 1.5, True, "", "x", [], [None], [[1]], {}, {"x": None}, {"x": []}, {"../x": "y"},
+    "../" * 40, "\0", 10**30,
 ]  # fmt: skip
 
 
@@ -118,7 +140,11 @@ def test_what_is_not_here_is_refused_by_name(tmp_path):
 def test_a_single_manifest_file_or_csv_table_is_a_dataset(tmp_path):
     small().train.write(tmp_path / "mine.parquet")
     dataset = load(tmp_path / "mine.parquet")
-    assert (dataset.name, dataset.train, dataset.version) == ("mine", None, small().train.digest[:12])
+    assert (dataset.name, dataset.train, dataset.version) == (
+        "mine",
+        None,
+        small().train.digest[:12],
+    )
     assert dataset.tests["test"].digest == small().train.digest
     rows = ("a.png,animal,cat,train", "b.png,animal,NA,test", "c.png,plant,None,test")
     (tmp_path / "mine.csv").write_text("\n".join(["item,kingdom,species,split", *rows]))
@@ -129,7 +155,11 @@ def test_a_single_manifest_file_or_csv_table_is_a_dataset(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["item,class,query,gallery\na,x,true,false\nb,x,False,TRUE\n", "item,class,split\na,x,query\nb,x,gallery\n"]
+    "text",
+    [
+        "item,class,query,gallery\na,x,true,false\nb,x,False,TRUE\n",
+        "item,class,split\na,x,query\nb,x,gallery\n",
+    ],
 )
 def test_a_csv_table_may_set_query_and_gallery(tmp_path, text):
     (tmp_path / "own.csv").write_text(text)

@@ -1,4 +1,6 @@
-"""Fetching one file from servers that fail in every way they can: whole and right at the end, nothing fetched twice."""
+"""Fetching one file from servers that fail in every way they can: whole and right at the end,
+nothing fetched twice.
+"""
 
 import hashlib
 import json
@@ -14,7 +16,15 @@ from hypothesis import strategies as st
 from hbench.core.errors import IntegrityError, SourceError
 from hbench.datasets.download import DownloadInterrupted, Patience, Requester, fetch, session
 from hbench.datasets.download.sources import RemoteFile
-from tests.file_server import PAGE, FileServer, close_after, instead, reset_after, stall_after, status
+from tests.file_server import (
+    PAGE,
+    FileServer,
+    close_after,
+    instead,
+    reset_after,
+    stall_after,
+    status,
+)
 
 BODY = random.Random(0).randbytes(1_000_000)
 MD5 = hashlib.md5(BODY).hexdigest()
@@ -41,8 +51,13 @@ def get(server, tmp_path, shared_session):
 
     def get(*, urls=None, patience=QUICK, **known):
         """The bytes that were fetched; also told are their checksums and how many came."""
-        source, target = RemoteFile("data.bin", tuple(urls or [server.url("data.bin")]), **known), tmp_path / "data.bin"
-        get.sums = fetch(source, target, Requester(shared_session, patience), on_progress=moved.append)
+        source, target = (
+            RemoteFile("data.bin", tuple(urls or [server.url("data.bin")]), **known),
+            tmp_path / "data.bin",
+        )
+        get.sums = fetch(
+            source, target, Requester(shared_session, patience), on_progress=moved.append
+        )
         get.moved = sum(moved)
         return target.read_bytes()
 
@@ -89,13 +104,19 @@ def test_a_stalled_connection_is_given_up_and_resumed(get, server):
     assert server.asked[1] == ("data.bin", "bytes=500000-")
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(cuts=st.lists(st.integers(0, len(BODY) - 1), max_size=4))
 def test_any_sequence_of_cuts_gives_the_same_bytes(server, shared_session, tmp_path_factory, cuts):
     target = tmp_path_factory.mktemp("cuts") / "data.bin"
     server.faults["data.bin"] = [close_after(cut) for cut in cuts]
     server.sent["data.bin"] = 0
-    fetch(RemoteFile("data.bin", (server.url("data.bin"),), md5=MD5), target, Requester(shared_session))
+    fetch(
+        RemoteFile("data.bin", (server.url("data.bin"),), md5=MD5),
+        target,
+        Requester(shared_session),
+    )
     assert target.read_bytes() == BODY
     assert server.sent["data.bin"] == len(BODY)
 
@@ -122,7 +143,9 @@ def test_a_file_that_changed_in_between_is_fetched_from_its_beginning(get, serve
 
 
 @pytest.mark.parametrize(("server_has", "known"), [("ranges", {}), ("etags", {"md5": MD5})])
-def test_without_ranges_or_anything_that_tells_a_change_all_is_sent_again(get, server, server_has, known):
+def test_without_ranges_or_anything_that_tells_a_change_all_is_sent_again(
+    get, server, server_has, known
+):
     server.etags, server.ranges = server_has == "etags", server_has == "ranges"
     server.faults["data.bin"] = [close_after(400_000)]
     assert get(**known) == BODY
@@ -170,7 +193,11 @@ def test_a_body_that_is_longer_than_the_file_is_stopped(get, server, tmp_path):
 def test_a_body_without_end_leaves_bytes_free_on_the_disk(server, shared_session, small_disk):
     server.faults["data.bin"] = [endless]
     with pytest.raises(SourceError) as refusal:
-        fetch(RemoteFile("x", (server.url("data.bin"),)), small_disk / "x", Requester(shared_session, QUICK))
+        fetch(
+            RemoteFile("x", (server.url("data.bin"),)),
+            small_disk / "x",
+            Requester(shared_session, QUICK),
+        )
     assert "nearly fills the disk" in refusal.value.found
 
 
@@ -207,9 +234,22 @@ def test_the_page_of_a_redirect_is_not_read(get, server):
     ("faults", "patience", "requests", "said"),
     [
         ([reset_after(0)] * 10, {"drops": 3}, 3, "could not be read"),  # no byte
-        ([status(302, Location="/data.bin")] * 100, {"drops": 1}, 31, "could not be read"),  # redirects in a circle
-        ([status(429, Retry_After="100000")], {}, 1, "Retry-After 100000"),  # more than a minute is not waited for
-        *(([status(302, Location=place)] * 9, {"drops": 1}, 1, "could not be fetched") for place in NOWHERE),
+        (
+            [status(302, Location="/data.bin")] * 100,
+            {"drops": 1},
+            31,
+            "could not be read",
+        ),  # redirects in a circle
+        (
+            [status(429, Retry_After="100000")],
+            {},
+            1,
+            "Retry-After 100000",
+        ),  # more than a minute is not waited for
+        *(
+            ([status(302, Location=place)] * 9, {"drops": 1}, 1, "could not be fetched")
+            for place in NOWHERE
+        ),
     ],
 )
 def test_a_mirror_that_sends_nothing_is_given_up(get, server, faults, patience, requests, said):
@@ -256,14 +296,21 @@ def test_the_next_mirror_continues_where_one_fails(get, server, faults, start):
 
 
 @pytest.mark.parametrize(
-    "fault", [instead(PAGE, Content_Type="text/html; charset=utf-8"), instead(b"\n  " + PAGE), instead(PAGE.lower())]
+    "fault",
+    [
+        instead(PAGE, Content_Type="text/html; charset=utf-8"),
+        instead(b"\n  " + PAGE),
+        instead(PAGE.lower()),
+    ],
 )
 def test_a_web_page_is_recognised_and_never_kept(get, server, tmp_path, fault):
     server.faults["data.bin"] = [fault]
     with pytest.raises(SourceError, match="web page instead of the file: a page, perhaps"):
         get()
     assert not (tmp_path / "data.bin").exists()
-    assert (tmp_path / ".data.bin.part").exists() is False or not (tmp_path / ".data.bin.part").read_bytes()
+    assert (tmp_path / ".data.bin.part").exists() is False or not (
+        tmp_path / ".data.bin.part"
+    ).read_bytes()
 
 
 def test_a_wrong_checksum_or_size_leaves_nothing(get, server, tmp_path):
@@ -289,7 +336,12 @@ def test_stopping_keeps_what_came(server, tmp_path, shared_session):
     server.pause, server.chunk = 0.01, 1 << 12
     source = RemoteFile("data.bin", (server.url("data.bin"),), md5=MD5)
     with pytest.raises(DownloadInterrupted):
-        fetch(source, tmp_path / "data.bin", Requester(shared_session, QUICK, stop), on_progress=lambda _: stop.set())
+        fetch(
+            source,
+            tmp_path / "data.bin",
+            Requester(shared_session, QUICK, stop),
+            on_progress=lambda _: stop.set(),
+        )
     here = (tmp_path / ".data.bin.part").read_bytes()
     assert 0 < len(here) < len(BODY)
     assert BODY.startswith(here)
@@ -302,6 +354,8 @@ def test_a_broken_note_is_not_used_as_a_validator(get, server, tmp_path):
     assert "If-Range" not in server.headers[0]
     (tmp_path / "data.bin").unlink()
     (tmp_path / ".data.bin.part").write_bytes(BODY[:1000])
-    (tmp_path / ".data.bin.part.json").write_text(json.dumps({"url": server.url("data.bin"), "validator": f'"{MD5}"'}))
+    (tmp_path / ".data.bin.part.json").write_text(
+        json.dumps({"url": server.url("data.bin"), "validator": f'"{MD5}"'})
+    )
     get(md5=MD5)
     assert server.headers[1]["If-Range"] == f'"{MD5}"'

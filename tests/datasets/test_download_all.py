@@ -1,4 +1,6 @@
-"""Fetching whole datasets through the command line, in real processes: killed, resumed, verified, repaired, adopted."""
+"""Fetching whole datasets through the command line, in real processes: killed, resumed, verified,
+repaired, adopted.
+"""
 
 import hashlib
 import json
@@ -14,7 +16,14 @@ from click.testing import CliRunner
 
 from hbench.cli.download import command
 from hbench.core.errors import ConfigError, DataError, HBenchError, IntegrityError, SourceError
-from hbench.datasets.download.all_files import DownloadOptions, adopt, check_all, check_space, fetch_all, summary
+from hbench.datasets.download.all_files import (
+    DownloadOptions,
+    adopt,
+    check_all,
+    check_space,
+    fetch_all,
+    summary,
+)
 from hbench.datasets.download.sources import RemoteFile, read_record, sources_of, state_of
 from tests.command_line import run
 from tests.file_server import PAGE, FileServer, status
@@ -80,7 +89,11 @@ def test_every_failure_is_listed_at_the_end_and_the_rest_is_there(parts, server,
     server.faults["images_2.tar"] = [status(403)] * 9
     server.files["md5.images_3.txt"] = PAGE
     problems = fetch_all(parts, DownloadOptions(folder), jobs=2)
-    kinds = {"images_1.tar": IntegrityError, "images_2.tar": SourceError, "images_3.tar": SourceError}
+    kinds = {
+        "images_1.tar": IntegrityError,
+        "images_2.tar": SourceError,
+        "images_3.tar": SourceError,
+    }
     assert {name: type(problem) for name, problem in problems.items()} == kinds
     assert state_of(folder, parts[0]) == "done"
     told = str(summary(problems))
@@ -104,7 +117,9 @@ def test_what_changed_on_disk_is_found_and_repaired(parts, server, folder):
     flipped = bytearray(whole["images_0.tar"])
     flipped[-2000] ^= 1
     (folder / "images_0.tar").write_bytes(flipped)
-    victim = next(name for name in whole if name.startswith("train/") and "/1_" in name and whole[name])
+    victim = next(
+        name for name in whole if name.startswith("train/") and "/1_" in name and whole[name]
+    )
     (folder / victim).write_bytes(whole[victim][:-1] + b"?")
     problems = check_all(parts[:2], folder)
     assert "wrong md5" in str(problems["images_0.tar"])
@@ -158,7 +173,10 @@ def test_too_small_a_disk_is_refused_before_anything_is_fetched(server, folder):
 
 def test_two_downloads_into_one_folder_are_refused(parts, folder):
     (folder / ".hbench").mkdir(parents=True)
-    with filelock.FileLock(folder / ".hbench" / "lock"), pytest.raises(DataError, match="another download is writing"):
+    with (
+        filelock.FileLock(folder / ".hbench" / "lock"),
+        pytest.raises(DataError, match="another download is writing"),
+    ):
         fetch_all(parts, DownloadOptions(folder))
 
 
@@ -168,7 +186,9 @@ def home(home):
     return home
 
 
-def test_a_dead_address_can_be_mended_by_the_user_a_mirror_goes_first_and_google_drive_goes_by_id(home):
+def test_a_dead_address_can_be_mended_by_the_user_a_mirror_goes_first_and_google_drive_goes_by_id(
+    home,
+):
     shipped = sources_of("cub200")
     assert shipped[0].sha256 == "0c685df5597a8b24909f6a7c9db6d11e008733779a671760afef78feb49bf081"
     (home / "sources.toml").write_text(
@@ -184,7 +204,10 @@ def test_a_dead_address_can_be_mended_by_the_user_a_mirror_goes_first_and_google
     parts = sources_of("gldv2", part="images")
     assert len(parts) == 620
     assert (parts[499].file, parts[499].unpack) == ("train/images_499.tar", "train")
-    assert parts[619].md5_url == "https://s3.amazonaws.com/google-landmark/md5sum/test/md5.images_019.txt"
+    assert (
+        parts[619].md5_url
+        == "https://s3.amazonaws.com/google-landmark/md5sum/test/md5.images_019.txt"
+    )
 
 
 @pytest.mark.parametrize(
@@ -194,11 +217,17 @@ def test_a_dead_address_can_be_mended_by_the_user_a_mirror_goes_first_and_google
         ("[[sop]]\nfile = 'x'\n", "urls: missing"),
         ("sop = [5]\n", "5"),
         ("[[sop]\n", "Expected"),
-        *((f"{TABLE}{odd}\n", odd.partition(" ")[0]) for odd in ("size = 'x'", "md5 = 1", "count = -1", "part = 'all'")),
-        *((f"{TABLE}unpack = '{folder}'\n", "unpack: it must stay inside") for folder in ("../x", ".hbench")),
+        *(
+            (f"{TABLE}{odd}\n", odd.partition(" ")[0])
+            for odd in ("size = 'x'", "md5 = 1", "count = -1", "part = 'all'")
+        ),
+        *(
+            (f"{TABLE}unpack = '{folder}'\n", "unpack: it must stay inside")
+            for folder in ("../x", ".hbench")
+        ),
         *((TABLE.replace("'x'", f'"{name}"'), "file: it must stay inside") for name in OUTSIDE),
     ],
-)  # fmt: skip
+)
 def test_a_broken_registry_of_the_user_is_refused(home, text, reason):
     (home / "sources.toml").write_text(text)
     with pytest.raises(ConfigError) as refusal:
@@ -227,7 +256,9 @@ def omniglot(server, home):
 def run_here(*arguments):
     """Run it in this process; a refusal's message is returned as the text of its error."""
     result = CliRunner().invoke(command, [str(part) for part in arguments])
-    return result, result.exception.exit_code if isinstance(result.exception, HBenchError) else result.exit_code
+    return result, result.exception.exit_code if isinstance(
+        result.exception, HBenchError
+    ) else result.exit_code
 
 
 def wait_for(condition, seconds=30):
@@ -239,7 +270,9 @@ def wait_for(condition, seconds=30):
 
 
 def begun(server, omniglot):
-    """A download from a slow server, in a process of its own, and the part of a file that it has so far."""
+    """A download from a slow server, in a process of its own, and the part of a file that it has so
+    far.
+    """
     server.chunk, server.pause = 1 << 14, 0.01
     line = [sys.executable, "-m", "hbench", "download", "omniglot-small", "--jobs", "1"]
     process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -265,7 +298,8 @@ def test_a_killed_download_resumes_and_fetches_nothing_twice(omniglot, server):
     process.wait()
     kept = part.stat().st_size
     server.pause = 0
-    wait_for(lambda: len(server.ended) == len(server.asked))  # it may still count a block sent to the killed process
+    # it may still count a block sent to the killed process
+    wait_for(lambda: len(server.ended) == len(server.asked))
     server.sent.clear()
     server.asked.clear()
     run("download", "omniglot-small", "--jobs", 1)
@@ -289,8 +323,14 @@ def test_failures_end_with_their_exit_code_and_a_list(omniglot, server):
     result, code = run_here("omniglot-small")
     assert (code, "wrong sha256" in str(result.exception)) == (5, True)
     server.faults["images_background_small1.zip"] = [status(404)] * 5
-    lines = run("download", "omniglot-small", "--mirror", server.url("mirror"), code=6).stderr.splitlines()
-    start = next(i for i, line in enumerate(lines) if "images_background_small1.zip could not be fetched" in line)
+    lines = run(
+        "download", "omniglot-small", "--mirror", server.url("mirror"), code=6
+    ).stderr.splitlines()
+    start = next(
+        i
+        for i, line in enumerate(lines)
+        if "images_background_small1.zip could not be fetched" in line
+    )
     addresses = [server.url(f"{place}images_background_small1.zip") for place in ("mirror/", "")]
     assert [line.split()[0] for line in lines[start + 1 : start + 3]] == addresses
 
@@ -308,7 +348,11 @@ def test_offline_and_dry_run_touch_nothing(omniglot, server):
     offline, code = run_here("omniglot-small", "--offline")
     assert (code, "missing" in offline.stdout) == (4, True)
     dry, code = run_here("omniglot-small", "--dry-run")
-    assert (code, "images_background_small2.zip" in dry.stdout, "1,580,917" in dry.stdout) == (0, True, True)
+    assert (code, "images_background_small2.zip" in dry.stdout, "1,580,917" in dry.stdout) == (
+        0,
+        True,
+        True,
+    )
     assert server.asked == []
     assert not omniglot.exists()
 

@@ -1,4 +1,6 @@
-"""The embedded benchmark: its definition derived again from the installed fonts, its digests, its pictures."""
+"""The embedded benchmark: its definition derived again from the installed fonts, its digests, its
+pictures.
+"""
 
 import hashlib
 import unicodedata
@@ -31,14 +33,20 @@ def dataset():
 
 def test_the_letters_are_those_that_eight_of_the_installed_fonts_hold():
     fonts = Path(mpl.get_data_path()) / "fonts" / "ttf"
-    faces = [path for path in fonts.glob("*.ttf") if path.stem.startswith(("DejaVu", "STIXGeneral"))]
+    faces = [
+        path for path in fonts.glob("*.ttf") if path.stem.startswith(("DejaVu", "STIXGeneral"))
+    ]
     faces = [path for path in faces if "Display" not in path.stem]
     held = {(code, path.stem) for path in faces for code in FT2Font(str(path)).get_charmap()}
     number_of_fonts = Counter(code for code, _ in held)
     letters = {code for code in number_of_fonts if unicodedata.category(chr(code)) in {"Lu", "Ll"}}
-    of_scripts = {code for code in letters if unicodedata.name(chr(code), "?").split()[0] in SCRIPTS}
+    of_scripts = {
+        code for code in letters if unicodedata.name(chr(code), "?").split()[0] in SCRIPTS
+    }
     assert len(faces) == 16
-    assert glyphs.letters() == sorted((c, font) for c, font in held if c in of_scripts and number_of_fonts[c] >= 8)
+    assert glyphs.letters() == sorted(
+        (c, font) for c, font in held if c in of_scripts and number_of_fonts[c] >= 8
+    )
 
 
 def test_it_is_the_published_one_whose_names_tell_nodes_apart_without_their_parents(dataset):
@@ -50,14 +58,21 @@ def test_it_is_the_published_one_whose_names_tell_nodes_apart_without_their_pare
     assert [len({row[level] for row in rows}) for level in range(4)] == [5, 10, 873, 1_635]
     bases = [len(manifest.tree.names[2]) for manifest in dataset.manifests.values()]
     assert bases == [437, 436]  # no base letter in both
-    assert dataset.train.digest == "096cdb9c507cead2d873b5ab535015bd9e467b5f7dd2fe52c175ab9cb577883d"
-    assert dataset.tests["test"].digest == "63a093ce92dcab0b309507a952d2fa33a2b348271c10092dba82321c3c797da5"
+    assert (
+        dataset.train.digest == "096cdb9c507cead2d873b5ab535015bd9e467b5f7dd2fe52c175ab9cb577883d"
+    )
+    assert (
+        dataset.tests["test"].digest
+        == "63a093ce92dcab0b309507a952d2fa33a2b348271c10092dba82321c3c797da5"
+    )
     assert dataset.tests["test"].query.all()
     assert dataset.tests["test"].gallery.all()
 
 
 def test_other_letters_are_refused(monkeypatch):
-    monkeypatch.setattr(glyphs, "letters", lambda: [(code, "DejaVuSans") for code in range(ord("a"), ord("z") + 1)])
+    monkeypatch.setattr(
+        glyphs, "letters", lambda: [(code, "DejaVuSans") for code in range(ord("a"), ord("z") + 1)]
+    )
     with pytest.raises(IntegrityError, match="glyphs/train is not the published one"):
         load("glyphs")
 
@@ -78,7 +93,9 @@ def test_pictures_are_drawn_whole_and_in_the_middle(dataset):
 
 def test_no_letter_is_the_box_of_a_missing_one(dataset):
     fonts = {font for _, font in glyphs.letters()}
-    missing = {font: glyphs.picture(Path(), f"none/none/10ffff/{font}.png").tobytes() for font in fonts}
+    missing = {
+        font: glyphs.picture(Path(), f"none/none/10ffff/{font}.png").tobytes() for font in fonts
+    }
     for manifest in dataset.manifests.values():
         for item, pixels in zip(manifest.items, glyphs.images(manifest), strict=True):
             assert pixels.tobytes() != missing[item.rsplit("/")[-1].removesuffix(".png")]

@@ -16,12 +16,21 @@ from hbench.tree import LabelTree
 from hbench.tree.names import class_rows
 
 LEVELS = ["kingdom", "species"]
-NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=5)
+NAMES = st.text(
+    st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=5
+)
 
 
 @st.composite
 def contents(draw):
-    items = draw(st.lists(NAMES.filter(lambda name: not set(name) & set("/\\.")), min_size=1, max_size=12, unique=True))
+    items = draw(
+        st.lists(
+            NAMES.filter(lambda name: not set(name) & set("/\\.")),
+            min_size=1,
+            max_size=12,
+            unique=True,
+        )
+    )
     kingdoms = draw(st.lists(NAMES, min_size=1, max_size=3, unique=True))
     rows = []
     for _ in items:
@@ -37,7 +46,9 @@ def made(items, rows, query):
 
 @settings(max_examples=60, deadline=None)
 @given(contents(), st.randoms())
-def test_the_digest_is_of_the_content_not_of_its_order_nor_of_how_nodes_are_numbered(content, random):
+def test_the_digest_is_of_the_content_not_of_its_order_nor_of_how_nodes_are_numbered(
+    content, random
+):
     items, rows, query = content
     order = list(range(len(items)))
     random.shuffle(order)
@@ -47,13 +58,18 @@ def test_the_digest_is_of_the_content_not_of_its_order_nor_of_how_nodes_are_numb
     backwards = [names[::-1] for names in manifest.tree.names]
     last = np.array([len(names) - 1 for names in manifest.tree.names])
     tree, labels = LabelTree.from_labels(last - manifest.labels, levels=LEVELS, names=backwards)
-    assert Manifest(manifest.items, labels, tree, manifest.query, manifest.gallery).digest == manifest.digest
+    assert (
+        Manifest(manifest.items, labels, tree, manifest.query, manifest.gallery).digest
+        == manifest.digest
+    )
 
 
 @settings(max_examples=60, deadline=None)
 @given(contents(), contents())
 def test_other_content_has_another_digest(one, other):
-    same = sorted(zip(one[0], one[1], one[2], strict=True)) == sorted(zip(other[0], other[1], other[2], strict=True))
+    same = sorted(zip(one[0], one[1], one[2], strict=True)) == sorted(
+        zip(other[0], other[1], other[2], strict=True)
+    )
     assert (made(*one).digest == made(*other).digest) == same
 
 
@@ -77,7 +93,9 @@ def test_a_manifest_of_many_row_groups_comes_back(tmp_path):
     pq.write_table(table, tmp_path / "many.parquet", row_group_size=10)
     back = manifests.read(tmp_path / "many.parquet")
     assert back.digest == manifest.digest
-    assert np.array_equal(back.labels[:, 1] == back.labels[5, 1], manifest.labels[:, 1] == manifest.labels[5, 1])
+    assert np.array_equal(
+        back.labels[:, 1] == back.labels[5, 1], manifest.labels[:, 1] == manifest.labels[5, 1]
+    )
 
 
 def test_ignore_groups_are_kept_and_counted_in_the_digest(tmp_path):
@@ -92,7 +110,10 @@ def test_changed_content_is_found_out(tmp_path):
     path = tmp_path / "m.parquet"
     manifests.from_names(["a", "b"], [("x", "y"), ("x", "z")], levels=LEVELS).write(path)
     table = pq.read_table(path)
-    pq.write_table(table.set_column(0, "item", [["a", "c"]]).replace_schema_metadata(table.schema.metadata), path)
+    pq.write_table(
+        table.set_column(0, "item", [["a", "c"]]).replace_schema_metadata(table.schema.metadata),
+        path,
+    )
     with pytest.raises(IntegrityError, match="other content than recorded"):
         manifests.read(path)
 
@@ -101,7 +122,10 @@ def test_items_that_are_not_inside_or_not_unique_and_levels_named_as_a_column_ar
     for item in ("a..b", "..a", "a/..b/c", "a//b", "ä/é", "a b", "."):  # unusual, and inside
         assert len(manifests.from_names([item], [("x", "y")], levels=LEVELS)) == 1
     for item, levels, problem in (
-        *((item, LEVELS, "leave its folder") for item in ("", "/b", "b/../c", "..", "b\\c", "b\0c")),
+        *(
+            (item, LEVELS, "leave its folder")
+            for item in ("", "/b", "b/../c", "..", "b\\c", "b\0c")
+        ),
         ("a", LEVELS, r"not unique.*\n.*\n.*a"),
         ("b", ["class", "item"], "item cannot be the name of a level"),
     ):
@@ -112,18 +136,26 @@ def test_items_that_are_not_inside_or_not_unique_and_levels_named_as_a_column_ar
 @pytest.mark.parametrize("size", [0, 4, -50, None])
 def test_a_truncated_or_foreign_parquet_file_is_refused(tmp_path, size):
     file = tmp_path / "m.parquet"
-    manifests.from_names([str(i) for i in range(500)], [("x", "y")] * 500, levels=LEVELS).write(file)
+    manifests.from_names([str(i) for i in range(500)], [("x", "y")] * 500, levels=LEVELS).write(
+        file
+    )
     if size is None:
         pq.write_table(pa.table({"item": ["a"]}), file)
     else:
         file.write_bytes(file.read_bytes()[:size])
-    with pytest.raises(DataError, match="is not a manifest" if size is None else r"m\.parquet cannot be read"):
+    with pytest.raises(
+        DataError, match="is not a manifest" if size is None else r"m\.parquet cannot be read"
+    ):
         manifests.read(file)
 
 
 @pytest.mark.parametrize("column", ["item", "coarse", "fine", "query", "gallery", "ignore"])
 def test_empty_cells_of_a_manifest_without_a_digest_are_refused(tmp_path, column):
-    items = [("a", "x", "1", True, True, 0), ("b", "x", "2", True, False, 1), ("c", "y", "3", False, True, -1)]
+    items = [
+        ("a", "x", "1", True, True, 0),
+        ("b", "x", "2", True, False, 1),
+        ("c", "y", "3", False, True, -1),
+    ]
     names = ("item", "coarse", "fine", "query", "gallery", "ignore")
     rows = dict(zip(names, map(list, zip(*items, strict=True)), strict=True))
     path = tmp_path / "m.parquet"

@@ -1,4 +1,6 @@
-"""What a built folder tells other tools, read by these tools: mlcroissant and Hugging Face datasets."""
+"""What a built folder tells other tools, read by these tools: mlcroissant and Hugging Face
+datasets.
+"""
 
 import dataclasses
 import json
@@ -41,7 +43,17 @@ def built(tmp_path_factory):
             path = folder / "zoo" / kind / f"{number}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.new("RGB", (5, 4), (place * 40, number * 9, 7)).save(path)
-    words = ("build", "zoo", "--from", folder / "zoo", "--levels", "order,kind", "--split-by", "kind", "--cards")
+    words = (
+        "build",
+        "zoo",
+        "--from",
+        folder / "zoo",
+        "--levels",
+        "order,kind",
+        "--split-by",
+        "kind",
+        "--cards",
+    )
     call(*words, "--out", folder / "built")
     return folder / "built"
 
@@ -54,9 +66,13 @@ def test_load_dataset_takes_a_built_folder(built, tmp_path):
         rows = loaded[split]
         assert rows["item"][:] == manifest.items.tolist()
         assert [image.size for image in rows["image"]] == [(5, 4)] * len(manifest)
-        for level, names, ids in zip(manifest.levels, manifest.tree.names, manifest.labels.T, strict=True):
+        for level, names, ids in zip(
+            manifest.levels, manifest.tree.names, manifest.labels.T, strict=True
+        ):
             feature = rows.features[level]
-            assert [feature.int2str(number) for number in rows[level][:]] == [names[each] for each in ids]
+            assert [feature.int2str(number) for number in rows[level][:]] == [
+                names[each] for each in ids
+            ]
         first = manifest.picture(rows["item"][0])
         np.testing.assert_array_equal(np.asarray(rows["image"][0]), np.asarray(first))
     assert loaded["train"].features == loaded["test"].features
@@ -64,15 +80,25 @@ def test_load_dataset_takes_a_built_folder(built, tmp_path):
 
 def test_mlcroissant_reads_every_row_of_a_built_folder(built):
     found = read_by_mlcroissant(built)
-    assert all("recommended" in issue for issue in found["issues"])  # an own dataset has no licence, paper or date
+    # an own dataset has no licence, paper or date
+    assert all("recommended" in issue for issue in found["issues"])
     test = read(built).tests["test"]
-    assert [row["test/item"] for row in found["records"]["test"]] == [str(each.encode()) for each in test.items]
+    assert [row["test/item"] for row in found["records"]["test"]] == [
+        str(each.encode()) for each in test.items
+    ]
 
 
 def test_a_published_set_says_all_that_croissant_recommends(tmp_path):
     spec = specs["cub200"]
-    manifest = from_names(["0.jpg", "1.jpg"], [("A", "B", "C"), ("A", "B", "D")], levels=spec.levels)
-    card = {"title": spec.title, "homepage": spec.homepage, "licence": spec.licence, "citation": spec.citation}
+    manifest = from_names(
+        ["0.jpg", "1.jpg"], [("A", "B", "C"), ("A", "B", "D")], levels=spec.levels
+    )
+    card = {
+        "title": spec.title,
+        "homepage": spec.homepage,
+        "licence": spec.licence,
+        "citation": spec.citation,
+    }
     card["defects"] = ["one"]
     dataset = Dataset("cub200", spec.version, Protocol(), manifest, {"test": manifest}, card=card)
     save(dataset, tmp_path)
@@ -83,9 +109,16 @@ def test_a_published_set_says_all_that_croissant_recommends(tmp_path):
     assert "@techreport{wah2011cub" in croissant(dataset, tmp_path)["citeAs"]
     assert "chang2021flamingo" in card_text(dataset)
     assert "## Known defects" in card_text(dataset)
-    versions = {"1": "1.0.0", "1+3f2a90c1": "1.0.0+3f2a90c1", "f989e7": "0.0.0+f989e7"}  # of three numbers
+    versions = {
+        "1": "1.0.0",
+        "1+3f2a90c1": "1.0.0+3f2a90c1",
+        "f989e7": "0.0.0+f989e7",
+    }  # of three numbers
     for version, expected in versions.items():
-        assert croissant(dataclasses.replace(dataset, version=version), tmp_path)["version"] == expected
+        assert (
+            croissant(dataclasses.replace(dataset, version=version), tmp_path)["version"]
+            == expected
+        )
 
 
 def test_splits_of_other_levels_are_configurations_of_their_own(tmp_path):
@@ -96,10 +129,17 @@ def test_splits_of_other_levels_are_configurations_of_their_own(tmp_path):
     save(dataset, tmp_path)
     write_cards(dataset, tmp_path)
     load = hugging_face.load_dataset
-    assert set(load(str(tmp_path), "train", cache_dir=str(tmp_path / "c"))["train"].features) >= {"coarse", "fine"}
+    assert set(load(str(tmp_path), "train", cache_dir=str(tmp_path / "c"))["train"].features) >= {
+        "coarse",
+        "fine",
+    }
     files = json.loads(card_text(dataset).split("configs: ")[1].splitlines()[0])
     assert [each["config_name"] for each in files] == ["default", "train"]
-    assert {each["split"] for entry in files for each in entry["data_files"]} == {"train", "test_fine", "test_middle"}
+    assert {each["split"] for entry in files for each in entry["data_files"]} == {
+        "train",
+        "test_fine",
+        "test_middle",
+    }
 
 
 def test_a_readme_of_somebody_else_stays(built, tmp_path):

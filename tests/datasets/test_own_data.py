@@ -1,4 +1,6 @@
-"""Own data through the command line: tables and folders become datasets that every verb takes by name."""
+"""Own data through the command line: tables and folders become datasets that every verb takes by
+name.
+"""
 
 import dataclasses
 import io
@@ -15,7 +17,7 @@ from PIL import Image
 from hbench.cli.build import command
 from hbench.core.errors import DataError, TreeError, UnknownName, UsageError
 from hbench.datasets import card, load, save, specs
-from hbench.datasets.manifest import open_upright
+from hbench.datasets.pictures import open_upright
 from hbench.datasets.spec import held_out
 from tests.raw_folders import touch
 
@@ -56,13 +58,26 @@ def test_a_table_becomes_a_dataset_known_by_its_name_and_its_images_are_counted(
     folder_of_images(tmp_path, ["a1.jpg", "x/stray.jpg"])
     result = build("mine", "--from", birds, *TABLE, "--split-column", "fold", "--json")
     output = json.loads(result.stdout)
-    assert output["counts"]["train"] == {"images": 2, "queries": 2, "gallery": 2, "order": 1, "family": 1, "species": 1}
+    assert output["counts"]["train"] == {
+        "images": 2,
+        "queries": 2,
+        "gallery": 2,
+        "order": 1,
+        "family": 1,
+        "species": 1,
+    }
     dataset = load("mine")
     assert dataset.levels == ("order", "family", "species")
     assert dataset.train.items.tolist() == ["a1.jpg", "a2.jpg"]
-    assert dataset.tests["test"].tree.names[2] == ("mallard", "great tit")  # in the order of their paths
+    assert dataset.tests["test"].tree.names[2] == (
+        "mallard",
+        "great tit",
+    )  # in the order of their paths
     assert output["digests"]["test"] == dataset.tests["test"].digest
-    said = "1 of 5 images are there; 4 missing (a2.jpg, b1.jpg, b2.jpg, …); 1 files without a label (x/stray.jpg)"
+    said = (
+        "1 of 5 images are there; 4 missing (a2.jpg, b1.jpg, b2.jpg, …); 1 files without a "
+        "label (x/stray.jpg)"
+    )
     assert said in result.stderr.replace("\n", " ")
 
 
@@ -82,7 +97,13 @@ def test_a_split_is_the_same_everywhere():
 
 
 def test_nested_folders_are_levels(tmp_path):
-    items = ["bird/crow/1.jpg", "bird/crow/2.PNG", "bird/tit/1.jpg", "fish/carp/1.jpg", "fish/.hidden/1.jpg"]
+    items = [
+        "bird/crow/1.jpg",
+        "bird/crow/2.PNG",
+        "bird/tit/1.jpg",
+        "fish/carp/1.jpg",
+        "fish/.hidden/1.jpg",
+    ]
     folder_of_images(tmp_path / "zoo", items)
     (tmp_path / "zoo" / "note.txt").write_text("not an image")
     result = build("--from", tmp_path / "zoo", "--levels", "class,species")
@@ -93,7 +114,9 @@ def test_nested_folders_are_levels(tmp_path):
     assert "4 of 4 images are there" in result.stderr
 
 
-def test_the_outermost_folders_may_be_the_split_and_do_not_hide_the_dataset_of_their_name(tmp_path, monkeypatch):
+def test_the_outermost_folders_may_be_the_split_and_do_not_hide_the_dataset_of_their_name(
+    tmp_path, monkeypatch
+):
     folder_of_images(tmp_path / "zoo", ["train/crow/1.jpg", "test/tit/1.jpg"])
     monkeypatch.chdir(tmp_path)
     build("zoo", "--from", "zoo", "--split-folders")
@@ -103,7 +126,13 @@ def test_the_outermost_folders_may_be_the_split_and_do_not_hide_the_dataset_of_t
 
 
 def test_policies_make_a_tree_of_labels_that_form_none(tmp_path):
-    rows = ("1,bird,jays,jay", "2,fish,jays,carp", "3,fish,NA,eel", "4,fish,rays,", "5,bird,jays,jay")
+    rows = (
+        "1,bird,jays,jay",
+        "2,fish,jays,carp",
+        "3,fish,NA,eel",
+        "4,fish,rays,",
+        "5,bird,jays,jay",
+    )
     (tmp_path / "zoo.csv").write_text("\n".join(["item,class,family,species", *rows]))
     levels = ["--levels", "class,family,species"]
     policies = ["--policy", "by-path", "--policy", "repeat-leaf", "--policy", "fill-from-parent"]
@@ -143,14 +172,18 @@ def test_names_that_look_alike_are_listed_with_counts_and_merged_by_a_policy(tmp
     assert r": class 'crow' (2) and 'Crow\u200b' (1) and 'crow\xa0' (1)" in output
     assert "2 names that often mean a missing name are kept as classes" in output
     assert "class 'NA' (2), class 'nan' (1)" in output
-    output = build("--from", tmp_path / "zoo.csv", "--levels", "class", "--policy", "normalise", "--force").stderr
+    output = build(
+        "--from", tmp_path / "zoo.csv", "--levels", "class", "--policy", "normalise", "--force"
+    ).stderr
     assert "look alike" not in output
     assert load("zoo").tests["test"].tree.names == (("NA", "crow", "jay", "nan"),)
 
 
 def test_absolute_paths_below_the_root_become_relative(birds, tmp_path):
     header, *rows = BIRDS.splitlines(keepends=True)
-    (tmp_path / "absolute.csv").write_text(header + "".join(f"{tmp_path.as_posix()}/{row}" for row in rows))
+    (tmp_path / "absolute.csv").write_text(
+        header + "".join(f"{tmp_path.as_posix()}/{row}" for row in rows)
+    )
     for name, table in (("plain", birds), ("moved", tmp_path / "absolute.csv")):
         build(name, "--from", table, *TABLE)
     assert load("plain").tests["test"].digest == load("moved").tests["test"].digest
@@ -161,17 +194,33 @@ def test_absolute_paths_below_the_root_become_relative(birds, tmp_path):
     [
         ([], UsageError, "the dataset to build is not named"),
         (["glyphs", "--from", "BIRDS", *LEVELS], UsageError, "name of a published dataset"),
-        (["--from", "BIRDS", "--levels", "order,spezies", "--image-column", "path"], UnknownName, "'species'"),
+        (
+            ["--from", "BIRDS", "--levels", "order,spezies", "--image-column", "path"],
+            UnknownName,
+            "'species'",
+        ),
         ([*OF_BIRDS, "--split-by", "genus"], UnknownName, "unknown level to split by 'genus'"),
         ([*OF_BIRDS, "--split-by", "order", "--test-fraction", "1.5"], UsageError, "out of range"),
         ([*OF_BIRDS, "--split-by", "order", "--test-fraction", "0.1"], UsageError, "too few"),
         ([*OF_BIRDS, "--split-by", "order", "--split-column", "fold"], UsageError, "two splits"),
-        (["--from", "BIRDS", "--levels", "fold,order", "--image-column", "path"], TreeError, "Passeriformes"),
+        (
+            ["--from", "BIRDS", "--levels", "fold,order", "--image-column", "path"],
+            TreeError,
+            "Passeriformes",
+        ),
         ([*OF_BIRDS, "--policy", "by-paths"], UnknownName, "did you mean 'by-path'"),
         ([*OF_BIRDS, "--background", "whiteish"], UsageError, "is not a colour"),
-        (["mine", *OF_BIRDS, "--out", "BIRDS/below"], DataError, "choose another folder with --out"),
+        (
+            ["mine", *OF_BIRDS, "--out", "BIRDS/below"],
+            DataError,
+            "choose another folder with --out",
+        ),
         (["--from", "ZOO"], DataError, r"fish/2\.jpg"),
-        (["--from", "HOMONYM", "--levels", "order,genus", "--split-column", "fold"], TreeError, "crow"),
+        (
+            ["--from", "HOMONYM", "--levels", "order,genus", "--split-column", "fold"],
+            TreeError,
+            "crow",
+        ),
         (
             ["--from", "HOMONYM", "--levels", "split,genus", "--split-by", "genus"],
             UsageError,
@@ -180,16 +229,24 @@ def test_absolute_paths_below_the_root_become_relative(birds, tmp_path):
         (["--from", "NODES", "--levels", "node", "--tree", "CYCLE"], TreeError, "1 cycle"),
         (["--from", "ZOO", "--levels", "class"], DataError, "--depth 1"),
         (["--from", "ZOO", "--split-folders"], DataError, "are not a split"),
-        (["sop", "--from-scratch", "WORK"], UsageError, "labels of sop cannot be made from scratch"),
+        (
+            ["sop", "--from-scratch", "WORK"],
+            UsageError,
+            "labels of sop cannot be made from scratch",
+        ),
         (["hgldv2", "--from-scratch", "WORK"], DataError, "raw files of hgldv2 are not in"),
         (["nosuch"], UnknownName, "unknown dataset"),
         (["--from", "missing.csv"], DataError, "does not exist"),
     ],
 )
-def test_wrong_options_are_refused_and_nothing_is_written(birds, home, tmp_path, arguments, error, message):
+def test_wrong_options_are_refused_and_nothing_is_written(
+    birds, home, tmp_path, arguments, error, message
+):
     zoo = folder_of_images(tmp_path / "zoo", ["bird/crow/1.jpg", "fish/2.jpg"])
     homonym, nodes, cycle = (tmp_path / name for name in ("homonym.csv", "nodes.csv", "cycle.csv"))
-    homonym.write_text("item,order,genus,split,fold\n1,birds,crow,x,train\n2,birds,crow,x,train\n3,fish,crow,y,test\n")
+    homonym.write_text(
+        "item,order,genus,split,fold\n1,birds,crow,x,train\n2,birds,crow,x,train\n3,fish,crow,y,test\n"
+    )
     nodes.write_text("item,node\n1,owl\n2,owl\n")
     cycle.write_text("parent,child\nbirds,owl\nbirds,crow\na,b\nb,a\nbirds,a\n")
     named = {"BIRDS": birds, "BIRDS/below": birds / "below", "ZOO": zoo, "WORK": tmp_path / "work"}
@@ -200,7 +257,22 @@ def test_wrong_options_are_refused_and_nothing_is_written(birds, home, tmp_path,
 
 
 @pytest.mark.parametrize(
-    "name", ["../esc", "a/b", "/esc", "..", ".", ".hid", "leaderboards", "sop@1", "a b", "x.csv", "a\n", "a\\b", "-x"]
+    "name",
+    [
+        "../esc",
+        "a/b",
+        "/esc",
+        "..",
+        ".",
+        ".hid",
+        "leaderboards",
+        "sop@1",
+        "a b",
+        "x.csv",
+        "a\n",
+        "a\\b",
+        "-x",
+    ],
 )
 def test_a_name_that_is_not_one_plain_word_is_refused_and_nothing_is_written(birds, home, name):
     with pytest.raises(UsageError, match="cannot be the name of a dataset"):
@@ -242,7 +314,9 @@ def hugging_face(tmp_path):
 
 
 def test_a_column_of_texts_is_no_level_unless_it_is_named_as_one(tmp_path):
-    """Every class of it holds one item, so that no query would have a positive and every AP be undefined."""
+    """Every class of it holds one item, so that no query would have a positive and every AP be
+    undefined.
+    """
     rows = [f"{i}.jpg,{'ab'[i % 2]},note {i}\n" for i in range(6)]
     (tmp_path / "zoo.csv").write_text("item,class,caption\n" + "".join(rows))
     found = load(tmp_path / "zoo.csv")
@@ -267,7 +341,11 @@ def test_images_inside_a_table_become_files_and_copies_are_counted(hugging_face)
     output = build("birds", "--from", hugging_face, "--levels", "family,species")
     test = load("birds").tests["test"]
     assert test.items.tolist() == ["00000000.png", "00000001.png", "00000002.png"]
-    assert [test.picture(item).getpixel((0, 0)) for item in test.items] == [(255, 0, 0), (0, 0, 255), (255, 0, 0)]
+    assert [test.picture(item).getpixel((0, 0)) for item in test.items] == [
+        (255, 0, 0),
+        (0, 0, 255),
+        (255, 0, 0),
+    ]
     assert "3 of 3 images are there" in output.stderr
     assert "2 of 3 pictures (67 %) are copies" in output.stderr.replace("\n", " ")
 
@@ -283,16 +361,24 @@ def icons(tmp_path):
 
 def test_copies_under_other_labels_are_counted_and_listed(icons, home):
     output = build("--from", icons, "--levels", "set,icon").stderr.replace("\n", " ")
-    said = "6 of 7 pictures (86 %) are copies, byte for byte, of a picture with another label: icon 'close' and"
+    said = (
+        "6 of 7 pictures (86 %) are copies, byte for byte, of a picture with another label: "
+        "icon 'close' and"
+    )
     assert said in output
     for choice in ("merge", "first"):
         assert f"--copies {choice}: leaves out 4 items; 2 icon instead of 3" in output
     listed = (home / "data" / "icons" / "copies.csv").read_text().splitlines()
-    assert listed[:2] == ["item,copy,item_path,copy_path", "ui/close/a.png,ui/cross/a.png,ui > close,ui > cross"]
+    assert listed[:2] == [
+        "item,copy,item_path,copy_path",
+        "ui/close/a.png,ui/cross/a.png,ui > close,ui > cross",
+    ]
     assert len(listed) == 1 + 4
 
 
-@pytest.mark.parametrize(("choice", "classes"), [("merge", "cross cross star"), ("first", "close close star")])
+@pytest.mark.parametrize(
+    ("choice", "classes"), [("merge", "cross cross star"), ("first", "close close star")]
+)
 def test_copies_are_merged_or_left_out_where_that_is_asked_for(icons, choice, classes):
     said = build("--from", icons, "--levels", "set,icon", "--copies", choice).stderr
     assert "without a label" not in said
@@ -304,9 +390,13 @@ def test_copies_are_merged_or_left_out_where_that_is_asked_for(icons, choice, cl
 def test_test_pictures_in_the_training_set_are_counted_and_no_split_is_emptied(tmp_path):
     for split, colours in (("train", ("red", "blue")), ("test", ("red", "green"))):
         for place, colour in enumerate(colours):
-            touch(tmp_path / "zoo", [f"{split}/a/{place}.png", f"{split}/b/{place}.png"], png(colour))
+            touch(
+                tmp_path / "zoo", [f"{split}/a/{place}.png", f"{split}/b/{place}.png"], png(colour)
+            )
     options = ["--from", tmp_path / "zoo", "--split-folders", "--force"]
-    assert "2 test pictures are in the training set, too" in build(*options).stderr.replace("\n", " ")
+    assert "2 test pictures are in the training set, too" in build(*options).stderr.replace(
+        "\n", " "
+    )
     touch(tmp_path / "zoo", [f"train/{name}/1.png" for name in "ab"], png("red"))
     with pytest.raises(DataError, match="leaves nothing of train"):
         build(*options, "--copies", "first")
@@ -319,27 +409,45 @@ def test_pictures_that_are_not_taken_or_cannot_be_read_are_counted_and_named(tmp
     (tmp_path / "zoo" / "a" / "2.jpg").write_bytes(b"damaged")
     (tmp_path / "zoo" / "b" / "8.png").write_bytes(b"")
     output = build("--from", tmp_path / "zoo").stderr.replace("\n", " ")
-    assert "not taken: 2 .heic (a/4.HEIC, a/5.heic), 1 .jp2 (b/6.jp2), 1 .svg (b/7.svg); make PNG or JPEG" in output
+    assert (
+        "not taken: 2 .heic (a/4.HEIC, a/5.heic), 1 .jp2 (b/6.jp2), 1 .svg (b/7.svg); make PNG or "
+        "JPEG" in output
+    )
     assert "pillow-heif" in output
     assert "2 pictures cannot be read: a/2.jpg (cannot identify image file" in output
     assert ", b/8.png (" in output
 
 
-def test_a_column_of_images_is_not_a_level_and_one_without_images_is_refused_and_leaves_nothing(hugging_face, home):
+def test_a_column_of_images_is_not_a_level_and_one_without_images_is_refused_and_leaves_nothing(
+    hugging_face, home
+):
     with pytest.raises(DataError, match="no column of ids"):
         load(hugging_face)  # its images have no names
     with pytest.raises(DataError, match="column image holds no names") as refusal:
-        build("birds", "--from", hugging_face, "--levels", "image,species", "--image-column", "species")
+        build(
+            "birds",
+            "--from",
+            hugging_face,
+            "--levels",
+            "image,species",
+            "--image-column",
+            "species",
+        )
     assert "PNG" not in str(refusal.value)
     table = pq.read_table(hugging_face)
-    pq.write_table(table.set_column(0, "image", pa.array([{"bytes": None, "path": "a.png"}] * 3)), hugging_face)
+    pq.write_table(
+        table.set_column(0, "image", pa.array([{"bytes": None, "path": "a.png"}] * 3)), hugging_face
+    )
     with pytest.raises(DataError, match="3 rows have no image"):
         build("birds", "--from", hugging_face, "--levels", "family,species")
     assert not home.exists()
 
 
 def test_a_refusal_names_the_nodes_and_what_each_policy_would_do_to_them(tmp_path):
-    folder_of_images(tmp_path / "zoo", ["bird/crow/1.jpg", "bird/crow/2.jpg", "fish/crow/1.jpg", "fish/carp/1.jpg"])
+    folder_of_images(
+        tmp_path / "zoo",
+        ["bird/crow/1.jpg", "bird/crow/2.jpg", "fish/crow/1.jpg", "fish/carp/1.jpg"],
+    )
     with pytest.raises(TreeError) as refusal:
         build("--from", tmp_path / "zoo")
     text = str(refusal.value)
@@ -351,7 +459,9 @@ def test_a_refusal_names_the_nodes_and_what_each_policy_would_do_to_them(tmp_pat
 
 @pytest.fixture
 def see_through(tmp_path):
-    """Images whose transparent parts hide red: with an alpha channel, with a palette, and one lying on its side."""
+    """Images whose transparent parts hide red: with an alpha channel, with a palette, and one lying
+    on its side.
+    """
     (tmp_path / "shop" / "a").mkdir(parents=True)
     Image.new("RGBA", (2, 3), (255, 0, 0, 0)).save(tmp_path / "shop" / "a" / "alpha.png")
     palette = Image.new("P", (2, 3), 0)
@@ -380,7 +490,9 @@ def test_own_images_are_seen_as_a_person_sees_them(see_through, options, seen, s
     assert turned.size == size
 
 
-def test_grey_of_16_bits_is_shown_in_8_damaged_exif_turns_nothing_and_numbers_without_a_range_are_refused(tmp_path):
+def test_grey_of_16_bits_is_shown_in_8_damaged_exif_turns_nothing_and_numbers_without_a_range_are_refused(
+    tmp_path,
+):
     grey = np.array([[0, 300], [32768, 65535]])
     for name in ("a/deep.png", "a/deep.tif"):
         (tmp_path / "shop" / "a").mkdir(parents=True, exist_ok=True)
@@ -395,7 +507,8 @@ def test_grey_of_16_bits_is_shown_in_8_damaged_exif_turns_nothing_and_numbers_wi
 
 
 def test_published_images_are_opened_as_their_papers_did(see_through, tmp_path):
-    """Also from a folder of one's own: the numbers of the papers were made with the hidden colours."""
+    """Also from a folder of one's own: the numbers of the papers were made with the hidden
+    colours."""
     build("shop", "--from", see_through)
     whole = load("shop")
     published = dataclasses.replace(whole, name="cub200")

@@ -1,4 +1,6 @@
-"""Tables with rows that have no label or lack a rank, and folders with links: what people's data really is like."""
+"""Tables with rows that have no label or lack a rank, and folders with links: what people's data
+really is like.
+"""
 
 import itertools
 import re
@@ -12,7 +14,7 @@ from PIL import Image
 import hbench
 from hbench import load
 from hbench.core.errors import DataError, TreeError
-from hbench.datasets.own.data import OwnSource
+from hbench.datasets.own.source import OwnSource
 from hbench.tree.names import NameTable
 from hbench.tree.policies import mend, policies
 
@@ -47,12 +49,17 @@ def test_distractors_stay_when_policies_mend_the_others(tmp_path):
     assert (int(test.query.sum()), int(test.gallery.sum())) == (13, 21)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.integers(0, 10**6))
 def test_scores_with_distractors_are_those_of_double_loops(tmp_path, seed):
     rng = np.random.default_rng(seed)
     rows = [
-        (f"i{n}", *(("", "") if rng.random() < 0.4 else rng.choice([("A", "a"), ("A", "b"), ("B", "c")])))
+        (
+            f"i{n}",
+            *(("", "") if rng.random() < 0.4 else rng.choice([("A", "a"), ("A", "b"), ("B", "c")])),
+        )
         for n in range(16)
     ]
     labels = [row[1:] for row in rows]
@@ -60,21 +67,35 @@ def test_scores_with_distractors_are_those_of_double_loops(tmp_path, seed):
         return
     vectors = rng.normal(size=(16, 4))
     report = hbench.evaluate(
-        vectors, load(write(tmp_path / "t.csv", rows)), ids=[row[0] for row in rows], metrics=["H-AP"]
+        vectors,
+        load(write(tmp_path / "t.csv", rows)),
+        ids=[row[0] for row in rows],
+        metrics=["H-AP"],
     )
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     values = [hap(unit @ unit[query], query, labels) for query in range(16) if any(labels[query])]
     known = [value for value in values if value is not None]
-    np.testing.assert_allclose(report.scores["H-AP"], np.mean(known) if known else np.nan, rtol=1e-9)
+    np.testing.assert_allclose(
+        report.scores["H-AP"], np.mean(known) if known else np.nan, rtol=1e-9
+    )
 
 
 def hap(scores, query, labels):
     """H-AP of one query by its equation, in double loops; None without positives."""
-    others = sorted((item for item in range(len(labels)) if item != query), key=lambda item: -scores[item])
+    others = sorted(
+        (item for item in range(len(labels)) if item != query), key=lambda item: -scores[item]
+    )
     depth = len(labels[query])
 
     def level(item):
-        return next((at for at in range(depth) if not labels[item][at] or labels[item][at] != labels[query][at]), depth)
+        return next(
+            (
+                at
+                for at in range(depth)
+                if not labels[item][at] or labels[item][at] != labels[query][at]
+            ),
+            depth,
+        )
 
     levels = [level(item) for item in others]
     counts = [levels.count(each) for each in range(depth + 1)]
@@ -106,7 +127,12 @@ def test_a_missing_rank_is_taken_from_rows_of_the_same_name():
 def test_homonyms_are_told_apart_by_what_else_a_row_knows():
     plant, animal = ("Plantae", "", "", "Iris", ""), ("Animalia", "", "", "Iris", "NA")
     mended = mend(NameTable.of(RANKS, [*LINEAGES, plant, animal]), ["fill-from-same-name"])
-    assert mended.final[("Plantae", "", "", "Iris")] == ("Plantae", "Liliopsida", "Iridaceae", "Iris")
+    assert mended.final[("Plantae", "", "", "Iris")] == (
+        "Plantae",
+        "Liliopsida",
+        "Iridaceae",
+        "Iris",
+    )
     assert mended.final[animal] == ("Animalia", "Insecta", "Iridopterygidae", "Iris", "NA")
 
 
@@ -121,8 +147,13 @@ def test_a_homonym_of_which_nothing_else_is_known_stays_as_it_is():
 def test_holes_in_lineages_without_homonyms_are_all_filled(seed):
     """Every rank but the finest may be missing where another row has it."""
     rng = np.random.default_rng(seed)
-    whole = [tuple(f"{'kcfgs'[level]}{n // 2 ** (4 - level)}" for level in range(5)) for n in range(16)]
-    holes = [tuple("" if at < 4 and rng.random() < 0.4 else name for at, name in enumerate(row)) for row in whole]
+    whole = [
+        tuple(f"{'kcfgs'[level]}{n // 2 ** (4 - level)}" for level in range(5)) for n in range(16)
+    ]
+    holes = [
+        tuple("" if at < 4 and rng.random() < 0.4 else name for at, name in enumerate(row))
+        for row in whole
+    ]
     mended = mend(NameTable.of(RANKS, [*whole, *holes]), ["fill-from-same-name"])
     assert [mended.final[row] for row in holes] == whole
 
@@ -143,7 +174,9 @@ def test_the_three_policies_leave_no_hole_and_no_name_that_nobody_wrote_at_the_f
     assert mended.final[rows[5]][1] == "unplaced class of Animalia"
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.integers(0, 10**6))
 @example(464730)  # one row is whole to the advice, and that is a distractor
 def test_every_combination_that_a_refusal_offers_makes_a_dataset(tmp_path, seed):
@@ -152,7 +185,11 @@ def test_every_combination_that_a_refusal_offers_makes_a_dataset(tmp_path, seed)
     rows = [tuple("" if rng.random() < 0.25 else name for name in row) for row in rows]
     if all(all(row) for row in rows):
         return
-    path = write(tmp_path / "t.csv", [(f"i{n}", *row) for n, row in enumerate(rows)], ",".join(("item", *RANKS)))
+    path = write(
+        tmp_path / "t.csv",
+        [(f"i{n}", *row) for n, row in enumerate(rows)],
+        ",".join(("item", *RANKS)),
+    )
     with pytest.raises((DataError, TreeError)) as refusal:
         load(path, levels=RANKS)
     offered = re.findall(r"(?m)^ *((?:--policy [\w-]+ ?)+):", str(refusal.value))
@@ -166,7 +203,9 @@ def test_every_combination_that_a_refusal_offers_makes_a_dataset(tmp_path, seed)
 DAG = "parent,child\nentity,animal\nentity,food\nanimal,hen\nfood,hen\nanimal,dog\nfood,bread\n"
 
 
-@pytest.mark.parametrize("names", [[name] for name in policies] + [["by-path", "repeat-leaf"], ["add-root", "by-path"]])
+@pytest.mark.parametrize(
+    "names", [[name] for name in policies] + [["by-path", "repeat-leaf"], ["add-root", "by-path"]]
+)
 @pytest.mark.parametrize("kind", ["csv", "json", "graphml", "nwk"])
 def test_what_export_writes_build_reads(tmp_path, names, kind, monkeypatch):
     from hbench.tree import files
@@ -177,7 +216,11 @@ def test_what_export_writes_build_reads(tmp_path, names, kind, monkeypatch):
     except TreeError:
         return  # a policy that does not mend this graph is refused; the advice names one that does
     (tmp_path / f"tree.{kind}").write_text(files.write(tree, f".{kind}"))
-    items = write(tmp_path / "items.csv", [(f"i{n}", leaf) for n, leaf in enumerate(tree.names[-1])], "item,node")
+    items = write(
+        tmp_path / "items.csv",
+        [(f"i{n}", leaf) for n, leaf in enumerate(tree.names[-1])],
+        "item,node",
+    )
     monkeypatch.setenv("HBENCH_HOME", str(tmp_path / "home"))
     source = OwnSource(items, ["node"], tree=tmp_path / f"tree.{kind}")
     built = hbench.build("mine", source=source).tests["test"]
@@ -198,12 +241,17 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("HBENCH_HOME", str(tmp_path / "home"))
     for number, (order, species) in enumerate(itertools.product("OP", "xy")):
         for copy in range(2):
-            picture(tmp_path / "pictures" / order / f"{species}{order}" / f"{copy}.png", 10 * number + copy)
+            picture(
+                tmp_path / "pictures" / order / f"{species}{order}" / f"{copy}.png",
+                10 * number + copy,
+            )
     return tmp_path / "pictures"
 
 
 def built(folder):
-    return hbench.build("mine", source=OwnSource(folder, ["order", "species"]), force=True).tests["test"]
+    return hbench.build("mine", source=OwnSource(folder, ["order", "species"]), force=True).tests[
+        "test"
+    ]
 
 
 def test_linked_folders_are_followed(folder, tmp_path):

@@ -4,7 +4,13 @@ import re
 
 from hbench import boards as leaderboard
 from hbench.datasets import specs
-from hbench.datasets.metadata.publications import VENUE_FIELD, bibtex, cited, publication_of, publications
+from hbench.datasets.metadata.publications import (
+    VENUE_FIELD,
+    bibtex,
+    cited,
+    publication_of,
+    publications,
+)
 
 NO_PAPERS = {"GLDv2 README", "OML model zoo", "revisitop README"}
 
@@ -17,17 +23,28 @@ def test_the_papers_of_the_boards_the_losses_and_the_datasets_are_known():
     texts |= {name: loss_entry(name).paper for name in losses}
     unknown = {name for name, text in texts.items() if publication_of(text) is None}
     assert unknown & {"sup_hap", "HAPPIER, ECCV 2022", "arcface", "HIER, CVPR 2023"} == set()
-    assert {name for name in unknown if re.search("(CVPR|ECCV|ICCV|NeurIPS|TPAMI)", texts[name])} == set()
+    assert {
+        name for name in unknown if re.search("(CVPR|ECCV|ICCV|NeurIPS|TPAMI)", texts[name])
+    } == set()
     assert unknown >= NO_PAPERS & set(texts)
     authors = {name: [paper.authors for paper in cited(specs[name].citation)] for name in specs}
     assert {name for name, papers in authors.items() if not papers or not all(papers)} == set()
 
 
 def test_a_citation_means_its_paper_which_has_one_entry_however_often_it_is_cited():
-    assert bibtex({"a": "Sun et al., CVPR 2021", "b": "Sun et al., Dynamic metric learning, CVPR 2021"}).count("@") == 1
+    assert (
+        bibtex(
+            {"a": "Sun et al., CVPR 2021", "b": "Sun et al., Dynamic metric learning, CVPR 2021"}
+        ).count("@")
+        == 1
+    )
     for citation, keys in (
         ("Sun et al., CVPR 2021", ["sun2021dynamic"]),
-        ("Van Horn et al., The iNaturalist dataset, CVPR 2018; split: Brown et al., Smooth-AP, ECCV 2020", 2),
+        (
+            "Van Horn et al., The iNaturalist dataset, CVPR 2018; split: Brown et al., Smooth-AP, "
+            "ECCV 2020",
+            2,
+        ),
         ("HAPPIER (ECCV 2022) Table 1, ΣNCA++", ["ramzi2022happier"]),
         ("Wang et al., CVPR 2020", ["wang2020xbm"]),
         ("somebody's README", []),

@@ -16,7 +16,8 @@ def draw(year, part, number):
     for name in names:
         image = Image.new("RGB", (SIZE, SIZE), (rng.randrange(90, 130),) * 3)
         objects = []
-        for column, kind in enumerate(rng.sample(CLASSES, rng.randint(1, 2))):  # side by side: none covers another
+        # side by side: none covers another
+        for column, kind in enumerate(rng.sample(CLASSES, rng.randint(1, 2))):
             width = rng.randint(16, 26)
             height = width // 2 if kind == "bar" else width
             x, y = 32 * column + rng.randrange(33 - width), rng.randrange(SIZE - height)
@@ -44,5 +45,7 @@ def annotation(objects):
     for kind, corners, difficult in objects:
         edges = zip(("xmin", "ymin", "xmax", "ymax"), corners, strict=True)
         box = "".join(f"<{edge}>{at}</{edge}>" for edge, at in edges)
-        texts.append(f"<object><name>{kind}</name><difficult>{difficult}</difficult><bndbox>{box}</bndbox></object>")
+        texts.append(
+            f"<object><name>{kind}</name><difficult>{difficult}</difficult><bndbox>{box}</bndbox></object>"
+        )
     return f"<annotation><size><width>{SIZE}</width><height>{SIZE}</height></size>{''.join(texts)}</annotation>"

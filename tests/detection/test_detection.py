@@ -1,4 +1,6 @@
-"""Object detection: Pascal VOC read, Faster R-CNN taught by cross-entropy and by RaMBO, boxes scored."""
+"""Object detection: Pascal VOC read, Faster R-CNN taught by cross-entropy and by RaMBO, boxes
+scored.
+"""
 
 import json
 
@@ -21,7 +23,8 @@ from tests.command_line import call
 from tests.detection import shapes
 
 SMALL = [
-    'backbone="small"', 'weights="random"', 'train=["2007/trainval"]', 'classes=["disc", "square", "bar"]', "batch=4",
+    'backbone="small"', 'weights="random"', 'train=["2007/trainval"]', 'classes=["disc", "square", '
+                                                                       '"bar"]', "batch=4",
     "epochs=1", "warmup=5", "shorter=64", "longer=64",
 ]  # fmt: skip
 
@@ -50,7 +53,9 @@ FOUND = detections(TRUTH, [1], [0.3])
 
 
 def test_corners_count_pixels_from_zero_and_end_outside(tmp_path):
-    (tmp_path / "a.xml").write_text(shapes.annotation([("bar", (1, 2, 10, 20), 0), ("disc", (5, 5, 5, 5), 1)]))
+    (tmp_path / "a.xml").write_text(
+        shapes.annotation([("bar", (1, 2, 10, 20), 0), ("disc", (5, 5, 5, 5), 1)])
+    )
     found = boxes_of(tmp_path / "a.xml", shapes.CLASSES)
     assert found.corners.tolist() == [[0, 1, 10, 20], [4, 4, 5, 5]]
     assert found.classes.tolist() == [3, 1]
@@ -60,7 +65,10 @@ def test_corners_count_pixels_from_zero_and_end_outside(tmp_path):
 def test_a_broken_or_hostile_annotation_is_refused(tmp_path):
     for text, message in (
         ("<annotation>", "is not an annotation of VOC"),
-        ("<!DOCTYPE a [<!ENTITY b 'c'>]><annotation>&b;</annotation>", "is not an annotation of VOC"),
+        (
+            "<!DOCTYPE a [<!ENTITY b 'c'>]><annotation>&b;</annotation>",
+            "is not an annotation of VOC",
+        ),
         ("<a>" * 200 + "</a>" * 200, "nested more than 100 deep"),
         (shapes.annotation([("bar", (9, 2, 3, 20), 0)]), "a box from"),
         (shapes.annotation([("bar", ("inf", 2, 3, 20), 0)]), "a box from"),
@@ -78,7 +86,10 @@ def test_two_years_are_one_part_wherever_they_lie_and_no_list_leaves_its_folder(
     both = part_of(tmp_path, ["2007/trainval", "2012/val"], shapes.CLASSES)
     assert [file.parts[-3] for file in both.files] == ["VOC2007", "VOC2007", "VOC2012", "VOC2012"]
     (tmp_path / "VOCdevkit").rename(tmp_path / "moved")
-    assert part_of(tmp_path / "moved", ["2007/trainval", "2012/val"], shapes.CLASSES).digest == both.digest
+    assert (
+        part_of(tmp_path / "moved", ["2007/trainval", "2012/val"], shapes.CLASSES).digest
+        == both.digest
+    )
     with pytest.raises(DataError, match="VOC 2007 is not in"):
         part_of(tmp_path, ["2007/trainval"], shapes.CLASSES)
     (tmp_path / "moved" / "VOC2012" / "ImageSets" / "Main" / "val.txt").write_text("../../secret\n")
@@ -92,7 +103,8 @@ TEN = [[20 * place, 0, 20 * place + 10, 10] for place in range(10)]
 def test_ap50_is_the_mean_over_eleven_recalls_without_difficult_objects():
     for truth, difficult, found, ap50 in (
         (TRUTH, [False], TRUTH, 1),
-        # right, wrong, right: precision 1 up to recall 1/2 (0 to 0.5: six recalls of eleven), then 2/3 (five)
+        # right, wrong, right: precision 1 up to recall 1/2 (0 to 0.5: six recalls of eleven), then
+        # 2/3 (five)
         (TWO, [False, False], [TWO[0], [40, 40, 50, 50], FAR], (6 * 1 + 5 * 2 / 3) / 11),
         # six of ten objects and nothing else: 0 to 0.6 are seven recalls of eleven
         (TEN, [False] * 10, TEN[:6], 7 / 11),
@@ -101,8 +113,12 @@ def test_ap50_is_the_mean_over_eleven_recalls_without_difficult_objects():
         (TWO, [False, True], [FAR, [20, 20, 30, 29], [21, 20, 30, 30], TWO[0]], 1),
         (TWO, [False, True], [TWO[0]], 1),
     ):
-        shown = detections(found, [1] * len(found), [0.9 - 0.1 * place for place in range(len(found))])
-        assert scores_of([shown], [boxes(truth, [1] * len(truth), difficult)], ["disc"]).ap50 == pytest.approx(ap50)
+        shown = detections(
+            found, [1] * len(found), [0.9 - 0.1 * place for place in range(len(found))]
+        )
+        assert scores_of(
+            [shown], [boxes(truth, [1] * len(truth), difficult)], ["disc"]
+        ).ap50 == pytest.approx(ap50)
 
 
 def test_a_box_counts_at_the_overlaps_that_it_has():
@@ -110,7 +126,8 @@ def test_a_box_counts_at_the_overlaps_that_it_has():
     scores = scores_of([part], [boxes(TRUTH, [1])], ["disc"])
     assert (scores.ap50, scores.ap50_95) == pytest.approx((1, 3 / 10))  # 0.5, 0.55 and 0.6 of ten
     assert scores_of([FOUND], [boxes(TRUTH, [1])], ["disc"]).ap50_95 == pytest.approx(1)
-    touching = detections([[20, 20, 60, 60], TWO[0]], [1, 1], [0.9, 0.8])  # holds the difficult one, overlaps by 1/16
+    # holds the difficult one, overlaps by 1/16
+    touching = detections([[20, 20, 60, 60], TWO[0]], [1, 1], [0.9, 0.8])
     assert scores_of([touching], [boxes(TWO, [1, 1], [False, True])], ["disc"]).ap50 < 0.6
 
 
@@ -128,7 +145,12 @@ def test_the_shipped_recipes_have_the_values_of_the_paper():
     rambo = resolve("voc07-rambo")
     assert (rambo.epochs, rambo.batch, rambo.lr, rambo.drops) == (12, 8, 0.1, (9,))
     settings = rambo.classification
-    assert (settings.lam, settings.margin, settings.memory, settings.joint) == (0.5, 0.15, 7, pytest.approx(1 / 3))
+    assert (settings.lam, settings.margin, settings.memory, settings.joint) == (
+        0.5,
+        0.15,
+        7,
+        pytest.approx(1 / 3),
+    )
     assert len(CLASSES) == len(set(CLASSES)) == 20
     cross_entropy = resolve("voc07-cross-entropy")
     differing = {"method", "lr", "least_score", "source", "classification"}
@@ -165,13 +187,17 @@ def test_the_rank_loss_is_rambos_of_log_probabilities_without_the_background():
 
 def test_the_learning_rate_rises_then_drops():
     recipe = resolve("voc07-rambo", ["warmup=10"])
-    assert [rate(recipe, 0, step) for step in (0, 4, 9, 50)] == pytest.approx([0.01, 0.05, 0.1, 0.1])
+    assert [rate(recipe, 0, step) for step in (0, 4, 9, 50)] == pytest.approx(
+        [0.01, 0.05, 0.1, 0.1]
+    )
     assert rate(recipe, 9, 5_000) == pytest.approx(0.01)
 
 
 def test_every_epoch_sees_every_image_once_in_its_own_order():
     recipe = resolve("voc07-rambo", ["batch=4"])
-    orders = [[place for batch in batches(10, recipe, epoch) for place in batch] for epoch in (0, 1, 0)]
+    orders = [
+        [place for batch in batches(10, recipe, epoch) for place in batch] for epoch in (0, 1, 0)
+    ]
     assert sorted(orders[0]) == list(range(10))
     assert orders[0] == orders[2] != orders[1]
 
@@ -179,7 +205,9 @@ def test_every_epoch_sees_every_image_once_in_its_own_order():
 def test_a_mirrored_image_has_mirrored_boxes(tmp_path):
     image = Image.new("RGB", (8, 4))
     image.putpixel((1, 2), (255, 255, 255))
-    shapes.write(tmp_path / "VOC2007", "one", image, [("disc", (2, 3, 2, 3), 0), ("bar", (1, 1, 8, 4), 1)])
+    shapes.write(
+        tmp_path / "VOC2007", "one", image, [("disc", (2, 3, 2, 3), 0), ("bar", (1, 1, 8, 4), 1)]
+    )
     (tmp_path / "VOC2007" / "ImageSets" / "Main").mkdir(parents=True)
     (tmp_path / "VOC2007" / "ImageSets" / "Main" / "test.txt").write_text("one\n")
     part = part_of(tmp_path, ["2007/test"], shapes.CLASSES)
@@ -192,7 +220,10 @@ def test_a_mirrored_image_has_mirrored_boxes(tmp_path):
     ("name", "changes"),
     [
         ("voc07-cross-entropy", ["lr=0.02"]),
-        ("voc07-rambo", ["lr=0.05", "classification.memory=0"]),  # seven batches of memory are long beside 75 steps
+        (
+            "voc07-rambo",
+            ["lr=0.05", "classification.memory=0"],
+        ),  # seven batches of memory are long beside 75 steps
     ],
 )
 @pytest.mark.usefixtures("one_thread")
@@ -200,7 +231,10 @@ def test_in_one_epoch_the_loss_falls_and_ap50_rises(voc, name, changes):
     recipe = resolve(name, [*SMALL, *changes])
     torch.manual_seed(0)
     model = detector_of(recipe)
-    training, test = part_of(voc, recipe.train, recipe.classes), part_of(voc, recipe.test, recipe.classes)
+    training, test = (
+        part_of(voc, recipe.train, recipe.classes),
+        part_of(voc, recipe.test, recipe.classes),
+    )
     before = scores_of(detect(model, test), test.boxes, recipe.classes)
     losses = learn(model, training, recipe)
     after = scores_of(detect(model, test), test.boxes, recipe.classes)
@@ -220,7 +254,9 @@ def few(tmp_path):
 
 def detected(root, out, *more):
     changes = [part for change in SMALL for part in ("--set", change)]
-    return call("detect", "voc07-rambo", "--root", root, "--out", out, "--device", "cpu", *changes, *more)
+    return call(
+        "detect", "voc07-rambo", "--root", root, "--out", out, "--device", "cpu", *changes, *more
+    )
 
 
 def test_a_run_writes_what_a_leaderboard_takes(few, tmp_path, monkeypatch):
@@ -229,7 +265,8 @@ def test_a_run_writes_what_a_leaderboard_takes(few, tmp_path, monkeypatch):
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert json.loads(result.stdout) == report
     assert set(report["scores"]) == {"AP50", "AP50:95"}
-    with pytest.raises(SubmissionError, match="another dataset"):  # other images, whatever their list is called
+    # other images, whatever their list is called
+    with pytest.raises(SubmissionError, match="another dataset"):
         carried_row(tmp_path / "out" / "report.json", "voc07")
     (tmp_path / "out" / "report.json").write_text(json.dumps(report | {"dataset": "voc07@1"}))
     board = tmp_path / "voc07.toml"
@@ -239,7 +276,9 @@ def test_a_run_writes_what_a_leaderboard_takes(few, tmp_path, monkeypatch):
     assert float(row.scores["AP50"]) == pytest.approx(100 * report["scores"]["AP50"], abs=0.01)
     assert row.run.sha256 == report["detections"]["sha256"]
     damaged = tmp_path / "damaged.json"
-    damaged.write_text(json.dumps(report | {"dataset": "voc07@1", "row": report["row"] | {"year": "long ago"}}))
+    damaged.write_text(
+        json.dumps(report | {"dataset": "voc07@1", "row": report["row"] | {"year": "long ago"}})
+    )
     with pytest.raises(ConfigError, match="breaks its schema") as refused:
         carried_row(damaged, "voc07")
     assert "year" in refused.value.found
@@ -252,15 +291,26 @@ def test_detections_are_scored_again_to_the_same_numbers(voc, tmp_path):
     recipe = resolve("voc07-rambo", SMALL)
     test = part_of(voc, recipe.test, recipe.classes)
     results = [
-        {"image_id": file.stem, "category_id": int(label), "bbox": [x, y, right - x, low - y], "score": 0.9}
+        {
+            "image_id": file.stem,
+            "category_id": int(label),
+            "bbox": [x, y, right - x, low - y],
+            "score": 0.9,
+        }
         for place, (file, own) in enumerate(zip(test.files, test.boxes, strict=True))
         for (x, y, right, low), label in zip(own.corners.tolist(), own.classes, strict=True)
         if place % 2
     ]
     (tmp_path / "detections.json").write_text(json.dumps(results))
-    for folder, source in (("first", tmp_path / "detections.json"), ("second", tmp_path / "first" / "detections.json")):
+    for folder, source in (
+        ("first", tmp_path / "detections.json"),
+        ("second", tmp_path / "first" / "detections.json"),
+    ):
         detected(voc, tmp_path / folder, "--score", source)
-    first, second = (json.loads((tmp_path / folder / "report.json").read_text()) for folder in ("first", "second"))
+    first, second = (
+        json.loads((tmp_path / folder / "report.json").read_text())
+        for folder in ("first", "second")
+    )
     assert first == second
     assert 0.3 < first["scores"]["AP50"] < 0.7
 
@@ -282,7 +332,8 @@ def test_files_that_are_not_detections_are_refused(few, tmp_path):
 
 
 @pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("name", ["voc07-cross-entropy", "voc07-rambo"])  # with RaMBO's memory of past scores
+# with RaMBO's memory of past scores
+@pytest.mark.parametrize("name", ["voc07-cross-entropy", "voc07-rambo"])
 def test_a_killed_run_resumes_to_the_same_bits(few, tmp_path, name):
     recipe = resolve(name, [*SMALL, "epochs=2"])
     whole = run(recipe, few, tmp_path / "whole")

@@ -1,4 +1,6 @@
-"""Evaluation over a real scheduler and real workers on 127.0.0.1, one of which is killed: the same report to the bit."""
+"""Evaluation over a real scheduler and real workers on 127.0.0.1, one of which is killed: the same
+report to the bit.
+"""
 
 import os
 import re
@@ -27,7 +29,9 @@ def started(folder, *arguments):
     """A dask process, and the address it says it listens at."""
     log = folder / f"{time.monotonic_ns()}.log"
     with log.open("w") as file:
-        process = subprocess.Popen([sys.executable, "-m", *arguments], stdout=file, stderr=file, cwd=folder)
+        process = subprocess.Popen(
+            [sys.executable, "-m", *arguments], stdout=file, stderr=file, cwd=folder
+        )
     while not (found := re.search(r"(?:Scheduler|worker) at:\s+(tcp://\S+)", log.read_text())):
         assert process.poll() is None, log.read_text()
         time.sleep(0.05)
@@ -39,7 +43,8 @@ ALONE = ("--host", "127.0.0.1", "--no-dashboard")
 
 @pytest.fixture
 def scheduler(tmp_path):
-    """A scheduler's process and address, and the function that starts a worker of it in a folder."""
+    """A scheduler's process and address, and the function that starts a worker of it in a
+    folder."""
     process, address = started(tmp_path, "distributed.cli.dask_scheduler", *ALONE, "--port", "0")
     running = [process]
 
@@ -96,7 +101,10 @@ def test_workers_that_do_not_see_the_file_get_it_from_one_that_does(home, schedu
         report = report_on(examined, execute=cluster.on_cluster(client, [file], READER))
         with pytest.raises(UsageError, match="no worker sees"):
             report_on(
-                examined, execute=cluster.on_cluster(client, [cluster.File(cluster.Path("elsewhere.npy"))], READER)
+                examined,
+                execute=cluster.on_cluster(
+                    client, [cluster.File(cluster.Path("elsewhere.npy"))], READER
+                ),
             )
     assert zoo.same(report, report_on(examined))
 
@@ -105,11 +113,16 @@ def test_a_killed_scheduler_is_reported(home, scheduler, tmp_path):
     examined = examine(home / zoo.FILE, home / zoo.DATASET)
     process, address, start_worker = scheduler
     start_worker(tmp_path)
-    with dask.config.set({"distributed.comm.timeouts.connect": "1s"}), cluster.connected(address, 0) as client:
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
+        cluster.connected(address, 0) as client,
+    ):
         client.wait_for_workers(1)
         execute = cluster.on_cluster(client, [cluster.File(home / zoo.FILE)], READER)
         with pytest.raises(SourceError, match="the scheduler is gone"):
-            report_on(examined, execute=execute, on_test=lambda name: lambda done, blocks: process.kill())
+            report_on(
+                examined, execute=execute, on_test=lambda name: lambda done, blocks: process.kill()
+            )
 
 
 @pytest.mark.parametrize(
@@ -132,7 +145,17 @@ def test_addresses_that_are_invalid_or_do_not_answer_are_refused(address, error,
 
 
 def test_ctrl_c_reaches_one_process_and_ends_all(home):
-    evaluate = [sys.executable, "-m", "hbench", "evaluate", home / zoo.FILE, "-d", home / zoo.DATASET, "--workers", "2"]
+    evaluate = [
+        sys.executable,
+        "-m",
+        "hbench",
+        "evaluate",
+        home / zoo.FILE,
+        "-d",
+        home / zoo.DATASET,
+        "--workers",
+        "2",
+    ]
     process = subprocess.Popen(
         evaluate, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -155,7 +178,17 @@ def test_a_job_of_arrays_is_refused():
 
 
 def test_local_worker_processes_give_the_same_report_by_the_command_line(home, tmp_path):
-    evaluate = [sys.executable, "-m", "hbench", "evaluate", home / zoo.FILE, "-d", home / zoo.DATASET]
+    evaluate = [
+        sys.executable,
+        "-m",
+        "hbench",
+        "evaluate",
+        home / zoo.FILE,
+        "-d",
+        home / zoo.DATASET,
+    ]
     for name, options in {"here": [], "workers": ["--workers", "2"]}.items():
-        subprocess.run([*evaluate, "-o", tmp_path / name, *options], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [*evaluate, "-o", tmp_path / name, *options], check=True, stdout=subprocess.DEVNULL
+        )
     assert (tmp_path / "here").read_text() == (tmp_path / "workers").read_text()

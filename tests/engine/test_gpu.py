@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from hbench.core.errors import SubmissionError, UsageError
 from hbench.engine.executors import gpu
 from hbench.engine.executors.gpu import descending, on_device
-from hbench.engine.fast_metrics import FAST
 from hbench.engine.job import Job
 from hbench.engine.ranker import Ranker, Side
 from hbench.engine.similarity import dot
+from hbench.engine.values.fast_metrics import FAST
 from hbench.evaluation.measurement import measure
 from hbench.metrics.level_sequence import optimistic, pessimistic
 from hbench.metrics.protocols import Scorer
@@ -21,7 +21,12 @@ from tests.engine.ways import MIXED, go
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.integers(0, 10**9), st.integers(1, 6), st.sampled_from([pessimistic, optimistic]), st.integers(1, 7))
+@given(
+    st.integers(0, 10**9),
+    st.integers(1, 6),
+    st.sampled_from([pessimistic, optimistic]),
+    st.integers(1, 7),
+)
 def test_a_device_gives_the_values_of_the_threads(seed, depth, policy, lowest):
     rng = np.random.default_rng(seed)
     queries, gallery, own = random_sides(rng, depth)
@@ -35,7 +40,8 @@ def test_a_device_gives_the_values_of_the_threads(seed, depth, policy, lowest):
         scorers = [each for each in fast if each.arguments.get("level", 1) >= lowest] or scorers
     job = Job(ranker, scorers)
     with pytest.MonkeyPatch.context() as patched:
-        go(patched, MIXED)  # the device takes the kernels' path, whose last bits are not those of the formulas
+        # the device takes the kernels' path, whose last bits are not those of the formulas
+        go(patched, MIXED)
         expected, found = measure(job), measure(job, execute=on_device("cpu"))
     assert np.array_equal(found.values, expected.values, equal_nan=True)
     for name in ("first_level", "counts", "tied"):
@@ -47,7 +53,9 @@ def test_rows_that_do_not_fit_the_device_at_once_are_sorted_in_turn(monkeypatch)
     go(monkeypatch, MIXED)
     rng = np.random.default_rng(3)
     labels = np.sort(rng.integers(5, size=(40, 1)), axis=0)
-    ranker = Ranker(Side(rng.integers(-3, 4, size=(40, 3)).astype(np.float32), labels), similarity=dot)
+    ranker = Ranker(
+        Side(rng.integers(-3, 4, size=(40, 3)).astype(np.float32), labels), similarity=dot
+    )
     job = Job(ranker, every_scorer(1, labels, True))
     expected, found = measure(job), measure(job, execute=on_device("cpu"))
     assert np.array_equal(found.values, expected.values, equal_nan=True)

@@ -26,7 +26,9 @@ LEVELS = ("coarse", "fine")
 
 
 def problem(queries, gallery, seed, *, ties=pessimistic):
-    """Vectors whose scores tie, with copies, and lists of up to a third of the gallery; a job of all metrics."""
+    """Vectors whose scores tie, with copies, and lists of up to a third of the gallery; a job of
+    all metrics.
+    """
     rng = np.random.default_rng(seed)
     asked = rng.integers(-2, 3, (queries, 3)).astype(np.float32)
     ranked = rng.integers(-2, 3, (gallery, 3)).astype(np.float32)
@@ -60,7 +62,9 @@ def expected(scores, levels, ties):
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 12), st.integers(3, 40), st.integers(0, 10_000), st.booleans())
 def test_small_problems_are_the_definition(queries, gallery, seed, is_pessimistic):
-    job, scores, levels = problem(queries, gallery, seed, ties=pessimistic if is_pessimistic else optimistic)
+    job, scores, levels = problem(
+        queries, gallery, seed, ties=pessimistic if is_pessimistic else optimistic
+    )
     values = measure(job).values
     by_definition = expected(scores, levels, "pessimistic" if is_pessimistic else "optimistic")
     np.testing.assert_allclose(values, by_definition, atol=1e-12)
@@ -96,13 +100,16 @@ def test_other_lists_are_another_evaluation():
     again, _, _ = problem(20, 50, 1)
     assert job.digest == again.digest
     one = QueryLists(np.minimum(np.arange(21), 1), np.array([4]), np.array([2], np.int8))
-    other = dataclasses.replace(again, ranker=again.ranker.of_lists(one))  # of a ranker whose digest was taken
+    # of a ranker whose digest was taken
+    other = dataclasses.replace(again, ranker=again.ranker.of_lists(one))
     assert job.digest != other.digest
 
 
 @pytest.mark.parametrize(("rows", "levels"), [([4, 4], [1, 1]), ([4], [3])])
 def test_a_pair_listed_twice_and_a_level_above_the_tree_are_refused(rows, levels):
     job, _, _ = problem(20, 50, 1)
-    lists = QueryLists(np.minimum(np.arange(21), 1) * len(rows), np.array(rows), np.array(levels, np.int8))
+    lists = QueryLists(
+        np.minimum(np.arange(21), 1) * len(rows), np.array(rows), np.array(levels, np.int8)
+    )
     with pytest.raises(hbench.DataError, match="cannot be used"):
         job.ranker.of_lists(lists)

@@ -1,4 +1,6 @@
-"""Partial labels in the engine: every path of it against double loops over all pairs, and against whole labels."""
+"""Partial labels in the engine: every path of it against double loops over all pairs, and against
+whole labels.
+"""
 
 from dataclasses import replace
 
@@ -8,12 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hbench.core.errors import TreeError
-from hbench.engine import block_values
 from hbench.engine.executors import threads
 from hbench.engine.job import Job
 from hbench.engine.ranker import Ranker, Side
 from hbench.engine.settings import Settings
 from hbench.engine.similarity import dot
+from hbench.engine.values import plan as plans
 from hbench.evaluation.measurement import measure, scorers_of
 from hbench.metrics.level_sequence import optimistic, pessimistic
 from hbench.metrics.partial_lists import partial_scorers
@@ -32,7 +34,10 @@ def levels_of(depth):
 def random_paths(rng, items, depth, share):
     """Nested paths of names; of a share of them only the first levels are known."""
     columns = np.minimum(rng.geometric(0.5, size=(items, depth)), 3)
-    paths = [tuple("/".join(map(str, row[: level + 1])) for level in range(depth)) for row in columns.tolist()]
+    paths = [
+        tuple("/".join(map(str, row[: level + 1])) for level in range(depth))
+        for row in columns.tolist()
+    ]
     ends = np.where(rng.random(items) < share, rng.integers(1, depth + 1, items), depth)
     return [path[:end] for path, end in zip(paths, ends.tolist(), strict=True)]
 
@@ -45,7 +50,9 @@ def labelled(paths, depth):
 
 
 def random_problem(rng, depth, share=0.5):
-    """Queries, gallery (None: the queries), the rows of the queries in the gallery, ignore groups, and all paths."""
+    """Queries, gallery (None: the queries), the rows of the queries in the gallery, ignore groups,
+    and all paths.
+    """
     items = int(rng.integers(2, 40))
     paths = random_paths(rng, items, depth, share)
     labels, known = labelled(paths, depth)
@@ -69,15 +76,21 @@ def expected_of(query, problem, depth, worst):
     itself = query if gallery is None else own[query]
     group = -1 if queries.ignore is None else queries.ignore[query]
     listed = [
-        item for item in range(len(ranked.labels))
+        item
+        for item in range(len(ranked.labels))
         if item != itself and not (group >= 0 and ranked.ignore[item] == group)
-    ]  # fmt: skip
+    ]
     scores = [float(queries.vectors[query] @ ranked.vectors[item]) for item in listed]
-    return oracle.ranked_bounds(scores, [paths[item] for item in listed], paths[query], depth, pessimistic=worst)
+    return oracle.ranked_bounds(
+        scores, [paths[item] for item in listed], paths[query], depth, pessimistic=worst
+    )
 
 
 def names_of(depth):
-    return [*oracle.GRADED, *(oracle.spelled(base, level) for base in oracle.OF_LEVEL for level in levels_of(depth))]
+    return [
+        *oracle.GRADED,
+        *(oracle.spelled(base, level) for base in oracle.OF_LEVEL for level in levels_of(depth)),
+    ]
 
 
 def scorers(depth, labels):
@@ -87,16 +100,22 @@ def scorers(depth, labels):
 
 def expected_values(ranked, asked, depth):
     of_level = [
-        oracle.of_level(base, ranked, level, asked) for base in oracle.OF_LEVEL for level in range(1, depth + 1)
+        oracle.of_level(base, ranked, level, asked)
+        for base in oracle.OF_LEVEL
+        for level in range(1, depth + 1)
     ]
     exact = [oracle.graded(name, oracle.known(ranked), depth) for name in oracle.GRADED]
     bounds = [
-        oracle.graded(name, read(ranked), depth) for read in (oracle.wrong, oracle.right) for name in oracle.GRADED
+        oracle.graded(name, read(ranked), depth)
+        for read in (oracle.wrong, oracle.right)
+        for name in oracle.GRADED
     ]
     return [*exact, *of_level, *bounds]
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.integers(0, 10**9), st.integers(1, 8), st.booleans(), st.sampled_from(WAYS))
 def test_every_way_equals_double_loops_over_all_pairs(monkeypatch, seed, depth, worst, way):
     go(monkeypatch, way)
@@ -115,7 +134,9 @@ def test_every_way_equals_double_loops_over_all_pairs(monkeypatch, seed, depth, 
         assert found.first_level[query] == (known[0] if known else 0)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.integers(0, 10**9), st.integers(1, 8), st.booleans())
 def test_whole_labels_read_as_partial_ones_have_the_same_values(monkeypatch, seed, depth, worst):
     go(monkeypatch, MIXED)
@@ -128,33 +149,45 @@ def test_whole_labels_read_as_partial_ones_have_the_same_values(monkeypatch, see
     ranker = Ranker(queries, gallery, self_rows=own, similarity=dot, tie_key=policy)
     found = measure(Job(ranker, scorers(depth, queries.labels)))
     graded, every = len(oracle.GRADED), len(whole)
-    np.testing.assert_allclose(found.values[:every], plain.values, rtol=1e-12)  # sums may be split at other cuts
+    # sums may be split at other cuts
+    np.testing.assert_allclose(found.values[:every], plain.values, rtol=1e-12)
     for bound in (found.values[every : every + graded], found.values[every + graded :]):
         np.testing.assert_allclose(bound, plain.values[:graded], rtol=1e-12)
     assert np.array_equal(found.first_level, plain.first_level)
     assert np.array_equal(found.tied, plain.tied)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.integers(0, 10**9), st.integers(20, 120), st.booleans())
-def test_half_of_the_products_and_a_device_give_the_values_of_whole_rows(monkeypatch, seed, items, worst):
+def test_half_of_the_products_and_a_device_give_the_values_of_whole_rows(
+    monkeypatch, seed, items, worst
+):
     go(monkeypatch, (4, 10**4))
     small_blocks(monkeypatch)
     rng = np.random.default_rng(seed)
     labels, known = labelled(random_paths(rng, items, 3, 0.5), 3)
     side = Side(rng.integers(-3, 4, size=(items, 8)).astype(np.float32), labels, None, known)
-    job = Job(Ranker(side, similarity=dot, tie_key=pessimistic if worst else optimistic), scorers(3, labels))
+    job = Job(
+        Ranker(side, similarity=dot, tie_key=pessimistic if worst else optimistic),
+        scorers(3, labels),
+    )
 
     def by_rows(job, blocks):
-        return threads._by_rows(job, block_values.plan_of(job), blocks, 2)
+        return threads._by_rows(job, plans.plan_of(job), blocks, 2)
 
     expected = measure(job, execute=by_rows)
     ways = [measure(job)]
-    assert threads.triangle_of(job, block_values.plan_of(job), range(job.ranker.blocks), 2)
-    ways.append(measure(job, execute=pytest.importorskip("hbench.engine.executors.gpu").on_device("cpu")))
+    assert threads.triangle_of(job, plans.plan_of(job), range(job.ranker.blocks), 2)
+    ways.append(
+        measure(job, execute=pytest.importorskip("hbench.engine.executors.gpu").on_device("cpu"))
+    )
     for found in ways:
         for name in ("values", "first_level", "counts", "tied"):
-            assert np.array_equal(getattr(found, name), getattr(expected, name), equal_nan=name == "values"), name
+            assert np.array_equal(
+                getattr(found, name), getattr(expected, name), equal_nan=name == "values"
+            ), name
 
 
 def test_items_of_another_order_have_the_same_bits():

@@ -7,7 +7,16 @@ from hypothesis import strategies as st
 
 from hbench.engine.kernels.sort_keys import FEW, sort_parts
 
-KINDS = ["any", "few values", "equal", "both ends", "almost equal, but for one", "ascending", "descending", "clusters"]
+KINDS = [
+    "any",
+    "few values",
+    "equal",
+    "both ends",
+    "almost equal, but for one",
+    "ascending",
+    "descending",
+    "clusters",
+]
 SIZES = [1, 2, FEW, FEW + 1, 4_000, 12_000]
 
 
@@ -36,9 +45,16 @@ def test_parts_are_sorted_and_nothing_else_is_touched(kind, size):
     assert np.array_equal(flat, expected)
 
 
-@given(seed=st.integers(0, 2**32), size=st.integers(FEW, 3 * FEW), low=st.integers(0, 31), high=st.integers(0, 31))
+@given(
+    seed=st.integers(0, 2**32),
+    size=st.integers(FEW, 3 * FEW),
+    low=st.integers(0, 31),
+    high=st.integers(0, 31),
+)
 def test_keys_of_any_range_are_sorted(seed, size, low, high):
-    keys = np.random.default_rng(seed).integers(2 ** min(low, high), 2 ** (max(low, high) + 1), size=size)
+    keys = np.random.default_rng(seed).integers(
+        2 ** min(low, high), 2 ** (max(low, high) + 1), size=size
+    )
     flat = keys.astype(np.uint32)
     sort_parts(flat, np.array([0]), np.array([size]))
     assert np.array_equal(flat, np.sort(keys))

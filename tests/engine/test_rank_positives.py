@@ -1,4 +1,6 @@
-"""The fast paths against the functions of one level sequence: random trees, ties, duplicates, ignore groups."""
+"""The fast paths against the functions of one level sequence: random trees, ties, duplicates,
+ignore groups.
+"""
 
 import numpy as np
 import pytest
@@ -19,10 +21,14 @@ from tests.engine.ways import ALL_COMPARED, ALL_LOOKED_UP, BY_PORTIONS, FORMULAS
 
 
 def random_sides(rng, depth):
-    """Queries and gallery with uneven classes, singletons, small-integer vectors (ties), copies and ignore groups."""
+    """Queries and gallery with uneven classes, singletons, small-integer vectors (ties), copies and
+    ignore groups.
+    """
     items = int(rng.integers(2, 60))
     columns = np.minimum(rng.geometric(0.4, size=(items, depth)), 4)
-    paths = np.stack([columns[:, : level + 1] @ 5 ** np.arange(level + 1) for level in range(depth)], axis=1)
+    paths = np.stack(
+        [columns[:, : level + 1] @ 5 ** np.arange(level + 1) for level in range(depth)], axis=1
+    )
     labels = LabelTree.from_labels(paths)[1]
     spread = int(rng.integers(1, 5))
     vectors = rng.integers(-spread, spread + 1, size=(items, 3)).astype(np.float32)
@@ -64,12 +70,25 @@ def every_scorer(depth, labels, all_pairs):
         names += [f"{base}/{level}" for level in levels]
     setting = Setting(levels, alpha(), 1.0, labels, all_pairs)
     chosen = [MetricName.parse(name) for name in names]
-    return [protocol(name, setting) for protocol in map(protocols.__getitem__, protocols) for name in chosen]
+    return [
+        protocol(name, setting)
+        for protocol in map(protocols.__getitem__, protocols)
+        for name in chosen
+    ]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(0, 10**9), st.integers(1, 8), st.sampled_from([pessimistic, optimistic]), st.sampled_from(WAYS))
-def test_every_way_equals_the_functions_of_one_level_sequence(monkeypatch, seed, depth, policy, way):
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.integers(0, 10**9),
+    st.integers(1, 8),
+    st.sampled_from([pessimistic, optimistic]),
+    st.sampled_from(WAYS),
+)
+def test_every_way_equals_the_functions_of_one_level_sequence(
+    monkeypatch, seed, depth, policy, way
+):
     go(monkeypatch, way)
     rng = np.random.default_rng(seed)
     queries, gallery, own = random_sides(rng, depth)
@@ -86,9 +105,18 @@ def test_every_way_equals_the_functions_of_one_level_sequence(monkeypatch, seed,
             np.testing.assert_allclose(fast.values[:, query], slow, rtol=1e-12, atol=1e-15)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(0, 10**9), st.integers(2, 6), st.sampled_from([pessimistic, optimistic]), st.sampled_from(WAYS))
-def test_metrics_of_the_finer_levels_alone_have_the_values_they_have_among_all(monkeypatch, seed, depth, policy, way):
+@settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.integers(0, 10**9),
+    st.integers(2, 6),
+    st.sampled_from([pessimistic, optimistic]),
+    st.sampled_from(WAYS),
+)
+def test_metrics_of_the_finer_levels_alone_have_the_values_they_have_among_all(
+    monkeypatch, seed, depth, policy, way
+):
     go(monkeypatch, way)
     rng = np.random.default_rng(seed)
     queries, gallery, own = random_sides(rng, depth)
@@ -97,7 +125,10 @@ def test_metrics_of_the_finer_levels_alone_have_the_values_they_have_among_all(m
     lowest = int(rng.integers(2, depth + 1))
     known = {row: each for row, each in enumerate(scorers) if isinstance(each, Scorer)}
     rows = [row for row, each in known.items() if each.arguments.get("level", 1) >= lowest]
-    every, some = measure(Job(ranker, scorers)), measure(Job(ranker, [scorers[row] for row in rows]))
+    every, some = (
+        measure(Job(ranker, scorers)),
+        measure(Job(ranker, [scorers[row] for row in rows])),
+    )
     assert np.array_equal(some.values, every.values[rows], equal_nan=True)
     assert np.array_equal(some.first_level, every.first_level)
     assert np.array_equal(some.counts, every.counts)
@@ -137,7 +168,9 @@ def test_scores_that_crowd_into_one_bucket_are_ranked_all_the_same(monkeypatch, 
     scorers = every_scorer(2, one.labels, False)
     fast = measure(Job(ranker, scorers))
     sequence = next(ranker.block(0))
-    np.testing.assert_allclose(fast.values[:, 0], [scorer(0, sequence) for scorer in scorers], rtol=1e-12)
+    np.testing.assert_allclose(
+        fast.values[:, 0], [scorer(0, sequence) for scorer in scorers], rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("policy", [pessimistic, optimistic])
@@ -149,7 +182,9 @@ def test_thousands_of_positives_are_ranked_and_summed_up_tile_by_tile(monkeypatc
     labels = LabelTree.from_labels(np.column_stack([classes // 20, classes // 5, classes]))[1]
     vectors = rng.normal(size=(len(labels), 2)).astype(np.float32).round(2)  # some scores are equal
     rows = [0, 3600, 6999]
-    ranker = Ranker(Side(vectors[rows], labels[rows]), Side(vectors, labels), similarity=dot, tie_key=policy)
+    ranker = Ranker(
+        Side(vectors[rows], labels[rows]), Side(vectors, labels), similarity=dot, tie_key=policy
+    )
     scorers = every_scorer(3, labels[rows], False)
     fast = measure(Job(ranker, scorers))
     for query, sequence in zip(ranker.rows(0).tolist(), ranker.block(0), strict=True):
@@ -165,7 +200,7 @@ import numpy as np
 from hbench.core import compiled
 compiled.SMALL = -1
 from hbench.evaluation.arrays import score
-from hbench.engine.block_values import kernels_are_compiled
+from hbench.engine.values.blocks import kernels_are_compiled
 labels = np.arange(3000)[:, None] // np.array([1000, 200, 4])
 vectors = np.random.default_rng(0).normal(size=(3000, 8)).astype(np.float32)
 for name, each in score(vectors, labels).document.scores.items():
@@ -174,5 +209,6 @@ print("nothing is left to compile" if kernels_are_compiled() else "something is"
 """
     first, again = (python(code, NUMBA_CACHE_DIR=tmp_path) for _ in range(2))
     assert first == again
-    assert first.endswith("nothing is left to compile\n")  # what no query needed is not asked for in vain each time
+    # what no query needed is not asked for in vain each time
+    assert first.endswith("nothing is left to compile\n")
     assert list(tmp_path.rglob("*.nbi"))

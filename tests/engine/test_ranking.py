@@ -1,4 +1,6 @@
-"""Ranking against sorted lists, and its promises: self by identity, ties by policy, the same bits in any order."""
+"""Ranking against sorted lists, and its promises: self by identity, ties by policy, the same bits
+in any order.
+"""
 
 import numpy as np
 import pytest
@@ -24,10 +26,14 @@ from tests import oracle
 
 
 def random_problem(seed, items=40, depth=3, spread=3, dim=3):
-    """Nested labels (N, L) and small-integer vectors, so that ties and duplicates abound and every product is exact."""
+    """Nested labels (N, L) and small-integer vectors, so that ties and duplicates abound and every
+    product is exact.
+    """
     rng = np.random.default_rng(seed)
     columns = rng.integers(spread, size=(items, depth))
-    labels = np.stack([columns[:, : level + 1] @ spread ** np.arange(level + 1) for level in range(depth)], axis=1)
+    labels = np.stack(
+        [columns[:, : level + 1] @ spread ** np.arange(level + 1) for level in range(depth)], axis=1
+    )
     vectors = rng.integers(-2, 3, size=(items, dim)).astype(np.float32)
     return vectors, LabelTree.from_labels(labels)[1]
 
@@ -68,10 +74,16 @@ def test_every_similarity_ranks_a_separate_gallery_as_its_definition(seed, name)
     # no ties: definitions round differently
     vectors += np.random.default_rng(seed).normal(size=vectors.shape).astype(np.float32)
     queries, gallery = Side(vectors[:10], labels[:10]), Side(vectors[10:], labels[10:])
-    found = sequences(Ranker(queries, gallery, similarity={"dot": dot, "l2": l2, "cosine": cosine}[name]))
+    found = sequences(
+        Ranker(queries, gallery, similarity={"dot": dot, "l2": l2, "cosine": cosine}[name])
+    )
     for query, sequence in enumerate(found):
         q, g = vectors[query].astype(float), vectors[10:].astype(float)
-        scores = {"dot": g @ q, "l2": -((g - q) ** 2).sum(1), "cosine": g @ q / np.sqrt((g**2).sum(1))}[name]
+        scores = {
+            "dot": g @ q,
+            "l2": -((g - q) ** 2).sum(1),
+            "cosine": g @ q / np.sqrt((g**2).sum(1)),
+        }[name]
         levels = [oracle.level_of(labels[query], path) for path in labels[10:]]
         assert ranked_levels(sequence) == oracle.rank_levels(scores.tolist(), levels)
 
@@ -112,7 +124,9 @@ def test_vectors_that_may_be_moved_have_the_scores_of_those_that_stay(name, dtyp
 def test_vectors_of_a_mapped_file_and_rows_given_twice_are_not_moved(tmp_path):
     np.save(tmp_path / "v.npy", np.eye(3))
     for mode in ("r", "c"):
-        assert not SelectedRows(np.load(tmp_path / "v.npy", mmap_mode=mode), np.arange(3), movable=True).movable
+        assert not SelectedRows(
+            np.load(tmp_path / "v.npy", mmap_mode=mode), np.arange(3), movable=True
+        ).movable
     assert not SelectedRows(np.eye(3), np.array([0, 1, 1]), movable=True).movable
     assert not SelectedRows(np.eye(3)[:, ::-1], np.arange(3), movable=True).movable
     assert SelectedRows(np.eye(3), np.array([2, 0]), movable=True).movable
@@ -133,7 +147,9 @@ def test_rows_that_are_moved_keep_their_positions(permuted, taken):
 def test_another_block_size_moves_a_metric_by_rounding_noise_only():
     rng = np.random.default_rng(6)
     vectors, labels = rng.normal(size=(900, 64)).astype(np.float32), rng.integers(30, size=(900, 1))
-    sizes = [Ranker(Side(vectors, labels), memory=memory).scores.block_size for memory in (None, 1 << 20)]
+    sizes = [
+        Ranker(Side(vectors, labels), memory=memory).scores.block_size for memory in (None, 1 << 20)
+    ]
     assert sizes[0] > 2 * sizes[1]
     whole, narrow = (score(vectors, labels, memory=memory) for memory in (None, 1 << 20))
     assert np.abs(narrow.values["H-AP"] - whole.values["H-AP"]).max() < 5e-6
@@ -145,18 +161,27 @@ def test_equal_vectors_share_one_score_and_negative_zero_is_zero():
     assert keys[0] == keys[2]
     order = canonical_order(np.zeros((4, 1), np.int32), keys)
     copies, originals = duplicates(vectors, order, keys)
-    assert sorted(sorted(order[pair].tolist()) for pair in np.stack([copies, originals], axis=1)) == [[0, 2], [1, 3]]
+    assert sorted(
+        sorted(order[pair].tolist()) for pair in np.stack([copies, originals], axis=1)
+    ) == [[0, 2], [1, 3]]
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_a_scan_of_selected_rows_is_that_of_the_rows_whether_the_whole_was_read_before_or_not(dtype):
+def test_a_scan_of_selected_rows_is_that_of_the_rows_whether_the_whole_was_read_before_or_not(
+    dtype,
+):
     vectors = np.random.default_rng(0).normal(size=(1500, 7)).astype(dtype)
     vectors[3], vectors[4, 0] = 0, np.inf
     rows = np.random.default_rng(1).permutation(1500)[:1100]
-    before, later = SelectedRows(vectors, rows, whole=scan(vectors)).scan, SelectedRows(vectors, rows).scan
+    before, later = (
+        SelectedRows(vectors, rows, whole=scan(vectors)).scan,
+        SelectedRows(vectors, rows).scan,
+    )
     assert before.squares.tobytes() == later.squares.tobytes()
     assert np.array_equal(before.keys, later.keys)
-    assert before.squares == pytest.approx((vectors[rows].astype(float) ** 2).sum(axis=1), rel=1e-12)
+    assert before.squares == pytest.approx(
+        (vectors[rows].astype(float) ** 2).sum(axis=1), rel=1e-12
+    )
 
 
 def test_norms_that_are_all_equal_leave_exact_products_exact():
@@ -173,7 +198,9 @@ def test_the_float64_audit_mode_ranks_alike_where_float32_is_exact():
     vectors, labels = random_problem(3)
     for policy in (pessimistic, optimistic):
         single = sequences(Ranker(Side(vectors, labels), similarity=dot, tie_key=policy))
-        double = sequences(Ranker(Side(vectors.astype(np.float64), labels), similarity=dot, tie_key=policy))
+        double = sequences(
+            Ranker(Side(vectors.astype(np.float64), labels), similarity=dot, tie_key=policy)
+        )
         for a, b in zip(single, double, strict=True):
             assert ranked_levels(a) == ranked_levels(b)
             assert a.tied == b.tied
@@ -187,12 +214,17 @@ def test_rows_have_the_same_bits_by_numpy_and_by_compiled_code(dtype):
     vectors = rng.normal(size=(many, dim)).astype(dtype)
     scale = rng.normal(size=many).astype(np.float64 if dtype is np.float64 else np.float32)
     order = np.concatenate([rng.permutation(few), np.arange(few, many)])
-    by_numpy, by_compiled = Rows(vectors[:few], scale[:few]).read(order[:few]), Rows(vectors, scale).read(order)[:few]
+    by_numpy, by_compiled = (
+        Rows(vectors[:few], scale[:few]).read(order[:few]),
+        Rows(vectors, scale).read(order)[:few],
+    )
     assert by_numpy.tobytes() == by_compiled.tobytes()
 
 
 def rows_that_are_alike(kind, dtype):
-    """Distinct rows that differ as little as embeddings do: in signs, in the order of their columns, in the last bits."""
+    """Distinct rows that differ as little as embeddings do: in signs, in the order of their
+    columns, in the last bits.
+    """
     rng = np.random.default_rng(0)
     signs = np.unique(rng.choice([-1, 1], size=(3000, 24)), axis=0)
     rows = {
@@ -206,12 +238,17 @@ def rows_that_are_alike(kind, dtype):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("kind", ["signs", "two flipped signs", "permuted columns", "halves", "powers of two"])
+@pytest.mark.parametrize(
+    "kind", ["signs", "two flipped signs", "permuted columns", "halves", "powers of two"]
+)
 def test_rows_that_differ_have_other_keys_and_another_digest(kind, dtype):
     rows = rows_that_are_alike(kind, dtype)
     assert len(set(scan(rows).keys.tolist())) == len(np.unique(rows, axis=0))
     labels = np.zeros((len(rows), 1), np.int32)
-    digests = {Ranker(Side(each, labels)).digest for each in (rows, rows[::-1], np.concatenate([rows[1:], -rows[:1]]))}
+    digests = {
+        Ranker(Side(each, labels)).digest
+        for each in (rows, rows[::-1], np.concatenate([rows[1:], -rows[:1]]))
+    }
     assert len(digests) == 2  # the order of the rows alone is nothing
 
 
@@ -224,7 +261,10 @@ def test_a_resumed_evaluation_of_flipped_signs_is_its_own(tmp_path):
     second[::2, 2:4] *= -1
 
     def values(vectors, execute):
-        job = Job(Ranker(Side(vectors, labels)), scorers_of(Settings().resolve(["c", "f"]), labels, all_pairs=True))
+        job = Job(
+            Ranker(Side(vectors, labels)),
+            scorers_of(Settings().resolve(["c", "f"]), labels, all_pairs=True),
+        )
         return measure(job, execute=execute).values
 
     kept = kept_in(tmp_path, on_threads)
@@ -238,12 +278,18 @@ def test_every_finite_float16_is_converted_exactly():
     halves = halves[np.isfinite(halves)].reshape(-1, 32)
     rows = np.random.default_rng(0).permutation(len(halves))
     found = Rows(halves).read(rows)
-    assert found.view(np.uint32).tolist() == halves.astype(np.float32)[rows].view(np.uint32).tolist()
+    assert (
+        found.view(np.uint32).tolist() == halves.astype(np.float32)[rows].view(np.uint32).tolist()
+    )
 
 
 def test_more_memory_than_the_default_makes_blocks_larger_and_the_default_itself_does_not():
     items = 300_000
-    vectors, labels, default = np.ones((items, 1), np.float32), np.zeros((items, 1), np.int64), score_blocks.SCORES
+    vectors, labels, default = (
+        np.ones((items, 1), np.float32),
+        np.zeros((items, 1), np.int64),
+        score_blocks.SCORES,
+    )
     one = Side(vectors[:1_000], labels[:1_000])
     sizes = {
         memory: Ranker(one, Side(vectors, labels), memory=memory).scores.block_size
@@ -271,4 +317,5 @@ def test_products_that_overflow_are_refused(queries):
     labels = np.arange(queries)[:, None] // np.array([2])
     with pytest.raises(SubmissionError, match=r"overflow[\s\S]*queries of up to 1\.0e\+19"):
         score(vectors, labels, similarity="dot")
-    assert score(vectors, labels, similarity="cosine").document.scores  # of which only the queries' norms are left
+    # of which only the queries' norms are left
+    assert score(vectors, labels, similarity="cosine").document.scores

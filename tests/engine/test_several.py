@@ -1,4 +1,6 @@
-"""Items of several right paths in the engine: every way against double loops over all pairs of paths."""
+"""Items of several right paths in the engine: every way against double loops over all pairs of
+paths.
+"""
 
 from dataclasses import replace
 
@@ -25,12 +27,25 @@ from tests import oracle_partial as bounds
 from tests.engine.test_partial import expected_values, labelled, levels_of, random_paths, scorers
 from tests.engine.ways import WAYS, go, small_blocks
 
-METRICS = ("H-AP", "wAP", "ASI", "NDCG", "NDCG@3", "HD@2", "AP", "AP/level1", "R@1", "R@4/level1", "mAP@R", "MRR")
+METRICS = (
+    "H-AP",
+    "wAP",
+    "ASI",
+    "NDCG",
+    "NDCG@3",
+    "HD@2",
+    "AP",
+    "AP/level1",
+    "R@1",
+    "R@4/level1",
+    "mAP@R",
+    "MRR",
+)
 
 
 def sides(rng, depth, share):
-    """Queries, gallery (None: the queries), the queries' own rows, and the paths of every item; scores tie, and some items are
-    copies, distractors or of one ignore group."""
+    """Queries, gallery (None: the queries), the queries' own rows, and the paths of every item;
+    scores tie, and some items are copies, distractors or of one ignore group."""
     items = int(rng.integers(2, 40))
     numbers = np.minimum(rng.geometric(0.6, items), 3)
     flat = random_paths(rng, int(numbers.sum()), depth, share)
@@ -61,9 +76,10 @@ def listed_of(query, problem):
     itself = query if gallery is None else own[query]
     group = -1 if queries.ignore is None else queries.ignore[query]
     items = [
-        item for item in range(len(ranked.labels))
+        item
+        for item in range(len(ranked.labels))
         if item != itself and not (group >= 0 and ranked.ignore[item] == group)
-    ]  # fmt: skip
+    ]
     return items, [float(queries.vectors[query] @ ranked.vectors[item]) for item in items]
 
 
@@ -91,7 +107,9 @@ def by_loops(levels, depth):
     ]
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.integers(0, 10**9), st.integers(1, 5), st.booleans(), st.sampled_from(WAYS))
 def test_the_level_of_a_pair_is_the_largest_over_its_paths(monkeypatch, seed, depth, worst, way):
     go(monkeypatch, way)
@@ -102,17 +120,29 @@ def test_the_level_of_a_pair_is_the_largest_over_its_paths(monkeypatch, seed, de
     found = measure(Job(ranker, whole(METRICS, depth, queries.labels)))
     for query in range(len(queries.labels)):
         items, scores = listed_of(query, problem)
-        levels = [max(oracle.level_of(a, b) if len(a) == len(b) else 0 for a in paths[query] for b in paths[item])
-                  for item in items]  # fmt: skip
+        levels = [
+            max(
+                oracle.level_of(a, b) if len(a) == len(b) else 0
+                for a in paths[query]
+                for b in paths[item]
+            )
+            for item in items
+        ]
         ranked = oracle.rank_levels(scores, levels, pessimistic=worst)
-        np.testing.assert_allclose(found.values[:, query], by_loops(ranked, depth), rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(
+            found.values[:, query], by_loops(ranked, depth), rtol=1e-12, atol=1e-14
+        )
         assert found.counts[query].tolist() == [ranked.count(level) for level in range(depth + 1)]
         assert found.first_level[query] == (ranked[0] if ranked else 0)
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.integers(0, 10**9), st.integers(1, 5), st.booleans(), st.sampled_from(WAYS))
-def test_paths_that_end_early_leave_the_level_between_the_largest_bounds(monkeypatch, seed, depth, worst, way):
+def test_paths_that_end_early_leave_the_level_between_the_largest_bounds(
+    monkeypatch, seed, depth, worst, way
+):
     go(monkeypatch, way)
     problem = sides(np.random.default_rng(seed), depth, 0.5)
     queries, gallery, own, paths = problem
@@ -121,11 +151,15 @@ def test_paths_that_end_early_leave_the_level_between_the_largest_bounds(monkeyp
     found = measure(Job(ranker, scorers(depth, queries.labels)))
     for query in range(len(queries.labels)):
         items, scores = listed_of(query, problem)
-        pairs = [[bounds.bounds(a, b, depth) for a in paths[query] for b in paths[item]] for item in items]
+        pairs = [
+            [bounds.bounds(a, b, depth) for a in paths[query] for b in paths[item]]
+            for item in items
+        ]
         levels = [(max(low for low, _ in each), max(high for _, high in each)) for each in pairs]
         sign = 1 if worst else -1
         order = sorted(
-            zip(scores, levels, strict=True), key=lambda p: (-p[0], sign * p[1][0], sign * (p[1][1] - p[1][0]))
+            zip(scores, levels, strict=True),
+            key=lambda p: (-p[0], sign * p[1][0], sign * (p[1][1] - p[1][0])),
         )
         ranked = [pair for _, pair in order]
         slow = expected_values(ranked, max(map(len, paths[query])), depth)
@@ -148,9 +182,13 @@ def test_every_executor_gives_the_same_values(monkeypatch, tmp_path):
     asked = side.of(np.arange(200))
     job = Job(Ranker(asked, side, similarity=dot), whole(METRICS, 3, asked.labels))
     found = measure(job)
-    np.testing.assert_array_equal(measure(job, execute=lambda j, b: on_threads(j, b, threads=1)).values, found.values)
+    np.testing.assert_array_equal(
+        measure(job, execute=lambda j, b: on_threads(j, b, threads=1)).values, found.values
+    )
     for _ in range(2):
-        np.testing.assert_array_equal(measure(job, execute=kept_in(tmp_path, on_threads)).values, found.values)
+        np.testing.assert_array_equal(
+            measure(job, execute=kept_in(tmp_path, on_threads)).values, found.values
+        )
     on_torch = measure(job, execute=on_device("cpu"))
     np.testing.assert_allclose(on_torch.values, found.values, atol=1e-12)
     np.testing.assert_array_equal(on_torch.first_level, found.first_level)
@@ -171,7 +209,9 @@ def test_first_results_have_the_largest_level():
     top = TopResults(3000, 5)
     measure(replace(job, top=top))
     queries = np.repeat(np.arange(3000), 5)
-    np.testing.assert_array_equal(top.levels.reshape(-1), paths.levels(queries, top.items.reshape(-1).astype(np.int64)))
+    np.testing.assert_array_equal(
+        top.levels.reshape(-1), paths.levels(queries, top.items.reshape(-1).astype(np.int64))
+    )
     assert (top.items != np.arange(3000)[:, None]).all()
 
 
@@ -186,7 +226,9 @@ def test_other_paths_are_another_evaluation():
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_paths_of_an_item_are_found_whatever_their_number(number):
     labels = np.arange(8).reshape(4, 2)
-    more = MorePaths(np.repeat([1, 3], number - 1), np.arange(100, 100 + 4 * (number - 1)).reshape(-1, 2))
+    more = MorePaths(
+        np.repeat([1, 3], number - 1), np.arange(100, 100 + 4 * (number - 1)).reshape(-1, 2)
+    )
     paths = Paths(labels, more)
     assert len(paths.of_item(1)) == number
     assert len(paths.of_item(0)) == 1

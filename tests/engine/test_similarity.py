@@ -1,4 +1,6 @@
-"""Similarities beside the plain ones: hyperbolic ranks against direct distances, Hamming against counted bits, plug-ins."""
+"""Similarities beside the plain ones: hyperbolic ranks against direct distances, Hamming against
+counted bits, plug-ins.
+"""
 
 import math
 import os
@@ -20,7 +22,9 @@ curvatures = st.sampled_from([0.1, 1.0, 2.5])
 
 
 def mobius_distance(x, y, c):
-    """2/√c artanh(√c |(−x) ⊕ y|), with the Möbius sum written out: another formula than the one in the docstring."""
+    """2/√c artanh(√c |(−x) ⊕ y|), with the Möbius sum written out: another formula than the one in
+    the docstring.
+    """
     xy, xx, yy = -float(x @ y), float(x @ x), float(y @ y)
     total = ((1 + 2 * c * xy + c * yy) * -x + (1 - c * xx) * y) / (1 + 2 * c * xy + c * c * xx * yy)
     return 2 / math.sqrt(c) * math.atanh(math.sqrt(c) * math.sqrt(float(total @ total)))
@@ -33,7 +37,9 @@ def lorentz_distance(x, y, c):
 
 
 def points(seed, items, c, *, inside):
-    """Random points (items, 3) in float64; `inside` the ball of curvature −c, up to 0.9 of its radius."""
+    """Random points (items, 3) in float64; `inside` the ball of curvature −c, up to 0.9 of its
+    radius.
+    """
     rng = np.random.default_rng(seed)
     directions = rng.normal(size=(items, 3))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
@@ -49,7 +55,9 @@ def products(name, queries, gallery):
 
 @given(st.integers(0, 10**6), curvatures, st.sampled_from(["poincare", "lorentz"]))
 def test_hyperbolic_products_order_a_gallery_as_distances_in_float64_do(seed, c, name):
-    gallery, queries = (points(seed + i, n, c, inside=name == "poincare") for i, n in enumerate((25, 5)))
+    gallery, queries = (
+        points(seed + i, n, c, inside=name == "poincare") for i, n in enumerate((25, 5))
+    )
     distance = mobius_distance if name == "poincare" else lorentz_distance
     scores = products(f"{name}(curvature={c})", queries, gallery)
     for row, query in zip(scores, queries, strict=True):
@@ -70,7 +78,9 @@ def test_ap_under_a_hyperbolic_similarity_is_that_of_the_distances(seed, c, name
     for query in range(30):
         others = [item for item in range(30) if item != query]
         levels = [oracle.level_of(labels[query], labels[item]) for item in others]
-        ranked = oracle.rank_levels([-distance(vectors[query], vectors[item], c) for item in others], levels)
+        ranked = oracle.rank_levels(
+            [-distance(vectors[query], vectors[item], c) for item in others], levels
+        )
         expected += [oracle.ap_at(ranked, 2)]
     expected = [value for value in expected if not math.isnan(value)]
     report = score(vectors, labels, similarity=f"{name}(curvature={c})", metrics=["AP"])
@@ -80,15 +90,23 @@ def test_ap_under_a_hyperbolic_similarity_is_that_of_the_distances(seed, c, name
 
 @pytest.mark.parametrize(
     ("name", "size", "offset"),
-    [("lorentz", 6e-4, 0), ("poincare", 6e-4, 0), ("poincare(curvature=0.1)", 6e-4, 0), ("l2", 1, 3e3)],
+    [
+        ("lorentz", 6e-4, 0),
+        ("poincare", 6e-4, 0),
+        ("poincare(curvature=0.1)", 6e-4, 0),
+        ("l2", 1, 3e3),
+    ],
 )
 def test_float32_orders_near_the_origin_and_far_from_it_as_float64_does(name, size, offset):
     rng = np.random.default_rng(0)
     labels = np.arange(200) // 4
     centres = rng.normal(size=(50, 16))
-    vectors = (offset + size / 2 * (centres[labels] + rng.normal(size=(200, 16)))).astype(np.float32)
+    vectors = (offset + size / 2 * (centres[labels] + rng.normal(size=(200, 16)))).astype(
+        np.float32
+    )
     values = [
-        score(each, labels, similarity=name, metrics=["AP", "R@1"]) for each in (vectors, vectors.astype(np.float64))
+        score(each, labels, similarity=name, metrics=["AP", "R@1"])
+        for each in (vectors, vectors.astype(np.float64))
     ]
     assert values[0].scores["R@1"] == values[1].scores["R@1"]
     assert values[0].scores["AP"] == pytest.approx(values[1].scores["AP"], abs=1e-4)
@@ -97,7 +115,10 @@ def test_float32_orders_near_the_origin_and_far_from_it_as_float64_does(name, si
 def test_two_models_of_one_space_rank_alike():
     ball = points(3, 40, 1.0, inside=True)
     hyperboloid = 2 * ball / (1 - (ball**2).sum(axis=1, keepdims=True))
-    by_ball, by_hyperboloid = products("poincare", ball, ball), products("lorentz", hyperboloid, hyperboloid)
+    by_ball, by_hyperboloid = (
+        products("poincare", ball, ball),
+        products("lorentz", hyperboloid, hyperboloid),
+    )
     assert (np.argsort(by_ball, axis=1) == np.argsort(by_hyperboloid, axis=1)).all()
 
 
@@ -107,7 +128,9 @@ def test_hamming_scores_are_bits_minus_twice_the_bits_that_differ(seed):
     scores = products("hamming", packed.astype(np.float32), packed[:7].astype(np.float32))
     for i in range(12):
         for j in range(7):
-            differ = sum(bin(int(a) ^ int(b)).count("1") for a, b in zip(packed[i], packed[j], strict=True))
+            differ = sum(
+                bin(int(a) ^ int(b)).count("1") for a, b in zip(packed[i], packed[j], strict=True)
+            )
             assert scores[i, j] == 24 - 2 * differ
 
 
@@ -115,7 +138,10 @@ def test_packed_codes_score_as_their_bits_of_plus_and_minus_one_do():
     rng = np.random.default_rng(5)
     packed, fine = rng.integers(256, size=(40, 4), dtype=np.uint8), rng.integers(6, size=40)
     labels, signs = np.stack([fine // 3, fine], axis=1), np.unpackbits(packed, axis=1) * 2.0 - 1
-    by_codes, by_signs = score(packed, labels, similarity="hamming"), score(signs, labels, similarity="dot")
+    by_codes, by_signs = (
+        score(packed, labels, similarity="hamming"),
+        score(signs, labels, similarity="dot"),
+    )
     for name, values in by_codes.values.items():
         assert values == pytest.approx(by_signs.values[name], nan_ok=True)
 
@@ -132,13 +158,19 @@ def test_vectors_that_a_similarity_is_not_for_are_refused(vectors, name, expecte
     with pytest.raises(SubmissionError, match=re.escape(expected)):
         products(name, np.array(vectors), np.array(vectors))
     if name == "poincare":  # they are inside the ball of another curvature
-        assert products("poincare(curvature=0.1)", np.array(vectors), np.array(vectors)).shape == (2, 2)
+        assert products("poincare(curvature=0.1)", np.array(vectors), np.array(vectors)).shape == (
+            2,
+            2,
+        )
 
 
 @pytest.mark.parametrize(
     ("text", "error", "words"),
     [
-        *((f"lorentz(curvature={number})", UsageError, "positive number") for number in ("0", "-1", "nan")),
+        *(
+            (f"lorentz(curvature={number})", UsageError, "positive number")
+            for number in ("0", "-1", "nan")
+        ),
         ("lorentz(curvature=flat)", UsageError, "is not a number"),
         ("lorents", UnknownName, "did you mean 'lorentz'"),
         ("lorentz(curvatur=1)", UnknownName, "curvature"),

@@ -1,4 +1,6 @@
-"""Keys of scores and levels: sorted, they are in the order of the scores, and of the tie keys where scores are equal."""
+"""Keys of scores and levels: sorted, they are in the order of the scores, and of the tie keys where
+scores are equal.
+"""
 
 import numpy as np
 import pytest

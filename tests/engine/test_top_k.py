@@ -1,4 +1,6 @@
-"""The first results kept in the pass of the metrics: those of a full sort, and the metrics are what they are without them."""
+"""The first results kept in the pass of the metrics: those of a full sort, and the metrics are what
+they are without them.
+"""
 
 from dataclasses import replace
 
@@ -14,11 +16,17 @@ from hbench.evaluation.measurement import Retrieval, job_of, measure
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2**32), st.sampled_from([1, 5, 40]), st.sampled_from([3, 600, 2 * STRIPES, 3 * STRIPES + 77]))
+@given(
+    st.integers(0, 2**32),
+    st.sampled_from([1, 5, 40]),
+    st.sampled_from([3, 600, 2 * STRIPES, 3 * STRIPES + 77]),
+)
 def test_the_best_columns_are_the_first_of_a_full_sort(seed, k, items):
     rng = np.random.default_rng(seed)
     rows = rng.integers(0, rng.choice([3, 10_000]), (4, items)).astype(np.float32)
-    rows[rng.random(rows.shape) < rng.choice([0.3, 1.0], (4, 1))] = -np.inf  # of some rows nothing is left
+    rows[
+        rng.random(rows.shape) < rng.choice([0.3, 1.0], (4, 1))
+    ] = -np.inf  # of some rows nothing is left
     keys = rng.integers(0, 3, rows.shape)
     found = best_columns(rows, k, lambda row, column: keys[row, column]).tolist()
     for row, own, listed in zip(rows, keys, found, strict=True):
@@ -28,7 +36,9 @@ def test_the_best_columns_are_the_first_of_a_full_sort(seed, k, items):
 
 
 def retrieval(seed, *, split):
-    """Integer vectors with many ties, of two levels; queries that are the gallery, or half of the items asking the others."""
+    """Integer vectors with many ties, of two levels; queries that are the gallery, or half of the
+    items asking the others.
+    """
     rng = np.random.default_rng(seed)
     fine = rng.integers(0, 12, 90)
     labels = np.stack([fine // 4, fine], axis=1).astype(np.int32)
@@ -46,9 +56,14 @@ def retrieval(seed, *, split):
 @pytest.mark.parametrize("ties", ["pessimistic", "optimistic"])
 def test_results_are_those_of_brute_force_and_no_metric_moves(split, similarity, ties):
     test = retrieval(3, split=split)
-    chosen = Settings(metrics=["H-AP", "R@1", "AP"], similarity=similarity, ties=ties).resolve(("genus", "species"))
+    chosen = Settings(metrics=["H-AP", "R@1", "AP"], similarity=similarity, ties=ties).resolve(
+        ("genus", "species")
+    )
     gallery = test.gallery or test.queries
-    queries, ranked = test.queries.vectors.astype(np.float64).copy(), gallery.vectors.astype(np.float64).copy()
+    queries, ranked = (
+        test.queries.vectors.astype(np.float64).copy(),
+        gallery.vectors.astype(np.float64).copy(),
+    )
     levels = (test.queries.labels[:, None] == gallery.labels[None]).sum(axis=2)
     alone = measure(job_of(test, chosen))
     top = TopResults(len(queries), 100)
@@ -58,7 +73,9 @@ def test_results_are_those_of_brute_force_and_no_metric_moves(split, similarity,
     products = queries @ ranked.T
     exact = {
         "dot": products,
-        "cosine": products / np.linalg.norm(queries, axis=1)[:, None] / np.linalg.norm(ranked, axis=1),
+        "cosine": products
+        / np.linalg.norm(queries, axis=1)[:, None]
+        / np.linalg.norm(ranked, axis=1),
         "l2": -np.linalg.norm(queries[:, None] - ranked[None], axis=2),
     }[similarity]
     found = top.similarities(job.ranker, similarity)

@@ -1,4 +1,6 @@
-"""Arrow's many types: those that hold ids or vectors are read, the others are named, and none is called damaged."""
+"""Arrow's many types: those that hold ids or vectors are read, the others are named, and none is
+called damaged.
+"""
 
 import datetime
 import uuid
@@ -52,7 +54,9 @@ needs_uuid = pytest.mark.skipif(not hasattr(pa, "uuid"), reason="this pyarrow ha
 @needs_uuid
 @both_formats
 def test_ids_of_the_uuid_type_are_read_with_dashes(tmp_path, name):
-    found = embeddings.read(stored(tmp_path, name, pa.array([each.bytes for each in UUIDS], pa.uuid())))
+    found = embeddings.read(
+        stored(tmp_path, name, pa.array([each.bytes for each in UUIDS], pa.uuid()))
+    )
     assert found.ids.tolist() == [str(each) for each in UUIDS]
 
 
@@ -60,7 +64,9 @@ def test_ids_of_the_uuid_type_are_read_with_dashes(tmp_path, name):
     ("ids", "texts"),
     [
         (
-            pa.ExtensionArray.from_storage(pa.json_(), pa.array(NAMES)) if hasattr(pa, "json_") else pa.array(NAMES),
+            pa.ExtensionArray.from_storage(pa.json_(), pa.array(NAMES))
+            if hasattr(pa, "json_")
+            else pa.array(NAMES),
             NAMES,
         ),
         (pa.array([b"ab1", b"ab2", b"ab3"], pa.binary(3)), ["ab1", "ab2", "ab3"]),
@@ -118,12 +124,17 @@ def test_types_that_hold_no_vectors_are_named(tmp_path, name, vectors, words):
 @needs_uuid
 def test_a_file_of_ids_may_have_the_uuid_type(tmp_path):
     np.save(tmp_path / "emb.npy", VECTORS)
-    pq.write_table(pa.table({"id": pa.array([each.bytes for each in UUIDS], pa.uuid())}), tmp_path / "ids.parquet")
+    pq.write_table(
+        pa.table({"id": pa.array([each.bytes for each in UUIDS], pa.uuid())}),
+        tmp_path / "ids.parquet",
+    )
     assert embeddings.read(tmp_path / "emb.npy").ids.tolist() == [str(each) for each in UUIDS]
 
 
 @needs_uuid
 def test_a_ranking_may_have_the_uuid_type(tmp_path):
     ids = pa.array([each.bytes for each in UUIDS], pa.uuid())
-    pq.write_table(pa.table({"query": ids, "item": ids, "score": [1.0, 2.0, 3.0]}), tmp_path / "r.parquet")
+    pq.write_table(
+        pa.table({"query": ids, "item": ids, "score": [1.0, 2.0, 3.0]}), tmp_path / "r.parquet"
+    )
     assert run_files.read(tmp_path / "r.parquet").queries.tolist() == [str(each) for each in UUIDS]

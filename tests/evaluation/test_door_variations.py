@@ -1,4 +1,6 @@
-"""Rankings and vectors written in ways that nobody listed: whatever tool wrote them, they are read as what they were."""
+"""Rankings and vectors written in ways that nobody listed: whatever tool wrote them, they are read
+as what they were.
+"""
 
 import csv
 import gzip
@@ -21,16 +23,24 @@ from hbench.submissions import embeddings
 from hbench.submissions.rankings import files as run_files
 from tests.hostile.corpus import mutated
 
-NAME = st.text("abcXYZ019_-./é#:", min_size=1, max_size=8).filter(lambda name: name != "-1" and name.strip("[](){}'\""))
-LISTS = st.dictionaries(NAME, st.lists(NAME, min_size=2, max_size=6, unique=True), min_size=2, max_size=5)
+NAME = st.text("abcXYZ019_-./é#:", min_size=1, max_size=8).filter(
+    lambda name: name != "-1" and name.strip("[](){}'\"")
+)
+LISTS = st.dictionaries(
+    NAME, st.lists(NAME, min_size=2, max_size=6, unique=True), min_size=2, max_size=5
+)
 QUERY = st.sampled_from(["query", "query_id", "qid", "q_id", "Query", "QID", "queryid"])
-ITEM = st.sampled_from(["item", "docno", "doc_id", "document_id", "docid", "item_id", "DocNo", "gallery_id"])
+ITEM = st.sampled_from(
+    ["item", "docno", "doc_id", "document_id", "docid", "item_id", "DocNo", "gallery_id"]
+)
 VALUE = st.sampled_from(["score", "rank", "distance", "similarity", "Score", "dist", "position"])
 ENDS = st.sampled_from(["\n", "\r\n"])
 
 
 def rows_of(lists):
-    return [(query, item, rank) for query, items in lists.items() for rank, item in enumerate(items)]
+    return [
+        (query, item, rank) for query, items in lists.items() for rank, item in enumerate(items)
+    ]
 
 
 def value_of(name, rank):
@@ -60,17 +70,26 @@ def counts(lists):
 @given(st.data(), LISTS)
 def test_runs_of_any_layout_are_read(data, lists):
     between = data.draw(st.sampled_from([" ", "\t", "  ", " \t "]))
-    lines = [between.join([q, "Q0", i, str(rank + 1), repr(0.9 - rank / 10), "tag"]) for q, i, rank in rows_of(lists)]
+    lines = [
+        between.join([q, "Q0", i, str(rank + 1), repr(0.9 - rank / 10), "tag"])
+        for q, i, rank in rows_of(lists)
+    ]
     lines = data.draw(st.permutations(lines))
     before = data.draw(st.lists(st.sampled_from(["", " ", "\t"]), max_size=3))
-    header = data.draw(st.sampled_from([[], ["qid Q0 docno rank score tag"], ["query_id iter doc_id rank score run"]]))
+    header = data.draw(
+        st.sampled_from(
+            [[], ["qid Q0 docno rank score tag"], ["query_id iter doc_id rank score run"]]
+        )
+    )
     end = data.draw(ENDS)
     text = (
         data.draw(st.sampled_from(["", "\ufeff"]))
         + end.join([*before, *header, *lines])
         + data.draw(st.sampled_from(["", end, end * 3]))
     )
-    name = data.draw(st.sampled_from(["r.trec", "r.run", "r.res", "r.txt", "r", "r.trec.gz", "r.txt.gz", "r.gz"]))
+    name = data.draw(
+        st.sampled_from(["r.trec", "r.run", "r.res", "r.txt", "r", "r.trec.gz", "r.txt.gz", "r.gz"])
+    )
     found = read_back(name, text.encode())
     assert as_lists(found) == {query: lists[query] for query in found.queries}
     assert len(found) == len(lists)
@@ -87,9 +106,15 @@ def sheet(header, rows, delimiter, quoting, end):
 
 @settings(max_examples=300, deadline=None)
 @given(st.data(), LISTS, QUERY, ITEM, VALUE)
-def test_tables_of_rows_are_read_whatever_their_delimiter_order_and_further_columns(data, lists, query, item, value):
+def test_tables_of_rows_are_read_whatever_their_delimiter_order_and_further_columns(
+    data, lists, query, item, value
+):
     columns = {query: 0, item: 1, value: 2}
-    extra = data.draw(st.lists(st.sampled_from(["", "iter", "tag", "Usage", "Unnamed: 0"]), max_size=2, unique=True))
+    extra = data.draw(
+        st.lists(
+            st.sampled_from(["", "iter", "tag", "Usage", "Unnamed: 0"]), max_size=2, unique=True
+        )
+    )
     header = data.draw(st.permutations([*columns, *extra]))
     rows = [
         [{query: q, item: i, value: value_of(value, rank)}.get(name, number) for name in header]
@@ -116,9 +141,13 @@ def test_tables_of_rows_are_read_whatever_their_delimiter_order_and_further_colu
 @given(st.data(), LISTS, QUERY, ITEM, VALUE)
 def test_parquet_rows_are_read_whatever_their_names_and_types(data, lists, query, item, value):
     rows = rows_of(lists)
-    texts = st.sampled_from([pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string()), pa.string_view()])
+    texts = st.sampled_from(
+        [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string()), pa.string_view()]
+    )
     numbers = st.sampled_from(
-        [pa.float64(), pa.float32(), pa.float16()] if value[0].lower() in "sd" else [pa.int64(), pa.int32(), pa.uint8()]
+        [pa.float64(), pa.float32(), pa.float16()]
+        if value[0].lower() in "sd"
+        else [pa.int64(), pa.int32(), pa.uint8()]
     )
     columns = {
         query: pa.array([q for q, *_ in rows], data.draw(texts)),
@@ -130,7 +159,10 @@ def test_parquet_rows_are_read_whatever_their_names_and_types(data, lists, query
     }
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "r.parquet"
-        pq.write_table(pa.table({name: columns[name] for name in data.draw(st.permutations(sorted(columns)))}), path)
+        pq.write_table(
+            pa.table({name: columns[name] for name in data.draw(st.permutations(sorted(columns)))}),
+            path,
+        )
         assert run_files.kind_of(path) == "ranking"
         assert as_lists(run_files.read(path)) == lists
 
@@ -138,9 +170,12 @@ def test_parquet_rows_are_read_whatever_their_names_and_types(data, lists, query
 PLAIN = st.text("abcXYZ01_-./", min_size=1, max_size=8).filter(
     lambda name: name != "-1" and not name.replace(".", "").isdigit()
 )
-PLAIN_LISTS = st.dictionaries(PLAIN, st.lists(PLAIN, min_size=2, max_size=6, unique=True), min_size=2, max_size=5)
+PLAIN_LISTS = st.dictionaries(
+    PLAIN, st.lists(PLAIN, min_size=2, max_size=6, unique=True), min_size=2, max_size=5
+)
 MARKS = {"blanks": " ".join, "two blanks": "  ".join, "commas": ",".join, "bars": "|".join, "semicolons": "; ".join, "a list": repr,
-         "an array": lambda items: f"[{' '.join(map(repr, items))}]", "JSON": json.dumps}  # fmt: skip
+         "an array": lambda items: f"[{' '.join(map(repr, items))}]",
+         "JSON": json.dumps}  # fmt: skip
 
 
 @settings(max_examples=300, deadline=None)
@@ -148,7 +183,13 @@ MARKS = {"blanks": " ".join, "two blanks": "  ".join, "commas": ",".join, "bars"
 def test_lists_are_read_whatever_stands_between_their_items_and_beside_them(data, lists, marks):
     own = data.draw(
         st.sampled_from(
-            [("id", "images"), ("Id", "Images"), ("query_id", "results"), ("image", "predictions"), ("qid", "docs")]
+            [
+                ("id", "images"),
+                ("Id", "Images"),
+                ("query_id", "results"),
+                ("image", "predictions"),
+                ("qid", "docs"),
+            ]
         )
     )
     first = data.draw(st.sampled_from([[], [""], ["Unnamed: 0"], ["index"]]))
@@ -170,7 +211,9 @@ def test_lists_are_read_whatever_stands_between_their_items_and_beside_them(data
 @settings(max_examples=100, deadline=None)
 @given(LISTS, st.sampled_from([0, 1]), st.sampled_from([1, -1]))
 def test_distances_are_seen_in_any_lists_and_scores_are_not_taken_for_them(lists, start, sign):
-    lines = [f"{q} Q0 {i} {rank + start} {-sign * (rank + 0.5)} t\n" for q, i, rank in rows_of(lists)]
+    lines = [
+        f"{q} Q0 {i} {rank + start} {-sign * (rank + 0.5)} t\n" for q, i, rank in rows_of(lists)
+    ]
     told = " ".join(map(str, read_back("r.trec", "".join(lines).encode()).remarks))
     assert ("are these distances" in told) == (sign == -1)
 
@@ -181,8 +224,12 @@ IDS = st.lists(
     max_size=9,
     unique=True,
 )
-VECTOR_KEYS = st.sampled_from(["features", "feats", "emb", "X", "z", "image_embeds", "embeddings", "Vectors"])
-ID_KEYS = st.sampled_from(["paths", "filenames", "image_id", "names", "keys_of_images", "ids", "Id"])
+VECTOR_KEYS = st.sampled_from(
+    ["features", "feats", "emb", "X", "z", "image_embeds", "embeddings", "Vectors"]
+)
+ID_KEYS = st.sampled_from(
+    ["paths", "filenames", "image_id", "names", "keys_of_images", "ids", "Id"]
+)
 
 
 def vectors_for(ids, dim=4, seed=0):
@@ -190,8 +237,14 @@ def vectors_for(ids, dim=4, seed=0):
 
 
 def npz_of_other_names(folder, data, ids, vectors):
-    held = {data.draw(VECTOR_KEYS): vectors, data.draw(ID_KEYS): np.array(ids), "labels": np.zeros(len(ids), int)}
-    np.savez(folder / "e.npz", **{name: held[name] for name in data.draw(st.permutations(sorted(held)))})
+    held = {
+        data.draw(VECTOR_KEYS): vectors,
+        data.draw(ID_KEYS): np.array(ids),
+        "labels": np.zeros(len(ids), int),
+    }
+    np.savez(
+        folder / "e.npz", **{name: held[name] for name in data.draw(st.permutations(sorted(held)))}
+    )
     return folder / "e.npz"
 
 
@@ -201,7 +254,9 @@ def torch_of_other_names(folder, data, ids, vectors):
         data.draw(ID_KEYS): list(ids),
         "labels": torch.zeros(len(ids)).long(),
     }
-    torch.save({name: held[name] for name in data.draw(st.permutations(sorted(held)))}, folder / "e.pt")
+    torch.save(
+        {name: held[name] for name in data.draw(st.permutations(sorted(held)))}, folder / "e.pt"
+    )
     return folder / "e.pt"
 
 
@@ -219,7 +274,10 @@ def wide_columns(data, ids, vectors):
         f"{prefix}{start + place:0{data.draw(st.sampled_from([1, 3]))}}": column.tolist()
         for place, column in enumerate(vectors.T)
     }
-    columns |= {data.draw(st.sampled_from(["id", "image_id", "filename", "path"])): list(ids), "label": [7] * len(ids)}
+    columns |= {
+        data.draw(st.sampled_from(["id", "image_id", "filename", "path"])): list(ids),
+        "label": [7] * len(ids),
+    }
     return {name: columns[name] for name in data.draw(st.permutations(sorted(columns)))}
 
 
@@ -246,15 +304,23 @@ def csv_without_a_header(folder, data, ids, vectors):
     rows = [[name, *row.tolist()] for name, row in zip(ids, vectors, strict=True)]
     delimiter = data.draw(st.sampled_from([",", ";", "\t", "|"]))
     (folder / "e.csv").write_text(
-        sheet(rows[0], rows[1:], delimiter, csv.QUOTE_MINIMAL, data.draw(ENDS)), encoding="utf-8", newline=""
+        sheet(rows[0], rows[1:], delimiter, csv.QUOTE_MINIMAL, data.draw(ENDS)),
+        encoding="utf-8",
+        newline="",
     )
     return folder / "e.csv"
 
 
 def json_lines(folder, data, ids, vectors):
-    keys = data.draw(st.sampled_from([("id", "embedding"), ("path", "features"), ("name", "x"), ("image_id", "vec")]))
+    keys = data.draw(
+        st.sampled_from(
+            [("id", "embedding"), ("path", "features"), ("name", "x"), ("image_id", "vec")]
+        )
+    )
     lines = [
-        json.dumps({keys[0]: name, "n": 1, keys[1]: row.tolist()}, ensure_ascii=data.draw(st.booleans()))
+        json.dumps(
+            {keys[0]: name, "n": 1, keys[1]: row.tolist()}, ensure_ascii=data.draw(st.booleans())
+        )
         for name, row in zip(ids, vectors, strict=True)
     ]
     (folder / "e.jsonl").write_text("\n".join(lines), encoding="utf-8")
@@ -264,11 +330,13 @@ def json_lines(folder, data, ids, vectors):
 def array_beside_json(folder, data, ids, vectors):
     np.save(folder / "e.npy", vectors)
     content = data.draw(
-        st.sampled_from([list(ids), [[name] for name in ids], {name: row for row, name in enumerate(ids)}])
+        st.sampled_from(
+            [list(ids), [[name] for name in ids], {name: row for row, name in enumerate(ids)}]
+        )
     )
-    (folder / data.draw(st.sampled_from(["e.ids.json", "e_ids.json", "ids.json", "paths.json"]))).write_text(
-        json.dumps(content)
-    )
+    (
+        folder / data.draw(st.sampled_from(["e.ids.json", "e_ids.json", "ids.json", "paths.json"]))
+    ).write_text(json.dumps(content))
     return folder / "e.npy"
 
 
@@ -296,7 +364,8 @@ def test_vectors_are_read_in_the_forms_that_people_have(write, data, ids):
 
 
 SOUND = {
-    "e.csv": b"id,f0,f1,f2\n" + b"".join(b"im%d.jpg,%d,0.5,-1e-3\n" % (row, row) for row in range(9)),
+    "e.csv": b"id,f0,f1,f2\n"
+    + b"".join(b"im%d.jpg,%d,0.5,-1e-3\n" % (row, row) for row in range(9)),
     "n.csv": b"".join(b"im%d.jpg;%d,5;0,5\n" % (row, row) for row in range(9)),
     "l.csv": b'id,embedding\na,"[0.1, 0.2]"\nb,"[0.3, 0.4]"\n',
     "e.jsonl": b'{"id": "a", "embedding": [0.1, 0.2]}\n{"id": "b", "embedding": [0.3, 0.4]}\n',

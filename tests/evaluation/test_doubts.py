@@ -39,19 +39,31 @@ def embeddings(vectors):
         (np.ones((240, 16), np.float32), ["nearly the same", "vectors are constant"]),
         (1 + 1e-5 * HONEST, ["nearly the same"]),
         (1 + 1e-3 * HONEST, ["nearly the same"]),
-        (ONE_HOT + 1e-3 * np.tile(HONEST, 2)[:, :24], ["the vectors of one fine are nearly the same"]),
-        (np.eye(6)[np.arange(240) % 6] + 1e-3 * HONEST[:, :6], ["the vectors of one coarse are nearly the same"]),
+        (
+            ONE_HOT + 1e-3 * np.tile(HONEST, 2)[:, :24],
+            ["the vectors of one fine are nearly the same"],
+        ),
+        (
+            np.eye(6)[np.arange(240) % 6] + 1e-3 * HONEST[:, :6],
+            ["the vectors of one coarse are nearly the same"],
+        ),
         (ONE_HOT, ["of another item of their class, as labels have"]),
-        (np.eye(6, dtype=np.float16)[np.arange(240) % 6], ["100 % of the items have exactly the vector of an item of another"]),
+        (
+            np.eye(6, dtype=np.float16)[np.arange(240) % 6],
+            ["100 % of the items have exactly the vector of an item of another"],
+        ),
         (np.concatenate([HONEST[:220], HONEST[:20]]), ["17 % of the items"]),
         (HONEST, []),
         (HONEST.astype(np.float16), []),
-        (np.concatenate([HONEST[:236], HONEST[:4]]), []),  # a dataset that holds four pictures twice
+        (
+            np.concatenate([HONEST[:236], HONEST[:4]]),
+            [],
+        ),  # a dataset that holds four pictures twice
         (ONE_HOT + 0.2 * np.tile(HONEST, 2)[:, :24], []),  # good, but of a net that saw pictures
         (5 + HONEST, []),  # far from the origin, as features after a ReLU are
         (np.sign(HONEST), []),  # binary codes
     ],
-)  # fmt: skip
+)
 def test_vectors_that_cannot_be_honest_are_doubted(vectors, said):
     found = as_submission(embeddings(vectors)).doubts(dataset(manifest()))
     assert len(found) == len(said), found
@@ -65,7 +77,10 @@ def test_queries_that_lie_in_the_gallery_are_doubted_where_the_protocol_keeps_th
     (said,) = as_submission(embeddings(copied)).doubts(apart)
     assert "100 % of the queries have exactly the vector of a gallery item" in said
     assert as_submission(embeddings(HONEST)).doubts(apart) == ()
-    both = (embeddings(HONEST), embeddings(copied))  # two files: the gallery holds the queries' vectors
+    both = (
+        embeddings(HONEST),
+        embeddings(copied),
+    )  # two files: the gallery holds the queries' vectors
     (said,) = as_submission(both).doubts(apart)
     assert "of the queries" in said
 

@@ -1,4 +1,6 @@
-"""Embedding files as people have them: other names of keys, one vector under each id, wide tables, text; read, and said."""
+"""Embedding files as people have them: other names of keys, one vector under each id, wide tables,
+text; read, and said.
+"""
 
 import gzip
 import json
@@ -56,7 +58,10 @@ def test_a_torch_dictionary_of_other_keys_is_read_and_said(tmp_path, vectors, id
         "epoch": 3,
     }
     torch.save(held, tmp_path / "emb.pt")
-    assert remark(assert_holds_all(tmp_path / "emb.pt")) == f"6 vectors, of {vectors}, with the ids of {ids}"
+    assert (
+        remark(assert_holds_all(tmp_path / "emb.pt"))
+        == f"6 vectors, of {vectors}, with the ids of {ids}"
+    )
 
 
 ITEMS = list(zip(IDS, torch.from_numpy(VECTORS), strict=True))
@@ -67,7 +72,11 @@ TORCH = {
     "items": [{"path": name, "label": 3, "feat": row} for name, row in ITEMS],
     "items of one row": [{"id": name, "embedding": row[None]} for name, row in ITEMS],
     "a dictionary within": {"test": {"features": torch.from_numpy(VECTORS), "paths": IDS}},
-    "logits beside": {"logits": torch.zeros(6, 9), "features": torch.from_numpy(VECTORS), "paths": IDS},
+    "logits beside": {
+        "logits": torch.zeros(6, 9),
+        "features": torch.from_numpy(VECTORS),
+        "paths": IDS,
+    },
 }
 
 
@@ -88,8 +97,14 @@ def test_sparse_tensors_are_refused(tmp_path, name):
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 @pytest.mark.parametrize(("vectors", "ids"), KEYS)
 def test_a_numpy_archive_of_other_keys_is_read_and_said(tmp_path, save, vectors, ids):
-    save(tmp_path / "emb.npz", **{vectors: VECTORS, ids: np.array(IDS), "labels": LABELS, "classes": CLASSES})
-    assert remark(assert_holds_all(tmp_path / "emb.npz")) == f"6 vectors, of {vectors}, with the ids of {ids}"
+    save(
+        tmp_path / "emb.npz",
+        **{vectors: VECTORS, ids: np.array(IDS), "labels": LABELS, "classes": CLASSES},
+    )
+    assert (
+        remark(assert_holds_all(tmp_path / "emb.npz"))
+        == f"6 vectors, of {vectors}, with the ids of {ids}"
+    )
 
 
 def test_usual_names_need_no_remark(tmp_path):
@@ -99,7 +114,11 @@ def test_usual_names_need_no_remark(tmp_path):
 
 def test_whole_numbers_are_ids_where_they_differ(tmp_path):
     torch.save(
-        {"feats": torch.from_numpy(VECTORS), "labels": torch.tensor(LABELS), "image_no": torch.arange(6) * 7},
+        {
+            "feats": torch.from_numpy(VECTORS),
+            "labels": torch.tensor(LABELS),
+            "image_no": torch.arange(6) * 7,
+        },
         tmp_path / "emb.pt",
     )
     assert embeddings.read(tmp_path / "emb.pt").ids.tolist() == ["0", "7", "14", "21", "28", "35"]
@@ -124,33 +143,45 @@ def test_what_is_not_sure_is_refused_with_the_names_that_are_there(tmp_path, hel
 @pytest.mark.parametrize("shape", [(4,), (1, 4)])
 def test_one_vector_under_each_id_is_read(tmp_path, shape):
     torch.save(
-        {name: torch.from_numpy(row.reshape(shape)) for name, row in zip(IDS, VECTORS, strict=True)},
+        {
+            name: torch.from_numpy(row.reshape(shape))
+            for name, row in zip(IDS, VECTORS, strict=True)
+        },
         tmp_path / "emb.pt",
     )
-    np.savez(tmp_path / "emb.npz", **{name: row.reshape(shape) for name, row in zip(IDS, VECTORS, strict=True)})
+    np.savez(
+        tmp_path / "emb.npz",
+        **{name: row.reshape(shape) for name, row in zip(IDS, VECTORS, strict=True)},
+    )
     for name in ("emb.pt", "emb.npz"):
         assert remark(assert_holds_all(tmp_path / name)) == "6 vectors, one under each id"
 
 
 def test_ids_with_folders_are_keys_of_an_archive(tmp_path):
-    np.savez(tmp_path / "emb.npz", **{f"a/b/{name}": row for name, row in zip(IDS, VECTORS, strict=True)})
+    np.savez(
+        tmp_path / "emb.npz", **{f"a/b/{name}": row for name, row in zip(IDS, VECTORS, strict=True)}
+    )
     assert embeddings.read(tmp_path / "emb.npz").ids.tolist() == [f"a/b/{name}" for name in IDS]
 
 
 def test_half_floats_of_torch_under_each_id_stay_what_they_are(tmp_path):
     torch.save(
-        {name: torch.from_numpy(row).bfloat16() for name, row in zip(IDS, VECTORS, strict=True)}, tmp_path / "emb.pt"
+        {name: torch.from_numpy(row).bfloat16() for name, row in zip(IDS, VECTORS, strict=True)},
+        tmp_path / "emb.pt",
     )
     found = embeddings.read(tmp_path / "emb.pt")
     assert found.dtype == "bfloat16"
-    np.testing.assert_array_equal(found.vectors, torch.from_numpy(VECTORS).bfloat16().float().numpy())
+    np.testing.assert_array_equal(
+        found.vectors, torch.from_numpy(VECTORS).bfloat16().float().numpy()
+    )
 
 
 def test_safetensors_of_another_key_are_read(tmp_path):
     tensors = {"image_features": VECTORS, "labels": np.array(LABELS)}
     safetensors.numpy.save_file(tensors, tmp_path / "emb.safetensors", {"paths": json.dumps(IDS)})
     assert (
-        remark(assert_holds_all(tmp_path / "emb.safetensors")) == "6 vectors, of image_features, with the ids of paths"
+        remark(assert_holds_all(tmp_path / "emb.safetensors"))
+        == "6 vectors, of image_features, with the ids of paths"
     )
 
 
@@ -177,7 +208,8 @@ def test_a_wide_table_is_read_in_the_order_of_its_numbers(tmp_path, names, of_id
     else:
         frame.to_csv(path, index=False, sep="\t" if suffix == "tsv" else ",")
     assert (
-        remark(assert_holds_all(path)) == f"6 vectors, of the columns {names[0]} … {names[3]}, with the ids of {of_ids}"
+        remark(assert_holds_all(path))
+        == f"6 vectors, of the columns {names[0]} … {names[3]}, with the ids of {of_ids}"
     )
 
 
@@ -191,12 +223,18 @@ def test_a_frame_whose_index_are_the_ids_is_read(tmp_path):
 
 @pytest.mark.parametrize(("vectors", "ids"), [("features", "path"), ("clip", "file_name")])
 def test_a_table_with_lists_under_another_name_is_read(tmp_path, vectors, ids):
-    pq.write_table(pa.table({ids: IDS, "label": LABELS, vectors: VECTORS.tolist()}), tmp_path / "emb.parquet")
-    assert f"of {vectors}, with the ids of {ids}" in remark(assert_holds_all(tmp_path / "emb.parquet"))
+    pq.write_table(
+        pa.table({ids: IDS, "label": LABELS, vectors: VECTORS.tolist()}), tmp_path / "emb.parquet"
+    )
+    assert f"of {vectors}, with the ids of {ids}" in remark(
+        assert_holds_all(tmp_path / "emb.parquet")
+    )
 
 
 def csv_text(header, rows, between=","):
-    return "\n".join(between.join(map(str, row)) for row in ([header] if header else []) + rows) + "\n"
+    return (
+        "\n".join(between.join(map(str, row)) for row in ([header] if header else []) + rows) + "\n"
+    )
 
 
 ROWS = [[name, *map(repr, map(float, row))] for name, row in zip(IDS, VECTORS, strict=True)]
@@ -204,7 +242,8 @@ ROWS = [[name, *map(repr, map(float, row))] for name, row in zip(IDS, VECTORS, s
 
 @pytest.mark.parametrize("between", [",", ";", "\t", "|"])
 @pytest.mark.parametrize(
-    "header", [None, ["id", "a", "b", "c", "d"], ["", "0", "1", "2", "3"], ["name", "v0", "v1", "v2", "v3"]]
+    "header",
+    [None, ["id", "a", "b", "c", "d"], ["", "0", "1", "2", "3"], ["name", "v0", "v1", "v2", "v3"]],
 )
 def test_csv_is_read_with_and_without_a_header(tmp_path, between, header):
     (tmp_path / "emb.csv").write_text(csv_text(header, ROWS, between))
@@ -213,20 +252,27 @@ def test_csv_is_read_with_and_without_a_header(tmp_path, between, header):
 
 
 def test_csv_may_be_compressed_and_have_decimal_commas(tmp_path):
-    text = "sep=;\n" + csv_text(["id", "f0", "f1", "f2", "f3"], ROWS, ";").replace(".", ",").replace(",jpg", ".jpg")
+    text = "sep=;\n" + csv_text(["id", "f0", "f1", "f2", "f3"], ROWS, ";").replace(
+        ".", ","
+    ).replace(",jpg", ".jpg")
     (tmp_path / "emb.csv.gz").write_bytes(gzip.compress(text.encode()))
     assert_holds_all(tmp_path / "emb.csv.gz")
 
 
 def test_numbers_are_ids_of_a_csv_where_they_stand_first(tmp_path):
-    (tmp_path / "emb.csv").write_text(csv_text(None, [[7 * n, *row[1:]] for n, row in enumerate(ROWS)]))
+    (tmp_path / "emb.csv").write_text(
+        csv_text(None, [[7 * n, *row[1:]] for n, row in enumerate(ROWS)])
+    )
     assert embeddings.read(tmp_path / "emb.csv").ids.tolist() == ["0", "7", "14", "21", "28", "35"]
 
 
 def test_lists_in_brackets_are_vectors_under_any_name(tmp_path):
     rows = [f'{name},"{row.tolist()}"' for name, row in zip(IDS, VECTORS, strict=True)]
     (tmp_path / "emb.csv").write_text("path,features\n" + "\n".join(rows) + "\n")
-    assert remark(assert_holds_all(tmp_path / "emb.csv")) == "6 vectors, of features, with the ids of path"
+    assert (
+        remark(assert_holds_all(tmp_path / "emb.csv"))
+        == "6 vectors, of features, with the ids of path"
+    )
 
 
 @pytest.mark.parametrize("cell", ['"[{}]"', "{}"])
@@ -235,7 +281,8 @@ def test_lists_in_the_cells_of_a_csv_are_read(tmp_path, cell, between):
     if cell == "{}" and between == ", ":
         cell = '"{}"'
     rows = [
-        f"{name},{cell.format(between.join(map(repr, row.tolist())))}" for name, row in zip(IDS, VECTORS, strict=True)
+        f"{name},{cell.format(between.join(map(repr, row.tolist())))}"
+        for name, row in zip(IDS, VECTORS, strict=True)
     ]
     (tmp_path / "emb.csv").write_text("id,embedding\n" + "\n".join(rows) + "\n")
     assert_holds_all(tmp_path / "emb.csv")
@@ -268,7 +315,8 @@ def test_nan_in_a_csv_is_a_fault_of_its_vector(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("of_ids", "vectors"), [("id", "embedding"), ("image_id", "vector"), ("path", "features"), ("name", "clip")]
+    ("of_ids", "vectors"),
+    [("id", "embedding"), ("image_id", "vector"), ("path", "features"), ("name", "clip")],
 )
 @pytest.mark.parametrize("suffix", ["jsonl", "ndjson", "jsonl.gz"])
 def test_json_lines_are_read(tmp_path, of_ids, vectors, suffix):
@@ -277,14 +325,19 @@ def test_json_lines_are_read(tmp_path, of_ids, vectors, suffix):
         for n, (name, row) in enumerate(zip(IDS, VECTORS, strict=True))
     ]
     content = ("\n".join(lines) + "\n\n").encode()
-    (tmp_path / f"emb.{suffix}").write_bytes(gzip.compress(content) if suffix.endswith("gz") else content)
+    (tmp_path / f"emb.{suffix}").write_bytes(
+        gzip.compress(content) if suffix.endswith("gz") else content
+    )
     assert_holds_all(tmp_path / f"emb.{suffix}")
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ('{"id": "a", "embedding": [1, 2]}\n{"id": "b", "embedding": [1]}\n', "differ in dimension"),
+        (
+            '{"id": "a", "embedding": [1, 2]}\n{"id": "b", "embedding": [1]}\n',
+            "differ in dimension",
+        ),
         ('{"id": "a", "embedding": [1, 2]}\n[1]\n', "line 2 of .* is no JSON object"),
         ('{"id": "a", "embedding": [1, 2]}\n{"id": "b"\n', "cannot be read"),
         ('{"id": "a", "note": "x"}\n', "has no list of numbers"),
@@ -316,7 +369,9 @@ def test_a_numpy_array_beside_json_takes_its_ids(tmp_path, content, name):
     assert_holds_all(tmp_path / "emb.npy")
 
 
-@pytest.mark.parametrize("name", ["emb.json", "emb.txt", "emb_paths.json", "filenames.txt", "paths.json", "names.csv"])
+@pytest.mark.parametrize(
+    "name", ["emb.json", "emb.txt", "emb_paths.json", "filenames.txt", "paths.json", "names.csv"]
+)
 def test_files_of_ids_of_other_names_are_found_and_said(tmp_path, name):
     np.save(tmp_path / "emb.npy", VECTORS)
     (tmp_path / name).write_text(json.dumps(IDS) if name.endswith("json") else "\n".join(IDS))
@@ -332,7 +387,8 @@ def test_a_report_beside_vectors_is_not_taken_for_their_ids(tmp_path):
 
 def test_what_was_understood_reaches_the_report(tmp_path):
     (tmp_path / "t.csv").write_text(
-        "item,class\n" + "".join(f"{name},{label}\n" for name, label in zip(IDS, CLASSES, strict=True))
+        "item,class\n"
+        + "".join(f"{name},{label}\n" for name, label in zip(IDS, CLASSES, strict=True))
     )
     np.savez(tmp_path / "emb.npz", feats=VECTORS, paths=np.array(IDS))
     report = hbench.evaluate(tmp_path / "emb.npz", tmp_path / "t.csv", metrics="R@1")
@@ -346,7 +402,10 @@ def converted(path):
     assert len(str(caught.value)) < 2000
     line = caught.value.fix.split("once: ", 1)[1]
     subprocess.run(
-        shlex.quote(sys.executable) + line.removeprefix("python"), shell=True, check=True, capture_output=True
+        shlex.quote(sys.executable) + line.removeprefix("python"),
+        shell=True,
+        check=True,
+        capture_output=True,
     )
     return Path(shlex.split(line)[-1])
 
@@ -371,15 +430,22 @@ def test_the_program_for_pickles_finds_the_keys_of_this_file(tmp_path, kind):
     assert_holds_all(converted(tmp_path / "emb.pkl"))
 
 
-@pytest.mark.parametrize("kind", ["arrays", "texts as an array", "numbers", "one under each id", "list of vectors"])
+@pytest.mark.parametrize(
+    "kind", ["arrays", "texts as an array", "numbers", "one under each id", "list of vectors"]
+)
 def test_the_program_for_torch_files_finds_the_keys_of_this_file(tmp_path, kind):
-    held = {name: np.asarray(part) if isinstance(part, list) else part for name, part in HELD[kind].items()}
+    held = {
+        name: np.asarray(part) if isinstance(part, list) else part
+        for name, part in HELD[kind].items()
+    }
     held = {
         name: torch.from_numpy(part) if getattr(part, "dtype", None) == np.float32 else part
         for name, part in held.items()
     }
     torch.save(
-        {**held, "more": np.array([{}])} if kind != "one under each id" else dict(zip(IDS, VECTORS, strict=True)),
+        {**held, "more": np.array([{}])}
+        if kind != "one under each id"
+        else dict(zip(IDS, VECTORS, strict=True)),
         tmp_path / "emb.pt",
     )
     assert_holds_all(converted(tmp_path / "emb.pt"))
@@ -424,7 +490,9 @@ class Dataset:
 
 
 def test_the_program_for_hdf5_runs_with_what_h5py_gives(tmp_path, monkeypatch):
-    """Where h5py is not installed, a module that hands out the same arrays, texts as bytes, stands for it."""
+    """Where h5py is not installed, a module that hands out the same arrays, texts as bytes, stands
+    for it.
+    """
     (tmp_path / "h5py.py").write_text(FAKE_H5PY)
     (tmp_path / "emb.h5").write_bytes(b"\x89HDF")
     held = {

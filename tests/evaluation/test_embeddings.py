@@ -47,7 +47,9 @@ def numbers(rows=7, dim=4, dtype=np.float32, seed=0):
 
 
 def made(ids, vectors, dtype=None):
-    return embeddings.Embeddings(np.array(ids, dtype=object), vectors, "0" * 64, "emb.npz", dtype or str(vectors.dtype))
+    return embeddings.Embeddings(
+        np.array(ids, dtype=object), vectors, "0" * 64, "emb.npz", dtype or str(vectors.dtype)
+    )
 
 
 def kinds(found):
@@ -57,7 +59,9 @@ def kinds(found):
 @pytest.mark.parametrize("write", FORMATS, ids=lambda write: write.__name__)
 @settings(max_examples=25, deadline=None)
 @given(stored(), st.randoms(use_true_random=False))
-def test_every_format_gives_back_the_ids_and_the_very_bits_in_any_order_of_the_rows(write, content, random):
+def test_every_format_gives_back_the_ids_and_the_very_bits_in_any_order_of_the_rows(
+    write, content, random
+):
     ids, vectors = content
     order = random.sample(range(len(ids)), len(ids))
     with tempfile.TemporaryDirectory() as folder:
@@ -124,7 +128,9 @@ def test_integer_vectors_are_widened_exactly_and_remarked(tmp_path, dtype):
     found = embeddings.read(npz(tmp_path, list("abcde"), vectors))
     assert found.vectors.dtype == (np.float32 if np.dtype(dtype).itemsize <= 2 else np.float64)
     np.testing.assert_array_equal(found.vectors, vectors.astype(float))
-    (remark,) = [p for p in embeddings.problems(found, wanted=list("abcde"), cosine=False) if not p.fatal]
+    (remark,) = [
+        p for p in embeddings.problems(found, wanted=list("abcde"), cosine=False) if not p.fatal
+    ]
     assert remark.kind == f"{np.dtype(dtype)} vectors"
 
 
@@ -141,7 +147,9 @@ def test_vectors_of_other_types_are_refused(tmp_path, dtype):
         embeddings.read(npz(tmp_path, ["a"], np.ones((1, 2)).astype(dtype)))
 
 
-@pytest.mark.parametrize("write", [parquet, arrow_batches, saved_dataset], ids=lambda write: write.__name__)
+@pytest.mark.parametrize(
+    "write", [parquet, arrow_batches, saved_dataset], ids=lambda write: write.__name__
+)
 def test_vectors_in_parts_are_copied_once_and_never_inflated(tmp_path, write):
     ids, vectors = numbers(3000, 64, np.float16)
     path = write(tmp_path, ids, vectors)
@@ -166,7 +174,9 @@ def test_the_digest_is_what_sha256sum_prints_and_covers_the_file_of_ids(tmp_path
     assert embeddings.read(whole).sha256 == hashlib.sha256(whole.read_bytes()).hexdigest()
     parts = parquet_parts(tmp_path, ids, vectors)
     line = "sha256sum *.parquet | sha256sum"
-    printed = subprocess.run(line, shell=True, cwd=parts, capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run(
+        line, shell=True, cwd=parts, capture_output=True, text=True, check=True
+    ).stdout
     assert embeddings.read(parts).sha256 == printed.split()[0]
     first = embeddings.read(npy_txt(tmp_path, ids, vectors))
     second = embeddings.read(npy_txt(tmp_path, ids[::-1], vectors))
@@ -177,7 +187,12 @@ def test_the_digest_is_what_sha256sum_prints_and_covers_the_file_of_ids(tmp_path
 def test_metadata_is_kept_in_parquet(tmp_path):
     import pyarrow.parquet as pq
 
-    embeddings.write(tmp_path / "emb.parquet", ["a"], np.ones((1, 3), np.float16), metadata={"model": "deit_small"})
+    embeddings.write(
+        tmp_path / "emb.parquet",
+        ["a"],
+        np.ones((1, 3), np.float16),
+        metadata={"model": "deit_small"},
+    )
     schema = pq.read_schema(tmp_path / "emb.parquet")
     assert schema.metadata == {b"hbench.dim": b"3", b"hbench.model": b"deit_small"}
     assert str(schema.field("embedding").type) == "fixed_size_list<element: halffloat>[3]"
@@ -219,7 +234,9 @@ def test_all_problems_are_reported_at_once():
     assert embeddings.problems(made(ids, vectors), wanted=ids, cosine=True) == []
     vectors[0, 1], vectors[1, 2], vectors[2], vectors[4] = np.nan, -np.inf, 0, 1e30
     ids[3], ids[5] = ids[6], "stranger"
-    found = embeddings.problems(made(ids, vectors), wanted=[*numbers(8)[0], "cat/8.png"], known=["other"], cosine=True)
+    found = embeddings.problems(
+        made(ids, vectors), wanted=[*numbers(8)[0], "cat/8.png"], known=["other"], cosine=True
+    )
     assert kinds(found) == {
         "missing ids": 3,
         "unknown ids": 1,
@@ -234,7 +251,8 @@ def test_all_problems_are_reported_at_once():
         refuse("made", embeddings.problems(made(ids, vectors), wanted=numbers(8)[0], cosine=True))
     assert refusal.value.exit_code == 3
     assert all(
-        text in str(refusal.value) for text in ("cat/3.png, cat/5.png", "(stranger)", "(cat/6.png)", "(cat/0.png)")
+        text in str(refusal.value)
+        for text in ("cat/3.png, cat/5.png", "(stranger)", "(cat/6.png)", "(cat/0.png)")
     )
 
 
@@ -255,7 +273,11 @@ def test_bad_rows_are_found_in_every_block(dtype):
         ([[0, 0.0], [1, 1]], True, {"zero vectors": ("a",)}),
         ([[0, 0.0], [1, 1]], False, {}),
         ([[1e-30, 0.0], [1, 1]], False, {}),
-        ([[1e200, 1.0], [1e-200, 0], [1.0, 1.0]], True, {"vectors whose length leaves float32": ("a", "b")}),
+        (
+            [[1e200, 1.0], [1e-200, 0], [1.0, 1.0]],
+            True,
+            {"vectors whose length leaves float32": ("a", "b")},
+        ),
     ],
 )
 def test_zero_and_huge_vectors_are_faults_only_under_cosine(vectors, cosine, found):
@@ -276,23 +298,38 @@ def test_items_of_other_splits_are_a_remark():
     [
         (lambda name: name.removesuffix(".png"), "ids lack the ending '.png'"),
         (lambda name: name + ".npy", "ids have an extra ending '.npy'"),
-        (lambda name: name.replace(".png", ".jpg"), "ids differ by the suffix: 'cat/0.jpg' should be 'cat/0.png'"),
+        (
+            lambda name: name.replace(".png", ".jpg"),
+            "ids differ by the suffix: 'cat/0.jpg' should be 'cat/0.png'",
+        ),
         (lambda name: name.removeprefix("cat/"), "ids lack the beginning 'cat/'"),
         (lambda name: "/data/" + name, "ids have an extra beginning '/data/'"),
         (lambda name: name.replace("/", "\\"), r"ids differ by backslashes"),
         (lambda name: "C:\\data\\" + name.replace("/", "\\"), "ids differ by the leading folder"),
         (str.upper, "ids differ by letter case"),
         (lambda name: f" {name}\t", "ids differ by blanks"),
-        (lambda name: Path(name).stem, "ids differ by the leading folder and the suffix: '0' should be 'cat/0.png'"),
+        (
+            lambda name: Path(name).stem,
+            "ids differ by the leading folder and the suffix: '0' should be 'cat/0.png'",
+        ),
         (lambda name: name.replace("cat", "ca\u0301t"), "ids differ by the Unicode normal form"),
         (lambda name: str(1000 + int(Path(name).stem)), "ids look like row numbers"),
-        (lambda name: f"x{Path(name).stem}", "embed these items as well"),  # letters that cannot be seen
+        (
+            lambda name: f"x{Path(name).stem}",
+            "embed these items as well",
+        ),  # letters that cannot be seen
     ],
 )
 def test_ids_spelt_otherwise_are_explained(change, cause):
-    ids = [name.replace("cat", "cát") for name in numbers(40)[0]] if "Unicode" in cause else numbers(40)[0]
+    ids = (
+        [name.replace("cat", "cát") for name in numbers(40)[0]]
+        if "Unicode" in cause
+        else numbers(40)[0]
+    )
     missing, unknown = embeddings.problems(
-        made([change(name.replace("á", "a")) for name in ids], numbers(40)[1]), wanted=ids, cosine=True
+        made([change(name.replace("á", "a")) for name in ids], numbers(40)[1]),
+        wanted=ids,
+        cosine=True,
     )
     assert (missing.count, unknown.count) == (40, 40)
     assert missing.fix.startswith(cause)
@@ -335,15 +372,22 @@ def test_an_id_in_both_files_must_have_one_vector():
     gallery.vectors[0, 0] += 1
     gallery.vectors[2, 3] += 1
     half = query.vectors.astype(np.float16)
-    assert embeddings.problems_between(made(ids[:6], half), made(ids[:6], half.astype(np.float32))) == []
+    assert (
+        embeddings.problems_between(made(ids[:6], half), made(ids[:6], half.astype(np.float32)))
+        == []
+    )
     (problem,) = embeddings.problems_between(query, gallery)
     assert (problem.count, problem.examples) == (2, ("cat/3.png", "cat/5.png"))
 
 
 def test_an_extra_folder_is_seen_where_names_repeat_in_other_folders():
     wanted = [f"{animal}/{i}.png" for animal in ("cat", "dog") for i in range(20)]
-    assert likely_cause(wanted, [f"data/{name}" for name in wanted]).startswith("ids have an extra beginning 'data/'")
-    assert likely_cause([f"data/{name}" for name in wanted], wanted).startswith("ids lack the beginning 'data/'")
+    assert likely_cause(wanted, [f"data/{name}" for name in wanted]).startswith(
+        "ids have an extra beginning 'data/'"
+    )
+    assert likely_cause([f"data/{name}" for name in wanted], wanted).startswith(
+        "ids lack the beginning 'data/'"
+    )
 
 
 @given(st.text())

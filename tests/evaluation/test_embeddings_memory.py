@@ -1,4 +1,6 @@
-"""The memory of a real process: mapped files stay mapped, float16 is not inflated, parts are copied once."""
+"""The memory of a real process: mapped files stay mapped, float16 is not inflated, parts are copied
+once.
+"""
 
 import numpy as np
 import pyarrow as pa
@@ -50,7 +52,8 @@ print(max(seen) - before - found.vectors.nbytes)
 
 def test_a_mapped_file_of_410_mb_is_read_checked_and_joined_in_160_mb(tmp_path):
     path = tmp_path / "emb.npy"
-    np.lib.format.open_memmap(path, "w+", np.float16, (ROWS, DIM)).flush()  # zeros, which take no space on the disk
+    # zeros, which take no space on the disk
+    np.lib.format.open_memmap(path, "w+", np.float16, (ROWS, DIM)).flush()
     path.with_name("ids.txt").write_text("\n".join(f"item-{row}" for row in range(ROWS)))
     assert python(LIMITED, path, 160 << 20).splitlines() == [
         f"float16 ({ROWS}, {DIM}) [] [{ROWS - 1}, {ROWS - 2}]",
@@ -62,6 +65,12 @@ def test_parquet_is_held_once_in_its_own_type(tmp_path):
     rows = 60_000  # 123 MB: less than a second copy, or one of float32, would take
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(rows * DIM, np.float16)), DIM)
     table = pa.table({"id": [f"item-{row}" for row in range(rows)], "embedding": vectors})
-    pq.write_table(table, tmp_path / "emb.parquet", row_group_size=10_000, use_dictionary=False, compression="none")
+    pq.write_table(
+        table,
+        tmp_path / "emb.parquet",
+        row_group_size=10_000,
+        use_dictionary=False,
+        compression="none",
+    )
     beyond = python(WATCHED, tmp_path / "emb.parquet")
     assert int(beyond) < 110_000_000

@@ -19,20 +19,31 @@ import torch
 from hbench.core.errors import SubmissionError, UsageError
 from hbench.submissions import embeddings
 from tests.command_line import python
-from tests.embedding_formats import FORMATS, arrow_file, npy, npy_txt, npz, parquet, safetensors_metadata
+from tests.embedding_formats import (
+    FORMATS,
+    arrow_file,
+    npy,
+    npy_txt,
+    npz,
+    parquet,
+    safetensors_metadata,
+)
 
 IDS = [f"cat/{row}.png" for row in range(200)]
 VECTORS = np.random.default_rng(0).standard_normal((200, 16)).astype(np.float32)
 
 
 def refusal(path, kind=SubmissionError, **options):
-    """The error that reading raises: of exactly this kind, one problem, and no trace in the folder."""
+    """The error that reading raises: of exactly this kind, one problem, and no trace in the
+    folder."""
     before = sorted(path.parent.rglob("*"))
     with pytest.raises(kind) as caught:
         embeddings.read(path, **options)
     assert type(caught.value) is kind
     assert sorted(path.parent.rglob("*")) == before
-    assert any(file.name in str(caught.value) for file in [path, *options.values(), *path.parent.iterdir()])
+    assert any(
+        file.name in str(caught.value) for file in [path, *options.values(), *path.parent.iterdir()]
+    )
     return caught.value
 
 
@@ -44,7 +55,9 @@ def test_a_file_that_was_cut_off_is_refused(tmp_path, write, kept):
     if victim.suffix == ".json":
         victim = next(path.glob("data-*1-*.arrow"))
     size = victim.stat().st_size
-    os.truncate(victim, int(size * kept) if isinstance(kept, float) else size - 1 if kept < 0 else kept)
+    os.truncate(
+        victim, int(size * kept) if isinstance(kept, float) else size - 1 if kept < 0 else kept
+    )
     assert refusal(path).exit_code == 3
 
 
@@ -66,7 +79,9 @@ def written(path, content=b""):
 def parts_of_two_dimensions(folder):
     (folder / "parts").mkdir()
     for dim in (3, 4):
-        embeddings.write(folder / "parts" / f"part-{dim}.parquet", [f"id{dim}"], np.ones((1, dim), np.float32))
+        embeddings.write(
+            folder / "parts" / f"part-{dim}.parquet", [f"id{dim}"], np.ones((1, dim), np.float32)
+        )
     return folder / "parts"
 
 
@@ -81,15 +96,22 @@ def saved_selection(folder):
 
 
 def foreign_safetensors(folder, code):
-    header = json.dumps({"embeddings": {"dtype": code, "shape": [1, 2], "data_offsets": [0, 2]}}).encode()
+    header = json.dumps(
+        {"embeddings": {"dtype": code, "shape": [1, 2], "data_offsets": [0, 2]}}
+    ).encode()
     written(folder / "ids.txt", "a\n")
     return written(folder / "emb.safetensors", len(header).to_bytes(8, "little") + header + b"\0\0")
 
 
 def overlapping_safetensors(folder):
-    safetensors.numpy.save_file({"embeddings": VECTORS, "other": VECTORS}, folder / "emb.safetensors")
+    safetensors.numpy.save_file(
+        {"embeddings": VECTORS, "other": VECTORS}, folder / "emb.safetensors"
+    )
     size, content = VECTORS.nbytes, (folder / "emb.safetensors").read_bytes()
-    return written(folder / "emb.safetensors", content.replace(f"[{size},{2 * size}]".encode(), f"[0,{size}]".encode()))
+    return written(
+        folder / "emb.safetensors",
+        content.replace(f"[{size},{2 * size}]".encode(), f"[0,{size}]".encode()),
+    )
 
 
 def promising_header(folder):
@@ -97,7 +119,9 @@ def promising_header(folder):
     header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000, 1000000), }"
     with zipfile.ZipFile(folder / "emb.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("ids.npy", b"")
-        archive.writestr("vectors.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+        archive.writestr(
+            "vectors.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+        )
     return folder / "emb.npz"
 
 
@@ -129,10 +153,15 @@ def table(**columns):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        *((lambda folder, suffix=suffix: written(folder / f"emb{suffix}"), "is empty")
-          for suffix in (".npz", ".npy", ".parquet", ".safetensors", ".arrow", ".feather", ".pt")),
+        *(
+            (lambda folder, suffix=suffix: written(folder / f"emb{suffix}"), "is empty")
+            for suffix in (".npz", ".npy", ".parquet", ".safetensors", ".arrow", ".feather", ".pt")
+        ),
         (lambda folder: folder / "emb.npz", "does not exist"),
-        *((without_rows(write), "shape (0, ") for write in (npz, npy_txt, parquet, safetensors_metadata, arrow_file)),
+        *(
+            (without_rows(write), "shape (0, ")
+            for write in (npz, npy_txt, parquet, safetensors_metadata, arrow_file)
+        ),
         *((without_rows(write, 0), "shape (0, ") for write in (npz, npy_txt, safetensors_metadata)),
         *((of_shape(*shape), f"shape {shape}") for shape in [(4,), (4, 2, 2), (4, 0), ()]),
         (of_ids(199), "expected: 200 ids, one per vector\n  found:    199"),
@@ -162,7 +191,7 @@ def table(**columns):
         (list_of_tensors, "not a tensor"),
         (lambda folder: npz(folder, IDS, VECTORS.T), "vectors.T"),
     ],
-)  # fmt: skip
+)
 def test_what_holds_no_embeddings_is_refused(tmp_path, make, words):
     assert words in str(refusal(make(tmp_path)))
 
@@ -174,7 +203,10 @@ def test_an_unknown_suffix_lists_the_known_ones(tmp_path):
 
 
 def test_two_sources_of_ids_are_a_choice_for_the_user(tmp_path):
-    path, other = npy_txt(tmp_path, IDS, VECTORS), written(tmp_path / "emb.ids.json", json.dumps(IDS))
+    path, other = (
+        npy_txt(tmp_path, IDS, VECTORS),
+        written(tmp_path / "emb.ids.json", json.dumps(IDS)),
+    )
     assert refusal(path, UsageError).found == "emb.ids.txt, emb.ids.json"
     assert embeddings.read(path, ids=other).ids.tolist() == IDS
     assert "own ids" in refusal(npz(tmp_path, IDS, VECTORS), UsageError, ids=other).problem
@@ -210,7 +242,10 @@ def test_missing_and_broken_files_of_ids_are_refused(tmp_path, name, content):
 
 def test_ids_without_header_and_ids_with_separators_survive_csv(tmp_path):
     written(tmp_path / "emb.ids.csv", '"a, ""b"".png"\nc.png\n')
-    assert embeddings.read(npy(tmp_path, np.ones((2, 3), np.float32))).ids.tolist() == ['a, "b".png', "c.png"]
+    assert embeddings.read(npy(tmp_path, np.ones((2, 3), np.float32))).ids.tolist() == [
+        'a, "b".png',
+        "c.png",
+    ]
 
 
 class Trap:
@@ -236,7 +271,9 @@ def trapped(folder, name):
     return path
 
 
-@pytest.mark.parametrize("name", ["emb.pkl", "emb.pickle", "emb.joblib", "emb.npy", "emb.npz", "emb.pt", "emb.pth"])
+@pytest.mark.parametrize(
+    "name", ["emb.pkl", "emb.pickle", "emb.joblib", "emb.npy", "emb.npz", "emb.pt", "emb.pth"]
+)
 def test_pickles_are_refused_and_never_opened(tmp_path, name):
     path = trapped(tmp_path, name)
     error = refusal(path)
@@ -301,7 +338,9 @@ def test_the_line_that_converts_a_file_does(tmp_path, name, write):
     np.testing.assert_allclose(found.vectors, VECTORS, rtol=1e-6)
 
 
-@pytest.mark.parametrize(("name", "library"), [("emb.h5", "h5py"), ("emb.hdf5", "h5py"), ("e.tfrecord", "tensorflow")])
+@pytest.mark.parametrize(
+    ("name", "library"), [("emb.h5", "h5py"), ("emb.hdf5", "h5py"), ("e.tfrecord", "tensorflow")]
+)
 def test_foreign_formats_come_with_a_recipe(tmp_path, name, library):
     (tmp_path / name).write_bytes(b"\x89HDF")
     fix = refusal(tmp_path / name).fix
@@ -316,12 +355,17 @@ def test_torch_files_without_torch_say_what_to_install(tmp_path):
         "from pathlib import Path; from hbench.submissions import embeddings\n"
         f"embeddings.read(Path({str(tmp_path / 'emb.pt')!r}))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
     assert "needs torch to be read" in done.stderr
 
 
 def test_reading_loads_no_torch(tmp_path):
     path = safetensors_metadata(tmp_path, IDS, VECTORS)
-    program = f"import sys; from pathlib import Path; from hbench.submissions import embeddings as e; e.read(Path({str(path)!r}))"
+    program = (
+        "import sys; from pathlib import Path; from hbench.submissions import embeddings as "
+        f"e; e.read(Path({str(path)!r}))"
+    )
     check = "; assert not {'torch', 'sklearn', 'numba'} & set(sys.modules), sorted(sys.modules)"
     python(program + check)

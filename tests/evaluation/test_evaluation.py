@@ -1,4 +1,6 @@
-"""Reports of arrays: golden files of the equations and of the released evaluators, and libraries nobody here wrote."""
+"""Reports of arrays: golden files of the equations and of the released evaluators, and libraries
+nobody here wrote.
+"""
 
 import json
 from pathlib import Path
@@ -25,7 +27,8 @@ def golden():
 
 
 def arrays_of(golden, case):
-    labels = golden[f"{case}/labels"][:, ::-1].astype(np.int32)  # the literature's column 0 is the finest
+    # the literature's column 0 is the finest
+    labels = golden[f"{case}/labels"][:, ::-1].astype(np.int32)
     options = {}
     if not CASES[case]["same_source"]:
         options = {
@@ -40,7 +43,9 @@ def level(depth, column):
 
 
 def equation_names(depth):
-    """Our spelling of every array of the equations, for the default ties policy on lists without ties."""
+    """Our spelling of every array of the equations, for the default ties policy on lists without
+    ties.
+    """
     increasing = ":".join(repr(2 * n / (depth * (depth + 1))) for n in range(1, depth + 1))
     names = {f"bf_hap_a{exponent}": f"H-AP(alpha={exponent})" for exponent in EXPONENTS}
     names |= {
@@ -96,14 +101,20 @@ def test_ties_take_the_worst_or_the_best_order(golden, case, policy, tag):
     vectors, labels, options = arrays_of(golden, case)
     depth = CASES[case]["L"]
     report = score(vectors, labels, ties=policy, **options)
-    np.testing.assert_allclose(report.per_query["H-AP"], golden[f"{case}/bf_tie_{tag}_hap_a1"], rtol=1e-12)
+    np.testing.assert_allclose(
+        report.per_query["H-AP"], golden[f"{case}/bf_tie_{tag}_hap_a1"], rtol=1e-12
+    )
     for column in range(depth):
         expected = golden[f"{case}/bf_tie_{tag}_ap_lvl{column}"]
-        np.testing.assert_allclose(report.per_query[f"AP/{level(depth, column)}"], expected, rtol=1e-12)
+        np.testing.assert_allclose(
+            report.per_query[f"AP/{level(depth, column)}"], expected, rtol=1e-12
+        )
     assert any("equal score" in warning for warning in report.document.warnings)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if CASES[case]["L"] > 1 and not CASES[case]["ties"]])
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if CASES[case]["L"] > 1 and not CASES[case]["ties"]]
+)
 def test_the_official_protocol_gives_every_query_the_released_h_ap(golden, case):
     vectors, labels, options = arrays_of(golden, case)
     names = [f"H-AP(alpha={exponent})" for exponent in EXPONENTS]
@@ -111,7 +122,10 @@ def test_the_official_protocol_gives_every_query_the_released_h_ap(golden, case)
         report = score(vectors, labels, metrics=names, protocol=protocol, **options)
         for name, exponent in zip(names, EXPONENTS, strict=True):
             np.testing.assert_allclose(
-                report.per_query[name], golden[f"{case}/{prefix}{exponent}"], atol=1e-6, err_msg=name
+                report.per_query[name],
+                golden[f"{case}/{prefix}{exponent}"],
+                atol=1e-6,
+                err_msg=name,
             )
 
 
@@ -121,8 +135,8 @@ OFFICIAL += ["c8a_equal_rel_L2", "c8b_equal_rel_L3"]
 
 @pytest.mark.parametrize("case", OFFICIAL)
 def test_the_official_protocol_gives_the_means_of_the_released_evaluator(golden, case):
-    """Cases with ties and with queries without positives are left out: there the released means depend on the batch
-    size."""
+    """Cases with ties and with queries without positives are left out: there the released means
+    depend on the batch size."""
     vectors, labels, options = arrays_of(golden, case)
     depth, official = CASES[case]["L"], CASES[case]["official_mean"]["happier_bs256"]
     names = {"ASI_multi": "ASI", "NDCG_multi": "NDCG", "H-AP_multi": "H-AP"} if depth > 1 else {}
@@ -130,7 +144,9 @@ def test_the_official_protocol_gives_the_means_of_the_released_evaluator(golden,
         for theirs in ("AP", "mAP@R", "ASI", "P@1", "R@1", "R@10", "R@100"):
             names[f"{theirs}_level{column}"] = f"{theirs}/{level(depth, column)}"
     report = score(vectors, labels, metrics=list(names.values()), protocol="official", **options)
-    lone = {key for key in names if key in official and np.isnan(report.per_query[names[key]]).any()}
+    lone = {
+        key for key in names if key in official and np.isnan(report.per_query[names[key]]).any()
+    }
     for key in (set(names) & set(official)) - lone:
         assert report.scores[names[key]] == pytest.approx(official[key], abs=1e-6), key
     assert len((set(names) & set(official)) - lone) >= 4
@@ -142,16 +158,24 @@ def test_scikit_learn_agrees_on_average_precision_and_ndcg():
     rng = np.random.default_rng(0)
     fine = rng.integers(12, size=80)
     labels, vectors = np.stack([fine // 4, fine], axis=1), rng.normal(size=(80, 8))
-    report = score(vectors, labels, metrics=["AP", "AP/level1", "NDCG", "NDCG@10"], similarity="dot")
+    report = score(
+        vectors, labels, metrics=["AP", "AP/level1", "NDCG", "NDCG@10"], similarity="dot"
+    )
     levels = levels_of_pairs(labels, labels)
     for query in range(80):
         others = np.arange(80) != query
         scores, own = (vectors @ vectors[query])[others], levels[query][others]
         for at, name in ((2, "AP"), (1, "AP/level1")):
-            assert report.per_query[name][query] == pytest.approx(average_precision_score(own >= at, scores))
+            assert report.per_query[name][query] == pytest.approx(
+                average_precision_score(own >= at, scores)
+            )
         gains = 2.0**own - 1
-        assert report.per_query["NDCG"][query] == pytest.approx(ndcg_score(gains[None], scores[None]))
-        assert report.per_query["NDCG@10"][query] == pytest.approx(ndcg_score(gains[None], scores[None], k=10))
+        assert report.per_query["NDCG"][query] == pytest.approx(
+            ndcg_score(gains[None], scores[None])
+        )
+        assert report.per_query["NDCG@10"][query] == pytest.approx(
+            ndcg_score(gains[None], scores[None], k=10)
+        )
 
 
 def test_pytorch_metric_learning_agrees_on_map_at_r_and_recall():
@@ -162,7 +186,9 @@ def test_pytorch_metric_learning_agrees_on_map_at_r_and_recall():
     fine, vectors = np.repeat(np.arange(15), 5), rng.normal(size=(75, 8)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     calculator = AccuracyCalculator(
-        include=("mean_average_precision_at_r", "precision_at_1"), k="max_bin_count", device=torch.device("cpu")
+        include=("mean_average_precision_at_r", "precision_at_1"),
+        k="max_bin_count",
+        device=torch.device("cpu"),
     )
     theirs = calculator.get_accuracy(torch.tensor(vectors), torch.tensor(fine))
     report = score(torch.tensor(vectors), fine, metrics=["mAP@R", "R@1"])
@@ -176,16 +202,29 @@ def test_pytrec_eval_agrees_on_the_binary_levels():
     rng = np.random.default_rng(2)
     fine, vectors = rng.integers(10, size=60), rng.normal(size=(60, 6)).astype(np.float32)
     labels = np.stack([fine // 3, fine], axis=1)
-    report = score(vectors, labels, metrics=["AP", "AP/level1", "P@5", "TR@10/level1"], similarity="dot")
-    levels, products = levels_of_pairs(labels, labels), vectors.astype(np.float64) @ vectors.T.astype(np.float64)
-    for at, names in ((2, {"AP": "map", "P@5": "P_5"}), (1, {"AP/level1": "map", "TR@10/level1": "recall_10"})):
-        truth = {f"q{q}": {f"d{d}": int(levels[q, d] >= at) for d in range(60) if d != q} for q in range(60)}
+    report = score(
+        vectors, labels, metrics=["AP", "AP/level1", "P@5", "TR@10/level1"], similarity="dot"
+    )
+    levels, products = (
+        levels_of_pairs(labels, labels),
+        vectors.astype(np.float64) @ vectors.T.astype(np.float64),
+    )
+    for at, names in (
+        (2, {"AP": "map", "P@5": "P_5"}),
+        (1, {"AP/level1": "map", "TR@10/level1": "recall_10"}),
+    ):
+        truth = {
+            f"q{q}": {f"d{d}": int(levels[q, d] >= at) for d in range(60) if d != q}
+            for q in range(60)
+        }
         run = {f"q{q}": {f"d{d}": products[q, d] for d in range(60) if d != q} for q in range(60)}
         found = pytrec_eval.RelevanceEvaluator(truth, set(names.values())).evaluate(run)
         for ours, theirs in names.items():
             for query in range(60):
                 if not np.isnan(report.per_query[ours][query]):
-                    assert report.per_query[ours][query] == pytest.approx(found[f"q{query}"][theirs])
+                    assert report.per_query[ours][query] == pytest.approx(
+                        found[f"q{query}"][theirs]
+                    )
 
 
 def test_any_spelling_of_a_metric_finds_it_in_the_report():
@@ -210,7 +249,9 @@ def test_arrays_are_scored_in_the_precision_of_their_numbers():
     labels = np.arange(60) % 6
     assert dict(score(near.astype(">f8"), labels).scores) == dict(score(near, labels).scores)
     whole = np.array([[2**24], [2**24 + 1], [2**24 + 3], [5]])
-    assert not any("equal score" in remark for remark in score(whole, [0, 1, 0, 1], similarity="l2").remarks)
+    assert not any(
+        "equal score" in remark for remark in score(whole, [0, 1, 0, 1], similarity="l2").remarks
+    )
 
 
 def test_a_metric_that_no_query_defines_has_no_value():
@@ -230,18 +271,48 @@ def test_a_metric_that_no_query_defines_has_no_value():
         (np.zeros((0, 3)), np.zeros((0, 1), int), {}, SubmissionError, "cannot be ranked"),
         (["a", "b"], [[0], [0]], {}, SubmissionError, "cannot be ranked"),
         ([[1.0], [2.0]], [[0]], {}, SubmissionError, "differ in number"),
-        ([[1.0, 2.0]], [[0]], {"gallery": [[1.0]], "gallery_labels": [[0]]}, SubmissionError, "differ in dimension"),
+        (
+            [[1.0, 2.0]],
+            [[0]],
+            {"gallery": [[1.0]], "gallery_labels": [[0]]},
+            SubmissionError,
+            "differ in dimension",
+        ),
         ([[1.0]], [[0]], {"gallery": [[1.0]]}, SubmissionError, "a gallery needs its labels"),
-        ([[1.0]], [[0, 0]], {"gallery": [[1.0]], "gallery_labels": [[0]]}, SubmissionError, "differ in levels"),
+        (
+            [[1.0]],
+            [[0, 0]],
+            {"gallery": [[1.0]], "gallery_labels": [[0]]},
+            SubmissionError,
+            "differ in levels",
+        ),
         ([[1.0], [2.0]], [[0, 0], [0, -1]], {}, SubmissionError, "an unknown class"),
         ([[1.0], [2.0]], [[0, 0], [1, 0]], {}, TreeError, "several parents"),
         ([[1.0], [2.0]], [[0.5], [1.0]], {}, TreeError, "labels must be integers of shape"),
-        ([[1.0], [2.0]], [["a"], [None]], {}, SubmissionError, "1 of the labels have no name at some level"),
-        ([[1.0], [2.0]], [["", "c"], ["a", "b"]], {"policies": ["unknown"]}, SubmissionError, "have no name"),
+        (
+            [[1.0], [2.0]],
+            [["a"], [None]],
+            {},
+            SubmissionError,
+            "1 of the labels have no name at some level",
+        ),
+        (
+            [[1.0], [2.0]],
+            [["", "c"], ["a", "b"]],
+            {"policies": ["unknown"]},
+            SubmissionError,
+            "have no name",
+        ),
         ([[1.0], [2.0]], None, {}, SubmissionError, "the labels are not names"),
         ([[1.0], [2.0]], [[0], [0]], {"metrics": ["MAP"]}, UnknownName, "unknown metric"),
         ([[1.0], [2.0]], [[0], [0]], {"metrics": "R@0"}, UnknownName, "k is 1 or more"),
-        ([[1.0], [2.0]], [[0, 0], [0, 0]], {"level_names": ["genus"]}, TreeError, "2 names, coarse to fine"),
+        (
+            [[1.0], [2.0]],
+            [[0, 0], [0, 0]],
+            {"level_names": ["genus"]},
+            TreeError,
+            "2 names, coarse to fine",
+        ),
         ([[1.0, 2.0, 3.0], [2.0, 1.0, 5.0]], [[0], [0], [1]], {}, SubmissionError, r"vectors\.T"),
         ([[1.0], [2.0]], [[0], [0]], {"similarity": "euclidean"}, UnknownName, "did you mean 'l2'"),
         ([[1.0], [2.0]], [[0], [0]], {"ties": "best"}, UnknownName, "ties policy"),
@@ -258,7 +329,9 @@ def test_bad_input_is_refused_by_one_clear_message(vectors, labels, options, err
 def test_names_that_look_alike_are_remarked_on_with_their_counts(tmp_path):
     names = ["crow", "crow", "Crow ", "cro\u200bw", "jay", "jay"]
     vectors = np.eye(3)[[0, 0, 0, 0, 1, 1]] + 0.01 * np.arange(6)[:, None]
-    (tmp_path / "zoo.csv").write_text("item,class\n" + "".join(f"{i},{name}\n" for i, name in enumerate(names)))
+    (tmp_path / "zoo.csv").write_text(
+        "item,class\n" + "".join(f"{i},{name}\n" for i, name in enumerate(names))
+    )
     np.savez(tmp_path / "e.npz", ids=np.arange(6).astype(str), vectors=vectors.astype(np.float32))
     for report in (score(vectors, names), evaluate(tmp_path / "e.npz", tmp_path / "zoo.csv")):
         (remark,) = [text for text in report.document.warnings if "look alike" in text]
@@ -275,7 +348,10 @@ def test_one_refusal_names_every_wrong_metric():
 
 
 def test_metrics_may_be_one_text_and_labels_whole_floats():
-    vectors, labels = np.random.default_rng(0).normal(size=(24, 4)), np.arange(24)[:, None] // np.array([8, 4])
+    vectors, labels = (
+        np.random.default_rng(0).normal(size=(24, 4)),
+        np.arange(24)[:, None] // np.array([8, 4]),
+    )
     report = score(vectors, labels.astype(float), metrics="H-AP, R@1")
     assert list(report.scores) == ["H-AP", "R@1"]
     assert report.scores["H-AP"] == score(vectors, labels).scores["H-AP"]
@@ -284,15 +360,22 @@ def test_metrics_may_be_one_text_and_labels_whole_floats():
 def test_swapped_queries_and_gallery_are_recognised(tmp_path):
     rng, rows = np.random.default_rng(0), [(f"g{n // 8}", f"s{n // 4}") for n in range(24)]
     items, query = [str(n) for n in range(24)], np.arange(24) % 2 == 0
-    test = manifest.from_names(items, rows, levels=["genus", "species"], query=query, gallery=~query)
+    test = manifest.from_names(
+        items, rows, levels=["genus", "species"], query=query, gallery=~query
+    )
     test.write(tmp_path / "d.parquet")
     sides = []
     for name, mask in (("queries", query), ("gallery", ~query)):
-        embeddings.write(tmp_path / f"{name}.npz", test.items[mask].tolist(), rng.normal(size=(12, 4)))
+        embeddings.write(
+            tmp_path / f"{name}.npz", test.items[mask].tolist(), rng.normal(size=(12, 4))
+        )
         sides.append(embeddings.read(tmp_path / f"{name}.npz"))
     evaluate(tuple(sides), tmp_path / "d.parquet")
     with pytest.raises(SubmissionError, match="are swapped"):
         evaluate(tuple(sides[::-1]), tmp_path / "d.parquet")
     embeddings.write(tmp_path / "all.npz", items, rng.normal(size=(24, 4)))
     whole = embeddings.read(tmp_path / "all.npz")
-    assert evaluate((whole, whole), tmp_path / "d.parquet").scores == evaluate(whole, tmp_path / "d.parquet").scores
+    assert (
+        evaluate((whole, whole), tmp_path / "d.parquet").scores
+        == evaluate(whole, tmp_path / "d.parquet").scores
+    )

@@ -1,4 +1,5 @@
-"""Reports as other projects read them: the Hugging Face hub's results, by huggingface_hub itself."""
+"""Reports as other projects read them: the Hugging Face hub's results, by huggingface_hub
+itself."""
 
 import numpy as np
 import pytest

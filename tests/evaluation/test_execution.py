@@ -6,7 +6,8 @@ from hbench.core.errors import HBenchError, UsageError
 from hbench.evaluation.execution import APART, Execution
 
 VALUES = {
-    "device": "cpu", "workers": 2, "scheduler": "tcp://127.0.0.1:1", "resume": "kept", "blocks": "1/2", "top_k": 3,
+    "device": "cpu", "workers": 2, "scheduler": "tcp://127.0.0.1:1", "resume": "kept",
+    "blocks": "1/2", "top_k": 3,
     "trees": "shuffled",
 }  # fmt: skip
 PAIRS = [(option, other) for option, (_, others) in APART.items() for other in others]

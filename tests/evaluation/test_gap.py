@@ -1,4 +1,6 @@
-"""The decomposability gap against lists ranked one by one, and its bounds against every order of a few items."""
+"""The decomposability gap against lists ranked one by one, and its bounds against every order of a
+few items.
+"""
 
 import json
 import math
@@ -19,9 +21,9 @@ from hbench.submissions import embeddings
 from tests import oracle
 from tests.command_line import call
 
-batches_of_counts = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=3).filter(
-    lambda drawn: any(positive for positive, _ in drawn)
-)
+batches_of_counts = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=3
+).filter(lambda drawn: any(positive for positive, _ in drawn))
 
 
 def problem(seed, items=40):
@@ -62,7 +64,9 @@ def test_the_gap_is_that_of_the_definition(seed):
 @settings(max_examples=40, deadline=None)
 @given(batches_of_counts)
 def test_no_order_that_is_perfect_inside_every_batch_has_a_larger_gap(drawn):
-    items = [(batch, kind) for batch, (p, n) in enumerate(drawn) for kind in [True] * p + [False] * n]
+    items = [
+        (batch, kind) for batch, (p, n) in enumerate(drawn) for kind in [True] * p + [False] * n
+    ]
     worst = 0.0
     for order in set(permutations(items)) if len(items) <= 6 else {tuple(items)}:
         lists = [[kind for batch, kind in order if batch == own] for own in range(len(drawn))]
@@ -74,7 +78,9 @@ def test_no_order_that_is_perfect_inside_every_batch_has_a_larger_gap(drawn):
 
 @given(st.integers(1, 5), st.integers(0, 9), st.integers(1, 6))
 def test_the_bound_is_no_tighter_than_the_papers_for_equal_batches(positives, negatives, batches):
-    joined = [(batch, j + batch * positives) for batch in range(batches) for j in range(1, positives + 1)]
+    joined = [
+        (batch, j + batch * positives) for batch in range(batches) for j in range(1, positives + 1)
+    ]
     paper = 1 - np.mean([rank / (rank + batch * negatives) for batch, rank in joined])
     found = largest_gap(np.full(batches, positives), np.full(batches, negatives))
     assert found >= paper - 1e-12
@@ -85,13 +91,19 @@ def test_the_bound_is_no_tighter_than_the_papers_for_equal_batches(positives, ne
 def test_calibrated_scores_have_a_smaller_bound():
     p, n = np.array([1, 1]), np.array([0, 2])
     # both positives above α, one negative above β: it alone can come before the second positive
-    assert largest_gap(p, n, good_positives=p, bad_negatives=np.array([0, 1])) == pytest.approx(1 - (1 + 2 / 3) / 2)
+    assert largest_gap(p, n, good_positives=p, bad_negatives=np.array([0, 1])) == pytest.approx(
+        1 - (1 + 2 / 3) / 2
+    )
     assert largest_gap(p, n, good_positives=p, bad_negatives=0 * n) == 0
     assert largest_gap(p, n, good_positives=0 * p, bad_negatives=n) == largest_gap(p, n)
 
 
 def test_a_sample_of_the_queries_has_the_values_that_they_have_among_all():
-    test, batches, chosen = problem(3), random_batches(40, 9, 3), Settings(metrics=["AP"]).resolve(["coarse", "fine"])
+    test, batches, chosen = (
+        problem(3),
+        random_batches(40, 9, 3),
+        Settings(metrics=["AP"]).resolve(["coarse", "fine"]),
+    )
     some = sampled(test, 12, 0)
     rows = [int(item) for item in some.ids]
     whole = [oracle.ap_at(ranked(test, query, range(40)), 2) for query in rows]
@@ -101,14 +113,20 @@ def test_a_sample_of_the_queries_has_the_values_that_they_have_among_all():
 
 
 def test_a_gap_can_be_negative():
-    # two batches: one has a query's three neighbours in ideal order, the other its far positive behind a distractor
+    # two batches: one has a query's three neighbours in ideal order, the other its far positive
+    # behind a distractor
     vectors = np.array([[0.0], [1], [2], [3], [50], [49]])
     labels = np.array([[0], [0], [0], [0], [0], [1]])
     first = Retrieval(
-        Side(vectors[:1], labels[:1]), Side(vectors[1:], labels[1:]), np.array([-1]), np.array(["q"], object)
+        Side(vectors[:1], labels[:1]),
+        Side(vectors[1:], labels[1:]),
+        np.array([-1]),
+        np.array(["q"], object),
     )
     found = gap_of(
-        first, Settings(metrics=["AP"], similarity="l2").resolve(["class"]), [np.array([0, 1, 2]), np.array([3, 4])]
+        first,
+        Settings(metrics=["AP"], similarity="l2").resolve(["class"]),
+        [np.array([0, 1, 2]), np.array([3, 4])],
     )
     assert found.inside[0] == pytest.approx((1 + 1 / 2) / 2)
     assert found.whole[0] == pytest.approx((3 + 4 / 5) / 4)
@@ -139,6 +157,10 @@ def test_several_tests_are_one_document(tmp_path):
     rows = [(f"g{n % 6 // 3}", f"s{n % 6}") for n in range(40)]
     test = manifest.from_names([str(n) for n in range(40)], rows, levels=["genus", "species"])
     save(Dataset("two", "1", Protocol(), None, {"a": test, "b": test}), tmp_path / "two")
-    embeddings.write(tmp_path / "e.npz", test.items.tolist(), np.random.default_rng(0).normal(size=(40, 4)))
-    shown = json.loads(call("gap", tmp_path / "e.npz", "-d", tmp_path / "two", "--batch", 10, "--json").stdout)
+    embeddings.write(
+        tmp_path / "e.npz", test.items.tolist(), np.random.default_rng(0).normal(size=(40, 4))
+    )
+    shown = json.loads(
+        call("gap", tmp_path / "e.npz", "-d", tmp_path / "two", "--batch", 10, "--json").stdout
+    )
     assert [each["signature"].split("|")[1] for each in shown] == ["a", "b"]

@@ -1,4 +1,6 @@
-"""Shares of the blocks and resumed runs against the whole: the same report to the bit, and nothing mixed."""
+"""Shares of the blocks and resumed runs against the whole: the same report to the bit, and nothing
+mixed.
+"""
 
 import os
 import signal
@@ -43,7 +45,9 @@ def test_shares_of_several_processes_fill_one_folder(zoo_folder, whole, tmp_path
         return iter(())
 
     examined = examine(zoo_folder / zoo.FILE, zoo_folder / zoo.DATASET)
-    assert zoo.same(report_on(examined, execute=kept_in(tmp_path / "kept", refuses)), report_on(examined))
+    assert zoo.same(
+        report_on(examined, execute=kept_in(tmp_path / "kept", refuses)), report_on(examined)
+    )
 
 
 def test_all_shares_together_are_all_blocks():
@@ -80,7 +84,9 @@ def test_a_finished_block_is_kept_and_not_computed_again(examined, whole, tmp_pa
         lambda values: np.full((1, 1), 0.5),
     ],
 )
-def test_kept_blocks_that_cannot_be_read_or_are_of_others_are_computed_again(examined, whole, tmp_path, change):
+def test_kept_blocks_that_cannot_be_read_or_are_of_others_are_computed_again(
+    examined, whole, tmp_path, change
+):
     report_on(examined, execute=kept_in(tmp_path, on_threads))
     first, second, third, *_ = sorted(next(tmp_path.iterdir()).iterdir())
     first.write_bytes(first.read_bytes()[:100])

@@ -1,4 +1,6 @@
-"""Leaderboards: what a file may say, how rows are ranked and placed, and that the shipped rows are the papers'."""
+"""Leaderboards: what a file may say, how rows are ranked and placed, and that the shipped rows are
+the papers'.
+"""
 
 from collections import Counter
 from decimal import Decimal
@@ -31,12 +33,31 @@ RUN = (
     'dataset_digest = "d", date = "2026-01-02", queries = 5 }'
 )
 
-ODD = ("1e2", "2e1", "1e1", "nan", "inf", "-0.0", "+5.0", "5.0001", "-3", "5E0", "1_0.5")  # as scores
+ODD = (
+    "1e2",
+    "2e1",
+    "1e1",
+    "nan",
+    "inf",
+    "-0.0",
+    "+5.0",
+    "5.0001",
+    "-3",
+    "5E0",
+    "1_0.5",
+)  # as scores
 
 DYML = ("dyml-vehicle", "dyml-animal", "dyml-product")
 PUBLISHED = {  # rows per leaderboard and paper, counted in the tables of the papers
-    "HAPPIER, ECCV 2022": {"sop": 18, "inat18-base": 23, "inat18-full": 18} | dict.fromkeys(DYML, 8),
-    "SupRank, TPAMI 2025": {"sop": 52, "inat18-base": 43, "inat18-full": 18, "hgldv2": 7, "cub200": 18}
+    "HAPPIER, ECCV 2022": {"sop": 18, "inat18-base": 23, "inat18-full": 18}
+    | dict.fromkeys(DYML, 8),
+    "SupRank, TPAMI 2025": {
+        "sop": 52,
+        "inat18-base": 43,
+        "inat18-full": 18,
+        "hgldv2": 7,
+        "cub200": 18,
+    }
     | dict.fromkeys(DYML, 10),
     "ROADMAP, NeurIPS 2021": {"sop": 32, "inat18-base": 18, "cub200": 28},
     "RaMBO, CVPR 2020": {"sop": 19, "cub200": 21, "inshop": 12, "voc07": 8},
@@ -47,7 +68,14 @@ LATER = {  # rows transcribed from public pages
     "Hyp-ViT, CVPR 2022": {"sop": 6, "cub200": 6, "cars196": 6, "inshop": 6},
     "Proxy-Anchor, CVPR 2020": {"sop": 1, "cub200": 2, "cars196": 2, "inshop": 1},
     "OML model zoo": {"sop": 13, "cub200": 13, "cars196": 13, "inshop": 13},
-    "UNICOM, ICLR 2023": {"sop": 8, "inshop": 8, "inat18-base": 8, "cub200": 4, "cars196": 4, "gldv2": 1},
+    "UNICOM, ICLR 2023": {
+        "sop": 8,
+        "inshop": 8,
+        "inat18-base": 8,
+        "cub200": 4,
+        "cars196": 4,
+        "gldv2": 1,
+    },
     "SEE, PAKDD 2024": {"sop": 7, "cub200": 7, "cars196": 7, "inshop": 7},
     "HIST, CVPR 2022": {"sop": 1, "cub200": 1, "cars196": 1},
     "deep-image-retrieval": {"roxford5k": 5, "rparis6k": 5},
@@ -57,7 +85,8 @@ LATER = {  # rows transcribed from public pages
 }
 
 
-pytestmark = pytest.mark.usefixtures("empty_home")  # the leaderboards of whoever runs the tests stay out of them
+# the leaderboards of whoever runs the tests stay out of them
+pytestmark = pytest.mark.usefixtures("empty_home")
 
 
 def row(method, source=PAPER, *, scores='{ "H-AP" = 50.0 }', more=""):
@@ -79,14 +108,22 @@ def refusal(*rows, head=HEAD):
 
 def test_the_same_method_in_another_table_backbone_or_training_is_no_duplicate():
     other = PAPER.replace("Tab. 1", "Tab. 2")
-    rows = [row("a"), row("a", other), row("a", more="dim = 64"), row("a", more='setup = { trained_on = "x" }')]
+    rows = [
+        row("a"),
+        row("a", other),
+        row("a", more="dim = 64"),
+        row("a", more='setup = { trained_on = "x" }'),
+    ]
     assert len(board(*rows).rows) == 4
 
 
 @pytest.mark.parametrize(
     ("rows", "found"),
     [
-        ([row("a"), row("b"), row("a", scores="{ AP = 1.0 }")], "rows 1 and 3 ('a') are duplicates"),
+        (
+            [row("a"), row("b"), row("a", scores="{ AP = 1.0 }")],
+            "rows 1 and 3 ('a') are duplicates",
+        ),
         ([row("a", RUN), row("b", RUN)], "are duplicates"),  # one embedding under two names
         *(
             ([row("a"), row("b", scores=f'{{ "H-AP" = {score} }}')], "row 2 ('b'), scores, H-AP: ")
@@ -95,17 +132,32 @@ def test_the_same_method_in_another_table_backbone_or_training_is_no_duplicate()
         ([row("a", more='backbne = "ResNet-50"')], "row 1 ('a'): unknown key 'backbne'"),
         ([row("a", f"{PAPER}\n{RUN}")], "expected exactly one of paper and run, found both"),
         ([row("a", "")], "expected exactly one of paper and run, found neither"),
-        ([row("a", scores='{ "NDGC" = 1.0 }')], "row 1 ('a'): unknown metric 'NDGC', did you mean 'NDCG'"),
-        ([row("a", scores='{ "AP/genuss" = 1.0 }')], "unknown level 'genuss', did you mean 'genus'?"),
+        (
+            [row("a", scores='{ "NDGC" = 1.0 }')],
+            "row 1 ('a'): unknown metric 'NDGC', did you mean 'NDCG'",
+        ),
+        (
+            [row("a", scores='{ "AP/genuss" = 1.0 }')],
+            "unknown level 'genuss', did you mean 'genus'?",
+        ),
         ([row("a", scores='{ "AP/species" = 1.0 }')], "'AP/species' is to be written 'AP'"),
         ([row("a", scores="{ AP50 = 70.0 }")], "unknown metric 'AP50'"),
         ([row("a", PAPER.replace("Me", "You"))], "citation 'You, 2026' is not in [citations]"),
         ([row("a", more='unranked = { AP = "why" }')], "unranked 'AP' has no score"),
         ([row("a\\nb")], "row 1 ('a\\nb'), method"),
         ([row("a", RUN.replace("0" * 64, "abc"))], "sha256"),
-        ([row("a", RUN), row("b", RUN.replace("alpha=1", "alpha=1.0"))], "are duplicates"),  # of one file, spelt anew
-        ([row("a", RUN), row("b", RUN.replace("hbench:0.1", "hbench:0.2|more:1"))], "are duplicates"),
-        *(([row("a", scores=f'{{ "H-AP" = {text} }}')], "expected a plain decimal") for text in ODD),
+        (
+            [row("a", RUN), row("b", RUN.replace("alpha=1", "alpha=1.0"))],
+            "are duplicates",
+        ),  # of one file, spelt anew
+        (
+            [row("a", RUN), row("b", RUN.replace("hbench:0.1", "hbench:0.2|more:1"))],
+            "are duplicates",
+        ),
+        *(
+            ([row("a", scores=f'{{ "H-AP" = {text} }}')], "expected a plain decimal")
+            for text in ODD
+        ),
     ],
 )
 def test_a_row_that_breaks_a_rule_is_refused_by_file_row_and_key(rows, found):
@@ -131,8 +183,14 @@ def test_the_finest_level_may_be_named_and_a_metric_of_another_package_must_be_d
 
 def test_rows_without_the_metric_or_without_a_comparable_score_come_last_unranked():
     reason = 'unranked = { "H-AP" = "another split" }'
-    toy = board(row("a", scores="{ AP = 9.0 }"), row("b", scores='{ "H-AP" = 99.0 }', more=reason), row("c"))
-    assert [(s.place, s.rows[0].method) for s in rank(toy, "H-AP")] == [(1, "c"), (None, "a"), (None, "b")]
+    toy = board(
+        row("a", scores="{ AP = 9.0 }"), row("b", scores='{ "H-AP" = 99.0 }', more=reason), row("c")
+    )
+    assert [(s.place, s.rows[0].method) for s in rank(toy, "H-AP")] == [
+        (1, "c"),
+        (None, "a"),
+        (None, "b"),
+    ]
 
 
 def test_one_result_printed_twice_is_one_standing_and_a_disagreeing_one_is_two():
@@ -142,16 +200,24 @@ def test_one_result_printed_twice_is_one_standing_and_a_disagreeing_one_is_two()
         row("a", again, scores='{ "H-AP" = 5.0, ASI = 2.0 }'),
         row("a", elsewhere, scores='{ "H-AP" = 5.0, AP = 4.0 }'),
     )
-    assert [[r.source[-1] for r in standing.rows] for standing in rank(toy, "H-AP")] == [["1", "2"], ["3"]]
+    assert [[r.source[-1] for r in standing.rows] for standing in rank(toy, "H-AP")] == [
+        ["1", "2"],
+        ["3"],
+    ]
     # also by a metric that only one of the tables prints
-    assert [(standing.place, str(standing.score), len(standing.rows)) for standing in rank(toy, "ASI")] == [
-        (1, "2.0", 2), (None, "None", 1),
-    ]  # fmt: skip
+    assert [
+        (standing.place, str(standing.score), len(standing.rows)) for standing in rank(toy, "ASI")
+    ] == [
+        (1, "2.0", 2),
+        (None, "None", 1),
+    ]
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=20))
 def test_a_place_is_one_more_than_the_number_of_better_results_and_names_its_neighbours(tenths):
-    toy = board(*(row(f"m{i}", scores=f'{{ "H-AP" = {value / 10} }}') for i, value in enumerate(tenths)))
+    toy = board(
+        *(row(f"m{i}", scores=f'{{ "H-AP" = {value / 10} }}') for i, value in enumerate(tenths))
+    )
     for standing in rank(toy, "H-AP"):
         assert standing.score is not None
         better = sum(value > 10 * standing.score for value in tenths)
@@ -184,7 +250,9 @@ def home(tmp_path, monkeypatch):
 
 def own(dataset="sop", version="1"):
     head = f'dataset = "{dataset}"\nversion = "{version}"\nprotocol = "official"\nmetric = "H-AP"\n'
-    return head + row("mine", RUN.replace("toy@1", f"{dataset}@{version}"), scores='{ "H-AP" = 61.234 }')
+    return head + row(
+        "mine", RUN.replace("toy@1", f"{dataset}@{version}"), scores='{ "H-AP" = 61.234 }'
+    )
 
 
 def test_own_rows_are_read_with_the_published_ones_and_boards_of_own_datasets_listed(home):
@@ -223,9 +291,14 @@ def test_a_shipped_leaderboard_is_named_after_its_file_has_a_leader_and_rows_in_
 
 
 def test_every_published_row_is_there_and_no_other():
-    counts = Counter((r.paper.citation, path.stem) for path in SHIPPED for r in read_file(path).rows if r.paper)
+    counts = Counter(
+        (r.paper.citation, path.stem) for path in SHIPPED for r in read_file(path).rows if r.paper
+    )
     expected = {
-        (paper, name): n for papers in (PUBLISHED, LATER) for paper, of in papers.items() for name, n in of.items()
+        (paper, name): n
+        for papers in (PUBLISHED, LATER)
+        for paper, of in papers.items()
+        for name, n in of.items()
     }
     assert counts == expected
     assert [sum(of.values()) for of in PUBLISHED.values()] == [83, 168, 78, 60]
@@ -233,13 +306,19 @@ def test_every_published_row_is_there_and_no_other():
 
 
 def test_only_work_beyond_the_four_papers_is_marked_as_later():
-    later = {key: citation.later for path in SHIPPED for key, citation in read_file(path).citations.items()}
+    later = {
+        key: citation.later
+        for path in SHIPPED
+        for key, citation in read_file(path).citations.items()
+    }
     assert later == {key: key in LATER for key in (*PUBLISHED, *LATER)}
 
 
 def value(name, method, metric, table):
     scores = [
-        r.scores for r in read(name).rows if r.method == method and r.source.endswith(table) and metric in r.scores
+        r.scores
+        for r in read(name).rows
+        if r.method == method and r.source.endswith(table) and metric in r.scores
     ]
     assert len(scores) == 1, f"{len(scores)} rows of {method} in {table}"
     return str(scores[0][metric])
@@ -309,19 +388,33 @@ def test_clcd_is_ranked_by_neither_its_asi_nor_its_map():
 
 
 def test_published_h_ap_on_inat_base_is_the_weighted_mean_of_its_aps_but_for_the_doubted_rows():
-    """H-AP at L = 2 is (2·AP + AP/supercategory)/3 up to the smallness of the fine classes; it tells a misprint."""
+    """H-AP at L = 2 is (2·AP + AP/supercategory)/3 up to the smallness of the fine classes; it
+    tells a misprint.
+    """
     rows = read("inat18-base").rows
     h_ap = {r.method: r.scores["H-AP"] for r in rows if r.source == "HAPPIER, ECCV 2022, Tab. 1"}
-    aps = {r.method.replace("TL_SH", "Triplet SH"): r.scores for r in rows if r.source == "HAPPIER, ECCV 2022, Tab. 3"}
+    aps = {
+        r.method.replace("TL_SH", "Triplet SH"): r.scores
+        for r in rows
+        if r.source == "HAPPIER, ECCV 2022, Tab. 3"
+    }
     shared = h_ap.keys() & aps.keys()
     assert len(shared) == 7
     for method in shared:
-        assert abs((2 * aps[method]["AP"] + aps[method]["AP/supercategory"]) / 3 - h_ap[method]) < Decimal("0.5")
+        assert abs(
+            (2 * aps[method]["AP"] + aps[method]["AP/supercategory"]) / 3 - h_ap[method]
+        ) < Decimal("0.5")
 
 
 def test_a_run_says_its_hash_and_date_as_source():
     run = RunProvenance(
-        sha256="ab" * 32, file="e", signature="s", hbench="0", dataset_digest="d", date="2026-01-02", queries=1
+        sha256="ab" * 32,
+        file="e",
+        signature="s",
+        hbench="0",
+        dataset_digest="d",
+        date="2026-01-02",
+        queries=1,
     )
     assert Row(method="m", scores={"AP": Decimal(1)}, run=run).source == "run abababab, 2026-01-02"
 
@@ -341,13 +434,34 @@ def test_a_metric_that_hbench_computes_is_never_foreign():
 
 def test_a_row_under_other_conditions_has_no_place():
     """They are shown below the others, whatever their scores."""
-    other = ("ties:optimistic", "rel:alpha=3", "rel:inverse", "protocol:paper", "left-out:3(abc)", "tree:mine", "toy@2")
-    parts = ("ties:pessimistic", "rel:alpha=1", "rel:alpha=1", "protocol:official", "hbench:0.1", "hbench:0.1", "toy@1")
+    other = (
+        "ties:optimistic",
+        "rel:alpha=3",
+        "rel:inverse",
+        "protocol:paper",
+        "left-out:3(abc)",
+        "tree:mine",
+        "toy@2",
+    )
+    parts = (
+        "ties:pessimistic",
+        "rel:alpha=1",
+        "rel:alpha=1",
+        "protocol:official",
+        "hbench:0.1",
+        "hbench:0.1",
+        "toy@1",
+    )
     for made, part in zip(other, parts, strict=True):
         text = RUN.replace(part, f"{part}|{made}" if part.startswith("hbench") else made)
         places = rank(board(row("a"), row("b", text, scores='{ "H-AP" = 99.0 }')), "H-AP")
-        assert [(each.place, each.rows[0].method) for each in places] == [(1, "a"), (None, "b")], made
-    same = rank(board(row("a"), row("b", RUN.replace("alpha=1", "alpha=1.0"), scores='{ "H-AP" = 99.0 }')), "H-AP")
+        assert [(each.place, each.rows[0].method) for each in places] == [(1, "a"), (None, "b")], (
+            made
+        )
+    same = rank(
+        board(row("a"), row("b", RUN.replace("alpha=1", "alpha=1.0"), scores='{ "H-AP" = 99.0 }')),
+        "H-AP",
+    )
     assert same[0].rows[0].method == "b"
 
 
@@ -358,10 +472,14 @@ SHARED = sorted({path.stem for path in SHIPPED} & set(specs))
 
 def test_the_papers_benchmarks_have_a_leaderboard_and_a_dataset_of_the_same_levels():
     assert {"sop", "inat18-base", "inat18-full", "cub200", "inshop", "hgldv2", *DYML} <= set(SHARED)
-    assert {name: tuple(read(name).levels) for name in SHARED} == {name: tuple(specs[name].levels) for name in SHARED}
+    assert {name: tuple(read(name).levels) for name in SHARED} == {
+        name: tuple(specs[name].levels) for name in SHARED
+    }
 
 
 def test_the_shipped_rows_of_the_embedded_benchmark_are_of_its_items_as_they_are_now():
     (shipped,) = (read_file(path) for path in SHIPPED if path.stem == "glyphs")
-    assert {row.run.dataset_digest for row in shipped.rows if row.run} == {digest_of(load("glyphs"))}
+    assert {row.run.dataset_digest for row in shipped.rows if row.run} == {
+        digest_of(load("glyphs"))
+    }
     assert all(row.run for row in shipped.rows)

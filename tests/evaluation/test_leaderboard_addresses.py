@@ -1,4 +1,5 @@
-"""Where the files of rows are fetched from: the open internet alone, and with nobody's passwords."""
+"""Where the files of rows are fetched from: the open internet alone, and with nobody's
+passwords."""
 
 import pytest
 
@@ -15,8 +16,10 @@ from hbench.datasets.download.sources import RemoteFile
 from tests.file_server import FileServer, status
 
 CLOSED = (
-    "127.0.0.1", "127.8.8.8", "0.0.0.0", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "224.0.0.1",
-    "255.255.255.255", "::1", "::", "fe80::1", "fe80::1%eth0", "fc00::1", "ff02::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1",
+    "127.0.0.1", "127.8.8.8", "0.0.0.0", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254",
+    "100.64.0.1", "224.0.0.1",
+    "255.255.255.255", "::1", "::", "fe80::1", "fe80::1%eth0", "fc00::1", "ff02::1",
+    "::ffff:127.0.0.1", "::ffff:10.0.0.1",
     "2002:7f00:1::", "2002:a00:1::", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe",
 )  # fmt: skip
 OPEN = ("93.184.216.34", "1.1.1.1", "2606:4700:4700::1111", "::ffff:1.1.1.1", "64:ff9b::101:101")
@@ -49,9 +52,12 @@ def get(tmp_path, url):
 
 
 @pytest.mark.parametrize(
-    "host", ["127.0.0.1", "localhost", "[::1]", "127.1", "2130706433", "0x7f.1", "[::ffff:127.0.0.1]"]
+    "host",
+    ["127.0.0.1", "localhost", "[::1]", "127.1", "2130706433", "0x7f.1", "[::ffff:127.0.0.1]"],
 )
-def test_a_closed_address_is_refused_however_it_is_written_and_not_asked(tmp_path, server, monkeypatch, host):
+def test_a_closed_address_is_refused_however_it_is_written_and_not_asked(
+    tmp_path, server, monkeypatch, host
+):
     monkeypatch.setenv(TRUSTED, "127.0.0.1:1")  # another port
     port = server.address.rpartition(":")[2]
     for scheme in ("http", "https"):
@@ -77,5 +83,7 @@ def test_no_password_and_no_proxy_of_the_environment_is_used(tmp_path, server, m
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv(TRUSTED, server.address.removeprefix("http://"))
     assert get(tmp_path, server.url("a.npz")) == b"content"
-    assert not [name for headers in server.headers for name in headers if name.lower() == "authorization"]
+    assert not [
+        name for headers in server.headers for name in headers if name.lower() == "authorization"
+    ]
     assert 0 < strangers_requester().patience.total <= 3600

@@ -1,4 +1,6 @@
-"""Exports parse back to the same rows, whatever the texts; the command line shows what its options ask for."""
+"""Exports parse back to the same rows, whatever the texts; the command line shows what its options
+ask for.
+"""
 
 import csv
 import io
@@ -21,7 +23,8 @@ from tests.command_line import call
 NASTY = r"a|b_c*d`e<f>\g & 50% $x$ #1 {~^}"
 
 
-pytestmark = pytest.mark.usefixtures("empty_home")  # the leaderboards of whoever runs the tests stay out of them
+# the leaderboards of whoever runs the tests stay out of them
+pytestmark = pytest.mark.usefixtures("empty_home")
 
 
 def exported(name, metric):
@@ -37,7 +40,9 @@ def cells_of(line):
 
 def nasty_table():
     row = Row(
-        method=NASTY, scores={"R@1": Decimal("81.0")}, paper=Paper(citation="A_B, 2026", table="T&1", doubt=NASTY)
+        method=NASTY,
+        scores={"R@1": Decimal("81.0")},
+        paper=Paper(citation="A_B, 2026", table="T&1", doubt=NASTY),
     )
     return table([Standing(1, row.scores["R@1"], (row,))], ["R@1"], {})
 
@@ -56,7 +61,12 @@ def test_a_result_printed_in_two_papers_is_one_line_with_both_sources_and_all_sc
     _, _, content = exported("sop", "H-AP")
     first = dict(zip(content.header, content.cells[0], strict=True))
     assert first["source"] == "HAPPIER Tab. 1, SupRank Tab. V, SupRank Tab. IX"
-    assert (first["H-AP"], first["ASI"], first["R@1"], first["AP"]) == ("59.4", "65.9", "81.0", "60.4")
+    assert (first["H-AP"], first["ASI"], first["R@1"], first["AP"]) == (
+        "59.4",
+        "65.9",
+        "81.0",
+        "60.4",
+    )
 
 
 def test_below_a_table_stand_its_sources_later_work_by_name_and_why_scores_are_not_comparable():
@@ -64,7 +74,9 @@ def test_below_a_table_stand_its_sources_later_work_by_name_and_why_scores_are_n
     sources = [note for note in content.notes if not note.startswith("[")]
     assert [note.partition(":")[0] for note in sources] == ["HAPPIER", "MSA", "SupRank"]
     assert ["later work" in note for note in sources] == [False, True, False]
-    assert title(board) == "dyml-animal@1: percent, mean over fine, middle, coarse, official protocol"
+    assert (
+        title(board) == "dyml-animal@1: percent, mean over fine, middle, coarse, official protocol"
+    )
     _, _, by_asi = exported("dyml-animal", "ASI")
     assert any("ASI is not ranked: TPAMI prints CLCD's R@1" in note for note in by_asi.notes)
 
@@ -75,8 +87,13 @@ def test_below_a_table_stand_its_sources_later_work_by_name_and_why_scores_are_n
 @pytest.mark.parametrize("name", ["sop", "dyml-product", "gldv2"])
 def test_a_markdown_table_parses_back(name):
     board, _, content = exported(name, read(name).metric)
-    lines = [line for line in markdown(content, title=title(board)).splitlines() if line.startswith("|")]
-    assert [tuple(cells_of(line)) for line in (lines[0], *lines[2:])] == [content.header, *content.cells]
+    lines = [
+        line for line in markdown(content, title=title(board)).splitlines() if line.startswith("|")
+    ]
+    assert [tuple(cells_of(line)) for line in (lines[0], *lines[2:])] == [
+        content.header,
+        *content.cells,
+    ]
 
 
 def test_markdown_escapes_what_it_would_read_as_markup():
@@ -87,12 +104,13 @@ def test_markdown_escapes_what_it_would_read_as_markup():
 def test_latex_escapes_every_special_character():
     text = latex(nasty_table(), title="t")
     assert (
-        r"a\textbar{}b\_c*d`e\textless{}f\textgreater{}\textbackslash g \& 50\% \$x\$ \#1 \{\textasciitilde \textasciicircum \}"
-        in text
+        r"a\textbar{}b\_c*d`e\textless{}f\textgreater{}\textbackslash g \& 50\% \$x\$ \#1 "
+        r"\{\textasciitilde \textasciicircum \}" in text
     )
     assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 2
     assert r"\toprule" in text
-    assert not any(line.startswith("[") for line in text.splitlines())  # \\ takes what is in brackets for a length
+    # \\ takes what is in brackets for a length
+    assert not any(line.startswith("[") for line in text.splitlines())
     assert r"HAPPIER $\lambda$=0" in latex(exported("glyphs", "H-AP")[2], title="t")
 
 
@@ -112,7 +130,9 @@ def test_a_csv_has_every_row_with_scores_as_printed_and_its_provenance():
     lines = list(csv.DictReader(io.StringIO(as_csv(board, rank(board, "H-AP")))))
     assert len(lines) == len(board.rows)
     printed = {
-        (r.method, r.backbone, str(r.dim or ""), r.source, m): str(s) for r in board.rows for m, s in r.scores.items()
+        (r.method, r.backbone, str(r.dim or ""), r.source, m): str(s)
+        for r in board.rows
+        for m, s in r.scores.items()
     }
     read_back = {
         (
@@ -132,7 +152,11 @@ def test_a_csv_has_every_row_with_scores_as_printed_and_its_provenance():
 def test_a_json_export_is_the_leaderboard_with_places():
     board = read("inat18-full")
     document = json.loads(json.dumps(as_json(board, rank(board, "H-AP")), allow_nan=False))
-    assert (document["dataset"], document["protocol"], document["unit"]) == ("inat18-full", "official", "percent")
+    assert (document["dataset"], document["protocol"], document["unit"]) == (
+        "inat18-full",
+        "official",
+        "percent",
+    )
     assert len(document["rows"]) == len(board.rows)
     assert document["rows"][0]["place"] == 1
     assert document["rows"][0]["scores"]["H-AP"] == 47.9
@@ -140,20 +164,34 @@ def test_a_json_export_is_the_leaderboard_with_places():
     assert document["rows"][-1]["place"] is None
 
 
-@pytest.mark.parametrize("words", [["show", "sop", "--csv"], ["export", "sop", "--format", "csv"], ["list", "--csv"]])
+@pytest.mark.parametrize(
+    "words", [["show", "sop", "--csv"], ["export", "sop", "--format", "csv"], ["list", "--csv"]]
+)
 def test_scores_in_the_csv_of_every_command_are_numbers(words):
     rows = list(csv.DictReader(io.StringIO(call("leaderboard", *words).stdout)))
-    columns = ["score", "rows", "own"] if words[0] == "list" else ["place", "year", "dim", *read("sop").metrics]
+    columns = (
+        ["score", "rows", "own"]
+        if words[0] == "list"
+        else ["place", "year", "dim", *read("sop").metrics]
+    )
     cells = [row[column] for row in rows for column in columns]
     assert [cell for cell in cells if cell and not re.fullmatch(r"\d+(\.\d+)?", cell)] == []
     assert sum(cell != "" for cell in cells) >= 2 * len(rows)
 
 
-@given(st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=30), st.decimals(0, 100, places=2))
+@given(
+    st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=30),
+    st.decimals(0, 100, places=2),
+)
 def test_any_method_name_and_score_survive_csv_and_json(method, score):
     row = Row(method=method, scores={"AP": score}, paper=Paper(citation="c", table="t"))
     board = Leaderboard(
-        dataset="d", version="1", protocol="paper", metric="AP", citations={"c": {"text": "C"}}, rows=(row,)
+        dataset="d",
+        version="1",
+        protocol="paper",
+        metric="AP",
+        citations={"c": {"text": "C"}},
+        rows=(row,),
     )
     standings = rank(board, "AP")
     (line,) = csv.DictReader(io.StringIO(as_csv(board, standings), newline=""))
@@ -177,7 +215,9 @@ def test_every_shipped_leaderboard_is_listed_with_its_leader():
     assert "HAPPIER" in run("list")
 
 
-def test_boards_without_rows_are_listed_and_broken_ones_named_after_the_others(tmp_path, monkeypatch):
+def test_boards_without_rows_are_listed_and_broken_ones_named_after_the_others(
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("HBENCH_DATA", str(tmp_path))
     own = tmp_path / "leaderboards"
     own.mkdir()
@@ -185,7 +225,11 @@ def test_boards_without_rows_are_listed_and_broken_ones_named_after_the_others(t
         'dataset = "mine"\nversion = "1"\nprotocol = "paper"\nlevels = ["a"]\nmetric = "AP"\n'
     )
     listed = {line["dataset"]: line for line in json.loads(run("list", "--json"))}
-    assert (listed["mine"]["rows"], listed["mine"]["best"], listed["mine"]["score"]) == (0, "–", "–")
+    assert (listed["mine"]["rows"], listed["mine"]["best"], listed["mine"]["score"]) == (
+        0,
+        "–",
+        "–",
+    )
     (own / "broken.toml").write_text("x = 1")
     listed = CliRunner().invoke(group, ["leaderboard", "list"])
     assert isinstance(listed.exception, ConfigError)
@@ -202,15 +246,37 @@ def test_only_comparable_rows_are_shown_unless_all_are_asked_for_and_chosen_by_p
     shown = rows_shown("sop", "--metric", "R@1", "--paper", "rambo", "--top", "2")
     assert [row["scores"]["R@1"] for row in shown] == [78.6, 78.6]
     assert {row["paper"]["citation"] for row in shown} == {"RaMBO, CVPR 2020"}
-    for more, words in (["--paper", "rambi"], "RaMBO, CVPR"), (["--metric", "MRR"], "no row has MRR"):
+    for more, words in (
+        (["--paper", "rambi"], "RaMBO, CVPR"),
+        (["--metric", "MRR"], "no row has MRR"),
+    ):
         with pytest.raises(UsageError, match=words):
             run("show", "sop", *more)
 
 
 def test_columns_are_chosen_and_begin_with_the_metric_of_the_ranking():
-    lines = run("show", "inat18-full", "--metric", "AP/genus", "--columns", "AP,AP/kingdom", "--format", "markdown")
+    lines = run(
+        "show",
+        "inat18-full",
+        "--metric",
+        "AP/genus",
+        "--columns",
+        "AP,AP/kingdom",
+        "--format",
+        "markdown",
+    )
     header = cells_of(next(line for line in lines.splitlines() if line.startswith("| place")))
-    assert header == ["place", "method", "year", "backbone", "dim", "AP/genus", "AP", "AP/kingdom", "source"]
+    assert header == [
+        "place",
+        "method",
+        "year",
+        "backbone",
+        "dim",
+        "AP/genus",
+        "AP",
+        "AP/kingdom",
+        "source",
+    ]
 
 
 def test_a_table_that_is_piped_has_every_metric_and_its_notes():
@@ -227,7 +293,9 @@ def test_bibtex_has_the_sources_of_the_rows_that_are_chosen():
 
 def test_an_export_is_written_whole_to_a_file(tmp_path):
     run("export", "hgldv2", "-o", str(tmp_path / "rows.csv"))  # in the format of the ending
-    assert len(list(csv.reader(io.StringIO((tmp_path / "rows.csv").read_text(encoding="utf-8"))))) == 8
+    assert (
+        len(list(csv.reader(io.StringIO((tmp_path / "rows.csv").read_text(encoding="utf-8"))))) == 8
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
 
 

@@ -1,4 +1,6 @@
-"""Rows verified by the files that they name, which a server on 127.0.0.1 has: honest ones pass, forged ones do not."""
+"""Rows verified by the files that they name, which a server on 127.0.0.1 has: honest ones pass,
+forged ones do not.
+"""
 
 import os
 import subprocess
@@ -30,7 +32,9 @@ REQUESTER = Requester(session(), Patience(pause=0.01))
 def world(tmp_path_factory):
     """A server, and a data folder with the dataset toy: 40 species of 8 genera, all of the test."""
     folder = tmp_path_factory.mktemp("world")
-    lines = [f"{item},g{species // 5},s{species}" for item, species in zip(ITEMS, SPECIES, strict=True)]
+    lines = [
+        f"{item},g{species // 5},s{species}" for item, species in zip(ITEMS, SPECIES, strict=True)
+    ]
     (folder / "toy.csv").write_text("\n".join(["item,genus,species", *lines]))
     with pytest.MonkeyPatch.context() as patch, FileServer() as server:
         for variable in ("HBENCH_HOME", "HBENCH_DATA", "HBENCH_CACHE"):
@@ -70,7 +74,9 @@ def labels_as_vectors(world, seed):
 
 def labels_with_noise(world, seed):
     noise = np.random.default_rng(seed).normal(size=(160, 40)).astype(np.float32)
-    row, board = published(world, np.eye(40, dtype=np.float32)[SPECIES] + np.float32(1e-3) * noise, f"noise{seed}")
+    row, board = published(
+        world, np.eye(40, dtype=np.float32)[SPECIES] + np.float32(1e-3) * noise, f"noise{seed}"
+    )
     return with_run(row, doubt=None), board
 
 
@@ -88,7 +94,9 @@ def another_file(world, seed):
 
 
 def sha_of_another(world, seed):
-    better, _ = published(world, vectors_of(seed) + np.eye(40, 16, dtype=np.float32)[SPECIES], f"better{seed}")
+    better, _ = published(
+        world, vectors_of(seed) + np.eye(40, 16, dtype=np.float32)[SPECIES], f"better{seed}"
+    )
     row, board = published(world, vectors_of(seed), f"lesser{seed}")
     return with_run(better, url=row.run.url), board
 
@@ -121,7 +129,8 @@ def without_address(world, seed):
 
 
 FORGERIES = [
-    labels_as_vectors, labels_with_noise, copied_items, another_file, sha_of_another, edited_figure, another_split, another_dataset,
+    labels_as_vectors, labels_with_noise, copied_items, another_file, sha_of_another, edited_figure,
+    another_split, another_dataset,
 ]  # fmt: skip
 
 
@@ -147,7 +156,9 @@ def test_a_doubt_that_the_row_says_is_shown_and_passes(world):
 def test_a_file_that_cannot_be_had_is_not_a_difference(world):
     row, board = published(world, vectors_of(30), "gone")
     world[1].files.pop("gone.npz")
-    unfit_files = [with_run(row, file=name) for name in ("a.npy, a.ids.txt", "q.npz + g.npz", "a.pt")]
+    unfit_files = [
+        with_run(row, file=name) for name in ("a.npy, a.ids.txt", "q.npz + g.npz", "a.pt")
+    ]
     for unfit in (row, with_run(row, url=None), *unfit_files):
         assert verdict_on(unfit, board, REQUESTER, on_progress=lambda _: None).verdict == ABSENT
 
@@ -155,9 +166,15 @@ def test_a_file_that_cannot_be_had_is_not_a_difference(world):
 def test_a_mark_beside_a_file_that_cannot_be_had_is_a_difference(world):
     row, board = published(world, vectors_of(32), "marked")
     world[1].files.pop("marked.npz")
-    for claimed in (with_run(row, verified="2026-01-01"), with_run(row, verified="2026-01-01", url=None)):
+    for claimed in (
+        with_run(row, verified="2026-01-01"),
+        with_run(row, verified="2026-01-01", url=None),
+    ):
         verdict = verdict_on(claimed, board, REQUESTER, on_progress=lambda _: None)
-        assert (verdict.verdict, verdict.detail.startswith("the row says that it was verified")) == (DIFFERS, True)
+        assert (
+            verdict.verdict,
+            verdict.detail.startswith("the row says that it was verified"),
+        ) == (DIFFERS, True)
 
 
 def test_a_damaged_file_of_the_cache_is_fetched_by_the_next_run(world):
@@ -166,7 +183,9 @@ def test_a_damaged_file_of_the_cache_is_fetched_by_the_next_run(world):
     for _ in range(3):
         verdicts.append(verdict_on(row, board, REQUESTER, on_progress=lambda _: None).verdict)
         if len(verdicts) == 1:
-            embeddings.write(cache_home() / "rows" / f"{row.run.sha256}.npz", ITEMS.tolist(), vectors_of(35))
+            embeddings.write(
+                cache_home() / "rows" / f"{row.run.sha256}.npz", ITEMS.tolist(), vectors_of(35)
+            )
     assert verdicts == [VERIFIED, DIFFERS, VERIFIED]
 
 
@@ -178,21 +197,35 @@ def test_labels_that_a_branch_brings_itself_are_not_taken(world):
 
 
 def test_what_a_branch_changes_beside_its_rows_is_a_difference(world, tmp_path):
-    """The head, rows of others, whole files; and marks are taken away before anything is verified."""
+    """The head, rows of others, whole files; and marks are taken away before anything is
+    verified."""
     path = tmp_path / "leaderboards/toy.toml"
     first, board = published(world, vectors_of(50), "kept")
     second, _ = published(world, vectors_of(51), "claimed")
     add(first, board, path)
     before = path.read_text(encoding="utf-8")
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "rows"]):
-        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=tmp_path, check=True)
+        subprocess.run(
+            ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=tmp_path, check=True
+        )
     words = ("leaderboard", "verify", "--fetch", "--changed-since", "HEAD")
-    paper = '\n[citations]\nMe = { text = "Me, 2026" }\n\n[[row]]\nmethod = "|x|"\nscores = { H-AP = 99.9 }\n'
+    paper = (
+        '\n[citations]\nMe = { text = "Me, 2026" }\n\n[[row]]\nmethod = "|x|"\nscores = { H-AP '
+        "= 99.9 }\n"
+    )
     paper += 'paper = { citation = "Me", table = "Tab. 1" }\n'
     for text, code, said in (
         (before, 0, "nothing to verify"),
-        (before.replace('metric = "H-AP"', 'metric = "R@1"'), 7, "| (head) | differs | changed: metric |"),
-        (before + paper, 6, "| &#124;x&#124; | cannot be had | a published row: a person compares it"),
+        (
+            before.replace('metric = "H-AP"', 'metric = "R@1"'),
+            7,
+            "| (head) | differs | changed: metric |",
+        ),
+        (
+            before + paper,
+            6,
+            "| &#124;x&#124; | cannot be had | a published row: a person compares it",
+        ),
         (before.split("[[row]]")[0], 7, "| kept | differs | the row is gone |"),
         (before.replace(f"H-AP = {first.scores['H-AP']}", "H-AP = 1e2"), 7, "plain decimal"),
     ):
@@ -224,15 +257,38 @@ def test_the_command_verifies_what_changed_and_marks_it(world):
     second, _ = published(world, vectors_of(11), "second")
     add(first, board, path)
     for words in (["init", "-q"], ["add", str(path)], ["commit", "-qm", "rows"]):
-        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=folder, check=True)
+        subprocess.run(
+            ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=folder, check=True
+        )
     add(second, board, path)
-    done = run("leaderboard", "verify", "toy", "--fetch", "--changed-since", "HEAD", "--mark", folder=folder)
+    done = run(
+        "leaderboard",
+        "verify",
+        "toy",
+        "--fetch",
+        "--changed-since",
+        "HEAD",
+        "--mark",
+        folder=folder,
+    )
     assert ("| second | verified |" in done.stdout, "| first |" in done.stdout) == (True, False)
     marks = [row.run.verified for row in read_file(path).rows]
     assert (marks[0], "hbench" in marks[1]) == (None, True)
     path.write_text(path.read_text().replace(str(first.scores["H-AP"]), "99.0"))
-    assert "| first | differs |" in run("leaderboard", "verify", "toy", "--fetch", folder=folder, code=7).stdout
-    run("leaderboard", "verify", "toy", "--fetch", "--changed-since", "nowhere", folder=folder, code=2)
+    assert (
+        "| first | differs |"
+        in run("leaderboard", "verify", "toy", "--fetch", folder=folder, code=7).stdout
+    )
+    run(
+        "leaderboard",
+        "verify",
+        "toy",
+        "--fetch",
+        "--changed-since",
+        "nowhere",
+        folder=folder,
+        code=2,
+    )
     assert "1 of 1 rows are verified" in done.stdout
     for words in ([], ["--mark"], ["--fetch", "--embeddings", "first.npz"]):
         run("leaderboard", "verify", "toy", *words, folder=folder, code=2)
@@ -258,19 +314,31 @@ def test_how_many_rows_are_verified_is_said_and_the_exit_code_follows(world, tmp
 
 
 def test_the_script_of_the_action_writes_the_table_and_fails_on_a_difference(world, tmp_path):
-    action = yaml.safe_load((ROOT / ".github/actions/verify-rows/action.yml").read_text(encoding="utf-8"))
+    action = yaml.safe_load(
+        (ROOT / ".github/actions/verify-rows/action.yml").read_text(encoding="utf-8")
+    )
     script = action["runs"]["steps"][-1]["run"]
     path, summary = tmp_path / "leaderboards/toy.toml", tmp_path / "summary.md"
     path.parent.mkdir()
     first, board = published(world, vectors_of(12), "before")
     add(first, board, path)
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "rows"]):
-        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=tmp_path, check=True)
+        subprocess.run(
+            ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=tmp_path, check=True
+        )
     environment = {
         **os.environ, "SINCE": "HEAD", "GITHUB_STEP_SUMMARY": str(summary),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }  # fmt: skip
-    shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]  # as composite actions are run
+    shell = [
+        "bash",
+        "--noprofile",
+        "--norc",
+        "-eo",
+        "pipefail",
+        "-c",
+        script,
+    ]  # as composite actions are run
     kinds = (
         (13, published_as_new, 0, "verified"),
         (15, without_address, 0, "cannot be had"),
@@ -279,9 +347,19 @@ def test_the_script_of_the_action_writes_the_table_and_fails_on_a_difference(wor
     for seed, made, code, verdict in kinds:
         row, _ = made(world, seed)
         add(row, board, path)
-        done = subprocess.run(shell, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-        assert (done.returncode, f"| {row.method} | {verdict} |" in summary.read_text(encoding="utf-8")) == (code, True)
-    assert [row.run.verified is not None for row in read_file(path).rows] == [False, True, False, False]
+        done = subprocess.run(
+            shell, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert (
+            done.returncode,
+            f"| {row.method} | {verdict} |" in summary.read_text(encoding="utf-8"),
+        ) == (code, True)
+    assert [row.run.verified is not None for row in read_file(path).rows] == [
+        False,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_a_submission_is_checked_and_its_row_printed(world):
@@ -290,8 +368,20 @@ def test_a_submission_is_checked_and_its_row_printed(world):
     published(world, vectors_of(21), "other")
     hbench.evaluate(folder / "mine.npz", "toy", method="mine").write(folder / "mine.json")
     url = "https://example.org/mine.npz"
-    done = run("leaderboard", "submit", "mine.json", "--embeddings", "mine.npz", "--url", url, folder=folder)
-    assert all(text in done.stdout for text in ("[[row]]", 'method = "mine"', "https://example.org/mine.npz"))
+    done = run(
+        "leaderboard",
+        "submit",
+        "mine.json",
+        "--embeddings",
+        "mine.npz",
+        "--url",
+        url,
+        folder=folder,
+    )
+    assert all(
+        text in done.stdout
+        for text in ("[[row]]", 'method = "mine"', "https://example.org/mine.npz")
+    )
     run("leaderboard", "submit", "mine.json", "--embeddings", "other.npz", folder=folder, code=7)
     published(world, np.eye(40, dtype=np.float32)[SPECIES], "labels")
     report = hbench.evaluate(folder / "labels.npz", "toy", method="labels")
@@ -301,34 +391,60 @@ def test_a_submission_is_checked_and_its_row_printed(world):
 
 
 def test_the_workflow_runs_what_was_there_before_the_pull_request():
-    """hbench and the action are those of the base revision, the rows those of the head, and no text of the head is a command."""
+    """hbench and the action are those of the base revision, the rows those of the head, and no text
+    of the head is a command.
+    """
     workflow = yaml.safe_load((ROOT / ".github/workflows/rows.yml").read_text(encoding="utf-8"))
     steps = workflow["jobs"]["verify"]["steps"]
-    by_path = {step["with"]["path"]: step["with"] for step in steps if "checkout" in step.get("uses", "")}
+    by_path = {
+        step["with"]["path"]: step["with"] for step in steps if "checkout" in step.get("uses", "")
+    }
     assert by_path["base"]["ref"] == "${{ github.event.pull_request.base.sha }}"
     assert "ref" not in by_path["head"]
     assert {checkout["persist-credentials"] for checkout in by_path.values()} == {False}
     (action,) = (step for step in steps if step.get("uses", "").startswith("./"))
-    assert (action["uses"], action["with"]["rows"]) == ("./base/.github/actions/verify-rows", "head")
-    described = yaml.safe_load((ROOT / ".github/actions/verify-rows/action.yml").read_text(encoding="utf-8"))
+    assert (action["uses"], action["with"]["rows"]) == (
+        "./base/.github/actions/verify-rows",
+        "head",
+    )
+    described = yaml.safe_load(
+        (ROOT / ".github/actions/verify-rows/action.yml").read_text(encoding="utf-8")
+    )
     scripts = [step["run"] for step in (*steps, *described["runs"]["steps"]) if "run" in step]
     assert not [script for script in scripts if "${{" in script]
-    (installed,) = (step for step in described["runs"]["steps"] if "pip install" in step.get("run", ""))
+    (installed,) = (
+        step for step in described["runs"]["steps"] if "pip install" in step.get("run", "")
+    )
     assert installed["env"]["HBENCH"].startswith("${{ github.action_path }}/")
 
 
 def test_only_names_of_datasets_leave_the_changed_files(tmp_path):
     workflow = yaml.safe_load((ROOT / ".github/workflows/rows.yml").read_text(encoding="utf-8"))
-    (script,) = (step["run"] for step in workflow["jobs"]["verify"]["steps"] if step.get("id") == "changed")
+    (script,) = (
+        step["run"] for step in workflow["jobs"]["verify"]["steps"] if step.get("id") == "changed"
+    )
     (tmp_path / "leaderboards").mkdir()
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
     for words in (["init", "-q"], ["commit", "-qm", "none", "--allow-empty"]):
         subprocess.run([*git, *words], cwd=tmp_path, check=True)
-    for name in ("sop", "inat18-base", "glyphs", "--help", "$(touch x)", "a b", "x;touch y", "UPPER", "*"):
+    for name in (
+        "sop",
+        "inat18-base",
+        "glyphs",
+        "--help",
+        "$(touch x)",
+        "a b",
+        "x;touch y",
+        "UPPER",
+        "*",
+    ):
         (tmp_path / "leaderboards" / f"{name}.toml").touch()
     subprocess.run([*git, "add", "."], cwd=tmp_path, check=True)
     environment = {**os.environ, "SINCE": "HEAD", "GITHUB_OUTPUT": str(tmp_path / "output")}
     shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
     subprocess.run(shell, cwd=tmp_path, env=environment, check=True)
-    assert set((tmp_path / "output").read_text().removeprefix("datasets=").split()) == {"sop", "inat18-base"}
+    assert set((tmp_path / "output").read_text().removeprefix("datasets=").split()) == {
+        "sop",
+        "inat18-base",
+    }
     assert {path.name for path in tmp_path.iterdir()} == {".git", "leaderboards", "output"}

@@ -1,4 +1,6 @@
-"""The differences that may be chance: their constants come from the shipped runs, and hold for the intervals of these."""
+"""The differences that may be chance: their constants come from the shipped runs, and hold for the
+intervals of these.
+"""
 
 import json
 from itertools import combinations
@@ -20,7 +22,9 @@ VALUES, _ = read_values(Path(__file__).parents[2] / "leaderboards/glyphs-study.p
 
 
 def differences(metric):
-    """The differences (C,) of every class between two losses of one seed, and the queries (C,) of every class."""
+    """The differences (C,) of every class between two losses of one seed, and the queries (C,) of
+    every class.
+    """
     for first, second in combinations(VALUES.values(), 2):
         for seed, other in zip(first[metric].values, second[metric].values, strict=True):
             yield seed - other, first[metric].queries
@@ -40,7 +44,10 @@ def test_the_variation_is_that_of_the_shipped_runs(metric):
 def test_it_is_about_the_interval_that_the_runs_have(metric):
     halves = []
     for difference, queries in differences(metric):
-        values, units = np.repeat(difference, queries)[None], np.repeat(np.arange(len(queries)), queries)
+        values, units = (
+            np.repeat(difference, queries)[None],
+            np.repeat(np.arange(len(queries)), queries),
+        )
         low, high = difference_intervals(UnitSums.of(values, units))[0]
         halves.append(100 * (high - low) / 2)
         effective = queries.sum() ** 2 / (queries**2).sum()
@@ -54,7 +61,9 @@ def test_it_needs_the_sizes_of_the_classes_and_a_metric_whose_variation_is_known
     of_glyphs = TestSize.of(hbench.load("glyphs").tests["test"])
     assert of_glyphs.queries == SIZES["glyphs"].queries
     assert of_glyphs.effective_classes == pytest.approx(SIZES["glyphs"].effective_classes, abs=0.05)
-    assert resolution(read("glyphs"), "R@1") == typical_difference("R@1", classes=846.6, queries=11164)
+    assert resolution(read("glyphs"), "R@1") == typical_difference(
+        "R@1", classes=846.6, queries=11164
+    )
     assert resolution(read("glyphs"), "R@1000") is None
 
 
@@ -76,7 +85,9 @@ def test_a_dataset_that_is_built_says_how_large_its_classes_are(empty_home, tmp_
 
 @pytest.mark.parametrize("seed", range(3))
 def test_it_holds_the_truth_on_classes_of_any_sizes(seed):
-    """The differences of a simulated pair vary as much as it says, on equal classes and on Pareto's."""
+    """The differences of a simulated pair vary as much as it says, on equal classes and on
+    Pareto's.
+    """
     rng = np.random.default_rng(seed)
     tau, sigma = VARIATION["R@1"]
     for counts in (np.full(200, 30), np.ceil(5 * (1 + rng.pareto(1.1, 2000))).astype(int)):

@@ -1,4 +1,6 @@
-"""Own rows: made from real evaluations of real files, appended, read back, scored again; the commands that do it."""
+"""Own rows: made from real evaluations of real files, appended, read back, scored again; the
+commands that do it.
+"""
 
 import json
 import tomllib
@@ -14,7 +16,13 @@ from hbench.boards import Paper, Row, rank, read, read_file
 from hbench.boards import runs as leaderboard_runs
 from hbench.boards.runs import add, block, empty_board, recorded, row_of, scores_under, target
 from hbench.boards.verification import refuse_differences, verify
-from hbench.core.errors import ComparisonError, ConfigError, HBenchError, SubmissionError, UnknownName
+from hbench.core.errors import (
+    ComparisonError,
+    ConfigError,
+    HBenchError,
+    SubmissionError,
+    UnknownName,
+)
 from hbench.engine.settings import Settings
 from hbench.evaluation.arrays import score
 from hbench.evaluation.evaluate import evaluate
@@ -22,22 +30,37 @@ from hbench.records.document import Score
 from hbench.submissions import embeddings
 from tests.command_line import call, run
 
-LABELS = [["a", "a1"], ["a", "a1"], ["a", "a2"], ["a", "a2"], ["b", "b1"], ["b", "b1"], ["b", "b2"], ["b", "b2"]]
+LABELS = [
+    ["a", "a1"],
+    ["a", "a1"],
+    ["a", "a2"],
+    ["a", "a2"],
+    ["b", "b1"],
+    ["b", "b1"],
+    ["b", "b2"],
+    ["b", "b2"],
+]
 IDS = [f"i{n}" for n in range(len(LABELS))]
 
 
 @pytest.fixture
 def place(tmp_path, empty_home, monkeypatch):
-    """A working folder with a small dataset toy.csv and its embeddings emb.npz, and an own data folder."""
+    """A working folder with a small dataset toy.csv and its embeddings emb.npz, and an own data
+    folder.
+    """
     monkeypatch.chdir(tmp_path)
-    lines = [f"{item},{genus},{species}" for item, (genus, species) in zip(IDS, LABELS, strict=True)]
+    lines = [
+        f"{item},{genus},{species}" for item, (genus, species) in zip(IDS, LABELS, strict=True)
+    ]
     (tmp_path / "toy.csv").write_text("\n".join(["item,genus,species", *lines]) + "\n")
     write(tmp_path / "emb.npz", seed=0)
     return tmp_path
 
 
 def write(path, *, seed):
-    embeddings.write(path, IDS, np.random.default_rng(seed).normal(size=(len(IDS), 4)).astype(np.float32))
+    embeddings.write(
+        path, IDS, np.random.default_rng(seed).normal(size=(len(IDS), 4)).astype(np.float32)
+    )
 
 
 @pytest.fixture
@@ -73,17 +96,26 @@ def test_a_row_holds_every_score_in_percent_and_what_is_needed_to_score_it_again
     assert document.embedding is not None
     assert set(row.scores) == set(document.scores)
     assert abs(float(row.scores["H-AP"]) - 100 * (document.scores["H-AP"].value or 0)) <= 0.0005
-    assert (row.method, row.backbone, row.dim, row.year) == ("mine", "ResNet-50", 4, int(document.date[:4]))
+    assert (row.method, row.backbone, row.dim, row.year) == (
+        "mine",
+        "ResNet-50",
+        4,
+        int(document.date[:4]),
+    )
     assert (row.run.sha256, row.run.file) == (document.embedding.sha256, "emb.npz")
     assert (row.run.dataset_digest, row.run.queries) == (document.dataset_digest, 8)
     assert row.run.signature == document.signature
 
 
-def test_a_leaderboard_of_published_rows_takes_the_official_scores_and_says_so_in_the_signature(place):
+def test_a_leaderboard_of_published_rows_takes_the_official_scores_and_says_so_in_the_signature(
+    place,
+):
     document = report(place, also_official=True)
     row = row_of(document, official(document))
     assert document.official["H-AP"].value != document.scores["H-AP"].value
-    assert float(row.scores["H-AP"]) == pytest.approx(100 * (document.official["H-AP"].value or 0), abs=0.0005)
+    assert float(row.scores["H-AP"]) == pytest.approx(
+        100 * (document.official["H-AP"].value or 0), abs=0.0005
+    )
     assert row.run is not None
     assert "protocol:official" in row.run.signature
     assert "protocol:paper" not in row.run.signature
@@ -166,13 +198,17 @@ def test_rows_added_at_the_same_time_are_all_there(place, document, board):
     row = row_of(document, board)
     assert row.run is not None
     rows = [
-        row.model_copy(update={"method": f"m{n}", "run": row.run.model_copy(update={"sha256": f"{n:064x}"})})
+        row.model_copy(
+            update={"method": f"m{n}", "run": row.run.model_copy(update={"sha256": f"{n:064x}"})}
+        )
         for n in range(12)
     ]
     with ThreadPoolExecutor(max_workers=6) as pool:
         for done in [pool.submit(add, each, board, place / "toy.toml") for each in rows]:
             done.result()
-    assert {each.method for each in read_file(place / "toy.toml").rows} == {each.method for each in rows}
+    assert {each.method for each in read_file(place / "toy.toml").rows} == {
+        each.method for each in rows
+    }
 
 
 def test_own_rows_go_to_the_working_folder_where_it_has_the_file_and_to_the_users_otherwise(place):
@@ -189,7 +225,9 @@ def test_own_rows_go_to_the_working_folder_where_it_has_the_file_and_to_the_user
 def test_a_row_scored_again_under_its_conditions_is_equal(place):
     document = report(place, similarity="l2", ties="optimistic", alpha=2.0)
     board = empty_board(document)
-    assert recorded(row_of(document, board), board) == Settings(None, "paper", "optimistic", "l2", "alpha", 2.0)
+    assert recorded(row_of(document, board), board) == Settings(
+        None, "paper", "optimistic", "l2", "alpha", 2.0
+    )
     board = board.model_copy(update={"rows": (row_of(document, board),)})
 
     def rescore(row):
@@ -208,16 +246,24 @@ def test_a_published_row_is_compared_at_the_digits_it_is_printed_with(document):
     board = empty_board(document)
     for value, differs in ((printed, False), (off, True)):
         row = Row(method="theirs", scores={"H-AP": value}, paper=Paper(citation="c", table="t"))
-        checks = verify(board.model_copy(update={"rows": (row,)}), "theirs", "any", lambda _: document)
+        checks = verify(
+            board.model_copy(update={"rows": (row,)}), "theirs", "any", lambda _: document
+        )
         assert [check.differs for check in checks] == [differs]
-    with pytest.raises(ComparisonError, match=f"1 of 1 scores differ.*\n.*H-AP {off}\n.*H-AP {exact:.3f}"):
+    with pytest.raises(
+        ComparisonError, match=f"1 of 1 scores differ.*\n.*H-AP {off}\n.*H-AP {exact:.3f}"
+    ):
         refuse_differences(checks)
 
 
-def test_a_row_that_cannot_be_verified_is_refused_and_before_anything_is_scored_where_it_can_be(document, with_row):
+def test_a_row_that_cannot_be_verified_is_refused_and_before_anything_is_scored_where_it_can_be(
+    document, with_row
+):
     assert document.embedding is not None
     sha256, changed = document.embedding.sha256, document.model_copy(update={"dataset_digest": "0"})
-    foreign = Row(method="theirs", scores={"AP50": Decimal(1)}, paper=Paper(citation="c", table="t"))
+    foreign = Row(
+        method="theirs", scores={"AP50": Decimal(1)}, paper=Paper(citation="c", table="t")
+    )
     boxes = with_row.model_copy(update={"foreign_metrics": {"AP50": "boxes"}, "rows": (foreign,)})
 
     def never(row):
@@ -248,9 +294,14 @@ def test_a_report_is_added_ranked_and_verified_by_commands_and_another_file_fail
     added = call("leaderboard", "add", "toy", "report.json", "--backbone", "PCA", *setup)
     assert "place 1 of 1 by H-AP, paper protocol" in added.stderr
     shown = json.loads(call("leaderboard", "show", "toy", "--json").stdout)
-    assert [(row["place"], row["method"], row["backbone"]) for row in shown["rows"]] == [(1, "mine", "PCA")]
+    assert [(row["place"], row["method"], row["backbone"]) for row in shown["rows"]] == [
+        (1, "mine", "PCA")
+    ]
     assert shown["rows"][0]["setup"] == {"licence": "CC0-1.0", "parameters": 2048}
-    assert refused("add", "toy", "report.json", "--setup", "license=MIT").fix == "did you mean 'licence'?"
+    assert (
+        refused("add", "toy", "report.json", "--setup", "license=MIT").fix
+        == "did you mean 'licence'?"
+    )
     again = ("verify", "toy", "mine", "--dataset", "toy.csv", "--embeddings")
     checks = json.loads(call("leaderboard", *again, "emb.npz", "--json").stdout)
     assert {line["verdict"] for line in checks} == {"equal"}
@@ -266,23 +317,31 @@ def test_a_row_is_replaced_by_a_new_run_and_removed_by_name(place):
     path = place / "home" / "data" / "leaderboards" / "toy.toml"
     for name, seed in (("mine", 0), ("other", 1), ("mine", 2)):
         write(place / f"{name}{seed}.npz", seed=seed)
-        evaluate(place / f"{name}{seed}.npz", place / "toy.csv", method=name).write(place / f"{name}{seed}.json")
+        evaluate(place / f"{name}{seed}.npz", place / "toy.csv", method=name).write(
+            place / f"{name}{seed}.json"
+        )
     call("leaderboard", "add", "toy", "mine0.json")
     path.write_text(path.read_text() + "\n# about the next\n")
     call("leaderboard", "add", "toy", "other1.json")
     done = call("leaderboard", "add", "toy", "mine2.json", "--replace", "--backbone", "PCA")
     assert "replaced mine in" in done.stderr
     assert "of 2 by H-AP" in done.stderr
-    assert [(row.method, row.backbone) for row in read_file(path).rows] == [("other", None), ("mine", "PCA")]
+    assert [(row.method, row.backbone) for row in read_file(path).rows] == [
+        ("other", None),
+        ("mine", "PCA"),
+    ]
     assert path.read_text().count("# about the next") == 1
-    assert "replaced mine" in call("leaderboard", "add", "toy", "mine2.json", "--replace").stderr  # the same run again
+    # the same run again
+    assert "replaced mine" in call("leaderboard", "add", "toy", "mine2.json", "--replace").stderr
     assert "added mine" in call("leaderboard", "add", "toy", "mine0.json").stderr
     assert "2 rows of" in str(refused("remove", "toy", "mine"))
     (first, _) = [row.run.sha256 for row in read_file(path).rows if row.method == "mine"]
     assert "removed mine" in call("leaderboard", "remove", "toy", "mine", "--run", first[:8]).stderr
     assert "did you mean 'other'" in str(refused("remove", "toy", "othr"))
     call("leaderboard", "remove", "toy", "other")
-    assert [(row.method, row.run.sha256 == first) for row in read_file(path).rows] == [("mine", False)]
+    assert [(row.method, row.run.sha256 == first) for row in read_file(path).rows] == [
+        ("mine", False)
+    ]
     assert "# about the next" in path.read_text()
     assert "does not exist" in str(refused("remove", "sop", "HAPPIER"))
 
@@ -290,7 +349,9 @@ def test_a_row_is_replaced_by_a_new_run_and_removed_by_name(place):
 def test_rows_of_papers_and_files_of_another_form_are_not_removed(document, board, place):
     path = place / "b.toml"
     paper = Row(method="theirs", scores={"H-AP": Decimal(50)}, paper=Paper(citation="c", table="t"))
-    text = leaderboard_runs.head(board) + '[citations]\n"c" = { text = "C" }\n\n' + block(paper) + "\n"
+    text = (
+        leaderboard_runs.head(board) + '[citations]\n"c" = { text = "C" }\n\n' + block(paper) + "\n"
+    )
     path.write_text(text + block(row_of(document, board)))
     assert "theirs is a published row" in str(refused("remove", path, "theirs"))
     call("leaderboard", "remove", path, "mine")
@@ -317,8 +378,16 @@ def test_a_tampered_score_is_found_and_its_difference_shown(place, document, boa
     raised = row.model_copy(update={"scores": row.scores | {"H-AP": row.scores["H-AP"] + 1}})
     add(raised, board, place / "toy.toml")
     found = run(
-        "leaderboard", "verify", "./toy.toml", "mine", "--embeddings", "emb.npz", "--dataset", "toy.csv",
-        code=7, folder=place,
-    )  # fmt: skip
+        "leaderboard",
+        "verify",
+        "./toy.toml",
+        "mine",
+        "--embeddings",
+        "emb.npz",
+        "--dataset",
+        "toy.csv",
+        code=7,
+        folder=place,
+    )
     assert f"H-AP {raised.scores['H-AP']}" in found.stderr
     assert found.stdout.count("differs") == 1

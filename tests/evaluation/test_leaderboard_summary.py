@@ -10,19 +10,28 @@ from hypothesis import strategies as st
 from hbench.boards.summary import as_markdown, escaped
 
 HOSTILE = (
-    "a\\|b", "a|verified|b", "<img src=x onerror=alert(1)>", "##[error]forged", "::error::forged", "a\n::error file=x::b", "`code`",
-    "a\r\n| sop | mine | verified | |", "[a](https://example.org)", "![](http://example.org/x.png)", "*bold* _thin_ __b__ ~~c~~",
-    "&lt;img&gt;", "&#124;", "https://example.org/|x", "www.example.org", "@everyone", "#12", "\u202everified", "a\u2028b",
+    "a\\|b", "a|verified|b", "<img src=x onerror=alert(1)>", "##[error]forged", "::error::forged",
+    "a\n::error file=x::b", "`code`",
+    "a\r\n| sop | mine | verified | |", "[a](https://example.org)", "![](http://example.org/x.png)",
+    "*bold* _thin_ __b__ ~~c~~",
+    "&lt;img&gt;", "&#124;", "https://example.org/|x", "www.example.org", "@everyone", "#12",
+    "\u202everified", "a\u2028b",
     "\x1b[31m",
-    "$x$", "```\na\n```", "::set-output name=x::y", ":::warning::x", "<!-- a", "##[add-mask]x", "\\", "x\\",
+    "$x$", "```\na\n```", "::set-output name=x::y", ":::warning::x", "<!-- a", "##[add-mask]x",
+    "\\", "x\\",
 )  # fmt: skip
-MARK = re.compile(r"[<>|\\`*\[\]~$]|##|::|://|www\.|[\x00-\x1f\x7f\u2028\u2029\u202e]|&(?!#[0-9]+;)|(?:^|[ ])[@_]")
+MARK = re.compile(
+    r"[<>|\\`*\[\]~$]|##|::|://|www\.|[\x00-\x1f\x7f\u2028\u2029\u202e]|&(?!#[0-9]+;)|(?:^|[ ])[@_]"
+)
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_mark_of_markdown_or_of_a_log_is_left(text):
     assert not MARK.search(escaped(text))
-    assert unescape(escaped(text)).split() == " ".join(re.sub("[\u202e\x1b]", " ", text).split()).split()
+    assert (
+        unescape(escaped(text)).split()
+        == " ".join(re.sub("[\u202e\x1b]", " ", text).split()).split()
+    )
     lines = list(as_markdown([("sop", text, "differs", f"found {text}")]))
     assert len(lines) == 3
     assert "".join(lines[2:]).count("|") == 5

@@ -1,4 +1,6 @@
-"""Items whose vectors are all zero, as published vectors of taxa have them: left out where that is asked for, and said."""
+"""Items whose vectors are all zero, as published vectors of taxa have them: left out where that is
+asked for, and said.
+"""
 
 import numpy as np
 import pytest
@@ -33,7 +35,9 @@ def test_without_them_the_scores_are_those_of_the_other_items(birds):
     kept = [n for n in range(30) if n not in (4, 7)]
     labels = [[("A", "a"), ("A", "b"), ("B", "c")][n % 3] for n in kept]
     expected = hbench.score(vectors[kept], labels, metrics=["H-AP", "AP"])
-    found = hbench.evaluate(folder / "mine.npz", folder / "t.csv", leave_out="zero", metrics=["H-AP", "AP"])
+    found = hbench.evaluate(
+        folder / "mine.npz", folder / "t.csv", leave_out="zero", metrics=["H-AP", "AP"]
+    )
     assert found.scores["H-AP"] == pytest.approx(expected.scores["H-AP"], abs=1e-12)
     assert "left-out:2(" in found.signature
     assert any("by class: b 2" in remark for remark in found.remarks)
@@ -43,5 +47,7 @@ def test_without_them_the_scores_are_those_of_the_other_items(birds):
 
 def test_the_command_line_leaves_them_out_alike(birds):
     folder, _ = birds
-    shown = in_folder(folder, "evaluate", "mine.npz", "-d", "t.csv", "--leave-out", "zero", "--metrics", "AP")
+    shown = in_folder(
+        folder, "evaluate", "mine.npz", "-d", "t.csv", "--leave-out", "zero", "--metrics", "AP"
+    )
     assert "left-out:2(" in shown.stdout

@@ -1,4 +1,6 @@
-"""Labels and scores as pandas, numpy and torch hand them over: read as meant, or refused; never merged, cut or dropped."""
+"""Labels and scores as pandas, numpy and torch hand them over: read as meant, or refused; never
+merged, cut or dropped.
+"""
 
 import numpy as np
 import pandas as pd
@@ -29,7 +31,16 @@ def hap(labels, **options):
         [np.array(path) for path in PATHS],
         pd.DataFrame(PATHS).astype("category"),
     ],
-    ids=["series of lists", "series of tuples", "frame", "objects", "tuples", "bytes", "arrays", "categories"],
+    ids=[
+        "series of lists",
+        "series of tuples",
+        "frame",
+        "objects",
+        "tuples",
+        "bytes",
+        "arrays",
+        "categories",
+    ],
 )
 def test_paths_are_paths_however_they_are_held(labels):
     assert hap(labels) == hap(np.array(PATHS))
@@ -41,7 +52,9 @@ def test_paths_of_different_lengths_are_refused_with_what_to_do():
     assert "unknown" in refusal.value.fix
 
 
-@pytest.mark.parametrize(("kind", "first"), [(np.float32, 2**24), (np.float16, 2**11), (np.float64, 2**53)])
+@pytest.mark.parametrize(
+    ("kind", "first"), [(np.float32, 2**24), (np.float16, 2**11), (np.float64, 2**53)]
+)
 def test_whole_floats_are_classes_only_as_far_as_the_type_tells_them_apart(kind, first):
     below = np.array([1, 1, 2, 2, 3, 3]) + first - 4
     assert hap(below.astype(kind)) == hap(below)
@@ -70,7 +83,10 @@ def test_masked_vectors_are_refused():
 def test_labels_of_two_kinds_that_share_nothing_are_named():
     with pytest.raises(SubmissionError, match="of different kinds"):
         hbench.score(
-            VECTORS, np.array(["1", "2"] * 3), gallery=VECTORS, gallery_labels=np.array([1.0, 2.0] * 3, dtype=object)
+            VECTORS,
+            np.array(["1", "2"] * 3),
+            gallery=VECTORS,
+            gallery_labels=np.array([1.0, 2.0] * 3, dtype=object),
         )
 
 

@@ -24,7 +24,9 @@ LEVELS = ("order", "family", "genus")
 
 @pytest.fixture
 def zoo(tmp_path):
-    """A table of 60 items whose paths end early here and there, their embeddings, the paths and the vectors."""
+    """A table of 60 items whose paths end early here and there, their embeddings, the paths and the
+    vectors.
+    """
     rng = np.random.default_rng(8)
     paths = []
     for ends in rng.choice([1, 2, 3], p=[0.1, 0.3, 0.6], size=60).tolist():
@@ -32,7 +34,10 @@ def zoo(tmp_path):
         paths.append((f"o{order}", f"f{order}{family}", f"g{order}{family}{genus}")[:ends])
     vectors = rng.integers(-4, 5, size=(60, 5)).astype(np.float32)
     vectors[:, 0] += 9  # none is zero
-    lines = ["item," + ",".join(LEVELS), *(f"{n}.jpg,{','.join([*path, '', ''][:3])}" for n, path in enumerate(paths))]
+    lines = [
+        "item," + ",".join(LEVELS),
+        *(f"{n}.jpg,{','.join([*path, '', ''][:3])}" for n, path in enumerate(paths)),
+    ]
     (tmp_path / "zoo.csv").write_text("\n".join(lines) + "\n")
     ids = pa.array([f"{n}.jpg" for n in range(60)])
     rows = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 5)
@@ -42,12 +47,18 @@ def zoo(tmp_path):
 
 def means_by_loops(paths, vectors):
     """Means of some metrics by double loops over all pairs."""
-    found: dict[str, dict[str, list[float]]] = {kind: {} for kind in ("scores", "unknown_wrong", "unknown_right")}
+    found: dict[str, dict[str, list[float]]] = {
+        kind: {} for kind in ("scores", "unknown_wrong", "unknown_right")
+    }
     for query, path in enumerate(paths):
         others = [item for item in range(len(paths)) if item != query]
         scores = [float(vectors[query] @ vectors[item]) for item in others]
         ranked = oracle.ranked_bounds(scores, [paths[item] for item in others], path, 3)
-        readings = {"scores": oracle.known, "unknown_wrong": oracle.wrong, "unknown_right": oracle.right}
+        readings = {
+            "scores": oracle.known,
+            "unknown_wrong": oracle.wrong,
+            "unknown_right": oracle.right,
+        }
         for kind, read in readings.items():
             for name in ("H-AP", "wAP", "ASI", "NDCG", "HD@2"):
                 found[kind].setdefault(name, []).append(oracle.graded(name, read(ranked), 3))
@@ -55,7 +66,10 @@ def means_by_loops(paths, vectors):
             for base in ("AP", "R@1"):
                 value = oracle.of_level(base, ranked, level, len(path))
                 found["scores"].setdefault(base + mark, []).append(value)
-    return {kind: {name: float(np.nanmean(own)) for name, own in each.items()} for kind, each in found.items()}
+    return {
+        kind: {name: float(np.nanmean(own)) for name, own in each.items()}
+        for kind, each in found.items()
+    }
 
 
 METRICS = "H-AP,wAP,ASI,NDCG,HD@2,AP/order,AP/family,AP,R@1/order,R@1/family,R@1"
@@ -63,17 +77,31 @@ METRICS = "H-AP,wAP,ASI,NDCG,HD@2,AP/order,AP/family,AP,R@1/order,R@1/family,R@1
 
 def test_a_report_has_the_values_of_what_is_known_and_both_of_what_is_not(zoo):
     table, embeddings, paths, vectors = zoo
-    words = ("evaluate", embeddings, "-d", table, "--policy", "unknown", "--similarity", "dot", "--metrics", METRICS)
+    words = (
+        "evaluate",
+        embeddings,
+        "-d",
+        table,
+        "--policy",
+        "unknown",
+        "--similarity",
+        "dot",
+        "--metrics",
+        METRICS,
+    )
     document = json.loads(call(*words, "--json").stdout)
     for kind, expected in means_by_loops(paths, vectors).items():
-        assert {name: score["value"] for name, score in document[kind].items()} == pytest.approx(expected, rel=1e-9)
+        assert {name: score["value"] for name, score in document[kind].items()} == pytest.approx(
+            expected, rel=1e-9
+        )
     known = [len(path) for path in paths]
     assert document["scores"]["R@1"]["queries"] == known.count(3)
     assert document["scores"]["R@1/family"]["queries"] == 60 - known.count(1)
     assert document["scores"]["R@1/order"]["queries"] == 60
     assert "|labels:partial|" in document["signature"]
     assert (
-        f"{known.count(1)} to order, {known.count(2)} to family, {known.count(3)} to genus" in document["warnings"][0]
+        f"{known.count(1)} to order, {known.count(2)} to family, {known.count(3)} to genus"
+        in document["warnings"][0]
     )
     assert "unknown wrong" in call(*words).stdout
 
@@ -83,7 +111,9 @@ def test_what_is_missing_in_arrays_is_what_is_empty_in_a_table(zoo):
     kinds = [None, np.nan, pd.NA, ""]
     labels = [[*path, *kinds[n % 4 :], *kinds][:3] for n, path in enumerate(paths)]
     reports = [
-        score(vectors, names, level_names=LEVELS, policies=["unknown"], metrics=["H-AP", "AP/family"])
+        score(
+            vectors, names, level_names=LEVELS, policies=["unknown"], metrics=["H-AP", "AP/family"]
+        )
         for names in (labels, pd.DataFrame(labels))
     ]
     of_table = evaluate(embeddings, load(table, ["unknown"]), metrics=["H-AP", "AP/family"])
@@ -94,7 +124,18 @@ def test_what_is_missing_in_arrays_is_what_is_empty_in_a_table(zoo):
 
 def test_a_file_may_hold_the_items_that_a_policy_drops(zoo, tmp_path):
     table, embeddings, paths, _ = zoo
-    call("build", "kept", "--from", table, "--levels", ",".join(LEVELS), "--policy", "drop", "-o", tmp_path / "kept")
+    call(
+        "build",
+        "kept",
+        "--from",
+        table,
+        "--levels",
+        ",".join(LEVELS),
+        "--policy",
+        "drop",
+        "-o",
+        tmp_path / "kept",
+    )
     for words in (["-d", table, "--policy", "drop"], ["-d", tmp_path / "kept"]):
         document = json.loads(call("evaluate", embeddings, *words, "--json").stdout)
         assert document["scores"]["H-AP"]["queries"] == sum(len(path) == 3 for path in paths)
@@ -126,7 +167,9 @@ def test_every_format_shows_the_three_values(zoo):
 
 def test_a_report_of_whole_labels_says_nothing_of_it(zoo, tmp_path):
     _, embeddings, _, _ = zoo
-    (tmp_path / "whole.csv").write_text("item,order,genus\n" + "".join(f"{n}.jpg,o,g{n % 7}\n" for n in range(60)))
+    (tmp_path / "whole.csv").write_text(
+        "item,order,genus\n" + "".join(f"{n}.jpg,o,g{n % 7}\n" for n in range(60))
+    )
     document = evaluate(embeddings, tmp_path / "whole.csv").document
     assert document.unknown_wrong == document.unknown_right == {}
     assert "partial" not in document.signature
@@ -142,7 +185,9 @@ def test_what_partial_labels_cannot_do_is_refused_before_work_starts(zoo, tmp_pa
         evaluate(embeddings, data, protocol="official")
     with pytest.raises(UsageError, match="does not support partial labels"):
         evaluate(embeddings, data, also_official=True)
-    (tmp_path / "run.csv").write_text("id,images\n" + "".join(f"{n}.jpg,0.jpg\n" for n in range(60)))
+    (tmp_path / "run.csv").write_text(
+        "id,images\n" + "".join(f"{n}.jpg,0.jpg\n" for n in range(60))
+    )
     with pytest.raises(SubmissionError, match="scored by embeddings alone"):
         evaluate(tmp_path / "run.csv", data)
     call("tree", "validate", table, "--policy", "unknown", "-o", tmp_path / "mended.csv")

@@ -1,4 +1,6 @@
-"""Rankings instead of embeddings: three forms, the official landmark metric, and trec_eval on the same run."""
+"""Rankings instead of embeddings: three forms, the official landmark metric, and trec_eval on the
+same run.
+"""
 
 import tempfile
 from pathlib import Path
@@ -27,23 +29,33 @@ LISTS = {"q1": ["a", "b", "c"], "q2": ["c"], "q3": []}
 
 
 def landmarks(path, lists=LISTS):
-    path.write_text("id,images\n" + "".join(f"{query},{' '.join(items)}\n" for query, items in lists.items()))
+    path.write_text(
+        "id,images\n" + "".join(f"{query},{' '.join(items)}\n" for query, items in lists.items())
+    )
     return path
 
 
 def lines(lists=LISTS):
     """(query, item, rank, score) with one item per line."""
-    return [(q, item, rank, 1 / rank) for q, items in lists.items() for rank, item in enumerate(items, start=1)]
+    return [
+        (q, item, rank, 1 / rank)
+        for q, items in lists.items()
+        for rank, item in enumerate(items, start=1)
+    ]
 
 
 def trec(path, rows):
-    path.write_text("".join(f"{q} Q0 {item}\t{rank}  {score!r} system\n" for q, item, rank, score in rows))
+    path.write_text(
+        "".join(f"{q} Q0 {item}\t{rank}  {score!r} system\n" for q, item, rank, score in rows)
+    )
     return path
 
 
 def rows_file(path, rows, value="score"):
     query, item, rank, score = zip(*rows, strict=True)
-    pq.write_table(pa.table({"query": query, "item": item, value: score if value == "score" else rank}), path)
+    pq.write_table(
+        pa.table({"query": query, "item": item, value: score if value == "score" else rank}), path
+    )
     return path
 
 
@@ -82,7 +94,10 @@ def test_runs_and_rows_are_ranked_by_score_whatever_the_order_of_the_lines(tmp_p
 
 def test_the_rank_column_of_a_run_says_nothing_and_equal_scores_lie_in_the_order_of_names(tmp_path):
     rows = [("q", "a", 1, 0.1), ("q", "b", 2, 0.9), *(("p", name, 1, 0.5) for name in "cadb")]
-    assert as_lists(run_files.read(trec(tmp_path / "run", rows))) == {"q": ["b", "a"], "p": list("abcd")}
+    assert as_lists(run_files.read(trec(tmp_path / "run", rows))) == {
+        "q": ["b", "a"],
+        "p": list("abcd"),
+    }
 
 
 def test_a_file_is_known_by_its_content(tmp_path):
@@ -118,7 +133,11 @@ def test_embedding_files_are_not_taken_for_rankings(tmp_path, write):
         ("run", b"q Q0 a 1 0.5 t\nq Q0 b 2 0.4 t t\n", "1 lines without six columns"),
         ("run", b"q Q0 a 1 0.5 t\nq Q0 b 2 0.4 t t t\n", "six columns"),
         ("run", b"q Q0 a 1 0.5 t\nq Q0 b 2 high t\n", "1 scores that are not finite numbers"),
-        ("run", b"q Q0 a 1 0.5 t\nq Q0 b 2 nan t\nq Q0 b 2 inf t\n", "2 scores that are not finite numbers"),
+        (
+            "run",
+            b"q Q0 a 1 0.5 t\nq Q0 b 2 nan t\nq Q0 b 2 inf t\n",
+            "2 scores that are not finite numbers",
+        ),
         ("qrels", b"q 0 a 1\n", "is not a ranking"),
     ],
 )
@@ -157,7 +176,7 @@ def apart(queries=2, gallery=8, classes=3, depth=2, seed=0):
     asks = np.arange(len(names)) < queries
     return manifests.from_names(
         names, rows, levels=[f"l{level}" for level in range(depth)], query=asks, gallery=~asks
-    )  # fmt: skip
+    )
 
 
 def ranking_of(lists, scores=None):
@@ -169,7 +188,9 @@ def ranking_of(lists, scores=None):
 
 
 def official_landmark_map(lists, truth, cut=100):
-    """Google Landmarks' mAP@100 as its rules read: a repeated prediction keeps its place and is never correct."""
+    """Google Landmarks' mAP@100 as its rules read: a repeated prediction keeps its place and is
+    never correct.
+    """
     total = 0.0
     for query, correct in truth.items():
         hits, precision, seen = 0, 0.0, set()
@@ -188,12 +209,16 @@ def test_mean_average_precision_is_the_official_one_of_google_landmarks(data):
     test = apart(queries=4, gallery=12, seed=data.draw(st.integers(0, 50)))
     items = st.sampled_from([*test.items.tolist(), "elsewhere"])
     lists = st.lists(items, max_size=15)
-    listed = data.draw(st.dictionaries(st.sampled_from(["q0", "q1", "q2", "q3"]), lists, min_size=1))
+    listed = data.draw(
+        st.dictionaries(st.sampled_from(["q0", "q1", "q2", "q3"]), lists, min_size=1)
+    )
     listed = {query: [item for item in found if item != query] for query, found in listed.items()}
     cut = data.draw(st.sampled_from([3, 100]))
     fine = test.labels[:, -1]
     gallery = list(zip(test.items[4:], fine[4:], strict=True))
-    truth = {test.items[row]: {item for item, label in gallery if label == fine[row]} for row in range(4)}
+    truth = {
+        test.items[row]: {item for item, label in gallery if label == fine[row]} for row in range(4)
+    }
     with tempfile.TemporaryDirectory() as folder:
         submitted = run_files.read(landmarks(Path(folder) / "submission.csv", listed))
     sequences = run_levels.levels_of(submitted, test)
@@ -201,7 +226,9 @@ def test_mean_average_precision_is_the_official_one_of_google_landmarks(data):
     answered = {query: correct for query, correct in truth.items() if correct}
     assert np.isnan(values).sum() == len(truth) - len(answered)
     if answered:
-        assert np.nanmean(values) == pytest.approx(official_landmark_map(listed, answered, cut), abs=1e-12)
+        assert np.nanmean(values) == pytest.approx(
+            official_landmark_map(listed, answered, cut), abs=1e-12
+        )
 
 
 def test_trec_eval_agrees_on_the_same_run(tmp_path):
@@ -209,10 +236,15 @@ def test_trec_eval_agrees_on_the_same_run(tmp_path):
     rng = np.random.default_rng(4)
     chosen = [(q, g) for q in test.items[:6] for g in rng.choice(test.items[6:], 40, replace=False)]
     rows = [(q, g, 0, float(rng.random())) for q, g in chosen]
-    run = {query: {item: score for own, item, _, score in rows if own == query} for query in test.items[:6]}
+    run = {
+        query: {item: score for own, item, _, score in rows if own == query}
+        for query in test.items[:6]
+    }
     fine = dict(zip(test.items, test.labels[:, 1], strict=True))
     qrel = {q: {g: int(fine[q] == fine[g]) for g in test.items[6:]} for q in run}
-    theirs = pytrec_eval.RelevanceEvaluator(qrel, {"P.5,10", "success.1,5", "recall.20"}).evaluate(run)
+    theirs = pytrec_eval.RelevanceEvaluator(qrel, {"P.5,10", "success.1,5", "recall.20"}).evaluate(
+        run
+    )
     sequences = run_levels.levels_of(run_files.read(trec(tmp_path / "run", rows)), test)
     for query, sequence in zip(test.items, sequences, strict=False):
         assert definitions.p_at_k(sequence, level=2, cut=5) == pytest.approx(theirs[query]["P_5"])
@@ -231,9 +263,14 @@ def test_a_full_run_gives_the_level_sequences_of_the_vectors(tmp_path, ties, all
     if all_pairs:
         everyone = np.ones(40, bool)
         test = manifests.Manifest(test.items, test.labels, test.tree, everyone, everyone)
-    vectors = rng.integers(-1, 2, (40, 3)).astype(np.float32)  # whole numbers: exact scores, many of them equal
+    # whole numbers: exact scores, many of them equal
+    vectors = rng.integers(-1, 2, (40, 3)).astype(np.float32)
     asked, ranked = np.flatnonzero(test.query), np.flatnonzero(test.gallery)
-    rows = [(test.items[q], test.items[g], 0, float(vectors[q] @ vectors[g])) for q in asked for g in ranked]
+    rows = [
+        (test.items[q], test.items[g], 0, float(vectors[q] @ vectors[g]))
+        for q in asked
+        for g in ranked
+    ]
     run = run_files.read(trec(tmp_path / "run", rows))
     found = run_levels.levels_of(run, test, ties=ties)
     own = None if all_pairs else Side(vectors[ranked], test.labels[ranked])
@@ -253,9 +290,12 @@ def test_a_full_run_is_scored_like_the_embeddings_it_came_from(tmp_path, asked, 
     rng = np.random.default_rng(6)
     fine, query = rng.integers(0, 12, 80), np.arange(80) < asked
     test = manifests.from_names(
-        [f"i{row}" for row in range(80)], [[str(label // 4), str(label)] for label in fine],
-        levels=["coarse", "fine"], query=query, gallery=query if asked == 80 else ~query,
-    )  # fmt: skip
+        [f"i{row}" for row in range(80)],
+        [[str(label // 4), str(label)] for label in fine],
+        levels=["coarse", "fine"],
+        query=query,
+        gallery=query if asked == 80 else ~query,
+    )
     test.write(tmp_path / "test.parquet")
     vectors = rng.standard_normal((80, 6))
     embeddings.write(tmp_path / "emb.npz", list(test.items), vectors)
@@ -264,14 +304,17 @@ def test_a_full_run_is_scored_like_the_embeddings_it_came_from(tmp_path, asked, 
     rows = [(test.items[q], test.items[g], 0, float(unit[q] @ unit[g])) for q, g in pairs]
     run = rows_file(tmp_path / "run.parquet", rows)
     by_vectors, by_ranking = (
-        evaluate.evaluate(file, tmp_path / "test.parquet", protocol=protocol) for file in (tmp_path / "emb.npz", run)
+        evaluate.evaluate(file, tmp_path / "test.parquet", protocol=protocol)
+        for file in (tmp_path / "emb.npz", run)
     )
     assert by_ranking.scores == pytest.approx(by_vectors.scores, abs=1e-12)
     assert {"H-AP", "ASI", "NDCG", "AP", "mAP@R/coarse"} <= set(by_ranking.scores)
 
 
 def photos(**options):
-    return manifests.from_names(list("abcde"), [["x"], ["y"], ["x"], ["x"], ["y"]], levels=["class"], **options)
+    return manifests.from_names(
+        list("abcde"), [["x"], ["y"], ["x"], ["x"], ["y"]], levels=["class"], **options
+    )
 
 
 def test_the_query_itself_and_its_ignore_group_are_left_out_and_the_rest_moves_up():
@@ -280,7 +323,12 @@ def test_the_query_itself_and_its_ignore_group_are_left_out_and_the_rest_moves_u
     assert (first.ranks.tolist(), first.counts.tolist()) == ([2, 3], [2, 2])
     grouped = photos()
     grouped = manifests.Manifest(
-        grouped.items, grouped.labels, grouped.tree, grouped.query, grouped.gallery, np.array([7, 7, 7, -1, -1])
+        grouped.items,
+        grouped.labels,
+        grouped.tree,
+        grouped.query,
+        grouped.gallery,
+        np.array([7, 7, 7, -1, -1]),
     )
     (first, *_) = run_levels.levels_of(listed, grouped)
     assert (first.ranks.tolist(), first.counts.tolist()) == ([1], [1, 1])
@@ -298,8 +346,20 @@ def test_a_query_without_a_list_scores_0_and_one_cut_short_counts_what_it_lacks(
     short = ranking_of({"a": ["c"], "b": []})
     sequences = run_levels.levels_of(short, photos())
     assert [len(sequence.ranks) for sequence in sequences] == [1, 0, 0, 0, 0]
-    assert [definitions.map_at_k(sequence, level=1, cut=100) for sequence in sequences] == [1 / 2, 0, 0, 0, 0]
-    assert [definitions.r_at_k(sequence, level=1, cut=1) for sequence in sequences] == [1, 0, 0, 0, 0]
+    assert [definitions.map_at_k(sequence, level=1, cut=100) for sequence in sequences] == [
+        1 / 2,
+        0,
+        0,
+        0,
+        0,
+    ]
+    assert [definitions.r_at_k(sequence, level=1, cut=1) for sequence in sequences] == [
+        1,
+        0,
+        0,
+        0,
+        0,
+    ]
     assert not run_levels.is_full(short, photos())
     assert not run_levels.is_full(ranking_of({"a": ["c", "b", "e"]}), photos())
 
@@ -308,7 +368,9 @@ def test_scores_decide_and_ties_go_against_the_positives():
     scores = np.array([0.9, 0.5, 0.5, 0.1])
     (first, *_) = run_levels.levels_of(ranking_of({"a": ["e", "c", "b", "d"]}, scores), photos())
     assert (first.ranks.tolist(), first.tied) == ([3, 4], True)
-    (first, *_) = run_levels.levels_of(ranking_of({"a": ["e", "c", "b", "d"]}, scores), photos(), ties=optimistic)
+    (first, *_) = run_levels.levels_of(
+        ranking_of({"a": ["e", "c", "b", "d"]}, scores), photos(), ties=optimistic
+    )
     assert (first.ranks.tolist(), first.tied) == ([2, 4], True)
 
 

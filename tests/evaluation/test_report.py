@@ -1,4 +1,6 @@
-"""Reports on disk: what is written is what is read; what is not a report is refused by name of the key."""
+"""Reports on disk: what is written is what is read; what is not a report is refused by name of the
+key.
+"""
 
 import json
 import os
@@ -22,7 +24,11 @@ from tests.command_line import refusal
 def report():
     rng = np.random.default_rng(0)
     fine = rng.integers(6, size=30)
-    return score(rng.normal(size=(30, 4)), np.stack([fine // 3, fine], axis=1), level_names=["genus", "species"])
+    return score(
+        rng.normal(size=(30, 4)),
+        np.stack([fine // 3, fine], axis=1),
+        level_names=["genus", "species"],
+    )
 
 
 def test_a_report_is_read_back_as_it_was_written(report, tmp_path):
@@ -31,7 +37,9 @@ def test_a_report_is_read_back_as_it_was_written(report, tmp_path):
     assert reports.read(tmp_path / "r.json") == report.document
     by_query = reports.read_by_query(tmp_path / "r.parquet", report.document)
     for name, values in report.values.items():
-        assert np.array_equal(by_query[name].to_numpy(zero_copy_only=False).astype(float), values, equal_nan=True)
+        assert np.array_equal(
+            by_query[name].to_numpy(zero_copy_only=False).astype(float), values, equal_nan=True
+        )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.json", "r.parquet"]
 
 
@@ -46,7 +54,11 @@ def test_names_that_are_not_utf8_are_refused_or_marked_before_any_work(tmp_path)
     file, table = tmp_path / os.fsdecode(b"m\xff.npz"), tmp_path / "own.csv"
     table.write_text("item,class\n" + "".join(f"{n},c{n % 4}\n" for n in range(12)))
     try:
-        np.savez(file, ids=np.arange(12).astype(str), embeddings=np.random.default_rng(0).normal(size=(12, 2)))
+        np.savez(
+            file,
+            ids=np.arange(12).astype(str),
+            embeddings=np.random.default_rng(0).normal(size=(12, 2)),
+        )
     except OSError:
         pytest.skip("this disk takes no such names")
     hbench.evaluate(file, table, metrics=["R@1"]).write(tmp_path / "r.json")
@@ -57,7 +69,13 @@ def test_names_that_are_not_utf8_are_refused_or_marked_before_any_work(tmp_path)
 
 def changed(document, **values):
     content = json.loads(document.model_dump_json())
-    content["scores"]["R@1"] = {"value": 0.5, "low": 0.4, "high": 0.6, "queries": 3, "skipped": 0} | values
+    content["scores"]["R@1"] = {
+        "value": 0.5,
+        "low": 0.4,
+        "high": 0.6,
+        "queries": 3,
+        "skipped": 0,
+    } | values
     return json.dumps(content)
 
 
@@ -68,21 +86,34 @@ def changed(document, **values):
         ("{}", "not a report"),
         ("[1]", "not a report"),
         ('{"schema_version": 1, "colour": "red"}', "not a report"),
-        *(({name: value}, r"scores\.R@1") for name, value in [
-            ("value", True), ("value", "0.5"), ("value", "high"), ("low", 0.9), ("high", 0.1), ("queries", -1),
-        ]),
+        *(
+            ({name: value}, r"scores\.R@1")
+            for name, value in [
+                ("value", True),
+                ("value", "0.5"),
+                ("value", "high"),
+                ("low", 0.9),
+                ("high", 0.1),
+                ("queries", -1),
+            ]
+        ),
     ],
-)  # fmt: skip
-def test_files_that_are_not_reports_are_refused_and_a_changed_one_names_the_key(report, tmp_path, text, words):
+)
+def test_files_that_are_not_reports_are_refused_and_a_changed_one_names_the_key(
+    report, tmp_path, text, words
+):
     path = tmp_path / "r.json"
     path.write_text(text if isinstance(text, str) else changed(report.document, **text))
     with pytest.raises(SubmissionError, match=words):
         reports.read(path)
-    path.write_text(changed(report.document, value=0.4 - 1e-12))  # on the edge of its interval, but for rounding
+    # on the edge of its interval, but for rounding
+    path.write_text(changed(report.document, value=0.4 - 1e-12))
     assert reports.read(path).scores["R@1"].low == 0.4
 
 
-def test_a_report_is_read_with_its_values_and_every_function_that_takes_one_takes_its_path(report, tmp_path):
+def test_a_report_is_read_with_its_values_and_every_function_that_takes_one_takes_its_path(
+    report, tmp_path
+):
     path = tmp_path / "r.json"
     report.write(path)
     alone = hbench.Report.read(str(path))
@@ -112,13 +143,23 @@ def test_embeddings_and_folders_in_the_place_of_a_report_name_what_to_do(report,
     (folder / "mine.npz").touch()
     report.write(tmp_path / "r.json")
     cases = [
-        (folder / "mine.npz", f"hbench evaluate '{folder}/mine.npz' -d DATASET -o '{folder}/mine.json', then give"),
-        (folder, f"found:    mine.npz\n  next:     hbench evaluate-all '{folder}' -d DATASET -o REPORTS"),
+        (
+            folder / "mine.npz",
+            f"hbench evaluate '{folder}/mine.npz' -d DATASET -o '{folder}/mine.json', then give",
+        ),
+        (
+            folder,
+            f"found:    mine.npz\n  next:     hbench evaluate-all '{folder}' -d DATASET -o REPORTS",
+        ),
         (tmp_path / "r.by-query.parquet", f"give {tmp_path}/r.json"),
         (tmp_path / "none.json", "does not exist"),
     ]
     for path, words in cases:
-        for take in (hbench.Report.read, hbench.plot, lambda each: hbench.compare(tmp_path / "r.json", each)):
+        for take in (
+            hbench.Report.read,
+            hbench.plot,
+            lambda each: hbench.compare(tmp_path / "r.json", each),
+        ):
             with pytest.raises(SubmissionError) as refused:
                 take(path)
             assert words in str(refused.value)
@@ -133,7 +174,9 @@ def test_embeddings_and_folders_in_the_place_of_a_report_name_what_to_do(report,
     for kind in ("h-pr", "confusion", "map"):
         words = refusal("plot", kind, tmp_path / "r.json", "-d", "glyphs", "-o", tmp_path / "p.svg")
         assert "is not embeddings" in words
-        assert "give files of it" in refusal("plot", kind, folder, "-d", "glyphs", "-o", tmp_path / "p.svg")
+        assert "give files of it" in refusal(
+            "plot", kind, folder, "-d", "glyphs", "-o", tmp_path / "p.svg"
+        )
     assert "is not embeddings" in refusal("look", tmp_path / "r.json", "-d", "glyphs")
     assert [path.name for path in tmp_path.iterdir()] == ["a folder", "r.json"]
 
@@ -176,7 +219,9 @@ def test_at_100_percent_the_interval_is_one_sided_and_recall_is_shown_at_the_sma
     rng = np.random.default_rng(0)
     kinds = np.arange(90) % 30
     vectors = rng.normal(size=(30, 8))[kinds]  # all pictures of a class are alike
-    report = hbench.score(vectors, np.stack([kinds // 3, kinds], axis=1), level_names=("genus", "species"))
+    report = hbench.score(
+        vectors, np.stack([kinds // 3, kinds], axis=1), level_names=("genus", "species")
+    )
     document, score = report.document, report.document.scores["R@1"]
     assert score.value == score.high == 1 > score.low
     low = f"≥ {100 * score.low:.2f}"
@@ -198,7 +243,9 @@ def test_at_100_percent_the_interval_is_one_sided_and_recall_is_shown_at_the_sma
 
 
 def test_what_a_notebook_shows_is_short_and_escaped():
-    report = hbench.score([[1.0, 0.1], [1.0, 0.0], [0.0, 1.0]], [["a<b", "x"], ["a<b", "x"], ["c", "z"]])
+    report = hbench.score(
+        [[1.0, 0.1], [1.0, 0.0], [0.0, 1.0]], [["a<b", "x"], ["a<b", "x"], ["c", "z"]]
+    )
     assert "H-AP 100.00" in repr(report)
     assert len(repr(report)) < 400
     assert f"see .remarks ({len(report.remarks)})" in repr(report)
@@ -219,9 +266,20 @@ def test_labels_may_be_names_of_queries_and_gallery():
     vectors, kinds = rng.normal(size=(40, 4)), np.arange(40) % 8
     numbers = np.stack([kinds // 4, kinds], axis=1)
     names = [[f"genus {genus}", f"species {kind}"] for genus, kind in numbers.tolist()]
-    assert hbench.score(vectors, names).scores["H-AP"] == hbench.score(vectors, numbers).scores["H-AP"]
+    assert (
+        hbench.score(vectors, names).scores["H-AP"] == hbench.score(vectors, numbers).scores["H-AP"]
+    )
     apart = {"gallery": vectors[10:], "gallery_labels": names[10:]}
-    as_numbers = hbench.score(vectors[:10], numbers[:10], gallery=vectors[10:], gallery_labels=numbers[10:])
-    assert hbench.score(vectors[:10], names[:10], **apart).scores["H-AP"] == as_numbers.scores["H-AP"]
+    as_numbers = hbench.score(
+        vectors[:10], numbers[:10], gallery=vectors[10:], gallery_labels=numbers[10:]
+    )
+    assert (
+        hbench.score(vectors[:10], names[:10], **apart).scores["H-AP"] == as_numbers.scores["H-AP"]
+    )
     with pytest.raises(HBenchError, match="differ in levels"):
-        hbench.score(vectors[:10], names[:10], gallery=vectors[10:], gallery_labels=[name[1] for name in names[10:]])
+        hbench.score(
+            vectors[:10],
+            names[:10],
+            gallery=vectors[10:],
+            gallery_labels=[name[1] for name in names[10:]],
+        )

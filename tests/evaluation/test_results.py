@@ -1,4 +1,6 @@
-"""First results beside a report: those that `hbench look` shows, refused where they could not be kept, and where foreign."""
+"""First results beside a report: those that `hbench look` shows, refused where they could not be
+kept, and where foreign.
+"""
 
 import json
 
@@ -26,7 +28,17 @@ def test_the_first_results_lie_beside_the_report_and_are_those_of_look(folder):
     assert reports.read_by_query(folder / "r.by-query.parquet", document).num_rows == 400
     table = results.read(folder / "r.top-k.parquet", document)
     row = table.slice(17, 1).to_pylist()[0]
-    look = ("look", folder / zoo.FILE, "-d", folder / zoo.DATASET, "--item", row["query"], "-k", 5, "--json")
+    look = (
+        "look",
+        folder / zoo.FILE,
+        "-d",
+        folder / zoo.DATASET,
+        "--item",
+        row["query"],
+        "-k",
+        5,
+        "--json",
+    )
     (shown,) = json.loads(call(*look).stdout)
     hits = shown["results"][zoo.FILE]
     assert row["items"] == [hit["item"] for hit in hits]
@@ -50,13 +62,17 @@ def test_tables_of_another_report_or_with_odd_columns_are_refused(folder, tmp_pa
         with pytest.raises(SubmissionError, match=words):
             read(tmp_path / "x.parquet", document)
     with pytest.raises(SubmissionError, match="signature another"):
-        results.read(folder / "r.top-k.parquet", document.model_copy(update={"signature": "another"}))
+        results.read(
+            folder / "r.top-k.parquet", document.model_copy(update={"signature": "another"})
+        )
     (tmp_path / "cut.parquet").write_bytes((folder / "r.top-k.parquet").read_bytes()[:5000])
     with pytest.raises(SubmissionError, match="--top-k"):
         results.read(tmp_path / "cut.parquet", document)
 
 
-@pytest.mark.parametrize("options", [("--top-k", 3), ("--top-k", 3, "--resume", "kept", "--blocks", "1/2")])
+@pytest.mark.parametrize(
+    "options", [("--top-k", 3), ("--top-k", 3, "--resume", "kept", "--blocks", "1/2")]
+)
 def test_what_cannot_keep_results_is_refused_before_work(folder, tmp_path, monkeypatch, options):
     monkeypatch.chdir(tmp_path)
     assert "--top-k" in refusal("evaluate", folder / zoo.FILE, "-d", folder / zoo.DATASET, *options)

@@ -1,4 +1,6 @@
-"""What hbench.score is given: files in place of arrays, policies as one text, and what help shows of it."""
+"""What hbench.score is given: files in place of arrays, policies as one text, and what help shows
+of it.
+"""
 
 import pydoc
 
@@ -19,7 +21,8 @@ def test_policies_may_be_one_text():
     labels = [["A", "a"], ["A", "a"], ["B", "b"], ["B", ""]]
     vectors = np.random.default_rng(0).normal(size=(4, 3))
     one, several = (
-        hbench.score(vectors, labels, policies=given, metrics=["H-AP"]) for given in ("unknown", ["unknown"])
+        hbench.score(vectors, labels, policies=given, metrics=["H-AP"])
+        for given in ("unknown", ["unknown"])
     )
     assert one.scores == several.scores
 

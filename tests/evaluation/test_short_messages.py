@@ -1,4 +1,6 @@
-"""No message floods a screen, whatever ids, columns and keys are called; five of a list are shown, and an empty name is seen."""
+"""No message floods a screen, whatever ids, columns and keys are called; five of a list are shown,
+and an empty name is seen.
+"""
 
 import json
 
@@ -51,7 +53,9 @@ MAKERS = {
     ),
     "columns of long names": lambda folder: parquet(folder, {"id": ["a", "b"], **WIDE}),
     "no id among long names": lambda folder: parquet(folder, WIDE),
-    "arrays of long names": lambda folder: archive(folder, {f"{'y' * 99}{number}": BAD for number in range(99)}),
+    "arrays of long names": lambda folder: archive(
+        folder, {f"{'y' * 99}{number}": BAD for number in range(99)}
+    ),
     "ids with a NUL": lambda folder: parquet(
         folder, {"id": [f"a\0{name}" for name in NAMES], "embedding": BAD.tolist()}
     ),
@@ -63,7 +67,9 @@ MAKERS = {
     "JSON lines of a text": text("e.jsonl", json.dumps(LONG) + "\n"),
     "a run of long fields": text("e.trec", " ".join(NAMES[:5]) + "\n"),
     "a run with a long score": text("e.trec", f"q Q0 a 1 {LONG} t\n"),
-    "lists of doubled queries": text("e.csv", "id,images\n" + f"{NAMES[0]},a b\n" * 9 + f"{NAMES[1]},a b\n" * 9),
+    "lists of doubled queries": text(
+        "e.csv", "id,images\n" + f"{NAMES[0]},a b\n" * 9 + f"{NAMES[1]},a b\n" * 9
+    ),
     "lists of unknown items": text(
         "e.csv", "id,images\n" + "".join(f"{name},{NAMES[0]}z {NAMES[1]}z\n" for name in NAMES)
     ),
@@ -83,7 +89,9 @@ def test_no_message_is_longer_than_two_thousand_letters(tmp_path, kind):
 
 
 def test_five_ids_of_a_list_are_shown(tmp_path):
-    found = embeddings.read(archive(tmp_path, {"ids": np.array([f"a{n}" for n in range(60)]), "vectors": BAD}))
+    found = embeddings.read(
+        archive(tmp_path, {"ids": np.array([f"a{n}" for n in range(60)]), "vectors": BAD})
+    )
     for problem in embeddings.problems(found, wanted=[f"b{n}" for n in range(60)], cosine=True):
         assert len(problem.examples) == 5
         assert problem.count == 60 or "vectors" in problem.kind

@@ -1,4 +1,6 @@
-"""The cause that is named for ids spelt otherwise: it mends them, whatever was drawn, and it is found quickly."""
+"""The cause that is named for ids spelt otherwise: it mends them, whatever was drawn, and it is
+found quickly.
+"""
 
 import time
 import unicodedata
@@ -18,7 +20,12 @@ from hbench.submissions.embeddings.spellings import REWRITINGS, likely_cause
 
 WORDS = st.text("abcdeXYZ01289", min_size=1, max_size=6)
 FOLDERS = st.lists(WORDS, max_size=2).map(lambda parts: "".join(f"{part}/" for part in parts))
-PATHS = st.builds(lambda folder, word, number: f"{folder}im {word}-é{number}.jpg", FOLDERS, WORDS, st.integers(0, 999))
+PATHS = st.builds(
+    lambda folder, word, number: f"{folder}im {word}-é{number}.jpg",
+    FOLDERS,
+    WORDS,
+    st.integers(0, 999),
+)
 NUMBERED = st.integers(0, 9999).map(lambda number: f"{number:06}")
 IDS = st.one_of(
     st.lists(PATHS, min_size=2, max_size=30, unique=True),
@@ -53,7 +60,9 @@ def after(first, second):
 
 
 def named(cause):
-    """The rewritings of the name that a cause gives, as one function of each side; None where it states an affix."""
+    """The rewritings of the name that a cause gives, as one function of each side; None where it
+    states an affix.
+    """
     for name in sorted({rewriting.name for rewriting in REWRITINGS}, key=len, reverse=True):
         if cause.startswith(f"ids differ by {name}:"):
             return [(each.of_wanted, each.of_unknown) for each in REWRITINGS if each.name == name]
@@ -61,14 +70,22 @@ def named(cause):
         for second in REWRITINGS:
             if cause.startswith(f"ids differ by {first.name} and {second.name}:"):
                 pairs = [
-                    (a, b) for a in REWRITINGS for b in REWRITINGS if {a.name, b.name} == {first.name, second.name}
+                    (a, b)
+                    for a in REWRITINGS
+                    for b in REWRITINGS
+                    if {a.name, b.name} == {first.name, second.name}
                 ]
-                return [(after(a.of_wanted, b.of_wanted), after(a.of_unknown, b.of_unknown)) for a, b in pairs]
+                return [
+                    (after(a.of_wanted, b.of_wanted), after(a.of_unknown, b.of_unknown))
+                    for a, b in pairs
+                ]
     return None
 
 
 def mended(cause, unknown, wanted):
-    """The wanted id of each unknown one, by what a cause says, in the best of the ways that have its name."""
+    """The wanted id of each unknown one, by what a cause says, in the best of the ways that have
+    its name.
+    """
     affixes = {
         "ids lack the ending ": lambda name, affix: name + affix,
         "ids have an extra ending ": lambda name, affix: name.removesuffix(affix),
@@ -83,7 +100,9 @@ def mended(cause, unknown, wanted):
     for of_wanted, of_unknown in named(cause):
         by = {of_wanted(name): name for name in wanted}
         ways.append([by.get(of_unknown(name)) for name in unknown])
-    return max(ways, key=lambda way: sum(name == right for name, right in zip(way, wanted, strict=True)))
+    return max(
+        ways, key=lambda way: sum(name == right for name, right in zip(way, wanted, strict=True))
+    )
 
 
 @settings(max_examples=300, deadline=None)
@@ -94,7 +113,9 @@ def test_the_cause_that_is_named_mends_the_ids(ids, change):
     cause = likely_cause(ids, changed)
     assert cause is not None
     found = mended(cause, changed, ids)
-    assert sum(name == right for name, right in zip(found, ids, strict=True)) >= 0.9 * len(ids), cause
+    assert sum(name == right for name, right in zip(found, ids, strict=True)) >= 0.9 * len(ids), (
+        cause
+    )
 
 
 @settings(max_examples=300, deadline=None)
@@ -106,12 +127,16 @@ def test_two_changes_at_once_are_named_together(ids, changes):
     cause = likely_cause(ids, changed)
     if cause is not None:
         found = mended(cause, changed, ids)
-        assert sum(name == right for name, right in zip(found, ids, strict=True)) >= len(ids) / 2, cause
+        assert sum(name == right for name, right in zip(found, ids, strict=True)) >= len(ids) / 2, (
+            cause
+        )
 
 
 PAIRS = [
-    ("case", "suffix"), ("case", "underscore"), ("no folder", "suffix"), ("folder", "case"), ("backslashes", "case"),
-    ("suffix", "underscore"), ("zeros", "other suffix"), ("dashes", "case"), ("mojibake", "suffix"), ("quotes", "case"),
+    ("case", "suffix"), ("case", "underscore"), ("no folder", "suffix"), ("folder", "case"),
+    ("backslashes", "case"),
+    ("suffix", "underscore"), ("zeros", "other suffix"), ("dashes", "case"), ("mojibake", "suffix"),
+    ("quotes", "case"),
     ("other suffix", "bytes"), ("no folder", "case"),
 ]  # fmt: skip
 
@@ -133,25 +158,63 @@ UUIDS = [str(uuid.UUID(int=7**40 * (number + 3))) for number in range(20)]
 @pytest.mark.parametrize(
     ("ids", "change", "cause"),
     [
-        ([f"{n:05}" for n in range(20)], lambda name: str(int(name)), "ids differ by leading zeros: '0' should be '00000'"),
-        ([f"im{n:04}.jpg" for n in range(20)], lambda name: f"im{int(name[2:6])}.jpg", "ids differ by leading zeros: 'im0.jpg'"),
+        (
+            [f"{n:05}" for n in range(20)],
+            lambda name: str(int(name)),
+            "ids differ by leading zeros: '0' should be '00000'",
+        ),
+        (
+            [f"im{n:04}.jpg" for n in range(20)],
+            lambda name: f"im{int(name[2:6])}.jpg",
+            "ids differ by leading zeros: 'im0.jpg'",
+        ),
         (UUIDS, CHANGES["dashes"], "ids differ by dashes: "),
-        ([f"im g{n}.jpg" for n in range(20)], CHANGES["underscore"], "ids differ by underscores for blanks: 'im_g0.jpg' should"),
-        ([f"im g{n}.jpg" for n in range(20)], quote, "ids differ by the quoting of addresses (%20): 'im%20g0.jpg' should"),
-        ([f"{n}.jpg" for n in range(20)], CHANGES["bytes"], "ids differ by the byte strings (b'…') that"),
-        ([str(n) for n in range(20)], CHANGES["tensor"], "ids differ by what Python prints around them: 'tensor(0)' should be '0'"),
-        ([f"é{n}" for n in range(20)], CHANGES["mojibake"], "ids differ by UTF-8 that was read as Latin-1: "),
-        ([f"a/{n}.jpg" for n in range(20)], lambda name: name.replace("/", "_"), "ids differ by underscores for slashes: "),
-        ([f"{n}" for n in range(20)], lambda name: f"{name}.0", "ids have an extra ending '.0': '0.0' should be '0'"),
+        (
+            [f"im g{n}.jpg" for n in range(20)],
+            CHANGES["underscore"],
+            "ids differ by underscores for blanks: 'im_g0.jpg' should",
+        ),
+        (
+            [f"im g{n}.jpg" for n in range(20)],
+            quote,
+            "ids differ by the quoting of addresses (%20): 'im%20g0.jpg' should",
+        ),
+        (
+            [f"{n}.jpg" for n in range(20)],
+            CHANGES["bytes"],
+            "ids differ by the byte strings (b'…') that",
+        ),
+        (
+            [str(n) for n in range(20)],
+            CHANGES["tensor"],
+            "ids differ by what Python prints around them: 'tensor(0)' should be '0'",
+        ),
+        (
+            [f"é{n}" for n in range(20)],
+            CHANGES["mojibake"],
+            "ids differ by UTF-8 that was read as Latin-1: ",
+        ),
+        (
+            [f"a/{n}.jpg" for n in range(20)],
+            lambda name: name.replace("/", "_"),
+            "ids differ by underscores for slashes: ",
+        ),
+        (
+            [f"{n}" for n in range(20)],
+            lambda name: f"{name}.0",
+            "ids have an extra ending '.0': '0.0' should be '0'",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_tools_do_to_names_is_named(ids, change, cause):
     assert likely_cause(ids, [change(name) for name in ids]).startswith(cause)
 
 
 def test_the_cause_reaches_who_evaluates(tmp_path):
     rows = [(f"{number:05}", "ab"[number % 2]) for number in range(20)]
-    (tmp_path / "t.csv").write_text("item,class\n" + "".join(f"{item},{name}\n" for item, name in rows))
+    (tmp_path / "t.csv").write_text(
+        "item,class\n" + "".join(f"{item},{name}\n" for item, name in rows)
+    )
     columns = {"id": [str(number) for number in range(20)], "embedding": np.eye(20).tolist()}
     pq.write_table(pa.table(columns), tmp_path / "e.parquet")
     with pytest.raises(SubmissionError, match="'0' should be '00000'") as caught:
@@ -160,7 +223,12 @@ def test_the_cause_reaches_who_evaluates(tmp_path):
 
 
 def test_numbers_that_are_not_found_are_not_called_row_numbers_where_ids_are_numbers():
-    assert likely_cause([str(number) for number in range(500, 540)], [str(number) for number in range(40)]) is None
+    assert (
+        likely_cause(
+            [str(number) for number in range(500, 540)], [str(number) for number in range(40)]
+        )
+        is None
+    )
 
 
 def test_names_that_repeat_in_every_folder_are_told_that_theirs_is_lacking():

@@ -1,4 +1,6 @@
-"""Other trees over the same classes, scored in one ranking pass: bit for bit what an evaluation under each tree alone gives."""
+"""Other trees over the same classes, scored in one ranking pass: bit for bit what an evaluation
+under each tree alone gives.
+"""
 
 import json
 from dataclasses import replace
@@ -24,10 +26,14 @@ SPECIES = 24
 
 
 def zoo(rows_of, levels, *, split=False, ignore=False, items=700):
-    """Items of 24 species under a tree, with copies and ties, shuffled so that no order of classes is that of the items."""
+    """Items of 24 species under a tree, with copies and ties, shuffled so that no order of classes
+    is that of the items.
+    """
     rng = np.random.default_rng(5)
     species = rng.integers(SPECIES, size=items)
-    vectors = (rng.normal(size=(SPECIES, 8))[species] + rng.normal(size=(items, 8))).astype(np.float32)
+    vectors = (rng.normal(size=(SPECIES, 8))[species] + rng.normal(size=(items, 8))).astype(
+        np.float32
+    )
     vectors[::7] = vectors[0]
     names = [f"{i:04d}.jpg" for i in rng.permutation(items)]
     asks = rng.random(items) < 0.4
@@ -65,14 +71,18 @@ def test_one_pass_gives_what_each_tree_gives_alone_to_the_bit(tmp_path, split, i
     data, given = zoo(own, ["family", "species"], split=split, ignore=ignore)
     other, _ = zoo(deeper, ["class", "order", "genus", "species"], split=split, ignore=ignore)
     table = tmp_path / "deep.csv"
-    rows = "\n".join(",".join(deeper(s)) for s in range(SPECIES + 3))  # three leaves that no item has
+    # three leaves that no item has
+    rows = "\n".join(",".join(deeper(s)) for s in range(SPECIES + 3))
     table.write_text(f"class,order,genus,species\n{rows}\n", encoding="utf-8")
     examined = evaluated(data, given, tmp_path, ties=ties)
     both = trees.report_under(examined, trees.parse(f"{table},shuffled"))
     alone = evaluate.evaluate(given, load(tmp_path / "2.parquet"), ties=ties)
     other_alone = evaluated(other, given, tmp_path, ties=ties)
     expected = trees.report_under(other_alone, trees.parse("shuffled"))
-    assert both.document.model_copy(update={"trees": {}, "read": alone.document.read}) == alone.document
+    assert (
+        both.document.model_copy(update={"trees": {}, "read": alone.document.read})
+        == alone.document
+    )
     assert both.document.read[-1]["source"] == "deep.csv"
     found = both.document.trees["deep.csv"]
     assert found.levels == ("class", "order", "genus", "species")
@@ -81,7 +91,8 @@ def test_one_pass_gives_what_each_tree_gives_alone_to_the_bit(tmp_path, split, i
         assert score.value == expected.document.scores[name].value, name
     graded = evaluated(data, given, tmp_path, ties=ties, metrics=list(found.scores))
     other_graded = evaluated(other, given, tmp_path, ties=ties, metrics=list(found.scores))
-    both = trees.report_under(graded, trees.parse(str(table)))  # an interval's last bits are those of all metrics asked
+    # an interval's last bits are those of all metrics asked
+    both = trees.report_under(graded, trees.parse(str(table)))
     expected = trees.report_under(other_graded, trees.parse("shuffled"))
     assert both.document.trees["deep.csv"].scores == expected.document.scores
 
@@ -105,12 +116,15 @@ def test_a_tree_of_any_format_over_the_own_classes_gives_the_own_scores_and_no_d
     data, given = zoo(own, ["family", "species"])
     edges = [("animals", f"family{s // 4}") for s in range(0, SPECIES, 4)]
     edges += [(f"family{s // 4}", f"species{s}") for s in range(SPECIES)]
-    (tmp_path / "edges.csv").write_text("parent,child\n" + "\n".join(map(",".join, edges)) + "\n", encoding="utf-8")
+    (tmp_path / "edges.csv").write_text(
+        "parent,child\n" + "\n".join(map(",".join, edges)) + "\n", encoding="utf-8"
+    )
     groups = [",".join(f"species{s + i}" for i in range(4)) for s in range(0, SPECIES, 4)]
     newick = ",".join(f"({group})family{i}" for i, group in enumerate(groups))
     (tmp_path / "own.nwk").write_text(f"({newick})animals;", encoding="utf-8")
     found = trees.report_under(
-        evaluated(data, given, tmp_path), trees.parse(f"{tmp_path / 'edges.csv'},{tmp_path / 'own.nwk'}")
+        evaluated(data, given, tmp_path),
+        trees.parse(f"{tmp_path / 'edges.csv'},{tmp_path / 'own.nwk'}"),
     )
     for name in ("edges.csv", "own.nwk"):
         under = found.document.trees[name]
@@ -123,16 +137,21 @@ def test_a_tree_of_any_format_over_the_own_classes_gives_the_own_scores_and_no_d
 
 def test_the_difference_is_the_mean_of_the_paired_ones_and_is_shown(tmp_path):
     data, given = zoo(own, ["family", "species"])
-    report = trees.report_under(evaluated(data, given, tmp_path, metrics=["H-AP", "R@1"]), trees.parse("shuffled"))
+    report = trees.report_under(
+        evaluated(data, given, tmp_path, metrics=["H-AP", "R@1"]), trees.parse("shuffled")
+    )
     under = report.document.trees["shuffled"]
     assert set(under.scores) == {"H-AP"}
     gap = under.scores["H-AP"].value - report.scores["H-AP"]
     assert under.differences["H-AP"]["difference"] == pytest.approx(gap)
-    assert gap < 0  # vectors lie by species alone, but equal ones are ranked by what their families share
+    # vectors lie by species alone, but equal ones are ranked by what their families share
+    assert gap < 0
     table = formats.by_tree(report.document)
     assert table.header == ("tree", "H-AP")
     assert table.cells[0] == ("own", formats.percent(report.scores["H-AP"]))
-    assert table.cells[1][1].startswith(f"{formats.percent(under.scores['H-AP'].value)} ({100 * gap:+.2f} ±")
+    assert table.cells[1][1].startswith(
+        f"{formats.percent(under.scores['H-AP'].value)} ({100 * gap:+.2f} ±"
+    )
     again = Document.model_validate(json.loads(report.document.model_dump_json()))
     assert again == report.document
 
@@ -167,22 +186,32 @@ def test_every_executor_finds_the_values_of_all_trees(tmp_path):
     examined, chosen = evaluated(data, file, tmp_path), trees.parse("shuffled,shuffled:7")
     whole = trees.report_under(examined, chosen).document
     for _ in range(2):  # the second time from what was kept
-        kept = trees.report_under(examined, chosen, execute=kept_in(tmp_path / "kept", on_threads)).document
+        kept = trees.report_under(
+            examined, chosen, execute=kept_in(tmp_path / "kept", on_threads)
+        ).document
         assert kept.trees == whole.trees
     with connected(None, 1) as client:
         on_workers = on_cluster(
             client, [File(tmp_path / "vectors.npz")], FileReader(embeddings.read, embeddings.joined)
         )
-        assert trees.report_under(examined, chosen, execute=on_workers).document.trees == whole.trees
+        assert (
+            trees.report_under(examined, chosen, execute=on_workers).document.trees == whole.trees
+        )
     on_torch = trees.report_under(examined, chosen, execute=on_device("cpu")).document
     for name, under in whole.trees.items():
         for metric, score in under.scores.items():
-            assert on_torch.trees[name].scores[metric].value == pytest.approx(score.value, abs=1e-12)
+            assert on_torch.trees[name].scores[metric].value == pytest.approx(
+                score.value, abs=1e-12
+            )
 
 
 def test_blocks_kept_for_other_trees_are_not_taken(tmp_path):
     data, given = zoo(own, ["family", "species"])
     examined, execute = evaluated(data, given, tmp_path), kept_in(tmp_path / "kept", on_threads)
-    one = trees.report_under(examined, trees.parse("shuffled"), execute=execute).document.trees["shuffled"]
-    other = trees.report_under(examined, trees.parse("shuffled:7"), execute=execute).document.trees["shuffled:7"]
+    one = trees.report_under(examined, trees.parse("shuffled"), execute=execute).document.trees[
+        "shuffled"
+    ]
+    other = trees.report_under(examined, trees.parse("shuffled:7"), execute=execute).document.trees[
+        "shuffled:7"
+    ]
     assert one.scores != other.scores

@@ -1,7 +1,9 @@
-"""A campaign of damaged files: `python -m tests.hostile.campaign ROUNDS SEED [NAME …]`; `make fuzz` runs it for long.
+"""A campaign of damaged files: `python -m tests.hostile.campaign ROUNDS SEED [NAME …]`; `make fuzz`
+runs it for long.
 
-Each reader gets mutated copies of its sample in a process of its own, so that a crash of the process is seen and counted;
-a fine reader reads, or refuses with an HBenchError. Everything else is a failure, printed with the round that makes it again.
+Each reader gets mutated copies of its sample in a process of its own, so that a crash of the
+process is seen and counted; a fine reader reads, or refuses with an HBenchError. Everything else is
+a failure, printed with the round that makes it again.
 """
 
 import faulthandler
@@ -19,7 +21,8 @@ from random import Random
 from hbench.core.errors import HBenchError
 from tests.hostile.corpus import SAMPLES, Sample, mutated
 
-CONTEXT = get_context("fork")  # a fresh interpreter for each reader would take longer than all its files
+# a fresh interpreter for each reader would take longer than all its files
+CONTEXT = get_context("fork")
 PATIENCE = 60.0  # seconds that one reader may take for one round of files
 
 
@@ -61,7 +64,9 @@ def campaign(sample: Sample, count: int, seed: int) -> Counter[str]:
     content, begun = sound(sample), 0
     while begun < count:
         ours, theirs = CONTEXT.Pipe(duplex=False)
-        process = CONTEXT.Process(target=rounds, args=(sample, content, range(begun, count), seed, theirs))
+        process = CONTEXT.Process(
+            target=rounds, args=(sample, content, range(begun, count), seed, theirs)
+        )
         process.start()
         theirs.close()
         for number, kind in _messages(ours):

@@ -1,4 +1,6 @@
-"""One small sound file per format that hbench reads, each made by a function, and the reader that takes it."""
+"""One small sound file per format that hbench reads, each made by a function, and the reader that
+takes it.
+"""
 
 import gzip
 import json
@@ -88,7 +90,9 @@ def _tree(path: Path) -> None:
 
 
 def _manifest(path: Path) -> None:
-    manifests.from_names(list("abcd"), [["x", "1"], ["x", "2"], ["y", "3"], ["y", "4"]], levels=["f", "s"]).write(path)
+    manifests.from_names(
+        list("abcd"), [["x", "1"], ["x", "2"], ["y", "3"], ["y", "4"]], levels=["f", "s"]
+    ).write(path)
 
 
 def _report(path: Path) -> None:
@@ -98,7 +102,13 @@ def _report(path: Path) -> None:
 
 
 def _step_record(path: Path) -> None:
-    record = {"step": "clean", "inputs": {"a.csv": "00"}, "settings": {"k": 1}, "counts": {"kept": 2}, "sha256": "00"}
+    record = {
+        "step": "clean",
+        "inputs": {"a.csv": "00"},
+        "settings": {"k": 1},
+        "counts": {"kept": 2},
+        "sha256": "00",
+    }
     path.write_text(json.dumps(record), encoding="utf-8")
 
 
@@ -129,10 +139,22 @@ SAMPLES = (
     Sample("d.parquet", lambda path: pq.write_table(pa.table({"id": IDS}), path), id_files.read),
     Sample("e.parquet", _study, study_values.read),
     Sample("a.npz", lambda path: np.savez(path, ids=np.array(IDS), vectors=VECTORS), _embeddings),
-    Sample("b.npz", lambda path: np.savez_compressed(path, ids=np.array(IDS), vectors=VECTORS), _embeddings),
-    Sample("c.npz", lambda path: kept_files.write(path, {"a": 1}, {"x": np.arange(5)}), kept_files.read),
-    Sample("a.safetensors", lambda path: save_file({"embeddings": VECTORS}, path, NAMED), _embeddings),
-    Sample("a.pt", lambda path: torch.save({"ids": IDS, "embeddings": torch.ones(20, 4)}, path), _embeddings),
+    Sample(
+        "b.npz",
+        lambda path: np.savez_compressed(path, ids=np.array(IDS), vectors=VECTORS),
+        _embeddings,
+    ),
+    Sample(
+        "c.npz", lambda path: kept_files.write(path, {"a": 1}, {"x": np.arange(5)}), kept_files.read
+    ),
+    Sample(
+        "a.safetensors", lambda path: save_file({"embeddings": VECTORS}, path, NAMED), _embeddings
+    ),
+    Sample(
+        "a.pt",
+        lambda path: torch.save({"ids": IDS, "embeddings": torch.ones(20, 4)}, path),
+        _embeddings,
+    ),
     Sample("a.npy", lambda path: np.save(path, np.array(IDS)), id_files.read),
     Sample("a.json", _texts(json.dumps(IDS)), id_files.read),
     Sample("b.json", _tree, tree_files.read),
@@ -141,12 +163,18 @@ SAMPLES = (
     Sample("a.csv", _texts(TABLE), own_data.read_single),
     Sample("b.csv", _texts("id,images\na,b c\nb,a d\n"), ranking_files.read),
     Sample("c.csv", _texts("id\na\nb\n"), id_files.read),
-    Sample("a.csv.gz", lambda path: path.write_bytes(gzip.compress(TABLE.encode())), tables.read_sheet),
+    Sample(
+        "a.csv.gz", lambda path: path.write_bytes(gzip.compress(TABLE.encode())), tables.read_sheet
+    ),
     Sample("a.tsv", _tree, tree_files.read),
     Sample("a.nwk", _tree, tree_files.read),
     Sample("a.graphml", _tree, tree_files.read),
     Sample("a.trec", _texts("a Q0 b 1 0.5 x\na Q0 c 2 0.4 x\n"), ranking_files.read),
-    Sample("a.toml", _texts('extends = "sop"\n[optimizer]\nlr = 1e-5\n'), lambda path: recipes.values_of(str(path))),
+    Sample(
+        "a.toml",
+        _texts('extends = "sop"\n[optimizer]\nlr = 1e-5\n'),
+        lambda path: recipes.values_of(str(path)),
+    ),
     Sample("b.toml", lambda path: path.write_bytes(BOARD.read_bytes()), leaderboard.read_file),
     Sample("a.yaml", _texts(DECISIONS), decisions_file.load),
     Sample("a.png", _noise, _picture),
@@ -154,12 +182,15 @@ SAMPLES = (
 )
 
 PIECES = (
-    b"[", b"{", b"null", b"-1", b"1e999", b"\0", b"\xff", b"\xed\xa0\x80", b"\\ud800", b"9" * 20, b"true", b"''", b"\r\n",
+    b"[", b"{", b"null", b"-1", b"1e999", b"\0", b"\xff", b"\xed\xa0\x80", b"\\ud800", b"9" * 20,
+    b"true", b"''", b"\r\n",
 )  # fmt: skip
 
 
 def mutated(content: bytes, random: Any) -> bytes:
-    """The bytes after one to eight changes: a byte replaced, some cut out, some repeated, a troublesome piece put in."""
+    """The bytes after one to eight changes: a byte replaced, some cut out, some repeated, a
+    troublesome piece put in.
+    """
     changed = bytearray(content)
     for _ in range(random.choice([1, 1, 2, 8])):
         place, kind = random.randrange(len(changed) + 1), random.random()
@@ -168,7 +199,9 @@ def mutated(content: bytes, random: Any) -> bytes:
         elif kind < 0.7:
             del changed[place : place + random.randrange(1, 9)]
         elif kind < 0.9:
-            changed[place:place] = changed[place : place + random.randrange(1, 9)] * random.choice([1, 2, 50])
+            changed[place:place] = changed[place : place + random.randrange(1, 9)] * random.choice(
+                [1, 2, 50]
+            )
         else:
             changed[place:place] = random.choice(PIECES)
     return bytes(changed)

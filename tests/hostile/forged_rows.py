@@ -1,7 +1,9 @@
-"""A campaign of rows for verification: honest ones, and ones forged by many ideas: `python -m tests.hostile.forged_rows SEED`.
+"""A campaign of rows for verification: honest ones, and ones forged by many ideas: `python -m
+tests.hostile.forged_rows SEED`.
 
-A case is what a pull request is: the leaderboard's file before and after, and the files that its rows name. It is judged as
-`hbench leaderboard verify --fetch --changed-since` does, but for the network: by the text, the changes, and every changed row.
+A case is what a pull request is: the leaderboard's file before and after, and the files that its
+rows name. It is judged as `hbench leaderboard verify --fetch --changed-since` does, but for the
+network: by the text, the changes, and every changed row.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ class Case:
 
 @dataclass
 class Bench:
-    """A small dataset of 30 species in 6 genera, a leaderboard of it, and runs on it, each with its row."""
+    """A small dataset of 30 species in 6 genera, a leaderboard of it, and runs on it, each with its
+    row.
+    """
 
     folder: Path
     data: Dataset = field(init=False)
@@ -55,11 +59,18 @@ class Bench:
     files: dict[str, Path] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        lines = [f"{item},g{species // 5},s{species}" for item, species in zip(ITEMS, SPECIES, strict=True)]
+        lines = [
+            f"{item},g{species // 5},s{species}"
+            for item, species in zip(ITEMS, SPECIES, strict=True)
+        ]
         (self.folder / "toy.csv").write_text("\n".join(["item,genus,species", *lines]))
         self.data = replace(hbench.load(self.folder / "toy.csv"), version="1")
-        self.board = empty_board(self.report(self.written("first", vectors_of(-1)), metrics=METRICS))
-        self.runs = [self.run(f"run{seed}", vectors_of(seed), metrics=METRICS) for seed in range(RUNS)]
+        self.board = empty_board(
+            self.report(self.written("first", vectors_of(-1)), metrics=METRICS)
+        )
+        self.runs = [
+            self.run(f"run{seed}", vectors_of(seed), metrics=METRICS) for seed in range(RUNS)
+        ]
 
     def written(self, name: str, vectors: np.ndarray, suffix: str = ".npz") -> Path:
         """Write vectors to a file that rows can name."""
@@ -73,7 +84,9 @@ class Bench:
     def row(self, path: Path, board: Leaderboard | None = None, **options: object) -> Row:
         """The row of a file under its own conditions, as `add` makes it."""
         document = self.report(path, **options)
-        return row_of(document, board or empty_board(document), url=f"https://example.org/{path.name}")
+        return row_of(
+            document, board or empty_board(document), url=f"https://example.org/{path.name}"
+        )
 
     def run(self, name: str, vectors: np.ndarray, suffix: str = ".npz", **options: object) -> Row:
         return self.row(self.written(name, vectors, suffix), **options)
@@ -104,7 +117,9 @@ class Bench:
 
 
 def vectors_of(seed: int) -> np.ndarray:
-    """Vectors as a model might give them: species lie around their centres, these around those of genera."""
+    """Vectors as a model might give them: species lie around their centres, these around those of
+    genera.
+    """
     rng = np.random.default_rng(seed + 1)
     centres = rng.normal(size=(6, 8))[np.arange(30) // 5] + rng.normal(size=(30, 8))
     return (centres[SPECIES] + rng.normal(size=(120, 8))).astype(np.float32)
@@ -120,7 +135,9 @@ def signed(row: Row, old: str, new: str) -> Row:
 
 def scored(row: Row, **scores: object) -> Row:
     return row.model_copy(
-        update={"scores": row.scores | {key.replace("_", "-"): value for key, value in scores.items()}}
+        update={
+            "scores": row.scores | {key.replace("_", "-"): value for key, value in scores.items()}
+        }
     )
 
 
@@ -131,29 +148,54 @@ def honest(bench: Bench, random: Random) -> Iterator[tuple[str, Case]]:
     """Yield branches that add, replace or correct rows of files that give them."""
     for row in bench.runs:
         others = tuple(
-            other for other in bench.runs if other.run.sha256 not in {row.run.sha256, others_of(row, bench).run.sha256}
+            other
+            for other in bench.runs
+            if other.run.sha256 not in {row.run.sha256, others_of(row, bench).run.sha256}
         )[:3]
         yield "a row", bench.case(row)
         yield "a row among others", bench.case(row, before=others)
-        yield "a replaced row", Case(bench.text(*others, others_of(row, bench)), bench.text(*others, row), bench.files)
+        yield (
+            "a replaced row",
+            Case(bench.text(*others, others_of(row, bench)), bench.text(*others, row), bench.files),
+        )
         said = row.model_copy(
-            update={"backbone": "ResNet-50 | <b>", "year": 2020, "method": f"{row.method} `x` (ours)"}
+            update={
+                "backbone": "ResNet-50 | <b>",
+                "year": 2020,
+                "method": f"{row.method} `x` (ours)",
+            }
         )
         yield "with details", bench.case(said)
         yield "with a note", bench.case(with_run(row, note="seed 1 of 3", doubt=None))
         fewer = random.sample(METRICS, 3)
-        yield "of some metrics", bench.case(row.model_copy(update={"scores": {key: row.scores[key] for key in fewer}}))
+        yield (
+            "of some metrics",
+            bench.case(row.model_copy(update={"scores": {key: row.scores[key] for key in fewer}})),
+        )
         rounded = {
             key: round(value, places)
-            for places, (key, value) in zip((1, 2, 3, 1, 2, 3, 1, 2), row.scores.items(), strict=True)
+            for places, (key, value) in zip(
+                (1, 2, 3, 1, 2, 3, 1, 2), row.scores.items(), strict=True
+            )
         }
         yield "of fewer digits", bench.case(row.model_copy(update={"scores": rounded}))
-        yield "marked and verified again", bench.case(with_run(row, verified="2026-01-01, hbench 0.1.0"))
+        yield (
+            "marked and verified again",
+            bench.case(with_run(row, verified="2026-01-01, hbench 0.1.0")),
+        )
         path = bench.files[f"{row.method}.npz"]
         for similarity in ("dot", "l2"):
-            yield f"by {similarity}", bench.case(bench.row(path, metrics=METRICS, similarity=similarity))
+            yield (
+                f"by {similarity}",
+                bench.case(bench.row(path, metrics=METRICS, similarity=similarity)),
+            )
         name = row.method.replace("run", "table")
-        yield "as parquet", bench.case(bench.run(name, vectors_of(int(row.method[3:])), ".parquet", metrics=METRICS))
+        yield (
+            "as parquet",
+            bench.case(
+                bench.run(name, vectors_of(int(row.method[3:])), ".parquet", metrics=METRICS)
+            ),
+        )
 
 
 def others_of(row: Row, bench: Bench) -> Row:
@@ -185,26 +227,40 @@ def forged_scores(bench: Bench, row: Row) -> Iterator[tuple[str, Case]]:
     ):
         yield (
             f"H-AP = {form}",
-            Case(bench.text(), text.replace(f"H-AP = {kept['H-AP']}", f"H-AP = {form}"), bench.files),
+            Case(
+                bench.text(), text.replace(f"H-AP = {kept['H-AP']}", f"H-AP = {form}"), bench.files
+            ),
         )
     for step in ("0.003", "0.01", "0.5", "10"):
         raised = {"H-AP": min(kept["H-AP"] + type(kept["H-AP"])(step), type(kept["H-AP"])(100))}
         yield f"H-AP + {step}", bench.case(row.model_copy(update={"scores": kept | raised}))
     yield (
         "H-AP rounded up",
-        bench.case(scored(row, H_AP=type(kept["H-AP"])(int(kept["H-AP"]) + 1 + (kept["H-AP"] % 1 > 0.5)))),
+        bench.case(
+            scored(row, H_AP=type(kept["H-AP"])(int(kept["H-AP"]) + 1 + (kept["H-AP"] % 1 > 0.5)))
+        ),
     )
-    yield "another's scores", bench.case(row.model_copy(update={"scores": others_of(row, bench).scores}))
+    yield (
+        "another's scores",
+        bench.case(row.model_copy(update={"scores": others_of(row, bench).scores})),
+    )
     yield (
         "two scores changed round",
-        bench.case(row.model_copy(update={"scores": kept | {"AP": kept["NDCG"], "NDCG": kept["AP"]}})),
+        bench.case(
+            row.model_copy(update={"scores": kept | {"AP": kept["NDCG"], "NDCG": kept["AP"]}})
+        ),
     )
     for spelling in ("h-ap", "H-AP ", "recall@1", "AP/species", "R@01"):
-        yield f"a second {spelling}", bench.case(row.model_copy(update={"scores": kept | {spelling: kept["NDCG"]}}))
+        yield (
+            f"a second {spelling}",
+            bench.case(row.model_copy(update={"scores": kept | {spelling: kept["NDCG"]}})),
+        )
     for metric in ("R@10", "P@2", "MRR", "HD@5"):
         yield (
             f"{metric} made up",
-            bench.case(row.model_copy(update={"scores": kept | {metric: round(kept["NDCG"] / 2, 3)}})),
+            bench.case(
+                row.model_copy(update={"scores": kept | {metric: round(kept["NDCG"] / 2, 3)}})
+            ),
         )
 
 
@@ -213,12 +269,25 @@ def forged_fields(bench: Bench, row: Row) -> Iterator[tuple[str, Case]]:
     yield "a smaller dim", bench.case(changed(update={"dim": 4}))
     yield "no dim", bench.case(changed(update={"dim": None}))
     yield "year to come", bench.case(changed(update={"year": 2199}))
-    yield "unranked where it is bad", bench.case(changed(update={"unranked": {"R@1": "not comparable"}}))
+    yield (
+        "unranked where it is bad",
+        bench.case(changed(update={"unranked": {"R@1": "not comparable"}})),
+    )
     for name, value in (
-        ("queries", 60), ("queries", 10**6), ("dataset_digest", "0" * 64), ("date", "2199-01-01"), ("date", "yesterday"),
-        ("hbench", "9.9.9"), ("hbench", "0"), ("sha256", "0" * 64), ("sha256", others_of(row, bench).run.sha256),
-        ("url", None), ("url", "https://example.org/none.npz"), ("url", others_of(row, bench).run.url), ("signature", "s"),
-    ):  # fmt: skip
+        ("queries", 60),
+        ("queries", 10**6),
+        ("dataset_digest", "0" * 64),
+        ("date", "2199-01-01"),
+        ("date", "yesterday"),
+        ("hbench", "9.9.9"),
+        ("hbench", "0"),
+        ("sha256", "0" * 64),
+        ("sha256", others_of(row, bench).run.sha256),
+        ("url", None),
+        ("url", "https://example.org/none.npz"),
+        ("url", others_of(row, bench).run.url),
+        ("signature", "s"),
+    ):
         yield f"{name} {value}", bench.case(with_run(row, **{name: value}))
         claimed = with_run(row, **{name: value, "verified": "2026-01-01, hbench 0.1.0"})
         yield f"{name} {value}, marked", bench.case(claimed)
@@ -239,21 +308,39 @@ def forged_signatures(bench: Bench, row: Row) -> Iterator[tuple[str, Case]]:
         except HBenchError:  # a relevance of another name
             continue
     for old, new in (
-        ("ties:pessimistic", "ties:optimistic"), ("rel:alpha=1", "rel:alpha=3"), ("rel:alpha=1", "rel:alpha=nan"),
+        ("ties:pessimistic", "ties:optimistic"),
+        ("rel:alpha=1", "rel:alpha=3"),
+        ("rel:alpha=1", "rel:alpha=nan"),
         ("toy@1", "toy@2"),
-        ("toy@1", "sop@1"), ("rel:alpha=1", "rel:alpha=1.0"), ("rel:alpha=1", "rel:alpha=1e0"), ("rel:alpha=1", "rel:alpha"),
-        ("protocol:paper", "protocol:official"), ("sim:cosine", "sim:none"), ("sim:cosine", "sim: cosine"),
+        ("toy@1", "sop@1"),
+        ("rel:alpha=1", "rel:alpha=1.0"),
+        ("rel:alpha=1", "rel:alpha=1e0"),
+        ("rel:alpha=1", "rel:alpha"),
+        ("protocol:paper", "protocol:official"),
+        ("sim:cosine", "sim:none"),
+        ("sim:cosine", "sim: cosine"),
         ("|test|", "|test+test|"),
-        ("|test|", "|train|"), ("self:excluded-by-id", "self:kept"), ("|self:excluded-by-id", ""), ("hbench:0.1", "hbench:0.2"),
-        ("protocol:paper", "protocol:paper|tree:other"), ("protocol:paper", "protocol:paper|left-out:3(abcdef01)"),
-        ("protocol:paper", "protocol:paper|labels:partial"), ("protocol:paper", "protocol:paper|"),
+        ("|test|", "|train|"),
+        ("self:excluded-by-id", "self:kept"),
+        ("|self:excluded-by-id", ""),
+        ("hbench:0.1", "hbench:0.2"),
+        ("protocol:paper", "protocol:paper|tree:other"),
+        ("protocol:paper", "protocol:paper|left-out:3(abcdef01)"),
+        ("protocol:paper", "protocol:paper|labels:partial"),
+        ("protocol:paper", "protocol:paper|"),
         ("protocol:paper", "x:y|protocol:paper"),
-        ("sim:cosine|", "sim:dot|sim:cosine|"), ("toy@1", "TOY@1"), ("ties:", "Ties:"), ("toy@1", " toy@1"),
-    ):  # fmt: skip
+        ("sim:cosine|", "sim:dot|sim:cosine|"),
+        ("toy@1", "TOY@1"),
+        ("ties:", "Ties:"),
+        ("toy@1", " toy@1"),
+    ):
         made = signed(row, old, new)
         assert made.run.signature != row.run.signature
         yield f"{new} for {old}", bench.case(made)
-        yield f"a second row by {new}", bench.case(made.model_copy(update={"method": "another"}), before=(row,))
+        yield (
+            f"a second row by {new}",
+            bench.case(made.model_copy(update={"method": "another"}), before=(row,)),
+        )
     newer = with_run(signed(row, "hbench:0.1", "hbench:9.9"), hbench="9.9.9")
     yield "a version that is not there yet", bench.case(newer)
 
@@ -269,7 +356,9 @@ def forged_files(bench: Bench, row: Row, seed: int) -> Iterator[tuple[str, Case]
         assert document.signature.count("left-out")
         made = row_of_any(bench, document, path)
         yield f"hard queries left out of {suffix}", bench.case(made)
-        clean = document.signature.split("|left-out")[0] + "|rel" + document.signature.split("|rel")[1]
+        clean = (
+            document.signature.split("|left-out")[0] + "|rel" + document.signature.split("|rel")[1]
+        )
         yield f"left out of {suffix} and unsaid", bench.case(with_run(made, signature=clean))
         yield f"of all queries, {suffix}", bench.case(with_run(made, signature=clean, queries=120))
     for name, shown in (
@@ -280,27 +369,40 @@ def forged_files(bench: Bench, row: Row, seed: int) -> Iterator[tuple[str, Case]
         made = bench.run(f"{name}{seed}", shown.astype(np.float32), metrics=METRICS)
         assert made.run.doubt
         yield f"{name} as vectors", bench.case(with_run(made, doubt=None))
-        yield f"{name} as vectors, explained away", bench.case(with_run(made, doubt="none: " + made.run.doubt))
+        yield (
+            f"{name} as vectors, explained away",
+            bench.case(with_run(made, doubt="none: " + made.run.doubt)),
+        )
         yield f"{name} as vectors, in part", bench.case(with_run(made, doubt=made.run.doubt[:-1]))
     path = bench.written(f"half{seed}", vectors)
     embeddings.write(path, ITEMS[:60], vectors[:60])
     yield (
         "half of the items",
-        bench.case(with_run(row, sha256=embeddings.digest([path]), url=f"https://example.org/{path.name}")),
+        bench.case(
+            with_run(row, sha256=embeddings.digest([path]), url=f"https://example.org/{path.name}")
+        ),
     )
     path = bench.written(f"garbage{seed}", vectors)
     path.write_bytes(b"no file of vectors")
     yield (
         "no file of vectors",
-        bench.case(with_run(row, sha256=embeddings.digest([path]), url=f"https://example.org/{path.name}")),
+        bench.case(
+            with_run(row, sha256=embeddings.digest([path]), url=f"https://example.org/{path.name}")
+        ),
     )
 
 
 def forged_heads(bench: Bench, row: Row) -> Iterator[tuple[str, Case]]:
-    before, after = bench.text(row), bench.text(row, others_of(row, bench).model_copy(update={"method": "new"}))
+    before, after = (
+        bench.text(row),
+        bench.text(row, others_of(row, bench).model_copy(update={"method": "new"})),
+    )
     foreign = '[foreign_metrics]\n"{}" = "as another program computes it"\n\n[[row]]'
     for metric in ("H-AP", "R@1", "h-ap", "H–AP", "AP50"):
-        yield f"{metric} is foreign", Case(before, after.replace("[[row]]", foreign.format(metric), 1), bench.files)
+        yield (
+            f"{metric} is foreign",
+            Case(before, after.replace("[[row]]", foreign.format(metric), 1), bench.files),
+        )
         made = row.model_copy(update={"scores": {metric: row.scores["NDCG"]}, "method": "new"})
         text = bench.text(row) + "\n" + block(with_run(made, sha256="1" * 64))
         yield (
@@ -308,23 +410,36 @@ def forged_heads(bench: Bench, row: Row) -> Iterator[tuple[str, Case]]:
             Case(before, text.replace("[[row]]", foreign.format(metric), 1), bench.files),
         )
     for old, new in (
-        ('metric = "H-AP"', 'metric = "R@1"'), ('ties = "pessimistic"', 'ties = "optimistic"'),
+        ('metric = "H-AP"', 'metric = "R@1"'),
+        ('ties = "pessimistic"', 'ties = "optimistic"'),
         ('relevance = "alpha=1"', 'relevance = "alpha=3"'),
-        ('protocol = "paper"', 'protocol = "official"'), ('version = "1"', 'version = "2"'), ('dataset = "toy"', 'dataset = "sop"'),
-        ('version = "1"', 'version = "1"\nnotes = "mine is the best"'), ('version = "1"', 'version = "1"\naveraged = ["a", "b"]'),
+        ('protocol = "paper"', 'protocol = "official"'),
+        ('version = "1"', 'version = "2"'),
+        ('dataset = "toy"', 'dataset = "sop"'),
+        ('version = "1"', 'version = "1"\nnotes = "mine is the best"'),
+        ('version = "1"', 'version = "1"\naveraged = ["a", "b"]'),
         ('"genus"', '"family"'),
-    ):  # fmt: skip
+    ):
         full = '{}ties = "pessimistic"\nrelevance = "alpha=1"\n'.format
         was, text = (full("") + each for each in (before, after))
         assert old in text, (old, text[:300])
         yield f"head {new}", Case(was, text.replace(old, new, 1), bench.files)
         yield f"head {new} alone", Case(was, was.replace(old, new, 1), bench.files)
-    yield "another's row is gone", Case(bench.text(row, others_of(row, bench)), bench.text(row), bench.files)
+    yield (
+        "another's row is gone",
+        Case(bench.text(row, others_of(row, bench)), bench.text(row), bench.files),
+    )
     rival = bench.runs[bench.runs.index(row) - 1]
     lower = scored(rival, H_AP=round(rival.scores["H-AP"] / 2, 3))
-    yield "a rival's score is lowered", Case(bench.text(row, rival), bench.text(row, lower), bench.files)
+    yield (
+        "a rival's score is lowered",
+        Case(bench.text(row, rival), bench.text(row, lower), bench.files),
+    )
     unranked = rival.model_copy(update={"unranked": {"H-AP": "doubtful"}})
-    yield "a rival is unranked", Case(bench.text(row, rival), bench.text(row, unranked), bench.files)
+    yield (
+        "a rival is unranked",
+        Case(bench.text(row, rival), bench.text(row, unranked), bench.files),
+    )
     doubted = bench.text(row, with_run(rival, sha256=row.run.sha256, url=row.run.url))
     yield "a rival's file is replaced", Case(bench.text(rival), doubted, bench.files)
 
@@ -334,7 +449,9 @@ def hard_queries(vectors: np.ndarray) -> list[int]:
     units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     scores = units @ units.T
     own = SPECIES[:, None] == SPECIES[None]
-    return np.argsort(np.where(own, scores, 0).sum(axis=1) - np.where(own, 0, scores).max(axis=1)).tolist()
+    return np.argsort(
+        np.where(own, scores, 0).sum(axis=1) - np.where(own, 0, scores).max(axis=1)
+    ).tolist()
 
 
 def leave_out(path: Path, vectors: np.ndarray, items: list[str]) -> None:
@@ -347,7 +464,9 @@ def leave_out(path: Path, vectors: np.ndarray, items: list[str]) -> None:
         embeddings.write(path, ids, vectors[kept])
         table = pq.read_table(path)
         pq.write_table(
-            table.replace_schema_metadata({**(table.schema.metadata or {}), b"hbench.left_out": json.dumps(items)}),
+            table.replace_schema_metadata(
+                {**(table.schema.metadata or {}), b"hbench.left_out": json.dumps(items)}
+            ),
             path,
         )
 
@@ -371,7 +490,9 @@ def forged(bench: Bench, seeds: range) -> Iterator[tuple[str, Case]]:
 
 
 def outcomes(bench: Bench, seed: int, seeds: range) -> dict[str, Counter[str]]:
-    """Count how honest and forged branches are judged: under "honest" and "forged" all, under "wrong" those judged wrongly."""
+    """Count how honest and forged branches are judged: under "honest" and "forged" all, under
+    "wrong" those judged wrongly.
+    """
     found: dict[str, Counter[str]] = {"honest": Counter(), "forged": Counter(), "wrong": Counter()}
     kinds: dict[str, tuple[Iterator[tuple[str, Case]], bool]] = {
         "honest": (honest(bench, Random(seed)), True), "forged": (forged(bench, seeds), False),
@@ -386,7 +507,11 @@ def outcomes(bench: Bench, seed: int, seeds: range) -> dict[str, Counter[str]]:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        counts = outcomes(Bench(Path(folder)), int(sys.argv[1]) if len(sys.argv) > 1 else 0, range(RUNS))
+        counts = outcomes(
+            Bench(Path(folder)), int(sys.argv[1]) if len(sys.argv) > 1 else 0, range(RUNS)
+        )
         for kind, counter in counts.items():
-            wrong = "".join(f"\n  {number} × {name}" for name, number in counter.items() if kind == "wrong")
+            wrong = "".join(
+                f"\n  {number} × {name}" for name, number in counter.items() if kind == "wrong"
+            )
             sys.stdout.write(f"{kind}: {counter.total()}{wrong}\n")

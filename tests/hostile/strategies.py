@@ -1,8 +1,8 @@
-"""Files that keep their format and hold what no sane writer puts in: other types, doubled and missing parts, odd numbers.
+"""Files that keep their format and hold what no sane writer puts in: other types, doubled and
+missing parts, odd numbers.
 
-Flipped bits (tests/hostile/campaign.py) mostly break the format itself; these get past the parser, to the code that trusts
-a schema.
-`altered(sample)` draws such files for each format of the corpus.
+Flipped bits (tests/hostile/campaign.py) mostly break the format itself; these get past the parser,
+to the code that trusts a schema. `altered(sample)` draws such files for each format of the corpus.
 """
 
 import csv
@@ -28,13 +28,18 @@ NESTED = []
 for _ in range(30):
     NESTED = [NESTED]
 TEXTS = [
-    "", " ", "a", "\x00", "\x1b[31mred", "../../etc/passwd", "/etc/passwd", "x" * 5000, "1e999", "-1", "=1+1",
+    "", " ", "a", "\x00", "\x1b[31mred", "../../etc/passwd", "/etc/passwd", "x" * 5000, "1e999",
+    "-1", "=1+1",
     "\N{RIGHT-TO-LEFT OVERRIDE}",
 ]  # fmt: skip
-PLAIN = st.sampled_from([None, True, False, -1, 0, 1, 2**31, 2**63, -(10**30), 0.5, -1e308, 1e308, *TEXTS])
+PLAIN = st.sampled_from(
+    [None, True, False, -1, 0, 1, 2**31, 2**63, -(10**30), 0.5, -1e308, 1e308, *TEXTS]
+)
 VALUES = st.one_of(
     PLAIN,
-    st.sampled_from([[], {}, NESTED, [[]], [None], [1, "a"], {"a": 1}, {"": None}, float("nan"), float("inf")]),
+    st.sampled_from(
+        [[], {}, NESTED, [[]], [None], [1, "a"], {"a": 1}, {"": None}, float("nan"), float("inf")]
+    ),
     st.lists(PLAIN, max_size=3),
     st.dictionaries(st.sampled_from(["name", "id", "a", ""]), PLAIN, max_size=2),
 )
@@ -48,7 +53,13 @@ def altered(sample):
 def places(value, at=()):
     """The way to every part of a document."""
     yield at
-    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    children = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, child in children:
         yield from places(child, (*at, key))
 
@@ -84,7 +95,9 @@ def _changed(part, kind, odd):
 
 
 def _texts(read, write):
-    """Documents of a text format: `read` makes lists and dicts of a text, `write` a text of whatever became of them."""
+    """Documents of a text format: `read` makes lists and dicts of a text, `write` a text of
+    whatever became of them.
+    """
     return lambda sample: documents(read(saved(sample.name, sample.make).decode())).map(
         lambda value: write(value).encode()
     )
@@ -102,8 +115,14 @@ def _cells(delimiter):
 
     def write(rows):
         out = io.StringIO()
-        kept = [row if isinstance(row, list) else [row] for row in rows] if isinstance(rows, list) else [[rows]]
-        csv.writer(out, delimiter=delimiter).writerows([[str(cell) for cell in row] for row in kept])
+        kept = (
+            [row if isinstance(row, list) else [row] for row in rows]
+            if isinstance(rows, list)
+            else [[rows]]
+        )
+        csv.writer(out, delimiter=delimiter).writerows(
+            [[str(cell) for cell in row] for row in kept]
+        )
         return out.getvalue()
 
     return (lambda text: list(csv.reader(io.StringIO(text), delimiter=delimiter))), write
@@ -138,14 +157,18 @@ def saved_table(sample):
 
 @st.composite
 def tables(draw, sound):
-    """The table with a column of another type, of nulls, doubled, renamed or taken out; or with rows doubled or none."""
+    """The table with a column of another type, of nulls, doubled, renamed or taken out; or with
+    rows doubled or none.
+    """
     names, columns = list(sound.column_names), list(sound.columns)
     for _ in range(draw(st.integers(1, 2))):
         if not columns:
             break
         place = draw(st.integers(0, len(columns) - 1))
         rows = len(columns[0])
-        kind = draw(st.sampled_from(["type", "type", "nulls", "double", "drop", "name", "empty", "repeat"]))
+        kind = draw(
+            st.sampled_from(["type", "type", "nulls", "double", "drop", "name", "empty", "repeat"])
+        )
         if kind == "type":
             columns[place] = pa.chunked_array([draw(st.sampled_from(_odd_columns(rows)))])
         elif kind == "nulls":
@@ -168,16 +191,22 @@ def _odd_columns(rows):
     typed = [(0, pa.timestamp("us")), (None, pa.null()), (1, pa.decimal128(5, 2))]
     plain = [True, 2**63 - 1, -1.5, float("nan"), b"\xff", "a", ["a"], {"x": 1}]
     return [
-        *(pa.array([value] * rows, kind) for value, kind in (*typed, *((value, None) for value in plain))),
+        *(
+            pa.array([value] * rows, kind)
+            for value, kind in (*typed, *((value, None) for value in plain))
+        ),
         pa.array(["a"] * rows).dictionary_encode(),
         pa.array([[1.0] * (number % 3) for number in range(rows)], pa.list_(pa.float64())),
     ]
 
 
 ARRAYS = [
-    np.zeros(0), np.zeros((0, 4), np.float32), np.ones((20, 0), np.float32), np.ones((1, 1, 1)), np.float32(1), np.ones((3, 4)),
-    np.full((20, 4), np.nan), np.full((20, 4), np.inf, np.float16), np.ones((20, 4), np.int64), np.ones((20, 4), bool),
-    np.ones((20, 4), np.complex64), np.array(["a"] * 20), np.array([b"\xff"] * 20), np.ones((20, 4), ">f8"),
+    np.zeros(0), np.zeros((0, 4), np.float32), np.ones((20, 0), np.float32), np.ones((1, 1, 1)),
+    np.float32(1), np.ones((3, 4)),
+    np.full((20, 4), np.nan), np.full((20, 4), np.inf, np.float16), np.ones((20, 4), np.int64),
+    np.ones((20, 4), bool),
+    np.ones((20, 4), np.complex64), np.array(["a"] * 20), np.array([b"\xff"] * 20),
+    np.ones((20, 4), ">f8"),
     np.zeros(20, [("a", "i4")]), np.zeros(20, "M8[s]"), np.ones((4, 20), np.float32).T,
 ]  # fmt: skip
 
@@ -197,28 +226,48 @@ def _arrays(read, write):
             members[draw(st.sampled_from(["more", "ids ", "vectors2"]))] = array
         else:
             own = members.pop(name)
-            members |= {} if kind == "drop" else {draw(st.sampled_from(["x", "IDS", "embedding "])): own}
+            members |= (
+                {} if kind == "drop" else {draw(st.sampled_from(["x", "IDS", "embedding "])): own}
+            )
         return saved(sample.name, lambda path: write(path, members))
 
     return changed
 
 
 def _npy(sample):
-    return st.sampled_from(ARRAYS).map(lambda array: saved(sample.name, lambda path: np.save(path, array)))
+    return st.sampled_from(ARRAYS).map(
+        lambda array: saved(sample.name, lambda path: np.save(path, array))
+    )
 
 
 def _write_safetensors(path, members):
-    plain = {name: np.ascontiguousarray(a) for name, a in members.items() if np.asarray(a).dtype.kind in "fiub"}
-    save_file({name: each.astype(each.dtype.newbyteorder("=")) for name, each in plain.items()}, path)
+    plain = {
+        name: np.ascontiguousarray(a)
+        for name, a in members.items()
+        if np.asarray(a).dtype.kind in "fiub"
+    }
+    save_file(
+        {name: each.astype(each.dtype.newbyteorder("=")) for name, each in plain.items()}, path
+    )
 
 
 def _write_pt(path, members):
     arrays = (np.ndarray, np.generic)
-    torch.save({name: each.tolist() if isinstance(each, arrays) else each for name, each in members.items()}, path)
+    torch.save(
+        {
+            name: each.tolist() if isinstance(each, arrays) else each
+            for name, each in members.items()
+        },
+        path,
+    )
 
 
 def _picture(sample):
-    modes = ["1", "L", "RGB", "CMYK"] if sample.name.endswith("jpg") else ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"]
+    modes = (
+        ["1", "L", "RGB", "CMYK"]
+        if sample.name.endswith("jpg")
+        else ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"]
+    )
     sizes = st.tuples(st.sampled_from([1, 2, 300]), st.sampled_from([1, 3, 2000]))
     made = st.builds(Image.new, st.sampled_from(modes), sizes)
     return made.map(lambda image: saved(sample.name, image.save))
@@ -233,8 +282,10 @@ MAKERS = {
     "json": _texts(json.loads, json.dumps),
     "yaml": _texts(yaml.safe_load, lambda value: yaml.safe_dump(value, allow_unicode=True)),
     "toml": _texts(tomllib.loads, _toml),
-    "csv": _texts(*_cells(",")), "csv.gz": _packed, "tsv": _texts(*_cells("\t")), "trec": _texts(*_cells(" ")),
-    "nwk": _pieces, "graphml": _pieces, "parquet": _table(pq.write_table), "arrow": _table(_write_ipc),
+    "csv": _texts(*_cells(",")), "csv.gz": _packed, "tsv": _texts(*_cells("\t")),
+    "trec": _texts(*_cells(" ")),
+    "nwk": _pieces, "graphml": _pieces, "parquet": _table(pq.write_table),
+    "arrow": _table(_write_ipc),
     "npz": _arrays(lambda raw: dict(np.load(io.BytesIO(raw))), lambda path, members: np.savez(path, **members)), "npy": _npy,
     "safetensors": _arrays(load, _write_safetensors),
     "pt": _arrays(lambda raw: dict(torch.load(io.BytesIO(raw), weights_only=True)), _write_pt),

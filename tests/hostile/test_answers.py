@@ -1,4 +1,6 @@
-"""Answers of a hostile HTTP server, drawn at random: a download ends with the right bytes, or with a message and nothing kept."""
+"""Answers of a hostile HTTP server, drawn at random: a download ends with the right bytes, or with
+a message and nothing kept.
+"""
 
 import hashlib
 import random
@@ -15,27 +17,99 @@ from tests.file_server import FileServer
 BODY = random.Random(0).randbytes(40_000)
 SHA256 = hashlib.sha256(BODY).hexdigest()
 BODIES = st.sampled_from(
-    [b"", b"\0" * 10, BODY, BODY[:999], BODY + b"more", BODY[::-1], b"<html>sign in", b"\x1f\x8b\x08" + BODY]
+    [
+        b"",
+        b"\0" * 10,
+        BODY,
+        BODY[:999],
+        BODY + b"more",
+        BODY[::-1],
+        b"<html>sign in",
+        b"\x1f\x8b\x08" + BODY,
+    ]
 )
-VALUES = st.sampled_from([
-    "0", "-1", "40000", "39999", "99999999999999999999", "1e3", "", " ", "a\x1b[31m", "bytes 0-39999/40000",
-    "bytes 5-4/40000", "bytes */40000", "bytes 999-39999/*", "gzip", "chunked", "identity", "close", '"other"', "W/\"x\"",
-    "http://127.0.0.1:1/", "/data.bin", "//", "ftp://x/y", "file:///etc/passwd", "text/html", "x" * 20_000,
-])  # fmt: skip
+VALUES = st.sampled_from(
+    [
+        "0",
+        "-1",
+        "40000",
+        "39999",
+        "99999999999999999999",
+        "1e3",
+        "",
+        " ",
+        "a\x1b[31m",
+        "bytes 0-39999/40000",
+        "bytes 5-4/40000",
+        "bytes */40000",
+        "bytes 999-39999/*",
+        "gzip",
+        "chunked",
+        "identity",
+        "close",
+        '"other"',
+        'W/"x"',
+        "http://127.0.0.1:1/",
+        "/data.bin",
+        "//",
+        "ftp://x/y",
+        "file:///etc/passwd",
+        "text/html",
+        "x" * 20_000,
+    ]
+)
 NAMES = st.sampled_from(
-    ["Content-Length", "Content-Range", "Content-Encoding", "Content-Type", "Transfer-Encoding", "ETag", "Retry-After",
-     "Location", "Connection", "Last-Modified", "Accept-Ranges"]
-)  # fmt: skip
+    [
+        "Content-Length",
+        "Content-Range",
+        "Content-Encoding",
+        "Content-Type",
+        "Transfer-Encoding",
+        "ETag",
+        "Retry-After",
+        "Location",
+        "Connection",
+        "Last-Modified",
+        "Accept-Ranges",
+    ]
+)
 STATUS = st.sampled_from(
-    [100, 200, 200, 200, 204, 206, 206, 301, 302, 304, 307, 400, 401, 403, 404, 416, 429, 500, 503, 520, 599, 999]
+    [
+        100,
+        200,
+        200,
+        200,
+        204,
+        206,
+        206,
+        301,
+        302,
+        304,
+        307,
+        400,
+        401,
+        403,
+        404,
+        416,
+        429,
+        500,
+        503,
+        520,
+        599,
+        999,
+    ]
 )
 
 
 @st.composite
 def answers(draw):
-    """The bytes of one answer: a status line, some headers, a body; sometimes no HTTP at all, or cut off anywhere."""
+    """The bytes of one answer: a status line, some headers, a body; sometimes no HTTP at all, or
+    cut off anywhere.
+    """
     if draw(st.integers(0, 9)) == 0:
-        return draw(st.sampled_from([b"", b"\r\n\r\n", b"SSH-2.0-x\r\n", b"HTTP/9.9 200\r\n\r\n", BODY]))
+        return draw(
+            st.sampled_from([b"", b"\r\n\r\n", b"SSH-2.0-x\r\n", b"HTTP/9.9 200\r\n\r\n", BODY])
+        )
     headers = draw(st.lists(st.tuples(NAMES, VALUES), max_size=4))
     head = f"HTTP/1.1 {draw(STATUS)} {draw(st.sampled_from(['OK', '', 'a' * 200]))}\r\n"
     head += "".join(f"{name}: {value}\r\n" for name, value in headers)
@@ -55,7 +129,13 @@ def test_any_answers_end_in_the_right_bytes_or_in_a_message(tmp_path_factory):
     patience = Patience(connect=2, silence=1, pause=0.001, busy=0.001)
     ends = set()
 
-    @settings(derandomize=True, max_examples=120, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @settings(
+        derandomize=True,
+        max_examples=120,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        database=None,
+    )
     @given(st.lists(answers(), min_size=1, max_size=5), st.booleans())
     def ends_well(told, is_known):
         folder: Path = tmp_path_factory.mktemp("get")
@@ -73,7 +153,11 @@ def test_any_answers_end_in_the_right_bytes_or_in_a_message(tmp_path_factory):
         assert failure != ""
         assert file.exists() == (failure is None)
         ends.add((failure is None, is_known))
-        assert {path.name for path in folder.iterdir()} <= {"data.bin", ".data.bin.part", ".data.bin.part.json"}
+        assert {path.name for path in folder.iterdir()} <= {
+            "data.bin",
+            ".data.bin.part",
+            ".data.bin.part.json",
+        }
 
     ends_well()
     assert len(ends) == 4

@@ -1,4 +1,6 @@
-"""Files of every format that are damaged, or whole and wrong: read or refused, never a crash, a hang or another exception."""
+"""Files of every format that are damaged, or whole and wrong: read or refused, never a crash, a
+hang or another exception.
+"""
 
 import warnings
 from pathlib import Path
@@ -18,7 +20,11 @@ EXAMPLES = 40  # the same in every run, so that main is never red by chance
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
 def test_odd_files_are_read_or_refused(sample, tmp_path_factory):
     @settings(
-        derandomize=True, max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None
+        derandomize=True,
+        max_examples=EXAMPLES,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        database=None,
     )
     @given(st.data())
     def read_or_refused(data):

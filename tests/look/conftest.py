@@ -1,4 +1,6 @@
-"""Opens pages of a folder in a real browser, and checks that they request nothing outside it and log no error."""
+"""Opens pages of a folder in a real browser, and checks that they request nothing outside it and
+log no error.
+"""
 
 import pytest
 
@@ -23,7 +25,9 @@ def opened(browser, request):
 
 @pytest.fixture(scope="session")
 def plotted(tmp_path_factory):
-    """A dataset, two embedding files and their reports with values by query, a leaderboard and logs; some names are markup."""
+    """A dataset, two embedding files and their reports with values by query, a leaderboard and
+    logs; some names are markup.
+    """
     folder = tmp_path_factory.mktemp("plots")
     data = write_table(folder, family=NASTY + "{}")
     for name, noise, method in (("one", 1.0, NASTY), ("two", 2.0, "two")):

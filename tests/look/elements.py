@@ -1,4 +1,6 @@
-"""Opens pages in a real browser, reads values off their elements, and checks what holds of every page."""
+"""Opens pages in a real browser, reads values off their elements, and checks what holds of every
+page.
+"""
 
 import os
 import re
@@ -6,7 +8,9 @@ from pathlib import Path
 
 
 class Opened:
-    """A page with its requests and console messages; `within`: the beginnings of the addresses that it may request."""
+    """A page with its requests and console messages; `within`: the beginnings of the addresses that
+    it may request.
+    """
 
     def __init__(self, browser, address, within, width=1440, scheme="light", errors=False):
         context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
@@ -19,9 +23,13 @@ class Opened:
         self.page.goto(address)
 
     def close(self, name):
-        """Check that nothing was logged, and nothing requested outside the folder; keep a screenshot where CI asks for it."""
+        """Check that nothing was logged, and nothing requested outside the folder; keep a
+        screenshot where CI asks for it.
+        """
         if folder := os.environ.get("HBENCH_SCREENSHOTS"):
-            self.page.screenshot(path=Path(folder) / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)}.png", full_page=True)
+            self.page.screenshot(
+                path=Path(folder) / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)}.png", full_page=True
+            )
         assert self.errors or self.said == []
         assert self.asked
         assert [url for url in self.asked if not url.startswith((*self.within, "blob:"))] == []
@@ -34,7 +42,9 @@ def each(page, selector, expression):
 
 
 def check_page(page, findings):
-    """A page fits its window, holds no picture or script from outside, has one title and a link to skip to it; axe is content."""
+    """A page fits its window, holds no picture or script from outside, has one title and a link to
+    skip to it; axe is content.
+    """
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert page.locator("img").count() == 0
     assert page.locator("script:not([src])").count() == 0

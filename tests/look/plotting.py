@@ -1,4 +1,6 @@
-"""What the tests of plots share: a small dataset on disk, embeddings of it, and how a picture is read back."""
+"""What the tests of plots share: a small dataset on disk, embeddings of it, and how a picture is
+read back.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,14 @@ from hbench.submissions import embeddings
 
 LEVELS = ("family", "genus", "species")
 HEADS = {".png": b"\x89PNG\r\n\x1a\n", ".svg": b"<?xml", ".pdf": b"%PDF-"}
-METRICS = ["H-AP", "HD-first-mistake", *(f"{m}/{level}" for m in ("AP", "R@1", "R@10") for level in LEVELS)]
+METRICS = [
+    "H-AP",
+    "HD-first-mistake",
+    *(f"{m}/{level}" for m in ("AP", "R@1", "R@10") for level in LEVELS),
+]
 FILES = {  # of the folder that the fixture `plotted` makes, by the kind of plot that takes them
-    "levels": ("one.json", "two.json"), "mistakes": ("one.parquet", "two.parquet"), "h-pr": ("one.parquet", "two.parquet"),
+    "levels": ("one.json", "two.json"), "mistakes": ("one.parquet", "two.parquet"),
+    "h-pr": ("one.parquet", "two.parquet"),
     "confusion": ("one.parquet",), "map": ("one.parquet",), "tree": ("own.csv",),
     "curves": ("a", "b"), "pareto": ("made.toml",), "time": ("made.toml",),
 }  # fmt: skip
@@ -28,7 +35,8 @@ NASTY = '--><script>alert(1)</script> $x^2$ & "'
 
 
 def request(folder, kind, **options):
-    """What a kind of plot is given: its files, the dataset where it takes embeddings, and options."""
+    """What a kind of plot is given: its files, the dataset where it takes embeddings, and
+    options."""
     files = tuple(str(folder / file) for file in FILES[kind])
     dataset = {"dataset": str(folder / "own.csv")} if files[0].endswith(".parquet") else {}
     return PlotRequest(files, **(dataset | options))
@@ -61,7 +69,9 @@ def embedded(path, dataset, noise, seed=0, dim=8):
 def ranked_levels(dataset, vectors):
     """Rank by brute force: for every query the levels of the other items, best first."""
     labels = hbench.load(dataset).tests["test"].labels
-    vectors = vectors.astype(np.float64) / np.linalg.norm(vectors.astype(np.float64), axis=1)[:, None]
+    vectors = (
+        vectors.astype(np.float64) / np.linalg.norm(vectors.astype(np.float64), axis=1)[:, None]
+    )
     found = []
     for query in range(len(labels)):
         others = [item for item in range(len(labels)) if item != query]
@@ -72,13 +82,30 @@ def ranked_levels(dataset, vectors):
 
 def write_boards(folder):
     """A leaderboard of six rows, one of them unranked, and the logs of two runs."""
-    values = [(NASTY, 2020, 50, 40), ("b", 2021, 60, 45), ("c", 2021, 70, 30), ("d", 2023, 55, 35), ("f", 2024, 99, 99)]
-    rows = [{"method": method, "year": year, "scores": {"AP": ap, "H-AP": h_ap}} for method, year, ap, h_ap in values]
+    values = [
+        (NASTY, 2020, 50, 40),
+        ("b", 2021, 60, 45),
+        ("c", 2021, 70, 30),
+        ("d", 2023, 55, 35),
+        ("f", 2024, 99, 99),
+    ]
+    rows = [
+        {"method": method, "year": year, "scores": {"AP": ap, "H-AP": h_ap}}
+        for method, year, ap, h_ap in values
+    ]
     rows[-1]["unranked"] = {"H-AP": "cut"}
     rows.append({"method": "e", "scores": {"AP": 80, "H-AP": 20}})
-    board = {"dataset": "made", "version": "1", "protocol": "paper", "levels": ["genus", "species"], "metric": "H-AP"}
+    board = {
+        "dataset": "made",
+        "version": "1",
+        "protocol": "paper",
+        "levels": ["genus", "species"],
+        "metric": "H-AP",
+    }
     board["citations"] = {"Us, 2025": {"text": "Us"}}
-    board["row"] = [row | {"paper": {"citation": "Us, 2025", "table": row["method"]}} for row in rows]
+    board["row"] = [
+        row | {"paper": {"citation": "Us, 2025", "table": row["method"]}} for row in rows
+    ]
     (folder / "made.toml").write_text(tomli_w.dumps(board), encoding="utf-8")
     for run in ("a", "b"):
         (folder / run).mkdir()
@@ -90,20 +117,29 @@ def log_lines(run):
     for step in range(2, 11, 2):
         loss = 1 / step + (run == "b")
         terms = {"sup_ap": loss / 2, NASTY: loss}
-        lines.append({"step": step, "steps": 10, "steps_per_epoch": 4, "loss": loss, "terms": terms})
+        lines.append(
+            {"step": step, "steps": 10, "steps_per_epoch": 4, "loss": loss, "terms": terms}
+        )
         if step % 4 == 0:
             lines.append({"step": step, "scores": {"H-AP": step / 20, "AP": step / 30}})
-    return "".join(json.dumps(line) + "\n" for line in lines) + '{"step": 12, "lo'  # as a killed run leaves it
+    # as a killed run leaves it
+    return "".join(json.dumps(line) + "\n" for line in lines) + '{"step": 12, "lo'
 
 
 def luminance(color):
     """Relative luminance of #rrggbb (WCAG)."""
     parts = np.array([int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)])
-    return np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4) @ (0.2126, 0.7152, 0.0722)
+    return np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4) @ (
+        0.2126,
+        0.7152,
+        0.0722,
+    )
 
 
 def check_formats(kind, request):
-    """A kind is drawn in every format, the same again, one column wide, with fonts embedded, and no edge cuts a text."""
+    """A kind is drawn in every format, the same again, one column wide, with fonts embedded, and no
+    edge cuts a text.
+    """
     drawings = [draw(kind, request) for _ in range(2)]
     for suffix, head in HEADS.items():
         first, second = (drawing.as_bytes(suffix[1:]) for drawing in drawings)
@@ -121,7 +157,9 @@ def words_of(drawing):
     """All text of a drawing's figure."""
     import matplotlib.text
 
-    return [text.get_text() for text in drawing.figure.findobj(matplotlib.text.Text) if text.get_text()]
+    return [
+        text.get_text() for text in drawing.figure.findobj(matplotlib.text.Text) if text.get_text()
+    ]
 
 
 def check_svg(text):
@@ -145,9 +183,19 @@ def cut_texts(drawing):
         figure.draw(renderer)
         axes = [axis for panel in figure.axes for axis in (panel.xaxis, panel.yaxis)]
         ticks = {text for axis in axes for text in axis.findobj(matplotlib.text.Text)}
-        shown = [text for text in figure.findobj(matplotlib.text.Text) if text.get_text().strip() and text not in ticks]
+        shown = [
+            text
+            for text in figure.findobj(matplotlib.text.Text)
+            if text.get_text().strip() and text not in ticks
+        ]
         boxes = {text.get_text(): text.get_window_extent(renderer) for text in shown}
-        boxes |= {f"{axis} of {axis.axes.get_title()}": axis.get_tightbbox(renderer) for axis in axes}
+        boxes |= {
+            f"{axis} of {axis.axes.get_title()}": axis.get_tightbbox(renderer) for axis in axes
+        }
         right, top = figure.bbox.x1 + 1, figure.bbox.y1 + 1
         drawn = {name: box for name, box in boxes.items() if box is not None}
-        return [name for name, box in drawn.items() if min(box.p0) < -1 or box.x1 > right or box.y1 > top]
+        return [
+            name
+            for name, box in drawn.items()
+            if min(box.p0) < -1 or box.x1 > right or box.y1 > top
+        ]

@@ -1,4 +1,6 @@
-"""Pages of long names and many levels, in a real browser: they break, or keep what differs; what is cropped shows it."""
+"""Pages of long names and many levels, in a real browser: they break, or keep what differs; what is
+cropped shows it.
+"""
 
 import io
 
@@ -13,13 +15,21 @@ from tests.command_line import call
 from tests.look.elements import check_page, each
 
 LEVELS = ("kingdom", "phylum", "class", "order", "family", "genus", "species")
-MODELS = tuple(f"a_rather_long_name_of_a_model_vit_large_patch14_dinov2_{tail}lvd142m" for tail in ("", "reg4_"))
+MODELS = tuple(
+    f"a_rather_long_name_of_a_model_vit_large_patch14_dinov2_{tail}lvd142m"
+    for tail in ("", "reg4_")
+)
 CLASSES, ITEMS = 48, 240
 PAGES = ("index", "queries", "classes", "compare", "explore", "tree", "map")
 
 
 def path_of(number):
-    names = ("Animalia", f"Phylum{number % 2}", f"Class of a rather long name {number % 4}", f"Order{number % 8}")
+    names = (
+        "Animalia",
+        f"Phylum{number % 2}",
+        f"Class of a rather long name {number % 4}",
+        f"Order{number % 8}",
+    )
     return (
         *names,
         f"Pseudocolobodesmidaeformes{number % 16}",
@@ -30,16 +40,34 @@ def path_of(number):
 
 @pytest.fixture(scope="module")
 def deep(tmp_path_factory):
-    """A table of seven levels without pictures, and the pages of two models of long names; at the coarsest level all is right."""
+    """A table of seven levels without pictures, and the pages of two models of long names; at the
+    coarsest level all is right.
+    """
     folder = tmp_path_factory.mktemp("deep")
-    rows = [f"folder/with/a/long/path/IMG_{n:05}.jpg,{','.join(path_of(n % CLASSES))}" for n in range(ITEMS)]
+    rows = [
+        f"folder/with/a/long/path/IMG_{n:05}.jpg,{','.join(path_of(n % CLASSES))}"
+        for n in range(ITEMS)
+    ]
     (folder / "deep.csv").write_text("\n".join([f"item,{','.join(LEVELS)}", *rows]) + "\n")
     rng = np.random.default_rng(0)
     means = rng.normal(size=(CLASSES, 16))
     for name, noise in zip(MODELS, (0.6, 1.2), strict=True):
         vectors = means[np.arange(ITEMS) % CLASSES] + noise * rng.normal(size=(ITEMS, 16))
-        embeddings.write(folder / f"{name}.npz", [row.partition(",")[0] for row in rows], vectors.astype(np.float32))
-        words = ("-d", folder / "deep.csv", "-o", folder / f"{name}.json", "--top-k", 12, "--method", name)
+        embeddings.write(
+            folder / f"{name}.npz",
+            [row.partition(",")[0] for row in rows],
+            vectors.astype(np.float32),
+        )
+        words = (
+            "-d",
+            folder / "deep.csv",
+            "-o",
+            folder / f"{name}.json",
+            "--top-k",
+            12,
+            "--method",
+            name,
+        )
         call("evaluate", folder / f"{name}.npz", *words)
     files = [folder / f"{name}.json" for name in MODELS]
     vectors = [word for name in MODELS for word in ("--embeddings", folder / f"{name}.npz")]
@@ -53,7 +81,12 @@ def test_no_text_runs_out_of_its_page(opened, findings, deep, name, width, schem
     page = opened(deep / "pages" / f"{name}.html", width=width, scheme=scheme)
     cut = "e.scrollWidth > e.clientWidth + 1 ? e.textContent.slice(0, 80) : ''"
     assert not any(
-        each(page, "h1, h2:not(.quiet), h3, main > p, section > p, .lead, .about, .key li, .subject, footer p", cut)
+        each(
+            page,
+            "h1, h2:not(.quiet), h3, main > p, section > p, .lead, .about, .key li, .subject, "
+            "footer p",
+            cut,
+        )
     )
     check_page(page, findings)
 
@@ -61,10 +94,17 @@ def test_no_text_runs_out_of_its_page(opened, findings, deep, name, width, schem
 @pytest.mark.parametrize("table", ["table.forest", "table.classes"])
 def test_on_a_phone_the_difference_comes_first(opened, deep, table):
     page = opened(deep / "pages" / "compare.html", width=390)
-    heads = each(page.locator(table).first, "thead th", "[e.textContent, e.title, e.getBoundingClientRect().right]")
+    heads = each(
+        page.locator(table).first,
+        "thead th",
+        "[e.textContent, e.title, e.getBoundingClientRect().right]",
+    )
     assert heads[1][0] == "difference"
     assert heads[1][2] <= 390
-    assert [head[:2] for head in heads if head[1]] == [["…lvd142m", MODELS[0]], ["…reg4_lvd142m", MODELS[1]]]
+    assert [head[:2] for head in heads if head[1]] == [
+        ["…lvd142m", MODELS[0]],
+        ["…reg4_lvd142m", MODELS[1]],
+    ]
     values = each(page, f"{table} tbody td:nth-child(2)", "e.textContent.trim()")
     assert values
     assert all(value[0] in "+−" for value in values)
@@ -93,19 +133,30 @@ def test_what_is_cropped_shows_that_it_scrolls(opened, deep, scheme):
 
 @pytest.mark.parametrize("width", [390, 1440])
 @pytest.mark.parametrize("name", ["queries", "explore"])
-def test_a_tile_without_a_picture_shows_its_class_whole_and_its_level_is_read(opened, deep, name, width):
+def test_a_tile_without_a_picture_shows_its_class_whole_and_its_level_is_read(
+    opened, deep, name, width
+):
     page = opened(deep / "pages" / f"{name}.html", width=width)
     page.wait_for_selector(".tile .nopicture")
-    named = {f"folder/with/a/long/path/IMG_{n:05}.jpg": path_of(n % CLASSES)[-1] for n in range(ITEMS)}
-    tiles = "[e.dataset.item, e.querySelector('.nopicture').textContent, e.querySelector('.caption.item').textContent]"
+    named = {
+        f"folder/with/a/long/path/IMG_{n:05}.jpg": path_of(n % CLASSES)[-1] for n in range(ITEMS)
+    }
+    tiles = (
+        "[e.dataset.item, e.querySelector('.nopicture').textContent, "
+        "e.querySelector('.caption.item').textContent]"
+    )
     for item, text, caption in each(page, "main .tile[data-item]", tiles):
         assert (text, caption) == (named[item], tail(item))
-    fits = "e.scrollHeight <= e.parentElement.clientHeight + 1 && e.scrollWidth <= e.parentElement.clientWidth + 1"
+    fits = (
+        "e.scrollHeight <= e.parentElement.clientHeight + 1 && e.scrollWidth <= "
+        "e.parentElement.clientWidth + 1"
+    )
     assert all(each(page, "main .tile .nopicture", fits))
     chips = each(
         page,
         "main .tile .level",
-        "[e.lastChild.textContent.trim(), e.scrollWidth <= e.clientWidth, parseFloat(getComputedStyle(e).fontSize)]",
+        "[e.lastChild.textContent.trim(), e.scrollWidth <= e.clientWidth, "
+        "parseFloat(getComputedStyle(e).fontSize)]",
     )
     assert {level for level, *_ in chips} <= {*LEVELS, "unrelated"}
     assert all(whole and size >= 10 for _, whole, size in chips)
@@ -125,10 +176,15 @@ def test_the_map_has_a_legend_of_what_its_colours_are(opened, deep):
         each(page, "#map-legend rect", "e.getAttribute('fill')"),
     )
     assert shown == set(colors)
-    picture, legend = (page.locator(name).bounding_box() for name in ("#map-picture", "#map-legend"))
+    picture, legend = (
+        page.locator(name).bounding_box() for name in ("#map-picture", "#map-legend")
+    )
     assert legend["y"] + legend["height"] <= picture["y"] < legend["y"] + 80
     page.select_option("#map-color", "value")
-    assert page.locator("#map-colored").inner_text() == "Colour: H-AP, the mean of the queries of a class"
+    assert (
+        page.locator("#map-colored").inner_text()
+        == "Colour: H-AP, the mean of the queries of a class"
+    )
     assert page.locator("#map-run option").all_text_contents() == ["…lvd142m", "…reg4_lvd142m"]
 
 

@@ -1,4 +1,6 @@
-"""Looking at results: the same ranking as by brute force, queries chosen as asked, strips that escape and grade."""
+"""Looking at results: the same ranking as by brute force, queries chosen as asked, strips that
+escape and grade.
+"""
 
 import csv
 import io
@@ -39,14 +41,18 @@ def made(items=60, seed=0, queries=None):
     asked = None if queries is None else np.arange(items) < queries
     ranked = None if queries is None else np.arange(items) >= queries // 2
     rows = [(f"g{kind // 3}", f"s{kind}") for kind in fine]
-    manifest = manifests.from_names(ids, rows, levels=("genus", "species"), query=asked, gallery=ranked)
+    manifest = manifests.from_names(
+        ids, rows, levels=("genus", "species"), query=asked, gallery=ranked
+    )
     vectors = rng.normal(size=(items, 3)).astype(np.float32)
     vectors[30:45] = vectors[10:25]
     return manifest, Embeddings(np.array(ids, dtype=object), vectors, "0" * 64, "made", "float32")
 
 
 def by_force(manifest, vectors, query, similarity):
-    """Every gallery item but the query itself, best first; among equal scores the lower level first."""
+    """Every gallery item but the query itself, best first; among equal scores the lower level
+    first.
+    """
     score = {
         "cosine": lambda a, b: a @ b / np.linalg.norm(a) / np.linalg.norm(b),
         "dot": lambda a, b: a @ b,
@@ -74,7 +80,9 @@ def test_results_are_those_of_brute_force(similarity, queries):
             by_force(manifest, embeddings.vectors, query, similarity)[:15],
         )
         assert [hit.rank for hit in hits] == list(range(1, 16))
-        assert [hit.score for hit in hits] == pytest.approx([score for score, *_ in expected], abs=1e-3)
+        assert [hit.score for hit in hits] == pytest.approx(
+            [score for score, *_ in expected], abs=1e-3
+        )
         assert [hit.level for hit in hits] == [level for _, level, _ in expected]
         assert manifest.items[query] not in {hit.item for hit in hits}
         assert [hit.name for hit in hits] == [f"s{int(hit.item[1:]) % 12}" for hit in hits]
@@ -82,14 +90,24 @@ def test_results_are_those_of_brute_force(similarity, queries):
         ranks = [rank for rank, (_, level, _) in enumerate(everything, start=1) if level == 2]
         for shown in (1, 15):
             right = right_of(manifest, top, row, query, shown=shown)
-            assert (None if right is None else right.rank) == (ranks[0] if ranks and ranks[0] > shown else None)
+            assert (None if right is None else right.rank) == (
+                ranks[0] if ranks and ranks[0] > shown else None
+            )
 
 
 def test_copies_of_the_query_are_marked_and_a_mere_number_is_not_a_name():
     manifest, embeddings = made()
     chosen = Settings(metrics=["H-AP"]).resolve(manifest.tree.levels)
-    hits = hits_of(manifest, first_results(manifest, EmbeddingSubmission(embeddings), np.array([10]), chosen, 3), 0, 10)
-    assert (hits[0].item, hits[0].copy) == ("i30", True)  # the vectors from 30 on are those from 10 on
+    hits = hits_of(
+        manifest,
+        first_results(manifest, EmbeddingSubmission(embeddings), np.array([10]), chosen, 3),
+        0,
+        10,
+    )
+    assert (hits[0].item, hits[0].copy) == (
+        "i30",
+        True,
+    )  # the vectors from 30 on are those from 10 on
     assert not any(hit.copy for hit in hits[1:])
     numbered = manifests.from_names(["a"], [("chair", "123")], levels=("kind", "product"))
     assert class_name(numbered, 0) == "chair 123"
@@ -104,12 +122,18 @@ def folder(tmp_path_factory):
     means = rng.normal(size=(int(test.labels[:, -1].max()) + 1, 16))
     for name, noise in (("one", 1.0), ("two", 2.0)):
         vectors = means[test.labels[:, -1]] + noise * rng.normal(size=(len(test), 16))
-        np.savez(folder / f"{name}.npz", ids=test.items.astype(str), embeddings=vectors.astype(np.float32))
+        np.savez(
+            folder / f"{name}.npz",
+            ids=test.items.astype(str),
+            embeddings=vectors.astype(np.float32),
+        )
     return folder
 
 
 def look(folder, *arguments, code=0):
-    run = CliRunner().invoke(group, ["look", str(folder / "one.npz"), "-d", "glyphs", *map(str, arguments)])
+    run = CliRunner().invoke(
+        group, ["look", str(folder / "one.npz"), "-d", "glyphs", *map(str, arguments)]
+    )
     assert run.exit_code == code, run.output
     return run
 
@@ -127,7 +151,9 @@ def test_worst_and_best_are_by_the_values_of_the_report_and_severe_by_first_leve
 
 def test_a_class_is_found_at_any_level_and_queries_by_id(folder):
     manifest = hbench.load("glyphs").tests["test"]
-    of_script = {strip["query"] for strip in json.loads(look(folder, "--class", "Georgian", "--json").stdout)}
+    of_script = {
+        strip["query"] for strip in json.loads(look(folder, "--class", "Georgian", "--json").stdout)
+    }
     assert of_script
     assert all(query.startswith("georgian/") for query in of_script)
     query = manifest.items[5]
@@ -146,8 +172,15 @@ def test_csv_has_a_line_per_result_and_no_formula(folder):
     assert [row["rank"] for row in rows] == list("12345") * 2
     assert set(rows[0]) == {"file", "query", "rank", "id", "score", "level", "shares"}
     strip = Strip("=1+1", 0, "", [StripRow("@file", (Hit(1, "-2", 0.5, 1, 0),))])
-    (row,) = csv.DictReader(io.StringIO(Results(Sheet([strip], ("genus", "species"), "", None)).csv()))
-    assert (row["file"], row["query"], row["id"], row["shares"]) == ("'@file", "'=1+1", "'-2", "genus")
+    (row,) = csv.DictReader(
+        io.StringIO(Results(Sheet([strip], ("genus", "species"), "", None)).csv())
+    )
+    assert (row["file"], row["query"], row["id"], row["shares"]) == (
+        "'@file",
+        "'=1+1",
+        "'-2",
+        "genus",
+    )
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf", ".html"])
@@ -163,7 +196,10 @@ def test_strips_of_two_models_are_written_as_asked_and_the_same_again(folder, tm
 
 def test_another_suffix_and_two_ways_to_choose_are_refused_before_anything_is_read(tmp_path):
     words = ("look", str(tmp_path / "none.npz"), "-d", "glyphs")
-    for more, expected in ((("-o", "strip.docx"), ".html"), (("--worst", "2", "--best", "2"), "one way")):
+    for more, expected in (
+        (("-o", "strip.docx"), ".html"),
+        (("--worst", "2", "--best", "2"), "one way"),
+    ):
         run = CliRunner().invoke(group, [*words, *more])
         assert run.exit_code == 2
         assert expected in run.output
@@ -190,8 +226,16 @@ def test_colours_are_graded_in_grey_and_marks_say_the_level(depth):
 def nasty_sheet(picture=None):
     manifest, embeddings = made()
     chosen = Settings(metrics=["H-AP"]).resolve(manifest.tree.levels)
-    hits = hits_of(manifest, first_results(manifest, EmbeddingSubmission(embeddings), np.array([0]), chosen, 3), 0, 0)
-    rows = [StripRow(NASTY, tuple(hit._replace(item=NASTY) for hit in hits)), StripRow("b", hits, 1)]
+    hits = hits_of(
+        manifest,
+        first_results(manifest, EmbeddingSubmission(embeddings), np.array([0]), chosen, 3),
+        0,
+        0,
+    )
+    rows = [
+        StripRow(NASTY, tuple(hit._replace(item=NASTY) for hit in hits)),
+        StripRow("b", hits, 1),
+    ]
     strip = strip_of(manifest, 0, rows)._replace(query=NASTY, about=f"{NASTY} $x^2$")
     return Sheet([strip], ("genus", NASTY), NASTY, picture)
 
@@ -200,7 +244,9 @@ def nasty_sheet(picture=None):
 def test_names_from_outside_are_text_in_a_page(opened, findings, scheme, tmp_path):
     sheet = nasty_sheet(lambda _item: Image.new("RGBA", (300, 20), "red"))
     write_strips(sheet, tmp_path / "strips.html")
-    page = opened(tmp_path / "strips.html", width=390, scheme=scheme, within=(tmp_path.as_uri(), "data:"))
+    page = opened(
+        tmp_path / "strips.html", width=390, scheme=scheme, within=(tmp_path.as_uri(), "data:")
+    )
     assert page.locator("h2").inner_text() == f"{NASTY} $x^2$ {NASTY}"
     assert page.locator("img[src=x]").count() == 0
     levels = [hit.level for row in sheet.strips[0].rows for hit in row.hits]
@@ -220,7 +266,9 @@ def test_a_ranking_file_cannot_be_looked_at(folder, tmp_path):
     test = hbench.load("glyphs").tests["test"]
     lines = [f"{query} Q0 {test.items[0]} 1 1.0 run" for query in test.items[1:].tolist()]
     (tmp_path / "a.run").write_text("\n".join(lines))
-    run = CliRunner().invoke(group, ["look", str(tmp_path / "a.run"), "-d", "glyphs", "--random", "1"])
+    run = CliRunner().invoke(
+        group, ["look", str(tmp_path / "a.run"), "-d", "glyphs", "--random", "1"]
+    )
     assert "holds rankings" in str(run.exception)
 
 
@@ -258,15 +306,21 @@ def test_the_frame_in_a_notebook_is_as_high_as_its_strips(opened, folder, tmp_pa
 
 def test_what_python_browses_is_what_the_command_shows(folder):
     results = hbench.browse([folder / "one.npz", folder / "two.npz"], "glyphs", severe=2, k=3)
-    assert json.loads(look(folder, folder / "two.npz", "--severe", 2, "-k", 3, "--json").stdout) == results.records()
+    assert (
+        json.loads(look(folder, folder / "two.npz", "--severe", 2, "-k", 3, "--json").stdout)
+        == results.records()
+    )
     assert look(folder, folder / "two.npz", "--severe", 2, "-k", 3).stdout == results.text() + "\n"
 
 
 def test_of_several_models_each_shows_its_own_value(folder):
-    """Every place where a value stands: text, JSON, page; the queries are those of the first model."""
+    """Every place where a value stands: text, JSON, page; the queries are those of the first
+    model."""
     found = json.loads(look(folder, folder / "two.npz", "--worst", 3, "-k", 2, "--json").stdout)
     text = look(folder, folder / "two.npz", "--worst", 3, "-k", 2).stdout
-    page = page_of(hbench.browse([folder / "one.npz", folder / "two.npz"], "glyphs", worst=3, k=2).sheet)
+    page = page_of(
+        hbench.browse([folder / "one.npz", folder / "two.npz"], "glyphs", worst=3, k=2).sheet
+    )
     for name in ("one.npz", "two.npz"):
         report = hbench.evaluate(folder / name, "glyphs", metrics=["H-AP"])
         own = dict(zip(report.queries.tolist(), report.per_query["H-AP"].tolist(), strict=True))
@@ -307,7 +361,9 @@ def test_neighbours_are_those_of_the_evaluation_by_its_report_or_by_name(tmp_pat
 
 
 def test_queries_and_gallery_in_two_files_are_looked_at_and_become_pages(tmp_path):
-    """As from one file: the same hits, the same values, the same report; and `--query` with an id names `--item`."""
+    """As from one file: the same hits, the same values, the same report; and `--query` with an id
+    names `--item`.
+    """
     rng = np.random.default_rng(0)
     rows = [f"i{n},f{n % 12 // 4},g{n % 12},{int(n < 24)},{int(n >= 24)}" for n in range(72)]
     table = tmp_path / "own.csv"
@@ -319,8 +375,12 @@ def test_queries_and_gallery_in_two_files_are_looked_at_and_become_pages(tmp_pat
     two, data = ("--query", tmp_path / "q.npz", "--gallery", tmp_path / "g.npz"), ("-d", table)
     shown = json.loads(call("look", *two, *data, "--worst", 3, "--json").stdout)
     one = json.loads(call("look", tmp_path / "whole.npz", *data, "--worst", 3, "--json").stdout)
-    assert [query["results"]["q.npz + g.npz"] for query in shown] == [query["results"]["whole.npz"] for query in one]
-    assert [query["values"]["q.npz + g.npz"] for query in shown] == [query["values"]["whole.npz"] for query in one]
+    assert [query["results"]["q.npz + g.npz"] for query in shown] == [
+        query["results"]["whole.npz"] for query in one
+    ]
+    assert [query["values"]["q.npz + g.npz"] for query in shown] == [
+        query["values"]["whole.npz"] for query in one
+    ]
     both = call("look", tmp_path / "whole.npz", *two, *data, "--item", "i3", "-k", 2).stdout
     assert both.count("whole.npz") == both.count("q.npz + g.npz") == 1
     for name, files in (("two", two), ("one", (tmp_path / "whole.npz",))):
@@ -352,12 +412,17 @@ def test_names_that_form_no_tree_are_mended_for_every_verb_that_opens_a_table(tm
     rows = [f"i{n},f{n % 2},g{n % 3}" for n in range(60)]  # every genus is in both families
     table, vectors = tmp_path / "own.csv", tmp_path / "e.npz"
     table.write_text("\n".join(["item,family,genus", *rows]))
-    np.savez(vectors, ids=[f"i{n}" for n in range(60)], embeddings=np.random.default_rng(0).normal(size=(60, 4)))
+    np.savez(
+        vectors,
+        ids=[f"i{n}" for n in range(60)],
+        embeddings=np.random.default_rng(0).normal(size=(60, 4)),
+    )
     mended = ("-d", table, "--policy", "by-path")
     call("evaluate", vectors, *mended, "--top-k", 3, "-o", tmp_path / "r.json")
     assert "i0  (f0 › g0 (f0)" in call("look", vectors, *mended, "--item", "i0").stdout
     assert (
-        "queries:60|batch:20" in json.loads(call("gap", vectors, *mended, "--batch", 20, "--json").stdout)["signature"]
+        "queries:60|batch:20"
+        in json.loads(call("gap", vectors, *mended, "--batch", 20, "--json").stdout)["signature"]
     )
     call("report", tmp_path / "r.json", *mended, "-o", tmp_path / "pages")
     assert (tmp_path / "pages" / "queries.html").is_file()

@@ -8,7 +8,9 @@ import pytest
 
 from hbench.look.pages.folder import replacing_folder
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="whether a process runs is asked on POSIX alone")
+pytestmark = pytest.mark.skipif(
+    os.name != "posix", reason="whether a process runs is asked on POSIX alone"
+)
 
 
 def dead_process():

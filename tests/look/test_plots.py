@@ -1,4 +1,6 @@
-"""Plots for print: what is drawn is what was measured, every kind writes every format, names stay text, bytes repeat."""
+"""Plots for print: what is drawn is what was measured, every kind writes every format, names stay
+text, bytes repeat.
+"""
 
 import json
 
@@ -14,7 +16,16 @@ from hbench.look.plots import PlotRequest, draw, kinds, plot
 from hbench.look.plots.mistakes import levels_at
 from hbench.submissions import embeddings
 from tests.command_line import call, refusal
-from tests.look.plotting import LEVELS, METRICS, NASTY, check_formats, cut_texts, ranked_levels, request, words_of
+from tests.look.plotting import (
+    LEVELS,
+    METRICS,
+    NASTY,
+    check_formats,
+    cut_texts,
+    ranked_levels,
+    request,
+    words_of,
+)
 
 
 @pytest.mark.parametrize("kind", list(kinds))
@@ -25,7 +36,9 @@ def test_every_kind_is_written_in_every_format(plotted, kind):
 @pytest.mark.parametrize("kind", ["levels", "mistakes", "h-pr"])
 def test_seven_runs_fit_in_a_picture(plotted, kind):
     files = request(plotted, kind).files[:1] * 7
-    seven = request(plotted, kind, names=tuple(f"{NASTY} {n}" for n in range(7)))._replace(files=files)
+    seven = request(plotted, kind, names=tuple(f"{NASTY} {n}" for n in range(7)))._replace(
+        files=files
+    )
     assert cut_texts(draw(kind, seven)) == []
 
 
@@ -36,16 +49,23 @@ def test_levels_draws_the_scores_of_the_reports(plotted):
     assert [panel.get_title() for panel in panels] == ["AP", "R@1", "R@10"]
     for panel in panels:
         names = [*(f"{panel.get_title()}/{level}" for level in LEVELS[:-1]), panel.get_title()]
-        for marks, bars, document in zip(panel.lines[-2:], panel.collections, documents, strict=True):
+        for marks, bars, document in zip(
+            panel.lines[-2:], panel.collections, documents, strict=True
+        ):
             scores = [document["scores"][name] for name in names]
-            np.testing.assert_allclose(marks.get_xdata(orig=False), [100 * each["value"] for each in scores])
+            np.testing.assert_allclose(
+                marks.get_xdata(orig=False), [100 * each["value"] for each in scores]
+            )
             ends = [(low, high) for (low, _), (high, _) in bars.get_segments()]
-            # beside the marks: more than half a mark below, and nearer to its own mark than to the next run's
+            # beside the marks: more than half a mark below, and nearer to its own mark than to the
+            # next run's
             below = [segment[0][1] for segment in bars.get_segments()] - marks.get_ydata(orig=False)
             inch = panel.get_window_extent().height / panel.figure.dpi / len(LEVELS)
             assert (below * inch * 72 > marks.get_markersize() / 2).all()
             assert (below < 0.25).all()
-            np.testing.assert_allclose(ends, [(100 * each["low"], 100 * each["high"]) for each in scores])
+            np.testing.assert_allclose(
+                ends, [(100 * each["low"], 100 * each["high"]) for each in scores]
+            )
     assert documents[0]["signature"] == drawing.about
     assert "".join(words_of(drawing)).replace("\n", "").count(drawing.about) == 1
 
@@ -56,21 +76,30 @@ def test_mistakes_draws_the_levels_that_brute_force_finds(plotted):
     parts = iter(panel.patches)
     rows = []
     for name in ("one", "two"):
-        lists = ranked_levels(plotted / "own.csv", embeddings.read(plotted / f"{name}.parquet").vectors)
+        lists = ranked_levels(
+            plotted / "own.csv", embeddings.read(plotted / f"{name}.parquet").vectors
+        )
         own = [[levels[rank - 1] for levels in lists] for rank in (1, 5, 10)]
         rows.append([*own, [next(level for level in levels if level < 3) for levels in lists]])
     for of_runs in zip(*rows, strict=True):
         for row in of_runs:
             shares = [next(parts).get_width() for _ in range(4)]
-            np.testing.assert_allclose(shares, [100 * row.count(level) / len(row) for level in (3, 2, 1, 0)])
+            np.testing.assert_allclose(
+                shares, [100 * row.count(level) / len(row) for level in (3, 2, 1, 0)]
+            )
     assert next(parts, None) is None
 
 
 def test_mistakes_of_a_report_are_those_of_its_embeddings(plotted):
     reports = draw("mistakes", PlotRequest((str(plotted / "one.json"),)))
-    files = draw("mistakes", PlotRequest((str(plotted / "one.parquet"),), dataset=str(plotted / "own.csv")))
-    of_report, of_file = ([each.get_width() for each in d.figure.axes[0].patches] for d in (reports, files))
-    assert of_report == of_file[:4] + of_file[-4:]  # ranks 1 and first wrong of 1, 5, 10 and first wrong
+    files = draw(
+        "mistakes", PlotRequest((str(plotted / "one.parquet"),), dataset=str(plotted / "own.csv"))
+    )
+    of_report, of_file = (
+        [each.get_width() for each in d.figure.axes[0].patches] for d in (reports, files)
+    )
+    # ranks 1 and first wrong of 1, 5, 10 and first wrong
+    assert of_report == of_file[:4] + of_file[-4:]
 
 
 def test_the_area_of_the_drawn_curve_is_h_ap(plotted):
@@ -78,7 +107,9 @@ def test_the_area_of_the_drawn_curve_is_h_ap(plotted):
     for name, steps in zip(("one", "two"), panel.patches, strict=True):
         heights, edges, _ = steps.get_data()
         expected = json.loads((plotted / f"{name}.json").read_text())["scores"]["H-AP"]["value"]
-        assert float((heights / 100 * np.diff(edges / 100)).sum()) == pytest.approx(expected, abs=1e-9)
+        assert float((heights / 100 * np.diff(edges / 100)).sum()) == pytest.approx(
+            expected, abs=1e-9
+        )
         assert steps.get_label().endswith(f"H-AP {100 * expected:.1f}")
 
 
@@ -102,27 +133,37 @@ def test_refusals_come_before_any_work(plotted, tmp_path):
     assert "did you mean 'levels'" in refused("levles", "a.json")
     assert "embedding files with --dataset" in refused("h-pr")
     assert "add --dataset" in refused("h-pr", plotted / "one.parquet")
-    assert "levels does not take --dataset" in refused("levels", plotted / "one.json", "-d", "glyphs")
-    assert "2 times --name" in refused("levels", plotted / "one.json", plotted / "two.json", "--name", "a")
+    assert "levels does not take --dataset" in refused(
+        "levels", plotted / "one.json", "-d", "glyphs"
+    )
+    assert "2 times --name" in refused(
+        "levels", plotted / "one.json", plotted / "two.json", "--name", "a"
+    )
     assert "--metrics NDCG" not in refused("levels", plotted / "one.json", "-m", "P@5")
     assert "hbench evaluate … --metrics P@5" in refused("levels", plotted / "one.json", "-m", "P@5")
-    assert "unknown metric of levels 'H-AP'" in refused("levels", plotted / "one.json", "-m", "H-AP")
+    assert "unknown metric of levels 'H-AP'" in refused(
+        "levels", plotted / "one.json", "-m", "H-AP"
+    )
     assert list(tmp_path.iterdir()) == []
     assert "is not a picture" in refused("levels", plotted / "one.json", out="p.gif")
 
 
 def test_reports_of_other_conditions_are_not_drawn_together(plotted, tmp_path):
-    other = hbench.evaluate(plotted / "one.parquet", plotted / "own.csv", metrics=METRICS, ties="optimistic")
+    other = hbench.evaluate(
+        plotted / "one.parquet", plotted / "own.csv", metrics=METRICS, ties="optimistic"
+    )
     other.write(tmp_path / "other.json")
     with pytest.raises(ComparisonError):
         draw("levels", PlotRequest((str(plotted / "one.json"), str(tmp_path / "other.json"))))
-    hbench.evaluate(plotted / "one.parquet", plotted / "own.csv", metrics=METRICS, unit="query").write(
-        tmp_path / "q.json"
-    )
+    hbench.evaluate(
+        plotted / "one.parquet", plotted / "own.csv", metrics=METRICS, unit="query"
+    ).write(tmp_path / "q.json")
     with pytest.raises(ComparisonError, match="over other units"):
         draw("levels", PlotRequest((str(plotted / "one.json"), str(tmp_path / "q.json"))))
     read = embeddings.read(plotted / "one.parquet")
-    embeddings.write(tmp_path / "less.parquet", read.ids[1:].tolist(), read.vectors[1:], left_out=[read.ids[0]])
+    embeddings.write(
+        tmp_path / "less.parquet", read.ids[1:].tolist(), read.vectors[1:], left_out=[read.ids[0]]
+    )
     files = (str(plotted / "one.parquet"), str(tmp_path / "less.parquet"))
     for run in (
         lambda: draw("mistakes", PlotRequest(files, dataset=str(plotted / "own.csv"))),
@@ -133,7 +174,14 @@ def test_reports_of_other_conditions_are_not_drawn_together(plotted, tmp_path):
 
 
 def test_curves_and_mistakes_of_partial_labels_leave_out_what_is_unknown(tmp_path):
-    names = ["Felidae,", "Felidae,Felis", "Felidae,Lynx", "Canidae,Canis", "Canidae,", "Felidae,Felis"]
+    names = [
+        "Felidae,",
+        "Felidae,Felis",
+        "Felidae,Lynx",
+        "Canidae,Canis",
+        "Canidae,",
+        "Felidae,Felis",
+    ]
     lines = ["item,family,genus", *(f"{n},{name}" for n, name in enumerate(4 * names))]
     (tmp_path / "own.csv").write_text("\n".join(lines) + "\n")
     vectors = np.random.default_rng(0).normal(size=(24, 3)).astype(np.float32)
@@ -146,13 +194,18 @@ def test_curves_and_mistakes_of_partial_labels_leave_out_what_is_unknown(tmp_pat
     assert f"H-AP {percent(report.scores['H-AP'], 1)}" in " ".join(words_of(curve))
     (ranked,) = ranked_tests(file, hbench.load(tmp_path / "pets"), None)
     first = traced(ranked.job, levels_at, 4)[:, 0]
-    counted = {name: int((first == level).sum()) for level, name in enumerate(["unrelated", "family", "genus"])}
+    counted = {
+        name: int((first == level).sum())
+        for level, name in enumerate(["unrelated", "family", "genus"])
+    }
     assert counted == dict(report.document.mistakes["test"])
 
 
 def test_the_command_writes_what_python_draws_and_help_lists_every_kind(plotted, tmp_path):
     call("plot", "levels", plotted / "one.json", "--name", "mine", "-o", tmp_path / "a.svg")
-    draw("levels", PlotRequest((str(plotted / "one.json"),), names=("mine",))).write(tmp_path / "b.svg")
+    draw("levels", PlotRequest((str(plotted / "one.json"),), names=("mine",))).write(
+        tmp_path / "b.svg"
+    )
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
     text = call("plot", "--help").output
     assert all(f"\n  {name} " in text for name in kinds)

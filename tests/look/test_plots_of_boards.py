@@ -14,17 +14,30 @@ def test_pareto_draws_comparable_rows_and_names_the_front(plotted):
     drawing = draw("pareto", request(plotted, "pareto"))
     (panel,) = drawing.figure.axes
     assert sorted(map(tuple, panel.collections[0].get_offsets().tolist())) == [
-        (50, 40), (55, 35), (60, 45), (70, 30), (80, 20),
-    ]  # fmt: skip
+        (50, 40),
+        (55, 35),
+        (60, 45),
+        (70, 30),
+        (80, 20),
+    ]
     assert panel.lines[0].get_xydata().tolist() == [[60, 45], [70, 30], [80, 20]]
-    assert [text.get_text() for text in drawing.figure.legends[0].get_texts()] == ["1  b", "2  c", "3  e"]
+    assert [text.get_text() for text in drawing.figure.legends[0].get_texts()] == [
+        "1  b",
+        "2  c",
+        "3  e",
+    ]
 
 
 def test_the_front_is_what_no_point_beats_in_both():
     rng = np.random.default_rng(0)
-    points = [BoardPoint(float(x), float(y), None, (float(x), float(y))) for x, y in rng.integers(0, 12, size=(40, 2))]
+    points = [
+        BoardPoint(float(x), float(y), None, (float(x), float(y)))
+        for x, y in rng.integers(0, 12, size=(40, 2))
+    ]
     pairs = {(point.x, point.y) for point in points}
-    expected = [a for a in sorted(pairs) if not any(b[0] >= a[0] and b[1] >= a[1] for b in pairs - {a})]
+    expected = [
+        a for a in sorted(pairs) if not any(b[0] >= a[0] and b[1] >= a[1] for b in pairs - {a})
+    ]
     assert [(each.x, each.y) for each in front_of(points)] == expected
     best, records = 0.0, []
     for year in sorted({point.x for point in points}):
@@ -55,7 +68,9 @@ def test_every_shipped_leaderboard_can_be_drawn_by_time_or_says_why_not(name):
         shown = sum(len(own.get_offsets()) for own in drawing.figure.axes[0].collections)
         key = board.key(board.metric)
         results = map(leaderboard.as_one, leaderboard.joined(board.rows))
-        assert shown == sum(key in row.scores and key not in row.unranked and bool(row.year) for row in results)
+        assert shown == sum(
+            key in row.scores and key not in row.unranked and bool(row.year) for row in results
+        )
 
 
 def test_curves_draw_every_whole_line_of_the_logs(plotted):
@@ -72,14 +87,18 @@ def test_curves_draw_every_whole_line_of_the_logs(plotted):
 
 def test_losses_of_different_terms_have_their_own_panels(plotted, tmp_path):
     (tmp_path / "c").mkdir()
-    (tmp_path / "c" / "log.jsonl").write_text(log_lines("b").replace('"sup_ap"', '"triplet"'), encoding="utf-8")
+    (tmp_path / "c" / "log.jsonl").write_text(
+        log_lines("b").replace('"sup_ap"', '"triplet"'), encoding="utf-8"
+    )
     files = (*request(plotted, "curves").files, str(tmp_path / "c"))
     drawing = draw("curves", PlotRequest(files))
     first, second, scores = drawing.figure.axes
     assert [line.get_label() for line in first.lines] == ["a", "b"]
     assert [line.get_label() for line in second.lines] == ["c"]
     assert "triplet" in second.get_ylabel()
-    colors = {line.get_label(): line.get_color() for panel in (first, second) for line in panel.lines}
+    colors = {
+        line.get_label(): line.get_color() for panel in (first, second) for line in panel.lines
+    }
     assert colors == {line.get_label(): line.get_color() for line in scores.lines}
     assert len(set(colors.values())) == 3
 

@@ -27,7 +27,9 @@ def test_confusion_counts_the_classes_of_first_results(plotted, level):
     for query, first in enumerate(scores.argmax(axis=1)):
         counts[own[query], own[first]] += 1
     (panel,) = draw("confusion", request(plotted, "confusion", level=level)).figure.axes
-    np.testing.assert_allclose(panel.collections[0].get_array(), 100 * counts / counts.sum(axis=1)[:, None])
+    np.testing.assert_allclose(
+        panel.collections[0].get_array(), 100 * counts / counts.sum(axis=1)[:, None]
+    )
     assert panel.get_ylabel().startswith(level or "family")
 
 
@@ -45,7 +47,9 @@ def test_the_map_has_a_point_per_class_in_the_colour_of_its_group(plotted):
     (panel,) = drawing.figure.axes
     tree = hbench.load(plotted / "own.csv").tests["test"].tree
     drawn = {each.get_label(): len(each.get_offsets()) for each in panel.collections}
-    assert drawn == {name: int((tree.paths[:, 1] == number).sum()) for number, name in enumerate(tree.names[1])}
+    assert drawn == {
+        name: int((tree.paths[:, 1] == number).sum()) for number, name in enumerate(tree.names[1])
+    }
     assert drawing.figure.legends[0].get_title().get_text() == "genus"
 
 
@@ -54,7 +58,11 @@ def test_class_means_are_means_of_directions(plotted):
     vectors = np.random.default_rng(0).normal(size=(len(test), 4))
     means, classes = mean_vectors(test, vectors, cosine=True)
     for mean, number in zip(means, classes, strict=True):
-        rows = [v / np.sqrt((v * v).sum()) for v, own in zip(vectors, test.labels[:, -1], strict=True) if own == number]
+        rows = [
+            v / np.sqrt((v * v).sum())
+            for v, own in zip(vectors, test.labels[:, -1], strict=True)
+            if own == number
+        ]
         total = sum(rows)
         np.testing.assert_allclose(mean, total / np.sqrt((total * total).sum()))
     plain, _ = mean_vectors(test, vectors, cosine=False)
@@ -65,12 +73,21 @@ def test_the_boxes_of_a_tree_are_as_tall_as_it_has_items_and_coloured_by_means(p
     by_query = plotted / "one.by-query.parquet"
     drawing = draw("tree", request(plotted, "tree", metrics=("AP",), by_query=by_query))
     test = hbench.load(plotted / "own.csv").tests["test"]
-    values = hbench.evaluate(plotted / "one.parquet", plotted / "own.csv", metrics=["AP"]).per_query["AP"]
-    levels = [each for each in drawing.figure.axes[0].collections if isinstance(each, PolyCollection)]
+    values = hbench.evaluate(
+        plotted / "one.parquet", plotted / "own.csv", metrics=["AP"]
+    ).per_query["AP"]
+    levels = [
+        each for each in drawing.figure.axes[0].collections if isinstance(each, PolyCollection)
+    ]
     means, heights = [], []
     for depth in range(3):
         own = test.labels[:, depth]
-        means.append([np.mean([v for v, o in zip(values, own, strict=True) if o == n]) for n in range(own.max() + 1)])
+        means.append(
+            [
+                np.mean([v for v, o in zip(values, own, strict=True) if o == n])
+                for n in range(own.max() + 1)
+            ]
+        )
         heights.append([int((own == n).sum()) for n in range(own.max() + 1)])
     low, high = min(map(min, means)), max(map(max, means))
     for boxes, mean, height in zip(levels, means, heights, strict=True):
@@ -87,7 +104,9 @@ def test_a_tree_file_is_drawn_by_classes(plotted, tmp_path):
     for suffix in (".graphml", ".newick"):
         (tmp_path / f"t{suffix}").write_text(tree_files.write(tree, suffix), encoding="utf-8")
         drawing = draw("tree", PlotRequest((str(tmp_path / f"t{suffix}"),)))
-        assert [label.get_text().split("\n")[1] for label in drawing.figure.axes[0].get_xticklabels()] == [
+        assert [
+            label.get_text().split("\n")[1] for label in drawing.figure.axes[0].get_xticklabels()
+        ] == [
             "2",
             "6",
             "12",
@@ -102,7 +121,13 @@ def test_refusals_name_what_is_missing(plotted, tmp_path):
     values = plotted / "one.by-query.parquet"
     refused(UsageError, "--by-query FILE", "tree", metrics=("AP",))
     refused(UnknownName, "one of .*H-AP", "tree", metrics=("NDCG",), by_query=values)
-    refused(SubmissionError, "hbench evaluate", "tree", metrics=("AP",), by_query=tmp_path / "none.parquet")
+    refused(
+        SubmissionError,
+        "hbench evaluate",
+        "tree",
+        metrics=("AP",),
+        by_query=tmp_path / "none.parquet",
+    )
     refused(UnknownName, "did you mean 'genus'", "confusion", level="genius")
     refused(UnknownName, "did you mean 't-sne'", "map", method="tsne")
     with pytest.raises(UsageError, match="one embedding file"):

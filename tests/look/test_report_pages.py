@@ -1,4 +1,6 @@
-"""The pages of a report, opened in a real browser: their numbers are the Report's, names stay text, nothing is loaded."""
+"""The pages of a report, opened in a real browser: their numbers are the Report's, names stay text,
+nothing is loaded.
+"""
 
 import dataclasses
 import json
@@ -30,7 +32,10 @@ from tests.look.elements import check_page, each
 
 NASTY = "</script><img src=x onerror=alert(1)>\u2028\"'"
 PAGES = ("index", "queries", "classes", "compare", "explore", "tree", "map")
-PATHS = [(f"{'ab'[n % 2]}{NASTY}", f"{n % 6}", "__proto__" if n == 5 else f"{n}{NASTY}") for n in range(12)]
+PATHS = [
+    (f"{'ab'[n % 2]}{NASTY}", f"{n % 6}", "__proto__" if n == 5 else f"{n}{NASTY}")
+    for n in range(12)
+]
 ITEMS = 240
 PAGE_OF_TREE = """<!doctype html><html lang="en"><meta charset="utf-8">
 <link rel="stylesheet" href="assets/pages.css"><main>{{ trees.tree_picture() }}
@@ -40,10 +45,14 @@ PAGE_OF_TREE = """<!doctype html><html lang="en"><meta charset="utf-8">
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Two runs on a table whose names are as bad as names can be, with all that an evaluation keeps."""
+    """Two runs on a table whose names are as bad as names can be, with all that an evaluation
+    keeps.
+    """
     folder = tmp_path_factory.mktemp("report")
     classes = [PATHS[n % 12] for n in range(ITEMS)]
-    columns = dict(zip(("level<b>&", "genus", "kind"), map(list, zip(*classes, strict=True)), strict=True))
+    columns = dict(
+        zip(("level<b>&", "genus", "kind"), map(list, zip(*classes, strict=True)), strict=True)
+    )
     items = [f"i{n}{NASTY}" for n in range(ITEMS)]
     pq.write_table(pa.table({"item": items, **columns}), folder / "own.parquet")
     data = hbench.load(folder / "own.parquet")
@@ -52,21 +61,39 @@ def folder(tmp_path_factory):
     means = rng.normal(size=(12, 8))
     for name, noise in (("one", 1.2), ("two", 1.6)):
         vectors = means[test.labels[:, -1]] + noise * rng.normal(size=(ITEMS, 8))
-        np.savez(folder / f"{name}.npz", ids=test.items.astype(str), embeddings=vectors.astype(np.float32))
-        call("evaluate", folder / f"{name}.npz", "-d", folder / "own.parquet", "-o", folder / f"{name}.json",
-            "--top-k", 12, "--method", f"{name}{NASTY}")  # fmt: skip
+        np.savez(
+            folder / f"{name}.npz",
+            ids=test.items.astype(str),
+            embeddings=vectors.astype(np.float32),
+        )
+        call(
+            "evaluate",
+            folder / f"{name}.npz",
+            "-d",
+            folder / "own.parquet",
+            "-o",
+            folder / f"{name}.json",
+            "--top-k",
+            12,
+            "--method",
+            f"{name}{NASTY}",
+        )
     return folder
 
 
 @pytest.fixture(scope="module")
 def reported(folder):
     """Both runs as pages read them."""
-    return read_runs([folder / "one.json", folder / "two.json"], dataset=str(folder / "own.parquet"))
+    return read_runs(
+        [folder / "one.json", folder / "two.json"], dataset=str(folder / "own.parquet")
+    )
 
 
 @pytest.fixture(scope="module")
 def pages(folder, reported, tmp_path_factory):
-    """The pages of both runs, with the curve of the first, and a picture of every item, each of its own colour."""
+    """The pages of both runs, with the curve of the first, and a picture of every item, each of its
+    own colour.
+    """
 
     def picture(item):
         return Image.new("RGB", (40, 20), (len(item) * 7 % 255, 90, 30))
@@ -83,16 +110,23 @@ def test_every_score_on_the_page_is_the_reports(opened, folder, pages):
     page = opened(pages / "index.html")
     cells = "section:not([aria-labelledby=official]) [data-metric]"
     read = each(page, cells, "[+e.dataset.run, e.dataset.metric, e.dataset.value, e.textContent]")
-    names = worth_showing([*documents[0].scores], [values_of(document.scores) for document in documents])
-    assert {name for name in documents[0].scores if "R@1000" in name} - set(names)  # of few queries, all are 100
+    names = worth_showing(
+        [*documents[0].scores], [values_of(document.scores) for document in documents]
+    )
+    # of few queries, all are 100
+    assert {name for name in documents[0].scores if "R@1000" in name} - set(names)
     families = {name.partition("/")[0] for name in names}
     shown = [name for name in documents[0].scores if name.partition("/")[0] in families]
-    assert {(run, name) for run, name, *_ in read} == {(run, name) for run in (0, 1) for name in shown}
+    assert {(run, name) for run, name, *_ in read} == {
+        (run, name) for run in (0, 1) for name in shown
+    }
     for run, name, value, text in read:
         assert float(value) == documents[run].scores[name].value
         assert text == f"{100 * documents[run].scores[name].value:.2f}"
     counts = each(page, "[data-mistake]", "[+e.dataset.run, e.dataset.mistake, +e.dataset.value]")
-    mistakes = [[run, *item] for run, own in enumerate(documents) for item in own.mistakes["test"].items()]
+    mistakes = [
+        [run, *item] for run, own in enumerate(documents) for item in own.mistakes["test"].items()
+    ]
     assert sorted(counts) == sorted(mistakes)
     remarks = [" ".join(text.split()) for document in documents for text in document.warnings]
     assert page.locator(".remarks dt").all_inner_texts() == remarks
@@ -101,7 +135,9 @@ def test_every_score_on_the_page_is_the_reports(opened, folder, pages):
     assert area == pytest.approx(documents[0].scores["H-AP"].value, abs=1e-9)
 
 
-def test_the_overview_begins_with_the_worst_and_the_best_and_tells_models_apart(opened, folder, reported, pages):
+def test_the_overview_begins_with_the_worst_and_the_best_and_tells_models_apart(
+    opened, folder, reported, pages
+):
     values, items = reported.runs[0].values["H-AP"], reported.manifest.items.tolist()
     page = opened(pages / "index.html")
     for key, extreme in (("worst", values.min()), ("best", values.max())):
@@ -111,11 +147,17 @@ def test_the_overview_begins_with_the_worst_and_the_best_and_tells_models_apart(
         assert shown[0][1] == extreme
         assert all(values[items.index(query)] == value for query, value in shown)
     top = page.locator("#headline").bounding_box()["y"]
-    assert top < page.locator(".glimpses").bounding_box()["y"] < page.locator("#scores").bounding_box()["y"]
+    assert (
+        top
+        < page.locator(".glimpses").bounding_box()["y"]
+        < page.locator("#scores").bounding_box()["y"]
+    )
     # the marks of two runs lie as far apart as their scores, on a scale whose ends are printed
     line = page.locator("section[aria-labelledby=scores] tbody tr").first
     low, high = map(int, line.locator(".ends span").all_inner_texts())
-    scores = [100 * reports.read(folder / f"{name}.json").scores["H-AP"].value for name in ("one", "two")]
+    scores = [
+        100 * reports.read(folder / f"{name}.json").scores["H-AP"].value for name in ("one", "two")
+    ]
     at = each(line, ".bar .at", "+e.getAttribute('x1')")
     assert at == pytest.approx([100 * (score - low) / (high - low) for score in scores], abs=0.01)
     # every metric leads to its sentence
@@ -125,7 +167,9 @@ def test_the_overview_begins_with_the_worst_and_the_best_and_tells_models_apart(
 
 
 def test_differences_are_those_of_compare(opened, folder, reported, pages):
-    found = json.loads(call("compare", folder / "one.json", folder / "two.json", "--json").stdout)["differences"]
+    found = json.loads(call("compare", folder / "one.json", folder / "two.json", "--json").stdout)[
+        "differences"
+    ]
     expected = {row["metric"]: row["difference"] for row in found}
     page = opened(pages / "compare.html")
     shown = each(page, "[data-difference]", "[e.dataset.difference, +e.dataset.value]")
@@ -133,13 +177,19 @@ def test_differences_are_those_of_compare(opened, folder, reported, pages):
     assert dict(shown) == {name: expected[name] for name, _ in shown}
     first, other = (run.values["H-AP"] for run in reported.runs)
     balance = page.locator("[data-balance]").all_inner_texts()
-    assert balance == [str((first > other).sum()), str((first < other).sum()), str((first == other).sum())]
+    assert balance == [
+        str((first > other).sum()),
+        str((first < other).sum()),
+        str((first == other).sum()),
+    ]
     wins = each(page, "section[aria-labelledby=changed-1-1] .strip", "e.dataset.query")
     assert wins[0] == reported.manifest.items[np.argmax(first - other)]
 
 
 def test_corrected_p_values_are_those_of_compare(opened, folder, pages):
-    found = json.loads(call("compare", folder / "one.json", folder / "two.json", "--json").stdout)["differences"]
+    found = json.loads(call("compare", folder / "one.json", folder / "two.json", "--json").stdout)[
+        "differences"
+    ]
     expected = {row["metric"]: row["corrected"] for row in found}
     page = opened(pages / "compare.html")
     rows = each(page, ".forest tbody tr", "[e.cells[0].innerText, e.cells[7].innerText]")
@@ -149,7 +199,9 @@ def test_corrected_p_values_are_those_of_compare(opened, folder, pages):
 
 
 def wait_for_query(page, name):
-    page.wait_for_function("name => document.getElementById('shown')?.dataset.query === name", arg=name)
+    page.wait_for_function(
+        "name => document.getElementById('shown')?.dataset.query === name", arg=name
+    )
 
 
 def explored(opened, path):
@@ -173,7 +225,11 @@ def test_the_explorer_walks_by_keys_and_shows_both_runs(opened, reported, pages)
     query = items.index(by_value[2])
     for number, own in enumerate(reported.runs):
         top = zip(own.top.items[query], own.top.levels[query], strict=True)
-        shown = each(page.locator("#shown .found").nth(number), "[data-item]", "[e.dataset.item, +e.dataset.level]")
+        shown = each(
+            page.locator("#shown .found").nth(number),
+            "[data-item]",
+            "[e.dataset.item, +e.dataset.level]",
+        )
         assert shown == [[items[n], int(level)] for n, level in top]
     page.keyboard.press("End")
     wait_for_query(page, by_value[-1])
@@ -183,22 +239,32 @@ def test_the_explorer_walks_by_keys_and_shows_both_runs(opened, reported, pages)
 def test_the_first_right_result_and_copies_stand_where_they_are(opened, folder, tmp_path):
     """Ranks are those of browsing; the explorer and the strips show the same."""
     data = folder / "own.parquet"
-    (tmp_path / "run.json").write_text((folder / "one.json").read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "run.json").write_text(
+        (folder / "one.json").read_text(encoding="utf-8"), encoding="utf-8"
+    )
     shutil.copy(folder / "one.by-query.parquet", tmp_path / "run.by-query.parquet")
-    shown = with_embeddings(read_runs([tmp_path / "run.json"], dataset=str(data)), [folder / "one.npz"], 3)
+    shown = with_embeddings(
+        read_runs([tmp_path / "run.json"], dataset=str(data)), [folder / "one.npz"], 3
+    )
     write_report(shown, tmp_path / "pages")
     top, manifest = shown.runs[0].top, shown.manifest
     (query,) = np.flatnonzero(top.right.ranks == top.right.ranks.max())[:1].tolist()
-    (strip,) = hbench.browse(folder / "one.npz", str(data), queries=[manifest.items[query]], k=3).sheet.strips
+    (strip,) = hbench.browse(
+        folder / "one.npz", str(data), queries=[manifest.items[query]], k=3
+    ).sheet.strips
     assert strip.rows[0].right.rank == top.right.ranks[query] > 3
     page = explored(opened, tmp_path / "pages" / "explore.html")
     page.evaluate("at => { location.hash = `item=${at}`; }", query)
     wait_for_query(page, manifest.items[query])
-    assert page.locator("#shown [data-right]").get_attribute("data-right") == str(strip.rows[0].right.rank)
+    assert page.locator("#shown [data-right]").get_attribute("data-right") == str(
+        strip.rows[0].right.rank
+    )
     names = page.locator("#shown .tile .name").all_inner_texts()
     assert names == [hit.name for hit in strip.rows[0].shown]
     assert page.locator("#shown .copy").count() == sum(hit.copy for hit in strip.rows[0].hits)
-    late = opened(tmp_path / "pages" / "queries.html").locator("section[aria-labelledby=worst] [data-right]")
+    late = opened(tmp_path / "pages" / "queries.html").locator(
+        "section[aria-labelledby=worst] [data-right]"
+    )
     assert late.count() == 8
     late.first.locator("a").click()  # the tile leads to its own query
     late.page.wait_for_function("() => document.getElementById('shown')?.dataset.query")
@@ -217,7 +283,9 @@ def test_the_explorer_finds_a_class_and_makes_a_result_the_query(opened, pages):
     assert page.locator("#search").get_attribute("aria-activedescendant") == "match-0"
     page.keyboard.press("Enter")
     page.wait_for_function("() => document.getElementById('place').textContent === '1 of 20'")
-    page.wait_for_function("() => document.querySelector('#shown h2').textContent.endsWith('__proto__')")
+    page.wait_for_function(
+        "() => document.querySelector('#shown h2').textContent.endsWith('__proto__')"
+    )
     before = page.locator("#shown").get_attribute("data-query")
     result = page.locator("#shown button.result").nth(2)
     name = page.locator("#shown [data-item]").nth(2).get_attribute("data-item")
@@ -235,7 +303,9 @@ def test_the_explorer_finds_a_class_and_makes_a_result_the_query(opened, pages):
 def node_means(reported, level, metric="H-AP", run=0):
     """Compute the mean over the queries of every node of a level, by loops."""
     manifest, found = reported.manifest, {}
-    for item, value in zip(np.flatnonzero(manifest.query), reported.runs[run].values[metric], strict=True):
+    for item, value in zip(
+        np.flatnonzero(manifest.query), reported.runs[run].values[metric], strict=True
+    ):
         found.setdefault(manifest.tree.names[level][manifest.labels[item, level]], []).append(value)
     return {name: float(np.mean(own)) for name, own in found.items()}
 
@@ -247,7 +317,9 @@ def test_the_tree_shows_the_means_of_any_metric_and_zooms(opened, reported, page
     assert sorted(options[1:]) == sorted(reported.runs[0].values)
     picture = page.locator("#tree-picture")
     assert picture.locator(".node:not(.run)").count() == sum(map(len, reported.manifest.tree.names))
-    assert all(len(text) > 5 or "…" not in text for text in picture.locator("text").all_text_contents())
+    assert all(
+        len(text) > 5 or "…" not in text for text in picture.locator("text").all_text_contents()
+    )
     for metric, run in (("H-AP", 0), ("AP/genus", 1)):
         page.select_option("#tree-color", metric)
         page.select_option("#tree-run", str(run))
@@ -263,7 +335,9 @@ def test_the_tree_shows_the_means_of_any_metric_and_zooms(opened, reported, page
     shown = picture.get_attribute("data-root")
     picture.focus()
     page.keyboard.press("Escape")
-    assert picture.get_attribute("data-root") == "0." + str(reported.manifest.tree.parents[1][int(shown[2:])])
+    assert picture.get_attribute("data-root") == "0." + str(
+        reported.manifest.tree.parents[1][int(shown[2:])]
+    )
     page.keyboard.press("Escape")
     assert picture.get_attribute("data-root") == ""
     page.keyboard.press("ArrowDown")
@@ -272,7 +346,9 @@ def test_the_tree_shows_the_means_of_any_metric_and_zooms(opened, reported, page
     page.fill("#tree-search", "__proto__")
     page.locator("#tree-explore").click()
     page.wait_for_selector("#shown[aria-busy=false]")
-    page.wait_for_function("() => document.querySelector('#shown h2').textContent.endsWith('__proto__')")
+    page.wait_for_function(
+        "() => document.querySelector('#shown h2').textContent.endsWith('__proto__')"
+    )
 
 
 def test_a_cell_of_the_confusion_leads_to_its_queries(opened, reported, pages):
@@ -280,7 +356,9 @@ def test_a_cell_of_the_confusion_leads_to_its_queries(opened, reported, pages):
     own, first = manifest.labels[manifest.query, 0], manifest.labels[top.items[:, 0], 0]
     names = manifest.tree.names[0]
     page = opened(pages / "classes.html")
-    page.locator("section[aria-labelledby=confusion-1] .matrix tbody tr").nth(0).locator("td a").nth(1).click()
+    page.locator("section[aria-labelledby=confusion-1] .matrix tbody tr").nth(0).locator(
+        "td a"
+    ).nth(1).click()
     page.wait_for_selector("#shown[aria-busy=false]")
     expected = {str(manifest.items[n]) for n in np.flatnonzero((own == 0) & (first == 1)).tolist()}
     assert page.locator("#place").inner_text() == f"1 of {len(expected)}"
@@ -289,7 +367,9 @@ def test_a_cell_of_the_confusion_leads_to_its_queries(opened, reported, pages):
     for _ in range(len(expected) - 1):
         before = page.locator("#shown").get_attribute("data-query")
         page.locator("#next").click()
-        page.wait_for_function("q => document.getElementById('shown').dataset.query !== q", arg=before)
+        page.wait_for_function(
+            "q => document.getElementById('shown').dataset.query !== q", arg=before
+        )
         seen.add(page.locator("#shown").get_attribute("data-query"))
     assert seen == expected
     page.locator("#filter button").click()
@@ -335,7 +415,16 @@ def test_a_picture_leads_to_its_file(opened, tmp_path):
     (images / "own.csv").write_text("item,kind,class\n" + "".join(rows), encoding="utf-8")
     vectors = np.random.default_rng(0).normal(size=(24, 4)).astype(np.float32)
     np.savez(tmp_path / "e.npz", ids=items, embeddings=vectors)
-    call("evaluate", tmp_path / "e.npz", "-d", images / "own.csv", "-o", tmp_path / "e.json", "--top-k", 5)
+    call(
+        "evaluate",
+        tmp_path / "e.npz",
+        "-d",
+        images / "own.csv",
+        "-o",
+        tmp_path / "e.json",
+        "--top-k",
+        5,
+    )
     call("report", tmp_path / "e.json", "-d", images / "own.csv", "-o", tmp_path / "deep" / "pages")
     page = explored(opened, tmp_path / "deep" / "pages" / "explore.html")
     query = page.locator("#shown").get_attribute("data-query")
@@ -353,7 +442,9 @@ def test_the_map_zooms_and_lists_what_is_selected(opened, reported, pages):
     assert page.locator(".dot").count() == 12
     page.locator("#select-view").click()
     rows = each(page, "#map-list tr", "[...e.cells].map(c => c.textContent)")
-    assert [float(value) for _, value, _ in rows] == [round(100 * mean, 1) for mean in sorted(means.values())]
+    assert [float(value) for _, value, _ in rows] == [
+        round(100 * mean, 1) for mean in sorted(means.values())
+    ]
     assert {int(items) for *_, items in rows} == {20}
     page.locator("#select-none").click()
     page.locator("#map-picture").focus()
@@ -367,7 +458,11 @@ def test_the_map_zooms_and_lists_what_is_selected(opened, reported, pages):
     page.mouse.wheel(0, -400)
     page.wait_for_function("() => +document.getElementById('map-picture').dataset.scale > 2")
     page.locator("#zoom-all").click()
-    spot = page.locator(".dot").nth(5).evaluate("e => { const r = e.getBoundingClientRect(); return [r.x, r.y]; }")
+    spot = (
+        page.locator(".dot")
+        .nth(5)
+        .evaluate("e => { const r = e.getBoundingClientRect(); return [r.x, r.y]; }")
+    )
     page.mouse.move(*spot)
     assert "20 items, H-AP" in page.locator("#map-said").inner_text()
     assert page.locator("#map-shown svg").count() == 3
@@ -394,7 +489,9 @@ def test_a_tree_of_ten_thousand_leaves_is_drawn_whole_and_in_few_elements(opened
     shared = {"version": "", "present": [], "runs": [], "document": None, "reported": None}
     copy_assets(tmp_path / "assets", "hbench.look.report")
     (tmp_path / "data").mkdir()
-    write_script(tmp_path / "data", "tree", tree_data(tree, np.ones(10_000, np.int64)) | {"metrics": []})
+    write_script(
+        tmp_path / "data", "tree", tree_data(tree, np.ones(10_000, np.int64)) | {"metrics": []}
+    )
     template = '{% import "tree.jinja" as trees %}' + PAGE_OF_TREE
     page_text = Pages("hbench.look.report", shared).environment.from_string(template).render()
     (tmp_path / "tree.html").write_text(page_text, encoding="utf-8")
@@ -424,14 +521,26 @@ def test_a_folder_that_lost_its_data_says_so(opened, pages, tmp_path):
 
 
 def test_worst_queries_and_their_results_are_those_of_look(opened, folder, reported, pages):
-    value = dict(zip(reported.manifest.items.tolist(), reported.runs[0].values["H-AP"].tolist(), strict=True))
+    value = dict(
+        zip(reported.manifest.items.tolist(), reported.runs[0].values["H-AP"].tolist(), strict=True)
+    )
     page, worst = opened(pages / "queries.html"), "section[aria-labelledby=worst] .strip"
     shown = each(page, worst, "[e.dataset.query, e.querySelector('[data-value]').dataset.value]")
     assert shown[0][0] == min(value, key=value.__getitem__)
     assert [float(number) for _, number in shown] == [value[query] for query, _ in shown]
     first = page.locator(worst).first.locator("ol").first
     tiles = each(first, "[data-item]", "[e.dataset.item, +e.dataset.level]")
-    arguments = ("look", folder / "one.npz", "-d", folder / "own.parquet", "--worst", 1, "-k", 10, "--json")
+    arguments = (
+        "look",
+        folder / "one.npz",
+        "-d",
+        folder / "own.parquet",
+        "--worst",
+        1,
+        "-k",
+        10,
+        "--json",
+    )
     hits = json.loads(call(*arguments).stdout)[0]["results"]["one.npz"]
     assert tiles == [[hit["item"], hit["level"]] for hit in hits]
     levels = "+e.querySelector('[data-level]').dataset.level"
@@ -445,7 +554,8 @@ def test_classes_are_ranked_by_their_means(opened, reported, pages):
     expected = sorted(node_means(reported, 2).values())
     page = opened(pages / "classes.html")
     shown = each(page.locator("table.classes").first, "[data-mean]", "+e.dataset.mean")
-    assert shown[::2] == pytest.approx(expected, abs=1e-12)  # the second of each pair is the other run's
+    # the second of each pair is the other run's
+    assert shown[::2] == pytest.approx(expected, abs=1e-12)
     assert [own.queries for own in class_means(manifest, [values], 2, metric="H-AP")] == [20] * 12
     names = page.locator("table.classes").first.locator("th[scope=row]").all_inner_texts()
     assert any("__proto__" in name for name in names)
@@ -457,7 +567,9 @@ def test_classes_are_ranked_by_their_means(opened, reported, pages):
 
 @pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1440, "light")])
-def test_pages_fit_the_screen_and_names_from_outside_stay_text(opened, findings, pages, name, width, scheme):
+def test_pages_fit_the_screen_and_names_from_outside_stay_text(
+    opened, findings, pages, name, width, scheme
+):
     page = opened(pages / f"{name}.html", width=width, scheme=scheme)
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, dark[4:-1].split(","))) < 200) == (scheme == "dark")
@@ -467,8 +579,12 @@ def test_pages_fit_the_screen_and_names_from_outside_stay_text(opened, findings,
 def test_every_picture_is_where_it_is_said_to_be(reported, tmp_path):
     """Items of one colour each, read back from the sheets."""
     manifest = reported.manifest
-    color = {item: (number, 255 - number, 40) for number, item in enumerate(manifest.items[:50].tolist())}
-    painted = dataclasses.replace(manifest, picture=lambda item: Image.new("RGB", (8, 8), color[item]))
+    color = {
+        item: (number, 255 - number, 40) for number, item in enumerate(manifest.items[:50].tolist())
+    }
+    painted = dataclasses.replace(
+        manifest, picture=lambda item: Image.new("RGB", (8, 8), color[item])
+    )
     places = write_sprites(tmp_path, painted, np.arange(50))
     assert sorted(places[:50]) == list(range(50))
     assert set(places[50:]) == {-1}
@@ -483,7 +599,12 @@ def test_the_same_report_gives_the_same_files(folder, tmp_path):
     for name in ("a", "b"):
         call("report", folder / "one.json", "-d", folder / "own.parquet", "-o", tmp_path / name)
     first, second = (
-        {p.relative_to(tmp_path / n): p.read_bytes() for p in (tmp_path / n).rglob("*") if p.is_file()} for n in "ab"
+        {
+            p.relative_to(tmp_path / n): p.read_bytes()
+            for p in (tmp_path / n).rglob("*")
+            if p.is_file()
+        }
+        for n in "ab"
     )
     assert first == second
 
@@ -497,13 +618,22 @@ def test_doubts_stand_above_the_scores_as_facts(tmp_path):
     call("evaluate", tmp_path / "e.npz", "-d", tmp_path / "own.csv", "-o", tmp_path / "e.json")
     call("report", tmp_path / "e.json", "-d", tmp_path / "own.csv", "-o", tmp_path / "pages")
     page = (tmp_path / "pages" / "index.html").read_text(encoding="utf-8")
-    doubt = "25 % of the items have exactly the vector of an item of another class, as copies of a picture with"
-    assert page.index(doubt) < page.index("another label have: 10 classes: a0 (6)") < page.index("In short")
+    doubt = (
+        "25 % of the items have exactly the vector of an item of another class, as copies of a "
+        "picture with"
+    )
+    assert (
+        page.index(doubt)
+        < page.index("another label have: 10 classes: a0 (6)")
+        < page.index("In short")
+    )
     assert "honest" not in page
 
 
 def test_missing_parts_are_named_and_not_shown(opened, folder, tmp_path):
-    (tmp_path / "bare.json").write_text((folder / "one.json").read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "bare.json").write_text(
+        (folder / "one.json").read_text(encoding="utf-8"), encoding="utf-8"
+    )
     done = call("report", tmp_path / "bare.json", "-o", tmp_path / "pages")
     assert "not on this disk" in done.output
     assert done.stdout.strip() == str(tmp_path / "pages" / "index.html")

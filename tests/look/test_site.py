@@ -1,4 +1,6 @@
-"""The leaderboards as pages, in a real browser: numbers, places and fronts are those of the leaderboards."""
+"""The leaderboards as pages, in a real browser: numbers, places and fronts are those of the
+leaderboards.
+"""
 
 import csv
 import itertools
@@ -19,11 +21,13 @@ from tests.look.elements import check_page, each
 NASTY = "</script><img src=x onerror=alert(1)>"
 SHIPPED = leaderboard.names()
 BAD = {
-    "dataset": f"../{NASTY}", "version": "1", "protocol": "paper", "levels": ["coarse", "__proto__"], "metric": "R@1",
+    "dataset": f"../{NASTY}", "version": "1", "protocol": "paper",
+    "levels": ["coarse", "__proto__"], "metric": "R@1",
     "notes": NASTY, "citations": {NASTY: {"text": f"{NASTY} & 100 %", "later": True}},
     "row": [
         {"method": f"=HYPERLINK(1){NASTY}", "backbone": NASTY, "setup": {"family": "__proto__"},
-         "scores": {"R@1": 50.0, "AP": 12.5, "AP/coarse": 60}, "paper": {"citation": NASTY, "table": NASTY, "doubt": NASTY}},
+         "scores": {"R@1": 50.0, "AP": 12.5, "AP/coarse": 60},
+         "paper": {"citation": NASTY, "table": NASTY, "doubt": NASTY}},
         {"method": "plain", "scores": {"R@1": 50.0, "AP": 13.5}, "unranked": {"AP": NASTY},
          "paper": {"citation": NASTY, "table": "Tab. 1"}},
     ],
@@ -65,7 +69,10 @@ def shown_rows(page, *keys):
 def places_of(board, metric):
     """What `hbench leaderboard show --all` ranks: place, method and score of every result."""
     ranked = [(own.place, own.rows[0].method, own.score) for own in rank(board, metric)]
-    return [[str(place or "–"), method, "" if score is None else str(score)] for place, method, score in ranked]
+    return [
+        [str(place or "–"), method, "" if score is None else str(score)]
+        for place, method, score in ranked
+    ]
 
 
 def test_every_number_of_every_leaderboard_is_on_its_page(opened, site):
@@ -77,18 +84,29 @@ def test_every_number_of_every_leaderboard_is_on_its_page(opened, site):
         assert score == str(rank(board, board.metric)[0].score)
         page.goto((site / f"board-{name}.html").as_uri())
         ready(page)
-        found = each(page, "#board tbody tr", "[...e.querySelectorAll('[data-value]')].map(cell => cell.textContent)")
+        found = each(
+            page,
+            "#board tbody tr",
+            "[...e.querySelectorAll('[data-value]')].map(cell => cell.textContent)",
+        )
         results = list(map(as_one, joined(board.rows)))
-        given, kept = ({(row.method, key) for row in rows for key in row.scores} for rows in (board.rows, results))
+        given, kept = (
+            {(row.method, key) for row in rows for key in row.scores}
+            for rows in (board.rows, results)
+        )
         assert given == kept
-        expected = [[str(row.scores[key]) for key in board.metrics if key in row.scores] for row in results]
+        expected = [
+            [str(row.scores[key]) for key in board.metrics if key in row.scores] for row in results
+        ]
         assert sorted(found) == sorted(expected)
         assert shown_rows(page, "place", "method", board.metric) == places_of(board, board.metric)
         widths = each(page, "#board td.text", "e.getBoundingClientRect().width")
         assert max(widths) < 300, name  # wide text wraps inside of its column
 
 
-@pytest.mark.parametrize(("name", "metric"), [("sop", "R@1"), ("dyml-animal", "ASI"), ("glyphs", "AP/script")])
+@pytest.mark.parametrize(
+    ("name", "metric"), [("sop", "R@1"), ("dyml-animal", "ASI"), ("glyphs", "AP/script")]
+)
 def test_rows_are_ranked_by_a_metric_as_the_leaderboard_ranks_them(opened, site, name, metric):
     board = leaderboard.read(name)
     page = ready(opened(site / f"board-{name}.html"))
@@ -123,7 +141,11 @@ def test_rows_are_filtered_sorted_and_saved(opened, site, tmp_path):
     ]
     assert expected
     assert sorted(method for (method,) in shown_rows(page, "method")) == sorted(expected)
-    assert page.locator("#count").inner_text().startswith(f"{len(expected)} of {len(joined(board.rows))} results")
+    assert (
+        page.locator("#count")
+        .inner_text()
+        .startswith(f"{len(expected)} of {len(joined(board.rows))} results")
+    )
     page.locator('#board thead [data-sort="method"] button').focus()
     page.keyboard.press("Enter")
     methods = [method for (method,) in shown_rows(page, "method")]
@@ -140,7 +162,9 @@ def test_rows_are_filtered_sorted_and_saved(opened, site, tmp_path):
     assert len(shown_rows(page, "method")) == len(joined(board.rows))
     page.select_option("#trained_on", "nothing (zero-shot)")
     shown = {method for (method,) in shown_rows(page, "method")}
-    assert shown == {row.method for row in board.rows if row.setup.trained_on == "nothing (zero-shot)"}
+    assert shown == {
+        row.method for row in board.rows if row.setup.trained_on == "nothing (zero-shot)"
+    }
     page.select_option("#trained_on", "")
     page.fill("#method", "happier")
     assert {"happier" in method.lower() for (method,) in shown_rows(page, "method")} == {True}
@@ -194,7 +218,9 @@ def test_the_contents_lead_to_every_section_and_keep_the_view(opened, site):
     assert shown_rows(page, "method") == shown
 
 
-@pytest.mark.parametrize(("name", "metric"), [("glyphs", "R@1"), ("sop", "AP"), ("dyml-animal", "ASI")])
+@pytest.mark.parametrize(
+    ("name", "metric"), [("glyphs", "R@1"), ("sop", "AP"), ("dyml-animal", "ASI")]
+)
 def test_places_that_may_be_chance_are_marked(opened, site, name, metric):
     board = leaderboard.read(name)
     page = opened(site / "index.html")
@@ -204,7 +230,11 @@ def test_places_that_may_be_chance_are_marked(opened, site, name, metric):
     ranked = [standing for standing in rank(board, metric) if standing.place]
     gaps = [float(above.score - below.score) for above, below in itertools.pairwise(ranked)]
     near = each(page, "#board tbody tr", "e.cells[0].classList.contains('near')")
-    assert near == [False, *(chance is not None and gap < chance for gap in gaps), *[False] * (len(near) - len(ranked))]
+    assert near == [
+        False,
+        *(chance is not None and gap < chance for gap in gaps),
+        *[False] * (len(near) - len(ranked)),
+    ]
     assert any(near) == (chance is not None)
     assert bool(page.locator("#chance").inner_text()) == (chance is not None)
 
@@ -219,7 +249,9 @@ def test_the_tree_of_the_dataset_is_searched(opened, site):
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1440, "light")])
 @pytest.mark.parametrize("name", ["index", "board-sop", "board-glyphs", "board-bad"])
-def test_pages_fit_and_are_accessible_and_texts_stay_texts(opened, findings, site, name, width, scheme):
+def test_pages_fit_and_are_accessible_and_texts_stay_texts(
+    opened, findings, site, name, width, scheme
+):
     page = opened(site / f"{name}.html", width=width, scheme=scheme)
     if name != "index":
         ready(page)
@@ -239,7 +271,9 @@ def test_downloads_are_the_exports_and_no_formula(site):
 
 
 def test_the_site_is_small_and_the_same_every_time(site, tmp_path):
-    sizes = {path.relative_to(site): path.stat().st_size for path in site.rglob("*") if path.is_file()}
+    sizes = {
+        path.relative_to(site): path.stat().st_size for path in site.rglob("*") if path.is_file()
+    }
     assert sum(sizes.values()) < 2_000_000
     again = tmp_path / "again"
     write_site([*SHIPPED, str(site.parent / "bad.toml")], again)
@@ -266,8 +300,12 @@ def test_many_columns_fold_rows_are_low_and_backticks_are_code(opened, site):
     heads = "all => all.filter(e => !e.hidden && e.dataset.metric).map(e => e.dataset.metric)"
     first = page.locator("#board thead th").evaluate_all(heads)
     assert first == list(board.metrics[:8])
-    assert page.locator("#fold-said").inner_text() == f"8 of {len(board.metrics)} metrics are shown."
-    assert page.evaluate("(e => e.scrollWidth <= e.clientWidth)(document.getElementById('board').parentElement)")
+    assert (
+        page.locator("#fold-said").inner_text() == f"8 of {len(board.metrics)} metrics are shown."
+    )
+    assert page.evaluate(
+        "(e => e.scrollWidth <= e.clientWidth)(document.getElementById('board').parentElement)"
+    )
     heights = each(page, "#board tbody tr", "e.getBoundingClientRect().height")
     assert sorted(heights)[len(heights) // 2] < 40  # one line
     assert max(heights) < 64  # a long name takes two
@@ -305,10 +343,16 @@ def test_empty_columns_go_decimals_line_up_and_arxiv_ids_are_links(opened, site)
     page.fill("#method", "")
     assert "AP/super_class" in page.locator("#board thead th").evaluate_all(heads)
     # the places after the point, with the blanks behind them, are as many for all
-    digits = "(e.dataset.value.split('.')[1] ?? '').length + (e.dataset.pad ?? '').replace('\\u2008', '').length"
+    digits = (
+        "(e.dataset.value.split('.')[1] ?? '').length + (e.dataset.pad ?? "
+        "'').replace('\\u2008', '').length"
+    )
     places = each(page, "#board td[data-value]", f"[e.cellIndex, {digits}]")
     of_column = dict(places)
     assert all(of_column[column] == number for column, number in places)
     links = page.locator("a[href^='https://arxiv.org/abs/']")
     assert links.count()
-    assert all(f"arXiv {link.get_attribute('href').rsplit('/', 1)[1]}" == link.text_content() for link in links.all())
+    assert all(
+        f"arXiv {link.get_attribute('href').rsplit('/', 1)[1]}" == link.text_content()
+        for link in links.all()
+    )

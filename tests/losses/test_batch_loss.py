@@ -1,4 +1,6 @@
-"""How losses are called: NaN in is NaN out, nothing is ignored in silence, and pytorch-metric-learning can call them."""
+"""How losses are called: NaN in is NaN out, nothing is ignored in silence, and
+pytorch-metric-learning can call them.
+"""
 
 import re
 
@@ -31,7 +33,9 @@ def test_labels_in_the_wrong_order_are_refused_in_every_batch(name):
     embeddings, labels = batch(CLASSES)
     loss = build(name)
     loss(embeddings, labels)
-    with pytest.raises(TreeError, match=r"(?s)column-1 labels have several parents.*coarse to fine"):
+    with pytest.raises(
+        TreeError, match=r"(?s)column-1 labels have several parents.*coarse to fine"
+    ):
         loss(embeddings, labels.flip(1))
 
 
@@ -82,7 +86,9 @@ def test_all_pairs_as_mined_pairs_change_nothing(name):
     same = (labels[:, -1:] == labels[:, -1]).fill_diagonal_(False)
     differing = labels[:, -1:] != labels[:, -1]
     pairs = (*same.nonzero(as_tuple=True), *differing.nonzero(as_tuple=True))
-    assert build(name)(embeddings, labels, pairs).item() == pytest.approx(build(name)(embeddings, labels).item())
+    assert build(name)(embeddings, labels, pairs).item() == pytest.approx(
+        build(name)(embeddings, labels).item()
+    )
 
 
 def test_pytorch_metric_learning_calls_losses_in_its_wrappers():
@@ -112,7 +118,8 @@ def test_a_compiled_loss_is_the_loss(name, backend):
         assert plain is compiled is None or torch.equal(plain, compiled)
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch's compiler looks at its own tensors
+# torch's compiler looks at its own tensors
+@pytest.mark.filterwarnings("ignore:The .grad attribute")
 def test_a_step_with_a_loss_is_compiled_around_it():
     torch.compiler.reset()
     embeddings, labels = batch(CLASSES)
@@ -128,7 +135,9 @@ def test_a_step_with_a_loss_is_compiled_around_it():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_second_derivative_is_right_or_refused(name):
-    """Gradients that are computed with the value know nothing of how they change: torch refuses to differentiate them."""
+    """Gradients that are computed with the value know nothing of how they change: torch refuses to
+    differentiate them.
+    """
     embeddings, labels = batch(CLASSES)
     loss = build(name).double()
 
@@ -159,7 +168,9 @@ def test_the_names_that_pytorch_metric_learning_gives_its_arguments_are_taken(na
     embeddings, labels = batch(CLASSES)
     others, their_labels = batch(CLASSES, seed=1)
     positional = build(name)(embeddings, labels, None, others, their_labels)
-    named = build(name)(embeddings, labels, indices_tuple=None, ref_emb=others, ref_labels=their_labels)
+    named = build(name)(
+        embeddings, labels, indices_tuple=None, ref_emb=others, ref_labels=their_labels
+    )
     assert torch.equal(positional, named)
     with pytest.raises(ConfigError, match="twice"):
         build(name)(embeddings, labels, others, their_labels, ref_emb=others)

@@ -19,7 +19,9 @@ def integer_rank(scores):
     ]
 
 
-@given(st.lists(st.integers(-9, 9), min_size=1, max_size=12), st.floats(0.1, 30), st.integers(0, 2**32))
+@given(
+    st.lists(st.integers(-9, 9), min_size=1, max_size=12), st.floats(0.1, 30), st.integers(0, 2**32)
+)
 @settings(max_examples=150, deadline=None)
 def test_a_black_box_gradient_is_the_difference_of_integer_ranks(drawn, lam, seed):
     scores = torch.tensor([drawn], dtype=torch.float32) / 4
@@ -30,7 +32,9 @@ def test_a_black_box_gradient_is_the_difference_of_integer_ranks(drawn, lam, see
     leaf = scores.clone().requires_grad_()
     rank = blackbox_rank(leaf, lam)
     (rank * upstream).sum().backward()
-    before, after = (integer_rank(row.tolist()) for row in (scores[0], (scores + lam * upstream)[0]))
+    before, after = (
+        integer_rank(row.tolist()) for row in (scores[0], (scores + lam * upstream)[0])
+    )
     assert rank[0].tolist() == before
     torch.testing.assert_close(leaf.grad[0], (torch.tensor(after) - torch.tensor(before)) / lam)
     some = scores.clone().requires_grad_()
@@ -45,7 +49,9 @@ def test_rambo_losses_are_their_equations():
     scores = torch.tensor([[0.9, 0.5, 0.7, 0.1], [0.2, 0.8, 0.4, 0.6]])
     positive = torch.tensor([[True, True, False, False], [False, False, True, False]])
     # ranks of the positives: 1 and 3 of the first row, 3 of the second
-    assert ap_loss(scores, positive, 1.0).item() == pytest.approx(1 - ((1 / 1 + 2 / 3) / 2 + 1 / 3) / 2)
+    assert ap_loss(scores, positive, 1.0).item() == pytest.approx(
+        1 - ((1 / 1 + 2 / 3) / 2 + 1 / 3) / 2
+    )
     expected = (np.log1p(0) + np.log1p(1) + np.log1p(2)) / 3  # irrelevant items ahead: 0, 1, 2
     assert recall_loss(scores, positive, 1.0, log_weight).item() == pytest.approx(expected)
     shifted = score_margin(0.4)(scores, positive)

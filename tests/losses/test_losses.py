@@ -1,4 +1,6 @@
-"""Every named loss in anyone's training loop: arbitrary batches, references, mixed precision, refusals, formulas."""
+"""Every named loss in anyone's training loop: arbitrary batches, references, mixed precision,
+refusals, formulas.
+"""
 
 import json
 import math
@@ -17,14 +19,23 @@ from tests.command_line import call
 
 CLASSES, DIM = 6, 5
 PATHS = [[0, 0], [0, 1], [0, 2], [1, 3], [1, 4], [1, 5]]
-NEEDED = {"classes": CLASSES, "level_classes": [2, CLASSES], "dim": DIM, "paths": PATHS, "loss": "sup_ap", "size": 8}
+NEEDED = {
+    "classes": CLASSES,
+    "level_classes": [2, CLASSES],
+    "dim": DIM,
+    "paths": PATHS,
+    "loss": "sup_ap",
+    "size": 8,
+}
 NAMES = [name for name in losses if name != "rambo_map_classes"]
 WITH_REFERENCES = [name for name in NAMES if name != "xbm"]
 
 
 def build(name, **settings_):
     """The loss, with what it requires; Σ losses take the classes of every level."""
-    required = {p: NEEDED[p] for p, default in loss_entry(name).parameters.items() if default is REQUIRED}
+    required = {
+        p: NEEDED[p] for p, default in loss_entry(name).parameters.items() if default is REQUIRED
+    }
     torch.manual_seed(0)
     return build_loss(name, **required, **settings_)
 
@@ -73,7 +84,10 @@ def test_the_batch_as_its_own_references_is_the_batch(name):
     embeddings, labels = batch([0, 0, 1, 1, 2, 3, 3])
     other = embeddings.detach().clone().requires_grad_()
     loss = build(name)
-    alone, given_refs = loss(embeddings, labels), loss(other, labels, other, labels, torch.arange(len(labels)))
+    alone, given_refs = (
+        loss(embeddings, labels),
+        loss(other, labels, other, labels, torch.arange(len(labels))),
+    )
     (alone * 2).backward()
     (given_refs * 2).backward()
     assert alone.item() == pytest.approx(given_refs.item(), rel=1e-5)
@@ -156,7 +170,9 @@ def test_a_loss_per_level_sees_that_level_as_the_finest():
     )
     torch.manual_seed(0)
     named = build_loss("per_level", loss="nsm", level_classes=[2, CLASSES], params={"dim": DIM})
-    assert named(embeddings, labels).item() == pytest.approx(build("sum_nsm")(embeddings, labels).item())
+    assert named(embeddings, labels).item() == pytest.approx(
+        build("sum_nsm")(embeddings, labels).item()
+    )
 
 
 @pytest.mark.parametrize("name", ["rambo_ap", "rambo_recall"])
@@ -177,10 +193,14 @@ def test_calibration_is_equation_7():
     scores = (embeddings @ embeddings.T).tolist()
     expected = 0.0
     for q, of_q in enumerate(labels[:, -1].tolist()):
-        positive = [max(0, 0.9 - scores[q][j]) for j in range(6) if j != q and labels[j, -1] == of_q]
+        positive = [
+            max(0, 0.9 - scores[q][j]) for j in range(6) if j != q and labels[j, -1] == of_q
+        ]
         negative = [max(0, scores[q][j] - 0.6) for j in range(6) if labels[j, -1] != of_q]
         expected += sum(positive) / max(1, len(positive)) + sum(negative) / max(1, len(negative))
-    assert build_loss("calibration")(embeddings, labels).item() == pytest.approx(expected / 6, rel=1e-5)
+    assert build_loss("calibration")(embeddings, labels).item() == pytest.approx(
+        expected / 6, rel=1e-5
+    )
 
 
 def test_multi_similarity_is_its_formula():
@@ -188,10 +208,14 @@ def test_multi_similarity_is_its_formula():
     scores, fine = (embeddings @ embeddings.T).tolist(), labels[:, -1].tolist()
     expected = 0.0
     for q in range(6):
-        pull = sum(math.exp(-2 * (scores[q][j] - 0.5)) for j in range(6) if j != q and fine[j] == fine[q])
+        pull = sum(
+            math.exp(-2 * (scores[q][j] - 0.5)) for j in range(6) if j != q and fine[j] == fine[q]
+        )
         push = sum(math.exp(50 * (scores[q][j] - 0.5)) for j in range(6) if fine[j] != fine[q])
         expected += math.log1p(pull) / 2 + math.log1p(push) / 50
-    assert build_loss("multi_similarity")(embeddings, labels).item() == pytest.approx(expected / 6, rel=1e-5)
+    assert build_loss("multi_similarity")(embeddings, labels).item() == pytest.approx(
+        expected / 6, rel=1e-5
+    )
 
 
 def test_fast_ap_is_pytorch_metric_learnings():
@@ -211,8 +235,15 @@ def test_csl_sums_a_soft_triplet_of_proxies_over_the_levels():
     for level, margin in ((1, 0.45), (2, 0.25)):  # the coarse margin is the larger
         for x, path in zip(embeddings.tolist(), labels.tolist(), strict=True):
             score = [32 * sum(a * b for a, b in zip(x, p, strict=True)) for p in proxies]
-            other = [math.exp(s) for s, known in zip(score, PATHS, strict=True) if known[:level] != path[:level]]
-            expected += math.log1p(math.exp(math.log(sum(other)) - score[PATHS.index(path)] + 32 * margin)) / 3
+            other = [
+                math.exp(s)
+                for s, known in zip(score, PATHS, strict=True)
+                if known[:level] != path[:level]
+            ]
+            expected += (
+                math.log1p(math.exp(math.log(sum(other)) - score[PATHS.index(path)] + 32 * margin))
+                / 3
+            )
     assert loss(embeddings, labels).item() == pytest.approx(expected, rel=1e-5)
 
 
@@ -229,7 +260,8 @@ def test_a_memory_holds_the_newest_and_never_ranks_a_query_against_itself(size):
             return embeddings.sum()
 
     memory, seen = CrossBatchMemory(Spy(), size), []
-    for seed in range(5):  # L19: a batch that does not fit goes over the oldest, not over the newest
+    # L19: a batch that does not fit goes over the oldest, not over the newest
+    for seed in range(5):
         embeddings, labels = batch([0, 1, 2, 3], seed)
         seen += map(tuple, embeddings.tolist())
         memory(embeddings, labels)
@@ -238,9 +270,14 @@ def test_a_memory_holds_the_newest_and_never_ranks_a_query_against_itself(size):
 
 def test_a_memory_waits_for_its_warm_up_and_survives_a_checkpoint():
     embeddings, labels = batch([0, 0, 1, 1, 2, 3])
-    memory, alone = build_loss("xbm", loss="sup_ap", size=12, warm_up=1), build_loss("sup_ap")(embeddings, labels)
+    memory, alone = (
+        build_loss("xbm", loss="sup_ap", size=12, warm_up=1),
+        build_loss("sup_ap")(embeddings, labels),
+    )
     assert memory(embeddings, labels).item() == alone.item()
-    of_one_level = build_loss("xbm", loss="sup_ap", size=12, warm_up=1)(embeddings, torch.tensor([0, 0, 1, 1, 2, 3]))
+    of_one_level = build_loss("xbm", loss="sup_ap", size=12, warm_up=1)(
+        embeddings, torch.tensor([0, 0, 1, 1, 2, 3])
+    )
     assert of_one_level.item() == alone.item()
     fresh = build_loss("xbm", loss="sup_ap", size=12, warm_up=1)
     fresh.load_state_dict(memory.state_dict())
@@ -280,7 +317,9 @@ def test_the_number_of_threads_does_not_change_a_bit(name):
         torch.set_num_threads(threads)
         leaf = embeddings.detach().clone().requires_grad_()
         scores = (leaf @ leaf.T).detach().requires_grad_()
-        values, _ = build_loss(name).per_list(scores, shared_levels(labels, labels), labels.shape[1])
+        values, _ = build_loss(name).per_list(
+            scores, shared_levels(labels, labels), labels.shape[1]
+        )
         values.sum().backward()
         results.append((values.detach(), scores.grad))
     for other in results[1:]:
@@ -292,7 +331,9 @@ def test_several_threads_of_python_may_compute_at_once():
     embeddings, labels = batch(list(range(6)) * 10)
     expected = build_loss("sup_hap")(embeddings, labels).item()
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: build_loss("sup_hap")(embeddings.detach(), labels).item(), range(4)))
+        found = list(
+            pool.map(lambda _: build_loss("sup_hap")(embeddings.detach(), labels).item(), range(4))
+        )
     assert found == [expected] * 4
 
 

@@ -1,4 +1,6 @@
-"""Partial labels in losses: unknown pairs have no part in the value and no gradient; losses that need every label are refused."""
+"""Partial labels in losses: unknown pairs have no part in the value and no gradient; losses that
+need every label are refused.
+"""
 
 import numpy as np
 import pytest
@@ -11,11 +13,27 @@ from hbench.losses.entry import REQUIRED
 from hbench.losses.partial import leave_unknown_out
 
 LEAVE_OUT = [
-    name for name in losses
-    if not any(default is REQUIRED for default in loss_entry(name).parameters.values()) and name != "rambo_map_classes"
-]  # fmt: skip
-NEED_ALL = ["cluster", "nsm", "proxy_nca_pp", "arcface", "csl", "sum_nsm", "happier", "rambo_map_classes"]
-FACTS = {"classes": 4, "level_classes": [2, 3, 4], "paths": [[0, 0, 0], [0, 0, 1], [0, 1, 2], [1, 2, 3]], "dim": 5}
+    name
+    for name in losses
+    if not any(default is REQUIRED for default in loss_entry(name).parameters.values())
+    and name != "rambo_map_classes"
+]
+NEED_ALL = [
+    "cluster",
+    "nsm",
+    "proxy_nca_pp",
+    "arcface",
+    "csl",
+    "sum_nsm",
+    "happier",
+    "rambo_map_classes",
+]
+FACTS = {
+    "classes": 4,
+    "level_classes": [2, 3, 4],
+    "paths": [[0, 0, 0], [0, 0, 1], [0, 1, 2], [1, 2, 3]],
+    "dim": 5,
+}
 
 
 def build(name):
@@ -43,15 +61,20 @@ def test_a_pair_is_unknown_where_its_labels_agree_until_one_ends():
             assert bool(found[i, j]) == (one[:both] == other[:both] and both < 3)
 
 
-@pytest.mark.parametrize("name", [name for name in LEAVE_OUT if name != "sum_triplet"])  # a level for itself: below
+# a level for itself: below
+@pytest.mark.parametrize("name", [name for name in LEAVE_OUT if name != "sum_triplet"])
 @pytest.mark.parametrize("seed", range(3))
 def test_references_of_unknown_level_change_nothing_and_have_no_gradient(name, seed):
     vectors, labels = random_batch(seed)
     for query in range(4):
         refs = vectors[4:].clone().requires_grad_()
         known = ~unknown_pairs(labels[query : query + 1], labels[4:])[0]
-        value = leave_unknown_out(build(name))(vectors[query : query + 1], labels[query : query + 1], refs, labels[4:])
-        alone = build(name)(vectors[query : query + 1], labels[query : query + 1], refs[known], labels[4:][known])
+        value = leave_unknown_out(build(name))(
+            vectors[query : query + 1], labels[query : query + 1], refs, labels[4:]
+        )
+        alone = build(name)(
+            vectors[query : query + 1], labels[query : query + 1], refs[known], labels[4:][known]
+        )
         torch.testing.assert_close(value, alone)
         if value.requires_grad:
             (slope,) = torch.autograd.grad(value, refs, allow_unused=True)

@@ -19,7 +19,9 @@ from hbench.metrics import definitions
 from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.relevance import alpha, exponential, sum_wap
 
-_spec = importlib.util.spec_from_file_location("oracle_losses", Path(__file__).parents[1] / "oracle_losses.py")
+_spec = importlib.util.spec_from_file_location(
+    "oracle_losses", Path(__file__).parents[1] / "oracle_losses.py"
+)
 oracle = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(oracle)
 
@@ -41,12 +43,16 @@ def lists(draw, most=12, depth=None):
 
 
 def loss_of(loss, scores, levels, depth, dtype=torch.float64):
-    """The loss of one list, through embeddings whose products are the scores; labels share `level` leading columns."""
+    """The loss of one list, through embeddings whose products are the scores; labels share `level`
+    leading columns.
+    """
     query = torch.ones(1, 1, dtype=dtype)
     labels = torch.zeros(1, depth, dtype=torch.int64)
     refs = torch.as_tensor(scores, dtype=dtype)[:, None]
     column = torch.arange(depth)
-    ref_labels = torch.where(column < torch.as_tensor(levels)[:, None], 0, torch.arange(1, len(scores) + 1)[:, None])
+    ref_labels = torch.where(
+        column < torch.as_tensor(levels)[:, None], 0, torch.arange(1, len(scores) + 1)[:, None]
+    )
     return loss(query, labels, refs.requires_grad_(), ref_labels), refs
 
 
@@ -58,7 +64,9 @@ def sequence_of(scores, levels, depth):
     order = sorted(range(len(scores)), key=lambda k: (-scores[k], levels[k], k))
     ranked = levels[order]
     places = np.flatnonzero(ranked > 0)
-    return LevelSequence(places + 1, ranked[places].astype(np.uint8), np.bincount(levels, minlength=depth + 1))
+    return LevelSequence(
+        places + 1, ranked[places].astype(np.uint8), np.bincount(levels, minlength=depth + 1)
+    )
 
 
 @given(lists())
@@ -79,7 +87,8 @@ def test_with_the_exact_step_each_loss_is_one_minus_the_metric(drawn):
 
 
 @given(lists(), st.sampled_from(NAMES))
-@example((np.zeros(9), np.ones(9, int), 1), "recall_at_k")  # nine in the middle of a tie: at 8 more than 8 are found
+# nine in the middle of a tie: at 8 more than 8 are found
+@example((np.zeros(9), np.ones(9, int), 1), "recall_at_k")
 @settings(max_examples=200, deadline=None)
 def test_every_rank_loss_is_its_equation(drawn, name):
     scores, levels, depth = drawn
@@ -100,13 +109,19 @@ def test_every_rank_loss_is_its_equation(drawn, name):
         )
         if "recall" in name:
             clip = name == "recall_at_k"
-            expected = 1 - oracle.recall(scores, levels, relevance, (1, 2, 4, 8, 16), clip=clip, **steps)
+            expected = 1 - oracle.recall(
+                scores, levels, relevance, (1, 2, 4, 8, 16), clip=clip, **steps
+            )
         elif "ndcg" in name:
             expected = 1 - oracle.ndcg(scores, levels, relevance, **steps)
         else:
-            inner = {"above": oracle.smooth_step(), "within": oracle.smooth_step()} if smooth else {}
+            inner = (
+                {"above": oracle.smooth_step(), "within": oracle.smooth_step()} if smooth else {}
+            )
             expected = 1 - oracle.h_ap(scores, levels, relevance, **steps, **inner)
-    assert loss_of(build_loss(name), scores, levels, depth)[0].item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    assert loss_of(build_loss(name), scores, levels, depth)[0].item() == pytest.approx(
+        expected, rel=1e-9, abs=1e-12
+    )
 
 
 @given(lists(depth=3))
@@ -116,12 +131,18 @@ def test_the_linear_h_rank_replaces_the_step_of_more_relevant_items(drawn):
     relevance = relevance_of(alpha(), levels, depth)
     if not any(levels):
         return
-    expected = 1 - oracle.h_ap(scores, levels, relevance, less=oracle.suprank_step(), above=oracle.linear_lower_bound())
-    assert loss_of(build_loss("sup_hap", h_rank="linear"), scores, levels, depth)[0].item() == pytest.approx(expected)
+    expected = 1 - oracle.h_ap(
+        scores, levels, relevance, less=oracle.suprank_step(), above=oracle.linear_lower_bound()
+    )
+    assert loss_of(build_loss("sup_hap", h_rank="linear"), scores, levels, depth)[
+        0
+    ].item() == pytest.approx(expected)
 
 
 def random_lists(number, depth, seed):
-    """Scores and levels (number, 16) of lists of 2 to 16 items, a third of them with ties; depth + 1 is padding."""
+    """Scores and levels (number, 16) of lists of 2 to 16 items, a third of them with ties; depth +
+    1 is padding.
+    """
     rng = np.random.default_rng(seed)
     scores = rng.normal(scale=0.1, size=(number, 16))
     scores[::3] = np.round(scores[::3], 1)
@@ -135,7 +156,9 @@ def gaps(loss, number, seed):
     exact, found = RankLoss(loss.score, EXACT, loss.relevance), []
     for depth in (1, 2, 3, 4):
         scores, levels = random_lists(number // 4, depth, seed + depth)
-        (surrogate, counted), (metric, _) = (which.per_list(scores, levels, depth) for which in (loss, exact))
+        (surrogate, counted), (metric, _) = (
+            which.per_list(scores, levels, depth) for which in (loss, exact)
+        )
         found.append((metric - surrogate)[counted])
     return torch.cat(found)
 
@@ -147,7 +170,9 @@ def test_suprank_losses_are_upper_bounds_of_the_metric_ties_included(name):
     assert found.min() >= -1e-12
 
 
-@pytest.mark.parametrize("loss", [build_loss("sup_ap", offset=1.0, start=0.0), build_loss("smooth_ap")])
+@pytest.mark.parametrize(
+    "loss", [build_loss("sup_ap", offset=1.0, start=0.0), build_loss("smooth_ap")]
+)
 def test_the_released_inat_step_and_the_plain_sigmoid_are_not_upper_bounds(loss):
     assert (gaps(loss, number=3000, seed=2) < -1e-9).sum() > 50
 
@@ -155,28 +180,50 @@ def test_the_released_inat_step_and_the_plain_sigmoid_are_not_upper_bounds(loss)
 @pytest.mark.parametrize(
     ("parameters", "score", "precision"),
     [
-        ({"offset": 1.0, "start": 0.0}, 0.02, 1 / (1 + oracle.sigmoid(2))),  # the released inat step, where true is 1/2
-        ({}, 0.0, 1 / 2),  # a tie counts fully against the positive; in the released SOP setting 1/(1 + .5)
+        (
+            {"offset": 1.0, "start": 0.0},
+            0.02,
+            1 / (1 + oracle.sigmoid(2)),
+        ),  # the released inat step, where true is 1/2
+        (
+            {},
+            0.0,
+            1 / 2,
+        ),  # a tie counts fully against the positive; in the released SOP setting 1/(1 + .5)
     ],
 )
-def test_a_negative_at_or_a_little_above_the_positive_counts_as_its_step_says(parameters, score, precision):
-    value, _ = loss_of(build_loss("sup_ap", **parameters), np.array([0.0, score]), np.array([1, 0]), 1)
+def test_a_negative_at_or_a_little_above_the_positive_counts_as_its_step_says(
+    parameters, score, precision
+):
+    value, _ = loss_of(
+        build_loss("sup_ap", **parameters), np.array([0.0, score]), np.array([1, 0]), 1
+    )
     assert value.item() == pytest.approx(1 - precision)
 
 
 def test_L5_relevances_decide_what_is_less_relevant_and_levels_when_released():
-    # three coarse items share ½, one fine item has 1: at depth 2 with 1 coarse and 3 fine the coarse one outweighs each fine one
+    # three coarse items share ½, one fine item has 1: at depth 2 with 1 coarse and 3 fine the
+    # coarse one outweighs each fine one
     scores, levels = np.array([0.9, 0.8, 0.1, 0.5]), np.array([2, 2, 2, 1])
     relevance = relevance_of(alpha(), levels, 2)
     assert relevance[1] > relevance[2]
     by_relevance = 1 - oracle.h_ap(scores, levels, relevance, less=oracle.suprank_step())
-    assert loss_of(build_loss("sup_hap"), scores, levels, 2)[0].item() == pytest.approx(by_relevance)
+    assert loss_of(build_loss("sup_hap"), scores, levels, 2)[0].item() == pytest.approx(
+        by_relevance
+    )
     released, _ = loss_of(build_loss("sup_hap", released=True), scores, levels, 2)
     assert released.item() != pytest.approx(by_relevance)
 
 
 @pytest.mark.parametrize(
-    "step", [Sigmoid(), SupRank(), SupRank(offset=1.44), SupRank(delta=0.0, offset=1.0, start=0.0), LowerBound()]
+    "step",
+    [
+        Sigmoid(),
+        SupRank(),
+        SupRank(offset=1.44),
+        SupRank(delta=0.0, offset=1.0, start=0.0),
+        LowerBound(),
+    ],
 )
 def test_a_slope_is_the_derivative_of_its_step(step):
     t = torch.linspace(-0.3, 0.3, 1001, dtype=torch.float64) + 1e-5
@@ -189,16 +236,21 @@ def square_batch(seed=0, size=24, dim=6, depth=3, dtype=torch.float64):
     rng = np.random.default_rng(seed)
     fine = rng.integers(0, 6, size)
     labels = torch.tensor(np.stack([fine // 4, fine // 2, fine][-depth:], axis=1))
-    return torch.nn.functional.normalize(torch.tensor(rng.normal(size=(size, dim))), dim=1).to(dtype), labels
+    return torch.nn.functional.normalize(torch.tensor(rng.normal(size=(size, dim))), dim=1).to(
+        dtype
+    ), labels
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_gradients_agree_with_finite_differences(name):
     embeddings, labels = square_batch(size=10, dim=4)
-    assert torch.autograd.gradcheck(lambda x: build_loss(name, tau=0.2)(x, labels), embeddings.requires_grad_())
+    assert torch.autograd.gradcheck(
+        lambda x: build_loss(name, tau=0.2)(x, labels), embeddings.requires_grad_()
+    )
     refs, ref_labels = square_batch(seed=1, size=8, dim=4)
     assert torch.autograd.gradcheck(
-        lambda x, r: build_loss(name, tau=0.2)(x, labels, r, ref_labels), (embeddings, refs.requires_grad_())
+        lambda x, r: build_loss(name, tau=0.2)(x, labels, r, ref_labels),
+        (embeddings, refs.requires_grad_()),
     )
 
 
@@ -211,7 +263,9 @@ def test_the_order_of_a_batch_does_not_matter(name, dtype):
     values = [build_loss(name)(first, labels), build_loss(name)(second, labels[order])]
     sum(values).backward()
     assert values[0].item() == pytest.approx(values[1].item(), rel=1e-5)
-    torch.testing.assert_close(first.grad[order], second.grad, rtol=1e-4, atol=1e-5 if dtype == torch.float32 else 1e-9)
+    torch.testing.assert_close(
+        first.grad[order], second.grad, rtol=1e-4, atol=1e-5 if dtype == torch.float32 else 1e-9
+    )
 
 
 def value_and_slope(loss, scores, levels, depth):
@@ -239,7 +293,11 @@ def test_the_kernel_computes_the_float64_formula(name, parameters, spread):
     for size, depth in ((40, 3), (150, 1), (150, 2), (300, 7)):
         scores = torch.tensor(rng.normal(scale=spread, size=(12, size)).clip(-1, 1).astype("f4"))
         scores[::3] = (scores[::3] * 64).round() / 64  # ties
-        levels = torch.tensor(rng.integers(0, depth + 2, size=(12, size)).clip(max=rng.integers(1, depth + 2, (12, 1))))
+        levels = torch.tensor(
+            rng.integers(0, depth + 2, size=(12, size)).clip(
+                max=rng.integers(1, depth + 2, (12, 1))
+            )
+        )
         assert type(make_lists(scores, levels, depth)) is CompiledLists
         assert type(make_lists(scores.double(), levels, depth)) is Lists
         value, slope = value_and_slope(loss, scores, levels, depth)
@@ -253,8 +311,13 @@ def test_gradient_descent_on_free_vectors_reaches_a_perfect_ranking(name):
     embeddings, labels = square_batch(seed=3, dim=16, dtype=torch.float32)
     vectors = embeddings.clone().requires_grad_()
     optimiser = torch.optim.Adam([vectors], lr=0.05)
-    # a sigmoid vanishes far away, so it starts wide, and the outer one of recall must not be saturated by large ranks
-    width = {"temperature": 3.0} | ({"rho": 1.0} if name.startswith("sup") else {}) if "recall" in name else {}
+    # a sigmoid vanishes far away, so it starts wide, and the outer one of recall must not be
+    # saturated by large ranks
+    width = (
+        {"temperature": 3.0} | ({"rho": 1.0} if name.startswith("sup") else {})
+        if "recall" in name
+        else {}
+    )
     loss, exact = (
         build_loss(name, tau=0.1, **width),
         RankLoss(rank_losses.h_ap(), EXACT, rank_losses.fine_label()),
@@ -263,4 +326,6 @@ def test_gradient_descent_on_free_vectors_reaches_a_perfect_ranking(name):
         optimiser.zero_grad()
         loss(torch.nn.functional.normalize(vectors, dim=1), labels).backward()
         optimiser.step()
-    assert exact(torch.nn.functional.normalize(vectors.detach(), dim=1), labels).item() == pytest.approx(0, abs=1e-6)
+    assert exact(
+        torch.nn.functional.normalize(vectors.detach(), dim=1), labels
+    ).item() == pytest.approx(0, abs=1e-6)

@@ -1,7 +1,9 @@
-"""How often a 95 % interval holds the truth, and how often two equal models are told apart, in simulated test sets.
+"""How often a 95 % interval holds the truth, and how often two equal models are told apart, in
+simulated test sets.
 
-`python -m tests.metrics.coverage` prints the tables of docs/intervals.md, the same every time. A test set is drawn anew in each
-repetition: classes at random, queries at random inside each; the truth is the mean over all classes that there might be.
+`python -m tests.metrics.coverage` prints the tables of docs/intervals.md, the same every time. A
+test set is drawn anew in each repetition: classes at random, queries at random inside each; the
+truth is the mean over all classes that there might be.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ DESIGNS: dict[str, NDArray[np.int64]] = {
     "25 classes × 40": np.full(25, 40),
     "50 × 20": np.full(50, 20),
     "100 × 5": np.full(100, 5),
-    "300, uneven": np.maximum(1, np.exp(RNG.normal(np.log(4), 1, 300)).round()).astype(int),  # lognormal
+    "300, uneven": np.maximum(1, np.exp(RNG.normal(np.log(4), 1, 300)).round()).astype(
+        int
+    ),  # lognormal
 }
 
 UNEVEN: dict[str, NDArray[np.int64]] = {
@@ -28,7 +32,9 @@ UNEVEN: dict[str, NDArray[np.int64]] = {
     "50, lognormal (24 effective)": np.maximum(
         1, np.exp(np.random.default_rng(5).normal(np.log(8), 1, 50)).round()
     ).astype(int),
-    "100, Pareto (45 effective)": np.maximum(2, ((np.random.default_rng(5).pareto(1.2, 100) + 1) * 6)).astype(int),
+    "100, Pareto (45 effective)": np.maximum(
+        2, ((np.random.default_rng(5).pareto(1.2, 100) + 1) * 6)
+    ).astype(int),
 }
 
 
@@ -39,7 +45,9 @@ def even_values(units: NDArray[np.int64], rng: np.random.Generator) -> Floats:
 
 
 def skewed_ap(units: NDArray[np.int64], rng: np.random.Generator) -> Floats:
-    """Values as of AP on a hard set: mean .2, most classes near 0, a few near 1, their queries spread as far as 0 or 1 is."""
+    """Values as of AP on a hard set: mean .2, most classes near 0, a few near 1, their queries
+    spread as far as 0 or 1 is.
+    """
     means = rng.beta(0.4, 1.6, (REPETITIONS, units.max() + 1))[:, units]
     return means + np.minimum(means, 1 - means) * rng.uniform(-1, 1, means.shape)
 
@@ -58,7 +66,9 @@ KINDS: dict[str, tuple[Callable[[NDArray[np.int64], np.random.Generator], Floats
 
 
 def held(values: Floats, units: NDArray[np.int64], truth: float) -> float:
-    """The share of repetitions (R, Q) whose interval holds the truth; some at a time, which is quicker."""
+    """The share of repetitions (R, Q) whose interval holds the truth; some at a time, which is
+    quicker.
+    """
     parts = np.array_split(values, REPETITIONS // 50)
     intervals = np.concatenate([mean_intervals(UnitSums.of(part, units)) for part in parts])
     return share_that_holds(intervals, truth)
@@ -69,13 +79,18 @@ def share_that_holds(intervals: Floats, truth: float) -> float:
 
 
 def coverage_of_classes() -> dict[tuple[str, str], tuple[float, float]]:
-    """Count, by design and kind of values, how often the interval over classes, and one over queries, holds the truth."""
+    """Count, by design and kind of values, how often the interval over classes, and one over
+    queries, holds the truth.
+    """
     found = {}
     for design, sizes in DESIGNS.items():
         units = np.repeat(np.arange(len(sizes)), sizes)
         for kind, (draw, truth) in KINDS.items():
             values = draw(units, np.random.default_rng(11))
-            found[design, kind] = held(values, units, truth), held(values, np.arange(len(units)), truth)
+            found[design, kind] = (
+                held(values, units, truth),
+                held(values, np.arange(len(units)), truth),
+            )
     return found
 
 
@@ -90,7 +105,9 @@ def coverage_of_rates() -> dict[tuple[float, int], float]:
 
 
 def coverage_near_one() -> dict[tuple[str, float], float]:
-    """By design and true R@1, how often the interval over classes holds it, where a few classes make most mistakes."""
+    """By design and true R@1, how often the interval over classes holds it, where a few classes
+    make most mistakes.
+    """
     found = {}
     for design, sizes in UNEVEN.items():
         units = np.repeat(np.arange(len(sizes)), sizes)
@@ -102,8 +119,8 @@ def coverage_near_one() -> dict[tuple[str, float], float]:
 
 
 def levels_of_the_test() -> dict[tuple[str, str], tuple[float, float]]:
-    """By design and kind, how often two models of equal merit are told apart at .05, by classes and by queries; and how often the
-    interval of their difference over classes holds 0."""
+    """By design and kind, how often two models of equal merit are told apart at .05, by classes and
+    by queries; and how often the interval of their difference over classes holds 0."""
     found = {}
     for design, sizes in DESIGNS.items():
         units = np.repeat(np.arange(len(sizes)), sizes)
@@ -127,7 +144,10 @@ def main() -> None:
     print("\n| test set | true R@1 | holds the truth |\n|---|---|---|")
     for (design, rate), share in coverage_near_one().items():
         print(f"| {design} | {rate} | {100 * share:.1f} % |")
-    print("\n| test set | values | told apart at .05 | interval of the difference holds 0 |\n|---|---|---|---|")
+    print(
+        "\n| test set | values | told apart at .05 | interval of the difference holds 0 "
+        "|\n|---|---|---|---|"
+    )
     for (design, kind), (level, share) in levels_of_the_test().items():
         print(f"| {design} | {kind} | {100 * level:.1f} % | {100 * share:.1f} % |")
 

@@ -1,4 +1,6 @@
-"""kNN accuracy and NMI: the formulas as loops, and scikit-learn's classifier where no votes are equal."""
+"""kNN accuracy and NMI: the formulas as loops, and scikit-learn's classifier where no votes are
+equal.
+"""
 
 import math
 from collections import Counter
@@ -15,8 +17,12 @@ from hbench.core.errors import UsageError
 
 
 def vote(scores, classes, own, k):
-    """Whether the class with the most of the first k items, the first of several, is `own` in every order of equal scores."""
-    listed = [(score, name) for score, name in zip(scores, classes, strict=True) if score > -math.inf]
+    """Whether the class with the most of the first k items, the first of several, is `own` in every
+    order of equal scores.
+    """
+    listed = [
+        (score, name) for score, name in zip(scores, classes, strict=True) if score > -math.inf
+    ]
     if own not in [name for _, name in listed]:
         return math.nan
     winners = set()
@@ -38,7 +44,9 @@ def test_the_class_of_most_of_the_nearest_wins(seed, k):
     expected = [vote(row, classes.tolist(), name, k) for row, name in zip(scores, own, strict=True)]
     np.testing.assert_equal(values.tolist(), expected)
     names = np.array(list("abcde"))
-    assert np.array_equal(values, hbench.metrics.knn_accuracy(scores, names[classes], names[own], k), equal_nan=True)
+    assert np.array_equal(
+        values, hbench.metrics.knn_accuracy(scores, names[classes], names[own], k), equal_nan=True
+    )
 
 
 @pytest.mark.parametrize("k", [1, 5, 20])
@@ -51,7 +59,9 @@ def test_a_classifier_by_nearest_neighbours_is_right_as_often(k):
     scores = vectors[queries] @ vectors[gallery].T
     k = k | 1
     values = hbench.metrics.knn_accuracy(scores, classes[gallery], classes[queries], k)
-    theirs = KNeighborsClassifier(k).fit(vectors[gallery], classes[gallery]).predict(vectors[queries])
+    theirs = (
+        KNeighborsClassifier(k).fit(vectors[gallery], classes[gallery]).predict(vectors[queries])
+    )
     assert np.array_equal(values, theirs == classes[queries])
     if k == 1:
         levels = (classes[queries][:, None] == classes[gallery]).astype(int)
@@ -68,7 +78,9 @@ def test_nmi_is_the_mutual_information_over_the_mean_entropy():
     of_clusters = -(math.log(1 / 3) / 3 + 2 * math.log(2 / 3) / 3)
     expected = 2 * of_clusters / (of_clusters + math.log(3))
     assert hbench.metrics.nmi(near[:, None], classes, clusters=2) == pytest.approx(expected)
-    assert hbench.metrics.nmi(near[:, None], np.array(["a", "b", "c"])[classes], clusters=2) == pytest.approx(expected)
+    assert hbench.metrics.nmi(
+        near[:, None], np.array(["a", "b", "c"])[classes], clusters=2
+    ) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""Intervals over classes hold the truth 95 times in 100, and two equal models are told apart 5 times, in simulated test sets."""
+"""Intervals over classes hold the truth 95 times in 100, and two equal models are told apart 5
+times, in simulated test sets.
+"""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""Metrics of two arrays: the values of the engine and of libraries that nobody here wrote, whatever kind of array is given."""
+"""Metrics of two arrays: the values of the engine and of libraries that nobody here wrote, whatever
+kind of array is given.
+"""
 
 import numpy as np
 import pytest
@@ -16,7 +18,9 @@ LEVELS = ("genus", "species")
 
 
 def problem(seed, items=30):
-    """Vectors of small integers, whose products are exact and often equal, labels of two levels, and levels of all pairs."""
+    """Vectors of small integers, whose products are exact and often equal, labels of two levels,
+    and levels of all pairs.
+    """
     rng = np.random.default_rng(seed)
     vectors = rng.integers(-2, 3, (items, 4)).astype(np.float32)
     species = rng.integers(9, size=items)
@@ -37,8 +41,12 @@ def of_numbers(name):
 @given(st.integers(0, 10**6), st.sampled_from(["pessimistic", "optimistic"]))
 def test_arrays_and_vectors_have_the_same_values(seed, ties):
     vectors, labels, scores, levels = problem(seed)
-    report = hbench.score(vectors, labels, level_names=LEVELS, metrics=SPELLINGS, similarity="dot", ties=ties)
-    found = hbench.metrics.evaluate([of_numbers(name) for name in report.per_query], scores, levels, ties=ties, depth=2)
+    report = hbench.score(
+        vectors, labels, level_names=LEVELS, metrics=SPELLINGS, similarity="dot", ties=ties
+    )
+    found = hbench.metrics.evaluate(
+        [of_numbers(name) for name in report.per_query], scores, levels, ties=ties, depth=2
+    )
     for name, values in report.per_query.items():
         np.testing.assert_allclose(found[of_numbers(name)], values, atol=1e-12, err_msg=name)
 
@@ -50,11 +58,15 @@ def test_every_registered_metric_is_among_the_spellings():
 CALLS = {
     "H-AP": ("h_ap", (), {}), "H-AP(alpha=2)": ("h_ap", (), {"alpha": 2}),
     "wAP": ("w_ap", (), {}), "wAP(weights=0.25:0.75)": ("w_ap", (), {"weights": [0.25, 0.75]}),
-    "ASI": ("asi", (), {}), "ASI/1": ("asi", (), {"level": 1}), "NDCG": ("ndcg", (), {}), "NDCG@5": ("ndcg", (), {"k": 5}),
-    "AP": ("ap", (), {}), "AP/1": ("ap", (), {"level": 1}), "R@3/1": ("recall_at_k", (3,), {"level": 1}),
-    "TR@4": ("true_recall_at_k", (4,), {}), "P@5": ("precision_at_k", (5,), {}), "P@R": ("r_precision", (), {}),
+    "ASI": ("asi", (), {}), "ASI/1": ("asi", (), {"level": 1}), "NDCG": ("ndcg", (), {}),
+    "NDCG@5": ("ndcg", (), {"k": 5}),
+    "AP": ("ap", (), {}), "AP/1": ("ap", (), {"level": 1}),
+    "R@3/1": ("recall_at_k", (3,), {"level": 1}),
+    "TR@4": ("true_recall_at_k", (4,), {}), "P@5": ("precision_at_k", (5,), {}),
+    "P@R": ("r_precision", (), {}),
     "mAP@R/1": ("map_at_r", (), {"level": 1}), "mAP@7": ("map_at_k", (7,), {}),
-    "MRR/2": ("reciprocal_rank", (), {"level": 2}), "HD@5": ("hierarchical_distance_at_k", (5,), {}),
+    "MRR/2": ("reciprocal_rank", (), {"level": 2}),
+    "HD@5": ("hierarchical_distance_at_k", (5,), {}),
 }  # fmt: skip
 
 
@@ -69,11 +81,22 @@ def test_a_function_is_the_metric_of_its_name(name):
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 50), st.integers(0, 1)), min_size=1, max_size=30, unique_by=lambda pair: pair[0])
+    st.lists(
+        st.tuples(st.integers(0, 50), st.integers(0, 1)),
+        min_size=1,
+        max_size=30,
+        unique_by=lambda pair: pair[0],
+    )
 )
 def test_trec_eval_agrees(items):
     scores, levels = np.array(items).T
-    measures = {"map": "AP", "recip_rank": "MRR", "Rprec": "P@R", "P_5": "P@5", "recall_10": "TR@10"}
+    measures = {
+        "map": "AP",
+        "recip_rank": "MRR",
+        "Rprec": "P@R",
+        "P_5": "P@5",
+        "recall_10": "TR@10",
+    }
     run = {"q": {str(n): float(score) for n, score in enumerate(scores)}}
     judged = {"q": {str(n): int(level) for n, level in enumerate(levels)}}
     theirs = pytrec_eval.RelevanceEvaluator(judged, set(measures)).evaluate(run)["q"]
@@ -83,22 +106,28 @@ def test_trec_eval_agrees(items):
 
 
 @pytest.mark.parametrize(
-    "kind", [np.asarray, torch.tensor, np.ndarray.tolist, lambda a: torch.tensor(a).to(torch.float64)]
+    "kind",
+    [np.asarray, torch.tensor, np.ndarray.tolist, lambda a: torch.tensor(a).to(torch.float64)],
 )
 def test_any_kind_of_array_is_taken(kind):
     _, _, scores, levels = problem(1)
     expected = hbench.metrics.h_ap(scores, levels)
     assert np.array_equal(hbench.metrics.h_ap(kind(scores), kind(levels)), expected, equal_nan=True)
-    assert np.array_equal(hbench.metrics.h_ap(kind(scores[0]), kind(levels[0])), expected[:1], equal_nan=True)
+    assert np.array_equal(
+        hbench.metrics.h_ap(kind(scores[0]), kind(levels[0])), expected[:1], equal_nan=True
+    )
 
 
 @pytest.mark.parametrize(
     ("scores", "levels", "error"),
     [
-        ([[1.0, 2.0]], [[1]], UsageError), ([[np.nan]], [[1]], UsageError), ([[1.0]], [[-1]], UsageError),
-        ([[1.0]], [[0.5]], UsageError), ([[[1.0]]], [[[1]]], UsageError),
+        ([[1.0, 2.0]], [[1]], UsageError),
+        ([[np.nan]], [[1]], UsageError),
+        ([[1.0]], [[-1]], UsageError),
+        ([[1.0]], [[0.5]], UsageError),
+        ([[[1.0]]], [[[1]]], UsageError),
     ],
-)  # fmt: skip
+)
 def test_arrays_that_do_not_fit_are_refused(scores, levels, error):
     with pytest.raises(error):
         hbench.metrics.ap(scores, levels)

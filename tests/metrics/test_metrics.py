@@ -1,4 +1,6 @@
-"""Metrics against hand-worked values, the equations as double loops, golden files, and what others wrote."""
+"""Metrics against hand-worked values, the equations as double loops, golden files, and what others
+wrote.
+"""
 
 import math
 
@@ -15,13 +17,35 @@ from hbench.metrics.relevance import alpha, inverted, sum_wap, table
 from tests import oracle
 
 SPELLINGS = [
-    *("H-AP", "H-AP(alpha=3)", "H-AP@R", "H-AP(relevance=sum_wap)", "wAP", "wAP(weights=0.2:0.8)", "ASI", "ASI/genus"),
-    *("NDCG", "NDCG@100", "AP", "AP/genus", "AP#genus", "R@10", "R@1/genus", "TR@10", "TR(norm=min)@10", "P@5"),
+    *(
+        "H-AP",
+        "H-AP(alpha=3)",
+        "H-AP@R",
+        "H-AP(relevance=sum_wap)",
+        "wAP",
+        "wAP(weights=0.2:0.8)",
+        "ASI",
+        "ASI/genus",
+    ),
+    *(
+        "NDCG",
+        "NDCG@100",
+        "AP",
+        "AP/genus",
+        "AP#genus",
+        "R@10",
+        "R@1/genus",
+        "TR@10",
+        "TR(norm=min)@10",
+        "P@5",
+    ),
     *("P@R", "MRR/genus", "mAP@R", "mAP@R/genus", "mAP@100", "H-P@10", "H-R@10"),
     *("HD@5", "HD-mistake", "HD-first-mistake"),
 ]
 lists_of_levels = st.integers(1, 8).flatmap(
-    lambda depth: st.tuples(st.just(depth), st.lists(st.integers(0, depth), min_size=1, max_size=40))
+    lambda depth: st.tuples(
+        st.just(depth), st.lists(st.integers(0, depth), min_size=1, max_size=40)
+    )
 )
 
 
@@ -44,7 +68,8 @@ def test_h_ap_of_the_worked_example():
 
 
 def test_two_levels_of_equal_relevance_are_not_counted_twice():
-    # levels 2, 2, 1, 0: 2 fine items at (2/2)/2 and one coarse at (1/2)/1 are all worth 1/2; the list is ideal
+    # levels 2, 2, 1, 0: 2 fine items at (2/2)/2 and one coarse at (1/2)/1 are all worth 1/2; the
+    # list is ideal
     assert value("H-AP", [2, 2, 1, 0], 2) == pytest.approx(1.0, rel=1e-15)
 
 
@@ -56,7 +81,8 @@ def test_a_list_in_level_order_is_not_optimal_when_relevances_are_inverted():
 
 
 def test_severity_of_a_worked_list():
-    # a species (right), another of its genus, a stranger, the species again: heights 0, 1, 2, 0 in a tree of height 2
+    # a species (right), another of its genus, a stranger, the species again: heights 0, 1, 2, 0 in
+    # a tree of height 2
     ranked = [2, 1, 0, 2]
     assert value("HD@1", ranked, 2) == 0
     assert value("HD@3", ranked, 2) == pytest.approx((0 + 1 / 2 + 2 / 2) / 3)
@@ -73,7 +99,10 @@ def test_severity_is_that_of_the_heights_one_by_one(drawn, cut):
     pairs = [
         (value(f"HD@{cut}", ranked, depth), oracle.hierarchical_distance(ranked, depth, cut)),
         (value("HD-mistake", ranked, depth), oracle.distance_of_first_wrong(ranked, depth, 1)),
-        (value("HD-first-mistake", ranked, depth), oracle.distance_of_first_wrong(ranked, depth, len(ranked))),
+        (
+            value("HD-first-mistake", ranked, depth),
+            oracle.distance_of_first_wrong(ranked, depth, len(ranked)),
+        ),
     ]
     for found, expected in pairs:
         assert found == pytest.approx(expected, nan_ok=True)
@@ -89,14 +118,17 @@ def test_binary_metrics_of_a_worked_list():
     assert value("TR(norm=min)@2", ranked, 1) == pytest.approx(1 / 2)
     assert value("P@4", ranked, 1) == pytest.approx(2 / 4)
     assert value("NDCG", ranked, 1) == pytest.approx(
-        (1 / math.log2(3) + 1 / math.log2(4) + 1 / math.log2(6)) / (1 + 1 / math.log2(3) + 1 / math.log2(4))
+        (1 / math.log2(3) + 1 / math.log2(4) + 1 / math.log2(6))
+        / (1 + 1 / math.log2(3) + 1 / math.log2(4))
     )
     assert value("ASI", ranked, 1) == pytest.approx((0 / 1 + 1 / 2 + 2 / 3) / 3)
 
 
 def test_ndcg_at_k_takes_the_ideal_of_the_whole_gallery():
     # D14: the released ndcg(at_k) re-sorts the truncated list and says .631
-    assert value("NDCG@2", [0, 1, 2, 2], 2) == pytest.approx((1 / math.log2(3)) / (3 + 3 / math.log2(3)))
+    assert value("NDCG@2", [0, 1, 2, 2], 2) == pytest.approx(
+        (1 / math.log2(3)) / (3 + 3 / math.log2(3))
+    )
 
 
 def test_exclusive_ap_removes_the_items_of_higher_level():
@@ -128,7 +160,9 @@ def test_every_metric_equals_the_equation_as_double_loops(case, exponent, cut):
     relevance = oracle.alpha_relevance(ranked, depth, exponent)
     expected = {
         f"H-AP(alpha={exponent})": oracle.h_ap(ranked, relevance),
-        f"H-AP(weights={joined})": oracle.h_ap(ranked, oracle.sum_wap_relevance(ranked, depth, weights)),
+        f"H-AP(weights={joined})": oracle.h_ap(
+            ranked, oracle.sum_wap_relevance(ranked, depth, weights)
+        ),
         f"wAP(weights={joined})": oracle.w_ap(ranked, weights),
         "ASI": oracle.asi(ranked, depth),
         "NDCG": oracle.ndcg(ranked),
@@ -148,16 +182,22 @@ def test_every_metric_equals_the_equation_as_double_loops(case, exponent, cut):
             f"mAP@R/level{level}": oracle.map_at(
                 ranked, level, sum(other >= level for other in ranked), lambda total: total
             ),
-            f"mAP@{cut}/level{level}": oracle.map_at(ranked, level, cut, lambda total: min(total, cut)),
+            f"mAP@{cut}/level{level}": oracle.map_at(
+                ranked, level, cut, lambda total: min(total, cut)
+            ),
         }
     for spelling, wanted in expected.items():
-        assert value(spelling, ranked, depth) == pytest.approx(wanted, rel=1e-12, abs=1e-15, nan_ok=True), spelling
+        assert value(spelling, ranked, depth) == pytest.approx(
+            wanted, rel=1e-12, abs=1e-15, nan_ok=True
+        ), spelling
 
 
 @given(lists_of_levels)
 def test_h_ap_with_the_wap_relevance_is_the_weighted_sum_of_ap(case):
     depth, ranked = case
-    assert value("H-AP(relevance=sum_wap)", ranked, depth) == pytest.approx(value("wAP", ranked, depth), nan_ok=True)
+    assert value("H-AP(relevance=sum_wap)", ranked, depth) == pytest.approx(
+        value("wAP", ranked, depth), nan_ok=True
+    )
 
 
 @given(st.lists(st.integers(0, 1), min_size=1, max_size=40))
@@ -169,7 +209,15 @@ def test_h_ap_of_one_level_is_ap(ranked):
 def test_the_ideal_order_scores_one(case):
     depth, ranked = case
     ideal = sorted([*ranked, depth], reverse=True)
-    for spelling in ("H-AP(relevance=exponential)", "H-AP(relevance=sum_wap)", "wAP", "ASI", "NDCG", "AP", "mAP@R"):
+    for spelling in (
+        "H-AP(relevance=exponential)",
+        "H-AP(relevance=sum_wap)",
+        "wAP",
+        "ASI",
+        "NDCG",
+        "AP",
+        "mAP@R",
+    ):
         assert value(spelling, ideal, depth) == pytest.approx(1.0), spelling
 
 
@@ -204,7 +252,13 @@ def test_the_finest_level_may_be_named_or_left_out():
 
 
 MISSPELT = (
-    *(("map@r", "mAP@R"), ("NDGC@100", "NDCG@100"), ("r@10", "R@10"), ("HAP", "H-AP"), ("AP@10", "mAP@10")),
+    *(
+        ("map@r", "mAP@R"),
+        ("NDGC@100", "NDCG@100"),
+        ("r@10", "R@10"),
+        ("HAP", "H-AP"),
+        ("AP@10", "mAP@10"),
+    ),
     ("H-AP/x", "H-AP"),
     # as other tools call them
     *(
@@ -214,7 +268,13 @@ MISSPELT = (
         ("top1", "R@1"),
         ("top-5 acc", "R@5"),
     ),
-    *(("accuracy", "R@1"), ("precision_at_1", "P@1"), ("MAP", "AP"), ("map_at_r", "mAP@R"), ("recip_rank", "MRR")),
+    *(
+        ("accuracy", "R@1"),
+        ("precision_at_1", "P@1"),
+        ("MAP", "AP"),
+        ("map_at_r", "mAP@R"),
+        ("recip_rank", "MRR"),
+    ),
     *(
         ("hit rate@10", "R@10"),
         ("mean_average_precision_at_r", "mAP@R"),
@@ -222,7 +282,19 @@ MISSPELT = (
         ("R-Precision", "P@R"),
     ),
 )
-NAMELESS = ("R", "R@0", "R@", "AP#", "mAP", "", "AP(level=1)", "TR(norm=mean)@3", "R@1/", "NDCG(", "@5")
+NAMELESS = (
+    "R",
+    "R@0",
+    "R@",
+    "AP#",
+    "mAP",
+    "",
+    "AP(level=1)",
+    "TR(norm=mean)@3",
+    "R@1/",
+    "NDCG(",
+    "@5",
+)
 
 
 @pytest.mark.parametrize(
@@ -230,14 +302,29 @@ NAMELESS = ("R", "R@0", "R@", "AP#", "mAP", "", "AP(level=1)", "TR(norm=mean)@3"
     [
         *((spelling, UnknownName, f"did you mean .*'{meant}'") for spelling, meant in MISSPELT),
         *((spelling, UsageError, ".") for spelling in NAMELESS),
-        ("AP/level3", UnknownName, r"unknown level 'level3'[\s\S]*level1[\s\S]*did you mean 'level[12]'"),
-        *((f"wAP(weights={weights})", UsageError, "weights of wAP")
-          for weights in ("0.5:0.5:0", "0.5:0.6", "-1:2", "nan:nan")),
-        *((f"H-AP(alpha={exponent})", UsageError, "exponent of the relevance") for exponent in ("0", "-1", "nan", "inf")),
-        *((f"H-AP({both})", UsageError, "contradict each other")
-          for both in ("alpha=1,alpha=2", "alpha=3,weights=0.5:0.5", "relevance=exponential,alpha=3")),
+        (
+            "AP/level3",
+            UnknownName,
+            r"unknown level 'level3'[\s\S]*level1[\s\S]*did you mean 'level[12]'",
+        ),
+        *(
+            (f"wAP(weights={weights})", UsageError, "weights of wAP")
+            for weights in ("0.5:0.5:0", "0.5:0.6", "-1:2", "nan:nan")
+        ),
+        *(
+            (f"H-AP(alpha={exponent})", UsageError, "exponent of the relevance")
+            for exponent in ("0", "-1", "nan", "inf")
+        ),
+        *(
+            (f"H-AP({both})", UsageError, "contradict each other")
+            for both in (
+                "alpha=1,alpha=2",
+                "alpha=3,weights=0.5:0.5",
+                "relevance=exponential,alpha=3",
+            )
+        ),
     ],
-)  # fmt: skip
+)
 def test_unknown_metrics_of_the_tree_are_refused_with_a_suggestion(spelling, error, words):
     with pytest.raises(error, match=words):
         value(spelling, [2, 1], 2)

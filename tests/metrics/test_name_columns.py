@@ -1,4 +1,6 @@
-"""Labels by name: the released evaluators compare them column by column, here as double loops over the names."""
+"""Labels by name: the released evaluators compare them column by column, here as double loops over
+the names.
+"""
 
 import json
 import math
@@ -23,16 +25,41 @@ from hbench.tree.policies import mend
 from tests import oracle
 from tests.command_line import call
 
-# Two orders are NA, one family is, the genus Iris is a plant and an insect, and Iris the plant has two species.
+# Two orders are NA, one family is, the genus Iris is a plant and an insect, and Iris the plant has
+# two species.
 SPECIES = [
     ("Plantae", "Tracheophyta", "Liliopsida", "Asparagales", "Iridaceae", "Iris", "Iris sibirica"),
-    ("Plantae", "Tracheophyta", "Liliopsida", "Asparagales", "Iridaceae", "Iris", "Iris douglasiana"),
-    ("Plantae", "Tracheophyta", "Liliopsida", "Asparagales", "Iridaceae", "Crocus", "Crocus vernus"),
+    (
+        "Plantae",
+        "Tracheophyta",
+        "Liliopsida",
+        "Asparagales",
+        "Iridaceae",
+        "Iris",
+        "Iris douglasiana",
+    ),
+    (
+        "Plantae",
+        "Tracheophyta",
+        "Liliopsida",
+        "Asparagales",
+        "Iridaceae",
+        "Crocus",
+        "Crocus vernus",
+    ),
     ("Animalia", "Arthropoda", "Insecta", "Mantodea", "Tarachodidae", "Iris", "Iris oratoria"),
     ("Animalia", "Arthropoda", "Insecta", "Mantodea", "Mantidae", "Mantis", "Mantis religiosa"),
     ("Animalia", "Mollusca", "Gastropoda", "NA", "Siphonariidae", "Siphonaria", "Siphonaria gigas"),
     ("Animalia", "Mollusca", "Gastropoda", "NA", "NA", "Lottia", "Lottia scabra"),
-    ("Animalia", "Chordata", "Actinopterygii", "NA", "Sciaenidae", "Sciaenops", "Sciaenops ocellatus"),
+    (
+        "Animalia",
+        "Chordata",
+        "Actinopterygii",
+        "NA",
+        "Sciaenidae",
+        "Sciaenops",
+        "Sciaenops ocellatus",
+    ),
     ("Animalia", "Chordata", "Actinopterygii", "NA", "NA", "Anisotremus", "Anisotremus virginicus"),
 ]
 BY_COLUMN = ("AP", "mAP@R", "R@1", "R@3", "P@3", "mAP@4", "TR@5", "ASI")
@@ -47,12 +74,18 @@ def dataset_of(species, *, query=None, gallery=None):
     final = mend(NameTable.of(RANKS, SPECIES), POLICIES).final
     rows = [final[SPECIES[i]] for i in species]
     official = {
-        level: {mended[column]: plain[column] for plain, mended in final.items() if plain[column] != mended[column]}
+        level: {
+            mended[column]: plain[column]
+            for plain, mended in final.items()
+            if plain[column] != mended[column]
+        }
         for column, level in enumerate(RANKS)
     }
     items = [f"{place}.jpg" for place in range(len(species))]
     test = manifests.from_names(items, rows, levels=RANKS, query=query, gallery=gallery)
-    return Dataset("names", "1", Protocol(similarity="dot"), None, {"test": test}, official_names=official)
+    return Dataset(
+        "names", "1", Protocol(similarity="dot"), None, {"test": test}, official_names=official
+    )
 
 
 def submission(vectors):
@@ -61,12 +94,20 @@ def submission(vectors):
 
 
 def released(vectors, names, query, items, asked):
-    """Every metric of one query by the released definitions; `items` can be ranked, `asked` are all queries."""
+    """Every metric of one query by the released definitions; `items` can be ranked, `asked` are all
+    queries.
+    """
     scores = [float(np.dot(vectors[query], vectors[k])) for k in items]
-    level = {k: sum(a == b for a, b in zip(names[query], names[k], strict=True)) for k in {*items, *asked}}
+    level = {
+        k: sum(a == b for a, b in zip(names[query], names[k], strict=True))
+        for k in {*items, *asked}
+    }
     ranked = oracle.rank_levels(scores, [level[k] for k in items])
     counts = [sum(level[k] == at for k in asked) for at in range(len(RANKS) + 1)]
-    columns = [oracle.rank_levels(scores, [int(names[query][c] == names[k][c]) for k in items]) for c in range(7)]
+    columns = [
+        oracle.rank_levels(scores, [int(names[query][c] == names[k][c]) for k in items])
+        for c in range(7)
+    ]
     values = {
         "H-AP": released_h_ap(ranked, counts, 1),
         "H-AP(alpha=2)": released_h_ap(ranked, counts, 2),
@@ -99,7 +140,9 @@ def of_column(ranked):
 def released_h_ap(ranked, counts, alpha):
     """Relevances in float32, the items of a level found by their relevance."""
     rel = [np.float32(0)] + [
-        np.float32((level / 6) ** alpha) / np.float32(counts[level]) if counts[level] else np.float32(0)
+        np.float32((level / 6) ** alpha) / np.float32(counts[level])
+        if counts[level]
+        else np.float32(0)
         for level in range(1, 8)
     ]
     total = sum(float(rel[level]) for level in ranked)
@@ -132,8 +175,11 @@ CASES = st.tuples(
 @given(CASES)
 def test_every_metric_is_that_of_double_loops_over_the_names(case):
     species, seed, spread = case
-    vectors = np.random.default_rng(seed).integers(-spread, spread + 1, size=(len(species), 3))  # with and without ties
-    report = hbench.evaluate(submission(vectors), dataset_of(species), metrics=METRICS, protocol="official")
+    # with and without ties
+    vectors = np.random.default_rng(seed).integers(-spread, spread + 1, size=(len(species), 3))
+    report = hbench.evaluate(
+        submission(vectors), dataset_of(species), metrics=METRICS, protocol="official"
+    )
     everyone = range(len(species))
     check(report, vectors, species, everyone, everyone)
 
@@ -142,8 +188,15 @@ def test_every_metric_is_that_of_double_loops_over_the_names(case):
 @given(CASES)
 def test_the_plain_path_goes_by_name_too(case):
     species, seed, spread = case
-    vectors = np.random.default_rng(seed).integers(-spread, spread + 1, size=(len(species), 3)).astype(np.float64)
-    data, ids = dataset_of(species), np.array([f"{place}.jpg" for place in range(len(species))], dtype=object)
+    vectors = (
+        np.random.default_rng(seed)
+        .integers(-spread, spread + 1, size=(len(species), 3))
+        .astype(np.float64)
+    )
+    data, ids = (
+        dataset_of(species),
+        np.array([f"{place}.jpg" for place in range(len(species))], dtype=object),
+    )
     given = Embeddings(ids, vectors, "", "made up", "float64")
     audit = hbench.evaluate(given, data, metrics=METRICS, protocol="official")
     quick = hbench.evaluate(submission(vectors), data, metrics=METRICS, protocol="official")
@@ -157,7 +210,9 @@ def test_a_separate_gallery_loses_its_last_item_by_name_too():
     query = np.arange(40) < 12
     vectors = rng.normal(size=(40, 6))
     data = dataset_of(species, query=query, gallery=~query)
-    report = hbench.evaluate(submission(vectors), data, metrics=["AP/order", "NDCG"], protocol="official")
+    report = hbench.evaluate(
+        submission(vectors), data, metrics=["AP/order", "NDCG"], protocol="official"
+    )
     names = [SPECIES[i] for i in species]
     for asked in range(12):
         order = sorted(range(12, 40), key=lambda k: -np.dot(vectors[asked], vectors[k]))[:-1]
@@ -177,7 +232,9 @@ def test_a_submitted_ranking_is_scored_by_name_too(tmp_path):
         lines.append(f"{query}.jpg,{' '.join(f'{k}.jpg' for k in np.argsort(-row) if k != query)}")
     (tmp_path / "run.csv").write_text("\n".join(lines) + "\n")
     data = dataset_of(species)
-    listed = hbench.evaluate(run_files.read(tmp_path / "run.csv"), data, metrics=METRICS, protocol="official")
+    listed = hbench.evaluate(
+        run_files.read(tmp_path / "run.csv"), data, metrics=METRICS, protocol="official"
+    )
     ranked = hbench.evaluate(submission(vectors), data, metrics=METRICS, protocol="official")
     for metric in METRICS:
         np.testing.assert_allclose(listed.per_query[metric], ranked.per_query[metric], atol=1e-12)
@@ -193,7 +250,9 @@ def test_the_paper_protocol_goes_by_the_tree_in_the_same_pass():
     assert both.document.scores == by_tree.document.scores
     assert both.document.official == by_name.document.scores
     assert both.document.official["AP/order"] != both.document.scores["AP/order"]
-    kingdom = [scores["AP/kingdom"].value for scores in (both.document.official, both.document.scores)]
+    kingdom = [
+        scores["AP/kingdom"].value for scores in (both.document.official, both.document.scores)
+    ]
     assert kingdom[0] == pytest.approx(kingdom[1], abs=1e-12)
     cells = {line[0]: line[3] for line in table(both.document).cells}
     assert (cells["AP/kingdom"], cells["AP"]) == ("same", "same")
@@ -209,23 +268,44 @@ def test_names_that_are_a_tree_change_nothing():
 # End to end: the raw files of iNaturalist 2018 in miniature, built and scored on the command line
 
 
-def test_a_miniature_of_inat_is_scored_by_tree_and_by_name_from_the_command_line(tmp_path, empty_home):
+def test_a_miniature_of_inat_is_scored_by_tree_and_by_name_from_the_command_line(
+    tmp_path, empty_home
+):
     raw = tmp_path / "raw"
     (raw / "Inat_dataset_splits").mkdir(parents=True)
     keys = [*RANKS[:-1], "name"]
-    categories = [dict(zip(keys, row, strict=True), id=i, supercategory=row[2]) for i, row in enumerate(SPECIES)]
+    categories = [
+        dict(zip(keys, row, strict=True), id=i, supercategory=row[2])
+        for i, row in enumerate(SPECIES)
+    ]
     (raw / "categories.json").write_text(json.dumps(categories))
     species = [*range(len(SPECIES))] * 4
     items = [f"train_val2018/{SPECIES[i][2]}/{i}/{place}.jpg" for place, i in enumerate(species)]
     for split in ("train", "test"):
-        (raw / "Inat_dataset_splits" / f"Inaturalist_{split}_set1.txt").write_text("\n".join(items) + "\n")
+        (raw / "Inat_dataset_splits" / f"Inaturalist_{split}_set1.txt").write_text(
+            "\n".join(items) + "\n"
+        )
     call("build", "inat18-full", "--root", raw, "--unofficial")
     vectors = np.random.default_rng(5).integers(-50, 51, size=(len(species), 6))
     embedding_files.write(tmp_path / "emb.parquet", items, vectors.astype(np.float32))
 
     def report(*options):
-        base = ("evaluate", tmp_path / "emb.parquet", "-d", "inat18-full", "--metrics", ",".join(METRICS))
-        base += ("--similarity", "dot", "-o", tmp_path / "r.json", "--by-query", tmp_path / "q.parquet")
+        base = (
+            "evaluate",
+            tmp_path / "emb.parquet",
+            "-d",
+            "inat18-full",
+            "--metrics",
+            ",".join(METRICS),
+        )
+        base += (
+            "--similarity",
+            "dot",
+            "-o",
+            tmp_path / "r.json",
+            "--by-query",
+            tmp_path / "q.parquet",
+        )
         call(*base, *options)
         return json.loads((tmp_path / "r.json").read_text()), pq.read_table(tmp_path / "q.parquet")
 

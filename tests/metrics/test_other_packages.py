@@ -31,7 +31,9 @@ def test_ndcg_of_torchmetrics_has_the_target_as_gain_and_is_equal_where_the_targ
 
 def test_mrr_and_r_precision_of_torchmetrics_are_the_same():
     fine = (LEVELS == 2).astype(int)
-    np.testing.assert_allclose(rowwise(retrieval_reciprocal_rank, fine), hbench.metrics.reciprocal_rank(SCORES, LEVELS))
+    np.testing.assert_allclose(
+        rowwise(retrieval_reciprocal_rank, fine), hbench.metrics.reciprocal_rank(SCORES, LEVELS)
+    )
     np.testing.assert_allclose(
         rowwise(retrieval_r_precision, fine), hbench.metrics.r_precision(SCORES, LEVELS), rtol=1e-6
     )
@@ -42,7 +44,9 @@ def test_ndcg_of_trec_eval_has_the_relevance_as_gain():
     run = {f"q{q}": dict(zip(names, map(float, row), strict=True)) for q, row in enumerate(SCORES)}
 
     def theirs(gains):
-        qrels = {f"q{q}": dict(zip(names, map(int, row), strict=True)) for q, row in enumerate(gains)}
+        qrels = {
+            f"q{q}": dict(zip(names, map(int, row), strict=True)) for q, row in enumerate(gains)
+        }
         found = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg"}).evaluate(run)
         return np.array([found[f"q{q}"]["ndcg"] for q in range(len(gains))])
 
@@ -61,9 +65,9 @@ def lone():
 def test_precision_at_1_of_pytorch_metric_learning_leaves_out_what_recall_counts_as_0(lone):
     vectors, labels = lone
     unit = torch.from_numpy(vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).float()
-    found = AccuracyCalculator(include=("precision_at_1",), k="max_bin_count", device=torch.device("cpu")).get_accuracy(
-        unit, torch.from_numpy(labels)
-    )
+    found = AccuracyCalculator(
+        include=("precision_at_1",), k="max_bin_count", device=torch.device("cpu")
+    ).get_accuracy(unit, torch.from_numpy(labels))
     report = hbench.score(vectors, labels, metrics=["P@1", "R@1"])
     assert found["precision_at_1"] == pytest.approx(report.scores["P@1"])
     assert report.scores["R@1"] == pytest.approx(report.scores["P@1"] * 5 / 7)

@@ -1,4 +1,6 @@
-"""What all unknown wrong and all unknown right say of the truth: every assignment of levels on short lists."""
+"""What all unknown wrong and all unknown right say of the truth: every assignment of levels on
+short lists.
+"""
 
 import itertools
 import math
@@ -19,7 +21,9 @@ DEPTH = 2
 
 def coded(ranked, depth):
     """A list of bounds as ranks and codes."""
-    codes = np.array([2 * low if low < high else max(2 * low - 1, 0) for low, high in ranked], np.uint8)
+    codes = np.array(
+        [2 * low if low < high else max(2 * low - 1, 0) for low, high in ranked], np.uint8
+    )
     listed = np.flatnonzero(codes)
     return LevelSequence(listed + 1, codes[listed], np.bincount(codes, minlength=2 * depth))
 
@@ -56,8 +60,13 @@ def assignments(ranked):
 def test_hd_at_k_lies_between_all_right_and_all_wrong_for_every_assignment(ranked, cut):
     if (DEPTH, DEPTH) not in ranked:
         return
-    low, high = (oracle.oracle.hierarchical_distance(read(ranked), DEPTH, cut) for read in (oracle.right, oracle.wrong))
-    values = [oracle.oracle.hierarchical_distance(levels, DEPTH, cut) for levels in assignments(ranked)]
+    low, high = (
+        oracle.oracle.hierarchical_distance(read(ranked), DEPTH, cut)
+        for read in (oracle.right, oracle.wrong)
+    )
+    values = [
+        oracle.oracle.hierarchical_distance(levels, DEPTH, cut) for levels in assignments(ranked)
+    ]
     assert min(values) == pytest.approx(low)
     assert max(values) == pytest.approx(high)
 
@@ -87,6 +96,12 @@ def test_the_first_mistake_may_be_worse_than_with_all_wrong_and_with_all_right()
 
 
 def test_metrics_of_a_level_have_one_value():
-    assert [name for name in ("H-AP", "AP", "NDCG@3", "R@1", "AP#a", "ASI", "ASI/a") if is_graded(MetricName.parse(name))] == [
-        "H-AP", "NDCG@3", "ASI",
-    ]  # fmt: skip
+    assert [
+        name
+        for name in ("H-AP", "AP", "NDCG@3", "R@1", "AP#a", "ASI", "ASI/a")
+        if is_graded(MetricName.parse(name))
+    ] == [
+        "H-AP",
+        "NDCG@3",
+        "ASI",
+    ]

@@ -9,7 +9,13 @@ from scipy import stats
 from hbench.core.errors import ComparisonError, UnknownName
 from hbench.evaluation.arrays import score
 from hbench.metrics import significance
-from hbench.metrics.significance import UnitSums, difference_intervals, holm, mean_intervals, sign_flip_p
+from hbench.metrics.significance import (
+    UnitSums,
+    difference_intervals,
+    holm,
+    mean_intervals,
+    sign_flip_p,
+)
 from hbench.records.comparison import differences_of, refuse_other_conditions
 
 
@@ -41,7 +47,9 @@ def test_variance_and_effective_units_are_the_sums_of_the_docstring():
 
 
 def test_rates_of_0_and_1_keep_the_interval_of_as_many_trials_as_classes():
-    """Agresti and Coull: of 20 right of 20 with t² = 2.093²: (20 + t²/2)/(20 + t²) − t √(p(1 − p)/(20 + t²))."""
+    """Agresti and Coull: of 20 right of 20 with t² = 2.093²: (20 + t²/2)/(20 + t²) − t √(p(1 −
+    p)/(20 + t²)).
+    """
     units = np.repeat(np.arange(20), 5)
     ones, zeros = mean_intervals(UnitSums.of(np.array([np.ones(100), np.zeros(100)]), units))
     t = stats.t.ppf(0.975, 19)
@@ -64,21 +72,28 @@ def test_a_mean_over_tests_weighs_tests_alike_and_knows_classes_that_they_share(
     values, tests = np.array([[1.0, 0.0, 0.5, 0.5, 0.5, 1.0]]), np.array([0, 0, 1, 1, 1, 1])
     apart, shared = np.array([0, 1, 2, 3, 4, 5]), np.array([0, 1, 0, 1, 2, 3])
     assert UnitSums.of(values, apart, tests).means == pytest.approx([(0.5 + 0.625) / 2])
-    assert UnitSums.of(values, shared, tests).parts[0] == pytest.approx([1 / 4 + 0.5 / 8, 0.5 / 8, 0.5 / 8, 1 / 8])
+    assert UnitSums.of(values, shared, tests).parts[0] == pytest.approx(
+        [1 / 4 + 0.5 / 8, 0.5 / 8, 0.5 / 8, 1 / 8]
+    )
 
 
 def test_undefined_queries_are_left_out():
     values = np.array([[0.0, 1.0, np.nan, 0.5], [0.0, 1.0, 0.25, 0.5], [np.nan] * 4])
     intervals = mean_intervals(UnitSums.of(values, np.arange(4)))
-    assert intervals[0] == pytest.approx(mean_intervals(UnitSums.of(values[:1, [0, 1, 3]], np.arange(3)))[0])
+    assert intervals[0] == pytest.approx(
+        mean_intervals(UnitSums.of(values[:1, [0, 1, 3]], np.arange(3)))[0]
+    )
     assert np.isnan(intervals[2]).all()
     assert np.isnan(sign_flip_p(UnitSums.of(values, np.arange(4)))[2])
 
 
 def test_the_sign_flip_test_counts_patterns_of_units():
-    # five units of one sign: of the 32 sign patterns 2 are as far from 0, however many queries a unit has
+    # five units of one sign: of the 32 sign patterns 2 are as far from 0, however many queries a
+    # unit has
     values = np.repeat(np.array([1.0, 2, 3, 4, 5]), 3)
-    assert sign_flip_p(UnitSums.of(values[None], np.repeat(np.arange(5), 3))) == pytest.approx(2 / 32)
+    assert sign_flip_p(UnitSums.of(values[None], np.repeat(np.arange(5), 3))) == pytest.approx(
+        2 / 32
+    )
     assert sign_flip_p(UnitSums.of(np.zeros((1, 40)), np.arange(40))) == pytest.approx(1)
     surely = UnitSums.of(np.random.default_rng(5).normal(1, 0.1, size=(1, 40)), np.arange(40))
     assert sign_flip_p(surely) == pytest.approx(1 / 10_001)
@@ -87,9 +102,15 @@ def test_the_sign_flip_test_counts_patterns_of_units():
 def test_many_units_agree_with_scipys_permutation_test():
     values = np.random.default_rng(6).normal(0.3, 1, size=30)
     theirs = stats.permutation_test(
-        (values,), np.mean, permutation_type="samples", n_resamples=20_000, rng=np.random.default_rng(0)
+        (values,),
+        np.mean,
+        permutation_type="samples",
+        n_resamples=20_000,
+        rng=np.random.default_rng(0),
     ).pvalue
-    assert sign_flip_p(UnitSums.of(values[None], np.arange(30)))[0] == pytest.approx(theirs, abs=0.01)
+    assert sign_flip_p(UnitSums.of(values[None], np.arange(30)))[0] == pytest.approx(
+        theirs, abs=0.01
+    )
 
 
 def test_holms_correction_is_the_textbooks():
@@ -97,7 +118,14 @@ def test_holms_correction_is_the_textbooks():
 
 
 def test_a_comparison_joins_queries_by_name_and_refuses_others():
-    first = pa.table({"query": ["a", "b", "c"], "test": ["test"] * 3, "AP": [1.0, 0.5, None], "R@1": [1.0, 0.0, 0.0]})
+    first = pa.table(
+        {
+            "query": ["a", "b", "c"],
+            "test": ["test"] * 3,
+            "AP": [1.0, 0.5, None],
+            "R@1": [1.0, 0.0, 0.0],
+        }
+    )
     second = pa.table({"query": ["c", "b", "a"], "test": ["test"] * 3, "AP": [0.5, 0.5, 0.5]})
     (ap,) = differences_of(first, second)
     assert (ap.metric, ap.queries, ap.first, ap.second) == ("AP", 2, 0.75, 0.5)
@@ -121,15 +149,21 @@ def test_anybody_can_compute_intervals_and_tests_again_from_the_by_query_file(tm
     labels, reports = np.stack([species // 5, species], axis=1), []
     for name, noise in (("a", 1.0), ("b", 1.4)):
         vectors = rng.normal(size=(30, 6))[species] + noise * rng.normal(size=(240, 6))
-        reports.append(score(vectors, labels, level_names=["genus", "species"], metrics=["H-AP", "R@1"]))
+        reports.append(
+            score(vectors, labels, level_names=["genus", "species"], metrics=["H-AP", "R@1"])
+        )
         reports[-1].write_by_query(tmp_path / f"{name}.parquet")
     tables = [pq.read_table(tmp_path / f"{name}.parquet").to_pandas() for name in "ab"]
     for unit in ("genus", "species"):
         per_class = [
-            table.groupby(["class:genus", "class:species"][: 1 + (unit == "species")])["H-AP"].mean()
+            table.groupby(["class:genus", "class:species"][: 1 + (unit == "species")])[
+                "H-AP"
+            ].mean()
             for table in tables
         ]
-        low, high = stats.t.interval(0.95, len(per_class[0]) - 1, *((per_class[0] - per_class[1]).agg(["mean", "sem"])))
+        low, high = stats.t.interval(
+            0.95, len(per_class[0]) - 1, *((per_class[0] - per_class[1]).agg(["mean", "sem"]))
+        )
         (difference, _) = differences_of(
             *map(pq.read_table, (tmp_path / "a.parquet", tmp_path / "b.parquet")), unit=unit
         )
@@ -142,7 +176,9 @@ def test_anybody_can_compute_intervals_and_tests_again_from_the_by_query_file(tm
 
 def test_few_classes_are_said_to_give_no_interval_to_trust():
     report = score(np.random.default_rng(9).normal(size=(40, 4)), np.arange(40) // 10)
-    assert any("with fewer than 12 no interval can be trusted" in text for text in report.document.warnings)
+    assert any(
+        "with fewer than 12 no interval can be trusted" in text for text in report.document.warnings
+    )
 
 
 def test_classes_of_sizes_that_differ_much_are_said_to_give_no_interval_to_trust():
@@ -150,7 +186,9 @@ def test_classes_of_sizes_that_differ_much_are_said_to_give_no_interval_to_trust
     labels = np.repeat(np.arange(40), sizes)
     report = score(np.random.default_rng(9).normal(size=(len(labels), 4)), labels)
     effective = sum(sizes) ** 2 / sum(size**2 for size in sizes)
-    assert any(f"as much as {effective:.1f} equal ones" in text for text in report.document.warnings)
+    assert any(
+        f"as much as {effective:.1f} equal ones" in text for text in report.document.warnings
+    )
 
 
 def test_a_difference_that_is_the_same_for_all_classes_has_no_interval():

@@ -1,4 +1,6 @@
-"""Which values other orders of equal scores can have: what the documentation says of ties, searched over all orders."""
+"""Which values other orders of equal scores can have: what the documentation says of ties, searched
+over all orders.
+"""
 
 import itertools
 
@@ -35,7 +37,10 @@ def values_of_all_orders(metrics, levels, scores):
 
 
 def bounds(metrics, levels, scores):
-    ends = [evaluate(metrics, scores, levels, ties=ties, depth=2) for ties in ("pessimistic", "optimistic")]
+    ends = [
+        evaluate(metrics, scores, levels, ties=ties, depth=2)
+        for ties in ("pessimistic", "optimistic")
+    ]
     return [np.array([each[name][0] for name in each]) for each in ends]
 
 
@@ -45,7 +50,8 @@ def is_within(metrics, seed):
     values = values_of_all_orders(metrics, levels, scores)
     defined = ~np.isnan(low)
     return bool(
-        (values[:, defined] >= low[defined] - 1e-12).all() and (values[:, defined] <= high[defined] + 1e-12).all()
+        (values[:, defined] >= low[defined] - 1e-12).all()
+        and (values[:, defined] <= high[defined] + 1e-12).all()
     )
 
 

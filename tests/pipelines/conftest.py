@@ -1,4 +1,6 @@
-"""Opens review pages in a real browser, and checks that they log no error and request nothing from the network."""
+"""Opens review pages in a real browser, and checks that they log no error and request nothing from
+the network.
+"""
 
 import pytest
 from hbench_hgldv2.curation import review

@@ -34,5 +34,7 @@ def official_rows() -> list[Released]:
 
 def index_rows() -> list[dict[str, str]]:
     """The 55,529 labelled landmarks of the index."""
-    with gzip.open(GOLDEN / "index_label_to_hierarchical.3col.csv.gz", "rt", encoding="utf-8", newline="") as lines:
+    with gzip.open(
+        GOLDEN / "index_label_to_hierarchical.3col.csv.gz", "rt", encoding="utf-8", newline=""
+    ) as lines:
         return list(csv.DictReader(lines))

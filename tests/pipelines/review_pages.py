@@ -1,4 +1,6 @@
-"""Review pages for tests: material to review, and what a page in Chromium shows and exports (conftest.py opens it)."""
+"""Review pages for tests: material to review, and what a page in Chromium shows and exports
+(conftest.py opens it).
+"""
 
 import re
 from pathlib import Path
@@ -19,7 +21,8 @@ KINDS = dict.fromkeys(("church", "castle / fort", "ruins"), "human-made")
 KINDS |= dict.fromkeys(("lake", "ocean area "), "natural")
 HOSTILE = [
     "<script>document.title='owned'</script>", "=cmd|' /C calc'!A0", "+1+1", "-2", "@SUM(A1)",
-    '<img src=x onerror="document.title=1">', "\u202eright to left\u202c", "קתדרלה", "🏰🗼", "a\u2028b\u0085c",
+    '<img src=x onerror="document.title=1">', "\u202eright to left\u202c", "קתדרלה", "🏰🗼",
+    "a\u2028b\u0085c",
     "</script><b>bold</b>", "{{ 7*7 }}", 'quote " and \\ slash', "&lt;b&gt;",
 ]  # fmt: skip
 
@@ -29,8 +32,12 @@ def material_of(clusters, decisions=None, suggestion="church"):
     for cluster, names in enumerate(clusters):
         for place, name in enumerate(names):
             class_id = f"Q{100 * cluster + place + 1}"
-            labels.append(Label(class_id, name, 10 * (len(clusters) - cluster), place, 0, (f"{name} 1", "=2")))
-            clustered.append(Clustered(class_id, cluster, names[0], 0.1, 0.2 - 0.1 * place, 0, 0.05, False))
+            labels.append(
+                Label(class_id, name, 10 * (len(clusters) - cluster), place, 0, (f"{name} 1", "=2"))
+            )
+            clustered.append(
+                Clustered(class_id, cluster, names[0], 0.1, 0.2 - 0.1 * place, 0, 0.05, False)
+            )
     suggestions = {label.class_id: (suggestion, "ruins", "ocean area ") for label in labels}
     return review.Material(labels, clustered, suggestions, KINDS, decisions or Decisions())
 
@@ -63,7 +70,9 @@ def card(page, title):
 def keys(page, *strokes):
     """Press each key, such as n, Enter or Control+z, and type every longer text."""
     for stroke in strokes:
-        is_key = len(stroke) == 1 or re.match("(Enter|Escape|Tab|End|Space)$|Arrow|Shift.|Control.", stroke)
+        is_key = len(stroke) == 1 or re.match(
+            "(Enter|Escape|Tab|End|Space)$|Arrow|Shift.|Control.", stroke
+        )
         (page.keyboard.press if is_key else page.keyboard.type)(stroke)
 
 

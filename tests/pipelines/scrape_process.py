@@ -13,12 +13,20 @@ from tests.pipelines.wikimedia_world import world_of
 
 def main(url: str, cache: str, out: str, size: str) -> None:
     manners = Manners(rate=400.0, first_wait=0.005, longest_wait=0.05, lag_wait=0.005, timeout=5.0)
-    landmarks = [scrape.Landmark("train", number, category) for number, category in world_of(int(size)).landmarks]
+    landmarks = [
+        scrape.Landmark("train", number, category)
+        for number, category in world_of(int(size)).landmarks
+    ]
     with Cache(Path(cache)) as answers:
         client = Client("someone@example.org", answers, manners)
-        source = api.source(client, Servers(f"{url}/commons/w/api.php", f"{url}/wikidata/w/api.php", f"{url}/sparql"))
+        source = api.source(
+            client,
+            Servers(f"{url}/commons/w/api.php", f"{url}/wikidata/w/api.php", f"{url}/sparql"),
+        )
         links, names = scrape.resolve(landmarks, source)
-    Path(out).write_text(rows_text(links, scrape.Link) + rows_text(names, scrape.ClassName), encoding="utf-8")
+    Path(out).write_text(
+        rows_text(links, scrape.Link) + rows_text(names, scrape.ClassName), encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

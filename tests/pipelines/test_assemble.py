@@ -26,7 +26,16 @@ def link(landmark, classes):
     return Link("train", landmark, url, *page, classes, len(classes), False, 0)
 
 
-WORDS = ["bridge", "viaduct", "river", "building", "Wikimedia category", "heritage site", "", "abbey"]
+WORDS = [
+    "bridge",
+    "viaduct",
+    "river",
+    "building",
+    "Wikimedia category",
+    "heritage site",
+    "",
+    "abbey",
+]
 NAMES = [ClassName(f"Q{n}", name, "en") for n, name in enumerate(WORDS, start=1)]
 RULES = [
     clean.Rule("building", "Q4", "too_generic", ""),
@@ -47,10 +56,17 @@ def test_cleaning_gives_every_landmark_a_status_and_a_reason():
         ("Q6", "Q5", "Q8"): ("kept", "", ("Q8",)),
         ("Q6",): ("dropped", "too_generic", ("Q6",)),
     }
-    selection = clean.select([link(n, classes) for n, classes in enumerate(cases, start=1)], NAMES, RULES)
+    selection = clean.select(
+        [link(n, classes) for n, classes in enumerate(cases, start=1)], NAMES, RULES
+    )
     assert [(row.status, row.reason, row.classes) for row in selection] == list(cases.values())
     reasons = {"several_classes": 1, "too_generic": 2, "irrelevant": 1, "no_label": 1, "missing": 1}
-    assert clean.counts(selection) == {"train kept": 3, "train ambiguous": 1, "train dropped": 5, **reasons}
+    assert clean.counts(selection) == {
+        "train kept": 3,
+        "train ambiguous": 1,
+        "train dropped": 5,
+        **reasons,
+    }
     labels = {label.class_id: label for label in clean.labels_of(selection, NAMES)}
     assert labels["Q1"] == Label("Q1", "bridge", 1, 0, 1, ("L1", "L2"))
     assert labels["Q2"] == Label("Q2", "viaduct", 0, 0, 1, ("L2",))
@@ -67,7 +83,9 @@ def test_the_shipped_rules_are_read_and_bad_ones_refused(tmp_path):
 
 
 def placed(class_id, group, status="group"):
-    return Placed(class_id, class_id.lower(), status, group, "human-made" if group else "", "", "", (), ())
+    return Placed(
+        class_id, class_id.lower(), status, group, "human-made" if group else "", "", "", (), ()
+    )
 
 
 def test_ambiguous_landmarks_are_recovered_when_all_their_classes_have_one_group():
@@ -75,11 +93,20 @@ def test_ambiguous_landmarks_are_recovered_when_all_their_classes_have_one_group
     mapping += [placed("Q4", "", "unassigned"), placed("Q5", "", "dropped")]
     rows = [("kept", ("Q1",)), ("ambiguous", ("Q1", "Q2")), ("ambiguous", ("Q1", "Q3"))]
     rows += [("kept", ("Q4",)), ("ambiguous", ("Q5", "Q1")), ("dropped", ())]
-    selection = [CleanedLandmark("train", n, "u", status, "", classes) for n, (status, classes) in enumerate(rows)]
+    selection = [
+        CleanedLandmark("train", n, "u", status, "", classes)
+        for n, (status, classes) in enumerate(rows)
+    ]
     found = assemble.assemble(selection, mapping, "train")
     assert [row.hierarchical_label for row in found] == ["bridge", "bridge", "", "", ""]
     assert found[1].supercategory == "q1 / q2"
-    assert [row.source for row in found] == ["labelled", "recovered", "ambiguous", "unassigned", "ambiguous"]
+    assert [row.source for row in found] == [
+        "labelled",
+        "recovered",
+        "ambiguous",
+        "unassigned",
+        "ambiguous",
+    ]
     assert assemble.assemble(selection, mapping, "index") == []
     with pytest.raises(DataError, match="not in the mapping"):
         assemble.assemble(selection, mapping[:1], "train")
@@ -87,8 +114,17 @@ def test_ambiguous_landmarks_are_recovered_when_all_their_classes_have_one_group
 
 def test_images_place_what_no_class_places_and_the_source_says_so():
     mapping = [placed("Q1", "bridge"), placed("Q3", "water"), placed("Q4", "", "unassigned")]
-    rows = [("kept", ("Q1",)), ("ambiguous", ("Q1", "Q3")), ("kept", ("Q4",)), ("dropped", ()), ("dropped", ("Q9",))]
-    selection = [CleanedLandmark("index", n, "u", status, "", classes) for n, (status, classes) in enumerate(rows)]
+    rows = [
+        ("kept", ("Q1",)),
+        ("ambiguous", ("Q1", "Q3")),
+        ("kept", ("Q4",)),
+        ("dropped", ()),
+        ("dropped", ("Q9",)),
+    ]
+    selection = [
+        CleanedLandmark("index", n, "u", status, "", classes)
+        for n, (status, classes) in enumerate(rows)
+    ]
     by_images = [Assigned(n, "water", 2 + n, 0.5) for n in (0, 1, 2, 3, 77)]
     found = assemble.assemble(selection, mapping, "index", by_images)
     assert [row[1:] for row in found] == [
@@ -107,13 +143,18 @@ def test_images_place_what_no_class_places_and_the_source_says_so():
 
 @pytest.fixture(scope="module")
 def index():
-    labelled = ((row["landmark_id"], row["hierarchical_label"], row["natural_or_human_made"]) for row in index_rows())
+    labelled = (
+        (row["landmark_id"], row["hierarchical_label"], row["natural_or_human_made"])
+        for row in index_rows()
+    )
     return [Released(int(landmark), "", label, label, kind) for landmark, label, kind in labelled]
 
 
 def test_the_78_names_and_the_55_529_landmarks_of_the_index_pass_unchanged(index):
     selection, names = clean.selection_of({"index": index})
-    at_a_page = [row._replace(category="http://commons.wikimedia.org/wiki/Category:X") for row in selection]
+    at_a_page = [
+        row._replace(category="http://commons.wikimedia.org/wiki/Category:X") for row in selection
+    ]
     curation = replay(clean.labels_of(at_a_page, names), {}, released.decisions_of([index]))
     found = assemble.assemble(selection, curation.rows, "index")
     key = ("landmark_id", "hierarchical_label", "natural_or_human_made")
@@ -139,7 +180,9 @@ def test_the_card_states_the_published_imbalance(index):
     assert "60 human-made, 18 natural" in text
     assert "| church | human-made | 12871 |" in text
     assert "largest/smallest\n  757" in text
-    found = assemble.imbalance([int(row["n_index_landmarks"]) for row in rows_of("hgldv2_78_supercategories.csv")])
+    found = assemble.imbalance(
+        [int(row["n_index_landmarks"]) for row in rows_of("hgldv2_78_supercategories.csv")]
+    )
     assert (round(found["effective"]), round(100 * found["top1"])) == (26, 23)
 
 
@@ -153,7 +196,10 @@ def test_a_released_file_comes_back_with_case_and_qualifier():
 
 def test_the_shipped_decisions_are_those_of_the_released_sample():
     rows = official_rows()
-    assert (len(rows), sum(row.supercategory != normalised(row.supercategory) for row in rows)) == (163, 27)
+    assert (len(rows), sum(row.supercategory != normalised(row.supercategory) for row in rows)) == (
+        163,
+        27,
+    )
     shipped = decisions_file.load(released.SAMPLE)
     assert shipped == released.decisions_of([rows])
     assert "CC BY 4.0" in released.SAMPLE.read_text(encoding="utf-8").splitlines()[1]
@@ -180,7 +226,9 @@ def test_other_tables_than_released_ones_are_refused(tmp_path):
 
 def test_the_inconsistencies_of_the_release_show_without_any_encoder():
     labels, group_of = official()
-    found = quality.inconsistencies([label.label for label in labels], [group_of[label.class_id] for label in labels])
+    found = quality.inconsistencies(
+        [label.label for label in labels], [group_of[label.class_id] for label in labels]
+    )
     pairs = {frozenset((row.label, row.other)) for row in found}
     assert frozenset(("church ruin", "castle ruin")) in pairs
     assert all(row.group != row.other_group for row in found)

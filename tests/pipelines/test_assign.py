@@ -20,7 +20,9 @@ def by_loops(images, names, groups, nearest):
         scores = ((float(image @ name), number) for number, name in enumerate(names.astype(float)))
         ranked, votes = sorted(scores, key=lambda pair: -pair[0]), {}
         for score, number in ranked[:nearest]:
-            votes[groups[number]] = votes.get(groups[number], 0) + math.exp(100 * (score - ranked[0][0]))
+            votes[groups[number]] = votes.get(groups[number], 0) + math.exp(
+                100 * (score - ranked[0][0])
+            )
         result.append(max(votes, key=lambda group: votes[group]))
     return result
 
@@ -36,7 +38,9 @@ def test_both_votes_are_those_of_plain_loops(seed):
         found = assign.assign(images, landmarks, names, groups, vote=vote)
         assert [row.landmark_id for row in found] == sorted(set(landmarks))
         for row in found:
-            ballot = Counter(group for group, own in zip(each, landmarks, strict=True) if own == row.landmark_id)
+            ballot = Counter(
+                group for group, own in zip(each, landmarks, strict=True) if own == row.landmark_id
+            )
             assert (row.group, row.images) == (ballot.most_common(1)[0][0], ballot.total())
             assert row.share == pytest.approx(ballot.most_common(1)[0][1] / ballot.total())
 

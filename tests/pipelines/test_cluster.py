@@ -19,7 +19,9 @@ IDS = [f"Q{number}" for number in range(1, 61)]
 def blobs(seed=0, groups=6, spread=0.15):
     rng = np.random.default_rng(seed)
     centres = rng.normal(size=(groups, 16))
-    return encode.unit(centres[np.arange(len(IDS)) % groups] + spread * rng.normal(size=(len(IDS), 16)))
+    return encode.unit(
+        centres[np.arange(len(IDS)) % groups] + spread * rng.normal(size=(len(IDS), 16))
+    )
 
 
 @pytest.mark.parametrize("name", list(algorithms))
@@ -27,18 +29,24 @@ def test_the_order_of_the_labels_changes_nothing_and_separate_groups_are_cluster
     vectors = blobs(spread=0.6)
     order = random.Random(1).sample(range(len(IDS)), len(IDS))
     first = cluster.cluster(IDS, vectors, ClusterSettings(7), algorithms[name])
-    again = cluster.cluster([IDS[i] for i in order], vectors[order], ClusterSettings(7), algorithms[name])
+    again = cluster.cluster(
+        [IDS[i] for i in order], vectors[order], ClusterSettings(7), algorithms[name]
+    )
     assert first == again
     assert set(first.values()) == set(range(7))
     sizes = [list(first.values()).count(number) for number in range(7)]
     assert sizes == sorted(sizes, reverse=True)
     separate = cluster.cluster(IDS, blobs(), ClusterSettings(6), algorithms[name])
-    assert all(len({separate[IDS[i]] for i in range(start, len(IDS), 6)}) == 1 for start in range(6))
+    assert all(
+        len({separate[IDS[i]] for i in range(start, len(IDS), 6)}) == 1 for start in range(6)
+    )
 
 
 @pytest.mark.parametrize("name", list(algorithms))
 def test_must_and_cannot_links_are_respected(name):
-    links = Links(must=(("Q1", "Q2", "Q3"), ("Q3", "Q10")), cannot=(("Q7", "Q13", "Q19"), ("Q1", "Q61")))
+    links = Links(
+        must=(("Q1", "Q2", "Q3"), ("Q3", "Q10")), cannot=(("Q7", "Q13", "Q19"), ("Q1", "Q61"))
+    )
     found = cluster.cluster(IDS, blobs(), ClusterSettings(6), algorithms[name], links)
     assert len({found[i] for i in ("Q1", "Q2", "Q3", "Q10")}) == 1
     assert len({found[i] for i in ("Q7", "Q13", "Q19")}) == 3
@@ -46,7 +54,12 @@ def test_must_and_cannot_links_are_respected(name):
 
 def test_links_that_contradict_and_impossible_numbers_of_clusters_are_refused():
     for k, links, error, problem in (
-        (6, Links((("Q1", "Q2"), ("Q2", "Q3")), (("Q1", "Q3"),)), ConfigError, "must be linked and must not be"),
+        (
+            6,
+            Links((("Q1", "Q2"), ("Q2", "Q3")), (("Q1", "Q3"),)),
+            ConfigError,
+            "must be linked and must not be",
+        ),
         (2, Links((), (("Q1", "Q2", "Q3"),)), UsageError, "need more clusters"),
         (0, Links((), ()), UsageError, "cannot be made"),
         (61, Links((), ()), UsageError, "cannot be made"),
@@ -78,7 +91,9 @@ def test_a_sweep_prefers_the_true_number_and_counts_the_effort():
     reference = {IDS[i]: str(i % 6) for i in range(len(IDS))}
     names = [(i, f"word{reference[i]}") for i in IDS]
     settings = [ClusterSettings(k) for k in (3, 6, 12)]
-    swept = sweep.sweep(names, blobs(spread=0.3), algorithms["ward"], settings, reference=reference, resamples=4)
+    swept = sweep.sweep(
+        names, blobs(spread=0.3), algorithms["ward"], settings, reference=reference, resamples=4
+    )
     rows = list(swept)
     assert max(rows, key=lambda row: row.stability).k == 6
     assert max(rows, key=lambda row: row.silhouette).k == 6
@@ -94,7 +109,9 @@ def test_the_co_association_is_the_share_of_refits_in_which_a_labels_cluster_sta
     found = cluster.coassociation(IDS, dict(zip(IDS, numbers.tolist(), strict=True)), fits)
     for i, name in enumerate(IDS):
         others = [j for j in range(len(IDS)) if j != i and numbers[j] == numbers[i]]
-        assert found[name] == pytest.approx(np.mean([[fit[j] == fit[i] for j in others] for fit in fits]))
+        assert found[name] == pytest.approx(
+            np.mean([[fit[j] == fit[i] for j in others] for fit in fits])
+        )
     assert np.isnan(cluster.coassociation(["Q1"], {"Q1": 0}, [])["Q1"])
 
 
@@ -110,12 +127,17 @@ def test_labels_between_two_groups_have_the_lowest_co_association():
 
 def test_suggestions_are_the_best_anchors_groups_once_each():
     anchors = encode.unit(np.eye(4))
-    (best,) = suggest(encode.unit(np.asarray([[0.9, 0.5, 0.8, 0.1]])), anchors, ["a", "b", "a", "c"])
+    (best,) = suggest(
+        encode.unit(np.asarray([[0.9, 0.5, 0.8, 0.1]])), anchors, ["a", "b", "a", "c"]
+    )
     assert best == ("a", "b", "c")
 
 
 def test_other_encoders_and_files_than_embeddings_are_refused(tmp_path):
-    path, labels = tmp_path / "e.npz", [Label("Q1", "x", 1, 0, 0, ()), Label("Q2", "y", 1, 0, 0, ())]
+    path, labels = (
+        tmp_path / "e.npz",
+        [Label("Q1", "x", 1, 0, 0, ()), Label("Q2", "y", 1, 0, 0, ())],
+    )
     encode.save(path, labels[:1], np.ones((1, 3), np.float32))
     with pytest.raises(DataError, match="no Q2"):
         encode.load(path, labels)

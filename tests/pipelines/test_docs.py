@@ -22,9 +22,18 @@ def test_the_decisions_of_the_page_replay_without_a_conflict():
     (example,) = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
     ids = sorted(set(re.findall(r"Q\d+", example)))
     labels = [Label(i, i, 1, 1, 0, ()) for i in ids]
-    found = replay(labels, dict.fromkeys(ids, 0), decisions_file.loads(example.replace("expect_from: church, ", "")))
+    found = replay(
+        labels,
+        dict.fromkeys(ids, 0),
+        decisions_file.loads(example.replace("expect_from: church, ", "")),
+    )
     require_clean(found)
-    groups = {"church": ["Q16970", "Q317557"], "monastery": ["Q160742"], "tower": ["Q12518"], "skyscraper": ["Q11303"]}
+    groups = {
+        "church": ["Q16970", "Q317557"],
+        "monastery": ["Q160742"],
+        "tower": ["Q12518"],
+        "skyscraper": ["Q11303"],
+    }
     groups |= {"dropped": ["Q4167836"], "bridge": ["Q181348"]}
     expected = {class_id: group for group, class_ids in groups.items() for class_id in class_ids}
     assert {row.class_id: row.group or row.status for row in found.rows} == expected

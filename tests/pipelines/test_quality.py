@@ -22,7 +22,9 @@ def f1_by_pairs(found, reference, weights):
     """Pairwise F1 by looking at every pair of copies."""
     copies = [(f, r) for f, r, w in zip(found, reference, weights, strict=True) for _ in range(w)]
     together = [(a[0] == b[0], a[1] == b[1]) for a, b in combinations(copies, 2)]
-    both, ours, theirs = (sum(map(test, together)) for test in (all, lambda t: t[0], lambda t: t[1]))
+    both, ours, theirs = (
+        sum(map(test, together)) for test in (all, lambda t: t[0], lambda t: t[1])
+    )
     return 1.0 if ours + theirs == 0 else 2 * both / (ours + theirs)
 
 
@@ -48,7 +50,9 @@ def test_purity_effort_and_imbalance_are_the_hand_worked_ones():
     assert measures["purity"] == (2 + 2 + 1) / 6
     assert measures["inverse_purity"] == (2 + 2 + 1) / 6
     assert measures["effort"] == 2 * 4 - 3 - 3  # fragments 0a 0b 1b 2c
-    assert quality.agreement_with(found, reference, [10, 1, 1, 1, 1, 1])["purity"] == (11 + 2 + 1) / 15
+    assert (
+        quality.agreement_with(found, reference, [10, 1, 1, 1, 1, 1])["purity"] == (11 + 2 + 1) / 15
+    )
     assert quality.recalls(found, reference)[0] == quality.Recall("b", 3, 2 / 3, 2)
 
 
@@ -65,7 +69,10 @@ def test_silhouettes_without_pairs_equal_those_of_scikit_learn(seed):
 def test_head_nouns_and_lexical_coherence_read_english_phrases():
     texts = ("fortress of Brazil", "elementary school in Japan", "château", "tower (12th c.)", "?")
     assert list(map(head_noun, texts)) == ["fortress", "school", "château", "tower", "?"]
-    assert quality.lexical_coherence(["stone bridge", "road bridge", "arch", "lake"], [0, 0, 0, 1]) == 3 / 4
+    assert (
+        quality.lexical_coherence(["stone bridge", "road bridge", "arch", "lake"], [0, 0, 0, 1])
+        == 3 / 4
+    )
 
 
 def placed(class_id, group, status="group"):
@@ -73,8 +80,16 @@ def placed(class_id, group, status="group"):
 
 
 def test_cohens_kappa_is_the_hand_worked_one():
-    labels = [Label(f"Q{i}", f"l{i}", weight, 0, 0, ()) for i, weight in enumerate([10, 1, 1, 1, 5])]
-    first = [placed("Q0", "a"), placed("Q1", "a"), placed("Q2", "b"), placed("Q3", "", "dropped"), placed("Q4", "a")]
+    labels = [
+        Label(f"Q{i}", f"l{i}", weight, 0, 0, ()) for i, weight in enumerate([10, 1, 1, 1, 5])
+    ]
+    first = [
+        placed("Q0", "a"),
+        placed("Q1", "a"),
+        placed("Q2", "b"),
+        placed("Q3", "", "dropped"),
+        placed("Q4", "a"),
+    ]
     second = [first[0], placed("Q1", "b"), *first[2:4], placed("Q4", "", "unassigned")]
     found = agreement.compare(first, second, labels)
     chance = (2 / 4) * (1 / 4) + (1 / 4) * (2 / 4) + (1 / 4) * (1 / 4)
@@ -91,16 +106,25 @@ def test_how_sure_an_inconsistency_is_follows_the_formula(seed):
     groups = [f"g{rng.integers(3)}" for _ in range(9)]
     labels = [f"n{n} {'house' if n % 2 else 'tower'}" for n in range(9)]
     vectors = encode.unit(rng.normal(size=(9, 4)))
-    similar = {(i, j): float(vectors[i].astype(float) @ vectors[j].astype(float)) for i in range(9) for j in range(9)}
+    similar = {
+        (i, j): float(vectors[i].astype(float) @ vectors[j].astype(float))
+        for i in range(9)
+        for j in range(9)
+    }
     inside = {
-        group: [similar[i, j] for i in range(9) for j in range(i) if groups[i] == groups[j] == group]
+        group: [
+            similar[i, j] for i in range(9) for j in range(i) if groups[i] == groups[j] == group
+        ]
         for group in set(groups)
     }
     every = [value for values in inside.values() for value in values]
     mean, variance = (np.mean(every), np.var(every)) if every else (0.0, 1.0)
     own = {group: (sum(values) + 3 * mean) / (len(values) + 3) for group, values in inside.items()}
     spread = {
-        group: max((sum((value - own[group]) ** 2 for value in values) + 3 * variance) / (len(values) + 3), 1e-9)
+        group: max(
+            (sum((value - own[group]) ** 2 for value in values) + 3 * variance) / (len(values) + 3),
+            1e-9,
+        )
         for group, values in inside.items()
     }
     found = quality.inconsistencies(labels, groups, vectors)

@@ -15,14 +15,20 @@ NAMES = ["church building", "cathedral", "abbey", "castle", "fort", "lake", "riv
 LABELS = [Label(f"Q{number + 1}", name, number, 1, 0, ()) for number, name in enumerate(NAMES)]
 CLUSTERS = {"Q1": 0, "Q2": 0, "Q3": 0, "Q4": 1, "Q5": 1, "Q6": 2, "Q7": 2, "Q8": 2}
 GROUPS = (
-    "groups: {church: {kind: human-made}, monastery: {kind: human-made}, castle: {kind: human-made}, "
+    "groups: {church: {kind: human-made}, monastery: {kind: human-made}, castle: {kind: "
+    "human-made}, "
     "water: {kind: natural}}\n"
 )
-INPUTS = f"inputs: {{labels_sha256: {digest(CLUSTERS)}, clusters_sha256: {partition_digest(CLUSTERS)}}}\n"
+INPUTS = (
+    f"inputs: {{labels_sha256: {digest(CLUSTERS)}, clusters_sha256: "
+    f"{partition_digest(CLUSTERS)}}}\n"
+)
 
 
 def replayed(decisions, *, inputs=""):
-    return replay(LABELS, CLUSTERS, decisions_file.loads(f"{inputs}{GROUPS}decisions:\n{decisions}"))
+    return replay(
+        LABELS, CLUSTERS, decisions_file.loads(f"{inputs}{GROUPS}decisions:\n{decisions}")
+    )
 
 
 def places(curation):
@@ -44,7 +50,9 @@ def test_each_operation_does_what_its_name_says():
 - {id: k, op: split, group: church, into: {castle: [Q2], church: [Q1], water: "*"}}
 """)
     expected = ["church", "castle", "water", "monastery", "water", "water", "unassigned", "dropped"]
-    assert places(curation) == {f"Q{number}": place for number, place in enumerate(expected, start=1)}
+    assert places(curation) == {
+        f"Q{number}": place for number, place in enumerate(expected, start=1)
+    }
     assert curation.conflicts == ()
     by_id = {row.class_id: row for row in curation.rows}
     assert (by_id["Q1"].kind, by_id["Q7"].reason) == ("natural", "ambiguous")
@@ -60,10 +68,21 @@ def test_a_name_speaks_for_its_whole_cluster_only_over_the_inputs_it_was_made_wi
 def test_a_new_label_needs_review_and_is_never_swept_along():
     newcomer = Label("Q99", "chapel", 5, 5, 0, ())
     labels = [*LABELS, newcomer]
-    decisions = decisions_file.loads(f"{INPUTS}{GROUPS}decisions:\n- {{id: a, op: name, members_of: [Q1], to: church}}")
-    found = replay(labels, {**CLUSTERS, "Q99": 0}, decisions, suggestions={"Q99": ("church", "castle", "water", "x")})
+    decisions = decisions_file.loads(
+        f"{INPUTS}{GROUPS}decisions:\n- {{id: a, op: name, members_of: [Q1], to: church}}"
+    )
+    found = replay(
+        labels,
+        {**CLUSTERS, "Q99": 0},
+        decisions,
+        suggestions={"Q99": ("church", "castle", "water", "x")},
+    )
     row = next(row for row in found.rows if row.class_id == "Q99")
-    assert (row.status, row.reason, row.suggestions) == ("unassigned", "needs_review", ("church", "castle", "water"))
+    assert (row.status, row.reason, row.suggestions) == (
+        "unassigned",
+        "needs_review",
+        ("church", "castle", "water"),
+    )
 
 
 def test_failed_preconditions_are_conflicts_and_strict_mode_refuses_them():
@@ -91,9 +110,14 @@ def test_failed_preconditions_are_conflicts_and_strict_mode_refuses_them():
 
 def test_an_approval_goes_stale_when_the_group_changes():
     approval = f"- {{reviewer: B, group: church, sha256_of_members: {digest(['Q2', 'Q1'])}}}"
-    text = f"{GROUPS}approvals:\n{approval}\ndecisions:\n- {{id: a, op: move, labels: [Q1, Q2], to: church}}\n"
+    text = (
+        f"{GROUPS}approvals:\n{approval}\ndecisions:\n- {{id: a, op: move, labels: [Q1, Q2], "
+        "to: church}\n"
+    )
     assert replay(LABELS, CLUSTERS, decisions_file.loads(text)).stale == ()
-    changed = replay(LABELS, CLUSTERS, decisions_file.loads(text + "- {id: b, op: drop, labels: [Q2]}\n"))
+    changed = replay(
+        LABELS, CLUSTERS, decisions_file.loads(text + "- {id: b, op: drop, labels: [Q2]}\n")
+    )
     assert changed.stale == ("B: church",)
     with pytest.raises(ComparisonError, match="stale approval of B: church"):
         require_clean(changed)
@@ -106,10 +130,17 @@ def test_a_bad_file_is_refused_with_what_is_wrong():
         ("decisions: [{id: a, op: move, labels: [Q1], to: church, form: x}]", "form"),
         ("decisions: [{id: a, op: move, labels: [3], to: church}]", "labels"),
         ("decisions: [{id: a, op: move, labels: [], to: church}]", "at least 1"),
-        ("decisions: [{id: a, op: drop, labels: [Q1]}, {id: a, op: drop, labels: [Q2]}]", "occur twice: a"),
-        ("decisions: [{id: a, op: split, group: church, into: {church: '*', castle: '*'}}]", "only one part"),
         (
-            "decisions: [{id: a, op: ambiguous, labels: [Q1], choices: [church, castle], use: water}]",
+            "decisions: [{id: a, op: drop, labels: [Q1]}, {id: a, op: drop, labels: [Q2]}]",
+            "occur twice: a",
+        ),
+        (
+            "decisions: [{id: a, op: split, group: church, into: {church: '*', castle: '*'}}]",
+            "only one part",
+        ),
+        (
+            "decisions: [{id: a, op: ambiguous, labels: [Q1], choices: [church, castle], use: "
+            "water}]",
             "is not one of its",
         ),
         ("decisions: [{op: drop, labels: [Q1]}]", "id"),
@@ -136,14 +167,21 @@ def decision_files(draw):
     ids = st.lists(class_ids, min_size=1, max_size=3, unique=True)
     parts = {
         "name": {"members_of": ids, "to": group},
-        "move": {"labels": ids, "to": group, "expect_from": st.none() | group, "why": st.none() | names},
+        "move": {
+            "labels": ids,
+            "to": group,
+            "expect_from": st.none() | group,
+            "why": st.none() | names,
+        },
         "split": {"group": group, "into": st.dictionaries(group, ids, min_size=1, max_size=2)},
         "merge": {"groups": st.lists(group, min_size=1, max_size=2), "to": group},
         "rename": {"group": group, "to": group},
         "drop": {"labels": ids},
         "set_kind": {"group": group, "kind": st.sampled_from(["natural", "human-made"])},
     }
-    one = st.one_of(*(st.fixed_dictionaries({"op": st.just(op), **own}) for op, own in parts.items()))
+    one = st.one_of(
+        *(st.fixed_dictionaries({"op": st.just(op), **own}) for op, own in parts.items())
+    )
     decisions = [{"id": f"d{i}", **each} for i, each in enumerate(draw(st.lists(one, max_size=8)))]
     return Decisions.model_validate({"groups": groups, "decisions": decisions})
 
@@ -163,4 +201,6 @@ def test_every_label_ends_in_exactly_one_place_whatever_the_order_of_the_labels(
     assert all((row.status == "group") == bool(row.group) == bool(row.kind) for row in found.rows)
     mixed = shuffle.sample(LABELS, len(LABELS))
     renumbered = {label: 7 - cluster for label, cluster in CLUSTERS.items()}
-    assert rows_text(replay(mixed, renumbered, decisions).rows, Placed) == rows_text(found.rows, Placed)
+    assert rows_text(replay(mixed, renumbered, decisions).rows, Placed) == rows_text(
+        found.rows, Placed
+    )

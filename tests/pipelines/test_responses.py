@@ -37,7 +37,9 @@ def test_unrecognised_parameters_stop_the_run_and_other_warnings_do_not():
     with pytest.raises(SourceError, match="did not understand"):
         judge(200, {}, warning('Unrecognized value for parameter "x"'), now=0.0)
     harmless = warning("Subscribe to the mailing list")
-    assert judge(200, {}, harmless, now=0.0) == Good(json.loads(harmless), ("Subscribe to the mailing list",))
+    assert judge(200, {}, harmless, now=0.0) == Good(
+        json.loads(harmless), ("Subscribe to the mailing list",)
+    )
 
 
 def warning(text):
@@ -46,7 +48,13 @@ def warning(text):
 
 def test_busy_servers_are_asked_again_when_they_say():
     in_1970 = "Thu, 01 Jan 1970 00:01:40 GMT"
-    waits = [(None, 0.0, 0.0), ("3", 0.0, 3.0), ("0.25", 0.0, 0.25), (in_1970, 40.0, 60.0), (in_1970, 400.0, 0.0)]
+    waits = [
+        (None, 0.0, 0.0),
+        ("3", 0.0, 3.0),
+        ("0.25", 0.0, 0.25),
+        (in_1970, 40.0, 60.0),
+        (in_1970, 400.0, 0.0),
+    ]
     for header, now, wait in (*waits, ("soon", 0.0, 0.0)):
         headers = {"Retry-After": header} if header else {}
         for status in (408, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524):
@@ -65,7 +73,12 @@ def test_other_answers_are_final():
 
 
 def test_errors_that_pass_and_answers_that_are_not_json_objects_are_asked_for_again():
-    codes = ["ratelimited", "readonly", "cirrussearch-too-busy-error", "internal_api_error_MWException"]
+    codes = [
+        "ratelimited",
+        "readonly",
+        "cirrussearch-too-busy-error",
+        "internal_api_error_MWException",
+    ]
     databases = ("DBQueryTimeoutError", "Wikimedia\\Rdbms\\DBQueryError")
     for code in (*codes, *(f"internal_api_error_{name}" for name in databases)):
         body = json.dumps({"error": {"code": code, "info": "later"}}).encode()
@@ -82,19 +95,36 @@ def test_recorded_pages_are_followed_by_name_through_normalisation_and_redirects
     normalized = {name: Page("File:Albert Einstein Head.jpg", "no_item")}
     assert pages_of([recorded("query_normalized_fv1.json")], [name]) == normalized
     titles = ["File:Not Found Either", "File:Not Found"]
-    assert pages_of([recorded("query_missing_twice_fv1.json")], titles) == {t: Page(t, "missing") for t in titles}
+    assert pages_of([recorded("query_missing_twice_fv1.json")], titles) == {
+        t: Page(t, "missing") for t in titles
+    }
     circle = {"query": {"redirects": [{"from": "A", "to": "B"}, {"from": "B", "to": "A"}]}}
     assert pages_of([circle], ["A"])["A"].status == "missing"
-    found = pages_of([recorded("query_pageprops_disambiguation_fv2_trimmed.json")], ["Douglas Adams (disambiguation)"])
+    found = pages_of(
+        [recorded("query_pageprops_disambiguation_fv2_trimmed.json")],
+        ["Douglas Adams (disambiguation)"],
+    )
     assert found["Douglas Adams (disambiguation)"].item == "Q5301194"
 
 
 def test_continuations_chains_invalid_titles_and_other_wikis_are_a_verdict_for_their_title_alone():
     chain = [{"from": "A", "to": "B"}, {"from": "B", "to": "C"}]
     elsewhere = {"from": "Category:A", "to": "de:Kategorie:A", "tointerwiki": "de"}
-    pages = [{"title": "C"}, {"title": "D"}, {"title": "Category:C", "pageprops": {"wikibase_item": "Q3"}}]
-    first = {"redirects": [*chain, elsewhere], "interwiki": [{"title": "de:B", "iw": "de"}], "pages": pages}
-    known = [{"title": "C", "pageprops": {"wikibase_item": "Q1"}}, {"title": "D"}, {"title": "<", "invalid": True}]
+    pages = [
+        {"title": "C"},
+        {"title": "D"},
+        {"title": "Category:C", "pageprops": {"wikibase_item": "Q3"}},
+    ]
+    first = {
+        "redirects": [*chain, elsewhere],
+        "interwiki": [{"title": "de:B", "iw": "de"}],
+        "pages": pages,
+    }
+    known = [
+        {"title": "C", "pageprops": {"wikibase_item": "Q1"}},
+        {"title": "D"},
+        {"title": "<", "invalid": True},
+    ]
     verdicts = dict.fromkeys("AB", Page("C", "redirected", "Q1", "redirect"))
     verdicts |= {title: Page(title, "no_item") for title in ("D", "Category:A")}
     verdicts |= {title: Page(title, "invalid") for title in ("<", "de:B")}
@@ -107,14 +137,19 @@ def test_continuations_chains_invalid_titles_and_other_wikis_are_a_verdict_for_t
 def test_recorded_entities_give_best_statements_only():
     bielefeld = recorded("entity_place_multi_P31_trimmed.json")
     found = entities_of([{"entities": {"Q2112": bielefeld}}], ["Q2112"])["Q2112"]
-    ranks = {s["mainsnak"]["datavalue"]["value"]["id"]: s["rank"] for s in bielefeld["claims"]["P31"]}
+    ranks = {
+        s["mainsnak"]["datavalue"]["value"]["id"]: s["rank"] for s in bielefeld["claims"]["P31"]
+    }
     top = "preferred" if "preferred" in ranks.values() else "normal"
     assert (found.n_classes, len(found.classes)) == (6, 5)
     assert set(found.classes) == {qid for qid, rank in ranks.items() if rank == top}
     assert found.revision == bielefeld["lastrevid"]
     sandbox = recorded("entity_ranks_preferred_deprecated.json")
     assert list(best(sandbox["claims"]["P135"])) == ["Q2044250"]
-    assert best(recorded("wbgetentities_novalue_snak.json")["entities"]["Q483718"]["claims"]["P576"]) == {}
+    assert (
+        best(recorded("wbgetentities_novalue_snak.json")["entities"]["Q483718"]["claims"]["P576"])
+        == {}
+    )
 
 
 def test_raw_labels_are_what_an_infobox_prints():
@@ -124,14 +159,25 @@ def test_raw_labels_are_what_an_infobox_prints():
     def instance(qid, **qualifiers):
         return {"rank": "normal", "mainsnak": snak(id=qid), "qualifiers": qualifiers}
 
-    built, closed = snak(time="+1630-00-00T00:00:00Z", precision=8), snak(time="+1976-01-01T00:00:00Z", precision=9)
+    built, closed = (
+        snak(time="+1630-00-00T00:00:00Z", precision=8),
+        snak(time="+1976-01-01T00:00:00Z", precision=9),
+    )
     statements = [
         instance("Q1", P580=[built], P582=[closed]),
-        instance("Q2", P140=[snak(id="Q7")], P582=[snak(time="-0120-01-01T00:00:00Z", precision=9)]),
-        instance("Q3", P585=[snak(time="+1850-01-01T00:00:00Z", precision=7)], P580=[{"snaktype": "somevalue"}]),
+        instance(
+            "Q2", P140=[snak(id="Q7")], P582=[snak(time="-0120-01-01T00:00:00Z", precision=9)]
+        ),
+        instance(
+            "Q3",
+            P585=[snak(time="+1850-01-01T00:00:00Z", precision=7)],
+            P580=[{"snaktype": "somevalue"}],
+        ),
         instance("Q4"),
     ]
-    entity = entities_of([{"entities": {"Q9": {"id": "Q9", "claims": {"P31": statements}}}}], ["Q9"])["Q9"]
+    entity = entities_of(
+        [{"entities": {"Q9": {"id": "Q9", "claims": {"P31": statements}}}}], ["Q9"]
+    )["Q9"]
     assert entity.qualifiers == ("1630s–1976", "–120 BC, Q7", "19. century", "")
     names = {"Q1": "synagogue", "Q2": "Hindu temple", "Q3": "Burg", "Q4": "fort", "Q7": "Shiva"}
     source = FactSource(
@@ -143,18 +189,32 @@ def test_raw_labels_are_what_an_infobox_prints():
     )
     landmark = scrape.Landmark("train", 1, "http://commons.wikimedia.org/wiki/Category:X")
     (link,), classes = scrape.resolve([landmark], source)
-    assert link.raw_label == "synagogue (1630s–1976), Hindu temple (–120 BC, Shiva), Q3 (19. century), fort"
+    assert (
+        link.raw_label
+        == "synagogue (1630s–1976), Hindu temple (–120 BC, Shiva), Q3 (19. century), fort"
+    )
     assert [name.class_id for name in classes] == ["Q1", "Q2", "Q3", "Q4"]
 
 
 def test_missing_deleted_redirected_and_named_entities_are_told_apart():
-    assert entities_of([recorded("wbgetentities_deleted_item.json")], ["Q10908976"]) == {"Q10908976": MISSING}
-    assert entities_of([recorded("wbgetentities_missing_no_success_key.json")], ["M91629437"]) == {"M91629437": MISSING}
-    found = entities_of([recorded("wbgetentities_batch_with_one_missing_trimmed.json")], ["Q42", "Q6"])
-    assert (found["Q6"], found["Q42"].classes) == (MISSING, ("Q5",))  # only the numeric id is recorded
+    assert entities_of([recorded("wbgetentities_deleted_item.json")], ["Q10908976"]) == {
+        "Q10908976": MISSING
+    }
+    assert entities_of([recorded("wbgetentities_missing_no_success_key.json")], ["M91629437"]) == {
+        "M91629437": MISSING
+    }
+    found = entities_of(
+        [recorded("wbgetentities_batch_with_one_missing_trimmed.json")], ["Q42", "Q6"]
+    )
+    assert (found["Q6"], found["Q42"].classes) == (
+        MISSING,
+        ("Q5",),
+    )  # only the numeric id is recorded
     redirect = recorded("wbgetentities_redirect_excerpt.json")
     assert entities_of([redirect], ["Q53265341"]) == {"Q53265341": Entity("Q11036")}
-    assert names_of([recorded("wbgetentities_labels_P31_Q5.json")], ["Q5"]) == {"Q5": Named("human", "en")}
+    assert names_of([recorded("wbgetentities_labels_P31_Q5.json")], ["Q5"]) == {
+        "Q5": Named("human", "en")
+    }
     with pytest.raises(SourceError, match="nothing for Q1"):
         entities_of([recorded("wbgetentities_deleted_item.json")], ["Q10908976", "Q1"])
 
@@ -191,7 +251,10 @@ def test_soft_redirects_are_found_in_wikitext():
 
 def test_titles_come_from_urls_as_the_released_files_write_them():
     commons = "http://commons.wikimedia.org/wiki/Category:"
-    assert title_of(f"{commons}%C3%89glise_Saint-Jean_(Li%C3%A8ge)") == "Category:Église Saint-Jean (Liège)"
+    assert (
+        title_of(f"{commons}%C3%89glise_Saint-Jean_(Li%C3%A8ge)")
+        == "Category:Église Saint-Jean (Liège)"
+    )
     assert title_of(f"{commons}A_%26_B,_C'D") == "Category:A & B, C'D"
     assert iri_of("Category:A & B, C'D").endswith("/Category:A_%26_B,_C%27D")
     with pytest.raises(DataError, match="not a Commons page"):

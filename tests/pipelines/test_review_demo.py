@@ -17,7 +17,9 @@ def test_the_demo_is_a_page_with_two_reviewers_and_a_folder_to_replay(opened, tm
     work = tmp_path / "demo"
     page = opened(work / "review.html")
     assert findings(page) == []
-    output = json.loads(run(work, "agreement", str(work / "decisions.yaml"), str(work / "released.yaml"), "--json"))
+    output = json.loads(
+        run(work, "agreement", str(work / "decisions.yaml"), str(work / "released.yaml"), "--json")
+    )
     shown = page.text_content("#queue")
     assert shown == f"released: κ {output['kappa']:.3f}, {len(output['queue'])} to talk about"
     assert len(output["queue"]) > 3

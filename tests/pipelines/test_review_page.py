@@ -43,10 +43,13 @@ def test_a_curator_names_moves_splits_merges_renames_drops_and_undoes_with_the_k
     ops = ["name", "name", "name", "set_kind", "rename", "name", "split", "move", "drop"]
     assert [decision.op for decision in decisions.decisions] == ops
     labels = {
-        "church": ["church building", "cathedral", "chapel"], "monastery": ["abbey", "priory"], "ruins": ["church ruin"],
+        "church": ["church building", "cathedral", "chapel"], "monastery": ["abbey", "priory"],
+        "ruins": ["church ruin"],
         "castle / fort": ["castle", "fort"], "dropped": ["palace"], "lake": ["lake", "river"],
     }  # fmt: skip
-    assert places(MATERIAL, decisions) == {label: group for group, names in labels.items() for label in names}
+    assert places(MATERIAL, decisions) == {
+        label: group for group, names in labels.items() for label in names
+    }
     assert replay(MATERIAL.labels, MATERIAL.clusters, decisions).kinds["lake"] == "natural"
 
 
@@ -79,16 +82,27 @@ def test_a_label_is_marked_ambiguous_with_and_without_a_group_to_take(opened, pa
     keys(page, "Enter")  # lake, now alone in its cluster
     decisions = decided(page)
     first, _, second, _ = decisions.decisions
-    assert (first.op, first.choices, first.use) == ("ambiguous", ("church", "monastery"), "monastery")
+    assert (first.op, first.choices, first.use) == (
+        "ambiguous",
+        ("church", "monastery"),
+        "monastery",
+    )
     assert first.rule == "what the photo shows"
     assert (second.choices, second.use) == (("lake", "ruins"), None)
     found = places(MATERIAL, decisions)
-    expected = {"abbey": "monastery", "church ruin": "church", "lake": "church", "river": "unassigned"}
+    expected = {
+        "abbey": "monastery",
+        "church ruin": "church",
+        "lake": "church",
+        "river": "unassigned",
+    }
     assert found.items() >= expected.items()
     keys(page, "u", "u")
     assert card(page, "lake …").locator(".row").count() == 2
     again = opened(material_of(CLUSTERS, decisions))
-    assert card(again, "Ambiguous, left open").locator(".row .name").all_text_contents() == ["river"]
+    assert card(again, "Ambiguous, left open").locator(".row .name").all_text_contents() == [
+        "river"
+    ]
     assert decided(again) == decisions
 
 
@@ -104,7 +118,11 @@ def test_links_span_cards_and_a_decision_says_why(page):
     keys(page, "!")
     assert page.locator(".row[aria-selected=true]").count() == 0
     keys(page, "Shift+H")
-    assert page.locator("#history-list li").all_text_contents()[1].startswith("must link priory, abbey d001")
+    assert (
+        page.locator("#history-list li")
+        .all_text_contents()[1]
+        .startswith("must link priory, abbey d001")
+    )
     page.click("#history-close")
     decisions = decided(page)
     assert [(d.op, d.labels, d.why) for d in decisions.decisions] == [
@@ -117,17 +135,24 @@ def test_links_span_cards_and_a_decision_says_why(page):
 
 def test_selected_labels_take_their_own_suggestion_and_show_all_that_is_known(page):
     keys(page, "x")
-    assert page.locator(".row.at .suggested").text_content() == "nearest: 1 church  2 ruins  3 ocean area   "
+    assert (
+        page.locator(".row.at .suggested").text_content()
+        == "nearest: 1 church  2 ruins  3 ocean area   "
+    )
     keys(page, "2")
     assert card(page, "ruins").locator(".row .name").all_text_contents() == ["church building"]
     assert card(page, "ruins").locator(".hint").all_text_contents() == ["→ church?"]
     card(page, "ruins").locator("h3").click()
     keys(page, "i")
     rows = page.locator("#details-table tr")
-    output = dict(rows.evaluate_all("rows => rows.map(r => [...r.children].map(c => c.textContent))"))
+    output = dict(
+        rows.evaluate_all("rows => rows.map(r => [...r.children].map(c => c.textContent))")
+    )
     told = {"class id": "Q1", "silhouette": "0.2000", "suggestions": "church, ruins, ocean area "}
     assert output.items() >= told.items()
-    assert "move church building → “ruins”" in page.locator("#details-list li").all_text_contents()[0]
+    assert (
+        "move church building → “ruins”" in page.locator("#details-list li").all_text_contents()[0]
+    )
     page.click("#details-close")
     keys(page, "1")  # without a selection too: a group has no name to accept
     assert places(MATERIAL, decided(page))["church building"] == "church"
@@ -146,7 +171,9 @@ def test_an_approval_is_shown_until_the_group_changes(page):
     card(page, "church").locator(".tag.approved").wait_for()
 
 
-def test_an_export_opened_again_exports_the_same_bytes_and_so_does_a_page_built_from_it(opened, page, tmp_path):
+def test_an_export_opened_again_exports_the_same_bytes_and_so_does_a_page_built_from_it(
+    opened, page, tmp_path
+):
     page.fill("#reviewer", "B")
     keys(page, "Escape", "Enter", "n", 'new / group: "x" ', "Enter", "ArrowLeft", "v")
     page.locator("#status", has_text="approved").wait_for()
@@ -217,7 +244,9 @@ def test_the_page_and_the_replay_agree_on_random_decisions(opened):
         page.reload()
         randomly(page, random.Random(seed))
         decisions = decisions_file.loads(page.evaluate("exportText(model, data.inputs)"))
-        state = page.evaluate("Object.fromEntries([...model.places].map(([id, p]) => [id, p.group || p.status]))")
+        state = page.evaluate(
+            "Object.fromEntries([...model.places].map(([id, p]) => [id, p.group || p.status]))"
+        )
         curation = replay(material.labels, material.clusters, decisions)
         require_clean(curation)
         assert {row.class_id: row.group or row.status for row in curation.rows} == state
@@ -232,12 +261,23 @@ def randomly(page, rng):
     for _ in range(20):
         group = rng.choice(groups)
         kind = rng.choice(["natural", "human-made"])
-        card = f"focusCard(visibleCards()[{rng.randrange(9)} % visibleCards().length]); step({rng.randrange(4)});"
+        card = (
+            f"focusCard(visibleCards()[{rng.randrange(9)} % visibleCards().length]); "
+            f"step({rng.randrange(4)});"
+        )
         calls = ("nameCard", "moveTo", "mergeInto", "rename", "splitOff")
         actions = [f"{call}({group!r}, {kind!r})" for call in calls]
         actions.append(
-            f"setAmbiguous(chosen(), {{choices: [{group!r}, 'f'], use: {rng.choice(['', 'f'])!r}, rule: ''}})"
+            f"setAmbiguous(chosen(), {{choices: [{group!r}, 'f'], use: {rng.choice(['', 'f'])!r}, "
+            "rule: ''})"
         )
-        actions += ["drop(chosen())", "toggleKind()", "selectAll()", "toggle()", "stepBack()", "stepForward()"]
+        actions += [
+            "drop(chosen())",
+            "toggleKind()",
+            "selectAll()",
+            "toggle()",
+            "stepBack()",
+            "stepForward()",
+        ]
         action = rng.choice(actions)
         page.evaluate(f"{{ {card} {action} }}")

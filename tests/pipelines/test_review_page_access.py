@@ -1,4 +1,6 @@
-"""The review page for everyone: by Tab and arrow keys, for screen readers, for fingers, and with thousands of cards."""
+"""The review page for everyone: by Tab and arrow keys, for screen readers, for fingers, and with
+thousands of cards.
+"""
 
 import pytest
 
@@ -10,7 +12,9 @@ SMALL = """() => [...document.querySelectorAll("button, a, select, input, [role=
     .filter(e => e.checkVisibility() && !e.matches(".visually-hidden, .skip"))
     .filter(e => e.getBoundingClientRect().width < 24 || e.getBoundingClientRect().height < 24)
     .map(e => e.outerHTML)"""
-NESTED = "button button, button a, [role=option] :is(button, a, input, select, [tabindex]), a button"
+NESTED = (
+    "button button, button a, [role=option] :is(button, a, input, select, [tabindex]), a button"
+)
 OVERFLOWS = """() => [document.documentElement, document.querySelector("dialog[open]")]
     .filter(e => e.scrollWidth > e.clientWidth || e.getBoundingClientRect().left < 0
         || e.getBoundingClientRect().right > innerWidth)
@@ -23,7 +27,9 @@ OVERLAPS = """() => {
 
 
 def current(page):
-    """The label that a screen reader hears: the active descendant of the list that has the keyboard."""
+    """The label that a screen reader hears: the active descendant of the list that has the
+    keyboard.
+    """
     name = "document.activeElement.getAttribute('aria-activedescendant')"
     return page.evaluate(f"document.getElementById({name})?.dataset.id")
 
@@ -38,7 +44,16 @@ def test_tab_reaches_the_current_card_its_buttons_and_its_labels(page):
         if current(page):
             break
     assert current(page) == "Q1"
-    assert visited[-9:-1] == ["church", "ruins", "ocean area", "Name…", "Move…", "Ambiguous…", "Details…", "Drop all"]
+    assert visited[-9:-1] == [
+        "church",
+        "ruins",
+        "ocean area",
+        "Name…",
+        "Move…",
+        "Ambiguous…",
+        "Details…",
+        "Drop all",
+    ]
     assert page.locator("[role=listbox][tabindex='0']").count() == 1
     keys(page, "ArrowDown")
     assert current(page) == "Q2"
@@ -51,14 +66,19 @@ def test_tab_reaches_the_current_card_its_buttons_and_its_labels(page):
     assert page.evaluate("document.activeElement.textContent") == "Drop all"
     keys(page, "Enter")  # the button, not the suggestion that Enter takes on a label
     assert card(page, "Dropped").locator(".row").count() == 3
-    assert current(page) == "Q201"  # the button is gone, and the keyboard is on the card that follows
+    # the button is gone, and the keyboard is on the card that follows
+    assert current(page) == "Q201"
 
 
-def test_the_skip_link_a_dialog_and_a_decision_leave_the_keyboard_on_a_label_and_a_box_takes_space(page):
+def test_the_skip_link_a_dialog_and_a_decision_leave_the_keyboard_on_a_label_and_a_box_takes_space(
+    page,
+):
     keys(page, "Tab", "Enter")
     assert current(page) == "Q1"
     keys(page, "m")
-    assert page.evaluate("document.activeElement.getAttribute('aria-activedescendant')") == "choice0"
+    assert (
+        page.evaluate("document.activeElement.getAttribute('aria-activedescendant')") == "choice0"
+    )
     keys(page, "Enter")
     page.locator("#cards [role=listbox]:focus").wait_for()
     assert current(page) == "Q2"
@@ -74,7 +94,9 @@ def test_the_skip_link_a_dialog_and_a_decision_leave_the_keyboard_on_a_label_and
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1440])
-def test_axe_finds_nothing_serious_targets_are_large_enough_and_nothing_overflows(opened, findings, width, scheme):
+def test_axe_finds_nothing_serious_targets_are_large_enough_and_nothing_overflows(
+    opened, findings, width, scheme
+):
     clusters = [*CLUSTERS, ["unbreakable" * 30, *HOSTILE], [f"label {n}" for n in range(100)]]
     page = opened(material_of(clusters), width=width)
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
@@ -95,7 +117,9 @@ def test_axe_finds_nothing_serious_targets_are_large_enough_and_nothing_overflow
 @pytest.mark.parametrize("width", [390, 1440])
 def test_of_many_cards_those_near_the_window_are_there_and_scrolling_meets_all(opened, width):
     sizes = [1 + 7 * n % 23 for n in range(150)]
-    material = material_of([[f"label {n} {i}" for i in range(size)] for n, size in enumerate(sizes)])
+    material = material_of(
+        [[f"label {n} {i}" for i in range(size)] for n, size in enumerate(sizes)]
+    )
     page = opened(material, width=width)
     met: dict[str, None] = {}
     for _ in range(400):
@@ -133,7 +157,9 @@ def test_five_thousand_cards_and_a_card_of_twenty_thousand_labels_stay_small(ope
 
 
 def test_a_card_that_is_clicked_stays_where_it_is_though_the_one_above_shrinks(opened):
-    page = opened(material_of([[f"label {n} {i}" for i in range(59)] for n in range(30)]), width=390)
+    page = opened(
+        material_of([[f"label {n} {i}" for i in range(59)] for n in range(30)]), width=390
+    )
     keys(page, "ArrowDown")
     page.evaluate("window.scrollTo(0, topOf('c:1') + scrollY - 300); draw()")
     second = page.locator(".card[data-card='c:1'] h3")

@@ -23,8 +23,23 @@ def decided(by, places):
     return Decisions(groups=GROUPS, decisions=tuple(made))
 
 
-A = {"Q1": "church", "Q2": "church", "Q3": "church", "Q4": "monastery", "Q101": "", "Q302": "church"}
-B = {"Q1": "church", "Q2": "church", "Q3": "monastery", "Q4": "", "Q101": "", "Q302": "<b>x</b>", "Q201": "church"}
+A = {
+    "Q1": "church",
+    "Q2": "church",
+    "Q3": "church",
+    "Q4": "monastery",
+    "Q101": "",
+    "Q302": "church",
+}
+B = {
+    "Q1": "church",
+    "Q2": "church",
+    "Q3": "monastery",
+    "Q4": "",
+    "Q101": "",
+    "Q302": "<b>x</b>",
+    "Q201": "church",
+}
 
 
 @pytest.fixture
@@ -36,15 +51,23 @@ def compared(opened):
 
 def test_the_page_shows_the_kappa_and_the_queue_of_the_pipeline(compared):
     page, material = compared
-    rows = [replay(material.labels, material.clusters, decided(*who)).rows for who in (("A", A), ("B", B))]
+    rows = [
+        replay(material.labels, material.clusters, decided(*who)).rows
+        for who in (("A", A), ("B", B))
+    ]
     expected = agreement.compare(*rows, material.labels)
-    assert page.text_content("#queue") == f"B: κ {expected.kappa:.3f}, {len(expected.queue)} to talk about"
+    assert (
+        page.text_content("#queue")
+        == f"B: κ {expected.kappa:.3f}, {len(expected.queue)} to talk about"
+    )
     keys(page, "q")
     facts = (page.text_content("#disputes-facts") or "").replace("\u00a0", " ")
     assert f"{expected.labels} labels placed by both, {expected.observed:.3f}" in facts
     assert f"κ {expected.kappa:.3f}. By landmarks {expected.weighted_observed:.3f}" in facts
     assert f"κ {expected.weighted_kappa:.3f}." in facts
-    listed = page.locator("#disputes-list li").evaluate_all("items => items.map(item => item.dataset.id)")
+    listed = page.locator("#disputes-list li").evaluate_all(
+        "items => items.map(item => item.dataset.id)"
+    )
     weight = {label.class_id: label.landmarks for label in material.labels}
     assert sorted(listed) == sorted(row.class_id for row in expected.queue)
     assert [weight[label] for label in listed] == [row.landmarks for row in expected.queue]
@@ -54,7 +77,11 @@ def test_the_page_shows_the_kappa_and_the_queue_of_the_pipeline(compared):
 
 def test_a_disagreement_is_shown_taken_over_and_undone(compared, findings):
     page, material = compared
-    assert page.locator(".row .dispute").all_text_contents() == ["B: “monastery”", "B: “<b>x</b>”", "B: dropped"]
+    assert page.locator(".row .dispute").all_text_contents() == [
+        "B: “monastery”",
+        "B: “<b>x</b>”",
+        "B: dropped",
+    ]
     page.click("#queue")
     assert findings(page) == []
     page.locator("#disputes-list li", has_text="chapel").get_by_text("Show").click()
@@ -69,7 +96,11 @@ def test_a_disagreement_is_shown_taken_over_and_undone(compared, findings):
     keys(page, "Enter")
     assert page.text_content("#queue") == "B: κ 1.000, 0 to talk about"
     found = places(material, decisions_file.loads(exported(page)))
-    assert (found["chapel"], found["priory"], found["abbey"]) == ("monastery", "dropped", "<b>x</b>")
+    assert (found["chapel"], found["priory"], found["abbey"]) == (
+        "monastery",
+        "dropped",
+        "<b>x</b>",
+    )
     keys(page, "u")
     assert "1 to talk about" in (page.text_content("#queue") or "")
 
@@ -102,11 +133,15 @@ def test_kappa_on_the_page_is_that_of_the_pipeline_on_random_places(page):
         assert found == pytest.approx(expected, abs=1e-12, nan_ok=True)
 
 
-def test_a_reviewer_and_a_group_of_hostile_names_are_text_and_a_group_called_dropped_is_a_group(opened):
+def test_a_reviewer_and_a_group_of_hostile_names_are_text_and_a_group_called_dropped_is_a_group(
+    opened,
+):
     name = '<img src=x onerror="document.title=1">'
     groups = {"dropped": Group(kind="natural")}
     mine = Decisions(groups=groups, decisions=(Drop(id="d1", op="drop", labels=("Q1",)),))
-    other = Decisions(groups=groups, decisions=(Move(id="d1", op="move", labels=("Q1",), to="dropped"),))
+    other = Decisions(
+        groups=groups, decisions=(Move(id="d1", op="move", labels=("Q1",), to="dropped"),)
+    )
     material = material_of(CLUSTERS, mine)._replace(other=name, other_decisions=other)
     page = opened(material)
     assert page.text_content("#queue") == f"{name}: κ 0.000, 1 to talk about"

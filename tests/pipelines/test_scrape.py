@@ -48,12 +48,18 @@ def scraping(world, file, *, contact=CONTACT, manners=None, **faults):
 
 
 def resolved(world, server, client):
-    servers = Servers(f"{server.url}/commons/w/api.php", f"{server.url}/wikidata/w/api.php", f"{server.url}/sparql")
+    servers = Servers(
+        f"{server.url}/commons/w/api.php",
+        f"{server.url}/wikidata/w/api.php",
+        f"{server.url}/sparql",
+    )
     landmarks = [scrape.Landmark("train", number, category) for number, category in world.landmarks]
     return scrape.resolve(landmarks, api.source(client, servers))
 
 
-def test_every_landmark_of_a_varied_world_ends_where_it_must_and_the_cache_replays_it_without_any_server(tmp_path):
+def test_every_landmark_of_a_varied_world_ends_where_it_must_and_the_cache_replays_it_without_any_server(
+    tmp_path,
+):
     world = world_of(800)
     with scraping(world, tmp_path / "cache.sqlite", longest_url=1500) as (server, client):
         links, names = resolved(world, server, client)
@@ -62,7 +68,9 @@ def test_every_landmark_of_a_varied_world_ends_where_it_must_and_the_cache_repla
         linked = (link.status, link.via, link.topic, link.reason, link.classes)
         assert linked == world.expected[scrape.title_of(url)], url
     assert {link.status for link in links} >= {"found", "redirected", "missing", "no_item"}
-    foreign = {name.class_id: (name.label, name.language) for name in names if name.language != "en"}
+    foreign = {
+        name.class_id: (name.label, name.language) for name in names if name.language != "en"
+    }
     assert foreign == {"Q9058": ("Kirchengebäude", "de"), "Q9059": ("", "")}
     with Cache(tmp_path / "cache.sqlite") as cache:
         offline = Client(None, cache)
@@ -77,7 +85,10 @@ def test_faults_change_nothing_and_requests_keep_their_distance(tmp_path):
     world = world_of(1000)
     with scraping(world, tmp_path / "calm.sqlite") as running:
         calm = resolved(world, *running)
-    with scraping(world, tmp_path / "rough.sqlite", faults=0.35, longest_url=1500) as (server, client):
+    with scraping(world, tmp_path / "rough.sqlite", faults=0.35, longest_url=1500) as (
+        server,
+        client,
+    ):
         rough = resolved(world, server, client)
         outcomes = Counter(outcome for *_, outcome in server.log)
         times = [when for when, *_ in server.log]
@@ -85,7 +96,9 @@ def test_faults_change_nothing_and_requests_keep_their_distance(tmp_path):
         assert {agent for _, agent, _, _ in server.log} == {user_agent(CONTACT)}
     assert rough == calm
     assert min(b - a for a, b in pairwise(times)) >= 1 - 1e-9
-    expected = "answered, too long, maxlag, ratelimited, database, 429, 503, 500, html, truncated, dropped"
+    expected = (
+        "answered, too long, maxlag, ratelimited, database, 429, 503, 500, html, truncated, dropped"
+    )
     assert set(outcomes) == set(expected.split(", "))
 
 
@@ -109,10 +122,13 @@ def test_a_scrape_killed_and_resumed_ten_times_gives_the_undisturbed_bytes(tmp_p
             assert process.wait() == -signal.SIGKILL
         assert not out.exists()
         subprocess.run(command, env=environment, check=True)
-        repeated = {request: count for request, count in Counter(server.answered()).items() if count > 1}
+        repeated = {
+            request: count for request, count in Counter(server.answered()).items() if count > 1
+        }
         assert {agent for _, agent, _, _ in server.log} == {user_agent(CONTACT)}
     assert out.read_text(encoding="utf-8") == undisturbed
-    assert sum(count - 1 for count in repeated.values()) <= kills  # at most the request in flight at each kill
+    # at most the request in flight at each kill
+    assert sum(count - 1 for count in repeated.values()) <= kills
 
 
 def test_a_batch_with_too_many_values_or_a_bad_id_is_halved_until_it_passes(tmp_path):
@@ -129,7 +145,10 @@ def test_a_batch_with_too_many_values_or_a_bad_id_is_halved_until_it_passes(tmp_
 
 def test_a_server_that_never_recovers_is_given_up_after_the_stated_tries(tmp_path):
     world = world_of(10)
-    with scraping(world, tmp_path / "cache.sqlite", faults=1.0, manners=Manners(attempts=4)) as (server, client):
+    with scraping(world, tmp_path / "cache.sqlite", faults=1.0, manners=Manners(attempts=4)) as (
+        server,
+        client,
+    ):
         with pytest.raises(SourceError, match="did not answer in 4 tries"):
             resolved(world, server, client)
         assert len(server.log) == 4
@@ -145,7 +164,10 @@ def test_an_unknown_parameter_stops_the_run_instead_of_answering_another_questio
 
 @pytest.mark.parametrize("contact", ["", "me", "me@", "<me@example.org>", "a b@example.org"])
 def test_no_request_is_made_without_a_contact(contact, tmp_path):
-    with Cache(tmp_path / "cache.sqlite") as cache, pytest.raises(Exception, match="whom to write to"):
+    with (
+        Cache(tmp_path / "cache.sqlite") as cache,
+        pytest.raises(Exception, match="whom to write to"),
+    ):
         Client(contact, cache)
 
 
@@ -154,7 +176,10 @@ def test_train_and_index_ids_are_kept_apart_and_bad_files_are_refused(tmp_path):
     url = "http://commons.wikimedia.org/wiki/Category:A,_B"
     file.write_text(f'landmark_id,category\n7,"{url}"\n', encoding="utf-8")
     assert scrape.read_landmarks(file, "train") == [scrape.Landmark("train", 7, url)]
-    for text, problem in (("landmark_id,category\n7,x\n7,y\n", "landmarks twice"), ("id,category\n", "lacks columns")):
+    for text, problem in (
+        ("landmark_id,category\n7,x\n7,y\n", "landmarks twice"),
+        ("id,category\n", "lacks columns"),
+    ):
         file.write_text(text, encoding="utf-8")
         with pytest.raises(DataError, match=problem):
             scrape.read_landmarks(file, "train")

@@ -23,7 +23,9 @@ def minilm():
 
 
 def measures(vectors, algorithm):
-    found = cluster.cluster(IDS, vectors, cluster.ClusterSettings(K, 0), cluster.algorithms[algorithm])
+    found = cluster.cluster(
+        IDS, vectors, cluster.ClusterSettings(K, 0), cluster.algorithms[algorithm]
+    )
     return quality.agreement_with([found[i] for i in IDS], [GROUP_OF[i] for i in IDS])
 
 
@@ -60,14 +62,26 @@ def test_the_right_group_is_among_three_suggestions(minilm):
     assert right / len(IDS) >= 0.9
 
 
-def test_the_known_inconsistencies_of_the_release_are_listed_and_the_first_are_worth_reading(minilm):
-    found = quality.inconsistencies([label.label for label in LABELS], [GROUP_OF[i] for i in IDS], minilm)
+def test_the_known_inconsistencies_of_the_release_are_listed_and_the_first_are_worth_reading(
+    minilm,
+):
+    found = quality.inconsistencies(
+        [label.label for label in LABELS], [GROUP_OF[i] for i in IDS], minilm
+    )
     pairs = [frozenset((row.label, row.other)) for row in found]
-    known = [("abbey", "priory"), ("church ruin", "castle ruin"), ("historic house museum", "house museum")]
+    known = [
+        ("abbey", "priory"),
+        ("church ruin", "castle ruin"),
+        ("historic house museum", "house museum"),
+    ]
     assert {*map(frozenset, known)} <= {*pairs}
     assert pairs[0] == {"historic house museum", "house museum"}
-    assert {frozenset(("fortified house", "tower house")), frozenset(("benedictine abbey", "priory"))} <= {*pairs[:20]}
-    assert len({name for pair in pairs[:20] for name in pair}) >= 20  # not one label's twenty neighbours
+    assert {
+        frozenset(("fortified house", "tower house")),
+        frozenset(("benedictine abbey", "priory")),
+    } <= {*pairs[:20]}
+    # not one label's twenty neighbours
+    assert len({name for pair in pairs[:20] for name in pair}) >= 20
 
 
 def test_encoding_the_same_labels_again_gives_the_same_vectors(minilm, tmp_path):

@@ -21,7 +21,8 @@ def landmarks_of(world):
 
 
 def check(world, links, *, unknown, dump=False):
-    """Every link is the expected one, but for the ways of linking that this source does not know."""
+    """Every link is the expected one, but for the ways of linking that this source does not
+    know."""
     for (_, url), link in zip(world.landmarks, links, strict=True):
         status, via, topic, reason, classes = world.expected[scrape.title_of(url)]
         if via in unknown:
@@ -30,7 +31,9 @@ def check(world, links, *, unknown, dump=False):
             assert (link.status, link.via, set(link.classes)) == (status, via, set(classes)), url
             assert not dump or link.classes == classes, url
             assert link.topic == topic or (dump and topic in world.item_redirects.values()), url
-            assert link.reason == reason or {link.reason, reason} == {"item_missing", "no_class"}, url
+            assert link.reason == reason or {link.reason, reason} == {"item_missing", "no_class"}, (
+                url
+            )
 
 
 def test_the_query_service_gives_the_same_classes_but_knows_no_redirects(tmp_path):
@@ -45,17 +48,28 @@ def test_the_query_service_gives_the_same_classes_but_knows_no_redirects(tmp_pat
 def write_dumps(world, folder):
     """The world as dumps: several rows to an INSERT, quotes escaped, other namespaces between."""
     escaped = lambda text: text.replace("\\", "\\\\").replace("'", "\\'").replace('"', '\\"')  # noqa: E731
-    keys = {title: title.partition(":")[2].replace(" ", "_") for title in [*world.pages, *world.redirects]}
+    keys = {
+        title: title.partition(":")[2].replace(" ", "_")
+        for title in [*world.pages, *world.redirects]
+    }
     ids = {title: number for number, title in enumerate(keys, start=1)}
     items = [(ids[title], page["item"]) for title, page in world.pages.items() if "item" in page]
     pages = [f"({ids[t]},14,'{escaped(k)}',0,0.5,NULL)" for t, k in keys.items()]
     tables = {
         "page": [*pages, "(999999,0,'Category',0,0.5,NULL)"],
-        "page_props": [*(f"({n},'wikibase_item','{item}',NULL)" for n, item in items), "(1,'hiddencat','',NULL)"],
-        "redirect": [f"({ids[a]},14,'{escaped(keys[b])}','','')" for a, b in world.redirects.items()],
+        "page_props": [
+            *(f"({n},'wikibase_item','{item}',NULL)" for n, item in items),
+            "(1,'hiddencat','',NULL)",
+        ],
+        "redirect": [
+            f"({ids[a]},14,'{escaped(keys[b])}','','')" for a, b in world.redirects.items()
+        ],
     }
     for name, rows in tables.items():
-        lines = [f"INSERT INTO `{name}` VALUES {','.join(rows[i : i + 50])};" for i in range(0, len(rows), 50)]
+        lines = [
+            f"INSERT INTO `{name}` VALUES {','.join(rows[i : i + 50])};"
+            for i in range(0, len(rows), 50)
+        ]
         with gzip.open(folder / f"commonswiki-latest-{name}.sql.gz", "wt", encoding="utf-8") as out:
             out.write("-- MySQL dump\n" + "\n".join(lines) + "\n-- Dump completed\n")
     with bz2.open(folder / "latest-truthy.nt.bz2", "wt", encoding="utf-8") as out:
@@ -71,7 +85,10 @@ def triples_of(world):
             lines.append(f"<{row['item']['value']}> <{row['property']['value']}> {value} .")
         lines.append(f'<{ENTITY}{qid}> <http://schema.org/description> "a \\"thing\\""@en .')
     for name, items in world.by_category.items():
-        lines += [f"<{ENTITY}{qid}> <{DIRECT}P373> {json.dumps(name, ensure_ascii=False)} ." for qid in items]
+        lines += [
+            f"<{ENTITY}{qid}> <{DIRECT}P373> {json.dumps(name, ensure_ascii=False)} ."
+            for qid in items
+        ]
     lines += [
         f'<{ENTITY}{q}> <http://www.w3.org/2000/01/rdf-schema#label> "{text}"@{lang} .'
         for q, (text, lang) in world.names.items()
@@ -81,7 +98,10 @@ def triples_of(world):
 
 def test_the_dumps_give_the_same_links_but_for_soft_redirects(tmp_path):
     world = world_of(400, seed=3)
-    for qid, target in world.item_redirects.items():  # page_props of a dump name the target of a merged item
+    for (
+        qid,
+        target,
+    ) in world.item_redirects.items():  # page_props of a dump name the target of a merged item
         world.items[qid] = world.items[target]
     write_dumps(world, tmp_path)
     links, names = scrape.resolve(landmarks_of(world), dumps.source(tmp_path))
@@ -102,18 +122,30 @@ SHAPES = {
 
 
 @pytest.mark.parametrize(
-    "head", ["-- MySQL dump 10.19", "-- MariaDB dump 10.19", "/*M!999999\\- enable the sandbox mode */"]
+    "head",
+    ["-- MySQL dump 10.19", "-- MariaDB dump 10.19", "/*M!999999\\- enable the sandbox mode */"],
 )
 @pytest.mark.parametrize("lines", SHAPES.values(), ids=SHAPES)
 def test_rows_are_read_in_every_shape_that_dumps_have(lines, head):
-    text = [f"{line}\n" for line in [head, "LOCK TABLES `page` WRITE;", *lines, "UNLOCK TABLES;", "-- Dump completed"]]
+    text = [
+        f"{line}\n"
+        for line in [
+            head,
+            "LOCK TABLES `page` WRITE;",
+            *lines,
+            "UNLOCK TABLES;",
+            "-- Dump completed",
+        ]
+    ]
     assert list(dumps.values_of(text)) == READ
     for cut in range(3, len(text)):  # anywhere from within the rows to before the end
         with pytest.raises(DataError, match="cut off"):
             list(dumps.values_of(text[:cut]))
 
 
-@pytest.mark.parametrize("row", ["(1,'a'", "1,2", "(1,'a') x", "(1,(2))", "(1,'a''", "(1,'a''b')", "(1,'a'x)"])
+@pytest.mark.parametrize(
+    "row", ["(1,'a'", "1,2", "(1,'a') x", "(1,(2))", "(1,'a''", "(1,'a''b')", "(1,'a'x)"]
+)
 def test_lines_that_are_not_rows_are_refused(row):
     with pytest.raises(DataError, match="not a row of a dump"):
         list(dumps.values_of([f"INSERT INTO `page` VALUES {row},(2,'b');"]))

@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
@@ -39,7 +40,11 @@ def raw_folder(world, folder):
         write(metadata / f"{split}_label_to_category.csv", ["landmark_id", "category"], rows)
     images = [(f"i{number:015x}", number) for number, _ in rows]
     write(metadata / "index_image_to_landmark.csv", ["id", "landmark_id"], images)
-    write(metadata / "train_clean.csv", ["landmark_id", "images"], [(n, f"t{n:015x}") for n, _ in world.landmarks[::2]])
+    write(
+        metadata / "train_clean.csv",
+        ["landmark_id", "images"],
+        [(n, f"t{n:015x}") for n, _ in world.landmarks[::2]],
+    )
     queries = [(f"q{number:015x}", image, "Private") for image, number in images[:40]]
     write(truth / "retrieval_solution_v2.1.csv", ["id", "images", "Usage"], queries)
     return folder
@@ -51,22 +56,48 @@ def write(path, header, rows):
 
 
 def curate(work):
-    """Decisions as a curator would export them: even classes are one group, odd ones another, one is dropped."""
+    """Decisions as a curator would export them: even classes are one group, odd ones another, one
+    is dropped.
+    """
     ids = sorted(row["class_id"] for row in table(work / "labels.csv"))
-    decisions = {"made": [i for i in ids[1:] if int(i[1:]) % 2], "wild": [i for i in ids[1:] if not int(i[1:]) % 2]}
-    rows = [{"id": name, "op": "move", "labels": labels, "to": name} for name, labels in decisions.items()]
+    decisions = {
+        "made": [i for i in ids[1:] if int(i[1:]) % 2],
+        "wild": [i for i in ids[1:] if not int(i[1:]) % 2],
+    }
+    rows = [
+        {"id": name, "op": "move", "labels": labels, "to": name}
+        for name, labels in decisions.items()
+    ]
     rows.append({"id": "d", "op": "drop", "labels": ids[:1]})
     groups = {"made": {"kind": "human-made"}, "wild": {"kind": "natural"}}
-    (work / "decisions.yaml").write_text(json.dumps({"groups": groups, "decisions": rows}))  # JSON is YAML
+    # JSON is YAML
+    (work / "decisions.yaml").write_text(json.dumps({"groups": groups, "decisions": rows}))
 
 
 def test_all_steps_from_scrape_to_dataset(tmp_path):
     world, work = world_of(600), tmp_path / "work"
     raw = raw_folder(world, tmp_path / "raw")
     with serving(Server(world)) as server:
-        places = {"commons": "/commons/w/api.php", "wikidata": "/wikidata/w/api.php", "query": "/sparql"}
-        addresses = [part for name, path in places.items() for part in ("--server", name, server.url + path)]
-        scraping = ["scrape", "--raw", raw, "--contact", "a@example.org", "--rate", "10", "--limit", "40", *addresses]
+        places = {
+            "commons": "/commons/w/api.php",
+            "wikidata": "/wikidata/w/api.php",
+            "query": "/sparql",
+        }
+        addresses = [
+            part for name, path in places.items() for part in ("--server", name, server.url + path)
+        ]
+        scraping = [
+            "scrape",
+            "--raw",
+            raw,
+            "--contact",
+            "a@example.org",
+            "--rate",
+            "10",
+            "--limit",
+            "40",
+            *addresses,
+        ]
         run(work, *scraping)
         asked = len(server.log)
         assert "up to date" in run(work, *scraping).stderr
@@ -92,8 +123,12 @@ def test_all_steps_from_scrape_to_dataset(tmp_path):
     run(work, "replay")
     assert (work / "mapping.csv").read_bytes() == before
     run(work, "review", "--against", work / "decisions.yaml")
-    assert '"other": {"name": "decisions", "places": {' in (work / "review.html").read_text(encoding="utf-8")
-    agreement = json.loads(run(work, "agreement", work / "decisions.yaml", work / "decisions.yaml", "--json").stdout)
+    assert '"other": {"name": "decisions", "places": {' in (work / "review.html").read_text(
+        encoding="utf-8"
+    )
+    agreement = json.loads(
+        run(work, "agreement", work / "decisions.yaml", work / "decisions.yaml", "--json").stdout
+    )
     assert (agreement["observed"], agreement["queue"]) == (1.0, [])
     measures = json.loads(run(work, "quality", "--mapping", work / "mapping.csv", "--json").stdout)
     assert measures["labels"]["ari"] == 1.0
@@ -111,9 +146,15 @@ def test_all_steps_from_scrape_to_dataset(tmp_path):
     width = np.load(work / "embeddings.npz")["vectors"].shape[1]
     ids = [f"t{2 * n:015x}" for n in range(10)]
     np.savez(images, ids=ids, vectors=np.random.default_rng(0).normal(size=(10, width)))
-    write(tmp_path / "landmarks.csv", ["id", "landmark_id"], [(name, n // 2) for n, name in enumerate(ids)])
+    write(
+        tmp_path / "landmarks.csv",
+        ["id", "landmark_id"],
+        [(name, n // 2) for n, name in enumerate(ids)],
+    )
     assigning = ("assign", "--images", images, "--landmarks", tmp_path / "landmarks.csv")
-    assert "'test' is not one of" in refusal("hgldv2", "--work", work, *assigning, "--split", "test")
+    assert "'test' is not one of" in refusal(
+        "hgldv2", "--work", work, *assigning, "--split", "test"
+    )
     run(work, *assigning, "--split", "train")
     assert len((work / "assigned_train.csv").read_text(encoding="utf-8").splitlines()) == 1 + 5
     before = {(row["split"], row["landmark_id"]): row for row in table(work / "hierarchy.csv")}
@@ -125,14 +166,20 @@ def test_all_steps_from_scrape_to_dataset(tmp_path):
         by_images = key[0] == "train" and key[1] in set("01234") and key not in placed
         assert (row["source"] == "assigned") == by_images
         assert by_images or row == before[key]
-    assert {key for key in after if key not in before} <= {("train", n) for n in known & set("01234")}
-    record = json.loads((work.joinpath("hierarchy/metadata/train_label_to_hierarchical.csv.json")).read_text())
+    assert {key for key in after if key not in before} <= {
+        ("train", n) for n in known & set("01234")
+    }
+    record = json.loads(
+        (work.joinpath("hierarchy/metadata/train_label_to_hierarchical.csv.json")).read_text()
+    )
     assert "assigned_train.csv" in record["inputs"]
     decided = ["decisions.yaml", "decisions.yaml"]
     arguments = {
-        "clean": [], "encode": ["--encoder", "tfidf"], "cluster": ["--k", "5"], "sweep": ["--k", "3", "--resamples", "2"],
+        "clean": [], "encode": ["--encoder", "tfidf"], "cluster": ["--k", "5"],
+        "sweep": ["--k", "3", "--resamples", "2"],
         "review": [], "replay": [], "agreement": decided,
-        "assemble": ["--raw", str(raw)], "statistics": [], "quality": [], "assign": [*map(str, assigning[1:]), "--split", "train"],
+        "assemble": ["--raw", str(raw)], "statistics": [], "quality": [],
+        "assign": [*map(str, assigning[1:]), "--split", "train"],
     }  # fmt: skip
     for step, given in arguments.items():
         words = [work / word if word in decided else word for word in given]
@@ -140,7 +187,9 @@ def test_all_steps_from_scrape_to_dataset(tmp_path):
 
 
 def does_what_the_table_says(step, work, alone, arguments):
-    """Run a step where only the files are that it reads by the table of steps; it writes those of the table, and no others."""
+    """Run a step where only the files are that it reads by the table of steps; it writes those of
+    the table, and no others.
+    """
     for name in (name.strip("[]") for name in STEPS[step].reads):
         for file in (name, f"{name}.json"):
             if (work / file).exists():
@@ -148,17 +197,32 @@ def does_what_the_table_says(step, work, alone, arguments):
                 shutil.copy(work / file, alone / file)
     before = {path for path in alone.rglob("*") if path.is_file()}
     run(alone, step, *arguments)
-    made = {path.relative_to(alone).as_posix() for path in alone.rglob("*") if path.is_file() and path not in before}
+    made = {
+        path.relative_to(alone).as_posix()
+        for path in alone.rglob("*")
+        if path.is_file() and path not in before
+    }
     made = {f"{name.split('/')[0]}/" if "/" in name else name for name in made}
-    written = set(STEPS[step].writes) - ({"assigned_index.csv"} if step == "assign" else set())  # a split at a time
+    # a split at a time
+    written = set(STEPS[step].writes) - ({"assigned_index.csv"} if step == "assign" else set())
     assert written <= made <= written | {f"{name}.json" for name in written}
 
 
-def test_a_file_changed_by_hand_is_noticed_and_steps_that_lack_decisions_or_classes_say_so(tmp_path):
-    run(tmp_path, "clean", "--released", "train", GOLDEN / "train_label_to_hierarchical.sample5col.csv")
+def test_a_file_changed_by_hand_is_noticed_and_steps_that_lack_decisions_or_classes_say_so(
+    tmp_path,
+):
+    run(
+        tmp_path,
+        "clean",
+        "--released",
+        "train",
+        GOLDEN / "train_label_to_hierarchical.sample5col.csv",
+    )
     run(tmp_path, "encode", "--encoder", "tfidf")
     labels = tmp_path / "labels.csv"
-    changed = labels.read_text(encoding="utf-8").replace("label:abbey,abbey,1", "label:abbey,abbey,7")
+    changed = labels.read_text(encoding="utf-8").replace(
+        "label:abbey,abbey,1", "label:abbey,abbey,7"
+    )
     labels.write_text(changed, encoding="utf-8")
     with pytest.raises(IntegrityError, match="changed since the step 'clean'"):
         run(tmp_path, "cluster", "--k", "3")
@@ -189,13 +253,26 @@ def test_a_record_of_other_types_is_refused(tmp_path):
 
 
 def test_a_step_out_of_order_and_wrong_options_are_refused(tmp_path):
-    no_address = ["scrape", "--raw", ".", "--contact", "a@example.org", "--server", "wikidata", "/w/api.php"]
+    no_address = [
+        "scrape",
+        "--raw",
+        ".",
+        "--contact",
+        "a@example.org",
+        "--server",
+        "wikidata",
+        "/w/api.php",
+    ]
     for words, error, problem in (
         (["encode", "--encoder", "tfidf"], DataError, "clean makes it"),
         (["clean"], DataError, "scrape makes it"),
         (["sweep", "--k", "80,many"], UsageError, "--k is a list of numbers"),
         (["assemble", "--raw", "nosuch"], DataError, "nosuch has no"),
-        (["clean", "--released", "train", "t.csv", "--rules", "r.csv"], UsageError, "either --released or --rules"),
+        (
+            ["clean", "--released", "train", "t.csv", "--rules", "r.csv"],
+            UsageError,
+            "either --released or --rules",
+        ),
         (no_address, UsageError, "the server of wikidata is not an address"),
     ):
         with pytest.raises(error, match=problem):
@@ -211,12 +288,31 @@ def test_a_kind_of_group_that_does_not_exist_is_refused(tmp_path):
 def test_taxonomy_is_made_from_the_subclasses_that_the_server_gives(tmp_path):
     world = world_of(200)
     links = [
-        scrape.Link("train", n, url, "t", "found", "sitelink", "Q1", "Q1", "", (f"Q{9000 + n % 6}",), 1, False, 0)
+        scrape.Link(
+            "train",
+            n,
+            url,
+            "t",
+            "found",
+            "sitelink",
+            "Q1",
+            "Q1",
+            "",
+            (f"Q{9000 + n % 6}",),
+            1,
+            False,
+            0,
+        )
         for n, url in world.landmarks
     ]
     names = [scrape.ClassName(f"Q{9000 + n}", f"class {n}", "en") for n in range(6)]
-    for rows, kind, name in ((links, scrape.Link, "links.csv"), (names, scrape.ClassName, "classes.csv")):
-        artefact.write_rows(tmp_path / name, rows, kind, record=artefact.made_by("scrape", [], {}), counts={})
+    for rows, kind, name in (
+        (links, scrape.Link, "links.csv"),
+        (names, scrape.ClassName, "classes.csv"),
+    ):
+        artefact.write_rows(
+            tmp_path / name, rows, kind, record=artefact.made_by("scrape", [], {}), counts={}
+        )
     run(tmp_path, "clean")
     parents = {f"Q{9000 + n}": (f"Q{9100 + n // 3}",) for n in range(6)}
     parents |= {"Q9100": ("Q9200",), "Q9101": ("Q9200",), "Q9200": ()}
@@ -235,25 +331,52 @@ def test_taxonomy_is_made_from_the_subclasses_that_the_server_gives(tmp_path):
     run(tmp_path, "cluster", "--k", "2", "--resamples", "2")
     assert all(0 <= float(row["coassociation"]) <= 1 for row in table(tmp_path / "clusters.csv"))
     run(tmp_path, "review")
-    assert '"above Q9100 \\u003c above Q9200"' in (tmp_path / "review.html").read_text(encoding="utf-8")
+    assert '"above Q9100 \\u003c above Q9200"' in (tmp_path / "review.html").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_from_scratch_stops_for_the_curators_and_then_gives_what_build_reads(tmp_path):
     world, work = world_of(60), tmp_path / "work"
     raw = raw_folder(world, tmp_path / "raw")
     with serving(Server(world)) as server:
-        servers = Servers(f"{server.url}/commons/w/api.php", f"{server.url}/wikidata/w/api.php", f"{server.url}/sparql")
-        again = lambda: from_scratch(raw, work, "a@example.org", encoder="tfidf", servers=servers, k=5, rate=10.0)  # noqa: E731
+        servers = Servers(
+            f"{server.url}/commons/w/api.php",
+            f"{server.url}/wikidata/w/api.php",
+            f"{server.url}/sparql",
+        )
+        again = partial(
+            from_scratch,
+            raw,
+            work,
+            "a@example.org",
+            encoder="tfidf",
+            servers=servers,
+            k=5,
+            rate=10.0,
+        )
         with pytest.raises(DataError, match="have not decided yet"):
             again()
         assert (work / "review.html").exists()
         curate(work)
         again()
-    built = call("build", "hgldv2", "--root", raw, "--from-scratch", work, "--out", tmp_path / "out", "--json")
+    built = call(
+        "build",
+        "hgldv2",
+        "--root",
+        raw,
+        "--from-scratch",
+        work,
+        "--out",
+        tmp_path / "out",
+        "--json",
+    )
     assert json.loads(built.stdout)["version"].startswith("1+")
     assert set(datasets.load(tmp_path / "out").train.tree.names[1]) == {"made", "wild"}
     decisions = work / "decisions.yaml"
-    decisions.write_text(decisions.read_text().replace('"to": "made"', '"to": "made", "expect_from": "wild"'))
+    decisions.write_text(
+        decisions.read_text().replace('"to": "made"', '"to": "made", "expect_from": "wild"')
+    )
     with pytest.raises(ComparisonError), serving(Server(world)) as server:
         from_scratch(raw, work, "a@example.org", encoder="tfidf", servers=servers, k=5)
 
@@ -277,7 +400,10 @@ def test_a_released_file_becomes_decisions_that_give_it_back(tmp_path):
     mapped = [row for row in table(work / "mapping.csv") if row["status"] == "group"]
     placed = {row["label"]: (row["group"], row["kind"]) for row in mapped}
     for row in (row for row in released.read(sample) if row.hierarchical_label):
-        assert placed[normalised(row.supercategory)] == (row.hierarchical_label, row.natural_or_human_made)
+        assert placed[normalised(row.supercategory)] == (
+            row.hierarchical_label,
+            row.natural_or_human_made,
+        )
 
 
 def test_a_table_that_is_not_utf8_is_one_refusal_that_names_it(tmp_path):
@@ -287,7 +413,10 @@ def test_a_table_that_is_not_utf8_is_one_refusal_that_names_it(tmp_path):
         (released.read, ",".join(released.Released._fields)),
         (lambda path: scrape.read_landmarks(path, "train"), "landmark_id,category"),
         (kinds_in, "hierarchical_label"),
-        (lambda path: artefact.read_rows(path, scrape.ClassName), ",".join(scrape.ClassName._fields)),
+        (
+            lambda path: artefact.read_rows(path, scrape.ClassName),
+            ",".join(scrape.ClassName._fields),
+        ),
     ):
         cells = ["ch\xe2teau"] * len(header.split(","))
         table.write_bytes(f"{header}\n{','.join(cells)}\n".encode("latin-1"))

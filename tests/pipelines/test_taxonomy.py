@@ -1,4 +1,6 @@
-"""The taxonomy from subclass graphs with everything that real ones have: cycles, many parents, over-general classes."""
+"""The taxonomy from subclass graphs with everything that real ones have: cycles, many parents,
+over-general classes.
+"""
 
 import networkx as nx
 from hbench_hgldv2.grouping.taxonomy import ROOT, Removed, ancestors_of, rows, taxonomy
@@ -25,7 +27,9 @@ LANDMARKS = {"Q1": 50, "Q2": 10, "Q3": 20, "Q4": 30, "Q5": 5, "Q6": 2, "Q7": 9}
 def test_the_hand_worked_tree():
     tree, removed = taxonomy(PARENTS, LANDMARKS)
     below = {"Q1": ["Q2"], "Q10": ["Q1", "Q3"], "Q20": ["Q10", "Q4", "Q5"], ROOT: ["Q20", "Q7"]}
-    assert {*tree.edges} == {(parent, child) for parent, children in below.items() for child in children}
+    assert {*tree.edges} == {
+        (parent, child) for parent, children in below.items() for child in children
+    }
     nodes = tree.nodes
     assert nodes["Q1"]["alternatives"] == ("Q20",)
     assert Removed("Q1", "Q20", "less informative") in removed
@@ -41,7 +45,12 @@ def test_an_ancestor_with_too_few_landmarks_or_one_child_is_skipped():
     assert "Q10" not in taxonomy(PARENTS, LANDMARKS, least=81)[0]
     assert "Q10" not in taxonomy(PARENTS, {"Q2": 1, "Q4": 1})[0]
     listed = rows(taxonomy(PARENTS, LANDMARKS)[0], {"Q1": "church building"})
-    assert [(row.class_id, row.depth) for row in listed][:4] == [("Q20", 1), ("Q10", 2), ("Q1", 3), ("Q2", 4)]
+    assert [(row.class_id, row.depth) for row in listed][:4] == [
+        ("Q20", 1),
+        ("Q10", 2),
+        ("Q1", 3),
+        ("Q2", 4),
+    ]
     assert listed[2].label == "church building"
 
 
@@ -49,12 +58,16 @@ some, many = (st.integers(1, most).map("Q{}".format) for most in (14, 20))
 graphs = st.dictionaries(some, st.lists(many, max_size=3).map(tuple), max_size=14)
 
 
-@given(graphs, st.dictionaries(some, st.integers(1, 9), min_size=1, max_size=10), st.integers(1, 12))
+@given(
+    graphs, st.dictionaries(some, st.integers(1, 9), min_size=1, max_size=10), st.integers(1, 12)
+)
 def test_any_graph_becomes_an_arborescence_that_holds_every_class(parents, landmarks, least):
     tree, _ = taxonomy(parents, landmarks, least=least)
     assert nx.is_arborescence(tree)
     assert set(landmarks) <= {member for node in tree for member in tree.nodes[node]["members"]}
-    turned, _ = taxonomy(dict(reversed(parents.items())), dict(reversed(landmarks.items())), least=least)
+    turned, _ = taxonomy(
+        dict(reversed(parents.items())), dict(reversed(landmarks.items())), least=least
+    )
     assert turned.edges == tree.edges
     for parent, child in tree.edges:
         if parent != ROOT:

@@ -1,4 +1,6 @@
-"""A local Wikimedia on 127.0.0.1: both APIs and the query service over a World, with faults thrown in at random."""
+"""A local Wikimedia on 127.0.0.1: both APIs and the query service over a World, with faults thrown
+in at random.
+"""
 
 import json
 import random
@@ -16,7 +18,8 @@ COMMONS_PAGE = "https://commons.wikimedia.org/wiki/"
 ENTITY, DIRECT = "http://www.wikidata.org/entity/", "http://www.wikidata.org/prop/direct/"
 HTML = b"<!DOCTYPE html><title>Error</title><p>Our servers are currently under maintenance"
 KNOWN = {
-    "action", "format", "formatversion", "maxlag", "prop", "ppprop", "redirects", "titles", "rvprop", "rvslots", "ids",
+    "action", "format", "formatversion", "maxlag", "prop", "ppprop", "redirects", "titles",
+    "rvprop", "rvslots", "ids",
     "props", "languages", "languagefallback", "continue", "ppcontinue",
 }  # fmt: skip
 LAG = {"error": {"code": "maxlag", "info": "Waiting for all: 3.45 seconds lagged.", "lag": 3.45}}
@@ -31,7 +34,8 @@ class Server:
     longest_url: int = 6000
     parts: bool = True  # page properties come in two parts, which the real API may do
     now: object = time.monotonic
-    log: list[tuple[float, str, str, str]] = field(default_factory=list)  # time, User-Agent, request, outcome
+    # time, User-Agent, request, outcome
+    log: list[tuple[float, str, str, str]] = field(default_factory=list)
     rng: random.Random = field(default_factory=lambda: random.Random(1))
     lock: threading.Lock = field(default_factory=threading.Lock)
     url: str = ""
@@ -58,13 +62,20 @@ class Server:
 
     def _faults(self):
         limited = json.dumps(refused("ratelimited", "You've exceeded your rate limit.")).encode()
-        database = json.dumps(refused("internal_api_error_DBQueryError", "[x] Caught exception")).encode()
+        database = json.dumps(
+            refused("internal_api_error_DBQueryError", "[x] Caught exception")
+        ).encode()
         return [
-            ("maxlag", (200, {"Retry-After": "0.004"}, json.dumps(LAG).encode())), ("ratelimited", (200, {}, limited)),
-            ("database", (200, {}, database)), ("429", (429, {"Retry-After": "0.005"}, HTML)), ("500", (500, {}, HTML)),
-            ("503", (503, {"Retry-After": "Thu, 01 Jan 1970 00:00:00 GMT"}, HTML)), ("truncated", None), ("dropped", None),
+            ("maxlag", (200, {"Retry-After": "0.004"}, json.dumps(LAG).encode())),
+            ("ratelimited", (200, {}, limited)),
+            ("database", (200, {}, database)),
+            ("429", (429, {"Retry-After": "0.005"}, HTML)),
+            ("500", (500, {}, HTML)),
+            ("503", (503, {"Retry-After": "Thu, 01 Jan 1970 00:00:00 GMT"}, HTML)),
+            ("truncated", None),
+            ("dropped", None),
             ("html", (200, {"Content-Type": "text/html"}, HTML)),
-        ]  # fmt: skip
+        ]
 
     def answer(self, params):
         if "query" in params:
@@ -74,33 +85,62 @@ class Server:
             return {"warnings": {"main": {"warnings": f"Unrecognized parameter: {min(unknown)}."}}}
         if params["maxlag"] != "5" or params["formatversion"] != "2":
             raise AssertionError(f"a request without maxlag or formatversion: {params}")
-        asked, answer = ("ids", self._entities) if params["action"] == "wbgetentities" else ("titles", self._pages)
+        asked, answer = (
+            ("ids", self._entities)
+            if params["action"] == "wbgetentities"
+            else ("titles", self._pages)
+        )
         if params[asked].count("|") >= 50:
-            return refused("toomanyvalues", f'Too many values supplied for parameter "{asked}". The limit is 50.')
+            return refused(
+                "toomanyvalues",
+                f'Too many values supplied for parameter "{asked}". The limit is 50.',
+            )
         return answer(params)
 
     def _results(self, query):
         """The answer of the query service to one of the five queries that a source asks."""
         part = query.split("{", 1)[1]
-        values = ["".join(v) for v in re.findall(r'<([^>]+)>|wd:(Q\d+)|"((?:[^"\\]|\\.)*)"(?! ?\))', part)]
+        values = [
+            "".join(v) for v in re.findall(r'<([^>]+)>|wd:(Q\d+)|"((?:[^"\\]|\\.)*)"(?! ?\))', part)
+        ]
         if len(values) > 200:
             raise AssertionError("more values than a query has time for")
         world = self.world
         if "schema:about" in query:
-            titles = {iri: unquote(iri.removeprefix(COMMONS_PAGE)).replace("_", " ") for iri in values}
+            titles = {
+                iri: unquote(iri.removeprefix(COMMONS_PAGE)).replace("_", " ") for iri in values
+            }
             items = {iri: world.pages.get(title, {}).get("item") for iri, title in titles.items()}
             rows = [{"page": iri, "item": item} for iri, item in items.items() if item]
         elif "P373" in query:
             names = [json.loads(f'"{name}"') for name in values]
-            rows = [{"name": name, "item": item} for name in names for item in world.by_category.get(name, [])]
+            rows = [
+                {"name": name, "item": item}
+                for name in names
+                for item in world.by_category.get(name, [])
+            ]
         elif "sameAs" in query:
-            rows = [{"item": i, "target": world.item_redirects[i]} for i in values if i in world.item_redirects]
+            rows = [
+                {"item": i, "target": world.item_redirects[i]}
+                for i in values
+                if i in world.item_redirects
+            ]
         elif "rdfs:label" in query:
             named = [(i, *world.names[i]) for i in values if i in world.names]
-            rows = [{"item": i, "label": text, "language": own} for i, text, own in named if own in ("en", "mul")]
+            rows = [
+                {"item": i, "label": text, "language": own}
+                for i, text, own in named
+                if own in ("en", "mul")
+            ]
         else:
-            return {"head": {}, "results": {"bindings": [row for i in values for row in self.statements(i)]}}
-        return {"head": {}, "results": {"bindings": [{k: cell(k, v) for k, v in row.items()} for row in rows]}}
+            return {
+                "head": {},
+                "results": {"bindings": [row for i in values for row in self.statements(i)]},
+            }
+        return {
+            "head": {},
+            "results": {"bindings": [{k: cell(k, v) for k, v in row.items()} for row in rows]},
+        }
 
     def statements(self, qid):
         """The best-ranked statements about an item, as rows of the query service."""
@@ -108,10 +148,17 @@ class Server:
         for name, statements in self.world.items.get(qid, {"claims": {}})["claims"].items():
             best = "preferred" if any(s["rank"] == "preferred" for s in statements) else "normal"
             for value in (s["mainsnak"].get("datavalue") for s in statements if s["rank"] == best):
-                known = {"type": "uri", "value": f"{ENTITY}Q{value['value']['numeric-id']}"} if value else None
+                known = (
+                    {"type": "uri", "value": f"{ENTITY}Q{value['value']['numeric-id']}"}
+                    if value
+                    else None
+                )
                 cells = {"item": ENTITY + qid, "property": DIRECT + name}
                 row = {key: {"type": "uri", "value": text} for key, text in cells.items()}
-                unknown = {"type": "uri", "value": "http://www.wikidata.org/.well-known/genid/" + "0" * 32}
+                unknown = {
+                    "type": "uri",
+                    "value": "http://www.wikidata.org/.well-known/genid/" + "0" * 32,
+                }
                 rows.append(row | {"value": known or unknown})
         return rows
 
@@ -123,7 +170,8 @@ class Server:
                 redirects.append({"from": place, "to": self.world.redirects[place]})
                 place = self.world.redirects[place]
             pages[place] = self._page(place, params["prop"])
-        listed = sorted(pages.values(), key=lambda page: page["title"][::-1])  # not in the order of the request
+        # not in the order of the request
+        listed = sorted(pages.values(), key=lambda page: page["title"][::-1])
         answer = {"batchcomplete": True, "query": {"redirects": redirects, "pages": listed}}
         if self.parts and params["prop"] == "pageprops" and len(listed) > 10:
             return self._part(answer, params)
@@ -138,7 +186,9 @@ class Server:
         if first:
             del answer["batchcomplete"]
             answer["continue"] = {"ppcontinue": str(half), "continue": "||"}
-            answer["warnings"] = {"main": {"warnings": "Subscribe to the mediawiki-api-announce mailing list."}}
+            answer["warnings"] = {
+                "main": {"warnings": "Subscribe to the mediawiki-api-announce mailing list."}
+            }
         return answer
 
     def _page(self, title, prop):
@@ -157,7 +207,9 @@ class Server:
         ids = params["ids"].split("|")
         bad = [i for i in ids if not re.fullmatch(r"Q[1-9]\d*", i)]
         if bad:
-            return refused("no-such-entity", f"Could not find such an entity (Invalid id: {bad[0]})")
+            return refused(
+                "no-such-entity", f"Could not find such an entity (Invalid id: {bad[0]})"
+            )
         return {"entities": {i: self._entity(i, params["props"]) for i in ids}, "success": 1}
 
     def _entity(self, qid, props):
@@ -170,7 +222,12 @@ class Server:
         if target not in self.world.items:
             return {"id": qid, "missing": ""}
         content = self.world.items[target]
-        entity = {"type": "item", "id": target, "lastrevid": content["lastrevid"], "claims": content["claims"] or []}
+        entity = {
+            "type": "item",
+            "id": target,
+            "lastrevid": content["lastrevid"],
+            "claims": content["claims"] or [],
+        }
         return entity | ({"redirects": {"from": qid, "to": target}} if target != qid else {})
 
 

@@ -1,4 +1,5 @@
-"""A small Wikimedia: synthetic categories and items in every real shape, and the outcome of each."""
+"""A small Wikimedia: synthetic categories and items in every real shape, and the outcome of
+each."""
 
 import random
 from dataclasses import dataclass, field
@@ -27,9 +28,17 @@ class World:
 
 
 def statement(value, rank="normal", *, numeric=False):
-    snak = {"snaktype": "value" if value else "somevalue", "property": "P", "datatype": "wikibase-item"}
+    snak = {
+        "snaktype": "value" if value else "somevalue",
+        "property": "P",
+        "datatype": "wikibase-item",
+    }
     if value:
-        ids = {"numeric-id": int(value[1:])} if numeric else {"numeric-id": int(value[1:]), "id": value}
+        ids = (
+            {"numeric-id": int(value[1:])}
+            if numeric
+            else {"numeric-id": int(value[1:]), "id": value}
+        )
         snak["datavalue"] = {"value": {"entity-type": "item", **ids}, "type": "wikibase-entityid"}
     return {"mainsnak": snak, "type": "statement", "rank": rank}
 
@@ -37,13 +46,17 @@ def statement(value, rank="normal", *, numeric=False):
 def world_of(size, seed=0):
     """A world with `size` landmarks."""
     rng, world = random.Random(seed), World()
-    world.names = {qid: (label, "en") for qid, label in CLASSES.items() if qid not in WITHOUT_ENGLISH}
+    world.names = {
+        qid: (label, "en") for qid, label in CLASSES.items() if qid not in WITHOUT_ENGLISH
+    }
     world.names |= {qid: named for qid, named in WITHOUT_ENGLISH.items() if named}
     makers, weights = zip(*MAKERS, strict=True)
     for number in range(size):
         what = rng.choice(["Église", "Bridge", "Замок", "城", "St. Mary’s", "A & B"])
         title = f"Category:{what} {number} ({rng.choice(['Mostar', 'Liège', 'x, y'])})"
-        world.expected[title] = rng.choices(makers, weights)[0](world, rng, title, f"Q{10_000 + 10 * number}")
+        world.expected[title] = rng.choices(makers, weights)[0](
+            world, rng, title, f"Q{10_000 + 10 * number}"
+        )
         page = quote(title.replace(" ", "_"), safe=":'(),")
         world.landmarks.append((number, f"http://commons.wikimedia.org/wiki/{page}"))
     return world
@@ -155,10 +168,17 @@ def merged_item(world, rng, title, qid):
 
 
 meta, deleted = classless("meta_item", {"P31": [statement(META)]}), classless("item_missing", None)
-intersection = classless("combines_topics", {"P31": [statement(META)], "P971": [statement("Q1"), statement("Q2")]})
-unknown_class, without_class = classless("no_class", {"P31": [statement(None)]}), classless("no_class", {})
+intersection = classless(
+    "combines_topics", {"P31": [statement(META)], "P971": [statement("Q1"), statement("Q2")]}
+)
+unknown_class, without_class = (
+    classless("no_class", {"P31": [statement(None)]}),
+    classless("no_class", {}),
+)
 MAKERS = [
-    (plain, 60), (category_item, 8), (meta, 3), (intersection, 2), (unknown_class, 2), (without_class, 2), (redirected, 5),
-    (soft_redirected, 4), (soft_loop, 1), (no_item, 1), (missing, 2), (by_category, 1), (claimed_twice, 1), (deleted, 2),
+    (plain, 60), (category_item, 8), (meta, 3), (intersection, 2), (unknown_class, 2),
+    (without_class, 2), (redirected, 5),
+    (soft_redirected, 4), (soft_loop, 1), (no_item, 1), (missing, 2), (by_category, 1),
+    (claimed_twice, 1), (deleted, 2),
     (merged_item, 3),
 ]  # fmt: skip

@@ -1,4 +1,6 @@
-"""A study: arms that are trained once per seed, claims tested by paired intervals, rows that can be scored again."""
+"""A study: arms that are trained once per seed, claims tested by paired intervals, rows that can be
+scored again.
+"""
 
 import json
 import re
@@ -39,7 +41,13 @@ def scores(*values):
 
 
 def study_of(**claim):
-    claim = {"says": "so", "source": "there", "plus": ("a",), "minus": ("b",), "metric": "H-AP"} | claim
+    claim = {
+        "says": "so",
+        "source": "there",
+        "plus": ("a",),
+        "minus": ("b",),
+        "metric": "H-AP",
+    } | claim
     arms = {name: {"recipe": "glyphs-happier"} for name in "abcd"}
     table = {"title": "All", "arms": ("a", "b")}
     parts = {"dataset": "glyphs", "metrics": ("H-AP",), "unit": "base"}
@@ -58,16 +66,23 @@ def test_the_interval_is_over_seeds_and_classes_and_one_seed_says_nothing():
     interval = interval_of(Scores(values, queries, ("a", "b")))
     assert interval.mean == pytest.approx(mean)
     assert interval.error == pytest.approx((of_seeds + of_classes) ** 0.5)
-    assert interval.freedom == pytest.approx((of_seeds + of_classes) ** 2 / (of_seeds**2 / 1 + of_classes**2 / 1))
+    assert interval.freedom == pytest.approx(
+        (of_seeds + of_classes) ** 2 / (of_seeds**2 / 1 + of_classes**2 / 1)
+    )
     half = stats.t.ppf(0.975, interval.freedom) * interval.error
     assert (interval.low, interval.high) == pytest.approx((mean - half, mean + half))
 
 
-@pytest.mark.parametrize(("between_seeds", "between_classes"), [(0.02, 0.02), (0.05, 0.0), (0.0, 0.05)])
+@pytest.mark.parametrize(
+    ("between_seeds", "between_classes"), [(0.02, 0.02), (0.05, 0.0), (0.0, 0.05)]
+)
 def test_the_interval_holds_the_truth_at_least_as_often_as_it_says(between_seeds, between_classes):
     rng, held = np.random.default_rng(0), 0
     for _ in range(400):
-        seeds, classes = rng.normal(0, between_seeds, (5, 1)), rng.normal(0, between_classes, (1, 40))
+        seeds, classes = (
+            rng.normal(0, between_seeds, (5, 1)),
+            rng.normal(0, between_classes, (1, 40)),
+        )
         values = seeds + classes + rng.normal(0, 0.05, (5, 40))
         low, high = interval_of(Scores(values, np.full(40, 10), tuple(map(str, range(40)))))[1:3]
         held += low <= 0 <= high
@@ -97,7 +112,9 @@ def test_a_claim_may_compare_differences_and_subtract_another_metric():
     values = {"a": (0.50, 0.52), "b": (0.40, 0.41), "c": (0.60, 0.61), "d": (0.55, 0.57)}
     found = {arm: scores(*of_seeds) for arm, of_seeds in values.items()}
     (verdict,) = judged(study_of(plus=("a", "d"), minus=("b", "c")), found)
-    assert verdict.difference.mean == pytest.approx(((0.50 + 0.55 - 0.40 - 0.60) + (0.52 + 0.57 - 0.41 - 0.61)) / 2)
+    assert verdict.difference.mean == pytest.approx(
+        ((0.50 + 0.55 - 0.40 - 0.60) + (0.52 + 0.57 - 0.41 - 0.61)) / 2
+    )
 
 
 def test_intervals_and_p_values_are_students_over_paired_differences():
@@ -117,17 +134,28 @@ def test_a_family_is_corrected_by_holms_method():
     assert holm([0.9, 0.8]).tolist() == [1, 1]
     clear, doubtful = scores(0.60, 0.70, 0.801), scores(0.55, 0.62, 0.78)
     base = scores(0.50, 0.60, 0.70)
-    claims = [{"plus": ("a",)}, *({"plus": ("c",), "family": family} for family in ("claims of the papers",) * 2)]
+    claims = [
+        {"plus": ("a",)},
+        *({"plus": ("c",), "family": family} for family in ("claims of the papers",) * 2),
+    ]
     study = study_of()
-    together = study.model_copy(update={"claims": tuple(study.claims[0].model_copy(update=each) for each in claims)})
+    together = study.model_copy(
+        update={"claims": tuple(study.claims[0].model_copy(update=each) for each in claims)}
+    )
     verdicts = judged(together, {"a": clear, "b": base, "c": doubtful})
-    assert [verdict.corrected for verdict in verdicts] == pytest.approx(holm([verdict.p for verdict in verdicts]))
+    assert [verdict.corrected for verdict in verdicts] == pytest.approx(
+        holm([verdict.p for verdict in verdicts])
+    )
     apart = judged(study_of(), {"a": clear, "b": base})
     assert apart[0].corrected == apart[0].p < verdicts[0].corrected
 
 
 def test_the_best_of_several_is_beaten_only_where_each_is():
-    base = {"a": scores(0.60, 0.71, 0.80), "b": scores(0.50, 0.60, 0.70), "c": scores(0.40, 0.51, 0.60)}
+    base = {
+        "a": scores(0.60, 0.71, 0.80),
+        "b": scores(0.50, 0.60, 0.70),
+        "c": scores(0.40, 0.51, 0.60),
+    }
     (both,) = judged(study_of(minus=(), beats=("b", "c")), base)
     alone = [judged(study_of(minus=(arm,)), base)[0] for arm in "bc"]
     assert both.word == "holds"
@@ -139,16 +167,29 @@ def test_the_best_of_several_is_beaten_only_where_each_is():
 
 
 ABOUT = About(
-    dataset="glyphs", dataset_digest="d", hbench="0.1", unit="base", by="H-AP",
-    arms={"a": ArmRecord(recipe="seed = 0", chosen=("optimizer.lr=0.1",),
-                         trials=(Trial(settings=("optimizer.lr=0.1",), score=0.5, step=3),))},
-)  # fmt: skip
+    dataset="glyphs",
+    dataset_digest="d",
+    hbench="0.1",
+    unit="base",
+    by="H-AP",
+    arms={
+        "a": ArmRecord(
+            recipe="seed = 0",
+            chosen=("optimizer.lr=0.1",),
+            trials=(Trial(settings=("optimizer.lr=0.1",), score=0.5, step=3),),
+        )
+    },
+)
 
 
 def test_the_scores_of_every_seed_and_class_are_written_and_read_back(tmp_path):
     by_class = Scores(np.array([[0.5, 0.25], [0.75, 1.0]]), np.array([3, 1]), ("x", "y"))
     path = tmp_path / "values.parquet"
-    write({"a": {"H-AP": by_class, "gap@8": whole(np.array([0.1, 0.2]))}, "b": scores(0.125)}, ABOUT, path)
+    write(
+        {"a": {"H-AP": by_class, "gap@8": whole(np.array([0.1, 0.2]))}, "b": scores(0.125)},
+        ABOUT,
+        path,
+    )
     found, about = read(path)
     assert about == ABOUT
     assert found["a"]["H-AP"].values.tolist() == by_class.values.tolist()
@@ -181,7 +222,9 @@ def test_a_claim_whose_arms_are_not_there_yet_is_not_measured_and_counts_in_the_
     assert "## All" not in text  # a table of one arm compares nothing
     assert "1 of 1 claims are not measured" in text
     assert "| a | **50.0 (3)** |" in text
-    both = study.model_copy(update={"claims": (*study.claims, study.claims[0].model_copy(update={"plus": ("c",)}))})
+    both = study.model_copy(
+        update={"claims": (*study.claims, study.claims[0].model_copy(update={"plus": ("c",)}))}
+    )
     found = {"a": scores(0.60, 0.70, 0.801), "b": scores(0.50, 0.60, 0.70)}
     alone, (first, second) = judged(study, found)[0], judged(both, found)
     assert first.corrected == pytest.approx(2 * alone.p)
@@ -190,7 +233,13 @@ def test_a_claim_whose_arms_are_not_there_yet_is_not_measured_and_counts_in_the_
 
 def tuned_study(**arms):
     tuning = {"rates": ("optimizer.lr=0.1", "optimizer.lr=0.2"), "by": "H-AP"}
-    return {"dataset": "glyphs", "metrics": ("H-AP",), "unit": "base", "tuning": tuning, "arms": arms}
+    return {
+        "dataset": "glyphs",
+        "metrics": ("H-AP",),
+        "unit": "base",
+        "tuning": tuning,
+        "arms": arms,
+    }
 
 
 def test_every_arm_with_a_recipe_is_tuned_by_the_same_rates():
@@ -211,18 +260,25 @@ WIDE = {"rates": ("lr=2", "lr=3"), "lower": ("lr=1", "lr=0"), "higher": ("lr=4",
 
 
 def tried(study, out, arm, **scores):
-    """Trials that have ended, with their score by metric and rate: what a training leaves of them, made up."""
+    """Trials that have ended, with their score by metric and rate: what a training leaves of them,
+    made up.
+    """
     for metric, of_rates in scores.items():
         for rate, score in of_rates.items():
             folder = folder_of_trial(study, out, arm, (f"lr={rate}",))
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "report.json").write_text("{}")
             with (folder / "log.jsonl").open("a") as log:
-                log.write(json.dumps({"step": 1, "validation": {"H-AP": 0, "AP": 0} | {metric: score}}) + "\n")
+                log.write(
+                    json.dumps({"step": 1, "validation": {"H-AP": 0, "AP": 0} | {metric: score}})
+                    + "\n"
+                )
 
 
 def wide_study(**arms):
-    return Study.model_validate(tuned_study(**(arms or {"a": {"recipe": "glyphs-nsm"}})) | {"tuning": WIDE})
+    return Study.model_validate(
+        tuned_study(**(arms or {"a": {"recipe": "glyphs-nsm"}})) | {"tuning": WIDE}
+    )
 
 
 @pytest.mark.parametrize(
@@ -241,7 +297,9 @@ def wide_study(**arms):
 def test_rates_beyond_an_end_are_tried_while_the_best_is_there(tmp_path, scores, rates):
     study = wide_study()
     tried(study, tmp_path, "a", **{"H-AP": scores})
-    assert sorted(settings for (settings,) in wanted(study, tmp_path, "a")) == [f"lr={rate}" for rate in rates]
+    assert sorted(settings for (settings,) in wanted(study, tmp_path, "a")) == [
+        f"lr={rate}" for rate in rates
+    ]
 
 
 def test_an_arm_chosen_by_another_metric_gets_the_rates_beyond_its_own_end(tmp_path):
@@ -251,24 +309,29 @@ def test_an_arm_chosen_by_another_metric_gets_the_rates_beyond_its_own_end(tmp_p
         chosen(study, tmp_path, "a")
     tried(study, tmp_path, "a", AP={1: 0.2})
     assert [chosen(study, tmp_path, arm) for arm in "ab"] == [("lr=3",), ("lr=2",)]
-    assert [trial.settings for trial in trials(study, tmp_path, "a", "AP")] == [(f"lr={rate}",) for rate in "1234"]
+    assert [trial.settings for trial in trials(study, tmp_path, "a", "AP")] == [
+        (f"lr={rate}",) for rate in "1234"
+    ]
 
 
 def test_a_rate_that_was_not_needed_leaves_its_cell_empty():
     records = {
         arm: ArmRecord(
-            recipe="", chosen=(f"lr={rates[0]}",),
+            recipe="",
+            chosen=(f"lr={rates[0]}",),
             trials=tuple(Trial(settings=(f"lr={rate}",), score=0.5, step=3) for rate in rates),
         )
         for arm, rates in {"a": "23", "b": "123"}.items()
-    }  # fmt: skip
+    }
     text = markdown(wide_study(), {}, ABOUT.model_copy(update={"arms": records}))
     assert "| | lr=1 | lr=2 | lr=3 |" in text
     assert "| a |  | **50.0 (3)** | 50.0 (3) |" in text
 
 
 def test_a_trial_alone_has_the_settings_of_tuning():
-    study = wide_study().model_copy(update={"tuning": Tuning(rates=(), by="H-AP", settings=("validation=0.4",))})
+    study = wide_study().model_copy(
+        update={"tuning": Tuning(rates=(), by="H-AP", settings=("validation=0.4",))}
+    )
     assert study.trial("a", ()).validation == 0.4
     assert study.recipe("a", 0).validation == 0
 
@@ -277,8 +340,14 @@ def test_arms_of_claims_have_all_seeds_and_others_three():
     study = study_of(headline=True)
     assert study.headline == ["a", "b"]
     runs = study.runs("abc", 5)
-    assert [runs.count((arm, seed)) for arm, seed in [("a", 4), ("b", 4), ("c", 2), ("c", 3)]] == [1, 1, 1, 0]
-    assert [seed for _, seed in runs] == sorted(seed for _, seed in runs)  # all arms of a seed before the next one's
+    assert [runs.count((arm, seed)) for arm, seed in [("a", 4), ("b", 4), ("c", 2), ("c", 3)]] == [
+        1,
+        1,
+        1,
+        0,
+    ]
+    # all arms of a seed before the next one's
+    assert [seed for _, seed in runs] == sorted(seed for _, seed in runs)
 
 
 def test_a_study_that_names_unknown_arms_is_refused(tmp_path):
@@ -309,7 +378,9 @@ def test_a_shipped_study_has_every_method_of_its_setup_and_recipes_that_resolve(
         recipes = [study.trial(arm, settings) for settings in study.rates]
         assert len({str(recipe) for recipe in recipes}) == len(study.rates)
         assert not any(recipe.tested for recipe in recipes)
-        assert all(set(recipe.losses) == set(resolve(study.arms[arm].recipe).losses) for recipe in recipes)
+        assert all(
+            set(recipe.losses) == set(resolve(study.arms[arm].recipe).losses) for recipe in recipes
+        )
     assert all(isinstance(claim, Claim) and claim.source for claim in study.claims)
 
 
@@ -318,9 +389,14 @@ def test_the_shipped_study_validates_on_base_letters_of_their_own_and_has_its_st
     for seed in (study.tuning.seed, *range(5)):
         recipe = study.recipe("HAPPIER", seed)
         rest, held = split_off(data, recipe)
-        learned, asked = ({row[:3] for row in class_rows(m.tree)} for m in (rest.train, held.tests["validation"]))
+        learned, asked = (
+            {row[:3] for row in class_rows(m.tree)} for m in (rest.train, held.tests["validation"])
+        )
         assert learned.isdisjoint(asked)
-        assert recipe.epochs * len(plan(rest.train.labels, recipe.sampler, seed=seed, epoch=0).rows) >= 1140
+        assert (
+            recipe.epochs * len(plan(rest.train.labels, recipe.sampler, seed=seed, epoch=0).rows)
+            >= 1140
+        )
 
 
 def called(*words):
@@ -333,23 +409,42 @@ def write_study(folder, arms, settings, claim, **more):
     """Write a study of small nets on a small part of glyphs to tiny.toml."""
     save(small_glyphs(), folder / "letters")
     common = [f"dataset={folder / 'letters'}", "sampler.batch=16", "model.dim=8"]
-    study = {"dataset": "glyphs", "unit": "base", "settings": [*common, *settings], "arms": arms, **more}
+    study = {
+        "dataset": "glyphs",
+        "unit": "base",
+        "settings": [*common, *settings],
+        "arms": arms,
+        **more,
+    }
     study |= {"table": [{"title": "Both", "arms": list(arms)}], "claim": [claim | {"source": "us"}]}
     (folder / "tiny.toml").write_text(tomli_w.dumps(study), encoding="utf-8")
 
 
 def test_a_study_trains_what_is_missing_and_gives_tables_claims_and_rows(tmp_path):
-    arms = {"NSM": {"recipe": "glyphs-nsm"}, "NSM λ": {"recipe": "glyphs-nsm", "set": ["optimizer.lr=0.0"]}}
+    arms = {
+        "NSM": {"recipe": "glyphs-nsm"},
+        "NSM λ": {"recipe": "glyphs-nsm", "set": ["optimizer.lr=0.0"]},
+    }
     claim = {"says": "learning helps", "plus": ["NSM"], "minus": ["NSM λ"], "metric": "H-AP"}
     write_study(tmp_path, arms, ["epochs=1", "steps_per_epoch=2"], claim, metrics=["H-AP", "R@1"])
-    line = ["run", str(tmp_path / "tiny.toml"), "--seeds", "1", "--out", str(tmp_path / "out"), "--json"]
+    line = [
+        "run",
+        str(tmp_path / "tiny.toml"),
+        "--seeds",
+        "1",
+        "--out",
+        str(tmp_path / "out"),
+        "--json",
+    ]
     first = called(*line)
     (claim,) = json.loads(first.stdout)
     assert claim["says"] == "learning helps"
     assert first.stderr.count("trained NSM") == 2
     kept, about = read(tmp_path / "out" / "values.parquet")
     report = json.loads((tmp_path / "out" / "NSM" / "seed-0" / "report.json").read_text())
-    assert kept["NSM"]["H-AP"].of_seeds.tolist() == pytest.approx([report["scores"]["H-AP"]["value"]], abs=1e-12)
+    assert kept["NSM"]["H-AP"].of_seeds.tolist() == pytest.approx(
+        [report["scores"]["H-AP"]["value"]], abs=1e-12
+    )
     assert len(kept["NSM"]["H-AP"].units) > 3
     assert about.dataset_digest == report["dataset_digest"]
     assert "steps_per_epoch = 2" in about.arms["NSM"].recipe
@@ -364,8 +459,12 @@ def test_a_study_trains_what_is_missing_and_gives_tables_claims_and_rows(tmp_pat
     board = leaderboard.read_file(rows)
     assert [row.method for row in board.rows] == ["NSM", "NSM λ"]
     assert "seed 0 of 1, 2 steps of 16" in board.rows[0].run.note
-    scored = hbench.evaluate(tmp_path / "out" / "NSM" / "seed-0" / "test.parquet", tmp_path / "letters")
-    assert float(board.rows[0].scores["H-AP"]) == pytest.approx(100 * scored.scores["H-AP"], abs=1e-3)
+    scored = hbench.evaluate(
+        tmp_path / "out" / "NSM" / "seed-0" / "test.parquet", tmp_path / "letters"
+    )
+    assert float(board.rows[0].scores["H-AP"]) == pytest.approx(
+        100 * scored.scores["H-AP"], abs=1e-3
+    )
 
 
 def test_a_tuned_study_chooses_on_held_out_classes_and_tests_what_it_chose(tmp_path):
@@ -375,14 +474,19 @@ def test_a_tuned_study_chooses_on_held_out_classes_and_tests_what_it_chose(tmp_p
     tuning = {"rates": ["optimizer.lr=0.0", "optimizer.lr=0.005"], "by": "H-AP"}
     settings = ["epochs=2", "steps_per_epoch=4", "validation=0.3", "evaluate_every=1"]
     write_study(tmp_path, arms, settings, claim, metrics=["H-AP", "AP"], gaps=[8], tuning=tuning)
-    done = called("run", str(tmp_path / "tiny.toml"), "--seeds", "1", "--out", str(tmp_path / "out"))
+    done = called(
+        "run", str(tmp_path / "tiny.toml"), "--seeds", "1", "--out", str(tmp_path / "out")
+    )
     assert "2 runs to choose settings, then 2 to test them" in done.stderr
     study = studies.read(str(tmp_path / "tiny.toml"))
     tried = trials(study, tmp_path / "out", "NSM", "H-AP")
     for number, trial in enumerate(tried):
         folder = tmp_path / "out" / "NSM" / f"trial-{number}"
         report = json.loads((folder / "report.json").read_text())
-        assert [report["tests"], report["scores"]["H-AP"]["value"]] == [["validation"], pytest.approx(trial.score)]
+        assert [report["tests"], report["scores"]["H-AP"]["value"]] == [
+            ["validation"],
+            pytest.approx(trial.score),
+        ]
     best = max(tried, key=lambda trial: trial.score).settings
     assert chosen(study, tmp_path / "out", "NSM") == best
     own = resolve(str(tmp_path / "out" / "NSM" / "seed-0" / "recipe.toml"))
@@ -422,7 +526,9 @@ def test_the_tables_of_the_page_are_what_the_kept_values_give(name):
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_sentences_of_the_page_have_figures_of_the_kept_values(name):
-    figures = {f"{abs(float(number)):.1f}" for number in re.findall(r"[+-]?\d+\.\d+", given_by(name))}
+    figures = {
+        f"{abs(float(number)):.1f}" for number in re.findall(r"[+-]?\d+\.\d+", given_by(name))
+    }
     sentences = " ".join(line for line in lines_of(name) if not line.startswith("|"))
     said = set(re.findall(r"(?<![\w.])\d+\.\d(?![\d.])", sentences))
     assert len(said) > 5
@@ -438,8 +544,11 @@ def test_the_kept_values_say_what_they_rest_on(name):
     for arm, record in about.arms.items():
         rates = [trial.settings for trial in record.trials]
         best = max(record.trials, key=lambda trial: trial.score).settings
-        assert record.chosen == best not in (rates[0], rates[-1]), arm  # the grid holds the best rate inside
-        assert best[0].removeprefix("optimizer.") in record.recipe.replace(" ", "").splitlines(), arm
+        # the grid holds the best rate inside
+        assert record.chosen == best not in (rates[0], rates[-1]), arm
+        assert best[0].removeprefix("optimizer.") in record.recipe.replace(" ", "").splitlines(), (
+            arm
+        )
 
 
 def test_the_rows_of_the_reference_are_the_middle_seeds_of_its_kept_values():

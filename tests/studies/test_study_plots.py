@@ -25,7 +25,10 @@ ABOUT = About(dataset="glyphs", dataset_digest="d", hbench="0.1", unit="base")
 
 
 def by_seed(values):
-    return {arm: {metric: whole(scores) for metric, scores in metrics.items()} for arm, metrics in values.items()}
+    return {
+        arm: {metric: whole(scores) for metric, scores in metrics.items()}
+        for arm, metrics in values.items()
+    }
 
 
 @pytest.fixture
@@ -43,7 +46,9 @@ def test_sweep_draws_means_and_intervals_over_seeds(file):
     np.testing.assert_allclose(line.get_xydata(), list(zip([0.5, 1, 2], means, strict=True)))
     half = [100 * t.ppf(0.975, 2) * VALUES[arm]["H-AP"].std(ddof=1) / 3**0.5 for arm in arms]
     ends = [(low, high) for (_, low), (_, high) in bars.get_segments()]
-    np.testing.assert_allclose(ends, [(mean - h, mean + h) for mean, h in zip(means, half, strict=True)])
+    np.testing.assert_allclose(
+        ends, [(mean - h, mean + h) for mean, h in zip(means, half, strict=True)]
+    )
 
 
 def test_arms_are_read_by_their_names():
@@ -58,7 +63,9 @@ def test_arms_are_read_by_their_names():
     assert swept({"X B=32": {}, "X B=64": {}}, "", None).parameter == "B"
 
 
-def test_arms_stand_at_their_means_with_intervals_and_a_gap_from_the_smallest_batch_to_the_gallery(tmp_path):
+def test_arms_stand_at_their_means_with_intervals_and_a_gap_from_the_smallest_batch_to_the_gallery(
+    tmp_path,
+):
     rng, values = np.random.default_rng(0), {}
     for arm, ap in {"A": 0.5, NASTY: 0.6}.items():
         own = {"AP": ap + rng.normal(size=4) / 50, "H-AP": ap - 0.1 + rng.normal(size=4) / 50}
@@ -70,7 +77,9 @@ def test_arms_stand_at_their_means_with_intervals_and_a_gap_from_the_smallest_ba
     assert [panel.get_xlabel(), panel.get_ylabel()] == ["AP (%)", "H-AP (%)"]
     for own, container in zip(values.values(), panel.containers, strict=True):
         point, _, bars = container.lines
-        np.testing.assert_allclose(point.get_xydata(), [[100 * own["AP"].mean(), 100 * own["H-AP"].mean()]])
+        np.testing.assert_allclose(
+            point.get_xydata(), [[100 * own["AP"].mean(), 100 * own["H-AP"].mean()]]
+        )
         for bar, axis, metric in zip(bars, (0, 1), ("AP", "H-AP"), strict=True):
             half = 100 * t.ppf(0.975, 3) * own[metric].std(ddof=1) / 2
             (ends,) = bar.get_segments()
@@ -93,7 +102,9 @@ def test_one_seed_has_no_interval_and_an_axis_spans_enough_that_noise_is_not_an_
 def test_a_picture_is_written_from_the_command_line(tmp_path, file):
     for kind, source in [("arms", "glyphs-study"), ("gap", "glyphs-study"), ("sweep", file)]:
         out = tmp_path / f"{kind}.svg"
-        done = CliRunner().invoke(group, ["plot", kind, source, "-o", str(out), *["--over", "α"] * (kind == "sweep")])
+        done = CliRunner().invoke(
+            group, ["plot", kind, source, "-o", str(out), *["--over", "α"] * (kind == "sweep")]
+        )
         assert done.exit_code == 0, done.output
         check_svg(out.read_text(encoding="utf-8"))
     assert cut_texts(draw("sweep", file, over="α")) == []

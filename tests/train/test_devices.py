@@ -1,4 +1,6 @@
-"""Training is ready for GPUs, as far as a processor shows it: bytes until the device, generators, devices of processes."""
+"""Training is ready for GPUs, as far as a processor shows it: bytes until the device, generators,
+devices of processes.
+"""
 
 import dataclasses
 import json
@@ -38,7 +40,9 @@ def noise(item):
 
 @pytest.fixture
 def files(letters):
-    return Files(dataclasses.replace(letters.train, picture=noise), augmentations["resized_crop"](SETTINGS))
+    return Files(
+        dataclasses.replace(letters.train, picture=noise), augmentations["resized_crop"](SETTINGS)
+    )
 
 
 def test_images_are_bytes_until_the_net_normalises_them(letters, files):
@@ -47,16 +51,22 @@ def test_images_are_bytes_until_the_net_normalises_them(letters, files):
     assert torch.equal(pixels, files.__getitems__([(3, 7), (0, 8)])[0])
     assert torch.equal(before, torch.get_rng_state())  # an image draws from no other generator
     assert (pixels.dtype, pixels.shape, rows.tolist()) == (torch.uint8, (2, 3, 32, 32), [3, 0])
-    plain = v2.Compose([v2.ToDtype(torch.float32, scale=True), v2.Normalize(SETTINGS.mean, SETTINGS.std)])
+    plain = v2.Compose(
+        [v2.ToDtype(torch.float32, scale=True), v2.Normalize(SETTINGS.mean, SETTINGS.std)]
+    )
     torch.testing.assert_close(Normalise(SETTINGS)(pixels), plain(pixels), rtol=0, atol=1e-6)
-    model = build_model(Model(backbone="torchvision:resnet18", weights="random", dim=8), SETTINGS).eval()
+    model = build_model(
+        Model(backbone="torchvision:resnet18", weights="random", dim=8), SETTINGS
+    ).eval()
     with torch.no_grad():
         assert torch.equal(model(pixels), model(Normalise(SETTINGS)(pixels)))
     assert "normalise.mean" not in model.state_dict()
 
 
 def test_a_large_batch_is_made_in_pieces_that_change_nothing(letters, files):
-    chosen = plan(letters.train.labels, Sampler(batch=24 * 12, per_class=12), seed=0, epoch=0, steps=1)
+    chosen = plan(
+        letters.train.labels, Sampler(batch=24 * 12, per_class=12), seed=0, epoch=0, steps=1
+    )
     (keys,) = keys_of(chosen)
     assert len(keys) > PIECE
     whole, rows = files.__getitems__(keys)
@@ -111,10 +121,19 @@ def test_a_run_resumes_where_there_are_fewer_gpus(monkeypatch):
 def test_gathering_leaves_the_gradient_that_comes_in(monkeypatch, tmp_path):
     """A group of one process, in which the sum over processes is doubled, as by another one."""
     reduce = dist.all_reduce
-    monkeypatch.setattr(dist, "all_reduce", lambda tensor, *rest: (reduce(tensor, *rest), tensor.mul_(2)))
-    for name, value in {"WORLD_SIZE": "1", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}.items():
+    monkeypatch.setattr(
+        dist, "all_reduce", lambda tensor, *rest: (reduce(tensor, *rest), tensor.mul_(2))
+    )
+    for name, value in {
+        "WORLD_SIZE": "1",
+        "RANK": "0",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "0",
+    }.items():
         monkeypatch.setenv(name, value)
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'group'}", rank=0, world_size=1)
+    dist.init_process_group(
+        "gloo", init_method=f"file://{tmp_path / 'group'}", rank=0, world_size=1
+    )
     try:
         with joined("cpu") as process:
             part = torch.ones(2, 3, requires_grad=True)
@@ -134,23 +153,40 @@ def test_the_table_of_devices_agrees_and_has_every_similarity_and_loss(tmp_path)
     rows = json.loads((tmp_path / "gpu.json").read_text())["rows"]
     checks = {row["what"]: row["difference"] <= row["allowed"] for row in rows}
     ways = ("loss", "bfloat16", "compiled")
-    expected = {f"evaluate, {name}" for name in similarities} | {f"{way}, {name}" for name in losses for way in ways}
+    expected = {f"evaluate, {name}" for name in similarities} | {
+        f"{way}, {name}" for name in losses for way in ways
+    }
     assert expected < set(checks)
     assert not [what for what, is_good in checks.items() if not is_good]
     assert all(what in shown for what in checks)
 
 
 def test_a_check_of_devices_that_fails_hides_no_other(tmp_path):
-    broken = "import gpu, gpu_parts.of_losses as part, sys; part.build_loss = None; sys.exit(gpu.main())"
-    done = process("-c", f"import sys; sys.path.insert(0, {str(ROOT / 'benchmarks')!r}); {broken}",
-                   "--quick", "--parts", "losses", "sets", "--out", tmp_path, code=1)  # fmt: skip
+    broken = (
+        "import gpu, gpu_parts.of_losses as part, sys; part.build_loss = None; sys.exit(gpu.main())"
+    )
+    done = process(
+        "-c",
+        f"import sys; sys.path.insert(0, {str(ROOT / 'benchmarks')!r}); {broken}",
+        "--quick",
+        "--parts",
+        "losses",
+        "sets",
+        "--out",
+        tmp_path,
+        code=1,
+    )
     assert "TypeError" in done.stdout
     assert "iNaturalist, ranks" in done.stdout
 
 
 def test_a_compiled_net_sees_batches_of_one_size(files):
-    """torch's compiler would make it anew for the last, smaller batch; its frames are counted as they are compiled."""
-    model = build_model(Model(backbone="torchvision:resnet18", weights="random", dim=8), SETTINGS).eval()
+    """torch's compiler would make it anew for the last, smaller batch; its frames are counted as
+    they are compiled.
+    """
+    model = build_model(
+        Model(backbone="torchvision:resnet18", weights="random", dim=8), SETTINGS
+    ).eval()
 
     def vectors():
         pieces = embedded(model, files, range(10), batch=4, workers=0, device=ALONE.device)

@@ -1,4 +1,6 @@
-"""Training by several processes: two or three with a part of a batch each take the very step of one with the whole."""
+"""Training by several processes: two or three with a part of a batch each take the very step of one
+with the whole.
+"""
 
 from pathlib import Path
 
@@ -17,19 +19,42 @@ from tests.command_line import process
 from tests.training import small_glyphs
 
 SETTINGS = [
-    *("sampler.batch=24", "epochs=2", "steps_per_epoch=2", "schedule.warm_up=1", "log_every=1", "checkpoint_every=0"),
-    *("model.dim=8", "model.freeze_batch_norm=true", "optimizer.name=sgd", "optimizer.lr=0.05", "proxies.name=sgd"),
+    *(
+        "sampler.batch=24",
+        "epochs=2",
+        "steps_per_epoch=2",
+        "schedule.warm_up=1",
+        "log_every=1",
+        "checkpoint_every=0",
+    ),
+    *(
+        "model.dim=8",
+        "model.freeze_batch_norm=true",
+        "optimizer.name=sgd",
+        "optimizer.lr=0.05",
+        "proxies.name=sgd",
+    ),
     "proxies.lr=0.05",
 ]
 
 
 def run(dataset, out, *changes, processes):
-    sets = [part for change in [f"dataset={dataset}", *SETTINGS, *changes] for part in ("--set", change)]
-    start = [] if processes == 1 else ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    sets = [
+        part for change in [f"dataset={dataset}", *SETTINGS, *changes] for part in ("--set", change)
+    ]
+    start = (
+        []
+        if processes == 1
+        else ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    )
     line = [*start, "-m", "hbench.train", "glyphs-happier", *sets, "--out", out, "--threads", "1"]
     process(*line, OMP_NUM_THREADS=1, CUDA_VISIBLE_DEVICES="")
     found = checkpoint.latest(out)
-    return load_file(found / checkpoint.MODEL), checkpoint.load_state(found), embeddings.read(out / "test.parquet")
+    return (
+        load_file(found / checkpoint.MODEL),
+        checkpoint.load_state(found),
+        embeddings.read(out / "test.parquet"),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +110,9 @@ else:
 """
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are listed in /proc, on Linux")
+@pytest.mark.skipif(
+    not Path("/proc/self/task").exists(), reason="threads are listed in /proc, on Linux"
+)
 @pytest.mark.parametrize("task", ["ends", "fails"])
 def test_no_thread_outlives_the_group(tmp_path, task):
     # One left when the interpreter ends may abort the process after its work is done.

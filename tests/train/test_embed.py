@@ -1,4 +1,6 @@
-"""Embedding a dataset's images: complete, in order, resumable, from checkpoints and from backbones of other sources."""
+"""Embedding a dataset's images: complete, in order, resumable, from checkpoints and from backbones
+of other sources.
+"""
 
 import dataclasses
 from unittest.mock import Mock
@@ -33,7 +35,8 @@ EMBED = ["embed", "torchvision:resnet18", "--weights", "random", "--size", "32"]
 
 
 class Shape(nn.Module):
-    """An embedding that names the image it is of: its mean in 16 parts; counts the images it saw."""
+    """An embedding that names the image it is of: its mean in 16 parts; counts the images it
+    saw."""
 
     def __init__(self):
         super().__init__()
@@ -49,13 +52,17 @@ def model():
     return embedding.Embedder(Shape(), settings, "shape")
 
 
-def test_the_command_embeds_by_a_checkpoint_as_its_run_did_and_says_what_comes_next(letters, tmp_path):
+def test_the_command_embeds_by_a_checkpoint_as_its_run_did_and_says_what_comes_next(
+    letters, tmp_path
+):
     trained = tmp_path / "run"
     loop.train(tiny(), trained, dataset=letters)
     save(letters, tmp_path / "letters")
     line = ("embed", trained, "--dataset", tmp_path / "letters", "--batch", 16, "-o")
     assert "hbench evaluate" in call(*line, tmp_path / "e.parquet").stderr
-    ours, runs = (embeddings.read(path) for path in (tmp_path / "e.parquet", trained / "test.parquet"))
+    ours, runs = (
+        embeddings.read(path) for path in (tmp_path / "e.parquet", trained / "test.parquet")
+    )
     assert ours.ids.tolist() == runs.ids.tolist() == letters.tests["test"].items.tolist()
     np.testing.assert_allclose(ours.vectors, runs.vectors, atol=1e-6)
     assert "Invalid value for '--scales'" in refusal(*line, tmp_path / "f.parquet", "--scales", "0")
@@ -79,7 +86,9 @@ def stopped_at(batch):
 def test_parts_that_are_done_and_sound_are_not_done_again(letters, tmp_path, stop, options, kept):
     chosen, second = embedding.EmbedOptions(**options), model()
     with pytest.raises(KeyboardInterrupt):
-        embedding.embed(model(), letters, tmp_path / "e.npz", options=chosen, on_progress=stopped_at(stop))
+        embedding.embed(
+            model(), letters, tmp_path / "e.npz", options=chosen, on_progress=stopped_at(stop)
+        )
     assert not (tmp_path / "e.npz").exists()
     if options.get("part") == 10:
         part = sorted((tmp_path / "e.npz.parts").glob("*.npz"))[1]
@@ -95,14 +104,29 @@ def test_what_would_mix_or_replace_files_or_has_no_images_is_refused(letters, tm
     with pytest.raises(KeyboardInterrupt):
         embedding.embed(model(), letters, tmp_path / "e.npz", on_progress=stopped_at(1))
     (tmp_path / "mine.npz").write_text("mine")
-    flipped, skipping = embedding.EmbedOptions(flip=True), embedding.EmbedOptions(skip_unreadable=True)
+    flipped, skipping = (
+        embedding.EmbedOptions(flip=True),
+        embedding.EmbedOptions(skip_unreadable=True),
+    )
     for error, problem, data, file, options in (
         (UsageError, "another model", letters, "e.npz", {"options": flipped}),
         (UsageError, "exists", letters, "mine.npz", {}),
-        (DataError, "not on this disk", dataclasses.replace(letters, name="elsewhere"), "x.npz", {}),
+        (
+            DataError,
+            "not on this disk",
+            dataclasses.replace(letters, name="elsewhere"),
+            "x.npz",
+            {},
+        ),
         (UnknownName, "split", letters, "x.npz", {"split": "validation"}),
         (UsageError, "no such format", letters, "x.csv", {}),
-        (UsageError, r"\.parquet", letters, "x.npy", {"options": skipping}),  # a file that cannot name what is left out
+        (
+            UsageError,
+            r"\.parquet",
+            letters,
+            "x.npy",
+            {"options": skipping},
+        ),  # a file that cannot name what is left out
         (UsageError, "no device", letters, "x.npz", {"device": "cuda:99"}),
         (UsageError, "no device", letters, "x.npz", {"device": "abacus"}),
     ):
@@ -119,14 +143,18 @@ def loaded(tmp_path):
         torch.save(weights, tmp_path / "w.pth")
         (tmp_path / "map.toml").write_text(text)
         source = str(tmp_path / "w.pth")
-        return build_backbone("hbench:small", weights=source, key_map=tmp_path / "map.toml").net.state_dict()
+        return build_backbone(
+            "hbench:small", weights=source, key_map=tmp_path / "map.toml"
+        ).net.state_dict()
 
     return load
 
 
 def test_foreign_names_of_weights_are_shown_and_mapped(loaded, tmp_path, caplog):
     state = build_backbone("hbench:small", weights="random").net.state_dict()
-    foreign = {f"module.features.{key.removeprefix('layers.')}": value for key, value in state.items()}
+    foreign = {
+        f"module.features.{key.removeprefix('layers.')}": value for key, value in state.items()
+    }
     for text in ('"module.features." = "layers."', "order = true"):
         found = loaded(foreign, text)
         assert all(torch.equal(value, found[key]) for key, value in state.items())
@@ -138,13 +166,23 @@ def test_foreign_names_of_weights_are_shown_and_mapped(loaded, tmp_path, caplog)
 
 def test_key_maps_that_do_not_fit_and_weights_that_could_be_taken_crosswise_are_refused(loaded):
     state = build_backbone("hbench:small", weights="random").net.state_dict()
-    sorted_keys = {key: state[key] for key in sorted(state)}  # the means of a norm before its weight: of equal shapes
-    both = {f"{prefix}.{key}": value for key, value in state.items() for prefix in ("teacher", "student")}
+    sorted_keys = {
+        key: state[key] for key in sorted(state)
+    }  # the means of a norm before its weight: of equal shapes
+    both = {
+        f"{prefix}.{key}": value
+        for key, value in state.items()
+        for prefix in ("teacher", "student")
+    }
     for weights, text, words in (
         (state, "a = 1", "not a key map"),
         (dict(list(state.items())[1:]), "order = true", "cannot be paired in order"),
         (sorted_keys, "order = true", r"layers\.1\.bias \(16,\) for layers\.1\.weight \(16,\)"),
-        (both, '"teacher." = ""\n"student." = ""', r"teacher\.layers\.0\.weight and student\.layers\.0\.weight"),
+        (
+            both,
+            '"teacher." = ""\n"student." = ""',
+            r"teacher\.layers\.0\.weight and student\.layers\.0\.weight",
+        ),
     ):
         with pytest.raises(ConfigError, match=words):
             loaded(weights, text)
@@ -161,7 +199,9 @@ def test_every_split_can_be_embedded_and_items_that_several_tests_share_once(let
 
 def test_views_are_the_mean_of_the_unit_vectors_of_all_scales_and_mirrors():
     net, images = Shape(), torch.rand(3, 1, 32, 32)
-    smaller = functional.interpolate(images, scale_factor=0.5, mode="bilinear", antialias=True, align_corners=False)
+    smaller = functional.interpolate(
+        images, scale_factor=0.5, mode="bilinear", antialias=True, align_corners=False
+    )
     views = [images, smaller, images.flip(-1), smaller.flip(-1)]
     expected = functional.normalize(sum(functional.normalize(net(view)) for view in views) / 4)
     assert torch.allclose(Views(net, (1.0, 0.5), flip=True)(images), expected, atol=1e-6)
@@ -170,10 +210,14 @@ def test_views_are_the_mean_of_the_unit_vectors_of_all_scales_and_mirrors():
 @pytest.mark.parametrize(
     "name",
     [
-        "torchvision:resnet18", "torchvision:mobilenet_v3_small", "torchvision:convnext_tiny", "timm:vit_tiny_patch16_224",
-        "timm:mobilenetv3_small_050", "open_clip:ViT-S-32",
+        "torchvision:resnet18",
+        "torchvision:mobilenet_v3_small",
+        "torchvision:convnext_tiny",
+        "timm:vit_tiny_patch16_224",
+        "timm:mobilenetv3_small_050",
+        "open_clip:ViT-S-32",
     ],
-)  # fmt: skip
+)
 def test_other_sources_give_their_own_features(name):
     backbone = build_backbone(name, weights="random", pools=True)
     with torch.no_grad():
@@ -182,7 +226,9 @@ def test_other_sources_give_their_own_features(name):
 
 
 def test_random_weights_are_the_same_again_and_a_file_of_weights_is_known_by_its_content(tmp_path):
-    first, again = (embedding.embedder("hbench:small", weights="random").model.state_dict() for _ in range(2))
+    first, again = (
+        embedding.embedder("hbench:small", weights="random").model.state_dict() for _ in range(2)
+    )
     assert all(torch.equal(tensor, again[name]) for name, tensor in first.items())
     identities = set()
     for scale in (1, 2):
@@ -206,7 +252,12 @@ def test_weights_of_open_clip_get_the_activation_that_they_were_trained_with():
 def hub(tmp_path_factory):
     """Folders as the Hugging Face hub has them, of small nets: a vision transformer, and a CLIP."""
     root = tmp_path_factory.mktemp("hub")
-    small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    small = {
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+    }
     vision = {**small, "image_size": 48, "patch_size": 16}
     torch.manual_seed(0)
     transformers.ViTModel(transformers.ViTConfig(**vision)).save_pretrained(root / "vit")
@@ -214,7 +265,9 @@ def hub(tmp_path_factory):
     text = {**small, "vocab_size": 9, "eos_token_id": 1}
     clip = transformers.CLIPConfig(text_config=text, vision_config=vision, projection_dim=8)
     transformers.CLIPModel(clip).save_pretrained(root / "clip")
-    processor = transformers.CLIPImageProcessor(size={"shortest_edge": 48}, crop_size={"height": 48, "width": 48})
+    processor = transformers.CLIPImageProcessor(
+        size={"shortest_edge": 48}, crop_size={"height": 48, "width": 48}
+    )
     processor.save_pretrained(root / "clip")
     return root
 
@@ -224,7 +277,9 @@ def test_a_model_of_transformers_embeds_as_its_authors_do(hub):
     for name, features in (("vit", 16), ("clip", 8)):
         given = embedding.embedder(f"transformers:{hub / name}")
         model = transformers.AutoModel.from_pretrained(hub / name).eval()
-        pixels = transformers.AutoImageProcessor.from_pretrained(hub / name)(images=image, return_tensors="pt")
+        pixels = transformers.AutoImageProcessor.from_pretrained(hub / name)(
+            images=image, return_tensors="pt"
+        )
         with torch.no_grad():
             own = model.get_image_features(**pixels) if name == "clip" else model(**pixels)
             found = given.model.eval()(given.prepare(image)[None])
@@ -239,10 +294,14 @@ def test_a_model_of_transformers_prepares_other_sizes_and_begins_at_random_where
     with pytest.raises(UsageError, match="takes no images of 96 pixels"):
         embedding.embedder(f"transformers:{hub / 'clip'}", size=96)
     one, again = (embedding.embedder(f"transformers:{hub / 'clip'}", size=48) for _ in range(2))
-    assert one.identity == again.identity, "another process would refuse to go on with what this one embedded"
+    assert one.identity == again.identity, (
+        "another process would refuse to go on with what this one embedded"
+    )
     untrained = embedding.embedder(f"transformers:{hub / 'vit'}", weights="random").model
     trained = embedding.embedder(f"transformers:{hub / 'vit'}").model
-    one, other = (dict(net.named_parameters())["model.layernorm.weight"] for net in (untrained, trained))
+    one, other = (
+        dict(net.named_parameters())["model.layernorm.weight"] for net in (untrained, trained)
+    )
     assert one.shape == other.shape
     with pytest.raises(ConfigError, match=r"model\.pooling=own"):
         build_backbone(f"transformers:{hub / 'vit'}")
@@ -251,7 +310,14 @@ def test_a_model_of_transformers_prepares_other_sizes_and_begins_at_random_where
 @pytest.fixture
 def offline(tmp_path, monkeypatch):
     """A place without network: the proxy named here does not exist."""
-    for variable in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+    for variable in (
+        "http_proxy",
+        "https_proxy",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "all_proxy",
+        "ALL_PROXY",
+    ):
         monkeypatch.setenv(variable, "http://127.0.0.1:9")
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
@@ -272,7 +338,9 @@ def test_without_network_the_message_says_where_to_put_the_weights(name, words):
     assert all(word in str(refused.value) for word in words)
 
 
-@pytest.mark.parametrize("name", ["torchvision:resnet5", "timm:vit_base", "open_clip:ViT", "hbench:large"])
+@pytest.mark.parametrize(
+    "name", ["torchvision:resnet5", "timm:vit_base", "open_clip:ViT", "hbench:large"]
+)
 def test_unknown_backbones_are_named(name):
     with pytest.raises(UnknownName, match=f"unknown {name.partition(':')[0]} (model|backbone)"):
         build_backbone(name, weights="random")
@@ -281,7 +349,9 @@ def test_unknown_backbones_are_named(name):
 
 
 def test_weights_of_another_net_and_absent_ones_are_refused(tmp_path):
-    torch.save(build_backbone("hbench:small", weights="random").net.state_dict(), tmp_path / "w.pth")
+    torch.save(
+        build_backbone("hbench:small", weights="random").net.state_dict(), tmp_path / "w.pth"
+    )
     with pytest.raises(DataError, match="lacks weights"):
         build_backbone("torchvision:resnet18", weights=str(tmp_path / "w.pth"))
     with pytest.raises(DataError, match="no file of weights"):
@@ -292,16 +362,26 @@ def test_weights_of_another_net_and_absent_ones_are_refused(tmp_path):
 def test_a_file_of_torchvisions_own_weights_is_loaded(tmp_path, pools):
     whole = torchvision.models.resnet18(weights=None)
     torch.save(whole.state_dict(), tmp_path / "resnet18.pth")
-    backbone = build_backbone("torchvision:resnet18", weights=str(tmp_path / "resnet18.pth"), pools=pools)
-    assert torch.equal(backbone.net.state_dict()["layer4.1.conv2.weight"], whole.layer4[1].conv2.weight)
+    backbone = build_backbone(
+        "torchvision:resnet18", weights=str(tmp_path / "resnet18.pth"), pools=pools
+    )
+    assert torch.equal(
+        backbone.net.state_dict()["layer4.1.conv2.weight"], whole.layer4[1].conv2.weight
+    )
     images = torch.rand(2, 3, 64, 64)
     whole.fc = torch.nn.Identity()
     features = backbone.net.eval()(images)
-    torch.testing.assert_close(features if pools else features.mean(dim=(2, 3)), whole.eval()(images))
+    torch.testing.assert_close(
+        features if pools else features.mean(dim=(2, 3)), whole.eval()(images)
+    )
 
 
 def test_a_net_without_a_map_of_features_is_refused_before_work_starts():
-    for name in ("timm:vit_tiny_patch16_224", "torchvision:mobilenet_v3_small", "torchvision:swin_t"):
+    for name in (
+        "timm:vit_tiny_patch16_224",
+        "torchvision:mobilenet_v3_small",
+        "torchvision:swin_t",
+    ):
         with pytest.raises(ConfigError, match="own pooling"):
             build_backbone(name, weights="random")
     for name, features in (("timm:resnet18", 512), ("timm:mobilenetv3_small_050", 1024)):
@@ -324,11 +404,18 @@ def test_broken_pictures_are_named_in_one_message_which_says_what_to_do(broken, 
         with pytest.raises(DataError) as told:
             call(*EMBED, "-d", broken, "-o", tmp_path / "e.parquet", *workers)
         assert len(str(told.value).splitlines()) <= 4
-        assert all(part in str(told.value) for part in ("2 images cannot be read", *BROKEN, "--skip-unreadable"))
+        assert all(
+            part in str(told.value)
+            for part in ("2 images cannot be read", *BROKEN, "--skip-unreadable")
+        )
 
 
-@pytest.mark.parametrize(("suffix", "options"), [(".parquet", ()), (".npz", ("--batch", 1, "--workers", 0))])
-def test_images_that_are_left_out_are_left_out_of_the_evaluation_too(broken, tmp_path, suffix, options):
+@pytest.mark.parametrize(
+    ("suffix", "options"), [(".parquet", ()), (".npz", ("--batch", 1, "--workers", 0))]
+)
+def test_images_that_are_left_out_are_left_out_of_the_evaluation_too(
+    broken, tmp_path, suffix, options
+):
     file, data = tmp_path / f"e{suffix}", ("-d", broken)
     call(*EMBED, *data, "-o", file, "--skip-unreadable", *options)  # as the refusal says
     kept, items = embeddings.read(file), load(broken).tests["test"].items.tolist()
@@ -339,7 +426,10 @@ def test_images_that_are_left_out_are_left_out_of_the_evaluation_too(broken, tmp
     call("plot", "confusion", file, *data, "-o", tmp_path / "confusion.png")
     report = hbench.evaluate(file, broken)
     assert "|left-out:2(" in report.signature
-    assert any("2 items that could not be embedded" in line and BROKEN[1] in line for line in report.document.warnings)
+    assert any(
+        "2 items that could not be embedded" in line and BROKEN[1] in line
+        for line in report.document.warnings
+    )
     assert len(report.queries) == 22
     with pytest.raises(SubmissionError, match="leaves items out"):
         rankable_scores(leaderboard.read("glyphs"), report.document)

@@ -1,4 +1,6 @@
-"""hbench embed --models: a file per model, those that fail named at the end, what is there left as it is."""
+"""hbench embed --models: a file per model, those that fail named at the end, what is there left as
+it is.
+"""
 
 import numpy as np
 import pytest
@@ -27,7 +29,15 @@ def folder(tmp_path_factory):
 
 
 def embed(folder, *more):
-    words = ["embed", "--models", folder / "models.txt", "-d", folder / "data", "-o", folder / "out"]
+    words = [
+        "embed",
+        "--models",
+        folder / "models.txt",
+        "-d",
+        folder / "data",
+        "-o",
+        folder / "out",
+    ]
     options = ["--weights", "random", "--size", "64", "--workers", "0", *more]
     return CliRunner().invoke(group, list(map(str, [*words, *options])))
 
@@ -40,7 +50,10 @@ def test_every_model_has_a_file_the_failing_one_is_named_and_the_rest_is_used_ag
     assert "1 of 3 models failed" in str(run.exception)
     assert "timm:no_such_net" in str(run.exception)
     files = sorted((folder / "out").iterdir())
-    assert [path.name for path in files] == ["timm-test_resnet.parquet", "torchvision-mobilenet_v3_small.parquet"]
+    assert [path.name for path in files] == [
+        "timm-test_resnet.parquet",
+        "torchvision-mobilenet_v3_small.parquet",
+    ]
     items = load(folder / "data").tests["test"].items.tolist()
     vectors = [embeddings.read(path) for path in files]
     for each in vectors:
@@ -56,7 +69,9 @@ def test_every_model_has_a_file_the_failing_one_is_named_and_the_rest_is_used_ag
     assert [path.stat().st_mtime_ns for path in files] == times
 
 
-def test_a_list_that_is_missing_empty_or_names_a_model_twice_and_a_model_next_to_a_list_are_refused(tmp_path):
+def test_a_list_that_is_missing_empty_or_names_a_model_twice_and_a_model_next_to_a_list_are_refused(
+    tmp_path,
+):
     for text in (None, "", "# none\n", "timm:a\ntimm:a\n", "timm:a/b\ntimm:a-b\n"):
         if text is not None:
             (tmp_path / "models.txt").write_text(text, encoding="utf-8")
@@ -64,4 +79,7 @@ def test_a_list_that_is_missing_empty_or_names_a_model_twice_and_a_model_next_to
             read_models(tmp_path / "models.txt", tmp_path)
     words = ["embed", "timm:x", "--models", "m.txt", "-d", "glyphs", "-o", "x"]
     assert CliRunner().invoke(group, words).exit_code == 2
-    assert file_name("transformers:facebook/dinov2-small") == "transformers-facebook-dinov2-small.parquet"
+    assert (
+        file_name("transformers:facebook/dinov2-small")
+        == "transformers-facebook-dinov2-small.parquet"
+    )

@@ -1,4 +1,6 @@
-"""Images as the recipes' releases prepare them: a circle stays one where the release keeps the aspect; real weights embed."""
+"""Images as the recipes' releases prepare them: a circle stays one where the release keeps the
+aspect; real weights embed.
+"""
 
 import dataclasses
 from functools import partial
@@ -13,7 +15,7 @@ from torchvision.models import ResNet18_Weights
 
 from hbench.core.errors import ConfigError
 from hbench.datasets import manifest
-from hbench.datasets.manifest import open_upright
+from hbench.datasets.pictures import open_upright
 from hbench.train import embed_dataset as embedding
 from hbench.train.images.batches import PIECE, Files, Held, images_of, in_order, workers_for
 from hbench.train.images.transforms import Normalise, augmentations
@@ -66,19 +68,26 @@ def test_a_circle_is_tested_as_the_release_does(recipe):
     assert extent(seen(recipe, "none")) == pytest.approx(TESTED[recipe], abs=3)
 
 
-@pytest.mark.parametrize(("recipe", "resized"), [("sop-happier", True), ("inat18-base-happier", False)])
+@pytest.mark.parametrize(
+    ("recipe", "resized"), [("sop-happier", True), ("inat18-base-happier", False)]
+)
 def test_a_circle_is_trained_on_as_the_release_does(recipe, resized):
-    """A crop of the whole area would have an aspect of 2, which is cut to 4 : 3, the widest that is allowed."""
+    """A crop of the whole area would have an aspect of 2, which is cut to 4 : 3, the widest that is
+    allowed.
+    """
     torch.manual_seed(0)
     width, height = extent(seen(recipe, "resized_crop"))
-    side = 256 if resized else 400  # the crop is as high as the image, 4/3 as wide, and becomes 224 × 224
+    # the crop is as high as the image, 4/3 as wide, and becomes 224 × 224
+    side = 256 if resized else 400
     assert (width, height) == pytest.approx((224 * side / 2 / (side * 4 / 3), 224 / 2), abs=3)
     assert resolve(recipe).images.fit == ("shorter" if resized else "none")
 
 
 def test_a_random_crop_keeps_the_aspect():
     torch.manual_seed(0)
-    boxes = [extent(seen("sop-rambo-log", "crop")) for _ in range(30)]  # of 512 × 256 cut at random: some have it whole
+    boxes = [
+        extent(seen("sop-rambo-log", "crop")) for _ in range(30)
+    ]  # of 512 × 256 cut at random: some have it whole
     assert max(boxes, key=sum) == pytest.approx(SHORTER, abs=2)
 
 
@@ -89,7 +98,8 @@ def test_a_backbone_embeds_with_its_own_transform():
     larger = embedding.embedder("torchvision:resnet18", weights="random", size=448)
     assert larger.prepare(image).shape == (3, 448, 448)
     vit = embedding.embedder("timm:vit_tiny_patch16_224", weights="random")
-    assert extent(vit.prepare(image)) == pytest.approx((124, 124), abs=3)  # 248 / 400: its crop is .9 of 248
+    # 248 / 400: its crop is .9 of 248
+    assert extent(vit.prepare(image)) == pytest.approx((124, 124), abs=3)
     assert {float(vit.prepare(image).min()), float(vit.prepare(image).max())} == {-1.0, 1.0}
 
 
@@ -102,7 +112,9 @@ def released(tmp_path):
 
 def test_weights_of_another_library_see_what_is_in_a_picture(released):
     weights, key_map = released
-    backbone = build_backbone("timm:efficientnet_lite0", weights=weights, pools=True, key_map=key_map)
+    backbone = build_backbone(
+        "timm:efficientnet_lite0", weights=weights, pools=True, key_map=key_map
+    )
     image = Image.fromarray(load_sample_image("china.jpg"))
     classifier = torch.load(weights, weights_only=True)
     with torch.no_grad():
@@ -113,7 +125,9 @@ def test_weights_of_another_library_see_what_is_in_a_picture(released):
 
 def test_a_run_begins_from_weights_of_another_library(released, letters):
     weights, key_map = released
-    settings = Model(backbone="timm:efficientnet_lite0", weights=weights, key_map=str(key_map), dim=8)
+    settings = Model(
+        backbone="timm:efficientnet_lite0", weights=weights, key_map=str(key_map), dim=8
+    )
     recipe = resolve("glyphs-nsm").model_copy(update={"model": settings})
     model = begin(recipe, letters).model
     stored = list(torch.load(weights, weights_only=True).values())
@@ -156,7 +170,9 @@ def test_pieces_of_unreadable_images_alone_change_no_other_image(tmp_path):
     for item in items[:-1]:
         Image.new("RGB", (8, 8), "white").save(tmp_path / item)
     (tmp_path / items[-1]).write_bytes(b"broken")
-    whole = manifest.from_names(items, [("a", str(n % 2)) for n in range(len(items))], levels=["genus", "species"])
+    whole = manifest.from_names(
+        items, [("a", str(n % 2)) for n in range(len(items))], levels=["genus", "species"]
+    )
     whole = dataclasses.replace(whole, picture=partial(open_upright, tmp_path))
     files = Files(whole, augmentations["none"](Images(size=8, resize=8)))
     files.skips = True

@@ -1,4 +1,6 @@
-"""Own data: sizes that follow from a dataset, and the tutorial from a folder of pictures to pages, run as it is written."""
+"""Own data: sizes that follow from a dataset, and the tutorial from a folder of pictures to pages,
+run as it is written.
+"""
 
 import shlex
 import subprocess
@@ -44,7 +46,11 @@ def test_sizes_follow_from_the_dataset_and_processes_can_share_the_batch():
         ([300] * 200, 4, 128, 5),
     ):
         recipe = fitted_to(resolve("own-data", ["dataset=mine"]), of_counts(*counts))
-        assert (recipe.sampler.per_class, recipe.sampler.batch, recipe.epochs) == (per_class, batch, epochs)
+        assert (recipe.sampler.per_class, recipe.sampler.batch, recipe.epochs) == (
+            per_class,
+            batch,
+            epochs,
+        )
         assert not is_open(recipe)
 
 
@@ -67,7 +73,9 @@ def test_images_are_as_the_net_wants_them(net, size, mean, interpolation):
     assert (images.size, images.mean, images.std) == (embedded.size, embedded.mean, embedded.std)
     picture = Image.effect_noise((600, 500), 90)
     seen = augmentations["none"](images)(picture)[0].numpy()
-    small = picture.resize((600 * images.resize // 500, images.resize), Image.Resampling[interpolation.upper()])
+    small = picture.resize(
+        (600 * images.resize // 500, images.resize), Image.Resampling[interpolation.upper()]
+    )
     left, top = (round((side - size) / 2) for side in small.size)
     assert np.array_equal(seen, np.array(small)[top : top + size, left : left + size])
 
@@ -75,7 +83,12 @@ def test_images_are_as_the_net_wants_them(net, size, mean, interpolation):
 def test_a_size_that_is_given_stays_and_the_others_fit_it():
     given = ["sampler.batch=30", "images.size=100", "epochs=7", "validation=0.2"]
     recipe = fitted_to(resolve("own-nsm", ["dataset=mine", *given]), of_counts(*[9] * 40))
-    assert (recipe.sampler.batch, recipe.sampler.per_class, recipe.images.size, recipe.epochs) == (30, 3, 100, 7)
+    assert (recipe.sampler.batch, recipe.sampler.per_class, recipe.images.size, recipe.epochs) == (
+        30,
+        3,
+        100,
+        7,
+    )
     assert recipe.evaluate_every == 1
     published = resolve("sop-happier")
     assert fitted_to(published, of_counts(3, 3)) is published
@@ -91,7 +104,9 @@ def test_one_class_teaches_nothing(tmp_path):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder to work in. In place of the weights that torchvision would download, random ones lie where it keeps them."""
+    """A folder to work in. In place of the weights that torchvision would download, random ones lie
+    where it keeps them.
+    """
     url = models.get_model_weights("resnet18")["DEFAULT"].url
     cached = tmp_path / "torch" / "hub" / "checkpoints" / url.rsplit("/", 1)[-1]
     cached.parent.mkdir(parents=True)
@@ -115,7 +130,11 @@ def test_the_tutorial_goes_from_a_folder_of_pictures_to_pages(folder):
             printed[line] = call(*words).stdout
     assert len(list((folder / "pictures").rglob("*.png"))) == 30 * 4
     recipe = tomllib.loads(next(out for line, out in printed.items() if line.endswith("--print")))
-    assert (recipe["sampler"]["batch"], recipe["images"]["size"], recipe["epochs"]) == (60, 224, 100)
+    assert (recipe["sampler"]["batch"], recipe["images"]["size"], recipe["epochs"]) == (
+        60,
+        224,
+        100,
+    )
     assert (folder / "runs" / "letters" / "report.json").exists()
     page = (folder / "pages" / "index.html").read_text(encoding="utf-8")
     assert "letters" in page

@@ -1,4 +1,6 @@
-"""Recipes: all that are shipped resolve, aim at rows that exist, build their nets and losses, and take two steps."""
+"""Recipes: all that are shipped resolve, aim at rows that exist, build their nets and losses, and
+take two steps.
+"""
 
 import dataclasses
 import json
@@ -33,7 +35,9 @@ COUNTS = {  # classes per level, coarse to fine, by the depth of the dataset
 
 
 def path_of(fine, counts):
-    """The names of a class's path: the classes of a level are shared out evenly among those of the level above."""
+    """The names of a class's path: the classes of a level are shared out evenly among those of the
+    level above.
+    """
     path = [fine]
     for count, below in zip(counts[-2::-1], counts[:0:-1], strict=True):
         path.append(path[-1] * count // below)
@@ -41,7 +45,8 @@ def path_of(fine, counts):
 
 
 def synthetic(name):
-    """A dataset of this many levels, 6 images of each of 48 classes, of which nothing is on a disk."""
+    """A dataset of this many levels, 6 images of each of 48 classes, of which nothing is on a
+    disk."""
     counts = COUNTS[len(specs[name].levels) if name else 3]
     rows = [path_of(fine, counts) for fine in range(counts[-1]) for _ in range(6)]
     items = [f"{i:04d}" for i in range(len(rows))]
@@ -53,7 +58,10 @@ class Noise(torch.utils.data.Dataset):
     """An image of noise of every row, the same each time."""
 
     def __getitems__(self, keys):
-        pictures = [torch.from_numpy(np.random.default_rng(row).normal(size=(1, 32, 32))).float() for row, _ in keys]
+        pictures = [
+            torch.from_numpy(np.random.default_rng(row).normal(size=(1, 32, 32))).float()
+            for row, _ in keys
+        ]
         return torch.stack(pictures), torch.tensor([row for row, _ in keys])
 
 
@@ -64,14 +72,20 @@ def test_a_recipe_is_read_back_as_written_and_names_a_published_row(name, tmp_pa
     assert resolve(str(tmp_path / "recipe.toml")) == recipe
     if recipe.aim and recipe.aim.table:
         rows = leaderboard.read(recipe.dataset).rows
-        assert [row for row in rows if (row.method, row.source) == (recipe.aim.method, recipe.aim.table)]
+        assert [
+            row for row in rows if (row.method, row.source) == (recipe.aim.method, recipe.aim.table)
+        ]
 
 
 @pytest.mark.parametrize("name", names())
 def test_a_recipe_takes_two_steps(name, tmp_path, monkeypatch):
-    """Its own sampler, losses, optimisers, schedule, on 48 classes of its dataset's depth; a small net, 16 images."""
+    """Its own sampler, losses, optimisers, schedule, on 48 classes of its dataset's depth; a small
+    net, 16 images.
+    """
     monkeypatch.setattr(loop, "images_of", lambda *args, **options: Noise())
-    recipe = resolve(name, ["sampler.batch=16", "sampler.per_class=4", "steps_per_epoch=2", "epochs=1"])
+    recipe = resolve(
+        name, ["sampler.batch=16", "sampler.per_class=4", "steps_per_epoch=2", "epochs=1"]
+    )
     recipe = recipe.model_copy(update={"model": SMALL, "two_pass": 8 if recipe.two_pass else 0})
     data = synthetic(recipe.dataset)
     recipe = fitted_to(recipe, data.train)
@@ -82,7 +96,10 @@ def test_a_recipe_takes_two_steps(name, tmp_path, monkeypatch):
     assert all(np.isfinite(moment.loss) for moment in moments)
     assert set(moments[0].terms) == set(recipe.losses)
     learning = moments[0].rates.get("proxies", 0) > 0
-    assert all(not torch.equal(a, b) for a, b in zip(before, run.objective.parameters(), strict=True)) or not learning
+    assert (
+        all(not torch.equal(a, b) for a, b in zip(before, run.objective.parameters(), strict=True))
+        or not learning
+    )
 
 
 SMALL = Model(backbone="hbench:small", weights="random", dim=16)
@@ -91,7 +108,9 @@ NETS = {json.dumps(resolve(name).model.model_dump(), sort_keys=True) for name in
 
 @pytest.mark.parametrize("settings", sorted(NETS), ids=lambda text: json.loads(text)["backbone"])
 def test_every_net_of_the_recipes_gives_embeddings_of_its_dimension(settings):
-    """Built without memory for its weights (torch's meta device), so that shapes are checked, not numbers."""
+    """Built without memory for its weights (torch's meta device), so that shapes are checked, not
+    numbers.
+    """
     requested = Model(**{**json.loads(settings), "weights": "random"})
     with torch.device("meta"):
         model = build_model(requested).eval()
@@ -110,11 +129,28 @@ def test_every_net_of_the_recipes_gives_embeddings_of_its_dimension(settings):
         ("*-rod-recall-proxies", ["losses.sup_recall.weight=0.5", "losses.cluster.weight=0.5"]),
         ("dyml-product-*", ["optimizer.lr_min=1e-5"]),
         ("*-b64-xbm", ["losses.xbm.params.warm_up=0"]),
-        ("inshop-roadmap", ["sampler.batch=128", "sampler.per_class=8", "sampler.batches_per_group=4"]),
-        ("inshop-roadmap", ["images.size=256", "images.resize=288", "images.fit=none", "images.test_fit=square"]),
+        (
+            "inshop-roadmap",
+            ["sampler.batch=128", "sampler.per_class=8", "sampler.batches_per_group=4"],
+        ),
+        (
+            "inshop-roadmap",
+            ["images.size=256", "images.resize=288", "images.fit=none", "images.test_fit=square"],
+        ),
         ("inshop-roadmap", ["optimizer.weight_decay=1e-4"]),
-        ("cars196-*", ["sampler.batch=256", "images.size=224", "optimizer.weight_decay=4e-4", "model.pooling=gem"]),
-        ("sfm-120k-*", ["sampler.batch=128", "images.test_fit=square", "images.resize=224", "epochs=50"]),
+        (
+            "cars196-*",
+            [
+                "sampler.batch=256",
+                "images.size=224",
+                "optimizer.weight_decay=4e-4",
+                "model.pooling=gem",
+            ],
+        ),
+        (
+            "sfm-120k-*",
+            ["sampler.batch=128", "images.test_fit=square", "images.resize=224", "epochs=50"],
+        ),
     ],
 )
 def test_values_of_the_recipes_are_the_released_ones(pattern, changes):
@@ -138,11 +174,22 @@ def test_distilled_deit_is_a_plain_one_without_the_distillation_token():
 
 def test_there_is_a_recipe_for_every_method_on_its_datasets_and_two_differ_where_their_files_differ():
     assert len(names()) > 140
-    some = {"sop-happier", "inat18-full-csl", "dyml-animal-roadmap", "hgldv2-happier-f", "cub200-vit-b-roadmap-memory"}
-    some |= {f"own-{method}" for method in ("data", "happier", "roadmap", "smooth-ap", "nsm", "fast-ap")}
+    some = {
+        "sop-happier",
+        "inat18-full-csl",
+        "dyml-animal-roadmap",
+        "hgldv2-happier-f",
+        "cub200-vit-b-roadmap-memory",
+    }
+    some |= {
+        f"own-{method}" for method in ("data", "happier", "roadmap", "smooth-ap", "nsm", "fast-ap")
+    }
     assert some <= set(names())
     assert resolve("own-data") == resolve("own-happier")
-    assert shipped()[1]["happier"]["losses"] == {"sup_hap": {"weight": 0.9}, "cluster": {"weight": 0.1}}
+    assert shipped()[1]["happier"]["losses"] == {
+        "sup_hap": {"weight": 0.9},
+        "cluster": {"weight": 0.1},
+    }
     sop, full = resolve("sop-happier"), resolve("inat18-full-happier")
     assert sop.losses["sup_hap"].weight == full.losses["sup_hap"].weight == 0.9
     assert (sop.sampler.name, full.sampler.name) == ("hierarchical", "m_per_class")
@@ -150,9 +197,16 @@ def test_there_is_a_recipe_for_every_method_on_its_datasets_and_two_differ_where
     assert resolve("dyml-animal-happier").losses["cluster"].weight == 0.5
 
 
-def test_files_that_extend_each_other_in_a_circle_or_cannot_be_read_are_refused(tmp_path, monkeypatch):
+def test_files_that_extend_each_other_in_a_circle_or_cannot_be_read_are_refused(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
-    for name, base in {"a": "a", "b": "c", "c": "b", **{f"x{n}": f"x{n + 1}" for n in range(30)}}.items():
+    for name, base in {
+        "a": "a",
+        "b": "c",
+        "c": "b",
+        **{f"x{n}": f"x{n + 1}" for n in range(30)},
+    }.items():
         (tmp_path / f"{name}.toml").write_text(f'extends = "{base}.toml"\n')
     (tmp_path / "number.toml").write_text("extends = 3\n")
     (tmp_path / "bad.toml").write_text("dataset = ")
@@ -197,18 +251,34 @@ def test_the_command_lists_and_prints_recipes_and_says_whose_the_values_of_every
     printed = call("recipes", "--setups").output
     rows = [line.strip("| ").split(" | ") for line in printed.splitlines()[2:]]
     assert [row[0].strip("`") for row in rows] == sorted(shipped()[0])
-    assert all(len(row) == 7 and row[-1] for row in rows), "a setup does not say whose its values are"
+    assert all(len(row) == 7 and row[-1] for row in rows), (
+        "a setup does not say whose its values are"
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "rates"),
-    [  # at epochs 1, 5, 6, 50 and 100, where the run is that long: body, head, and proxies that have an optimiser of their own
+    # at epochs 1, 5, 6, 50 and 100, where the run is that long: body, head, and proxies that have
+    # an optimiser of their own
+    [
         (
             "sop-happier",
-            [(0, 1e-4, 10), (0, 1e-4, 10), (5e-5, 1e-4, 10), (2.968e-5, 5.937e-5, 5.977), (4.429e-7, 8.856e-7, 0.1877)],
+            [
+                (0, 1e-4, 10),
+                (0, 1e-4, 10),
+                (5e-5, 1e-4, 10),
+                (2.968e-5, 5.937e-5, 5.977),
+                (4.429e-7, 8.856e-7, 0.1877),
+            ],
         ),
-        ("inat18-base-happier", [(0, 2e-5), (0, 2e-5), (1e-5, 2e-5), (6.343e-6, 1.2281e-5), (1.0797e-6, 1.1683e-6)]),
-        ("inat18-base-b64-roadmap", [(1e-5, 2e-5), (1e-5, 2e-5), (1e-5, 2e-5), (3e-6, 6e-6), (9e-7, 1.8e-6)]),
+        (
+            "inat18-base-happier",
+            [(0, 2e-5), (0, 2e-5), (1e-5, 2e-5), (6.343e-6, 1.2281e-5), (1.0797e-6, 1.1683e-6)],
+        ),
+        (
+            "inat18-base-b64-roadmap",
+            [(1e-5, 2e-5), (1e-5, 2e-5), (1e-5, 2e-5), (3e-6, 6e-6), (9e-7, 1.8e-6)],
+        ),
         ("cub200-b64-roadmap", [(1e-6, 1e-6)] * 5),
         ("sop-deit-s-roadmap", [(1e-5, 10), (1e-5, 10), (1e-5, 10), (3e-6, 3), (9e-7, 0.9)]),
         ("inat18-base-deit-s-roadmap", [(1e-5,), (1e-5,), (1e-5,), (3e-6,), (9e-7,)]),
@@ -217,9 +287,18 @@ def test_the_command_lists_and_prints_recipes_and_says_whose_the_values_of_every
         ("inshop-roadmap", [(1e-5, 2e-5)] * 5),
         (
             "cars196-happier",
-            [(1e-4, 2e-4), (9.961e-5, 1.992e-4), (9.938e-5, 1.988e-4), (5.157e-5, 1.031e-4), (2.467e-8, 4.934e-8)],
+            [
+                (1e-4, 2e-4),
+                (9.961e-5, 1.992e-4),
+                (9.938e-5, 1.988e-4),
+                (5.157e-5, 1.031e-4),
+                (2.467e-8, 4.934e-8),
+            ],
         ),
-        ("inat18-base-deit-s-roadmap-memory", [(1e-5,), (9.961e-6,), (9.938e-6,), (5.157e-6,), (2.467e-9,)]),
+        (
+            "inat18-base-deit-s-roadmap-memory",
+            [(1e-5,), (9.961e-6,), (9.938e-6,), (5.157e-6,), (2.467e-9,)],
+        ),
     ],
 )
 def test_rates_at_some_epochs_are_those_of_the_table(name, rates):
@@ -239,13 +318,23 @@ def test_what_cannot_be_begun_is_refused():
     def refused(error, words, *changes, model=SMALL, train=True):
         recipe, data = resolve("sop-deit-s-roadmap", changes), synthetic("sop")
         with pytest.raises(error, match=words):
-            begin(recipe.model_copy(update={"model": model}), data if train else dataclasses.replace(data, train=None))
+            begin(
+                recipe.model_copy(update={"model": model}),
+                data if train else dataclasses.replace(data, train=None),
+            )
 
     refused(ConfigError, "did you mean 'tau'", "losses.sup_ap.params.taus=2")
     resting = SMALL.model_copy(update={"dim": 0})
-    refused(ConfigError, "nothing would learn during the warm-up", "schedule.warm_up=5", model=resting)
+    refused(
+        ConfigError, "nothing would learn during the warm-up", "schedule.warm_up=5", model=resting
+    )
     refused(DataError, "no training images", train=False)
-    refused(UsageError, "two passes", "two_pass=4", model=SMALL.model_copy(update={"freeze_batch_norm": False}))
+    refused(
+        UsageError,
+        "two passes",
+        "two_pass=4",
+        model=SMALL.model_copy(update={"freeze_batch_norm": False}),
+    )
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.toml")), ids=lambda path: path.stem)

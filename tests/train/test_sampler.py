@@ -1,4 +1,6 @@
-"""Samplers: what a batch is made of, what an epoch covers, that processes share it, and that it can be made again."""
+"""Samplers: what a batch is made of, what an epoch covers, that processes share it, and that it can
+be made again.
+"""
 
 import numpy as np
 import pytest
@@ -52,7 +54,10 @@ def test_the_plan_is_that_of_seed_and_epoch(name):
 @pytest.mark.parametrize("world", [1, 2, 4])
 def test_processes_take_disjoint_parts_that_are_the_batch_again(world):
     whole = plan(labels_of([8] * 24), Sampler(batch=16, per_class=4), seed=0, epoch=0)
-    assert whole.rows.shape == (12, 16)  # an epoch holds every item once, where classes divide into batches
+    assert whole.rows.shape == (
+        12,
+        16,
+    )  # an epoch holds every item once, where classes divide into batches
     parts = [whole.share(rank, world) for rank in range(world)]
     assert np.array_equal(np.concatenate([part.rows for part in parts], axis=1), whole.rows)
     assert np.array_equal(np.concatenate([part.draws for part in parts], axis=1), whole.draws)
@@ -65,7 +70,9 @@ def test_hierarchical_batches_come_from_pairs_of_coarse_classes():
     rows = plan(labels, settings, seed=0, epoch=0).rows
     pairs = [tuple(np.unique(labels[row, 0])) for row in rows]
     assert len(rows) == 6 * 5  # C(4, 2) pairs, 5 batches of each
-    assert {pair: pairs.count(pair) for pair in pairs} == {(a, b): 5 for a in range(4) for b in range(a + 1, 4)}
+    assert {pair: pairs.count(pair) for pair in pairs} == {
+        (a, b): 5 for a in range(4) for b in range(a + 1, 4)
+    }
     for row in rows:
         _, per_coarse = np.unique(labels[row, 0], return_counts=True)
         _, per_fine = np.unique(labels[row, 1], return_counts=True)
@@ -77,13 +84,20 @@ def test_within_a_pair_no_class_comes_again_before_all_were_taken():
     labels = labels_of([4] * 20, coarse=[i // 10 for i in range(20)])
     settings = Sampler(name="hierarchical", batch=8, per_class=2, batches_per_group=5)
     rows = plan(labels, settings, seed=0, epoch=0).rows
-    assert np.bincount(labels[rows.ravel(), 1]).tolist() == [2] * 20  # 5 batches × 2 classes = all 10 of each
+    # 5 batches × 2 classes = all 10 of each
+    assert np.bincount(labels[rows.ravel(), 1]).tolist() == [2] * 20
 
 
 def test_unknown_samplers_and_batches_that_cannot_be_filled_are_refused():
     for settings, classes, coarse, error, problem in (
         ({"batch": 16, "per_class": 4}, 3, 1, ConfigError, "too few classes"),
-        ({"name": "hierarchical", "batch": 16, "per_class": 4}, 30, 1, ConfigError, "too few classes"),
+        (
+            {"name": "hierarchical", "batch": 16, "per_class": 4},
+            30,
+            1,
+            ConfigError,
+            "too few classes",
+        ),
         ({"name": "hierarchical", "batch": 12, "per_class": 4}, 30, 3, ConfigError, "shared among"),
         ({"name": "m_per_clas"}, 30, 1, UnknownName, "did you mean 'm_per_class'"),
     ):
@@ -93,8 +107,12 @@ def test_unknown_samplers_and_batches_that_cannot_be_filled_are_refused():
 
 
 def test_a_long_tail_is_capped_per_class_and_epoch():
-    """2,000 classes as of landmarks: 82 of 100 images or more, with a quarter of all, and 500 of three."""
-    sizes = np.concatenate([np.round(1150 * np.arange(1, 1501) ** -0.55).astype(int), np.full(500, 3)])
+    """2,000 classes as of landmarks: 82 of 100 images or more, with a quarter of all, and 500 of
+    three.
+    """
+    sizes = np.concatenate(
+        [np.round(1150 * np.arange(1, 1501) ** -0.55).astype(int), np.full(500, 3)]
+    )
     labels, large, shares = labels_of(sizes.tolist()), np.flatnonzero(sizes >= 100), []
     for changes in ({}, {"smallest": 4, "per_epoch": 8}):
         rows = plan(labels, Sampler(batch=256, per_class=4, **changes), seed=0, epoch=0).rows
@@ -107,6 +125,8 @@ def test_a_long_tail_is_capped_per_class_and_epoch():
 def test_another_epoch_draws_others_of_a_large_class():
     labels = labels_of([50] * 8)
     settings = Sampler(batch=16, per_class=4, per_epoch=8)
-    first, second = (set(plan(labels, settings, seed=0, epoch=epoch).rows.ravel()) for epoch in (0, 1))
+    first, second = (
+        set(plan(labels, settings, seed=0, epoch=epoch).rows.ravel()) for epoch in (0, 1)
+    )
     assert len(first) == len(second) == 64
     assert first != second

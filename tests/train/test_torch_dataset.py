@@ -1,4 +1,6 @@
-"""Manifests as torch datasets: complete, in order, decoded, in worker processes, and with torchvision's arguments."""
+"""Manifests as torch datasets: complete, in order, decoded, in worker processes, and with
+torchvision's arguments.
+"""
 
 import pickle
 import zlib
@@ -18,7 +20,7 @@ from hbench.datasets import manifest as manifests
 from hbench.datasets import specs
 from hbench.datasets.benchmarks import glyphs
 from hbench.datasets.dataset import Dataset, Protocol
-from hbench.datasets.manifest import open_picture
+from hbench.datasets.pictures import open_picture
 from hbench.train.images.torch_dataset import torch_dataset, vision_dataset
 from tests.file_server import FileServer
 from tests.raw_folders import omniglot_archives, write_sources
@@ -35,7 +37,9 @@ def folder_dataset(root, images):
 
 def test_an_item_is_image_labels_and_index(tmp_path):
     pixels = np.arange(12, dtype=np.uint8).reshape(2, 2, 3) * 20
-    test = folder_dataset(tmp_path, {"b/1.png": Image.fromarray(pixels), "a/1.png": Image.new("L", (5, 4), 255)})
+    test = folder_dataset(
+        tmp_path, {"b/1.png": Image.fromarray(pixels), "a/1.png": Image.new("L", (5, 4), 255)}
+    )
     assert hbench.torch_dataset is torch_dataset
     images = torch_dataset(test)
     image, labels, index = images[0]
@@ -51,7 +55,12 @@ def test_images_of_every_mode_become_rgb_and_take_a_transform_of_torchvision(tmp
     file = "a/1.tif" if mode in {"CMYK", "I;16"} else "a/1.png"
     test = folder_dataset(tmp_path, {file: Image.new(mode, (30, 20))})
     assert torch_dataset(test)[0][0].shape == (3, 20, 30)
-    steps = [v2.Resize((25, 25)), v2.CenterCrop(22), v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]
+    steps = [
+        v2.Resize((25, 25)),
+        v2.CenterCrop(22),
+        v2.ToImage(),
+        v2.ToDtype(torch.float32, scale=True),
+    ]
     transform = v2.Compose(steps)
     assert torch_dataset(test, transform)[0][0].shape == (3, 22, 22)
 
@@ -61,13 +70,19 @@ def test_batches_come_complete_and_in_order_also_from_a_copy_as_workers_get_it()
     copy = pickle.loads(pickle.dumps(torch_dataset(train)))
     batches = list(DataLoader(torch.utils.data.Subset(copy, range(200)), batch_size=64))
     assert torch.cat([index for *_, index in batches]).tolist() == list(range(200))
-    assert np.array_equal(torch.cat([labels for _, labels, _ in batches]).numpy(), train.labels[:200])
+    assert np.array_equal(
+        torch.cat([labels for _, labels, _ in batches]).numpy(), train.labels[:200]
+    )
     seen = (torch.cat([images for images, *_ in batches])[:, 0] * 255).round().byte().numpy()
     assert np.array_equal(seen, glyphs.images(train)[:200])
 
 
-def test_a_missing_or_damaged_image_is_named_and_images_that_are_elsewhere_are_refused_at_once(tmp_path):
-    test = folder_dataset(tmp_path, {"a/1.png": Image.new("RGB", (50, 50)), "b/1.png": Image.new("RGB", (50, 50))})
+def test_a_missing_or_damaged_image_is_named_and_images_that_are_elsewhere_are_refused_at_once(
+    tmp_path,
+):
+    test = folder_dataset(
+        tmp_path, {"a/1.png": Image.new("RGB", (50, 50)), "b/1.png": Image.new("RGB", (50, 50))}
+    )
     whole = (tmp_path / "a/1.png").read_bytes()
     (tmp_path / "a/1.png").write_bytes(whole[:60])
     (tmp_path / "b/1.png").unlink()
@@ -114,7 +129,9 @@ def root(tmp_path_factory):
 
 def test_the_arguments_of_torchvision_download_once_and_read(served, root):
     assert hbench.vision_dataset is vision_dataset
-    test = vision_dataset("omniglot-small")(root, "test", transform=v2.ToImage(), target_transform=str, download=True)
+    test = vision_dataset("omniglot-small")(
+        root, "test", transform=v2.ToImage(), target_transform=str, download=True
+    )
     assert isinstance(test, vision.VisionDataset)
     assert (len(test), len(test.classes)) == (3_120, 156)
     image, target = test[5]
@@ -126,13 +143,17 @@ def test_the_arguments_of_torchvision_download_once_and_read(served, root):
     with pytest.raises(UnknownName, match="'test'"):
         vision_dataset("omniglot-small")(root, "tset")
     theirs = vision.ImageFolder(str(root / "images_background_small1"))
-    assert [str(root / item) for item in train.manifest.items] == [path for path, _ in theirs.samples]
+    assert [str(root / item) for item in train.manifest.items] == [
+        path for path, _ in theirs.samples
+    ]
     assert train.manifest.labels[:, 0].tolist() == theirs.targets
     assert list(train.manifest.tree.names[0]) == theirs.classes
     assert np.array_equal(np.asarray(train[7][0]), np.asarray(theirs[7][0]))
 
 
-def test_without_download_nothing_is_fetched_and_a_wrong_download_is_refused(served, tmp_path, monkeypatch):
+def test_without_download_nothing_is_fetched_and_a_wrong_download_is_refused(
+    served, tmp_path, monkeypatch
+):
     with pytest.raises(DataError, match="raw files of omniglot-small are not in"):
         vision_dataset("omniglot-small")(tmp_path / "here")
     assert served.asked == []
@@ -150,14 +171,20 @@ def test_torchvision_reads_the_same_inaturalist(tmp_path):
     ]
     for name in names:
         for folder in ("train_mini", "val"):
-            folder_dataset(tmp_path / folder, {f"{name}/{n}.jpg": Image.new("RGB", (2, 2)) for n in (1, 2)})
+            folder_dataset(
+                tmp_path / folder, {f"{name}/{n}.jpg": Image.new("RGB", (2, 2)) for n in (1, 2)}
+            )
     (tmp_path / "2021_train_mini").symlink_to(tmp_path / "train_mini")
     levels = ["kingdom", "phylum", "class", "order", "family", "full"]
-    theirs = vision.INaturalist(str(tmp_path), version="2021_train_mini", target_type=levels, loader=str)
+    theirs = vision.INaturalist(
+        str(tmp_path), version="2021_train_mini", target_type=levels, loader=str
+    )
     ours = specs["inat21-mini"].manifests(tmp_path)["train"]
     labels = np.array([theirs[row][1] for row in range(len(theirs))])
     for column, level in enumerate((0, 1, 2, 3, 4, 6)):
-        partitions = {tuple(row) for row in np.column_stack([ours.labels[:, level], labels[:, column]])}
+        partitions = {
+            tuple(row) for row in np.column_stack([ours.labels[:, level], labels[:, column]])
+        }
         assert len(partitions) == len(set(labels[:, column])) == len(set(ours.labels[:, level]))
 
 
@@ -165,13 +192,18 @@ def test_torchvision_reads_the_same_aircraft(tmp_path):
     data = tmp_path / "fgvc-aircraft-2013b" / "data"
     (data / "images").mkdir(parents=True)
     rows = [
-        ("1", "707-320", "Boeing 707", "Boeing"), ("2", "727-200", "Boeing 727", "Boeing"), ("3", "A300B4", "A300", "Airbus"),
+        ("1", "707-320", "Boeing 707", "Boeing"), ("2", "727-200", "Boeing 727", "Boeing"),
+        ("3", "A300B4", "A300", "Airbus"),
     ]  # fmt: skip
     levels = {"variant": "variants", "family": "families", "manufacturer": "manufacturers"}
     for place, (level, plural) in enumerate(levels.items(), 1):
-        (data / f"{plural}.txt").write_text("".join(f"{name}\n" for name in dict.fromkeys(row[place] for row in rows)))
+        (data / f"{plural}.txt").write_text(
+            "".join(f"{name}\n" for name in dict.fromkeys(row[place] for row in rows))
+        )
         for part in ("trainval", "test"):
-            (data / f"images_{level}_{part}.txt").write_text("".join(f"{row[0]} {row[place]}\n" for row in rows))
+            (data / f"images_{level}_{part}.txt").write_text(
+                "".join(f"{row[0]} {row[place]}\n" for row in rows)
+            )
     splits = specs["fgvc-aircraft"].manifests(data)
     for place, level in enumerate(("manufacturer", "family", "variant")):
         theirs = vision.FGVCAircraft(str(tmp_path), split="test", annotation_level=level)

@@ -1,4 +1,6 @@
-"""Training: end to end on letters, the parts of a step, interruption and resume to the bit, refusals."""
+"""Training: end to end on letters, the parts of a step, interruption and resume to the bit,
+refusals.
+"""
 
 import dataclasses
 import json
@@ -58,13 +60,22 @@ def logged(folder):
     return [{key: value for key, value in line.items() if "second" not in key} for line in lines]
 
 
-def test_training_makes_a_better_net_and_leaves_everything_it_takes_to_score_it_again(letters, tmp_path):
+def test_training_makes_a_better_net_and_leaves_everything_it_takes_to_score_it_again(
+    letters, tmp_path
+):
     idle = tiny("glyphs-happier", "optimizer.lr=0", "epochs=1", "steps_per_epoch=1")
     untrained = loop.train(idle, tmp_path / "a", dataset=letters)
     changes = ["epochs=10", "sampler.batch=48", "optimizer.lr=3e-3", "model.dim=32"]
     report = loop.train(tiny("glyphs-happier", *changes), tmp_path / "b", dataset=letters)
     assert report.scores["H-AP"] > untrained.scores["H-AP"] + 0.05
-    files = {"recipe.toml", "log.jsonl", "step-00000030", "test.parquet", "report.json", "report.by-query.parquet"}
+    files = {
+        "recipe.toml",
+        "log.jsonl",
+        "step-00000030",
+        "test.parquet",
+        "report.json",
+        "report.by-query.parquet",
+    }
     assert {path.name for path in (tmp_path / "b").iterdir()} == files
     again = hbench.evaluate(tmp_path / "b" / "test.parquet", letters)
     assert again.scores["H-AP"] == report.scores["H-AP"]
@@ -72,35 +83,59 @@ def test_training_makes_a_better_net_and_leaves_everything_it_takes_to_score_it_
 
 def test_log_and_callbacks_have_losses_rates_and_scores_of_every_step(letters, tmp_path):
     recipe, calls = tiny("glyphs-happier", "schedule.name=steps", "schedule.milestones=[1]"), []
-    loop.train(recipe, tmp_path, dataset=letters, callbacks=[lambda step, values: calls.append((step, dict(values)))])
+    loop.train(
+        recipe,
+        tmp_path,
+        dataset=letters,
+        callbacks=[lambda step, values: calls.append((step, dict(values)))],
+    )
     lines = logged(tmp_path)
     assert [line["step"] for line in lines] == [step for step, _ in calls] == [1, 2, 3, 4, 5, 6, 6]
-    assert lines[0]["loss"] == pytest.approx(0.9 * lines[0]["terms"]["sup_hap"] + 0.1 * lines[0]["terms"]["cluster"])
+    assert lines[0]["loss"] == pytest.approx(
+        0.9 * lines[0]["terms"]["sup_hap"] + 0.1 * lines[0]["terms"]["cluster"]
+    )
     assert lines[3]["rates"]["body"] == pytest.approx(0.1 * lines[2]["rates"]["body"])
     assert lines[-1]["scores"]["H-AP"] == calls[-1][1]["test/H-AP"] > 0
-    assert (calls[0][1]["loss"], calls[0][1]["lr/head"]) == (lines[0]["loss"], lines[0]["rates"]["head"])
+    assert (calls[0][1]["loss"], calls[0][1]["lr/head"]) == (
+        lines[0]["loss"],
+        lines[0]["rates"]["head"],
+    )
 
 
 def test_held_out_classes_choose_the_checkpoint_that_is_tested(letters, tmp_path, monkeypatch):
-    """The scores of the validations are scripted: the best is that of step 6 of 12, and the tests are looked at once."""
+    """The scores of the validations are scripted: the best is that of step 6 of 12, and the tests
+    are looked at once.
+    """
     script = iter([0.2, 0.7, 0.4, 0.5])
     monkeypatch.setattr(loop, "validated", lambda *_: {"AP": next(script)})
-    recipe = tiny("glyphs-happier", "validation=0.25", "evaluate_every=1", "select_by=AP", "epochs=4")
+    recipe = tiny(
+        "glyphs-happier", "validation=0.25", "evaluate_every=1", "select_by=AP", "epochs=4"
+    )
     loop.train(recipe, tmp_path, dataset=letters)
     assert [line["step"] for line in logged(tmp_path) if "scores" in line] == [12]
-    validations = {line["step"]: line["validation"] for line in logged(tmp_path) if "validation" in line}
+    validations = {
+        line["step"]: line["validation"] for line in logged(tmp_path) if "validation" in line
+    }
     assert validations == {3: {"AP": 0.2}, 6: {"AP": 0.7}, 9: {"AP": 0.4}, 12: {"AP": 0.5}}
     assert checkpoint.best(tmp_path).name == "step-00000006"
     assert {path.name for path in checkpoint.saved(tmp_path)} == {"step-00000006", "step-00000012"}
     best = embedding.embedder(str(tmp_path))
     embedding.embed(best, letters, tmp_path / "best.parquet")
-    ours, runs = (embeddings.read(tmp_path / name).vectors for name in ("best.parquet", "test.parquet"))
+    ours, runs = (
+        embeddings.read(tmp_path / name).vectors for name in ("best.parquet", "test.parquet")
+    )
     np.testing.assert_allclose(ours, runs, atol=1e-6)
 
 
 def test_a_run_stops_early_once_and_for_all(letters, tmp_path):
     """A net that learns nothing is as good after every epoch: the first stays the best."""
-    changes = ["optimizer.lr=0", "model.freeze_batch_norm=true", "validation=0.25", "evaluate_every=1", "patience=2"]
+    changes = [
+        "optimizer.lr=0",
+        "model.freeze_batch_norm=true",
+        "validation=0.25",
+        "evaluate_every=1",
+        "patience=2",
+    ]
     recipe = tiny("glyphs-happier", *changes, "epochs=8")
     loop.train(recipe, tmp_path, dataset=letters)
     before, taken = logged(tmp_path), []
@@ -112,7 +147,9 @@ def test_a_run_stops_early_once_and_for_all(letters, tmp_path):
 
 
 def test_validation_is_by_class_seeded_and_true(letters, tmp_path):
-    """Held-out classes are not learnt from; their scores are what evaluating an embedding of them says."""
+    """Held-out classes are not learnt from; their scores are what evaluating an embedding of them
+    says.
+    """
     recipe = tiny("glyphs-happier", "validation=0.25", "evaluate_every=2")
     rest, held = split_off(letters, recipe)
     manifest = held.tests["validation"]
@@ -121,11 +158,15 @@ def test_validation_is_by_class_seeded_and_true(letters, tmp_path):
     learnt, asked = (set(map(tuple, class_rows(each.tree))) for each in (rest.train, manifest))
     assert learnt.isdisjoint(asked)
     assert len(asked) == round(0.25 * 24)
-    again, other = (split_off(letters, each)[1] for each in (recipe, recipe.model_copy(update={"seed": 1})))
+    again, other = (
+        split_off(letters, each)[1] for each in (recipe, recipe.model_copy(update={"seed": 1}))
+    )
     assert again.tests["validation"].digest == manifest.digest != other.tests["validation"].digest
     loop.train(recipe, tmp_path, dataset=letters)
     (scored,) = [line["validation"] for line in logged(tmp_path) if "validation" in line]
-    embedding.embed(embedding.embedder(str(tmp_path)), held, tmp_path / "held.npz", split="validation")
+    embedding.embed(
+        embedding.embedder(str(tmp_path)), held, tmp_path / "held.npz", split="validation"
+    )
     report = hbench.evaluate(tmp_path / "held.npz", held)
     # other batches: last bits, a rank or two
     assert scored["H-AP"] == pytest.approx(float(report.scores["H-AP"]), abs=1e-3)
@@ -141,7 +182,9 @@ def test_a_level_named_for_the_validation_is_held_out_whole(letters):
     assert bases[1].isdisjoint(bases[2])
     assert bases[0] == bases[1] | bases[2]
     assert len(bases[2]) == round(0.25 * len(bases[0]))
-    finest = split_off(letters, tiny("glyphs-happier", "validation=0.25", "validation_level=character"))[1]
+    finest = split_off(
+        letters, tiny("glyphs-happier", "validation=0.25", "validation_level=character")
+    )[1]
     unnamed = split_off(letters, tiny("glyphs-happier", "validation=0.25"))[1]
     assert finest.tests["validation"].digest == unnamed.tests["validation"].digest
 
@@ -157,14 +200,20 @@ def test_a_level_named_for_the_validation_is_held_out_whole(letters):
         (["validation=0.5", "evaluate_every=1", "select_by=AP/genus"], "unknown level"),
     ],
 )
-def test_what_cannot_be_trained_is_refused_before_anything_is_written(letters, tmp_path, changes, problem):
+def test_what_cannot_be_trained_is_refused_before_anything_is_written(
+    letters, tmp_path, changes, problem
+):
     processes = ALONE if changes else Processes(0, 3, torch.device("cpu"))
     with pytest.raises(HBenchError, match=problem):
-        loop.train(tiny("glyphs-happier", *changes), tmp_path / "run", dataset=letters, processes=processes)
+        loop.train(
+            tiny("glyphs-happier", *changes), tmp_path / "run", dataset=letters, processes=processes
+        )
     assert not (tmp_path / "run").exists()
 
 
-def test_a_tracker_that_is_not_installed_is_named_before_the_first_step(letters, tmp_path, monkeypatch):
+def test_a_tracker_that_is_not_installed_is_named_before_the_first_step(
+    letters, tmp_path, monkeypatch
+):
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(UsageError, match="wandb is not installed"):
         loop.train(tiny(), tmp_path, dataset=letters, track=["wandb"])
@@ -176,7 +225,9 @@ def test_tensorboard_has_the_curves_of_the_log_also_of_a_run_that_was_cut(letter
     killed_at_6 = Mock(side_effect=[*[None] * 5, RuntimeError("killed")])
     recipe = tiny("glyphs-happier", "checkpoint_every=2", "validation=0.25", "evaluate_every=1")
     with pytest.raises(RuntimeError, match="killed"):
-        loop.train(recipe, tmp_path, dataset=letters, track=["tensorboard"], on_progress=killed_at_6)
+        loop.train(
+            recipe, tmp_path, dataset=letters, track=["tensorboard"], on_progress=killed_at_6
+        )
     loop.train(recipe, tmp_path, dataset=letters, track=["tensorboard"], resume=True)
     curves = EventAccumulator(str(tmp_path)).Reload()
     lines = logged(tmp_path)
@@ -188,10 +239,14 @@ def test_tensorboard_has_the_curves_of_the_log_also_of_a_run_that_was_cut(letter
     assert tested.value == pytest.approx(lines[-1]["scores"]["H-AP"])
 
 
-def test_partial_labels_train_a_loss_of_ranks_and_are_refused_by_a_loss_of_proxies(letters, tmp_path):
+def test_partial_labels_train_a_loss_of_ranks_and_are_refused_by_a_loss_of_proxies(
+    letters, tmp_path
+):
     """The small glyphs, every third training item known to the level above the finest alone."""
     rows = [class_rows(letters.train.tree)[fine] for fine in letters.train.labels[:, -1].tolist()]
-    rows = [ended_early(row[:-1], letters.levels) if n % 3 == 0 else row for n, row in enumerate(rows)]
+    rows = [
+        ended_early(row[:-1], letters.levels) if n % 3 == 0 else row for n, row in enumerate(rows)
+    ]
     train = manifests.from_names(letters.train.items.tolist(), rows, levels=letters.levels)
     partly_known = dataclasses.replace(letters, train=train)
     loop.train(tiny("glyphs-roadmap", "epochs=1"), tmp_path / "ranks", dataset=partly_known)
@@ -205,7 +260,9 @@ def test_partial_labels_train_a_loss_of_ranks_and_are_refused_by_a_loss_of_proxi
 def gradients(compute, run, pixels, labels):
     run.model.zero_grad()
     run.objective.zero_grad()
-    total, _ = compute(run.embed, run.objective, pixels, labels, processes=ALONE, scale=lambda loss: loss)
+    total, _ = compute(
+        run.embed, run.objective, pixels, labels, processes=ALONE, scale=lambda loss: loss
+    )
     both = [*run.model.parameters(), *run.objective.parameters()]
     return float(total), [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in both]
 
@@ -228,7 +285,9 @@ def test_two_passes_drop_the_same_units(letters):
     run = begin(tiny("glyphs-happier", "model.freeze_batch_norm=true"), letters)
     run.model.pooling.append(nn.Dropout(0.5))
     seen = []
-    run.model.pooling.register_forward_hook(lambda _module, _inputs, output: seen.append(output.detach().clone()))
+    run.model.pooling.register_forward_hook(
+        lambda _module, _inputs, output: seen.append(output.detach().clone())
+    )
     labels = torch.from_numpy(letters.train.labels[:16].astype(np.int64))
     gradients(in_two_passes(8), run, torch.randn(16, 1, 32, 32), labels)
     assert torch.equal(seen[0], seen[2])
@@ -238,7 +297,9 @@ def test_two_passes_drop_the_same_units(letters):
 
 def test_gem_is_the_generalised_mean_over_the_map():
     features = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
-    assert GeM()(features).item() == pytest.approx(((1**3 + 2**3 + 3**3 + 4**3) / 4) ** (1 / 3), rel=1e-6)
+    assert GeM()(features).item() == pytest.approx(
+        ((1**3 + 2**3 + 3**3 + 4**3) / 4) ** (1 / 3), rel=1e-6
+    )
 
 
 def test_embeddings_have_length_one_and_batch_norms_stay_frozen():
@@ -265,8 +326,13 @@ def test_a_projection_that_begins_by_pca_whitens_the_features():
 
 def test_a_run_begins_its_projection_by_pca_of_its_training_images(letters):
     recipe = tiny("glyphs-happier", 'model.projection="pca"', "model.dim=4")
-    run, images = begin(recipe, letters), images_of("glyphs", letters.train, recipe.images, vary=False)
-    pixels = torch.cat([some for some, _ in in_order(images, np.arange(len(letters.train)), batch=64, workers=0)])
+    run, images = (
+        begin(recipe, letters),
+        images_of("glyphs", letters.train, recipe.images, vary=False),
+    )
+    pixels = torch.cat(
+        [some for some, _ in in_order(images, np.arange(len(letters.train)), batch=64, workers=0)]
+    )
     with torch.no_grad():
         projected = run.model.projection(run.model.eval().describe(pixels)).double().numpy()
     np.testing.assert_allclose(np.cov(projected.T), np.eye(4), atol=0.05)
@@ -283,14 +349,22 @@ def test_a_schedule_is_its_formula(name, expected):
 
 
 def test_each_group_has_its_rate_and_the_body_is_frozen_during_warm_up(letters):
-    changes = ["optimizer.lr=0.1", "optimizer.head=2", "optimizer.lr_min=0.01", "proxies.lr=10", "proxies.lr_min=0.5"]
+    changes = [
+        "optimizer.lr=0.1",
+        "optimizer.head=2",
+        "optimizer.lr_min=0.01",
+        "proxies.lr=10",
+        "proxies.lr_min=0.5",
+    ]
     recipe = tiny("glyphs-happier", *changes, "schedule.warm_up=1", "epochs=4")
     run = begin(recipe, letters)
     assert set_rates(run.optimizers, recipe, 0) == {"body": 0, "head": 0.2, "proxies": 10}
     first = set_rates(run.optimizers, recipe, 1)
     assert first == pytest.approx({"body": 0.1, "head": 0.2, "proxies": 10})
     half = set_rates(run.optimizers, recipe, 3)
-    assert half == pytest.approx({"body": (0.1 + 0.01) / 2, "head": (0.2 + 0.01) / 2, "proxies": (10 + 0.5) / 2})
+    assert half == pytest.approx(
+        {"body": (0.1 + 0.01) / 2, "head": (0.2 + 0.01) / 2, "proxies": (10 + 0.5) / 2}
+    )
     # a lowest rate is the cosine's alone
     steps = ["schedule.name=steps", "schedule.milestones=[1]", "schedule.gamma=0.3"]
     recipe = tiny("glyphs-nsm", *steps, "optimizer.lr=1", "optimizer.lr_min=0.5")
@@ -312,7 +386,9 @@ def test_frozen_parameters_are_not_differentiated_during_warm_up(letters, tmp_pa
 
 
 @pytest.mark.parametrize("dim", [8, 4096])  # the state, or the weights alone, are too large
-def test_a_full_disk_ends_a_run_in_one_message_and_leaves_no_half_checkpoint(letters, small_disk, dim):
+def test_a_full_disk_ends_a_run_in_one_message_and_leaves_no_half_checkpoint(
+    letters, small_disk, dim
+):
     (small_disk / "filler").write_bytes(bytes(500_000))
     recipe = tiny("glyphs-nsm", f"model.dim={dim}", "images.size=32")
     with pytest.raises(DataError, match=r"the disk is full: .*step-00000006 could not be written"):
@@ -323,7 +399,11 @@ def test_a_full_disk_ends_a_run_in_one_message_and_leaves_no_half_checkpoint(let
 def test_a_warm_up_below_one_is_a_share_of_the_steps_however_few_the_epochs(letters, tmp_path):
     assert resolve("own-data").schedule.warm_up <= 0.1
     for epochs, resting in ((1, 0), (10, 1)):
-        recipe = tiny("glyphs-happier", f"schedule.warm_up={resolve('own-data').schedule.warm_up}", f"epochs={epochs}")
+        recipe = tiny(
+            "glyphs-happier",
+            f"schedule.warm_up={resolve('own-data').schedule.warm_up}",
+            f"epochs={epochs}",
+        )
         run = begin(recipe, letters)
         rates = [moment.rates["body"] for moment in loop.steps(run, recipe, letters, tmp_path)]
         assert rates.count(0) == resting
@@ -384,15 +464,29 @@ def test_beyond_the_edge_is_black_or_what_is_at_the_edge():
 
 
 def test_a_killed_run_resumes_to_the_same_bits(letters, tmp_path):
-    """Killed (SIGKILL) at a random step, resumed; its weights and log are those of a run that was never stopped."""
+    """Killed (SIGKILL) at a random step, resumed; its weights and log are those of a run that was
+    never stopped.
+    """
     save(letters, tmp_path / "letters")
     changes = [f"dataset={tmp_path / 'letters'}", *TINY, "steps_per_epoch=6", "checkpoint_every=2"]
     sets = [word for change in changes for word in ("--set", change)]
-    line = [sys.executable, "-m", "hbench.train", "glyphs-happier", *sets, "--out", tmp_path / "killed"]
+    line = [
+        sys.executable,
+        "-m",
+        "hbench.train",
+        "glyphs-happier",
+        *sets,
+        "--out",
+        tmp_path / "killed",
+    ]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    victim = subprocess.Popen([*line, "--threads", "1"], env=environment, cwd=ROOT, stderr=subprocess.DEVNULL)
+    victim = subprocess.Popen(
+        [*line, "--threads", "1"], env=environment, cwd=ROOT, stderr=subprocess.DEVNULL
+    )
     last = random.choice([2, 4, 6, 8])
-    while victim.poll() is None and not any(int(p.name[5:]) >= last for p in (tmp_path / "killed").glob("step-*")):
+    while victim.poll() is None and not any(
+        int(p.name[5:]) >= last for p in (tmp_path / "killed").glob("step-*")
+    ):
         time.sleep(0.005)
     victim.kill()
     assert victim.wait() == -signal.SIGKILL, "the run was over before it could be killed"
@@ -404,9 +498,13 @@ def test_a_killed_run_resumes_to_the_same_bits(letters, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "changes", [(), ("glyphs-xbm", "losses.xbm.params.warm_up=0"), ("glyphs-rambo-log",)], ids=["plain", "xbm", "rambo"]
+    "changes",
+    [(), ("glyphs-xbm", "losses.xbm.params.warm_up=0"), ("glyphs-rambo-log",)],
+    ids=["plain", "xbm", "rambo"],
 )
-def test_an_interrupted_run_saves_all_that_it_takes_to_resume_and_says_how(letters, tmp_path, changes):
+def test_an_interrupted_run_saves_all_that_it_takes_to_resume_and_says_how(
+    letters, tmp_path, changes
+):
     recipe = tiny(*changes)
     with pytest.raises(loop.TrainingInterrupted, match="stopped after step 3 of 6") as stopped:
         loop.train(recipe, tmp_path / "a", dataset=letters, on_progress=signalled_at(3))
@@ -416,7 +514,8 @@ def test_an_interrupted_run_saves_all_that_it_takes_to_resume_and_says_how(lette
     whole = loop.train(recipe, tmp_path / "b", dataset=letters)
     assert weights_of(tmp_path / "a") == weights_of(tmp_path / "b")
     assert logged(tmp_path / "a") == logged(tmp_path / "b")
-    again = loop.train(recipe, tmp_path / "b", dataset=letters, resume=True)  # a finished run changes nothing
+    # a finished run changes nothing
+    again = loop.train(recipe, tmp_path / "b", dataset=letters, resume=True)
     assert weights_of(tmp_path / "a") == weights_of(tmp_path / "b")
     assert again.scores["H-AP"] == whole.scores["H-AP"]
 
@@ -424,22 +523,32 @@ def test_an_interrupted_run_saves_all_that_it_takes_to_resume_and_says_how(lette
 @pytest.fixture(scope="module")
 def undisturbed(letters, tmp_path_factory):
     """A recipe, and the folder of a run of it that nothing interrupted."""
-    recipe = tiny("glyphs-happier", "validation=0.25", "evaluate_every=1", "checkpoint_every=2", "epochs=3")
+    recipe = tiny(
+        "glyphs-happier", "validation=0.25", "evaluate_every=1", "checkpoint_every=2", "epochs=3"
+    )
     folder = tmp_path_factory.mktemp("undisturbed")
     loop.train(recipe, folder, dataset=letters)
     return recipe, folder
 
 
 @pytest.mark.parametrize("moment", ["before a checkpoint", "before the tests", "after all"])
-def test_the_log_of_a_killed_run_is_that_of_an_undisturbed_one(letters, undisturbed, tmp_path, monkeypatch, moment):
-    """Killed in between what a step leaves behind: its line, the validation's, the checkpoint, the tests'."""
+def test_the_log_of_a_killed_run_is_that_of_an_undisturbed_one(
+    letters, undisturbed, tmp_path, monkeypatch, moment
+):
+    """Killed in between what a step leaves behind: its line, the validation's, the checkpoint, the
+    tests'.
+    """
     recipe, whole = undisturbed
 
     dies = Mock(side_effect=SystemExit)
     with monkeypatch.context() as patched, suppress(SystemExit):
         if moment == "before a checkpoint":
             save = loop.TrainingRun.save
-            patched.setattr(loop.TrainingRun, "save", lambda run, out: dies() if run.step >= 6 else save(run, out))
+            patched.setattr(
+                loop.TrainingRun,
+                "save",
+                lambda run, out: dies() if run.step >= 6 else save(run, out),
+            )
         if moment == "before the tests":
             patched.setattr(loop, "_score", dies)
         loop.train(recipe, tmp_path, dataset=letters)
@@ -455,12 +564,17 @@ def test_a_process_that_torchrun_restarts_resumes_by_itself(letters, tmp_path, m
         loop.train(tiny(), tmp_path, dataset=letters, on_progress=signalled_at(4, signal.SIGTERM))
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     taken = []
-    loop.train(tiny(), tmp_path, dataset=letters, on_progress=lambda moment: taken.append(moment.step))
+    loop.train(
+        tiny(), tmp_path, dataset=letters, on_progress=lambda moment: taken.append(moment.step)
+    )
     assert taken == [5, 6]
 
 
 def test_a_recipe_that_is_refused_leaves_no_run(letters, tmp_path):
-    for change, problem in (("losses.foo.weight=1", "unknown loss"), ("sampler.smallest=100", "too few classes")):
+    for change, problem in (
+        ("losses.foo.weight=1", "unknown loss"),
+        ("sampler.smallest=100", "too few classes"),
+    ):
         with pytest.raises(HBenchError, match=problem):
             loop.train(tiny("glyphs-happier", change), tmp_path / "run", dataset=letters)
     (tmp_path / "file").touch()
@@ -506,25 +620,36 @@ def test_a_finite_loss_with_a_gradient_that_is_not_changes_nothing(letters):
 
 
 def test_a_gradient_is_clipped_to_its_length_and_its_length_is_logged(letters):
-    run, clipped = (begin(tiny("glyphs-nsm", f"optimizer.clip={clip}"), letters) for clip in (0, 0.5))
+    run, clipped = (
+        begin(tiny("glyphs-nsm", f"optimizer.clip={clip}"), letters) for clip in (0, 0.5)
+    )
     pixels = torch.rand(16, 1, 32, 32, generator=torch.Generator().manual_seed(0))
     labels = torch.from_numpy(letters.train.labels[:160:10].astype(np.int64))
     for each in (run, clipped):
-        each.model.projection.weight.data.mul_(0.1)  # a net whose gradient is longer than what it is clipped to
+        # a net whose gradient is longer than what it is clipped to
+        each.model.projection.weight.data.mul_(0.1)
     free, cut = (loop.update(each, pixels, labels) for each in (run, clipped))
     lengths = []
     for each in (run, clipped):
-        gradients = [weight.grad for group in each.optimizers[0].param_groups for weight in group["params"]]
+        gradients = [
+            weight.grad for group in each.optimizers[0].param_groups for weight in group["params"]
+        ]
         lengths.append(torch.cat([gradient.flatten() for gradient in gradients]).norm().item())
     (proxies,) = run.optimizers[1].param_groups[0]["params"]  # which have an optimiser of their own
     own = proxies.grad.norm().item()
-    assert float(free[1]) == pytest.approx(float(cut[1])) == pytest.approx(np.hypot(lengths[0], own), rel=1e-5)
+    assert (
+        float(free[1])
+        == pytest.approx(float(cut[1]))
+        == pytest.approx(np.hypot(lengths[0], own), rel=1e-5)
+    )
     assert lengths[0] > 0.5
     assert lengths[1] == pytest.approx(0.5, rel=1e-4)
 
 
 def ahead(recipe, data, processes=ALONE):
-    """A run on a processor whose steps are launched as on a GPU: by fused optimisers, unread until a step is logged."""
+    """A run on a processor whose steps are launched as on a GPU: by fused optimisers, unread until
+    a step is logged.
+    """
     run = begin(recipe, data, processes)
     run.optimizers = build_optimizers(recipe, run.model, run.objective, fused=True)
     run.halted = torch.zeros((), dtype=torch.bool)
@@ -533,24 +658,44 @@ def ahead(recipe, data, processes=ALONE):
 
 @pytest.mark.parametrize("name", ["sgd", "adam", "adamw"])
 def test_steps_that_are_not_waited_for_are_the_same(letters, tmp_path, monkeypatch, name):
-    rates = ["optimizer.lr=1e-4", "proxies.lr=1e-2"]  # at higher ones, rounding grows a hundredfold in a step
+    rates = [
+        "optimizer.lr=1e-4",
+        "proxies.lr=1e-2",
+    ]  # at higher ones, rounding grows a hundredfold in a step
     steps = ["log_every=2", "steps_per_epoch=5", "checkpoint_every=4"]
-    recipe = tiny("glyphs-happier", f"optimizer.name={name}", f"proxies.name={name}", *rates, *steps)
+    recipe = tiny(
+        "glyphs-happier", f"optimizer.name={name}", f"proxies.name={name}", *rates, *steps
+    )
     loop.train(recipe, tmp_path / "plain", dataset=letters)
     monkeypatch.setattr(loop, "begin", ahead)
     taken = []
-    loop.train(recipe, tmp_path / "ahead", dataset=letters, on_progress=lambda moment: taken.append(moment.step))
+    loop.train(
+        recipe,
+        tmp_path / "ahead",
+        dataset=letters,
+        on_progress=lambda moment: taken.append(moment.step),
+    )
     assert taken == list(range(1, 11))
-    for one, other in zip(logged(tmp_path / "plain")[:-1], logged(tmp_path / "ahead")[:-1], strict=True):
+    for one, other in zip(
+        logged(tmp_path / "plain")[:-1], logged(tmp_path / "ahead")[:-1], strict=True
+    ):
         assert one["step"] == other["step"]
         assert one["rates"] == other["rates"]
-        assert one["loss"] == pytest.approx(other["loss"], rel=1e-4)  # fused optimisers round otherwise
-    assert [folder.name for folder in checkpoint.saved(tmp_path / "ahead")] == ["step-00000008", "step-00000010"]
+        # fused optimisers round otherwise
+        assert one["loss"] == pytest.approx(other["loss"], rel=1e-4)
+    assert [folder.name for folder in checkpoint.saved(tmp_path / "ahead")] == [
+        "step-00000008",
+        "step-00000010",
+    ]
 
 
 def test_a_step_that_is_not_waited_for_changes_nothing_where_it_is_not_finite(letters, tmp_path):
-    """The first of 4 steps goes so far that the others are not finite, which is known after the 4th: none changes a thing."""
-    recipe = tiny("glyphs-happier", "optimizer.lr=1e30", "steps_per_epoch=4", "epochs=1", "log_every=9")
+    """The first of 4 steps goes so far that the others are not finite, which is known after the
+    4th: none changes a thing.
+    """
+    recipe = tiny(
+        "glyphs-happier", "optimizer.lr=1e30", "steps_per_epoch=4", "epochs=1", "log_every=9"
+    )
     one, four = ahead(recipe, letters), ahead(recipe, letters)
     one.halted = None  # its steps are waited for
     next(loop.steps(one, recipe, letters, tmp_path))
@@ -581,17 +726,27 @@ def stored(letters, tmp_path_factory):
     """A run, and the two files of a checkpoint of it."""
     run, folder = begin(tiny(), letters), tmp_path_factory.mktemp("stored")
     run.save(folder)
-    return run, {name: (checkpoint.latest(folder) / name).read_bytes() for name in (checkpoint.MODEL, checkpoint.STATE)}
+    return run, {
+        name: (checkpoint.latest(folder) / name).read_bytes()
+        for name in (checkpoint.MODEL, checkpoint.STATE)
+    }
 
 
 @pytest.mark.parametrize(
     "damage",
     [
-        checkpoint.MODEL, checkpoint.STATE, {"step": Path("x")}, {"random": {}}, {"optimizers": [1]}, {"optimizers": []},
-        {"objective": None}, {"best": 7}, {"step": None},
+        checkpoint.MODEL,
+        checkpoint.STATE,
+        {"step": Path("x")},
+        {"random": {}},
+        {"optimizers": [1]},
+        {"optimizers": []},
+        {"objective": None},
+        {"best": 7},
+        {"step": None},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_a_checkpoint_that_is_cut_or_has_other_types_is_refused(stored, tmp_path, damage):
     run, files = stored
     folder = tmp_path / "step-00000000"
@@ -599,7 +754,10 @@ def test_a_checkpoint_that_is_cut_or_has_other_types_is_refused(stored, tmp_path
     for name, content in files.items():
         (folder / name).write_bytes(content[:100] if name == damage else content)
     if isinstance(damage, dict):
-        torch.save({**torch.load(folder / checkpoint.STATE, weights_only=True), **damage}, folder / checkpoint.STATE)
+        torch.save(
+            {**torch.load(folder / checkpoint.STATE, weights_only=True), **damage},
+            folder / checkpoint.STATE,
+        )
     with pytest.raises(DataError, match="cannot be loaded"):
         run.restore(folder)
     if "best" in damage:
@@ -607,7 +765,9 @@ def test_a_checkpoint_that_is_cut_or_has_other_types_is_refused(stored, tmp_path
             checkpoint.best(tmp_path)
 
 
-def test_the_last_two_checkpoints_and_the_best_are_kept_and_half_written_ones_do_not_count(letters, tmp_path):
+def test_the_last_two_checkpoints_and_the_best_are_kept_and_half_written_ones_do_not_count(
+    letters, tmp_path
+):
     run = begin(tiny(), letters)
     for step in range(1, 7):
         run.step = step
@@ -641,13 +801,20 @@ def test_a_resumed_log_drops_what_lies_behind_its_checkpoint_and_a_damaged_one_i
 
 def test_the_recipe_of_the_docs_resolves(tmp_path):
     text = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
-    (tmp_path / "mine.toml").write_text(re.search(r"^```toml\n(extends.*?)^```", text, re.MULTILINE | re.DOTALL)[1])
+    (tmp_path / "mine.toml").write_text(
+        re.search(r"^```toml\n(extends.*?)^```", text, re.MULTILINE | re.DOTALL)[1]
+    )
     assert resolve(str(tmp_path / "mine.toml")).losses["sup_hap"].params == {"alpha": 2.0}
 
 
 def test_the_command_prints_a_recipe_and_trains_it(letters, tmp_path):
     save(letters, tmp_path / "letters")
-    changes = (f"dataset={tmp_path / 'letters'}", "epochs=1", "steps_per_epoch=1", "sampler.batch=16")
+    changes = (
+        f"dataset={tmp_path / 'letters'}",
+        "epochs=1",
+        "steps_per_epoch=1",
+        "sampler.batch=16",
+    )
     sets = [word for change in changes for word in ("--set", change)]
     (tmp_path / "mine.toml").write_text(call("train", "glyphs-happier", "--print", *sets).stdout)
     done = call("train", tmp_path / "mine.toml", "--out", tmp_path / "run", "--device", "cpu")
@@ -667,6 +834,8 @@ def test_a_second_training_into_one_folder_is_refused_while_the_first_is_at_work
     loop.train(tiny(), tmp_path / "run", dataset=letters, on_progress=second)
     assert refused
     steps = [
-        json.loads(line)["step"] for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines() if "loss" in line
+        json.loads(line)["step"]
+        for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()
+        if "loss" in line
     ]
     assert steps == sorted(set(steps))

@@ -1,4 +1,6 @@
-"""Which column is what: tables as other tools write them, with columns that are no levels, in any order and under any delimiter."""
+"""Which column is what: tables as other tools write them, with columns that are no levels, in any
+order and under any delimiter.
+"""
 
 import csv
 
@@ -11,7 +13,13 @@ from hbench import load
 from hbench.core.errors import DataError, UnknownName
 from hbench.tree.columns import NOTHING, Chosen, columns_of
 
-SPECIES = [("Owls", "Barn owl"), ("Owls", "Bay owl"), ("Parrots", "Galah"), ("Parrots", "Kea"), ("Parrots", "Corella")]
+SPECIES = [
+    ("Owls", "Barn owl"),
+    ("Owls", "Bay owl"),
+    ("Parrots", "Galah"),
+    ("Parrots", "Kea"),
+    ("Parrots", "Corella"),
+]
 ITEMS = [(f"img_{n:03}.jpg", *SPECIES[n % 5]) for n in range(30)]
 JUNK = {
     "": lambda n, _: str(n),
@@ -29,11 +37,15 @@ JUNK = {
 
 def written(path, columns, rows, **how):
     with path.open("w", newline="") as file:
-        csv.writer(file, lineterminator=how.pop("lineterminator", "\n"), **how).writerows([columns, *rows])
+        csv.writer(file, lineterminator=how.pop("lineterminator", "\n"), **how).writerows(
+            [columns, *rows]
+        )
     return path
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     st.sampled_from(["item", "id", "filename", "image_path", "file_name", "path"]),
     st.lists(st.sampled_from(sorted(JUNK)), unique=True, max_size=4),
@@ -42,7 +54,9 @@ def written(path, columns, rows, **how):
     st.sampled_from(["\n", "\r\n"]),
     st.randoms(use_true_random=False),
 )
-def test_what_is_no_level_is_left_out_wherever_it_stands(tmp_path, item, junk, mark, quoting, ends, random):
+def test_what_is_no_level_is_left_out_wherever_it_stands(
+    tmp_path, item, junk, mark, quoting, ends, random
+):
     columns = {item: 0, "order": 1, "species": 2} | dict.fromkeys(junk)
     names = list(columns)
     if "" in names:  # pandas writes its index first
@@ -53,7 +67,9 @@ def test_what_is_no_level_is_left_out_wherever_it_stands(tmp_path, item, junk, m
         [row[columns[name]] if columns[name] is not None else JUNK[name](n, row) for name in names]
         for n, row in enumerate(ITEMS)
     ]
-    path = written(tmp_path / "t.csv", names, rows, delimiter=mark, quoting=quoting, lineterminator=ends)
+    path = written(
+        tmp_path / "t.csv", names, rows, delimiter=mark, quoting=quoting, lineterminator=ends
+    )
     found = load(path)
     test = found.tests["test"]
     assert found.levels == ("order", "species")
@@ -66,11 +82,15 @@ def test_what_is_no_level_is_left_out_wherever_it_stands(tmp_path, item, junk, m
         assert (name or "(without a name)") in str(found.read)
 
 
-@pytest.mark.parametrize("names", [("is_query", "is_gallery"), ("query", "gallery"), ("IS_QUERY", "Gallery")])
+@pytest.mark.parametrize(
+    "names", [("is_query", "is_gallery"), ("query", "gallery"), ("IS_QUERY", "Gallery")]
+)
 @pytest.mark.parametrize("words", [("True", "False"), ("1", "0"), ("1.0", "0.0"), ("yes", "no")])
 def test_masks_are_read_under_the_names_that_other_packages_give_them(tmp_path, names, words):
     rows = [[*row, words[n % 2], words[0]] for n, row in enumerate(ITEMS)]
-    test = load(written(tmp_path / "t.csv", ["item", "order", "species", *names], rows)).tests["test"]
+    test = load(written(tmp_path / "t.csv", ["item", "order", "species", *names], rows)).tests[
+        "test"
+    ]
     assert (int(test.query.sum()), int(test.gallery.sum())) == (15, 30)
 
 
@@ -95,13 +115,19 @@ def test_one_name_under_two_parents_turns_no_columns():
         ["3", "Fungi", "Boletus", "c"],
         ["4", "Fungi", "Boletus", "d"],
     ]
-    table = pa.table(dict(zip(["item", "kingdom", "genus", "species"], zip(*rows, strict=True), strict=True)))
+    table = pa.table(
+        dict(zip(["item", "kingdom", "genus", "species"], zip(*rows, strict=True), strict=True))
+    )
     assert columns_of(table, NOTHING).levels == ("kingdom", "genus", "species")
 
 
 def test_a_level_of_one_class_is_kept_and_said(tmp_path):
     found = load(
-        written(tmp_path / "t.csv", ["item", "zoo", "order", "species"], [[row[0], "x", *row[1:]] for row in ITEMS])
+        written(
+            tmp_path / "t.csv",
+            ["item", "zoo", "order", "species"],
+            [[row[0], "x", *row[1:]] for row in ITEMS],
+        )
     )
     assert found.levels == ("zoo", "order", "species")
     assert "zoo: one class each, which adds nothing but counts in H-AP" in str(found.read)
@@ -117,7 +143,9 @@ def test_two_levels_of_names_for_the_same_classes_are_kept_and_said(tmp_path):
 
 @pytest.mark.parametrize("marker", ["taxonRank", "scientificName", "basisOfRecord", "gbifID"])
 def test_an_export_of_biodiversity_data_has_its_ranks_as_levels(tmp_path, marker):
-    rows = [["Animalia", row[1], row[2], f"{n}", row[0], "Somewhere"] for n, row in enumerate(ITEMS)]
+    rows = [
+        ["Animalia", row[1], row[2], f"{n}", row[0], "Somewhere"] for n, row in enumerate(ITEMS)
+    ]
     titles = ["kingdom", "order", "species", marker, "occurrenceID", "locality"]
     found = load(written(tmp_path / "t.csv", titles, rows, delimiter="\t"), item="occurrenceID")
     assert found.levels == ("kingdom", "order", "species")
@@ -138,7 +166,8 @@ def test_what_a_user_names_is_taken_as_it_is(tmp_path):
 
 def test_a_table_whose_header_is_missing_is_remarked_on(tmp_path):
     (tmp_path / "t.csv").write_text(
-        "".join(f"{name},{order}\n" for _, order, name in []) + "item,Owls\na,Owls\nb,Owls\nc,Kea\nd,Kea\n"
+        "".join(f"{name},{order}\n" for _, order, name in [])
+        + "item,Owls\na,Owls\nb,Owls\nc,Kea\nd,Kea\n"
     )
     assert "does the header line miss?" in str(load(tmp_path / "t.csv").read)
 
@@ -153,13 +182,19 @@ def test_cells_with_several_labels_are_refused_as_such(tmp_path, mark):
 
 def test_an_item_in_two_rows_with_other_labels_is_refused_as_such(tmp_path):
     with pytest.raises(DataError, match="1 items have several labels, in several rows"):
-        load(written(tmp_path / "t.csv", ["item", "kind"], [["1", "dog"], ["1", "cat"], ["2", "cat"]]))
+        load(
+            written(
+                tmp_path / "t.csv", ["item", "kind"], [["1", "dog"], ["1", "cat"], ["2", "cat"]]
+            )
+        )
 
 
 def test_a_list_of_labels_is_refused_as_such(tmp_path):
     import pyarrow.parquet as pq
 
-    pq.write_table(pa.table({"item": ["1", "2"], "kind": [["dog"], ["dog", "cat"]]}), tmp_path / "t.parquet")
+    pq.write_table(
+        pa.table({"item": ["1", "2"], "kind": [["dog"], ["dog", "cat"]]}), tmp_path / "t.parquet"
+    )
     with pytest.raises(DataError, match="several labels"):
         load(tmp_path / "t.parquet")
 

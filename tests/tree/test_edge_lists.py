@@ -1,4 +1,6 @@
-"""Lists of edges as other tools write them: under any header, with ids and names, after an index, with roots of all kinds."""
+"""Lists of edges as other tools write them: under any header, with ids and names, after an index,
+with roots of all kinds.
+"""
 
 import networkx as nx
 import pytest
@@ -10,17 +12,30 @@ from hbench.tree.columns import Chosen
 from hbench.tree.files import read
 from tests.command_line import in_folder
 
-TREE = {"": ["animals"], "animals": ["owls", "cats"], "owls": ["barn owl", "bay owl"], "cats": ["lynx"]}
+TREE = {
+    "": ["animals"],
+    "animals": ["owls", "cats"],
+    "owls": ["barn owl", "bay owl"],
+    "cats": ["lynx"],
+}
 EDGES = [(parent, child) for parent, children in TREE.items() for child in children if parent]
 RIGHT = {("owls", "barn owl"), ("owls", "bay owl"), ("cats", "lynx")}
-HEADS = [("parent", "child"), ("source", "target"), ("from", "to"), ("hypernym", "hyponym"), ("Source", "Target")]
+HEADS = [
+    ("parent", "child"),
+    ("source", "target"),
+    ("from", "to"),
+    ("hypernym", "hyponym"),
+    ("Source", "Target"),
+]
 
 
 def rows_of(path, **chosen):
     return set(read(path, chosen=Chosen(**chosen)).rows)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     st.sampled_from(HEADS),
     st.booleans(),
@@ -29,7 +44,9 @@ def rows_of(path, **chosen):
     st.lists(st.sampled_from(["weight", "type", "Id"]), unique=True, max_size=2),
     st.randoms(use_true_random=False),
 )
-def test_two_columns_of_edges_are_seen_under_any_header(tmp_path, head, turned, indexed, mark, others, random):
+def test_two_columns_of_edges_are_seen_under_any_header(
+    tmp_path, head, turned, indexed, mark, others, random
+):
     names = [*(head[::-1] if turned else head), *others]
     edges = list(EDGES)
     random.shuffle(edges)
@@ -37,7 +54,9 @@ def test_two_columns_of_edges_are_seen_under_any_header(tmp_path, head, turned, 
     for number, (parent, child) in enumerate(edges):
         cells = [child, parent] if turned else [parent, child]
         lines.append(
-            ([str(number)] if indexed else []) + cells + ["Directed" if name == "type" else "1.5" for name in others]
+            ([str(number)] if indexed else [])
+            + cells
+            + ["Directed" if name == "type" else "1.5" for name in others]
         )
     (tmp_path / "t.csv").write_text("".join(mark.join(line) + "\n" for line in lines))
     assert rows_of(tmp_path / "t.csv") == RIGHT
@@ -52,7 +71,11 @@ def test_edges_under_a_header_that_says_nothing_are_seen_by_their_values(tmp_pat
 
 
 IDS = {"animals": "10", "owls": "20", "cats": "30", "barn owl": "40", "bay owl": "50", "lynx": "60"}
-BY_ID = [("id", "name", "parent_id"), ("taxonID", "scientificName", "parentNameUsageID"), ("node", "label", "parent")]
+BY_ID = [
+    ("id", "name", "parent_id"),
+    ("taxonID", "scientificName", "parentNameUsageID"),
+    ("node", "label", "parent"),
+]
 
 
 @pytest.mark.parametrize("head", BY_ID)
@@ -89,7 +112,9 @@ def test_a_cycle_is_named_and_no_policy_is_offered(tmp_path):
     assert refusal.value.fix.startswith("no policy mends a cycle")
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.integers(0, 10**6), st.integers(6, 30))
 def test_what_networkx_writes_as_edges_is_the_graph(tmp_path, seed, size):
     import random
@@ -106,7 +131,9 @@ def test_what_networkx_writes_as_edges_is_the_graph(tmp_path, seed, size):
 
 def test_a_ring_of_many_nodes_is_named_in_a_short_message(tmp_path):
     nodes = 20_000
-    (tmp_path / "ring.csv").write_text("parent,child\n" + "".join(f"n{n},n{(n + 1) % nodes}\n" for n in range(nodes)))
+    (tmp_path / "ring.csv").write_text(
+        "parent,child\n" + "".join(f"n{n},n{(n + 1) % nodes}\n" for n in range(nodes))
+    )
     shown = in_folder(tmp_path, "tree", "validate", "ring.csv", code=3)
     assert "cycle × 1" in shown.stdout
     assert len(shown.stdout) < 2000

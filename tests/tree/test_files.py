@@ -50,7 +50,9 @@ def test_dot_quotes_what_its_grammar_would_take_for_an_end():
 
 
 def test_nested_nodes_carry_their_items_where_these_are_known():
-    tree, labels = LabelTree.from_names([("a", "x"), ("a", "x"), ("b", "y")], levels=("coarse", "fine"))
+    tree, labels = LabelTree.from_names(
+        [("a", "x"), ("a", "x"), ("b", "y")], levels=("coarse", "fine")
+    )
     assert nested(tree, tree.counts(labels)[-1]) == {
         "name": "root",
         "levels": ["coarse", "fine"],
@@ -80,27 +82,45 @@ def test_columns_parent_and_child_are_edges_unless_chosen_as_levels(tmp_path):
 
 def test_a_node_with_several_parents_is_found_in_edges_and_in_graphml(tmp_path):
     graph = nx.DiGraph(
-        [("root", "a"), ("root", "b"), ("a", "n"), ("b", "m"), ("m", "n"), ("n", "leaf"), ("m", "other")]
+        [
+            ("root", "a"),
+            ("root", "b"),
+            ("a", "n"),
+            ("b", "m"),
+            ("m", "n"),
+            ("n", "leaf"),
+            ("m", "other"),
+        ]
     )
     (tmp_path / "g.graphml").write_text("\n".join(nx.generate_graphml(graph)))
     (tmp_path / "g.csv").write_text(lines(["parent", "child"], graph.edges))
     for name in ("g.graphml", "g.csv"):
         found = find_problems(read(tmp_path / name))
-        assert [(each.kind, each.node, each.where) for each in found if each.kind == "several parents"] == [
-            ("several parents", "n", ("a", "m"))
-        ]
+        assert [
+            (each.kind, each.node, each.where) for each in found if each.kind == "several parents"
+        ] == [("several parents", "n", ("a", "m"))]
         assert [each.kind for each in found if each.kind == "ragged"] == ["ragged"] * 2
 
 
-def test_graphml_nodes_of_one_name_are_told_apart_by_their_ids_where_nodes_have_several_parents(tmp_path):
+def test_graphml_nodes_of_one_name_are_told_apart_by_their_ids_where_nodes_have_several_parents(
+    tmp_path,
+):
     graph = nx.DiGraph([("r", "a"), ("r", "b"), ("a", "n1"), ("b", "n1"), ("b", "n2")])
-    nx.set_node_attributes(graph, {"r": "r", "a": "a", "b": "b", "n1": "Iris", "n2": "Iris"}, "label")
+    nx.set_node_attributes(
+        graph, {"r": "r", "a": "a", "b": "b", "n1": "Iris", "n2": "Iris"}, "label"
+    )
     (tmp_path / "g.graphml").write_text("\n".join(nx.generate_graphml(graph)))
-    assert list(read(tmp_path / "g.graphml").rows) == [("a", "Iris [n1]"), ("b", "Iris [n1]"), ("b", "Iris [n2]")]
+    assert list(read(tmp_path / "g.graphml").rows) == [
+        ("a", "Iris [n1]"),
+        ("b", "Iris [n1]"),
+        ("b", "Iris [n2]"),
+    ]
 
 
 def test_manifests_give_the_classes_of_all_their_items(tmp_path):
-    train = manifest.from_names(["1", "2", "3"], [("a", "x"), ("a", "x"), ("b", "y")], levels=("coarse", "fine"))
+    train = manifest.from_names(
+        ["1", "2", "3"], [("a", "x"), ("a", "x"), ("b", "y")], levels=("coarse", "fine")
+    )
     test = manifest.from_names(["4"], [("b", "z")], levels=("coarse", "fine"))
     assert name_table_of([train, test]).rows == {("a", "x"): 2, ("b", "y"): 1, ("b", "z"): 1}
     train.write(tmp_path / "train.parquet")
@@ -119,8 +139,18 @@ UNDIRECTED = "\n".join(nx.generate_graphml(nx.Graph([("a", "b")])))
     [
         ("t.json", "{", DataError, "not JSON"),
         ("t.json", "[1, 2]", DataError, "this JSON is not a tree"),
-        ("t.json", '{"name": "root", "children": [{"name": 1}]}', DataError, "this JSON is not a tree"),
-        ("t.json", '{"name": "root", "children": {"name": "a"}}', DataError, "this JSON is not a tree"),
+        (
+            "t.json",
+            '{"name": "root", "children": [{"name": 1}]}',
+            DataError,
+            "this JSON is not a tree",
+        ),
+        (
+            "t.json",
+            '{"name": "root", "children": {"name": "a"}}',
+            DataError,
+            "this JSON is not a tree",
+        ),
         ("t.json", "[" * 100_000, DataError, "not JSON"),
         ("t.json", '{"name": "root", "children": []}', DataError, "no classes"),
         ("t.graphml", "<graphml", DataError, "not GraphML"),
@@ -166,14 +196,20 @@ def test_json_is_written_as_deep_as_it_is_read(tmp_path, levels):
             write(tree, ".json")
         return
     (tmp_path / "t.json").write_text(write(tree, ".json"))
-    assert set(read(tmp_path / "t.json").rows) == set(class_rows(tree)) == {names, (*names[:-1], "other")}
+    assert (
+        set(read(tmp_path / "t.json").rows)
+        == set(class_rows(tree))
+        == {names, (*names[:-1], "other")}
+    )
     with pytest.raises(UsageError, match="not a table"):
         read(tmp_path / "t.json", levels=["a"])
 
 
 @pytest.mark.parametrize("kind", [".csv", ".graphml", ".json", ".nwk"])
 def test_the_tree_of_inaturalist_2018_comes_back_from_every_format(tmp_path, kind):
-    tree, _ = mend(read(TREES / "inat2018_names.csv.gz"), ["by-path", "fill-from-parent"]).table.tree()
+    tree, _ = mend(
+        read(TREES / "inat2018_names.csv.gz"), ["by-path", "fill-from-parent"]
+    ).table.tree()
     path = tmp_path / f"tree{kind}"
     path.write_text(write(tree, kind), encoding="utf-8")
     assert read(path).tree()[0] == tree

@@ -11,7 +11,9 @@ from hbench.tree.graphs import edges, packed, unfold, unpacked
 from hbench.tree.names import find_problems
 from tests.tree_strategies import level_names
 
-pairs = st.lists(st.tuples(st.sampled_from("abcdefg"), st.sampled_from("abcdefg")), min_size=1, max_size=14)
+pairs = st.lists(
+    st.tuples(st.sampled_from("abcdefg"), st.sampled_from("abcdefg")), min_size=1, max_size=14
+)
 
 
 @given(pairs)
@@ -32,17 +34,28 @@ def test_rows_are_all_the_simple_paths_that_networkx_finds_and_problems_what_its
     assert kinds.count("several roots") == (len(roots) > 1)
     if not cyclic:
         leaves = [node for node in reference if reference.out_degree(node) == 0]
-        paths = [path for root in roots for leaf in leaves for path in nx.all_simple_paths(reference, root, leaf)]
+        paths = [
+            path
+            for root in roots
+            for leaf in leaves
+            for path in nx.all_simple_paths(reference, root, leaf)
+        ]
         cut = 1 if len(roots) == 1 else 0
         lone = [(root,) for root in roots if reference.out_degree(root) == 0]
         assert sorted(table.rows) == sorted([*(tuple(path[cut:]) for path in paths), *lone])
         several = {node for node in reference if reference.in_degree(node) > 1}
-        found = {each.node for each in find_problems(table) if each.kind in {"homonym", "several parents"}}
+        found = {
+            each.node
+            for each in find_problems(table)
+            if each.kind in {"homonym", "several parents"}
+        }
         assert found == several
 
 
 def test_a_cycle_is_listed_in_order_and_the_rest_is_still_unfolded():
-    table = unfold(edges([("root", "a"), ("a", "b"), ("b", "c"), ("c", "a"), ("root", "d"), ("d", "e")]))
+    table = unfold(
+        edges([("root", "a"), ("a", "b"), ("b", "c"), ("c", "a"), ("root", "d"), ("d", "e")])
+    )
     (cycle,) = table.broken
     assert (cycle.kind, cycle.node, cycle.where) == ("cycle", "a", ("a", "b", "c", "a"))
     assert ("d", "e") in table.rows

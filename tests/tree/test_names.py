@@ -7,7 +7,15 @@ from hypothesis import given
 
 from hbench.core.errors import TreeError
 from hbench.tree.files import read
-from hbench.tree.names import KINDS, REMARKS, NameTable, TreeProblem, find_problems, refuse, runs_backwards
+from hbench.tree.names import (
+    KINDS,
+    REMARKS,
+    NameTable,
+    TreeProblem,
+    find_problems,
+    refuse,
+    runs_backwards,
+)
 from tests.tree_strategies import messy_rows
 
 TREES = Path(__file__).parents[1] / "golden" / "trees"
@@ -19,7 +27,9 @@ def kinds(table):
 
 
 def test_a_table_that_is_a_tree_has_no_problems_and_counts_its_items():
-    table = NameTable.of(LEVELS, [("b", "x", "2"), ("a", "y", "1"), ("b", "x", "2"), ("b", "z", "3")])
+    table = NameTable.of(
+        LEVELS, [("b", "x", "2"), ("a", "y", "1"), ("b", "x", "2"), ("b", "z", "3")]
+    )
     assert find_problems(table) == []
     tree, items = table.tree()
     assert tree.names == (("b", "a"), ("x", "z", "y"), ("2", "3", "1"))
@@ -58,7 +68,10 @@ def test_one_name_under_two_parents_is_a_homonym_only_where_nothing_below_is_sha
 
 
 def test_one_name_at_two_levels_is_two_nodes_in_a_table_and_one_in_a_list_of_edges():
-    rows = {("Proboscidea", "Elephantidae", "elephant"): 1, ("Lamiales", "Martyniaceae", "Proboscidea"): 1}
+    rows = {
+        ("Proboscidea", "Elephantidae", "elephant"): 1,
+        ("Lamiales", "Martyniaceae", "Proboscidea"): 1,
+    }
     assert find_problems(NameTable(LEVELS, rows)) == []
     assert kinds(NameTable(LEVELS, rows, one_namespace=True)) == ["several parents"]
 
@@ -68,7 +81,11 @@ def test_the_nodes_of_several_parents_are_those_that_brute_force_finds(rows):
     table = NameTable.of(LEVELS, rows)
     expected = set()
     for level in range(1, 3):
-        for name in {row[level] for row in table.rows if len(row) > level and not table.is_placeholder(row[level])}:
+        for name in {
+            row[level]
+            for row in table.rows
+            if len(row) > level and not table.is_placeholder(row[level])
+        }:
             above = {
                 row[:level] if table.is_placeholder(row[level - 1]) else row[level - 1]
                 for row in table.rows
@@ -76,7 +93,11 @@ def test_the_nodes_of_several_parents_are_those_that_brute_force_finds(rows):
             }
             if len(above) > 1:
                 expected.add((LEVELS[level], name))
-    found = [problem for problem in find_problems(table) if problem.kind in {"homonym", "several parents"}]
+    found = [
+        problem
+        for problem in find_problems(table)
+        if problem.kind in {"homonym", "several parents"}
+    ]
     assert {(problem.level, problem.node) for problem in found} == expected
     assert len(found) == len(expected)
 
@@ -136,9 +157,18 @@ def test_the_names_of_inaturalist_2018_have_the_known_defects():
     problems = find_problems(read(TREES / "inat2018_names.csv.gz"))
     of_kind = {kind: [problem for problem in problems if problem.kind == kind] for kind in KINDS}
     assert {problem.node for problem in of_kind["homonym"]} == {
-        "Amorpha", "Anticlea", "Arenaria", "Chloris", "Dysphania", "Iris", "Linaria", "Oenanthe", "Prunella",
-        "Scoparia", "Sinistrofulgur",
-    }  # fmt: skip
+        "Amorpha",
+        "Anticlea",
+        "Arenaria",
+        "Chloris",
+        "Dysphania",
+        "Iris",
+        "Linaria",
+        "Oenanthe",
+        "Prunella",
+        "Scoparia",
+        "Sinistrofulgur",
+    }
     assert {problem.level for problem in of_kind["homonym"]} == {"genus"}
     assert [(each.level, each.node, each.where, each.items) for each in of_kind["placeholder"]] == [
         ("order", "NA", ("Gastropoda",), 30),

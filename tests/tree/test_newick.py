@@ -27,8 +27,14 @@ def test_a_written_name_is_read_as_one_token(name):
             "(dog:20, (elephant:30, horse:60):20):50;",
             [("dog",), ("elephant … horse", "elephant"), ("elephant … horse", "horse")],
         ),
-        ("(Homo_sapiens,'Homo_sapiens','it''s');", [("Homo sapiens",), ("Homo_sapiens",), ("it's",)]),
-        ("[a comment] ( A [another; with (marks)],\n\t'B (b), [b]:;' )\n;\n", [("A",), ("B (b), [b]:;",)]),
+        (
+            "(Homo_sapiens,'Homo_sapiens','it''s');",
+            [("Homo sapiens",), ("Homo_sapiens",), ("it's",)],
+        ),
+        (
+            "[a comment] ( A [another; with (marks)],\n\t'B (b), [b]:;' )\n;\n",
+            [("A",), ("B (b), [b]:;",)],
+        ),
     ],
 )
 def test_the_usual_forms_of_newick_are_read(text, rows):

@@ -1,4 +1,6 @@
-"""Partial labels: paths that end early, and what the level of a pair may then be, against every completion of the paths."""
+"""Partial labels: paths that end early, and what the level of a pair may then be, against every
+completion of the paths.
+"""
 
 import pytest
 from hypothesis import given
@@ -15,7 +17,7 @@ from tests.command_line import call
 LEVELS = ("order", "family", "genus")
 partial_rows = st.lists(
     st.lists(st.sampled_from("ab"), min_size=1, max_size=3).map(tuple), min_size=1, max_size=6
-)  # fmt: skip
+)
 
 
 def nested(row):
@@ -41,18 +43,25 @@ def test_the_policy_makes_a_tree_of_paths_that_end_early_and_keeps_what_is_known
     mended = mend(table, ["unknown"])
     tree, items = mended.table.tree()
     assert items.sum() == len(rows)
-    ends = {path: path[:known] for path, known in zip(names_of(tree), known_levels(tree).tolist(), strict=True)}
+    ends = {
+        path: path[:known]
+        for path, known in zip(names_of(tree), known_levels(tree).tolist(), strict=True)
+    }
     assert set(ends.values()) == {nested(row) for row in rows}
     assert tree.depth == 3  # also where no row reaches the finest level
 
 
 def names_of(tree):
-    return [tuple(names[i] for names, i in zip(tree.names, path, strict=True)) for path in tree.paths.tolist()]
+    return [
+        tuple(names[i] for names, i in zip(tree.names, path, strict=True))
+        for path in tree.paths.tolist()
+    ]
 
 
 def test_trailing_placeholders_are_unknown_and_a_name_below_one_stays_a_problem():
     table = NameTable.of(
-        LEVELS, [("Carnivora", "Felidae", "NA"), ("Carnivora", "NA", "unknown"), ("Anura", "NA", "Rana")]
+        LEVELS,
+        [("Carnivora", "Felidae", "NA"), ("Carnivora", "NA", "unknown"), ("Anura", "NA", "Rana")],
     )
     mended = mend(table, ["unknown"]).table
     assert list(mended.rows) == [
@@ -69,12 +78,16 @@ def test_trailing_placeholders_are_unknown_and_a_name_below_one_stays_a_problem(
 
 def test_homonyms_that_end_early_are_told_apart_by_path():
     rows = [("Plantae", "Iris"), ("Animalia", "Iris"), ("Animalia", "Felis", "catus")]
-    tree, _ = mend(NameTable.of(("kingdom", "genus", "species"), rows), ["unknown", "by-path"]).table.tree()
+    tree, _ = mend(
+        NameTable.of(("kingdom", "genus", "species"), rows), ["unknown", "by-path"]
+    ).table.tree()
     assert known_levels(tree).tolist() == [2, 2, 3]
     assert len(set(tree.names[2])) == 3
 
 
-@pytest.mark.parametrize("row", [("[unknown below order a]",) * 3, ("a", "[unknown below order a]", "c")])
+@pytest.mark.parametrize(
+    "row", [("[unknown below order a]",) * 3, ("a", "[unknown below order a]", "c")]
+)
 def test_unknown_names_above_known_ones_are_refused(row):
     tree, _ = LabelTree.from_names([row], levels=LEVELS)
     with pytest.raises(TreeError, match="begin with an unknown name, or have a name below one"):
@@ -85,7 +98,9 @@ TABLE = "item,order,family,genus\n1,Carnivora,Felidae,Felis\n2,Carnivora,Felidae
 KNOWN = [3, 2, 1, 1]
 
 
-def test_a_table_with_empty_cells_at_the_fine_end_is_opened_by_the_policy_and_refused_without(tmp_path):
+def test_a_table_with_empty_cells_at_the_fine_end_is_opened_by_the_policy_and_refused_without(
+    tmp_path,
+):
     path = tmp_path / "zoo.csv"
     path.write_text(TABLE)
     test = load(path, ["unknown"]).tests["test"]
@@ -117,7 +132,16 @@ EDGES = "parent,child\nroot,Felidae\nroot,Anura\nFelidae,Felis\nFelidae,Lynx\n"
 def test_an_item_may_be_labelled_by_an_inner_node_of_a_tree(tmp_path, name, text):
     (tmp_path / name).write_text(text)
     (tmp_path / "zoo.csv").write_text("item,node\n1,Felis\n2,Felidae\n3,Anura\n")
-    command = ["build", "zoo", "--from", tmp_path / "zoo.csv", "--levels", "node", "--tree", tmp_path / name]
+    command = [
+        "build",
+        "zoo",
+        "--from",
+        tmp_path / "zoo.csv",
+        "--levels",
+        "node",
+        "--tree",
+        tmp_path / name,
+    ]
     call(*command, "--policy", "unknown", "-o", tmp_path / "built")
     test = load(tmp_path / "built").tests["test"]
     assert test.levels == ("level1", "level2")
@@ -130,6 +154,15 @@ def test_an_item_may_be_labelled_by_an_inner_node_of_a_tree(tmp_path, name, text
 def test_a_node_that_stands_in_two_places_labels_no_item(tmp_path):
     (tmp_path / "tree.nwk").write_text("((x)a,(x)b)root;")
     (tmp_path / "zoo.csv").write_text("item,node\n1,x\n")
-    command = ["build", "zoo", "--from", tmp_path / "zoo.csv", "--levels", "node", "--tree", tmp_path / "tree.nwk"]
+    command = [
+        "build",
+        "zoo",
+        "--from",
+        tmp_path / "zoo.csv",
+        "--levels",
+        "node",
+        "--tree",
+        tmp_path / "tree.nwk",
+    ]
     with pytest.raises(TreeError, match=r"'x' is in several places[\s\S]*a > x \(a\), b > x \(b\)"):
         call(*command, "-o", tmp_path / "built")

@@ -1,4 +1,5 @@
-"""Paths in one cell or line: product categories, lineages with ranks; and what only looks like one."""
+"""Paths in one cell or line: product categories, lineages with ranks; and what only looks like
+one."""
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +20,10 @@ names = st.text("abcdefgh ", min_size=1, max_size=6).map(str.strip).filter(bool)
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.lists(names, min_size=2, max_size=4), min_size=3, max_size=12), st.sampled_from([" > ", " / ", ">"]))
+@given(
+    st.lists(st.lists(names, min_size=2, max_size=4), min_size=3, max_size=12),
+    st.sampled_from([" > ", " / ", ">"]),
+)
 def test_paths_with_an_arrow_or_a_slash_are_split_as_they_were_joined(rows, mark):
     cells = [mark.join(row) for row in rows]
     first = {row[0] for row in rows}
@@ -33,7 +37,9 @@ def test_paths_with_an_arrow_or_a_slash_are_split_as_they_were_joined(rows, mark
 @pytest.mark.parametrize("mark", [" > ", "|", " / ", ">"])
 def test_a_column_of_paths_makes_levels(tmp_path, mark):
     cells = [mark.join(BIRDS[n % 4]) for n in range(16)]
-    (tmp_path / "t.csv").write_text("item,category\n" + "".join(f"{n},{cell}\n" for n, cell in enumerate(cells)))
+    (tmp_path / "t.csv").write_text(
+        "item,category\n" + "".join(f"{n},{cell}\n" for n, cell in enumerate(cells))
+    )
     found = load(tmp_path / "t.csv")
     assert [len(names) for names in found.tests["test"].tree.names] == [2, 3, 4]
     assert f"category holds paths, separated by {mark.strip()}" in str(found.read)
@@ -45,7 +51,9 @@ def test_prefixes_of_ranks_name_the_levels(tmp_path):
         "k__Animalia;o__Strigiformes;s__",
         "k__Animalia;o__Psittaciformes;s__Kea",
     ]
-    (tmp_path / "t.csv").write_text("item,lineage\n" + "".join(f"{n},{lineages[n % 3]}\n" for n in range(9)))
+    (tmp_path / "t.csv").write_text(
+        "item,lineage\n" + "".join(f"{n},{lineages[n % 3]}\n" for n in range(9))
+    )
     found = load(tmp_path / "t.csv")
     assert found.levels == ("kingdom", "order", "species")
     assert "the paths of 3 items end early" in str(found.read)
@@ -53,13 +61,22 @@ def test_prefixes_of_ranks_name_the_levels(tmp_path):
 
 def test_a_path_that_ends_early_may_be_a_class_of_its_own(tmp_path):
     cells = ["A > B > C", "A > B > D", "A > E", "A > E"]
-    (tmp_path / "t.csv").write_text("item,c\n" + "".join(f"{n},{cell}\n" for n, cell in enumerate(cells)))
+    (tmp_path / "t.csv").write_text(
+        "item,c\n" + "".join(f"{n},{cell}\n" for n, cell in enumerate(cells))
+    )
     found = load(tmp_path / "t.csv", policies=["repeat-leaf"])
     assert found.tests["test"].tree.names[-1] == ("C", "D", "E")
 
 
 @pytest.mark.parametrize(
-    "cells", [["dog", "cat", "dog|cat"], ["a/b", "c/d"], ["x; y", "z; w"], ["AC/DC", "B/W"], ["rock > pop", "jazz"]]
+    "cells",
+    [
+        ["dog", "cat", "dog|cat"],
+        ["a/b", "c/d"],
+        ["x; y", "z; w"],
+        ["AC/DC", "B/W"],
+        ["rock > pop", "jazz"],
+    ],
 )
 def test_names_that_only_hold_a_separator_are_no_paths(cells):
     assert separator_of(cells) is None
@@ -95,11 +112,17 @@ gid://shopify/TaxonomyCategory/p-1     : Plants > Grasses > Rye
 """
 
 
-@pytest.mark.parametrize("text", [GOOGLE, GOOGLE.replace(" - ", " - ").replace("\n", "\r\n"), SHOPIFY])
+@pytest.mark.parametrize(
+    "text", [GOOGLE, GOOGLE.replace(" - ", " - ").replace("\n", "\r\n"), SHOPIFY]
+)
 def test_a_published_list_of_categories_is_a_tree(tmp_path, text):
     (tmp_path / "taxonomy.txt").write_bytes(text.encode())
     tree, _ = read(tmp_path / "taxonomy.txt").tree()
-    assert tree.names == (("Animals", "Plants"), ("Owls", "Grasses"), ("Barn owl", "Bay owl", "Rye"))
+    assert tree.names == (
+        ("Animals", "Plants"),
+        ("Owls", "Grasses"),
+        ("Barn owl", "Bay owl", "Rye"),
+    )
 
 
 def test_a_text_without_paths_is_refused(tmp_path):

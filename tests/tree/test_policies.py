@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from hbench.core.errors import HBenchError, TreeError, UnknownName, UsageError
 from hbench.tree import LabelTree
+from hbench.tree.advice import policies_for
 from hbench.tree.files import read
 from hbench.tree.graphs import edges, unfold
 from hbench.tree.names import KINDS, REMARKS, NameTable, class_rows, find_problems, refuse
-from hbench.tree.policies import Change, mend, policies, policies_for
+from hbench.tree.policies import Change, mend, policies
 from tests.tree_strategies import messy_rows
 
 TREES = Path(__file__).parents[1] / "golden" / "trees"
@@ -45,7 +46,11 @@ def test_the_mending_policies_together_make_a_tree_of_any_table_whose_rows_have_
 def test_dropping_leaves_only_sound_rows_and_all_that_were_sound(rows):
     table = NameTable.of(LEVELS, rows)
     whole = [row for row in table.rows if len(row) == 3 and not any(map(table.is_placeholder, row))]
-    sound = [row for row in whole if all(len({o[at - 1] for o in whole if o[at] == row[at]}) == 1 for at in (1, 2))]
+    sound = [
+        row
+        for row in whole
+        if all(len({o[at - 1] for o in whole if o[at] == row[at]}) == 1 for at in (1, 2))
+    ]
     if sound:
         kept = mend(table, ["drop"]).table
         assert list(kept.rows) == sound
@@ -62,7 +67,9 @@ def test_by_path_keeps_whole_paths_apart_and_same_paths_together(rows):
         return
     mended = mend(NameTable.of(LEVELS, whole), ["by-path"])
     tree, _ = mended.table.tree()
-    assert [len(names) for names in tree.names] == [len({row[:depth] for row in whole}) for depth in (1, 2, 3)]
+    assert [len(names) for names in tree.names] == [
+        len({row[:depth] for row in whole}) for depth in (1, 2, 3)
+    ]
     for before, after in mended.final.items():
         assert after is not None
         assert all(new.startswith(old) for old, new in zip(before, after, strict=True))
@@ -80,7 +87,8 @@ def test_the_majority_parent_of_every_node_is_that_of_most_items(rows):
             votes = Counter(row[level - 1] for row in whole if row[level] == name)
             winner = min(parent for parent in votes if votes[parent] == max(votes.values()))
             found = {after[level - 1] for after in mended.table.rows if after[level] == name}
-            assert found == {winner} or (level == 1 and not found)  # what lay below it may all have gone elsewhere
+            # what lay below it may all have gone elsewhere
+            assert found == {winner} or (level == 1 and not found)
 
 
 @given(messy_rows, st.permutations(MENDING), st.randoms(use_true_random=False))
@@ -132,18 +140,28 @@ def test_ragged_rows_are_repeated_or_all_cut_or_dropped():
     table = table_of("a/x/1", "a/y", "a/x/2")
     assert rows_of(mend(table, ["repeat-leaf"]).table) == ["a/x/1", "a/y/y", "a/x/2"]
     cut = mend(table, ["cut"])
-    assert (cut.table.levels, cut.table.rows) == (("order", "family"), {("a", "x"): 2, ("a", "y"): 1})
-    assert cut.final == {("a", "x", "1"): ("a", "x"), ("a", "y"): ("a", "y"), ("a", "x", "2"): ("a", "x")}
+    assert (cut.table.levels, cut.table.rows) == (
+        ("order", "family"),
+        {("a", "x"): 2, ("a", "y"): 1},
+    )
+    assert cut.final == {
+        ("a", "x", "1"): ("a", "x"),
+        ("a", "y"): ("a", "y"),
+        ("a", "x", "2"): ("a", "x"),
+    }
     dropped = mend(table, ["drop"])
     assert rows_of(dropped.table) == ["a/x/1", "a/x/2"]
     assert dropped.final["a", "y"] is None
 
 
 def test_trimming_joins_names_that_differ_in_spaces():
-    mended = mend(NameTable.of(("label",), [("ocean area ",), ("ocean area",), ("a\tb\x00",)]), ["trim"])
+    mended = mend(
+        NameTable.of(("label",), [("ocean area ",), ("ocean area",), ("a\tb\x00",)]), ["trim"]
+    )
     assert mended.table.rows == {("ocean area",): 2, ("a b",): 1}
     blank = mend(
-        NameTable.of(("family", "genus"), [("owls", " "), ("a\x00b", "c"), ("A b", "c")]), ["trim", "normalise"]
+        NameTable.of(("family", "genus"), [("owls", " "), ("a\x00b", "c"), ("A b", "c")]),
+        ["trim", "normalise"],
     )
     assert set(blank.table.rows) == {("owls",), ("A b", "c")}
 
@@ -157,11 +175,27 @@ def test_names_that_look_alike_under_one_parent_become_the_most_frequent():
         ("Aves", "x"),
     ]
     mended = mend(NameTable.of(LEVELS[:2], rows), ["normalise"])
-    assert mended.table.rows == {("Aves", "Caf\u00e9"): 3, ("Pisces", "cafe\u0301\u200b"): 1, ("Aves", "x"): 1}
+    assert mended.table.rows == {
+        ("Aves", "Caf\u00e9"): 3,
+        ("Pisces", "cafe\u0301\u200b"): 1,
+        ("Aves", "x"): 1,
+    }
 
 
 def test_in_a_graph_a_node_keeps_the_parent_of_most_paths_even_at_another_depth():
-    graph = unfold(edges([("root", "a"), ("root", "b"), ("a", "n"), ("b", "c"), ("c", "n"), ("n", "1"), ("n", "2")]))
+    graph = unfold(
+        edges(
+            [
+                ("root", "a"),
+                ("root", "b"),
+                ("a", "n"),
+                ("b", "c"),
+                ("c", "n"),
+                ("n", "1"),
+                ("n", "2"),
+            ]
+        )
+    )
     assert rows_of(graph) == ["a/n/1", "a/n/2", "b/c/n/1", "b/c/n/2"]
     by_path = mend(graph, ["by-path"]).table
     assert rows_of(by_path)[:2] == ["a/n (a)/1 (n (a))", "a/n (a)/2 (n (a))"]
@@ -207,14 +241,23 @@ def test_inaturalist_2018_becomes_a_tree_with_no_species_lost():
     table = read(TREES / "inat2018_names.csv.gz")
     mended = mend(table, ["by-path", "fill-from-parent"])
     tree, items = mended.table.tree()
-    placed = {"order": 272 - 1 + 2, "family": 1118 - 2 + 4, "genus": 4401 + 11}  # NA, NA and Not assigned, homonyms
+    placed = {
+        "order": 272 - 1 + 2,
+        "family": 1118 - 2 + 4,
+        "genus": 4401 + 11,
+    }  # NA, NA and Not assigned, homonyms
     assert [len(names) for names in tree.names] == [6, 25, 57, *placed.values(), 8142]
     assert items.tolist() == [1] * 8142
     assert {"Iris (Iridaceae)", "Iris (Tarachodidae)"} <= set(tree.names[5])
-    assert {"unplaced order of Gastropoda", "unplaced order of Agaricomycetes"} <= set(tree.names[3])
+    assert {"unplaced order of Gastropoda", "unplaced order of Agaricomycetes"} <= set(
+        tree.names[3]
+    )
     assert "unplaced family of unplaced order of Agaricomycetes" in tree.names[4]
     assert not any(map(table.is_placeholder, (name for names in tree.names for name in names)))
-    assert Counter(change.policy for change in mended.changes) == {"fill-from-parent": 30 + 1 + 3, "by-path": 38}
+    assert Counter(change.policy for change in mended.changes) == {
+        "fill-from-parent": 30 + 1 + 3,
+        "by-path": 38,
+    }
 
 
 def test_cub_becomes_a_tree_of_39_families_by_path_and_of_38_by_majority():
@@ -227,7 +270,16 @@ def test_cub_becomes_a_tree_of_39_families_by_path_and_of_38_by_majority():
     assert change.after == ("Charadriiformes", "Laridae", "Red_legged_Kittiwake")
 
 
-RAGGED = [("root", "b"), ("root", "c"), ("b", "d"), ("c", "d"), ("d", "x"), ("d", "y"), ("c", "e"), ("root", "f")]
+RAGGED = [
+    ("root", "b"),
+    ("root", "c"),
+    ("b", "d"),
+    ("c", "d"),
+    ("d", "x"),
+    ("d", "y"),
+    ("c", "e"),
+    ("root", "f"),
+]
 
 
 ANEW = [("root", "a"), ("root", "b"), ("b", "c"), ("a", "x"), ("c", "x"), ("c", "y")]
@@ -236,11 +288,26 @@ ANEW = [("root", "a"), ("root", "b"), ("b", "c"), ("a", "x"), ("c", "x"), ("c", 
 @pytest.mark.parametrize(
     ("pairs", "policy", "rows"),
     [
-        (RAGGED, "by-path", ["b/d (b)/x (d (b))", "b/d (b)/y (d (b))", "c/d (c)/x (d (c))", "c/d (c)/y (d (c))", "c/e/e", "f/f/f"]),
-        (ANEW, "majority-parent", ["a/x/x", "b/c/y"]),  # x under a parent at another depth is repeated anew
+        (
+            RAGGED,
+            "by-path",
+            [
+                "b/d (b)/x (d (b))",
+                "b/d (b)/y (d (b))",
+                "c/d (c)/x (d (c))",
+                "c/d (c)/y (d (c))",
+                "c/e/e",
+                "f/f/f",
+            ],
+        ),
+        (
+            ANEW,
+            "majority-parent",
+            ["a/x/x", "b/c/y"],
+        ),  # x under a parent at another depth is repeated anew
         (RAGGED, "majority-parent", ["b/d/x", "b/d/y", "c/e/e", "f/f/f"]),
     ],
-)  # fmt: skip
+)
 def test_leaves_of_a_graph_are_repeated_and_its_shared_nodes_mended(pairs, policy, rows):
     mended = mend(unfold(edges(pairs)), ["repeat-leaf", policy])
     assert rows_of(mended.table) == rows
@@ -257,7 +324,9 @@ def test_a_policy_that_would_put_a_node_below_itself_is_refused():
 @given(
     st.lists(st.tuples(st.integers(0, 8), st.integers(1, 9)), min_size=1, max_size=16),
     st.lists(
-        st.sampled_from(["a", "b", "c ", "c", "NA", "d", "root", "e (a)", "f", "a (b)"]), min_size=10, max_size=10
+        st.sampled_from(["a", "b", "c ", "c", "NA", "d", "root", "e (a)", "f", "a (b)"]),
+        min_size=10,
+        max_size=10,
     ),
     st.lists(st.sampled_from(list(policies)), min_size=1, max_size=4, unique=True),
 )
@@ -268,7 +337,9 @@ def test_any_policies_make_a_tree_of_any_graph_or_refuse_it_by_name(pairs, names
     try:
         table = unfold(graph)
         mended = mend(table, chosen)
-        problems = [problem for problem in find_problems(mended.table) if problem.kind not in REMARKS]
+        problems = [
+            problem for problem in find_problems(mended.table) if problem.kind not in REMARKS
+        ]
         refuse(problems, "the graph")
         tree, items = mended.table.tree()
     except HBenchError:  # a refusal that says what is wrong; any other exception fails

@@ -15,8 +15,18 @@ def test_the_statistics_of_a_small_tree_are_those_worked_out_by_hand():
     tree, _ = LabelTree.from_names(ROWS, levels=("coarse", "middle", "fine"))
     coarse, middle, fine = statistics(tree, np.array([6, 2, 1, 3]))
     assert (coarse.level, coarse.nodes, coarse.branching) == ("coarse", 2, (2, 2.0, 2))
-    assert (middle.nodes, middle.branching, middle.largest, middle.smallest) == (3, (1, 1.5, 2), ("u", 8), ("v", 1))
-    assert (fine.nodes, fine.branching, fine.largest, fine.smallest) == (4, (1, 1.0, 2), ("1", 6), ("3", 1))
+    assert (middle.nodes, middle.branching, middle.largest, middle.smallest) == (
+        3,
+        (1, 1.5, 2),
+        ("u", 8),
+        ("v", 1),
+    )
+    assert (fine.nodes, fine.branching, fine.largest, fine.smallest) == (
+        4,
+        (1, 1.0, 2),
+        ("1", 6),
+        ("3", 1),
+    )
     entropy = -(9 / 12 * math.log(9 / 12) + 3 / 12 * math.log(3 / 12))
     assert coarse.effective == pytest.approx(math.exp(entropy), abs=1e-12)
 

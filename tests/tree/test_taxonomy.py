@@ -1,4 +1,6 @@
-"""Taxa joined by id: parents by id, synonyms, subspecies, ranks that are missing; against lineages written by hand."""
+"""Taxa joined by id: parents by id, synonyms, subspecies, ranks that are missing; against lineages
+written by hand.
+"""
 
 import pytest
 
@@ -35,7 +37,9 @@ def taxa(tmp_path):
 
 
 def table(folder, ids, title="taxonID"):
-    (folder / "t.csv").write_text(f"image,{title}\n" + "".join(f"{n}.jpg,{taxon}\n" for n, taxon in enumerate(ids)))
+    (folder / "t.csv").write_text(
+        f"image,{title}\n" + "".join(f"{n}.jpg,{taxon}\n" for n, taxon in enumerate(ids))
+    )
     return folder / "t.csv"
 
 
@@ -43,9 +47,16 @@ def table(folder, ids, title="taxonID"):
 @pytest.mark.parametrize("title", ["taxonID", "taxon", "speciesKey"])
 def test_items_get_the_lineage_of_their_taxon(tmp_path, taxa, ending, title):
     ids = ["6", "7", "8", "11"] * 3
-    test = load(table(tmp_path, [f"{each}{ending}" for each in ids], title), taxonomy=taxa, levels=LEVELS).tests["test"]
-    rows = [tuple(names[i] for names, i in zip(test.tree.names, row, strict=True)) for row in test.labels]
-    assert dict(zip(test.items, rows, strict=True)) == {f"{n}.jpg": LINEAGES[each] for n, each in enumerate(ids)}
+    test = load(
+        table(tmp_path, [f"{each}{ending}" for each in ids], title), taxonomy=taxa, levels=LEVELS
+    ).tests["test"]
+    rows = [
+        tuple(names[i] for names, i in zip(test.tree.names, row, strict=True))
+        for row in test.labels
+    ]
+    assert dict(zip(test.items, rows, strict=True)) == {
+        f"{n}.jpg": LINEAGES[each] for n, each in enumerate(ids)
+    }
 
 
 def test_a_rank_that_a_lineage_lacks_is_a_hole_like_any_other(tmp_path, taxa):
@@ -53,13 +64,17 @@ def test_a_rank_that_a_lineage_lacks_is_a_hole_like_any_other(tmp_path, taxa):
     with pytest.raises(DataError, match="no name at some level") as refusal:
         load(path, taxonomy=taxa, levels=LEVELS)
     assert "--policy fill-from-parent" in refusal.value.fix
-    names = load(path, ["fill-from-parent"], taxonomy=taxa, levels=LEVELS).tests["test"].tree.names[1]
+    names = (
+        load(path, ["fill-from-parent"], taxonomy=taxa, levels=LEVELS).tests["test"].tree.names[1]
+    )
     assert names == ("Tytonidae", "unplaced family of Strigiformes")
 
 
 def test_a_table_of_taxa_with_a_column_per_rank_is_joined_too(tmp_path):
     (tmp_path / "taxa.csv").write_text("taxonID,order,species\n1,Owls,Barn owl\n2,Owls,Bay owl\n")
-    found = load(table(tmp_path, ["1", "2"] * 3), taxonomy=tmp_path / "taxa.csv", levels=["order", "species"])
+    found = load(
+        table(tmp_path, ["1", "2"] * 3), taxonomy=tmp_path / "taxa.csv", levels=["order", "species"]
+    )
     assert found.tests["test"].tree.names == (("Owls",), ("Barn owl", "Bay owl"))
 
 

@@ -36,12 +36,17 @@ def kind_of(path: Path) -> str:
 
 
 def without_formula(value: Any) -> Any:
-    """The value of a cell; a text that a spreadsheet would take for a formula begins with an apostrophe.
+    """The value of a cell; a text that a spreadsheet would take for a formula begins with an
+    apostrophe.
 
     >>> without_formula("=HYPERLINK(1)"), without_formula(-1)
     ("'=HYPERLINK(1)", -1)
     """
-    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+    return (
+        f"'{value}"
+        if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
+        else value
+    )
 
 
 def read_sheet(path: Path, *, columns: Sequence[str] | None = None) -> pa.Table:
@@ -57,7 +62,10 @@ def read_with_dialect(path: Path, *, columns: Sequence[str] | None = None) -> tu
     if not path.exists():
         raise DataError(f"{path} does not exist", expected="a table")
     if kind_of(path) not in SUFFIXES:
-        raise DataError(f"the format of {path} is not known", expected=f"a table in {', '.join(SUFFIXES)}")
+        raise DataError(
+            f"the format of {path} is not known", expected=f"a table in {', '.join(SUFFIXES)}"
+        )
+
     try:
         words = ""
         if kind_of(path) == ".parquet":
@@ -69,7 +77,10 @@ def read_with_dialect(path: Path, *, columns: Sequence[str] | None = None) -> tu
     except (pa.ArrowException, KeyError, ValueError, OSError) as error:
         expected = f"a table with the columns {', '.join(columns)}" if columns else "a table"
         fix = "save it as UTF-8" if "UTF8" in str(error) or r"\x00" in ascii(str(error)) else None
-        raise DataError(f"{path} cannot be read", expected=expected, found=first_line(error), fix=fix) from None
+        raise DataError(
+            f"{path} cannot be read", expected=expected, found=first_line(error), fix=fix
+        ) from None
+
     doubled = sorted(name for name, count in Counter(table.column_names).items() if count > 1)
     if doubled or not len(table):
         raise DataError(
@@ -77,11 +88,14 @@ def read_with_dialect(path: Path, *, columns: Sequence[str] | None = None) -> tu
             expected="a header of different column names, and rows",
             found=f"{', '.join(doubled)} several times" if doubled else "no rows",
         )
+
     return table, words
 
 
 def _read_text(path: Path, columns: Sequence[str] | None) -> tuple[pa.Table, Dialect]:
-    """Read a text file of cells. Raises ValueError, with the line, for a quote that is not closed where its cell ends."""
+    """Read a text file of cells. Raises ValueError, with the line, for a quote that is not closed
+    where its cell ends.
+    """
     content = read_gzip(path) if path.suffix.lower() == ".gz" else path.read_bytes()
     dialect = dialect_of(content, kind_of(path))
     quotes = content.count(b'"')
@@ -91,12 +105,17 @@ def _read_text(path: Path, columns: Sequence[str] | None) -> tuple[pa.Table, Dia
     except pa.ArrowInvalid:
         if not quotes:
             raise
-        is_suspect, table = True, None
+        is_suspect = True
+        table = None
 
     line = line_of_open_quote(content[dialect.begins :], dialect.delimiter) if is_suspect else 0
     if line and dialect.delimiter != "\t":
-        raise ValueError(f'the quote " that opens a cell in line {line} is not closed where the cell ends')
-    if line:  # whoever separates by tabs need not quote, and Darwin Core does not: there a lone quote is a letter
+        raise ValueError(
+            f'the quote " that opens a cell in line {line} is not closed where the cell ends'
+        )
+    # whoever separates by tabs need not quote, and Darwin Core does not: there a lone quote is a
+    # letter
+    if line:
         dialect = without_quotes(dialect)
         table = None
     return _parsed(content, dialect, columns) if table is None else table, dialect
@@ -104,13 +123,17 @@ def _read_text(path: Path, columns: Sequence[str] | None) -> tuple[pa.Table, Dia
 
 def _parsed(content: bytes, dialect: Dialect, columns: Sequence[str] | None) -> pa.Table:
     parse = pa_csv.ParseOptions(
-        delimiter=dialect.delimiter, quote_char='"' if dialect.quotes else False, newlines_in_values=dialect.quotes
+        delimiter=dialect.delimiter,
+        quote_char='"' if dialect.quotes else False,
+        newlines_in_values=dialect.quotes,
     )
     body = pa.py_buffer(content).slice(dialect.begins)
     with pa_csv.open_csv(pa.BufferReader(body), parse_options=parse) as reader:
         names = reader.schema.names
     convert = pa_csv.ConvertOptions(
-        column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False, include_columns=columns
+        column_types=dict.fromkeys(names, pa.string()),
+        strings_can_be_null=False,
+        include_columns=columns,
     )
     return pa_csv.read_csv(pa.BufferReader(body), parse_options=parse, convert_options=convert)
 
@@ -167,7 +190,9 @@ def numbers(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def index_array(positions: NDArray[np.integer]) -> pa.Array:
-    """An arrow array of positions (n,); `pa.array` would load pandas, which takes longer than scoring a small test."""
+    """An arrow array of positions (n,); `pa.array` would load pandas, which takes longer than
+    scoring a small test.
+    """
     values = pa.py_buffer(np.ascontiguousarray(positions, np.int64))
     return pa.Array.from_buffers(pa.int64(), len(positions), [None, values])
 
@@ -177,7 +202,9 @@ def text_array(texts: Iterable[str]) -> pa.Array:
     encoded = [text.encode() for text in texts]
     offsets = np.zeros(len(encoded) + 1, np.int32)
     np.cumsum([len(each) for each in encoded], out=offsets[1:])
-    return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded)))
+    return pa.StringArray.from_buffers(
+        len(encoded), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))
+    )
 
 
 def bytes_of_texts(strings: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:

@@ -1,4 +1,5 @@
-"""Tells what the values of one column have in common: whether they are numbers, count the rows, or lie within other classes.
+"""Tells what the values of one column have in common: whether they are numbers, count the rows, or
+lie within other classes.
 
 >>> order = ColumnValues("order", pa.chunked_array([["o", "o", "p", ""]]))
 >>> species = ColumnValues("species", pa.chunked_array([["1", "2", "3", "3"]]))
@@ -24,17 +25,22 @@ FLOAT_OF_WHOLE = re.compile(r"([+-]?\d+)\.0+")  # what pandas makes of ids besid
 
 
 class ColumnValues:
-    """The values of a column of texts, as codes (N,) of its different ones; −1 where a cell is empty."""
+    """The values of a column of texts, as codes (N,) of its different ones; −1 where a cell is
+    empty.
+    """
 
     def __init__(self, name: str, column: pa.ChunkedArray) -> None:
         self.name = name
         text = column if pa.types.is_string(column.type) else column.cast(pa.string())
         whole = text.combine_chunks()
-        encoded = (whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)).dictionary_encode()
+        encoded = (
+            whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)
+        ).dictionary_encode()
         codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         empty = pc.index(encoded.dictionary, "").as_py()
         self.codes: NDArray[np.int64] = np.where(codes == empty, -1, codes) if empty >= 0 else codes
-        self.dictionary, self.size = encoded.dictionary, len(encoded.dictionary) - (empty >= 0)
+        self.dictionary = encoded.dictionary
+        self.size = len(encoded.dictionary) - (empty >= 0)
 
     @cached_property
     def filled(self) -> list[str]:
@@ -56,7 +62,9 @@ class ColumnValues:
         return self._all(INTEGER.fullmatch)
 
     def _all(self, holds: Callable[[str], object]) -> bool:
-        """Whether something holds of every value, of which there is one; the first ones tell most columns apart."""
+        """Whether something holds of every value, of which there is one; the first ones tell most
+        columns apart.
+        """
         first = [value for value in self.dictionary[:SAMPLE].to_pylist() if value]
         return self.size > 0 and all(map(holds, first)) and all(map(holds, self.filled))
 
@@ -71,7 +79,8 @@ class ColumnValues:
     def is_within(self, coarse: ColumnValues) -> bool:
         """Whether every class of this column lies in one class of another, where both are given."""
         both = (coarse.codes >= 0) & (self.codes >= 0)
-        fine, above = self.codes[both], coarse.codes[both]
+        fine = self.codes[both]
+        above = coarse.codes[both]
         parent = np.zeros(len(self.dictionary), np.int64)
         parent[fine] = above
         return bool((parent[fine] == above).all())

@@ -1,6 +1,9 @@
-"""A record of what hbench took a file for, made once where the file is read, and shown wherever its content is used.
+"""A record of what hbench took a file for, made once where the file is read, and shown wherever its
+content is used.
 
->>> read = Understood("birds.csv", "20 items", ("levels order (2) › species (5)",), {"Unnamed: 0": "an index"})
+>>> read = Understood(
+...     "birds.csv", "20 items", ("levels order (2) › species (5)",), {"Unnamed: 0": "an index"}
+... )
 >>> print(read)
 birds.csv: 20 items; levels order (2) › species (5); left out: column Unnamed: 0 (an index)
 """
@@ -18,8 +21,9 @@ MOST_NAMED = 6  # columns that are left out and named in the sentence; the docum
 
 @dataclass(frozen=True)
 class Understood:
-    """What was read from `source`: `what` and how much of it, in words; `facts`, such as its levels; the columns that are
-    `left_out` and why; `hints`: what else it could have been, with the option that says so."""
+    """What was read from `source`: `what` and how much of it, in words; `facts`, such as its
+    levels; the columns that are `left_out` and why; `hints`: what else it could have been, with the
+    option that says so."""
 
     source: str
     what: str
@@ -34,7 +38,10 @@ class Understood:
         return visible("; ".join([f"{self.source}: {parts[0]}", *parts[1:], *self.hints]))
 
     def _columns(self) -> str:
-        named = [f"{shorten(name, 40) or '(without a name)'} ({why})" for name, why in self.left_out.items()]
+        named = [
+            f"{shorten(name, 40) or '(without a name)'} ({why})"
+            for name, why in self.left_out.items()
+        ]
         more = f", and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
         return f"column{'s' if len(named) > 1 else ''} {', '.join(named[:MOST_NAMED])}{more}"
 
@@ -42,7 +49,9 @@ class Understood:
     def of(cls, document: Mapping[str, Any]) -> Understood:
         """The record that a document holds."""
         listed = {name: tuple(document[name]) for name in ("facts", "hints")}
-        return cls(document["source"], document["what"], left_out=dict(document["left_out"]), **listed)
+        return cls(
+            document["source"], document["what"], left_out=dict(document["left_out"]), **listed
+        )
 
     def document(self) -> dict[str, Any]:
         """The record as JSON values."""

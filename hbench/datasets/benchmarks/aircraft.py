@@ -1,4 +1,6 @@
-"""FGVC-Aircraft: aircraft by variant, family and manufacturer; the first half of the variants trains, the rest tests."""
+"""FGVC-Aircraft: aircraft by variant, family and manufacturer; the first half of the variants
+trains, the rest tests.
+"""
 
 from pathlib import Path
 
@@ -7,19 +9,27 @@ from hbench.datasets.spec import Protocol, Spec, Splits, lines_of, rows_of, spli
 
 
 def build(raw: Path) -> Splits:
-    """Read the name of every image at each level from images_LEVEL_PART.txt, the order of the variants from variants.txt."""
+    """Read the name of every image at each level from images_LEVEL_PART.txt, the order of the
+    variants from variants.txt.
+    """
     of_image: dict[str, dict[str, str]] = {}
     for level in SPEC.levels:
         for part in ("trainval", "test"):
             for image, name in rows_of(raw / f"images_{level}_{part}.txt", columns=2):
                 of_image.setdefault(image, {})[level] = name
+
     if short := [image for image, names in of_image.items() if len(names) != len(SPEC.levels)]:
-        raise DataError(f"{raw} has images without a name at some level", found=", ".join(short[:5]))
+        raise DataError(
+            f"{raw} has images without a name at some level", found=", ".join(short[:5])
+        )
+
     variants = lines_of(raw / "variants.txt")
     training = {name.strip() for name in variants[: len(variants) // 2]}
     labelled = [
-        (f"images/{image}.jpg", tuple(names[level] for level in SPEC.levels)) for image, names in of_image.items()
+        (f"images/{image}.jpg", tuple(names[level] for level in SPEC.levels))
+        for image, names in of_image.items()
     ]
+
     return split_by(labelled, trains=lambda names: names[-1] in training)
 
 

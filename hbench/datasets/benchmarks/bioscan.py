@@ -1,4 +1,6 @@
-"""BIOSCAN-5M: insects under the microscope, by taxonomy; one test has the species of the training set, one has others."""
+"""BIOSCAN-5M: insects under the microscope, by taxonomy; one test has the species of the training
+set, one has others.
+"""
 
 import dataclasses
 from collections.abc import Sequence
@@ -21,7 +23,8 @@ TESTS = {
 
 
 def build(raw: Path, *, training: Sequence[str]) -> Splits:
-    """Read the partition and the taxonomy of every image from the metadata table; the `training` partitions train.
+    """Read the partition and the taxonomy of every image from the metadata table; the `training`
+    partitions train.
 
     A path that ends early is unknown below its end, a gap in it becomes a class.
     """
@@ -35,6 +38,7 @@ def build(raw: Path, *, training: Sequence[str]) -> Splits:
         of_part[part]["/".join(filter(None, (part, chunk, f"{number}.jpg")))] = row
     if lost := [part for part, images in of_part.items() if not images]:
         raise DataError(f"partitions are missing in {raw / TABLE}", found=", ".join(lost))
+
     tests = {
         test: queries_against(of_part[queries].items(), of_part[gallery].items(), LEVELS)
         for test, (queries, gallery) in TESTS.items()
@@ -43,7 +47,8 @@ def build(raw: Path, *, training: Sequence[str]) -> Splits:
 
 
 SUBFAMILY = (
-    "the rank subfamily, often empty, is left out; another rank that is empty above a name is a class of its own within its "
+    "the rank subfamily, often empty, is left out; another rank that is empty above a name is a "
+    "class of its own within its "
     "parent"
 )
 SPEC = Spec(
@@ -55,7 +60,8 @@ SPEC = Spec(
     images=("images/cropped_256",),
     protocol=Protocol(recalls=(1, 5, 10)),
     licence="CC BY 3.0",
-    citation="Gharaee et al., BIOSCAN-5M: a multimodal dataset for insect biodiversity, NeurIPS 2024",
+    citation="Gharaee et al., BIOSCAN-5M: a multimodal dataset for insect biodiversity, NeurIPS "
+    "2024",
     homepage="https://biodiversitygenomics.net/5M-insects/",
     size="2 GB, and images (a part of 39 GB)",
     counts={
@@ -64,13 +70,14 @@ SPEC = Spec(
         "test-unseen": {"queries": 7_887, "gallery": 36_465},
     },
     defects=(
-        "of 5.15 million images, 4.7 million (the partition pretrain) have no species and are left out, as are val, "
+        "of 5.15 million images, 4.7 million (the partition pretrain) have no species and are left "
+        "out, as are val, "
         "val_unseen and other_heldout",
         SUBFAMILY,
     ),
     layout="""\
 bioscan5m/
-  metadata/csv/BIOSCAN_5M_Insect_Dataset_metadata.csv    processid, chunk, split, phylum … species, …
+  metadata/csv/BIOSCAN_5M_Insect_Dataset_metadata.csv    processid, chunk, split, phylum …
   images/cropped_256/
     train/                                               the other partitions alike
       CHUNK/                                             none in the small partitions
@@ -85,7 +92,8 @@ PARTIAL_SPEC = dataclasses.replace(
     size="2 GB, and 39 GB of images (those of pretrain by hand)",
     counts={**SPEC.counts, "train": {"images": 4_677_756 + 289_203}},
     defects=(
-        "partial labels: of the 4,966,959 images that train, those of the partition pretrain have no species, and often no "
+        "partial labels: of the 4,966,959 images that train, those of the partition pretrain have "
+        "no species, and often no "
         "genus; the tests are those of bioscan-5m",
         SUBFAMILY,
     ),

@@ -8,16 +8,22 @@ TRAINING_CLASSES = 98
 
 
 def build(raw: Path) -> Splits:
-    """Read the images and their classes from cars_annos.mat; its flag `test` belongs to another split, a closed one.
+    """Read the images and their classes from cars_annos.mat; its flag `test` belongs to another
+    split, a closed one.
 
     The body types and models are those of "Your Flamingo is My Bird" (MIT).
     """
     from scipy.io import loadmat
     from scipy.io.matlab import MatReadError
 
-    names = {int(row["class_id"]): (row["type"], row["class_name"]) for row in shipped_rows("cars196_types.csv")}
+    names = {
+        int(row["class_id"]): (row["type"], row["class_name"])
+        for row in shipped_rows("cars196_types.csv")
+    }
     path = raw / "cars_annos.mat"
-    with refuse_unless(path, "a list of cars", expected="annotations with relative_im_path and class"):
+    with refuse_unless(
+        path, "a list of cars", expected="annotations with relative_im_path and class"
+    ):
         try:
             annotations = loadmat(path, squeeze_me=True)["annotations"]
         except MatReadError as error:
@@ -43,7 +49,10 @@ SPEC = Spec(
         "train": {"images": 8_054, "model": 98, "body_type": 9},
         "test": {"images": 8_131, "model": 98, "body_type": 9},
     },
-    defects=("the original host is gone: take car_ims.tgz and cars_annos.mat from a mirror, then --mirror or --adopt",),
+    defects=(
+        "the original host is gone: take car_ims.tgz and cars_annos.mat from a mirror, then "
+        "--mirror or --adopt",
+    ),
     layout="""\
 cars_annos.mat         annotations: relative_im_path, class, …; class_names
 car_ims/

@@ -1,4 +1,6 @@
-"""CIFAR-100: small pictures of a hundred things in twenty superclasses; train and test share their classes."""
+"""CIFAR-100: small pictures of a hundred things in twenty superclasses; train and test share their
+classes.
+"""
 
 from functools import cache
 from pathlib import Path
@@ -16,17 +18,23 @@ RECORD = 2 + 3 * SIDE * SIDE  # coarse label, fine label, red, green and blue pl
 
 @cache
 def records(path: Path) -> NDArray[np.uint8]:
-    """Map the records of a binary file into memory, uint8 (N, 3074); the pickled version of CIFAR is never read."""
+    """Map the records of a binary file into memory, uint8 (N, 3074); the pickled version of CIFAR
+    is never read.
+    """
     size = path.stat().st_size if path.exists() else 0
     if size == 0 or size % RECORD:
         raise DataError(
-            f"{path} is not a CIFAR-100 file", expected=f"a multiple of {RECORD} bytes", found=f"{size} bytes"
+            f"{path} is not a CIFAR-100 file",
+            expected=f"a multiple of {RECORD} bytes",
+            found=f"{size} bytes",
         )
     return np.memmap(path, np.uint8, mode="r").reshape(-1, RECORD)
 
 
 def build(raw: Path) -> Splits:
-    """Read the labels in train.bin and test.bin, which also hold the pixels; an item is the number of its record."""
+    """Read the labels in train.bin and test.bin, which also hold the pixels; an item is the number
+    of its record.
+    """
     coarse, fine = (lines_of(raw / f"{kind}_label_names.txt") for kind in ("coarse", "fine"))
     return {
         split: [

@@ -1,4 +1,6 @@
-"""CUB-200-2011: birds by species, family and order; the first hundred species train, the others test."""
+"""CUB-200-2011: birds by species, family and order; the first hundred species train, the others
+test.
+"""
 
 from pathlib import Path
 
@@ -9,13 +11,18 @@ MERGED = dict.fromkeys(("Emberizidae", "Passerellidae"), "Emberizidae and Passer
 
 
 def tree() -> dict[int, tuple[str, ...]]:
-    """Read order, family and species of each class: the tree of "Your Flamingo is My Bird" (MIT), errors included.
+    """Read order, family and species of each class: the tree of "Your Flamingo is My Bird" (MIT),
+    errors included.
 
-    By its label ids Emberizidae and Passerellidae are one family, and Laridae is two, in two orders. A family that occurs in
-    two orders is named with its order.
+    By its label ids Emberizidae and Passerellidae are one family, and Laridae is two, in two
+    orders. A family that occurs in two orders is named with its order.
     """
     rows = {
-        int(row["class_id"]): (row["order"], MERGED.get(row["family"], row["family"]), row["species"].replace("_", " "))
+        int(row["class_id"]): (
+            row["order"],
+            MERGED.get(row["family"], row["family"]),
+            row["species"].replace("_", " "),
+        )
         for row in shipped_rows("cub200_tree.csv")
     }
     return mended(rows, SPEC.levels, "by-path")
@@ -25,7 +32,9 @@ def build(raw: Path) -> Splits:
     """Read the images from images.txt; their folders begin with the number of the class."""
     names = tree()
     training = {names[number] for number in names if number <= TRAINING_CLASSES}
-    labelled = [(path, names[int(path.split(".")[0])]) for _, path in rows_of(raw / "images.txt", columns=2)]
+    labelled = [
+        (path, names[int(path.split(".")[0])]) for _, path in rows_of(raw / "images.txt", columns=2)
+    ]
     return split_by(labelled, trains=training.__contains__)
 
 
@@ -38,7 +47,8 @@ SPEC = Spec(
     images=("images",),
     protocol=Protocol(recalls=(1, 2, 4, 8)),
     licence="research only, not redistributable; tree: MIT",
-    citation="Wah et al., The Caltech-UCSD Birds-200-2011 dataset, 2011; tree: Chang et al., CVPR 2021",
+    citation="Wah et al., The Caltech-UCSD Birds-200-2011 dataset, 2011; tree: Chang et al., CVPR "
+    "2021",
     homepage="https://www.vision.caltech.edu/datasets/cub_200_2011/",
     size="1.1 GB",
     counts={
@@ -46,7 +56,8 @@ SPEC = Spec(
         "test": {"images": 5_924, "species": 100, "family": 20, "order": 6},
     },
     defects=(
-        "the tree puts class 84, Red-legged Kittiwake, into Coraciiformes, with a family Laridae of its own there",
+        "the tree puts class 84, Red-legged Kittiwake, into Coraciiformes, with a family Laridae "
+        "of its own there",
         "Emberizidae and Passerellidae are one family by the label ids of the tree",
     ),
     layout="""\

@@ -1,4 +1,5 @@
-"""DyML: vehicles, animals and products, trained on three levels and tested on one level at a time."""
+"""DyML: vehicles, animals and products, trained on three levels and tested on one level at a
+time."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -6,7 +7,15 @@ from pathlib import Path
 
 from hbench.datasets.copies import same_content
 from hbench.datasets.manifest import Manifest
-from hbench.datasets.spec import Protocol, Spec, Splits, cells_of, manifest_of, queries_against, rows_of
+from hbench.datasets.spec import (
+    Protocol,
+    Spec,
+    Splits,
+    cells_of,
+    manifest_of,
+    queries_against,
+    rows_of,
+)
 
 LEVELS = ("coarse", "middle", "fine")
 TEST_LEVELS = ("class",)  # of a test of any granularity
@@ -24,7 +33,9 @@ train/
 """
 
 
-def labelled(raw: Path, table: str, folder: str, levels: Sequence[str] = LEVELS) -> list[tuple[str, tuple[str, ...]]]:
+def labelled(
+    raw: Path, table: str, folder: str, levels: Sequence[str] = LEVELS
+) -> list[tuple[str, tuple[str, ...]]]:
     """Read the images of a folder from a table with their classes at these levels.
 
     A class is named by level and number, "fine 12", and by its name in names.csv, if that exists.
@@ -33,13 +44,18 @@ def labelled(raw: Path, table: str, folder: str, levels: Sequence[str] = LEVELS)
     known = {row[:2]: " ".join(filter(None, row)) for row in names}
     header = TRAIN_HEADER if levels == LEVELS else TEST_HEADER
     return [
-        (f"{folder}/{file}", tuple(known.get(pair, " ".join(pair)) for pair in zip(levels, numbers, strict=True)))
+        (
+            f"{folder}/{file}",
+            tuple(known.get(pair, " ".join(pair)) for pair in zip(levels, numbers, strict=True)),
+        )
         for file, *numbers in rows_of(raw / table, header=header, separator=",")
     ]
 
 
 def benchmark(raw: Path, level: str) -> Manifest:
-    """Make the test at one level; its gallery holds copies of the queries, which are left out of those queries' lists."""
+    """Make the test at one level; its gallery holds copies of the queries, which are left out of
+    those queries' lists.
+    """
     parts = (f"bmk_{level}/query", f"bmk_{level}/gallery")
     queries, gallery = (labelled(raw, f"{part}.csv", part, (level,)) for part in parts)
     manifest = queries_against(queries, gallery, TEST_LEVELS)
@@ -53,10 +69,14 @@ def build_benchmarks(raw: Path) -> Splits:
 
 
 def build_product(raw: Path) -> Splits:
-    """Read Product: train/label.csv, and a test set with three labels per image, of which each makes a test."""
+    """Read Product: train/label.csv, and a test set with three labels per image, of which each
+    makes a test.
+    """
     images = labelled(raw, f"{PRODUCT}/label.csv", f"{PRODUCT}/imgs")
     tests = {
-        level: manifest_of([(item, (names[LEVELS.index(level)],)) for item, names in images], TEST_LEVELS)
+        level: manifest_of(
+            [(item, (names[LEVELS.index(level)],)) for item, names in images], TEST_LEVELS
+        )
         for level in reversed(LEVELS)
     }
     return {"train": labelled(raw, "train/label.csv", "train/imgs"), **tests}
@@ -72,15 +92,18 @@ VEHICLE = Spec(
     citation="Sun et al., Dynamic metric learning, CVPR 2021",
     homepage="https://github.com/SupetZYK/DynamicMetricLearning",
     defects=(
-        "classes have numbers, not names; if you know the names, list them in names.csv (level, id, name)",
+        "classes have numbers, not names; if you know the names, list them in names.csv (level, "
+        "id, name)",
         "the header of every csv has no line end: other loaders lose its first image",
-        "papers and released settings disagree on the number of classes (Vehicle, Product), so they are not checked",
+        "papers and released settings disagree on the number of classes (Vehicle, Product), so "
+        "they are not checked",
     ),
     manual=(
         "page:   OneDrive https://1drv.ms/u/s!AsLhhAJIX-_0asLHa5h-56ZZL94?e=KFLdmt, or Baidu "
         "1WJdELF8GdZqS7PkzsL9aRA, password d6nm\n"
         "files:  the folder of this dataset\n"
-        "layout: train/{label.csv,imgs/}, bmk_{fine,middle,coarse}/{query.csv,gallery.csv,query/,gallery/}"
+        "layout: train/{label.csv,imgs/}, "
+        "bmk_{fine,middle,coarse}/{query.csv,gallery.csv,query/,gallery/}"
     ),
     layout=LAYOUT
     + """\

@@ -1,4 +1,6 @@
-"""ETHEC: butterflies of the entomological collection of ETH Zürich, by family, subfamily, genus and species."""
+"""ETHEC: butterflies of the entomological collection of ETH Zürich, by family, subfamily, genus and
+species.
+"""
 
 from pathlib import Path
 
@@ -6,8 +8,12 @@ from hbench.datasets.spec import Protocol, Spec, Splits, json_of
 
 
 def specimens(path: Path) -> dict[str, tuple[str, ...]]:
-    """Read {image: names} from a list of specimens; an image that is listed several times counts once."""
-    with json_of(path, "a list of specimens", expected="image_path, image_name, family …") as entries:
+    """Read {image: names} from a list of specimens; an image that is listed several times counts
+    once.
+    """
+    with json_of(
+        path, "a list of specimens", expected="image_path, image_name, family …"
+    ) as entries:
         return {
             f"IMAGO_build_test_resized/{entry['image_path']}/{entry['image_name']}": (
                 *(entry[level] for level in SPEC.levels[:-1]),
@@ -23,7 +29,10 @@ def build(raw: Path) -> Splits:
     splits/val.json, which is meant for choosing a model, is not used.
     """
     train, test = (specimens(raw / "splits" / f"{part}.json") for part in ("train", "test"))
-    return {"train": train.items(), "test": [(image, names) for image, names in test.items() if image not in train]}
+    return {
+        "train": train.items(),
+        "test": [(image, names) for image, names in test.items() if image not in train],
+    }
 
 
 SPEC = Spec(
@@ -34,7 +43,8 @@ SPEC = Spec(
     markers=("splits/train.json",),
     protocol=Protocol(recalls=(1, 10, 100)),
     licence="not found; see its page",
-    citation="Dhall et al., Hierarchical image classification using entailment cone embeddings, CVPR workshops 2020",
+    citation="Dhall et al., Hierarchical image classification using entailment cone embeddings, "
+    "CVPR workshops 2020",
     homepage="https://www.research-collection.ethz.ch/handle/20.500.11850/365379",
     counts={
         "train": {"family": 6, "subfamily": 21, "genus": 135, "species": 561},
@@ -42,13 +52,14 @@ SPEC = Spec(
     },
     defects=(
         "a closed set: the species of the test are those of the training",
-        "its lists name some images several times, and some in two lists: each counts once, in the first",
+        "its lists name some images several times, and some in two lists: each counts once, in the "
+        "first",
         "counts of classes are those of the lists of version 0.1; the archive is version 0.2",
     ),
     layout="""\
 ETHEC_dataset/
   splits/
-    train.json                     {TOKEN: {image_path, image_name, family, subfamily, genus, specific_epithet, …}}
+    train.json                     {TOKEN: {image_path, image_name, family, subfamily, genus, …}}
     val.json
     test.json
   IMAGO_build_test_resized/

@@ -5,38 +5,58 @@ from pathlib import Path
 
 from PIL import Image
 
-from hbench.datasets.manifest import open_picture
+from hbench.datasets.pictures import open_picture
 from hbench.datasets.spec import Protocol, Spec, Splits, json_of, mended
 
-FILES = {"train": "instances_attributes_train2020.json", "test": "instances_attributes_val2020.json"}
-PARTS = {"garment parts", "closures", "decorations"}  # categories of parts of a garment, which are left out
+FILES = {
+    "train": "instances_attributes_train2020.json",
+    "test": "instances_attributes_val2020.json",
+}
+PARTS = {
+    "garment parts",
+    "closures",
+    "decorations",
+}  # categories of parts of a garment, which are left out
 
 
 def garments(path: Path, folder: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the item of every garment, IMAGE@x,y,width,height, with its kind, its category and its first nickname, if any."""
+    """Yield the item of every garment, IMAGE@x,y,width,height, with its kind, its category and its
+    first nickname, if any.
+    """
     with json_of(path, "an annotation file of Fashionpedia") as content:
         files = {image["id"]: image["file_name"] for image in content["images"]}
-        kinds = {entry["id"]: (entry["supercategory"], entry["name"]) for entry in content["categories"]}
-        nicknames = {
-            entry["id"]: entry["name"] for entry in content["attributes"] if entry["supercategory"] == "nickname"
+        kinds = {
+            entry["id"]: (entry["supercategory"], entry["name"]) for entry in content["categories"]
         }
+        nicknames = {
+            entry["id"]: entry["name"]
+            for entry in content["attributes"]
+            if entry["supercategory"] == "nickname"
+        }
+
         for box in content["annotations"]:
             kind = kinds[box["category_id"]]
             if kind[0] in PARTS:
                 continue
-            names = [nicknames[number] for number in sorted(box["attribute_ids"]) if number in nicknames]
+            names = [
+                nicknames[number] for number in sorted(box["attribute_ids"]) if number in nicknames
+            ]
             x, y, width, height = (round(edge) for edge in box["bbox"])
             yield f"{folder}/{files[box['image_id']]}@{x},{y},{width},{height}", (*kind, *names[:1])
 
 
 def build(raw: Path) -> Splits:
-    """Make a tree of the nicknames: one that belongs to several categories (a DAG) becomes a node under each of them, and a
-    garment without a nickname repeats its category.
+    """Make a tree of the nicknames: one that belongs to several categories (a DAG) becomes a node
+    under each of them, and a garment without a nickname repeats its category.
 
-    The folders of images have the names of the splits: the archive of validation and test images unpacks to test/.
+    The folders of images have the names of the splits: the archive of validation and test images
+    unpacks to test/.
     """
     below = raw / "annotations"
-    places = {split: below / file if (below / file).exists() else raw / file for split, file in FILES.items()}
+    places = {
+        split: below / file if (below / file).exists() else raw / file
+        for split, file in FILES.items()
+    }
     rows = {item: row for split, file in places.items() for item, row in garments(file, split)}
     final = mended(rows, SPEC.levels, "repeat-leaf", "by-path").items()
     return {split: [pair for pair in final if pair[0].startswith(f"{split}/")] for split in FILES}
@@ -59,17 +79,21 @@ SPEC = Spec(
     markers=(FILES["train"], f"annotations/{FILES['train']}"),
     protocol=Protocol(recalls=(1, 10, 100)),
     licence="annotations CC BY 4.0; images as Flickr, Unsplash, Pexels … license them",
-    citation="Jia et al., Fashionpedia: ontology, segmentation, and an attribute localization dataset, ECCV 2020",
+    citation="Jia et al., Fashionpedia: ontology, segmentation, and an attribute localization "
+    "dataset, ECCV 2020",
     homepage="https://github.com/cvdfoundation/fashionpedia",
     counts={"train": {"category": 27}},
     defects=(
-        "made for segmentation: the items here are the boxes of whole garments (27 categories), the parts of garments (19) "
-        "are left out, the official validation set is the test, and its classes are those of the training",
-        "its 294 attributes do not form a tree: of these, the first nickname of a garment is its class; a nickname under "
+        "made for segmentation: the items here are the boxes of whole garments (27 categories), "
+        "the parts of garments (19) "
+        "are left out, the official validation set is the test, and its classes are those of the "
+        "training",
+        "its 294 attributes do not form a tree: of these, the first nickname of a garment is its "
+        "class; a nickname under "
         "several categories is a class in each",
     ),
     layout="""\
-instances_attributes_train2020.json      images, categories, attributes, annotations (bbox, attribute_ids)
+instances_attributes_train2020.json      images, categories, attributes, annotations
 instances_attributes_val2020.json
 train/
   IMAGE.jpg

@@ -1,25 +1,46 @@
-"""FathomNet 2025: animals of the deep sea, cut out of their pictures; named as exactly as an expert could."""
+"""FathomNet 2025: animals of the deep sea, cut out of their pictures; named as exactly as an expert
+could.
+"""
 
 from pathlib import Path
 
 from hbench.core.errors import DataError, examples
-from hbench.datasets.spec import PARTIAL, RANKS, Protocol, Spec, Splits, cells_of, held_out, json_of, mended, split_by
+from hbench.datasets.spec import (
+    PARTIAL,
+    RANKS,
+    Protocol,
+    Spec,
+    Splits,
+    cells_of,
+    held_out,
+    json_of,
+    mended,
+    split_by,
+)
 
 ANNOTATIONS = "dataset_train.json"
 TAXONOMY = "taxonomy.csv"
 
 
 def build(raw: Path) -> Splits:
-    """Split the official training file, whose classes are known: half of the categories train, the others test.
+    """Split the official training file, whose classes are known: half of the categories train, the
+    others test.
 
     The path of a category that is named at a higher rank than species is unknown below that rank.
     """
     with json_of(raw / ANNOTATIONS, "in COCO's form") as annotated:
         names = {category["id"]: category["name"] for category in annotated["categories"]}
-        boxes = [(box["image_id"], box["id"], names[box["category_id"]]) for box in annotated["annotations"]]
+        boxes = [
+            (box["image_id"], box["id"], names[box["category_id"]])
+            for box in annotated["annotations"]
+        ]
+
     rows = {name: tuple(ranks) for name, *ranks in cells_of(raw / TAXONOMY, "name", *RANKS)}
     if lost := sorted(set(names.values()) - set(rows)):
-        raise DataError(f"categories of {raw / ANNOTATIONS} are not in {TAXONOMY}", found=examples(lost))
+        raise DataError(
+            f"categories of {raw / ANNOTATIONS} are not in {TAXONOMY}", found=examples(lost)
+        )
+
     of_name = mended({name: rows[name] for name in names.values()}, RANKS, *PARTIAL)
     test = {of_name[name] for name in held_out(names.values(), fraction=0.5, seed=0)}
     labelled = [(f"{image}_{box}.png", of_name[name]) for image, box, name in boxes]
@@ -34,20 +55,27 @@ SPEC = Spec(
     markers=(ANNOTATIONS,),
     images=("rois", "train/rois"),
     protocol=Protocol(recalls=(1, 5, 10)),
-    licence="annotations CC BY-ND 4.0; images CC BY-NC-ND 4.0, training and development of models allowed",
-    citation="Katija et al., FathomNet: a global image database for enabling artificial intelligence in the ocean, "
+    licence="annotations CC BY-ND 4.0; images CC BY-NC-ND 4.0, training and development of models "
+    "allowed",
+    citation="Katija et al., FathomNet: a global image database for enabling artificial "
+    "intelligence in the ocean, "
     "Scientific Reports 2022",
     homepage="https://github.com/fathomnet/fgvc-comp-2025",
     counts={"train": {"images": 39 * 300}, "test": {"images": 40 * 300}},
     defects=(
-        "the classes of the competition's own test are not published: half of the 79 categories, by a hash of their "
+        "the classes of the competition's own test are not published: half of the 79 categories, "
+        "by a hash of their "
         "names, are the test here",
-        "categories are of any rank, and a category may lie below another: what ends early has partial labels",
+        "categories are of any rank, and a category may lie below another: what ends early has "
+        "partial labels",
     ),
     manual=(
-        "page:   https://www.kaggle.com/competitions/fathomnet-2025 (a login), images by its download.py\n"
-        "files:  dataset_train.json; rois/, which download.py cuts out; taxonomy.csv, which you make: the columns name, "
-        "kingdom, phylum, class, order, family, genus, species, a row for each of the 79 categories, the ranks below its "
+        "page:   https://www.kaggle.com/competitions/fathomnet-2025 (a login), images by its "
+        "download.py\n"
+        "files:  dataset_train.json; rois/, which download.py cuts out; taxonomy.csv, which you "
+        "make: the columns name, "
+        "kingdom, phylum, class, order, family, genus, species, a row for each of the 79 "
+        "categories, the ranks below its "
         "own empty (fathomnet.api.worms.get_ancestors(name) of the package fathomnet gives them)\n"
         "layout: the three side by side"
     ),

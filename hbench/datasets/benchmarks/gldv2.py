@@ -1,4 +1,6 @@
-"""Google Landmarks v2, and its hierarchical version: landmarks by super-category and by natural or human-made."""
+"""Google Landmarks v2, and its hierarchical version: landmarks by super-category and by natural or
+human-made.
+"""
 
 import dataclasses
 from collections.abc import Iterator
@@ -15,7 +17,10 @@ from hbench.datasets.spec import Protocol, Spec, Splits, cells_of, manifest_of, 
 
 TRAIN = "metadata/train_clean.csv"
 INDEX = "metadata/index_image_to_landmark.csv"
-LISTS = {"train": (TRAIN, "images"), "index": (INDEX, "id")}  # with the column of ids, which are several or one
+LISTS = {
+    "train": (TRAIN, "images"),
+    "index": (INDEX, "id"),
+}  # with the column of ids, which are several or one
 TRUTH = "ground_truth/retrieval_solution_v2.1.csv"
 LABELS = "metadata/{}_label_to_hierarchical.csv"
 HIERARCHY = ("landmark_id", "hierarchical_label", "natural_or_human_made")
@@ -39,9 +44,12 @@ def file_of(space: str, image: str) -> str:
 
 
 def landmark_name(space: str, landmark: str, category: str = "") -> str:
-    """Name a landmark; train and index number their landmarks independently, so the name includes which of them it is.
+    """Name a landmark; train and index number their landmarks independently, so the name includes
+    which of them it is.
 
-    >>> landmark_name("train", "0", "http://commons.wikimedia.org/wiki/Category:Happy_Valley_Racecourse")
+    >>> landmark_name(
+    ...     "train", "0", "http://commons.wikimedia.org/wiki/Category:Happy_Valley_Racecourse"
+    ... )
     'Happy Valley Racecourse (train 0)'
     """
     title = unquote(category.rpartition("Category:")[2]).replace("_", " ").strip()
@@ -67,22 +75,33 @@ def truth(raw: Path) -> dict[str, list[str]]:
 
 
 def labelled(raw: Path, space: str, *, flat: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the ids of the images of train or index whose landmarks have a path, with it; a `flat` path is the landmark."""
+    """Yield the ids of the images of train or index whose landmarks have a path, with it; a `flat`
+    path is the landmark.
+    """
     file, column = LISTS[space]
     rows = cells_of(metadata_file(raw, file), "landmark_id", column)
-    paths = {landmark: (landmark_name(space, landmark),) for landmark, _ in rows} if flat else hierarchy(raw, space)
+    paths = (
+        {landmark: (landmark_name(space, landmark),) for landmark, _ in rows}
+        if flat
+        else hierarchy(raw, space)
+    )
     for landmark, images in rows:
         if landmark in paths:
             yield from ((image, paths[landmark]) for image in images.split())
 
 
 def build(raw: Path, *, flat: bool = False) -> Splits:
-    """Read the landmarks with a hierarchical label, in train_clean and in the index; all of them, at one level, if `flat`.
+    """Read the landmarks with a hierarchical label, in train_clean and in the index; all of them,
+    at one level, if `flat`.
 
     A query has the landmark of the first image in its ground truth.
     """
     index = dict(labelled(raw, "index", flat=flat))
-    queries = [(file_of("test", query), index[images[0]]) for query, images in truth(raw).items() if images[0] in index]
+    queries = [
+        (file_of("test", query), index[images[0]])
+        for query, images in truth(raw).items()
+        if images[0] in index
+    ]
     gallery = [(file_of("index", image), path) for image, path in index.items()]
     train = ((file_of("train", image), path) for image, path in labelled(raw, "train", flat=flat))
     levels = FLAT if flat else SPEC.levels
@@ -90,7 +109,9 @@ def build(raw: Path, *, flat: bool = False) -> Splits:
 
 
 def lists(raw: Path) -> dict[str, pa.Table]:
-    """Read the official ground truth for mAP@100, which lists the positives of each query by image, not by landmark."""
+    """Read the official ground truth for mAP@100, which lists the positives of each query by image,
+    not by landmark.
+    """
     index = {image for (image,) in cells_of(metadata_file(raw, INDEX), "id")}
     return {
         "test": list_of(
@@ -109,9 +130,12 @@ SPEC = Spec(
     build=build,
     files="gldv2",
     markers=(TRAIN, Path(TRAIN).name),
-    protocol=Protocol(metrics=("H-AP", "ASI", "NDCG", "mAP@100"), recalls=(1, 10), official="official-landmark"),
+    protocol=Protocol(
+        metrics=("H-AP", "ASI", "NDCG", "mAP@100"), recalls=(1, 10), official="official-landmark"
+    ),
     licence="annotations CC BY 4.0; images of train CC BY, of index and test CC0 or public domain",
-    citation="Ramzi et al., Optimization of rank losses for image retrieval, TPAMI 2025; Weyand et al., CVPR 2020",
+    citation="Ramzi et al., Optimization of rank losses for image retrieval, TPAMI 2025; Weyand et "
+    "al., CVPR 2020",
     homepage="https://github.com/cvdfoundation/google-landmark",
     size="595 GB",
     counts={
@@ -126,7 +150,7 @@ SPEC = Spec(
     layout="""\
 metadata/
   train_clean.csv                        landmark_id, images (ids, a space between)
-  train_label_to_hierarchical.csv        landmark_id, category, supercategory, hierarchical_label, natural_or_human_made
+  train_label_to_hierarchical.csv        landmark_id, category, supercategory, …
   index_image_to_landmark.csv            id, landmark_id
   index_label_to_hierarchical.csv
 ground_truth/

@@ -1,7 +1,8 @@
-"""glyphs, a benchmark without downloads: the letters of five scripts in the sixteen fonts that matplotlib ships.
+"""glyphs, a benchmark without downloads: the letters of five scripts in the sixteen fonts that
+matplotlib ships.
 
-An image is one letter in one font, 32×32 grey, drawn on this machine. é for ê is a mild mistake (the same base letter), ж
-for é a severe one.
+An image is one letter in one font, 32×32 grey, drawn on this machine. é for ê is a mild mistake
+(the same base letter), ж for é a severe one.
 """
 
 import unicodedata
@@ -22,25 +23,40 @@ SIDE = 32
 MARGIN = 1
 POINTS = 22  # size of a font; letters that do not fit into the image at this size are drawn smaller
 VERSION = "1"
-DRAWN = "fd5dbb33"  # sha256 of the pixels of all letters in order, as FreeType 2.14 draws them: version 1
-PIXELS = {"2.13.2": "486c8d5b", "2.13.3": "486c8d5b", "2.14.1": DRAWN, "2.14.3": DRAWN}  # 184 of 20,638 images differ
+# sha256 of the pixels of all letters in order, as FreeType 2.14 draws them: version 1
+DRAWN = "fd5dbb33"
+PIXELS = {
+    "2.13.2": "486c8d5b",
+    "2.13.3": "486c8d5b",
+    "2.14.1": DRAWN,
+    "2.14.3": DRAWN,
+}  # 184 of 20,638 images differ
 CASES = {"Lu": "capital", "Ll": "small"}
 
 
 def letters() -> list[tuple[int, str]]:
-    """Read every pair of code point and font, in order, from shipped data, so that they are the same on every machine."""
+    """Read every pair of code point and font, in order, from shipped data, so that they are the
+    same on every machine.
+    """
     data = parse_toml(shipped("glyphs.toml"))
     pairs = []
     for group in data["letters"]:
-        fonts = [font for font, flag in zip(data["fonts"], group["fonts"], strict=True) if flag == "1"]
+        fonts = [
+            font for font, flag in zip(data["fonts"], group["fonts"], strict=True) if flag == "1"
+        ]
         for run in group["codes"].split():
             first, _, last = run.partition("-")
-            pairs += [(code, font) for code in range(int(first, 16), int(last or first, 16) + 1) for font in fonts]
+            pairs += [
+                (code, font)
+                for code in range(int(first, 16), int(last or first, 16) + 1)
+                for font in fonts
+            ]
     return sorted(pairs)
 
 
 def version_of(freetype: str | None) -> str:
-    """Return the dataset's version for a version of FreeType: "1" for the published pixels, else "1+" and their digest.
+    """Return the dataset's version for a version of FreeType: "1" for the published pixels, else
+    "1+" and their digest.
 
     Where the digest is not known, the version of FreeType stands in its place.
 
@@ -53,7 +69,8 @@ def version_of(freetype: str | None) -> str:
 
 @cache
 def path_of(code: int) -> tuple[str, str, str, str]:
-    """Return the path of a letter: script, script with case, base letter (first code point of NFD), character.
+    """Return the path of a letter: script, script with case, base letter (first code point of NFD),
+    character.
 
     >>> path_of(ord("é"))
     ('Latin', 'Latin small', 'e U+0065', 'é U+00E9')
@@ -84,7 +101,9 @@ def build(_raw: Path) -> Splits:
 
 
 def images(manifest: Manifest) -> NDArray[np.uint8]:
-    """Return the images of all items, uint8 (N, 32, 32), ink 255 on 0; they are drawn once, then read from the cache."""
+    """Return the images of all items, uint8 (N, 32, 32), ink 255 on 0; they are drawn once, then
+    read from the cache.
+    """
     drawn_with = f"{features.version('freetype2')}-{SIDE}-{POINTS}"
     cached = paths.cache_home() / "glyphs" / f"{manifest.digest[:16]}-{drawn_with}.npy"
     if cached.exists():
@@ -100,7 +119,8 @@ def images(manifest: Manifest) -> NDArray[np.uint8]:
 def picture(_root: Path, item: str) -> Image.Image:
     """Draw the 32×32 grey image of one item, its ink in the middle."""
     _, _, code, file = item.split("/")
-    character, name = chr(int(code, 16)), file.removesuffix(".png")
+    character = chr(int(code, 16))
+    name = file.removesuffix(".png")
     largest = SIDE - 2 * MARGIN
     for points in range(POINTS, 0, -1):
         canvas = Image.new("L", (4 * SIDE, 4 * SIDE))
@@ -141,8 +161,11 @@ SPEC = Spec(
         "test": "63a093ce92dcab0b309507a952d2fa33a2b348271c10092dba82321c3c797da5",
     },
     defects=(
-        "17 Greek letters occur twice (tonos and oxia, canonically equivalent): equal images, two labels",
-        "drawn by the installed FreeType: 184 images differ between 2.13 and 2.14; the version then has a + and a digest",
-        "letters such as A, Α and А look alike across scripts: about 1,600 images equal another one",
+        "17 Greek letters occur twice (tonos and oxia, canonically equivalent): equal images, two "
+        "labels",
+        "drawn by the installed FreeType: 184 images differ between 2.13 and 2.14; the version "
+        "then has a + and a digest",
+        "letters such as A, Α and А look alike across scripts: about 1,600 images equal another "
+        "one",
     ),
 )

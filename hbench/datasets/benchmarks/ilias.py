@@ -1,4 +1,6 @@
-"""ILIAS: photographs of 1,000 objects, in a taxonomy of three levels, among up to 100 million distractors."""
+"""ILIAS: photographs of 1,000 objects, in a taxonomy of three levels, among up to 100 million
+distractors.
+"""
 
 import dataclasses
 from functools import partial
@@ -8,18 +10,23 @@ from hbench.core.errors import DataError, examples
 from hbench.datasets.spec import Protocol, Spec, Splits, json_of, lines_of, mended, queries_against
 
 TAXONOMY = "taxonomy.json"
-QUERIES, POSITIVES, DISTRACTORS = (f"image_ids/{name}_ids.txt" for name in ("image_query", "positive", "distractor"))
+QUERIES, POSITIVES, DISTRACTORS = (
+    f"image_ids/{name}_ids.txt" for name in ("image_query", "positive", "distractor")
+)
 NOTHING = ("distractor",) * 4
 
 
 def images(path: Path, folder: str) -> list[str]:
-    """Read the paths of the images from a list of ids; scale and clutter, after a comma, are ignored."""
+    """Read the paths of the images from a list of ids; scale and clutter, after a comma, are
+    ignored.
+    """
     ids = [line.split(",")[0].strip() for line in lines_of(path)]
     return [f"{folder}/{image.removesuffix('.jpg')}.jpg" for image in ids]
 
 
 def build(raw: Path, *, distractors: bool) -> Splits:
-    """Label every query and positive by the object in its path; all distractors share a label of their own.
+    """Label every query and positive by the object in its path; all distractors share a label of
+    their own.
 
     Each kind called "other" belongs to its category alone.
     """
@@ -32,12 +39,18 @@ def build(raw: Path, *, distractors: bool) -> Splits:
             for kind, things in kinds.items()
             for thing in things
         }
+
     paths = mended(rows, SPEC.levels, "by-path")
     queries, positives = (images(raw / file, "ilias_core") for file in (QUERIES, POSITIVES))
     if lost := sorted({item.split("/")[1] for item in (*queries, *positives)} - set(paths)):
         raise DataError(f"objects of {raw / POSITIVES} are not in {TAXONOMY}", found=examples(lost))
-    core, gallery = ([(item, paths[item.split("/")[1]]) for item in items] for items in (queries, positives))
-    others = [(item, NOTHING) for item in images(raw / DISTRACTORS, "yfcc100m")] if distractors else []
+
+    core, gallery = (
+        [(item, paths[item.split("/")[1]]) for item in items] for items in (queries, positives)
+    )
+    others = (
+        [(item, NOTHING) for item in images(raw / DISTRACTORS, "yfcc100m")] if distractors else []
+    )
     return {"test": queries_against(core, [*gallery, *others], SPEC.levels)}
 
 
@@ -50,7 +63,8 @@ SPEC = Spec(
     markers=(QUERIES,),
     on_disk=False,
     protocol=Protocol(metrics=("mAP@1000", "H-AP"), recalls=(1, 10, 100, 1000)),
-    licence="images of its authors CC BY 4.0, others as their pages say; YFCC100M has its own terms",
+    licence="images of its authors CC BY 4.0, others as their pages say; YFCC100M has its own "
+    "terms",
     citation="Kordopatis-Zilos et al., ILIAS: instance-level image retrieval at scale, CVPR 2025",
     homepage="https://vrg.fel.cvut.cz/ilias/",
     size="6.3 TB with all distractors",
@@ -58,12 +72,14 @@ SPEC = Spec(
     defects=(
         "the taxonomy calls many kinds 'other': each is the other of its own category",
         "text queries (1,000) are left out",
-        "a build takes about 0.4 GB of memory for every million distractors: put the first lines of distractor_ids.txt alone "
+        "a build takes about 0.4 GB of memory for every million distractors: put the first lines "
+        "of distractor_ids.txt alone "
         "there for a part; the digest says which list it was",
     ),
     manual=(
         "page:   https://vrg.fel.cvut.cz/ilias_data/\n"
-        "files:  image_ids/distractor_ids.txt.gz (unpack it), and the shards of yfcc100m/ that you need\n"
+        "files:  image_ids/distractor_ids.txt.gz (unpack it), and the shards of yfcc100m/ that you "
+        "need\n"
         "layout: image_ids/distractor_ids.txt next to the other lists"
     ),
     layout="""\

@@ -1,4 +1,6 @@
-"""iNaturalist 2018 in the retrieval split of Brown et al.: species by supercategory (base) or full taxonomy (full)."""
+"""iNaturalist 2018 in the retrieval split of Brown et al.: species by supercategory (base) or full
+taxonomy (full).
+"""
 
 import dataclasses
 from functools import partial
@@ -9,20 +11,27 @@ from hbench.datasets.spec import RANKS, Names, Protocol, Spec, Splits, json_of, 
 
 BASE = ("supercategory", "species")
 SPLITS = "Inat_dataset_splits/Inaturalist_{split}_set1.txt"
-POLICIES = ("fill-from-parent", "by-path")  # "NA" gets the name of its parent, a homonymous genus that of its family
+POLICIES = (
+    "fill-from-parent",
+    "by-path",
+)  # "NA" gets the name of its parent, a homonymous genus that of its family
 
 
 def categories(raw: Path, levels: tuple[str, ...]) -> dict[int, tuple[str, ...]]:
     """Read the names of each category id, coarse to fine, from categories.json."""
     with json_of(raw / "categories.json", "a list of categories") as entries:
         return {
-            int(entry["id"]): tuple(entry["name" if level == "species" else level] for level in levels)
+            int(entry["id"]): tuple(
+                entry["name" if level == "species" else level] for level in levels
+            )
             for entry in entries
         }
 
 
 def official_names(raw: Path) -> Names:
-    """Map the names to those by which the released loader numbers the classes of a level: one NA, one Iris."""
+    """Map the names to those by which the released loader numbers the classes of a level: one NA,
+    one Iris.
+    """
     plain = categories(raw, RANKS)
     final = mended(plain, RANKS, *POLICIES)
     renamed: Names = {level: {} for level in RANKS}
@@ -34,19 +43,28 @@ def official_names(raw: Path) -> Names:
 
 
 def build(raw: Path, *, levels: tuple[str, ...]) -> Splits:
-    """Read the images from the split files, as …/SUPERCATEGORY/CATEGORY_ID/IMAGE.jpg, and label them by category."""
+    """Read the images from the split files, as …/SUPERCATEGORY/CATEGORY_ID/IMAGE.jpg, and label
+    them by category.
+    """
     of_category = mended(categories(raw, levels), levels, *POLICIES)
     labelled = {}
     for split in ("train", "test"):
         path = raw / SPLITS.format(split=split)
         parts = [line.strip().split("/")[-3:] for line in lines_of(path)]
         if bad := [
-            part for part in parts if len(part) != 3 or not part[1].isdigit() or int(part[1]) not in of_category
+            part
+            for part in parts
+            if len(part) != 3 or not part[1].isdigit() or int(part[1]) not in of_category
         ]:
             raise DataError(
-                f"{path} cannot be understood", expected="SUPERCATEGORY/CATEGORY_ID/IMAGE.jpg", found=examples(bad)
+                f"{path} cannot be understood",
+                expected="SUPERCATEGORY/CATEGORY_ID/IMAGE.jpg",
+                found=examples(bad),
             )
-        labelled[split] = [("/".join(("train_val2018", *part)), of_category[int(part[1])]) for part in parts]
+        labelled[split] = [
+            ("/".join(("train_val2018", *part)), of_category[int(part[1])]) for part in parts
+        ]
+
     return labelled
 
 
@@ -59,7 +77,8 @@ SPEC = Spec(
     markers=(SPLITS.format(split="train"),),
     protocol=Protocol(recalls=(1, 4, 16, 32)),
     licence="non-commercial research; images may not be redistributed",
-    citation="Van Horn et al., The iNaturalist dataset, CVPR 2018; split: Brown et al., Smooth-AP, ECCV 2020",
+    citation="Van Horn et al., The iNaturalist dataset, CVPR 2018; split: Brown et al., Smooth-AP, "
+    "ECCV 2020",
     homepage="https://github.com/visipedia/inat_comp/tree/master/2018",
     size="119 GB",
     counts={
@@ -85,12 +104,17 @@ FULL_SPEC = dataclasses.replace(
     build=partial(build, levels=RANKS),
     official_names=official_names,
     counts={
-        "train": {"images": 325_846, **dict(zip(RANKS, (5, 23, 54, 249, 961, 3_438, 5_690), strict=True))},
+        "train": {
+            "images": 325_846,
+            **dict(zip(RANKS, (5, 23, 54, 249, 961, 3_438, 5_690), strict=True)),
+        },
         "test": {"images": 136_093, "species": 2_452},
     },
     defects=(
         *SPEC.defects,
-        "11 genera occur in two families each; the released evaluators count them as one (protocol official)",
-        "34 species have NA for an order or family; here each such NA is a class of its own within its parent",
+        "11 genera occur in two families each; the released evaluators count them as one (protocol "
+        "official)",
+        "34 species have NA for an order or family; here each such NA is a class of its own within "
+        "its parent",
     ),
 )

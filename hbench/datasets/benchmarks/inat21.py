@@ -1,16 +1,28 @@
-"""iNaturalist 2021 mini: 50 training images of each of 10,000 species, by the full taxonomy; and an open-set split of it."""
+"""iNaturalist 2021 mini: 50 training images of each of 10,000 species, by the full taxonomy; and an
+open-set split of it.
+"""
 
 import dataclasses
 from pathlib import Path
 
 from hbench.core.errors import DataError, examples
-from hbench.datasets.spec import RANKS, Protocol, Spec, Splits, held_out, images_in, mended, split_by
+from hbench.datasets.spec import (
+    RANKS,
+    Protocol,
+    Spec,
+    Splits,
+    held_out,
+    images_in,
+    mended,
+    split_by,
+)
 
 FOLDERS = {"train": "train_mini", "test": "val"}
 
 
 def build(raw: Path) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
-    """Read the official training and validation images, whose folders say the ranks of their species.
+    """Read the official training and validation images, whose folders say the ranks of their
+    species.
 
     A folder is called NNNNN_Kingdom_Phylum_Class_Order_Family_Genus_epithet.
     """
@@ -19,15 +31,23 @@ def build(raw: Path) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
     parts = {folder: folder.split("_", maxsplit=7)[1:] for folder in folders}
     if bad := [folder for folder, names in parts.items() if len(names) != 7]:
         raise DataError(
-            f"folders of {raw} are not a taxonomy", expected="NNNNN_Kingdom_…_Genus_epithet", found=examples(bad)
+            f"folders of {raw} are not a taxonomy",
+            expected="NNNNN_Kingdom_…_Genus_epithet",
+            found=examples(bad),
         )
+
     rows = {folder: (*names[:6], f"{names[5]} {names[6]}") for folder, names in parts.items()}
     final = mended(rows, RANKS, "by-path")
-    return {split: [(item, final[item.split("/")[1]]) for item in images] for split, images in items.items()}
+    return {
+        split: [(item, final[item.split("/")[1]]) for item in images]
+        for split, images in items.items()
+    }
 
 
 def build_open(raw: Path) -> Splits:
-    """Split all images of both folders by species: a hash of their names puts three of ten into the test."""
+    """Split all images of both folders by species: a hash of their names puts three of ten into the
+    test.
+    """
     images = [image for part in build(raw).values() for image in part]
     test = held_out((names[-1] for _, names in images), fraction=0.3, seed=0)
     return split_by(images, trains=lambda names: names[-1] not in test)
@@ -41,14 +61,18 @@ SPEC = Spec(
     markers=(FOLDERS["train"],),
     protocol=Protocol(recalls=(1, 4, 16, 32)),
     licence="non-commercial research; images may not be redistributed",
-    citation="Van Horn et al., Benchmarking representation learning for natural world image collections, CVPR 2021",
+    citation="Van Horn et al., Benchmarking representation learning for natural world image "
+    "collections, CVPR 2021",
     homepage="https://github.com/visipedia/inat_comp/tree/master/2021",
     size="50 GB",
     counts={
         "train": {"images": 500_000, "species": 10_000},
         "test": {"images": 100_000, "species": 10_000},
     },
-    defects=("a closed set: the species of the test (the official validation set) are those of the training",),
+    defects=(
+        "a closed set: the species of the test (the official validation set) are those of the "
+        "training",
+    ),
     layout="""\
 train_mini/
   00000_Animalia_Annelida_…_Lumbricus_terrestris/
@@ -68,6 +92,7 @@ OPEN = dataclasses.replace(
         "test": {"images": 3_000 * 60, "species": 3_000},
     },
     defects=(
-        "hbench made this split, like that of iNaturalist 2018 (7 of 10 species train): compare results within it",
+        "hbench made this split, like that of iNaturalist 2018 (7 of 10 species train): compare "
+        "results within it",
     ),
 )

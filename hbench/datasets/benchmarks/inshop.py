@@ -1,4 +1,6 @@
-"""In-shop Clothes Retrieval (DeepFashion): single pieces of clothing by category; queries and gallery are separate."""
+"""In-shop Clothes Retrieval (DeepFashion): single pieces of clothing by category; queries and
+gallery are separate.
+"""
 
 from pathlib import Path
 
@@ -12,20 +14,33 @@ HEADER = ["image_name", "item_id", "evaluation_status"]
 
 
 def build(raw: Path) -> Splits:
-    """Read image, item and split from the list; a category is gender and kind in the path, such as MEN/Denim."""
+    """Read image, item and split from the list; a category is gender and kind in the path, such as
+    MEN/Denim.
+    """
     path = next((raw / marker for marker in SPEC.markers if (raw / marker).exists()), raw / FILE)
     lines = lines_of(path)
     if len(lines) < 2 or lines[1].split() != HEADER:  # CelebA has a file of the same name
-        raise DataError(f"{path} is not an In-shop list", expected=" ".join(HEADER), found=" ".join(lines[1:2]))
+        raise DataError(
+            f"{path} is not an In-shop list", expected=" ".join(HEADER), found=" ".join(lines[1:2])
+        )
+
     rows = [line.split() for line in lines[2:]]
     if len(rows) != int(lines[0]):
-        raise DataError(f"{path} is cut short", expected=f"{lines[0].strip()} images", found=f"{len(rows)}")
+        raise DataError(
+            f"{path} is cut short", expected=f"{lines[0].strip()} images", found=f"{len(rows)}"
+        )
+
     splits = {}
     for split, parts in (("train", {"train"}), ("test", {"query", "gallery"})):
         chosen = [row for row in rows if row[2] in parts]
-        labelled = [(image, ("/".join(image.split("/")[1:3]), product)) for image, product, _ in chosen]
+        labelled = [
+            (image, ("/".join(image.split("/")[1:3]), product)) for image, product, _ in chosen
+        ]
         kinds = np.array([kind for _, _, kind in chosen])
-        splits[split] = manifest_of(labelled, SPEC.levels, query=kinds != "gallery", gallery=kinds != "query")
+        splits[split] = manifest_of(
+            labelled, SPEC.levels, query=kinds != "gallery", gallery=kinds != "query"
+        )
+
     return splits
 
 
@@ -38,17 +53,23 @@ SPEC = Spec(
     images=(".", "Img"),
     protocol=Protocol(recalls=(1, 10, 20, 30, 40, 50)),
     licence="non-commercial research, not redistributable",
-    citation="Liu et al., DeepFashion: powering robust clothes recognition and retrieval, CVPR 2016",
+    citation="Liu et al., DeepFashion: powering robust clothes recognition and retrieval, CVPR "
+    "2016",
     homepage="http://mmlab.ie.cuhk.edu.hk/projects/DeepFashion.html",
     size="about 8 GB (256-pixel images)",
     counts={
         "train": {"images": 25_882, "product": 3_997},
         "test": {"queries": 14_218, "gallery": 12_612, "product": 3_985},
     },
-    defects=("papers disagree on the categories: with gender (23, here), or without, which is not a tree",),
+    defects=(
+        "papers disagree on the categories: with gender (23, here), or without, which is not a "
+        "tree",
+    ),
     manual=(
-        "page:   http://mmlab.ie.cuhk.edu.hk/projects/DeepFashion.html, In-shop Clothes Retrieval Benchmark\n"
-        "files:  Eval/list_eval_partition.txt; Img/img.zip (256 pixels) or img_highres.zip, whose password comes with a "
+        "page:   http://mmlab.ie.cuhk.edu.hk/projects/DeepFashion.html, In-shop Clothes Retrieval "
+        "Benchmark\n"
+        "files:  Eval/list_eval_partition.txt; Img/img.zip (256 pixels) or img_highres.zip, whose "
+        "password comes with a "
         "signed form\n"
         "layout: list_eval_partition.txt, img/WOMEN/…, img/MEN/…, the archive unpacked"
     ),

@@ -11,13 +11,23 @@ QUERIES = "ground_truth/testset.json"
 def exhibits(path: Path, number: str) -> dict[str, tuple[str]]:
     """Read {image: exhibit} from a list of pictures; pictures without an exhibit are left out."""
     with json_of(path, "a list of pictures", expected=f"path and {number}") as entries:
-        return {entry["path"]: (f"exhibit {int(entry[number])}",) for entry in entries if entry.get(number) is not None}
+        return {
+            entry["path"]: (f"exhibit {int(entry[number])}",)
+            for entry in entries
+            if entry.get(number) is not None
+        }
 
 
 def build(raw: Path) -> Splits:
-    """Take the museum's pictures as the training set and the gallery, and visitors' pictures of exhibits as queries."""
-    database, queries = exhibits(raw / DATABASE, "id"), exhibits(raw / QUERIES, "MET_id")
-    return {"train": database.items(), "test": queries_against(queries.items(), database.items(), SPEC.levels)}
+    """Take the museum's pictures as the training set and the gallery, and visitors' pictures of
+    exhibits as queries.
+    """
+    database = exhibits(raw / DATABASE, "id")
+    queries = exhibits(raw / QUERIES, "MET_id")
+    return {
+        "train": database.items(),
+        "test": queries_against(queries.items(), database.items(), SPEC.levels),
+    }
 
 
 SPEC = Spec(
@@ -29,7 +39,8 @@ SPEC = Spec(
     images=("images",),
     protocol=Protocol(metrics=("AP", "mAP@100"), recalls=(1, 10, 100)),
     licence="not found; the museum's own pictures come from its Open Access collection",
-    citation="Ypsilantis et al., The Met dataset: instance-level recognition for artworks, NeurIPS 2021 "
+    citation="Ypsilantis et al., The Met dataset: instance-level recognition for artworks, NeurIPS "
+    "2021 "
     "(datasets and benchmarks)",
     homepage="http://cmp.felk.cvut.cz/met/",
     counts={
@@ -38,7 +49,8 @@ SPEC = Spec(
     },
     defects=(
         "one level: these files do not say the department of an exhibit",
-        "queries that show no exhibit (other art, no art) are left out, since a ranking cannot reject a query; the paper's "
+        "queries that show no exhibit (other art, no art) are left out, since a ranking cannot "
+        "reject a query; the paper's "
         "GAP is not computed",
         "most exhibits have a single picture in the gallery",
     ),

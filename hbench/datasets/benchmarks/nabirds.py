@@ -1,4 +1,5 @@
-"""NABirds: North American birds; a species without forms of its own is repeated as its only form."""
+"""NABirds: North American birds; a species without forms of its own is repeated as its only
+form."""
 
 from pathlib import Path
 
@@ -9,27 +10,35 @@ DEPTH = 4
 
 
 def build(raw: Path) -> Splits:
-    """Read the path of each class from hierarchy.txt (`child parent`, root 0); one that ends early repeats its last name.
+    """Read the path of each class from hierarchy.txt (`child parent`, root 0); one that ends early
+    repeats its last name.
 
     images.txt, image_class_labels.txt and train_test_split.txt are joined by the image's id.
     """
-    names = {number: f"{name} #{number}" for number, name in rows_of(raw / "classes.txt", columns=2)}
+    names = {
+        number: f"{name} #{number}" for number, name in rows_of(raw / "classes.txt", columns=2)
+    }
     parents = dict(rows_of(raw / "hierarchy.txt", columns=2))
+
     of_class = {}
     for leaf in names:
         path = [leaf]
         while (parent := parents.get(path[0], "0")) != "0":
             if len(path) >= DEPTH:
                 raise TreeError(
-                    f"class {leaf} of {raw / 'hierarchy.txt'} lies too deep", expected=f"at most {DEPTH} levels"
+                    f"class {leaf} of {raw / 'hierarchy.txt'} lies too deep",
+                    expected=f"at most {DEPTH} levels",
                 )
             path.insert(0, parent)
         of_class[leaf] = tuple(names[number] for number in path + path[-1:] * (DEPTH - len(path)))
+
     labels = dict(rows_of(raw / "image_class_labels.txt", columns=2))
     training = dict(rows_of(raw / "train_test_split.txt", columns=2))
     images = rows_of(raw / "images.txt", columns=2)
     return {
-        split: [(path, of_class[labels[image]]) for image, path in images if training[image] == flag]
+        split: [
+            (path, of_class[labels[image]]) for image, path in images if training[image] == flag
+        ]
         for split, flag in (("train", "1"), ("test", "0"))
     }
 

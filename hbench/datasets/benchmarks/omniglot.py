@@ -1,4 +1,6 @@
-"""Omniglot: handwritten characters by alphabet; the background alphabets train, the evaluation alphabets test."""
+"""Omniglot: handwritten characters by alphabet; the background alphabets train, the evaluation
+alphabets test.
+"""
 
 import dataclasses
 from functools import partial
@@ -17,15 +19,20 @@ def build(raw: Path, *, folders: dict[str, str]) -> Splits:
 
 
 def build_open(raw: Path) -> Splits:
-    """Read the small sets as `build`, and test only on alphabets that do not train: small2 repeats Greek and Latin of small1."""
-    train, test = _labelled(raw, SMALL["train"]), _labelled(raw, SMALL["test"])
+    """Read the small sets as `build`, and test only on alphabets that do not train: small2 repeats
+    Greek and Latin of small1.
+    """
+    train = _labelled(raw, SMALL["train"])
+    test = _labelled(raw, SMALL["test"])
     trained = {alphabet for _, (alphabet, _) in train}
     unseen = [(item, names) for item, names in test if names[0] not in trained]
     return {"train": train, "test": unseen}
 
 
 def _labelled(raw: Path, folder: str) -> list[tuple[str, Row]]:
-    """Read alphabet and character of every image from its path, FOLDER/ALPHABET/characterNN/IMAGE.png."""
+    """Read alphabet and character of every image from its path,
+    FOLDER/ALPHABET/characterNN/IMAGE.png.
+    """
     return [
         (item, (alphabet, f"{alphabet} {character}"))
         for item in images_in(raw, folder)
@@ -46,7 +53,8 @@ SPEC = Spec(
     build=partial(build, folders=FOLDERS),
     markers=(FOLDERS["train"],),
     licence="MIT",
-    citation="Lake et al., Human-level concept learning through probabilistic program induction, Science 2015",
+    citation="Lake et al., Human-level concept learning through probabilistic program induction, "
+    "Science 2015",
     homepage="https://github.com/brendenlake/omniglot",
     size="15 MB",
     counts={
@@ -79,5 +87,7 @@ OPEN_SPEC = dataclasses.replace(
         "train": {"images": 2_720, "character": 136, "alphabet": 5},
         "test": {"images": 2_120, "character": 106, "alphabet": 3},
     },
-    defects=("hbench's own split: the second set without Greek and Latin, which are in the first, too",),
+    defects=(
+        "hbench's own split: the second set without Greek and Latin, which are in the first, too",
+    ),
 )

@@ -1,21 +1,30 @@
-"""Products-10K: 10,000 products of a web shop, each in a group; the test images are customers' photographs."""
+"""Products-10K: 10,000 products of a web shop, each in a group; the test images are customers'
+photographs.
+"""
 
 from pathlib import Path
 
 from hbench.core.errors import DataError, examples
 from hbench.datasets.spec import Protocol, Spec, Splits, cells_of
 
-TRAIN, TEST = "train.csv", "test_kaggletest.csv"
+TRAIN = "train.csv"
+TEST = "test_kaggletest.csv"
 
 
 def build(raw: Path) -> Splits:
-    """Read image, product and group from train.csv, image and product from the test; train.csv also gives its groups."""
-    train, test = cells_of(raw / TRAIN, "name", "class", "group"), cells_of(raw / TEST, "name", "class")
+    """Read image, product and group from train.csv, image and product from the test; train.csv also
+    gives its groups.
+    """
+    train = cells_of(raw / TRAIN, "name", "class", "group")
+    test = cells_of(raw / TEST, "name", "class")
     group_of = {product: group for _, product, group in train}
     if lost := sorted({product for _, product in test} - set(group_of)):
         raise DataError(f"products of {raw / TEST} are not in {TRAIN}", found=examples(lost))
     return {
-        split: [(f"{split}/{image}", (f"group {group_of[number]}", f"product {number}")) for image, number, *_ in rows]
+        split: [
+            (f"{split}/{image}", (f"group {group_of[number]}", f"product {number}"))
+            for image, number, *_ in rows
+        ]
         for split, rows in (("train", train), ("test", test))
     }
 

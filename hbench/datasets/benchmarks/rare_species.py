@@ -1,4 +1,6 @@
-"""Rare Species: 400 species of the IUCN Red List, up to 30 images of each; a test without a training set."""
+"""Rare Species: 400 species of the IUCN Red List, up to 30 images of each; a test without a
+training set.
+"""
 
 from pathlib import Path
 
@@ -8,7 +10,9 @@ TABLE = "metadata.csv"
 
 
 def build(raw: Path) -> Splits:
-    """Read the file and the seven ranks of every image from metadata.csv; a species has its scientific name."""
+    """Read the file and the seven ranks of every image from metadata.csv; a species has its
+    scientific name.
+    """
     rows = cells_of(raw / TABLE, "file_name", *RANKS[:-1], "sciName")
     final = mended({row[1:]: row[1:] for row in rows}, RANKS, "by-path")
     return {"test": [(row[0], final[row[1:]]) for row in rows]}
@@ -26,8 +30,10 @@ SPEC = Spec(
     homepage="https://huggingface.co/datasets/imageomics/rare-species",
     counts={"test": {"species": 400, "phylum": 5, "kingdom": 1}},
     defects=(
-        "a test without a training set: its authors trained on TreeOfLife-10M, which lacks these species",
-        "five of the species have fewer than 30 different images, so the number of images is not checked",
+        "a test without a training set: its authors trained on TreeOfLife-10M, which lacks these "
+        "species",
+        "five of the species have fewer than 30 different images, so the number of images is not "
+        "checked",
     ),
     manual=(
         "page:   https://huggingface.co/datasets/imageomics/rare-species\n"
@@ -35,7 +41,7 @@ SPEC = Spec(
         "layout: metadata.csv next to dataset/"
     ),
     layout="""\
-metadata.csv                                   file_name, kingdom … genus, species, sciName, common, …
+metadata.csv                                   file_name, kingdom … genus, species, …
 dataset/
   KINGDOM-PHYLUM-CLASS-ORDER-FAMILY-GENUS-SPECIES/
     CONTENT_PAGE_eol_full-size-copy.jpg

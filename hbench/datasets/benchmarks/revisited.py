@@ -1,4 +1,6 @@
-"""Revisited Oxford and Paris: 70 views of buildings against a gallery; lists say which images are easy, hard or junk."""
+"""Revisited Oxford and Paris: 70 views of buildings against a gallery; lists say which images are
+easy, hard or junk.
+"""
 
 from functools import cache, partial
 from pathlib import Path
@@ -8,7 +10,7 @@ import pyarrow as pa
 from PIL import Image
 
 from hbench.datasets.dataset import LEFT_OUT, list_of
-from hbench.datasets.manifest import open_picture
+from hbench.datasets.pictures import open_picture
 from hbench.datasets.spec import Protocol, Spec, Splits, plain_pickle, queries_against
 
 POSITIVE = {"easy": {"easy"}, "medium": {"easy", "hard"}, "hard": {"hard"}}
@@ -21,8 +23,11 @@ jpg/
 
 @cache
 def ground_truth(path: Path) -> dict[str, Any]:
-    """Read {imlist, qimlist, gnd} from a ground truth file; raises DataError for any other content."""
-    with plain_pickle(path, "a ground truth of the revisited benchmarks", keys=("imlist", "qimlist", "gnd")) as truth:
+    """Read {imlist, qimlist, gnd} from a ground truth file; raises DataError for any other
+    content."""
+    with plain_pickle(
+        path, "a ground truth of the revisited benchmarks", keys=("imlist", "qimlist", "gnd")
+    ) as truth:
         if not all(set(PARTS) < set(entry) and len(entry["bbx"]) == 4 for entry in truth["gnd"]):
             raise ValueError("an entry of gnd has no box, or no list of easy, hard and junk images")
     return truth
@@ -38,7 +43,9 @@ def landmark_of(image: str) -> str:
 
 
 def build(raw: Path, *, file: str) -> Splits:
-    """Make three tests of the same items, which differ in their lists of positives; the file names give the buildings."""
+    """Make three tests of the same items, which differ in their lists of positives; the file names
+    give the buildings.
+    """
     truth = ground_truth(raw / file)
     queries, gallery = (
         [(f"{folder}/{image}.jpg", (landmark_of(image),)) for image in truth[images]]
@@ -48,11 +55,17 @@ def build(raw: Path, *, file: str) -> Splits:
 
 
 def lists(raw: Path, *, file: str) -> dict[str, pa.Table]:
-    """List the positives of each test: easy images in easy, hard ones in hard, both in medium; the others are left out."""
+    """List the positives of each test: easy images in easy, hard ones in hard, both in medium; the
+    others are left out.
+    """
     truth = ground_truth(raw / file)
     return {
         test: list_of(
-            (f"query/{query}.jpg", f"jpg/{truth['imlist'][int(image)]}.jpg", 1 if part in positive else LEFT_OUT)
+            (
+                f"query/{query}.jpg",
+                f"jpg/{truth['imlist'][int(image)]}.jpg",
+                1 if part in positive else LEFT_OUT,
+            )
             for query, entry in zip(truth["qimlist"], truth["gnd"], strict=True)
             for part in PARTS
             for image in entry[part]
@@ -83,9 +96,12 @@ def _spec(name: str, title: str, *, gallery: int, size: str, file: str) -> Spec:
         picture=partial(picture, file=file),
         on_disk=False,
         markers=(file,),
-        protocol=Protocol(metrics=("AP", "P@1", "P@5", "P@10"), recalls=(1, 10), official="official-revisited"),
+        protocol=Protocol(
+            metrics=("AP", "P@1", "P@5", "P@10"), recalls=(1, 10), official="official-revisited"
+        ),
         licence="not stated; images from Flickr",
-        citation="Radenovic et al., Revisiting Oxford and Paris: large-scale image retrieval benchmarking, CVPR 2018",
+        citation="Radenovic et al., Revisiting Oxford and Paris: large-scale image retrieval "
+        "benchmarking, CVPR 2018",
         homepage="http://cmp.felk.cvut.cz/revisitop/",
         size=size,
         counts={f"test-{test}": {"queries": 70, "gallery": gallery} for test in POSITIVE},
@@ -94,5 +110,7 @@ def _spec(name: str, title: str, *, gallery: int, size: str, file: str) -> Spec:
     )
 
 
-OXFORD = _spec("roxford5k", "Revisited Oxford", gallery=4_993, size="1.9 GB", file="gnd_roxford5k.pkl")
+OXFORD = _spec(
+    "roxford5k", "Revisited Oxford", gallery=4_993, size="1.9 GB", file="gnd_roxford5k.pkl"
+)
 PARIS = _spec("rparis6k", "Revisited Paris", gallery=6_322, size="2.5 GB", file="gnd_rparis6k.pkl")

@@ -7,7 +7,10 @@ from hbench.datasets.spec import Protocol, Spec, Splits, images_in
 
 def build(raw: Path) -> Splits:
     """Read the splits and the products from the folders: SPLIT/PRODUCT/IMAGE.jpg."""
-    return {split: [(item, (item.split("/")[1],)) for item in images_in(raw, split)] for split in ("train", "test")}
+    return {
+        split: [(item, (item.split("/")[1],)) for item in images_in(raw, split)]
+        for split in ("train", "test")
+    }
 
 
 SPEC = Spec(
@@ -18,7 +21,8 @@ SPEC = Spec(
     markers=("train",),
     protocol=Protocol(metrics=("AP", "mAP@100"), recalls=(1, 10, 100)),
     licence="not found",
-    citation="Peng et al., RP2K: a large-scale retail product dataset for fine-grained image classification, 2020",
+    citation="Peng et al., RP2K: a large-scale retail product dataset for fine-grained image "
+    "classification, 2020",
     homepage="https://www.pinlandata.com/rp2k_dataset/",
     size="6.3 GB",
     defects=(

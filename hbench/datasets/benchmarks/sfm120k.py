@@ -1,4 +1,6 @@
-"""SfM-120k: photographs of landmarks by the 3-D model in which they were matched; landmark papers train on it."""
+"""SfM-120k: photographs of landmarks by the 3-D model in which they were matched; landmark papers
+train on it.
+"""
 
 from pathlib import Path
 
@@ -18,9 +20,13 @@ def file_of(cid: str) -> str:
 
 
 def build(raw: Path) -> Splits:
-    """Label every image by the number of its 3-D model; the official validation models, all of them others, are the test."""
+    """Label every image by the number of its 3-D model; the official validation models, all of them
+    others, are the test.
+    """
     expected = "{train, val}: {cids, cluster}"
-    with plain_pickle(raw / FILE, "the list of SfM-120k", keys=tuple(PARTS.values()), expected=expected) as content:
+    with plain_pickle(
+        raw / FILE, "the list of SfM-120k", keys=tuple(PARTS.values()), expected=expected
+    ) as content:
         return {
             split: {
                 file_of(str(cid)): (f"model {int(model)}",)
@@ -38,15 +44,17 @@ SPEC = Spec(
     markers=(FILE,),
     protocol=Protocol(metrics=("AP", "mAP@100"), recalls=(1, 10, 100)),
     licence="not stated; images from Flickr",
-    citation="Radenovic et al., Fine-tuning CNN image retrieval with no human annotation, TPAMI 2019",
+    citation="Radenovic et al., Fine-tuning CNN image retrieval with no human annotation, TPAMI "
+    "2019",
     homepage="http://cmp.felk.cvut.cz/cnnimageretrieval/",
     defects=(
-        "a training set: papers test on roxford5k and rparis6k. Here the official validation models are the test",
+        "a training set: papers test on roxford5k and rparis6k. Here the official validation "
+        "models are the test",
         "one level; images of one model may show different sides of it",
         "no file states the numbers of images and models, so they are not checked",
     ),
     layout="""\
-retrieval-SfM-120k.pkl      {train, val}: {cids, cluster, qidxs, pidxs, …}, read without running code in it
+retrieval-SfM-120k.pkl      {train, val}: {cids, cluster, qidxs, pidxs, …}
 ims/
   D5/C4/F3/CID              the last six letters of the id""",
 )

@@ -1,4 +1,6 @@
-"""Stanford Online Products: photographs of articles for sale; fine classes are products, coarse ones twelve kinds."""
+"""Stanford Online Products: photographs of articles for sale; fine classes are products, coarse
+ones twelve kinds.
+"""
 
 from pathlib import Path
 
@@ -6,7 +8,9 @@ from hbench.datasets.spec import Protocol, Spec, Splits, rows_of
 
 
 def build(raw: Path) -> Splits:
-    """Read the images from Ebay_train.txt and Ebay_test.txt; their kind is the folder without `_final`."""
+    """Read the images from Ebay_train.txt and Ebay_test.txt; their kind is the folder without
+    `_final`.
+    """
     header = "image_id class_id super_class_id path"
     return {
         split: [
@@ -26,7 +30,8 @@ SPEC = Spec(
     markers=("Ebay_train.txt",),
     protocol=Protocol(recalls=(1, 10, 100, 1000)),
     licence="research only, not redistributable",
-    citation="Oh Song et al., Deep metric learning via lifted structured feature embedding, CVPR 2016",
+    citation="Oh Song et al., Deep metric learning via lifted structured feature embedding, CVPR "
+    "2016",
     homepage="https://cvgl.stanford.edu/projects/lifted_struct/",
     size="2.9 GB",
     counts={

@@ -12,12 +12,17 @@ PARTS = {"train": "train_small", "test": "val"}
 
 
 def build(raw: Path) -> Splits:
-    """Read the part and the seven ranks of every image from the catalogue; labels that end above the species are partial."""
+    """Read the part and the seven ranks of every image from the catalogue; labels that end above
+    the species are partial.
+    """
     table = read_sheet(raw / TABLE, columns=("split", "treeoflife_id", *RANKS))
     rows: dict[tuple[str, str], tuple[str, ...]] = {}
     for split, part in PARTS.items():
         cells = text_rows(table.filter(pc.equal(table["split"], part)), ("treeoflife_id", *RANKS))
-        named = ((image, (*above, genus, full(genus, epithet))) for image, *above, genus, epithet in cells)
+        named = (
+            (image, (*above, genus, full(genus, epithet)))
+            for image, *above, genus, epithet in cells
+        )
         rows |= {(split, f"images/{image}.jpg"): row for image, row in named if any(row)}
     final = mended(rows, RANKS, *PARTIAL).items()
     return {split: [(item, row) for (part, item), row in final if part == split] for split in PARTS}
@@ -43,13 +48,16 @@ SPEC = Spec(
     citation="Stevens et al., BioCLIP: a vision foundation model for the tree of life, CVPR 2024",
     homepage="https://huggingface.co/datasets/imageomics/TreeOfLife-10M",
     defects=(
-        "many images have partial labels, which end above the species; images without any name are left out",
+        "many images have partial labels, which end above the species; images without any name are "
+        "left out",
         "the catalogue has been corrected since the paper, so counts are not checked",
     ),
     manual=(
         "page:   https://huggingface.co/datasets/imageomics/TreeOfLife-10M\n"
-        "files:  metadata/catalog.csv (2 GB); dataset/*/image_set_NN.tar.gz (63 of about 32 GB) for the images\n"
-        "layout: the members ID.jpg of the archives, unpacked into images/; for scoring embeddings, none are needed"
+        "files:  metadata/catalog.csv (2 GB); dataset/*/image_set_NN.tar.gz (63 of about 32 GB) "
+        "for the images\n"
+        "layout: the members ID.jpg of the archives, unpacked into images/; for scoring "
+        "embeddings, none are needed"
     ),
     layout="""\
 metadata/

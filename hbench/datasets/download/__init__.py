@@ -1,7 +1,8 @@
-"""Fetches one file: tries its mirrors in turn, resumes where it stopped, and verifies its checksum before naming it.
+"""Fetches one file: tries its mirrors in turn, resumes where it stopped, and verifies its checksum
+before naming it.
 
-Until then the file is called `.NAME.part`. The server's validator (ETag) is kept next to it in `.NAME.part.json`, so that
-a later run resumes only if the server still has the same file.
+Until then the file is called `.NAME.part`. The server's validator (ETag) is kept next to it in
+`.NAME.part.json`, so that a later run resumes only if the server still has the same file.
 """
 
 import hashlib
@@ -43,8 +44,8 @@ class DownloadInterrupted(Exception):
 
 @dataclass(frozen=True)
 class Patience:
-    """How long to wait for a server, in seconds, and how often, before its connection counts as lost and its mirror is
-    given up."""
+    """How long to wait for a server, in seconds, and how often, before its connection counts as
+    lost and its mirror is given up."""
 
     connect: float = 10.0
     silence: float = 30.0  # without a byte
@@ -55,11 +56,17 @@ class Patience:
 
 
 def session() -> requests.Session:
-    """Make a session that names hbench, asks for uncompressed files, and never reads the body of a redirect."""
+    """Make a session that names hbench, asks for uncompressed files, and never reads the body of a
+    redirect.
+    """
     session = requests.Session()
-    session.headers["User-Agent"] = f"hbench/{__version__} (a benchmark toolkit; resumable downloads)"
+    session.headers["User-Agent"] = (
+        f"hbench/{__version__} (a benchmark toolkit; resumable downloads)"
+    )
     session.headers["Accept-Encoding"] = "identity"
-    session.hooks["response"].append(lambda answer, **_: answer.close() if answer.is_redirect else None)
+    session.hooks["response"].append(
+        lambda answer, **_: answer.close() if answer.is_redirect else None
+    )
     return session
 
 
@@ -72,12 +79,14 @@ class Requester:
     stop: threading.Event = field(default_factory=threading.Event)
 
     def get(self, url: str, headers: Mapping[str, str]) -> requests.Response:
-        """Return the response to a request, its body unread; a busy server is asked again, up to four times.
+        """Return the response to a request, its body unread; a busy server is asked again, up to
+        four times.
 
-        Between requests it waits as long as Retry-After says, and logs that. A server that asks for more than a minute is
-        not asked again: its refusal is returned. Raises DownloadInterrupted.
+        Between requests it waits as long as Retry-After says, and logs that. A server that asks for
+        more than a minute is not asked again: its refusal is returned. Raises DownloadInterrupted.
         """
-        attempt, timeout = 0, (self.patience.connect, self.patience.silence)
+        attempt = 0
+        timeout = (self.patience.connect, self.patience.silence)
         while True:
             answer = self.session.get(url, headers=dict(headers), stream=True, timeout=timeout)
             wait = pause_of(answer, attempt, self.patience.busy)
@@ -95,22 +104,27 @@ class Requester:
             raise DownloadInterrupted
 
     def blocks(self, answer: requests.Response, until: float) -> Iterator[bytes]:
-        """Yield the body of a response block by block; raises SourceError at the time `until`, in monotonic seconds."""
+        """Yield the body of a response block by block; raises SourceError at the time `until`, in
+        monotonic seconds.
+        """
         while block := answer.raw.read1(BLOCK, decode_content=False):
             self.wait(0)
             yield block
             if time.monotonic() > until:
-                raise SourceError(f"{answer.url} is too slow", found=f"more than {self.patience.total:,.0f} s")
+                raise SourceError(
+                    f"{answer.url} is too slow", found=f"more than {self.patience.total:,.0f} s"
+                )
 
 
 def fetch(
     source: RemoteFile, target: Path, requester: Requester, *, on_progress: OnBytes = lambda _: None
 ) -> dict[str, str]:
-    """Fetch `source` into `target` and return its checksums; only a whole, verified file gets that name.
+    """Fetch `source` into `target` and return its checksums; only a whole, verified file gets that
+    name.
 
-    `on_progress` is called with each number of new bytes (negative when some are discarded). Raises SourceError when no
-    mirror has the file, IntegrityError when what they sent is wrong, DataError when the disk is full or read-only,
-    DownloadInterrupted once the requester's `stop` is set.
+    `on_progress` is called with each number of new bytes (negative when some are discarded). Raises
+    SourceError when no mirror has the file, IntegrityError when what they sent is wrong, DataError
+    when the disk is full or read-only, DownloadInterrupted once the requester's `stop` is set.
     """
     transfer = Transfer(source, target, requester, on_progress)
     problems: list[SourceError | IntegrityError] = []
@@ -121,12 +135,14 @@ def fetch(
                 return transfer.whole(url)
             except (SourceError, IntegrityError) as problem:
                 problems.append(problem)
+
     kind = type(problems[-1]) if problems else SourceError
     lines = [" ".join(f"{problem.problem}: {problem.found}".split()) for problem in problems]
     raise kind(
         f"{source.file} could not be fetched",
         found="".join(f"\n      {line}" for line in lines) or "no address",
-        fix="try later, name another server with --mirror URL or in sources.toml, or take a copy of yours with --adopt DIR",
+        fix="try later, name another server with --mirror URL or in sources.toml, or take a copy "
+        "of yours with --adopt DIR",
     )
 
 
@@ -146,7 +162,9 @@ class Transfer:
 
     @property
     def missing(self) -> int | None:
-        """The number of bytes still to fetch; None where neither the source nor the server states the size."""
+        """The number of bytes still to fetch; None where neither the source nor the server states
+        the size.
+        """
         size = self.source.size or self.total
         return None if size is None else max(0, size - self.here)
 
@@ -166,7 +184,8 @@ class Transfer:
     def whole(self, url: str) -> dict[str, str]:
         """Fetch the file from `url`, verify it, give it its name, and return its checksums.
 
-        Where the bytes of an earlier run were wrong, the file is fetched once more from its beginning.
+        Where the bytes of an earlier run were wrong, the file is fetched once more from its
+        beginning.
         """
         while True:
             resumed = self.here > 0
@@ -183,8 +202,11 @@ class Transfer:
                 return sums
 
     def run(self, url: str) -> None:
-        """Fetch the rest of the file from `url`; raises SourceError when that server does not give it."""
-        drops, most = 0, self.here
+        """Fetch the rest of the file from `url`; raises SourceError when that server does not give
+        it.
+        """
+        drops = 0
+        most = self.here
         while True:
             reason = "the connection ended early"
             try:
@@ -193,12 +215,18 @@ class Transfer:
             except DROPPED as error:
                 reason = reason_of(error)
             except ValueError as error:  # a redirect to http://[, a length of ²³
-                raise SourceError(f"the response of {url} cannot be understood", found=str(error)) from None
+                raise SourceError(
+                    f"the response of {url} cannot be understood", found=str(error)
+                ) from None
+
             drops = 0 if self.here > most else drops + 1
             most = max(most, self.here)
             patience = self.requester.patience
             if drops >= patience.drops or time.monotonic() > self.until:
-                raise SourceError(f"{url} could not be read", found=f"{reason} ({self.here:,} bytes are kept)")
+                raise SourceError(
+                    f"{url} could not be read", found=f"{reason} ({self.here:,} bytes are kept)"
+                )
+
             self.requester.wait(min(patience.pause * 2**drops, 10))
 
     def _request(self, url: str) -> bool:
@@ -206,14 +234,17 @@ class Transfer:
         here = self.here
         if here and here == self.source.size:
             return True
+
         headers = {"Range": f"bytes={here}-"} if here else {}
         validator = self._validator(url)
         if here and validator:
             headers["If-Range"] = validator
         elif here and not (self.source.md5 or self.source.sha256):
             headers = {}  # without validator and checksum a change of the file would go unnoticed
+
         with self.requester.get(url, headers) as answer:
-            if answer.status_code == 416:  # no bytes beyond those on disk: the file is whole, or another one
+            # no bytes beyond those on disk: the file is whole, or another one
+            if answer.status_code == 416:
                 if answer.headers.get("Content-Range") != f"bytes */{here}":
                     self.discard()
                 return self.here > 0
@@ -225,13 +256,16 @@ class Transfer:
             size = self.source.size or self.total
             if self.total not in {None, size}:
                 raise SourceError(
-                    f"{url} has a file of another size", expected=f"{size:,} bytes", found=f"{self.total:,} bytes"
+                    f"{url} has a file of another size",
+                    expected=f"{size:,} bytes",
+                    found=f"{self.total:,} bytes",
                 )
             self._refuse_too_long(url, self.total or 0)
             if start == 0 and here:
                 self.discard()
             write_text(self.note, json.dumps({"url": url, "validator": validator_of(answer)}))
             self._append(chain([beginning], blocks), url, start)
+
         return self.total is None or self.here == self.total
 
     def _append(self, blocks: Iterable[bytes], url: str, start: int) -> None:
@@ -239,7 +273,9 @@ class Transfer:
         with self.part.open("ab") as file:
             for block in blocks:
                 if size is not None and start + len(block) > size:
-                    raise SourceError(f"{url} sends more than the file", expected=f"{size:,} bytes", found="more")
+                    raise SourceError(
+                        f"{url} sends more than the file", expected=f"{size:,} bytes", found="more"
+                    )
                 if size is None and free_bytes(self.part.parent) < RESERVE:
                     raise SourceError(
                         f"{url} sends a file of unknown size that nearly fills the disk",
@@ -253,7 +289,9 @@ class Transfer:
         if self.source.most is not None and size > self.source.most:
             self.discard()
             raise SourceError(
-                f"{url} has too large a file", expected=f"at most {self.source.most:,} bytes", found="more"
+                f"{url} has too large a file",
+                expected=f"at most {self.source.most:,} bytes",
+                found="more",
             )
 
     def _validator(self, url: str) -> str | None:
@@ -277,24 +315,37 @@ def verify(path: Path, source: RemoteFile) -> dict[str, str]:
     size = path.stat().st_size
     if source.size is not None and size != source.size:
         raise IntegrityError(
-            f"{source.file} has the wrong size", expected=f"{source.size:,} bytes", found=f"{size:,} bytes"
+            f"{source.file} has the wrong size",
+            expected=f"{source.size:,} bytes",
+            found=f"{size:,} bytes",
         )
+
     needs_md5 = source.md5 is not None or source.sha256 is None
-    hashers = {"sha256": hashlib.sha256(), **({"md5": hashlib.md5(usedforsecurity=False)} if needs_md5 else {})}
+    hashers = {
+        "sha256": hashlib.sha256(),
+        **({"md5": hashlib.md5(usedforsecurity=False)} if needs_md5 else {}),
+    }
+
     with path.open("rb") as file:
         while block := file.read(1 << 22):
             for hasher in hashers.values():
                 hasher.update(block)
+
     sums = {kind: hasher.hexdigest() for kind, hasher in hashers.items()}
     for kind in sums:
         expected = getattr(source, kind)
         if expected and sums[kind] != expected.lower():
-            raise IntegrityError(f"{source.file} has the wrong {kind}", expected=expected, found=sums[kind])
+            raise IntegrityError(
+                f"{source.file} has the wrong {kind}", expected=expected, found=sums[kind]
+            )
+
     return sums
 
 
 def placed(answer: requests.Response, here: int) -> tuple[int, int | None]:
-    """Return where in the file the response's body starts, and the file's length if stated; raises SourceError."""
+    """Return where in the file the response's body starts, and the file's length if stated; raises
+    SourceError.
+    """
     length = answer.headers.get("Content-Length", "")
     if answer.status_code == 200:
         return 0, int(length) if re.fullmatch("[0-9]{1,18}", length) else None
@@ -303,7 +354,12 @@ def placed(answer: requests.Response, here: int) -> tuple[int, int | None]:
         place = re.fullmatch(r"bytes ([0-9]{1,18})-[0-9]{1,18}/([0-9]{1,18}|\*)", sent)
         if place and int(place[1]) == here:
             return here, int(place[2]) if place[2] != "*" else None
-        raise SourceError(f"{answer.url} sent another part than requested", expected=f"bytes from {here}", found=sent)
+        raise SourceError(
+            f"{answer.url} sent another part than requested",
+            expected=f"bytes from {here}",
+            found=sent,
+        )
+
     wait = answer.headers.get("Retry-After")
     raise SourceError(
         f"{answer.url} refused the request",
@@ -312,10 +368,11 @@ def placed(answer: requests.Response, here: int) -> tuple[int, int | None]:
 
 
 def pause_of(answer: requests.Response, attempt: int, shortest: float) -> float | None:
-    """Return the seconds to wait before asking a busy server again; None where it should not be asked again.
+    """Return the seconds to wait before asking a busy server again; None where it should not be
+    asked again.
 
-    The wait is its Retry-After, else `shortest`, doubled with each attempt. It is None for a server that is not busy, after
-    the last attempt, and for a Retry-After of more than a minute.
+    The wait is its Retry-After, else `shortest`, doubled with each attempt. It is None for a server
+    that is not busy, after the last attempt, and for a Retry-After of more than a minute.
     """
     if answer.status_code not in BUSY or attempt >= ATTEMPTS:
         return None
@@ -324,26 +381,36 @@ def pause_of(answer: requests.Response, attempt: int, shortest: float) -> float 
         return shortest * 2.0**attempt
     with suppress(ValueError, OverflowError, TypeError):
         is_number = re.fullmatch("[0-9]{1,9}", after)
-        wait = float(after) if is_number else (parsedate_to_datetime(after) - datetime.now(UTC)).total_seconds()
+        wait = (
+            float(after)
+            if is_number
+            else (parsedate_to_datetime(after) - datetime.now(UTC)).total_seconds()
+        )
         return max(wait, 0.0) if wait <= LONGEST_WAIT else None
     return None
 
 
 def reason_of(error: Exception) -> str:
     """Say why a connection failed, in the words of the innermost error."""
-    while isinstance(inner := getattr(error, "reason", error.args[0] if error.args else None), Exception):
+    while isinstance(
+        inner := getattr(error, "reason", error.args[0] if error.args else None), Exception
+    ):
         error = inner
     return f"{type(error).__name__}: {str(error).rpartition('): ')[2]}"
 
 
 def validator_of(answer: requests.Response) -> str | None:
-    """Return what identifies the server's version of the file: a strong ETag, else the date of its last change."""
+    """Return what identifies the server's version of the file: a strong ETag, else the date of its
+    last change.
+    """
     tag = answer.headers.get("ETag", "")
     return tag if tag and not tag.startswith("W/") else answer.headers.get("Last-Modified")
 
 
 def refuse_page(answer: requests.Response, url: str, beginning: bytes) -> None:
-    """Raise SourceError for a web page in place of the file: a login, a quota notice or a captive portal."""
+    """Raise SourceError for a web page in place of the file: a login, a quota notice or a captive
+    portal.
+    """
     is_html = beginning.lstrip()[:64].lower().startswith((b"<!doctype html", b"<html", b"<head"))
     if is_html or answer.headers.get("Content-Type", "").startswith("text/html"):
         page = "a page, perhaps a login, a quota notice or a captive portal"

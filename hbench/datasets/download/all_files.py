@@ -1,4 +1,6 @@
-"""Fetches, verifies and unpacks the files of a dataset, several at a time, and reports all failures at the end."""
+"""Fetches, verifies and unpacks the files of a dataset, several at a time, and reports all failures
+at the end.
+"""
 
 import dataclasses
 import re
@@ -11,14 +13,23 @@ from pathlib import Path
 
 import filelock
 
-from hbench.core.errors import DataError, HBenchError, IntegrityError, SourceError, UsageError, examples
+from hbench.core.errors import (
+    DataError,
+    HBenchError,
+    IntegrityError,
+    SourceError,
+    UsageError,
+    examples,
+)
 from hbench.core.files import free_bytes, replacing
 from hbench.datasets.download import DROPPED, DownloadInterrupted, Requester, fetch, session, verify
 from hbench.datasets.download import sources as registry
 from hbench.datasets.download.archives import not_unpacked, unpack
 from hbench.datasets.download.sources import DownloadRecord, RemoteFile, disk_errors
 
-OnDownload = Callable[[RemoteFile, str, int], None]  # source; "bytes" or "files" and their number, or "end"
+OnDownload = Callable[
+    [RemoteFile, str, int], None
+]  # source; "bytes" or "files" and their number, or "end"
 MD5_FILE = 4096  # bytes that are read of a file with an md5
 
 
@@ -33,37 +44,59 @@ class DownloadOptions:
     stop: threading.Event = dataclasses.field(default_factory=threading.Event)
 
 
-def fetch_all(sources: Sequence[RemoteFile], job: DownloadOptions, *, jobs: int = 4) -> dict[str, HBenchError]:
+def fetch_all(
+    sources: Sequence[RemoteFile], job: DownloadOptions, *, jobs: int = 4
+) -> dict[str, HBenchError]:
     """Fetch, verify and unpack the files that are not done yet; return the errors by file.
 
-    Raises DataError when the disk is too small, or the folder is read-only or in use; DownloadInterrupted.
+    Raises DataError when the disk is too small, or the folder is read-only or in use;
+    DownloadInterrupted.
     """
     check_space(sources, job.folder)
     with disk_errors(job.folder):
         (job.folder / registry.RECORDS).mkdir(parents=True, exist_ok=True)
     try:
-        with filelock.FileLock(job.folder / registry.RECORDS / "lock", timeout=0), ThreadPool(max(1, jobs)) as pool:
+        with (
+            filelock.FileLock(job.folder / registry.RECORDS / "lock", timeout=0),
+            ThreadPool(max(1, jobs)) as pool,
+        ):
             try:
-                done = list(pool.imap_unordered(lambda source: (source.file, _attempt(source, job)), sources))
+                done = list(
+                    pool.imap_unordered(
+                        lambda source: (source.file, _attempt(source, job)), sources
+                    )
+                )
             except KeyboardInterrupt:
                 job.stop.set()
                 raise
     except filelock.Timeout:
         raise DataError(
-            f"another download is writing to {job.folder}", fix="wait for it to end, or choose --root DIR"
+            f"another download is writing to {job.folder}",
+            fix="wait for it to end, or choose --root DIR",
         ) from None
+
     if job.stop.is_set():
         raise DownloadInterrupted
-    return {file: problem for file, problem in sorted(done, key=lambda pair: pair[0]) if problem is not None}
+
+    return {
+        file: problem
+        for file, problem in sorted(done, key=lambda pair: pair[0])
+        if problem is not None
+    }
 
 
 def check_all(sources: Sequence[RemoteFile], folder: Path) -> dict[str, HBenchError]:
-    """Verify every file, and what was unpacked from it, by reading all of it again; return the errors by file."""
+    """Verify every file, and what was unpacked from it, by reading all of it again; return the
+    errors by file.
+    """
     problems: dict[str, HBenchError] = {}
     for source in sources:
         try:
             if lost := _verified(source, folder):
-                message = f"{len(lost)} files unpacked from {source.file} are missing or have other content"
+                message = (
+                    f"{len(lost)} files unpacked from {source.file} are missing or have "
+                    "other content"
+                )
                 problems[source.file] = IntegrityError(message, found=examples(lost))
         except HBenchError as problem:
             problems[source.file] = problem
@@ -71,12 +104,17 @@ def check_all(sources: Sequence[RemoteFile], folder: Path) -> dict[str, HBenchEr
 
 
 def check_space(sources: Sequence[RemoteFile], folder: Path) -> None:
-    """Raise DataError when the disk cannot hold the files to fetch and as many bytes again to unpack archives."""
+    """Raise DataError when the disk cannot hold the files to fetch and as many bytes again to
+    unpack archives.
+    """
     needed = 0
     for source in sources:
         state = registry.state_of(folder, source)
-        times = (state in {"missing", "partial"}) + (source.unpack is not None and state not in {"done", "unpacked"})
+        times = (state in {"missing", "partial"}) + (
+            source.unpack is not None and state not in {"done", "unpacked"}
+        )
         needed += times * (source.size or 0)
+
     part = sum(path.stat().st_size for path in folder.rglob(".*.part")) if folder.exists() else 0
     if needed - part > free_bytes(folder):
         raise DataError(
@@ -88,7 +126,8 @@ def check_space(sources: Sequence[RemoteFile], folder: Path) -> None:
 
 
 def adopt(sources: Sequence[RemoteFile], folder: Path, existing: Path) -> list[str]:
-    """Find the files of `sources` by name in the folder `existing`, verify and record them; return their names.
+    """Find the files of `sources` by name in the folder `existing`, verify and record them; return
+    their names.
 
     Archives are unpacked from where they are; plain files are copied.
     """
@@ -111,11 +150,17 @@ def adopt(sources: Sequence[RemoteFile], folder: Path, existing: Path) -> list[s
 def summary(problems: dict[str, HBenchError]) -> HBenchError:
     """Make one error of all failures, of the gravest kind among them."""
     kinds = (IntegrityError, SourceError, DataError)
-    kind = next((kind for kind in kinds if any(isinstance(problem, kind) for problem in problems.values())), DataError)
+    kind = next(
+        (kind for kind in kinds if any(isinstance(problem, kind) for problem in problems.values())),
+        DataError,
+    )
     return kind(
-        f"{len(problems)} files are missing or wrong" if len(problems) > 1 else "a file is missing or wrong",
+        f"{len(problems)} files are missing or wrong"
+        if len(problems) > 1
+        else "a file is missing or wrong",
         found="".join(f"\n    {_in_short(file, problem)}" for file, problem in problems.items()),
-        fix="run the command again: it resumes where it stopped. --repair replaces wrong files; --mirror URL or your "
+        fix="run the command again: it resumes where it stopped. --repair replaces wrong files; "
+        "--mirror URL or your "
         "sources.toml names another server, --adopt DIR takes a copy of yours",
     )
 
@@ -127,17 +172,27 @@ def _in_short(file: str, problem: HBenchError) -> str:
 
 
 def _attempt(source: RemoteFile, job: DownloadOptions) -> HBenchError | None:
-    """Fetch, verify and unpack a file, as far as that is not done; return the error that ended it."""
+    """Fetch, verify and unpack a file, as far as that is not done; return the error that ended
+    it."""
     try:
         if job.repair and not job.stop.is_set():
             _forget_wrong(source, job.folder)
         state = registry.state_of(job.folder, source)
         if state in {"done", "unpacked"} or job.stop.is_set():
             return None
-        record = (state == "verified" and registry.read_record(job.folder, source)) or _record(source, job, state)
+
+        record = (state == "verified" and registry.read_record(job.folder, source)) or _record(
+            source, job, state
+        )
         if source.unpack is not None:
-            archive, folder = Path(record.path), job.folder / source.unpack
-            number = unpack(archive, folder, on_progress=lambda n: job.on_progress(source, "files", n), stop=job.stop)
+            archive = Path(record.path)
+            folder = job.folder / source.unpack
+            number = unpack(
+                archive,
+                folder,
+                on_progress=lambda n: job.on_progress(source, "files", n),
+                stop=job.stop,
+            )
             registry.write_record(job.folder, source, dataclasses.replace(record, unpacked=number))
             if job.remove_archives and archive.is_relative_to(job.folder):
                 archive.unlink()
@@ -147,6 +202,7 @@ def _attempt(source: RemoteFile, job: DownloadOptions) -> HBenchError | None:
         return problem
     finally:
         job.on_progress(source, "end", 0)
+
     return None
 
 
@@ -160,7 +216,9 @@ def _record(source: RemoteFile, job: DownloadOptions, state: str) -> DownloadRec
         if state == "unchecked":
             sums = verify(target, source)
         else:
-            sums = fetch(source, target, requester, on_progress=lambda n: job.on_progress(source, "bytes", n))
+            sums = fetch(
+                source, target, requester, on_progress=lambda n: job.on_progress(source, "bytes", n)
+            )
     return registry.record_file(job.folder, source, target, sums)
 
 
@@ -181,8 +239,9 @@ def _md5_in(url: str, requester: Requester) -> str:
 def _verified(source: RemoteFile, folder: Path) -> list[str]:
     """Verify a file, and return the paths of what was unpacked from it and is missing or changed.
 
-    The list is empty for a plain file, and where the archive was removed. Raises IntegrityError where the file does not
-    match its published checksums or those of its download; DataError where it is missing.
+    The list is empty for a plain file, and where the archive was removed. Raises IntegrityError
+    where the file does not match its published checksums or those of its download; DataError where
+    it is missing.
     """
     path, record = registry.place_of(folder, source)
     unpacked = record is not None and record.unpacked is not None
@@ -190,12 +249,19 @@ def _verified(source: RemoteFile, folder: Path) -> list[str]:
         if unpacked:
             return []
         raise DataError(f"{source.file} is missing", fix="download it")
-    verify(path, dataclasses.replace(source, md5=source.md5 or ((record.md5 or None) if record else None)))
-    return not_unpacked(path, folder / source.unpack) if unpacked and source.unpack is not None else []
+    verify(
+        path,
+        dataclasses.replace(source, md5=source.md5 or ((record.md5 or None) if record else None)),
+    )
+    return (
+        not_unpacked(path, folder / source.unpack) if unpacked and source.unpack is not None else []
+    )
 
 
 def _forget_wrong(source: RemoteFile, folder: Path) -> None:
-    """Delete a wrong file, so that it is fetched again; an archive whose unpacked files are wrong counts as not unpacked."""
+    """Delete a wrong file, so that it is fetched again; an archive whose unpacked files are wrong
+    counts as not unpacked.
+    """
     path, record = registry.place_of(folder, source)
     try:
         if not _verified(source, folder):
@@ -210,5 +276,6 @@ def _forget_wrong(source: RemoteFile, folder: Path) -> None:
         path.unlink()
     except DataError:  # the file is missing
         return
+
     if record is not None:
         registry.write_record(folder, source, dataclasses.replace(record, unpacked=None))

@@ -1,7 +1,9 @@
-"""Unpacks untrusted archives: every file stays in the folder, and their number and size stay within bounds.
+"""Unpacks untrusted archives: every file stays in the folder, and their number and size stay within
+bounds.
 
-A file is written under a temporary name and then renamed, so that every file with its final name is whole. Existing files
-are overwritten: `.hbench/FILE.json` (hbench.datasets.download.sources) says which archives were unpacked.
+A file is written under a temporary name and then renamed, so that every file with its final name is
+whole. Existing files are overwritten: `.hbench/FILE.json` (hbench.datasets.download.sources) says
+which archives were unpacked.
 """
 
 import lzma
@@ -27,14 +29,23 @@ from hbench.datasets.download.sources import LOCKED, RECORDS, disk_errors
 BLOCK = 1 << 20
 ADOPTED = "adopted.txt"  # of hbench's own records in a raw folder, too, which no archive may write
 LONGEST_NAME = 240  # bytes
-Member = tuple[str, int, Callable[[], IO[bytes]]]  # a regular file: its safe relative path, its size, what opens it
+Member = tuple[
+    str, int, Callable[[], IO[bytes]]
+]  # a regular file: its safe relative path, its size, what opens it
 UNSAFE = re.compile(r"^[A-Za-z]:|[\\\x00-\x1f\x7f\ud800-\udfff]")
 ZIP_LINK = 0o120000
-FILES_ALLOWED, BYTES_A_FILE = 10_000, 64  # files that any archive may hold; a larger one, a file per this many bytes
+# files that any archive may hold; a larger one, a file per this many bytes
+FILES_ALLOWED = 10_000
+BYTES_A_FILE = 64
 LONGEST_HEADER = 1 << 20  # bytes of a tar header, which tarfile reads into memory at once
 DAMAGED = (
     *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
-    *(EOFError, NotImplementedError, OSError, ValueError),  # bz2 raises OSError for damage, and so does the system
+    *(
+        EOFError,
+        NotImplementedError,
+        OSError,
+        ValueError,
+    ),  # bz2 raises OSError for damage, and so does the system
 )
 
 
@@ -47,11 +58,12 @@ def unpack(
 ) -> int:
     """Unpack a .zip or .tar(.gz, .bz2, .xz) into `folder` and return its number of files.
 
-    `on_progress` is called for every file. Raises IntegrityError for an archive that is damaged, leaves its folder,
-    holds anything but files and folders, or expands beyond reason; DataError for a full or read-only disk;
-    DownloadInterrupted after `stop`.
+    `on_progress` is called for every file. Raises IntegrityError for an archive that is damaged,
+    leaves its folder, holds anything but files and folders, or expands beyond reason; DataError for
+    a full or read-only disk; DownloadInterrupted after `stop`.
     """
-    number, root = 0, folder.resolve()
+    number = 0
+    root = folder.resolve()
     temporary = root / f".{archive.name}.unpacking"
     with disk_errors(folder), _readable(archive):
         root.mkdir(parents=True, exist_ok=True)
@@ -70,6 +82,7 @@ def unpack(
                 on_progress(1)
         finally:
             temporary.unlink(missing_ok=True)
+
     return number
 
 
@@ -84,16 +97,23 @@ def _is_unpacked(path: str, size: int, opened: Callable[[], IO[bytes]], folder: 
     if not file.is_file() or file.stat().st_size != size:
         return False
     with opened() as body, file.open("rb") as unpacked:
-        return all(unpacked.read(len(block)) == block for block in iter(partial(body.read, BLOCK), b""))
+        return all(
+            unpacked.read(len(block)) == block for block in iter(partial(body.read, BLOCK), b"")
+        )
 
 
 def members(archive: Path) -> Iterator[Member]:
-    """Yield the files of an archive in its order; raises ValueError for hostile names, too many files or too many bytes."""
+    """Yield the files of an archive in its order; raises ValueError for hostile names, too many
+    files or too many bytes.
+    """
     size = archive.stat().st_size
-    most_files, unpacked = max(FILES_ALLOWED, size // BYTES_A_FILE), 0
+    most_files = max(FILES_ALLOWED, size // BYTES_A_FILE)
+    unpacked = 0
     with archive.open("rb") as file:
         is_zip = file.read(4) in {b"PK\x03\x04", b"PK\x05\x06"}  # anything else is read as a tar
-    for number, member in enumerate(_zip_members(archive) if is_zip else _tar_members(archive), start=1):
+    for number, member in enumerate(
+        _zip_members(archive) if is_zip else _tar_members(archive), start=1
+    ):
         if number > most_files:
             raise ValueError(f"it has more than {most_files:,} files in {size:,} bytes")
         unpacked += member[1]
@@ -104,8 +124,9 @@ def members(archive: Path) -> Iterator[Member]:
 def safe_path(name: str) -> str:
     """Return a member's name as a relative POSIX path; raises ValueError for a hostile one.
 
-    Refuses everything that tarfile's filter "data" refuses, and backslashes, drives, control characters and overlong
-    names; also the names of hbench's records, with which an archive could declare other files verified.
+    Refuses everything that tarfile's filter "data" refuses, and backslashes, drives, control
+    characters and overlong names; also the names of hbench's records, with which an archive could
+    declare other files verified.
     """
     parts = [part for part in name.split("/") if part not in {"", "."}]
     too_long = any(len(part.encode(errors="replace")) > LONGEST_NAME for part in parts)
@@ -123,7 +144,10 @@ def _zip_members(archive: Path) -> Iterator[Member]:
             if info.external_attr >> 16 & 0o170000 == ZIP_LINK:
                 raise ValueError(f"{path} is a link")
             if info.flag_bits & 1:
-                raise ValueError(f"{path} is encrypted: unpack it yourself with its password, then --adopt the folder")
+                raise ValueError(
+                    f"{path} is encrypted: unpack it yourself with its password, then --adopt the "
+                    "folder"
+                )
             if not info.is_dir():
                 yield path, info.file_size, partial(opened.open, info)
 
@@ -131,7 +155,8 @@ def _zip_members(archive: Path) -> Iterator[Member]:
 def _tar_members(archive: Path) -> Iterator[Member]:
     with tarfile.open(archive, tarinfo=BoundedInfo) as opened:
         for info in opened:
-            opened.members.clear()  # type: ignore[attr-defined]  # or the list of a million members would stay in memory
+            # or the list of a million members would stay in memory
+            opened.members.clear()  # type: ignore[attr-defined]
             if info.isdir() and info.name == ".":
                 continue
             path = safe_path(info.name)
@@ -143,7 +168,8 @@ def _tar_members(archive: Path) -> Iterator[Member]:
         rest = len(opened.fileobj.read(tarfile.BLOCKSIZE))
         if rest < tarfile.BLOCKSIZE:
             raise EOFError("its end is missing")
-        while block := opened.fileobj.read(BLOCK):  # a compressed stream verifies its checksum only at its very end
+        # a compressed stream verifies its checksum only at its very end
+        while block := opened.fileobj.read(BLOCK):
             rest += len(block)
             refuse_bomb(archive.stat().st_size, rest, "what follows its last file")
 
@@ -161,8 +187,9 @@ class BoundedInfo(tarfile.TarInfo):
 
 @contextmanager
 def _readable(archive: Path) -> Iterator[None]:
-    """Turn the errors that a hostile or damaged archive causes, in the archive modules or on the disk (a path that is too
-    long, a file in place of a folder), into an IntegrityError; a full or locked disk is not the archive's fault."""
+    """Turn the errors that a hostile or damaged archive causes, in the archive modules or on the
+    disk (a path that is too long, a file in place of a folder), into an IntegrityError; a full or
+    locked disk is not the archive's fault."""
     try:
         yield
     except DAMAGED as error:
@@ -172,5 +199,6 @@ def _readable(archive: Path) -> Iterator[None]:
             f"{archive.name} cannot be unpacked",
             expected="a sound archive of files that stay in their folder, of sane number and size",
             found=getattr(error, "strerror", None) or str(error),
-            fix="fetch it again: hbench download NAME --repair; if that does not help, report where it came from",
+            fix="fetch it again: hbench download NAME --repair; if that does not help, report "
+            "where it came from",
         ) from None

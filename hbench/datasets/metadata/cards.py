@@ -1,8 +1,10 @@
-"""Describes a built dataset to other tools: in Croissant 1.0, and as a folder that `datasets.load_dataset(FOLDER)` takes.
+"""Describes a built dataset to other tools: in Croissant 1.0, and as a folder that
+`datasets.load_dataset(FOLDER)` takes.
 
-Next to the manifests it writes three things: `croissant.json`, JSON-LD with a record set per split and a field per column
-(https://docs.mlcommons.org/croissant/docs/croissant-spec.html); README.md, a card whose head names the splits; and
-`huggingface/`, a parquet file per split with the paths of the images and the labels as numbers with names.
+Next to the manifests it writes three things: `croissant.json`, JSON-LD with a record set per split
+and a field per column (https://docs.mlcommons.org/croissant/docs/croissant-spec.html); README.md, a
+card whose head names the splits; and `huggingface/`, a parquet file per split with the paths of the
+images and the labels as numbers with names.
 """
 
 import hashlib
@@ -19,12 +21,16 @@ from hbench.datasets.dataset import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.metadata.publications import bibtex, cited
 
-CROISSANT, CARD, FILES = "croissant.json", "README.md", "huggingface"
+CROISSANT = "croissant.json"
+CARD = "README.md"
+FILES = "huggingface"
 MARK = "<!-- written by hbench build -->"  # a README.md without it is the user's
 IMAGE = pa.struct({"bytes": pa.binary(), "path": pa.string()})  # the storage type of datasets.Image
 TERMS = (  # terms of the vocabulary `cr`
-    "citeAs", "column", "equivalentProperty", "extract", "field", "fileProperty", "fileObject", "fileSet", "format",
-    "includes", "isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "recordSet", "references", "regex",
+    "citeAs", "column", "equivalentProperty", "extract", "field", "fileProperty", "fileObject",
+    "fileSet", "format",
+    "includes", "isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "recordSet",
+    "references", "regex",
     "repeated", "replace", "samplingRate", "separator", "source", "subField", "transform",
 )  # fmt: skip
 CONTEXT = {  # appendix 1 of the specification, verbatim
@@ -43,19 +49,33 @@ CONTEXT = {  # appendix 1 of the specification, verbatim
 
 
 def write_cards(dataset: Dataset, folder: Path) -> bool:
-    """Write the descriptions into the folder of a saved dataset; return False where a README.md of the user's was kept."""
-    write_text(folder / CROISSANT, json.dumps(croissant(dataset, folder), indent=2, ensure_ascii=False) + "\n")
+    """Write the descriptions into the folder of a saved dataset; return False where a README.md of
+    the user's was kept.
+    """
+    write_text(
+        folder / CROISSANT,
+        json.dumps(croissant(dataset, folder), indent=2, ensure_ascii=False) + "\n",
+    )
+
     for levels in {manifest.levels for manifest in dataset.manifests.values()}:
-        splits = {name: manifest for name, manifest in dataset.manifests.items() if manifest.levels == levels}
+        splits = {
+            name: manifest
+            for name, manifest in dataset.manifests.items()
+            if manifest.levels == levels
+        }
         classes = [  # collected from all splits, so that a number means the same in each
             sorted({name for manifest in splits.values() for name in manifest.tree.names[level]})
             for level in range(len(levels))
         ]
         for name, manifest in splits.items():
-            write_parquet(_numbered(manifest, classes, dataset.root), folder / FILES / f"{name}.parquet")
+            write_parquet(
+                _numbered(manifest, classes, dataset.root), folder / FILES / f"{name}.parquet"
+            )
+
     card = folder / CARD
     if card.exists() and MARK not in card.read_text(encoding="utf-8", errors="replace"):
         return False
+
     write_text(card, card_text(dataset))
     return True
 
@@ -64,16 +84,22 @@ def croissant(dataset: Dataset, folder: Path) -> dict[str, Any]:
     """Describe a saved dataset in Croissant, as JSON values with the checksums of its manifests."""
     papers = cited(str(dataset.card.get("citation", "")))
     authors = papers[0].authors if papers else []
-    sizes = ", ".join(f"{name}: {len(manifest):,} images" for name, manifest in dataset.manifests.items())
+    sizes = ", ".join(
+        f"{name}: {len(manifest):,} images" for name, manifest in dataset.manifests.items()
+    )
     facts = {
-        "description": f"{dataset.card.get('title', dataset.name)}. Hierarchical image retrieval with labels "
+        "description": f"{dataset.card.get('title', dataset.name)}. Hierarchical image retrieval "
+        "with labels "
         f"{' / '.join(dataset.levels)}, coarse to fine, which form a tree. {sizes}.",
         "license": dataset.card.get("licence"),
         "url": dataset.card.get("homepage"),
         "citeAs": _bibtex(dataset),
         "datePublished": str(papers[0].year) if papers and papers[0].year else None,
-        "creator": [{"@type": "sc:Person", "name": " ".join(reversed(name.split(", ")))} for name in authors],
+        "creator": [
+            {"@type": "sc:Person", "name": " ".join(reversed(name.split(", ")))} for name in authors
+        ],
     }
+
     return {
         "@context": CONTEXT,
         "@type": "sc:Dataset",
@@ -92,7 +118,9 @@ def _bibtex(dataset: Dataset) -> str:
 
 
 def _three_numbers(version: str) -> str:
-    """Write a version in Croissant's form: "1" is 1.0.0, "1+3f2a90c1" 1.0.0+3f2a90c1, a digest 0.0.0+digest."""
+    """Write a version in Croissant's form: "1" is 1.0.0, "1+3f2a90c1" 1.0.0+3f2a90c1, a digest
+    0.0.0+digest.
+    """
     number, plus, digest = version.partition("+")
     if not number.replace(".", "").isdigit():
         return f"0.0.0+{version}"
@@ -121,8 +149,13 @@ def _records(name: str, manifest: Manifest) -> dict[str, Any]:
         "query": ("sc:Boolean", "Whether it is a query."),
         "gallery": ("sc:Boolean", "Whether it is ranked."),
     }
+
     if manifest.ignore is not None:
-        columns["ignore"] = ("sc:Integer", "Items of a query's group are left out of its list; -1 means no group.")
+        columns["ignore"] = (
+            "sc:Integer",
+            "Items of a query's group are left out of its list; -1 means no group.",
+        )
+
     fields = [
         {
             "@type": "cr:Field",
@@ -134,46 +167,69 @@ def _records(name: str, manifest: Manifest) -> dict[str, Any]:
         }
         for column, (kind, description) in columns.items()
     ]
-    return {"@type": "cr:RecordSet", "@id": name, "name": name, "key": {"@id": f"{name}/item"}, "field": fields}
+    return {
+        "@type": "cr:RecordSet",
+        "@id": name,
+        "name": name,
+        "key": {"@id": f"{name}/item"},
+        "field": fields,
+    }
 
 
 def _numbered(manifest: Manifest, classes: list[list[str]], root: Path | None) -> pa.Table:
-    """Make a table of item, image, the levels as numbers, query and gallery, whose metadata say what the columns are."""
+    """Make a table of item, image, the levels as numbers, query and gallery, whose metadata say
+    what the columns are.
+    """
     columns: dict[str, pa.Array] = {"item": pa.array(manifest.items, pa.string())}
     features: dict[str, dict[str, Any]] = {"item": {"dtype": "string", "_type": "Value"}}
     if root is not None and (root / str(manifest.items[0])).is_file():
         name = "image" if "image" not in manifest.levels else "image_file"
         paths = pa.array([str(root / item) for item in manifest.items], pa.string())
-        columns[name] = pa.StructArray.from_arrays([pa.nulls(len(paths), pa.binary()), paths], fields=list(IMAGE))
+        columns[name] = pa.StructArray.from_arrays(
+            [pa.nulls(len(paths), pa.binary()), paths], fields=list(IMAGE)
+        )
         features[name] = {"_type": "Image"}
+
     for level, names, nodes, labels in zip(
         manifest.levels, classes, manifest.tree.names, manifest.labels.T, strict=True
     ):
         columns[level] = pa.array(np.searchsorted(names, nodes)[labels])
         features[level] = {"names": names, "_type": "ClassLabel"}
+
     masks = {"query": manifest.query, "gallery": manifest.gallery, "ignore": manifest.ignore}
     for mask, values in masks.items():
         if values is not None:
             columns[mask] = pa.array(values)
             features[mask] = {"dtype": str(values.dtype), "_type": "Value"}
-    return pa.table(columns).replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+
+    return pa.table(columns).replace_schema_metadata(
+        {"huggingface": json.dumps({"info": {"features": features}})}
+    )
 
 
 def card_text(dataset: Dataset) -> str:
-    """Write the card: a head in YAML (its values in JSON, which YAML includes), then what a person wants to know.
+    """Write the card: a head in YAML (its values in JSON, which YAML includes), then what a person
+    wants to know.
 
     A training set with other levels than the tests is a configuration of its own.
     """
     configurations: dict[str, list[dict[str, str]]] = {"default": []}
     for name, manifest in dataset.manifests.items():
-        files = configurations.setdefault("default" if manifest.levels == dataset.levels else name, [])
+        files = configurations.setdefault(
+            "default" if manifest.levels == dataset.levels else name, []
+        )
         files.append({"split": name.replace("-", "_"), "path": f"{FILES}/{name}.parquet"})
+
     head = {
         "pretty_name": str(dataset.card.get("title", dataset.name)),
         "tags": ["hbench", "image-retrieval", "hierarchical"],
-        "configs": [{"config_name": name, "data_files": files} for name, files in configurations.items()],
+        "configs": [
+            {"config_name": name, "data_files": files} for name, files in configurations.items()
+        ],
     }
-    yaml = "\n".join(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in head.items())
+    yaml = "\n".join(
+        f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in head.items()
+    )
     facts = [
         f"- {name}: {dataset.card[key]}"
         for name, key in (("Source", "homepage"), ("Licence", "licence"), ("Size", "size"))
@@ -194,4 +250,5 @@ def card_text(dataset: Dataset) -> str:
         *(["## Known defects\n\n" + "\n".join(defects)] if defects else []),
         *([f"## To cite\n\n```bibtex\n{entries}\n```"] if entries else []),
     ]
+
     return "\n\n".join(parts) + "\n"

@@ -1,7 +1,8 @@
 """Finds the publication that a short citation means, and writes BibTeX.
 
-Specs, losses and leaderboards cite in words ("Sun et al., CVPR 2021"); `publications.toml` has authors, title and venue of
-every such paper. Any other source, such as a README, becomes a plain note.
+Specs, losses and leaderboards cite in words ("Sun et al., CVPR 2021"); `publications.toml` has
+authors, title and venue of every such paper. Any other source, such as a README, becomes a plain
+note.
 
 >>> publication_of("HAPPIER (ECCV 2022) Eq. 6").key
 'ramzi2022happier'
@@ -24,12 +25,19 @@ from typing import Literal
 from hbench.core.schema import Strict
 from hbench.core.untrusted import parse_toml
 
-VENUE_FIELD = {"article": "journal", "inproceedings": "booktitle", "techreport": "institution", "misc": "howpublished"}
+VENUE_FIELD = {
+    "article": "journal",
+    "inproceedings": "booktitle",
+    "techreport": "institution",
+    "misc": "howpublished",
+}
 YEAR = re.compile(r"\b(?:19|20)\d\d\b(?!\.)")
 
 
 class Publication(Strict):
-    """A paper; `authors` are "Last, First" or the name of a group; `cited`: the words that identify it in a citation."""
+    """A paper; `authors` are "Last, First" or the name of a group; `cited`: the words that identify
+    it in a citation.
+    """
 
     key: str
     kind: Literal["article", "inproceedings", "techreport", "misc"]
@@ -53,9 +61,14 @@ def publications() -> tuple[Publication, ...]:
 
 
 def publication_of(citation: str) -> Publication | None:
-    """Find the publication that a citation means: the one whose longest identifying words are in it; None without any."""
+    """Find the publication that a citation means: the one whose longest identifying words are in
+    it; None without any.
+    """
     papers = [
-        (len(words), paper) for paper in publications() for words in paper.cited if words.lower() in citation.lower()
+        (len(words), paper)
+        for paper in publications()
+        for words in paper.cited
+        if words.lower() in citation.lower()
     ]
     return max(papers, key=lambda pair: pair[0])[1] if papers else None
 
@@ -68,8 +81,8 @@ def cited(citation: str) -> list[Publication]:
 def bibtex(citations: Mapping[str, str]) -> str:
     """Write BibTeX for {short name: citation in words}, sorted by key; "" for no citations.
 
-    A known publication gets one entry, however often it is cited; any other source becomes @misc, with the citation as its
-    note.
+    A known publication gets one entry, however often it is cited; any other source becomes @misc,
+    with the citation as its note.
     """
     cited = [publication_of(text) or _noted(name, text) for name, text in citations.items()]
     papers = {paper.key: paper for paper in cited}
@@ -77,17 +90,25 @@ def bibtex(citations: Mapping[str, str]) -> str:
 
 
 def _noted(name: str, text: str) -> Publication:
-    """Make a publication of a source that is not known, with its year and number on arXiv where the text says them."""
+    """Make a publication of a source that is not known, with its year and number on arXiv where the
+    text says them.
+    """
     key = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-    years, arxiv = YEAR.findall(name) or YEAR.findall(text), re.findall(r"arXiv[ :](\d{4}\.\d{4,5})", text)
-    year, number = int(years[-1]) if years else None, next(iter(arxiv), "")
-    return Publication(key=key, kind="misc", title=name, authors=[], cited=[], year=year, note=text, arxiv=number)
+    years = YEAR.findall(name) or YEAR.findall(text)
+    arxiv = re.findall(r"arXiv[ :](\d{4}\.\d{4,5})", text)
+    year = int(years[-1]) if years else None
+    number = next(iter(arxiv), "")
+    return Publication(
+        key=key, kind="misc", title=name, authors=[], cited=[], year=year, note=text, arxiv=number
+    )
 
 
 def _entry(paper: Publication) -> str:
     fields = {
         "title": f"{{{_for_tex(paper.title)}}}",
-        "author": " and ".join(_for_tex(name) if "," in name else f"{{{_for_tex(name)}}}" for name in paper.authors),
+        "author": " and ".join(
+            _for_tex(name) if "," in name else f"{{{_for_tex(name)}}}" for name in paper.authors
+        ),
         VENUE_FIELD[paper.kind]: _for_tex(paper.venue),
         "note": _for_tex(paper.note),
         "volume": paper.volume,
@@ -98,10 +119,16 @@ def _entry(paper: Publication) -> str:
         "archiveprefix": "arXiv" if paper.arxiv else "",
     }
     lines = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items() if value)
+
     return f"@{paper.kind}{{{paper.key},\n{lines}\n}}\n"
 
 
 def _for_tex(text: str) -> str:
     """Escape a text so that TeX prints it unchanged."""
-    named = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", '"': "''"}
+    named = {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        '"': "''",
+    }
     return "".join(named.get(sign, f"\\{sign}" if sign in "&%$#_{}" else sign) for sign in text)

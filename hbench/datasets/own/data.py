@@ -1,7 +1,7 @@
 """Turns a user's table or folder of images into a dataset: tree, policies, copies and splits.
 
-A table has one row per image: its path, its names, coarse to fine, and perhaps its split; table.py tells which column is what.
-In a folder of images the nested folders are the levels.
+A table has one row per image: its path, its names, coarse to fine, and perhaps its split; table.py
+tells which column is what. In a folder of images the nested folders are the levels.
 """
 
 import dataclasses
@@ -9,7 +9,6 @@ import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -18,27 +17,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from PIL import ImageColor
 
-from hbench.core.arguments import checked_class
-from hbench.core.errors import DataError, TreeError, UnknownName, UsageError, examples
+from hbench.core.errors import DataError, UsageError, examples
 from hbench.core.tables import SUFFIXES as TABLES
-from hbench.core.tables import kind_of, read_with_dialect
+from hbench.core.tables import kind_of
 from hbench.core.untrusted import load_picture
 from hbench.datasets import manifest as manifests
-from hbench.datasets.copies import CHOICES, KEEP, MERGE, Copies, same_content
 from hbench.datasets.dataset import DROPPED, TEST, Dataset, Protocol
-from hbench.datasets.manifest import SUFFIXES, Manifest, name_table_of
-from hbench.datasets.own import several
+from hbench.datasets.manifest import Manifest
 from hbench.datasets.own import table as own_table
-from hbench.datasets.own.folder import SPLIT, folder_table
-from hbench.datasets.own.table import DISTRACTOR, OwnTable, check_columns
-from hbench.datasets.spec import held_out, specs
+from hbench.datasets.own.table import DISTRACTOR, OwnTable
+from hbench.datasets.pictures import SUFFIXES
+from hbench.datasets.spec import specs
 from hbench.tree import LabelTree, refuse_depth
-from hbench.tree.columns import FEW, SPLITS, Chosen, TableColumns, columns_of
-from hbench.tree.names import NameTable, Row, paths_of_nodes, refuse, remarks_on
-from hbench.tree.paths import as_written, separator_of, split_path
-from hbench.tree.policies import Mended, advice, mend_to_tree
+from hbench.tree.advice import advice
+from hbench.tree.columns import FEW, SPLITS, Chosen
+from hbench.tree.names import NameTable, Row
+from hbench.tree.policies import Mended
 
 OnRemark = Callable[[str], None]
 IMAGES = "images"  # a folder of the dataset, for the images that were inside its table
@@ -47,24 +42,32 @@ IMAGES = "images"  # a folder of the dataset, for the images that were inside it
 def read_single(path: Path, policies: Sequence[str] = (), chosen: Chosen | None = None) -> Dataset:
     """Read a dataset from one file: a parquet manifest, or a table (hbench.core.tables).
 
-    A table has a row per item: its id, its levels, and perhaps its split (train, test) and whether it is a query and in the
-    gallery; `chosen` says which column is what, `policies` mend its names.
+    A table has a row per item: its id, its levels, and perhaps its split (train, test) and whether
+    it is a query and in the gallery; `chosen` says which column is what, `policies` mend its names.
     """
     built: Sequence[str] = ()
     if kind_of(path) == ".parquet":
-        with suppress(pa.ArrowException, ValueError, OSError):  # a file that cannot be read is refused below
+        # a file that cannot be read is refused below
+        with suppress(pa.ArrowException, ValueError, OSError):
             built = manifests.levels_in(path)
+
     if built:
         if policies or chosen:
             raise UsageError(
-                f"{path} is a built manifest", expected="a policy, or columns, for a table of names",
+                f"{path} is a built manifest",
+                expected="a policy, or columns, for a table of names",
                 fix="leave --policy, --item and --levels out",
-            )  # fmt: skip
+            )
         manifest = manifests.read(path)
         return Dataset(path.stem, manifest.digest[:12], Protocol(), None, {TEST: manifest})
+
     own = own_table.read(path, chosen or Chosen(), as_it_is=bool(policies))
     if "ignore" in own.columns.levels:
-        raise DataError(f"{path} has a column ignore, as only built manifests may", fix="rename it, or leave it out")
+        raise DataError(
+            f"{path} has a column ignore, as only built manifests may",
+            fix="rename it, or leave it out",
+        )
+
     refuse_depth(len(own.columns.levels))
     understood = own.understood
     listed = own.items if policies else ()
@@ -72,7 +75,9 @@ def read_single(path: Path, policies: Sequence[str] = (), chosen: Chosen | None 
         own, _ = mended_by(own, policies)
     if chosen is not None and chosen.several:
         own = own.folded()
-    return dataclasses.replace(own_dataset(path.stem, own, path.parent, listed=listed), read=understood)
+    return dataclasses.replace(
+        own_dataset(path.stem, own, path.parent, listed=listed), read=understood
+    )
 
 
 def mended_by(own: OwnTable, policies: Sequence[str]) -> tuple[OwnTable, Mended]:
@@ -83,9 +88,15 @@ def mended_by(own: OwnTable, policies: Sequence[str]) -> tuple[OwnTable, Mended]
     table, mended = mend_sheet(named.table, own.columns.levels, policies)
     levels = mended.table.levels
     if own.distractors.any():
-        rest = own.of_rows(own.distractors).with_levels(levels, [("",) * len(levels)] * int(own.distractors.sum()))
-        table = pa.concat_tables([table, rest.table.select(table.column_names)], promote_options="permissive")
-    return dataclasses.replace(own, table=table, columns=dataclasses.replace(own.columns, levels=tuple(levels))), mended
+        rest = own.of_rows(own.distractors).with_levels(
+            levels, [("",) * len(levels)] * int(own.distractors.sum())
+        )
+        table = pa.concat_tables(
+            [table, rest.table.select(table.column_names)], promote_options="permissive"
+        )
+    return dataclasses.replace(
+        own, table=table, columns=dataclasses.replace(own.columns, levels=tuple(levels))
+    ), mended
 
 
 def _rows_of(own: OwnTable) -> list[Row]:
@@ -93,19 +104,25 @@ def _rows_of(own: OwnTable) -> list[Row]:
 
     Raises DataError for a missing name and for texts that are not classes.
     """
-    levels, items = own.columns.levels, own.items
+    levels = own.columns.levels
+    items = own.items
     rows = own.rows
     if own.distractors.any():
         nothing = (DISTRACTOR,) * len(levels)
         named = zip(rows, own.distractors, strict=True)
         rows = [nothing if is_distractor else row for row, is_distractor in named]
+
     has_gaps = any(pc.any(pc.equal(own.text(level), "")).as_py() for level in levels)
     has_gaps |= any("" in row for _, row in own.more_paths)
     of_items: list[tuple[str, Row]] = [*zip(items, rows, strict=True)]
     of_items += [(items[place], row) for place, row in own.more_paths]
     if has_gaps and (incomplete := [item for item, row in of_items if "" in row]):
         all_rows = [row for _, row in of_items]
-        empty = [level for level, names in zip(levels, zip(*all_rows, strict=True), strict=True) if "" in names]
+        empty = [
+            level
+            for level, names in zip(levels, zip(*all_rows, strict=True), strict=True)
+            if "" in names
+        ]
         classed = [row for row in all_rows if row[0] != DISTRACTOR]
         raise DataError(
             f"{len(incomplete)} items have no name at some level",
@@ -115,38 +132,60 @@ def _rows_of(own: OwnTable) -> list[Row]:
                 ["fill them in, or choose what they mean:", *advice(NameTable.of(levels, classed))]
             ),
         )
+
     classes = [pc.count_distinct(own.text(level)).as_py() for level in levels]
-    if FEW < len(rows) == classes[-1] and min(classes) < classes[-1]:  # texts, such as captions, below classes
+    # texts, such as captions, below classes
+    if FEW < len(rows) == classes[-1] and min(classes) < classes[-1]:
         raise DataError(
-            f"no two items share a {levels[-1]}, so that no query has a positive at the finest level",
+            f"no two items share a {levels[-1]}, so that no query has a positive at the finest "
+            "level",
             expected="levels of classes, coarse to fine",
             found=f"{len(rows):,} rows, {len(rows):,} different texts in the column {levels[-1]}",
-            fix=f"leave the column {levels[-1]} out, or name the levels: hbench build NAME --from FILE --levels …",
+            fix=f"leave the column {levels[-1]} out, or name the levels: hbench build NAME --from "
+            "FILE --levels …",
         )
+
     return rows
 
 
-def without_images(table: pa.Table, column: str | None) -> tuple[pa.Table, str | None, dict[str, bytes]]:
-    """Replace the images in a column (Hugging Face's Image: bytes and path) by paths; return also the column and the files.
+def without_images(
+    table: pa.Table, column: str | None
+) -> tuple[pa.Table, str | None, dict[str, bytes]]:
+    """Replace the images in a column (Hugging Face's Image: bytes and path) by paths; return also
+    the column and the files.
 
     The files to write are {name: bytes}; a table without images is returned unchanged.
     """
     fields = {name: table.schema.field(name).type for name in table.column_names}
     column = column if column in fields or "image" not in fields else "image"
     kind = fields.get(column or "")
-    if column is None or kind is None or not pa.types.is_struct(kind) or kind.get_field_index("bytes") < 0:
+    if (
+        column is None
+        or kind is None
+        or not pa.types.is_struct(kind)
+        or kind.get_field_index("bytes") < 0
+    ):
         return table, column, {}
+
     values = [value or {} for value in table[column].to_pylist()]
     if missing := [row for row, value in enumerate(values) if not value.get("bytes")]:
         raise DataError(
-            f"{len(missing)} rows have no image", expected="bytes in every row", found=f"rows {examples(missing)}"
+            f"{len(missing)} rows have no image",
+            expected="bytes in every row",
+            found=f"rows {examples(missing)}",
         )
+
     files = {f"{row:08}{_suffix_of(value)}": value["bytes"] for row, value in enumerate(values)}
-    return table.set_column(table.column_names.index(column), column, pa.array(list(files))), column, files
+    return (
+        table.set_column(table.column_names.index(column), column, pa.array(list(files))),
+        column,
+        files,
+    )
 
 
 def _suffix_of(value: Mapping[str, Any]) -> str:
-    """Choose the suffix of an image in a table: that of its recorded path, else that of its format."""
+    """Choose the suffix of an image in a table: that of its recorded path, else that of its
+    format."""
     suffix = PurePosixPath(str(value.get("path") or "")).suffix.lower()
     if suffix in SUFFIXES:
         return suffix
@@ -157,13 +196,23 @@ def _suffix_of(value: Mapping[str, Any]) -> str:
 
 
 def refuse_name(name: str) -> None:
-    """Raise UsageError for a name that a user's dataset cannot have, since it names a folder and is what `load` takes."""
+    """Raise UsageError for a name that a user's dataset cannot have, since it names a folder and is
+    what `load` takes.
+    """
     if name in specs:
-        raise UsageError(f"{name} is the name of a published dataset", fix="choose another: hbench build NAME --from …")
-    if not re.fullmatch(r"\w[\w.+-]*", name) or kind_of(Path(name)) in TABLES or name == "leaderboards":
+        raise UsageError(
+            f"{name} is the name of a published dataset",
+            fix="choose another: hbench build NAME --from …",
+        )
+    if (
+        not re.fullmatch(r"\w[\w.+-]*", name)
+        or kind_of(Path(name)) in TABLES
+        or name == "leaderboards"
+    ):
         raise UsageError(
             f"{name!r} cannot be the name of a dataset",
-            expected="one plain word of letters, digits, _, -, + and . (not leaderboards, not a table's file name)",
+            expected="one plain word of letters, digits, _, -, + and . (not leaderboards, not a "
+            "table's file name)",
             fix="choose another: hbench build NAME --from … (--out names the folder to write)",
         )
 
@@ -171,14 +220,16 @@ def refuse_name(name: str) -> None:
 def own_dataset(name: str, own: OwnTable, root: Path, *, listed: Sequence[str] = ()) -> Dataset:
     """Make a dataset of a table's rows; without a column of splits all rows are tested.
 
-    Absolute paths below `root` become relative to it. `listed`: the items of the table before policies and copies left some
-    out. Raises DataError for a missing name, TreeError for names that do not form a tree.
+    Absolute paths below `root` become relative to it. `listed`: the items of the table before
+    policies and copies left some out. Raises DataError for a missing name, TreeError for names that
+    do not form a tree.
     """
     root = root.absolute()
     start = f"{root.as_posix().rstrip('/')}/"
     items = [path.removeprefix(start) for path in own.items]
     dropped = sorted({path.removeprefix(start) for path in listed} - {*items})
-    rows, levels = _rows_of(own), own.columns.levels
+    rows = _rows_of(own)
+    levels = own.columns.levels
     splits = np.asarray(own.splits, dtype=object)
     if unknown := sorted(set(splits) - SPLITS):
         raise DataError(
@@ -188,7 +239,11 @@ def own_dataset(name: str, own: OwnTable, root: Path, *, listed: Sequence[str] =
         )
     trains = splits == "train"
     if trains.all():
-        raise DataError(f"the column {own.columns.split} has no test rows", expected="train and test", found="train")
+        raise DataError(
+            f"the column {own.columns.split} has no test rows",
+            expected="train and test",
+            found="train",
+        )
     masks = {"query": splits != "gallery", "gallery": splits != "query"} | own.masks
     masks["query"] = masks["query"] & ~own.distractors
 
@@ -197,231 +252,16 @@ def own_dataset(name: str, own: OwnTable, root: Path, *, listed: Sequence[str] =
         place = np.cumsum(chosen) - 1
         more = [(int(place[item]), row) for item, row in own.more_paths if chosen[item]]
         return manifests.from_names(
-            [*compress(items, chosen)], [*compress(rows, chosen)], levels=levels, more=more, **of_part
+            [*compress(items, chosen)],
+            [*compress(rows, chosen)],
+            levels=levels,
+            more=more,
+            **of_part,
         )
 
     if trains.any():  # the parts may be trees where the whole is none
         LabelTree.from_names([*rows, *(row for _, row in own.more_paths)], levels=levels)
-    test, train = part(~trains), part(trains) if trains.any() else None
+    test = part(~trains)
+    train = part(trains) if trains.any() else None
     card = {"title": name} | ({DROPPED: dropped} if dropped else {})
     return Dataset(name, test.digest[:12], Protocol(), train, {TEST: test}, card=card).rooted(root)
-
-
-@checked_class
-@dataclass(frozen=True)
-class OwnSource:
-    """A CSV or parquet table, or a folder of images, and how to read it.
-
-    `levels`: columns, coarse to fine, or names of the nested folders; also as one text with commas. `root`: the folder of the
-    images, by default that of the table; `image_column`: the column of their paths below it, by default the one that looks so.
-    `depth`: the number of nested
-    folders that are levels. The split is in `split_column`, or in the outermost folders (`split_folders`), or `split_by` names
-    a level of which `test_fraction` of the nodes are tested, by `seed`. `policies` mend labels that do not form a tree.
-    `tree`: the file of a tree whose nodes the only level names. `copies`: "keep", "first" or "merge". `background`: the colour
-    under transparent images, or "none". `separator`: what stands between the names of a path in a cell. `taxonomy`: a table of
-    taxa, whose ids a column holds. `edges`: the columns of a tree that is a list of edges, parent and child. `several`: whether an
-    item may have several paths: in lists, in a cell between ; or |, in several rows, or as a node with several parents.
-    """
-
-    path: Path
-    levels: str | Sequence[str] = ()
-    root: Path | None = None
-    image_column: str | None = None
-    depth: int | None = None
-    split_column: str | None = None
-    split_folders: bool = False
-    split_by: str | None = None
-    test_fraction: float = 0.5
-    seed: int = 0
-    policies: Sequence[str] = ()
-    tree: Path | None = None
-    copies: str = KEEP
-    background: str = "white"
-    separator: str | None = None
-    taxonomy: Path | None = None
-    edges: tuple[str, ...] = ()
-    several: bool = False
-
-    def __post_init__(self) -> None:
-        """Take texts for paths and levels. Raises UnknownName for `copies`, UsageError for a background that is not a colour."""
-        for field in ("path", "root", "tree", "taxonomy"):
-            value = getattr(self, field)
-            object.__setattr__(self, field, None if value is None else Path(value))
-        if isinstance(self.levels, str):
-            object.__setattr__(self, "levels", [level.strip() for level in self.levels.split(",") if level.strip()])
-        if self.copies not in CHOICES:
-            raise UnknownName("choice of copies", self.copies, CHOICES)
-        if self.several and self.copies == MERGE:
-            raise UsageError("classes are not merged where items have several paths", expected="--copies keep or first")
-        try:
-            if self.background != "none":
-                ImageColor.getrgb(self.background)
-        except ValueError:
-            raise UsageError(f"{self.background!r} is not a colour", expected="white, #rrggbb, or none") from None
-
-
-def build_own(
-    name: str, source: OwnSource, folder: Path, on_remark: OnRemark
-) -> tuple[Dataset, dict[str, bytes], Copies | None]:
-    """Build the dataset of a source, to be saved in `folder`; return also the images inside the table, and the copies.
-
-    Raises UsageError, DataError and TreeError for a source that does not make a dataset.
-    """
-    own, root, images = _read(source)
-    root = folder / IMAGES if images else root
-    understood = own.understood
-    on_remark(str(understood))
-    changed: dict[str, object] = {}
-    listed = own.items
-    if source.policies:
-        own, mended = mended_by(own, source.policies)
-        for policy in source.policies:
-            rows = sum(change.policy == policy for change in mended.changes)
-            changed[f"changed by {policy}"] = rows
-            on_remark(f"{rows:,} rows of names changed by {policy}")
-    if source.several:
-        own = own.folded()
-    groups = same_content(root, own.items, images)
-    copies = None if groups is None else Copies(own.items, own.rows, groups, own.columns.levels[-1])
-    if copies is not None:
-        own = _after_copies(own, copies, choice=source.copies)
-        images = {image: images[image] for image in own.items if image in images}
-        changed["copies"] = source.copies
-    own = _split(own, source, on_remark)
-    try:
-        dataset = own_dataset(name, own, root, listed=listed)
-    except TreeError:  # the next line raises the problems by node, with advice
-        mend_to_tree(NameTable.of(own.columns.levels, own.rows), (), str(source.path))
-        raise
-    for remark in remarks_on(name_table_of(list(dataset.manifests.values()))):
-        on_remark(f"note: {remark}")
-    card = {**dataset.card, **changed, "background": source.background, "read": understood.document()}
-    return dataclasses.replace(dataset, card=card, read=understood), images, copies
-
-
-def _after_copies(own: OwnTable, copies: Copies, *, choice: str) -> OwnTable:
-    """Apply a choice of copies to a table; raises DataError where it would leave nothing of a split."""
-    left = dataclasses.replace(own, table=copies.applied(own.table, own.columns.levels, choice))
-    if own.columns.split is not None and (lost := {*own.splits} - {*left.splits}):
-        raise DataError(
-            f"--copies {choice} leaves nothing of {examples(sorted(lost))}, whose pictures are all in another split",
-            fix="build with --copies keep, and decide by its copies.csv what to leave out",
-        )
-    return left
-
-
-def _read(source: OwnSource) -> tuple[OwnTable, Path, dict[str, bytes]]:
-    """Read the table of a source; return it, the folder of its images, and the images that are inside of it."""
-    if source.path.is_dir():
-        table = folder_table(source.path, levels=source.levels, split_folders=source.split_folders, depth=source.depth)
-        levels = tuple(name for name in table.column_names if name not in {"item", SPLIT})
-        columns = TableColumns("item", levels, SPLIT if source.split_folders else None)
-        return _placed(OwnTable(source.path.name or str(source.path), table, columns), source), source.path, {}
-    table, written = read_with_dialect(source.path)
-    table, item, images = without_images(table, source.image_column)
-    levels = tuple(source.levels)
-    chosen = Chosen(item, levels, source.separator, taxonomy=source.taxonomy, several=source.several)
-    if source.tree is not None and len(source.levels) != 1:
-        raise UsageError("with --tree, one column names the node of each item", expected="--levels COLUMN")
-    facts = (written,) if written else ()
-    if source.tree is not None:  # a path in a cell is one of the tree
-        if source.several:
-            table = several.without_marks(several.without_lists(table, levels), levels, source.separator)
-        own = OwnTable(source.path.name, table, columns_of(table, chosen), facts)
-    else:
-        own = own_table.of_table(source.path.name, table, chosen, facts, as_it_is=bool(source.policies))
-    split = source.split_column
-    if split is not None:
-        check_columns(table, [split])
-    own = dataclasses.replace(own, columns=_with_split(own.columns, split))
-    return _placed(own, source), source.root or source.path.parent, images
-
-
-def _with_split(columns: TableColumns, split: str | None) -> TableColumns:
-    """The columns where only a split that the user names is one."""
-    left_out = dict(columns.left_out)
-    left_out.pop(split or "", None)
-    if columns.split is not None and split is None:
-        left_out[columns.split] = "a split; --split-column uses it"
-    return dataclasses.replace(columns, split=split, left_out=left_out)
-
-
-def _placed(own: OwnTable, source: OwnSource) -> OwnTable:
-    """Replace the column that names a node of a tree, or the path to it, by a column per level of the tree."""
-    if source.tree is None:
-        refuse_depth(len(own.columns.levels))
-        return own
-    if len(own.columns.levels) != 1:
-        raise UsageError("with --tree, one column names the node of each item", expected="--levels COLUMN")
-    from hbench.tree import files as tree_files  # loads networkx
-
-    names = tree_files.read(source.tree, chosen=Chosen(edges=tuple(source.edges)))
-    if source.several:
-        return _placed_in_all(own, names, source.tree.name)
-    refuse([problem for problem in names.broken if problem.kind == "cycle"], str(source.tree))
-    nodes = [row[0] for row in own.rows]
-    mark = source.separator or separator_of(nodes)
-    known = {as_written(row[:depth]): row[:depth] for row in names.rows for depth in range(1, len(row) + 1)}
-    given = [split_path(node, mark) if mark else () for node in nodes]
-    paths = [known.get(path, ()) for path in given]
-    if mark is None or any(path and not place for path, place in zip(given, paths, strict=True)):
-        paths = [() if not node else paths_of_nodes(names, [node])[0] for node in nodes]
-    depth = len(names.levels)
-    placed = own.with_levels(names.levels, [path + ("",) * (depth - len(path)) for path in paths])
-    facts = (*own.facts, f"{own.columns.levels[0]} names nodes of {source.tree.name}")
-    return dataclasses.replace(placed, facts=facts)
-
-
-def _placed_in_all(own: OwnTable, names: NameTable, tree: str) -> OwnTable:
-    """Replace the column that names a node of a DAG by a column per level, in a row for every path to the node."""
-    from hbench.tree.policies import mend
-
-    refuse([problem for problem in names.broken if problem.kind == "cycle"], tree)
-    apart = mend(names, ["by-path"]).final  # a node under another parent has a name of its own
-    paths: dict[str, dict[Row, None]] = {}
-    for row, shown in apart.items():
-        for depth, name in enumerate(row, start=1):
-            paths.setdefault(name, {})[(shown or row)[:depth]] = None
-    nodes = [row[0] for row in own.rows]
-    if unknown := [node for node in dict.fromkeys(nodes) if node and node not in paths]:
-        raise UnknownName("node of the tree", unknown[0], list(paths))
-    found: list[list[Row]] = [[*paths[node]] if node else [()] for node in nodes]
-
-    numbers = list(map(len, found))
-    repeated = dataclasses.replace(own, table=own.table.take(pa.array(np.repeat(np.arange(len(nodes)), numbers))))
-    depth = len(names.levels)
-    rows = [path + ("",) * (depth - len(path)) for of_node in found for path in of_node]
-    facts = (*own.facts, f"{own.columns.levels[0]} names nodes of {tree}, by every path to them")
-    return dataclasses.replace(repeated.with_levels(names.levels, rows), facts=facts)
-
-
-def _split(own: OwnTable, source: OwnSource, on_remark: OnRemark) -> OwnTable:
-    """Return the table with its column of splits.
-
-    If `split_by` names a level, the column puts every node of that level as a whole into test or into train.
-    """
-    by, fraction, levels = source.split_by, source.test_fraction, own.columns.levels
-    if by is None:
-        if own.columns.split is None and SPLIT in own.table.column_names and SPLIT not in levels:
-            on_remark("note: the column split is not used, every row is tested; --split-column split uses it")
-        return own
-    if own.columns.split is not None:
-        raise UsageError("there are two splits", expected="either --split-by, or --split-column or --split-folders")
-    if SPLIT in levels:
-        raise UsageError(f"a level is called {SPLIT}, as the column that --split-by makes", fix="rename that column")
-    if by not in levels:
-        raise UnknownName("level to split by", by, levels)
-    if not 0 < fraction < 1:
-        raise UsageError("the test fraction is out of range", expected="more than 0, less than 1", found=f"{fraction}")
-    nodes = ["/".join(names[: levels.index(by) + 1]) for names in own.rows]
-    tested = held_out(
-        [node for node, names in zip(nodes, own.rows, strict=True) if any(names)], fraction=fraction, seed=source.seed
-    )
-    if not 0 < len(tested) < len(set(nodes)):
-        raise UsageError(
-            f"too few nodes to split by {by}", expected="some for train and some for test", found=examples(set(nodes))
-        )
-    in_test = zip(nodes, own.distractors, strict=True)
-    splits = pa.array([TEST if node in tested or is_distractor else "train" for node, is_distractor in in_test])
-    table = own.table.drop_columns([SPLIT] if SPLIT in own.table.column_names else []).append_column(SPLIT, splits)
-    return dataclasses.replace(own, table=table, columns=dataclasses.replace(own.columns, split=SPLIT))

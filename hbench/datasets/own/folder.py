@@ -1,4 +1,6 @@
-"""Makes a table of a folder of images, whose nested folders are the levels: `order/family/species/image.jpg`."""
+"""Makes a table of a folder of images, whose nested folders are the levels:
+`order/family/species/image.jpg`.
+"""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -8,28 +10,37 @@ import numpy as np
 import pyarrow as pa
 
 from hbench.core.errors import DataError, examples
-from hbench.datasets.manifest import SUFFIXES, images_below
+from hbench.datasets.pictures import SUFFIXES, images_below
 from hbench.tree import default_levels
 from hbench.tree.columns import SPLITS
 
 SPLIT = "split"
 OTHER_PICTURES = (
-    ".heic", ".heif", ".avif", ".jxl", ".jp2", ".j2k", ".svg", ".psd", ".tga", ".ico", ".dng", ".cr2", ".nef", ".arw",
+    ".heic", ".heif", ".avif", ".jxl", ".jp2", ".j2k", ".svg", ".psd", ".tga", ".ico", ".dng",
+    ".cr2", ".nef", ".arw",
 )  # fmt: skip
 
 
 def folder_table(
-    folder: Path, *, levels: Sequence[str] = (), split_folders: bool = False, depth: int | None = None
+    folder: Path,
+    *,
+    levels: Sequence[str] = (),
+    split_folders: bool = False,
+    depth: int | None = None,
 ) -> pa.Table:
-    """Make a table with a row per image below `folder`: `item`, and a column per level of nested folders, "" below the last.
+    """Make a table with a row per image below `folder`: `item`, and a column per level of nested
+    folders, "" below the last.
 
-    `levels` names the levels, coarse to fine. With `split_folders` the outermost folder is the split. Only the first
-    `depth` folders are levels.
+    `levels` names the levels, coarse to fine. With `split_folders` the outermost folder is the
+    split. Only the first `depth` folders are levels.
     """
     items = sorted(images_below(folder))
     if not items:
         expected = f"files ending in {', '.join(SUFFIXES)}"
-        raise DataError(f"no images below {folder}", expected=expected, found=not_taken(folder) or None)
+        raise DataError(
+            f"no images below {folder}", expected=expected, found=not_taken(folder) or None
+        )
+
     parts = [item.split("/")[:-1] for item in items]
     columns = {"item": pa.array(items)}
     if split_folders:
@@ -43,6 +54,7 @@ def folder_table(
             )
         columns[SPLIT] = pa.array(outermost)
         parts = [folders[1:] for folders in parts]
+
     parts = [folders[:depth] for folders in parts]
     depth = max(map(len, parts))
     levels = list(levels or default_levels(depth))
@@ -50,18 +62,30 @@ def folder_table(
         raise DataError(
             f"the folders below {folder} are {depth} deep",
             expected=f"one folder per level: {', '.join(levels)}",
-            found=examples(item for item, folders in zip(items, parts, strict=True) if len(folders) == depth),
-            fix=f"take only the outermost folders: --depth {len(levels)}" if len(levels) < depth else None,
+            found=examples(
+                item for item, folders in zip(items, parts, strict=True) if len(folders) == depth
+            ),
+            fix=f"take only the outermost folders: --depth {len(levels)}"
+            if len(levels) < depth
+            else None,
         )
-    padded = np.asarray([folders + [""] * (depth - len(folders)) for folders in parts], dtype=object)
+
+    padded = np.asarray(
+        [folders + [""] * (depth - len(folders)) for folders in parts], dtype=object
+    )
     return pa.table(columns | {level: pa.array(padded[:, i]) for i, level in enumerate(levels)})
 
 
 def not_taken(folder: Path) -> str:
-    """Name the pictures below a folder in formats that hbench does not open, by format; "" where there are none."""
+    """Name the pictures below a folder in formats that hbench does not open, by format; "" where
+    there are none.
+    """
     by_kind: dict[str, list[str]] = defaultdict(list)
     for item in sorted(images_below(folder, suffixes=OTHER_PICTURES)):
         by_kind[PurePosixPath(item).suffix.lower()].append(item)
     kinds = [f"{len(items):,} {kind} ({examples(items)})" for kind, items in by_kind.items()]
-    how = "make PNG or JPEG of them first (Pillow opens JP2, with pillow-heif also HEIC; cairosvg draws SVG)"
+    how = (
+        "make PNG or JPEG of them first (Pillow opens JP2, with pillow-heif also HEIC; cairosvg "
+        "draws SVG)"
+    )
     return f"not taken: {', '.join(kinds)}; {how}" if kinds else ""

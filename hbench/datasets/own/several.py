@@ -1,7 +1,8 @@
-"""Items of several right paths in a table: lists in a cell, texts such as `dog;cat`, or several rows of an item.
+"""Items of several right paths in a table: lists in a cell, texts such as `dog;cat`, or several
+rows of an item.
 
-A table is unfolded to a row per path, so that whatever reads or mends names sees plain rows, and folded again: then an item has one
-row, with its first path, and a column of the others.
+A table is unfolded to a row per path, so that whatever reads or mends names sees plain rows, and
+folded again: then an item has one row, with its first path, and a column of the others.
 """
 
 from __future__ import annotations
@@ -22,22 +23,27 @@ PATH_LISTS = pa.list_(pa.list_(pa.string()))
 
 
 def without_lists(table: pa.Table, levels: Sequence[str]) -> pa.Table:
-    """The table with a row per path, where columns hold lists of labels: those of `levels`, or all lists of texts.
+    """The table with a row per path, where columns hold lists of labels: those of `levels`, or all
+    lists of texts.
 
     Raises DataError for lists of one row that differ in length.
     """
     listed = [
-        field.name for field in table.schema
-        if pa.types.is_list(field.type) and (field.name in levels if levels else pa.types.is_string(field.type.value_type))
-    ]  # fmt: skip
+        field.name
+        for field in table.schema
+        if pa.types.is_list(field.type)
+        and (field.name in levels if levels else pa.types.is_string(field.type.value_type))
+    ]
     cells = {name: [_as_texts(value) for value in table[name].to_pylist()] for name in listed}
     return _unfolded(table, cells) if listed else table
 
 
 def without_marks(table: pa.Table, levels: Sequence[str], separator: str | None) -> pa.Table:
-    """The table with a row per path, where texts of the columns `levels` hold several labels, between `|` or `;`.
+    """The table with a row per path, where texts of the columns `levels` hold several labels,
+    between `|` or `;`.
 
-    `separator`: what stands between the names of a path. Raises DataError for cells of one row that hold different numbers.
+    `separator`: what stands between the names of a path. Raises DataError for cells of one row that
+    hold different numbers.
     """
     values = {level: texts(table, level) for level in levels}
     marks = [
@@ -48,7 +54,8 @@ def without_marks(table: pa.Table, levels: Sequence[str], separator: str | None)
     if not marks:
         return table
     cells = {
-        level: [[part.strip() for part in text.split(marks[0])] for text in column] for level, column in values.items()
+        level: [[part.strip() for part in text.split(marks[0])] for text in column]
+        for level, column in values.items()
     }
     return _unfolded(table, cells)
 
@@ -58,7 +65,9 @@ def _as_texts(value: Sequence[object] | None) -> list[str]:
 
 
 def _unfolded(table: pa.Table, cells: dict[str, list[list[str]]]) -> pa.Table:
-    """Repeat every row for each of the labels in its `cells`, by column; a cell of one label has it in all of them."""
+    """Repeat every row for each of the labels in its `cells`, by column; a cell of one label has it
+    in all of them.
+    """
     by_row = list(zip(*cells.values(), strict=True))
     numbers = [max(map(len, of_row)) for of_row in by_row]
     unequal = [
@@ -72,6 +81,7 @@ def _unfolded(table: pa.Table, cells: dict[str, list[list[str]]]) -> pa.Table:
             expected="one label at each level for each path, or one label for all of them",
             found=f"{len(unequal):,} rows, such as {examples(dict.fromkeys(unequal))} labels",
         )
+
     table = table.take(pa.array(np.repeat(np.arange(len(table)), numbers)))
     for name, column in cells.items():
         repeated = [
@@ -79,22 +89,29 @@ def _unfolded(table: pa.Table, cells: dict[str, list[list[str]]]) -> pa.Table:
             for labels, number in zip(column, numbers, strict=True)
             for label in (labels if len(labels) == number else labels * number)
         ]
-        table = table.set_column(table.column_names.index(name), name, pa.array(repeated, pa.string()))
+        table = table.set_column(
+            table.column_names.index(name), name, pa.array(repeated, pa.string())
+        )
+
     return table
 
 
 def folded(table: pa.Table, item: str, levels: Sequence[str]) -> pa.Table:
-    """The table with one row for each item, its first path, and the column MORE_PATHS of its others.
+    """The table with one row for each item, its first path, and the column MORE_PATHS of its
+    others.
 
     Raises DataError where the rows of an item differ elsewhere, such as in their split.
     """
-    items, rows = texts(table, item), text_rows(table, levels)
+    items = texts(table, item)
+    rows = text_rows(table, levels)
     paths: dict[str, list[Row]] = {}
     for name, row in zip(items, rows, strict=True):
         of_item = paths.setdefault(name, [])
         if row not in of_item:
             of_item.append(row)
-    named = {name: [row for row in of_item if any(row)] or of_item for name, of_item in paths.items()}
+    named = {
+        name: [row for row in of_item if any(row)] or of_item for name, of_item in paths.items()
+    }
 
     is_first = np.zeros(len(items), bool)
     is_first[np.unique(np.array(items, dtype=object), return_index=True)[1]] = True
@@ -108,26 +125,38 @@ def folded(table: pa.Table, item: str, levels: Sequence[str]) -> pa.Table:
     return one.append_column(MORE_PATHS, pa.array(more, PATH_LISTS))
 
 
-def _refuse_different(table: pa.Table, items: Sequence[str], is_first: np.ndarray, levels: Sequence[str]) -> None:
-    """Raise DataError where the rows of one item disagree in what an item has once: its split, and whether it is ranked."""
+def _refuse_different(
+    table: pa.Table, items: Sequence[str], is_first: np.ndarray, levels: Sequence[str]
+) -> None:
+    """Raise DataError where the rows of one item disagree in what an item has once: its split, and
+    whether it is ranked.
+    """
     once = [
-        name for name in table.column_names if name.lower() in {"split", "query", "gallery", "is_query", "is_gallery"}
+        name
+        for name in table.column_names
+        if name.lower() in {"split", "query", "gallery", "is_query", "is_gallery"}
     ]
     once = [name for name in once if name not in levels]
     if not once:
         return
+
     rows = text_rows(table, once)
     first = dict(zip(compress(items, is_first), compress(rows, is_first), strict=True))
     other = [name for name, row in zip(items, rows, strict=True) if first[name] != row]
     if other:
         raise DataError(
             f"{len(set(other)):,} items have several rows that differ in {' or '.join(once)}",
-            expected="rows of an item that differ in its labels alone", found=examples(dict.fromkeys(other)),
-        )  # fmt: skip
+            expected="rows of an item that differ in its labels alone",
+            found=examples(dict.fromkeys(other)),
+        )
 
 
 def more_paths(table: pa.Table) -> list[tuple[int, Row]]:
     """The paths of items beside their first, with the place of the item."""
     if MORE_PATHS not in table.column_names:
         return []
-    return [(place, tuple(row)) for place, rows in enumerate(table[MORE_PATHS].to_pylist()) for row in rows]
+    return [
+        (place, tuple(row))
+        for place, rows in enumerate(table[MORE_PATHS].to_pylist())
+        for row in rows
+    ]

@@ -1,4 +1,5 @@
-"""Reads a user's table of items: which columns are what, paths that stand in a cell, taxa joined by id, rows without a label.
+"""Reads a user's table of items: which columns are what, paths that stand in a cell, taxa joined by
+id, rows without a label.
 
 What a table was taken for is kept with it, so that whoever uses it can say so.
 """
@@ -22,12 +23,21 @@ from hbench.core.tables.column_values import plain
 from hbench.core.tables.understood import Understood
 from hbench.datasets.own import several
 from hbench.tree import taxonomy
-from hbench.tree.columns import Chosen, TableColumns, columns_of, of_one_class, refuse_several, sentence, several_labels
+from hbench.tree.columns import (
+    Chosen,
+    TableColumns,
+    columns_of,
+    of_one_class,
+    refuse_several,
+    sentence,
+    several_labels,
+)
 from hbench.tree.names import Row
 from hbench.tree.partial import ended_early, is_unknown
 from hbench.tree.paths import levels_of, separator_of, split_path, told_apart
 
-DISTRACTOR = "[no class]"  # the name at every level of an item that has none: it is relevant to no query
+# the name at every level of an item that has none: it is relevant to no query
+DISTRACTOR = "[no class]"
 TRUTH = {
     "true": True, "1": True, "1.0": True, "yes": True, "t": True,
     "false": False, "0": False, "0.0": False, "no": False, "f": False, "": False,
@@ -37,9 +47,11 @@ MASKED = ("query", "gallery")
 
 @dataclass(frozen=True)
 class OwnTable:
-    """A table with a row per item, its columns by their part, and what was found on the way: `facts` in words.
+    """A table with a row per item, its columns by their part, and what was found on the way:
+    `facts` in words.
 
-    Where items may have several paths (hbench.datasets.own.several), it has a row per path until it is folded.
+    Where items may have several paths (hbench.datasets.own.several), it has a row per path until it
+    is folded.
     """
 
     source: str
@@ -77,21 +89,27 @@ class OwnTable:
 
     @cached_property
     def masks(self) -> dict[str, NDArray[np.bool_]]:
-        """The columns `query` and `gallery`, where the table has them; raises DataError for other texts than true and false."""
+        """The columns `query` and `gallery`, where the table has them; raises DataError for other
+        texts than true and false.
+        """
         found = {}
         for part, column in self.columns.masks.items():
             values = [value.strip().lower() for value in texts(self.table, column)]
             if bad := [value for value in values if value not in TRUTH]:
                 raise DataError(
-                    f"the column {column} is not a mask", expected="true or false", found=examples(map(repr, bad)),
+                    f"the column {column} is not a mask",
+                    expected="true or false",
+                    found=examples(map(repr, bad)),
                     fix=f"rename it, or leave it out: --levels {','.join(self.columns.levels)}",
-                )  # fmt: skip
+                )
             found[part] = np.asarray([TRUTH[value] for value in values], dtype=bool)
         return found
 
     @cached_property
     def distractors(self) -> NDArray[np.bool_]:
-        """The items of the gallery without a name at any level. A query, and an item to train with, needs one."""
+        """The items of the gallery without a name at any level. A query, and an item to train with,
+        needs one.
+        """
         nameless = np.ones(len(self.table), bool)
         for level in self.columns.levels:
             nameless &= np.asarray(pc.equal(self.text(level), "").to_numpy()).astype(bool)
@@ -108,7 +126,9 @@ class OwnTable:
 
     def with_levels(self, levels: Sequence[str], rows: Sequence[Row]) -> OwnTable:
         """The table with other columns of names, in place of its own."""
-        table = self.table.drop_columns([name for name in self.columns.levels if name in self.table.column_names])
+        table = self.table.drop_columns(
+            [name for name in self.columns.levels if name in self.table.column_names]
+        )
         table = table.drop_columns([level for level in levels if level in table.column_names])
         for place, level in enumerate(levels):
             table = table.append_column(level, pa.array([row[place] for row in rows], pa.string()))
@@ -133,13 +153,17 @@ class OwnTable:
             facts.append(f"split by {columns.split}")
         if number := int(self.distractors.sum()):
             facts.append(
-                f"{number:,} items without a name at any level are distractors: only ranked, and right for no query"
+                f"{number:,} items without a name at any level are distractors: only ranked, and "
+                "right for no query"
             )
+
         unknown = pa.array([name for name in different[-1] if is_unknown(name)], pa.string())
         if ends := pc.sum(pc.is_in(self.text(columns.levels[-1]), unknown)).as_py():
             facts.append(
-                f"the paths of {ends:,} items end early (partial labels; --policy repeat-leaf: classes of their own)"
+                f"the paths of {ends:,} items end early (partial labels; --policy repeat-leaf: "
+                "classes of their own)"
             )
+
         hints = ("--levels A,B says otherwise",) if columns.left_out or columns.notes else ()
         facts += [*columns.notes, *of_one_class(columns.levels, sizes)]
         items = pc.count_distinct(self.table[self.item]).as_py()
@@ -153,17 +177,27 @@ class OwnTable:
         with_several = sum(number > 1 for number in paths.values())
         if not with_several:
             return []
-        return [f"{with_several:,} of {len(paths):,} items have several paths, up to {max(paths.values())}"]
+        return [
+            f"{with_several:,} of {len(paths):,} items have several paths, up to "
+            f"{max(paths.values())}"
+        ]
 
 
 def read(path: Path, chosen: Chosen, *, as_it_is: bool = False) -> OwnTable:
-    """Read a table of items. Raises DataError for a file that is none, or whose columns cannot be told."""
+    """Read a table of items. Raises DataError for a file that is none, or whose columns cannot be
+    told.
+    """
     table, written = read_with_dialect(path)
     return of_table(path.name, table, chosen, (written,) if written else (), as_it_is=as_it_is)
 
 
 def of_table(
-    source: str, table: pa.Table, chosen: Chosen, facts: tuple[str, ...] = (), *, as_it_is: bool = False
+    source: str,
+    table: pa.Table,
+    chosen: Chosen,
+    facts: tuple[str, ...] = (),
+    *,
+    as_it_is: bool = False,
 ) -> OwnTable:
     """A table as what it is taken for; `as_it_is`: somebody else mends paths that end early.
 
@@ -171,6 +205,7 @@ def of_table(
     """
     if chosen.taxonomy is not None:
         return _joined(source, table, chosen, facts)
+
     if chosen.several:
         table = several.without_lists(table, chosen.levels)
     check_columns(table, [*([chosen.item] if chosen.item else []), *chosen.levels])
@@ -179,32 +214,48 @@ def of_table(
         labels = chosen.levels or [*columns.levels, *_with_several(table, columns)]
         table = several.without_marks(table, labels, chosen.separator)
         columns = columns_of(table, replace(chosen, item=columns.item))
+
     own = OwnTable(source, table, columns, facts)
     if not own.columns.levels:
         raise DataError(
-            "the table has no levels", expected="columns next to item, coarse to fine", found=", ".join(table.column_names),
-        )  # fmt: skip
+            "the table has no levels",
+            expected="columns next to item, coarse to fine",
+            found=", ".join(table.column_names),
+        )
+
     check_columns(table, [own.item, *own.columns.levels])
     if len(own.columns.levels) == 1:
         own = _with_paths(own, chosen.separator, as_it_is=as_it_is)
     elif chosen.separator:
         raise UsageError(
-            "a separator splits the paths of one column", expected="--levels COLUMN with --separator",
+            "a separator splits the paths of one column",
+            expected="--levels COLUMN with --separator",
             found=", ".join(own.columns.levels),
-        )  # fmt: skip
+        )
+
     if not chosen.several:
         _refuse_several_labels(own)
     return own
 
 
 def _with_several(table: pa.Table, columns: TableColumns) -> list[str]:
-    """The columns that were taken for no level, some cells of which hold several labels of other cells."""
-    texts_left = [name for name in columns.left_out if pa.types.is_string(table.schema.field(name).type)]
-    return [name for name in texts_left if several_labels(pc.unique(table[name].fill_null("")).to_pylist())]
+    """The columns that were taken for no level, some cells of which hold several labels of other
+    cells.
+    """
+    texts_left = [
+        name for name in columns.left_out if pa.types.is_string(table.schema.field(name).type)
+    ]
+    return [
+        name
+        for name in texts_left
+        if several_labels(pc.unique(table[name].fill_null("")).to_pylist())
+    ]
 
 
 def _with_paths(own: OwnTable, separator: str | None, *, as_it_is: bool) -> OwnTable:
-    """Split the paths in the one column of names into levels, if it holds paths; one that ends early is a partial label."""
+    """Split the paths in the one column of names into levels, if it holds paths; one that ends
+    early is a partial label.
+    """
     column = own.columns.levels[0]
     mark = separator or separator_of(pc.unique(own.text(column)).to_pylist())
     if mark is None:
@@ -243,17 +294,23 @@ def _column_of_taxa(table: pa.Table, taxa: taxonomy.Taxonomy, item: str | None) 
             continue
         values = [plain(text) for text in texts(table, name) if text]
         shares[name] = sum(value in taxa for value in values) / max(len(values), 1)
+
     best: str | None = max(shares, key=shares.__getitem__, default=None)
     if best is None or shares[best] == 0:
         raise DataError(
-            f"no column of the table holds ids of {taxa.source}", expected="a column of taxon ids",
-            found=", ".join(table.column_names), fix="name it: --levels COLUMN",
-        )  # fmt: skip
+            f"no column of the table holds ids of {taxa.source}",
+            expected="a column of taxon ids",
+            found=", ".join(table.column_names),
+            fix="name it: --levels COLUMN",
+        )
+
     return best
 
 
 def _refuse_several_labels(own: OwnTable) -> None:
-    """Raise DataError for cells with several labels, and for an item that stands in several rows with different ones."""
+    """Raise DataError for cells with several labels, and for an item that stands in several rows
+    with different ones.
+    """
     for level in own.columns.levels:
         refuse_several(level, pc.unique(own.text(level)).to_pylist())
     if pc.count_distinct(own.table[own.item]).as_py() == len(own.table):
@@ -263,13 +320,16 @@ def _refuse_several_labels(own: OwnTable) -> None:
     if other:
         raise DataError(
             f"{len(set(other)):,} items have several labels, in several rows",
-            expected="one row, and one class at each level, of each item", found=examples(dict.fromkeys(other)),
+            expected="one row, and one class at each level, of each item",
+            found=examples(dict.fromkeys(other)),
             fix="--several takes them all, or keep one of the rows of each",
-        )  # fmt: skip
+        )
 
 
 def check_columns(table: pa.Table, names: Sequence[str]) -> None:
-    """Raise UnknownName for the first of `names` that is not a column, DataError for one of images or lists."""
+    """Raise UnknownName for the first of `names` that is not a column, DataError for one of images
+    or lists.
+    """
     columns = table.column_names
     for name in names:
         if name not in columns:
@@ -280,5 +340,6 @@ def check_columns(table: pa.Table, names: Sequence[str]) -> None:
                 f"the column {name} holds no names",
                 expected="texts or numbers",
                 found=str(kind),
-                fix=f"hbench build NAME --from FILE --levels … --image-column {name} takes images out of a table",
+                fix=f"hbench build NAME --from FILE --levels … --image-column {name} takes images "
+                "out of a table",
             )

@@ -1,8 +1,10 @@
-"""Computes the blocks of a job as tasks of a dask.distributed cluster, which retries and reschedules them.
+"""Computes the blocks of a job as tasks of a dask.distributed cluster, which retries and
+reschedules them.
 
-Embeddings never pass through the client. A worker that sees their files opens them itself, and maps them where the
-format allows; a worker that does not gets them from one that does. Either way it makes the same job and checks its
-digest, so that the values are the same bits wherever a block is computed.
+Embeddings never pass through the client. A worker that sees their files opens them itself, and maps
+them where the format allows; a worker that does not gets them from one that does. Either way it
+makes the same job and checks its digest, so that the values are the same bits wherever a block is
+computed.
 """
 
 import logging
@@ -32,15 +34,17 @@ ADDRESS = re.compile(r"([a-z]+://)?(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):\d{1,5}")
 
 
 class FileReader(NamedTuple):
-    """The functions by which a worker gets embeddings, with their `ids` (N,) and `vectors` (N, D): `read` opens a file (and
-    that of its ids), `join` takes ids and vectors that were sent."""
+    """The functions by which a worker gets embeddings, with their `ids` (N,) and `vectors` (N, D):
+    `read` opens a file (and that of its ids), `join` takes ids and vectors that were sent."""
 
     read: Callable[..., Any]
     join: Callable[[NDArray[Any], NDArray[Any]], Any]
 
 
 class File(NamedTuple):
-    """An embedding file and the file of its ids, if that is another, where the workers look for them."""
+    """An embedding file and the file of its ids, if that is another, where the workers look for
+    them.
+    """
 
     path: Path
     ids: Path | None = None
@@ -48,25 +52,33 @@ class File(NamedTuple):
 
 @contextmanager
 def connected(scheduler: str | None, workers: int) -> Iterator[Client]:
-    """A client of a running scheduler, or of this many local worker processes of one thread each, which end with it.
+    """A client of a running scheduler, or of this many local worker processes of one thread each,
+    which end with it.
 
     Raises UsageError for an address that is none, SourceError where no scheduler answers.
     """
     if scheduler is not None:
         if not ADDRESS.fullmatch(scheduler):
-            raise UsageError(f"{scheduler!r} is not an address of a scheduler", expected="tcp://HOST:PORT")
+            raise UsageError(
+                f"{scheduler!r} is not an address of a scheduler", expected="tcp://HOST:PORT"
+            )
         try:
             client = Client(scheduler, set_as_default=False)
         except (OSError, ValueError) as error:
-            reason, fix = f"no scheduler answers at {scheduler}", "start one: dask scheduler"
+            reason = f"no scheduler answers at {scheduler}"
+            fix = "start one: dask scheduler"
             raise SourceError(reason, found=str(error), fix=fix) from None
         with client:
             yield client
         return
+
     with ExitStack() as stack:
         with _interrupts_wait():
             cluster = LocalCluster(
-                n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs=logging.ERROR
+                n_workers=workers,
+                threads_per_worker=1,
+                dashboard_address=None,
+                silence_logs=logging.ERROR,
             )
             client = Client(stack.enter_context(cluster), set_as_default=False)
         yield stack.enter_context(client)
@@ -74,8 +86,9 @@ def connected(scheduler: str | None, workers: int) -> Iterator[Client]:
 
 @contextmanager
 def _interrupts_wait() -> Iterator[None]:
-    """Hold Ctrl-C back, for good in all threads and processes that are started meanwhile: it reaches all processes of a
-    terminal, but it is this one alone that is to be interrupted, and then ends its workers."""
+    """Hold Ctrl-C back, for good in all threads and processes that are started meanwhile: it
+    reaches all processes of a terminal, but it is this one alone that is to be interrupted, and
+    then ends its workers."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -95,14 +108,22 @@ def on_cluster(client: Client, files: Sequence[File], reader: FileReader) -> Exe
 
     def execute(job: Job, blocks: Sequence[int]) -> Iterator[tuple[int, Values]]:
         if job.rebuild is None:
-            raise UsageError("a cluster computes jobs of embedding files", expected="a file that the workers see")
+            raise UsageError(
+                "a cluster computes jobs of embedding files", expected="a file that the workers see"
+            )
+
         name = f"hbench-{job.digest}"
-        client.register_plugin(Opened(job.rebuild, job.digest, files=tuple(files), reader=reader), name=name)
+        client.register_plugin(
+            Opened(job.rebuild, job.digest, files=tuple(files), reader=reader), name=name
+        )
         contents = _contents(client, name, files)
         tasks = {
-            client.submit(_values, name, block, contents, key=f"{name}-{block}", retries=RETRIES, pure=False): block
+            client.submit(
+                _values, name, block, contents, key=f"{name}-{block}", retries=RETRIES, pure=False
+            ): block
             for block in blocks
         }
+
         try:
             for task, values in as_completed(tasks, with_results=True, loop=client.loop):
                 if not isinstance(values, Values):
@@ -118,15 +139,29 @@ def on_cluster(client: Client, files: Sequence[File], reader: FileReader) -> Exe
 
 
 class Opened(WorkerPlugin):
-    """A job as a worker keeps it: its embeddings and the job itself, both made at their first use."""
+    """A job as a worker keeps it: its embeddings and the job itself, both made at their first
+    use."""
 
     def __init__(
-        self, rebuild: Callable[[Any], Job], digest: str, *, files: Sequence[File], reader: FileReader
+        self,
+        rebuild: Callable[[Any], Job],
+        digest: str,
+        *,
+        files: Sequence[File],
+        reader: FileReader,
     ) -> None:
-        self.rebuild, self.digest, self.files, self.reader = rebuild, digest, files, reader
+        self.rebuild = rebuild
+        self.digest = digest
+        self.files = files
+        self.reader = reader
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"rebuild": self.rebuild, "files": self.files, "digest": self.digest, "reader": self.reader}
+        return {
+            "rebuild": self.rebuild,
+            "files": self.files,
+            "digest": self.digest,
+            "reader": self.reader,
+        }
 
     def setup(self, worker: Any) -> None:
         self.lock = threading.RLock()
@@ -150,9 +185,11 @@ class Opened(WorkerPlugin):
                 made = self.rebuild(self.embedded(contents))
                 if made.digest != self.digest:
                     raise IntegrityError(
-                        f"a worker reads different content from {self.files[0].path}", expected=f"job {self.digest[:16]}",
-                        found=f"job {made.digest[:16]}", fix="give all workers the same files and version of hbench",
-                    )  # fmt: skip
+                        f"a worker reads different content from {self.files[0].path}",
+                        expected=f"job {self.digest[:16]}",
+                        found=f"job {made.digest[:16]}",
+                        fix="give all workers the same files and version of hbench",
+                    )
                 self.made = made
             return self.made
 
@@ -169,16 +206,23 @@ def _values(name: str, block: int, contents: Sequence[Content]) -> Values:
 
 
 def _contents(client: Client, name: str, files: Sequence[File]) -> list[Any]:
-    """Return the files' contents, as futures of workers that see the files, for those that do not; empty where all see them."""
-    sees = client.run(lambda: all(path.exists() for file in files for path in file if path is not None))
+    """Return the files' contents, as futures of workers that see the files, for those that do not;
+    empty where all see them.
+    """
+    sees = client.run(
+        lambda: all(path.exists() for file in files for path in file if path is not None)
+    )
     seeing = [worker for worker, found in sees.items() if found]
     if not seeing:
         raise UsageError(
-            f"no worker sees {', '.join(str(file.path) for file in files)}", expected="a path on a shared file system",
-            found=f"{len(sees)} workers", fix="start a worker on the machine that holds the files",
-        )  # fmt: skip
+            f"no worker sees {', '.join(str(file.path) for file in files)}",
+            expected="a path on a shared file system",
+            found=f"{len(sees)} workers",
+            fix="start a worker on the machine that holds the files",
+        )
     if len(seeing) == len(sees):
         return []
+
     submit = partial(client.submit, workers=seeing, retries=RETRIES, pure=False)
     return [submit(_content, name, number) for number in range(len(files))]
 

@@ -1,6 +1,8 @@
-"""Resuming: every finished block is kept in a folder, so that an interrupted evaluation resumes where it stopped.
+"""Resuming: every finished block is kept in a folder, so that an interrupted evaluation resumes
+where it stopped.
 
-Several processes, on one machine or many, may fill one folder, each with its share of the blocks; a last run finds them all.
+Several processes, on one machine or many, may fill one folder, each with its share of the blocks; a
+last run finds them all.
 
 >>> Share.parse("2/3").of_blocks(10)
 range(3, 6)
@@ -29,7 +31,9 @@ class Share(NamedTuple):
         """Read `i/n`; UsageError for anything else."""
         numbers = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
         if not numbers or not 1 <= int(numbers[1]) <= int(numbers[2]):
-            raise UsageError("not a share of the blocks", expected="i/n with 1 ≤ i ≤ n", found=repr(text[:40]))
+            raise UsageError(
+                "not a share of the blocks", expected="i/n with 1 ≤ i ≤ n", found=repr(text[:40])
+            )
         return cls(int(numbers[1]), int(numbers[2]))
 
     def of_blocks(self, blocks: int) -> range:
@@ -38,7 +42,8 @@ class Share(NamedTuple):
 
 
 def kept_in(folder: Path, execute: Execute) -> Execute:
-    """Take the blocks from the folder that are there; let `execute` compute the others, and keep them.
+    """Take the blocks from the folder that are there; let `execute` compute the others, and keep
+    them.
 
     Blocks lie in a subfolder named by the job's digest, so different evaluations never mix.
     """
@@ -60,9 +65,11 @@ def kept_in(folder: Path, execute: Execute) -> Execute:
 
 
 def _kept(path: Path, job: Job, block: int) -> Values | None:
-    """The values in a file; None where there is none that can be used, which costs no more than computing them again.
+    """The values in a file; None where there is none that can be used, which costs no more than
+    computing them again.
 
-    They must have the shapes and types of the block's, for numpy would spread others over its queries.
+    They must have the shapes and types of the block's, for numpy would spread others over its
+    queries.
     """
     if not path.exists():
         return None
@@ -83,7 +90,9 @@ ARRAYS = ("values", "first_level", "tied", "counts")
 
 
 def _arrays_of(values: Values) -> dict[str, NDArray[Any]]:
-    """The arrays of a block by the names that they have in its file: those of other views have the view's number in front."""
+    """The arrays of a block by the names that they have in its file: those of other views have the
+    view's number in front.
+    """
     arrays = {name: getattr(values, name) for name in ARRAYS}
     for number, other in enumerate(values.others):
         arrays |= {f"{number}.{name}": getattr(other, name) for name in ARRAYS}

@@ -1,14 +1,18 @@
-"""Computes the blocks of a job with the threads of this process: from whole rows of scores, or from half of the products.
+"""Computes the blocks of a job with the threads of this process: from whole rows of scores, or from
+half of the products.
 
-Whole rows: the scores of a block are multiplied chunk by chunk and its queries then valued a few at a time; both are tasks for
-any thread. Where memory holds the scores of several blocks, one is multiplied while another is valued.
+Whole rows: the scores of a block are multiplied chunk by chunk and its queries then valued a few at
+a time; both are tasks for any thread. Where memory holds the scores of several blocks, one is
+multiplied while another is valued.
 
-The triangle: where every item is a query and each has few positives, these are scored and sorted first. Then each tile of the
-upper triangle of the scores, a piece as in hbench/engine/score_blocks.py, is counted in the lists of its rows' and of its
-columns' queries and forgotten, so that there are no rows of scores to be kept. Chunks are taken from the last to the first:
-after each, the queries in it are done. The values are those of whole rows, to the bit, if products are symmetric to the bit.
-BLAS does not promise that, so the square of every block with itself is looked at first, and the first block's with the last;
-where one is not, whole rows are taken.
+The triangle: where every item is a query and each has few positives, these are scored and sorted
+first. Then each tile of the upper triangle of the scores, a piece as in
+hbench/engine/score_blocks.py, is counted in the lists of its rows' and of its columns' queries and
+forgotten, so that there are no rows of scores to be kept. Chunks are taken from the last to the
+first: after each, the queries in it are done. The values are those of whole rows, to the bit, if
+products are symmetric to the bit. BLAS does not promise that, so the square of every block with
+itself is looked at first, and the first block's with the last; where one is not, whole rows are
+taken.
 """
 
 from collections import deque
@@ -22,7 +26,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.compiled import announcement, available_threads, one_blas_thread
-from hbench.engine.block_values import Block, FastColumns, JobPlans, MetricPlan, kernels_are_compiled, plan_of
 from hbench.engine.job import Job, Values
 from hbench.engine.kernels.rank_positives import RankedPositives
 from hbench.engine.kernels.sort_keys import fitting, sort
@@ -34,48 +37,74 @@ from hbench.engine.kernels.symmetric_tiles import (
     flat_range,
     rank_counted,
 )
+from hbench.engine.values.blocks import Block, FastColumns, JobPlans, kernels_are_compiled
+from hbench.engine.values.plan import MetricPlan, plan_of
 
-LARGE = 1 << 22  # numbers in the gallery's vectors, from which half of the products pay for counting every tile twice
-MOST = 432  # positives of a query, itself counted, up to which it pays to build its table again for every tile
+LARGE = (
+    1 << 22
+    # numbers in the gallery's vectors, from which half of the products pay for counting every tile
+    # twice
+)
+# positives of a query, itself counted, up to which it pays to build its table again for every tile
+MOST = 432
 
 
 class Triangle:
-    """All pairs of a plan's ranker; `threads`: how many of the given threads fit in memory (0: none)."""
+    """All pairs of a plan's ranker; `threads`: how many of the given threads fit in memory (0:
+    none).
+    """
 
     def __init__(self, plan: MetricPlan, threads: int) -> None:
-        self.plan, self.ranker, self.scores = plan, plan.ranker, plan.ranker.scores
+        self.plan = plan
+        self.ranker = plan.ranker
+        self.scores = plan.ranker.scores
         self.parts = plan.parts(0, len(self.ranker.queries))
-        self.threads = int(np.clip((self.scores.memory - self.shared_bytes) // self.thread_bytes, 0, threads))
+        self.threads = int(
+            np.clip((self.scores.memory - self.shared_bytes) // self.thread_bytes, 0, threads)
+        )
         self.spare: list[NDArray[np.floating]] = []
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes of the gallery, if a copy is held, or of a chunk; of the lists, and of the counts."""
+        """Bytes of the gallery, if a copy is held, or of a chunk; of the lists, and of the
+        counts."""
         gallery = self.scores.gallery_copy_bytes + self.scores.thread_chunk_bytes
-        items, itemsize = (self.parts.sizes + 1).sum(), self.scores.dtype.itemsize
-        lists, counts = itemsize + 1, 4  # of an item: its score and level; how many come before it
+        items = (self.parts.sizes + 1).sum()
+        itemsize = self.scores.dtype.itemsize
+        # of an item: its score and level; how many come before it
+        lists = itemsize + 1
+        counts = 4
         # three numbers of the parts, the best scores, whether tied
         of_query = 3 * 8 + itemsize * (self.ranker.depth + 2) + 1
         return int(gallery + items * (lists + counts) + len(self.parts.sizes) * of_query)
 
     @property
     def thread_bytes(self) -> int:
-        """Bytes that one block and one tile take per thread, with the counts for the tile's columns, which are fewer than one
-        block's scores of them, a chunk while positives are sorted, and the plan's workspace."""
-        vectors, scores = self.scores.gallery_rows.width, 2 * self.scores.chunk_size
+        """Bytes that one block and one tile take per thread, with the counts for the tile's
+        columns, which are fewer than one block's scores of them, a chunk while positives are
+        sorted, and the plan's workspace."""
+        vectors = self.scores.gallery_rows.width
+        scores = 2 * self.scores.chunk_size
         tile = self.scores.block_size * (vectors + scores) * self.scores.dtype.itemsize
         return int(tile + self.scores.thread_chunk_bytes) + self.plan.workspace_bytes
 
     def lists(self, pool: Executor) -> SortedPositives | None:
         """The sorted positives of all queries; None where products are not symmetric."""
         items = int((self.parts.sizes + 1).sum())
-        lists = SortedPositives(np.empty(items, self.scores.dtype), np.empty(items, np.uint8), self.parts)
+        lists = SortedPositives(
+            np.empty(items, self.scores.dtype), np.empty(items, np.uint8), self.parts
+        )
         sort = partial(self._sort, lists)
-        return lists if self._ends_are_alike() and all(pool.map(sort, range(self.scores.blocks))) else None
+        return (
+            lists
+            if self._ends_are_alike() and all(pool.map(sort, range(self.scores.blocks)))
+            else None
+        )
 
     def values(self, lists: SortedPositives, pool: Executor) -> Iterator[tuple[int, Values]]:
         """The values of every block's queries, from the last block to the first."""
-        counts, left = Counts.zeros(lists), self.scores.blocks
+        counts = Counts.zeros(lists)
+        left = self.scores.blocks
         for start in reversed(self.scores.chunks):
             with self.scores.chunk(start) as chunk:
                 self._count_chunk(chunk, start, pool, lists=lists, counts=counts)
@@ -84,7 +113,13 @@ class Triangle:
                 yield left, self._finish(left, lists, counts)
 
     def _count_chunk(
-        self, chunk: NDArray[np.floating], start: int, pool: Executor, *, lists: SortedPositives, counts: Counts
+        self,
+        chunk: NDArray[np.floating],
+        start: int,
+        pool: Executor,
+        *,
+        lists: SortedPositives,
+        counts: Counts,
     ) -> None:
         """Count all tiles of the chunk that begins at a canonical position."""
         items = slice(start, start + len(chunk))
@@ -93,10 +128,12 @@ class Triangle:
         free = by_thread.copy()
 
         def count(block: int) -> None:
-            rows, of_columns = self._side(block, lists, counts), free.pop()
+            rows = self._side(block, lists, counts)
+            of_columns = free.pop()
             with self._scores(len(chunk)) as tile:
                 self.scores.multiply_by(chunk, self.scores.block_vectors(block), tile)
-                side, most = TileSide(start, columns, of_columns), self.plan.most_positives
+                side = TileSide(start, columns, of_columns)
+                most = self.plan.most_positives
                 count_tile(tile[: len(rows.counts.top)], rows, side, self.plan.rule, most)
             free.append(of_columns)
 
@@ -106,7 +143,9 @@ class Triangle:
 
     @contextmanager
     def _scores(self, columns: int) -> Iterator[NDArray[np.floating]]:
-        """An array (B, columns) for scores, in memory that is used again: fresh pages take as long as the product."""
+        """An array (B, columns) for scores, in memory that is used again: fresh pages take as long
+        as the product.
+        """
         size = self.scores.block_size * columns
         try:
             buffer = self.spare.pop()
@@ -118,17 +157,21 @@ class Triangle:
 
     def _side(self, block: int, lists: SortedPositives, counts: Counts) -> TileSide:
         queries = self._queries(block)
-        return TileSide(queries.start, lists.of(queries), counts.of(queries, flat_range(self.parts, queries)))
+        return TileSide(
+            queries.start, lists.of(queries), counts.of(queries, flat_range(self.parts, queries))
+        )
 
     def _queries(self, block: int) -> slice:
         first = block * self.scores.block_size
         return slice(first, first + len(self.scores.rows(block)))
 
     def _ends_are_alike(self) -> bool:
-        """Whether the products of the first block with the last chunk, which has another shape, are those of the last
-        block with the first."""
-        last, chunk = self.scores.blocks - 1, self.scores.chunks[-1]
-        rows, columns = self._queries(last), self._queries(0)
+        """Whether the products of the first block with the last chunk, which has another shape, are
+        those of the last block with the first."""
+        last = self.scores.blocks - 1
+        chunk = self.scores.chunks[-1]
+        rows = self._queries(last)
+        columns = self._queries(0)
         start = max(rows.start, chunk)
         with self._rows(0, range(chunk, chunk + 1)) as ours, self._rows(last, range(1)) as theirs:
             ours = ours[:, start - chunk : rows.stop - chunk]
@@ -138,11 +181,15 @@ class Triangle:
     def _sort(self, lists: SortedPositives, block: int) -> bool:
         """Sort the positives of a block; whether its products with itself are symmetric."""
         queries = self._queries(block)
-        parts, to = self.parts.of(queries), lists.of(queries)
+        parts = self.parts.of(queries)
+        to = lists.of(queries)
         first = int(parts.begins.min()) // self.scores.chunk_size * self.scores.chunk_size
         chunks = range(first, int((parts.begins + parts.sizes).max()), self.scores.chunk_size)
         parts = self.plan.coded(parts, queries.start, queries.stop)
-        parts = parts._replace(begins=parts.begins - first, starts=parts.starts - first, ends=parts.ends - first)
+        parts = parts._replace(
+            begins=parts.begins - first, starts=parts.starts - first, ends=parts.ends - first
+        )
+
         with self._rows(block, chunks) as rows, self.plan.workspace() as workspace:
             square = rows[:, queries.start - first : queries.stop - first]
             symmetric = np.array_equal(square, square.T)
@@ -153,12 +200,14 @@ class Triangle:
                 flat = flat_range(parts, some)
                 size = flat.stop - flat.start
                 to.ordered[flat], to.levels[flat] = by_score.scores[:size], by_score.levels[:size]
+
         return symmetric
 
     @contextmanager
     def _rows(self, block: int, chunks: range) -> Iterator[NDArray[np.floating]]:
         """The scores of a block against neighbouring chunks."""
-        size, vectors = self.scores.chunk_size, self.scores.block_vectors(block)
+        size = self.scores.chunk_size
+        vectors = self.scores.block_vectors(block)
         with self._scores(len(chunks) * size) as rows:
             for start in chunks:
                 with self.scores.chunk(start) as chunk:
@@ -168,20 +217,33 @@ class Triangle:
 
     def _finish(self, block: int, lists: SortedPositives, counts: Counts) -> Values:
         """The values of a block all of whose queries have been counted."""
-        values, side = Block(self.ranker, block, self.plan.metrics), self._side(block, lists, counts)
+        values = Block(self.ranker, block, self.plan.metrics)
+        side = self._side(block, lists, counts)
         fast = FastColumns(values, self.plan)
         positives = side.lists.parts.sizes - 1
         ends = np.cumsum(positives)
+
         with self.plan.workspace() as workspace:
-            ranked = RankedPositives(workspace.ranks, workspace.levels, ends - positives, ends, values.values.tied)
-            rank_counted(side.lists, side.counts, self.plan.rule.pessimistic, ranked, values.values.first_level)
+            ranked = RankedPositives(
+                workspace.ranks, workspace.levels, ends - positives, ends, values.values.tied
+            )
+            rank_counted(
+                side.lists,
+                side.counts,
+                self.plan.rule.pessimistic,
+                ranked,
+                values.values.first_level,
+            )
             fast.add_ranked(ranked, slice(0, len(positives)), workspace)
+
         return values.finish()
 
 
-def triangle_of(job: Job, plan: MetricPlan | None, blocks: Sequence[int], threads: int) -> Triangle | None:
-    """The triangle of a job; None unless it compares all pairs, products take most of the time, every query has few positives,
-    nobody needs whole rows of scores, and memory is enough."""
+def triangle_of(
+    job: Job, plan: MetricPlan | None, blocks: Sequence[int], threads: int
+) -> Triangle | None:
+    """The triangle of a job; None unless it compares all pairs, products take most of the time,
+    every query has few positives, nobody needs whole rows of scores, and memory is enough."""
     whole_rows = job.by_name is not None or job.top is not None or bool(job.others)
     numbers = len(job.ranker.columns) * job.ranker.scores.gallery_rows.width
     if plan is None or whole_rows or not job.ranker.mutual or numbers < LARGE:
@@ -192,13 +254,14 @@ def triangle_of(job: Job, plan: MetricPlan | None, blocks: Sequence[int], thread
     return triangle if triangle.threads else None
 
 
-SHARE = 2  # a task takes 1/SHARE of a thread's remaining queries, so that all threads finish together
+# a task takes 1/SHARE of a thread's remaining queries, so that all threads finish together
+SHARE = 2
 QUERIES = 8  # valued by one task, at least: each holds the interpreter's lock for a while
 
 
 class Stage(NamedTuple):
-    """A block on its way: its buffer of scores, the tasks at work on it, its values in the making; `is_valued`: whether these
-    tasks value it, after it was multiplied."""
+    """A block on its way: its buffer of scores, the tasks at work on it, its values in the making;
+    `is_valued`: whether these tasks value it, after it was multiplied."""
 
     block: int
     scores: NDArray[np.floating]
@@ -208,9 +271,14 @@ class Stage(NamedTuple):
 
 
 def on_threads(
-    job: Job, blocks: Sequence[int], *, threads: int | None = None, announce: Callable[[str], None] | None = None
+    job: Job,
+    blocks: Sequence[int],
+    *,
+    threads: int | None = None,
+    announce: Callable[[str], None] | None = None,
 ) -> Iterator[tuple[int, Values]]:
-    """The values of each block's queries, in any order; an interrupt or an error leaves the blocks that wait undone.
+    """The values of each block's queries, in any order; an interrupt or an error leaves the blocks
+    that wait undone.
 
     `announce` is called when the kernel has to be compiled first.
     """
@@ -228,12 +296,17 @@ def on_threads(
     yield from _by_rows(job, plan, blocks, threads)
 
 
-def _by_rows(job: Job, plan: MetricPlan | None, blocks: Sequence[int], threads: int) -> Iterator[tuple[int, Values]]:
+def _by_rows(
+    job: Job, plan: MetricPlan | None, blocks: Sequence[int], threads: int
+) -> Iterator[tuple[int, Values]]:
     """The values of each block's queries from whole rows of scores."""
-    scores, plans = job.ranker.scores, JobPlans(job, plan)
+    scores = job.ranker.scores
+    plans = JobPlans(job, plan)
     threads, at_once = scores.fitting(threads, plans.thread_bytes)
-    waiting, line = deque(blocks), deque[Stage]()
+    waiting = deque(blocks)
+    line = deque[Stage]()
     buffers = [scores.buffer() for _ in range(min(len(blocks), at_once))]
+
     done: list[Stage] = []
     with _pool(threads) as pool:
         while waiting or line or done:
@@ -268,8 +341,11 @@ def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _valuing(pool: ThreadPoolExecutor, threads: int, stage: Stage, queries: int) -> list[Future[Any]]:
-    tasks, start = [], 0
+def _valuing(
+    pool: ThreadPoolExecutor, threads: int, stage: Stage, queries: int
+) -> list[Future[Any]]:
+    tasks = []
+    start = 0
     while start < queries:
         end = min(start + max((queries - start) // (SHARE * threads), QUERIES), queries)
         tasks.append(pool.submit(stage.values.add, stage.scores[start:end], start))

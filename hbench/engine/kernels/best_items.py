@@ -1,4 +1,6 @@
-"""Kernels that find the level of the item ranked first, which may be a positive of a level that no metric lists."""
+"""Kernels that find the level of the item ranked first, which may be a positive of a level that no
+metric lists.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +13,11 @@ MAXIMA = 64  # running maxima side by side
 
 @compiled
 def levels_of_best(
-    rows: NDArray[np.floating], parts: Parts, pessimistic: bool, levels: NDArray[np.uint8], todo: NDArray[np.bool_]
+    rows: NDArray[np.floating],
+    parts: Parts,
+    pessimistic: bool,
+    levels: NDArray[np.uint8],
+    todo: NDArray[np.bool_],
 ) -> None:
     """The level of the item ranked first, listed or not, of the queries `todo` (n,)."""
     best = np.empty(parts.starts.shape[1] + 1, rows.dtype)
@@ -29,12 +35,14 @@ def raise_best(
     ranges: tuple[NDArray[np.int64], NDArray[np.int64]],
     best: NDArray[np.floating],
 ) -> None:
-    """Raise `best` (L+1,), the highest score of each level, by these scores of the items from column `first` on;
-    `ranges`: the starts and ends (L,) of the items of level ≥ l."""
+    """Raise `best` (L+1,), the highest score of each level, by these scores of the items from
+    column `first` on; `ranges`: the starts and ends (L,) of the items of level ≥ l."""
     starts, ends = ranges
-    inner_start, inner_end = 0, 0
+    inner_start = 0
+    inner_end = 0
     for level in range(len(starts), -1, -1):
-        start, end = 0, len(scores)
+        start = 0
+        end = len(scores)
         if level:
             start = min(max(starts[level - 1] - first, 0), len(scores))
             end = min(max(ends[level - 1] - first, 0), len(scores))
@@ -43,22 +51,29 @@ def raise_best(
         top = max(highest(scores[start:inner_start]), highest(scores[inner_end:end]))
         best[level] = max(best[level], top)
         if end > start:
-            inner_start, inner_end = start, end
+            inner_start = start
+            inner_end = end
 
 
 @compiled_part
 def level_of_best(best: NDArray[np.floating], pessimistic: bool) -> Scalar:
-    """The level of the highest of the levels' best scores (L+1,); among equal ones the lowest, or the highest level."""
+    """The level of the highest of the levels' best scores (L+1,); among equal ones the lowest, or
+    the highest level.
+    """
     winner = 0
     for level in range(1, len(best)):
-        if best[level] > best[winner] or (best[level] == best[winner] and not pessimistic and best[winner] > -np.inf):
+        if best[level] > best[winner] or (
+            best[level] == best[winner] and not pessimistic and best[winner] > -np.inf
+        ):
             winner = level
     return np.uint8(winner)
 
 
 @compiled_part
 def highest(scores: NDArray[np.floating]) -> Scalar:
-    """The highest score, −inf if none; lane by lane, which the compiler vectorises, unlike one running maximum."""
+    """The highest score, −inf if none; lane by lane, which the compiler vectorises, unlike one
+    running maximum.
+    """
     lanes = np.full(MAXIMA, -np.inf, scores.dtype)
     whole = len(scores) - len(scores) % MAXIMA
     for start in range(0, whole, MAXIMA):

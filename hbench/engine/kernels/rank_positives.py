@@ -1,13 +1,15 @@
-"""The kernel: rows of scores become the ranks and levels of the queries' positives, compiled by numba.
+"""The kernel: rows of scores become the ranks and levels of the queries' positives, compiled by
+numba.
 
-In canonical order the positives are one range of the row. Only they are sorted; every distractor is looked up among
-them once, and how many distractors come before each positive gives its rank. The lookup divides the range of the
-positives' scores into equal buckets; `before[b]` is the number of positives in the buckets before b. With few positives
-it is quicker to compare them all. Very many are taken in portions, one after the other: a positive's rank does not depend on
-the portion that it is in.
+In canonical order the positives are one range of the row. Only they are sorted; every distractor is
+looked up among them once, and how many distractors come before each positive gives its rank. The
+lookup divides the range of the positives' scores into equal buckets; `before[b]` is the number of
+positives in the buckets before b. With few positives it is quicker to compare them all. Very many
+are taken in portions, one after the other: a positive's rank does not depend on the portion that it
+is in.
 
-A slot is a place among the sorted positives, best first. Equal scores are ordered by one flag: `pessimistic`, the item
-of lower level first, or its contrary.
+A slot is a place among the sorted positives, best first. Equal scores are ordered by one flag:
+`pessimistic`, the item of lower level first, or its contrary.
 """
 
 from __future__ import annotations
@@ -20,15 +22,17 @@ from numpy.typing import NDArray
 from hbench.core.compiled import Scalar, compiled, compiled_part
 from hbench.engine.kernels.sort_keys import Parts, SortedKeys
 
-BUCKETS = 16  # per positive, at most: nearly all hold none or one, and a lookup seldom has to search
+# per positive, at most: nearly all hold none or one, and a lookup seldom has to search
+BUCKETS = 16
 PORTION = 60_000  # positives looked up at once, whose numbers fit uint16
-TILE = 1024  # scores compared or put in buckets at once, in vector instructions, which stay in the first cache
+# scores compared or put in buckets at once, in vector instructions, which stay in the first cache
+TILE = 1024
 FEW = 16  # positives up to which it is quicker to compare every distractor with each of them
 
 
 class RankingRule(NamedTuple):
-    """The rule for ranks: whether lower levels come first where scores are equal; up to how `few` positives are compared
-    with every distractor; how many are looked up at once, a `portion`."""
+    """The rule for ranks: whether lower levels come first where scores are equal; up to how `few`
+    positives are compared with every distractor; how many are looked up at once, a `portion`."""
 
     pessimistic: bool
     few: int
@@ -36,8 +40,9 @@ class RankingRule(NamedTuple):
 
 
 class RankedPositives(NamedTuple):
-    """The positives of n queries, in flat arrays: `ranks` int32, increasing, and `levels` uint8, those of query q from
-    `starts[q]` to `ends[q]`. `tied` (n,): whether another order of equal scores would give other levels."""
+    """The positives of n queries, in flat arrays: `ranks` int32, increasing, and `levels` uint8,
+    those of query q from `starts[q]` to `ends[q]`. `tied` (n,): whether another order of equal
+    scores would give other levels."""
 
     ranks: NDArray[np.int32]
     levels: NDArray[np.uint8]
@@ -47,22 +52,35 @@ class RankedPositives(NamedTuple):
 
     def of(self, queries: slice) -> RankedPositives:
         """Return views for some of the queries."""
-        return self._replace(starts=self.starts[queries], ends=self.ends[queries], tied=self.tied[queries])
+        return self._replace(
+            starts=self.starts[queries], ends=self.ends[queries], tied=self.tied[queries]
+        )
 
 
 @compiled
 def rank_rows(
-    rows: NDArray[np.floating], parts: Parts, by_score: SortedKeys, rule: RankingRule, out: RankedPositives
+    rows: NDArray[np.floating],
+    parts: Parts,
+    by_score: SortedKeys,
+    rule: RankingRule,
+    out: RankedPositives,
 ) -> None:
-    """Rank the positives of n rows of scores (n, G), −inf where left out of the list, given their sorted parts."""
+    """Rank the positives of n rows of scores (n, G), −inf where left out of the list, given their
+    sorted parts.
+    """
     most = np.int64(0)
     for row in range(len(rows)):
         most = max(most, min(out.ends[row] - out.starts[row], np.int64(rule.portion)))
-    before, counts = np.empty(BUCKETS * most + 1, np.uint16), np.empty(most + 1, np.int32)
+    before = np.empty(BUCKETS * most + 1, np.uint16)
+    counts = np.empty(most + 1, np.int32)
     for row in range(len(rows)):
-        ranks, levels = out.ranks[out.starts[row] : out.ends[row]], out.levels[out.starts[row] : out.ends[row]]
-        offset, begin, size = parts.offsets[row], parts.begins[row], parts.sizes[row]
-        sorted_levels, tied = by_score.levels[offset : offset + size], False
+        ranks = out.ranks[out.starts[row] : out.ends[row]]
+        levels = out.levels[out.starts[row] : out.ends[row]]
+        offset = parts.offsets[row]
+        begin = parts.begins[row]
+        size = parts.sizes[row]
+        sorted_levels = by_score.levels[offset : offset + size]
+        tied = False
         for slot in range(np.uint64(len(levels))):
             levels[slot] = sorted_levels[slot]
         distractors = (rows[row, :begin], rows[row, begin + size :])
@@ -84,26 +102,32 @@ def count_above(
     before: NDArray[np.uint16],
     above: NDArray[np.int32],
 ) -> bool:
-    """Add to `above[s]` the distractors between positive s − 1 and s, with a buffer for P positives' buckets (BUCKETS·P + 1,);
-    whether one equals a positive."""
-    positives, tied = len(above) - 1, False
+    """Add to `above[s]` the distractors between positive s − 1 and s, with a buffer for P
+    positives' buckets (BUCKETS·P + 1,); whether one equals a positive."""
+    positives = len(above) - 1
+    tied = False
     if positives <= rule.few:
         for scores in distractors:
             tied |= compare_distractors(scores, ordered[:positives], rule.pessimistic, above)
     else:
-        total = len(distractors[0]) + len(distractors[1])  # of few, fewer buckets: a table takes time to fill, too
-        buckets = positives * (BUCKETS if total > 10 * positives else 8 if total > 4 * positives else 4)
-        ordered, before = ordered[: positives + 1], before[: buckets + 1]
+        # of few, fewer buckets: a table takes time to fill, too
+        total = len(distractors[0]) + len(distractors[1])
+        buckets = positives * (
+            BUCKETS if total > 10 * positives else 8 if total > 4 * positives else 4
+        )
+        ordered = ordered[: positives + 1]
+        before = before[: buckets + 1]
         look_up(ordered, before)
         for scores in distractors:
             tied |= count_distractors(scores, ordered, before, rule.pessimistic, above)
+
     return tied
 
 
 @compiled_part
 def add_up(above: NDArray[np.int32], positives: int, ranks: NDArray[np.int32]) -> None:
-    """The rank of each positive, from the number of distractors that come between it and the one before, and that of the
-    `positives` before all of them."""
+    """The rank of each positive, from the number of distractors that come between it and the one
+    before, and that of the `positives` before all of them."""
     rank = np.int32(positives)
     for slot in range(np.uint64(len(ranks))):
         rank += above[slot] + np.int32(1)
@@ -112,9 +136,12 @@ def add_up(above: NDArray[np.int32], positives: int, ranks: NDArray[np.int32]) -
 
 @compiled_part
 def look_up(ordered: NDArray[np.floating], before: NDArray[np.uint16]) -> None:
-    """Count P ≥ 1 positives per bucket, and sum the counts up into `before` (buckets + 1,). `ordered` (P + 1,): the positives'
-    scores, descending, then a lower one or −inf, where every search stops."""
-    scale, high, top = scale_of(ordered, before), ordered[0], ordered.dtype.type(len(before) - 2)
+    """Count P ≥ 1 positives per bucket, and sum the counts up into `before` (buckets + 1,).
+    `ordered` (P + 1,): the positives' scores, descending, then a lower one or −inf, where every
+    search stops."""
+    scale = scale_of(ordered, before)
+    high = ordered[0]
+    top = ordered.dtype.type(len(before) - 2)
     before[:] = 0
     for slot in range(np.uint64(len(ordered) - 1)):
         before[np.uint64(bucket_of(ordered[slot], high, scale, top)) + np.uint64(1)] += np.int32(1)
@@ -133,20 +160,31 @@ def scale_of(ordered: NDArray[np.floating], before: NDArray[np.uint16]) -> Scala
 
 @compiled_part
 def bucket_of(score: Scalar, high: Scalar, scale: Scalar, top: Scalar) -> Scalar:
-    """⌊(high − score)·scale⌋ clipped to 0 … top: one formula to build and to look up, so it is monotone to the bit."""
+    """⌊(high − score)·scale⌋ clipped to 0 … top: one formula to build and to look up, so it is
+    monotone to the bit.
+    """
     position = (high - score) * scale
     return np.int32(position if position < top else top) if position > 0 else np.int32(0)
 
 
 @compiled_part
 def count_distractors(
-    scores: NDArray[np.floating], ordered: NDArray[np.floating], before: NDArray[np.uint16], pessimistic: bool,
+    scores: NDArray[np.floating],
+    ordered: NDArray[np.floating],
+    before: NDArray[np.uint16],
+    pessimistic: bool,
     above: NDArray[np.int32],
-) -> bool:  # fmt: skip
-    """Add every distractor to `above[s]`, s the slot of the first positive after it; whether one equals a positive."""
-    scale, high, top = scale_of(ordered, before), ordered[0], ordered.dtype.type(len(before) - 2)
+) -> bool:
+    """Add every distractor to `above[s]`, s the slot of the first positive after it; whether one
+    equals a positive.
+    """
+    scale = scale_of(ordered, before)
+    high = ordered[0]
+    top = ordered.dtype.type(len(before) - 2)
     buckets = np.empty(TILE, np.int32)
-    one, tied = np.uint64(1), False
+    one = np.uint64(1)
+
+    tied = False
     for start in range(0, len(scores), TILE):
         tile = scores[start : start + TILE]
         for i in range(len(tile)):
@@ -162,32 +200,45 @@ def count_distractors(
                     tied = True
                     slot = slot if pessimistic else first_after(ordered, score, slot, end, True)
             above[slot] += np.int32(1)
+
     return tied
 
 
 @compiled_part
 def compare_distractors(
-    scores: NDArray[np.floating], ordered: NDArray[np.floating], pessimistic: bool, above: NDArray[np.int32]
+    scores: NDArray[np.floating],
+    ordered: NDArray[np.floating],
+    pessimistic: bool,
+    above: NDArray[np.int32],
 ) -> bool:
     """Like `count_distractors`, for few positives (P,): compare each with every distractor."""
     tied = False
     for start in range(0, len(scores), TILE):
-        tile, passed = scores[start : start + TILE], np.int32(0)
+        tile = scores[start : start + TILE]
+        passed = np.int32(0)
         for slot in range(np.uint64(len(ordered))):
-            beyond, equal, score = np.int32(0), np.int32(0), ordered[slot]
-            for i in range(len(tile)):  # int32 throughout, so that the loop becomes vector instructions
+            beyond = np.int32(0)
+            equal = np.int32(0)
+            score = ordered[slot]
+            # int32 throughout, so that the loop becomes vector instructions
+            for i in range(len(tile)):
                 beyond = np.int32(beyond + np.int32(tile[i] > score))
                 equal = np.int32(equal + np.int32(tile[i] == score))
             tied |= bool(equal > 0)
             beyond += equal if pessimistic else np.int32(0)
             above[slot] += beyond - passed
             passed = beyond
+
     return tied
 
 
 @compiled_part
-def first_after(ordered: NDArray[np.floating], score: Scalar, low: Scalar, high: Scalar, equal: bool) -> Scalar:
-    """The first slot in [low, high) whose score is not above `score`, and not `equal` to it either; `high` if there is none."""
+def first_after(
+    ordered: NDArray[np.floating], score: Scalar, low: Scalar, high: Scalar, equal: bool
+) -> Scalar:
+    """The first slot in [low, high) whose score is not above `score`, and not `equal` to it either;
+    `high` if there is none.
+    """
     while low < high:
         middle = (low + high) // np.uint64(2)
         if ordered[middle] > score or (equal and ordered[middle] == score):
@@ -209,26 +260,36 @@ def are_tied(ordered: NDArray[np.floating], levels: NDArray[np.uint8]) -> bool:
 
 @compiled
 def leave_out(
-    ranked: RankedPositives, stays: NDArray[np.uint8], level: NDArray[np.uint8], out: RankedPositives
+    ranked: RankedPositives,
+    stays: NDArray[np.uint8],
+    level: NDArray[np.uint8],
+    out: RankedPositives,
 ) -> None:
-    """Read the ranked codes of partial labels: write the ranks, levels and ends of n lists without the items that do not stay.
+    """Read the ranked codes of partial labels: write the ranks, levels and ends of n lists without
+    the items that do not stay.
 
-    `stays` (1 or 0) and `level` by code; an item that stays and is of level 0 is a distractor from then on. The place moves on
-    only past an item that is listed: no branch, so a random choice costs no more than a regular one.
+    `stays` (1 or 0) and `level` by code; an item that stays and is of level 0 is a distractor from
+    then on. The place moves on only past an item that is listed: no branch, so a random choice
+    costs no more than a regular one.
     """
-    if np.all(stays > 0) and np.all(level[1:] > 0):  # none moves, so no item waits for the one before
+    # none moves, so no item waits for the one before
+    if np.all(stays > 0) and np.all(level[1:] > 0):
         for query in range(len(ranked.starts)):
-            first, end = ranked.starts[query], ranked.ends[query]
+            first = ranked.starts[query]
+            end = ranked.ends[query]
             out.ranks[first:end] = ranked.ranks[first:end]
             for item in range(np.uint64(first), np.uint64(end)):
                 out.levels[item] = level[np.uint64(ranked.levels[item])]
             out.ends[query] = end
         return
+
     for query in range(len(ranked.starts)):
-        removed, place = np.int32(0), np.uint64(ranked.starts[query])
+        removed = np.int32(0)
+        place = np.uint64(ranked.starts[query])
         for item in range(np.uint64(ranked.starts[query]), np.uint64(ranked.ends[query])):
             code = np.uint64(ranked.levels[item])
             out.ranks[place], out.levels[place] = ranked.ranks[item] - removed, level[code]
             place += np.uint64(stays[code] * np.uint8(level[code] > 0))
             removed += np.int32(1) - np.int32(stays[code])
+
         out.ends[query] = place

@@ -1,10 +1,12 @@
-"""Sums over the ranks of one query's positives, from which the metrics of a full ranking follow; compiled by numba.
+"""Sums over the ranks of one query's positives, from which the metrics of a full ranking follow;
+compiled by numba.
 
-With r_1 < r_2 < … the ranks of P_l, the items of level ≥ l, and R their number:
-hits(c) = #{r_m ≤ c}, precision(c) = Σ_{r_m ≤ c} m/r_m, gain(c) = Σ_{r_m ≤ c} 1/log2(1 + r_m), at given cuts, R and ∞.
+With r_1 < r_2 < … the ranks of P_l, the items of level ≥ l, and R their number: hits(c) = #{r_m ≤
+c}, precision(c) = Σ_{r_m ≤ c} m/r_m, gain(c) = Σ_{r_m ≤ c} 1/log2(1 + r_m), at given cuts, R and ∞.
 
-H-AP needs no more where the relevance grows with the level, for min(a, b) = ∫ [t ≤ a][t ≤ b] dt gives
-Σ_k H-rank(k)/rank(k) = Σ_t (t − t')·(precision of {rel ≥ t}), t the relevances in increasing order, t' the one before.
+H-AP needs no more where the relevance grows with the level, for min(a, b) = ∫ [t ≤ a][t ≤ b] dt
+gives Σ_k H-rank(k)/rank(k) = Σ_t (t − t')·(precision of {rel ≥ t}), t the relevances in increasing
+order, t' the one before.
 """
 
 from typing import Any, NamedTuple
@@ -31,7 +33,8 @@ class Tables(NamedTuple):
 
 
 class Grades(NamedTuple):
-    """`relevance`, `weight` and `counts` (L+1,) of one query's levels: what one graded sum goes by."""
+    """`relevance`, `weight` and `counts` (L+1,) of one query's levels: what one graded sum goes
+    by."""
 
     relevance: Floats
     weight: NDArray[np.int64]
@@ -39,9 +42,10 @@ class Grades(NamedTuple):
 
 
 class SumRequest(NamedTuple):
-    """The sums to take for Q queries: `counts` (Q, L+1); `cuts` (C,), ascending; `relevance`, `weight` (Q, H, L+1) of H
-    graded sums. `lowest`: the lowest level that is listed. `binary`: also the ASI of every level's binary labels. `gain`,
-    `overlap`: whether to take the gains and the ASI; else they stay 0."""
+    """The sums to take for Q queries: `counts` (Q, L+1); `cuts` (C,), ascending; `relevance`,
+    `weight` (Q, H, L+1) of H graded sums. `lowest`: the lowest level that is listed. `binary`: also
+    the ASI of every level's binary labels. `gain`, `overlap`: whether to take the gains and the
+    ASI; else they stay 0."""
 
     counts: NDArray[np.int64]
     cuts: NDArray[np.int64]
@@ -55,8 +59,8 @@ class SumRequest(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """The sums of Q queries: `hits`, `precision`, `gain` (Q, L, C+2), at the cuts, R and ∞; `graded` (Q, H); `intersection`
-    (Q, 1+L): the ASI, then that of every level's binary labels."""
+    """The sums of Q queries: `hits`, `precision`, `gain` (Q, L, C+2), at the cuts, R and ∞;
+    `graded` (Q, H); `intersection` (Q, 1+L): the ASI, then that of every level's binary labels."""
 
     hits: NDArray[np.int64]
     precision: Floats
@@ -66,8 +70,8 @@ class Sums(NamedTuple):
 
 
 class SumBuffers(NamedTuple):
-    """Buffers for the ranks and levels of the higher positives, and for the ranks of the others; (P + LANES,) each. `chosen`
-    (TILE,) marks which are copied."""
+    """Buffers for the ranks and levels of the higher positives, and for the ranks of the others; (P
+    + LANES,) each. `chosen` (TILE,) marks which are copied."""
 
     ranks: Ranks
     levels: Levels
@@ -78,7 +82,8 @@ class SumBuffers(NamedTuple):
 def scratch(positives: int) -> SumBuffers:
     """Buffers for queries of at most this many positives."""
     size = positives + LANES
-    ranks, others = np.empty(size, np.int32), np.empty(size, np.int32)
+    ranks = np.empty(size, np.int32)
+    others = np.empty(size, np.int32)
     return SumBuffers(ranks, np.empty(size, np.uint8), others, np.empty(TILE, np.uint8))
 
 
@@ -87,17 +92,30 @@ def tables(size: int) -> Tables:
     ranks = np.arange(size + 1, dtype=np.float64)
     ranks[0] = 1
     discount = 1 / np.log2(1 + ranks)
-    return Tables(discount, *(np.concatenate([[0.0], np.cumsum(terms[1:])]) for terms in (discount, 1 / ranks)))
+    return Tables(
+        discount,
+        *(np.concatenate([[0.0], np.cumsum(terms[1:])]) for terms in (discount, 1 / ranks)),
+    )
 
 
 @compiled
-def sum_up(ranked: RankedPositives, request: SumRequest, buffers: SumBuffers, out: Sums, begin: int) -> None:
-    """Take all sums of n of the queries, from query `begin` on, whose positives of level ≥ `lowest` are ranked."""
+def sum_up(
+    ranked: RankedPositives, request: SumRequest, buffers: SumBuffers, out: Sums, begin: int
+) -> None:
+    """Take all sums of n of the queries, from query `begin` on, whose positives of level ≥ `lowest`
+    are ranked.
+    """
     for n in range(len(ranked.tied)):
-        query, first, end = begin + n, ranked.starts[n], ranked.ends[n]
-        ranks, levels = ranked.ranks[first:end], ranked.levels[first:end]
-        counts, total = request.counts[query], len(ranks)
-        for lowest in range(request.lowest, len(counts)):  # the positives above a level move to the buffers' front
+        query = begin + n
+        first = ranked.starts[n]
+        end = ranked.ends[n]
+        ranks = ranked.ranks[first:end]
+        levels = ranked.levels[first:end]
+        counts = request.counts[query]
+        total = len(ranks)
+
+        # the positives above a level move to the buffers' front
+        for lowest in range(request.lowest, len(counts)):
             if len(ranks) == 0:
                 break
             whole = sum_level(ranks, request, out, query, lowest)
@@ -111,18 +129,28 @@ def sum_up(ranked: RankedPositives, request: SumRequest, buffers: SumBuffers, ou
                 break
             higher, early = split(ranks, levels, lowest, total, buffers)
             if request.overlap:
-                overlap = intersection_sum(buffers.others[:early], higher, total, request.tables.harmonic)
+                overlap = intersection_sum(
+                    buffers.others[:early], higher, total, request.tables.harmonic
+                )
                 out.intersection[query, 0] += overlap / total
-            ranks, levels = buffers.ranks[:higher], buffers.levels[:higher]
+            ranks = buffers.ranks[:higher]
+            levels = buffers.levels[:higher]
 
 
 @compiled_part
 def sum_level(ranks: Ranks, request: SumRequest, out: Sums, query: int, level: int) -> float:
-    """Write hits, precision and gain (C + 2,) of one level of a query; without `request.gain` the last stay 0. Return the
-    precision sum of the whole list."""
-    cuts, discount, gains = request.cuts, request.tables.discount, request.gain
-    hits, precision, gain = out.hits[query, level - 1], out.precision[query, level - 1], out.gain[query, level - 1]
-    done, precision_so_far, gain_so_far = np.int64(0), 0.0, 0.0  # a plain 0 has another type, compiled for itself
+    """Write hits, precision and gain (C + 2,) of one level of a query; without `request.gain` the
+    last stay 0. Return the precision sum of the whole list."""
+    cuts = request.cuts
+    discount = request.tables.discount
+    gains = request.gain
+    hits = out.hits[query, level - 1]
+    precision = out.precision[query, level - 1]
+    gain = out.gain[query, level - 1]
+    # a plain 0 has another type, compiled for itself
+    done = np.int64(0)
+    precision_so_far = 0.0
+    gain_so_far = 0.0
     for column in range(len(cuts)):
         end = count_up_to(ranks, cuts[column])
         precision_so_far += precision_sum(ranks, done, end)
@@ -141,7 +169,8 @@ def sum_level(ranks: Ranks, request: SumRequest, out: Sums, query: int, level: i
 @compiled_part  # numpy's takes seconds to compile, for its words on other sides
 def count_up_to(ranks: Ranks, bound: int) -> Scalar:
     """Count the ranks, which increase, up to `bound`."""
-    low, high = np.int64(0), np.int64(len(ranks))
+    low = np.int64(0)
+    high = np.int64(len(ranks))
     while low < high:
         middle = (low + high) >> 1
         if ranks[middle] <= bound:
@@ -153,19 +182,31 @@ def count_up_to(ranks: Ranks, bound: int) -> Scalar:
 
 @compiled_part
 def precision_sum(ranks: Ranks, first: Scalar, last: Scalar) -> float:
-    """Σ m/r_m over first < m ≤ last, two terms as one fraction, for it is the division that takes time."""
-    total, index, one, two = 0.0, np.uint64(first), np.uint64(1), np.uint64(2)
+    """Σ m/r_m over first < m ≤ last, two terms as one fraction, for it is the division that takes
+    time.
+    """
+    total = 0.0
+    index = np.uint64(first)
+    one = np.uint64(1)
+    two = np.uint64(2)
     while index + two <= np.uint64(last):
-        m, rank, next_rank = np.float64(index + one), np.float64(ranks[index]), np.float64(ranks[index + one])
+        m = np.float64(index + one)
+        rank = np.float64(ranks[index])
+        next_rank = np.float64(ranks[index + one])
         total += (m * next_rank + (m + 1.0) * rank) / (rank * next_rank)
         index += two
     return total + np.float64(last) / np.float64(ranks[index]) if index < np.uint64(last) else total
 
 
-@compiled_part  # four sums, for each addition waits for the one before; the vector instruction that gathers takes longer
+# four sums, for each addition waits for the one before; the vector instruction that gathers takes
+# longer
+@compiled_part
 def gain_sum(ranks: Ranks, first: Scalar, last: Scalar, discount: Floats) -> float:
     """Σ discount[r_m] over first < m ≤ last."""
-    total, second, third, fourth = 0.0, 0.0, 0.0, 0.0
+    total = 0.0
+    second = 0.0
+    third = 0.0
+    fourth = 0.0
     some = ranks[first:last]
     rest = np.uint64(len(some)) % np.uint64(4)
     for index in range(np.uint64(0), np.uint64(len(some)) - rest, np.uint64(4)):
@@ -179,13 +220,18 @@ def gain_sum(ranks: Ranks, first: Scalar, last: Scalar, discount: Floats) -> flo
 
 
 @compiled_part
-def split(ranks: Ranks, levels: Levels, lowest: int, total: int, buffers: SumBuffers) -> tuple[Scalar, Scalar]:
-    """Copy the positives above level `lowest`, which may lie in `buffers` already, to their front, and those ranks of the
-    others that are not beyond `total`; how many of each."""
-    above, at, chosen = np.uint64(0), np.uint64(0), buffers.chosen
+def split(
+    ranks: Ranks, levels: Levels, lowest: int, total: int, buffers: SumBuffers
+) -> tuple[Scalar, Scalar]:
+    """Copy the positives above level `lowest`, which may lie in `buffers` already, to their front,
+    and those ranks of the others that are not beyond `total`; how many of each."""
+    above = np.uint64(0)
+    at = np.uint64(0)
+    chosen = buffers.chosen
     early = count_up_to(ranks, total)
     for start in range(0, len(ranks), TILE):
-        ranks_here, levels_here = ranks[start : start + TILE], levels[start : start + TILE]
+        ranks_here = ranks[start : start + TILE]
+        levels_here = levels[start : start + TILE]
         if start < early:
             chosen_here = are_above(levels_here[: early - start], lowest, np.uint8(0), chosen)
             at += compress(ranks_here[: len(chosen_here)], chosen_here, buffers.others[at:])
@@ -199,10 +245,13 @@ def split(ranks: Ranks, levels: Levels, lowest: int, total: int, buffers: SumBuf
 def compress(numbers: NDArray[Any], chosen: NDArray[np.uint8], out: NDArray[Any]) -> Scalar:
     """Copy the chosen (1, others 0) of n integers to the front of `out`; return how many.
 
-    Each number is written at the next place, and the place moves on where the number was chosen: no branch, so a random choice
-    costs no more than a regular one. `out` holds n + LANES; or it is in the array of the numbers, not behind them.
+    Each number is written at the next place, and the place moves on where the number was chosen: no
+    branch, so a random choice costs no more than a regular one. `out` holds n + LANES; or it is in
+    the array of the numbers, not behind them.
     """
-    count, lanes, n = np.uint64(0), np.uint64(LANES), np.uint64(len(numbers))
+    count = np.uint64(0)
+    lanes = np.uint64(LANES)
+    n = np.uint64(len(numbers))
     for group in range(n // lanes):
         first = np.uint64(group) * lanes
         for lane in range(np.uint64(LANES)):
@@ -215,7 +264,9 @@ def compress(numbers: NDArray[Any], chosen: NDArray[np.uint8], out: NDArray[Any]
 
 
 @compiled_part
-def are_above(levels: Levels, lowest: int, flag: Scalar, chosen: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def are_above(
+    levels: Levels, lowest: int, flag: Scalar, chosen: NDArray[np.uint8]
+) -> NDArray[np.uint8]:
     """Write (levels > lowest) == flag, each 1 or 0, to the front of `chosen`."""
     for index in range(len(levels)):
         chosen[index] = np.uint8(np.uint8(levels[index] > np.uint8(lowest)) == flag)
@@ -224,45 +275,64 @@ def are_above(levels: Levels, lowest: int, flag: Scalar, chosen: NDArray[np.uint
 
 @compiled_part
 def intersection_sum(ranks: Ranks, higher: Scalar, total: Scalar, harmonic: Floats) -> Scalar:
-    """The part of ASI of one level, whose items have these ranks: Σ_{n≤R} (1/n)·min(found, in the ideal order).
+    """The part of ASI of one level, whose items have these ranks: Σ_{n≤R} (1/n)·min(found, in the
+    ideal order).
 
-    With `higher` items above it, the j-th item counts from n = max(r_j, higher + j) on: H_R − H_{n−1}. `total` is R.
+    With `higher` items above it, the j-th item counts from n = max(r_j, higher + j) on: H_R −
+    H_{n−1}. `total` is R.
     """
     overlap = 0.0
-    last, rest = count_up_to(ranks, total), total - np.int64(higher)
+    last = count_up_to(ranks, total)
+    rest = total - np.int64(higher)
     last = last if last < rest else rest
     for index in range(np.uint64(last)):
-        start, ideal = np.uint64(ranks[index]) - np.uint64(1), np.uint64(higher) + index
+        start = np.uint64(ranks[index]) - np.uint64(1)
+        ideal = np.uint64(higher) + index
         overlap += harmonic[np.uint64(total)] - harmonic[start if start > ideal else ideal]
     return overlap
 
 
 @compiled_part
 def graded_sum(ranks: Ranks, levels: Levels, lowest: int, grades: Grades, whole: float) -> float:
-    """The terms (t − t')·(precision of {rel ≥ t}) whose set has `lowest` as its lowest level, the set lying in `ranks`;
-    `whole` is the precision of all `ranks`."""
+    """The terms (t − t')·(precision of {rel ≥ t}) whose set has `lowest` as its lowest level, the
+    set lying in `ranks`; `whole` is the precision of all `ranks`."""
     relevance, weight, counts = grades
     total = 0.0
     for level in range(lowest, len(counts)):
-        if counts[level] and relevance[level] > 0 and relevance[lowest] >= relevance[level] and counts[lowest]:
+        if (
+            counts[level]
+            and relevance[level] > 0
+            and relevance[lowest] >= relevance[level]
+            and counts[lowest]
+        ):
             previous, is_term, is_whole = threshold_of(level, lowest, grades)
             if is_term:
-                part = whole if is_whole else threshold_sum(ranks, levels, relevance, relevance[level], weight)
+                part = (
+                    whole
+                    if is_whole
+                    else threshold_sum(ranks, levels, relevance, relevance[level], weight)
+                )
                 total += (relevance[level] - previous) * part
+
     return total
 
 
 @compiled_part
 def threshold_of(level: int, lowest: int, grades: Grades) -> tuple[float, bool, bool]:
-    """The relevance before that of `level`; whether `lowest` is the lowest level that reaches it, and `level` the first
-    to have it; whether all levels from there reach it, with weight 1."""
+    """The relevance before that of `level`; whether `lowest` is the lowest level that reaches it,
+    and `level` the first to have it; whether all levels from there reach it, with weight 1."""
     relevance, weight, counts = grades
-    previous, is_term, is_whole = 0.0, True, True
+    previous = 0.0
+    is_term = True
+    is_whole = True
     for other in range(1, len(counts)):
         if counts[other]:
             reaches = relevance[other] >= relevance[level]
             previous = relevance[other] if not reaches and relevance[other] > previous else previous
-            is_term &= not (reaches and (other < lowest or (other < level and relevance[other] == relevance[level])))
+            is_term &= not (
+                reaches
+                and (other < lowest or (other < level and relevance[other] == relevance[level]))
+            )
             is_whole &= other < lowest or (reaches and weight[other] == 1)
     return previous, is_term, is_whole
 
@@ -272,11 +342,13 @@ def threshold_sum(
     ranks: Ranks, levels: Levels, relevance: Floats, threshold: float, weight: NDArray[np.int64]
 ) -> float:
     """Σ_k (1/r_k)·Σ_{j ≤ k} weight_j over the positives whose level reaches the threshold."""
-    reaches, added = np.empty(len(weight), np.int64), np.empty(len(weight), np.int64)
+    reaches = np.empty(len(weight), np.int64)
+    added = np.empty(len(weight), np.int64)
     for level in range(len(weight)):
         reaches[level] = np.int64(relevance[level] >= threshold)
         added[level] = reaches[level] * weight[level]
-    count, total = np.int64(0), 0.0
+    count = np.int64(0)
+    total = 0.0
     for index in range(np.uint64(len(ranks))):
         place = np.uint64(levels[index])
         count += added[place]

@@ -1,19 +1,23 @@
-"""Sorts the scores of the queries' positives, best first: each item becomes one integer key, and keys are sorted by radix.
+"""Sorts the scores of the queries' positives, best first: each item becomes one integer key, and
+keys are sorted by radix.
 
-Keys. An item's key is the code of its score first and the tie key of its level last, so that one sort gives scores, levels and
-the order of equal scores; keys of 32 bits are sorted by radix, those of 64 by numpy. The code of a score s ≤ 0 is middle + c,
-of s > 0 middle − c, with c = |s| − floor in steps of a float32, 0 below it. `floor` is so far below the largest |s| of the part
-that all codes fit: with 3 bits for the tie key, by a factor of 2^32. Where some score but zero is smaller still, or is a
-float64, its code is its place among the distinct scores.
+Keys. An item's key is the code of its score first and the tie key of its level last, so that one
+sort gives scores, levels and the order of equal scores; keys of 32 bits are sorted by radix, those
+of 64 by numpy. The code of a score s ≤ 0 is middle + c, of s > 0 middle − c, with c = |s| − floor
+in steps of a float32, 0 below it. `floor` is so far below the largest |s| of the part that all
+codes fit: with 3 bits for the tie key, by a factor of 2^32. Where some score but zero is smaller
+still, or is a float64, its code is its place among the distinct scores.
 
-Radix. Two passes move every key to the place that a histogram of one digit gives it. A pass reads and writes each key once,
-whatever the processor's vector instructions: numpy's sort compresses registers into memory, which takes 3.5 ns an item on some
-processors and 23 ns on others (136,000 keys, AMD Zen 4); two passes take less than 3 ns on all of them. The digits are those of
-a key minus the lowest key, so that they share out the range that the keys really have. After two passes the keys are sorted but
-for those that agree in all the bits of both digits. These lie side by side, mostly alone or in twos, and insertion puts them
-in order. Where many agree, as scores that are almost equal do, insertion would take quadratic time: it gives up after a few
-moves an item, and all bits are passed over from the lowest. The result is the sorted array, whichever way led to it, so nothing
-depends on the way taken.
+Radix. Two passes move every key to the place that a histogram of one digit gives it. A pass reads
+and writes each key once, whatever the processor's vector instructions: numpy's sort compresses
+registers into memory, which takes 3.5 ns an item on some processors and 23 ns on others (136,000
+keys, AMD Zen 4); two passes take less than 3 ns on all of them. The digits are those of a key minus
+the lowest key, so that they share out the range that the keys really have. After two passes the
+keys are sorted but for those that agree in all the bits of both digits. These lie side by side,
+mostly alone or in twos, and insertion puts them in order. Where many agree, as scores that are
+almost equal do, insertion would take quadratic time: it gives up after a few moves an item, and all
+bits are passed over from the lowest. The result is the sorted array, whichever way led to it, so
+nothing depends on the way taken.
 
 >>> keys = np.array([7, 3, 2**31, 3], np.uint32)
 >>> sort_parts(keys, np.array([0]), np.array([4]))
@@ -39,7 +43,9 @@ MOVES = 4  # an item, after which insertion gives up
 
 
 def sort_parts(keys: Keys, offsets: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:
-    """Sort each part of a flat array in place: it begins at `offsets` (n,) and is `sizes` (n,) long."""
+    """Sort each part of a flat array in place: it begins at `offsets` (n,) and is `sizes` (n,)
+    long.
+    """
     large = sizes > FEW
     for first, size in zip(offsets[~large].tolist(), sizes[~large].tolist(), strict=True):
         keys[first : first + size].sort()
@@ -48,7 +54,9 @@ def sort_parts(keys: Keys, offsets: NDArray[np.int64], sizes: NDArray[np.int64])
 
 
 @compiled
-def radix_sort_parts(keys: Keys, offsets: NDArray[np.int64], sizes: NDArray[np.int64], buffer: Keys) -> None:
+def radix_sort_parts(
+    keys: Keys, offsets: NDArray[np.int64], sizes: NDArray[np.int64], buffer: Keys
+) -> None:
     """`sort_parts` by radix for each part, with a buffer as long as the longest."""
     for part in range(len(offsets)):
         radix_sort(keys[offsets[part] : offsets[part] + sizes[part]], buffer)
@@ -57,7 +65,9 @@ def radix_sort_parts(keys: Keys, offsets: NDArray[np.int64], sizes: NDArray[np.i
 @compiled_part
 def radix_sort(keys: Keys, buffer: Keys) -> None:
     """Sort keys (n,) in place, with a buffer of at least n."""
-    low, high, bits = keys[0], keys[0], 0
+    low = keys[0]
+    high = keys[0]
+    bits = 0
     for item in range(np.uint64(len(keys))):
         low = keys[item] if keys[item] < low else low
         high = keys[item] if keys[item] > high else high
@@ -73,16 +83,21 @@ def radix_sort(keys: Keys, buffer: Keys) -> None:
 
 @compiled_part
 def pass_twice(keys: Keys, buffer: Keys, counts: NDArray[np.uint32], low: int, shift: int) -> None:
-    """Order keys stably by two digits of `key − low`, the lower of which begins at bit `shift`. Both histograms, `counts`
-    (2, 2^WIDTH), are taken in one reading."""
-    one, mask = np.uint32(1), np.uint32((1 << WIDTH) - 1)
-    down, up = np.uint32(shift), np.uint32(WIDTH)
-    lower, upper = counts[0], counts[1]
+    """Order keys stably by two digits of `key − low`, the lower of which begins at bit `shift`.
+    Both histograms, `counts` (2, 2^WIDTH), are taken in one reading."""
+    one = np.uint32(1)
+    mask = np.uint32((1 << WIDTH) - 1)
+    down = np.uint32(shift)
+    up = np.uint32(WIDTH)
+    lower = counts[0]
+    upper = counts[1]
     lower[:], upper[:] = np.uint32(0), np.uint32(0)
+
     for item in range(np.uint64(len(keys))):
         digits = np.uint32(np.uint32(keys[item] - low) >> down)
         lower[digits & mask] += one
         upper[np.uint32(digits >> up) & mask] += one
+
     become_places(lower)
     become_places(upper)
     for item in range(np.uint64(len(keys))):
@@ -91,6 +106,7 @@ def pass_twice(keys: Keys, buffer: Keys, counts: NDArray[np.uint32], low: int, s
         place = lower[digit]
         lower[digit] = place + one
         buffer[place] = key
+
     for item in range(np.uint64(len(keys))):
         key = buffer[item]
         digit = np.uint32(np.uint32(np.uint32(key - low) >> down) >> up) & mask
@@ -111,7 +127,9 @@ def become_places(counts: NDArray[np.uint32]) -> None:
 
 @compiled_part
 def insert(keys: Keys, most: int) -> bool:
-    """Sort almost sorted keys by insertion; False, with the same keys in some order, once more than `most` were moved."""
+    """Sort almost sorted keys by insertion; False, with the same keys in some order, once more than
+    `most` were moved.
+    """
     moved = 0
     for item in range(1, len(keys)):
         key = keys[item]
@@ -133,9 +151,11 @@ INFINITE = 0x7F800000
 
 
 class Parts(NamedTuple):
-    """Parts of n rows: a part begins at column `begins` (n,) and lies at `offsets` (n,) of flat arrays, `sizes` (n,) long.
+    """Parts of n rows: a part begins at column `begins` (n,) and lies at `offsets` (n,) of flat
+    arrays, `sizes` (n,) long.
 
-    `starts`, `ends` (n, L): the columns of the items of level ≥ l, l from `lowest` on; all lower ones count as level 0.
+    `starts`, `ends` (n, L): the columns of the items of level ≥ l, l from `lowest` on; all lower
+    ones count as level 0.
     """
 
     begins: NDArray[np.int64]
@@ -154,7 +174,8 @@ class Parts(NamedTuple):
 
 def fitting(sizes: NDArray[np.int64], most: int) -> Iterator[slice]:
     """Slices of rows of these sizes, each of as many as fit together, but of one at least."""
-    ends, first = np.cumsum(sizes), 0
+    ends = np.cumsum(sizes)
+    first = 0
     while first < len(sizes):
         before = ends[first] - sizes[first]
         last = max(int(np.searchsorted(ends, before + most, side="right")), first + 1)
@@ -163,8 +184,9 @@ def fitting(sizes: NDArray[np.int64], most: int) -> Iterator[slice]:
 
 
 class Coding(NamedTuple):
-    """The coding of keys: `of_level` (L+1,), the tie key of each level, and `to_level`, back; the `bits` of a tie key; the
-    `middle` of the codes, that of zero. The code of −inf is the last, 2·middle."""
+    """The coding of keys: `of_level` (L+1,), the tie key of each level, and `to_level`, back; the
+    `bits` of a tie key; the `middle` of the codes, that of zero. The code of −inf is the last,
+    2·middle."""
 
     of_level: NDArray[np.uint8]
     to_level: NDArray[np.uint8]
@@ -173,7 +195,9 @@ class Coding(NamedTuple):
 
 
 class SortedKeys(NamedTuple):
-    """Flat arrays of sorted parts: `keys`, of that `coding`, `scores`, `levels` uint8. A score of −inf follows each part."""
+    """Flat arrays of sorted parts: `keys`, of that `coding`, `scores`, `levels` uint8. A score of
+    −inf follows each part.
+    """
 
     keys: NDArray[np.unsignedinteger]
     scores: NDArray[np.floating]
@@ -182,12 +206,16 @@ class SortedKeys(NamedTuple):
 
 
 def empty(items: int, dtype: np.dtype[np.floating], tie_key: NDArray[np.uint8]) -> SortedKeys:
-    """Buffers for parts of this many items together, ordered by these tie keys (L+1,) of the levels."""
+    """Buffers for parts of this many items together, ordered by these tie keys (L+1,) of the
+    levels.
+    """
     bits = (len(tie_key) - 1).bit_length()
     kind = np.dtype(np.uint32 if bits <= 3 else np.uint64)
     middle = min(2 ** (8 * kind.itemsize - 1 - bits) - 1, INFINITE)
     coding = Coding(tie_key, np.argsort(tie_key).astype(np.uint8), bits, middle)
-    return SortedKeys(np.empty(items, kind), np.empty(items, dtype), np.empty(items, np.uint8), coding)
+    return SortedKeys(
+        np.empty(items, kind), np.empty(items, dtype), np.empty(items, np.uint8), coding
+    )
 
 
 def sort(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> None:
@@ -206,10 +234,14 @@ def sort(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> None:
 def sort_distinct(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> None:
     """Like `sort`, for any scores, by their positions among the distinct ones."""
     coding = to.coding
-    for row, begin, first, size in zip(range(len(rows)), parts.begins, parts.offsets, parts.sizes, strict=True):
-        scores, ties = rows[row, begin : begin + size], tie_keys(parts, row, coding.of_level)
+    for row, begin, first, size in zip(
+        range(len(rows)), parts.begins, parts.offsets, parts.sizes, strict=True
+    ):
+        scores = rows[row, begin : begin + size]
+        ties = tie_keys(parts, row, coding.of_level)
         by_rank = np.lexsort((ties, -scores))
-        kind, at = to.keys.dtype.type, slice(first, first + size)
+        kind = to.keys.dtype.type
+        at = slice(first, first + size)
         to.scores[at], ties = scores[by_rank], ties[by_rank]
         places = np.zeros(size, np.int64)
         np.cumsum(to.scores[at][1:] != to.scores[at][:-1], out=places[1:])
@@ -221,36 +253,46 @@ def sort_distinct(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> N
 
 def tie_keys(parts: Parts, row: int, of_level: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """The tie key of every item of one part, in the order of the columns."""
-    keys, begin = np.full(parts.sizes[row], of_level[0], np.uint8), parts.begins[row]
+    keys = np.full(parts.sizes[row], of_level[0], np.uint8)
+    begin = parts.begins[row]
     for level in range(parts.lowest, parts.starts.shape[1] + 1):
-        start, end = parts.starts[row, level - 1], parts.ends[row, level - 1]
+        start = parts.starts[row, level - 1]
+        end = parts.ends[row, level - 1]
         if end > start:
             keys[start - begin : end - begin] = of_level[level]
     return keys
 
 
 @compiled
-def write_keys(rows: NDArray[np.uint32], parts: Parts, coding: Coding, keys: NDArray[np.unsignedinteger]) -> bool:
-    """Write the keys of the parts' items, in the order of the columns, from the bits of their scores; whether every score has its
-    own code."""
+def write_keys(
+    rows: NDArray[np.uint32], parts: Parts, coding: Coding, keys: NDArray[np.unsignedinteger]
+) -> bool:
+    """Write the keys of the parts' items, in the order of the columns, from the bits of their
+    scores; whether every score has its own code."""
     exact = True
     for row in range(len(parts.begins)):
-        begin, part = parts.begins[row], keys[parts.offsets[row] : parts.offsets[row] + parts.sizes[row]]
+        begin = parts.begins[row]
+        part = keys[parts.offsets[row] : parts.offsets[row] + parts.sizes[row]]
         bits = rows[row, begin : begin + len(part)]
         floor, own_exact = floor_of(bits, coding.middle)
         exact &= own_exact
         write_codes(bits, floor, coding, coding.of_level[0], part)
-        for level in range(parts.lowest, parts.starts.shape[1] + 1):  # a level writes over the one that holds it
-            start, end = parts.starts[row, level - 1] - begin, parts.ends[row, level - 1] - begin
+
+        # a level writes over the one that holds it
+        for level in range(parts.lowest, parts.starts.shape[1] + 1):
+            start = parts.starts[row, level - 1] - begin
+            end = parts.ends[row, level - 1] - begin
             if end > start:
                 write_codes(bits[start:end], floor, coding, coding.of_level[level], part[start:end])
+
     return exact
 
 
 @compiled_part
 def floor_of(bits: NDArray[np.uint32], middle: int) -> tuple[Scalar, bool]:
     """The bits of the floor of a part's finite scores; whether none but zero is below it."""
-    largest, smallest = np.uint32(0), np.uint32(SIZE)
+    largest = np.uint32(0)
+    smallest = np.uint32(SIZE)
     for item in range(len(bits)):
         size = np.uint32(bits[item] & np.uint32(SIZE))
         less_one = np.uint32(size - np.uint32(1))  # zero becomes the largest number
@@ -264,24 +306,36 @@ def floor_of(bits: NDArray[np.uint32], middle: int) -> tuple[Scalar, bool]:
 
 @compiled_part
 def write_codes(
-    bits: NDArray[np.uint32], floor: int, coding: Coding, tie: Scalar, keys: NDArray[np.unsignedinteger]
+    bits: NDArray[np.uint32],
+    floor: int,
+    coding: Coding,
+    tie: Scalar,
+    keys: NDArray[np.unsignedinteger],
 ) -> None:
     """The keys of items of one level; int32 throughout, for the sake of vectors."""
-    low, middle, kind = np.int32(floor), np.int32(coding.middle), keys.dtype.type
+    low = np.int32(floor)
+    middle = np.int32(coding.middle)
+    kind = keys.dtype.type
     for item in range(len(bits)):
         size = np.int32(bits[item] & np.uint32(SIZE))
         above = np.int32(size - low) if size > low else np.int32(0)
         above = above if above < middle else middle
-        code = np.uint32(middle - above) if bits[item] < np.uint32(SIGN) else np.uint32(middle + above)
+        code = (
+            np.uint32(middle - above) if bits[item] < np.uint32(SIGN) else np.uint32(middle + above)
+        )
         keys[item] = kind(kind(code) << kind(coding.bits)) | kind(tie)
 
 
 @compiled
-def read_keys(rows: NDArray[np.uint32], parts: Parts, to: SortedKeys, scores: NDArray[np.uint32]) -> None:
+def read_keys(
+    rows: NDArray[np.uint32], parts: Parts, to: SortedKeys, scores: NDArray[np.uint32]
+) -> None:
     """Read the bits of the scores, and the levels, of the sorted keys."""
     coding = to.coding
     for row in range(len(parts.begins)):
-        first, size, begin = parts.offsets[row], parts.sizes[row], parts.begins[row]
+        first = parts.offsets[row]
+        size = parts.sizes[row]
+        begin = parts.begins[row]
         floor, _exact = floor_of(rows[row, begin : begin + size], coding.middle)
         keys = to.keys[first : first + size]
         read_codes(keys, floor, coding, scores[first : first + size])
@@ -292,9 +346,12 @@ def read_keys(rows: NDArray[np.uint32], parts: Parts, to: SortedKeys, scores: ND
 
 
 @compiled_part
-def read_codes(keys: NDArray[np.unsignedinteger], floor: int, coding: Coding, bits: NDArray[np.uint32]) -> None:
+def read_codes(
+    keys: NDArray[np.unsignedinteger], floor: int, coding: Coding, bits: NDArray[np.uint32]
+) -> None:
     """The bits of the scores."""
-    shift, middle = keys.dtype.type(coding.bits), np.int64(coding.middle)
+    shift = keys.dtype.type(coding.bits)
+    middle = np.int64(coding.middle)
     for item in range(len(keys)):
         above = np.int64(keys[item] >> shift) - middle
         size = abs(above)

@@ -1,6 +1,8 @@
-"""Tiles: pieces of the scores of all pairs, each counted in the lists of its rows' queries and of its columns' queries.
+"""Tiles: pieces of the scores of all pairs, each counted in the lists of its rows' queries and of
+its columns' queries.
 
-s(i, j) = s(j, i), so of every two queries i < j only the score in row i is looked at, for both. Compiled by numba.
+s(i, j) = s(j, i), so of every two queries i < j only the score in row i is looked at, for both.
+Compiled by numba.
 """
 
 from __future__ import annotations
@@ -12,16 +14,24 @@ from numpy.typing import NDArray
 
 from hbench.core.compiled import Scalar, compiled, compiled_part
 from hbench.engine.kernels.best_items import level_of_best, raise_best
-from hbench.engine.kernels.rank_positives import BUCKETS, RankedPositives, RankingRule, add_up, are_tied, count_above
+from hbench.engine.kernels.rank_positives import (
+    BUCKETS,
+    RankedPositives,
+    RankingRule,
+    add_up,
+    are_tied,
+    count_above,
+)
 from hbench.engine.kernels.sort_keys import Parts
 
-TURNED = 64  # columns turned into rows at once: with the rows of a block they stay in the second cache
+# columns turned into rows at once: with the rows of a block they stay in the second cache
+TURNED = 64
 LINE = 16  # rows of them at once: a line of the cache
 
 
 class SortedPositives(NamedTuple):
-    """The sorted positives of n queries, in flat arrays: `ordered`, the scores of each part, the query itself as −inf, and
-    −inf once more; `levels`, alike."""
+    """The sorted positives of n queries, in flat arrays: `ordered`, the scores of each part, the
+    query itself as −inf, and −inf once more; `levels`, alike."""
 
     ordered: NDArray[np.floating]
     levels: NDArray[np.uint8]
@@ -34,8 +44,9 @@ class SortedPositives(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """The counts of n queries: `above`, as flat as the `ordered` of their lists, the distractors between one
-    positive and the next; `best` (n, L+1), the highest score of each level, and `top` (n,), of all; `tied` (n,)."""
+    """The counts of n queries: `above`, as flat as the `ordered` of their lists, the distractors
+    between one positive and the next; `best` (n, L+1), the highest score of each level, and `top`
+    (n,), of all; `tied` (n,)."""
 
     above: NDArray[np.int32]
     best: NDArray[np.floating]
@@ -47,7 +58,9 @@ class Counts(NamedTuple):
         """All counts zero, no score seen."""
         queries, levels = lists.parts.starts.shape
         best = np.full((queries, levels + 1), -np.inf, lists.ordered.dtype)
-        return cls(np.zeros(len(lists.ordered), np.int32), best, best.max(axis=1), np.zeros(queries, bool))
+        return cls(
+            np.zeros(len(lists.ordered), np.int32), best, best.max(axis=1), np.zeros(queries, bool)
+        )
 
     def of(self, queries: slice, flat: slice) -> Counts:
         """Return views for some of the queries, in the same arrays."""
@@ -62,7 +75,9 @@ class Counts(NamedTuple):
 
 
 class TileSide(NamedTuple):
-    """The queries of a tile's rows, or of its columns: the canonical number of the `first`, their lists, and their counts."""
+    """The queries of a tile's rows, or of its columns: the canonical number of the `first`, their
+    lists, and their counts.
+    """
 
     first: int
     lists: SortedPositives
@@ -72,17 +87,27 @@ class TileSide(NamedTuple):
 def flat_range(parts: Parts, queries: slice) -> slice:
     """Return the range of the flat arrays that holds the lists of some of the queries."""
     last = queries.stop - 1
-    return slice(int(parts.offsets[queries.start]), int(parts.offsets[last] + parts.sizes[last] + 1))
+    return slice(
+        int(parts.offsets[queries.start]), int(parts.offsets[last] + parts.sizes[last] + 1)
+    )
 
 
 @compiled
-def count_tile(tile: NDArray[np.floating], rows: TileSide, columns: TileSide, rule: RankingRule, most: int) -> None:
-    """Count the items beyond each row's query (n,), of at most this many positives, and before each column's: first the tile as it
-    is, then strips of its columns turned into rows. One loop serves both sides, since each call of a compiled function is
-    compiled anew."""
-    before, turned = np.empty(BUCKETS * most + 1, np.uint16), np.empty((TURNED, len(tile)), tile.dtype)
-    # the place of the first row in its side's lists; the first column's item; whether items beyond each query are counted
-    scores, side, begun, item, beyond = tile, rows, 0, columns.first, True
+def count_tile(
+    tile: NDArray[np.floating], rows: TileSide, columns: TileSide, rule: RankingRule, most: int
+) -> None:
+    """Count the items beyond each row's query (n,), of at most this many positives, and before each
+    column's: first the tile as it is, then strips of its columns turned into rows. One loop serves
+    both sides, since each call of a compiled function is compiled anew."""
+    before = np.empty(BUCKETS * most + 1, np.uint16)
+    turned = np.empty((TURNED, len(tile)), tile.dtype)
+    # the place of the first row in its side's lists; the first column's item; whether items beyond
+    # each query are counted
+    scores = tile
+    side = rows
+    begun = 0
+    item = columns.first
+    beyond = True
     for start in range(0, tile.shape[1] + TURNED, TURNED):
         parts = side.lists.parts
         above, best, top, tied = side.counts
@@ -91,10 +116,13 @@ def count_tile(tile: NDArray[np.floating], rows: TileSide, columns: TileSide, ru
             itself = max(side.first + place - item, -1)
             near = scores[row, itself + 1 :] if beyond else scores[row, : max(itself, 0)]
             first = item + itself + 1 if beyond else item
-            begin, size, offset = parts.begins[place] - first, parts.sizes[place], parts.offsets[place]
+            begin = parts.begins[place] - first
+            size = parts.sizes[place]
+            offset = parts.offsets[place]
             if size > 1:
                 distractors = (near[: max(begin, 0)], near[max(begin + size, 0) :])
-                ordered, counts = side.lists.ordered[offset : offset + size], above[offset : offset + size]
+                ordered = side.lists.ordered[offset : offset + size]
+                counts = above[offset : offset + size]
                 tied[place] |= count_above(distractors, ordered, rule, before, counts)
             if some_reach(near, top[place]):
                 raise_best(near, first, (parts.starts[place], parts.ends[place]), best[place])
@@ -102,7 +130,11 @@ def count_tile(tile: NDArray[np.floating], rows: TileSide, columns: TileSide, ru
                     top[place] = max(top[place], best[place, level])
         size = min(TURNED, max(tile.shape[1] - start, 0))
         turn(tile[:, start : start + size], turned)
-        scores, side, begun, item, beyond = turned[:size], columns, start, rows.first, False
+        scores = turned[:size]
+        side = columns
+        begun = start
+        item = rows.first
+        beyond = False
 
 
 @compiled_part
@@ -117,7 +149,9 @@ def turn(tile: NDArray[np.floating], turned: NDArray[np.floating]) -> None:
 
 @compiled_part
 def some_reach(scores: NDArray[np.floating], best: Scalar) -> bool:
-    """Whether any score reaches the best so far, which is rare; int32 throughout, for vector instructions."""
+    """Whether any score reaches the best so far, which is rare; int32 throughout, for vector
+    instructions.
+    """
     reaching = np.int32(0)
     for item in range(len(scores)):
         reaching = np.int32(reaching | np.int32(scores[item] >= best))
@@ -126,14 +160,22 @@ def some_reach(scores: NDArray[np.floating], best: Scalar) -> bool:
 
 @compiled
 def rank_counted(
-    lists: SortedPositives, counts: Counts, pessimistic: bool, out: RankedPositives, first_levels: NDArray[np.uint8]
+    lists: SortedPositives,
+    counts: Counts,
+    pessimistic: bool,
+    out: RankedPositives,
+    first_levels: NDArray[np.uint8],
 ) -> None:
-    """The ranks of the positives of n queries all of whose items have been counted; the levels (n,) of the items ranked
-    first."""
+    """The ranks of the positives of n queries all of whose items have been counted; the levels (n,)
+    of the items ranked first."""
     for query in range(len(first_levels)):
-        first, end, offset = out.starts[query], out.ends[query], lists.parts.offsets[query]
-        ranks, levels = out.ranks[first:end], out.levels[first:end]
-        for slot in range(np.uint64(len(levels))):  # an assignment of slices takes seconds to compile
+        first = out.starts[query]
+        end = out.ends[query]
+        offset = lists.parts.offsets[query]
+        ranks = out.ranks[first:end]
+        levels = out.levels[first:end]
+        # an assignment of slices takes seconds to compile
+        for slot in range(np.uint64(len(levels))):
             levels[slot] = lists.levels[np.uint64(offset) + slot]
         add_up(counts.above[offset : offset + len(ranks) + 1], 0, ranks)
         out.tied[query] = counts.tied[query] | are_tied(lists.ordered[offset:], levels)

@@ -1,10 +1,14 @@
-"""Positives that are not one range of the gallery: each query's own items by level, such as those that are listed pair by pair.
+"""Positives that are not one range of the gallery: each query's own items by level, such as those
+that are listed pair by pair.
 
-A row of scores is *arranged* for them: the positives are moved behind the gallery, the finest level first, and leave their places
-empty. The items of level ≥ l are then a range, as those of a tree are, and the same kernels rank them.
+A row of scores is *arranged* for them: the positives are moved behind the gallery, the finest level
+first, and leave their places empty. The items of level ≥ l are then a range, as those of a tree
+are, and the same kernels rank them.
 
 >>> from hbench.engine.lists.pairs import PairLists, QueryLists
->>> pairs = QueryLists(np.array([0, 2]), np.array([3, 1]), np.array([1, -1], np.int8))  # item 3 is a positive, item 1 left out
+>>> pairs = QueryLists(
+...     np.array([0, 2]), np.array([3, 1]), np.array([1, -1], np.int8)
+... )  # item 3 is a positive, item 1 left out
 >>> listed = ListedItems(PairLists(pairs, queries=np.array([0]), columns=np.arange(4), depth=1), 4)
 >>> listed.arranged(np.array([[0.9, 0.8, 0.7, 0.6]]), 0).tolist()
 [[0.9, -inf, 0.7, -inf, 0.6]]
@@ -19,10 +23,11 @@ Positions = NDArray[np.int64]
 
 
 class PositiveLists(Protocol):
-    """What an item means to a query, query by query, in their canonical order and by column of a row of scores.
+    """What an item means to a query, query by query, in their canonical order and by column of a
+    row of scores.
 
-    `counts` (Q, K): the items by code, those of no level first, without what is left out; a code is a level, but under partial
-    labels (hbench.metrics.readings).
+    `counts` (Q, K): the items by code, those of no level first, without what is left out; a code is
+    a level, but under partial labels (hbench.metrics.readings).
     """
 
     counts: Positions
@@ -39,8 +44,8 @@ class PositiveLists(Protocol):
 
 
 class RowArrangement(NamedTuple):
-    """Where n rows of scores are rearranged: `width` places behind the gallery; the positives by row, place among these and
-    column; all that leaves its place empty by row and column."""
+    """Where n rows of scores are rearranged: `width` places behind the gallery; the positives by
+    row, place among these and column; all that leaves its place empty by row and column."""
 
     width: int
     rows: Positions
@@ -53,15 +58,18 @@ class RowArrangement(NamedTuple):
 class ListedItems:
     """Arranges the rows of scores of `size` gallery items by lists.
 
-    `starts`, `ends` (Q, K − 1): the range of the items of every code in an arranged row, each written over those before it.
+    `starts`, `ends` (Q, K − 1): the range of the items of every code in an arranged row, each
+    written over those before it.
     """
 
     def __init__(self, lists: PositiveLists, size: int, *, is_partial: bool = False) -> None:
-        self.lists, self.size = lists, size
+        self.lists = lists
+        self.size = size
         positive = lists.counts[:, 1:]
         at_least = np.ascontiguousarray(positive[:, ::-1].cumsum(axis=1)[:, ::-1])
         self.numbers = at_least[:, 0]
-        self.starts, self.ends = np.full_like(at_least, size), size + at_least
+        self.starts = np.full_like(at_least, size)
+        self.ends = size + at_least
         if is_partial:  # an even code is of no range but its own
             self.starts[:, 1::2] += (at_least - positive)[:, 1::2]
 
@@ -71,7 +79,9 @@ class ListedItems:
         return int(self.numbers.max(initial=0))
 
     def arranged(self, scores: NDArray[np.floating], first: int) -> NDArray[np.floating]:
-        """Rearrange rows of scores (n, G) of the canonical queries from `first` on; (n, G + P), P the most positives of these."""
+        """Rearrange rows of scores (n, G) of the canonical queries from `first` on; (n, G + P), P
+        the most positives of these.
+        """
         width = int(self.numbers[first : first + len(scores)].max(initial=0))
         rows = np.empty((len(scores), self.size + width), scores.dtype)
         rows[:, : self.size] = scores
@@ -87,8 +97,10 @@ class ListedItems:
         """How the rows of the canonical queries from `first` to `last` are rearranged."""
         positives = [self.lists.positives(query) for query in range(first, last)]
         left_out = [self.lists.left_out(query) for query in range(first, last)]
-        numbers, out = list(map(len, positives)), list(map(len, left_out))
-        rows, columns = np.repeat(np.arange(last - first), numbers), np.concatenate(positives)
+        numbers = list(map(len, positives))
+        out = list(map(len, left_out))
+        rows = np.repeat(np.arange(last - first), numbers)
+        columns = np.concatenate(positives)
         return RowArrangement(
             width=max(numbers),
             rows=rows,
@@ -99,7 +111,9 @@ class ListedItems:
         )
 
     def columns(self, queries: Positions, places: Positions) -> Positions:
-        """The columns, before they were arranged, of pairs of a canonical query and a place in its arranged row; (n,)."""
+        """The columns, before they were arranged, of pairs of a canonical query and a place in its
+        arranged row; (n,).
+        """
         columns = places.copy()
         for pair in np.flatnonzero(places >= self.size).tolist():
             columns[pair] = self.lists.positives(int(queries[pair]))[places[pair] - self.size]

@@ -11,8 +11,8 @@ Positions = NDArray[np.int64]
 
 
 class QueryLists(NamedTuple):
-    """What is listed for every query, in input order: gallery `rows` with their `levels`, −1 for what is left out; those of query
-    q are from bounds[q] to bounds[q + 1]."""
+    """What is listed for every query, in input order: gallery `rows` with their `levels`, −1 for
+    what is left out; those of query q are from bounds[q] to bounds[q + 1]."""
 
     bounds: Positions
     rows: Positions
@@ -25,7 +25,9 @@ class PairLists:
     Raises DataError for a pair that is listed twice at one level, and for a level above the tree's.
     """
 
-    def __init__(self, lists: QueryLists, *, queries: Positions, columns: Positions, depth: int) -> None:
+    def __init__(
+        self, lists: QueryLists, *, queries: Positions, columns: Positions, depth: int
+    ) -> None:
         column_of = np.empty_like(columns)
         column_of[columns] = np.arange(len(columns))
         number = np.diff(lists.bounds)
@@ -34,16 +36,19 @@ class PairLists:
 
         of_query = place[np.repeat(np.arange(len(queries)), number)]
         order = np.lexsort((column_of[lists.rows], -lists.levels, of_query))
-        self.columns, self.levels = column_of[lists.rows][order], lists.levels[order]
+        self.columns = column_of[lists.rows][order]
+        self.levels = lists.levels[order]
         self.bounds = np.concatenate([[0], np.cumsum(number[queries])])
 
         # copies of a pair of one level are neighbours
         is_again = (np.diff(self.columns) == 0) & (np.diff(of_query[order]) == 0)
         if is_again.any() or self.levels.max(initial=0) > depth:
             raise DataError(
-                "the lists of positives cannot be used", expected=f"each pair once, of level −1 … {depth}",
-                found=f"{int(is_again.sum())} pairs twice, levels up to {self.levels.max(initial=0)}",
-            )  # fmt: skip
+                "the lists of positives cannot be used",
+                expected=f"each pair once, of level −1 … {depth}",
+                found=f"{int(is_again.sum())} pairs twice, levels up to "
+                f"{self.levels.max(initial=0)}",
+            )
 
         self.counts = np.zeros((len(queries), depth + 1), np.int64)
         is_level = self.levels >= 0

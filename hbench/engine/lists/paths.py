@@ -1,7 +1,9 @@
-"""The lists of queries where items have several right paths: each item at the largest level over all pairs of paths.
+"""The lists of queries where items have several right paths: each item at the largest level over
+all pairs of paths.
 
-Queries of the same paths have the same positives but for what is left out of a list, so a list is made for each set of paths, when
-its queries are ranked: every range of a path is written into the levels of the items, coarse ranges first.
+Queries of the same paths have the same positives but for what is left out of a list, so a list is
+made for each set of paths, when its queries are ranked: every range of a path is written into the
+levels of the items, coarse ranges first.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,8 +22,9 @@ SETS_KEPT = 16  # of paths, whose lists are in use: queries of one class follow 
 
 
 class KnownPaths:
-    """All paths of the queries or of the gallery, in canonical order of their items: `labels`, whose they are (`items`), and
-    to which level each is `known`; None where all are known to the finest."""
+    """All paths of the queries or of the gallery, in canonical order of their items: `labels`,
+    whose they are (`items`), and to which level each is `known`; None where all are known to the
+    finest."""
 
     def __init__(self, paths: Paths, order: Positions, known: Known | None) -> None:
         more = None if paths.more is None else paths.more.of(order)
@@ -42,13 +45,15 @@ class KnownPaths:
 
 
 class PathLists:
-    """The positives of the canonical queries by the paths of both sides; `out`: what is left out of which list.
+    """The positives of the canonical queries by the paths of both sides; `out`: what is left out of
+    which list.
 
     `counts` (Q, K): items by code, without what is left out.
     """
 
     def __init__(self, queries: KnownPaths, gallery: KnownPaths, out: LeftOut) -> None:
-        self.out, self.size = out, gallery.size
+        self.out = out
+        self.size = gallery.size
         self.depth = queries.labels.shape[1]
         self._make_ranges(queries, gallery)
         self.sets, self.set_of = _sets_of(queries, self.path_of_entry)
@@ -56,34 +61,55 @@ class PathLists:
         self._positives_of = lru_cache(SETS_KEPT)(self._positives_of_set)
 
     def _make_ranges(self, queries: KnownPaths, gallery: KnownPaths) -> None:
-        """Where the items of every different path of the queries lie among the paths of the gallery, by level."""
-        by_path = [*queries.labels.T] if queries.known is None else [*queries.labels.T, queries.known]
-        different, first, place = np.unique(np.stack(by_path, axis=1), axis=0, return_index=True, return_inverse=True)
+        """Where the items of every different path of the queries lie among the paths of the
+        gallery, by level.
+        """
+        by_path = (
+            [*queries.labels.T] if queries.known is None else [*queries.labels.T, queries.known]
+        )
+        different, first, place = np.unique(
+            np.stack(by_path, axis=1), axis=0, return_index=True, return_inverse=True
+        )
         self.path_of_entry = place.reshape(-1)
         order = canonical_order(gallery.labels, gallery.items.astype(np.uint64))
         self.items = gallery.items[order]
-        labels, ranked = different[:, : self.depth].astype(np.int32), gallery.labels[order]
+        labels = different[:, : self.depth].astype(np.int32)
+        ranked = gallery.labels[order]
         self.starts, self.ends = level_ranges(labels, ranked)
         self.unknown: tuple[Positions, Positions] | None = None
+
         if queries.known is not None and gallery.known is not None:
             known = queries.known[first]
             self.unknown = unknown_ranges(
-                labels, ranked, self.starts, self.ends, known_of_queries=known, known_of_gallery=gallery.known[order],
-            )  # fmt: skip
+                labels,
+                ranked,
+                self.starts,
+                self.ends,
+                known_of_queries=known,
+                known_of_gallery=gallery.known[order],
+            )
             beyond = np.arange(1, self.depth + 1) > known[:, None]
-            self.starts, self.ends = (np.where(beyond, 0, bounds) for bounds in (self.starts, self.ends))
+            self.starts, self.ends = (
+                np.where(beyond, 0, bounds) for bounds in (self.starts, self.ends)
+            )
 
     @property
     def arrays(self) -> tuple[NDArray[np.generic], ...]:
         """All that the lists say, for a digest."""
         of_paths = (self.items, self.starts, self.ends, *(self.unknown or ()))
         sizes = np.array(list(map(len, self.sets)), np.int64)
-        return *of_paths, np.concatenate([np.array(paths, np.int64) for paths in self.sets]), sizes, self.set_of
+        return (
+            *of_paths,
+            np.concatenate([np.array(paths, np.int64) for paths in self.sets]),
+            sizes,
+            self.set_of,
+        )
 
     def codes(self, paths: Sequence[int]) -> Known:
         """The code of every gallery item for a query of these paths; (G,)."""
         levels = np.zeros(self.size, np.uint8)
-        for level in range(self.depth):  # of all paths the coarse ranges first, so that the largest level stays
+        # of all paths the coarse ranges first, so that the largest level stays
+        for level in range(self.depth):
             for path in paths:
                 levels[self.items[self.starts[path, level] : self.ends[path, level]]] = level + 1
         if self.unknown is None:
@@ -106,22 +132,29 @@ class PathLists:
         bounds = np.searchsorted(self.set_of[rows][by_set], np.arange(len(self.sets) + 1))
         of_sets = np.argsort(self.set_of, kind="stable")
         members = np.searchsorted(self.set_of[of_sets], np.arange(len(self.sets) + 1))
+
         for place, paths in enumerate(self.sets):
             codes = self.codes(paths)
-            counts[of_sets[members[place] : members[place + 1]]] = np.bincount(codes, minlength=number)
+            counts[of_sets[members[place] : members[place + 1]]] = np.bincount(
+                codes, minlength=number
+            )
             out = by_set[bounds[place] : bounds[place + 1]]
             np.subtract.at(counts, (rows[out], codes[columns[out]]), 1)
+
         return counts
 
     def _positives_of_set(self, place: int) -> Positions:
-        """The columns of the positives of a query of a set of paths, with what is left out; the highest code first."""
+        """The columns of the positives of a query of a set of paths, with what is left out; the
+        highest code first.
+        """
         codes = self.codes(self.sets[place])
         listed = np.flatnonzero(codes)
         return listed[np.argsort(np.uint8(255) - codes[listed], kind="stable")]
 
     def positives(self, query: int) -> Positions:
         """The columns of a query's positives, the highest code first."""
-        listed, out = self._positives_of(int(self.set_of[query])), self.left_out(query)
+        listed = self._positives_of(int(self.set_of[query]))
+        out = self.left_out(query)
         if not len(out):
             return listed
         is_out = np.zeros(self.size, bool)
@@ -133,7 +166,9 @@ class PathLists:
         return self.out(query, query + 1)[1]
 
 
-def _sets_of(queries: KnownPaths, path_of_entry: Positions) -> tuple[list[tuple[int, ...]], Positions]:
+def _sets_of(
+    queries: KnownPaths, path_of_entry: Positions
+) -> tuple[list[tuple[int, ...]], Positions]:
     """The different sets of paths that queries have, and which of them each query has; (Q,)."""
     of_query: list[list[int]] = [[] for _ in range(queries.size)]
     for item, path in zip(queries.items.tolist(), path_of_entry.tolist(), strict=True):

@@ -1,11 +1,13 @@
 """Turns raw vectors into float32 rows whose inner product ranks the gallery of any one query.
 
-A similarity is a function `(queries (Q, D), gallery (G, D), *, option: float = default …) -> (query rows, gallery rows)`.
-Options are numbers, written `lorentz(curvature=0.1)`, and part of the signature. Packages add similarities under the
-entry-point group `hbench.similarities`.
+A similarity is a function `(queries (Q, D), gallery (G, D), *, option: float = default …) -> (query
+rows, gallery rows)`. Options are numbers, written `lorentz(curvature=0.1)`, and part of the
+signature. Packages add similarities under the entry-point group `hbench.similarities`.
 
 >>> query_rows, gallery_rows = l2(np.array([[0.0, 1.0]]), np.array([[0.0, 3.0], [2.0, 0.0]]))
->>> float((query_rows.read(np.array([0])) @ gallery_rows.read(np.array([0])).T)[0, 0])  # q·g − |g|²/2
+>>> float(
+...     (query_rows.read(np.array([0])) @ gallery_rows.read(np.array([0])).T)[0, 0]
+... )  # q·g − |g|²/2
 -1.5
 >>> named("lorentz")[0]
 'lorentz(curvature=1)'
@@ -31,7 +33,7 @@ from hbench.engine.similarity.rows import (
     scan_of,
     squared_norms,
     where,
-)  # fmt: skip
+)
 
 __all__ = [
     "Rows", "SelectedRows", "Similarity", "as_vectors", "float_type", "named", "scan_of",
@@ -39,39 +41,61 @@ __all__ = [
 ]  # fmt: skip
 
 Similarity = Callable[[NDArray[np.floating], NDArray[np.floating]], tuple[Rows, Rows]]
-similarities: Registry[Callable[..., tuple[Rows, Rows]]] = Registry("similarity", group="hbench.similarities")
+similarities: Registry[Callable[..., tuple[Rows, Rows]]] = Registry(
+    "similarity", group="hbench.similarities"
+)
 SYNONYMS = {
-    "euclidean": "l2", "euclid": "l2", "l2sq": "l2", "squared_euclidean": "l2", "ip": "dot", "inner_product": "dot",
+    "euclidean": "l2", "euclid": "l2", "l2sq": "l2", "squared_euclidean": "l2", "ip": "dot",
+    "inner_product": "dot",
     "inner": "dot", "cos": "cosine", "angular": "cosine", "hyperbolic": "lorentz",
 }  # fmt: skip  # by which other libraries call them
 SPELLING = re.compile(r"(?P<name>[\w-]+)(\((?P<options>[^()]*)\))?")
 
 
 def named(text: str) -> tuple[str, Similarity]:
-    """The similarity a text spells, with every option in its name; UnknownName or UsageError otherwise."""
+    """The similarity a text spells, with every option in its name; UnknownName or UsageError
+    otherwise.
+    """
     match = SPELLING.fullmatch(text.strip())
     if match is None:
         raise UnknownName("similarity", text, similarities)
     if match["name"] in SYNONYMS and match["name"] not in similarities:
         raise UnknownName("similarity", text, similarities, meant=repr(SYNONYMS[match["name"]]))
+
     function = similarities[match["name"]]
     parameters = inspect.signature(function).parameters.values()
-    defaults = {option.name: option.default for option in parameters if option.kind is option.KEYWORD_ONLY}
-    pairs = [part.strip().partition("=")[::2] for part in (match["options"] or "").split(",") if part.strip()]
+    defaults = {
+        option.name: option.default for option in parameters if option.kind is option.KEYWORD_ONLY
+    }
+    pairs = [
+        part.strip().partition("=")[::2]
+        for part in (match["options"] or "").split(",")
+        if part.strip()
+    ]
+
     try:
         given = {key.strip(): float(value) for key, value in pairs}
     except ValueError:
-        reason, expected = f"an option of {text!r} is not a number", "lorentz(curvature=0.1), for example"
+        reason = f"an option of {text!r} is not a number"
+        expected = "lorentz(curvature=0.1), for example"
         raise UsageError(reason, expected=expected, found=match["options"]) from None
+
     for option in given:
         if option not in defaults:
             raise UnknownName(f"option of the similarity {match['name']!r}", option, defaults)
+
     if not defaults:
         return match["name"], function
+
     chosen = defaults | given
     for option, value in chosen.items():
         if not value > 0 or value == np.inf:
-            raise UsageError(f"{option} of {text!r} is out of range", expected="a positive number", found=f"{value:g}")
+            raise UsageError(
+                f"{option} of {text!r} is out of range",
+                expected="a positive number",
+                found=f"{value:g}",
+            )
+
     spelled = ",".join(f"{option}={value!r}".removesuffix(".0") for option, value in chosen.items())
     return f"{match['name']}({spelled})", partial(function, **chosen)
 
@@ -85,10 +109,11 @@ def dot(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tuple[R
 
 @similarities.register("cosine")
 def cosine(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tuple[Rows, Rows]:
-    """s = q·g / |g|, which ranks as the cosine does: |q| is the same for the whole gallery of a query.
+    """s = q·g / |g|, which ranks as the cosine does: |q| is the same for the whole gallery of a
+    query.
 
-    A gallery whose norms are all equal is left as it is, since dividing would only round. Queries that are the gallery
-    are divided by their norms, too: then s(i, j) = s(j, i).
+    A gallery whose norms are all equal is left as it is, since dividing would only round. Queries
+    that are the gallery are divided by their norms, too: then s(i, j) = s(j, i).
     """
     norms = np.sqrt(squared_norms(gallery))
     if norms.min(initial=np.inf) == norms.max(initial=0):
@@ -99,30 +124,39 @@ def cosine(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tupl
 
 @similarities.register("l2")
 def l2(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tuple[Rows, Rows]:
-    """s = q·g − |g|²/2, which ranks as −|q − g| does; the second term rides along as one more dimension.
+    """s = q·g − |g|²/2, which ranks as −|q − g| does; the second term rides along as one more
+    dimension.
 
-    Vectors far from 0 are moved there first, which no distance notices: float32 would lose their differences.
+    Vectors far from 0 are moved there first, which no distance notices: float32 would lose their
+    differences.
     """
     shift = far_centre(gallery)
-    halves = (squared_norms(gallery) if shift is None else Rows(gallery, shift=shift).squared_norms()) / 2
+    halves = (
+        squared_norms(gallery) if shift is None else Rows(gallery, shift=shift).squared_norms()
+    ) / 2
     ones = np.ones(len(queries), float_type(queries))
-    return Rows(queries, shift=shift, last=ones), Rows(gallery, shift=shift, last=-halves.astype(float_type(gallery)))
+    return Rows(queries, shift=shift, last=ones), Rows(
+        gallery, shift=shift, last=-halves.astype(float_type(gallery))
+    )
 
 
-# Hyperbolic space has curvature −c. Both distances grow with an expression that is linear in the gallery's side, so one matrix
-# product of D + 1 numbers ranks. What is the same for the whole gallery of a query is left out: near the origin it would be
-# large beside the differences, and float32 would lose them. It still does for points far out; vectors in float64 are ranked
-# in float64.
+# Hyperbolic space has curvature −c. Both distances grow with an expression that is linear in the
+# gallery's side, so one matrix product of D + 1 numbers ranks. What is the same for the whole
+# gallery of a query is left out: near the origin it would be large beside the differences, and
+# float32 would lose them. It still does for points far out; vectors in float64 are ranked in
+# float64.
 
 
 @similarities.register("lorentz")
 def lorentz(
     queries: NDArray[np.floating], gallery: NDArray[np.floating], *, curvature: float = 1.0
 ) -> tuple[Rows, Rows]:
-    """s = q·g − q₀u(g) with x₀ = √(1/c + |x|²) and u(g) = g₀ − 1/√c, which ranks as −d(q, g) = −1/√c arcosh(c(q₀g₀ − q·g)) does.
+    """s = q·g − q₀u(g) with x₀ = √(1/c + |x|²) and u(g) = g₀ − 1/√c, which ranks as −d(q, g) =
+    −1/√c arcosh(c(q₀g₀ − q·g)) does.
 
-    The vectors are the D space coordinates of points on the hyperboloid (Nickel and Kiela 2018; MERU, Desai et al. 2023);
-    the time coordinate x₀ follows from them. u(g) = |g|²/(g₀ + 1/√c) is computed so, without a difference of near numbers.
+    The vectors are the D space coordinates of points on the hyperboloid (Nickel and Kiela 2018;
+    MERU, Desai et al. 2023); the time coordinate x₀ follows from them. u(g) = |g|²/(g₀ + 1/√c) is
+    computed so, without a difference of near numbers.
     """
     squares = squared_norms(gallery)
     above = squares / (np.sqrt(1 / curvature + squares) + curvature**-0.5)
@@ -134,10 +168,13 @@ def lorentz(
 def poincare(
     queries: NDArray[np.floating], gallery: NDArray[np.floating], *, curvature: float = 1.0
 ) -> tuple[Rows, Rows]:
-    """s = w(g)·(q·g − |g|²(1 + c|q|²)/2), w(g) = 1/(1 − c|g|²), which ranks as the negative distance in the ball does.
+    """s = w(g)·(q·g − |g|²(1 + c|q|²)/2), w(g) = 1/(1 − c|g|²), which ranks as the negative
+    distance in the ball does.
 
-    d(q, g) = 1/√c arcosh(1 + 2c|q − g|² / ((1 − c|q|²)(1 − c|g|²))) (Nickel and Kiela 2017; Hyp-ViT, HIER) grows with
-    |q − g|²·w(g), and that is |q|² − 2s. Raises SubmissionError for vectors outside of the ball of radius 1/√c.
+    d(q, g) = 1/√c arcosh(1 + 2c|q − g|² / ((1 − c|q|²)(1 − c|g|²))) (Nickel and Kiela 2017;
+    Hyp-ViT, HIER) grows with
+    |q − g|²·w(g), and that is |q|² − 2s. Raises SubmissionError for vectors outside of the ball of
+    radius 1/√c.
     """
     norms = {"queries": squared_norms(queries), "gallery": squared_norms(gallery)}
     for what, squares in norms.items():
@@ -147,20 +184,27 @@ def poincare(
                 f"{len(outside)} of the {what} lie outside of the Poincaré ball",
                 expected=f"|x| < 1/√curvature = {curvature**-0.5:g}",
                 found=f"|x| up to {squares.max() ** 0.5:g}, rows {examples(outside)}",
-                fix="state the model's own curvature, as poincare(curvature=0.1), or map the vectors into the ball first",
+                fix="state the model's own curvature, as poincare(curvature=0.1), or map the "
+                "vectors into the ball first",
             )
+
     weight = 1 / (1 - curvature * norms["gallery"])
-    kind, last = float_type(gallery), (1 + curvature * norms["queries"]) / 2
-    ranked = Rows(gallery, scale=weight.astype(kind), last=-(norms["gallery"] * weight).astype(kind))
+    kind = float_type(gallery)
+    last = (1 + curvature * norms["queries"]) / 2
+    ranked = Rows(
+        gallery, scale=weight.astype(kind), last=-(norms["gallery"] * weight).astype(kind)
+    )
+
     return Rows(queries, last=last.astype(float_type(queries))), ranked
 
 
 @similarities.register("hamming")
 def hamming(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tuple[Rows, Rows]:
-    """s = Σ_i (±1)(±1) = B − 2·(bits that differ), for packed codes of B = 8 D bits (N, D), as `numpy.packbits` makes them.
+    """s = Σ_i (±1)(±1) = B − 2·(bits that differ), for packed codes of B = 8 D bits (N, D), as
+    `numpy.packbits` makes them.
 
-    Exact: the sums are integers below 2²⁴. The bits are held as float16. Raises SubmissionError where an entry is not a byte.
-    Codes of ±1, one entry a bit, are ranked so by `dot` as they are.
+    Exact: the sums are integers below 2²⁴. The bits are held as float16. Raises SubmissionError
+    where an entry is not a byte. Codes of ±1, one entry a bit, are ranked so by `dot` as they are.
     """
     rows = Rows(_unpacked(queries, "queries"))
     return rows, rows if queries is gallery else Rows(_unpacked(gallery, "gallery"))
@@ -178,7 +222,10 @@ def _unpacked(packed: NDArray[np.floating], what: str) -> NDArray[np.float16]:
                 f"the {what} are not packed binary codes",
                 expected="integers of 0 to 255, eight bits each (numpy.packbits)",
                 found=f"other numbers in rows {examples(start + bad)}",
-                fix="pack them with numpy.packbits(bits, axis=1); for codes of ±1 use --similarity dot",
+                fix="pack them with numpy.packbits(bits, axis=1); for codes of ±1 use --similarity "
+                "dot",
             )
+
         bits[start : start + TILE] = 2 * np.unpackbits(codes, axis=1).astype(np.int8) - 1
+
     return bits

@@ -1,4 +1,5 @@
-"""Reads vectors as the float32 rows whose inner products rank: scaled, and one dimension longer, where they are wanted.
+"""Reads vectors as the float32 rows whose inner products rank: scaled, and one dimension longer,
+where they are wanted.
 
 A memory-mapped or float16 file is never converted as a whole.
 """
@@ -21,16 +22,23 @@ ROWS_AT_ONCE = 16384
 
 
 class SelectedRows:
-    """`vectors[rows]`, gathered block by block; `movable`: whether the rows may be moved, since nobody else looks at them.
-    `whole`: the scan of all vectors, if they were read before."""
+    """`vectors[rows]`, gathered block by block; `movable`: whether the rows may be moved, since
+    nobody else looks at them. `whole`: the scan of all vectors, if they were read before."""
 
     def __init__(
-        self, vectors: NDArray[Any], rows: NDArray[np.int64], *, movable: bool = False, whole: Scan | None = None
+        self,
+        vectors: NDArray[Any],
+        rows: NDArray[np.int64],
+        *,
+        movable: bool = False,
+        whole: Scan | None = None,
     ) -> None:
-        self.vectors, self.rows = vectors, rows
+        self.vectors = vectors
+        self.rows = rows
         if whole is not None:
             self.scan = whole.of(rows)
-        self.dtype, self.shape = vectors.dtype, (len(rows), vectors.shape[1])
+        self.dtype = vectors.dtype
+        self.shape = (len(rows), vectors.shape[1])
         # of a mapped file every page that is written to would become memory
         in_memory = vectors.flags.owndata and vectors.flags.writeable and vectors.flags.c_contiguous
         self.movable = movable and in_memory and len(np.unique(rows)) == len(rows)
@@ -54,8 +62,8 @@ class SelectedRows:
         return scan(self)
 
     def move(self, order: NDArray[np.int64]) -> NDArray[Any]:
-        """Move the selected rows to the front of the array, in this order of their positions (n,), and give them. A position
-        still stands for the same row."""
+        """Move the selected rows to the front of the array, in this order of their positions (n,),
+        and give them. A position still stands for the same row."""
         sources = self.rows[order]
         others = np.ones(len(self.vectors), bool)
         others[sources] = False
@@ -72,14 +80,17 @@ class SelectedRows:
 
 @compiled
 def move_rows(vectors: NDArray[np.floating], sources: NDArray[np.int64]) -> None:
-    """Put row `sources[n]` in place of row n, for all rows (N,) at once: round by round of those that change places.
+    """Put row `sources[n]` in place of row n, for all rows (N,) at once: round by round of those
+    that change places.
 
-    Nothing is held twice; numpy, some columns at a time, would take half a second for 60,000 vectors.
+    Nothing is held twice; numpy, some columns at a time, would take half a second for 60,000
+    vectors.
     """
     moved = np.zeros(len(sources), np.bool_)
     for start in range(len(sources)):
         if not moved[start]:
-            first, row = vectors[start].copy(), start
+            first = vectors[start].copy()
+            row = start
             while sources[row] != start:
                 vectors[row] = vectors[sources[row]]
                 moved[row] = True
@@ -88,7 +99,9 @@ def move_rows(vectors: NDArray[np.floating], sources: NDArray[np.int64]) -> None
             moved[row] = True
 
 
-def where(vectors: NDArray[Any] | SelectedRows, positions: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+def where(
+    vectors: NDArray[Any] | SelectedRows, positions: NDArray[np.int64]
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """The array that holds the vectors at these positions, and its rows that they are."""
     if isinstance(vectors, SelectedRows):
         return where(vectors.vectors, vectors.rows[positions])
@@ -96,18 +109,23 @@ def where(vectors: NDArray[Any] | SelectedRows, positions: NDArray[np.int64]) ->
 
 
 def as_vectors(vectors: ArrayLike, what: str = "vectors") -> NDArray[np.floating]:
-    """Finite native floats (N, D) from an array or a torch tensor; integers of one or two bytes become float32, others float64.
-    Raises SubmissionError otherwise."""
+    """Finite native floats (N, D) from an array or a torch tensor; integers of one or two bytes
+    become float32, others float64. Raises SubmissionError otherwise."""
     array = as_array(vectors, what)
     if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
         masked = f"{int(np.ma.getmaskarray(array).sum()):,} masked"
-        raise SubmissionError(f"the {what} hold masked numbers", expected="a number in every place", found=masked)
+        raise SubmissionError(
+            f"the {what} hold masked numbers", expected="a number in every place", found=masked
+        )
+
     array = np.asarray(array)
     if array.ndim != 2 or not array.size or array.dtype.kind not in "fiu":
         raise SubmissionError(
-            f"the {what} cannot be ranked", expected="numbers of shape (items, dimensions)",
+            f"the {what} cannot be ranked",
+            expected="numbers of shape (items, dimensions)",
             found=f"{array.dtype} of shape {array.shape}",
-        )  # fmt: skip
+        )
+
     native = array.dtype.newbyteorder("=")
     if array.dtype.kind != "f" or array.dtype.itemsize > 8:
         native = np.dtype(np.float32 if array.dtype.itemsize <= 2 else np.float64)
@@ -116,9 +134,13 @@ def as_vectors(vectors: ArrayLike, what: str = "vectors") -> NDArray[np.floating
     bad = np.flatnonzero(~np.concatenate([np.isfinite(part).all(axis=1) for part in parts]))
     if len(bad):
         raise SubmissionError(
-            f"{len(bad)} of the {what} hold NaN or Inf", expected="finite numbers", found=f"rows {examples(bad)}",
-            fix="look at the model's output for these rows: overflow under float16 is the usual cause",
-        )  # fmt: skip
+            f"{len(bad)} of the {what} hold NaN or Inf",
+            expected="finite numbers",
+            found=f"rows {examples(bad)}",
+            fix="look at the model's output for these rows: overflow under float16 is the usual "
+            "cause",
+        )
+
     return array
 
 
@@ -128,7 +150,9 @@ TILE = 512  # rows read and scaled at once: they stay in the second cache
 
 @dataclass(frozen=True)
 class Rows:
-    """`vectors` (N, D) less a `shift` (D,), each row times its `scale` (N,), and `last` (N,) as one more dimension, if given."""
+    """`vectors` (N, D) less a `shift` (D,), each row times its `scale` (N,), and `last` (N,) as one
+    more dimension, if given.
+    """
 
     vectors: NDArray[np.floating]
     scale: NDArray[np.floating] | None = None
@@ -147,7 +171,9 @@ class Rows:
         """float32, or float64 where the vectors are (the audit mode passes them so)."""
         return float_type(self.vectors)
 
-    def read(self, positions: NDArray[np.int64], out: NDArray[np.floating] | None = None) -> NDArray[np.floating]:
+    def read(
+        self, positions: NDArray[np.int64], out: NDArray[np.floating] | None = None
+    ) -> NDArray[np.floating]:
         """The rows at these positions (n,), in `out` (n, width) if given."""
         out = np.empty((len(positions), self.width), self.dtype) if out is None else out
         dimensions = self.vectors.shape[1]
@@ -159,7 +185,8 @@ class Rows:
             read_halves(source.view(np.uint16), rows, scale, out)
             return out
         for start in range(0, len(positions), TILE):
-            at, tile = slice(start, start + TILE), out[start : start + TILE, :dimensions]
+            at = slice(start, start + TILE)
+            tile = out[start : start + TILE, :dimensions]
             if tile.dtype == source.dtype and tile.flags.c_contiguous:
                 # quicker than an assignment; other modes hold the rows twice
                 np.take(source, rows[at], axis=0, out=tile, mode="clip")
@@ -172,7 +199,8 @@ class Rows:
         return out
 
     def squared_norms(self, positions: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
-        """|v|² of the rows at these positions, by default of all, in float64, read block by block."""
+        """|v|² of the rows at these positions, by default of all, in float64, read block by
+        block."""
         positions = np.arange(len(self)) if positions is None else positions
         result = np.empty(len(positions))
         for start in range(0, len(positions), TILE):
@@ -181,9 +209,13 @@ class Rows:
         return result
 
     def reordered_in_place(self, order: NDArray[np.int64]) -> Rows:
-        """Scale the rows and move them into this order in place, if they are movable: a run of them is then read without a copy."""
+        """Scale the rows and move them into this order in place, if they are movable: a run of them
+        is then read without a copy.
+        """
         vectors = self.vectors
-        if not (isinstance(vectors, SelectedRows) and vectors.movable and vectors.dtype == self.dtype):
+        if not (
+            isinstance(vectors, SelectedRows) and vectors.movable and vectors.dtype == self.dtype
+        ):
             return self
         if self.last is not None or self.shift is not None:
             return self
@@ -196,7 +228,12 @@ class Rows:
     def run(self, positions: NDArray[np.int64]) -> NDArray[np.floating] | None:
         """The rows at these positions where they lie, if they lie there one after another."""
         source, rows = where(self.vectors, positions)
-        plain = self.scale is None and self.last is None and self.shift is None and source.dtype == self.dtype
+        plain = (
+            self.scale is None
+            and self.last is None
+            and self.shift is None
+            and source.dtype == self.dtype
+        )
         if not plain or not len(rows) or (np.diff(rows) != 1).any():
             return None
         return source[rows[0] : rows[0] + len(rows)]
@@ -204,22 +241,32 @@ class Rows:
 
 @compiled
 def read_halves(
-    halves: NDArray[np.uint16], rows: NDArray[np.int64], scale: NDArray[np.float32], out: NDArray[np.float32]
+    halves: NDArray[np.uint16],
+    rows: NDArray[np.int64],
+    scale: NDArray[np.float32],
+    out: NDArray[np.float32],
 ) -> None:
-    """Write the rows (n,) of finite float16 numbers, given by their bits, each times its scale (n,), to the first dimensions of
-    `out`, exactly; numpy would convert them one by one, which takes ten times as long.
+    """Write the rows (n,) of finite float16 numbers, given by their bits, each times its scale
+    (n,), to the first dimensions of `out`, exactly; numpy would convert them one by one, which
+    takes ten times as long.
 
-    With the exponent moved by 127 − 15, the bits of |h| are those of its float32, but for subnormal h = m·2^−24, whose
-    bits then read (1 + m·2^−10)·2^−15.
+    With the exponent moved by 127 − 15, the bits of |h| are those of its float32, but for subnormal
+    h = m·2^−24, whose bits then read (1 + m·2^−10)·2^−15.
     """
     bits = np.empty(halves.shape[1], np.uint32)
     floats = bits.view(np.float32)
-    smallest, implied, two = np.float32(2.0**-14), np.float32(2.0**-15), np.float32(2)
+    smallest = np.float32(2.0**-14)
+    implied = np.float32(2.0**-15)
+    two = np.float32(2)
+
     for n in range(len(rows)):
         half = halves[rows[n]]
         for dimension in range(len(half)):
-            bits[dimension] = (np.uint32(half[dimension] & np.uint16(0x7FFF)) << np.uint32(13)) + np.uint32(112 << 23)
-        factor, negated = scale[n], -scale[n]
+            bits[dimension] = (
+                np.uint32(half[dimension] & np.uint16(0x7FFF)) << np.uint32(13)
+            ) + np.uint32(112 << 23)
+        factor = scale[n]
+        negated = -scale[n]
         for dimension in range(len(half)):
             size = floats[dimension]
             size = size if size >= smallest else (size - implied) * two
@@ -242,11 +289,17 @@ def float_type(vectors: NDArray[np.floating]) -> np.dtype[np.floating]:
 
 
 def far_centre(vectors: NDArray[np.floating]) -> NDArray[np.floating] | None:
-    """The middle (D,) between the smallest and the largest value of each dimension, where the vectors lie `FAR` times their
-    spread from 0; else None. Unlike a mean, it has the same bits whatever the order of the rows."""
-    low, high = np.full(vectors.shape[1], np.inf), np.full(vectors.shape[1], -np.inf)
+    """The middle (D,) between the smallest and the largest value of each dimension, where the
+    vectors lie `FAR` times their spread from 0; else None. Unlike a mean, it has the same bits
+    whatever the order of the rows."""
+    low = np.full(vectors.shape[1], np.inf)
+    high = np.full(vectors.shape[1], -np.inf)
     for start in range(0, len(vectors), ROWS_AT_ONCE):
         part = vectors[start : start + ROWS_AT_ONCE]
-        low, high = np.minimum(low, part.min(axis=0)), np.maximum(high, part.max(axis=0))
-    middle, spread = (low + high) / 2, (high - low) / 2
-    return middle.astype(float_type(vectors)) if middle @ middle > FAR**2 * (spread @ spread) else None
+        low = np.minimum(low, part.min(axis=0))
+        high = np.maximum(high, part.max(axis=0))
+    middle = (low + high) / 2
+    spread = (high - low) / 2
+    return (
+        middle.astype(float_type(vectors)) if middle @ middle > FAR**2 * (spread @ spread) else None
+    )

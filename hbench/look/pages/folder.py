@@ -1,8 +1,9 @@
 """Writes a folder of pages under a temporary name, and renames it when it is complete.
 
-Pages are in the folder itself; `assets/` holds styles and scripts, `data/` what scripts load on demand. Nothing is loaded from
-elsewhere, and a policy in every page forbids it. Data are scripts too, since a page opened from a disk may not fetch files: each
-passes one value to the page by name, as JSON without the characters with which a script could end early.
+Pages are in the folder itself; `assets/` holds styles and scripts, `data/` what scripts load on
+demand. Nothing is loaded from elsewhere, and a policy in every page forbids it. Data are scripts
+too, since a page opened from a disk may not fetch files: each passes one value to the page by name,
+as JSON without the characters with which a script could end early.
 
 >>> script("items-0", ["</script>"])
 'hbench.put("items-0",["\\\\u003c/script>"]);\\n'
@@ -44,13 +45,16 @@ def refuse_folder(folder: Path, kind: str) -> None:
 
 
 def mark_of(kind: str) -> str:
-    """Return the name of a file that marks folders written by hbench, so that no others are replaced."""
+    """Return the name of a file that marks folders written by hbench, so that no others are
+    replaced.
+    """
     return f".hbench-{kind}"
 
 
 @contextmanager
 def replacing_folder(folder: Path, kind: str) -> Iterator[Path]:
-    """Yield a new folder that replaces `folder` when the block succeeds, and is removed otherwise."""
+    """Yield a new folder that replaces `folder` when the block succeeds, and is removed
+    otherwise."""
     refuse_folder(folder, kind)
     folder = folder.resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -58,9 +62,12 @@ def replacing_folder(folder: Path, kind: str) -> Iterator[Path]:
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.part")
     old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
     temporary.mkdir()
+
     try:
         yield temporary
-        (temporary / mark_of(kind)).write_text(f"made by hbench {kind}; replaced as a whole\n", encoding="utf-8")
+        (temporary / mark_of(kind)).write_text(
+            f"made by hbench {kind}; replaced as a whole\n", encoding="utf-8"
+        )
         if folder.exists():
             folder.replace(old)
         temporary.replace(folder)
@@ -70,7 +77,9 @@ def replacing_folder(folder: Path, kind: str) -> Iterator[Path]:
 
 
 def _clear_leftovers(folder: Path) -> None:
-    """Remove what processes left that were killed as they made these pages; pages that they had moved away come back."""
+    """Remove what processes left that were killed as they made these pages; pages that they had
+    moved away come back.
+    """
     for left in folder.parent.glob(f".{glob.escape(folder.name)}.*"):
         process, _, kind = left.name.removeprefix(f".{folder.name}.").partition(".")
         if kind not in LEFTOVERS or not process.isdecimal() or _is_running(int(process)):
@@ -94,7 +103,8 @@ def _is_running(process: int) -> bool:
 
 
 def copy_assets(folder: Path, package: str) -> None:
-    """Copy the styles and scripts that all pages share, and those of a package, into a new folder."""
+    """Copy the styles and scripts that all pages share, and those of a package, into a new
+    folder."""
     folder.mkdir()
     for each in (SHARED, package):
         for file in resources.files(each).joinpath("static").iterdir():
@@ -103,7 +113,9 @@ def copy_assets(folder: Path, package: str) -> None:
 
 
 def script(name: str, value: Any) -> str:
-    """Write a script that passes a JSON value to the page; raises ValueError for NaN. Names from outside are never keys."""
+    """Write a script that passes a JSON value to the page; raises ValueError for NaN. Names from
+    outside are never keys.
+    """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character, escaped in ESCAPED.items():
         text = text.replace(character, escaped)
@@ -116,12 +128,18 @@ def write_script(folder: Path, name: str, value: Any) -> None:
 
 
 class Pages:
-    """Renders the templates of a package, and those that all pages share, with common variables and filters."""
+    """Renders the templates of a package, and those that all pages share, with common variables and
+    filters.
+    """
 
     def __init__(self, package: str, shared: dict[str, Any]) -> None:
-        loaders = [jinja2.PackageLoader(name, "templates") for name in dict.fromkeys((package, SHARED))]
+        loaders = [
+            jinja2.PackageLoader(name, "templates") for name in dict.fromkeys((package, SHARED))
+        ]
         loader = jinja2.ChoiceLoader(loaders)
-        self.environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
+        self.environment = jinja2.Environment(
+            loader=loader, autoescape=True, undefined=jinja2.StrictUndefined
+        )
         self.environment.globals |= shared
         self.environment.filters |= {
             "percent": percent,
@@ -145,14 +163,19 @@ class Pages:
 
     def write(self, folder: Path, page: str, template: str | None = None, **content: Any) -> None:
         """Render PAGE.html from the template with its name, or another one."""
-        (folder / f"{page}.html").write_text(self.text(template or page, page=page, **content), encoding="utf-8")
+        (folder / f"{page}.html").write_text(
+            self.text(template or page, page=page, **content), encoding="utf-8"
+        )
 
 
 def level_styles(depth: int) -> str:
     """Write the style rules of the levels 0 … depth: their colours, and those of text on them."""
     colors = [color_of(level, depth) for level in range(depth + 1)]
     pairs = [(color, text_color_on(color)) for color in colors]
-    rules = [f".level-{level} {{ --level: {own}; --on-level: {on}; }}\n" for level, (own, on) in enumerate(pairs)]
+    rules = [
+        f".level-{level} {{ --level: {own}; --on-level: {on}; }}\n"
+        for level, (own, on) in enumerate(pairs)
+    ]
     return "".join(rules)
 
 
@@ -171,13 +194,18 @@ def page_difference(difference: float, metric: str, digits: int = 2) -> str:
 
 
 def headings(content: str) -> list[tuple[str, str]]:
-    """List the (id, text) of the headings of a page's content, for a table of contents; their small print is left out.
+    """List the (id, text) of the headings of a page's content, for a table of contents; their small
+    print is left out.
 
-    >>> headings('<h2 id="scores">Scores &amp; more <small>3</small></h2><h2 id="in-short" class="quiet">In short</h2>')
+    >>> quiet = '<h2 id="in-short" class="quiet">In short</h2>'
+    >>> headings(f'<h2 id="scores">Scores &amp; more <small>3</small></h2>{quiet}')
     [('scores', 'Scores &amp; more')]
     """
     found = re.findall(r'<h2 id="([^"]+)">(.*?)</h2>', content, re.DOTALL)
-    return [(name, re.sub(r"<small.*|<[^>]+>", "", text, flags=re.DOTALL).strip()) for name, text in found]
+    return [
+        (name, re.sub(r"<small.*|<[^>]+>", "", text, flags=re.DOTALL).strip())
+        for name, text in found
+    ]
 
 
 def exact(value: float | None) -> str:

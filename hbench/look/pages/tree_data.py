@@ -1,7 +1,8 @@
-"""Prepares a label tree for its zoomable picture: the nodes of every level, their sizes, and the scale of colours.
+"""Prepares a label tree for its zoomable picture: the nodes of every level, their sizes, and the
+scale of colours.
 
-Since a tree's paths are sorted, the children of a node are adjacent in the page's lists: the numbers of children suffice to draw
-any part of the tree.
+Since a tree's paths are sorted, the children of a node are adjacent in the page's lists: the
+numbers of children suffice to draw any part of the tree.
 
 >>> tree, _ = LabelTree.from_names([("a", "x"), ("a", "y"), ("b", "z")], levels=("coarse", "fine"))
 >>> found = tree_data(tree, np.array([5, 1, 2]))
@@ -9,6 +10,7 @@ any part of the tree.
 ([[6, 2], [5, 1, 2]], [[2, 1]])
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -23,20 +25,31 @@ Floats = NDArray[np.float64]
 
 
 def tree_data(tree: LabelTree, items: NDArray[np.int64]) -> dict[str, Any]:
-    """Collect names, items and children of the nodes of every level, coarse to fine, in the order in which they are drawn.
+    """Collect names, items and children of the nodes of every level, coarse to fine, in the order
+    in which they are drawn.
 
-    `nodes` are the ids of the nodes in that order. `items` (C,): the numbers of items of the fine classes.
+    `nodes` are the ids of the nodes in that order. `items` (C,): the numbers of items of the fine
+    classes.
     """
-    orders, children = [], []
+    orders = []
+    children = []
     for level in range(tree.depth):
         nodes, first = np.unique(tree.paths[:, level], return_index=True)
-        orders.append(nodes[np.argsort(first, kind="stable")])  # by first occurrence in the sorted paths
+        # by first occurrence in the sorted paths
+        orders.append(nodes[np.argsort(first, kind="stable")])
         edges = np.unique(tree.paths[:, level : level + 2], axis=0)
-        children.append(np.bincount(edges[:, 0], minlength=len(tree.names[level]))[orders[-1]].tolist())
-    sizes = [items_of_level(tree, items, level + 1)[order].tolist() for level, order in enumerate(orders)]
+        children.append(
+            np.bincount(edges[:, 0], minlength=len(tree.names[level]))[orders[-1]].tolist()
+        )
+
+    sizes = [
+        items_of_level(tree, items, level + 1)[order].tolist() for level, order in enumerate(orders)
+    ]
     return {
         "levels": list(tree.levels),
-        "names": [[names[node] for node in order] for names, order in zip(tree.names, orders, strict=True)],
+        "names": [
+            [names[node] for node in order] for names, order in zip(tree.names, orders, strict=True)
+        ],
         "nodes": [order.tolist() for order in orders],
         "items": sizes,
         "children": children[:-1],
@@ -46,4 +59,4 @@ def tree_data(tree: LabelTree, items: NDArray[np.int64]) -> dict[str, Any]:
 
 def rounded(values: Floats) -> list[float | None]:
     """Round values for JSON, with None for NaN."""
-    return [None if value != value else value for value in values.round(DIGITS).tolist()]  # noqa: PLR0124
+    return [None if math.isnan(value) else value for value in values.round(DIGITS).tolist()]

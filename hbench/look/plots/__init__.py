@@ -33,7 +33,8 @@ class PlotRequest(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A kind of plot. `about`: what it shows; `files`: what it takes; `options`: the fields of a request that it takes.
+    """A kind of plot. `about`: what it shows; `files`: what it takes; `options`: the fields of a
+    request that it takes.
 
     `of_report`: draws a report in memory, by metrics, if a report alone suffices.
     """
@@ -50,9 +51,15 @@ Draw = Callable[[PlotRequest], Drawing]
 
 
 def kind(
-    name: str, about: str, files: str, options: str, of_report: Callable[[Report, Sequence[str]], Drawing] | None = None
+    name: str,
+    about: str,
+    files: str,
+    options: str,
+    of_report: Callable[[Report, Sequence[str]], Drawing] | None = None,
 ) -> Callable[[Draw], Draw]:
-    """Register a function that draws requests as a kind of plot; `options`: the fields of a request that it takes."""
+    """Register a function that draws requests as a kind of plot; `options`: the fields of a request
+    that it takes.
+    """
 
     def register(function: Draw) -> Draw:
         kinds.register(name)(Kind(about, files, frozenset(options.split()), function, of_report))
@@ -62,14 +69,18 @@ def kind(
 
 
 def draw(kind: str, request: PlotRequest) -> Drawing:
-    """Draw a request; raises UnknownName for the kind, UsageError for options that it does not take."""
+    """Draw a request; raises UnknownName for the kind, UsageError for options that it does not
+    take.
+    """
     chosen = kinds[kind]
     if not request.files:
         raise UsageError(f"plot {kind} needs files", expected=chosen.files)
     given = [name for name in PlotRequest._fields[1:] if getattr(request, name)]
     if foreign := [_option(name) for name in given if name not in chosen.options]:
         taken = examples(sorted(map(_option, chosen.options)), most=9)
-        raise UsageError(f"{kind} does not take {', '.join(foreign)}", expected=taken or "no option but --out")
+        raise UsageError(
+            f"{kind} does not take {', '.join(foreign)}", expected=taken or "no option but --out"
+        )
     return chosen.draw(request)
 
 
@@ -78,12 +89,16 @@ def _option(field: str) -> str:
 
 
 @checked
-def plot(report: Report | str | Path, kind: str = "levels", metrics: str | Sequence[str] = ()) -> Drawing:
-    """Draw a report; a notebook shows the drawing, and `drawing.write("levels.pdf")` saves it as .png, .svg or .pdf.
+def plot(
+    report: Report | str | Path, kind: str = "levels", metrics: str | Sequence[str] = ()
+) -> Drawing:
+    """Draw a report; a notebook shows the drawing, and `drawing.write("levels.pdf")` saves it as
+    .png, .svg or .pdf.
 
-    `report`: what `hbench.evaluate` returns, or the path of its file (JSON). `kind`: "levels" (metrics by level) or "mistakes"
-    (the levels of first results). `metrics`: names of metrics by level to show, for "levels" (default: AP, R@1 and R@10). Raises
-    UnknownName for an unknown kind or metric, UsageError for a kind that needs more than a report, or a metric that the report
+    `report`: what `hbench.evaluate` returns, or the path of its file (JSON). `kind`: "levels"
+    (metrics by level) or "mistakes" (the levels of first results). `metrics`: names of metrics by
+    level to show, for "levels" (default: AP, R@1 and R@10). Raises UnknownName for an unknown kind
+    or metric, UsageError for a kind that needs more than a report, or a metric that the report
     lacks, SubmissionError for a file that is no report.
     """
     chosen = kinds[kind]

@@ -1,4 +1,5 @@
-"""Draws leaderboards: one metric against another with the Pareto front, and the best score by year."""
+"""Draws leaderboards: one metric against another with the Pareto front, and the best score by
+year."""
 
 from __future__ import annotations
 
@@ -22,11 +23,15 @@ if TYPE_CHECKING:
 PARETO = ("AP", "H-AP")
 BOARD = "the name or file of a leaderboard"
 MOST = 12  # points with a number and a name
-FRONT, PAPER, RUN = color_at(0.0), color_at(0.45), color_at(0.72)
+FRONT = color_at(0.0)
+PAPER = color_at(0.45)
+RUN = color_at(0.72)
 
 
 class BoardPoint(NamedTuple):
-    """A row as a point: x and y are scores in percent, or x is a year; of the `goodness` of both, higher is better."""
+    """A row as a point: x and y are scores in percent, or x is a year; of the `goodness` of both,
+    higher is better.
+    """
 
     x: float
     y: float
@@ -35,12 +40,21 @@ class BoardPoint(NamedTuple):
 
 
 def points_of(board: Leaderboard, metrics: tuple[str, str]) -> list[BoardPoint]:
-    """Make points of the comparable rows with both metrics; raises UnknownName for a metric, UsageError without rows."""
+    """Make points of the comparable rows with both metrics; raises UnknownName for a metric,
+    UsageError without rows.
+    """
     x, y = (board.key(metric) for metric in metrics)
-    rows = [row for row in map(as_one, joined(board.rows)) if {x, y} <= row.scores.keys() - row.unranked.keys()]
+    rows = [
+        row
+        for row in map(as_one, joined(board.rows))
+        if {x, y} <= row.scores.keys() - row.unranked.keys()
+    ]
     if not rows:
-        expected, found = "two metrics of one row, such as --metric R@1 --metric R@10", ", ".join(board.metrics)
-        raise UsageError(f"no row of {board.dataset} has {x} and {y}", expected=expected, found=found)
+        expected = "two metrics of one row, such as --metric R@1 --metric R@10"
+        found = ", ".join(board.metrics)
+        raise UsageError(
+            f"no row of {board.dataset} has {x} and {y}", expected=expected, found=found
+        )
     pairs = [(float(row.scores[x]), float(row.scores[y]), row) for row in rows]
     return [BoardPoint(*pair, (goodness(x, pair[0]), goodness(y, pair[1]))) for pair in pairs]
 
@@ -51,18 +65,23 @@ def front_of(points: Sequence[BoardPoint]) -> list[BoardPoint]:
 
 
 def records_of(points: Sequence[BoardPoint]) -> list[BoardPoint]:
-    """Select the points that were better than all points of earlier years and of their year, by year."""
+    """Select the points that were better than all points of earlier years and of their year, by
+    year.
+    """
     return _rising(sorted(points, key=lambda point: (point.x, -point.goodness[1])))
 
 
 def _rising(points: Sequence[BoardPoint]) -> list[BoardPoint]:
     """Select the points that are better in y than all before them."""
     best = np.maximum.accumulate([-np.inf, *(point.goodness[1] for point in points)]).tolist()
-    return [point for point, before in zip(points, best, strict=False) if point.goodness[1] > before]
+    return [
+        point for point, before in zip(points, best, strict=False) if point.goodness[1] > before
+    ]
 
 
 def lower_fence(values: Sequence[float]) -> float:
-    """Compute the fence below which values are far out: first quartile − 3 · interquartile range (Tukey).
+    """Compute the fence below which values are far out: first quartile − 3 · interquartile range
+    (Tukey).
 
     >>> lower_fence([50, 51, 52, 53, 54, 0.1])
     42.75
@@ -79,7 +98,11 @@ def draw_pareto(board: Leaderboard, metrics: tuple[str, str]) -> Drawing:
     points = points_of(board, metrics)
     front = front_of(points)
     fences = [lower_fence([point.goodness[axis] for point in points]) for axis in (0, 1)]
-    seen = [point for point in points if point.goodness[0] >= fences[0] and point.goodness[1] >= fences[1]]
+    seen = [
+        point
+        for point in points
+        if point.goodness[0] >= fences[0] and point.goodness[1] >= fences[1]
+    ]
     outside = len(points) - len(seen)
 
     def paint(figure: Figure) -> None:
@@ -93,13 +116,25 @@ def draw_pareto(board: Leaderboard, metrics: tuple[str, str]) -> Drawing:
 
 
 def draw_time(board: Leaderboard, metric: str) -> Drawing:
-    """Draw every row by its year, and a line of the best score so far; rows that set a record are numbered and named."""
+    """Draw every row by its year, and a line of the best score so far; rows that set a record are
+    numbered and named.
+    """
     key = board.key(metric)
-    rows = [row for row in map(as_one, joined(board.rows)) if key in row.scores and key not in row.unranked]
+    rows = [
+        row
+        for row in map(as_one, joined(board.rows))
+        if key in row.scores and key not in row.unranked
+    ]
     scores = [(row, float(row.scores[key])) for row in rows]
-    points = [BoardPoint(row.year, score, row, (0, goodness(key, score))) for row, score in scores if row.year]
+    points = [
+        BoardPoint(row.year, score, row, (0, goodness(key, score)))
+        for row, score in scores
+        if row.year
+    ]
     if not points:
-        raise UsageError(f"no row of {board.dataset} has {key} and a year", found=", ".join(board.metrics))
+        raise UsageError(
+            f"no row of {board.dataset} has {key} and a year", found=", ".join(board.metrics)
+        )
     best = records_of(points)
     last = max(each.x for each in points)
 
@@ -119,7 +154,9 @@ def draw_time(board: Leaderboard, metric: str) -> Drawing:
 
 
 def _name_axes(panel: Axes, board: Leaderboard, *, y: str, x: str | None = None) -> None:
-    """Name the axes of metrics; invert an axis whose lower values are better, so that better is right and up."""
+    """Name the axes of metrics; invert an axis whose lower values are better, so that better is
+    right and up.
+    """
     for name, axis in ((x, panel.xaxis), (y, panel.yaxis)):
         if name is not None:
             lower = lower_is_better(board.key(name))
@@ -139,14 +176,27 @@ def _paint_points(
     places = [each.x for each in line], [each.y for each in line]
     panel.step(*places, where=where, color=FRONT, linewidth=0.8, zorder=1)
     named = {id(each) for each in best}
-    for label, marker, color, of_run in (("of a paper", "o", PAPER, False), ("of a run", "D", RUN, True)):
+    for label, marker, color, of_run in (
+        ("of a paper", "o", PAPER, False),
+        ("of a run", "D", RUN, True),
+    ):
         own = [each for each in points if (each.row.run is not None) == of_run]
         if own:
             colors = [FRONT if id(each) in named else color for each in own]
-            x, y = [each.x for each in own], [each.y for each in own]
+            x = [each.x for each in own]
+            y = [each.y for each in own]
             panel.scatter(
-                x, y, s=10, marker=marker, c=colors, linewidths=0.3, edgecolors="white", label=label, zorder=2
+                x,
+                y,
+                s=10,
+                marker=marker,
+                c=colors,
+                linewidths=0.3,
+                edgecolors="white",
+                label=label,
+                zorder=2,
             )
+
     panel.margins(0.06, 0.08)
     panel.grid(color=FAINT, linewidth=0.5)
     panel.set_axisbelow(True)
@@ -161,12 +211,25 @@ def _name(figure: Figure, panel: Axes, best: Sequence[BoardPoint]) -> None:
     words = []
     for number, point in enumerate(best[-MOST:], start=1):
         place = (point.x, point.y)
-        panel.annotate(str(number), place, xytext=(2, 1.5), textcoords="offset points", fontsize=5.5, color=GREY)
+        panel.annotate(
+            str(number),
+            place,
+            xytext=(2, 1.5),
+            textcoords="offset points",
+            fontsize=5.5,
+            color=GREY,
+        )
         words.append(f"{number}  {_words(point.row)}")
     figure.legend(
-        [Line2D([], [], linestyle="none") for _ in words], words, loc="outside upper left", ncols=2, fontsize=5.5,
-        handlelength=0, handletextpad=0, columnspacing=1,
-    )  # fmt: skip
+        [Line2D([], [], linestyle="none") for _ in words],
+        words,
+        loc="outside upper left",
+        ncols=2,
+        fontsize=5.5,
+        handlelength=0,
+        handletextpad=0,
+        columnspacing=1,
+    )
 
 
 def _words(row: Row) -> str:
@@ -180,7 +243,10 @@ def _height(best: Sequence[BoardPoint]) -> float:
 
 def _about(board: Leaderboard, results: int) -> str:
     where = f"hbench leaderboard show {board.dataset}"
-    return f"{board.dataset}@{board.version} · protocol {board.protocol} · {results} results; sources: {where}"
+    return (
+        f"{board.dataset}@{board.version} · protocol {board.protocol} · {results} results; "
+        f"sources: {where}"
+    )
 
 
 def _board(request: PlotRequest, name: str) -> Leaderboard:
@@ -189,11 +255,15 @@ def _board(request: PlotRequest, name: str) -> Leaderboard:
     return leaderboard.read(request.files[0])
 
 
-@kind("pareto", "a leaderboard by two metrics, fine AP against H-AP, with its front", BOARD, "metrics")
+@kind(
+    "pareto", "a leaderboard by two metrics, fine AP against H-AP, with its front", BOARD, "metrics"
+)
 def _draw_pareto(request: PlotRequest) -> Drawing:
     metrics = request.metrics or PARETO
     if len(metrics) != 2:
-        raise UsageError("plot pareto takes two metrics", expected="--metric twice", found=", ".join(metrics))
+        raise UsageError(
+            "plot pareto takes two metrics", expected="--metric twice", found=", ".join(metrics)
+        )
     return draw_pareto(_board(request, "pareto"), (metrics[0], metrics[1]))
 
 

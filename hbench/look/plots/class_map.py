@@ -1,5 +1,5 @@
-"""Draws a map of classes: the mean vectors of fine classes, laid out by t-SNE or UMAP, coloured by a coarser level, like
-Fig. 5 of HAPPIER."""
+"""Draws a map of classes: the mean vectors of fine classes, laid out by t-SNE or UMAP, coloured by
+a coarser level, like Fig. 5 of HAPPIER."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ Floats = NDArray[np.float64]
 
 
 class ClassPlaces(NamedTuple):
-    """The places (C, 2) of the means of some fine classes in the plane, and their nodes (C,), out of `number` classes."""
+    """The places (C, 2) of the means of some fine classes in the plane, and their nodes (C,), out
+    of `number` classes.
+    """
 
     nodes: NDArray[np.int64]
     places: Floats
@@ -47,7 +49,8 @@ def map_of(
     method: str = LAYOUTS[0],
     most: int | None = None,
 ) -> ClassPlaces | None:
-    """Lay out the means of the fine classes, or of `most` of them, chosen at random; None for fewer than four classes.
+    """Lay out the means of the fine classes, or of `most` of them, chosen at random; None for fewer
+    than four classes.
 
     The places are reproducible on one machine. Raises UsageError if UMAP is not installed.
     """
@@ -59,8 +62,11 @@ def map_of(
 
 
 def vectors_of(manifest: Manifest, submission: EmbeddingSubmission) -> NDArray[np.floating]:
-    """The vectors of all items (N, D); of queries and gallery in two files each item's own, the gallery's where both have it."""
-    whole, gallery = submission.parts[0], submission.gallery
+    """The vectors of all items (N, D); of queries and gallery in two files each item's own, the
+    gallery's where both have it.
+    """
+    whole = submission.parts[0]
+    gallery = submission.gallery
     if len(submission.parts) == 1:
         return np.asarray(whole.vectors[align(whole, manifest.items)])
     vectors = np.zeros((len(manifest), whole.dim), np.result_type(whole.vectors, gallery.vectors))
@@ -72,20 +78,27 @@ def vectors_of(manifest: Manifest, submission: EmbeddingSubmission) -> NDArray[n
 def mean_vectors(
     manifest: Manifest, vectors: NDArray[np.floating], *, cosine: bool
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """Compute the mean vector of every fine class with items, from vectors (N, D); returns means (C, D) and classes (C,).
+    """Compute the mean vector of every fine class with items, from vectors (N, D); returns means
+    (C, D) and classes (C,).
 
     With `cosine`, the vectors and the means are normalised.
     """
     classes, place = distinct(manifest.labels[:, -1])
-    order, ends = np.argsort(place, kind="stable"), np.cumsum(np.bincount(place))
+    order = np.argsort(place, kind="stable")
+    ends = np.cumsum(np.bincount(place))
     means = np.empty((len(classes), vectors.shape[1]))
-    for some in range(0, len(classes), CLASSES_AT_ONCE):  # by blocks, so that the vectors are not copied all at once
+
+    # by blocks, so that the vectors are not copied all at once
+    for some in range(0, len(classes), CLASSES_AT_ONCE):
         last = ends[some : some + CLASSES_AT_ONCE]
         first = np.append(ends[some - 1] if some else 0, last[:-1])
         own = vectors[order[first[0] : last[-1]]].astype(np.float64)
         if cosine:
             own /= np.sqrt(np.einsum("nd,nd->n", own, own))[:, None]
-        means[some : some + CLASSES_AT_ONCE] = np.add.reduceat(own, first - first[0]) / (last - first)[:, None]
+        means[some : some + CLASSES_AT_ONCE] = (
+            np.add.reduceat(own, first - first[0]) / (last - first)[:, None]
+        )
+
     return (means / np.linalg.norm(means, axis=1, keepdims=True) if cosine else means), classes
 
 
@@ -94,19 +107,26 @@ def _laid_out(means: Floats, method: str) -> Floats:
         try:
             from umap import UMAP
         except ModuleNotFoundError:
-            raise UsageError("umap is not installed", fix="pip install umap-learn, or --method t-sne") from None
+            raise UsageError(
+                "umap is not installed", fix="pip install umap-learn, or --method t-sne"
+            ) from None
         return np.asarray(UMAP(random_state=SEED, n_jobs=1).fit_transform(means), np.float64)
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
 
     perplexity = min(PERPLEXITY, (len(means) - 1) / 3)
-    with threadpool_limits(1):  # t-SNE's loops are so short that threads would mostly wait for each other
+    # t-SNE's loops are so short that threads would mostly wait for each other
+    with threadpool_limits(1):
         places = TSNE(2, perplexity=perplexity, init="pca", random_state=SEED).fit_transform(means)
     return np.asarray(places, np.float64)
 
 
-def draw_map(places: Floats, group_of: NDArray[np.int64], groups: Sequence[str], *, level: str, about: str) -> Drawing:
-    """Draw a point for each class at its place (C, 2); the largest groups get colours and shapes, by `group_of` (C,)."""
+def draw_map(
+    places: Floats, group_of: NDArray[np.int64], groups: Sequence[str], *, level: str, about: str
+) -> Drawing:
+    """Draw a point for each class at its place (C, 2); the largest groups get colours and shapes,
+    by `group_of` (C,).
+    """
     sizes = np.bincount(group_of, minlength=len(groups))
     largest = np.sort(np.argsort(-sizes, kind="stable")[:MOST])
     rest = ~np.isin(group_of, largest)
@@ -117,12 +137,20 @@ def draw_map(places: Floats, group_of: NDArray[np.int64], groups: Sequence[str],
             others = f"{len(groups) - len(largest)} smaller"
             x, y = places[rest].T
             panel.scatter(x, y, s=4, color=GREY, linewidths=0, label=others)
+
         for number, group in enumerate(largest.tolist()):
             x, y = places[group_of == group].T
             panel.scatter(
-                x, y, s=6 * SIZES[number], color=group_color(number, len(largest)), marker=marker_of(number),
-                edgecolors="white", linewidths=0.3, label=short(groups[group], 20),
-            )  # fmt: skip
+                x,
+                y,
+                s=6 * SIZES[number],
+                color=group_color(number, len(largest)),
+                marker=marker_of(number),
+                edgecolors="white",
+                linewidths=0.3,
+                label=short(groups[group], 20),
+            )
+
         panel.set(xticks=[], yticks=[], aspect="equal")
         panel.spines[:].set_visible(False)
         handles, labels = panel.get_legend_handles_labels()
@@ -141,14 +169,19 @@ def _draw(request: PlotRequest) -> Drawing:
     method = request.method or LAYOUTS[0]
     if method not in LAYOUTS:
         raise UnknownName("method of a map", method, LAYOUTS)
+
     ranked = ranked_test(request.files, dataset_of(request.dataset, "map"), request.test)
-    manifest, examined = ranked.manifest, ranked.examined
+    manifest = ranked.manifest
+    examined = ranked.examined
     level = request.level or manifest.levels[0]
     column = manifest.tree.level(level) - 1
     submission = examined.submission.embeddings("a map")
-    found = map_of(manifest, submission, cosine=examined.conditions.similarity_name == "cosine", method=method)
+    found = map_of(
+        manifest, submission, cosine=examined.conditions.similarity_name == "cosine", method=method
+    )
     if found is None:
         raise UsageError("a map needs at least four classes")
+
     classes = f"{found.number:,} classes ({manifest.levels[-1]})"
     about = f"{ranked.signature}\nmeans of {classes}, laid out by {method}"
     group_of = manifest.tree.paths[found.nodes, column].astype(np.int64)

@@ -1,4 +1,6 @@
-"""Draws the confusion of classes at one level of the tree: the query's class against that of its first result."""
+"""Draws the confusion of classes at one level of the tree: the query's class against that of its
+first result.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ SHADES = ("#ffffff", "#7d8fb3", "#35456c", "#00224e")  # 0 … 100 percent
 
 
 def confusion(manifest: Manifest, top: TopLists, level: int = 0) -> NDArray[np.int64]:
-    """Count queries by their class and the class of their first result (C, C), at a level, 0 the coarsest.
+    """Count queries by their class and the class of their first result (C, C), at a level, 0 the
+    coarsest.
 
     Queries without results are left out.
     """
@@ -35,12 +38,18 @@ def confusion(manifest: Manifest, top: TopLists, level: int = 0) -> NDArray[np.i
     rows = manifest.labels[manifest.query, level][some].astype(np.int64)
     columns = manifest.labels[top.items[some, 0], level]
     number = len(manifest.tree.names[level])
-    counts: NDArray[np.int64] = np.bincount(rows * number + columns, minlength=number**2).reshape(number, number)
+    counts: NDArray[np.int64] = np.bincount(rows * number + columns, minlength=number**2).reshape(
+        number, number
+    )
     return counts
 
 
-def largest_classes(names: Sequence[str], counts: NDArray[np.int64]) -> tuple[list[str], NDArray[np.int64]]:
-    """Return names and counts (C, C) of the classes that occur; of many, the MOST - 1 largest, and the rest as one."""
+def largest_classes(
+    names: Sequence[str], counts: NDArray[np.int64]
+) -> tuple[list[str], NDArray[np.int64]]:
+    """Return names and counts (C, C) of the classes that occur; of many, the MOST - 1 largest, and
+    the rest as one.
+    """
     shown = np.flatnonzero(counts.sum(axis=1) + counts.sum(axis=0))
     if len(shown) <= MOST:
         return [names[node] for node in shown.tolist()], counts[np.ix_(shown, shown)]
@@ -52,15 +61,23 @@ def largest_classes(names: Sequence[str], counts: NDArray[np.int64]) -> tuple[li
     return [*(names[node] for node in kept.tolist()), f"{len(shown) - MOST + 1} {REST}"], merged
 
 
-def draw_confusion(names: Sequence[str], counts: NDArray[np.int64], level: str, about: str) -> Drawing:
-    """Draw a cell per pair of classes, darker for larger shares; the scale distinguishes small shares best."""
-    shares, words = 100 * counts / np.maximum(counts.sum(axis=1), 1)[:, None], [short(name, 16) for name in names]
+def draw_confusion(
+    names: Sequence[str], counts: NDArray[np.int64], level: str, about: str
+) -> Drawing:
+    """Draw a cell per pair of classes, darker for larger shares; the scale distinguishes small
+    shares best.
+    """
+    shares = 100 * counts / np.maximum(counts.sum(axis=1), 1)[:, None]
+    words = [short(name, 16) for name in names]
 
     def paint(figure: Figure) -> None:
         panel = figure.subplots()
         _paint_cells(panel, shares)
-        places, size = range(len(names)), 7 if len(names) <= 8 else 5.5
-        panel.set_xticks(places, words, rotation=40, ha="right", rotation_mode="anchor", fontsize=size)
+        places = range(len(names))
+        size = 7 if len(names) <= 8 else 5.5
+        panel.set_xticks(
+            places, words, rotation=40, ha="right", rotation_mode="anchor", fontsize=size
+        )
         panel.set_yticks(places, words, fontsize=size)
         panel.tick_params(length=0)
         panel.set(xlabel=f"{level} of the first result", ylabel=f"{level} of the query")
@@ -72,9 +89,12 @@ def draw_confusion(names: Sequence[str], counts: NDArray[np.int64], level: str, 
 def _paint_cells(panel: Axes, shares: NDArray[np.float64]) -> None:
     from matplotlib.colors import LinearSegmentedColormap, PowerNorm, to_hex
 
-    shade, scale = LinearSegmentedColormap.from_list("shares", SHADES), PowerNorm(0.5, 0, 100)
+    shade = LinearSegmentedColormap.from_list("shares", SHADES)
+    scale = PowerNorm(0.5, 0, 100)
     edges = np.arange(len(shares) + 1) - 0.5
-    panel.pcolormesh(edges, edges, shares, cmap=shade, norm=scale, edgecolors="white", linewidth=0.8)
+    panel.pcolormesh(
+        edges, edges, shares, cmap=shade, norm=scale, edgecolors="white", linewidth=0.8
+    )
     panel.invert_yaxis()
     if len(shares) > NUMBERED:
         return
@@ -83,7 +103,9 @@ def _paint_cells(panel: Axes, shares: NDArray[np.float64]) -> None:
         if share > 0:
             text = f"{share:.0f}" if share >= 9.95 else f"{share:.1f}" if share >= 0.05 else "<.1"
             color = text_color_on(to_hex(shade(scale(share))))
-            panel.text(column, row, text, ha="center", va="center_baseline", fontsize=size, color=color)
+            panel.text(
+                column, row, text, ha="center", va="center_baseline", fontsize=size, color=color
+            )
 
 
 @kind(
@@ -94,10 +116,13 @@ def _paint_cells(panel: Axes, shares: NDArray[np.float64]) -> None:
 )
 def _draw(request: PlotRequest) -> Drawing:
     ranked = ranked_test(request.files, dataset_of(request.dataset, "confusion"), request.test)
-    manifest, examined = ranked.manifest, ranked.examined
+    manifest = ranked.manifest
+    examined = ranked.examined
     level = request.level or manifest.levels[0]
     column = manifest.tree.level(level) - 1
     queries = np.arange(int(manifest.query.sum()))
-    top = first_results(manifest, examined.submission.embeddings("confusion"), queries, examined.conditions, 1)
+    top = first_results(
+        manifest, examined.submission.embeddings("confusion"), queries, examined.conditions, 1
+    )
     names, counts = largest_classes(manifest.tree.names[column], confusion(manifest, top, column))
     return draw_confusion(names, counts, level, ranked.signature)

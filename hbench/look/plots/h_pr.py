@@ -1,8 +1,9 @@
 """Draws the hierarchical precision–recall curve, whose area is H-AP (rank losses, Eq. 30–32).
 
-The curve of a query has a step for each of its positives, as wide as the positive adds to H-R and as high as H-P there. The curve
-of a run is the mean of its queries' curves over the recall, here in bins: the height of a bin is the mean precision in it, so that
-the area of the bins is exactly the mean H-AP.
+The curve of a query has a step for each of its positives, as wide as the positive adds to H-R and
+as high as H-P there. The curve of a run is the mean of its queries' curves over the recall, here in
+bins: the height of a bin is the mean precision in it, so that the area of the bins is exactly the
+mean H-AP.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ DASHES = ("-", (0, (4, 1.2)), (0, (1.2, 1.2)), (0, (5, 1, 1, 1)))
 
 
 class Curve(NamedTuple):
-    """The mean precision of a run in every bin of recall, (BINS,), its 95 % interval, (BINS, 2), and the number of queries."""
+    """The mean precision of a run in every bin of recall, (BINS,), its 95 % interval, (BINS, 2),
+    and the number of queries.
+    """
 
     name: str
     precision: NDArray[np.float64]
@@ -45,7 +48,9 @@ class Curve(NamedTuple):
 
 
 def binned(sequence: LevelSequence, relevance: Relevance) -> NDArray[np.float64]:
-    """Compute the mean precision of one query in every bin of recall, (BINS,); NaN for a query without positives."""
+    """Compute the mean precision of one query in every bin of recall, (BINS,); NaN for a query
+    without positives.
+    """
     recall, precision = h_pr_curve(sequence, relevance(sequence.counts))
     if not len(recall):
         return np.full(BINS, np.nan)
@@ -58,7 +63,9 @@ def binned(sequence: LevelSequence, relevance: Relevance) -> NDArray[np.float64]
 def mean_curve(name: str, by_query: NDArray[np.float64], units: NDArray[np.int64]) -> Curve:
     """Average the curves of a run's queries, (Q, BINS), with intervals over their units (Q,)."""
     queries = int((~np.isnan(by_query[:, 0])).sum())
-    return Curve(name, np.nanmean(by_query, axis=0), mean_intervals(UnitSums.of(by_query.T, units)), queries)
+    return Curve(
+        name, np.nanmean(by_query, axis=0), mean_intervals(UnitSums.of(by_query.T, units)), queries
+    )
 
 
 def draw_curves(curves: Sequence[Curve], about: str) -> Drawing:
@@ -73,9 +80,15 @@ def draw_curves(curves: Sequence[Curve], about: str) -> Drawing:
             low, high = (100 * np.append(side, side[-1]) for side in curve.interval.T)
             panel.fill_between(edges, low, high, step="post", color=color, alpha=0.2, linewidth=0)
             panel.stairs(
-                100 * curve.precision, edges, baseline=None, color=color, linestyle=DASHES[number % len(DASHES)],
-                linewidth=1.2, label=labels[number],
-            )  # fmt: skip
+                100 * curve.precision,
+                edges,
+                baseline=None,
+                color=color,
+                linestyle=DASHES[number % len(DASHES)],
+                linewidth=1.2,
+                label=labels[number],
+            )
+
         percent_axis(panel)
         panel.set_xlim(0, 100)
         panel.set(xlabel="hierarchical recall (%)", ylabel="hierarchical precision (%)")
@@ -92,9 +105,14 @@ def draw_curves(curves: Sequence[Curve], about: str) -> Drawing:
     "dataset test names",
 )
 def _draw(request: PlotRequest) -> Drawing:
-    ranked = ranked_tests(request.files, dataset_of(request.dataset, "h-pr"), request.test, request.names)
+    ranked = ranked_tests(
+        request.files, dataset_of(request.dataset, "h-pr"), request.test, request.names
+    )
     relevance = ranked[0].examined.conditions.relevance
     units = [units_of(queries_of(test.test, test.manifest)) for test in ranked]
     rows = [traced(test.job, lambda sequence: binned(sequence, relevance), BINS) for test in ranked]
-    curves = [mean_curve(test.name, row, unit) for test, row, unit in zip(ranked, rows, units, strict=True)]
+    curves = [
+        mean_curve(test.name, row, unit)
+        for test, row, unit in zip(ranked, rows, units, strict=True)
+    ]
     return draw_curves(curves, ranked[0].signature)

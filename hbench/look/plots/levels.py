@@ -1,4 +1,6 @@
-"""Draws AP and R@k at every level, of several runs side by side, each with its 95 % interval below its mark."""
+"""Draws AP and R@k at every level, of several runs side by side, each with its 95 % interval below
+its mark.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hbench.core.errors import UnknownName, UsageError
-from hbench.look.figures import FAINT, GREY, Drawing, drawn, legend_above, legend_height, percent_axis, short
+from hbench.look.figures import (
+    FAINT,
+    GREY,
+    Drawing,
+    drawn,
+    legend_above,
+    legend_height,
+    percent_axis,
+    short,
+)
 from hbench.look.inputs import Run, runs_of
 from hbench.look.palette import marker_of, series_color
 from hbench.look.plots import PlotRequest, kind
@@ -26,7 +37,9 @@ NUMBERED = 3  # most runs for which values are printed next to their points
 
 
 def draw_levels(runs: Sequence[Run], metrics: Sequence[str]) -> Drawing:
-    """Draw a panel per metric with a row per level and a point per run; raises UsageError for a metric without levels."""
+    """Draw a panel per metric with a row per level and a point per run; raises UsageError for a
+    metric without levels.
+    """
     shown = list(metrics) or [name for name in METRICS if _is_there(runs, name)]
     for name in shown:
         if "level" not in MetricName.parse(name).definition.takes:
@@ -34,10 +47,13 @@ def draw_levels(runs: Sequence[Run], metrics: Sequence[str]) -> Drawing:
     missing = [name for name in shown if not _is_there(runs, name)] if shown else list(METRICS)
     if missing:
         raise UsageError(
-            f"the reports have no {', '.join(missing)} at any level", found=", ".join(runs[0].document.scores),
+            f"the reports have no {', '.join(missing)} at any level",
+            found=", ".join(runs[0].document.scores),
             fix=f"hbench evaluate … --metrics {','.join(missing)}",
-        )  # fmt: skip
-    levels, names, several = runs[0].document.levels, [short(run.name, 36) for run in runs], len(runs) > 1
+        )
+    levels = runs[0].document.levels
+    names = [short(run.name, 36) for run in runs]
+    several = len(runs) > 1
 
     def paint(figure: Figure) -> None:
         panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
@@ -66,14 +82,20 @@ def _paint_panel(panel: Axes, runs: Sequence[Run], metric: str) -> None:
     for row in range(1, len(runs[0].document.levels)):
         panel.axhline(row - 0.5, color=FAINT, linewidth=0.5, zorder=0)
     spread = np.linspace(-0.28, 0.22, len(runs)) if len(runs) > 1 else np.full(1, -0.05)
-    beside = min(0.18, 0.22 / max(1, len(runs) - 1))  # an interval is below its mark, which is often wider
+    # an interval is below its mark, which is often wider
+    beside = min(0.18, 0.22 / max(1, len(runs) - 1))
     for number, (run, offset) in enumerate(zip(runs, spread.tolist(), strict=True)):
         levels = enumerate(run.document.levels)
         ends = {row + offset: ends for row, level in levels if (ends := _ends(run, metric, level))}
         value, low, high = np.array(list(ends.values())).reshape(-1, 3).T
-        rows, color = np.array(list(ends)), series_color(number, len(runs))
-        panel.plot(value, rows, marker_of(number), color=color, label=run.name, markersize=3, clip_on=False)
-        low, high = np.minimum(low, value), np.maximum(high, value)  # rounding may put equal values just outside
+        rows = np.array(list(ends))
+        color = series_color(number, len(runs))
+        panel.plot(
+            value, rows, marker_of(number), color=color, label=run.name, markersize=3, clip_on=False
+        )
+        # rounding may put equal values just outside
+        low = np.minimum(low, value)
+        high = np.maximum(high, value)
         panel.hlines(rows + beside, low, high, color=color, linewidth=1.1, clip_on=False)
         if len(runs) <= NUMBERED:
             for row, of_level in ends.items():
@@ -81,7 +103,9 @@ def _paint_panel(panel: Axes, runs: Sequence[Run], metric: str) -> None:
 
 
 def _ends(run: Run, metric: str, level: str) -> tuple[float, float, float] | None:
-    """Return a score and the ends of its interval as they are printed; None for a run without this score."""
+    """Return a score and the ends of its interval as they are printed; None for a run without this
+    score.
+    """
     name = replace(MetricName.parse(metric), level=level).at(run.document.levels)
     score = run.document.scores.get(str(name))
     if score is None or score.value is None:
@@ -99,7 +123,14 @@ def _write_value(panel: Axes, row: float, ends: tuple[float, float, float]) -> N
         text = f"{value:.1f} (≥ {low:.1f})"
     x, space, side = (low, -3.5, "right") if value > 60 else (high, 3.5, "left")
     panel.annotate(
-        text, (x, row), xytext=(space, 0), textcoords="offset points", ha=side, va="center", fontsize=5.5, color=GREY
+        text,
+        (x, row),
+        xytext=(space, 0),
+        textcoords="offset points",
+        ha=side,
+        va="center",
+        fontsize=5.5,
+        color=GREY,
     )
 
 

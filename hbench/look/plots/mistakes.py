@@ -1,4 +1,6 @@
-"""Draws the severity of mistakes: the level of the first wrong result, and of the results at ranks 1, 5 and 10."""
+"""Draws the severity of mistakes: the level of the first wrong result, and of the results at ranks
+1, 5 and 10.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +37,16 @@ Rows = Mapping[str, Counts]  # by the result: "rank 1", …, "first wrong"
 
 
 def levels_at(sequence: LevelSequence) -> NDArray[np.float64]:
-    """Return the levels of the items at the RANKS, then of the first wrong item; NaN if there is none; (4,)."""
-    depth, items = len(sequence.counts) - 1, int(sequence.counts.sum())
-    listed = dict(zip(sequence.ranks.tolist(), sequence.levels.tolist(), strict=True)) if len(sequence.ranks) else {}
+    """Return the levels of the items at the RANKS, then of the first wrong item; NaN if there is
+    none; (4,).
+    """
+    depth = len(sequence.counts) - 1
+    items = int(sequence.counts.sum())
+    listed = (
+        dict(zip(sequence.ranks.tolist(), sequence.levels.tolist(), strict=True))
+        if len(sequence.ranks)
+        else {}
+    )
     at_ranks = [float(listed.get(rank, 0)) if rank <= items else np.nan for rank in RANKS]
     return np.array([*at_ranks, depth * (1 - distance_of_the_first_mistake(sequence))])
 
@@ -49,20 +58,34 @@ def counted(levels: NDArray[np.float64], depth: int) -> Counts:
 
 
 def of_document(name: str, document: Document, distances: NDArray[np.float64] | None) -> Rows:
-    """Count levels in a report: at rank 1, and for the first wrong result, by values of HD-first-mistake (Q,), if given."""
+    """Count levels in a report: at rank 1, and for the first wrong result, by values of
+    HD-first-mistake (Q,), if given.
+    """
     depth = len(document.levels)
     if not document.mistakes:
-        raise UsageError(f"the report of {name} does not say of what level the first results are", fix="evaluate again")
+        raise UsageError(
+            f"the report of {name} does not say of what level the first results are",
+            fix="evaluate again",
+        )
     first = sum(np.array(list(own.values())[::-1]) for own in document.mistakes.values())
     rows = {"rank 1": np.asarray(first)}
-    return rows if distances is None else rows | {FIRST_WRONG: counted(depth * (1 - distances), depth)}
+    return (
+        rows if distances is None else rows | {FIRST_WRONG: counted(depth * (1 - distances), depth)}
+    )
 
 
-def draw_mistakes(names: Sequence[str], found: Sequence[Rows], levels: Sequence[str], about: str) -> Drawing:
+def draw_mistakes(
+    names: Sequence[str], found: Sequence[Rows], levels: Sequence[str], about: str
+) -> Drawing:
     """Draw a stacked bar per run and row: the shares of queries whose result has each level."""
-    keys, several = list(found[0]), len(found) > 1
+    keys = list(found[0])
+    several = len(found) > 1
     heading = HEADING * several  # of a group of runs, in heights of a bar
-    places = [group * (len(found) + heading) + row for group in range(len(keys)) for row in range(len(found))]
+    places = [
+        group * (len(found) + heading) + row
+        for group in range(len(keys))
+        for row in range(len(found))
+    ]
     bars = [(key, name, rows) for key in keys for name, rows in zip(names, found, strict=True)]
     legend = legend_of(levels)
     words = [f"{mark} {'same ' * bool(level)}{short(name, 20)}" for level, mark, name in legend]
@@ -78,7 +101,9 @@ def draw_mistakes(names: Sequence[str], found: Sequence[Rows], levels: Sequence[
         panel.set_ylim(places[-1] + 0.5, -0.5 - heading)
         for key, place in zip(keys, places[:: len(found)], strict=True) if several else ():
             at = (0, place - 0.5)
-            panel.annotate(key, at, xytext=(2, 1.5), textcoords="offset points", fontsize=6.5, va="bottom")
+            panel.annotate(
+                key, at, xytext=(2, 1.5), textcoords="offset points", fontsize=6.5, va="bottom"
+            )
         panel.tick_params(axis="y", length=0)
         panel.set_xlabel("queries, percent")
         patches = [Patch(color=color_of(level, len(levels))) for level, _, _ in legend]
@@ -90,19 +115,34 @@ def draw_mistakes(names: Sequence[str], found: Sequence[Rows], levels: Sequence[
 
 def _paint_bar(panel: Axes, place: float, counts: Counts, depth: int) -> None:
     """Draw one bar, with the finest level on the left and unrelated results on the right."""
-    total, left = max(1, int(counts.sum())), 0.0
+    total = max(1, int(counts.sum()))
+    left = 0.0
     for level in range(depth, -1, -1):
         share = 100 * int(counts[level]) / total
         color = color_of(level, depth)
-        panel.barh(place, share, left=left, height=0.8, color=color, edgecolor="white", linewidth=0.4)
+        panel.barh(
+            place, share, left=left, height=0.8, color=color, edgecolor="white", linewidth=0.4
+        )
+
         if share >= PRINTED:
-            middle, ink = left + share / 2, text_color_on(color)
-            panel.text(middle, place, f"{share:.0f}", ha="center", va="center_baseline", fontsize=6.5, color=ink)
+            middle = left + share / 2
+            ink = text_color_on(color)
+            panel.text(
+                middle,
+                place,
+                f"{share:.0f}",
+                ha="center",
+                va="center_baseline",
+                fontsize=6.5,
+                color=ink,
+            )
+
         left += share
 
 
 def _of_report(report: Report, _metrics: Sequence[str]) -> Drawing:
-    document, name = report.document, report.document.method or ""
+    document = report.document
+    name = report.document.method or ""
     rows = of_document(name, document, report.values.get(FIRST_MISTAKE))
     return draw_mistakes([name], [rows], document.levels, report.signature)
 
@@ -110,7 +150,8 @@ def _of_report(report: Report, _metrics: Sequence[str]) -> Drawing:
 @kind(
     "mistakes",
     "the level of the first wrong result, and of the results at ranks 1, 5 and 10",
-    f"embedding files with --dataset, or reports (.json; rank 1, and the first wrong result by {FIRST_MISTAKE})",
+    "embedding files with --dataset, or reports (.json; rank 1, and the first wrong result by "
+    f"{FIRST_MISTAKE})",
     "dataset test names",
     of_report=_of_report,
 )
@@ -120,14 +161,26 @@ def _draw(request: PlotRequest) -> Drawing:
         found = [of_document(run.name, run.document, _distances(run.by_query)) for run in runs]
         common = [key for key in found[0] if all(key in rows for rows in found)]
         found = [{key: rows[key] for key in common} for rows in found]
-        return draw_mistakes([run.name for run in runs], found, runs[0].document.levels, runs[0].document.signature)
-    ranked = ranked_tests(request.files, dataset_of(request.dataset, "mistakes"), request.test, request.names)
+        return draw_mistakes(
+            [run.name for run in runs], found, runs[0].document.levels, runs[0].document.signature
+        )
+
+    ranked = ranked_tests(
+        request.files, dataset_of(request.dataset, "mistakes"), request.test, request.names
+    )
     keys = [*(f"rank {rank}" for rank in RANKS), FIRST_WRONG]
+
     found = []
     for test in ranked:
-        columns, depth = traced(test.job, levels_at, len(keys)).T, test.manifest.tree.depth
-        found.append({key: counted(column, depth) for key, column in zip(keys, columns, strict=True)})
-    return draw_mistakes([test.name for test in ranked], found, ranked[0].examined.data.levels, ranked[0].signature)
+        columns = traced(test.job, levels_at, len(keys)).T
+        depth = test.manifest.tree.depth
+        found.append(
+            {key: counted(column, depth) for key, column in zip(keys, columns, strict=True)}
+        )
+
+    return draw_mistakes(
+        [test.name for test in ranked], found, ranked[0].examined.data.levels, ranked[0].signature
+    )
 
 
 def _distances(by_query: pa.Table | None) -> NDArray[np.float64] | None:

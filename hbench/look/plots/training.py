@@ -27,8 +27,8 @@ Floats = NDArray[np.float64]
 
 
 class TrainingLog(NamedTuple):
-    """The log of a run: (epoch, loss) of every logged step, also by term, and (epoch, score) of every validation, or of the
-    tests without validation; each (n, 2)."""
+    """The log of a run: (epoch, loss) of every logged step, also by term, and (epoch, score) of
+    every validation, or of the tests without validation; each (n, 2)."""
 
     name: str
     loss: Floats
@@ -46,29 +46,40 @@ def read_log(path: Path, name: str) -> TrainingLog:
         per_epoch = steps[0]["steps_per_epoch"]
         loss = _points(steps, per_epoch, lambda line: line["loss"])
         named = steps[0]["terms"]
-        terms = {term: _points(steps, per_epoch, lambda line, term=term: line["terms"][term]) for term in named}
+        terms = {
+            term: _points(steps, per_epoch, lambda line, term=term: line["terms"][term])
+            for term in named
+        }
         of = "validation" if any("validation" in line for line in lines) else "scores"
         tested = [line for line in lines if of in line]
         names = tested[-1][of] if tested else ()
-        scores = {each: _points(tested, per_epoch, lambda line, each=each: line[of][each]) for each in names}
+        scores = {
+            each: _points(tested, per_epoch, lambda line, each=each: line[of][each])
+            for each in names
+        }
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
         expected = f"the folder of a run, or its {LOG}"
         raise DataError(f"{path} cannot be drawn", expected=expected, found=str(error)) from None
+
     return TrainingLog(name, loss, terms, scores)
 
 
 def _points(lines: Sequence[Any], per_epoch: int, value: Any) -> Floats:
-    return np.array([(line["step"] / per_epoch, value(line)) for line in lines], np.float64).reshape(-1, 2)
+    return np.array(
+        [(line["step"] / per_epoch, value(line)) for line in lines], np.float64
+    ).reshape(-1, 2)
 
 
 def draw_training(logs: Sequence[TrainingLog], metrics: Sequence[str]) -> Drawing:
-    """Draw the loss over epochs and, below, the scores, if there are any: several of one run, or one of several runs.
+    """Draw the loss over epochs and, below, the scores, if there are any: several of one run, or
+    one of several runs.
 
     Losses of different terms cannot be compared, so each kind has its own panel.
     """
     tested = any(log.scores for log in logs)
     usual = [name for name in METRICS if name in logs[0].scores] if len(logs) == 1 else METRICS[:1]
-    shown, common = list(metrics or usual), set.intersection(*(set(log.scores) for log in logs))
+    shown = list(metrics or usual)
+    common = set.intersection(*(set(log.scores) for log in logs))
     for name in shown if tested else metrics:
         if name not in common:
             raise UnknownName("metric of these logs", name, sorted(common))
@@ -87,19 +98,34 @@ def draw_training(logs: Sequence[TrainingLog], metrics: Sequence[str]) -> Drawin
             panel.grid(axis="y", color=FAINT, linewidth=0.5)
             panel.legend(fontsize=6.5, loc="best")
 
-    return drawn(paint, height=0.5 + 1.4 * (len(kinds_of_loss) + tested), about=" · ".join(log.name for log in logs))
+    return drawn(
+        paint,
+        height=0.5 + 1.4 * (len(kinds_of_loss) + tested),
+        about=" · ".join(log.name for log in logs),
+    )
 
 
 def _paint_losses(panel: Axes, logs: Sequence[TrainingLog], terms: Sequence[str]) -> None:
-    """Draw the losses of the runs with these terms, or all terms of one run, in the colours that the scores have."""
+    """Draw the losses of the runs with these terms, or all terms of one run, in the colours that
+    the scores have.
+    """
     lines = [(log.name, log.loss) for log in logs]
     if len(logs) == 1 and len(logs[0].terms) > 1:
         lines = [("loss", logs[0].loss), *logs[0].terms.items()]
-    drawn_here = [number for number in range(len(lines)) if len(logs) == 1 or tuple(logs[number].terms) == tuple(terms)]
+    drawn_here = [
+        number
+        for number in range(len(lines))
+        if len(logs) == 1 or tuple(logs[number].terms) == tuple(terms)
+    ]
     for number in drawn_here:
         name, points = lines[number]
         width = 1.2 if len(logs) > 1 or number == 0 else 0.8
-        panel.plot(*points.T, color=series_color(number, len(lines)), linewidth=width, label=short(name, 26))
+        panel.plot(
+            *points.T,
+            color=series_color(number, len(lines)),
+            linewidth=width,
+            label=short(name, 26),
+        )
     if all((lines[number][1][:, 1] > 0).all() for number in drawn_here):
         panel.set_yscale("log")
         from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
@@ -116,18 +142,34 @@ def _paint_scores(panel: Axes, logs: Sequence[TrainingLog], metrics: Sequence[st
         for log in logs:
             points = log.scores[metric] * (1, factor_of(metric))
             lines.append((metric if len(logs) == 1 else log.name, points))
+
     for number, (name, points) in enumerate(lines):
-        color, marker = series_color(number, len(lines)), marker_of(number)
-        panel.plot(points[:, 0], points[:, 1], marker, ls="-", color=color, markersize=3, label=short(name, 26))
+        color = series_color(number, len(lines))
+        marker = marker_of(number)
+        panel.plot(
+            points[:, 0],
+            points[:, 1],
+            marker,
+            ls="-",
+            color=color,
+            markersize=3,
+            label=short(name, 26),
+        )
+
     what = "score" if len(logs) == 1 else ", ".join(metrics)
     panel.set_ylabel(f"{what} (%)" if all(factor_of(metric) == 100 for metric in metrics) else what)
 
 
 @kind(
-    "curves", "loss and test scores over the epochs of training", "folders of runs, or their log.jsonl", "names metrics"
+    "curves",
+    "loss and test scores over the epochs of training",
+    "folders of runs, or their log.jsonl",
+    "names metrics",
 )
 def _draw_curves(request: PlotRequest) -> Drawing:
     paths = [Path(file) for file in request.files]
     folders = [path if path.is_dir() else path.parent for path in paths]
     names = shown_names(request.names, [folder.resolve().name for folder in folders], folders)
-    return draw_training([read_log(path, name) for path, name in zip(paths, names, strict=True)], request.metrics)
+    return draw_training(
+        [read_log(path, name) for path, name in zip(paths, names, strict=True)], request.metrics
+    )

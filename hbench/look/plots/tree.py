@@ -1,4 +1,5 @@
-"""Draws a label tree as an icicle: a column per level, coarse on the left, with heights in proportion to the items of nodes.
+"""Draws a label tree as an icicle: a column per level, coarse on the left, with heights in
+proportion to the items of nodes.
 
 The colour shows the coarse branch of a node, or the mean of a metric over its queries.
 """
@@ -44,9 +45,11 @@ Floats = NDArray[np.float64]
 
 
 def means_of(manifest: Manifest, by_query: pa.Table, metric: str) -> list[Floats]:
-    """Average a metric over the queries of each node, for every level, coarse to fine; NaN for nodes without queries.
+    """Average a metric over the queries of each node, for every level, coarse to fine; NaN for
+    nodes without queries.
 
-    Raises UnknownName for a metric that is not in the values, SubmissionError for values of other queries.
+    Raises UnknownName for a metric that is not in the values, SubmissionError for values of other
+    queries.
     """
     named = metric_columns(by_query)
     if metric not in named:
@@ -55,27 +58,37 @@ def means_of(manifest: Manifest, by_query: pa.Table, metric: str) -> list[Floats
     queries = by_query["query"].to_pylist()
     if foreign := [query for query in queries if query not in row]:
         raise SubmissionError(
-            f"{len(foreign)} queries are not in this test", found=str(foreign[0]),
+            f"{len(foreign)} queries are not in this test",
+            found=str(foreign[0]),
             fix="name the dataset of the values, and --test if it has several",
-        )  # fmt: skip
+        )
     values = np.asarray(by_query[metric].to_numpy(), np.float64)
     return means_of_nodes(manifest.tree, manifest.labels[[row[query] for query in queries]], values)
 
 
 def draw_tree(
-    tree: LabelTree, items: NDArray[np.int64], about: str, *, means: Sequence[Floats] | None = None, metric: str = ""
+    tree: LabelTree,
+    items: NDArray[np.int64],
+    about: str,
+    *,
+    means: Sequence[Floats] | None = None,
+    metric: str = "",
 ) -> Drawing:
     """Draw a tree by the numbers of items (C,) of its fine classes, with names where they fit.
 
-    `means`: for every level, the mean of a metric in each node, which colours it; a bar below explains the colours.
+    `means`: for every level, the mean of a metric in each node, which colours it; a bar below
+    explains the colours.
     """
     sizes = [items_of_level(tree, items, depth) for depth in range(1, tree.depth + 1)]
-    fills, scale = _fills_of_branches(tree, sizes[0]), None
+    fills = _fills_of_branches(tree, sizes[0])
+    scale = None
     if means is not None:
         known = np.concatenate(means)
         low, high = scale = (float(np.nanmin(known)), float(np.nanmax(known)))
         shares = [((level - low) / ((high - low) or 1)).tolist() for level in means]
-        fills = [[UNKNOWN if np.isnan(share) else color_at(share) for share in level] for level in shares]
+        fills = [
+            [UNKNOWN if np.isnan(share) else color_at(share) for share in level] for level in shares
+        ]
 
     def paint(figure: Figure) -> None:
         panel = figure.subplots()
@@ -86,7 +99,10 @@ def draw_tree(
         panel.set_ylim(int(items.sum()), 0)
         panel.set_yticks([])
         middles = (widths[:-1] + widths[1:]) / 2
-        heads = [f"{short(name, 12)}\n{len(names):,}" for name, names in zip(tree.levels, tree.names, strict=True)]
+        heads = [
+            f"{short(name, 12)}\n{len(names):,}"
+            for name, names in zip(tree.levels, tree.names, strict=True)
+        ]
         panel.set_xticks(middles, heads, fontsize=6.5)
         panel.xaxis.tick_top()
         panel.tick_params(length=0)
@@ -98,7 +114,9 @@ def draw_tree(
 
 
 def _fills_of_branches(tree: LabelTree, sizes: NDArray[np.int64]) -> list[list[str]]:
-    """Choose a colour per coarsest branch, paler from level to level, with alternating shades of neighbours."""
+    """Choose a colour per coarsest branch, paler from level to level, with alternating shades of
+    neighbours.
+    """
     largest = np.sort(np.argsort(-sizes, kind="stable")[:MOST_BRANCHES]).tolist()
     hues = {branch: group_color(number, len(largest)) for number, branch in enumerate(largest)}
     fills = []
@@ -107,13 +125,18 @@ def _fills_of_branches(tree: LabelTree, sizes: NDArray[np.int64]) -> list[list[s
         branches = tree.paths[np.searchsorted(tree.paths[:, level], nodes), 0].tolist()
         pale = 0.62 * level / max(tree.depth - 1, 1)
         fills.append(
-            [mixed_with_white(hues.get(branch, OTHER), pale + 0.1 * (node % 2)) for node, branch in enumerate(branches)]
+            [
+                mixed_with_white(hues.get(branch, OTHER), pale + 0.1 * (node % 2))
+                for node, branch in enumerate(branches)
+            ]
         )
     return fills
 
 
 def _widths(tree: LabelTree, sizes: Sequence[NDArray[np.int64]]) -> Floats:
-    """Return the borders of the columns, as shares of the width: as wide as most of the names that fit by height."""
+    """Return the borders of the columns, as shares of the width: as wide as most of the names that
+    fit by height.
+    """
     wishes = []
     for names, items in zip(tree.names, sizes, strict=True):
         readable = np.flatnonzero(_heights(items) >= LETTER + 1).tolist()
@@ -130,22 +153,38 @@ def _heights(sizes: NDArray[np.int64]) -> Floats:
     return points
 
 
-def _paint_level(panel: Axes, names: Sequence[str], sizes: NDArray[np.int64], fills: Sequence[str], x: Floats) -> None:
+def _paint_level(
+    panel: Axes, names: Sequence[str], sizes: NDArray[np.int64], fills: Sequence[str], x: Floats
+) -> None:
     from matplotlib.collections import PolyCollection
 
     ends = np.concatenate([[0], np.cumsum(sizes)]).astype(float)
-    boxes = [[(x[0], top), (x[0], low), (x[1], low), (x[1], top)] for top, low in itertools.pairwise(ends)]
+    boxes = [
+        [(x[0], top), (x[0], low), (x[1], low), (x[1], top)]
+        for top, low in itertools.pairwise(ends)
+    ]
     tall = _heights(sizes)
     lines = np.clip(tall / 8, 0, 0.4)
     panel.add_collection(
-        PolyCollection(boxes, facecolors=fills, edgecolors="white", linewidths=lines, rasterized=len(names) > MANY)
+        PolyCollection(
+            boxes,
+            facecolors=fills,
+            edgecolors="white",
+            linewidths=lines,
+            rasterized=len(names) > MANY,
+        )
     )
     space = (COLUMN - 0.15) * 72 * (x[1] - x[0]) - 3
     for name, top, low, height, fill in zip(names, ends, ends[1:], tall, fills, strict=False):
         if height >= LETTER + 1:
             fitting = _fitting(name, space / LETTER)
             panel.text(
-                x[0] + 0.008, (top + low) / 2, fitting, fontsize=LETTER, va="center_baseline", color=text_color_on(fill)
+                x[0] + 0.008,
+                (top + low) / 2,
+                fitting,
+                fontsize=LETTER,
+                va="center_baseline",
+                color=text_color_on(fill),
             )
 
 
@@ -153,7 +192,9 @@ def _fitting(name: str, ems: float) -> str:
     """Shorten a name to this many ems."""
     if text_width(name) <= ems:
         return name
-    shown = next((length for length in range(len(name), 0, -1) if text_width(name[:length] + "…") <= ems), 0)
+    shown = next(
+        (length for length in range(len(name), 0, -1) if text_width(name[:length] + "…") <= ems), 0
+    )
     return name[:shown] + "…" if shown > 1 else ""
 
 
@@ -161,7 +202,9 @@ def _explain(figure: Figure, panel: Axes, scale: tuple[float, float], metric: st
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LinearSegmentedColormap, Normalize
 
-    shades = LinearSegmentedColormap.from_list("values", [color_at(share) for share in np.linspace(0, 1, 6)])
+    shades = LinearSegmentedColormap.from_list(
+        "values", [color_at(share) for share in np.linspace(0, 1, 6)]
+    )
     factor = factor_of(metric)
     mappable = ScalarMappable(Normalize(factor * scale[0], factor * scale[1]), shades)
     bar = figure.colorbar(mappable, ax=panel, location="bottom", aspect=40, pad=0.02)
@@ -172,7 +215,8 @@ def _explain(figure: Figure, panel: Axes, scale: tuple[float, float], metric: st
 
 @kind(
     "tree",
-    "a label tree as an icicle by items; with --metric and --by-query coloured by the values of its queries",
+    "a label tree as an icicle by items; with --metric and --by-query coloured by the values of "
+    "its queries",
     "a dataset, a table of it, or a tree (.graphml, .json, .nwk)",
     "test metrics by_query",
 )
@@ -198,13 +242,17 @@ def _draw_test(data: Dataset, request: PlotRequest) -> Drawing:
     about = f"{data.name}@{data.version}|{test}"
     if request.by_query is None:
         return draw_tree(manifest.tree, items, f"{about} · {len(manifest):,} items")
+
     try:
         values = parquet_table(request.by_query)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise SubmissionError(
-            f"{request.by_query} cannot be read", expected="the values of every query, in parquet",
-            found=first_line(error), fix=VALUES,
-        ) from None  # fmt: skip
+            f"{request.by_query} cannot be read",
+            expected="the values of every query, in parquet",
+            found=first_line(error),
+            fix=VALUES,
+        ) from None
+
     if "test" in values.column_names:
         values = values.filter(pa.compute.equal(values["test"], test))
     signature = (values.schema.metadata or {}).get(b"hbench.signature", about.encode()).decode()

@@ -13,14 +13,19 @@ from hbench.look.retrievals import TopLists
 from hbench.metrics.names import factor_of, goodness
 from hbench.tree.statistics import means_of_nodes
 
-ALL, WORST, BEST = 60, 30, 8  # up to ALL classes of a level are all listed; of more, the worst and the best
+# up to ALL classes of a level are all listed; of more, the worst and the best
+ALL = 60
+WORST = 30
+BEST = 8
 MATRIX = 24  # most classes in a readable confusion matrix
 PAIRS = 12
 SHADES = (0.005, 0.05, 0.2, 0.5)  # shares from which a cell is darker
 
 
 class ClassMean(NamedTuple):
-    """A node of the tree: its number in its level, its path of names, its queries with a value, and the mean of each run."""
+    """A node of the tree: its number in its level, its path of names, its queries with a value, and
+    the mean of each run.
+    """
 
     node: int
     path: tuple[str, ...]
@@ -29,7 +34,9 @@ class ClassMean(NamedTuple):
 
 
 class ClassTable(NamedTuple):
-    """The classes of a level, worst first; of many, only the `worst` and the `best`. `longest`: the value of a full bar."""
+    """The classes of a level, worst first; of many, only the `worst` and the `best`. `longest`: the
+    value of a full bar.
+    """
 
     level: str
     depth: int
@@ -40,9 +47,10 @@ class ClassTable(NamedTuple):
 
 
 class ConfusionView(NamedTuple):
-    """The confusion of a run, by its number. `right`: the share on the diagonal; `matrix`: (queries, share, shade 0 … 4) of
-    every cell, by row, empty for too many classes; `pairs`: (class, class of the first result, queries, share) of frequent
-    mistakes, the classes by number."""
+    """The confusion of a run, by its number. `right`: the share on the diagonal; `matrix`:
+    (queries, share, shade 0 … 4) of every cell, by row, empty for too many classes; `pairs`:
+    (class, class of the first result, queries, share) of frequent mistakes, the classes by number.
+    """
 
     run: int
     name: str
@@ -52,29 +60,46 @@ class ConfusionView(NamedTuple):
     pairs: list[tuple[int, int, int, float]]
 
 
-def class_means(manifest: Manifest, values: list[Floats], level: int, *, metric: str) -> list[ClassMean]:
-    """Average a metric's values (Q,) over the queries of every class of a level, 0 the coarsest; the first run's worst first.
+def class_means(
+    manifest: Manifest, values: list[Floats], level: int, *, metric: str
+) -> list[ClassMean]:
+    """Average a metric's values (Q,) over the queries of every class of a level, 0 the coarsest;
+    the first run's worst first.
 
     Classes without queries are left out.
     """
-    tree, labels = manifest.tree, manifest.labels[manifest.query]
+    tree = manifest.tree
+    labels = manifest.labels[manifest.query]
     defined = ~np.isnan(np.stack(values)).any(axis=0)
     counts = np.bincount(labels[defined, level], minlength=len(tree.names[level]))
-    means = np.stack([means_of_nodes(tree, labels[defined], of_run[defined])[level] for of_run in values])
+    means = np.stack(
+        [means_of_nodes(tree, labels[defined], of_run[defined])[level] for of_run in values]
+    )
     order = np.argsort(goodness(metric, means[0]), kind="stable")
     first = np.unique(tree.paths[:, level], return_index=True)[1]
-    down = tree.paths[first, : level + 1].tolist()  # the path of every node, from the coarsest level
-    paths = [tuple(names[node] for names, node in zip(tree.names, path, strict=False)) for path in down]
+    down = tree.paths[
+        first, : level + 1
+    ].tolist()  # the path of every node, from the coarsest level
+    paths = [
+        tuple(names[node] for names, node in zip(tree.names, path, strict=False)) for path in down
+    ]
     some = [node for node in order.tolist() if counts[node]]
-    return [ClassMean(node, paths[node], int(counts[node]), tuple(means[:, node].tolist())) for node in some]
+
+    return [
+        ClassMean(node, paths[node], int(counts[node]), tuple(means[:, node].tolist()))
+        for node in some
+    ]
 
 
 def class_tables(reported: Reported) -> list[ClassTable]:
-    """Make a table per level, finest first, of the runs with values by query; none without such runs."""
+    """Make a table per level, finest first, of the runs with values by query; none without such
+    runs.
+    """
     values = [run.values[reported.by] for run in reported.runs if reported.by in run.values]
     manifest = reported.manifest
     if manifest is None or not values:
         return []
+
     tables = []
     for level in reversed(range(manifest.tree.depth)):
         means = class_means(manifest, values, level, metric=reported.by)
@@ -83,7 +108,10 @@ def class_tables(reported: Reported) -> list[ClassTable]:
         cut = WORST if len(means) > ALL else len(means)
         best = means[-BEST:] if cut < len(means) else []
         longest = _longest_bar(reported.by, means)
-        tables.append(ClassTable(manifest.levels[level], level, len(means), means[:cut], best, longest))
+        tables.append(
+            ClassTable(manifest.levels[level], level, len(means), means[:cut], best, longest)
+        )
+
     return tables
 
 
@@ -100,20 +128,31 @@ def confusions(reported: Reported) -> list[ConfusionView]:
     if manifest is None:
         return []
     runs = enumerate(reported.runs)
-    return [_confusion_view(manifest, number, run.name, run.top) for number, run in runs if run.top is not None]
+    return [
+        _confusion_view(manifest, number, run.name, run.top)
+        for number, run in runs
+        if run.top is not None
+    ]
 
 
 def _confusion_view(manifest: Manifest, run: int, name: str, top: TopLists) -> ConfusionView:
-    names, counts = manifest.tree.names[0], confusion(manifest, top)
+    names = manifest.tree.names[0]
+    counts = confusion(manifest, top)
     totals = np.maximum(counts.sum(axis=1), 1)
     shares = counts / totals[:, None]
     shades = np.searchsorted(SHADES, shares, side="right")
     rows = zip(counts.tolist(), shares.tolist(), shades.tolist(), strict=True)
     matrix = [list(zip(*row, strict=True)) for row in rows] if len(names) <= MATRIX else []
     wrong = np.where(np.eye(len(names), dtype=bool), 0, counts)
-    worst = [divmod(place, len(names)) for place in np.argsort(-wrong, axis=None, kind="stable")[:PAIRS].tolist()]
+    worst = [
+        divmod(place, len(names))
+        for place in np.argsort(-wrong, axis=None, kind="stable")[:PAIRS].tolist()
+    ]
     pairs = [(*cell, int(wrong[cell]), float(shares[cell])) for cell in worst if wrong[cell]]
-    return ConfusionView(run, name, float(np.trace(counts) / max(1, counts.sum())), names, matrix, pairs)
+
+    return ConfusionView(
+        run, name, float(np.trace(counts) / max(1, counts.sum())), names, matrix, pairs
+    )
 
 
 def levels_within(top: TopLists, depth: int, k: int) -> list[float]:

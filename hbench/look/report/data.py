@@ -1,7 +1,7 @@
 """Writes the data of a report's explorer, tree and map as scripts; pages load large ones on demand.
 
-Results and items are cut into scripts of many rows. The values of a metric by node of the tree are a separate script, which is
-loaded when the tree is coloured by that metric.
+Results and items are cut into scripts of many rows. The values of a metric by node of the tree are
+a separate script, which is loaded when the tree is coloured by that metric.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,9 @@ from hbench.look.retrievals import TopLists
 from hbench.metrics.names import factor_of, lower_is_better
 from hbench.tree.statistics import means_of_nodes
 
-QUERIES, ITEMS = 256, 2048  # per script, about 50 and 100 KB
+# per script, about 50 and 100 KB
+QUERIES = 256
+ITEMS = 2048
 DIGITS = 4
 SAMPLES = 3  # pictures of a class on the map
 
@@ -40,12 +42,16 @@ def valued_runs(reported: Reported) -> list[tuple[int, str]]:
 
 def mapped_runs(reported: Reported) -> list[tuple[int, str, ClassPlaces]]:
     """List the numbers, names and maps of the runs with vectors."""
-    return [(number, run.name, run.places) for number, run in enumerate(reported.runs) if run.places is not None]
+    return [
+        (number, run.name, run.places)
+        for number, run in enumerate(reported.runs)
+        if run.places is not None
+    ]
 
 
 def write_data(folder: Path, reported: Reported, places: NDArray[np.int32], images: str) -> None:
-    """Write the scripts of explorer, tree and map; `places` (N,): the places of the items' pictures; `images`: the address of
-    the folder with the images in full size, or ""."""
+    """Write the scripts of explorer, tree and map; `places` (N,): the places of the items'
+    pictures; `images`: the address of the folder with the images in full size, or ""."""
     manifest = reported.manifest
     assert manifest is not None
     folder.mkdir()
@@ -55,23 +61,35 @@ def write_data(folder: Path, reported: Reported, places: NDArray[np.int32], imag
     _write_chunks(folder, "items", _items(manifest, places), ITEMS)
     items = np.bincount(fine, minlength=len(manifest.tree.paths))
     _write_tree(folder, reported, manifest, items)
+
     for number, run in enumerate(reported.runs):
         if run.top is not None:
             _write_chunks(folder, f"run{number}", _results(run.top), QUERIES)
         if run.places is not None:
-            values, asked = run.values.get(reported.by), manifest.labels[manifest.query]
+            values = run.values.get(reported.by)
+            asked = manifest.labels[manifest.query]
             means = None if values is None else means_of_nodes(manifest.tree, asked, values)[-1]
-            drawn, some = _map(run.places, items, means), places >= 0
-            of_class = [places[np.flatnonzero((fine == node) & some)[:SAMPLES]].tolist() for node in drawn["classes"]]
+            drawn = _map(run.places, items, means)
+            some = places >= 0
+            of_class = [
+                places[np.flatnonzero((fine == node) & some)[:SAMPLES]].tolist()
+                for node in drawn["classes"]
+            ]
             write_script(folder, f"map-{number}", drawn | {"pictures": of_class})
 
 
 def _items(manifest: Manifest, places: NDArray[np.int32]) -> list[list[Any]]:
-    """List the id, the class and the place of the picture of every item, and the classes of its further paths, if it has some."""
-    columns = zip(map(str, manifest.items), manifest.labels[:, -1].tolist(), places.tolist(), strict=True)
+    """List the id, the class and the place of the picture of every item, and the classes of its
+    further paths, if it has some.
+    """
+    columns = zip(
+        map(str, manifest.items), manifest.labels[:, -1].tolist(), places.tolist(), strict=True
+    )
     rows: list[list[Any]] = list(map(list, columns))
     if manifest.more is not None:
-        for item, cls in zip(manifest.more.items.tolist(), manifest.more.labels[:, -1].tolist(), strict=True):
+        for item, cls in zip(
+            manifest.more.items.tolist(), manifest.more.labels[:, -1].tolist(), strict=True
+        ):
             rows[item] = [*rows[item][:3], [*(rows[item][3] if len(rows[item]) > 3 else []), cls]]
     return rows
 
@@ -99,24 +117,38 @@ def _index(reported: Reported, manifest: Manifest) -> dict[str, Any]:
 
 
 def _queries(reported: Reported, manifest: Manifest) -> dict[str, Any]:
-    """Collect the queries' items and fine classes, and, for every run, their values, and the levels and coarse classes of first
-    results."""
-    values = [rounded(run.values[reported.by]) if reported.by in run.values else None for run in reported.runs]
+    """Collect the queries' items and fine classes, and, for every run, their values, and the levels
+    and coarse classes of first results."""
+    values = [
+        rounded(run.values[reported.by]) if reported.by in run.values else None
+        for run in reported.runs
+    ]
     first = [None if run.top is None else run.top.levels[:, 0].tolist() for run in reported.runs]
     coarse = manifest.labels[:, 0]
     taken = [
-        None if run.top is None else np.where(run.top.items[:, 0] == NO_ITEM, -1, coarse[run.top.items[:, 0]]).tolist()
+        None
+        if run.top is None
+        else np.where(run.top.items[:, 0] == NO_ITEM, -1, coarse[run.top.items[:, 0]]).tolist()
         for run in reported.runs
     ]
     queries = np.flatnonzero(manifest.query)
     classes = manifest.labels[queries, -1].tolist()
-    return {"item": queries.tolist(), "cls": classes, "value": values, "first": first, "taken": taken}
+
+    return {
+        "item": queries.tolist(),
+        "cls": classes,
+        "value": values,
+        "first": first,
+        "taken": taken,
+    }
 
 
 def _results(top: TopLists) -> list[list[Any]]:
-    """List the items, similarities and levels of every query's results, the number of copies, which come first, and rank, item
-    and similarity of the first right one: rank 0 if it is among them or not known."""
-    lengths, none = (top.items != NO_ITEM).sum(axis=1), np.zeros(len(top.items))
+    """List the items, similarities and levels of every query's results, the number of copies, which
+    come first, and rank, item and similarity of the first right one: rank 0 if it is among them or
+    not known."""
+    lengths = (top.items != NO_ITEM).sum(axis=1)
+    none = np.zeros(len(top.items))
     ranks, items, scores = top.right or (none.astype(int), none.astype(int), none)
     late = np.where(ranks > lengths, ranks, 0)
     lists = (top.items, np.nan_to_num(top.scores).round(DIGITS), top.levels)
@@ -125,21 +157,37 @@ def _results(top: TopLists) -> list[list[Any]]:
     return [[*(column[:n] for column in row[:3]), *row[3:]] for n, *row in rows]
 
 
-def _write_tree(folder: Path, reported: Reported, manifest: Manifest, items: NDArray[np.int64]) -> None:
-    """Write tree.js, and tree-RUN-METRIC.js with the means of every node, by the metric's number."""
-    drawn, metrics = tree_data(manifest.tree, items), metrics_of(reported)
-    write_script(folder, "tree", drawn | {"metrics": metrics, "factors": [factor_of(metric) for metric in metrics]})
+def _write_tree(
+    folder: Path, reported: Reported, manifest: Manifest, items: NDArray[np.int64]
+) -> None:
+    """Write tree.js, and tree-RUN-METRIC.js with the means of every node, by the metric's
+    number."""
+    drawn = tree_data(manifest.tree, items)
+    metrics = metrics_of(reported)
+    write_script(
+        folder,
+        "tree",
+        drawn | {"metrics": metrics, "factors": [factor_of(metric) for metric in metrics]},
+    )
     labels = manifest.labels[manifest.query]
+
     for number, _ in valued_runs(reported):
         for place, metric in enumerate(metrics):
             means = means_of_nodes(manifest.tree, labels, reported.runs[number].values[metric])
-            ordered = [rounded(values[order]) for values, order in zip(means, drawn["nodes"], strict=True)]
+            ordered = [
+                rounded(values[order]) for values, order in zip(means, drawn["nodes"], strict=True)
+            ]
             write_script(folder, f"tree-{number}-{place}", ordered)
 
 
-def _map(places: ClassPlaces, items: NDArray[np.int64], means: NDArray[np.float64] | None) -> dict[str, Any]:
-    """Collect the classes of a map, their places in 0 … 1000, items and mean values; `items`, `means` are of all classes."""
-    low, high = places.places.min(axis=0), places.places.max(axis=0)
+def _map(
+    places: ClassPlaces, items: NDArray[np.int64], means: NDArray[np.float64] | None
+) -> dict[str, Any]:
+    """Collect the classes of a map, their places in 0 … 1000, items and mean values; `items`,
+    `means` are of all classes.
+    """
+    low = places.places.min(axis=0)
+    high = places.places.max(axis=0)
     scaled = (1000 * (places.places - low) / max(float((high - low).max()), 1e-12)).round(1)
     return {
         "classes": places.nodes.tolist(),

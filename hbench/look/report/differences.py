@@ -1,4 +1,6 @@
-"""Compares the first run with others: paired differences, the classes that gain and lose most, and the changed queries."""
+"""Compares the first run with others: paired differences, the classes that gain and lose most, and
+the changed queries.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -23,9 +25,9 @@ SURE = 0.05
 class ComparisonView(NamedTuple):
     """The first run against another.
 
-    `tested`: for how many metrics p is corrected; `scales`: by metric, the largest end of an interval, which scales the bars,
-    that of all fractions alike; `balance`: the numbers of queries for which the first run is better, the other is, and both
-    are equal.
+    `tested`: for how many metrics p is corrected; `scales`: by metric, the largest end of an
+    interval, which scales the bars, that of all fractions alike; `balance`: the numbers of queries
+    for which the first run is better, the other is, and both are equal.
     """
 
     run: int
@@ -45,7 +47,11 @@ def comparisons_of(reported: Reported) -> list[ComparisonView]:
     first = reported.runs[0]
     if first.by_query is None:
         return []
-    views = [_against(reported, number, run) for number, run in enumerate(reported.runs) if number and run.by_query]
+    views = [
+        _against(reported, number, run)
+        for number, run in enumerate(reported.runs)
+        if number and run.by_query
+    ]
     corrected = corrected_together([view.differences for view in views])
     return [
         view._replace(differences=_shown(reported, family), tested=len(family))
@@ -60,25 +66,51 @@ def _against(reported: Reported, number: int, other: ReportedRun) -> ComparisonV
     leading = by_metric.get(reported.by, differences[0])
     verdict = _verdict(leading, first.name, other.name, reported.document.unit)
     view = ComparisonView(
-        number, other.name, differences, len(differences), _scales(differences), verdict, None, [], [], []
+        number,
+        other.name,
+        differences,
+        len(differences),
+        _scales(differences),
+        verdict,
+        None,
+        [],
+        [],
+        [],
     )
-    if reported.manifest is None or reported.by not in first.values or reported.by not in other.values:
+    if (
+        reported.manifest is None
+        or reported.by not in first.values
+        or reported.by not in other.values
+    ):
         return view
+
     change = goodness(reported.by, first.values[reported.by] - other.values[reported.by])
     balance = (int((change > 0).sum()), int((change < 0).sum()), int((change == 0).sum()))
     pair = [first.values[reported.by], other.values[reported.by]]
-    classes = class_means(reported.manifest, pair, reported.manifest.tree.depth - 1, metric=reported.by)
+    classes = class_means(
+        reported.manifest, pair, reported.manifest.tree.depth - 1, metric=reported.by
+    )
     gains = {mean.node: goodness(reported.by, mean.means[0] - mean.means[1]) for mean in classes}
     classes.sort(key=lambda mean: gains[mean.node])
     lost = [mean for mean in classes[:CLASSES] if gains[mean.node] < 0]
     gained = [mean for mean in classes[: -CLASSES - 1 : -1] if gains[mean.node] > 0]
-    return view._replace(balance=balance, lost=lost, gained=gained, chapters=_changed(reported, change, (first, other)))
+
+    return view._replace(
+        balance=balance,
+        lost=lost,
+        gained=gained,
+        chapters=_changed(reported, change, (first, other)),
+    )
 
 
 def _shown(reported: Reported, differences: Sequence[Difference]) -> list[Difference]:
-    """The differences that the page shows; all are tested, as `hbench compare` does, so that both correct p alike."""
+    """The differences that the page shows; all are tested, as `hbench compare` does, so that both
+    correct p alike.
+    """
     levels = reported.document.levels
-    wanted = dict.fromkeys([*headline(reported), *(str(MetricName("AP", level=level).at(levels)) for level in levels)])
+    wanted = dict.fromkeys(
+        [*headline(reported), *(str(MetricName("AP", level=level).at(levels)) for level in levels)]
+    )
     by_metric = {difference.metric: difference for difference in differences}
     return [by_metric[name] for name in wanted if name in by_metric] or list(differences)
 
@@ -89,7 +121,9 @@ def _scales(differences: Sequence[Difference]) -> dict[str, float]:
         factor = factor_of(difference.metric)
         ends = np.nan_to_num(np.abs([difference.low, difference.high])).tolist()
         by_factor[factor] = max(by_factor.get(factor, 1e-9), *ends)
-    return {difference.metric: by_factor[factor_of(difference.metric)] for difference in differences}
+    return {
+        difference.metric: by_factor[factor_of(difference.metric)] for difference in differences
+    }
 
 
 def _verdict(difference: Difference, first: str, other: str, unit: str) -> str:
@@ -97,23 +131,37 @@ def _verdict(difference: Difference, first: str, other: str, unit: str) -> str:
     points = f"{shown(difference.metric, abs(difference.difference))} points of {difference.metric}"
     over = units_in_words(unit, difference.units)
     if not (difference.low > 0 or difference.high < 0) or difference.p > SURE:
-        return f"{first} and {other} differ by {points}, which may be luck: over {over} the interval holds 0, or p is above 0.05."
-    better, worse = (first, other) if goodness(difference.metric, difference.difference) > 0 else (other, first)
+        return (
+            f"{first} and {other} differ by {points}, which may be luck: over {over} the "
+            "interval holds 0, or p is above 0.05."
+        )
+    better, worse = (
+        (first, other) if goodness(difference.metric, difference.difference) > 0 else (other, first)
+    )
     doubt = f"{over} leave little doubt (p-value {difference.p_in_words})"
     return f"{better} is better than {worse} by {points}, and {doubt}."
 
 
-def _changed(reported: Reported, change: Floats, runs: tuple[ReportedRun, ReportedRun]) -> list[Chapter]:
+def _changed(
+    reported: Reported, change: Floats, runs: tuple[ReportedRun, ReportedRun]
+) -> list[Chapter]:
     """Choose the queries that changed most in either direction; none without results."""
     manifest = reported.manifest
     if manifest is None or any(run.top is None for run in runs):
         return []
+
     fine = manifest.labels[manifest.query, -1]
     chapters = []
     for key, run, values in (("wins", runs[0], -change), ("losses", runs[1], change)):
         order = worst_first(values)
         order = order[values[order] < 0]
         strips = strips_of(reported, one_per_class(order, fine, CHANGED))
-        words = "One query of each class, the largest difference first: look for what this model sees and the other does not."
-        chapters.append(Chapter(f"{key}-{run.name}", f"Queries that {run.name} answers better", words, strips))
+        words = (
+            "One query of each class, the largest difference first: look for what this model "
+            "sees and the other does not."
+        )
+        chapters.append(
+            Chapter(f"{key}-{run.name}", f"Queries that {run.name} answers better", words, strips)
+        )
+
     return [chapter for chapter in chapters if chapter.strips]

@@ -1,4 +1,6 @@
-"""Writes the pages of a report: overview, queries, classes, comparison, and the explorer, tree and map with their data."""
+"""Writes the pages of a report: overview, queries, classes, comparison, and the explorer, tree and
+map with their data.
+"""
 
 import os
 from pathlib import Path
@@ -20,7 +22,8 @@ from hbench.look.retrievals import legend_of
 PACKAGE = "hbench.look.report"
 PICTURES = 12_000
 PAGES = {
-    "index": "Overview", "queries": "Queries", "classes": "Classes", "compare": "Comparison", "explore": "Explorer",
+    "index": "Overview", "queries": "Queries", "classes": "Classes", "compare": "Comparison",
+    "explore": "Explorer",
     "tree": "Tree", "map": "Map",
 }  # fmt: skip
 
@@ -28,12 +31,15 @@ PAGES = {
 def write_report(reported: Reported, folder: Path, *, pictures: int = PICTURES) -> Path:
     """Write the pages and return the path of the first one.
 
-    `pictures`: draw the pictures of all items of a test with at most this many, else only those that the pages show. Raises
-    UsageError for a folder with other files.
+    `pictures`: draw the pictures of all items of a test with at most this many, else only those
+    that the pages show. Raises UsageError for a folder with other files.
     """
     with replacing_folder(folder, "report") as temporary:
-        chapters, comparisons = chapters_of(reported), comparisons_of(reported)
-        shown = items_of([*chapters, *(chapter for comparison in comparisons for chapter in comparison.chapters)])
+        chapters = chapters_of(reported)
+        comparisons = comparisons_of(reported)
+        shown = items_of(
+            [*chapters, *(chapter for comparison in comparisons for chapter in comparison.chapters)]
+        )
         places = _write_pictures(reported, shown, temporary / "pictures", pictures)
         copy_assets(temporary / "assets", PACKAGE)
         styles = level_styles(len(reported.document.levels))
@@ -43,19 +49,28 @@ def write_report(reported: Reported, folder: Path, *, pictures: int = PICTURES) 
         glimpses = glimpses_of(chapters, len(reported.document.levels))
         pages.write(temporary, "index", glimpses=glimpses, **overview_of(reported))
         pages.write(temporary, "queries", chapters=chapters)
-        pages.write(temporary, "classes", tables=class_tables(reported), confusions=confusions(reported))
+        pages.write(
+            temporary, "classes", tables=class_tables(reported), confusions=confusions(reported)
+        )
+
         if reported.manifest is not None:
             write_data(temporary / "data", reported, places, images)
             pages.write(temporary, "explore")
-            pages.write(temporary, "tree", metrics=metrics_of(reported), valued=valued_runs(reported))
+            pages.write(
+                temporary, "tree", metrics=metrics_of(reported), valued=valued_runs(reported)
+            )
+
         if mapped := mapped_runs(reported):
             pages.write(temporary, "map", mapped=mapped)
         if len(reported.runs) > 1:
             pages.write(temporary, "compare", comparisons=comparisons)
+
     return folder / "index.html"
 
 
-def _write_pictures(reported: Reported, shown: set[int], folder: Path, most: int) -> NDArray[np.int32]:
+def _write_pictures(
+    reported: Reported, shown: set[int], folder: Path, most: int
+) -> NDArray[np.int32]:
     manifest = reported.manifest
     if manifest is None:
         return np.zeros(0, np.int32)
@@ -65,27 +80,38 @@ def _write_pictures(reported: Reported, shown: set[int], folder: Path, most: int
 
 
 def images_of(reported: Reported, folder: Path) -> str:
-    """Return the address of the folder with the items' images as seen from the pages; "" where items are not files in one."""
+    """Return the address of the folder with the items' images as seen from the pages; "" where
+    items are not files in one.
+    """
     if reported.data is None or reported.manifest is None or reported.data.root is None:
         return ""
-    root, folder = reported.data.root.resolve(), folder.resolve()
+    root = reported.data.root.resolve()
+    folder = folder.resolve()
     if root.anchor != folder.anchor or not (root / str(reported.manifest.items[0])).is_file():
         return ""
     return quote(Path(os.path.relpath(root, folder)).as_posix()) + "/"
 
 
 def _pages(reported: Reported, places: NDArray[np.int32], images: str) -> Pages:
-    document, depth = reported.document, len(reported.document.levels)
+    document = reported.document
+    depth = len(reported.document.levels)
     absent = {"compare"} if len(reported.runs) < 2 else set()
     absent |= {"explore", "tree"} if reported.manifest is None else set()
     absent |= set() if mapped_runs(reported) else {"map"}
+
     return Pages(
         PACKAGE,
         {
-            "version": document.hbench_version, "reported": reported, "document": document, "runs": reported.runs,
-            "depth": depth, "legend": legend_of(document.levels), "several": len(reported.runs) > 1, "by": reported.by,
+            "version": document.hbench_version,
+            "reported": reported,
+            "document": document,
+            "runs": reported.runs,
+            "depth": depth,
+            "legend": legend_of(document.levels),
+            "several": len(reported.runs) > 1,
+            "by": reported.by,
             "place_of": lambda item: sprite_of(int(places[item])) if len(places) else None,
             "image_of": lambda item: images + quote(item) if images else "",
             "present": [page for page in PAGES.items() if page[0] not in absent],
         },
-    )  # fmt: skip
+    )

@@ -1,4 +1,6 @@
-"""Prepares the overview page: scores with intervals, bars by level, the precision–recall curve, severity, and advice."""
+"""Prepares the overview page: scores with intervals, bars by level, the precision–recall curve,
+severity, and advice.
+"""
 
 import math
 from collections.abc import Sequence
@@ -17,19 +19,30 @@ from hbench.records.shown import percent_note, values_of, worth_showing
 
 RANKS = (1, 5, 10)
 ADVICE = {
-    TIED: "Equal scores are ordered by the ties policy, against the model (pessimistic) or for it (optimistic); the true value is "
-    "between the two. Evaluate again with the other --ties: if the scores hardly change, ignore this remark. If they do, many "
-    "items have the same vector: look for duplicate images, embeddings rounded to few bits, or a collapsed model.",
-    ALONE: "Their class has one item, so there is nothing to find. These are not mistakes of the model; if there are many, check "
+    TIED: "Equal scores are ordered by the ties policy, against the model (pessimistic) or for it "
+    "(optimistic); the true value is "
+    "between the two. Evaluate again with the other --ties: if the scores hardly change, ignore "
+    "this remark. If they do, many "
+    "items have the same vector: look for duplicate images, embeddings rounded to few bits, or a "
+    "collapsed model.",
+    ALONE: "Their class has one item, so there is nothing to find. These are not mistakes of the "
+    "model; if there are many, check "
     "the labels and the split.",
-    INVERTED: "In their galleries a coarser level has so few items that each is worth more than an item of the finer level, and "
-    "H-AP does not reward ranking fine before coarse. If you optimise for the fine classes, read AP next to H-AP; another "
+    INVERTED: "In their galleries a coarser level has so few items that each is worth more than an "
+    "item of the finer level, and "
+    "H-AP does not reward ranking fine before coarse. If you optimise for the fine classes, read "
+    "AP next to H-AP; another "
     "--protocol or relevance changes the worth of items.",
 }
-GENERAL = "This is a property of the data or the file, not of a single query: mention it when you quote the scores."
+GENERAL = (
+    "This is a property of the data or the file, not of a single query: mention it when you "
+    "quote the scores."
+)
 
 
-Cell = tuple[int, str, Score | None]  # the number of a run, the metric, and its score, if the run has one
+Cell = tuple[
+    int, str, Score | None
+]  # the number of a run, the metric, and its score, if the run has one
 ScoreRow = tuple[str, list[Cell]]  # the label of a line in a table of scores, and a cell per run
 Family = tuple[str, list[ScoreRow]]  # a metric of all levels, and its lines, coarse to fine
 
@@ -37,8 +50,11 @@ Family = tuple[str, list[ScoreRow]]  # a metric of all levels, and its lines, co
 def overview_of(reported: Reported) -> dict[str, Any]:
     """Collect the variables of the overview's template."""
     documents = [run.document for run in reported.runs]
-    names = worth_showing(list(documents[0].scores), [values_of(document.scores) for document in documents])
+    names = worth_showing(
+        list(documents[0].scores), [values_of(document.scores) for document in documents]
+    )
     rest, families = score_tables(documents, names)
+
     return {
         "names": names,
         "percent_note": percent_note,
@@ -49,23 +65,32 @@ def overview_of(reported: Reported) -> dict[str, Any]:
         "families": families,
         "official": official_rows(documents),
         "by_test": reported.document.by_test,
-        "curves": [(number, run.name, points(run.curve)) for number, run in enumerate(reported.runs) if run.curve],
-        "sampled": reported.manifest is not None and int(reported.manifest.query.sum()) > CURVE_QUERIES,
-        "severity": [_severity(number, run, reported.test) for number, run in enumerate(reported.runs)],
+        "curves": [
+            (number, run.name, points(run.curve))
+            for number, run in enumerate(reported.runs)
+            if run.curve
+        ],
+        "sampled": reported.manifest is not None
+        and int(reported.manifest.query.sum()) > CURVE_QUERIES,
+        "severity": [
+            _severity(number, run, reported.test) for number, run in enumerate(reported.runs)
+        ],
         "advice": [(run.name, advice(run)) for run in reported.runs],
     }
 
 
 def headline(reported: Reported) -> list[str]:
-    """List the most informative metrics: the one that ranks, those of the whole tree, and the two that everybody knows."""
+    """List the most informative metrics: the one that ranks, those of the whole tree, and the two
+    that everybody knows.
+    """
     names = list(reported.document.scores)
     shown = dict.fromkeys([reported.by, "ASI", "NDCG", _of(reported, "AP"), _of(reported, "R@1")])
     return [name for name in shown if name in names] or names[:4]
 
 
 def scale_of(cells: Sequence[Cell]) -> tuple[int, int]:
-    """Return the ends of a line's bars as they are printed: 0 and 100 for a fraction of one run, else whole numbers around
-    all intervals, so that the runs are seen apart.
+    """Return the ends of a line's bars as they are printed: 0 and 100 for a fraction of one run,
+    else whole numbers around all intervals, so that the runs are seen apart.
 
     >>> score = Score(value=0.612, low=0.603, high=0.62, queries=9, skipped=0)
     >>> scale_of([(0, "AP", score), (1, "AP", None)])
@@ -75,8 +100,11 @@ def scale_of(cells: Sequence[Cell]) -> tuple[int, int]:
     if len(cells) < 2 and factor == 100:
         return 0, 100
     scores = [score for *_, score in cells if score and score.value is not None]
-    ends = [end for score in scores for end in (score.value, score.low, score.high) if end is not None]
-    low, high = math.floor(factor * min(ends, default=0)), math.ceil(factor * max(ends, default=1))
+    ends = [
+        end for score in scores for end in (score.value, score.low, score.high) if end is not None
+    ]
+    low = math.floor(factor * min(ends, default=0))
+    high = math.ceil(factor * max(ends, default=1))
     return low, max(high, low + 1)
 
 
@@ -84,22 +112,31 @@ def _of(reported: Reported, name: str) -> str:
     return str(MetricName.parse(name).at(reported.document.levels))
 
 
-def score_tables(documents: Sequence[Document], shown: Sequence[str]) -> tuple[list[ScoreRow], list[Family]]:
-    """Separate the scores of the whole tree from those of all levels, and group these by metric; `shown` are those that say
-    something: a metric is left out where none of its levels is among them."""
+def score_tables(
+    documents: Sequence[Document], shown: Sequence[str]
+) -> tuple[list[ScoreRow], list[Family]]:
+    """Separate the scores of the whole tree from those of all levels, and group these by metric;
+    `shown` are those that say something: a metric is left out where none of its levels is among
+    them."""
     levels = documents[0].levels
     by_family: dict[str, dict[str, str]] = {}
     for name in documents[0].scores:
         parsed = MetricName.parse(name)
         if "level" in parsed.definition.takes:
-            by_family.setdefault(str(replace(parsed, level=None)), {})[parsed.level or levels[-1]] = name
-    complete = {family: names for family, names in by_family.items() if len(names) == len(levels) > 1}
+            by_family.setdefault(str(replace(parsed, level=None)), {})[
+                parsed.level or levels[-1]
+            ] = name
+
+    complete = {
+        family: names for family, names in by_family.items() if len(names) == len(levels) > 1
+    }
     spread = {name for names in complete.values() for name in names.values()}
     families = [
         (family, [_row(documents, level, names[level]) for level in levels])
         for family, names in complete.items()
         if any(name in shown for name in names.values())
     ]
+
     return [_row(documents, name, name) for name in shown if name not in spread], families
 
 
@@ -119,22 +156,32 @@ def official_rows(documents: Sequence[Document]) -> list[ScoreRow]:
 
 
 def points(curve: Curve) -> dict[str, Any]:
-    """Return a curve as steps: the corners (recall, precision) of its line and of its band, in percent."""
+    """Return a curve as steps: the corners (recall, precision) of its line and of its band, in
+    percent.
+    """
     edges = np.repeat(np.linspace(0, 100, BINS + 1), 2)[1:-1].round(2)
-    heights, low, high = (100 * np.repeat(side, 2).round(5) for side in (curve.precision, *curve.interval.T))
+    heights, low, high = (
+        100 * np.repeat(side, 2).round(5) for side in (curve.precision, *curve.interval.T)
+    )
     band = [*zip(edges, high, strict=True), *reversed(list(zip(edges, low, strict=True)))]
-    return {"line": list(zip(edges, heights, strict=True)), "band": band, "area": curve.area, "queries": curve.queries}
+    return {
+        "line": list(zip(edges, heights, strict=True)),
+        "band": band,
+        "area": curve.area,
+        "queries": curve.queries,
+    }
 
 
 def _severity(number: int, run: ReportedRun, test: str) -> dict[str, Any]:
-    """Collect the levels of a run's first results. `first`: (level, queries, share), finest first; `within`: (k, the share of
-    every level 0 … L among the first k results)."""
+    """Collect the levels of a run's first results. `first`: (level, queries, share), finest first;
+    `within`: (k, the share of every level 0 … L among the first k results)."""
     counts = run.document.mistakes.get(test, {})
     total = max(1, sum(counts.values()))
     first = [(level, count, count / total) for level, count in counts.items()]
     within = []
     if run.top is not None:
-        depth, listed = len(run.document.levels), run.top.items.shape[1]
+        depth = len(run.document.levels)
+        listed = run.top.items.shape[1]
         within = [(k, levels_within(run.top, depth, k)) for k in RANKS if k <= listed]
     return {"run": number, "name": run.name, "first": first, "within": within}
 
@@ -142,4 +189,7 @@ def _severity(number: int, run: ReportedRun, test: str) -> dict[str, Any]:
 def advice(run: ReportedRun) -> list[tuple[str, str]]:
     """List the remarks of a run's report, each with an explanation."""
     remarks = run.document.warnings
-    return [(remark, next((words for key, words in ADVICE.items() if key in remark), GENERAL)) for remark in remarks]
+    return [
+        (remark, next((words for key, words in ADVICE.items() if key in remark), GENERAL))
+        for remark in remarks
+    ]

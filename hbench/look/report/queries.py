@@ -1,4 +1,6 @@
-"""Chooses queries that are worth a look (the worst, the best, the most severe), and prepares their strips."""
+"""Chooses queries that are worth a look (the worst, the best, the most severe), and prepares their
+strips.
+"""
 
 import math
 from typing import NamedTuple
@@ -27,28 +29,41 @@ class Chapter(NamedTuple):
 
 
 def chapters_of(reported: Reported) -> list[Chapter]:
-    """Choose the worst, best and most severe queries of the first run; none without its values and results."""
+    """Choose the worst, best and most severe queries of the first run; none without its values and
+    results.
+    """
     run = reported.runs[0]
     if reported.by not in run.values or run.top is None or reported.manifest is None:
         return []
-    by, values = reported.by, goodness(reported.by, run.values[reported.by])
+
+    by = reported.by
+    values = goodness(reported.by, run.values[reported.by])
     chosen = [
-        ("severe", "Most severe", "The first result shares nothing with the query, or little: mistakes that a user notices at "
-         "once. Look for what the two pictures have in common (background, colour, text), and for wrong labels.",
-         most_severe_first(np.where(run.top.items[:, 0] == NO_ITEM, np.nan, values), run.top.levels[:, 0])),
-        ("worst", f"Worst {by}", "The positives come late. These may be unusual pictures of their class, or the whole class may be "
+        ("severe", "Most severe", "The first result shares nothing with the query, or little: "
+                                  "mistakes that a user notices at "
+         "once. Look for what the two pictures have in common (background, colour, text), and for "
+         "wrong labels.",
+         most_severe_first(
+             np.where(run.top.items[:, 0] == NO_ITEM, np.nan, values), run.top.levels[:, 0])),
+        ("worst", f"Worst {by}", "The positives come late. These may be unusual pictures of their "
+                                 "class, or the whole class may be "
          "bad: the classes page shows which.", worst_first(values)),
-        ("best", f"Best {by}", "The model has learned these. Near copies of the query at the front make a benchmark easy.",
+        ("best", f"Best {by}", "The model has learned these. Near copies of the query at the front "
+                               "make a benchmark easy.",
          worst_first(-values)),
     ]  # fmt: skip
     fine = reported.manifest.labels[reported.manifest.query, -1]
+
     return [
-        Chapter(key, heading, words, strips_of(reported, one_per_class(at, fine))) for key, heading, words, at in chosen
+        Chapter(key, heading, words, strips_of(reported, one_per_class(at, fine)))
+        for key, heading, words, at in chosen
     ]
 
 
 def glimpses_of(chapters: list[Chapter], depth: int) -> list[Chapter]:
-    """Shorten the worst and best queries to the first few, with the first few results of the first run."""
+    """Shorten the worst and best queries to the first few, with the first few results of the first
+    run.
+    """
     shown = [chapter for chapter in chapters if chapter.key != "severe"]
 
     def shortened(strip: Strip) -> Strip:
@@ -61,7 +76,8 @@ def glimpses_of(chapters: list[Chapter], depth: int) -> list[Chapter]:
 
 
 def one_per_class(queries: Queries, classes: NDArray[np.int32], most: int = SHOWN) -> Queries:
-    """Keep the first query of each class, in order, since several pictures of one object show the same.
+    """Keep the first query of each class, in order, since several pictures of one object show the
+    same.
 
     >>> one_per_class(np.array([3, 1, 2, 0]), np.array([7, 8, 7, 8])).tolist()
     [3, 2]
@@ -72,9 +88,11 @@ def one_per_class(queries: Queries, classes: NDArray[np.int32], most: int = SHOW
 
 def strips_of(reported: Reported, queries: Queries) -> list[Strip]:
     """Make the strips of some queries, with a row for each run with results."""
-    manifest, by = reported.manifest, reported.by
+    manifest = reported.manifest
+    by = reported.by
     assert manifest is not None
     positions = np.flatnonzero(manifest.query).tolist()
+
     strips = []
     for query in queries.tolist():
         rows = []
@@ -85,6 +103,7 @@ def strips_of(reported: Reported, queries: Queries) -> list[Strip]:
                 right = right_of(manifest, run.top, query, positions[query], shown=RESULTS)
                 rows.append(StripRow(run.name, hits, number, value, right))
         strips.append(strip_of(manifest, query, rows))
+
     return strips
 
 

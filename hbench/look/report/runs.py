@@ -1,6 +1,8 @@
-"""Reads what the pages of a report show: scores, and the values and first results of queries, in the order of the test.
+"""Reads what the pages of a report show: scores, and the values and first results of queries, in
+the order of the test.
 
-Everything except the scores may be missing; the pages then say what is missing, and which option makes it.
+Everything except the scores may be missing; the pages then say what is missing, and which option
+makes it.
 """
 
 from collections.abc import Sequence
@@ -32,14 +34,17 @@ from hbench.records.document import Document
 from hbench.records.queries import metric_columns, queries_of, units_of
 
 Floats = NDArray[np.float64]
-MAP_CLASSES = 1_000  # most classes on a map; t-SNE of twice as many takes a quarter of the ranking's time
-CURVE_QUERIES = 2_000  # most queries behind the precision-recall curve; more make no visible difference
+# most classes on a map; t-SNE of twice as many takes a quarter of the ranking's time
+MAP_CLASSES = 1_000
+# most queries behind the precision-recall curve; more make no visible difference
+CURVE_QUERIES = 2_000
 
 
 @dataclass(frozen=True)
 class ReportedRun:
-    """A report with the name that pages show. `values`: by metric, the values of the test's queries, float64 (Q,), NaN where
-    undefined; empty without a file of values. `by_query`: the table in that file, of all tests."""
+    """A report with the name that pages show. `values`: by metric, the values of the test's
+    queries, float64 (Q,), NaN where undefined; empty without a file of values. `by_query`: the
+    table in that file, of all tests."""
 
     name: str
     document: Document
@@ -52,7 +57,9 @@ class ReportedRun:
 
 @dataclass(frozen=True)
 class Reported:
-    """The content of a folder of pages: runs of one signature on one test; `by`: the metric that ranks queries and classes."""
+    """The content of a folder of pages: runs of one signature on one test; `by`: the metric that
+    ranks queries and classes.
+    """
 
     runs: tuple[ReportedRun, ...]
     data: Dataset | None
@@ -71,32 +78,51 @@ class Reported:
     def missing(self) -> list[str]:
         """List what the pages cannot show, and the option that makes it."""
         if self.data is None:
-            return [f"{self.document.dataset} is not on this disk: no classes and no queries (--dataset FOLDER)"]
+            return [
+                f"{self.document.dataset} is not on this disk: no classes and no queries "
+                "(--dataset FOLDER)"
+            ]
+
         found = []
         for run in self.runs:
             if not run.values:
-                found.append(f"{run.name}: the values of its queries are not kept (hbench evaluate --by-query)")
+                found.append(
+                    f"{run.name}: the values of its queries are not kept (hbench evaluate "
+                    "--by-query)"
+                )
             if run.top is None:
-                found.append(f"{run.name}: its results are not kept (hbench evaluate --top-k 20, or --embeddings here)")
+                found.append(
+                    f"{run.name}: its results are not kept (hbench evaluate --top-k 20, or "
+                    "--embeddings here)"
+                )
             if run.curve is None:
-                words = "no precision-recall curve and no map without its vectors (--embeddings FILE)"
+                words = (
+                    "no precision-recall curve and no map without its vectors (--embeddings FILE)"
+                )
                 found.append(f"{run.name}: {words}")
+
         return found
 
 
 def read_runs(
-    files: Sequence[Path], *, dataset: str | None = None, policies: Sequence[str] = (), test: str | None = None,
+    files: Sequence[Path],
+    *,
+    dataset: str | None = None,
+    policies: Sequence[str] = (),
+    test: str | None = None,
     by: str | None = None,
-) -> Reported:  # fmt: skip
-    """Read reports, and the files of values and results next to them; `policies` mend the names of a `dataset` that is a table.
+) -> Reported:
+    """Read reports, and the files of values and results next to them; `policies` mend the names of
+    a `dataset` that is a table.
 
-    Raises the errors of `runs_of`, UnknownName for the test or the metric, and DataError for a named dataset that is not on
-    this disk, or is not the dataset of the report.
+    Raises the errors of `runs_of`, UnknownName for the test or the metric, and DataError for a
+    named dataset that is not on this disk, or is not the dataset of the report.
     """
     runs = runs_of([str(path) for path in files])
     document = runs[0].document
     if test is not None and test not in document.tests:
         raise UnknownName("test of this report", test, document.tests)
+
     chosen = test or document.tests[0]
     data = _dataset(document, dataset, policies)
     found = []
@@ -104,13 +130,18 @@ def read_runs(
         values: dict[str, Floats] = {}
         if run.by_query is not None and data is not None:
             rows = _rows_of(run.by_query, chosen, data.tests[chosen], path)
-            values = {name: np.asarray(rows[name].to_numpy(), np.float64) for name in metric_columns(rows)}
+            values = {
+                name: np.asarray(rows[name].to_numpy(), np.float64) for name in metric_columns(rows)
+            }
         top = None
         beside = path.with_suffix(results.SUFFIX)
         if data is not None and beside.is_file():
             top = _top_lists(results.read(beside, run.document), chosen, data.tests[chosen], beside)
-            top = top._replace(copies=copies_of(top.scores, Signature.parse(run.document.signature).similarity))
+            top = top._replace(
+                copies=copies_of(top.scores, Signature.parse(run.document.signature).similarity)
+            )
         found.append(ReportedRun(run.name, run.document, values, run.by_query, top))
+
     return Reported(tuple(found), data, chosen, _metric(document, by))
 
 
@@ -122,11 +153,15 @@ def _dataset(document: Document, name: str | None, policies: Sequence[str]) -> D
         if name is not None:
             raise
         return None
+
     if digest_of(data) == document.dataset_digest:
         return without_items(data, document.embedding.left_out if document.embedding else ())[0]
     if name is None:
         return None
-    expected = f"digest {document.dataset_digest[:12]}…, {document.dataset}@{document.dataset_version}"
+
+    expected = (
+        f"digest {document.dataset_digest[:12]}…, {document.dataset}@{document.dataset_version}"
+    )
     found = f"{digest_of(data)[:12]}…, {data.name}@{data.version}"
     raise DataError(f"{name} is not the dataset of this report", expected=expected, found=found)
 
@@ -147,7 +182,9 @@ def _rows_of(table: pa.Table, test: str, manifest: Manifest, path: Path) -> pa.T
     order = pc.index_in(queries, value_set=rows["query"].combine_chunks())
     if order.null_count:
         lone = queries.filter(pc.is_null(order)).to_pylist()
-        raise SubmissionError(f"{path} lacks queries of {test}", found=f"{len(lone):,} missing: {examples(lone)}")
+        raise SubmissionError(
+            f"{path} lacks queries of {test}", found=f"{len(lone):,} missing: {examples(lone)}"
+        )
     return rows.take(order)
 
 
@@ -160,29 +197,40 @@ def _top_lists(table: pa.Table, test: str, manifest: Manifest, path: Path) -> To
     places = pc.index_in(items, value_set=text_array(manifest.items))
     alike = all(np.array_equal(column, lengths[0]) for column in lengths)
     if not alike or places.null_count or scores.null_count or levels.null_count:
-        raise SubmissionError(f"{path} is damaged", expected=f"items of {test}, a score and a level of each")
+        raise SubmissionError(
+            f"{path} is damaged", expected=f"items of {test}, a score and a level of each"
+        )
     if len(levels) and pc.max(levels).as_py() > manifest.tree.depth:
         raise SubmissionError(f"{path} is damaged", expected=f"levels 0 … {manifest.tree.depth}")
+
     k = max(1, int(lengths[0].max(initial=0)))
     listed = np.arange(k) < lengths[0][:, None]
     lists = TopLists(
-        np.full(listed.shape, NO_ITEM, np.int32), np.full(listed.shape, np.nan), np.zeros(listed.shape, np.uint8),
+        np.full(listed.shape, NO_ITEM, np.int32),
+        np.full(listed.shape, np.nan),
+        np.zeros(listed.shape, np.uint8),
         np.zeros(listed.shape, bool),
-    )  # fmt: skip
-    lists.items[listed], lists.scores[listed], lists.levels[listed] = map(np.asarray, (places, scores, levels))
+    )
+    lists.items[listed], lists.scores[listed], lists.levels[listed] = map(
+        np.asarray, (places, scores, levels)
+    )
+
     return lists
 
 
 def with_embeddings(
     reported: Reported, files: Sequence[EmbeddingFile], k: int, on_block: OnBlock | None = None
 ) -> Reported:
-    """Add the precision-recall curve, the map of classes, the first right results and, if missing, the first k results of
-    every run with an embedding file, by one ranking pass each.
+    """Add the precision-recall curve, the map of classes, the first right results and, if missing,
+    the first k results of every run with an embedding file, by one ranking pass each.
 
     A file belongs to the run with its checksum; raises SubmissionError for any other file.
     """
     if reported.data is None:
-        raise DataError(f"{reported.document.dataset} is not on this disk", fix="name its folder by --dataset")
+        raise DataError(
+            f"{reported.document.dataset} is not on this disk", fix="name its folder by --dataset"
+        )
+
     runs = {_checksum(run): run for run in reported.runs}
     ranked: dict[str, ReportedRun] = {}
     for path in files:
@@ -191,9 +239,12 @@ def with_embeddings(
         if sha256 not in runs:
             scored = " or ".join(f"{digest[:12]}… of {run.name}" for digest, run in runs.items())
             raise SubmissionError(
-                f"{path.name} is not the file that was scored", expected=scored, found=f"{sha256[:12]}…"
+                f"{path.name} is not the file that was scored",
+                expected=scored,
+                found=f"{sha256[:12]}…",
             )
         ranked[sha256] = _ranked(reported, runs[sha256], given, k, on_block)
+
     return replace(reported, runs=tuple(ranked.get(_checksum(run), run) for run in reported.runs))
 
 
@@ -202,13 +253,20 @@ def _checksum(run: ReportedRun) -> str:
 
 
 def _ranked(
-    reported: Reported, run: ReportedRun, given: EmbeddingSubmission, k: int, on_block: OnBlock | None
+    reported: Reported,
+    run: ReportedRun,
+    given: EmbeddingSubmission,
+    k: int,
+    on_block: OnBlock | None,
 ) -> ReportedRun:
     data = reported.data
     assert data is not None
-    settings = replace(Signature.parse(run.document.signature).settings, metrics=["R@1"], unit=run.document.unit)
+    settings = replace(
+        Signature.parse(run.document.signature).settings, metrics=["R@1"], unit=run.document.unit
+    )
     examined = examine(given, data, settings, doubted=False)
-    job, manifest = examined.job(reported.test, fix="leave --embeddings out"), data.tests[reported.test]
+    job = examined.job(reported.test, fix="leave --embeddings out")
+    manifest = data.tests[reported.test]
     similarity = examined.conditions.similarity_name
     results = RightResults(len(job.ranker.queries), k if run.top is None else 1)
     # the job's only metric needs the finest level alone, so little is sorted
@@ -216,13 +274,21 @@ def _ranked(
     ranked = lists_of(manifest, job.ranker, results, similarity)
     top = ranked if run.top is None else run.top._replace(right=ranked.right)
     places = map_of(manifest, given, cosine=similarity == "cosine", most=MAP_CLASSES)
-    return replace(run, curve=_curve(run.name, manifest, given, examined.conditions), places=places, top=top)
+    return replace(
+        run, curve=_curve(run.name, manifest, given, examined.conditions), places=places, top=top
+    )
 
 
-def _curve(name: str, manifest: Manifest, given: EmbeddingSubmission, conditions: Conditions) -> Curve:
-    """Compute the mean precision-recall curve of the queries; of many, of some chosen at random, the only ones to rank."""
+def _curve(
+    name: str, manifest: Manifest, given: EmbeddingSubmission, conditions: Conditions
+) -> Curve:
+    """Compute the mean precision-recall curve of the queries; of many, of some chosen at random,
+    the only ones to rank.
+    """
     queries = int(manifest.query.sum())
-    asked = np.sort(np.random.default_rng(0).choice(queries, min(CURVE_QUERIES, queries), replace=False))
+    asked = np.sort(
+        np.random.default_rng(0).choice(queries, min(CURVE_QUERIES, queries), replace=False)
+    )
     job = Job(ranker_of(manifest, given, asked, conditions), [])
     rows = traced(job, lambda sequence: binned(sequence, conditions.relevance), BINS)
     return mean_curve(name, rows, units_of(queries_of(name, manifest).take(asked), conditions.unit))

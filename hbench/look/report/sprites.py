@@ -1,4 +1,6 @@
-"""Draws small pictures of items, 36 to a sheet, so that pictures that are seen together are one file."""
+"""Draws small pictures of items, 36 to a sheet, so that pictures that are seen together are one
+file.
+"""
 
 import itertools
 from collections.abc import Sequence
@@ -18,7 +20,8 @@ QUALITY = 82
 
 
 def sprite_of(place: int) -> dict[str, int] | None:
-    """Find the sheet and corner of a picture by its place among all; None for -1, an item without a picture.
+    """Find the sheet and corner of a picture by its place among all; None for -1, an item without a
+    picture.
 
     >>> sprite_of(37)
     {'sheet': 1, 'x': 96, 'y': 0}
@@ -28,7 +31,8 @@ def sprite_of(place: int) -> dict[str, int] | None:
 
 
 def write_sprites(folder: Path, manifest: Manifest, items: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Draw the pictures of the items at these positions onto sheets NUMBER.webp, related items next to each other.
+    """Draw the pictures of the items at these positions onto sheets NUMBER.webp, related items next
+    to each other.
 
     Returns the places (N,) of all items of the manifest, -1 for those without a picture.
     """
@@ -53,6 +57,10 @@ def _write_sheet(path: Path, images: Sequence[Image.Image]) -> None:
     for number, image in enumerate(images):
         (row, column), scale = divmod(number, SIDE), CELL / max(image.size)
         width, height = (max(1, round(side * scale)) for side in image.size)
-        fitted = image.resize((width, height), Image.Resampling.LANCZOS if scale < 1 else Image.Resampling.NEAREST)
-        sheet.paste(fitted, (CELL * column + (CELL - width) // 2, CELL * row + (CELL - height) // 2))
+        fitted = image.resize(
+            (width, height), Image.Resampling.LANCZOS if scale < 1 else Image.Resampling.NEAREST
+        )
+        sheet.paste(
+            fitted, (CELL * column + (CELL - width) // 2, CELL * row + (CELL - height) // 2)
+        )
     sheet.save(path, format="WEBP", quality=QUALITY, method=2)

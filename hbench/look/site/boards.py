@@ -1,4 +1,5 @@
-"""Prepares the page of a leaderboard: its rows with their sources and doubts, its metrics by level, and all rankings.
+"""Prepares the page of a leaderboard: its rows with their sources and doubts, its metrics by level,
+and all rankings.
 
 The page does not rank: it gets the standings by each metric from hbench.boards.
 """
@@ -17,8 +18,9 @@ from hbench.metrics.names import MetricName, lower_is_better
 
 
 class BoardMetric(NamedTuple):
-    """A metric of a leaderboard: its key in rows, its name without the level, its level ("" for none), its definition, if hbench
-    does not compute it, and the difference of two rows that may be chance, in points, None if it is not known."""
+    """A metric of a leaderboard: its key in rows, its name without the level, its level ("" for
+    none), its definition, if hbench does not compute it, and the difference of two rows that may be
+    chance, in points, None if it is not known."""
 
     key: str
     family: str
@@ -29,9 +31,10 @@ class BoardMetric(NamedTuple):
 
 
 class BoardRow(NamedTuple):
-    """A result as its page shows it: its `row`, of all rows that print it. `sources`: each with the number of its citation, None
-    for a run; `cells`: every printed score, and whether it is compared with others; `facts`: (name, text) of the rows; `doubts`:
-    doubts about the scores; `filters`: the values that the page's filters choose by."""
+    """A result as its page shows it: its `row`, of all rows that print it. `sources`: each with the
+    number of its citation, None for a run; `cells`: every printed score, and whether it is compared
+    with others; `facts`: (name, text) of the rows; `doubts`: doubts about the scores; `filters`:
+    the values that the page's filters choose by."""
 
     number: int
     row: Row
@@ -43,7 +46,9 @@ class BoardRow(NamedTuple):
 
 
 class BoardView(NamedTuple):
-    """A leaderboard as its page shows it. `choices`: the filters of rows, name → (value, number of rows)."""
+    """A leaderboard as its page shows it. `choices`: the filters of rows, name → (value, number of
+    rows).
+    """
 
     board: Leaderboard
     metrics: list[BoardMetric]
@@ -58,26 +63,38 @@ class BoardView(NamedTuple):
 
 
 def view_of(board: Leaderboard) -> BoardView:
-    """Prepare a leaderboard with its rows in the order of its metric; raises UsageError without rows."""
+    """Prepare a leaderboard with its rows in the order of its metric; raises UsageError without
+    rows.
+    """
     if not board.rows:
         raise UsageError(
-            f"the leaderboard of {board.dataset} has no rows", fix=f"hbench leaderboard add {board.dataset}"
+            f"the leaderboard of {board.dataset} has no rows",
+            fix=f"hbench leaderboard add {board.dataset}",
         )
     standings = rank(board, board.metric)
     citations = [*cited_by(standings, board.citations).items()]
     number_of = {key: number for number, (key, _) in enumerate(citations, start=1)}
     metrics = [_metric(board, key) for key in board.metrics]
-    rows = [_row(board, number, standing.rows, number_of) for number, standing in enumerate(standings)]
+    rows = [
+        _row(board, number, standing.rows, number_of) for number, standing in enumerate(standings)
+    ]
     return BoardView(board, metrics, rows, citations, _choices(rows))
 
 
 def script_of(view: BoardView) -> dict[str, Any]:
-    """Collect the data of the page's scripts: metrics by level with the difference that may be chance, the first axes, what the
-    rows are filtered by, and the standings by every metric: the place (none for the last) and the number of a row, best first."""
+    """Collect the data of the page's scripts: metrics by level with the difference that may be
+    chance, the first axes, what the rows are filtered by, and the standings by every metric: the
+    place (none for the last) and the number of a row, best first."""
     keys = [metric.key for metric in view.metrics]
     axes = list(PARETO) if set(PARETO) <= set(keys) else [keys[-1 if len(keys) < 2 else 1], keys[0]]
-    number = {id(standing.rows[0]): at for at, standing in enumerate(rank(view.board, view.board.metric))}
-    standings = {key: [(each.place, number[id(each.rows[0])]) for each in rank(view.board, key)] for key in keys}
+    number = {
+        id(standing.rows[0]): at for at, standing in enumerate(rank(view.board, view.board.metric))
+    }
+    standings = {
+        key: [(each.place, number[id(each.rows[0])]) for each in rank(view.board, key)]
+        for key in keys
+    }
+
     return {
         "metrics": [metric._asdict() for metric in view.metrics],
         "axes": axes,
@@ -87,33 +104,51 @@ def script_of(view: BoardView) -> dict[str, Any]:
 
 
 def _metric(board: Leaderboard, key: str) -> BoardMetric:
-    family, level = key, ""
+    family = key
+    level = ""
     with suppress(UnknownName):  # a metric that hbench does not compute has no level
         parsed = MetricName.parse(key)
         if "level" in parsed.definition.takes and board.levels:
-            family, level = str(replace(parsed, level=None)), parsed.level or board.levels[-1]
+            family = str(replace(parsed, level=None))
+            level = parsed.level or board.levels[-1]
     definition = board.foreign_metrics.get(key, "")
     return BoardMetric(key, family, level, definition, lower_is_better(key), resolution(board, key))
 
 
-def _row(board: Leaderboard, number: int, result: tuple[Row, ...], number_of: dict[str, int]) -> BoardRow:
+def _row(
+    board: Leaderboard, number: int, result: tuple[Row, ...], number_of: dict[str, int]
+) -> BoardRow:
     row = as_one(result)
     ranked = set(row.scores) - set(row.unranked) if board.compares(row) else set()
-    cells = [(str(row.scores[key]), key in ranked) if key in row.scores else None for key in board.metrics]
+    cells = [
+        (str(row.scores[key]), key in ranked) if key in row.scores else None
+        for key in board.metrics
+    ]
     facts = list(dict.fromkeys(fact for each in result for fact in _facts(each)))
     doubts = list(dict.fromkeys(doubt for each in result for doubt in remarks(each)))
+
     if not board.compares(row):
-        doubts.append(f"{row.source} is not ranked: it was made under other conditions than the other rows")
-    return BoardRow(number, row, _sources(result, number_of), cells, facts, doubts, _filters(result))
+        doubts.append(
+            f"{row.source} is not ranked: it was made under other conditions than the other rows"
+        )
+
+    return BoardRow(
+        number, row, _sources(result, number_of), cells, facts, doubts, _filters(result)
+    )
 
 
 def _sources(result: tuple[Row, ...], number_of: dict[str, int]) -> list[tuple[str, int | None]]:
-    """List the papers of a result with their tables, or its run, each with the number of its citation."""
+    """List the papers of a result with their tables, or its run, each with the number of its
+    citation.
+    """
     tables: dict[str, list[str]] = {}
     for row in result:
         if row.paper:
             tables.setdefault(row.paper.citation, []).append(row.paper.table)
-    papers = [(f"{key.partition(',')[0]} {' and '.join(of_paper)}", number_of[key]) for key, of_paper in tables.items()]
+    papers = [
+        (f"{key.partition(',')[0]} {' and '.join(of_paper)}", number_of[key])
+        for key, of_paper in tables.items()
+    ]
     return [*papers, *((row.source, None) for row in result if row.run)]
 
 
@@ -121,19 +156,34 @@ def _filters(result: tuple[Row, ...]) -> dict[str, list[str]]:
     """List what a result can be filtered by: the values that its rows state, each once."""
     of_rows = [
         {
-            "backbone": row.backbone, "year": row.year, "family": row.setup.family, "pretraining": row.setup.pretraining,
-            "trained_on": row.setup.trained_on, "licence": row.setup.licence, "source": row.paper and row.paper.citation,
+            "backbone": row.backbone,
+            "year": row.year,
+            "family": row.setup.family,
+            "pretraining": row.setup.pretraining,
+            "trained_on": row.setup.trained_on,
+            "licence": row.setup.licence,
+            "source": row.paper and row.paper.citation,
             "kind": "paper" if row.paper else "run",
         }
         for row in result
-    ]  # fmt: skip
-    known = {name: [values[name] for values in of_rows if values[name] is not None] for name in of_rows[0]}
+    ]
+    known = {
+        name: [values[name] for values in of_rows if values[name] is not None]
+        for name in of_rows[0]
+    }
+
     return {name: list(dict.fromkeys(map(str, values))) for name, values in known.items()}
 
 
 def _facts(row: Row) -> list[tuple[str, str]]:
-    """List what the source of a row states in addition to scores, and what is needed to score a run again."""
-    stated = [(name, f"{value:,}" if name == "parameters" else str(value)) for name, value in row.setup if value]
+    """List what the source of a row states in addition to scores, and what is needed to score a run
+    again.
+    """
+    stated = [
+        (name, f"{value:,}" if name == "parameters" else str(value))
+        for name, value in row.setup
+        if value
+    ]
     facts = [(name.replace("_", " "), text) for name, text in stated]
     if row.paper:
         facts.append(("source", row.source))
@@ -142,6 +192,7 @@ def _facts(row: Row) -> list[tuple[str, str]]:
         facts += [(name.replace("_", " "), str(getattr(row.run, name))) for name in names]
         facts += [("embeddings", row.run.url)] if row.run.url else []
         facts += [("verified", row.run.verified)] if row.run.verified else []
+
     source: Any = row.paper or row.run
     return [*facts, ("note", source.note)] if source.note else facts
 
@@ -150,7 +201,9 @@ def _choices(rows: list[BoardRow]) -> dict[str, list[tuple[str, int]]]:
     choices = {}
     for name in rows[0].filters:
         values = [value for row in rows for value in row.filters[name]]
-        choices[name] = [(value, values.count(value)) for value in sorted(set(values), key=_natural)]
+        choices[name] = [
+            (value, values.count(value)) for value in sorted(set(values), key=_natural)
+        ]
     return choices
 
 
@@ -160,4 +213,8 @@ def _natural(text: str) -> list[tuple[int, int, str]]:
     >>> sorted(["ResNet-101", "ResNet-50"], key=_natural)
     ['ResNet-50', 'ResNet-101']
     """
-    return [(1, int(part), "") if part.isdigit() else (0, 0, part.lower()) for part in re.split(r"(\d+)", text) if part]
+    return [
+        (1, int(part), "") if part.isdigit() else (0, 0, part.lower())
+        for part in re.split(r"(\d+)", text)
+        if part
+    ]

@@ -1,4 +1,6 @@
-"""Prepares what a page shows of a dataset: its card, the published counts, and its tree, if it is on this disk."""
+"""Prepares what a page shows of a dataset: its card, the published counts, and its tree, if it is
+on this disk.
+"""
 
 from typing import Any, NamedTuple
 
@@ -12,12 +14,19 @@ from hbench.tree import LabelTree
 from hbench.tree.statistics import LevelStatistics, items_of_level, statistics
 
 MOST_NODES = 12_000  # nodes of a tree in a page, about 300 KB
-TEXTS = {"citation": "paper", "licence": "licence", "size": "size", "manual": "fetched by hand", "pixels": "pixels"}
+TEXTS = {
+    "citation": "paper",
+    "licence": "licence",
+    "size": "size",
+    "manual": "fetched by hand",
+    "pixels": "pixels",
+}
 
 
 class DatasetCard(NamedTuple):
-    """The card of a dataset. `facts`: (name, text); `counts`: the published (split, what, number); `levels`: statistics of its
-    tree; `tree`: the data of the tree, None if the dataset is not on this disk; `why`: why the tree, or a part, is missing."""
+    """The card of a dataset. `facts`: (name, text); `counts`: the published (split, what, number);
+    `levels`: statistics of its tree; `tree`: the data of the tree, None if the dataset is not on
+    this disk; `why`: why the tree, or a part, is missing."""
 
     title: str
     homepage: str
@@ -29,12 +38,18 @@ class DatasetCard(NamedTuple):
 
 
 def card_of(name: str) -> DatasetCard:
-    """Make the card of a dataset that a leaderboard names, even if it is unknown or not on this disk."""
+    """Make the card of a dataset that a leaderboard names, even if it is unknown or not on this
+    disk.
+    """
     spec = specs[name] if name in specs else None  # noqa: SIM401 - a registry has no get
     about: dict[str, Any] = dict(card(spec)) if spec else {}
     facts = [(label, str(about[key])) for key, label in TEXTS.items() if key in about]
     facts += [("known defect", str(text)) for text in about.get("defects", ())]
-    counts = [(split, what, number) for split, of in spec.counts.items() for what, number in of.items()] if spec else []
+    counts = (
+        [(split, what, number) for split, of in spec.counts.items() for what, number in of.items()]
+        if spec
+        else []
+    )
     homepage = str(about.get("homepage", ""))
     if not homepage.startswith(("https://", "http://")):  # other addresses are not safe to link to
         homepage = ""
@@ -42,7 +57,10 @@ def card_of(name: str) -> DatasetCard:
     try:
         data = load(name)
     except HBenchError as error:
-        return made._replace(why=f"Its tree is not shown: {error.problem}" + f" ({error.fix})" * bool(error.fix))
+        return made._replace(
+            why=f"Its tree is not shown: {error.problem}" + f" ({error.fix})" * bool(error.fix)
+        )
+
     return _with_tree(made, data)
 
 
@@ -54,14 +72,21 @@ def _with_tree(made: DatasetCard, data: Dataset) -> DatasetCard:
     tree, items_of_nodes = cut_to(test.tree, items, MOST_NODES)
     left_out = test.tree.levels[tree.depth :]
     why = f"Its finest levels are left out here: {', '.join(left_out)}." if left_out else ""
-    shown = {name: part for name, part in tree_data(tree, items_of_nodes).items() if name != "nodes"}
+    shown = {
+        name: part for name, part in tree_data(tree, items_of_nodes).items() if name != "nodes"
+    }
     return made._replace(levels=levels, tree=shown, why=why)
 
 
-def cut_to(tree: LabelTree, items: NDArray[np.int64], most: int) -> tuple[LabelTree, NDArray[np.int64]]:
-    """Remove the finest levels of a tree, with items (C,) by class, until it has at most this many nodes.
+def cut_to(
+    tree: LabelTree, items: NDArray[np.int64], most: int
+) -> tuple[LabelTree, NDArray[np.int64]]:
+    """Remove the finest levels of a tree, with items (C,) by class, until it has at most this many
+    nodes.
 
-    >>> tree, _ = LabelTree.from_names([("a", "x"), ("a", "y"), ("b", "z")], levels=("coarse", "fine"))
+    >>> tree, _ = LabelTree.from_names(
+    ...     [("a", "x"), ("a", "y"), ("b", "z")], levels=("coarse", "fine")
+    ... )
     >>> small, items = cut_to(tree, np.array([5, 1, 2]), 4)
     >>> small.levels, items.tolist()
     (('coarse',), [6, 2])
@@ -72,4 +97,6 @@ def cut_to(tree: LabelTree, items: NDArray[np.int64], most: int) -> tuple[LabelT
     if depth == tree.depth:
         return tree, items
     paths = np.unique(tree.paths[:, :depth], axis=0)
-    return LabelTree(tree.levels[:depth], tree.names[:depth], paths), items_of_level(tree, items, depth)[paths[:, -1]]
+    return LabelTree(tree.levels[:depth], tree.names[:depth], paths), items_of_level(
+        tree, items, depth
+    )[paths[:, -1]]

@@ -1,4 +1,6 @@
-"""Writes the site: a page of all leaderboards, a page for each, and files in the formats that papers and programs use."""
+"""Writes the site: a page of all leaderboards, a page for each, and files in the formats that
+papers and programs use.
+"""
 
 import json
 import re
@@ -14,7 +16,13 @@ from hbench.look.site.boards import BoardView, script_of, view_of
 from hbench.look.site.cards import DatasetCard, card_of
 
 PACKAGE = "hbench.look.site"
-FORMATS = (("csv", "CSV"), ("json", "JSON"), ("tex", "LaTeX"), ("bib", "BibTeX"), ("md", "Markdown"))
+FORMATS = (
+    ("csv", "CSV"),
+    ("json", "JSON"),
+    ("tex", "LaTeX"),
+    ("bib", "BibTeX"),
+    ("md", "Markdown"),
+)
 
 
 def write_site(names: Sequence[str], folder: Path) -> Path:
@@ -24,9 +32,16 @@ def write_site(names: Sequence[str], folder: Path) -> Path:
     """
     slugs = [slug_of(name) for name in names]
     if twice := sorted({slug for slug in slugs if slugs.count(slug) > 1}):
-        raise UsageError("every leaderboard has a separate page", found=f"{', '.join(twice)} several times")
+        raise UsageError(
+            "every leaderboard has a separate page", found=f"{', '.join(twice)} several times"
+        )
+
     boards = map(leaderboard.read, names)
-    site_pages = [(slug, view_of(board), card_of(board.dataset)) for slug, board in zip(slugs, boards, strict=True)]
+    site_pages = [
+        (slug, view_of(board), card_of(board.dataset))
+        for slug, board in zip(slugs, boards, strict=True)
+    ]
+
     with replacing_folder(folder, "site") as temporary:
         copy_assets(temporary / "assets", PACKAGE)
         for place in ("data", "downloads"):
@@ -34,14 +49,21 @@ def write_site(names: Sequence[str], folder: Path) -> Path:
         present = [("index", "Leaderboards")]
         pages = Pages(PACKAGE, {"version": __version__, "present": present, "formats": FORMATS})
         listed = [{"slug": slug, "view": view, "card": card} for slug, view, card in site_pages]
-        pages.write(temporary, "index", boards=listed, rows=sum(len(view.board.rows) for _, view, _ in site_pages))
+        pages.write(
+            temporary,
+            "index",
+            boards=listed,
+            rows=sum(len(view.board.rows) for _, view, _ in site_pages),
+        )
         for page in site_pages:
             _write_board(temporary, pages, *page)
+
     return folder / "index.html"
 
 
 def slug_of(name: str) -> str:
-    """Name the files of a leaderboard like its dataset or file, in characters that are safe on disks and in addresses.
+    """Name the files of a leaderboard like its dataset or file, in characters that are safe on
+    disks and in addresses.
 
     >>> slug_of("inat18-base"), slug_of("mine/My rows#1.toml")
     ('inat18-base', 'My-rows-1')
@@ -61,10 +83,12 @@ def _write_board(folder: Path, pages: Pages, slug: str, view: BoardView, card: D
 def downloads_of(board: Leaderboard) -> dict[str, str]:
     """Write a leaderboard in every format, as suffix -> text."""
     standings = rank(board, board.metric)
-    content, title = export.table(standings, board.metrics, board.citations), export.title(board)
+    content = export.table(standings, board.metrics, board.citations)
+    title = export.title(board)
     return {
         "csv": export.as_csv(board, standings),
-        "json": json.dumps(export.as_json(board, standings), ensure_ascii=False, allow_nan=False) + "\n",
+        "json": json.dumps(export.as_json(board, standings), ensure_ascii=False, allow_nan=False)
+        + "\n",
         "tex": export.latex(content, title=title),
         "bib": export.bibtex(board.citations),
         "md": export.markdown(content, title=title),

@@ -1,1 +1,3 @@
-"""Defines the losses that are not rank losses: pairs, proxies, black-box differentiation, soft bins, calibration."""
+"""Defines the losses that are not rank losses: pairs, proxies, black-box differentiation, soft
+bins, calibration.
+"""

@@ -1,4 +1,5 @@
-"""Differentiates exact ranks as a black box: their gradient is that of an interpolation with strength λ ([R]).
+"""Differentiates exact ranks as a black box: their gradient is that of an interpolation with
+strength λ ([R]).
 
     forward   rk(y)_i = 1 + #{j : y_j > y_i}, equal scores in column order        ([R] Eq. 2)
     backward  dL/dy  = −(rk(y) − rk(y + λ dL/drk)) / λ                            ([R] Algorithm 1)
@@ -8,7 +9,9 @@
 >>> rank = blackbox_rank(y, lam=1.0)
 >>> rank.tolist()
 [3.0, 1.0, 2.0]
->>> (rank[0] * 0.4).backward()  # perturbed scores .7, .9, .5: item 0 would rise by one rank, item 2 fall
+>>> (
+...     rank[0] * 0.4
+... ).backward()  # perturbed scores .7, .9, .5: item 0 would rise by one rank, item 2 fall
 >>> y.grad.tolist()
 [-1.0, 0.0, 1.0]
 """
@@ -25,14 +28,17 @@ from hbench.core.errors import ConfigError
 
 @checked
 def blackbox_rank(scores: Tensor, lam: float) -> Tensor:
-    """Compute the ranks rk(y) along the last dimension, float (…, n), with the black-box gradient of strength `lam` (λ).
+    """Compute the ranks rk(y) along the last dimension, float (…, n), with the black-box gradient
+    of strength `lam` (λ).
 
-    Ranks are whole numbers in the dtype of the scores, or in float64 where that cannot hold them. Raises ConfigError unless
-    λ > 0.
+    Ranks are whole numbers in the dtype of the scores, or in float64 where that cannot hold them.
+    Raises ConfigError unless λ > 0.
     """
     if not lam > 0:
         raise ConfigError(
-            "the strength of the black-box interpolation is not positive", expected="lam > 0", found=f"{lam:g}"
+            "the strength of the black-box interpolation is not positive",
+            expected="lam > 0",
+            found=f"{lam:g}",
         )
     exact = scores.double() if scores.shape[-1] > 2 / torch.finfo(scores.dtype).eps else scores
     result: Tensor = _BlackboxRank.apply(exact, lam)
@@ -40,11 +46,14 @@ def blackbox_rank(scores: Tensor, lam: float) -> Tensor:
 
 
 def chosen_ranks(scores: Tensor, lam: float, chosen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Compute the black-box ranks of the `chosen` items, bool (Q, n), among all items, with scores (Q, n).
+    """Compute the black-box ranks of the `chosen` items, bool (Q, n), among all items, with scores
+    (Q, n).
 
-    Returns, best first in every row, the differentiable ranks (P,) and the places among the chosen (P,), and their numbers (Q,).
+    Returns, best first in every row, the differentiable ranks (P,) and the places among the chosen
+    (P,), and their numbers (Q,).
     """
-    rank, number = blackbox_rank(scores, lam)[chosen], chosen.sum(-1)
+    rank = blackbox_rank(scores, lam)[chosen]
+    number = chosen.sum(-1)
     row = torch.arange(len(number), device=scores.device).repeat_interleave(number)
     rank = rank[(row * (scores.shape[-1] + 1) + rank.detach().long()).argsort()]
     first = (number.cumsum(0) - number).repeat_interleave(number)
@@ -52,7 +61,9 @@ def chosen_ranks(scores: Tensor, lam: float, chosen: Tensor) -> tuple[Tensor, Te
 
 
 def descending_ranks(scores: Tensor) -> Tensor:
-    """Compute 1-based ranks along the last dimension, with equal scores in column order: int64 (…, n)."""
+    """Compute 1-based ranks along the last dimension, with equal scores in column order: int64 (…,
+    n).
+    """
     order = scores.argsort(dim=-1, descending=True, stable=True)
     place = torch.arange(1, scores.shape[-1] + 1, device=scores.device).expand_as(order)
     return torch.empty_like(order).scatter(-1, order, place)

@@ -1,5 +1,5 @@
-"""Measures the decomposability gap, by which the mean AP inside batches exceeds the AP of the whole set, and narrows it by
-calibrating scores across batches (ROADMAP, §3.2; rank losses, §III-C).
+"""Measures the decomposability gap, by which the mean AP inside batches exceeds the AP of the whole
+set, and narrows it by calibrating scores across batches (ROADMAP, §3.2; rank losses, §III-C).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,8 @@ from hbench.losses.entry import LossEntry
 
 
 class Calibration(BatchLoss):
-    """The mean over queries of 1/|P| Σ_P [α − s]₊ + 1/|N| Σ_N [s − β]₊, for cosines and fine labels (ROADMAP, Eq. 7).
+    """The mean over queries of 1/|P| Σ_P [α − s]₊ + 1/|N| Σ_N [s − β]₊, for cosines and fine labels
+    (ROADMAP, Eq. 7).
 
     A query without positives lacks the first term, one without negatives the second.
     """
@@ -27,20 +28,26 @@ class Calibration(BatchLoss):
 
     def __init__(self, positive_margin: float = 0.9, negative_margin: float = 0.6) -> None:
         super().__init__()
-        self.alpha, self.beta = positive_margin, negative_margin
+        self.alpha = positive_margin
+        self.beta = negative_margin
 
     def compute(self, batch: LossBatch) -> Tensor:
         def excess(scores: Tensor, block: slice) -> Tensor:
             positive, negative = batch.split_pairs(block)
-            below, above = (self.alpha - scores).clamp(min=0), (scores - self.beta).clamp(min=0)
+            below = (self.alpha - scores).clamp(min=0)
+            above = (scores - self.beta).clamp(min=0)
             return (_mean_where(positive, below) + _mean_where(negative, above)).sum()
 
         normal = map(functional.normalize, full_precision(batch.embeddings, batch.ref_embeddings))
         return sum_over_blocks(excess, *normal) / max(1, len(batch.labels))
 
 
-def calibration(positive_margin: float = 0.9, negative_margin: float = 0.6, released: bool = False) -> nn.Module:
-    """Make the calibration loss; `released`: each term is a mean over the batch's pairs for which it is not 0."""
+def calibration(
+    positive_margin: float = 0.9, negative_margin: float = 0.6, released: bool = False
+) -> nn.Module:
+    """Make the calibration loss; `released`: each term is a mean over the batch's pairs for which
+    it is not 0.
+    """
     return (contrastive if released else Calibration)(positive_margin, negative_margin)
 
 
@@ -55,9 +62,11 @@ def decomposability_gap(
     levels: np.ndarray,
     batches: Sequence[np.ndarray],
 ) -> float:
-    """Compute the mean of metric(scores[batch], levels[batch]) over batches, minus metric(scores, levels), for one query.
+    """Compute the mean of metric(scores[batch], levels[batch]) over batches, minus metric(scores,
+    levels), for one query.
 
-    scores, levels (N,); each batch is an index array (n,) (ROADMAP and rank losses, Eq. 6). Raises ConfigError without batches.
+    scores, levels (N,); each batch is an index array (n,) (ROADMAP and rank losses, Eq. 6). Raises
+    ConfigError without batches.
     """
     if not batches:
         raise ConfigError("the gap needs at least one batch", expected="index arrays", found="none")
@@ -74,18 +83,25 @@ class WeightedSum(BatchLoss):
         super().__init__()
         if not losses or len(losses) != len(weights):
             raise ConfigError(
-                "a sum needs losses with one weight each", expected="one weight per loss", found=f"{len(weights)}"
+                "a sum needs losses with one weight each",
+                expected="one weight per loss",
+                found=f"{len(weights)}",
             )
         self.losses, self.weights = nn.ModuleList(losses), tuple(weights)
 
     def compute(self, batch: LossBatch) -> Tensor:
         arguments = batch.arguments()
-        terms = [weight * loss(*arguments) for weight, loss in zip(self.weights, self.losses, strict=True)]
+        terms = [
+            weight * loss(*arguments)
+            for weight, loss in zip(self.weights, self.losses, strict=True)
+        ]
         return torch.stack(terms).sum()
 
 
 class Combination(NamedTuple):
-    """A combination: names of the rank loss and the decomposability loss, λ, changed defaults of the rank loss, paper."""
+    """A combination: names of the rank loss and the decomposability loss, λ, changed defaults of
+    the rank loss, paper.
+    """
 
     rank: str
     decomposability: str
@@ -101,20 +117,26 @@ COMBINATIONS = {
     ),
     "roadmap": Combination("sup_ap", "calibration", 0.5, {}, "ROADMAP (NeurIPS 2021) Eq. 2"),
     "rod_ndcg": Combination("sup_ndcg", "cluster", 0.1, {}, "Rank losses (TPAMI 2024) Eq. 25"),
-    "rod_recall": Combination("sup_recall", "calibration", 0.5, {}, "Rank losses (TPAMI 2024) Eq. 17"),
+    "rod_recall": Combination(
+        "sup_recall", "calibration", 0.5, {}, "Rank losses (TPAMI 2024) Eq. 17"
+    ),
 }
 
 
 def combination_entry(row: Combination, entries: Mapping[str, LossEntry]) -> LossEntry:
     """Make the entry of a row: its parameters are λ (`lam`) and those of its two losses."""
-    first, second = entries[row.rank], entries[row.decomposability]
+    first = entries[row.rank]
+    second = entries[row.decomposability]
 
     def build(params: Mapping[str, Any]) -> nn.Module:
         lam = params["lam"]
         if not 0 <= lam <= 1:
             reason = "the weight of the decomposability loss is out of range"
             raise ConfigError(reason, expected="lam in 0 … 1", found=f"{lam:g}")
-        parts = [entry.build({name: params[name] for name in entry.parameters}) for entry in (first, second)]
+        parts = [
+            entry.build({name: params[name] for name in entry.parameters})
+            for entry in (first, second)
+        ]
         return WeightedSum(parts, [1 - lam, lam])
 
     parameters = {"lam": row.lam, **first.parameters, **row.defaults, **second.parameters}

@@ -1,4 +1,5 @@
-"""Defines the losses of pairs and triplets at the fine level, most of them by pytorch-metric-learning, on pairs chosen here.
+"""Defines the losses of pairs and triplets at the fine level, most of them by
+pytorch-metric-learning, on pairs chosen here.
 
 A query is never paired with itself, neither in its batch nor among references that contain it.
 """
@@ -9,25 +10,38 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from hbench.losses.batch_loss import BatchLoss, Indices, LossBatch, full_precision, require_positive, sum_over_blocks
+from hbench.losses.batch_loss import (
+    BatchLoss,
+    Indices,
+    LossBatch,
+    full_precision,
+    require_positive,
+    sum_over_blocks,
+)
 
-Choose = Callable[[Tensor, Tensor, Tensor], Indices]  # cosines (B, N), positive and negative pairs bool (B, N)
+Choose = Callable[
+    [Tensor, Tensor, Tensor], Indices
+]  # cosines (B, N), positive and negative pairs bool (B, N)
 
 
 class ChosenPairs(BatchLoss):
-    """A pytorch-metric-learning loss of pairs or triplets, mined ones or else those of `choose`, at the fine level."""
+    """A pytorch-metric-learning loss of pairs or triplets, mined ones or else those of `choose`, at
+    the fine level.
+    """
 
     takes_partial = True
 
     def __init__(self, loss: nn.Module, choose: Choose) -> None:
         super().__init__()
-        self.loss, self.choose = loss, choose
+        self.loss = loss
+        self.choose = choose
 
     def compute(self, batch: LossBatch) -> Tensor:
         if len(batch.labels) == 0 or len(batch.ref_labels) == 0:
             return batch.embeddings.sum() * 0
         query, others = full_precision(batch.embeddings, batch.ref_embeddings)
-        fine, ref_fine = batch.labels[:, -1], batch.ref_labels[:, -1]
+        fine = batch.labels[:, -1]
+        ref_fine = batch.ref_labels[:, -1]
         with torch.autocast(query.device.type, enabled=False):
             chosen = batch.pairs
             if chosen is None:
@@ -43,7 +57,8 @@ def all_pairs(cosines: Tensor, positive: Tensor, negative: Tensor) -> Indices:
 
 
 def semi_hard(cosines: Tensor, positive: Tensor, negative: Tensor) -> Indices:
-    """Choose one triplet per query: its nearest positive, and the nearest negative that is farther than that positive.
+    """Choose one triplet per query: its nearest positive, and the nearest negative that is farther
+    than that positive.
 
     A query without such a negative, or without positives, has no triplet.
     """
@@ -55,7 +70,9 @@ def semi_hard(cosines: Tensor, positive: Tensor, negative: Tensor) -> Indices:
 
 
 def triplet(margin: float = 0.05, semi_hard_only: bool = True) -> nn.Module:
-    """Make the mean of [m − cos(q, p) + cos(q, n)]₊ over the triplets for which it is positive; semi-hard ones make TL_SH."""
+    """Make the mean of [m − cos(q, p) + cos(q, n)]₊ over the triplets for which it is positive;
+    semi-hard ones make TL_SH.
+    """
     from pytorch_metric_learning import distances, losses
 
     loss = losses.TripletMarginLoss(margin=margin, distance=distances.DotProductSimilarity())
@@ -63,17 +80,25 @@ def triplet(margin: float = 0.05, semi_hard_only: bool = True) -> nn.Module:
 
 
 def contrastive(positive_margin: float = 1.0, negative_margin: float = 0.5) -> nn.Module:
-    """Make the sum of the means of [m⁺ − cos(q, p)]₊ and [cos(q, n) − m⁻]₊ over the pairs for which these are positive."""
+    """Make the sum of the means of [m⁺ − cos(q, p)]₊ and [cos(q, n) − m⁻]₊ over the pairs for which
+    these are positive.
+    """
     from pytorch_metric_learning import distances, losses, reducers
 
-    distance, reducer = distances.DotProductSimilarity(), reducers.AvgNonZeroReducer()
+    distance = distances.DotProductSimilarity()
+    reducer = reducers.AvgNonZeroReducer()
     return ChosenPairs(
-        losses.ContrastiveLoss(positive_margin, negative_margin, distance=distance, reducer=reducer), all_pairs
+        losses.ContrastiveLoss(
+            positive_margin, negative_margin, distance=distance, reducer=reducer
+        ),
+        all_pairs,
     )
 
 
 def multi_similarity(alpha: float = 2.0, beta: float = 50.0, base: float = 0.5) -> nn.Module:
-    """Make the mean of 1/α log(1 + Σ_P e^{−α(s−b)}) + 1/β log(1 + Σ_N e^{β(s−b)}) for cosines s (Wang et al. 2019)."""
+    """Make the mean of 1/α log(1 + Σ_P e^{−α(s−b)}) + 1/β log(1 + Σ_N e^{β(s−b)}) for cosines s
+    (Wang et al. 2019).
+    """
     from pytorch_metric_learning import losses
 
     require_positive(alpha=alpha, beta=beta)
@@ -81,9 +106,11 @@ def multi_similarity(alpha: float = 2.0, beta: float = 50.0, base: float = 0.5) 
 
 
 class MemoryPairs(BatchLoss):
-    """1/B Σ_q [Σ_{p, s < 1} (1 − s) + Σ_{n, s > m} s], at the fine level: the pair loss of the memory paper.
+    """1/B Σ_q [Σ_{p, s < 1} (1 − s) + Σ_{n, s > m} s], at the fine level: the pair loss of the
+    memory paper.
 
-    (Wang et al. 2020, XBM; like the released code it takes pairs with s ≥ 1 − 10⁻⁵ for copies of the query.)
+    (Wang et al. 2020, XBM; like the released code it takes pairs with s ≥ 1 − 10⁻⁵ for copies of
+    the query.)
     """
 
     takes_partial = True
@@ -95,7 +122,10 @@ class MemoryPairs(BatchLoss):
     def compute(self, batch: LossBatch) -> Tensor:
         def pull_and_push(scores: Tensor, block: slice) -> Tensor:
             positive, negative = batch.split_pairs(block)
-            pulled, pushed = positive & (scores < 1 - 1e-5), negative & (scores > self.margin)
+            pulled = positive & (scores < 1 - 1e-5)
+            pushed = negative & (scores > self.margin)
             return torch.where(pulled, 1 - scores, 0).sum() + torch.where(pushed, scores, 0).sum()
 
-        return sum_over_blocks(pull_and_push, batch.embeddings, batch.ref_embeddings) / max(1, len(batch.labels))
+        return sum_over_blocks(pull_and_push, batch.embeddings, batch.ref_embeddings) / max(
+            1, len(batch.labels)
+        )

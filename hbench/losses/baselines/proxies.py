@@ -1,6 +1,8 @@
-"""Defines the proxy losses, which compare embeddings with one learned vector per class instead of with each other.
+"""Defines the proxy losses, which compare embeddings with one learned vector per class instead of
+with each other.
 
-Labels are class numbers 0 … C−1 in the finest column; references are accepted but ignored, since proxies replace them.
+Labels are class numbers 0 … C−1 in the finest column; references are accepted but ignored, since
+proxies replace them.
 """
 
 import math
@@ -13,13 +15,22 @@ from torch.nn import functional
 from hbench.core.errors import ConfigError
 from hbench.losses.batch_loss import BatchLoss, LossBatch, full_precision, require_positive
 
-CSL_MARGINS = {1: (0.25,), 2: (0.45, 0.25), 3: (0.45, 0.35, 0.25), 7: (0.75, 0.65, 0.55, 0.45, 0.35, 0.25, 0.15)}
+CSL_MARGINS = {
+    1: (0.25,),
+    2: (0.45, 0.25),
+    3: (0.45, 0.35, 0.25),
+    7: (0.75, 0.65, 0.55, 0.45, 0.35, 0.25, 0.15),
+}
 
-Logits = Callable[[Tensor, Tensor, Tensor], Tensor]  # embeddings (B, D), proxies (C, D), classes (B,) -> (B, C)
+Logits = Callable[
+    [Tensor, Tensor, Tensor], Tensor
+]  # embeddings (B, D), proxies (C, D), classes (B,) -> (B, C)
 
 
 class ProxySoftmax(BatchLoss):
-    """The mean of −log softmax_y(logits(embeddings, proxies)); `spread` is the standard deviation of the initial proxies."""
+    """The mean of −log softmax_y(logits(embeddings, proxies)); `spread` is the standard deviation
+    of the initial proxies.
+    """
 
     takes_pairs = False
 
@@ -40,7 +51,9 @@ class ProxySoftmax(BatchLoss):
 
 
 def normalised_softmax(classes: int, dim: int, temperature: float = 0.05) -> nn.Module:
-    """Make −log softmax_y(x·p̂ / σ), p̂ = p/‖p‖, σ the temperature, x not normalised (HAPPIER, Eq. 6; NSM, Zhai & Wu 2019)."""
+    """Make −log softmax_y(x·p̂ / σ), p̂ = p/‖p‖, σ the temperature, x not normalised (HAPPIER, Eq.
+    6; NSM, Zhai & Wu 2019).
+    """
     require_positive(temperature=temperature, dim=dim)
 
     def logits(embeddings: Tensor, proxies: Tensor, target: Tensor) -> Tensor:
@@ -50,17 +63,22 @@ def normalised_softmax(classes: int, dim: int, temperature: float = 0.05) -> nn.
 
 
 def proxy_nca_pp(classes: int, dim: int, scale: float = 3.0) -> nn.Module:
-    """Make −log softmax_y(−‖s x̂ − s p̂‖²), with x̂ and p̂ normalised here (ProxyNCA++, Teh et al. 2020)."""
+    """Make −log softmax_y(−‖s x̂ − s p̂‖²), with x̂ and p̂ normalised here (ProxyNCA++, Teh et al.
+    2020).
+    """
     require_positive(scale=scale)
 
     def logits(embeddings: Tensor, proxies: Tensor, target: Tensor) -> Tensor:
-        return 2 * scale**2 * (functional.normalize(embeddings) @ functional.normalize(proxies).T - 1)
+        return (
+            2 * scale**2 * (functional.normalize(embeddings) @ functional.normalize(proxies).T - 1)
+        )
 
     return ProxySoftmax(classes, dim, logits, spread=1 / 8)
 
 
 def arcface(classes: int, dim: int, margin: float = 0.5, scale: float = 64.0) -> nn.Module:
-    """Make −log softmax_y(s cos(θ_y + m), s cos θ_z), with vectors normalised here and m in radians (Deng et al. 2019).
+    """Make −log softmax_y(s cos(θ_y + m), s cos θ_z), with vectors normalised here and m in radians
+    (Deng et al. 2019).
 
     Where θ_y + m exceeds π, cos θ_y − m sin m continues the decrease.
     """
@@ -69,7 +87,8 @@ def arcface(classes: int, dim: int, margin: float = 0.5, scale: float = 64.0) ->
     def logits(embeddings: Tensor, proxies: Tensor, target: Tensor) -> Tensor:
         cosine = functional.normalize(embeddings) @ functional.normalize(proxies).T
         to_class = cosine.gather(1, target[:, None])
-        sine = (1 - to_class**2).clamp(min=torch.finfo(cosine.dtype).eps).sqrt()  # the slope of √ is infinite at 0
+        # the slope of √ is infinite at 0
+        sine = (1 - to_class**2).clamp(min=torch.finfo(cosine.dtype).eps).sqrt()
         beyond = to_class - margin * math.sin(margin)
         within = to_class * math.cos(margin) - sine * math.sin(margin)
         turned = torch.where(to_class > math.cos(math.pi - margin), within, beyond)
@@ -79,23 +98,29 @@ def arcface(classes: int, dim: int, margin: float = 0.5, scale: float = 64.0) ->
 
 
 class CompositeSoftTriplet(BatchLoss):
-    """CSL: Σ_l mean softplus(LSE_{z outside y's group at level l}(s x·p̂_z) − s x·p̂_y + s m_l), with x not normalised.
+    """CSL: Σ_l mean softplus(LSE_{z outside y's group at level l}(s x·p̂_z) − s x·p̂_y + s m_l),
+    with x not normalised.
 
-    The group of class y at level l consists of the classes that share its first l labels (Sun et al., Dynamic Metric Learning).
-    `paths` int (C, L) are the labels of every class, coarse to fine; of the `margins` m_1 … m_L, coarse to fine, the coarse one
-    is the largest.
+    The group of class y at level l consists of the classes that share its first l labels (Sun et
+    al., Dynamic Metric Learning). `paths` int (C, L) are the labels of every class, coarse to fine;
+    of the `margins` m_1 … m_L, coarse to fine, the coarse one is the largest.
     """
 
     takes_pairs = False
 
     def __init__(
-        self, paths: Sequence[Sequence[int]], dim: int, margins: Sequence[float] | None = None, scale: float = 32.0
+        self,
+        paths: Sequence[Sequence[int]],
+        dim: int,
+        margins: Sequence[float] | None = None,
+        scale: float = 32.0,
     ) -> None:
         super().__init__()
         require_positive(dim=dim, classes=len(paths), scale=scale)
         table = torch.as_tensor(paths, dtype=torch.int64)
         self.register_buffer("groups", _groups(table), persistent=False)
-        self.margins, self.scale = csl_margins(margins, table.shape[1]), scale
+        self.margins = csl_margins(margins, table.shape[1])
+        self.scale = scale
         self.weight = nn.Parameter(torch.randn(len(table), dim) / math.sqrt(dim))
 
     def compute(self, batch: LossBatch) -> Tensor:
@@ -108,31 +133,48 @@ class CompositeSoftTriplet(BatchLoss):
             logits = self.scale * (embeddings @ functional.normalize(proxies).T)
             assert isinstance(self.groups, Tensor)
             pairs = zip(self.groups, self.margins, strict=True)
-            terms = [self._level(logits, groups[fine, None] == groups, fine, margin) for groups, margin in pairs]
+            terms = [
+                self._level(logits, groups[fine, None] == groups, fine, margin)
+                for groups, margin in pairs
+            ]
         return torch.stack(terms).sum()
 
     def _level(self, logits: Tensor, inside: Tensor, target: Tensor, margin: float) -> Tensor:
-        # The floor is finite because a group of all classes makes the sum empty; its gradient must be 0, not 0/0.
+        # The floor is finite because a group of all classes makes the sum empty; its gradient must
+        # be 0, not 0/0.
         outside = logits.masked_fill(inside, torch.finfo(logits.dtype).min).logsumexp(1)
-        return functional.softplus(outside - logits.gather(1, target[:, None])[:, 0] + self.scale * margin).mean()
+        return functional.softplus(
+            outside - logits.gather(1, target[:, None])[:, 0] + self.scale * margin
+        ).mean()
 
 
 def csl_margins(margins: Sequence[float] | None, depth: int) -> tuple[float, ...]:
-    """Return the margins m_1 … m_L, coarse to fine; None means the papers' margins, for 1, 2, 3 or 7 levels."""
+    """Return the margins m_1 … m_L, coarse to fine; None means the papers' margins, for 1, 2, 3 or
+    7 levels.
+    """
     if margins is None and depth not in CSL_MARGINS:
         expected = f"margins: {depth} numbers, coarse to fine"
         raise ConfigError(
-            f"csl has no default margins for {depth} levels", expected=expected, fix="set the parameter margins"
+            f"csl has no default margins for {depth} levels",
+            expected=expected,
+            fix="set the parameter margins",
         )
     chosen = CSL_MARGINS[depth] if margins is None else tuple(margins)
     if len(chosen) != depth:
-        raise ConfigError("csl needs one margin per level", expected=f"{depth} margins", found=f"{len(chosen)}")
+        raise ConfigError(
+            "csl needs one margin per level", expected=f"{depth} margins", found=f"{len(chosen)}"
+        )
     return chosen
 
 
 def _groups(paths: Tensor) -> Tensor:
     """Number the distinct beginnings of paths at each level: int64 (L, C)."""
-    return torch.stack([paths[:, : level + 1].unique(dim=0, return_inverse=True)[1] for level in range(paths.shape[1])])
+    return torch.stack(
+        [
+            paths[:, : level + 1].unique(dim=0, return_inverse=True)[1]
+            for level in range(paths.shape[1])
+        ]
+    )
 
 
 def require_classes(labels: Tensor, classes: int) -> None:

@@ -1,7 +1,8 @@
-"""Defines the RaMBO losses: AP or recall on black-box ranks, with a score margin and a memory of past scores ([R] §4).
+"""Defines the RaMBO losses: AP or recall on black-box ranks, with a score margin and a memory of
+past scores ([R] §4).
 
-Like in the released code, `lam` applies to ranks divided by the number n of ranked scores, so that it means the same for every n;
-the rank itself is interpolated with λ = n·lam.
+Like in the released code, `lam` applies to ranks divided by the number n of ranked scores, so that
+it means the same for every n; the rank itself is interpolated with λ = n·lam.
 """
 
 from collections import deque
@@ -22,18 +23,26 @@ Weight = Callable[[Tensor], Tensor]
 
 def score_margin(margin: float) -> Shift:
     """Make the shift to y − α/2 for positives, y + α/2 for the others ([R] Eq. 14)."""
-    return lambda scores, positive: scores + margin * (0.5 - positive.to(scores)) if margin else scores
+    return lambda scores, positive: (
+        scores + margin * (0.5 - positive.to(scores)) if margin else scores
+    )
 
 
 def random_margin(margin: float, draw: Callable[[Tensor], Tensor] = torch.randn_like) -> Shift:
-    """Make the shift by score_margin times |N(0, 1)|, drawn for every score, like the released code."""
-    return lambda scores, positive: scores + margin * draw(scores).abs() * (0.5 - positive.to(scores))
+    """Make the shift by score_margin times |N(0, 1)|, drawn for every score, like the released
+    code.
+    """
+    return lambda scores, positive: (
+        scores + margin * draw(scores).abs() * (0.5 - positive.to(scores))
+    )
 
 
 def ap_loss(scores: Tensor, positive: Tensor, lam: float, *, smoothing: float = 0.0) -> Tensor:
-    """Compute the mean of 1 − 1/|P| Σ_P rk⁺/rk over rows with positives ([R] Eq. 21–22), 0 without such rows; rk⁺ is constant.
+    """Compute the mean of 1 − 1/|P| Σ_P rk⁺/rk over rows with positives ([R] Eq. 21–22), 0 without
+    such rows; rk⁺ is constant.
 
-    scores (Q, n), positive bool (Q, n). `smoothing` is added to |P|: 10⁻⁵ in the released code, which thus never reaches 1.
+    scores (Q, n), positive bool (Q, n). `smoothing` is added to |P|: 10⁻⁵ in the released code,
+    which thus never reaches 1.
     """
     rank, within, number = chosen_ranks(scores, lam * max(1, scores.shape[-1]), positive)
     rows = number.repeat_interleave(number).to(rank) + smoothing
@@ -41,10 +50,14 @@ def ap_loss(scores: Tensor, positive: Tensor, lam: float, *, smoothing: float = 
     return (defined - (within / rank / rows).sum()) / defined.clamp(min=1)
 
 
-def recall_loss(scores: Tensor, positive: Tensor, lam: float, weight: Weight, *, unit: float = 1.0) -> Tensor:
-    """Compute the mean of weight(r) over all positives, r = rk − rk⁺ being the irrelevant items ahead ([R] Eq. 17, 20).
+def recall_loss(
+    scores: Tensor, positive: Tensor, lam: float, weight: Weight, *, unit: float = 1.0
+) -> Tensor:
+    """Compute the mean of weight(r) over all positives, r = rk − rk⁺ being the irrelevant items
+    ahead ([R] Eq. 17, 20).
 
-    `unit` multiplies r; in the released code it is the number of rows over n. Without positives the loss is 0.
+    `unit` multiplies r; in the released code it is the number of rows over n. Without positives the
+    loss is 0.
     """
     rank, within, _ = chosen_ranks(scores, lam * max(1, scores.shape[-1]), positive)
     return weight((rank - within) * unit).sum() / max(1, len(rank))
@@ -61,16 +74,19 @@ def log_log_weight(ahead: Tensor) -> Tensor:
 
 
 class ScoreMemory(nn.Module):
-    """A memory of the last batches' scores, without gradient, which are joined to the current ones along `dim` ([R] §4.3).
+    """A memory of the last batches' scores, without gradient, which are joined to the current ones
+    along `dim` ([R] §4.3).
 
-    Where rows are joined, shorter ones are filled up with −∞, which ranks last. Rows (or columns) with NaN or ∞ are not kept. The
-    memory is part of the module's state_dict.
+    Where rows are joined, shorter ones are filled up with −∞, which ranks last. Rows (or columns)
+    with NaN or ∞ are not kept. The memory is part of the module's state_dict.
     """
 
     def __init__(self, batches: int, dim: int) -> None:
         super().__init__()
         if batches < 0:
-            raise ConfigError("the memory is negative", expected="memory ≥ 0 batches", found=str(batches))
+            raise ConfigError(
+                "the memory is negative", expected="memory ≥ 0 batches", found=str(batches)
+            )
         self.past: deque[tuple[Tensor, Tensor]] = deque(maxlen=batches)
         self.dim = dim
 
@@ -89,25 +105,40 @@ class ScoreMemory(nn.Module):
         past = [(part.to(scores.device), flag.to(scores.device)) for part, flag in self.past]
         every = [*past, (scores, positive)]
         usable = (~(scores.isnan() | scores.isposinf())).all(1 - self.dim).nonzero()[:, 0]
-        self.past.append((scores.detach().index_select(self.dim, usable), positive.index_select(self.dim, usable)))
+        self.past.append(
+            (
+                scores.detach().index_select(self.dim, usable),
+                positive.index_select(self.dim, usable),
+            )
+        )
+
         if self.dim == 0:
-            width, pad = max(part.shape[1] for part, _ in every), nn.functional.pad
+            width = max(part.shape[1] for part, _ in every)
+            pad = nn.functional.pad
             lacking = [(0, width - part.shape[1]) for part, _ in every]
             every = [
-                (pad(part, n, value=-torch.inf), pad(flag, n)) for (part, flag), n in zip(every, lacking, strict=True)
+                (pad(part, n, value=-torch.inf), pad(flag, n))
+                for (part, flag), n in zip(every, lacking, strict=True)
             ]
+
         parts, flags = zip(*every, strict=True)
         return torch.cat(parts, dim=self.dim), torch.cat(flags, dim=self.dim)
 
 
 class Rambo(BatchLoss):
-    """A loss of rows of scores with fine labels: first the margin, then the memory, then the loss of the rows."""
+    """A loss of rows of scores with fine labels: first the margin, then the memory, then the loss
+    of the rows.
+    """
 
     takes_partial = True
 
-    def __init__(self, loss: RowLoss, shift: Shift, memory: int, *, keep_self: bool = False) -> None:
+    def __init__(
+        self, loss: RowLoss, shift: Shift, memory: int, *, keep_self: bool = False
+    ) -> None:
         super().__init__()
-        self.loss, self.shift, self.keep_self = loss, shift, keep_self
+        self.loss = loss
+        self.shift = shift
+        self.keep_self = keep_self
         self.memory = ScoreMemory(memory, dim=0)
 
     def compute(self, batch: LossBatch) -> Tensor:
@@ -115,29 +146,41 @@ class Rambo(BatchLoss):
         with torch.autocast(query.device.type, enabled=False):
             scores = query @ others.T
             positive = batch.same_class()
-            outside, listed = None if self.keep_self else batch.is_self(), batch.listed()
+            outside = None if self.keep_self else batch.is_self()
+            listed = batch.listed()
             if listed is not None:
                 outside = ~listed if outside is None else outside | ~listed
             if outside is not None:
-                scores, positive = scores.masked_fill(outside, -torch.inf), positive & ~outside
+                scores = scores.masked_fill(outside, -torch.inf)
+                positive = positive & ~outside
             return self.loss(*self.memory(self.shift(scores, positive), positive))
 
 
 class RamboClasses(nn.Module):
-    """(1 − c) L_mAP + c L_APC of a score matrix: AP by class, and AP of all classes' scores as one list ([R] Eq. 6, 23).
+    """(1 − c) L_mAP + c L_APC of a score matrix: AP by class, and AP of all classes' scores as one
+    list ([R] Eq. 6, 23).
 
-    forward(scores (n, C), targets bool (n, C)): examples × classes; the memory adds examples. The paper has c = 1/3 (2 : 1).
+    forward(scores (n, C), targets bool (n, C)): examples × classes; the memory adds examples. The
+    paper has c = 1/3 (2 : 1).
     """
 
     def __init__(
-        self, lam: float = 0.5, margin: float = 0.15, memory: int = 7, joint: float = 1 / 3, *, shift: Shift | None = None,
+        self,
+        lam: float = 0.5,
+        margin: float = 0.15,
+        memory: int = 7,
+        joint: float = 1 / 3,
+        *,
+        shift: Shift | None = None,
         smoothing: float = 0.0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         if not 0 <= joint <= 1:
             reason = "the weight of the joint AP is out of range"
             raise ConfigError(reason, expected="joint in 0 … 1", found=f"{joint:g}")
-        self.lam, self.joint, self.smoothing = lam, joint, smoothing
+        self.lam = lam
+        self.joint = joint
+        self.smoothing = smoothing
         self.shift = score_margin(margin) if shift is None else shift
         self.memory = ScoreMemory(memory, dim=1)
 
@@ -146,31 +189,46 @@ class RamboClasses(nn.Module):
         (scores,) = full_precision(scores)
         rows, positive = self.memory(scores.T, targets.T.bool())
         with torch.autocast(scores.device.type, enabled=False):
-            by_class = ap_loss(self.shift(rows, positive), positive, self.lam, smoothing=self.smoothing)
+            by_class = ap_loss(
+                self.shift(rows, positive), positive, self.lam, smoothing=self.smoothing
+            )
             if self.joint == 0:
                 return by_class
-            flat, flags = rows.T.reshape(1, -1), positive.T.reshape(1, -1)
+            flat = rows.T.reshape(1, -1)
+            flags = positive.T.reshape(1, -1)
             joint = ap_loss(self.shift(flat, flags), flags, self.lam, smoothing=self.smoothing)
             return (1 - self.joint) * by_class + self.joint * joint
 
 
-def rambo_ap(lam: float = 4.0, margin: float = 0.02, memory: int = 0, released: bool = False) -> nn.Module:
-    """Make L_AP of the queries' lists ([R] Eq. 22); `released`: with the query, a margin times |N(0, 1)|, and |P| + 10⁻⁵."""
+def rambo_ap(
+    lam: float = 4.0, margin: float = 0.02, memory: int = 0, released: bool = False
+) -> nn.Module:
+    """Make L_AP of the queries' lists ([R] Eq. 22); `released`: with the query, a margin times
+    |N(0, 1)|, and |P| + 10⁻⁵.
+    """
     shift = random_margin(margin) if released else score_margin(margin)
     loss = partial(ap_loss, lam=lam, smoothing=1e-5 if released else 0.0)
     return Rambo(loss, shift, memory, keep_self=released)
 
 
 def rambo_recall(
-    lam: float = 4.0, margin: float = 0.02, weight: str = "log", memory: int = 0, released: bool = False
+    lam: float = 4.0,
+    margin: float = 0.02,
+    weight: str = "log",
+    memory: int = 0,
+    released: bool = False,
 ) -> nn.Module:
-    """Make L_rec of the queries' lists with w_K ≈ 1/K ("log") or 1/(K log K) ("loglog") ([R] Eq. 20).
+    """Make L_rec of the queries' lists with w_K ≈ 1/K ("log") or 1/(K log K) ("loglog") ([R] Eq.
+    20).
 
-    `released`: irrelevant items ahead are counted in units of n over the number of lists, including those in memory.
+    `released`: irrelevant items ahead are counted in units of n over the number of lists, including
+    those in memory.
     """
     weights = {"log": log_weight, "loglog": log_log_weight}
     if weight not in weights:
-        raise ConfigError("the recall weight is unknown", expected="log or loglog", found=repr(weight))
+        raise ConfigError(
+            "the recall weight is unknown", expected="log or loglog", found=repr(weight)
+        )
 
     def loss(scores: Tensor, positive: Tensor) -> Tensor:
         unit = scores.shape[0] / scores.shape[1] if released else 1.0

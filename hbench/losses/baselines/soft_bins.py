@@ -1,4 +1,5 @@
-"""Computes AP over soft bins: evenly spaced values of similarity; every score is shared by the two next to it.
+"""Computes AP over soft bins: evenly spaced values of similarity; every score is shared by the two
+next to it.
 
 (Revaud et al., Learning with Average Precision: training image retrieval with a listwise loss.)
 """
@@ -14,10 +15,12 @@ from hbench.losses.batch_loss import BatchLoss, LossBatch, full_precision, sum_o
 
 
 class SoftBinAP(BatchLoss):
-    """The mean over queries of 1 − Σ_m Prec(m) ΔRec(m), for bins m from the highest similarity down, at the fine level.
+    """The mean over queries of 1 − Σ_m Prec(m) ΔRec(m), for bins m from the highest similarity
+    down, at the fine level.
 
-    h_m(s) = max(0, 1 − |s − b_m|/Δ), b_m = upper − (m−1)Δ; scores outside [lower, upper] are in the first or last bin.
-    Prec(m) = Σ_{m' ≤ m} positives / Σ_{m' ≤ m} items, ΔRec(m) = positives in m / |P|.
+    h_m(s) = max(0, 1 − |s − b_m|/Δ), b_m = upper − (m−1)Δ; scores outside [lower, upper] are in the
+    first or last bin. Prec(m) = Σ_{m' ≤ m} positives / Σ_{m' ≤ m} items, ΔRec(m) = positives in m /
+    |P|.
     """
 
     takes_partial = True
@@ -34,15 +37,21 @@ class SoftBinAP(BatchLoss):
         super().__init__()
         if bins < 2 or not lower < upper:
             found = f"bins {bins}, lower {lower:g}, upper {upper:g}"
-            raise ConfigError("the bins are invalid", expected="bins ≥ 2, lower < upper", found=found)
-        self.bins, self.lower, self.upper = bins, lower, upper
-        self.normalise, self.released = normalise, released
+            raise ConfigError(
+                "the bins are invalid", expected="bins ≥ 2, lower < upper", found=found
+            )
+        self.bins = bins
+        self.lower = lower
+        self.upper = upper
+        self.normalise = normalise
+        self.released = released
 
     def compute(self, batch: LossBatch) -> Tensor:
         defined = torch.zeros((), dtype=torch.int64, device=batch.labels.device)
 
         def missing(scores: Tensor, block: slice) -> Tensor:
-            present, listed = ~batch.is_self(block) | self.released, batch.listed(block)
+            present = ~batch.is_self(block) | self.released
+            listed = batch.listed(block)
             if listed is not None:
                 present = present & listed
             positive = present & batch.same_class(block)
@@ -51,28 +60,43 @@ class SoftBinAP(BatchLoss):
             return ((1 - self._ap(scores, present, positive)) * counted).sum()
 
         vectors = full_precision(batch.embeddings, batch.ref_embeddings)
-        total = sum_over_blocks(missing, *(map(functional.normalize, vectors) if self.normalise else vectors))
+        total = sum_over_blocks(
+            missing, *(map(functional.normalize, vectors) if self.normalise else vectors)
+        )
         return total / defined.clamp(min=1)
 
     def _ap(self, scores: Tensor, present: Tensor, positive: Tensor) -> Tensor:
-        items, hits = [], []
+        items = []
+        hits = []
         for share in self._shares(scores):
             items.append((share * present).sum(1))
             hits.append((share * positive).sum(1))
-        total, positives = torch.stack(items, dim=1), torch.stack(hits, dim=1)
+        total = torch.stack(items, dim=1)
+        positives = torch.stack(hits, dim=1)
         precision = positives.cumsum(1) / (total.cumsum(1) + torch.finfo(total.dtype).tiny)
-        return (precision * positives).sum(1) / positives.sum(1).clamp(min=torch.finfo(total.dtype).tiny)
+        return (precision * positives).sum(1) / positives.sum(1).clamp(
+            min=torch.finfo(total.dtype).tiny
+        )
 
     def _shares(self, scores: Tensor) -> Iterator[Tensor]:
-        # Each triangle is two lines, so that the subgradient at a score of exactly 1 is that of the released code.
+        # Each triangle is two lines, so that the subgradient at a score of exactly 1 is that of the
+        # released code.
         slope = (self.bins - 1) / (self.upper - self.lower)
         one = torch.ones_like(scores)
         for bin_ in range(self.bins):
-            falling = one if bin_ == 0 else -slope * scores + (slope * self.lower + self.bins - bin_)
-            rising = one if bin_ == self.bins - 1 else slope * scores + (2 - self.bins + bin_ - slope * self.lower)
+            falling = (
+                one if bin_ == 0 else -slope * scores + (slope * self.lower + self.bins - bin_)
+            )
+            rising = (
+                one
+                if bin_ == self.bins - 1
+                else slope * scores + (2 - self.bins + bin_ - slope * self.lower)
+            )
             yield torch.minimum(falling, rising).clamp(min=0)
 
 
 def fast_ap(bins: int = 10) -> nn.Module:
-    """Make SoftBinAP over bins + 1 values of the squared distance 2 − 2s of normalised vectors (Cakir et al. 2019)."""
+    """Make SoftBinAP over bins + 1 values of the squared distance 2 − 2s of normalised vectors
+    (Cakir et al. 2019).
+    """
     return SoftBinAP(bins + 1, normalise=True)

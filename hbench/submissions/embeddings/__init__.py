@@ -1,6 +1,8 @@
-"""Embeddings: one vector per id, as a file holds them; read, checked and joined to a dataset's items by id.
+"""Embeddings: one vector per id, as a file holds them; read, checked and joined to a dataset's
+items by id.
 
-The order of the rows never matters, the vectors are never copied whole, and a memory-mapped file stays mapped.
+The order of the rows never matters, the vectors are never copied whole, and a memory-mapped file
+stays mapped.
 
 >>> import tempfile
 >>> with tempfile.TemporaryDirectory() as folder:
@@ -37,11 +39,13 @@ from hbench.submissions.problems import SubmissionProblem, found, refuse
 
 @dataclass(frozen=True)
 class Embeddings:
-    """`ids` (N,) str and `vectors` float16, float32 or float64 (N, D) in file order, perhaps mapped and then read-only.
+    """`ids` (N,) str and `vectors` float16, float32 or float64 (N, D) in file order, perhaps mapped
+    and then read-only.
 
-    `dtype` is the type in the file; integers and bfloat16 are widened when read. `sha256` is the file's; for several
-    files that of their `sha256sum` lines in order of name. `left_out`: items that could not be embedded. `read_as`: what in the
-    file was taken for vectors and ids, in words, where its names do not say it.
+    `dtype` is the type in the file; integers and bfloat16 are widened when read. `sha256` is the
+    file's; for several files that of their `sha256sum` lines in order of name. `left_out`: items
+    that could not be embedded. `read_as`: what in the file was taken for vectors and ids, in words,
+    where its names do not say it.
     """
 
     ids: Ids
@@ -65,21 +69,26 @@ class Embeddings:
         return len(self.ids)
 
     def without_zeros(self) -> "Embeddings":
-        """The embeddings without the vectors that are all zero, whose items count as left out: published files of taxa have
-        some, where a model knew no name."""
+        """The embeddings without the vectors that are all zero, whose items count as left out:
+        published files of taxa have some, where a model knew no name."""
         is_zero = self.scan.squares == 0
         if not is_zero.any():
             return self
         left_out = tuple(self.ids[is_zero].tolist())
         return replace(
-            self, ids=self.ids[~is_zero], vectors=self.vectors[~is_zero], left_out=(*self.left_out, *left_out)
+            self,
+            ids=self.ids[~is_zero],
+            vectors=self.vectors[~is_zero],
+            left_out=(*self.left_out, *left_out),
         )
 
 
 def read(path: Path, *, ids: Path | None = None) -> Embeddings:
-    """The embeddings in a file or folder, with `ids` from a file of their own where the format has no place for them.
+    """The embeddings in a file or folder, with `ids` from a file of their own where the format has
+    no place for them.
 
-    Raises SubmissionError for a missing, damaged, pickled, empty or misshapen file, UsageError for an unknown suffix.
+    Raises SubmissionError for a missing, damaged, pickled, empty or misshapen file, UsageError for
+    an unknown suffix.
     """
     stored = open_stored(Path(path), ids)
     shape = stored.vectors.shape
@@ -96,10 +105,17 @@ def read(path: Path, *, ids: Path | None = None) -> Embeddings:
             found=f"{len(stored.ids):,}",
             fix="the matrix is transposed: save vectors.T" if len(stored.ids) == shape[1] else None,
         )
+
     vectors = _floats(stored, str(path))
     named = _named(Path(path), stored.files)
     return Embeddings(
-        stored.ids, vectors, digest(stored.files), named, stored.dtype, left_out=stored.left_out, read_as=stored.read_as
+        stored.ids,
+        vectors,
+        digest(stored.files),
+        named,
+        stored.dtype,
+        left_out=stored.left_out,
+        read_as=stored.read_as,
     )
 
 
@@ -107,7 +123,9 @@ def joined(ids: NDArray[Any], vectors: NDArray[Any]) -> Embeddings:
     """Embeddings in memory, without a file."""
     if len(ids) != len(vectors):
         raise SubmissionError(
-            "ids and vectors differ in number", expected=f"{len(vectors):,} ids", found=f"{len(ids):,}"
+            "ids and vectors differ in number",
+            expected=f"{len(vectors):,} ids",
+            found=f"{len(ids):,}",
         )
     return Embeddings(ids, vectors, "", "arrays", str(vectors.dtype))
 
@@ -116,7 +134,9 @@ def refuse_suffix(path: Path) -> None:
     """Raise UsageError for a file in whose format embeddings are not written."""
     if path.suffix not in WRITERS:
         raise UsageError(
-            f"{path}: no such format to write", expected=", ".join(WRITERS), found=path.suffix or "no suffix"
+            f"{path}: no such format to write",
+            expected=", ".join(WRITERS),
+            found=path.suffix or "no suffix",
         )
 
 
@@ -128,25 +148,31 @@ def write(
     metadata: Mapping[str, str] | None = None,
     left_out: Sequence[str] = (),
 ) -> None:
-    """Write float vectors (N, D) and their ids as .parquet, .npz or .npy (+ .ids.json), whole or not at all.
+    """Write float vectors (N, D) and their ids as .parquet, .npz or .npy (+ .ids.json), whole or
+    not at all.
 
-    `metadata` becomes the parquet file's key-value metadata, each key prefixed by "hbench."; `left_out`: the items that could not
-    be embedded, which .parquet and .npz keep.
+    `metadata` becomes the parquet file's key-value metadata, each key prefixed by "hbench.";
+    `left_out`: the items that could not be embedded, which .parquet and .npz keep.
     """
     path = Path(path)
     refuse_suffix(path)
     names = as_ids(ids, "the list given")
     if vectors.ndim != 2 or len(names) != len(vectors) or vectors.dtype.kind != "f":
         raise UsageError(
-            "these cannot be written as embeddings", expected="one vector of floats per id",
+            "these cannot be written as embeddings",
+            expected="one vector of floats per id",
             found=f"{len(names):,} ids, {vectors.dtype} of shape {vectors.shape}",
-        )  # fmt: skip
+        )
     words = {**(metadata or {}), **({"left_out": json.dumps(list(left_out))} if left_out else {})}
-    WRITERS[path.suffix](path, names, vectors, {f"hbench.{key}": value for key, value in words.items()})
+    WRITERS[path.suffix](
+        path, names, vectors, {f"hbench.{key}": value for key, value in words.items()}
+    )
 
 
 def align(embeddings: Embeddings, items: Sequence[str] | Ids) -> NDArray[np.int64]:
-    """The row of every item, int64 (n,): `vectors[rows]` are theirs. Raises SubmissionError if one is missing."""
+    """The row of every item, int64 (n,): `vectors[rows]` are theirs. Raises SubmissionError if one
+    is missing.
+    """
     rows = pc.index_in(text_array(items), value_set=text_array(embeddings.ids))
     if rows.null_count:
         refuse(embeddings.source, problems_of_ids(embeddings.ids, wanted=items))
@@ -154,25 +180,36 @@ def align(embeddings: Embeddings, items: Sequence[str] | Ids) -> NDArray[np.int6
 
 
 def problems(
-    embeddings: Embeddings, *, wanted: Sequence[str] | Ids, known: Collection[str] = (), cosine: bool
+    embeddings: Embeddings,
+    *,
+    wanted: Sequence[str] | Ids,
+    known: Collection[str] = (),
+    cosine: bool,
 ) -> list[SubmissionProblem]:
     """Every problem at once: ids against the `wanted` items, then the numbers, block by block.
 
-    Ids outside `wanted` are a fault unless they are `known` (other items of the dataset); a zero vector has no
-    direction and is a fault only under `cosine`.
+    Ids outside `wanted` are a fault unless they are `known` (other items of the dataset); a zero
+    vector has no direction and is a fault only under `cosine`.
     """
     return [
         *problems_of_ids(embeddings.ids, wanted=wanted, known=known),
         *_problems_of_numbers(embeddings, cosine=cosine),
-        *(found(embeddings.read_as, (), len(embeddings), fatal=False) if embeddings.read_as else []),
+        *(
+            found(embeddings.read_as, (), len(embeddings), fatal=False)
+            if embeddings.read_as
+            else []
+        ),
     ]
 
 
 def problems_between(query: Embeddings, gallery: Embeddings) -> list[SubmissionProblem]:
-    """Find what keeps two files from being compared: different dimensions, or different vectors for an id that both have."""
+    """Find what keeps two files from being compared: different dimensions, or different vectors for
+    an id that both have.
+    """
     if query.dim != gallery.dim:
         text = f"dimensions, {query.dim} in {query.source} and {gallery.dim} in {gallery.source}"
         return [SubmissionProblem(text, 2, (), "embed queries and gallery with the same model")]
+
     rows = pc.index_in(text_array(query.ids), value_set=text_array(gallery.ids))
     shared = np.flatnonzero(rows.is_valid().to_numpy(zero_copy_only=False))
     other = rows.drop_null().to_numpy()
@@ -180,24 +217,37 @@ def problems_between(query: Embeddings, gallery: Embeddings) -> list[SubmissionP
     for block in blocks(len(shared), query.dim):
         differs[block] = (query.vectors[shared[block]] != gallery.vectors[other[block]]).any(axis=1)
     return found(
-        "ids with another vector as query than in the gallery", query.ids[shared[differs]], int(differs.sum()),
+        "ids with another vector as query than in the gallery",
+        query.ids[shared[differs]],
+        int(differs.sum()),
         "embed each image once, or give one file for both",
-    )  # fmt: skip
+    )
 
 
-def problems_of_ids(ids: Ids, *, wanted: Sequence[str] | Ids, known: Collection[str] = ()) -> list[SubmissionProblem]:
+def problems_of_ids(
+    ids: Ids, *, wanted: Sequence[str] | Ids, known: Collection[str] = ()
+) -> list[SubmissionProblem]:
     """Duplicate, missing and unknown ids; those that are merely `known` are a remark."""
-    texts, needed = text_array(ids), text_array(wanted)
+    texts = text_array(ids)
+    needed = text_array(wanted)
     counts = pc.value_counts(texts)
     several = np.flatnonzero(numbers(counts.field("counts"), np.dtype(np.int64)) > 1)
-    duplicate = counts.field("values").take(pa.array(several)) if len(several) else counts.field("values")[:0]
+    duplicate = (
+        counts.field("values").take(pa.array(several))
+        if len(several)
+        else counts.field("values")[:0]
+    )
     missing = needed.filter(pc.invert(pc.is_in(needed, value_set=texts)))
     foreign = texts.filter(pc.invert(pc.is_in(texts, value_set=needed)))
     elsewhere = pc.is_in(foreign, value_set=text_array(known))
-    other, unknown = foreign.filter(elsewhere), foreign.filter(pc.invert(elsewhere))
+    other = foreign.filter(elsewhere)
+    unknown = foreign.filter(pc.invert(elsewhere))
     cause = likely_cause(missing.to_pylist(), unknown.to_pylist()) if len(missing) else None
+
     return [
-        *found("missing ids", _strings(missing), len(missing), cause or "embed these items as well"),
+        *found(
+            "missing ids", _strings(missing), len(missing), cause or "embed these items as well"
+        ),
         *found(
             "unknown ids",
             _strings(unknown),
@@ -206,23 +256,39 @@ def problems_of_ids(ids: Ids, *, wanted: Sequence[str] | Ids, known: Collection[
         ),
         *found("duplicate ids", _strings(duplicate), len(duplicate), "keep one row per id"),
         *found(
-            "ids of the dataset that its test leaves out", _strings(other), len(other), "they are ignored", fatal=False
+            "ids of the dataset that its test leaves out",
+            _strings(other),
+            len(other),
+            "they are ignored",
+            fatal=False,
         ),
     ]
 
 
 def _problems_of_numbers(embeddings: Embeddings, *, cosine: bool) -> list[SubmissionProblem]:
-    """Rows whose length is 0 or not finite as a float32 are looked at one by one; all others are sound."""
+    """Rows whose length is 0 or not finite as a float32 are looked at one by one; all others are
+    sound.
+    """
     rows: dict[str, list[int]] = {kind: [] for kind, _ in FAULTS}
     with np.errstate(over="ignore", under="ignore"):
         squares = embeddings.scan.squares.astype(np.float32)
     for row in np.flatnonzero(~np.isfinite(squares) | (cosine & (squares == 0))).tolist():
         rows[_fault(np.asarray(embeddings.vectors[row]))].append(row)
     problems = [
-        problem for kind, fix in FAULTS for problem in found(kind, embeddings.ids[rows[kind][:5]], len(rows[kind]), fix)
+        problem
+        for kind, fix in FAULTS
+        for problem in found(kind, embeddings.ids[rows[kind][:5]], len(rows[kind]), fix)
     ]
+
     if np.dtype(embeddings.dtype if embeddings.dtype != "bfloat16" else "f4").kind in "iub":
-        problems += found(f"{embeddings.dtype} vectors", (), len(embeddings), "they are scored as floats", fatal=False)
+        problems += found(
+            f"{embeddings.dtype} vectors",
+            (),
+            len(embeddings),
+            "they are scored as floats",
+            fatal=False,
+        )
+
     return problems
 
 
@@ -237,20 +303,27 @@ def _fault(vector: NDArray[Any]) -> str:
 FAULTS = (
     ("vectors with NaN", "look for half-precision overflow or a division by zero in the model"),
     ("vectors with Inf", "look for half-precision overflow in the model"),
-    ("zero vectors", "they have no direction under cosine similarity: embed these images again, or --leave-out zero"),
+    (
+        "zero vectors",
+        "they have no direction under cosine similarity: embed these images again, or --leave-out "
+        "zero",
+    ),
     ("vectors whose length leaves float32", "scale them"),
 )
 
 
 def digest(files: Sequence[Path]) -> str:
-    """sha256 of a file; of several, that of the lines `sha256sum` prints for them in order of name."""
+    """sha256 of a file; of several, that of the lines `sha256sum` prints for them in order of
+    name."""
     sums = []
     for path in sorted(files, key=lambda file: file.name):
         with path.open("rb") as file:
             sums.append((hashlib.file_digest(file, "sha256").hexdigest(), path.name))
     if len(sums) == 1:
         return sums[0][0]
-    return hashlib.sha256("".join(f"{checksum}  {name}\n" for checksum, name in sums).encode()).hexdigest()
+    return hashlib.sha256(
+        "".join(f"{checksum}  {name}\n" for checksum, name in sums).encode()
+    ).hexdigest()
 
 
 def _named(path: Path, files: Sequence[Path]) -> str:
@@ -261,18 +334,24 @@ def _named(path: Path, files: Sequence[Path]) -> str:
 
 
 def _floats(stored: Stored, source: str) -> NDArray[Any]:
-    """Native floats as they are; bfloat16 and integers of one or two bytes as float32, others as float64, blockwise."""
+    """Native floats as they are; bfloat16 and integers of one or two bytes as float32, others as
+    float64, blockwise.
+    """
     vectors = stored.vectors
     if stored.dtype == "bfloat16":
-        return _widened(vectors, np.dtype(np.float32), lambda part: (part.astype("<u4") << 16).view("<f4"))
+        return _widened(
+            vectors, np.dtype(np.float32), lambda part: (part.astype("<u4") << 16).view("<f4")
+        )
     if vectors.dtype.kind == "f" and vectors.dtype.itemsize <= 8:
         native = vectors.dtype.newbyteorder("=")
         return vectors if vectors.dtype == native else _widened(vectors, native, lambda part: part)
     if vectors.dtype.kind in "iub":
         small = vectors.dtype.itemsize <= 2
         return _widened(vectors, np.dtype(np.float32 if small else np.float64), lambda part: part)
+
     raise SubmissionError(
-        f"the vectors in {source} are {vectors.dtype}", expected="float16, bfloat16, float32 or float64"
+        f"the vectors in {source} are {vectors.dtype}",
+        expected="float16, bfloat16, float32 or float64",
     )
 
 

@@ -1,9 +1,10 @@
-"""Embeddings in Arrow's formats: parquet files, IPC (feather) files and streams, and folders of either.
+"""Embeddings in Arrow's formats: parquet files, IPC (feather) files and streams, and folders of
+either.
 
-A row is an `id` (string or integer) and an `embedding` (a list of numbers, best of fixed size), or a number in each of the columns
-f0, f1 …; others do not count.
-Ids are read in one pass and vectors in another, batch by batch, so that only one array of them is ever held; the single
-uncompressed batch of an IPC file is not copied at all: its vectors stay in the mapped file.
+A row is an `id` (string or integer) and an `embedding` (a list of numbers, best of fixed size), or
+a number in each of the columns f0, f1 …; others do not count. Ids are read in one pass and vectors
+in another, batch by batch, so that only one array of them is ever held; the single uncompressed
+batch of an IPC file is not copied at all: its vectors stay in the mapped file.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,8 +20,21 @@ from numpy.typing import NDArray
 from hbench.core.errors import SubmissionError
 from hbench.core.files import replacing
 from hbench.core.tables import numbers
-from hbench.core.untrusted import arrow_batches, arrow_schema, open_parquet, parquet_batches, parse_json, read_json
-from hbench.submissions.embeddings.arrow_types import is_list, lists_of, storage, storage_type, texts_of
+from hbench.core.untrusted import (
+    arrow_batches,
+    arrow_schema,
+    open_parquet,
+    parquet_batches,
+    parse_json,
+    read_json,
+)
+from hbench.submissions.embeddings.arrow_types import (
+    is_list,
+    lists_of,
+    storage,
+    storage_type,
+    texts_of,
+)
 from hbench.submissions.embeddings.ids import ID_NAMES, VECTOR_NAMES, Ids, from_texts, only
 from hbench.submissions.embeddings.parts import OTHER_IDS, OTHER_VECTORS, as_words, numbered
 
@@ -32,7 +46,9 @@ Batches = Callable[[Path, Sequence[str]], Iterator[pa.RecordBatch]]
 
 
 class TableRead(NamedTuple):
-    """Ids (N,), or None, vectors (N, D) and the files of a table; what was taken for them, in words, where names do not say it."""
+    """Ids (N,), or None, vectors (N, D) and the files of a table; what was taken for them, in
+    words, where names do not say it.
+    """
 
     ids: Ids | None
     vectors: NDArray[Any]
@@ -48,7 +64,8 @@ class VectorColumns(NamedTuple):
 
     @property
     def words(self) -> str:
-        first, last = self.vectors[0], self.vectors[-1]
+        first = self.vectors[0]
+        last = self.vectors[-1]
         return as_words(first if first == last else f"the columns {first} … {last}", self.ids)
 
 
@@ -60,7 +77,9 @@ def read_parquet(path: Path) -> TableRead:
 
 def left_out_of(files: Sequence[Path]) -> tuple[str, ...]:
     """The items that the metadata of parquet files say could not be embedded."""
-    listed = ((_parquet_schema(file).metadata or {}).get(b"hbench.left_out", b"[]") for file in files)
+    listed = (
+        (_parquet_schema(file).metadata or {}).get(b"hbench.left_out", b"[]") for file in files
+    )
     return tuple(str(item) for text in listed for item in parse_json(text))
 
 
@@ -69,12 +88,15 @@ def read_ipc(path: Path) -> TableRead:
     return _read(_saved_files(path) if path.is_dir() else [path], arrow_schema, _ipc_columns)
 
 
-def _read(files: Sequence[Path], schema_of: Callable[[Path], pa.Schema], batches_of: Batches) -> TableRead:
+def _read(
+    files: Sequence[Path], schema_of: Callable[[Path], pa.Schema], batches_of: Batches
+) -> TableRead:
     ids: list[Ids] = []
     columns = []
     for file in files:
         columns.append(_columns(schema_of(file), file, batches_of))
         ids += [_ids(batch.column(0), file) for batch in batches_of(file, [columns[-1].ids])]
+
     all_ids = np.concatenate([np.zeros(0, dtype=object), *ids])
     parts = (
         (file, _vectors(batch, file))
@@ -82,25 +104,46 @@ def _read(files: Sequence[Path], schema_of: Callable[[Path], pa.Schema], batches
         for batch in batches_of(file, found.vectors)
         if len(batch)
     )
-    return TableRead(all_ids, _stacked(parts, len(all_ids)), list(files), columns[0].words if columns else "")
+
+    return TableRead(
+        all_ids, _stacked(parts, len(all_ids)), list(files), columns[0].words if columns else ""
+    )
 
 
 def _columns(schema: pa.Schema, file: Path, batches_of: Batches) -> VectorColumns:
     """The columns of ids and vectors by their usual names, else those that can be nothing else."""
     kinds = {field.name: storage_type(field.type) for field in schema}
     ids = [name for name in kinds if name.casefold() in ID_NAMES]
-    others = [name for name, kind in kinds.items() if name.casefold() in (*OTHER_IDS, INDEX) and not _are_numbers(kind)]
-    id_name = others[0] if not ids and len(others) == 1 else only(list(kinds), ids or ID_NAMES, "id column", file)
+    others = [
+        name
+        for name, kind in kinds.items()
+        if name.casefold() in (*OTHER_IDS, INDEX) and not _are_numbers(kind)
+    ]
+    id_name = (
+        others[0]
+        if not ids and len(others) == 1
+        else only(list(kinds), ids or ID_NAMES, "id column", file)
+    )
     known = [name for name in kinds if name.casefold() in VECTOR_NAMES]
     if known:
         return VectorColumns(id_name, (only(list(kinds), known, "column of vectors", file),))
-    lists = [name for name, kind in kinds.items() if is_list(kind) and _are_numbers(storage_type(kind.value_type))]
+
+    lists = [
+        name
+        for name, kind in kinds.items()
+        if is_list(kind) and _are_numbers(storage_type(kind.value_type))
+    ]
     lists = [name for name in lists if name.casefold() in OTHER_VECTORS] or lists
     if len(lists) == 1 and _width(file, lists[0], batches_of) > 1:
         return VectorColumns(id_name, (lists[0],))
+
     floats = numbered([name for name, kind in kinds.items() if pa.types.is_floating(kind)])
-    wide = floats or numbered([name for name, kind in kinds.items() if _are_numbers(kind) and name != id_name])
-    return VectorColumns(id_name, wide or (only(list(kinds), VECTOR_NAMES, "column of vectors", file),))
+    wide = floats or numbered(
+        [name for name, kind in kinds.items() if _are_numbers(kind) and name != id_name]
+    )
+    return VectorColumns(
+        id_name, wide or (only(list(kinds), VECTOR_NAMES, "column of vectors", file),)
+    )
 
 
 def _are_numbers(kind: pa.DataType) -> bool:
@@ -120,10 +163,13 @@ def blocks(count: int, dim: int) -> Iterator[slice]:
 
 
 def _stacked(parts: Iterator[tuple[Path, NDArray[Any]]], total: int) -> NDArray[Any]:
-    """The parts (n, D) as one array (total, D); a single one is returned as it is, in the file's memory map."""
+    """The parts (n, D) as one array (total, D); a single one is returned as it is, in the file's
+    memory map.
+    """
     _, first = next(parts, (None, np.zeros((0, 0), np.float32)))
     if len(first) == total:
         return first
+
     vectors = np.empty((total, first.shape[1]), first.dtype)
     vectors[: len(first)] = first
     row = len(first)
@@ -136,6 +182,7 @@ def _stacked(parts: Iterator[tuple[Path, NDArray[Any]]], total: int) -> NDArray[
             )
         vectors[row : row + len(part)] = part
         row += len(part)
+
     return vectors
 
 
@@ -144,13 +191,18 @@ def _ids(column: pa.Array, source: Path) -> Ids:
 
 
 def _vectors(batch: pa.RecordBatch, source: Path) -> NDArray[Any]:
-    """One batch of lists as an array (n, D), without a copy; or of the columns of their dimensions."""
+    """One batch of lists as an array (n, D), without a copy; or of the columns of their
+    dimensions."""
     if batch.num_columns == 1:
         return _vectors_of(batch.column(0), source)
     if nulls := sum(column.null_count for column in batch.columns):
-        raise SubmissionError(f"{source} has {nulls:,} nulls inside its vectors", expected="numbers")
+        raise SubmissionError(
+            f"{source} has {nulls:,} nulls inside its vectors", expected="numbers"
+        )
     columns = [storage(column) for column in batch.columns]
-    return np.column_stack([numbers(column, np.dtype(column.type.to_pandas_dtype())) for column in columns])
+    return np.column_stack(
+        [numbers(column, np.dtype(column.type.to_pandas_dtype())) for column in columns]
+    )
 
 
 def _vectors_of(column: pa.Array, source: Path) -> NDArray[Any]:
@@ -158,6 +210,7 @@ def _vectors_of(column: pa.Array, source: Path) -> NDArray[Any]:
     kind = column.type
     if column.null_count:
         raise SubmissionError(f"{source} has {column.null_count:,} rows without a vector")
+
     width = len(column[0])
     if not pa.types.is_fixed_size_list(kind):
         other = pc.list_value_length(column).to_numpy(zero_copy_only=False)
@@ -167,9 +220,13 @@ def _vectors_of(column: pa.Array, source: Path) -> NDArray[Any]:
                 expected=f"{width} as in the first of them",
                 found=f"{other[other != width][0]}",
             )
+
     values = storage(column.flatten())
     if values.null_count:
-        raise SubmissionError(f"{source} has {values.null_count:,} nulls inside its vectors", expected="numbers")
+        raise SubmissionError(
+            f"{source} has {values.null_count:,} nulls inside its vectors", expected="numbers"
+        )
+
     return numbers(values, np.dtype(values.type.to_pandas_dtype())).reshape(len(column), width)
 
 
@@ -180,20 +237,25 @@ def _parquet_schema(path: Path) -> pa.Schema:
 
 def _parquet_columns(path: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     with open_parquet(path, mapped=True) as file:
-        for batch in parquet_batches(file, rows=BATCH_ROWS, columns=names, size=path.stat().st_size):
+        for batch in parquet_batches(
+            file, rows=BATCH_ROWS, columns=names, size=path.stat().st_size
+        ):
             yield batch.select(list(names))
 
 
 def _ipc_columns(path: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     schema = arrow_schema(path)
     places = [schema.get_field_index(name) for name in names]
-    # A choice of fields makes arrow copy them, which is right for ids; the vectors are to stay in the map.
+    # A choice of fields makes arrow copy them, which is right for ids; the vectors are to stay in
+    # the map.
     nested = any(pa.types.is_nested(storage_type(schema.field(place).type)) for place in places)
     return (batch.select(list(names)) for batch in arrow_batches(path, [] if nested else places))
 
 
 def _saved_files(folder: Path) -> list[Path]:
-    """The data files of a saved Hugging Face dataset: the ones its state names, not the caches beside them."""
+    """The data files of a saved Hugging Face dataset: the ones its state names, not the caches
+    beside them.
+    """
     state = folder / "state.json"
     if not state.is_file():
         return sorted(folder.glob("*.arrow"))
@@ -210,7 +272,10 @@ def _saved_files(folder: Path) -> list[Path]:
 def write_parquet(path: Path, ids: Ids, vectors: NDArray[Any], metadata: Mapping[str, str]) -> None:
     dim = vectors.shape[1]
     kind = pa.list_(pa.from_numpy_dtype(vectors.dtype), dim)
-    schema = pa.schema({"id": pa.string(), "embedding": kind}, metadata={"hbench.dim": str(dim), **metadata})
+    schema = pa.schema(
+        {"id": pa.string(), "embedding": kind}, metadata={"hbench.dim": str(dim), **metadata}
+    )
+
     with (
         replacing(path) as temporary,
         pq.ParquetWriter(
@@ -219,5 +284,8 @@ def write_parquet(path: Path, ids: Ids, vectors: NDArray[Any], metadata: Mapping
     ):
         for block in blocks(len(ids), dim):
             values = pa.array(np.ascontiguousarray(vectors[block]).reshape(-1))
-            columns = [pa.array(ids[block], pa.string()), pa.FixedSizeListArray.from_arrays(values, type=kind)]
+            columns = [
+                pa.array(ids[block], pa.string()),
+                pa.FixedSizeListArray.from_arrays(values, type=kind),
+            ]
             writer.write_table(pa.table(columns, schema=schema))

@@ -1,4 +1,5 @@
-"""Arrow's types of ids and vectors: extension types by their storage, and a type that is not taken by its name.
+"""Arrow's types of ids and vectors: extension types by their storage, and a type that is not taken
+by its name.
 
 >>> texts_of(pa.array([7, 12]).dictionary_encode(), "emb.parquet").to_pylist()
 ['7', '12']
@@ -11,10 +12,12 @@ import pyarrow.compute as pc
 
 from hbench.core.errors import SubmissionError, shorten
 
-IDS, LISTS = "strings or integers", "lists of numbers, best fixed_size_list<float>[D]"
+IDS = "strings or integers"
+LISTS = "lists of numbers, best fixed_size_list<float>[D]"
 
 LIST_KINDS = (
-    pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_list_view, pa.types.is_large_list_view,
+    pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_list_view,
+    pa.types.is_large_list_view,
 )  # fmt: skip
 
 
@@ -37,19 +40,26 @@ def texts_of(column: pa.Array | pa.ChunkedArray, source: str) -> pa.Array:
     if column.null_count:
         raise SubmissionError(f"{source} has {column.null_count:,} rows without an id")
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-    return pa.concat_arrays([pa.array([], pa.large_string()), *(_texts_of(chunk, source) for chunk in chunks)])
+    return pa.concat_arrays(
+        [pa.array([], pa.large_string()), *(_texts_of(chunk, source) for chunk in chunks)]
+    )
 
 
 def _texts_of(column: pa.Array, source: str) -> pa.Array:
-    name, plain = str(column.type), storage(column)
+    name = str(column.type)
+    plain = storage(column)
     if _is_uuid(column.type):
-        return pa.array([str(uuid.UUID(bytes=value)) for value in plain.to_pylist()], pa.large_string())
+        return pa.array(
+            [str(uuid.UUID(bytes=value)) for value in plain.to_pylist()], pa.large_string()
+        )
+
     kind = plain.type
     if pa.types.is_dictionary(kind):
         plain = plain.dictionary_decode()
         return _texts_of(plain, source)
     if pa.types.is_floating(kind) or pa.types.is_nested(kind) or pa.types.is_boolean(kind):
         raise not_taken(source, "ids", name, IDS)
+
     try:
         return (
             plain.cast(pa.binary()).cast(pa.large_string())
@@ -58,7 +68,9 @@ def _texts_of(column: pa.Array, source: str) -> pa.Array:
         )
     except pa.ArrowInvalid as error:
         raise SubmissionError(
-            f"the ids in {source} are {shorten(name)} that is no UTF-8", expected=IDS, found=str(error)
+            f"the ids in {source} are {shorten(name)} that is no UTF-8",
+            expected=IDS,
+            found=str(error),
         ) from None
     except pa.ArrowException:
         raise not_taken(source, "ids", name, IDS) from None
@@ -66,7 +78,11 @@ def _texts_of(column: pa.Array, source: str) -> pa.Array:
 
 def _is_uuid(kind: pa.DataType) -> bool:
     named = isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.uuid"
-    return named and pa.types.is_fixed_size_binary(kind.storage_type) and kind.storage_type.byte_width == 16
+    return (
+        named
+        and pa.types.is_fixed_size_binary(kind.storage_type)
+        and kind.storage_type.byte_width == 16
+    )
 
 
 def not_taken(source: object, what: str, name: str, expected: str) -> SubmissionError:
@@ -79,7 +95,9 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def lists_of(column: pa.Array, source: object) -> pa.Array:
-    """Vectors as an Arrow array of lists of numbers. Raises SubmissionError, which names the type, for any other column."""
+    """Vectors as an Arrow array of lists of numbers. Raises SubmissionError, which names the type,
+    for any other column.
+    """
     plain = storage(column)
     if pa.types.is_dictionary(plain.type):
         plain = plain.dictionary_decode()

@@ -1,6 +1,7 @@
 """Conversions: the one line that turns a file hbench will not open into one that it can map.
 
-Pickles run code when they are opened, HDF5 and TFRecord need libraries of their own: such a file is converted once.
+Pickles run code when they are opened, HDF5 and TFRecord need libraries of their own: such a file is
+converted once.
 """
 
 import shlex
@@ -10,41 +11,57 @@ from typing import Any
 
 from hbench.core.errors import SubmissionError, examples
 
-# What every program does with `d`, a mapping or pairs of whatever names: the one table of floats are the vectors, the one list of
-# different texts (else numbers) of its length the ids; where there is no table, each entry is the vector of its name.
+# What every program does with `d`, a mapping or pairs of whatever names: the one table of floats
+# are the vectors, the one list of different texts (else numbers) of its length the ids; where there
+# is no table, each entry is the vector of its name.
 FIND = (
     "d = dict(d) if isinstance(d, list) and d and isinstance(d[0], tuple) else d; "
     "f = lambda x: np.asarray(list(x) if np.ndim(x) == 1 else x); "
     "a = {k: f(x) for k, x in (d.items() if hasattr(d, 'items') else enumerate(d))}; "
     "m = [k for k in a if a[k].ndim == 2 and a[k].dtype.kind == 'f' and len(a[k]) > 1]; "
-    "n = [k for k in a if m and a[k].ndim == 1 and len(a[k]) == len(a[m[0]]) == len(set(map(str, a[k])))]; "
+    "n = [k for k in a if m and a[k].ndim == 1 and len(a[k]) == len(a[m[0]]) == len(set(map(str, "
+    "a[k])))]; "
     "n.sort(key=lambda k: ('id' not in str(k), a[k].dtype.kind not in 'OSU')); "
     "i, v = (a[n[0]], a[m[0]]) if m and n else (list(a), list(a.values())); "
 )
 SAVE = (
     "i = [x.decode() if isinstance(x, bytes) else str(x) for x in i]; "
-    "np.savez(sys.argv[2], ids=np.array(i), vectors=np.asarray(v, dtype='float32').reshape(len(i), -1))"
+    "np.savez(sys.argv[2], ids=np.array(i), vectors=np.asarray(v, dtype='float32').reshape(len(i), "
+    "-1))"
 )
 
 PICKLED = {
-    ".pkl": f"import sys, pickle, numpy as np; d = pickle.load(open(sys.argv[1], 'rb')); {FIND}{SAVE}",
+    ".pkl": "import sys, pickle, numpy as np; d = pickle.load(open(sys.argv[1], 'rb')); "
+    f"{FIND}{SAVE}",
     ".joblib": f"import sys, joblib, numpy as np; d = joblib.load(sys.argv[1]); {FIND}{SAVE}",
-    ".npy": "import sys, numpy as np; np.save(sys.argv[2], np.array(np.load(sys.argv[1], allow_pickle=True).tolist()))",
-    ".npz": f"import sys, numpy as np; d = dict(np.load(sys.argv[1], allow_pickle=True)); {FIND}{SAVE}",
-    ".pt": "import sys, torch, numpy as np; d = torch.load(sys.argv[1], map_location='cpu', weights_only=False); "
-    "t = lambda x: x.detach().float().numpy() if torch.is_tensor(x) and x.is_floating_point() else x; "
+    ".npy": "import sys, numpy as np; np.save(sys.argv[2], np.array(np.load(sys.argv[1], "
+    "allow_pickle=True).tolist()))",
+    ".npz": "import sys, numpy as np; d = dict(np.load(sys.argv[1], allow_pickle=True)); "
+    f"{FIND}{SAVE}",
+    ".pt": "import sys, torch, numpy as np; d = torch.load(sys.argv[1], map_location='cpu', "
+    "weights_only=False); "
+    "t = lambda x: x.detach().float().numpy() if torch.is_tensor(x) and x.is_floating_point() else "
+    "x; "
     f"d = {{k: t(x) for k, x in d.items()}} if hasattr(d, 'items') else [*map(t, d)]; {FIND}{SAVE}",
 }
 FOREIGN = {
     ".h5": "import sys, h5py, numpy as np; d = {}; h5py.File(sys.argv[1]).visititems("
     "lambda k, x: d.update({k: x[()]}) if hasattr(x, 'ndim') and 0 < x.ndim < 3 else None); "
     f"{FIND}{SAVE}",
-    ".tfrecord": "import sys, numpy as np, tensorflow as tf; f = tf.io.FixedLenFeature([], tf.string), "
-    "tf.io.VarLenFeature(tf.float32); d = [tf.io.parse_single_example(x, {'id': f[0], 'embedding': f[1]}) "
+    ".tfrecord": "import sys, numpy as np, tensorflow as tf; f = tf.io.FixedLenFeature([], "
+    "tf.string), "
+    "tf.io.VarLenFeature(tf.float32); d = [tf.io.parse_single_example(x, {'id': f[0], 'embedding': "
+    "f[1]}) "
     "for x in tf.data.TFRecordDataset(sys.argv[1])]; i = [x['id'].numpy().decode() for x in d]; "
     f"v = [x['embedding'].values.numpy() for x in d]; {SAVE}",
 }
-SAME_AS = {".pickle": ".pkl", ".pth": ".pt", ".hdf5": ".h5", ".hdf": ".h5", ".tfrecords": ".tfrecord"}
+SAME_AS = {
+    ".pickle": ".pkl",
+    ".pth": ".pt",
+    ".hdf5": ".h5",
+    ".hdf": ".h5",
+    ".tfrecords": ".tfrecord",
+}
 
 
 def pickled(path: Path) -> SubmissionError:
@@ -57,13 +74,16 @@ def pickled(path: Path) -> SubmissionError:
 
 
 def foreign(path: Path) -> SubmissionError | None:
-    """The refusal of a format that is known and not read, with its conversion; None for any other suffix."""
+    """The refusal of a format that is known and not read, with its conversion; None for any other
+    suffix.
+    """
     suffix = _suffix(path)
     if suffix in FOREIGN:
         return SubmissionError(
-            f"{path}: {suffix} is not read as embeddings", found=_datasets_of(path) if suffix == ".h5" else None,
+            f"{path}: {suffix} is not read as embeddings",
+            found=_datasets_of(path) if suffix == ".h5" else None,
             fix="convert it once: " + command(path, FOREIGN),
-        )  # fmt: skip
+        )
     return pickled(path) if suffix in (".pkl", ".joblib") else None
 
 
@@ -73,19 +93,30 @@ def _datasets_of(path: Path) -> str | None:
         h5py: Any = import_module("h5py")
     except ImportError:
         return None
+
     sizes: list[str] = []
     try:
         with h5py.File(path) as file:
-            file.visititems(lambda name, held: sizes.append(f"{name} {held.shape}") if hasattr(held, "shape") else None)
+            file.visititems(
+                lambda name, held: (
+                    sizes.append(f"{name} {held.shape}") if hasattr(held, "shape") else None
+                )
+            )
     except (OSError, ValueError, RuntimeError, KeyError):
         return None
+
     return examples(sizes) or None
 
 
 def command(path: Path, programs: dict[str, str]) -> str:
-    """A shell line that writes an .npz (for one array, an .npy) beside `path`, and nothing over it."""
+    """A shell line that writes an .npz (for one array, an .npy) beside `path`, and nothing over
+    it."""
     suffix = path.suffix.lower()
-    target = path.with_name(f"{path.stem}.plain{suffix}") if suffix in (".npy", ".npz") else path.with_suffix(".npz")
+    target = (
+        path.with_name(f"{path.stem}.plain{suffix}")
+        if suffix in (".npy", ".npz")
+        else path.with_suffix(".npz")
+    )
     return shlex.join(["python", "-c", programs[_suffix(path)], str(path), str(target)])
 
 

@@ -1,6 +1,7 @@
 """Finds doubts about a submission: signs that its vectors did not come from looking at pictures.
 
-A score is computed all the same; the doubts stand in its report, on stderr, and in its leaderboard row.
+A score is computed all the same; the doubts stand in its report, on stderr, and in its leaderboard
+row.
 
 | doubt | said where |
 |---|---|
@@ -8,13 +9,13 @@ A score is computed all the same; the doubts stand in its report, on stderr, and
 | nearly constant | all lie within 0.3 % of their mean |
 | copies across classes | 5 % of the items have exactly the vector of an item of another class |
 | labels as vectors | half of the items have exactly the vector of another item of their own class |
-| labels with noise | within the classes of some level lies less than 0.1 % of the directions' variance |
-| queries inside the gallery | 5 % of the queries have exactly the vector of a gallery item, on a dataset that keeps them apart |
+| labels with noise | within classes of some level lies under 0.1 % of the directions' variance |
+| queries inside the gallery | 5 % of the queries have exactly the vector of a gallery item |
 | items of the training set | any test item is one |
-| all right at rank 1 | every query's first result is of its finest class, among 100 queries or more |
+| all right at rank 1 | every query's first result is of its finest class, of 100 queries or more |
 
-Pictures that a dataset holds twice have equal vectors honestly, so shares of a few percent are let pass; a query whose
-own picture stands in the gallery under the same id is not a copy.
+Pictures that a dataset holds twice have equal vectors honestly, so shares of a few percent are let
+pass; a query whose own picture stands in the gallery under the same id is not a copy.
 """
 
 from collections.abc import Iterator
@@ -28,22 +29,32 @@ from hbench.datasets.manifest import Manifest
 from hbench.submissions.embeddings import Embeddings, align
 from hbench.submissions.embeddings.arrow_files import blocks
 
-COPIES, SAME_CLASS, ALL = 0.05, 0.5, 0.99  # shares of the items
+# shares of the items
+COPIES = 0.05
+SAME_CLASS = 0.5
+ALL = 0.99
 NEAR = 1e-5  # share of the vectors' mean square that is not their mean's: within 0.3 % of it
-WITHIN = 1e-3  # share of the variance that lies within classes; of trained nets on new classes a tenth and more does
+# share of the variance that lies within classes; of trained nets on new classes a tenth and more
+# does
+WITHIN = 1e-3
 CLASSES_AT_ONCE = 256
 ENOUGH = 100  # items or queries, below which anything may be chance
 
 
 def doubts_of(queries: Embeddings, gallery: Embeddings, data: Dataset) -> tuple[str, ...]:
-    """Return the doubts about embeddings that can be seen before they are scored, one sentence each.
+    """Return the doubts about embeddings that can be seen before they are scored, one sentence
+    each.
 
-    One pass over the vectors, class by class, besides their scan: about 1 % of an evaluation's time.
+    One pass over the vectors, class by class, besides their scan: about 1 % of an evaluation's
+    time.
     """
-    near, both = _are_nearly_the_same(queries), (queries.scan.keys, gallery.scan.keys)
+    near = _are_nearly_the_same(queries)
+    both = (queries.scan.keys, gallery.scan.keys)
     sentences = [*trained_on(data), *["all vectors are nearly the same"] * near]
     for name, test in data.tests.items():
-        doubts = list(_copies(test, (queries, gallery), both)) or ([] if near else list(_collapsed(test, gallery)))
+        doubts = list(_copies(test, (queries, gallery), both)) or (
+            [] if near else list(_collapsed(test, gallery))
+        )
         sentences += [f"{name}: {doubt}" for doubt in doubts]
     return tuple(sentences)
 
@@ -51,14 +62,15 @@ def doubts_of(queries: Embeddings, gallery: Embeddings, data: Dataset) -> tuple[
 def _are_nearly_the_same(given: Embeddings) -> bool:
     """Whether all vectors lie within 0.3 % of their mean.
 
-    The squared distances from the means of blocks are no more than those from the mean of all: vectors of a net differ enough
-    within the first block, after which nothing is read.
+    The squared distances from the means of blocks are no more than those from the mean of all:
+    vectors of a net differ enough within the first block, after which nothing is read.
     """
     if len(given) < ENOUGH:
         return False
     parts = [given.vectors[block] for block in blocks(len(given), given.dim)]
     allowed = NEAR * float(given.scan.squares.sum())
-    mean, apart = np.zeros(given.dim), 0.0
+    mean = np.zeros(given.dim)
+    apart = 0.0
     for part in parts:
         values = part.astype(np.float64)
         mean += values.sum(axis=0) / len(given)
@@ -77,29 +89,47 @@ def trained_on(data: Dataset) -> Iterator[str]:
     for name, test in data.tests.items():
         shared = sum(item in known for item in test.items.tolist())
         if shared:
-            yield f"{name}: {shared:,} of {len(test):,} test items are in the dataset's training set"
+            yield (
+                f"{name}: {shared:,} of {len(test):,} test items are in the dataset's training set"
+            )
 
 
 def _copies(
-    test: Manifest, given: tuple[Embeddings, Embeddings], keys: tuple[NDArray[np.uint64], NDArray[np.uint64]]
+    test: Manifest,
+    given: tuple[Embeddings, Embeddings],
+    keys: tuple[NDArray[np.uint64], NDArray[np.uint64]],
 ) -> Iterator[str]:
-    asked, ranked = np.flatnonzero(test.query), np.flatnonzero(test.gallery)
+    asked = np.flatnonzero(test.query)
+    ranked = np.flatnonzero(test.gallery)
     items = keys[1][align(given[1], test.items[ranked])]
     finest = test.labels[ranked, -1]
     _, group = np.unique(items, return_inverse=True)
     size = np.bincount(group)[group]
     _, pair = np.unique(np.stack([group, finest]), axis=1, return_inverse=True)
-    alike = np.bincount(pair.reshape(-1))[pair.reshape(-1)]  # items of the same vector and of the same class
+    alike = np.bincount(pair.reshape(-1))[
+        pair.reshape(-1)
+    ]  # items of the same vector and of the same class
+
     if len(ranked) >= ENOUGH:
-        across, within = float((size > alike).mean()), float((alike > 1).mean())
+        across = float((size > alike).mean())
+        within = float((alike > 1).mean())
         if across >= COPIES:
-            yield f"{100 * across:.0f} % of the items have exactly the vector of an item of another class" + (
-                ": the vectors are constant"
-                if across >= ALL
-                else f", as copies of a picture with another label have: {_largest(finest[size > alike], test.tree.names[-1])}"
+            yield (
+                f"{100 * across:.0f} % of the items have exactly the vector of an item of another "
+                "class"
+                + (
+                    ": the vectors are constant"
+                    if across >= ALL
+                    else ", as copies of a picture with another label have: "
+                    f"{_largest(finest[size > alike], test.tree.names[-1])}"
+                )
             )
         elif within >= SAME_CLASS:
-            yield f"{100 * within:.0f} % of the items have exactly the vector of another item of their class, as labels have"
+            yield (
+                f"{100 * within:.0f} % of the items have exactly the vector of another item of "
+                "their class, as labels have"
+            )
+
     if len(asked) >= ENOUGH and not (test.query & test.gallery).any():
         inside = float(np.isin(keys[0][align(given[0], test.items[asked])], items).mean())
         if inside >= COPIES:
@@ -110,30 +140,44 @@ def _largest(classes: NDArray[np.integer], names: tuple[str, ...]) -> str:
     """The classes that most of these labels are of, each with how many."""
     items = np.bincount(classes, minlength=len(names))
     order = np.argsort(-items, kind="stable")[: np.count_nonzero(items)]
-    return f"{len(order):,} classes: {examples((f'{names[i]} ({items[i]:,})' for i in order.tolist()), most=4)}"
+    return (
+        f"{len(order):,} classes: "
+        f"{examples((f'{names[i]} ({items[i]:,})' for i in order.tolist()), most=4)}"
+    )
 
 
 def _collapsed(test: Manifest, given: Embeddings) -> Iterator[str]:
     """Whether the vectors of a class are nearly one, at the coarsest level where they are."""
     ranked = np.flatnonzero(test.gallery)
-    labels, rows = test.labels[ranked], align(given, test.items[ranked])
+    labels = test.labels[ranked]
+    rows = align(given, test.items[ranked])
     if len(ranked) < ENOUGH:
         return
+
     sums, finest = _class_sums(given, rows, labels[:, -1])
-    node = np.stack([labels[np.unique(labels[:, -1], return_index=True)[1], level] for level in range(labels.shape[1])])
+    node = np.stack(
+        [
+            labels[np.unique(labels[:, -1], return_index=True)[1], level]
+            for level in range(labels.shape[1])
+        ]
+    )
+
     for level, name in enumerate(test.levels):
         by_class = np.argsort(node[level], kind="stable")
         first = np.flatnonzero(np.diff(node[level][by_class], prepend=-1))
-        items, class_sums = np.add.reduceat(finest[by_class], first), np.add.reduceat(sums[by_class], first)
+        items = np.add.reduceat(finest[by_class], first)
+        class_sums = np.add.reduceat(sums[by_class], first)
         several = items > 1  # of one item the mean is the item itself
         number = items[several].sum()
         if number < ENOUGH or several.sum() < 2:
             continue
-        between = float((class_sums[several] ** 2).sum(axis=1) @ (1 / items[several]))  # every direction has length 1
+        # every direction has length 1
+        between = float((class_sums[several] ** 2).sum(axis=1) @ (1 / items[several]))
         total = number - float((class_sums[several].sum(axis=0) ** 2).sum()) / number
         if number - between < WITHIN * total:
             yield (
-                f"the vectors of one {name} are nearly the same: {100 * (number - between) / total:.2f} % of their variance "
+                f"the vectors of one {name} are nearly the same: "
+                f"{100 * (number - between) / total:.2f} % of their variance "
                 "lies within it, as of labels with noise"
             )
             return
@@ -142,8 +186,11 @@ def _collapsed(test: Manifest, given: Embeddings) -> Iterator[str]:
 def _class_sums(
     given: Embeddings, rows: NDArray[np.int64], classes: NDArray[np.integer]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """The sum of the directions of every class (C, D), in the order of the classes, and how many items it has."""
-    order, sizes = np.argsort(classes, kind="stable"), np.unique(classes, return_counts=True)[1]
+    """The sum of the directions of every class (C, D), in the order of the classes, and how many
+    items it has.
+    """
+    order = np.argsort(classes, kind="stable")
+    sizes = np.unique(classes, return_counts=True)[1]
     ends = np.cumsum(sizes)
     sums = np.empty((len(sizes), given.dim))
     for some in range(0, len(sizes), CLASSES_AT_ONCE):

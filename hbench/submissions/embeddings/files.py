@@ -1,7 +1,9 @@
-"""Formats of embedding files: one entry per suffix in READERS, from a path (and a file of ids) to what is stored there.
+"""Formats of embedding files: one entry per suffix in READERS, from a path (and a file of ids) to
+what is stored there.
 
-Vectors stay where they lie: .npy, uncompressed .npz members, .safetensors and single-batch Arrow files are mapped.
-Nothing is ever unpickled; formats that need it, or another library, are refused with the line that converts them.
+Vectors stay where they lie: .npy, uncompressed .npz members, .safetensors and single-batch Arrow
+files are mapped. Nothing is ever unpickled; formats that need it, or another library, are refused
+with the line that converts them.
 """
 
 import zipfile
@@ -21,10 +23,23 @@ from hbench.core.errors import SubmissionError, UsageError, shorten
 from hbench.core.text import first_line
 from hbench.core.untrusted import load_tensors, open_zip, parse_json
 from hbench.submissions.embeddings import ids as id_files
-from hbench.submissions.embeddings.arrow_files import TableRead, left_out_of, read_ipc, read_parquet, write_parquet
+from hbench.submissions.embeddings.arrow_files import (
+    TableRead,
+    left_out_of,
+    read_ipc,
+    read_parquet,
+    write_parquet,
+)
 from hbench.submissions.embeddings.conversions import foreign, pickled
 from hbench.submissions.embeddings.ids import ID_NAMES, VECTOR_NAMES, Ids, as_ids
-from hbench.submissions.embeddings.numpy_files import header_of, mapped, mapped_npy, member, write_npy, write_npz
+from hbench.submissions.embeddings.numpy_files import (
+    header_of,
+    mapped,
+    mapped_npy,
+    member,
+    write_npy,
+    write_npz,
+)
 from hbench.submissions.embeddings.parts import (
     OTHER_IDS,
     ArrayPart,
@@ -41,8 +56,9 @@ from hbench.submissions.problems import listed
 
 
 class Stored(NamedTuple):
-    """The content of a file: ids (N,), vectors (N, D) in the file's type (bfloat16 as uint16), every file read; the items that it
-    says could not be embedded; what was taken for vectors and ids, in words, where names do not say it."""
+    """The content of a file: ids (N,), vectors (N, D) in the file's type (bfloat16 as uint16),
+    every file read; the items that it says could not be embedded; what was taken for vectors and
+    ids, in words, where names do not say it."""
 
     ids: Ids
     vectors: NDArray[Any]
@@ -53,7 +69,16 @@ class Stored(NamedTuple):
 
 
 Reader = Callable[[Path, Path | None], Stored]
-DAMAGED = (pa.ArrowException, zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, KeyError, TypeError)
+DAMAGED = (
+    pa.ArrowException,
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+)
 
 
 def read_npy(path: Path, ids: Path | None) -> Stored:
@@ -64,30 +89,44 @@ def read_npy(path: Path, ids: Path | None) -> Stored:
 
 
 def read_npz(path: Path, ids: Path | None) -> Stored:
-    """A NumPy archive of `vectors` (or `embeddings`) and `ids`, or of the only arrays that can be these, or of one array for each
-    id; members stored without compression are mapped."""
+    """A NumPy archive of `vectors` (or `embeddings`) and `ids`, or of the only arrays that can be
+    these, or of one array for each id; members stored without compression are mapped."""
     with readable(path), open_zip(path) as archive:
         names = [name.removesuffix(".npy") for name in archive.namelist()]
         usual = [name for name in names if name.casefold() in (*VECTOR_NAMES, *ID_NAMES)]
-        sure = len({name.casefold() in ID_NAMES for name in usual}) == 2  # then no other member is looked at
+        # then no other member is looked at
+        sure = len({name.casefold() in ID_NAMES for name in usual}) == 2
         parts = [ArrayPart(name, (), "?") for name in usual]
         if not sure:
             parts = [_member_part(archive, name, path) for name in names if name != "left_out"]
         if not usual and are_all_vectors(parts):
-            return _one_by_one(path, {part.name: member(archive, part.name, path) for part in parts}, ids)
+            return _one_by_one(
+                path, {part.name: member(archive, part.name, path) for part in parts}, ids
+            )
+
         name = vectors_among(parts, path, "array of vectors")
         vectors = member(archive, name, path)
-        of_ids = ids_among(parts, len(vectors) if vectors.ndim else 0, path, "array of ids", given=ids is not None)
+        of_ids = ids_among(
+            parts, len(vectors) if vectors.ndim else 0, path, "array of ids", given=ids is not None
+        )
         if (
             of_ids is None
             and ids is None
             and any(part.kind == "O" and part.shape == vectors.shape[:1] for part in parts)
         ):
             raise pickled(path)
+
         inner_ids = None if of_ids is None else as_ids(member(archive, of_ids, path), path.name)
-        left_out = as_ids(member(archive, "left_out", path), path.name).tolist() if "left_out" in names else []
+        left_out = (
+            as_ids(member(archive, "left_out", path), path.name).tolist()
+            if "left_out" in names
+            else []
+        )
+
     stored = _joined(path, vectors, inner_ids, ids)
-    return stored._replace(left_out=tuple(left_out), read_as=as_words(name, of_ids) or stored.read_as)
+    return stored._replace(
+        left_out=tuple(left_out), read_as=as_words(name, of_ids) or stored.read_as
+    )
 
 
 def _member_part(archive: zipfile.ZipFile, name: str, path: Path) -> ArrayPart:
@@ -96,68 +135,117 @@ def _member_part(archive: zipfile.ZipFile, name: str, path: Path) -> ArrayPart:
     return ArrayPart(name, shape, kind, lambda: member(archive, name, path).tolist())
 
 
-def _one_by_one(path: Path, arrays: Mapping[str, NDArray[Any]], ids: Path | None, *, dtype: str = "") -> Stored:
+def _one_by_one(
+    path: Path, arrays: Mapping[str, NDArray[Any]], ids: Path | None, *, dtype: str = ""
+) -> Stored:
     """A file with one vector under each id."""
     if ids is not None:
-        raise UsageError(f"{path} has its own ids", found=f"--ids {ids} as well", fix="leave --ids out")
+        raise UsageError(
+            f"{path} has its own ids", found=f"--ids {ids} as well", fix="leave --ids out"
+        )
     vectors = np.stack([array.reshape(-1) for array in arrays.values()])
     words = "vectors, one under each id"
-    return Stored(as_ids(list(arrays), path.name), vectors, dtype or str(vectors.dtype), (path,), read_as=words)
+    return Stored(
+        as_ids(list(arrays), path.name),
+        vectors,
+        dtype or str(vectors.dtype),
+        (path,),
+        read_as=words,
+    )
 
 
 def read_safetensors(path: Path, ids: Path | None) -> Stored:
-    """A safetensors file with a tensor `embeddings`, mapped; ids as a JSON list in its metadata `ids`, or beside it."""
+    """A safetensors file with a tensor `embeddings`, mapped; ids as a JSON list in its metadata
+    `ids`, or beside it.
+    """
     with readable(path, SafetensorError):
-        with safe_open(path, "numpy") as file:  # checks the header and that the tensors fill the file
+        with safe_open(
+            path, "numpy"
+        ) as file:  # checks the header and that the tensors fill the file
             name = vectors_among(_tensor_parts(file), path, "tensor of vectors")
             metadata = file.metadata() or {}
             of_ids = next((key for key in ("ids", *ID_NAMES, *OTHER_IDS) if key in metadata), None)
+
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
             entry = parse_json(file.read(length))[name]
+
         if entry["dtype"] not in SAFETENSORS:
-            raise SubmissionError(f"the vectors in {path} are {entry['dtype']}", expected=", ".join(SAFETENSORS))
+            raise SubmissionError(
+                f"the vectors in {path} are {entry['dtype']}", expected=", ".join(SAFETENSORS)
+            )
+
         dtype, code = SAFETENSORS[entry["dtype"]]
-        vectors = mapped(path, np.dtype(code), tuple(entry["shape"]), offset=8 + length + entry["data_offsets"][0])
+        vectors = mapped(
+            path,
+            np.dtype(code),
+            tuple(entry["shape"]),
+            offset=8 + length + entry["data_offsets"][0],
+        )
         inner_ids = None if of_ids is None else as_ids(parse_json(metadata[of_ids]), path.name)
+
     stored = _joined(path, vectors, inner_ids, ids, dtype=dtype)
     return stored._replace(read_as=as_words(name, of_ids) or stored.read_as)
 
 
 def _tensor_parts(file: Any) -> list[ArrayPart]:
     """The tensors of a safetensors file; its types are such as F32, I64 and BF16."""
-    views = [(name, file.get_slice(name)) for name in file.keys()]  # noqa: SIM118 (it is no mapping)
-    return [ArrayPart(name, tuple(view.get_shape()), "f" if "F" in view.get_dtype() else "i") for name, view in views]
+    names = list(file.keys())
+    views = [(name, file.get_slice(name)) for name in names]
+    return [
+        ArrayPart(name, tuple(view.get_shape()), "f" if "F" in view.get_dtype() else "i")
+        for name, view in views
+    ]
 
 
 def read_torch(path: Path, ids: Path | None) -> Stored:
-    """A torch file that holds a tensor, or a dict of tensors and lists of ids, and nothing that must be unpickled."""
+    """A torch file that holds a tensor, or a dict of tensors and lists of ids, and nothing that
+    must be unpickled.
+    """
     try:
         import torch
     except ImportError:
         raise SubmissionError(
-            f"{path} needs torch to be read", fix="pip install torch, or save the tensor as .npz or .safetensors"
+            f"{path} needs torch to be read",
+            fix="pip install torch, or save the tensor as .npz or .safetensors",
         ) from None
+
     with readable(path):
         try:
             content = load_tensors(path, mapped=True)
         except UnpicklingError:
             raise pickled(path) from None
+
     held = _by_name(content)
     parts = [_held_part(name, part) for name, part in held.items()]
-    if not named(parts, (*VECTOR_NAMES, *ID_NAMES)) and are_all_vectors(parts) and not _are_sparse(held):
+    if (
+        not named(parts, (*VECTOR_NAMES, *ID_NAMES))
+        and are_all_vectors(parts)
+        and not _are_sparse(held)
+    ):
         dtype = str(next(iter(held.values())).dtype).removeprefix("torch.")
-        return _one_by_one(path, {name: _numpy_of(part) for name, part in held.items()}, ids, dtype=dtype)
+        return _one_by_one(
+            path, {name: _numpy_of(part) for name, part in held.items()}, ids, dtype=dtype
+        )
+
     name = vectors_among(parts, path, "tensor of vectors")
     tensor = held[name]
     if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.strided:
         found = tensor.layout if isinstance(tensor, torch.Tensor) else type(tensor).__name__
-        raise SubmissionError(f"the vectors in {path} are not a tensor", expected="a dense tensor", found=str(found))
-    of_ids = ids_among(parts, len(tensor) if tensor.ndim else 0, path, "list of ids", given=ids is not None)
+        raise SubmissionError(
+            f"the vectors in {path} are not a tensor", expected="a dense tensor", found=str(found)
+        )
+
+    of_ids = ids_among(
+        parts, len(tensor) if tensor.ndim else 0, path, "list of ids", given=ids is not None
+    )
     listed = None if of_ids is None else held[of_ids]
-    inner_ids = None if listed is None else as_ids(getattr(listed, "tolist", lambda: listed)(), path.name)
+    inner_ids = (
+        None if listed is None else as_ids(getattr(listed, "tolist", lambda: listed)(), path.name)
+    )
     dtype = str(tensor.dtype).removeprefix("torch.")
     stored = _joined(path, _numpy_of(tensor), inner_ids, ids, dtype=dtype)
+
     return stored._replace(read_as=as_words(name, of_ids) or stored.read_as)
 
 
@@ -166,28 +254,40 @@ def _are_sparse(held: Mapping[str, Any]) -> bool:
 
 
 def _by_name(content: Any) -> dict[str, Any]:
-    """What a torch file holds, by name: a dictionary, also as the only entry of another; pairs of an id and a vector; a tuple, by
-    place; dictionaries of one item each; or a tensor alone."""
+    """What a torch file holds, by name: a dictionary, also as the only entry of another; pairs of
+    an id and a vector; a tuple, by place; dictionaries of one item each; or a tensor alone."""
     if isinstance(content, dict):
         only_one = next(iter(content.values())) if len(content) == 1 else None
-        return {str(name): part for name, part in (only_one if isinstance(only_one, dict) else content).items()}
-    if isinstance(content, list) and content and all(isinstance(each, tuple) and len(each) == 2 for each in content):
+        return {
+            str(name): part
+            for name, part in (only_one if isinstance(only_one, dict) else content).items()
+        }
+    if (
+        isinstance(content, list)
+        and content
+        and all(isinstance(each, tuple) and len(each) == 2 for each in content)
+    ):
         return {str(name): part for name, part in content}
     if isinstance(content, list) and content and all(isinstance(each, dict) for each in content):
         return _stacked_items(content)
     if isinstance(content, tuple):
         return {f"entry {place}": part for place, part in enumerate(content, 1)}
+
     return {"embeddings": content}
 
 
 def _stacked_items(items: list[dict[str, Any]]) -> dict[str, Any]:
-    """One entry for each key of dictionaries that are one item each; tensors of a shape become one."""
+    """One entry for each key of dictionaries that are one item each; tensors of a shape become
+    one."""
     import torch
 
     held: dict[str, Any] = {}
     for name in items[0]:
         values: list[Any] = [item.get(name) for item in items]
-        alike = all(isinstance(value, torch.Tensor) for value in values) and len({value.shape for value in values}) == 1
+        alike = (
+            all(isinstance(value, torch.Tensor) for value in values)
+            and len({value.shape for value in values}) == 1
+        )
         stacked: Any = torch.stack(values) if alike else values
         held[str(name)] = stacked.squeeze(1) if alike and stacked.ndim == 3 else stacked
     return held
@@ -198,7 +298,9 @@ def _numpy_of(tensor: Any) -> NDArray[Any]:
     import torch
 
     whole = tensor.detach().contiguous()
-    return np.asarray((whole.view(torch.uint16) if whole.dtype == torch.bfloat16 else whole).numpy())
+    return np.asarray(
+        (whole.view(torch.uint16) if whole.dtype == torch.bfloat16 else whole).numpy()
+    )
 
 
 def _held_part(name: str, held: Any) -> ArrayPart:
@@ -232,7 +334,8 @@ READERS: dict[str, Reader] = {
 TEXTS: dict[str, Callable[[Path], TableRead]] = {
     ".csv": read_csv, ".tsv": read_csv, ".jsonl": read_jsonl, ".ndjson": read_jsonl,
 }  # fmt: skip
-# Not among READERS, the suffixes by which embedding files are found in a folder: most CSV files are tables of something else.
+# Not among READERS, the suffixes by which embedding files are found in a folder: most CSV files are
+# tables of something else.
 
 VECTORS_ALONE = frozenset(READERS) - {".parquet"}  # suffixes of files that hold no ranking
 
@@ -243,9 +346,12 @@ WRITERS: dict[str, Callable[[Path, Ids, NDArray[Any], Mapping[str, str]], None]]
 KEEP_LEFT_OUT = (".parquet", ".npz")
 
 SAFETENSORS = {
-    "F16": ("float16", "<f2"), "F32": ("float32", "<f4"), "F64": ("float64", "<f8"), "BF16": ("bfloat16", "<u2"),
-    "I8": ("int8", "<i1"), "U8": ("uint8", "<u1"), "I16": ("int16", "<i2"), "U16": ("uint16", "<u2"),
-    "I32": ("int32", "<i4"), "U32": ("uint32", "<u4"), "I64": ("int64", "<i8"), "U64": ("uint64", "<u8"),
+    "F16": ("float16", "<f2"), "F32": ("float32", "<f4"), "F64": ("float64", "<f8"),
+    "BF16": ("bfloat16", "<u2"),
+    "I8": ("int8", "<i1"), "U8": ("uint8", "<u1"), "I16": ("int16", "<i2"),
+    "U16": ("uint16", "<u2"),
+    "I32": ("int32", "<i4"), "U32": ("uint32", "<u4"), "I64": ("int64", "<i8"),
+    "U64": ("uint64", "<u8"),
 }  # fmt: skip
 
 
@@ -265,6 +371,7 @@ def open_stored(path: Path, ids: Path | None) -> Stored:
         )
     if path.stat().st_size == 0:
         raise SubmissionError(f"{path} is empty", expected="ids and vectors", found="0 bytes")
+
     return READERS[path.suffix.lower()](path, ids)
 
 
@@ -275,9 +382,11 @@ def readable(path: Path, *others: type[Exception]) -> Iterator[None]:
         yield
     except (*DAMAGED, *others) as error:
         raise SubmissionError(
-            f"{path} cannot be read: it is damaged, cut off, or not a {path.suffix or 'folder of parts'}",
-            found=shorten(first_line(error), 300), fix="write or copy it again and compare its sha256sum",
-        ) from None  # fmt: skip
+            f"{path} cannot be read: it is damaged, cut off, or not a "
+            f"{path.suffix or 'folder of parts'}",
+            found=shorten(first_line(error), 300),
+            fix="write or copy it again and compare its sha256sum",
+        ) from None
 
 
 def _folder_reader(path: Path) -> Reader:
@@ -285,7 +394,9 @@ def _folder_reader(path: Path) -> Reader:
         return read_parts
     if any(path.glob("*.arrow")):
         return read_arrow
-    parts = sorted(child.name for child in path.iterdir() if child.is_dir() and any(child.glob("*.arrow")))
+    parts = sorted(
+        child.name for child in path.iterdir() if child.is_dir() and any(child.glob("*.arrow"))
+    )
     raise SubmissionError(
         f"{path} is not a folder of embeddings",
         expected="part-*.parquet, or the *.arrow files of a saved dataset",
@@ -301,10 +412,15 @@ def _tabular(path: Path, ids: Path | None, read: Callable[[Path], TableRead]) ->
     return stored._replace(files=tuple(found.files), read_as=found.read_as)
 
 
-def _joined(path: Path, vectors: NDArray[Any], inner_ids: Ids | None, ids: Path | None, *, dtype: str = "") -> Stored:
+def _joined(
+    path: Path, vectors: NDArray[Any], inner_ids: Ids | None, ids: Path | None, *, dtype: str = ""
+) -> Stored:
     """Vectors with the ids of their own file, else of the file given or lying beside it."""
     if inner_ids is not None and ids is not None:
-        raise UsageError(f"{path} has its own ids", found=f"--ids {ids} as well", fix="leave --ids out")
+        raise UsageError(
+            f"{path} has its own ids", found=f"--ids {ids} as well", fix="leave --ids out"
+        )
+
     sidecar = None if inner_ids is not None else ids or id_files.beside(path)
     if inner_ids is None and sidecar is None:
         raise SubmissionError(
@@ -312,11 +428,16 @@ def _joined(path: Path, vectors: NDArray[Any], inner_ids: Ids | None, ids: Path 
             expected=f"ids in it, or {path.stem}.ids.txt beside it with one id per vector",
             fix="name the file of ids with --ids FILE",
         )
+
     chosen = inner_ids if sidecar is None else id_files.read(sidecar)
     files = (path,) if sidecar is None else (path, sidecar)
-    usual = sidecar is None or sidecar == ids or "ids" in sidecar.name.removesuffix(sidecar.suffix)[-3:]
+    usual = (
+        sidecar is None or sidecar == ids or "ids" in sidecar.name.removesuffix(sidecar.suffix)[-3:]
+    )
     words = "" if usual or sidecar is None else f"vectors, with the ids of {sidecar.name}"
-    return Stored(chosen, vectors, dtype or str(vectors.dtype), files, read_as=words)  # type: ignore[arg-type]
+    kind = dtype or str(vectors.dtype)
+
+    return Stored(chosen, vectors, kind, files, read_as=words)  # type: ignore[arg-type]
 
 
 def _how_many(folder: Path) -> str | None:

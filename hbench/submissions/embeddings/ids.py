@@ -1,8 +1,9 @@
 """Reads the ids of vectors, from their own file or beside them.
 
-There is one id per vector, in file order; beside vectors that carry none they lie in a small file of their own. `emb.npy` is
-joined by `emb.ids.txt`, `emb_ids.txt` or `ids.txt` beside it; instead of .txt (one id per line) also .csv (a column id, or a
-single column without header), .json (a list), .npy (strings) and .parquet (a column id).
+There is one id per vector, in file order; beside vectors that carry none they lie in a small file
+of their own. `emb.npy` is joined by `emb.ids.txt`, `emb_ids.txt` or `ids.txt` beside it; instead of
+.txt (one id per line) also .csv (a column id, or a single column without header), .json (a list),
+.npy (strings) and .parquet (a column id).
 """
 
 import csv
@@ -30,23 +31,34 @@ VECTOR_NAMES = ("embedding", "embeddings", "vector", "vectors")
 
 
 def read(path: Path) -> Ids:
-    """The ids in a file of them, (N,) str; raises UsageError for an unknown suffix, else SubmissionError."""
+    """The ids in a file of them, (N,) str; raises UsageError for an unknown suffix, else
+    SubmissionError.
+    """
     if path.suffix.lower() not in READERS:
         raise UsageError(
-            f"{path} is not a file of ids", expected=f"one of {', '.join(READERS)}", found=path.suffix or "no suffix"
+            f"{path} is not a file of ids",
+            expected=f"one of {', '.join(READERS)}",
+            found=path.suffix or "no suffix",
         )
     if not path.is_file():
         raise SubmissionError(f"{path} does not exist", expected="a file with one id per vector")
+
     try:
         return READERS[path.suffix.lower()](path)
     except UnicodeDecodeError as error:
-        raise SubmissionError(f"{path} is not UTF-8", found=f"byte {error.start}: {error.reason}") from None
+        raise SubmissionError(
+            f"{path} is not UTF-8", found=f"byte {error.start}: {error.reason}"
+        ) from None
     except (pa.ArrowException, OSError, EOFError, csv.Error, ValueError) as error:
-        raise SubmissionError(f"{path} cannot be read as ids", found=shorten(first_line(error), 300)) from None
+        raise SubmissionError(
+            f"{path} cannot be read as ids", found=shorten(first_line(error), 300)
+        ) from None
 
 
 def only(names: Sequence[str], known: Sequence[str], what: str, source: object) -> str:
-    """The one of `names` that is a known name for `what`; raises SubmissionError if none or several are."""
+    """The one of `names` that is a known name for `what`; raises SubmissionError if none or several
+    are.
+    """
     there = [name for name in names if name in known]
     if len(there) != 1:
         raise SubmissionError(
@@ -58,19 +70,34 @@ def only(names: Sequence[str], known: Sequence[str], what: str, source: object) 
 
 
 def beside(path: Path) -> Path | None:
-    """The sidecar of a vectors file, looked for under the three usual names; None when there is none.
+    """The sidecar of a vectors file, looked for under the three usual names; None when there is
+    none.
 
     Raises UsageError when several exist, since nothing says which one is meant.
     """
-    usual = [f"{stem}{suffix}" for stem in (f"{path.stem}.ids", f"{path.stem}_ids", "ids") for suffix in READERS]
+    usual = [
+        f"{stem}{suffix}"
+        for stem in (f"{path.stem}.ids", f"{path.stem}_ids", "ids")
+        for suffix in READERS
+    ]
+
     for names in (usual[:5], usual[5:10], usual[10:], _other_names(path)):
         there = [path.with_name(name) for name in names if path.with_name(name).is_file()]
-        there = [candidate for candidate in there if candidate != path and not _is_object(candidate, path)]
+        there = [
+            candidate
+            for candidate in there
+            if candidate != path and not _is_object(candidate, path)
+        ]
         if len(there) > 1:
             listed = examples(candidate.name for candidate in there)
-            raise UsageError(f"several files of ids lie beside {path}", found=listed, fix="choose one with --ids FILE")
+            raise UsageError(
+                f"several files of ids lie beside {path}",
+                found=listed,
+                fix="choose one with --ids FILE",
+            )
         if there:
             return there[0]
+
     return None
 
 
@@ -78,7 +105,11 @@ def _other_names(path: Path) -> list[str]:
     """The names that files of ids have elsewhere: that of the vectors, or what the ids are."""
     kinds = ("names", "filenames", "file_names", "paths", "image_ids", "keys")
     stems = [*(f"{path.stem}_{kind}" for kind in kinds), *kinds]
-    return [f"{path.stem}.json", f"{path.stem}.txt", *(f"{stem}{suffix}" for stem in stems for suffix in READERS)]
+    return [
+        f"{path.stem}.json",
+        f"{path.stem}.txt",
+        *(f"{stem}{suffix}" for stem in stems for suffix in READERS),
+    ]
 
 
 def _is_object(candidate: Path, path: Path) -> bool:
@@ -90,30 +121,43 @@ def _is_object(candidate: Path, path: Path) -> bool:
 
 
 def as_ids(values: Iterable[object] | NDArray[Any], source: str) -> Ids:
-    """Strings or integers as an object array of str (N,); raises SubmissionError for anything else, or broken text."""
-    if isinstance(values, str | bytes | Mapping) or not isinstance(
-        values, Iterable
-    ):  # a text is a list, of its letters
+    """Strings or integers as an object array of str (N,); raises SubmissionError for anything else,
+    or broken text.
+    """
+    # a text is a list, of its letters
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise SubmissionError(
-            f"the ids in {source} are not a list", expected="one id per vector", found=type(values).__name__
+            f"the ids in {source} are not a list",
+            expected="one id per vector",
+            found=type(values).__name__,
         )
+
     array = values if isinstance(values, np.ndarray) else np.fromiter(values, dtype=object)
     if array.ndim != 1:
         raise SubmissionError(
-            f"the ids in {source} are not a list", expected="one id per vector", found=f"shape {array.shape}"
+            f"the ids in {source} are not a list",
+            expected="one id per vector",
+            found=f"shape {array.shape}",
         )
     if not len(array):
         return np.zeros(0, dtype=object)  # an empty array has any type
     if array.dtype.kind not in NAMES:
-        raise SubmissionError(f"the ids in {source} are {array.dtype}", expected="strings or integers")
+        raise SubmissionError(
+            f"the ids in {source} are {array.dtype}", expected="strings or integers"
+        )
+
     try:
         return from_texts(pa.array(NAMES[array.dtype.kind](array, source), pa.string()), source)
     except UnicodeEncodeError as error:
-        raise SubmissionError(f"an id in {source} is not valid Unicode", found=ascii(shorten(error.object))) from None
+        raise SubmissionError(
+            f"an id in {source} is not valid Unicode", found=ascii(shorten(error.object))
+        ) from None
 
 
 def from_texts(texts: pa.Array, source: str) -> Ids:
-    """Arrow strings (N,) as an object array of str; raises SubmissionError for a NUL, which some formats cut off."""
+    """Arrow strings (N,) as an object array of str; raises SubmissionError for a NUL, which some
+    formats cut off.
+    """
     zeroed = texts.filter(pc.match_substring(texts, "\0"))
     if len(zeroed):
         zeros = examples(map(repr, zeroed.slice(0, 6).to_pylist()))
@@ -121,17 +165,23 @@ def from_texts(texts: pa.Array, source: str) -> Ids:
     return np.array(texts.to_pylist(), dtype=object)  # to_numpy of texts would load pandas
 
 
-def rows_in(names: pa.ChunkedArray | Ids | Sequence[str], among: Ids | Sequence[str]) -> NDArray[np.int64]:
+def rows_in(
+    names: pa.ChunkedArray | Ids | Sequence[str], among: Ids | Sequence[str]
+) -> NDArray[np.int64]:
     """Return the position of each name among others, -1 where it is missing."""
     column = names if isinstance(names, pa.ChunkedArray) else pa.array(names, pa.string())
-    return np.asarray(pc.index_in(column, value_set=pa.array(among, pa.string())).fill_null(-1), dtype=np.int64)
+    return np.asarray(
+        pc.index_in(column, value_set=pa.array(among, pa.string())).fill_null(-1), dtype=np.int64
+    )
 
 
 def _plain(array: NDArray[Any], source: str) -> NDArray[Any]:
     try:
         return array.astype(str).astype(object)
     except SystemError:  # numpy does not look at the letters of a damaged file
-        raise SubmissionError(f"an id in {source} holds a letter that Unicode does not have") from None
+        raise SubmissionError(
+            f"an id in {source} holds a letter that Unicode does not have"
+        ) from None
 
 
 def _decoded(array: NDArray[Any], source: str) -> list[str]:
@@ -142,7 +192,8 @@ def _listed(array: NDArray[Any], source: str) -> list[str]:
     foreign = [name for name in array if not isinstance(name, str | int) or isinstance(name, bool)]
     if foreign:
         raise SubmissionError(
-            f"{len(foreign):,} ids in {source} are neither strings nor integers", found=examples(map(repr, foreign))
+            f"{len(foreign):,} ids in {source} are neither strings nor integers",
+            found=examples(map(repr, foreign)),
         )
     return [str(name) for name in array]
 
@@ -168,7 +219,10 @@ def _csv(path: Path) -> Ids:
     if len(named) == 1:
         rows = rows[1:]
     elif len(header) > 1:
-        raise SubmissionError(f"{path} has no single column of ids", expected="a column id", found=listed(rows[0]))
+        raise SubmissionError(
+            f"{path} has no single column of ids", expected="a column id", found=listed(rows[0])
+        )
+
     column = named[0] if named else 0
     short = [number for number, row in enumerate(rows, start=1) if len(row) != len(header)]
     if short:
@@ -177,6 +231,7 @@ def _csv(path: Path) -> Ids:
             expected=f"{len(header)} columns",
             found=f"rows {examples(short)}",
         )
+
     return as_ids([row[column] for row in rows], path.name)
 
 
@@ -185,16 +240,23 @@ def _json(path: Path) -> Ids:
     values = _list_in(content)
     if values is None:
         raise SubmissionError(
-            f"{path} is not a list of ids", expected="a JSON list of strings", found=type(content).__name__
+            f"{path} is not a list of ids",
+            expected="a JSON list of strings",
+            found=type(content).__name__,
         )
     return as_ids(values, path.name)
 
 
 def _list_in(value: Any) -> list[Any] | None:
-    """The ids in a JSON value: a list of them, also each in a list or object of its own; under a usual name; the keys of row
-    numbers, or the values under them. None where it is not sure.
+    """The ids in a JSON value: a list of them, also each in a list or object of its own; under a
+    usual name; the keys of row numbers, or the values under them. None where it is not sure.
 
-    >>> _list_in([["a"], ["b"]]), _list_in({"b": 1, "a": 0}), _list_in([{"id": "a", "label": "x"}]), _list_in({"a": 7})
+    >>> (
+    ...     _list_in([["a"], ["b"]]),
+    ...     _list_in({"b": 1, "a": 0}),
+    ...     _list_in([{"id": "a", "label": "x"}]),
+    ...     _list_in({"a": 7}),
+    ... )
     (['a', 'b'], ['a', 'b'], ['a'], None)
     """
     if isinstance(value, dict):
@@ -206,19 +268,33 @@ def _list_in(value: Any) -> list[Any] | None:
         return [held.get(known[0]) for held in value] if len(known) == 1 else None
     if all(isinstance(held, list) and len(held) == len(value[0]) > 0 for held in value):
         columns = [list(column) for column in zip(*value, strict=True)]
-        texts = [column for column in columns if len({held for held in column if isinstance(held, str)}) == len(value)]
+        texts = [
+            column
+            for column in columns
+            if len({held for held in column if isinstance(held, str)}) == len(value)
+        ]
         fitting = columns if len(columns) == 1 else texts
         return fitting[0] if len(fitting) == 1 else None
+
     return value
 
 
 def _list_in_object(value: dict[str, Any]) -> list[Any] | None:
     rows = list(range(len(value)))
-    if value and all(type(held) is int for held in value.values()) and sorted(value.values()) == rows:
+    if (
+        value
+        and all(type(held) is int for held in value.values())
+        and sorted(value.values()) == rows
+    ):
         return sorted(value, key=value.__getitem__)
     if value and set(value) == set(map(str, rows)):
         return [value[str(row)] for row in rows]
-    lists = [held for name, held in value.items() if name.casefold() in ID_NAMES and isinstance(held, list)]
+
+    lists = [
+        held
+        for name, held in value.items()
+        if name.casefold() in ID_NAMES and isinstance(held, list)
+    ]
     return lists[0] if len(lists) == 1 else None
 
 
@@ -231,7 +307,9 @@ def _parquet(path: Path) -> Ids:
     named = [name for name in table.column_names if name in ID_NAMES]
     if len(named) != 1:
         raise SubmissionError(
-            f"{path} has no single column of ids", expected="a column id", found=listed(table.column_names)
+            f"{path} has no single column of ids",
+            expected="a column id",
+            found=listed(table.column_names),
         )
     return from_texts(texts_of(table[named[0]], str(path)), path.name)
 

@@ -1,4 +1,6 @@
-"""NumPy's own files: one array (.npy) and the zip archive of several (.npz), mapped where they lie uncompressed."""
+"""NumPy's own files: one array (.npy) and the zip archive of several (.npz), mapped where they lie
+uncompressed.
+"""
 
 import json
 import math
@@ -17,13 +19,18 @@ from hbench.submissions.embeddings.conversions import pickled
 
 
 def member(archive: zipfile.ZipFile, name: str, path: Path) -> NDArray[Any]:
-    """One array of an .npz: mapped where it is stored, read (and its checksum compared) where it is compressed."""
+    """One array of an .npz: mapped where it is stored, read (and its checksum compared) where it is
+    compressed.
+    """
     info = archive.getinfo(f"{name}.npy")
     if info.compress_type == zipfile.ZIP_STORED:
         with path.open("rb") as file:
             file.seek(info.header_offset + 26)
-            name_length, extra_length = struct.unpack("<HH", file.read(4).ljust(4, b"\0"))  # cut off: no .npy follows
-        return mapped_npy(path, info.header_offset + 30 + name_length + extra_length, info.file_size)
+            # cut off: no .npy follows
+            name_length, extra_length = struct.unpack("<HH", file.read(4).ljust(4, b"\0"))
+        return mapped_npy(
+            path, info.header_offset + 30 + name_length + extra_length, info.file_size
+        )
     with archive.open(info) as stream:
         _header(stream, path, info.file_size)
     with archive.open(info) as stream:
@@ -38,7 +45,9 @@ def header_of(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...], np.
 
 
 def mapped_npy(path: Path, offset: int, size: int) -> NDArray[Any]:
-    """The array of a .npy that begins `offset` bytes into a file and takes `size`, mapped read-only."""
+    """The array of a .npy that begins `offset` bytes into a file and takes `size`, mapped
+    read-only.
+    """
     with path.open("rb") as file:
         file.seek(offset)
         shape, fortran, dtype = _header(file, path, size)
@@ -46,7 +55,9 @@ def mapped_npy(path: Path, offset: int, size: int) -> NDArray[Any]:
 
 
 def _header(file: IO[bytes], path: Path, size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, Fortran order and type of an array in `size` bytes; raises for pickled objects and missing bytes."""
+    """Shape, Fortran order and type of an array in `size` bytes; raises for pickled objects and
+    missing bytes.
+    """
     start = file.tell()
     shape, fortran, dtype = npy_header(file)
     if dtype.hasobject:
@@ -54,13 +65,19 @@ def _header(file: IO[bytes], path: Path, size: int) -> tuple[tuple[int, ...], bo
     needed = math.prod(shape) * dtype.itemsize
     if size - (file.tell() - start) < needed:
         raise ValueError(
-            f"{size - (file.tell() - start):,} bytes of numbers, but shape {shape} of {dtype} needs {needed:,}"
+            f"{size - (file.tell() - start):,} bytes of numbers, but shape {shape} of {dtype} "
+            f"needs {needed:,}"
         )
     return shape, fortran, dtype
 
 
 def mapped(
-    path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], *, offset: int, order: Literal["C", "F"] = "C"
+    path: Path,
+    dtype: np.dtype[Any],
+    shape: tuple[int, ...],
+    *,
+    offset: int,
+    order: Literal["C", "F"] = "C",
 ) -> NDArray[Any]:
     """An array in a file, mapped read-only; an empty one cannot be mapped and is made."""
     if math.prod(shape) == 0:
@@ -68,7 +85,9 @@ def mapped(
     return np.memmap(path, dtype, mode="r", offset=offset, shape=shape, order=order)
 
 
-def write_npz(path: Path, ids: NDArray[np.object_], vectors: NDArray[Any], metadata: Mapping[str, str]) -> None:
+def write_npz(
+    path: Path, ids: NDArray[np.object_], vectors: NDArray[Any], metadata: Mapping[str, str]
+) -> None:
     with replacing(path) as temporary, temporary.open("wb") as file:
         arrays = {"ids": ids.astype(str), "vectors": vectors}
         if "hbench.left_out" in metadata:
@@ -76,7 +95,11 @@ def write_npz(path: Path, ids: NDArray[np.object_], vectors: NDArray[Any], metad
         np.savez(file, allow_pickle=False, **arrays)
 
 
-def write_npy(path: Path, ids: NDArray[np.object_], vectors: NDArray[Any], metadata: Mapping[str, str]) -> None:
-    write_text(path.with_name(f"{path.stem}.ids.json"), json.dumps(ids.tolist(), ensure_ascii=False))
+def write_npy(
+    path: Path, ids: NDArray[np.object_], vectors: NDArray[Any], metadata: Mapping[str, str]
+) -> None:
+    write_text(
+        path.with_name(f"{path.stem}.ids.json"), json.dumps(ids.tolist(), ensure_ascii=False)
+    )
     with replacing(path) as temporary, temporary.open("wb") as file:
         np.save(file, vectors)

@@ -1,7 +1,8 @@
-"""Tells which part of a file holds the vectors and which the ids: by their usual names, else by what fits.
+"""Tells which part of a file holds the vectors and which the ids: by their usual names, else by
+what fits.
 
-Where no part has a usual name, the only table of numbers and the only list of different texts (or whole numbers) of its length are
-taken, and said.
+Where no part has a usual name, the only table of numbers and the only list of different texts (or
+whole numbers) of its length are taken, and said.
 
 >>> parts = [ArrayPart("feats", (2, 3), "f"), ArrayPart("paths", (2,), "U", ("a.png", "b.png"))]
 >>> name = vectors_among(parts, "emb.npz", "array of vectors")
@@ -18,12 +19,15 @@ from hbench.core.errors import SubmissionError, examples, shorten
 from hbench.submissions.embeddings.ids import ID_NAMES, VECTOR_NAMES, only
 
 OTHER_IDS = (
-    "path", "paths", "image_path", "image_paths", "file_path", "filepath", "filepaths", "filename", "filenames", "file_name",
-    "file_names", "file", "files", "image", "images", "image_ids", "image_name", "image_names", "img_path", "img_paths", "names",
+    "path", "paths", "image_path", "image_paths", "file_path", "filepath", "filepaths", "filename",
+    "filenames", "file_name",
+    "file_names", "file", "files", "image", "images", "image_ids", "image_name", "image_names",
+    "img_path", "img_paths", "names",
     "key", "keys", "uuid", "item_id", "item_ids", "photo_id", "sample_id",
 )  # fmt: skip
 OTHER_VECTORS = (
-    "features", "feature", "feats", "feat", "emb", "embs", "embeds", "image_features", "image_feats", "image_embeddings",
+    "features", "feature", "feats", "feat", "emb", "embs", "embeds", "image_features",
+    "image_feats", "image_embeddings",
     "image_embeds", "img_emb", "img_embs", "representations", "descriptors", "global_descriptors",
 )  # fmt: skip
 KINDS = {str: "U", int: "i"}
@@ -31,8 +35,9 @@ NUMBERED = re.compile(r"(.*?)(\d+)")
 
 
 class ArrayPart(NamedTuple):
-    """One array of a file: its name, shape, and the kind of its type as NumPy has it ("f" for floats, "U" for texts, "O" for
-    pickled objects). `values` are those of a list, as texts, or a function that reads them."""
+    """One array of a file: its name, shape, and the kind of its type as NumPy has it ("f" for
+    floats, "U" for texts, "O" for pickled objects). `values` are those of a list, as texts, or a
+    function that reads them."""
 
     name: str
     shape: tuple[int, ...]
@@ -48,7 +53,8 @@ class ArrayPart(NamedTuple):
 
 
 def list_part(name: str, values: Sequence[Any]) -> ArrayPart:
-    """A list of texts or of whole numbers as a part; one of anything else has a kind that is neither ids nor vectors.
+    """A list of texts or of whole numbers as a part; one of anything else has a kind that is
+    neither ids nor vectors.
 
     >>> list_part("ids", ["a", "b"]).kind, list_part("mixed", ["a", 1]).kind
     ('U', '?')
@@ -64,30 +70,42 @@ def named(parts: Sequence[ArrayPart], known: Sequence[str]) -> list[str]:
 
 
 def vectors_among(parts: Sequence[ArrayPart], source: object, what: str) -> str:
-    """The name of the part that holds the vectors. Raises SubmissionError, which lists the parts, where none or several may."""
+    """The name of the part that holds the vectors. Raises SubmissionError, which lists the parts,
+    where none or several may.
+    """
     usual = named(parts, VECTOR_NAMES)
     if usual:
         return only(usual, usual, what, source)
-    fitting = [part for part in parts if len(part.shape) == 2 and part.kind == "f" and part.shape[1] != 1]
+    fitting = [
+        part for part in parts if len(part.shape) == 2 and part.kind == "f" and part.shape[1] != 1
+    ]
     fitting = [part for part in fitting if named([part], OTHER_VECTORS)] or fitting
     if len(fitting) != 1:
         raise SubmissionError(
-            f"{source} has {'several' if fitting else 'no'} {what}", expected="exactly one named embedding or embeddings",
+            f"{source} has {'several' if fitting else 'no'} {what}",
+            expected="exactly one named embedding or embeddings",
             found=examples(fitting or parts) or "nothing",
-        )  # fmt: skip
+        )
     return fitting[0].name
 
 
-def ids_among(parts: Sequence[ArrayPart], count: int, source: object, what: str, *, given: bool = False) -> str | None:
-    """The name of the part that holds the ids of `count` vectors; None where it is not sure, or none has a usual name and ids are
-    `given` elsewhere. Raises SubmissionError where several have a usual name."""
+def ids_among(
+    parts: Sequence[ArrayPart], count: int, source: object, what: str, *, given: bool = False
+) -> str | None:
+    """The name of the part that holds the ids of `count` vectors; None where it is not sure, or
+    none has a usual name and ids are `given` elsewhere. Raises SubmissionError where several have a
+    usual name."""
     usual = named(parts, ID_NAMES)
     if usual or given:
         return only(usual, usual, what, source) if usual else None
     lists = [part for part in parts if part.shape == (count,)]
     texts = [part for part in lists if part.kind in "US" and part.are_unique()]
     numbers = [part for part in lists if part.kind in "iu" and part.are_unique()]
-    for fitting in (texts, [part for part in texts if named([part], OTHER_IDS)], [] if texts else numbers):
+    for fitting in (
+        texts,
+        [part for part in texts if named([part], OTHER_IDS)],
+        [] if texts else numbers,
+    ):
         if len(fitting) == 1:
             return fitting[0].name
     return None
@@ -102,17 +120,25 @@ def as_words(vectors: str, ids: str | None) -> str:
 
 
 def are_all_vectors(parts: Sequence[ArrayPart]) -> bool:
-    """Whether every part is the vector of the id that it is named by: one list of numbers, all of a length."""
+    """Whether every part is the vector of the id that it is named by: one list of numbers, all of a
+    length.
+    """
     shapes = {part.shape[-1:] for part in parts}
-    rows = all(len(part.shape) == 1 or (len(part.shape) == 2 and part.shape[0] == 1) for part in parts)
+    rows = all(
+        len(part.shape) == 1 or (len(part.shape) == 2 and part.shape[0] == 1) for part in parts
+    )
     return (
-        len(parts) > 0 and rows and len(shapes) == 1 and min(shapes)[0] > 1 and all(part.kind == "f" for part in parts)
+        len(parts) > 0
+        and rows
+        and len(shapes) == 1
+        and min(shapes)[0] > 1
+        and all(part.kind == "f" for part in parts)
     )
 
 
 def numbered(names: Sequence[str]) -> tuple[str, ...]:
-    """The names that count the dimensions of vectors, from 0 or 1 (f0, f1 …), in this order; empty where no names do, or several
-    families of them.
+    """The names that count the dimensions of vectors, from 0 or 1 (f0, f1 …), in this order; empty
+    where no names do, or several families of them.
 
     >>> numbered(["id", "f1", "f0", "f2", "label"])
     ('f0', 'f1', 'f2')
@@ -121,7 +147,11 @@ def numbered(names: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         if (match := NUMBERED.fullmatch(name)) and len(match[2]) < 10:
             families[match[1]][int(match[2])] = name
-    counted = [family for family in families.values() if len(family) > 1 and sorted(family) in _counts(len(family))]
+    counted = [
+        family
+        for family in families.values()
+        if len(family) > 1 and sorted(family) in _counts(len(family))
+    ]
     return tuple(counted[0][number] for number in sorted(counted[0])) if len(counted) == 1 else ()
 
 

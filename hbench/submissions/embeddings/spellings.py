@@ -1,8 +1,9 @@
-"""Explains ids that are spelt otherwise than the dataset's: one search over rewritings, and pairs of them.
+"""Explains ids that are spelt otherwise than the dataset's: one search over rewritings, and pairs
+of them.
 
-A rewriting takes away what files, tools and languages add to a name or change in it. The first one that makes nine tenths of the
-ids meet, applied to the wanted ids, to those of the file, or to both, is named with a pair of ids; else one that makes half of them
-meet.
+A rewriting takes away what files, tools and languages add to a name or change in it. The first one
+that makes nine tenths of the ids meet, applied to the wanted ids, to those of the file, or to both,
+is named with a pair of ids; else one that makes half of them meet.
 
 >>> likely_cause(["00007", "00012"], ["7", "12"])
 "ids differ by leading zeros: '7' should be '00007'"
@@ -22,15 +23,20 @@ from urllib.parse import unquote
 
 from hbench.core.errors import examples, shorten
 
-SAMPLE, FEW = 1000, 100  # of the shorter list: what is looked for, and what pairs of rewritings are tried on first
+# of the shorter list: what is looked for, and what pairs of rewritings are tried on first
+SAMPLE = 1000
+FEW = 100
 CANDIDATES = 20_000  # of the longer list, which agree with the sample in letters
-MOST, HALF = 0.9, 0.5
+MOST = 0.9
+HALF = 0.5
 
 Spelling = Callable[[str], str]
 
 
 class Rewriting(NamedTuple):
-    """A difference by name, and how it is taken away from the wanted ids and from those of the file."""
+    """A difference by name, and how it is taken away from the wanted ids and from those of the
+    file.
+    """
 
     name: str
     of_wanted: Spelling
@@ -38,30 +44,45 @@ class Rewriting(NamedTuple):
 
 
 def likely_cause(missing: Sequence[str], unknown: Sequence[str]) -> str | None:
-    """Explain unknown ids by the rewriting that makes them meet the missing ones; None where nothing does.
+    """Explain unknown ids by the rewriting that makes them meet the missing ones; None where
+    nothing does.
 
-    A sample of the shorter list is looked for among the ids of the longer one that have the same letters and digits.
+    A sample of the shorter list is looked for among the ids of the longer one that have the same
+    letters and digits.
     """
     if not missing or not unknown:
         return None
+
     shorter, longer = sorted((missing, unknown), key=len)
     sample = shorter[:: max(1, len(shorter) // SAMPLE)][:SAMPLE]
     names, others = _alike(sample, longer, CANDIDATES)
     search = partial(_meeting, names, others, mirrored=shorter is unknown)
-    found = search(REWRITINGS, MOST) or search(_two_at_once(names, others, mirrored=shorter is unknown), MOST)
+    found = search(REWRITINGS, MOST) or search(
+        _two_at_once(names, others, mirrored=shorter is unknown), MOST
+    )
     if not found and _are_row_numbers(missing, unknown):
-        return f"ids look like row numbers: give the items' names, such as {examples(map(repr, missing), most=2)}"
+        return (
+            "ids look like row numbers: give the items' names, such as "
+            f"{examples(map(repr, missing), most=2)}"
+        )
+
     found = found or search(REWRITINGS, HALF)
     return _in_words(*found) if found else None
 
 
 def _are_row_numbers(missing: Sequence[str], unknown: Sequence[str]) -> bool:
-    """Whether all unknown ids are numbers and the missing ones are not; of numbers it is not known what they count."""
-    return all(name.isdecimal() for name in unknown[:SAMPLE]) and not all(name.isdecimal() for name in missing[:SAMPLE])
+    """Whether all unknown ids are numbers and the missing ones are not; of numbers it is not known
+    what they count.
+    """
+    return all(name.isdecimal() for name in unknown[:SAMPLE]) and not all(
+        name.isdecimal() for name in missing[:SAMPLE]
+    )
 
 
 def _alike(sample: Sequence[str], longer: Iterable[str], most: int) -> tuple[list[str], list[str]]:
-    """The sample, and the names of the longer list that have the letters of one of it; fewer of both where these are too many."""
+    """The sample, and the names of the longer list that have the letters of one of it; fewer of
+    both where these are too many.
+    """
     sample = list(dict.fromkeys(sample))
     found = _with_letters_of(sample, longer)
     if len(found) > most:  # such as numbers that begin anew in every folder
@@ -76,10 +97,16 @@ def _with_letters_of(sample: Sequence[str], names: Iterable[str]) -> list[str]:
 
 
 def _meeting(
-    sample: list[str], others: list[str], rewritings: Iterable[Rewriting], share: float, *, mirrored: bool
+    sample: list[str],
+    others: list[str],
+    rewritings: Iterable[Rewriting],
+    share: float,
+    *,
+    mirrored: bool,
 ) -> tuple[list[tuple[str, str]], str] | None:
-    """The pairs (unknown, wanted) that meet by the first rewriting that makes this share of the sample meet, and its name; None
-    where none does. `mirrored`: the sample is of the unknown ids."""
+    """The pairs (unknown, wanted) that meet by the first rewriting that makes this share of the
+    sample meet, and its name; None where none does. `mirrored`: the sample is of the unknown ids.
+    """
     for rewriting in rewritings if others else ():
         pairs = _pairs(sample, others, rewriting, mirrored=mirrored, only_one=share == MOST)
         if len(pairs) >= share * len(sample):
@@ -107,35 +134,63 @@ def _one_after_the_other(first: Spelling, second: Spelling) -> Spelling:
 
 
 def _pairs(
-    sample: Sequence[str], others: Sequence[str], rewriting: Rewriting, *, mirrored: bool, only_one: bool
+    sample: Sequence[str],
+    others: Sequence[str],
+    rewriting: Rewriting,
+    *,
+    mirrored: bool,
+    only_one: bool,
 ) -> list[tuple[str, str]]:
-    """The pairs (unknown, wanted) of names that become equal. `only_one`: those that have no second partner."""
-    of_sample, of_others = rewriting.of_wanted, rewriting.of_unknown
+    """The pairs (unknown, wanted) of names that become equal. `only_one`: those that have no second
+    partner.
+    """
+    of_sample = rewriting.of_wanted
+    of_others = rewriting.of_unknown
     if mirrored:
         of_sample, of_others = of_others, of_sample
     partners: dict[str, str | None] = {}
     for name in others:
         common = of_others(name)
         partners[common] = None if only_one and common in partners else partners.get(common, name)
+
     mine = [(name, of_sample(name)) for name in sample]
     counts = Counter(common for _, common in mine)
-    met = [(name, partners.get(common)) for name, common in mine if not only_one or counts[common] == 1]
-    return [(name, other) if mirrored else (other, name) for name, other in met if other is not None and other != name]
+    met = [
+        (name, partners.get(common)) for name, common in mine if not only_one or counts[common] == 1
+    ]
+    return [
+        (name, other) if mirrored else (other, name)
+        for name, other in met
+        if other is not None and other != name
+    ]
 
 
 def _in_words(pairs: list[tuple[str, str]], difference: str) -> str:
     """The difference in words, by its very letters when all pairs (unknown, wanted) share them."""
     unknown, wanted = pairs[0]
     same = {how: {part(*pair) for pair in pairs} for how, part in AFFIXES}
-    shared = [f"{how} {shorten(repr(min(parts)))}" for how, parts in same.items() if len(parts) == 1 and parts != {""}]
+    shared = [
+        f"{how} {shorten(repr(min(parts)))}"
+        for how, parts in same.items()
+        if len(parts) == 1 and parts != {""}
+    ]
     how = shared[0] if shared else f"differ by {difference}"
     return f"ids {how}: {shorten(repr(unknown))} should be {shorten(repr(wanted))}"
 
 
 AFFIXES: tuple[tuple[str, Callable[[str, str], str]], ...] = (
-    ("lack the ending", lambda unknown, wanted: wanted[len(unknown) :] if wanted.startswith(unknown) else ""),
-    ("have an extra ending", lambda unknown, wanted: unknown[len(wanted) :] if unknown.startswith(wanted) else ""),
-    ("lack the beginning", lambda unknown, wanted: wanted.removesuffix(unknown) if wanted.endswith(unknown) else ""),
+    (
+        "lack the ending",
+        lambda unknown, wanted: wanted[len(unknown) :] if wanted.startswith(unknown) else "",
+    ),
+    (
+        "have an extra ending",
+        lambda unknown, wanted: unknown[len(wanted) :] if unknown.startswith(wanted) else "",
+    ),
+    (
+        "lack the beginning",
+        lambda unknown, wanted: wanted.removesuffix(unknown) if wanted.endswith(unknown) else "",
+    ),
     (
         "have an extra beginning",
         lambda unknown, wanted: unknown.removesuffix(wanted) if unknown.endswith(wanted) else "",
@@ -144,8 +199,8 @@ AFFIXES: tuple[tuple[str, Callable[[str, str], str]], ...] = (
 
 
 def _letters_of(name: str) -> tuple[str, str, str]:
-    """What no rewriting changes in a name: the letters and digits of its last part, with and without the suffix, and of all of
-    it, but for the zeros."""
+    """What no rewriting changes in a name: the letters and digits of its last part, with and
+    without the suffix, and of all of it, but for the zeros."""
     if MARKED.search(name):
         name = unquote(_unwrapped(name))
     if not name.isascii():
@@ -153,13 +208,22 @@ def _letters_of(name: str) -> tuple[str, str, str]:
         name = "".join(letter for letter in name if letter.isalnum() or letter in "/\\.")
     path = name.replace("\\", "/")
     last = path.rpartition("/")[2]
-    return last.translate(LETTERS), _stem(last).translate(LETTERS), _without_suffix(path).translate(LETTERS)
+    return (
+        last.translate(LETTERS),
+        _stem(last).translate(LETTERS),
+        _without_suffix(path).translate(LETTERS),
+    )
 
 
-LETTERS = {code: chr(code).lower() if chr(code).isalnum() and chr(code) != "0" else None for code in range(128)}
+LETTERS = {
+    code: chr(code).lower() if chr(code).isalnum() and chr(code) != "0" else None
+    for code in range(128)
+}
 MARKED = re.compile(r"[%'\"(\[]")
 PRINTED = re.compile(
-    r"(?:[\w.]*(?:tensor|array|str_|bytes_|str|int\d*|Path))\((.*?)(?:, (?:dtype|device)=[^()]*)?\)", re.DOTALL
+    r"(?:[\w.]*(?:tensor|array|str_|bytes_|str|int\d*|Path))\((.*?)(?:, "
+    r"(?:dtype|device)=[^()]*)?\)",
+    re.DOTALL,
 )
 LISTED = re.compile(r"\((.*),\)|\[([^,]*)\]", re.DOTALL)
 BYTES = re.compile(r"b(['\"])(.*)\1", re.DOTALL)

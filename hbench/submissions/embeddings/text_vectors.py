@@ -1,4 +1,6 @@
-"""Embeddings as text: CSV with an id and a number in each further column, with a header or without one, and JSON line by line."""
+"""Embeddings as text: CSV with an id and a number in each further column, with a header or without
+one, and JSON line by line.
+"""
 
 import re
 from collections.abc import Sequence
@@ -27,16 +29,33 @@ from hbench.submissions.embeddings.text_tables import Layout, head_of, is_compre
 from hbench.submissions.problems import listed
 
 INDEX = ("", "index", "unnamed: 0")
-LABELS = ("label", "labels", "class", "class_id", "target", "targets", "y", "split", "fold", "label_id", "category_id")
+LABELS = (
+    "label",
+    "labels",
+    "class",
+    "class_id",
+    "target",
+    "targets",
+    "y",
+    "split",
+    "fold",
+    "label_id",
+    "category_id",
+)
 POINT, COMMA = (
-    re.compile(rf"[+-]?(\d+{mark}?\d*|{mark}\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infinity)", re.I) for mark in (r"\.", ",")
+    re.compile(rf"[+-]?(\d+{mark}?\d*|{mark}\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infinity)", re.I)
+    for mark in (r"\.", ",")
 )
 LIST_OF_NUMBERS = re.compile(r"[\[(]\s*[-+.\deE]+([\s,;]+[-+.\deE]+)+[\s,]*[\])]")
-EXPECTED = "an id and a number in each further column, or a column embedding with the numbers of a vector"
+EXPECTED = (
+    "an id and a number in each further column, or a column embedding with the numbers of a vector"
+)
 
 
 class VectorSheet(NamedTuple):
-    """What a table of text holds: the place of the ids, those of the numbers, and whether the first row names the columns."""
+    """What a table of text holds: the place of the ids, those of the numbers, and whether the first
+    row names the columns.
+    """
 
     ids: int
     vectors: tuple[int, ...]
@@ -46,13 +65,18 @@ class VectorSheet(NamedTuple):
 
 
 def read_csv(path: Path) -> TableRead:
-    """Ids and vectors of a table of text, which may be compressed, and separated by commas, semicolons, tabs or bars."""
+    """Ids and vectors of a table of text, which may be compressed, and separated by commas,
+    semicolons, tabs or bars.
+    """
     head = head_of(path)
     layout = layout_of(head) if head is not None else None
     if layout is None or not layout.rows:
         raise SubmissionError(
-            f"{path} holds no vectors", expected=EXPECTED, found="no text in UTF-8" if head is None else "no line"
+            f"{path} holds no vectors",
+            expected=EXPECTED,
+            found="no text in UTF-8" if head is None else "no line",
         )
+
     sheet = _sheet_of(layout, path)
     table = _read(path, layout, sheet)
     columns = [table.column(place) for place in range(1, table.num_columns)]
@@ -60,45 +84,74 @@ def read_csv(path: Path) -> TableRead:
     if pa.types.is_large_string(columns[0].type):
         return TableRead(ids, _parsed(columns[0].to_pylist(), path), [path], sheet.words)
     if nulls := sum(column.null_count for column in columns):
-        raise SubmissionError(f"{path} has {nulls:,} empty cells inside its vectors", expected="numbers")
+        raise SubmissionError(
+            f"{path} has {nulls:,} empty cells inside its vectors", expected="numbers"
+        )
+
     vectors = np.empty((len(ids), len(columns)))
     for place, column in enumerate(columns):
         vectors[:, place] = column.to_numpy()
     return TableRead(ids, vectors, [path], sheet.words)
 
 
+def _decimal_of(layout: Layout) -> str:
+    """The decimal mark: a comma, where numbers have one and it separates no cells."""
+    if layout.delimiter == ",":
+        return "."
+    cells = (cell for row in layout.rows[1:] for cell in row)
+    return "," if any(COMMA.fullmatch(cell) and "," in cell for cell in cells) else "."
+
+
 def _sheet_of(layout: Layout, path: Path) -> VectorSheet:
     """The roles of the columns, by the first rows."""
     first, *rest = layout.rows
-    decimal = (
-        ","
-        if layout.delimiter != "," and any(COMMA.fullmatch(cell) and "," in cell for row in rest for cell in row)
-        else "."
-    )
+    decimal = _decimal_of(layout)
     number = COMMA if decimal == "," else POINT
     header = _is_header(first, rest, number)
     rows = [row for row in (rest if header else layout.rows) if len(row) == len(first)]
     filled = [[row[place] for row in rows if row[place]] for place in range(len(first))]
-    numeric = [place for place, cells in enumerate(filled) if cells and all(map(number.fullmatch, cells))]
+    numeric = [
+        place for place, cells in enumerate(filled) if cells and all(map(number.fullmatch, cells))
+    ]
     names = [cell.casefold() for cell in first] if header else [""] * len(first)
-    fractions = [place for place in numeric if any(re.search(r"[.,eEnN]", cell) for cell in filled[place])]
+    fractions = [
+        place for place in numeric if any(re.search(r"[.,eEnN]", cell) for cell in filled[place])
+    ]
     lists = [place for place, name in enumerate(names) if name in VECTOR_NAMES]
     lists = lists or [
-        place for place, cells in enumerate(filled) if cells and all(map(LIST_OF_NUMBERS.fullmatch, cells))
+        place
+        for place, cells in enumerate(filled)
+        if cells and all(map(LIST_OF_NUMBERS.fullmatch, cells))
     ]
     ids = _place_of_ids(names, [*numeric, *lists], fractions, header=header)
+
     if lists:
-        only([first[place] for place in lists], [first[place] for place in lists], "column of vectors", path)
+        only(
+            [first[place] for place in lists],
+            [first[place] for place in lists],
+            "column of vectors",
+            path,
+        )
         vectors = tuple(lists)
     else:
         vectors = _places_of_vectors(names, numeric, fractions, ids)
+
     if ids is None or not vectors or (len(vectors) == 1 and not lists):
-        raise SubmissionError(f"{path} is no table of vectors", expected=EXPECTED, found=f"the columns {listed(first)}")
+        raise SubmissionError(
+            f"{path} is no table of vectors",
+            expected=EXPECTED,
+            found=f"the columns {listed(first)}",
+        )
+
     return VectorSheet(ids, vectors, header, decimal, _words(first, ids, vectors, header=header))
 
 
-def _is_header(first: Sequence[str], rows: Sequence[Sequence[str]], number: re.Pattern[str]) -> bool:
-    """Whether a first row names the columns: by a known name, by texts above numbers, or by the numbers 0, 1, 2 … of pandas."""
+def _is_header(
+    first: Sequence[str], rows: Sequence[Sequence[str]], number: re.Pattern[str]
+) -> bool:
+    """Whether a first row names the columns: by a known name, by texts above numbers, or by the
+    numbers 0, 1, 2 … of pandas.
+    """
     names = [cell.casefold() for cell in first]
     if any(name in (*ID_NAMES, *VECTOR_NAMES, *OTHER_IDS) for name in names):
         return True
@@ -107,7 +160,8 @@ def _is_header(first: Sequence[str], rows: Sequence[Sequence[str]], number: re.P
     ):
         return len(names) > 2
     return any(
-        not number.fullmatch(cell) and all(number.fullmatch(row[place]) for row in rows if len(row) > place)
+        not number.fullmatch(cell)
+        and all(number.fullmatch(row[place]) for row in rows if len(row) > place)
         for place, cell in enumerate(first)
         if rows
     )
@@ -116,12 +170,16 @@ def _is_header(first: Sequence[str], rows: Sequence[Sequence[str]], number: re.P
 def _place_of_ids(
     names: Sequence[str], numeric: Sequence[int], fractions: Sequence[int], *, header: bool
 ) -> int | None:
-    """The column of the ids: a known name, the only text, or, where there is none, the first column."""
+    """The column of the ids: a known name, the only text, or, where there is none, the first
+    column.
+    """
     for known in (ID_NAMES, OTHER_IDS):
         there = [place for place, name in enumerate(names) if name in known]
         if len(there) == 1:
             return there[0]
-    texts = [place for place, name in enumerate(names) if place not in numeric and name not in LABELS]
+    texts = [
+        place for place, name in enumerate(names) if place not in numeric and name not in LABELS
+    ]
     if len(texts) == 1:
         return texts[0]
     return 0 if not texts and 0 not in fractions and (not header or names[0] in INDEX) else None
@@ -130,25 +188,38 @@ def _place_of_ids(
 def _places_of_vectors(
     names: Sequence[str], numeric: Sequence[int], fractions: Sequence[int], ids: int | None
 ) -> tuple[int, ...]:
-    """The columns that count dimensions, else all numbers but the ids, an index and labels, where these are fractions and no
-    further texts stand beside them, as in a table of labels."""
+    """The columns that count dimensions, else all numbers but the ids, an index and labels, where
+    these are fractions and no further texts stand beside them, as in a table of labels."""
     free = [place for place in numeric if place != ids]
     family = numbered([names[place] for place in free])
     if family:
         return tuple(names.index(name) for name in family)
-    vectors = tuple(place for place in free if names[place] not in (*INDEX, *LABELS) or not any(names))
-    others = {*range(len(names))} - {*numeric} - {ids} - {place for place, name in enumerate(names) if name in LABELS}
+
+    vectors = tuple(
+        place for place in free if names[place] not in (*INDEX, *LABELS) or not any(names)
+    )
+    others = (
+        {*range(len(names))}
+        - {*numeric}
+        - {ids}
+        - {place for place, name in enumerate(names) if name in LABELS}
+    )
     needed = vectors if any(names) else vectors[:1]
+
     return vectors if not others and {*needed} <= {*fractions} else ()
 
 
 def _words(first: Sequence[str], ids: int, vectors: Sequence[int], *, header: bool) -> str:
     if not header:
-        return f"vectors, of the columns {vectors[0] + 1} … {vectors[-1] + 1}, with the ids of column {ids + 1} (without a header)"
+        return (
+            f"vectors, of the columns {vectors[0] + 1} … {vectors[-1] + 1}, with the ids of "
+            f"column {ids + 1} (without a header)"
+        )
     if len(vectors) == 1:
         return as_words(first[vectors[0]], first[ids])
     return as_words(
-        f"the columns {shorten(first[vectors[0]], 40)} … {shorten(first[vectors[-1]], 40)}", first[ids] or "the index"
+        f"the columns {shorten(first[vectors[0]], 40)} … {shorten(first[vectors[-1]], 40)}",
+        first[ids] or "the index",
     )
 
 
@@ -157,8 +228,11 @@ def _read(path: Path, layout: Layout, sheet: VectorSheet) -> pa.Table:
     names = [f"c{place}" for place in range(len(layout.rows[0]))]
     chosen = [names[place] for place in (sheet.ids, *sheet.vectors)]
     is_list = len(sheet.vectors) == 1
-    types = dict.fromkeys(chosen[1:], pa.large_string() if is_list else pa.float64()) | {chosen[0]: pa.large_string()}
+    types = dict.fromkeys(chosen[1:], pa.large_string() if is_list else pa.float64()) | {
+        chosen[0]: pa.large_string()
+    }
     content = read_gzip(path) if is_compressed(path) else None
+
     return pyarrow.csv.read_csv(
         path if content is None else pa.BufferReader(content),
         read_options=pyarrow.csv.ReadOptions(
@@ -166,7 +240,10 @@ def _read(path: Path, layout: Layout, sheet: VectorSheet) -> pa.Table:
         ),
         parse_options=pyarrow.csv.ParseOptions(delimiter=layout.delimiter),
         convert_options=pyarrow.csv.ConvertOptions(
-            column_types=types, include_columns=chosen, null_values=[""], decimal_point=sheet.decimal
+            column_types=types,
+            include_columns=chosen,
+            null_values=[""],
+            decimal_point=sheet.decimal,
         ),
     )
 
@@ -174,7 +251,9 @@ def _read(path: Path, layout: Layout, sheet: VectorSheet) -> pa.Table:
 def _parsed(cells: Sequence[str], path: Path) -> NDArray[np.float64]:
     """The vectors in cells such as "[0.1, 0.2]" or "0.1 0.2"."""
     rows = [
-        np.array([part for part in re.split(r"[\s,;]+", cell.strip().strip("[]()")) if part], np.float64)
+        np.array(
+            [part for part in re.split(r"[\s,;]+", cell.strip().strip("[]()")) if part], np.float64
+        )
         for cell in cells
     ]
     return _stacked(rows, path)
@@ -184,25 +263,40 @@ def _stacked(rows: Sequence[NDArray[np.float64]], path: Path) -> NDArray[np.floa
     widths = {len(row) for row in rows}
     if len(widths) > 1:
         raise SubmissionError(
-            f"the vectors in {path} differ in dimension", expected=f"{len(rows[0])} as in the first of them",
+            f"the vectors in {path} differ in dimension",
+            expected=f"{len(rows[0])} as in the first of them",
             found=f"{min(widths - {len(rows[0])})}",
-        )  # fmt: skip
+        )
     return np.stack(rows) if rows else np.zeros((0, 0))
 
 
 def read_jsonl(path: Path) -> TableRead:
     """Ids and vectors of JSON objects, one a line: {"id": "a.png", "embedding": [0.1, 0.2]}."""
-    text = read_gzip(path).decode("utf-8-sig") if is_compressed(path) else read_text(path, most=8 * LIST)
-    records = [_record(line, number, path) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    text = (
+        read_gzip(path).decode("utf-8-sig")
+        if is_compressed(path)
+        else read_text(path, most=8 * LIST)
+    )
+    records = [
+        _record(line, number, path)
+        for number, line in enumerate(text.split("\n"), 1)
+        if line.strip()
+    ]
     if not records:
-        raise SubmissionError(f"{path} holds no vectors", expected="a JSON object in each line", found="no line")
+        raise SubmissionError(
+            f"{path} holds no vectors", expected="a JSON object in each line", found="no line"
+        )
+
     parts = [_part(key, [record.get(key) for record in records]) for key in records[0]]
     name = vectors_among(parts, path, "list of numbers")
     of_ids = ids_among(parts, len(records), path, "id in each line")
     if of_ids is None:
         raise SubmissionError(
-            f"{path} has no id in each line", expected='"id": "…" in each object', found=listed(records[0])
+            f"{path} has no id in each line",
+            expected='"id": "…" in each object',
+            found=listed(records[0]),
         )
+
     ids = as_ids([record.get(of_ids) for record in records], path.name)
     rows = [np.asarray(record.get(name), np.float64).reshape(-1) for record in records]
     return TableRead(ids, _stacked(rows, path), [path], as_words(name, of_ids))
@@ -222,6 +316,10 @@ def _record(line: str, number: int, path: Path) -> dict[str, Any]:
 def _part(key: str, values: Sequence[Any]) -> ArrayPart:
     """The values of a key in all lines."""
     first = values[0]
-    if isinstance(first, list) and first and all(isinstance(number, int | float) for number in first):
+    if (
+        isinstance(first, list)
+        and first
+        and all(isinstance(number, int | float) for number in first)
+    ):
         return ArrayPart(key, (len(values), len(first)), "f")
     return list_part(key, values)

@@ -1,7 +1,9 @@
-"""Reads rankings in tables, CSV or parquet: rows of query, item and score, or one row per query with the list of its items.
+"""Reads rankings in tables, CSV or parquet: rows of query, item and score, or one row per query
+with the list of its items.
 
-Columns are known by the names that ranx, PyTerrier, ir_measures and Google Landmarks give them; a column of another name is taken
-for the lists where its cells show them, and no other does. Columns that are not needed are left out, and said.
+Columns are known by the names that ranx, PyTerrier, ir_measures and Google Landmarks give them; a
+column of another name is taken for the lists where its cells show them, and no other does. Columns
+that are not needed are left out, and said.
 """
 
 import re
@@ -20,9 +22,24 @@ from hbench.core.errors import SubmissionError
 from hbench.core.untrusted import open_parquet, parquet_table
 from hbench.submissions.embeddings.arrow_types import texts_of
 from hbench.submissions.embeddings.ids import VECTOR_NAMES
-from hbench.submissions.embeddings.text_tables import CALLED, Head, Layout, layout_of, read_texts, suffix_of
+from hbench.submissions.embeddings.text_tables import (
+    CALLED,
+    Head,
+    Layout,
+    layout_of,
+    read_texts,
+    suffix_of,
+)
 from hbench.submissions.problems import listed
-from hbench.submissions.rankings.lines import BY_SCORE, DECIMAL_COMMA, NUMBER, Lines, against_ranks, as_numbers, scored
+from hbench.submissions.rankings.lines import (
+    BY_SCORE,
+    DECIMAL_COMMA,
+    NUMBER,
+    Lines,
+    against_ranks,
+    as_numbers,
+    scored,
+)
 from hbench.submissions.rankings.roles import (
     ASKED,
     DISTANCES,
@@ -45,30 +62,39 @@ QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 
 
 def text_reader(path: Path, head: Head) -> Callable[[Path], Lines] | None:
-    """The reader of a table of text that is a ranking, or was meant as one; None for any other table."""
+    """The reader of a table of text that is a ranking, or was meant as one; None for any other
+    table.
+    """
     layout = layout_of(head)
     if not layout.rows or len(layout.rows[0]) < 2:
         return None
+
     header, *rows = layout.rows
     if any(plain(name) in VECTOR_NAMES for name in header):
         return None
     if _is_run(layout.rows):
         return partial(_read_text_run, layout=layout)
-    if roles := roles_of_rows(header, [name for place, name in enumerate(header) if not _are_numbers(rows, place)]):
+    if roles := roles_of_rows(
+        header, [name for place, name in enumerate(header) if not _are_numbers(rows, place)]
+    ):
         return partial(_read_text_rows, layout=layout, roles=roles)
     if roles := roles_of_lists(header, rows):
         return partial(_read_text_lists, layout=layout, roles=roles)
+
     return _refuse(_about(header)) if _was_meant(layout.rows, suffix_of(path)) else None
 
 
 def _was_meant(rows: Sequence[Sequence[str]], suffix: str) -> bool:
-    """Whether a table that lacks something of a ranking was meant as one: by its names, or by lists or scores under no header."""
+    """Whether a table that lacks something of a ranking was meant as one: by its names, or by lists
+    or scores under no header.
+    """
     header = rows[0]
     if first_of(header, QUERY_NAMES):
-        is_ranking = first_of(header, (*LISTS, *SCORES, *RANKS, *DISTANCES)) or first_of(header, ITEM_NAMES)
-        return bool(is_ranking) and not {"query", "gallery", "item"} <= set(
-            map(plain, header)
-        )  # a table of labels has these
+        is_ranking = first_of(header, (*LISTS, *SCORES, *RANKS, *DISTANCES)) or first_of(
+            header, ITEM_NAMES
+        )
+        # a table of labels has these
+        return bool(is_ranking) and not {"query", "gallery", "item"} <= set(map(plain, header))
     is_list = len(header) == 2 and are_several(header[1]) and suffix == ".csv"
     repeated = len({row[0] for row in rows}) < len(rows)
     is_rows = len(header) == 3 and repeated and _are_numbers(rows, 2) and not _are_numbers(rows, 1)
@@ -82,20 +108,26 @@ def _are_numbers(rows: Sequence[Sequence[str]], place: int) -> bool:
 
 
 def _is_run(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the rows are those of a run without a header, but with another delimiter than blanks."""
+    """Whether the rows are those of a run without a header, but with another delimiter than
+    blanks."""
     fits = all(len(row) == 6 and row[1].casefold() in ("q0", "0") for row in rows)
     return fits and _are_numbers(rows, 3) and _are_numbers(rows, 4)
 
 
 def _read_text_run(path: Path, layout: Layout) -> Lines:
     roles = Roles("query", "item", "score", BY_SCORE, "rank")
-    return _read_text_rows(path, layout, roles, names=("query", "Q0", "item", "rank", "score", "tag"))
+    return _read_text_rows(
+        path, layout, roles, names=("query", "Q0", "item", "rank", "score", "tag")
+    )
 
 
 def _about(header: Sequence[str]) -> SubmissionError:
     """Why a table that was meant as a ranking is none."""
     found = listed(header) or "nothing"
-    expected = "the header id,images with the lists between blanks; or columns query, item and score or rank"
+    expected = (
+        "the header id,images with the lists between blanks; or columns query, item and "
+        "score or rank"
+    )
     if not any(plain(name) in (*ASKED, *ITEM_NAMES, *LISTS) for name in header):
         columns = "id,images" if len(header) == 2 else "query,item,score"
         return SubmissionError(
@@ -108,19 +140,27 @@ def _about(header: Sequence[str]) -> SubmissionError:
         return SubmissionError("it has no column score or rank", expected=expected, found=found)
     if first_of(header, (*SCORES, *RANKS, *DISTANCES)):
         return SubmissionError("it has no column item", expected=expected, found=found)
-    return SubmissionError("it is not known which column has the lists", expected=expected, found=found)
+
+    return SubmissionError(
+        "it is not known which column has the lists", expected=expected, found=found
+    )
 
 
 def _refuse(error: SubmissionError) -> Callable[[Path], Lines]:
     def reader(path: Path) -> Lines:
         raise SubmissionError(
-            f"{path} is not a ranking: {error.problem}", expected=error.expected, found=error.found, fix=error.fix
+            f"{path} is not a ranking: {error.problem}",
+            expected=error.expected,
+            found=error.found,
+            fix=error.fix,
         )
 
     return reader
 
 
-def _read_text_rows(path: Path, layout: Layout, roles: Roles, *, names: Sequence[str] = ()) -> Lines:
+def _read_text_rows(
+    path: Path, layout: Layout, roles: Roles, *, names: Sequence[str] = ()
+) -> Lines:
     """The lines of a table of text; `names` are those of its columns where it has no header."""
     table = read_texts(path, layout, names or layout.rows[0], header=not names)
     values = table[roles.value].combine_chunks()
@@ -128,7 +168,9 @@ def _read_text_rows(path: Path, layout: Layout, roles: Roles, *, names: Sequence
     if layout.delimiter != ",":
         words += f" between {CALLED.get(layout.delimiter, repr(layout.delimiter))}"
 
-    has_commas = layout.delimiter != "," and pc.any(pc.match_substring_regex(values, DECIMAL_COMMA)).as_py()
+    has_commas = (
+        layout.delimiter != "," and pc.any(pc.match_substring_regex(values, DECIMAL_COMMA)).as_py()
+    )
     has_points = pc.any(pc.match_substring(values, ".")).as_py()
     if has_commas and not has_points:
         place = table.column_names.index(roles.value)
@@ -138,11 +180,15 @@ def _read_text_rows(path: Path, layout: Layout, roles: Roles, *, names: Sequence
 
 
 def _rows(path: Path, table: pa.Table, roles: Roles, form: str) -> Lines:
-    """The lines of rows of query, item and score; rank r is the score −r where there is no score, and so is a distance."""
+    """The lines of rows of query, item and score; rank r is the score −r where there is no score,
+    and so is a distance.
+    """
     if table[roles.query].null_count or table[roles.items].null_count:
         raise SubmissionError(f"{path} has rows without a query or an item")
     values = _as_floats(table[roles.value])
-    query, item = (pa.chunked_array([texts_of(table[name], str(path))]) for name in (roles.query, roles.items))
+    query, item = (
+        pa.chunked_array([texts_of(table[name], str(path))]) for name in (roles.query, roles.items)
+    )
     found = scored(path, query, item, values if roles.order == BY_SCORE else -values)
     ranks = _as_floats(table[roles.ranks]) if roles.ranks else np.zeros(0)
     remarks = against_ranks(found, ranks)
@@ -156,7 +202,9 @@ def _as_floats(column: pa.ChunkedArray) -> NDArray[np.float64]:
 
 
 def _read_text_lists(path: Path, layout: Layout, roles: Roles) -> Lines:
-    """Google Landmarks' submission and its kin: no value is ever "missing" ("NA" is an id), an empty list is allowed."""
+    """Google Landmarks' submission and its kin: no value is ever "missing" ("NA" is an id), an
+    empty list is allowed.
+    """
     table = read_texts(path, layout, layout.rows[0])
     cells = table[roles.items].combine_chunks()
     lists, words = _split(cells)
@@ -173,11 +221,18 @@ def _listed(path: Path, queries: pa.Array, lists: pa.Array, roles: Roles) -> Lin
             expected="one row per query",
             found=listed(repeated),
         )
+
     items = lists.flatten()
-    of = np.repeat(np.arange(len(queries)), pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False))
+    of = np.repeat(
+        np.arange(len(queries)),
+        pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False),
+    )
     named = pc.not_equal(items, "")
     kept = of[named.to_numpy(zero_copy_only=False).astype(bool)]
-    return Lines(queries, kept, items.filter(named), None, form=roles.value, left_out=roles.left_out)
+
+    return Lines(
+        queries, kept, items.filter(named), None, form=roles.value, left_out=roles.left_out
+    )
 
 
 def _split(cells: pa.Array) -> tuple[pa.Array, str]:
@@ -188,7 +243,8 @@ def _split(cells: pa.Array) -> tuple[pa.Array, str]:
         return pa.array(
             [_in_brackets(cell) for cell in cells.to_pylist()], pa.large_list(pa.large_string())
         ), ", in brackets"
-    has_blanks = any(re.search(r"[^,;|] +", cell.strip()) for cell in first)  # a blank after a comma belongs to it
+    # a blank after a comma belongs to it
+    has_blanks = any(re.search(r"[^,;|] +", cell.strip()) for cell in first)
     between = [mark for mark in BETWEEN if 2 * sum(mark in cell for cell in first) > len(first)]
     if not first or has_blanks or len(between) != 1:
         return pc.split_pattern(cells, " "), ""
@@ -204,24 +260,39 @@ def _in_brackets(cell: str) -> list[str]:
     """
     quoted = QUOTED.findall(cell)
     inner = cell.strip().strip("[]()")
-    return [one or other for one, other in quoted] if quoted else [part for part in re.split(r"[,\s]+", inner) if part]
+    return (
+        [one or other for one, other in quoted]
+        if quoted
+        else [part for part in re.split(r"[,\s]+", inner) if part]
+    )
 
 
 def parquet_reader(path: Path) -> Callable[[Path], Lines] | None:
-    """The reader of parquet rows or lists, or of a refusal where it was meant as a ranking; None for any other file."""
+    """The reader of parquet rows or lists, or of a refusal where it was meant as a ranking; None
+    for any other file.
+    """
     fields = _parquet_fields(path)
     names = list(fields)
     if any(plain(name) in VECTOR_NAMES for name in names):
         return None
-    texts = [name for name, kind in fields.items() if not (pa.types.is_integer(kind) or pa.types.is_floating(kind))]
+
+    texts = [
+        name
+        for name, kind in fields.items()
+        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind))
+    ]
     if roles := roles_of_rows(names, texts):
         return partial(_read_parquet_rows, roles=roles)
-    lists = [name for name, kind in fields.items() if plain(name) in LISTS and _is_list_of_names(kind)]
+
+    lists = [
+        name for name, kind in fields.items() if plain(name) in LISTS and _is_list_of_names(kind)
+    ]
     asked = [name for name in names if plain(name) in ASKED]
     if len(lists) == len(asked) == 1:
         others = tuple(name for name in names if name not in (asked[0], lists[0]))
         found = Roles(asked[0], lists[0], others=others)
         return partial(_read_parquet_lists, roles=found)
+
     is_labels = {"query", "gallery", "item"} <= set(map(plain, names))
     is_ranking = first_of(names, (*ITEM_NAMES, *SCORES, *RANKS, *DISTANCES)) and not is_labels
     return _refuse(_about(names)) if first_of(names, QUERY_NAMES) and is_ranking else None
@@ -243,9 +314,12 @@ def _read_parquet_lists(path: Path, roles: Roles) -> Lines:
     table = _table(path, [roles.query, roles.items])
     if table[roles.query].null_count:
         raise SubmissionError(f"{path} has rows without a query or an item")
-    queries, lists = texts_of(table[roles.query], str(path)), table[roles.items].combine_chunks()
+    queries = texts_of(table[roles.query], str(path))
+    lists = table[roles.items].combine_chunks()
     kind = pa.large_list(pa.large_string())
-    return _listed(path, queries, lists.cast(kind), replace(roles, value=f"lists of items under {roles.words}"))
+    return _listed(
+        path, queries, lists.cast(kind), replace(roles, value=f"lists of items under {roles.words}")
+    )
 
 
 def _table(path: Path, columns: list[str]) -> pa.Table:
@@ -253,7 +327,9 @@ def _table(path: Path, columns: list[str]) -> pa.Table:
 
 
 def _parquet_files(path: Path) -> list[Path]:
-    """The parquet files of a folder, or the one that a path names; none where it is of another format."""
+    """The parquet files of a folder, or the one that a path names; none where it is of another
+    format.
+    """
     if path.is_dir():
         return sorted(path.glob("*.parquet"))
     return [path] if path.suffix.lower() == ".parquet" else []

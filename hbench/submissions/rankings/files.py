@@ -1,8 +1,10 @@
-"""A ranking: for each query the gallery items a system returned, best first; what is submitted instead of embeddings.
+"""A ranking: for each query the gallery items a system returned, best first; what is submitted
+instead of embeddings.
 
-Three forms are told apart by what they hold: a table with one row per query, such as Google Landmarks' CSV `id,images`
-(space-separated, best first), a TREC run (`query Q0 item rank score tag`), and rows, CSV or parquet, with the columns query, item
-and score (or rank). CSV and runs may be compressed (.gz).
+Three forms are told apart by what they hold: a table with one row per query, such as Google
+Landmarks' CSV `id,images` (space-separated, best first), a TREC run (`query Q0 item rank score
+tag`), and rows, CSV or parquet, with the columns query, item and score (or rank). CSV and runs may
+be compressed (.gz).
 """
 
 from collections.abc import Callable
@@ -25,19 +27,25 @@ from hbench.submissions.rankings import json_runs, trec
 from hbench.submissions.rankings.columns import parquet_reader, text_reader
 from hbench.submissions.rankings.lines import Lines
 
-FORMS = "a CSV headed id,images, a TREC run of six columns, or CSV or parquet with query, item and score or rank"
+FORMS = (
+    "a CSV headed id,images, a TREC run of six columns, or CSV or parquet with query, item and "
+    "score or rank"
+)
 Reader = Callable[[Path], Lines]
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """`queries` (Q,) str; the list of query i is `names[items[offsets[i]:offsets[i + 1]]]`, best first.
+    """`queries` (Q,) str; the list of query i is `names[items[offsets[i]:offsets[i + 1]]]`, best
+    first.
 
-    `names` (M,) str: the different items of the file; `items` int64 (n,): every listed one by its row in `names`.
-    `scores` float64 (n,), None where the file states an order and no scores. Equal scores are a tie: here they lie
-    in the order of their names, and a ties policy decides what they are worth. A list may be empty.
+    `names` (M,) str: the different items of the file; `items` int64 (n,): every listed one by its
+    row in `names`. `scores` float64 (n,), None where the file states an order and no scores. Equal
+    scores are a tie: here they lie in the order of their names, and a ties policy decides what they
+    are worth. A list may be empty.
 
-    `understood`: what the file was taken for, in sentences; `remarks`: what in it contradicts itself.
+    `understood`: what the file was taken for, in sentences; `remarks`: what in it contradicts
+    itself.
     """
 
     queries: Ids
@@ -60,12 +68,16 @@ class Ranking:
 
 
 def kind_of(path: Path) -> Literal["embeddings", "ranking"]:
-    """Whether a file or folder holds a ranking, or was meant to, by its content; anything else is taken for embeddings."""
+    """Whether a file or folder holds a ranking, or was meant to, by its content; anything else is
+    taken for embeddings.
+    """
     return "embeddings" if _reader_of(Path(path)) is None else "ranking"
 
 
 def read(path: Path) -> Ranking:
-    """The ranking in a file; raises SubmissionError when it is missing, damaged, empty, or no ranking."""
+    """The ranking in a file; raises SubmissionError when it is missing, damaged, empty, or no
+    ranking.
+    """
     path = Path(path)
     if not path.exists():
         raise SubmissionError(f"{path} does not exist", expected="a ranking file")
@@ -75,7 +87,9 @@ def read(path: Path) -> Ranking:
     with readable(path):
         lines = reader(path)
     if not len(lines.queries):
-        raise SubmissionError(f"{path} is empty", expected="one list of items per query", found="no query")
+        raise SubmissionError(
+            f"{path} is empty", expected="one list of items per query", found="no query"
+        )
     return _ranked(lines, path)
 
 
@@ -85,11 +99,15 @@ def _ranked(lines: Lines, path: Path) -> Ranking:
     names = encoded.dictionary
     codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     order = np.argsort(lines.of, kind="stable")
+
     if lines.scores is not None:
         by_name = np.empty(len(names), np.int64)
         by_name[pc.sort_indices(names).to_numpy()] = np.arange(len(names))
         order = np.lexsort((by_name[codes], -lines.scores, lines.of))
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(lines.of, minlength=len(lines.queries)))]).astype(np.int64)
+
+    offsets = np.concatenate(
+        [[0], np.cumsum(np.bincount(lines.of, minlength=len(lines.queries)))]
+    ).astype(np.int64)
     return Ranking(
         queries=_objects(lines.queries),
         names=_objects(names),
@@ -105,7 +123,10 @@ def _ranked(lines: Lines, path: Path) -> Ranking:
 
 def _in_words(lines: Lines, path: Path) -> str:
     """What a file was taken for, in one sentence."""
-    counts = f"{_number(len(lines.queries), 'query', 'queries')}, {_number(len(lines.items), 'item', 'items')} listed"
+    counts = (
+        f"{_number(len(lines.queries), 'query', 'queries')}, "
+        f"{_number(len(lines.items), 'item', 'items')} listed"
+    )
     left_out = f"; left out: {examples(lines.left_out)}" if lines.left_out else ""
     return f"{path.name}: {lines.form}; {counts}, {lines.order}{left_out}"
 
@@ -115,7 +136,9 @@ def _number(count: int, one: str, several: str) -> str:
 
 
 def _reader_of(path: Path) -> Reader | None:
-    """The reader of a ranking, which also refuses one that was meant so; None for any other file, or none."""
+    """The reader of a ranking, which also refuses one that was meant so; None for any other file,
+    or none.
+    """
     if not path.exists():
         return None
     if path.is_dir() or suffix_of(path) == ".parquet":
@@ -140,10 +163,15 @@ def _reader_of_text(path: Path) -> Reader | None:
 def _no_text(path: Path) -> Lines:
     if is_compressed(path):
         raise SubmissionError(
-            f"{path} is not a ranking: it is no text in UTF-8, compressed by gzip", expected=FORMS,
+            f"{path} is not a ranking: it is no text in UTF-8, compressed by gzip",
+            expected=FORMS,
             fix="take .gz from its name if it is not compressed",
-        )  # fmt: skip
-    raise SubmissionError(f"{path} is not a ranking: it is not a text in UTF-8", expected=FORMS, fix="save it as UTF-8")
+        )
+    raise SubmissionError(
+        f"{path} is not a ranking: it is not a text in UTF-8",
+        expected=FORMS,
+        fix="save it as UTF-8",
+    )
 
 
 def _no_line(path: Path) -> Lines:

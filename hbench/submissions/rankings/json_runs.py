@@ -1,5 +1,5 @@
-"""Reads rankings in JSON: {"query": {"item": score}}, as ranx, pytrec_eval and BEIR hold a run, or {"query": ["item", …]}, best
-first."""
+"""Reads rankings in JSON: {"query": {"item": score}}, as ranx, pytrec_eval and BEIR hold a run, or
+{"query": ["item", …]}, best first."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -28,8 +28,13 @@ def _is_run(content: Any) -> bool:
     if not isinstance(content, dict) or not content:
         return False
     lists = content.values()
-    of_scores = all(isinstance(held, dict) and all(type(score) in NUMBERS for score in held.values()) for held in lists)
-    of_names = all(isinstance(held, list) and all(type(name) in (str, int) for name in held) for held in lists)
+    of_scores = all(
+        isinstance(held, dict) and all(type(score) in NUMBERS for score in held.values())
+        for held in lists
+    )
+    of_names = all(
+        isinstance(held, list) and all(type(name) in (str, int) for name in held) for held in lists
+    )
     return any(lists) and (of_scores or of_names)
 
 
@@ -40,9 +45,15 @@ def _lines(path: Path, content: dict[str, Any]) -> Lines:
         queries = pa.array(list(content), pa.large_string())
         of = np.repeat(np.arange(len(content)), [len(held) for held in content.values()])
         return Lines(queries, of, items.combine_chunks(), None, form="JSON lists of items by query")
+
     names = pa.chunked_array([pa.array([query for query, _ in pairs], pa.large_string())])
     scores = np.array([score for held in content.values() for score in held.values()], np.float64)
     found = scored(path, names, items, scores)
     return Lines(
-        found.queries, found.of, found.items, found.scores, form="JSON scores of items by query", order=found.order
+        found.queries,
+        found.of,
+        found.items,
+        found.scores,
+        form="JSON scores of items by query",
+        order=found.order,
     )

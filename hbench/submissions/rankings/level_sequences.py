@@ -1,19 +1,24 @@
-"""Turns a submitted ranking into level sequences: its queries and items are joined to a manifest by id.
+"""Turns a submitted ranking into level sequences: its queries and items are joined to a manifest by
+id.
 
-A query's own id is left out of its list, as are the items of its ignore group and -1, the mark of an index that found too few
-(unless the dataset has an item of that name), and what is below moves up. An item that is not in the gallery, or stands in the
-list a second time, holds its rank and counts for nothing (Google Landmarks).
+A query's own id is left out of its list, as are the items of its ignore group and -1, the mark of
+an index that found too few (unless the dataset has an item of that name), and what is below moves
+up. An item that is not in the gallery, or stands in the list a second time, holds its rank and
+counts for nothing (Google Landmarks).
 
 >>> from hbench.datasets import manifest
 >>> from hbench.submissions.rankings.files import Ranking
 >>> photos = manifest.from_names(["a", "b", "c"], [["x"], ["y"], ["x"]], levels=["class"])
 >>> names = np.array(["a", "b", "c"], dtype=object)
 >>> submitted = Ranking(names[:1], names, np.array([0, 3]), np.arange(3), None, "", "run")
->>> [sequence.ranks.tolist() for sequence in levels_of(submitted, photos)]  # c is second when a itself is left out
+>>> [
+...     sequence.ranks.tolist() for sequence in levels_of(submitted, photos)
+... ]  # c is second when a itself is left out
 [[2], [], []]
 """
 
 from collections.abc import Callable, Collection
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,42 +44,60 @@ LINES_AT_ONCE = 1 << 20
 PADDING = ("-1", "-1.0")  # what faiss and others write where they found no further item
 
 
-def levels_of(ranking: Ranking, manifest: Manifest, *, ties: Ties = pessimistic) -> list[LevelSequence]:
-    """One level sequence per query of the manifest, in its order; equal scores are ordered by `ties`.
+def levels_of(
+    ranking: Ranking, manifest: Manifest, *, ties: Ties = pessimistic
+) -> list[LevelSequence]:
+    """One level sequence per query of the manifest, in its order; equal scores are ordered by
+    `ties`.
 
-    `counts` are those of the whole gallery: positives that a list does not hold are in them alone, and a query without
-    a list has no ranks.
+    `counts` are those of the whole gallery: positives that a list does not hold are in them alone,
+    and a query without a list has no ranks.
     """
     tie_key = ties(manifest.tree.depth)
     queries, items = _lines(ranking, manifest)
     levels = _levels(manifest, queries, items, repeats(ranking))
-    scores, lines_of = _scores(ranking), _kept_lines(ranking, manifest, queries, items)
+    scores = _scores(ranking)
+    lines_of = _kept_lines(ranking, manifest, queries, items)
     asked = manifest.items[manifest.query].tolist()
     lists = zip(map(lines_of, asked), _gallery_counts(manifest), strict=True)
-    return [level_sequence(scores[lines], levels[lines], counts, tie_key) for lines, counts in lists]
+    return [
+        level_sequence(scores[lines], levels[lines], counts, tie_key) for lines, counts in lists
+    ]
 
 
 def named_levels_of(
     ranking: Ranking, manifest: Manifest, names: Labels, *, ties: Ties = pessimistic
 ) -> dict[int, NamedSequences]:
-    """Return the sequences by labels by name (N, L), for the queries that these affect, by their position among the queries."""
+    """Return the sequences by labels by name (N, L), for the queries that these affect, by their
+    position among the queries.
+    """
     queries, items = _lines(ranking, manifest)
     counted = ~repeats(ranking) & (items >= 0) & manifest.gallery[items]
-    scores, lines_of = _scores(ranking), _kept_lines(ranking, manifest, queries, items)
-    asked, gallery = np.flatnonzero(manifest.query), np.flatnonzero(manifest.gallery)
+    scores = _scores(ranking)
+    lines_of = _kept_lines(ranking, manifest, queries, items)
+    asked = np.flatnonzero(manifest.query)
+    gallery = np.flatnonzero(manifest.gallery)
+
     sequences = {}
     for position in np.flatnonzero(affected(names, manifest.labels)[asked]).tolist():
         query = asked[position]
         lines = lines_of(manifest.items[query])
         equal = (names[items[lines]] == names[query]) & counted[lines, None]
         listable = gallery[~_left_out(manifest, np.full(len(gallery), query), gallery)]
-        sequences[position] = named_sequences(scores[lines], equal, names[listable] == names[query], ties)
+        sequences[position] = named_sequences(
+            scores[lines], equal, names[listable] == names[query], ties
+        )
+
     return sequences
 
 
 def _scores(ranking: Ranking) -> NDArray[np.floating]:
     """A score of every line: its own, or the place in the list."""
-    return -np.arange(len(ranking.items), dtype=np.float64) if ranking.scores is None else ranking.scores
+    return (
+        -np.arange(len(ranking.items), dtype=np.float64)
+        if ranking.scores is None
+        else ranking.scores
+    )
 
 
 def _kept_lines(
@@ -94,7 +117,9 @@ def _kept_lines(
 
 
 def padding(ranking: Ranking, items: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Find the lines that say that there was no further item; `items`: rows of the manifest, -1 for none; bool (n,)."""
+    """Find the lines that say that there was no further item; `items`: rows of the manifest, -1 for
+    none; bool (n,).
+    """
     return np.asarray(np.isin(ranking.names, PADDING)[ranking.items] & (items < 0))
 
 
@@ -105,17 +130,25 @@ def without_list(ranking: Ranking, manifest: Manifest) -> Ids:
 
 
 def is_full(ranking: Ranking, manifest: Manifest) -> bool:
-    """Whether every query's list holds all its positives, so that metrics of the full ranking can be computed."""
+    """Whether every query's list holds all its positives, so that metrics of the full ranking can
+    be computed.
+    """
     if _gallery_counts(manifest)[:, 1:].sum(axis=1).max(initial=0) > ranking.depth:
         return False
-    return all(len(sequence.ranks) == sequence.counts[1:].sum() for sequence in levels_of(ranking, manifest))
+    return all(
+        len(sequence.ranks) == sequence.counts[1:].sum()
+        for sequence in levels_of(ranking, manifest)
+    )
 
 
-def problems(ranking: Ranking, manifest: Manifest, *, known: Collection[str] = ()) -> list[SubmissionProblem]:
-    """Every problem of a ranking at once; what the metrics define (a missing list, a repeat) is a remark.
+def problems(
+    ranking: Ranking, manifest: Manifest, *, known: Collection[str] = ()
+) -> list[SubmissionProblem]:
+    """Every problem of a ranking at once; what the metrics define (a missing list, a repeat) is a
+    remark.
 
-    Items outside the gallery are a fault unless they are in the manifest or `known` elsewhere. Unknown
-    queries are a fault when all are unknown, or when they look misspelt.
+    Items outside the gallery are a fault unless they are in the manifest or `known` elsewhere.
+    Unknown queries are a fault when all are unknown, or when they look misspelt.
     """
     return [
         *_problems_of_queries(ranking, manifest),
@@ -125,41 +158,63 @@ def problems(ranking: Ranking, manifest: Manifest, *, known: Collection[str] = (
 
 
 def _problems_of_queries(ranking: Ranking, manifest: Manifest) -> list[SubmissionProblem]:
-    asked, missing = manifest.items[manifest.query], without_list(ranking, manifest)
+    asked = manifest.items[manifest.query]
+    missing = without_list(ranking, manifest)
     unknown = ranking.queries[rows_in(ranking.queries, asked) < 0]
     cause = likely_cause(missing.tolist(), unknown.tolist())
     fatal = cause is not None or len(unknown) == len(ranking)
+
     return [
         *found("queries without a list", missing, len(missing), "they score 0", fatal=False),
         *found(
-            "unknown queries", unknown, len(unknown), cause or (None if fatal else "they are left out"), fatal=fatal
+            "unknown queries",
+            unknown,
+            len(unknown),
+            cause or (None if fatal else "they are left out"),
+            fatal=fatal,
         ),
     ]
 
 
-def _problems_of_items(ranking: Ranking, manifest: Manifest, known: Collection[str]) -> list[SubmissionProblem]:
+def _problems_of_items(
+    ranking: Ranking, manifest: Manifest, known: Collection[str]
+) -> list[SubmissionProblem]:
     gallery = manifest.items[manifest.gallery]
     outside = ranking.names[rows_in(ranking.names, gallery) < 0]
     elsewhere = (rows_in(outside, manifest.items) >= 0) | (rows_in(outside, list(known)) >= 0)
     padded = np.isin(outside, PADDING) & ~elsewhere
-    unknown, other = outside[~elsewhere & ~padded], outside[elsewhere]
+    unknown = outside[~elsewhere & ~padded]
+    other = outside[elsewhere]
     padding = np.asarray(np.isin(ranking.names, PADDING)[ranking.items]) & padded.any()
     of = _list_of_line(ranking)
     again = np.flatnonzero(repeats(ranking) & ~padding)
     places = np.flatnonzero(rows_in(ranking.names, ranking.queries)[ranking.items] == of)
+
+    remark = partial(found, fatal=False)
     return [
-        *found("unknown items", unknown, len(unknown), likely_cause(gallery.tolist(), unknown.tolist())),
         *found(
-            "entries -1 instead of an item, which pad lists of an index that found too few", (), int(padding.sum()),
-            "they are skipped", fatal=False,
+            "unknown items", unknown, len(unknown), likely_cause(gallery.tolist(), unknown.tolist())
         ),
-        *found("items that are not in the gallery", other, len(other), "they count for nothing", fatal=False),
-        *found(
-            "items listed again for the same query", ranking.queries[of[again]], len(again),
-            "a repeat holds its rank and counts for nothing", fatal=False,
+        *remark(
+            "entries -1 instead of an item, which pad lists of an index that found too few",
+            (),
+            int(padding.sum()),
+            "they are skipped",
         ),
-        *found("queries in their own list", ranking.queries[of[places]], len(places), "they are left out of it", fatal=False),
-    ]  # fmt: skip
+        *remark("items that are not in the gallery", other, len(other), "they count for nothing"),
+        *remark(
+            "items listed again for the same query",
+            ranking.queries[of[again]],
+            len(again),
+            "a repeat holds its rank and counts for nothing",
+        ),
+        *remark(
+            "queries in their own list",
+            ranking.queries[of[places]],
+            len(places),
+            "they are left out of it",
+        ),
+    ]
 
 
 def _list_of_line(ranking: Ranking) -> NDArray[np.int64]:
@@ -182,9 +237,14 @@ def _lines(ranking: Ranking, manifest: Manifest) -> tuple[NDArray[np.int64], NDA
 
 
 def _levels(
-    manifest: Manifest, queries: NDArray[np.int64], items: NDArray[np.int64], again: NDArray[np.bool_]
+    manifest: Manifest,
+    queries: NDArray[np.int64],
+    items: NDArray[np.int64],
+    again: NDArray[np.bool_],
 ) -> NDArray[np.uint8]:
-    """The level of every line (rows of the manifest); 0 for repeats and outside the gallery; uint8 (n,)."""
+    """The level of every line (rows of the manifest); 0 for repeats and outside the gallery; uint8
+    (n,).
+    """
     levels = np.zeros(len(items), np.uint8)
     counted = np.flatnonzero(~again & (items >= 0) & (queries >= 0) & manifest.gallery[items])
     for start in range(0, len(counted), LINES_AT_ONCE):
@@ -193,7 +253,9 @@ def _levels(
     return levels
 
 
-def _left_out(manifest: Manifest, queries: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _left_out(
+    manifest: Manifest, queries: NDArray[np.int64], items: NDArray[np.int64]
+) -> NDArray[np.bool_]:
     """Find the pairs of a query with itself, or of one ignore group; bool (n,)."""
     out = np.asarray(queries == items)
     if manifest.ignore is None:
@@ -203,17 +265,28 @@ def _left_out(manifest: Manifest, queries: NDArray[np.int64], items: NDArray[np.
 
 
 def _gallery_counts(manifest: Manifest) -> NDArray[np.int64]:
-    """Count the gallery items of each query per level, without itself and its ignore group; (Q, L+1)."""
-    asked, gallery = np.flatnonzero(manifest.query), np.flatnonzero(manifest.gallery)
+    """Count the gallery items of each query per level, without itself and its ignore group; (Q,
+    L+1).
+    """
+    asked = np.flatnonzero(manifest.query)
+    gallery = np.flatnonzero(manifest.gallery)
     counts = _counts_of_all(manifest, asked, gallery)
     for query, levels in zip(asked, counts, strict=True):
-        near = gallery if manifest.ignore is not None and manifest.ignore[query] >= 0 else np.array([query])
+        near = (
+            gallery
+            if manifest.ignore is not None and manifest.ignore[query] >= 0
+            else np.array([query])
+        )
         out = near[_left_out(manifest, np.full(len(near), query), near) & manifest.gallery[near]]
-        levels -= np.bincount(manifest.paths.levels(np.full(len(out), query), out), minlength=len(levels))
+        levels -= np.bincount(
+            manifest.paths.levels(np.full(len(out), query), out), minlength=len(levels)
+        )
     return counts
 
 
-def _counts_of_all(manifest: Manifest, asked: NDArray[np.int64], gallery: NDArray[np.int64]) -> NDArray[np.int64]:
+def _counts_of_all(
+    manifest: Manifest, asked: NDArray[np.int64], gallery: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """Count the gallery items of each query per level, itself too; (Q, L+1)."""
     if manifest.more is not None:
         none = np.zeros(0, np.int64)

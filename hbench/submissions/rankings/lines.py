@@ -1,6 +1,8 @@
-"""The lines of a ranking before they are put in order: one per returned item, with its query, name and score.
+"""The lines of a ranking before they are put in order: one per returned item, with its query, name
+and score.
 
-Every form of file becomes these; what a form says beside them, such as ranks, is compared with them here.
+Every form of file becomes these; what a form says beside them, such as ranks, is compared with them
+here.
 """
 
 from dataclasses import dataclass
@@ -14,16 +16,21 @@ from numpy.typing import NDArray
 from hbench.core.errors import SubmissionError, examples
 from hbench.submissions.problems import SubmissionProblem, found
 
-NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"  # a score; anything else is named as no finite number
+# a score; anything else is named as no finite number
+NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 DECIMAL_COMMA = r"^[+-]?\d*,\d+([eE][+-]?\d+)?$"
-BY_SCORE, BY_RANK, BY_DISTANCE = "by score", "by rank", "nearest first"
+BY_SCORE = "by score"
+BY_RANK = "by rank"
+BY_DISTANCE = "nearest first"
 
 
 @dataclass(frozen=True)
 class Lines:
-    """One row per returned item: its query (a row of `queries`), its name, and its score, None where the lists are in order.
+    """One row per returned item: its query (a row of `queries`), its name, and its score, None
+    where the lists are in order.
 
-    `form`: what the file was taken for, in words; `order`: by what its lists are ordered; `left_out`: what does not count.
+    `form`: what the file was taken for, in words; `order`: by what its lists are ordered;
+    `left_out`: what does not count.
     """
 
     queries: pa.Array
@@ -46,14 +53,17 @@ def scored(
     expected: str | None = None,
     fix: str | None = None,
 ) -> Lines:
-    """The lines of a file with a score each. `numbers`: the number of each line in the file; `fix`: what may be wrong with scores
-    that are no finite numbers, for which SubmissionError is raised."""
+    """The lines of a file with a score each. `numbers`: the number of each line in the file; `fix`:
+    what may be wrong with scores that are no finite numbers, for which SubmissionError is raised.
+    """
     bad = np.flatnonzero(~np.isfinite(scores))
     if len(bad):
         raise SubmissionError(
             f"{path} has {len(bad):,} scores that are not finite numbers",
-            found=f"rows {examples((bad if numbers is None else numbers[bad] - 1) + 1)}", expected=expected, fix=fix,
-        )  # fmt: skip
+            found=f"rows {examples((bad if numbers is None else numbers[bad] - 1) + 1)}",
+            expected=expected,
+            fix=fix,
+        )
     queries, items = (column.cast(pa.large_string()).combine_chunks() for column in (query, item))
     encoded = queries.dictionary_encode()
     of = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -67,19 +77,26 @@ def as_numbers(texts: pa.Array) -> NDArray[np.float64]:
 
 
 def against_ranks(lines: Lines, ranks: NDArray[np.float64]) -> tuple[SubmissionProblem, ...]:
-    """A remark where the stated ranks (n,) contradict the scores in every list that has several of both: by distances, which
-    grow with the rank, or otherwise."""
+    """A remark where the stated ranks (n,) contradict the scores in every list that has several of
+    both: by distances, which grow with the rank, or otherwise."""
     if lines.scores is None or not len(ranks) or not np.isfinite(ranks).all():
         return ()
-    sorted_already = bool((np.diff(lines.of) >= 0).all()) and bool((np.diff(ranks)[np.diff(lines.of) == 0] >= 0).all())
+
+    sorted_already = bool((np.diff(lines.of) >= 0).all()) and bool(
+        (np.diff(ranks)[np.diff(lines.of) == 0] >= 0).all()
+    )
     order = np.arange(len(ranks)) if sorted_already else np.lexsort((ranks, lines.of))
-    of, scores, ranks = lines.of[order], lines.scores[order], ranks[order]
+    of = lines.of[order]
+    scores = lines.scores[order]
+    ranks = ranks[order]
     first = np.flatnonzero(np.diff(of, prepend=-1))
     last = np.append(first[1:], len(of)) - 1
-    low, high = np.minimum.reduceat(scores, first), np.maximum.reduceat(scores, first)
+    low = np.minimum.reduceat(scores, first)
+    high = np.maximum.reduceat(scores, first)
     telling = np.flatnonzero((low < high) & (ranks[first] < ranks[last]))
     if not len(telling):
         return ()
+
     names = lines.queries.take(pa.array(of[first[telling[:5]]])).to_pylist()
     if ((scores[first] == low) & (scores[last] == high))[telling].all():
         kind = "lists, all that tell, in which rank 1 has the lowest score"
@@ -89,4 +106,5 @@ def against_ranks(lines: Lines, ranks: NDArray[np.float64]) -> tuple[SubmissionP
         fix = "the scores decide, and the ranks say nothing"
     else:
         return ()
+
     return tuple(found(kind, names, len(telling), fix, fatal=False))

@@ -1,5 +1,6 @@
-"""Tells which columns of a table hold the queries, the items and what orders them, by the names that ranx, PyTerrier, ir_measures
-and Google Landmarks give them; a column of another name is taken where it can be nothing else.
+"""Tells which columns of a table hold the queries, the items and what orders them, by the names
+that ranx, PyTerrier, ir_measures and Google Landmarks give them; a column of another name is taken
+where it can be nothing else.
 
 >>> roles_of_rows(["qid", "docno", "score", "tag"], texts=["qid", "docno", "tag"])
 Roles(query='qid', items='docno', value='score', order='by score', ranks='', others=('tag',))
@@ -16,12 +17,26 @@ from hbench.submissions.rankings.lines import BY_DISTANCE, BY_RANK, BY_SCORE
 # The surest names first: PyTerrier's `query` is a text and its `docid` a number of its own.
 QUERY_NAMES = ("query_id", "qid", "q_id", "queryid", "query_image", "query")
 ITEM_NAMES = (
-    "docno", "doc_id", "document_id", "documentid", "item_id", "gallery_id", "gallery_image", "item", "docid", "doc", "document",
+    "docno", "doc_id", "document_id", "documentid", "item_id", "gallery_id", "gallery_image",
+    "item", "docid", "doc", "document",
     "corpus_id", "gallery", "neighbor", "neighbour", "candidate", "retrieved",
 )  # fmt: skip
-SCORES, RANKS, DISTANCES = ("score", "similarity", "sim"), ("rank", "position"), ("distance", "dist")
-LISTS = ("images", "items", "results", "predictions", "ranking", "retrieved", "neighbors", "neighbours", "docs")
-INDEX = re.compile(r"^(unnamed: ?\d+|index|level_\d+|x|)$")  # how pandas and R head the index that they write
+SCORES = ("score", "similarity", "sim")
+RANKS = ("rank", "position")
+DISTANCES = ("distance", "dist")
+LISTS = (
+    "images",
+    "items",
+    "results",
+    "predictions",
+    "ranking",
+    "retrieved",
+    "neighbors",
+    "neighbours",
+    "docs",
+)
+# how pandas and R head the index that they write
+INDEX = re.compile(r"^(unnamed: ?\d+|index|level_\d+|x|)$")
 ASKED = (*QUERY_NAMES, *ID_NAMES, "image", "image_name", "filename", "file_name", "path")
 USUAL = ["id", "images"]
 NUMBERS = re.compile(r"^[\[\](),;|\s\d.eE+-]*\.[\[\](),;|\s\d.eE+-]*$")  # vectors, not ids
@@ -29,8 +44,8 @@ NUMBERS = re.compile(r"^[\[\](),;|\s\d.eE+-]*\.[\[\](),;|\s\d.eE+-]*$")  # vecto
 
 @dataclass(frozen=True)
 class Roles:
-    """The columns of a ranking by what they hold, and the others. `items` are lists where there is no `value`, which orders the
-    rows; `ranks` are stated beside scores."""
+    """The columns of a ranking by what they hold, and the others. `items` are lists where there is
+    no `value`, which orders the rows; `ranks` are stated beside scores."""
 
     query: str
     items: str
@@ -50,7 +65,9 @@ class Roles:
         """The other columns as they are named to people."""
         indexes = {name for name in self.others if INDEX.match(plain(name))}
         return tuple(
-            f"column {in_a_line(name)} (an index)" if name in indexes else f"column {in_a_line(name)}"
+            f"column {in_a_line(name)} (an index)"
+            if name in indexes
+            else f"column {in_a_line(name)}"
             for name in self.others
         )
 
@@ -60,20 +77,27 @@ def plain(name: str) -> str:
 
 
 def roles_of_rows(names: Sequence[str], texts: Sequence[str]) -> Roles | None:
-    """The roles of the columns of a table of query, item and score, rank or distance; None for another table. The only one of the
-    `texts` beside the query holds the items, where no column of a usual name does."""
-    query, item = first_of(names, QUERY_NAMES), first_of(names, ITEM_NAMES)
+    """The roles of the columns of a table of query, item and score, rank or distance; None for
+    another table. The only one of the `texts` beside the query holds the items, where no column of
+    a usual name does."""
+    query = first_of(names, QUERY_NAMES)
+    item = first_of(names, ITEM_NAMES)
     orders = ((SCORES, BY_SCORE), (DISTANCES, BY_DISTANCE), (RANKS, BY_RANK))
-    value, order = next(((name, order) for known, order in orders if (name := first_of(names, known))), ("", ""))
+    value, order = next(
+        ((name, order) for known, order in orders if (name := first_of(names, known))), ("", "")
+    )
     others = [name for name in texts if name not in (query, value) and not INDEX.match(plain(name))]
     item = item or (others[0] if len(others) == 1 else "")
     if not (query and item and value):
         return None
+
     ranks = first_of(names, RANKS) if order != BY_RANK else ""
     used = [query, item, value]
     if ranks:
         used.append(ranks)
-    return Roles(query, item, value, order, ranks, tuple(name for name in names if name not in used))
+    return Roles(
+        query, item, value, order, ranks, tuple(name for name in names if name not in used)
+    )
 
 
 def first_of(names: Sequence[str], known: Sequence[str]) -> str:
@@ -83,22 +107,34 @@ def first_of(names: Sequence[str], known: Sequence[str]) -> str:
 
 
 def roles_of_lists(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Roles | None:
-    """The roles of the columns of a table with one row per query; None where it is not sure which column has the lists."""
+    """The roles of the columns of a table with one row per query; None where it is not sure which
+    column has the lists.
+    """
     several = [
         place
         for place, name in enumerate(header)
-        if plain(name) not in VECTOR_NAMES and any(are_several(row[place]) for row in rows if len(row) > place)
+        if plain(name) not in VECTOR_NAMES
+        and any(are_several(row[place]) for row in rows if len(row) > place)
     ]
     named = [place for place, name in enumerate(header) if plain(name) in LISTS]
     usual = [plain(name) for name in header if not INDEX.match(plain(name))][:2] == USUAL
     at = (named if usual else [place for place in several if place in named]) or several
     asked = [name for place, name in enumerate(header) if plain(name) in ASKED and place not in at]
-    asked = asked or [name for place, name in enumerate(header) if place not in at and not INDEX.match(plain(name))]
-    is_header = any(plain(name) in (*ASKED, *LISTS) for name in header) or not any(map(are_several, header))
+    asked = asked or [
+        name
+        for place, name in enumerate(header)
+        if place not in at and not INDEX.match(plain(name))
+    ]
+    is_header = any(plain(name) in (*ASKED, *LISTS) for name in header) or not any(
+        map(are_several, header)
+    )
     if len(at) != 1 or not asked or (len(asked) > 1 and not usual) or not is_header:
         return None
+
     items = header[at[0]]
-    return Roles(asked[0], items, others=tuple(name for name in header if name not in (asked[0], items)))
+    return Roles(
+        asked[0], items, others=tuple(name for name in header if name not in (asked[0], items))
+    )
 
 
 def are_several(cell: str) -> bool:

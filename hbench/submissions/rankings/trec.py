@@ -1,7 +1,9 @@
-"""Reads TREC runs, `query Q0 item rank score tag`: what trec_eval, Anserini, PyTerrier, ranx and ir_measures write.
+"""Reads TREC runs, `query Q0 item rank score tag`: what trec_eval, Anserini, PyTerrier, ranx and
+ir_measures write.
 
-As in trec_eval the score orders, and the column of ranks says nothing; ranks that contradict it are remarked on. A file that was
-meant as a run, by its suffix or by what it holds, is refused by its true cause.
+As in trec_eval the score orders, and the column of ranks says nothing; ranks that contradict it are
+remarked on. A file that was meant as a run, by its suffix or by what it holds, is refused by its
+true cause.
 """
 
 from dataclasses import replace
@@ -17,13 +19,33 @@ from hbench.core.errors import SubmissionError, examples, shorten
 from hbench.core.untrusted import read_gzip
 from hbench.submissions.embeddings.text_tables import Head, is_compressed, suffix_of
 from hbench.submissions.problems import in_a_line
-from hbench.submissions.rankings.lines import DECIMAL_COMMA, Lines, against_ranks, as_numbers, scored
+from hbench.submissions.rankings.lines import (
+    DECIMAL_COMMA,
+    Lines,
+    against_ranks,
+    as_numbers,
+    scored,
+)
 
 FIELDS = 6
 COLUMNS = "query Q0 item rank score tag"
 SUFFIXES = (".trec", ".run", ".res", ".txt")
 MOST_FIELDS = 12  # a line of more is no run, but numbers
-COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+COUNTS = (
+    "no",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+)
 
 
 def is_run(head: Head) -> bool:
@@ -36,7 +58,9 @@ def is_meant(path: Path, head: Head) -> bool:
     fields = head.lines[0].split() if head.lines else []
     if suffix_of(path) in SUFFIXES:
         return len(fields) <= MOST_FIELDS
-    return 3 < len(fields) <= MOST_FIELDS and fields[1] in ("Q0", "q0", "0") and "," not in fields[0]
+    return (
+        3 < len(fields) <= MOST_FIELDS and fields[1] in ("Q0", "q0", "0") and "," not in fields[0]
+    )
 
 
 def read(path: Path) -> Lines:
@@ -44,18 +68,37 @@ def read(path: Path) -> Lines:
     lines = pc.ascii_trim_whitespace(_lines(path))
     filled = pc.not_equal(lines, "")
     numbers = np.flatnonzero(filled.to_numpy(zero_copy_only=False)) + 1
-    fields = pc.ascii_split_whitespace(lines if len(numbers) == len(lines) else lines.filter(filled))
+    fields = pc.ascii_split_whitespace(
+        lines if len(numbers) == len(lines) else lines.filter(filled)
+    )
     if len(fields) > 1 and _is_header(fields[0].as_py()):
-        fields, numbers = fields.slice(1), numbers[1:]
+        fields = fields.slice(1)
+        numbers = numbers[1:]
+
     lengths = pc.list_value_length(fields).to_numpy(zero_copy_only=False)
     wrong = np.flatnonzero(lengths != FIELDS)
     if len(wrong):
-        raise _refusal(path, numbers[wrong], fields[int(wrong[0])].as_py(), all_of_them=len(wrong) == len(fields))
+        raise _refusal(
+            path,
+            numbers[wrong],
+            fields[int(wrong[0])].as_py(),
+            all_of_them=len(wrong) == len(fields),
+        )
+
     query, item, rank, score = (pc.list_element(fields, place) for place in (0, 2, 3, 4))
-    chunked = pa.chunked_array([query], pa.large_string()), pa.chunked_array([item], pa.large_string())
-    found = scored(
-        path, *chunked, as_numbers(score), numbers=numbers, expected=f"a TREC run, {COLUMNS}", fix=_about_commas(score)
+    chunked = (
+        pa.chunked_array([query], pa.large_string()),
+        pa.chunked_array([item], pa.large_string()),
     )
+    found = scored(
+        path,
+        *chunked,
+        as_numbers(score),
+        numbers=numbers,
+        expected=f"a TREC run, {COLUMNS}",
+        fix=_about_commas(score),
+    )
+
     return replace(found, form="a TREC run", remarks=against_ranks(found, _ranks(rank)))
 
 
@@ -68,11 +111,15 @@ def _ranks(texts: pa.Array) -> NDArray[np.float64]:
 
 
 def _lines(path: Path) -> pa.Array:
-    """Every line of a file as a large string, also the empty ones, so that lines keep their numbers."""
+    """Every line of a file as a large string, also the empty ones, so that lines keep their
+    numbers.
+    """
     whole = pyarrow.csv.read_csv(
         pa.BufferReader(read_gzip(path)) if is_compressed(path) else path,
         read_options=pyarrow.csv.ReadOptions(column_names=["line"]),
-        parse_options=pyarrow.csv.ParseOptions(delimiter="\x1f", quote_char=False, ignore_empty_lines=False),
+        parse_options=pyarrow.csv.ParseOptions(
+            delimiter="\x1f", quote_char=False, ignore_empty_lines=False
+        ),
         convert_options=pyarrow.csv.ConvertOptions(column_types={"line": pa.large_string()}),
     )
     return whole["line"].combine_chunks()
@@ -92,8 +139,11 @@ def _is_number(text: str) -> bool:
 
 
 def _is_header(fields: list[str]) -> bool:
-    """Whether a first line names the columns: there are words where the rank and the score stand."""
-    return len(fields) == FIELDS and all(name.isalpha() and not _is_number(name) for name in fields[3:5])
+    """Whether a first line names the columns: there are words where the rank and the score
+    stand."""
+    return len(fields) == FIELDS and all(
+        name.isalpha() and not _is_number(name) for name in fields[3:5]
+    )
 
 
 def _about_commas(scores: pa.Array) -> str | None:
@@ -104,26 +154,39 @@ def _about_commas(scores: pa.Array) -> str | None:
     return f"the scores have decimal commas: write {text.replace(',', '.')} for {text}"
 
 
-def _refusal(path: Path, numbers: NDArray[np.int64], fields: list[str], *, all_of_them: bool) -> SubmissionError:
-    """The refusal of lines without six columns: of the whole file as no ranking where no line has them."""
+def _refusal(
+    path: Path, numbers: NDArray[np.int64], fields: list[str], *, all_of_them: bool
+) -> SubmissionError:
+    """The refusal of lines without six columns: of the whole file as no ranking where no line has
+    them.
+    """
     count = len(fields)
     in_words = COUNTS[count] if count < len(COUNTS) else f"{count:,}"
     columns = "column" if count == 1 else "columns"
     told = f"line {numbers[0]:,} has {in_words} {columns}"
     if not all_of_them:
         return SubmissionError(
-            f"{path} has {len(numbers):,} lines without six columns", expected=COLUMNS,
+            f"{path} has {len(numbers):,} lines without six columns",
+            expected=COLUMNS,
             found=f"rows {examples(numbers)}; {told}: {in_a_line(' '.join(fields))}",
-        )  # fmt: skip
+        )
+
     return SubmissionError(
-        f"{path} is not a ranking: {told}; a TREC run has six: {COLUMNS}", expected=COLUMNS,
-        found=in_a_line(" ".join(fields)), fix=_about_columns(fields),
-    )  # fmt: skip
+        f"{path} is not a ranking: {told}; a TREC run has six: {COLUMNS}",
+        expected=COLUMNS,
+        found=in_a_line(" ".join(fields)),
+        fix=_about_columns(fields),
+    )
 
 
 def _about_columns(fields: list[str]) -> str | None:
     """What the columns look like instead, where that can be seen."""
-    if len(fields) == 5 and fields[1].casefold() == "q0" and _is_number(fields[3]) and _is_number(fields[4]):
+    if (
+        len(fields) == 5
+        and fields[1].casefold() == "q0"
+        and _is_number(fields[3])
+        and _is_number(fields[4])
+    ):
         return "add the last column, the tag, any word that names the system"
     if len(fields) == 4 and fields[1] in ("0", "Q0") and _is_number(fields[3]):
         return "these look like judgements (qrels); submit the run that they judge"

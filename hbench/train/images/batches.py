@@ -1,8 +1,10 @@
-"""Makes batches of image tensors for training and embedding: files decoded in worker processes, or images in memory.
+"""Makes batches of image tensors for training and embedding: files decoded in worker processes, or
+images in memory.
 
-A batch is (images (B, C, H, W), rows int64 (B,) of the manifest). Images from files are uint8, others float32 and normalised.
-Every image is varied by a seed of its own, so that neither the number of workers nor a resumed epoch changes it. Workers make
-pieces of batches, and live as long as the training; a GPU gets the pieces through pinned memory while it computes.
+A batch is (images (B, C, H, W), rows int64 (B,) of the manifest). Images from files are uint8,
+others float32 and normalised. Every image is varied by a seed of its own, so that neither the
+number of workers nor a resumed epoch changes it. Workers make pieces of batches, and live as long
+as the training; a GPU gets the pieces through pinned memory while it computes.
 """
 
 import dataclasses
@@ -27,20 +29,26 @@ from hbench.train.recipes.recipe import Images
 Batch = tuple[Tensor, Tensor]
 Unreadable = dict[str, DataError]  # by item
 Keys = list[tuple[int, int]]  # row and seed of every image of a batch
-NONE, SHIFTED = "none", "shifted"
+NONE = "none"
+SHIFTED = "shifted"
 CPU = torch.device("cpu")
 MOST_NAMED = 100  # unreadable images that an error names
 MOST_HELD = 2**31  # bytes of pixels that `shifted` holds
-PIECE = 256  # images that a worker makes at once, which bounds its memory and the queue for any size of batch
+# images that a worker makes at once, which bounds its memory and the queue for any size of batch
+PIECE = 256
 
 # Images that are held in memory, by dataset and size.
-HELD: dict[tuple[str, int], Callable[[Manifest], NDArray[np.uint8]]] = {("glyphs", glyphs.SIDE): glyphs.images}
+HELD: dict[tuple[str, int], Callable[[Manifest], NDArray[np.uint8]]] = {
+    ("glyphs", glyphs.SIDE): glyphs.images
+}
 
 
 class Files(Dataset[Batch]):
-    """The images of a manifest, opened a whole batch at a time; instead of a batch with unreadable images, their errors.
+    """The images of a manifest, opened a whole batch at a time; instead of a batch with unreadable
+    images, their errors.
 
-    `skips`: unreadable images are left out, so that a batch may have fewer images than requested, or none.
+    `skips`: unreadable images are left out, so that a batch may have fewer images than requested,
+    or none.
     """
 
     skips = False
@@ -49,28 +57,41 @@ class Files(Dataset[Batch]):
         if manifest.picture is None:
             fix = "hbench download NAME, then hbench build NAME"
             raise DataError("the images of this dataset are not on this disk", fix=fix)
-        self.items, self.open, self.prepare = manifest.items, manifest.picture, prepare
+        self.items = manifest.items
+        self.open = manifest.picture
+        self.prepare = prepare
 
     def __getitems__(self, keys: Keys) -> Batch | Unreadable:
-        images, rows, problems = [], [], {}
+        images = []
+        rows = []
+        problems = {}
         for row, draw in keys:
             try:
                 image = self.open(self.items[row])
                 with torch.random.fork_rng(devices=[]):
-                    torch.default_generator.manual_seed(draw)  # torch.manual_seed would also seed GPUs, for every image
+                    # torch.manual_seed would also seed GPUs, for every image
+                    torch.default_generator.manual_seed(draw)
                     images.append(self.prepare(image))
                 rows.append(row)
-            except DataError as error:  # returned, since a loader turns errors raised in workers into tracebacks
+            except (
+                DataError
+            ) as error:  # returned, since a loader turns errors raised in workers into tracebacks
                 problems[str(self.items[row])] = error
+
         if problems and not self.skips:
             return problems
-        return torch.stack(images) if images else torch.empty(0), torch.tensor(rows, dtype=torch.int64)
+
+        return torch.stack(images) if images else torch.empty(0), torch.tensor(
+            rows, dtype=torch.int64
+        )
 
 
 class Held(Dataset[Batch]):
-    """Images held in memory, uint8 (N, H, W) or (N, H, W, C); they are varied unless `scale` is None.
+    """Images held in memory, uint8 (N, H, W) or (N, H, W, C); they are varied unless `scale` is
+    None.
 
-    `outside`: what a variation shows beyond an image's edge, black ("zeros") or the pixel at the edge ("border").
+    `outside`: what a variation shows beyond an image's edge, black ("zeros") or the pixel at the
+    edge ("border").
     """
 
     def __init__(
@@ -84,7 +105,8 @@ class Held(Dataset[Batch]):
         self.pixels = torch.from_numpy(channels_last).permute(0, 3, 1, 2)
         self.mean = torch.tensor(settings.mean)[:, None, None]
         self.std = torch.tensor(settings.std)[:, None, None]
-        self.scale, self.outside = scale, outside
+        self.scale = scale
+        self.outside = outside
 
     def __getitems__(self, keys: Keys) -> Batch:
         rows, draws = (np.array(column, dtype=np.int64) for column in zip(*keys, strict=True))
@@ -95,7 +117,8 @@ class Held(Dataset[Batch]):
 
 
 def images_of(name: str, manifest: Manifest, settings: Images, *, vary: bool) -> Dataset[Batch]:
-    """Make the images of one of a dataset's manifests, varied for training, or fixed for embedding."""
+    """Make the images of one of a dataset's manifests, varied for training, or fixed for
+    embedding."""
     chosen = settings.augment if vary else NONE
     held = HELD.get((name, settings.size))
     if held is not None:
@@ -108,16 +131,19 @@ def images_of(name: str, manifest: Manifest, settings: Images, *, vary: bool) ->
 
 
 def decoded(manifest: Manifest, settings: Images) -> NDArray[np.uint8]:
-    """Decode all images of a manifest as they are embedded, uint8 (N, H, W, C), so that small ones are decoded once a run.
+    """Decode all images of a manifest as they are embedded, uint8 (N, H, W, C), so that small ones
+    are decoded once a run.
 
     Raises ConfigError for more bytes than MOST_HELD, DataError that names unreadable images.
     """
     needed = len(manifest) * settings.size**2 * len(settings.mean)
     if needed > MOST_HELD:
         raise ConfigError(
-            f"{SHIFTED} images are held in memory", expected=f"at most {MOST_HELD:,} bytes of pixels",
-            found=f"{needed:,}", fix="--set images.augment=crop decodes them anew each time",
-        )  # fmt: skip
+            f"{SHIFTED} images are held in memory",
+            expected=f"at most {MOST_HELD:,} bytes of pixels",
+            found=f"{needed:,}",
+            fix="--set images.augment=crop decodes them anew each time",
+        )
     files = Files(manifest, augmentations[NONE](settings))
     rows = np.arange(len(manifest))
     pieces = [images.numpy() for images, _ in in_order(files, rows, batch=PIECE, workers=0)]
@@ -125,7 +151,9 @@ def decoded(manifest: Manifest, settings: Images) -> NDArray[np.uint8]:
 
 
 def workers_for(images: Dataset[Batch], settings: Images) -> int:
-    """Return the number of processes that decode: the recipe's, or one per processor, at most 10; 0 for images in memory."""
+    """Return the number of processes that decode: the recipe's, or one per processor, at most 10; 0
+    for images in memory.
+    """
     if settings.workers is not None:
         return settings.workers
     return min(10, os.cpu_count() or 1) if isinstance(images, Files) else 0
@@ -137,24 +165,39 @@ class Batches:
     def __init__(self, images: Dataset[Batch], *, workers: int, device: torch.device = CPU) -> None:
         self.device = device
         self._pieces: list[Keys] = []  # of the next epoch
-        # A separate generator: by default a loader draws from torch's, which would change a resumed run.
+        # A separate generator: by default a loader draws from torch's, which would change a resumed
+        # run.
         self._loader: DataLoader[Any] = DataLoader(
-            images, batch_sampler=self._pieces, num_workers=workers, persistent_workers=workers > 0,
-            collate_fn=_as_it_is, generator=torch.Generator(), pin_memory=device.type == "cuda",
-        )  # fmt: skip
+            images,
+            batch_sampler=self._pieces,
+            num_workers=workers,
+            persistent_workers=workers > 0,
+            collate_fn=_as_it_is,
+            generator=torch.Generator(),
+            pin_memory=device.type == "cuda",
+        )
 
     def of(self, batches: Iterable[Keys]) -> Iterator[Batch]:
-        """Yield the batches of these keys, in order; raises DataError that names the unreadable images of a batch."""
-        cut = [[keys[start : start + PIECE] for start in range(0, len(keys), PIECE)] for keys in batches]
+        """Yield the batches of these keys, in order; raises DataError that names the unreadable
+        images of a batch.
+        """
+        cut = [
+            [keys[start : start + PIECE] for start in range(0, len(keys), PIECE)]
+            for keys in batches
+        ]
         self._pieces[:] = [piece for pieces in cut for piece in pieces]
         loader = iter(self._loader)
         for pieces in cut:
             loaded = [next(loader) for _ in pieces]
-            if problems := [problem for piece in loaded if isinstance(piece, dict) for problem in piece.items()]:
+            if problems := [
+                problem for piece in loaded if isinstance(piece, dict) for problem in piece.items()
+            ]:
                 raise _unreadable(dict(problems))
             # A piece without images is of floats, which would make the others floats.
             loaded = [piece for piece in loaded if len(piece[1])] or loaded[:1]
-            parts = [[tensor.to(self.device, non_blocking=True) for tensor in piece] for piece in loaded]
+            parts = [
+                [tensor.to(self.device, non_blocking=True) for tensor in piece] for piece in loaded
+            ]
             images, rows = zip(*parts, strict=True)
             yield (images[0], rows[0]) if len(parts) == 1 else (torch.cat(images), torch.cat(rows))
         next(loader, None)  # lets the workers end their epoch
@@ -167,7 +210,12 @@ def keys_of(plan: EpochBatches) -> Iterator[Keys]:
 
 
 def in_order(
-    images: Dataset[Batch], rows: NDArray[np.int64], *, batch: int, workers: int, device: torch.device = CPU
+    images: Dataset[Batch],
+    rows: NDArray[np.int64],
+    *,
+    batch: int,
+    workers: int,
+    device: torch.device = CPU,
 ) -> Iterator[Batch]:
     """Yield the images of these rows, `batch` at a time."""
     keys = [(int(row), 0) for row in rows]
@@ -183,7 +231,9 @@ def all_tests(dataset: datasets.Dataset) -> Manifest:
     items = np.concatenate([test.items for test in tests])
     first = np.sort(np.unique(items.astype(str), return_index=True)[1])
     names = ("labels", "query", "gallery")
-    columns: dict[str, Any] = {name: np.concatenate([getattr(test, name) for test in tests])[first] for name in names}
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(test, name) for test in tests])[first] for name in names
+    }
     return dataclasses.replace(tests[0], items=items[first], ignore=None, **columns)
 
 

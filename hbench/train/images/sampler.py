@@ -1,9 +1,10 @@
-"""Composes the batches of an epoch: each sampler is a pure function of labels, settings and a seeded generator.
+"""Composes the batches of an epoch: each sampler is a pure function of labels, settings and a
+seeded generator.
 
     sampler(labels (N, L), settings, rng) -> rows int64 (S, B)
 
-S depends on the labels and settings alone, so that all epochs have the same number of steps. `plan` returns the batches of
-(seed, epoch); processes take disjoint slices of every batch.
+S depends on the labels and settings alone, so that all epochs have the same number of steps. `plan`
+returns the batches of (seed, epoch); processes take disjoint slices of every batch.
 """
 
 from __future__ import annotations
@@ -28,13 +29,17 @@ samplers: Registry[Compose] = Registry("sampler")
 
 
 class EpochBatches(NamedTuple):
-    """The batches of an epoch: `rows` (S, B) of the manifest, and `draws` (S, B), the seed of an image's variation."""
+    """The batches of an epoch: `rows` (S, B) of the manifest, and `draws` (S, B), the seed of an
+    image's variation.
+    """
 
     rows: Rows
     draws: Rows
 
     def share(self, rank: int, world: int) -> EpochBatches:
-        """Return the columns of one process; those of all processes, in order of rank, make the batch."""
+        """Return the columns of one process; those of all processes, in order of rank, make the
+        batch.
+        """
         size = self.rows.shape[1] // world
         part = slice(rank * size, (rank + 1) * size)
         return EpochBatches(self.rows[:, part], self.draws[:, part])
@@ -47,7 +52,9 @@ class EpochBatches(NamedTuple):
 def plan(
     labels: NDArray[np.int32], settings: Sampler, *, seed: int, epoch: int, steps: int | None = None
 ) -> EpochBatches:
-    """Compose the batches of (seed, epoch), the same on every machine, at most `steps` of them; raises ConfigError."""
+    """Compose the batches of (seed, epoch), the same on every machine, at most `steps` of them;
+    raises ConfigError.
+    """
     rng = np.random.default_rng([seed, epoch])
     rows = samplers[settings.name](labels, settings, rng)[:steps]
     return EpochBatches(rows, rng.integers(2**63, size=rows.shape))
@@ -55,15 +62,20 @@ def plan(
 
 @samplers.register("m_per_class")
 def m_per_class(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Generator) -> Rows:
-    """Compose batches of B/m different classes with m items of each; every item is in at least one batch of the epoch.
+    """Compose batches of B/m different classes with m items of each; every item is in at least one
+    batch of the epoch.
 
-    The items of a class are cut into groups of m, the last filled up with other items of the class (repeated if it has fewer
-    than m). A group goes to the emptiest batch without its class; free places get further groups. Classes of fewer than
-    `smallest` items are left out; from larger classes `per_epoch` items are drawn.
+    The items of a class are cut into groups of m, the last filled up with other items of the class
+    (repeated if it has fewer than m). A group goes to the emptiest batch without its class; free
+    places get further groups. Classes of fewer than `smallest` items are left out; from larger
+    classes `per_epoch` items are drawn.
     """
-    m, most = settings.per_class, settings.per_epoch
+    m = settings.per_class
+    most = settings.per_epoch
     large = [items for items in _members(labels[:, -1]) if len(items) >= settings.smallest]
-    classes = [rng.permutation(items)[:most] if most and len(items) > most else items for items in large]
+    classes = [
+        rng.permutation(items)[:most] if most and len(items) > most else items for items in large
+    ]
     width = settings.batch // m
     _require_classes(len(classes), width, "in all")
     groups = [ceil(len(items) / m) for items in classes]
@@ -71,36 +83,45 @@ def m_per_class(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Gen
     free = np.full(batches, width)
     taken = np.zeros((batches, len(classes)), dtype=bool)
     parts: list[list[Rows]] = [[] for _ in range(batches)]
+
     for label in sorted(rng.permutation(len(classes)), key=lambda label: -groups[label]):
         chosen = np.lexsort((rng.random(batches), -free))[: groups[label]]
-        for batch, group in zip(chosen, _groups(classes[label], m, groups[label], rng), strict=True):
+        for batch, group in zip(
+            chosen, _groups(classes[label], m, groups[label], rng), strict=True
+        ):
             parts[batch].append(group)
         free[chosen] -= 1
         taken[chosen, label] = True
+
     for batch in np.flatnonzero(free):
         for label in rng.permutation(np.flatnonzero(~taken[batch]))[: free[batch]]:
             parts[batch].append(_groups(classes[label], m, 1, rng)[0])
+
     rows = np.stack([np.concatenate(part) for part in parts])
     return rows[rng.permutation(batches)]
 
 
 @samplers.register("hierarchical")
 def hierarchical(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Generator) -> Rows:
-    """Compose batches of classes in equal parts from two coarse classes; `batches_per_group` batches of every such pair.
+    """Compose batches of classes in equal parts from two coarse classes; `batches_per_group`
+    batches of every such pair.
 
-    In the batches of a pair a class is repeated only after all others of its coarse class (Cakir et al. 2019; HAPPIER samples SOP
-    so: pairs of the 12 kinds, 5 batches of each).
+    In the batches of a pair a class is repeated only after all others of its coarse class (Cakir et
+    al. 2019; HAPPIER samples SOP so: pairs of the 12 kinds, 5 batches of each).
     """
-    classes, m = _members(labels[:, -1]), settings.per_class
+    classes = _members(labels[:, -1])
+    m = settings.per_class
     coarse = np.array([labels[items[0], 0] for items in classes])
     width, rest = divmod(settings.batch // m, GROUPS)
     if rest:
         expected = f"sampler.batch a multiple of {GROUPS} × per_class = {GROUPS * m}"
         reason = "the batch cannot be shared among the coarse classes"
         raise ConfigError(reason, expected=expected, found=f"{settings.batch}")
+
     of_coarse = [np.flatnonzero(coarse == label) for label in np.unique(coarse)]
     large = [members for members in of_coarse if len(members) >= width]
     _require_classes(len(large), GROUPS, f"of {width} or more classes at the coarsest level")
+
     rows = []
     for chosen in combinations(large, GROUPS):
         hands = [_deal(members, width, settings.batches_per_group, rng) for members in chosen]
@@ -123,16 +144,21 @@ def _groups(items: Rows, m: int, number: int, rng: np.random.Generator) -> list[
 
 
 def _deal(members: Rows, width: int, number: int, rng: np.random.Generator) -> list[Rows]:
-    """Deal `number` hands of `width` different members; all members are dealt before any is repeated."""
-    deck, hands = rng.permutation(members), []
+    """Deal `number` hands of `width` different members; all members are dealt before any is
+    repeated.
+    """
+    deck = rng.permutation(members)
+    hands = []
     for _ in range(number):
-        hand, deck = deck[:width], deck[width:]
+        hand = deck[:width]
+        deck = deck[width:]
         if len(hand) < width:
             fresh = rng.permutation(members)
             held = np.isin(fresh, hand)
             deck = np.concatenate([fresh[~held], fresh[held]])
             more = width - len(hand)
-            hand, deck = np.concatenate([hand, deck[:more]]), deck[more:]
+            hand = np.concatenate([hand, deck[:more]])
+            deck = deck[more:]
         hands.append(hand)
     return hands
 
@@ -140,6 +166,8 @@ def _deal(members: Rows, width: int, number: int, rng: np.random.Generator) -> l
 def _require_classes(number: int, needed: int, which: str) -> None:
     if number < needed:
         raise ConfigError(
-            "the training set has too few classes for a batch", expected=f"{needed} {which}", found=f"{number}",
+            "the training set has too few classes for a batch",
+            expected=f"{needed} {which}",
+            found=f"{number}",
             fix="a smaller sampler.batch or sampler.smallest, or a larger sampler.per_class",
-        )  # fmt: skip
+        )

@@ -1,4 +1,5 @@
-"""Offers manifests as torch datasets: with the labels of all levels, or like torchvision's, with a root and a split.
+"""Offers manifests as torch datasets: with the labels of all levels, or like torchvision's, with a
+root and a split.
 
 >>> import hbench
 >>> images = torch_dataset(hbench.load("glyphs").train)
@@ -34,21 +35,24 @@ TO_TENSOR = v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.
 
 @checked
 def torch_dataset(manifest: Manifest, transform: Transform | None = None) -> ManifestImages:
-    """Make a torch dataset of (image, labels int64 (L,) coarse to fine, index), in the order of a manifest.
+    """Make a torch dataset of (image, labels int64 (L,) coarse to fine, index), in the order of a
+    manifest.
 
-    `manifest`: such as `hbench.load("cub200").train`. `transform` gets the image in RGB, decoded by Pillow like in torchvision's
-    datasets; without one, the image becomes a float tensor (3, H, W) in 0 … 1. Raises DataError where the images are not on
-    this disk.
+    `manifest`: such as `hbench.load("cub200").train`. `transform` gets the image in RGB, decoded by
+    Pillow like in torchvision's datasets; without one, the image becomes a float tensor (3, H, W)
+    in 0 … 1. Raises DataError where the images are not on this disk.
     """
     return ManifestImages(manifest, transform or TO_TENSOR)
 
 
 @checked
 def vision_dataset(name: str) -> Callable[..., VisionImages]:
-    """Return a class like torchvision's: `vision_dataset("cub200")(root, split, transform, target_transform, download=False)`.
+    """Return a class like torchvision's: `vision_dataset("cub200")(root, split, transform,
+    target_transform, download=False)`.
 
-    `name`: a published dataset. Its items are (image, number of the fine class); `root` holds the built dataset or its raw files;
-    `split` is "train" or a test. Raises UnknownName for a name or split, DataError where files are missing.
+    `name`: a published dataset. Its items are (image, number of the fine class); `root` holds the
+    built dataset or its raw files; `split` is "train" or a test. Raises UnknownName for a name or
+    split, DataError where files are missing.
     """
     return partial(VisionImages, name=specs[name].name)
 
@@ -60,21 +64,28 @@ class ManifestImages(torch.utils.data.Dataset[tuple[Any, torch.Tensor, int]]):
         if manifest.picture is None:
             fix = "hbench download NAME, then hbench build NAME"
             raise DataError("the images of this dataset are not on this disk", fix=fix)
-        self.items, self.picture, self.transform = manifest.items, manifest.picture, transform
+        self.items = manifest.items
+        self.picture = manifest.picture
+        self.transform = transform
         self.labels = torch.from_numpy(manifest.labels.astype(np.int64))
 
     def __len__(self) -> int:
         return len(self.items)
 
     def __getitem__(self, index: int) -> tuple[Any, torch.Tensor, int]:
-        return self.transform(self.picture(self.items[index]).convert("RGB")), self.labels[index], index
+        return (
+            self.transform(self.picture(self.items[index]).convert("RGB")),
+            self.labels[index],
+            index,
+        )
 
 
 class VisionImages(VisionDataset):  # type: ignore[misc]  # torchvision has no types
-    """One split of a published dataset as (image, fine class), with the attributes of torchvision's datasets.
+    """One split of a published dataset as (image, fine class), with the attributes of torchvision's
+    datasets.
 
-    `split` is "train" or a test. `classes`: the names of the fine classes; `targets`: their ids, by item; `labels`: those of all
-    levels, coarse to fine.
+    `split` is "train" or a test. `classes`: the names of the fine classes; `targets`: their ids, by
+    item; `labels`: those of all levels, coarse to fine.
     """
 
     def __init__(
@@ -92,9 +103,14 @@ class VisionImages(VisionDataset):  # type: ignore[misc]  # torchvision has no t
         splits = dataset.tests | ({"train": dataset.train} if dataset.train is not None else {})
         if split not in splits:
             raise UnknownName("split", split, sorted(splits))
+
         self.manifest = splits[split]
         if self.manifest.picture is None:
-            raise DataError(f"the images of {name} are not in {root}", fix=f"hbench download {name} --root {root}")
+            raise DataError(
+                f"the images of {name} are not in {root}",
+                fix=f"hbench download {name} --root {root}",
+            )
+
         self.classes = list(self.manifest.tree.names[-1])
         self.class_to_idx = {known: number for number, known in enumerate(self.classes)}
         self.labels = self.manifest.labels

@@ -1,7 +1,8 @@
 """Crops and flips training images anew each time they are used, each by a separate seed.
 
-`augmentations` are for image files, by torchvision. They return uint8 (C, H, W), a fourth of the bytes that floats would take on
-their way to a GPU, where `Normalise` converts them. Images held in memory, which are small, are varied by `shifted`.
+`augmentations` are for image files, by torchvision. They return uint8 (C, H, W), a fourth of the
+bytes that floats would take on their way to a GPU, where `Normalise` converts them. Images held in
+memory, which are small, are varied by `shifted`.
 """
 
 from collections.abc import Callable
@@ -25,12 +26,18 @@ augmentations: Registry[Callable[[Images], Prepare]] = Registry("augmentation")
 
 @augmentations.register("resized_crop")
 def resized_crop(settings: Images) -> Prepare:
-    """Fit, crop a random part of `scale` of the area, resize it to `size`, and flip (HAPPIER, rank losses)."""
+    """Fit, crop a random part of `scale` of the area, resize it to `size`, and flip (HAPPIER, rank
+    losses).
+    """
     from torchvision.transforms import v2
 
     how = v2.InterpolationMode(settings.interpolation)
-    cut = v2.RandomResizedCrop(settings.size, settings.scale, (3 / 4, 4 / 3), interpolation=how, antialias=True)
-    return _pipeline(settings, [*fitted(settings, settings.fit), cut, v2.RandomHorizontalFlip(settings.flip)])
+    cut = v2.RandomResizedCrop(
+        settings.size, settings.scale, (3 / 4, 4 / 3), interpolation=how, antialias=True
+    )
+    return _pipeline(
+        settings, [*fitted(settings, settings.fit), cut, v2.RandomHorizontalFlip(settings.flip)]
+    )
 
 
 @augmentations.register("crop")
@@ -39,7 +46,9 @@ def crop(settings: Images) -> Prepare:
     from torchvision.transforms import v2
 
     cut = v2.RandomCrop(settings.size, pad_if_needed=True)
-    return _pipeline(settings, [*fitted(settings, settings.fit), cut, v2.RandomHorizontalFlip(settings.flip)])
+    return _pipeline(
+        settings, [*fitted(settings, settings.fit), cut, v2.RandomHorizontalFlip(settings.flip)]
+    )
 
 
 @augmentations.register("none")
@@ -51,7 +60,9 @@ def centre_crop(settings: Images) -> Prepare:
 
 
 class Normalise(nn.Module):
-    """forward(images (B, C, H, W)) -> (images / 255 − mean) / std, float32, for uint8; floats, which are normalised, pass."""
+    """forward(images (B, C, H, W)) -> (images / 255 − mean) / std, float32, for uint8; floats,
+    which are normalised, pass.
+    """
 
     mean: Tensor
     std: Tensor
@@ -62,11 +73,14 @@ class Normalise(nn.Module):
         self.register_buffer("std", torch.tensor(settings.std)[:, None, None], persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
-        return images if images.is_floating_point() else (images.float() / 255 - self.mean) / self.std
+        return (
+            images if images.is_floating_point() else (images.float() / 255 - self.mean) / self.std
+        )
 
 
 def fitted(settings: Images, fit: str) -> list[torch.nn.Module]:
-    """Return the step that resizes an image before the crop: its shorter side, both sides, or none."""
+    """Return the step that resizes an image before the crop: its shorter side, both sides, or
+    none."""
     from torchvision.transforms import v2
 
     if fit == "none":
@@ -89,7 +103,8 @@ def _pipeline(settings: Images, steps: list[torch.nn.Module]) -> Prepare:
 
 
 def uniform(draws: NDArray[np.int64], number: int) -> NDArray[np.float64]:
-    """Draw `number` uniform numbers in [0, 1) for every seed, (B,) -> (B, number), by SplitMix64 (Steele et al. 2014).
+    """Draw `number` uniform numbers in [0, 1) for every seed, (B,) -> (B, number), by SplitMix64
+    (Steele et al. 2014).
 
     >>> bool((uniform(np.array([7, 8]), 2)[1:] == uniform(np.array([8]), 2)).all())
     True
@@ -104,13 +119,20 @@ def uniform(draws: NDArray[np.int64], number: int) -> NDArray[np.float64]:
     return shares
 
 
-def shifted(images: Tensor, draws: NDArray[np.int64], scale: tuple[float, float], outside: Outside = "zeros") -> Tensor:
-    """Scale images (B, C, H, W) by a factor in `scale`, rotate them by up to 6°, and shift them by up to 2 of 32 pixels."""
+def shifted(
+    images: Tensor, draws: NDArray[np.int64], scale: tuple[float, float], outside: Outside = "zeros"
+) -> Tensor:
+    """Scale images (B, C, H, W) by a factor in `scale`, rotate them by up to 6°, and shift them by
+    up to 2 of 32 pixels.
+    """
     share = torch.from_numpy(uniform(draws, 4)).to(images)
     size = scale[0] + (scale[1] - scale[0]) * share[:, 0]
     turn = (2 * share[:, 1] - 1) * (6 * torch.pi / 180)
-    cos, sin = torch.cos(turn) / size, torch.sin(turn) / size
+    cos = torch.cos(turn) / size
+    sin = torch.sin(turn) / size
     move = (2 * share[:, 2:] - 1) / 8
-    theta = torch.stack([torch.stack([cos, -sin, move[:, 0]], 1), torch.stack([sin, cos, move[:, 1]], 1)], 1)
+    theta = torch.stack(
+        [torch.stack([cos, -sin, move[:, 0]], 1), torch.stack([sin, cos, move[:, 1]], 1)], 1
+    )
     grid = functional.affine_grid(theta, list(images.shape), align_corners=False)
     return functional.grid_sample(images, grid, padding_mode=outside, align_corners=False)

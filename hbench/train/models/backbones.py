@@ -1,12 +1,13 @@
-"""Builds backbones, which turn images into features: a map (B, C, H, W), or vectors (B, C) if the backbone pools.
+"""Builds backbones, which turn images into features: a map (B, C, H, W), or vectors (B, C) if the
+backbone pools.
 
 SOURCE:NAME names one:
 
-    torchvision:resnet50    timm:deit_small_patch16_224    open_clip:ViT-B-32/laion2b_s34b_b79k    hbench:small
+    torchvision:resnet50  timm:deit_small_patch16_224  open_clip:ViT-B-32/laion2b_s34b_b79k
     timm:hf-hub:OWNER/NAME    open_clip:hf-hub:OWNER/NAME    transformers:OWNER/NAME    deit:small
 
-Every source downloads and caches weights in its own way. Those of transformers are read only from safetensors, and no code of a
-model's authors is run.
+Every source downloads and caches weights in its own way. Those of transformers are read only from
+safetensors, and no code of a model's authors is run.
 """
 
 from collections import OrderedDict
@@ -24,14 +25,17 @@ from hbench.core.errors import ConfigError, UnknownName, UsageError
 from hbench.core.registry import Registry
 from hbench.train.models.weights import fetched, load_weights
 
-PRETRAINED, RANDOM = "pretrained", "random"
+PRETRAINED = "pretrained"
+RANDOM = "random"
 COUNTED = 0  # features: build_backbone counts them
 
 
 class Backbone(NamedTuple):
-    """A net, its number of features, and the images that its weights expect: size, mean, standard deviation, interpolation.
+    """A net, its number of features, and the images that its weights expect: size, mean, standard
+    deviation, interpolation.
 
-    `prepare` makes the transform with which its source evaluates it, for images of a given side; None if there is none.
+    `prepare` makes the transform with which its source evaluates it, for images of a given side;
+    None if there is none.
     """
 
     net: nn.Module
@@ -53,14 +57,19 @@ def build_backbone(
 ) -> Backbone:
     """Build the backbone SOURCE:NAME.
 
-    `weights`: "pretrained", "random", or a file; `pools`: keep its own pooling; `key_map`: a TOML file that renames the keys of
-    a file of weights. Its features are counted by running it. Raises UnknownName for source or name, DataError where the weights
-    cannot be loaded, ConfigError for a net that gives no map of features although its pooling is not kept, or no vector although
-    it is.
+    `weights`: "pretrained", "random", or a file; `pools`: keep its own pooling; `key_map`: a TOML
+    file that renames the keys of a file of weights. Its features are counted by running it. Raises
+    UnknownName for source or name, DataError where the weights cannot be loaded, ConfigError for a
+    net that gives no map of features although its pooling is not kept, or no vector although it is.
     """
     source, _, rest = name.partition(":")
     if not rest:
-        raise ConfigError(f"{name!r} is not a backbone", expected="SOURCE:NAME", fix="such as torchvision:resnet50")
+        raise ConfigError(
+            f"{name!r} is not a backbone",
+            expected="SOURCE:NAME",
+            fix="such as torchvision:resnet50",
+        )
+
     build = sources[source]
     from_file = weights not in {PRETRAINED, RANDOM}
     backbone = build(rest, RANDOM if from_file else weights, pools)
@@ -70,19 +79,27 @@ def build_backbone(
     _, count, *sides = shape
     if pools and sides:
         raise ConfigError(
-            f"{name} does not pool", expected="features of shape (B, C)", found=f"shape {shape}",
+            f"{name} does not pool",
+            expected="features of shape (B, C)",
+            found=f"shape {shape}",
             fix='pool its maps: pooling = "avg" in [model]',
-        )  # fmt: skip
-    if not pools and not (len(sides) == 2 and sides[0] == sides[1] > 1):  # tokens, vectors, or channels last
+        )
+    # tokens, vectors, or channels last
+    if not pools and not (len(sides) == 2 and sides[0] == sides[1] > 1):
         raise ConfigError(
-            f"{name} gives no map of features to pool", expected="features of shape (B, C, H, W)",
-            found=f"shape {shape}", fix='keep its own pooling: pooling = "own" in [model]',
-        )  # fmt: skip
+            f"{name} gives no map of features to pool",
+            expected="features of shape (B, C, H, W)",
+            found=f"shape {shape}",
+            fix='keep its own pooling: pooling = "own" in [model]',
+        )
+
     return backbone._replace(features=count)
 
 
 def shape_of_features(backbone: Backbone, side: int) -> tuple[int, ...]:
-    """The shape of a net's features of one image of this side; raises what the net raises for a side that it cannot take."""
+    """The shape of a net's features of one image of this side; raises what the net raises for a
+    side that it cannot take.
+    """
     with torch.no_grad():
         features = backbone.net.eval()(torch.zeros(1, len(backbone.mean), side, side))
     backbone.net.train()
@@ -91,7 +108,9 @@ def shape_of_features(backbone: Backbone, side: int) -> tuple[int, ...]:
 
 @sources.register("torchvision")
 def torchvision_backbone(name: str, weights: str, pools: bool) -> Backbone:
-    """Build a net of torchvision.models without its classifier; NAME/WEIGHTS chooses weights other than the default."""
+    """Build a net of torchvision.models without its classifier; NAME/WEIGHTS chooses weights other
+    than the default.
+    """
     from torchvision import models
 
     name, _, which = name.partition("/")
@@ -103,23 +122,28 @@ def torchvision_backbone(name: str, weights: str, pools: bool) -> Backbone:
     described = known[which or "DEFAULT"]
     if weights == PRETRAINED:
         where = str(Path(torch.hub.get_dir()) / "checkpoints" / described.url.rsplit("/", 1)[-1])
-        net = fetched(lambda: models.get_model(name, weights=described), f"torchvision:{name}", where)
+        net = fetched(
+            lambda: models.get_model(name, weights=described), f"torchvision:{name}", where
+        )
     else:
         net = models.get_model(name, weights=None)
     kept = _without_classifier(net, pools)
     transform = described.transforms()
-    side, resize = transform.crop_size[0], transform.resize_size[0]
+    side = transform.crop_size[0]
+    resize = transform.resize_size[0]
 
     def prepare(size: int) -> Any:
         return described.transforms(crop_size=size, resize_size=round(resize * size / side))
 
-    mean, std = tuple(transform.mean), tuple(transform.std)
+    mean = tuple(transform.mean)
+    std = tuple(transform.std)
     return Backbone(kept, COUNTED, side, mean, std, prepare, transform.interpolation.value)
 
 
 @sources.register("timm")
 def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
-    """Build a net of timm, or of the Hugging Face hub as hf-hub:OWNER/NAME, without its classifier."""
+    """Build a net of timm, or of the Hugging Face hub as hf-hub:OWNER/NAME, without its
+    classifier."""
     import timm
     from timm.data.config import resolve_model_data_config
     from timm.data.transforms_factory import create_transform
@@ -139,59 +163,81 @@ def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
         return create_transform(**{**config, "input_size": (3, size, size)}, is_training=False)
 
     side = config["input_size"][-1]
-    mean, std = tuple(config["mean"]), tuple(config["std"])
+    mean = tuple(config["mean"])
+    std = tuple(config["std"])
     return Backbone(net, COUNTED, side, mean, std, prepare, config["interpolation"])
 
 
 @sources.register("deit")
 def distilled_deit(name: str, weights: str, pools: bool) -> Backbone:
-    """Build a plain DeiT with the weights of the distilled one, without its second token and that token's position.
+    """Build a plain DeiT with the weights of the distilled one, without its second token and that
+    token's position.
 
     The papers' released code starts so (rank losses, §VII-B).
     """
     distilled = timm_backbone(f"deit_{name}_distilled_patch16_224", weights, pools)
     plain = timm_backbone(f"deit_{name}_patch16_224", RANDOM, pools)
     state = {key: value for key, value in distilled.net.state_dict().items() if key != "dist_token"}
-    position = state["pos_embed"]  # the class token's, the distillation token's, those of the patches
-    plain.net.load_state_dict(state | {"pos_embed": torch.cat([position[:, :1], position[:, 2:]], dim=1)})
+    position = state[
+        "pos_embed"
+    ]  # the class token's, the distillation token's, those of the patches
+    plain.net.load_state_dict(
+        state | {"pos_embed": torch.cat([position[:, :1], position[:, 2:]], dim=1)}
+    )
     return plain
 
 
 @sources.register("open_clip")
 def open_clip_backbone(name: str, weights: str, pools: bool) -> Backbone:
-    """Build the image tower of an open_clip model ARCH/TAG, or hf-hub:OWNER/NAME, with its projection."""
+    """Build the image tower of an open_clip model ARCH/TAG, or hf-hub:OWNER/NAME, with its
+    projection.
+    """
     import open_clip
 
     arch, _, tag = (name, "", "") if name.startswith("hf-hub:") else name.partition("/")
     if not name.startswith("hf-hub:") and arch not in open_clip.list_models():
         raise UnknownName("open_clip model", arch, open_clip.list_models())
-    chosen, load = tag if weights == PRETRAINED and tag else None, weights == PRETRAINED
+    chosen = tag if weights == PRETRAINED and tag else None
+    load = weights == PRETRAINED
     where = "the Hugging Face cache (HF_HOME), or name a file of weights instead"
     # Random weights, or those of a file, get images like those of the tag.
     described = open_clip.get_pretrained_cfg(arch, tag) if tag else {}
     kept = () if chosen else ("mean", "std", "interpolation", "resize_mode")
     config = {key: described[key] for key in kept if key in described}
-    gelu = bool(described.get("quick_gelu"))  # the activation of these weights, of which open_clip only warns
+    # the activation of these weights, of which open_clip only warns
+    gelu = bool(described.get("quick_gelu"))
     model = fetched(
         lambda: open_clip.create_model(
-            arch, pretrained=chosen, load_weights=load, force_preprocess_cfg=config, force_quick_gelu=gelu
+            arch,
+            pretrained=chosen,
+            load_weights=load,
+            force_preprocess_cfg=config,
+            force_quick_gelu=gelu,
         ),
-        f"open_clip:{name}", where,
-    )  # fmt: skip
+        f"open_clip:{name}",
+        where,
+    )
     visual = model.visual
     size = visual.image_size[0] if isinstance(visual.image_size, tuple) else visual.image_size
 
     def prepare(size: int) -> Any:
-        settings = open_clip.transform.PreprocessCfg(**{**visual.preprocess_cfg, "size": (size, size)})
+        settings = open_clip.transform.PreprocessCfg(
+            **{**visual.preprocess_cfg, "size": (size, size)}
+        )
         return open_clip.transform.image_transform_v2(settings, is_train=False)
 
-    mean, std = tuple(visual.image_mean), tuple(visual.image_std)
-    return Backbone(visual, COUNTED, size, mean, std, prepare, visual.preprocess_cfg["interpolation"])
+    mean = tuple(visual.image_mean)
+    std = tuple(visual.image_std)
+    return Backbone(
+        visual, COUNTED, size, mean, std, prepare, visual.preprocess_cfg["interpolation"]
+    )
 
 
 @sources.register("transformers")
 def transformers_backbone(name: str, weights: str, pools: bool) -> Backbone:
-    """Build the image tower of OWNER/NAME on the Hugging Face hub, or of a folder, with its authors' pooling."""
+    """Build the image tower of OWNER/NAME on the Hugging Face hub, or of a folder, with its
+    authors' pooling.
+    """
     if not pools:
         raise ConfigError(f"transformers:{name} has its own pooling", fix="--set model.pooling=own")
     try:
@@ -199,7 +245,9 @@ def transformers_backbone(name: str, weights: str, pools: bool) -> Backbone:
     except ModuleNotFoundError:
         raise UsageError("transformers is not installed", fix="pip install transformers") from None
     where = "the Hugging Face cache (HF_HOME), or name a folder: transformers:FOLDER"
-    processor = fetched(lambda: hub.AutoImageProcessor.from_pretrained(name), f"transformers:{name}", where)
+    processor = fetched(
+        lambda: hub.AutoImageProcessor.from_pretrained(name), f"transformers:{name}", where
+    )
 
     def create() -> Any:
         if weights == PRETRAINED:
@@ -208,14 +256,24 @@ def transformers_backbone(name: str, weights: str, pools: bool) -> Backbone:
 
     net = ImageTower(fetched(create, f"transformers:{name}", where))
     edges = {key: dict(getattr(processor, key, None) or {}) for key in ("size", "crop_size")}
-    sizes = {key: {edge: n for edge, n in size.items() if n is not None} for key, size in edges.items()}
-    side = min((sizes["crop_size"] if getattr(processor, "do_center_crop", False) else sizes["size"]).values())
+    sizes = {
+        key: {edge: n for edge, n in size.items() if n is not None} for key, size in edges.items()
+    }
+    side = min(
+        (
+            sizes["crop_size"] if getattr(processor, "do_center_crop", False) else sizes["size"]
+        ).values()
+    )
 
     def prepare(size: int) -> Processed:
-        scaled = {kind: {edge: round(n * size / side) for edge, n in edges.items()} for kind, edges in sizes.items()}
+        scaled = {
+            kind: {edge: round(n * size / side) for edge, n in edges.items()}
+            for kind, edges in sizes.items()
+        }
         return Processed(processor, {kind: edges for kind, edges in scaled.items() if edges})
 
-    mean, std = tuple(processor.image_mean), tuple(processor.image_std)
+    mean = tuple(processor.image_mean)
+    std = tuple(processor.image_std)
     interpolation = Image.Resampling(int(processor.resample)).name.lower()
     return Backbone(net, COUNTED, side, mean, std, prepare, interpolation)
 
@@ -232,14 +290,19 @@ def own_backbone(name: str, weights: str, pools: bool) -> Backbone:
 class Small(nn.Module):
     """Four 3×3 convolutions with batch norm, for small images: (B, 1, 32, 32) -> (B, 128, 4, 4)."""
 
-    widths, pools = (16, 32, 64, 128), (2, 2, 2, 1)
+    widths = (16, 32, 64, 128)
+    pools = (2, 2, 2, 1)
 
     def __init__(self) -> None:
         super().__init__()
         layers: list[nn.Module] = []
         channels = (1, *self.widths)
         for before, after, pool in zip(channels, self.widths, self.pools, strict=False):
-            layers += [nn.Conv2d(before, after, 3, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU()]
+            layers += [
+                nn.Conv2d(before, after, 3, padding=1, bias=False),
+                nn.BatchNorm2d(after),
+                nn.ReLU(),
+            ]
             layers += [nn.MaxPool2d(pool)] * (pool > 1)
         self.layers = nn.Sequential(*layers)
 
@@ -249,8 +312,8 @@ class Small(nn.Module):
 
 
 class ImageTower(nn.Module):
-    """forward(images) -> (B, features): the projected image of a model of images and texts, else its pooled features, or its
-    first token."""
+    """forward(images) -> (B, features): the projected image of a model of images and texts, else
+    its pooled features, or its first token."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -274,20 +337,26 @@ class Processed:
     sizes: dict[str, dict[str, int]]
 
     def __call__(self, image: Image.Image) -> Tensor:
-        pixels: Tensor = self.processor(images=image.convert("RGB"), return_tensors="pt", **self.sizes)["pixel_values"]
+        pixels: Tensor = self.processor(
+            images=image.convert("RGB"), return_tensors="pt", **self.sizes
+        )["pixel_values"]
         return pixels[0]
 
 
 def _without_classifier(net: nn.Module, pools: bool) -> nn.Module:
-    """Remove the last linear layers of a torchvision net, and, from a ResNet, its pooling unless that is kept."""
+    """Remove the last linear layers of a torchvision net, and, from a ResNet, its pooling unless
+    that is kept.
+    """
     fc = getattr(net, "fc", None)
     if isinstance(fc, nn.Linear) and hasattr(net, "layer4"):
-        children = dict(net.named_children())  # their names stay, so that torchvision's own files fit
+        # their names stay, so that torchvision's own files fit
+        children = dict(net.named_children())
         del children["fc"]
         children |= {"flat": nn.Flatten()} if pools else {}
         if not pools:
             del children["avgpool"]
         return nn.Sequential(OrderedDict(children))
+
     for head in ("fc", "classifier", "heads", "head"):
         last = getattr(net, head, None)
         parts = list(last) if isinstance(last, nn.Sequential) else [last]
@@ -295,4 +364,8 @@ def _without_classifier(net: nn.Module, pools: bool) -> nn.Module:
         if linear is not None:  # what comes before it, such as a norm or a pooling, stays
             setattr(net, head, last[:linear] if isinstance(last, nn.Sequential) else nn.Identity())
             return net
-    raise ConfigError("this torchvision model has no classifier to remove", fix="use the same net of timm: timm:NAME")
+
+    raise ConfigError(
+        "this torchvision model has no classifier to remove",
+        fix="use the same net of timm: timm:NAME",
+    )

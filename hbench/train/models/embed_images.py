@@ -1,4 +1,6 @@
-"""Embeds images with a model: in manifest order, shared among processes, at several scales and mirrored."""
+"""Embeds images with a model: in manifest order, shared among processes, at several scales and
+mirrored.
+"""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -19,29 +21,46 @@ Vectors = NDArray[np.float32]
 
 
 def embedded(
-    model: nn.Module, images: Dataset[Batch], rows: NDArray[np.int64], *, batch: int, workers: int, device: torch.device
+    model: nn.Module,
+    images: Dataset[Batch],
+    rows: NDArray[np.int64],
+    *,
+    batch: int,
+    workers: int,
+    device: torch.device,
 ) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
-    """Yield rows (≤ batch,) with their embeddings, float32 (≤ batch, D); the model's mode is restored afterwards."""
+    """Yield rows (≤ batch,) with their embeddings, float32 (≤ batch, D); the model's mode is
+    restored afterwards.
+    """
     mode = model.training
     model.eval()
     try:
         for pixels, places in in_order(images, rows, batch=batch, workers=workers, device=device):
             if not len(places):
                 continue
-            if getattr(model, "is_compiled", False):  # filled up: the net would be compiled again for another size
-                pixels = torch.cat([pixels, pixels[:1].expand(batch - len(pixels), *pixels.shape[1:])])
+            # filled up: the net would be compiled again for another size
+            if getattr(model, "is_compiled", False):
+                pixels = torch.cat(
+                    [pixels, pixels[:1].expand(batch - len(pixels), *pixels.shape[1:])]
+                )
             with torch.inference_mode():
                 yield places.cpu().numpy(), model(pixels)[: len(places)].float().cpu().numpy()
     finally:
         model.train(mode)
 
 
-def embed_all(model: nn.Module, name: str, manifest: Manifest, recipe: Recipe, processes: Processes) -> Vectors:
-    """Embed all images of a manifest of the dataset `name`, in order, (N, D); W processes embed every W-th image each, and all
-    get all embeddings."""
-    images, number = images_of(name, manifest, recipe.images, vary=False), len(manifest)
-    rows, workers = np.arange(processes.rank, number, processes.world), workers_for(images, recipe.images)
-    pieces = embedded(model, images, rows, batch=recipe.sampler.batch, workers=workers, device=processes.device)
+def embed_all(
+    model: nn.Module, name: str, manifest: Manifest, recipe: Recipe, processes: Processes
+) -> Vectors:
+    """Embed all images of a manifest of the dataset `name`, in order, (N, D); W processes embed
+    every W-th image each, and all get all embeddings."""
+    images = images_of(name, manifest, recipe.images, vary=False)
+    number = len(manifest)
+    rows = np.arange(processes.rank, number, processes.world)
+    workers = workers_for(images, recipe.images)
+    pieces = embedded(
+        model, images, rows, batch=recipe.sampler.batch, workers=workers, device=processes.device
+    )
     embedded_here = [vectors for _, vectors in pieces]
     parts = together(np.concatenate(embedded_here) if embedded_here else None, processes)
     width = next(part.shape[1] for part in parts if part is not None)
@@ -53,14 +72,24 @@ def embed_all(model: nn.Module, name: str, manifest: Manifest, recipe: Recipe, p
 
 
 class Views(nn.Module):
-    """The mean, normalised, of the embeddings of an image at several scales, and, if `flip`, of their mirror images."""
+    """The mean, normalised, of the embeddings of an image at several scales, and, if `flip`, of
+    their mirror images.
+    """
 
-    def __init__(self, model: nn.Module, scales: Sequence[float] = (1.0,), *, flip: bool = False) -> None:
+    def __init__(
+        self, model: nn.Module, scales: Sequence[float] = (1.0,), *, flip: bool = False
+    ) -> None:
         super().__init__()
         self.model, self.scales, self.flip = model, tuple(scales), flip
 
     def forward(self, images: Tensor) -> Tensor:
-        resized = partial(functional.interpolate, mode="bilinear", antialias=True, align_corners=False)
-        views = [images if scale == 1 else resized(images, scale_factor=scale) for scale in self.scales]
+        resized = partial(
+            functional.interpolate, mode="bilinear", antialias=True, align_corners=False
+        )
+        views = [
+            images if scale == 1 else resized(images, scale_factor=scale) for scale in self.scales
+        ]
         views += [view.flip(-1) for view in views] * self.flip
-        return functional.normalize(torch.stack([functional.normalize(self.model(view)) for view in views]).mean(0))
+        return functional.normalize(
+            torch.stack([functional.normalize(self.model(view)) for view in views]).mean(0)
+        )

@@ -1,7 +1,8 @@
-"""Embeds a dataset with many models, one after the other: a list with a model per line makes a file per model.
+"""Embeds a dataset with many models, one after the other: a list with a model per line makes a file
+per model.
 
-A model that fails does not stop the others. A file with the same embeddings is kept, so that the same call resumes where it
-stopped.
+A model that fails does not stop the others. A file with the same embeddings is kept, so that the
+same call resumes where it stopped.
 """
 
 import re
@@ -16,20 +17,28 @@ MOST = 1 << 20  # bytes of a list of models
 
 
 def read_models(path: Path, folder: Path) -> dict[str, Path]:
-    """Read a list of models, one per line, with remarks after #; return the file of embeddings in `folder` of each.
+    """Read a list of models, one per line, with remarks after #; return the file of embeddings in
+    `folder` of each.
 
-    Raises ConfigError for a list that is empty, cannot be read, or has two models with the same file.
+    Raises ConfigError for a list that is empty, cannot be read, or has two models with the same
+    file.
     """
     try:
         lines = [line.partition("#")[0].strip() for line in read_text(path, most=MOST).splitlines()]
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} cannot be read", expected="a model per line", found=str(error)) from None
+        raise ConfigError(
+            f"{path} cannot be read", expected="a model per line", found=str(error)
+        ) from None
+
     models = [line for line in lines if line]
     files = [folder / file_name(model) for model in models]
     if not models or len(set(files)) < len(files):
         twice = [model for model, file in zip(models, files, strict=True) if files.count(file) > 1]
         found = examples(twice) or "no models"
-        raise ConfigError(f"{path} names no models, or one twice", expected="a model per line", found=found)
+        raise ConfigError(
+            f"{path} names no models, or one twice", expected="a model per line", found=found
+        )
+
     return dict(zip(models, files, strict=True))
 
 
@@ -45,9 +54,11 @@ def file_name(model: str) -> str:
 def embed_models(
     models: dict[str, Path], embed: Callable[[str, Path], str], on_model: Callable[[str, str], None]
 ) -> dict[str, HBenchError]:
-    """Embed with every model, continuing after failures; return the errors of the models that failed.
+    """Embed with every model, continuing after failures; return the errors of the models that
+    failed.
 
-    `embed` writes the file of a model and returns a sentence on the outcome; `on_model` gets this sentence, or the error.
+    `embed` writes the file of a model and returns a sentence on the outcome; `on_model` gets this
+    sentence, or the error.
     """
     failed: dict[str, HBenchError] = {}
     for model, path in models.items():
@@ -68,4 +79,6 @@ def refuse_failed(failed: dict[str, HBenchError], number: int) -> None:
     """Raise DataError that names the models that failed, out of `number`."""
     if failed:
         fix = "mend what failed, and run the same command again: it embeds only these"
-        raise DataError(f"{len(failed)} of {number} models failed", found=", ".join(failed), fix=fix)
+        raise DataError(
+            f"{len(failed)} of {number} models failed", found=", ".join(failed), fix=fix
+        )

@@ -1,6 +1,7 @@
-"""Builds the model: a backbone, pooling, a LayerNorm without weights, a projection; its embeddings have length 1.
+"""Builds the model: a backbone, pooling, a LayerNorm without weights, a projection; its embeddings
+have length 1.
 
-    embedding = normalise(projection(norm(pooling(backbone(images)))))        (B, colours, H, W) -> (B, dim)
+    embedding = normalise(projection(norm(pooling(backbone(images)))))  # (B, dim)
 
 The model normalises uint8 images itself, on its device.
 
@@ -45,7 +46,9 @@ def max_pooling() -> nn.Module:
 
 @poolings.register("gem")
 class GeM(nn.Module):
-    """The generalised mean (mean_x max(x, ε)^p)^(1/p) over the map; p is learned, from 3 (Radenović et al., TPAMI 2019)."""
+    """The generalised mean (mean_x max(x, ε)^p)^(1/p) over the map; p is learned, from 3 (Radenović
+    et al., TPAMI 2019).
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,7 +72,8 @@ class UnitLength(nn.Module):
 
 
 class EmbeddingModel(nn.Module):
-    """forward(images) -> embeddings of length 1, float32 (B, D); `describe` stops before the projection, (B, features).
+    """forward(images) -> embeddings of length 1, float32 (B, D); `describe` stops before the
+    projection, (B, features).
 
     `precision`: the net computes in float32, or in bfloat16 or float16 by autocast.
     """
@@ -83,7 +87,9 @@ class EmbeddingModel(nn.Module):
         norms += [nn.LayerNorm(backbone.features, elementwise_affine=False)] * settings.layer_norm
         self.norm = nn.Sequential(*norms)
         self.dim = settings.dim or backbone.features
-        self.projection = nn.Linear(backbone.features, settings.dim) if settings.dim else nn.Identity()
+        self.projection = (
+            nn.Linear(backbone.features, settings.dim) if settings.dim else nn.Identity()
+        )
         self.freeze_batch_norm = settings.freeze_batch_norm
         self.precision = torch.float32
         self.is_compiled = False
@@ -122,27 +128,35 @@ class EmbeddingModel(nn.Module):
 
 
 def build_model(settings: Model, images: Images = IMAGES) -> EmbeddingModel:
-    """Build the model of a recipe's settings; raises UnknownName, and DataError where weights cannot be loaded."""
+    """Build the model of a recipe's settings; raises UnknownName, and DataError where weights
+    cannot be loaded.
+    """
     key_map = Path(settings.key_map) if settings.key_map else None
     pools = settings.pooling == "own"
-    backbone = build_backbone(settings.backbone, weights=settings.weights, pools=pools, key_map=key_map)
+    backbone = build_backbone(
+        settings.backbone, weights=settings.weights, pools=pools, key_map=key_map
+    )
     return EmbeddingModel(backbone, settings, images)
 
 
 def begin_projection_by_pca(model: EmbeddingModel, batches: Iterable[Tensor]) -> None:
-    """Set the projection to the whitening PCA of the features of `batches` of images (Radenović et al. 2019).
+    """Set the projection to the whitening PCA of the features of `batches` of images (Radenović et
+    al. 2019).
 
     W = Λ^(-1/2) Vᵀ, b = −W mean. Raises DataError for fewer images than dimensions.
     """
     from sklearn.decomposition import PCA
 
     with torch.inference_mode():
-        features = np.concatenate([model.describe(images).float().cpu().numpy() for images in batches])
+        features = np.concatenate(
+            [model.describe(images).float().cpu().numpy() for images in batches]
+        )
     if min(features.shape) < model.dim:
         raise DataError(
-            "too few images for a projection that starts from PCA", expected=f"{model.dim} or more",
+            "too few images for a projection that starts from PCA",
+            expected=f"{model.dim} or more",
             found=f"{len(features)} images of {features.shape[1]} features",
-        )  # fmt: skip
+        )
     pca = PCA(model.dim, svd_solver="covariance_eigh").fit(features.astype(np.float64))
     whitening = pca.components_ / np.sqrt(pca.explained_variance_)[:, None]
     assert isinstance(model.projection, nn.Linear)

@@ -1,4 +1,6 @@
-"""Fetches the weights of nets, and loads files of weights, including those of libraries with other names for the keys."""
+"""Fetches the weights of nets, and loads files of weights, including those of libraries with other
+names for the keys.
+"""
 
 import logging
 import urllib.error
@@ -16,28 +18,40 @@ LOG = logging.getLogger(__name__)
 
 
 def fetched(create: Callable[[], Any], name: str, where: str) -> Any:
-    """Return what `create` makes of weights that it downloads; raises DataError that says where to put them otherwise."""
+    """Return what `create` makes of weights that it downloads; raises DataError that says where to
+    put them otherwise.
+    """
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
         return create()
-    except (urllib.error.URLError, ConnectionError, TimeoutError, LocalEntryNotFoundError, HfHubHTTPError) as error:
+    except (
+        urllib.error.URLError,
+        ConnectionError,
+        TimeoutError,
+        LocalEntryNotFoundError,
+        HfHubHTTPError,
+    ) as error:
         first = first_line(error)
     except (OSError, RuntimeError) as error:
         if not _is_network(error):
             raise
         first = first_line(error)
     raise DataError(
-        f"the weights of {name} cannot be fetched", expected=f"network, or the weights in {where}", found=first,
+        f"the weights of {name} cannot be fetched",
+        expected=f"network, or the weights in {where}",
+        found=first,
         fix="put the file there, or choose the weights `random`",
-    )  # fmt: skip
+    )
 
 
 def load_weights(net: nn.Module, path: Path, key_map: Path | None = None) -> None:
-    """Load a file of weights (.safetensors, or .pth of plain tensors) into a net; raises DataError where it does not fit.
+    """Load a file of weights (.safetensors, or .pth of plain tensors) into a net; raises DataError
+    where it does not fit.
 
-    `key_map`: a TOML file of `"old" = "new"`, beginnings of keys in the file and in the net; or of `order = true`, which pairs
-    the keys in order and requires the same kinds (weight, bias, running_mean …) and shapes, and names surplus keys.
+    `key_map`: a TOML file of `"old" = "new"`, beginnings of keys in the file and in the net; or of
+    `order = true`, which pairs the keys in order and requires the same kinds (weight, bias,
+    running_mean …) and shapes, and names surplus keys.
     """
     from pickle import UnpicklingError
 
@@ -51,70 +65,112 @@ def load_weights(net: nn.Module, path: Path, key_map: Path | None = None) -> Non
         weights = load_file(path) if path.suffix == ".safetensors" else load_tensors(path)
         _refuse_not_finite(weights, path)
         missing = net.load_state_dict(_renamed(weights, net, key_map), strict=False).missing_keys
-    except (SafetensorError, UnpicklingError, RuntimeError, AttributeError, TypeError, ValueError, OSError) as error:
+    except (
+        SafetensorError,
+        UnpicklingError,
+        RuntimeError,
+        AttributeError,
+        TypeError,
+        ValueError,
+        OSError,
+    ) as error:
         raise DataError(f"{path} cannot be loaded", found=first_line(error)) from None
     if missing:
         raise DataError(
             f"{path} lacks weights of the net",
             expected=f"{', '.join(missing[:5])} …, {len(net.state_dict())} keys",
-            found=f"{', '.join(list(weights)[:5])} …, {len(weights)} keys; {len(missing)} of the net's are missing",
-            fix='rename the keys by --key-map FILE.toml: "old beginning" = "new beginning", or order = true',
+            found=f"{', '.join(list(weights)[:5])} …, {len(weights)} keys; {len(missing)} of the "
+            "net's are missing",
+            fix='rename the keys by --key-map FILE.toml: "old beginning" = "new beginning", or '
+            "order = true",
         )
 
 
 def _refuse_not_finite(weights: Mapping[str, Tensor], path: Path) -> None:
-    """Raise DataError for weights that are NaN, infinite or complex: a net of them embeds nothing."""
+    """Raise DataError for weights that are NaN, infinite or complex: a net of them embeds
+    nothing."""
     for name, values in weights.items():
-        if isinstance(values, Tensor) and (values.is_complex() or not bool(values.isfinite().all())):
-            raise DataError(f"{path} holds weights that are no finite numbers", found=f"{name} as {values.dtype}")
+        if isinstance(values, Tensor) and (
+            values.is_complex() or not bool(values.isfinite().all())
+        ):
+            raise DataError(
+                f"{path} holds weights that are no finite numbers",
+                found=f"{name} as {values.dtype}",
+            )
 
 
-def _renamed(weights: Mapping[str, Tensor], net: nn.Module, key_map: Path | None) -> dict[str, Tensor]:
-    """Rename the weights to the names in the net; raises ConfigError for a map that does not fit."""
+def _renamed(
+    weights: Mapping[str, Tensor], net: nn.Module, key_map: Path | None
+) -> dict[str, Tensor]:
+    """Rename the weights to the names in the net; raises ConfigError for a map that does not
+    fit."""
     if key_map is None:
         return dict(weights)
+
     try:
         renames = parse_toml(read_text(key_map))
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{key_map} cannot be read", expected="a key map, in TOML", found=str(error)) from None
+        raise ConfigError(
+            f"{key_map} cannot be read", expected="a key map, in TOML", found=str(error)
+        ) from None
+
     if renames == {"order": True}:
-        return _in_order({key: value for key, value in weights.items() if isinstance(value, Tensor)}, net.state_dict())
+        return _in_order(
+            {key: value for key, value in weights.items() if isinstance(value, Tensor)},
+            net.state_dict(),
+        )
     if not all(isinstance(new, str) for new in renames.values()):
-        raise ConfigError(f"{key_map} is not a key map", expected='"old beginning" = "new beginning", or order = true')
+        raise ConfigError(
+            f"{key_map} is not a key map",
+            expected='"old beginning" = "new beginning", or order = true',
+        )
+
     sources: dict[str, str] = {}
     for key in weights:
         old = max((old for old in renames if key.startswith(old)), key=len, default="")
         new = renames.get(old, "") + key[len(old) :]
         if new in sources:
             raise ConfigError(
-                f"{key_map} gives two weights of the file the same name", expected="one weight of the file for each of the net",
-                found=f"{sources[new]} and {key} for {new}", fix="give the beginning of the superfluous keys another name",
-            )  # fmt: skip
+                f"{key_map} gives two weights of the file the same name",
+                expected="one weight of the file for each of the net",
+                found=f"{sources[new]} and {key} for {new}",
+                fix="give the beginning of the superfluous keys another name",
+            )
         sources[new] = key
+
     return {new: weights[key] for new, key in sources.items()}
 
 
 def _in_order(weights: Mapping[str, Tensor], targets: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Rename the weights to the targets' names in order; raises ConfigError where kinds or shapes differ."""
+    """Rename the weights to the targets' names in order; raises ConfigError where kinds or shapes
+    differ.
+    """
     pairs = list(zip(weights, targets, strict=False))
     differing = [
-        f"{old} {tuple(weights[old].shape)} for {new} {tuple(targets[new].shape)}" for old, new in pairs
+        f"{old} {tuple(weights[old].shape)} for {new} {tuple(targets[new].shape)}"
+        for old, new in pairs
         if weights[old].shape != targets[new].shape or old.split(".")[-1] != new.split(".")[-1]
-    ]  # fmt: skip
+    ]
     if differing or len(weights) < len(targets):
         raise ConfigError(
-            "the weights cannot be paired in order", expected=f"the kinds and shapes of the net's {len(targets)} keys",
-            found=f"{len(weights)} keys; {', '.join(differing[:3]) or 'too few'}", fix="list the names in the key map",
-        )  # fmt: skip
+            "the weights cannot be paired in order",
+            expected=f"the kinds and shapes of the net's {len(targets)} keys",
+            found=f"{len(weights)} keys; {', '.join(differing[:3]) or 'too few'}",
+            fix="list the names in the key map",
+        )
+
     if left_out := list(weights)[len(pairs) :]:
         LOG.warning("%d weights were paired in order; left out: %s", len(pairs), examples(left_out))
     return {new: weights[old] for old, new in pairs}
 
 
 def _is_network(error: BaseException | None) -> bool:
-    """Whether an error, or its cause, is one of the network or of a hub; hubs wrap network errors in others."""
+    """Whether an error, or its cause, is one of the network or of a hub; hubs wrap network errors
+    in others.
+    """
     words = (
-        "connect", "resolve", "offline", "network", "max retries", "timed out", "cached files", "can't load", "valid model",
+        "connect", "resolve", "offline", "network", "max retries", "timed out", "cached files",
+        "can't load", "valid model",
     )  # fmt: skip
     while error is not None:
         if any(word in str(error).lower() for word in words):

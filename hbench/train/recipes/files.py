@@ -1,14 +1,16 @@
 """Reads recipes by name.
 
-A setup file says how to train on a dataset, a method file what to minimise, and on which setups. The recipe SETUP-METHOD is the
-setup, changed by the method, and then by the method's lines for this setup.
+A setup file says how to train on a dataset, a method file what to minimise, and on which setups.
+The recipe SETUP-METHOD is the setup, changed by the method, and then by the method's lines for this
+setup.
 
 >>> resolve("sop-happier").losses["sup_hap"].weight
 0.9
 >>> resolve("sop-happier", ["sampler.batch=128"]).sampler.batch
 128
 
-Your own file begins with `extends = "sop-happier"` (or a setup, or nothing) and lists the differences.
+Your own file begins with `extends = "sop-happier"` (or a setup, or nothing) and lists the
+differences.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,10 +38,11 @@ def names() -> list[str]:
 
 
 def resolve(name_or_file: str, changes: Sequence[str] = ()) -> Recipe:
-    """Read a recipe by name or from a TOML file, and then apply `changes` such as "optimizer.lr=1e-4".
+    """Read a recipe by name or from a TOML file, and then apply `changes` such as
+    "optimizer.lr=1e-4".
 
-    Raises UnknownName for an unknown name, ConfigError that names file and key for a value against the schema, UsageError for
-    a change without KEY=VALUE.
+    Raises UnknownName for an unknown name, ConfigError that names file and key for a value against
+    the schema, UsageError for a change without KEY=VALUE.
     """
     values = values_of(name_or_file)
     for change in changes:
@@ -68,14 +71,17 @@ def values_of(name_or_file: str, under: tuple[Path, ...] = ()) -> Values:
                 fix="hbench recipes lists names",
             ) from None
         return _extended(values, (*under, path.resolve()))
+
     setups, methods, whole = shipped()
     if name_or_file in setups | whole:
         return _extended(dict((setups | whole)[name_or_file]))
+
     for method, values in methods.items():
         setup = name_or_file.removesuffix(f"-{method}")
         if setup != name_or_file and setup in values["on"]:
             settings = {key: value for key, value in values.items() if key != "on"}
             return merged(merged(values_of(setup), settings), values["on"][setup])
+
     raise UnknownName("recipe", name_or_file, [*names(), *setups])
 
 
@@ -93,14 +99,19 @@ def merged(values: Mapping[str, Any], over: Mapping[str, Any]) -> Values:
 
 
 def changed(change: str) -> Values:
-    """Parse a change, KEY=VALUE, into a table: dots in the key nest tables, the value is TOML or else a text.
+    """Parse a change, KEY=VALUE, into a table: dots in the key nest tables, the value is TOML or
+    else a text.
 
     >>> changed("optimizer.lr=1e-4"), changed("model.pooling=gem")
     ({'optimizer': {'lr': 0.0001}}, {'model': {'pooling': 'gem'}})
     """
     key, sign, text = change.partition("=")
     if not (key.strip() and sign):
-        raise UsageError(f"{change!r} changes nothing", expected="KEY=VALUE", fix="such as --set optimizer.lr=1e-4")
+        raise UsageError(
+            f"{change!r} changes nothing",
+            expected="KEY=VALUE",
+            fix="such as --set optimizer.lr=1e-4",
+        )
     try:
         value = parse_toml(f"value = {text}")["value"]
     except ValueError:
@@ -117,20 +128,32 @@ def as_toml(recipe: Recipe) -> str:
 
 @cache
 def shipped() -> tuple[dict[str, Values], dict[str, Values], dict[str, Values]]:
-    """Read the recipe files that hbench ships, by name: setups; methods, whose table `on` lists their setups; and whole
-    recipes, which extend a SETUP-METHOD and have their own name."""
-    tables = [file for file in resources.files("hbench.train.recipes").iterdir() if file.name.endswith(".toml")]
+    """Read the recipe files that hbench ships, by name: setups; methods, whose table `on` lists
+    their setups; and whole recipes, which extend a SETUP-METHOD and have their own name."""
+    tables = [
+        file
+        for file in resources.files("hbench.train.recipes").iterdir()
+        if file.name.endswith(".toml")
+    ]
     files = {Path(file.name).stem: parse_toml(file.read_text(encoding="utf-8")) for file in tables}
     methods = {name: values for name, values in files.items() if "on" in values}
-    whole = {name: values for name, values in files.items() if values.get("extends", name) not in files}
-    setups = {name: values for name, values in files.items() if name not in methods and name not in whole}
+    whole = {
+        name: values for name, values in files.items() if values.get("extends", name) not in files
+    }
+    setups = {
+        name: values for name, values in files.items() if name not in methods and name not in whole
+    }
     return setups, methods, whole
 
 
 def _extended(values: Values, under: tuple[Path, ...] = ()) -> Values:
     base = values.pop("extends", None)
     if not isinstance(base, str | None):
-        raise ConfigError(f"a recipe extends {base!r}", expected="the name of a recipe, or a file", found=repr(base))
+        raise ConfigError(
+            f"a recipe extends {base!r}",
+            expected="the name of a recipe, or a file",
+            found=repr(base),
+        )
     return values if base is None else merged(values_of(base, under), values)
 
 
@@ -140,14 +163,17 @@ def _without_none(value: Any) -> Any:
     return value
 
 
-def differences(first: Mapping[str, Any], second: Mapping[str, Any], prefix: str = "") -> Iterable[str]:
+def differences(
+    first: Mapping[str, Any], second: Mapping[str, Any], prefix: str = ""
+) -> Iterable[str]:
     """Yield the keys, with dots, at which the tables of two recipes differ.
 
     >>> list(differences({"a": {"x": 1}, "b": 2}, {"a": {"x": 3}, "b": 2}))
     ['a.x']
     """
     for key in sorted({*first, *second}):
-        one, two = first.get(key), second.get(key)
+        one = first.get(key)
+        two = second.get(key)
         if isinstance(one, Mapping) and isinstance(two, Mapping):
             yield from differences(one, two, f"{prefix}{key}.")
         elif one != two:

@@ -1,16 +1,32 @@
-"""Makes the table of setups for `hbench recipes --setups` and its page: the settings of each, and their source."""
+"""Makes the table of setups for `hbench recipes --setups` and its page: the settings of each, and
+their source.
+"""
 
 from hbench.core.schema import build
 from hbench.train.recipes.files import Values, shipped, values_of
 from hbench.train.recipes.recipe import Images, Model, Optimizer, Recipe, Sampler, Schedule
 
-HEADER = ("setup", "training images → test images", "net", "batches", "optimiser", "epochs and schedule", "source")
-WITH_A_LOSS: Values = {"losses": {"nsm": {}}, "aim": None}  # a setup alone lacks a loss, so it is not a whole recipe
+HEADER = (
+    "setup",
+    "training images → test images",
+    "net",
+    "batches",
+    "optimiser",
+    "epochs and schedule",
+    "source",
+)
+WITH_A_LOSS: Values = {
+    "losses": {"nsm": {}},
+    "aim": None,
+}  # a setup alone lacks a loss, so it is not a whole recipe
 
 
 def setups() -> list[tuple[str, ...]]:
     """Make a row per setup, for HEADER."""
-    return [_row(name, build(Recipe, values_of(name) | WITH_A_LOSS, source=name)) for name in sorted(shipped()[0])]
+    return [
+        _row(name, build(Recipe, values_of(name) | WITH_A_LOSS, source=name))
+        for name in sorted(shipped()[0])
+    ]
 
 
 def markdown() -> str:
@@ -28,10 +44,18 @@ def _row(name: str, recipe: Recipe) -> tuple[str, ...]:
 
 def _images(images: Images) -> str:
     if not images.size:
-        return "random crop → shorter side 8/7 of it, centre: the net's own size, colours and interpolation"
+        return (
+            "random crop → shorter side 8/7 of it, centre: the net's own size, colours and "
+            "interpolation"
+        )
     if images.augment == "shifted":
         return f"{images.size} px, in memory"
-    fits = {"none": "", "shorter": f"shorter side {images.resize}, ", "square": f"{images.resize} × {images.resize}, "}
+
+    fits = {
+        "none": "",
+        "shorter": f"shorter side {images.resize}, ",
+        "square": f"{images.resize} × {images.resize}, ",
+    }
     varied = f"{fits[images.fit]}random crop to {images.size}"
     same = images.test_fit == "square" and images.resize == images.size
     return f"{varied} → {fits[images.test_fit]}{'no crop' if same else f'centre {images.size}'}"
@@ -39,7 +63,10 @@ def _images(images: Images) -> str:
 
 def _net(model: Model) -> str:
     norms = ["length 1"] * model.l2_norm + ["LayerNorm"] * model.layer_norm
-    ends = [*norms, *([f"{model.dim}" + " by PCA" * (model.projection == "pca")] if model.dim else [])]
+    ends = [
+        *norms,
+        *([f"{model.dim}" + " by PCA" * (model.projection == "pca")] if model.dim else []),
+    ]
     learns = "" if model.freeze_batch_norm else "; batch norms learn"
     start = " from random weights" if model.weights == "random" else ""
     return f"{model.backbone}{start}, {', '.join([model.pooling, *ends])}{learns}"
@@ -65,5 +92,9 @@ def _schedule(epochs: int, schedule: Schedule) -> str:
     named: str = schedule.name
     if named == "steps":
         named = f"× {schedule.gamma:g} after {' and '.join(map(str, schedule.milestones))}"
-    warm_up = schedule.warm_up if isinstance(schedule.warm_up, int) else f"{100 * schedule.warm_up:g} %"
-    return f"{epochs or 'for about 2,000 steps'}, {named}" + (f" after {warm_up} of warm-up" if warm_up else "")
+    warm_up = (
+        schedule.warm_up if isinstance(schedule.warm_up, int) else f"{100 * schedule.warm_up:g} %"
+    )
+    return f"{epochs or 'for about 2,000 steps'}, {named}" + (
+        f" after {warm_up} of warm-up" if warm_up else ""
+    )

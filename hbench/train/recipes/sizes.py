@@ -17,29 +17,38 @@ from hbench.datasets.manifest import Manifest
 from hbench.train.models.backbones import RANDOM, build_backbone
 from hbench.train.recipes.recipe import Images, Recipe
 
-BATCH, PER_CLASS = 128, (2, 4)
-STEPS, EPOCHS = 2000, (5, 100)
+BATCH = 128
+PER_CLASS = (2, 4)
+STEPS = 2000
+EPOCHS = (5, 100)
 VALIDATIONS = 10
 
 
 def is_open(recipe: Recipe) -> bool:
     """Whether the recipe takes a size from its dataset or its net."""
     sizes = (recipe.epochs, recipe.sampler.batch, recipe.sampler.per_class)
-    return not all(sizes) or _is_open(recipe.images) or bool(recipe.validation and not recipe.evaluate_every)
+    return (
+        not all(sizes)
+        or _is_open(recipe.images)
+        or bool(recipe.validation and not recipe.evaluate_every)
+    )
 
 
 def require_dataset(recipe: Recipe) -> str:
     """Return the name of the recipe's dataset; raises UsageError where it has none."""
     if not recipe.dataset:
         raise UsageError(
-            "the recipe names no dataset", expected="--set dataset=NAME",
-            fix="hbench datasets lists the names; hbench build NAME --from FOLDER makes a dataset of your pictures",
-        )  # fmt: skip
+            "the recipe names no dataset",
+            expected="--set dataset=NAME",
+            fix="hbench datasets lists the names; hbench build NAME --from FOLDER makes a dataset "
+            "of your pictures",
+        )
     return recipe.dataset
 
 
 def fitted_to(recipe: Recipe, manifest: Manifest, world: int = 1) -> Recipe:
-    """Fill in every size that the recipe leaves open, for these training images and `world` processes.
+    """Fill in every size that the recipe leaves open, for these training images and `world`
+    processes.
 
     Raises ConfigError for too few classes.
     """
@@ -52,26 +61,33 @@ def fitted_to(recipe: Recipe, manifest: Manifest, world: int = 1) -> Recipe:
     values = recipe.model_dump()
     values["sampler"] |= {"batch": batch, "per_class": per_class}
     values["images"] |= _of_the_net(recipe) if _is_open(recipe.images) else {}
-    return build(Recipe, {**values, "epochs": epochs, "evaluate_every": every}, source=recipe.dataset)
+    return build(
+        Recipe, {**values, "epochs": epochs, "evaluate_every": every}, source=recipe.dataset
+    )
 
 
 def _per_class(recipe: Recipe, manifest: Manifest) -> int:
-    """Choose the median number of images of a class, within bounds, or the next lower number that divides the batch."""
+    """Choose the median number of images of a class, within bounds, or the next lower number that
+    divides the batch.
+    """
     counts = np.unique(manifest.labels[:, -1], return_counts=True)[1]
     per_class = int(np.clip(np.median(counts), *PER_CLASS))
     return next(number for number in range(per_class, 0, -1) if recipe.sampler.batch % number == 0)
 
 
 def _batch(manifest: Manifest, per_class: int, world: int) -> int:
-    """Choose the largest batch of different classes, within bounds, that the processes can share."""
+    """Choose the largest batch of different classes, within bounds, that the processes can
+    share."""
     classes = len(np.unique(manifest.labels[:, -1]))
     width = min(max(BATCH // per_class, world), classes)
     width -= width % world
     if width < 2:
         raise ConfigError(
-            "there are too few classes to learn from", expected=f"{max(2, world)} or more in the training images",
-            found=f"{classes}", fix="hbench build NAME --from … --split-by LEVEL deals whole classes to train and test",
-        )  # fmt: skip
+            "there are too few classes to learn from",
+            expected=f"{max(2, world)} or more in the training images",
+            found=f"{classes}",
+            fix="hbench build NAME --from … --split-by LEVEL deals whole classes to train and test",
+        )
     return width * per_class
 
 
@@ -80,7 +96,9 @@ def _is_open(images: Images) -> bool:
 
 
 def _of_the_net(recipe: Recipe) -> dict[str, object]:
-    """Return the settings of images that the net's weights expect, for those that the recipe leaves open; fetch no weights."""
+    """Return the settings of images that the net's weights expect, for those that the recipe leaves
+    open; fetch no weights.
+    """
     images = recipe.images
     net = build_backbone(recipe.model.backbone, weights=RANDOM, pools=recipe.model.pooling == "own")
     size = images.size or net.size

@@ -1,4 +1,6 @@
-"""Keeps the last two and the best checkpoints of a run; each is written whole, read back, and never replaced by a bad one."""
+"""Keeps the last two and the best checkpoints of a run; each is written whole, read back, and never
+replaced by a bad one.
+"""
 
 import os
 import re
@@ -18,13 +20,16 @@ from hbench.core.files import full_disk_told
 from hbench.core.text import first_line
 from hbench.core.untrusted import load_tensors
 
-PREFIX, FORMAT = "step-", 2
+PREFIX = "step-"
+FORMAT = 2
 KEPT = 2  # the last two, so that one is left if the other is damaged
-MODEL, STATE = "model.safetensors", "state.pt"
+MODEL = "model.safetensors"
+STATE = "state.pt"
 
 
 def save(folder: Path, step: int, *, model: nn.Module, state: Mapping[str, Any]) -> Path:
-    """Write the checkpoint of `step` into `folder`, then remove the earlier ones except for the last and the best.
+    """Write the checkpoint of `step` into `folder`, then remove the earlier ones except for the
+    last and the best.
 
     `state["best"]` holds the step of the best one, or is None.
     """
@@ -50,6 +55,7 @@ def save(folder: Path, step: int, *, model: nn.Module, state: Mapping[str, Any])
         temporary.rename(final)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
     best = state["best"]
     kept = {*saved(folder)[-KEPT:], _of_step(folder, best["step"] if best else step)}
     for earlier in saved(folder):
@@ -59,18 +65,26 @@ def save(folder: Path, step: int, *, model: nn.Module, state: Mapping[str, Any])
 
 
 def _read_back(folder: Path) -> None:
-    """Raise DataError for a new checkpoint that cannot be read, or has weights that are not finite."""
+    """Raise DataError for a new checkpoint that cannot be read, or has weights that are not
+    finite."""
     load_state(folder)
     try:
         weights = load_file(folder / MODEL)
     except (SafetensorError, OSError) as error:
         raise _unusable(folder / MODEL, error) from None
-    bad = [name for name, weight in weights.items() if weight.is_floating_point() and not torch.isfinite(weight).all()]
+
+    bad = [
+        name
+        for name, weight in weights.items()
+        if weight.is_floating_point() and not torch.isfinite(weight).all()
+    ]
     if bad:
         raise DataError(
-            f"{len(bad)} weights of the model are not finite: the last checkpoint stays", found=examples(bad),
-            fix="resume from that one with a smaller optimizer.lr, or precision float32 or bfloat16",
-        )  # fmt: skip
+            f"{len(bad)} weights of the model are not finite: the last checkpoint stays",
+            found=examples(bad),
+            fix="resume from that one with a smaller optimizer.lr, or precision float32 or "
+            "bfloat16",
+        )
 
 
 def saved(folder: Path) -> list[Path]:
@@ -79,18 +93,24 @@ def saved(folder: Path) -> list[Path]:
 
 
 def latest(folder: Path) -> Path:
-    """Return the checkpoint at a path: the path itself, or the last checkpoint in the folder of a run; raises DataError."""
+    """Return the checkpoint at a path: the path itself, or the last checkpoint in the folder of a
+    run; raises DataError.
+    """
     if (folder / MODEL).is_file():
         return folder
     folders = saved(folder)
     if not folders:
         fix = "hbench train RECIPE --out makes one"
-        raise DataError(f"there is no checkpoint in {folder}", expected=f"a folder {PREFIX}…", fix=fix)
+        raise DataError(
+            f"there is no checkpoint in {folder}", expected=f"a folder {PREFIX}…", fix=fix
+        )
     return folders[-1]
 
 
 def best(folder: Path) -> Path:
-    """Return the checkpoint to use at a path: the path itself, or a run's best checkpoint if it validated, else its last."""
+    """Return the checkpoint to use at a path: the path itself, or a run's best checkpoint if it
+    validated, else its last.
+    """
     last = latest(folder)
     if last == folder:
         return last
@@ -104,7 +124,9 @@ def _of_step(folder: Path, step: int) -> Path:
 
 
 def load_model(checkpoint: Path, model: nn.Module) -> None:
-    """Load a checkpoint's weights into the model; raises DataError where they are damaged or of another model."""
+    """Load a checkpoint's weights into the model; raises DataError where they are damaged or of
+    another model.
+    """
     try:
         model.load_state_dict(load_file(checkpoint / MODEL))
     except (SafetensorError, RuntimeError, OSError) as error:
@@ -112,7 +134,9 @@ def load_model(checkpoint: Path, model: nn.Module) -> None:
 
 
 def load_state(checkpoint: Path) -> dict[str, Any]:
-    """Read a checkpoint's state; raises DataError where it is damaged or holds more than plain values."""
+    """Read a checkpoint's state; raises DataError where it is damaged or holds more than plain
+    values.
+    """
     from pickle import UnpicklingError
 
     try:
@@ -128,7 +152,9 @@ def load_state(checkpoint: Path) -> dict[str, Any]:
 
 @contextmanager
 def usable(path: Path) -> Iterator[None]:
-    """Turn the errors that a state with missing values or other types and shapes causes into DataError."""
+    """Turn the errors that a state with missing values or other types and shapes causes into
+    DataError.
+    """
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
@@ -137,19 +163,24 @@ def usable(path: Path) -> Iterator[None]:
 
 def random_state() -> dict[str, Any]:
     """Return the state of torch's generators."""
-    cuda: Sequence[torch.Tensor] = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    cuda: Sequence[torch.Tensor] = (
+        torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    )
     return {"cpu": torch.get_rng_state(), "cuda": list(cuda)}
 
 
 def set_random_state(state: Mapping[str, Any]) -> None:
     """Restore the state of torch's generators."""
     torch.set_rng_state(state["cpu"])
-    for number in range(min(len(state["cuda"]), torch.cuda.device_count())):  # this machine may have fewer GPUs
+    # this machine may have fewer GPUs
+    for number in range(min(len(state["cuda"]), torch.cuda.device_count())):
         torch.cuda.set_rng_state(state["cuda"][number], number)
 
 
 def _unusable(path: Path, error: Exception) -> DataError:
     first = f"{type(error).__name__}: {first_line(error)}"
     return DataError(
-        f"{path} cannot be loaded", found=first, fix="remove its folder to resume from an earlier checkpoint"
+        f"{path} cannot be loaded",
+        found=first,
+        fix="remove its folder to resume from an earlier checkpoint",
     )

@@ -1,4 +1,6 @@
-"""Logs a run: writes one JSON line per logged step to log.jsonl, and passes the same values to callbacks."""
+"""Logs a run: writes one JSON line per logged step to log.jsonl, and passes the same values to
+callbacks.
+"""
 
 import json
 import math
@@ -10,14 +12,18 @@ from hbench.core.errors import DataError
 from hbench.core.files import full_disk_told, write_text
 from hbench.core.untrusted import LIST, parse_json, read_text
 
-FILE, TEST = "log.jsonl", "scores"
+FILE = "log.jsonl"
+TEST = "scores"
 
-Callback = Callable[[int, Mapping[str, float]], None]  # step, values by name: loss, terms/NAME, lr/NAME, test/NAME …
+Callback = Callable[
+    [int, Mapping[str, float]], None
+]  # step, values by name: loss, terms/NAME, lr/NAME, test/NAME …
 
 
 class StepRecord(NamedTuple):
-    """The values after a step: loss, unweighted terms, length of the gradient before clipping, whether the step was skipped
-    because one of these is not finite, learning rates, images per second, seconds so far."""
+    """The values after a step: loss, unweighted terms, length of the gradient before clipping,
+    whether the step was skipped because one of these is not finite, learning rates, images per
+    second, seconds so far."""
 
     step: int
     steps: int
@@ -34,15 +40,22 @@ class StepRecord(NamedTuple):
 class Log:
     """Appends steps and scores to a run's log.jsonl, and passes them to callbacks.
 
-    A resumed run first removes the lines after its checkpoint, and the test scores, which it will compute again, so that its log
-    ends like that of a run that was never stopped. Without a folder (in all processes but the first) nothing is written.
+    A resumed run first removes the lines after its checkpoint, and the test scores, which it will
+    compute again, so that its log ends like that of a run that was never stopped. Without a folder
+    (in all processes but the first) nothing is written.
     """
 
-    def __init__(self, folder: Path | None, *, step: int, callbacks: Sequence[Callback] = ()) -> None:
+    def __init__(
+        self, folder: Path | None, *, step: int, callbacks: Sequence[Callback] = ()
+    ) -> None:
         self.path = None if folder is None else folder / FILE
         self.callbacks = callbacks if folder is not None else ()
         if self.path is not None:
-            kept = [line for line, record in records(self.path) if record["step"] <= step and TEST not in record]
+            kept = [
+                line
+                for line, record in records(self.path)
+                if record["step"] <= step and TEST not in record
+            ]
             write_text(self.path, "".join(f"{line}\n" for line in kept))
 
     def step(self, step: StepRecord) -> None:
@@ -75,20 +88,33 @@ def _finite(value: Any) -> Any:
 
 
 def records(path: Path) -> list[tuple[str, dict[str, Any]]]:
-    """Read the lines of a log and their records; a missing log has none, and an incomplete last line is ignored.
+    """Read the lines of a log and their records; a missing log has none, and an incomplete last
+    line is ignored.
 
     Raises DataError for a damaged log.
     """
     try:
-        lines = [line for line in read_text(path, most=LIST).split("\n")[:-1] if line] if path.exists() else []
+        lines = (
+            [line for line in read_text(path, most=LIST).split("\n")[:-1] if line]
+            if path.exists()
+            else []
+        )
         entries = [(line, parse_json(line)) for line in lines]
-        if all(isinstance(record, dict) and isinstance(record.get("step"), int) for _, record in entries):
+        if all(
+            isinstance(record, dict) and isinstance(record.get("step"), int)
+            for _, record in entries
+        ):
             return entries
+
         reason = "a line without its step"
     except (OSError, ValueError) as error:
         reason = str(error)
+
     raise DataError(
-        f"{path} is damaged", expected="the log of a run", found=reason, fix="train again in another folder"
+        f"{path} is damaged",
+        expected="the log of a run",
+        found=reason,
+        fix="train again in another folder",
     )
 
 

@@ -1,6 +1,7 @@
 """Passes a run's values to TensorBoard or Weights & Biases, each loaded only on request.
 
-A tracker is a context manager that opens a run there, yields a callback of (step, values), and closes the run at the end.
+A tracker is a context manager that opens a run there, yields a callback of (step, values), and
+closes the run at the end.
 """
 
 import hashlib
@@ -14,14 +15,20 @@ from hbench.core.errors import UsageError
 from hbench.core.registry import Registry
 from hbench.train.records.log import Callback
 
-Tracker = Callable[[Path, Mapping[str, Any], int], AbstractContextManager[Callback]]  # folder, recipe, steps so far
+Tracker = Callable[
+    [Path, Mapping[str, Any], int], AbstractContextManager[Callback]
+]  # folder, recipe, steps so far
 
 trackers: Registry[Tracker] = Registry("tracker")
 
 
 @contextmanager
-def opened(names: Sequence[str], folder: Path, recipe: Mapping[str, Any], step: int) -> Iterator[list[Callback]]:
-    """Open trackers and yield their callbacks; raises UnknownName, and UsageError for a package that is not installed."""
+def opened(
+    names: Sequence[str], folder: Path, recipe: Mapping[str, Any], step: int
+) -> Iterator[list[Callback]]:
+    """Open trackers and yield their callbacks; raises UnknownName, and UsageError for a package
+    that is not installed.
+    """
     chosen = [trackers[name] for name in names]
     with ExitStack() as stack:
         yield [stack.enter_context(tracker(folder, recipe, step)) for tracker in chosen]
@@ -30,7 +37,8 @@ def opened(names: Sequence[str], folder: Path, recipe: Mapping[str, Any], step: 
 @trackers.register("tensorboard")
 @contextmanager
 def tensorboard(folder: Path, _recipe: Mapping[str, Any], step: int) -> Iterator[Callback]:
-    """Write event files into the run's folder; earlier events after the checkpoint are discarded."""
+    """Write event files into the run's folder; earlier events after the checkpoint are
+    discarded."""
     from torch.utils.tensorboard import SummaryWriter
 
     writer = SummaryWriter(str(folder), purge_step=step + 1)
@@ -48,10 +56,14 @@ def tensorboard(folder: Path, _recipe: Mapping[str, Any], step: int) -> Iterator
 @trackers.register("wandb")
 @contextmanager
 def weights_and_biases(folder: Path, recipe: Mapping[str, Any], _step: int) -> Iterator[Callback]:
-    """Open a run of wandb's project, by default "hbench" (WANDB_PROJECT, WANDB_MODE=offline …); resume the same run."""
+    """Open a run of wandb's project, by default "hbench" (WANDB_PROJECT, WANDB_MODE=offline …);
+    resume the same run.
+    """
     wandb = _installed("wandb")
     identity = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
-    run = wandb.init(name=folder.name, id=identity, dir=str(folder), config=dict(recipe), resume="allow")
+    run = wandb.init(
+        name=folder.name, id=identity, dir=str(folder), config=dict(recipe), resume="allow"
+    )
 
     def write(step: int, values: Mapping[str, float]) -> None:
         run.log(dict(values), step=step)

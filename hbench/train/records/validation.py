@@ -1,10 +1,12 @@
-"""Validates a run on training classes that are held out: the best checkpoint by a metric, and when to stop early.
+"""Validates a run on training classes that are held out: the best checkpoint by a metric, and when
+to stop early.
 
-    classes of the training set = classes to learn + round(validation · number) classes to validate on
+    classes of the training set = classes to learn + round(validation · number) classes to validate
+    on
 
-Whole classes are held out because retrieval is tested on new classes. If the tests hold out coarser classes, such as the base
-letters of glyphs, `validation_level` does so here; otherwise coarse classes that were learned make the scores too good. The tests
-are not used before the end.
+Whole classes are held out because retrieval is tested on new classes. If the tests hold out coarser
+classes, such as the base letters of glyphs, `validation_level` does so here; otherwise coarse
+classes that were learned make the scores too good. The tests are not used before the end.
 """
 
 import dataclasses
@@ -32,41 +34,57 @@ VALIDATION = "validation"
 
 
 def split_off(data: Dataset, recipe: Recipe) -> tuple[Dataset, Dataset | None]:
-    """Split the training classes: return the dataset without the held-out classes, and these as a dataset, or None.
+    """Split the training classes: return the dataset without the held-out classes, and these as a
+    dataset, or None.
 
-    The held-out classes depend on the names and the recipe's seed alone. Raises ConfigError for too few classes, UnknownName for
-    a metric or level.
+    The held-out classes depend on the names and the recipe's seed alone. Raises ConfigError for too
+    few classes, UnknownName for a metric or level.
     """
     if not recipe.validation:
         return data, None
+
     metric = _metric(recipe, data)
     metric.bind(data.levels)
-    manifest, level = training_manifest(data), recipe.validation_level
+    manifest = training_manifest(data)
+    level = recipe.validation_level
     if level and level not in manifest.levels:
         raise UnknownName("level", level, manifest.levels)
+
     depth = manifest.levels.index(level) + 1 if level else len(manifest.levels)
     paths = ["\t".join(row[:depth]) for row in class_rows(manifest.tree)]
     chosen = held_out(paths, fraction=recipe.validation, seed=recipe.seed)
     if len(chosen) < 2 or len(chosen) == len(set(paths)):
         raise ConfigError(
-            "the validation has too few or all of the training classes", expected="2 or more of them, and not all",
-            found=f"{len(chosen)} of {len(set(paths))} classes", fix="choose another share: --set validation=0.1",
-        )  # fmt: skip
+            "the validation has too few or all of the training classes",
+            expected="2 or more of them, and not all",
+            found=f"{len(chosen)} of {len(set(paths))} classes",
+            fix="choose another share: --set validation=0.1",
+        )
+
     is_held = np.array([path in chosen for path in paths])[manifest.labels[:, -1]]
-    held = dataclasses.replace(data, train=None, tests={VALIDATION: _part(manifest, is_held)}, lists={})
+    held = dataclasses.replace(
+        data, train=None, tests={VALIDATION: _part(manifest, is_held)}, lists={}
+    )
     return dataclasses.replace(data, train=_part(manifest, ~is_held)), held
 
 
-def validated(run: TrainingRun, recipe: Recipe, held: Dataset, processes: Processes) -> dict[str, float]:
+def validated(
+    run: TrainingRun, recipe: Recipe, held: Dataset, processes: Processes
+) -> dict[str, float]:
     """Score the current model on the held-out classes; all processes get the scores."""
     manifest = held.tests[VALIDATION]
     vectors = embed_all(run.model, held.name, manifest, recipe, processes)
     scores: dict[str, float] = {}
     if processes.first:
         names = dict.fromkeys([recipe.select_by, *held.protocol.all_metrics])
-        # On the GPU that trains, ranked there: the others wait for it, and nobody compares these with a report's last digits.
-        execute = on_device(str(processes.device)) if processes.device.type == "cuda" else on_threads
-        report = evaluate(embeddings.joined(manifest.items, vectors), held, metrics=list(names), execute=execute)
+        # On the GPU that trains, ranked there: the others wait for it, and nobody compares these
+        # with a report's last digits.
+        execute = (
+            on_device(str(processes.device)) if processes.device.type == "cuda" else on_threads
+        )
+        report = evaluate(
+            embeddings.joined(manifest.items, vectors), held, metrics=list(names), execute=execute
+        )
         scores = {name: float(value) for name, value in report.scores.items()}
     shared: dict[str, float] = together(scores, processes)[0]
     return shared
@@ -93,8 +111,11 @@ def _metric(recipe: Recipe, data: Dataset) -> MetricName:
 
 
 def _part(manifest: Manifest, mask: np.ndarray) -> Manifest:
-    """Make a manifest of the items in a mask, with classes numbered anew; all are queries and in the gallery."""
-    rows, paths = np.flatnonzero(mask), class_rows(manifest.tree)
+    """Make a manifest of the items in a mask, with classes numbered anew; all are queries and in
+    the gallery.
+    """
+    rows = np.flatnonzero(mask)
+    paths = class_rows(manifest.tree)
     names = [paths[fine] for fine in manifest.labels[rows, -1].tolist()]
     part = manifests.from_names(manifest.items[rows].tolist(), names, levels=manifest.levels)
     return dataclasses.replace(part, picture=manifest.picture)

@@ -1,7 +1,9 @@
-"""Computes the gradient of a step, of the loss of the whole batch, directly or in two passes over parts of it.
+"""Computes the gradient of a step, of the loss of the whole batch, directly or in two passes over
+parts of it.
 
-Two passes (rank losses, [24]): embed without a graph; compute ∂L/∂embeddings; embed each part again and propagate its rows of that
-gradient. The gradient is the same, but memory holds the graph of one part at a time.
+Two passes (rank losses, [24]): embed without a graph; compute ∂L/∂embeddings; embed each part again
+and propagate its rows of that gradient. The gradient is the same, but memory holds the graph of one
+part at a time.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,12 +25,19 @@ Scale = Callable[[Tensor], Tensor]  # the gradient scaler of float16
 LossAndTerms = tuple[Tensor, dict[str, Tensor]]  # detached, and perhaps still being computed
 
 
-# Computes the gradients of a batch's loss in the weights; has the signature of `direct`, with this process's images (B/W, …).
+# Computes the gradients of a batch's loss in the weights; has the signature of `direct`, with this
+# process's images (B/W, …).
 TrainStep = Callable[..., LossAndTerms]
 
 
 def direct(
-    embed: nn.Module, objective: nn.Module, images: Tensor, labels: Tensor, *, processes: Processes, scale: Scale
+    embed: nn.Module,
+    objective: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    processes: Processes,
+    scale: Scale,
 ) -> LossAndTerms:
     """Compute the gradient with one graph of the whole batch."""
     embeddings = gather(embed(images), processes)
@@ -41,7 +50,13 @@ def in_two_passes(part: int) -> TrainStep:
     """Make a step like `direct` with the graph of only `part` images at a time."""
 
     def step(
-        embed: nn.Module, objective: nn.Module, images: Tensor, labels: Tensor, *, processes: Processes, scale: Scale
+        embed: nn.Module,
+        objective: nn.Module,
+        images: Tensor,
+        labels: Tensor,
+        *,
+        processes: Processes,
+        scale: Scale,
     ) -> LossAndTerms:
         pieces = torch.split(images, part)
         states = []
@@ -50,16 +65,25 @@ def in_two_passes(part: int) -> TrainStep:
             for piece in pieces:
                 states.append(_random_state(images.device))
                 vectors.append(embed(piece))
+
         leaf = torch.cat(vectors).requires_grad_()
         total, terms = objective(gather(leaf, processes), gather(labels, processes))
         scale(total).backward()  # type: ignore[no-untyped-call]
         assert leaf.grad is not None
         after = _random_state(images.device)
-        for piece, gradient, state in zip(pieces, torch.split(leaf.grad, part), states, strict=True):
+
+        for piece, gradient, state in zip(
+            pieces, torch.split(leaf.grad, part), states, strict=True
+        ):
             _set_random_state(state)
             more = piece is not pieces[-1]  # gradients stay in this process until the last part
-            with embed.no_sync() if more and isinstance(embed, DistributedDataParallel) else nullcontext():
+            with (
+                embed.no_sync()
+                if more and isinstance(embed, DistributedDataParallel)
+                else nullcontext()
+            ):
                 embed(piece).backward(gradient)
+
         _set_random_state(after)
         return _detached(total, terms)
 
@@ -67,8 +91,13 @@ def in_two_passes(part: int) -> TrainStep:
 
 
 def _random_state(device: torch.device) -> list[Tensor]:
-    """Return the state of the generators that a net may draw from, so that both passes drop the same units."""
-    return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
+    """Return the state of the generators that a net may draw from, so that both passes drop the
+    same units.
+    """
+    return [
+        torch.get_rng_state(),
+        *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else []),
+    ]
 
 
 def _set_random_state(state: list[Tensor]) -> None:
@@ -82,7 +111,9 @@ def _detached(total: Tensor, terms: dict[str, Tensor]) -> LossAndTerms:
 
 
 class Objective(nn.Module):
-    """forward(embeddings, labels) -> the weighted sum of losses, and every loss by name, unweighted."""
+    """forward(embeddings, labels) -> the weighted sum of losses, and every loss by name,
+    unweighted.
+    """
 
     def __init__(self, losses: Mapping[str, nn.Module], weights: Mapping[str, float]) -> None:
         super().__init__()
@@ -96,18 +127,23 @@ class Objective(nn.Module):
 def build_objective(specs: Mapping[str, LossSpec], labels: Labels, dim: int) -> Objective:
     """Build the losses of a recipe for training labels (N, L), −1 where nothing is known.
 
-    Raises UnknownName and ConfigError like build_loss, and ConfigError for a loss that needs every label.
+    Raises UnknownName and ConfigError like build_loss, and ConfigError for a loss that needs every
+    label.
     """
     facts = facts_of(labels, dim)
-    losses = {name: build_loss(name, **completed(name, spec.params, facts)) for name, spec in specs.items()}
+    losses = {
+        name: build_loss(name, **completed(name, spec.params, facts))
+        for name, spec in specs.items()
+    }
     if (labels < 0).any():
         losses = {name: leave_unknown_out(loss) for name, loss in losses.items()}
     return Objective(losses, {name: spec.weight for name, spec in specs.items()})
 
 
 def facts_of(labels: Labels, dim: int) -> dict[str, Any]:
-    """Collect what losses need to know about the data: numbers of classes, fine and at every level; the path of every fine
-    class, coarse to fine, which is the first item's for a class without items; dimension."""
+    """Collect what losses need to know about the data: numbers of classes, fine and at every level;
+    the path of every fine class, coarse to fine, which is the first item's for a class without
+    items; dimension."""
     counts = [int(labels[:, level].max()) + 1 for level in range(labels.shape[1])]
     paths = labels[:1].repeat(counts[-1], axis=0)
     known = labels[labels[:, -1] >= 0]  # paths that end early are of no fine class
@@ -116,9 +152,15 @@ def facts_of(labels: Labels, dim: int) -> dict[str, Any]:
 
 
 def completed(name: str, params: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Complete `params` by those that the loss requires, from the facts; likewise for a loss inside a memory."""
+    """Complete `params` by those that the loss requires, from the facts; likewise for a loss inside
+    a memory.
+    """
     entry = loss_entry(name)
-    missing = [key for key, default in entry.parameters.items() if default is REQUIRED and key not in params]
+    missing = [
+        key
+        for key, default in entry.parameters.items()
+        if default is REQUIRED and key not in params
+    ]
     complete = {**{key: facts[key] for key in missing if key in facts}, **params}
     if name == "xbm" and "loss" in complete:
         complete["params"] = completed(complete["loss"], complete.get("params", {}), facts)

@@ -1,4 +1,5 @@
-"""Builds the optimisers of a run, sets their learning rates, clips their gradients, and takes their steps.
+"""Builds the optimisers of a run, sets their learning rates, clips their gradients, and takes their
+steps.
 
 rate = lowest + (highest − lowest) · factor(epochs since the warm-up)
 """
@@ -13,9 +14,13 @@ from torch import Tensor, nn
 from hbench.train.models.model import EmbeddingModel
 from hbench.train.recipes.recipe import Optimizer, Recipe, Schedule
 
-Factor = Callable[[float, int, Schedule], float]  # epochs since the warm-up, all epochs -> share of the learning rate
+Factor = Callable[
+    [float, int, Schedule], float
+]  # epochs since the warm-up, all epochs -> share of the learning rate
 
-BODY, HEAD, PROXIES = "body", "head", "proxies"
+BODY = "body"
+HEAD = "head"
+PROXIES = "proxies"
 
 
 def cosine(epoch: float, epochs: int, _schedule: Schedule) -> float:
@@ -39,11 +44,14 @@ FACTORS: dict[str, Factor] = {"cosine": cosine, "constant": constant, "steps": s
 def build_optimizers(
     recipe: Recipe, model: EmbeddingModel, objective: nn.Module, *, fused: bool = False
 ) -> list[torch.optim.Optimizer]:
-    """Build the net's optimiser, with groups body and head, and a separate one for the proxies, if the recipe has it.
+    """Build the net's optimiser, with groups body and head, and a separate one for the proxies, if
+    the recipe has it.
 
-    `fused`, for GPUs: one kernel updates all weights of an optimiser, and can skip a step without the host.
+    `fused`, for GPUs: one kernel updates all weights of an optimiser, and can skip a step without
+    the host.
     """
-    settings, proxies = recipe.optimizer, list(objective.parameters())
+    settings = recipe.optimizer
+    proxies = list(objective.parameters())
     groups = [
         *_groups(BODY, model.body(), settings, settings.lr),
         *_groups(HEAD, model.head(), settings, settings.lr * settings.head),
@@ -53,44 +61,71 @@ def build_optimizers(
         groups += _groups(PROXIES, proxies, settings, settings.lr * settings.head)
     optimizers = [_optimizer(settings, groups, fused=fused)]
     if proxies and separate is not None:
-        optimizers.append(_optimizer(separate, _groups(PROXIES, proxies, separate, separate.lr), fused=fused))
+        optimizers.append(
+            _optimizer(separate, _groups(PROXIES, proxies, separate, separate.lr), fused=fused)
+        )
     return optimizers
 
 
 def set_rates(
-    optimizers: Iterable[torch.optim.Optimizer], recipe: Recipe, epoch: int, *, step: int = 0, in_epoch: int = 1
+    optimizers: Iterable[torch.optim.Optimizer],
+    recipe: Recipe,
+    epoch: int,
+    *,
+    step: int = 0,
+    in_epoch: int = 1,
 ) -> dict[str, float]:
-    """Set the learning rate of every group for an epoch, and return them by name; the body's is 0 during warm-up.
+    """Set the learning rate of every group for an epoch, and return them by name; the body's is 0
+    during warm-up.
 
-    `step` is the number of steps before this one, `in_epoch` that of an epoch, for a warm-up that is a share of the steps.
+    `step` is the number of steps before this one, `in_epoch` that of an epoch, for a warm-up that
+    is a share of the steps.
     """
     schedule = recipe.schedule
-    factor = FACTORS[schedule.name](max(0, epoch - schedule.resting(recipe.epochs)), recipe.epochs, schedule)
+    factor = FACTORS[schedule.name](
+        max(0, epoch - schedule.resting(recipe.epochs)), recipe.epochs, schedule
+    )
     resting = schedule.rests(max(step, epoch * in_epoch), in_epoch, recipe.epochs)
+
     rates = {}
     for group in (group for optimizer in optimizers for group in optimizer.param_groups):
         lowest = min(group["lr_min"], group["lr_max"]) if schedule.name == "cosine" else 0.0
-        group["lr"] = 0.0 if resting and group["name"] == BODY else lowest + (group["lr_max"] - lowest) * factor
+        group["lr"] = (
+            0.0
+            if resting and group["name"] == BODY
+            else lowest + (group["lr_max"] - lowest) * factor
+        )
         rates[group["name"]] = group["lr"]
+
     return rates
 
 
 def clipped(optimizers: Iterable[torch.optim.Optimizer], scaler: torch.amp.GradScaler) -> Tensor:
-    """Clip the gradient of every optimiser, and return the norm of all gradients together before clipping."""
+    """Clip the gradient of every optimiser, and return the norm of all gradients together before
+    clipping.
+    """
     norms = []
     for optimizer in optimizers:
         scaler.unscale_(optimizer)
-        weights = [weight for group in optimizer.param_groups for weight in group["params"] if weight.grad is not None]
+        weights = [
+            weight
+            for group in optimizer.param_groups
+            for weight in group["params"]
+            if weight.grad is not None
+        ]
         norm = torch.nn.utils.get_total_norm([weight.grad for weight in weights])
         if clip := optimizer.param_groups[0]["clip"]:
             torch.nn.utils.clip_grads_with_norm_(weights, clip, norm)
         norms.append(norm)
+
     whole: Tensor = torch.linalg.vector_norm(torch.stack(norms))
     return whole
 
 
 def step_unless(bad: Tensor, optimizers: Iterable[torch.optim.Optimizer]) -> None:
-    """Take the step of every fused optimiser unless `bad`, a bool on the device; the host does not wait for it."""
+    """Take the step of every fused optimiser unless `bad`, a bool on the device; the host does not
+    wait for it.
+    """
     for optimizer in optimizers:
         # torch's GradScaler makes a fused kernel skip a step in the same way.
         optimizer.grad_scale, optimizer.found_inf = None, bad.float()  # type: ignore[attr-defined]
@@ -100,16 +135,30 @@ def step_unless(bad: Tensor, optimizers: Iterable[torch.optim.Optimizer]) -> Non
             del optimizer.grad_scale, optimizer.found_inf  # type: ignore[attr-defined]
 
 
-def _groups(name: str, weights: Iterable[nn.Parameter], settings: Optimizer, rate: float) -> list[dict[str, Any]]:
+def _groups(
+    name: str, weights: Iterable[nn.Parameter], settings: Optimizer, rate: float
+) -> list[dict[str, Any]]:
     """Make a group of the weights that learn, if there are any."""
     learning = [weight for weight in weights if weight.requires_grad]
     rates = {"lr": rate, "lr_max": rate, "lr_min": settings.lr_min}
-    group = {"params": learning, "name": name, "weight_decay": settings.weight_decay, "clip": settings.clip, **rates}
+    group = {
+        "params": learning,
+        "name": name,
+        "weight_decay": settings.weight_decay,
+        "clip": settings.clip,
+        **rates,
+    }
     return [group] if learning else []
 
 
-def _optimizer(settings: Optimizer, groups: list[dict[str, Any]], *, fused: bool) -> torch.optim.Optimizer:
+def _optimizer(
+    settings: Optimizer, groups: list[dict[str, Any]], *, fused: bool
+) -> torch.optim.Optimizer:
     chosen = fused or None  # None leaves torch its choice
     if settings.name == "sgd":
-        return torch.optim.SGD(groups, momentum=settings.momentum, nesterov=settings.nesterov, fused=chosen)
-    return (torch.optim.Adam if settings.name == "adam" else torch.optim.AdamW)(groups, fused=chosen)
+        return torch.optim.SGD(
+            groups, momentum=settings.momentum, nesterov=settings.nesterov, fused=chosen
+        )
+    return (torch.optim.Adam if settings.name == "adam" else torch.optim.AdamW)(
+        groups, fused=chosen
+    )

@@ -1,6 +1,8 @@
 """Unfolds a graph of classes, with edges from parent to child, into a name table.
 
->>> unfold(edges([("thing", "animal"), ("thing", "plant"), ("animal", "cat"), ("animal", "dog")])).rows
+>>> unfold(
+...     edges([("thing", "animal"), ("thing", "plant"), ("animal", "cat"), ("animal", "dog")])
+... ).rows
 {('animal', 'cat'): 1, ('animal', 'dog'): 1, ('plant',): 1}
 """
 
@@ -18,11 +20,13 @@ from hbench.tree import default_levels, refuse_depth
 from hbench.tree.names import NameTable, TreeProblem, stripped
 
 NodeId = str | int
-# A node is a NodeId with a `name`. graph["levels"]: the level names, if the file has them; graph["by_node"]: whether a node is
-# itself, whatever its name; then graph["support"]: how many inner nodes had a number, left out, in place of a name.
+# A node is a NodeId with a `name`. graph["levels"]: the level names, if the file has them;
+# graph["by_node"]: whether a node is itself, whatever its name; then graph["support"]: how many
+# inner nodes had a number, left out, in place of a name.
 ClassGraph = nx.DiGraph
 MOST_PATHS = 1_000_000
-IS_NUMBER = re.compile(r"\d+(\.\d*)?([eE][+-]?\d+)?(/\d+(\.\d*)?)?")  # a support value, or two of them
+# a support value, or two of them
+IS_NUMBER = re.compile(r"\d+(\.\d*)?([eE][+-]?\d+)?(/\d+(\.\d*)?)?")
 
 
 def edges(pairs: Iterable[tuple[str, str]]) -> ClassGraph[NodeId]:
@@ -52,8 +56,8 @@ def unpacked(text: str) -> tuple[str, ...]:
 def unfold(graph: ClassGraph[NodeId]) -> NameTable:
     """Make the name table of all paths from a root to a leaf; a single root is left out.
 
-    Cycles and several roots become problems of the table. Raises DataError for a graph without classes, TreeError for more
-    than a million paths or more than 255 levels.
+    Cycles and several roots become problems of the table. Raises DataError for a graph without
+    classes, TreeError for more than a million paths or more than 255 levels.
     """
     names = _names(graph)
     acyclic, cycles = _without_cycles(graph, names)
@@ -62,31 +66,42 @@ def unfold(graph: ClassGraph[NodeId]) -> NameTable:
     refuse_depth(nx.dag_longest_path_length(acyclic) + (len(roots) != 1))
     rows = Counter(stripped(names[node] for node in path) for path in _paths(acyclic, tops))
     at_top = tuple(names[root] for root in roots)
-    several = [TreeProblem("several roots", "the root", at_top[0], at_top, 0)] if len(roots) > 1 else []
+    several = (
+        [TreeProblem("several roots", "the root", at_top[0], at_top, 0)] if len(roots) > 1 else []
+    )
     broken = [*cycles, *several]
     depth = max(map(len, rows), default=0)
     if depth == 0 and not broken:
-        raise DataError("the graph has no classes", expected="edges from a root down to its classes", found="none")
+        raise DataError(
+            "the graph has no classes",
+            expected="edges from a root down to its classes",
+            found="none",
+        )
+
     levels = tuple(graph.graph.get("levels") or ())
     shared = any(parents > 1 for _, parents in graph.in_degree())
-    return NameTable(levels if len(levels) == depth else default_levels(depth), dict(rows), shared, tuple(broken))
+    return NameTable(
+        levels if len(levels) == depth else default_levels(depth), dict(rows), shared, tuple(broken)
+    )
 
 
 def _names(graph: ClassGraph[NodeId]) -> dict[NodeId, str]:
-    """Return the name of every node; where nodes have several parents, repeated names are told apart by their ids, where the file
-    has nodes instead of names, by their place."""
+    """Return the name of every node; where nodes have several parents, repeated names are told
+    apart by their ids, where the file has nodes instead of names, by their place."""
     names = {node: str(data["name"]) for node, data in graph.nodes(data=True)}
     if any(parents > 1 for _, parents in graph.in_degree()):
         times = Counter(names.values())
-        return {node: name if times[name] == 1 else f"{name} [{node}]" for node, name in names.items()}
+        return {
+            node: name if times[name] == 1 else f"{name} [{node}]" for node, name in names.items()
+        }
     if not graph.graph.get("by_node") or not nx.is_directed_acyclic_graph(graph):
         return names
     return _by_place(graph, names)
 
 
 def _by_place(graph: ClassGraph[NodeId], names: dict[NodeId, str]) -> dict[NodeId, str]:
-    """Names that are unique at each depth of a forest: an inner node without one is called by its first and last leaf, and of
-    equal names each has its parent's behind it."""
+    """Names that are unique at each depth of a forest: an inner node without one is called by its
+    first and last leaf, and of equal names each has its parent's behind it."""
     inner = [node for node in graph if graph.out_degree(node) and graph.in_degree(node)]
     is_foreign = not graph.graph.get("levels")  # whoever names the levels means the names
     if is_foreign and inner and all(IS_NUMBER.fullmatch(names[node]) for node in inner):
@@ -96,7 +111,9 @@ def _by_place(graph: ClassGraph[NodeId], names: dict[NodeId, str]) -> dict[NodeI
     ends: dict[NodeId, tuple[str, str]] = {}
     for node in reversed(order):
         below = list(graph.successors(node))
-        ends[node] = (ends[below[0]][0], ends[below[-1]][1]) if below else (names[node], names[node])
+        ends[node] = (
+            (ends[below[0]][0], ends[below[-1]][1]) if below else (names[node], names[node])
+        )
 
     depth: dict[NodeId, int] = {}
     for node in order:
@@ -107,7 +124,8 @@ def _by_place(graph: ClassGraph[NodeId], names: dict[NodeId, str]) -> dict[NodeI
     times = Counter((depth[node], name) for node, name in names.items() if name)
     shown: dict[NodeId, str] = {}
     for node in order:
-        name, above = names[node], list(graph.predecessors(node))
+        name = names[node]
+        above = list(graph.predecessors(node))
         is_repeated = times[depth[node], name] > 1 and bool(above)
         shown[node] = f"{name} ({shown[above[0]]})" if is_repeated else name
     return shown
@@ -116,12 +134,17 @@ def _by_place(graph: ClassGraph[NodeId], names: dict[NodeId, str]) -> dict[NodeI
 def _without_cycles(
     graph: ClassGraph[NodeId], names: dict[NodeId, str]
 ) -> tuple[ClassGraph[NodeId], list[TreeProblem]]:
-    """Remove the edges inside strongly connected components; return the graph and one cycle of each component."""
-    part = {node: i for i, nodes in enumerate(nx.strongly_connected_components(graph)) for node in nodes}
+    """Remove the edges inside strongly connected components; return the graph and one cycle of each
+    component.
+    """
+    part = {
+        node: i for i, nodes in enumerate(nx.strongly_connected_components(graph)) for node in nodes
+    }
     inside: dict[int, ClassGraph[NodeId]] = {}
     for parent, child in graph.edges:
         if part[parent] == part[child]:
             inside.setdefault(part[parent], nx.DiGraph()).add_edge(parent, child)
+
     acyclic = graph.copy()
     problems = []
     for cyclic in inside.values():
@@ -130,11 +153,14 @@ def _without_cycles(
         on_the_way = set(around)
         others = [names[node] for node in cyclic if names[node] not in on_the_way]
         problems.append(TreeProblem("cycle", "", around[0], (*around, around[0], *others), 0))
+
     return acyclic, problems
 
 
 def _paths(graph: ClassGraph[NodeId], tops: list[NodeId]) -> Iterator[tuple[NodeId, ...]]:
-    """Yield every path from one of `tops` to a leaf, depth first, children in the order of the file."""
+    """Yield every path from one of `tops` to a leaf, depth first, children in the order of the
+    file.
+    """
     below: dict[NodeId, int] = {}  # the number of paths from a node to a leaf
     for node in reversed(list(nx.topological_sort(graph))):
         below[node] = sum(below[child] for child in graph.successors(node)) or 1
@@ -142,8 +168,10 @@ def _paths(graph: ClassGraph[NodeId], tops: list[NodeId]) -> Iterator[tuple[Node
         raise TreeError(
             "the graph has too many paths to unfold it into a tree",
             expected=f"at most {MOST_PATHS:,} paths from the root to a leaf",
-            found=f"{sum(below[top] for top in tops):,}", fix="give every node one parent",
-        )  # fmt: skip
+            found=f"{sum(below[top] for top in tops):,}",
+            fix="give every node one parent",
+        )
+
     waiting: list[tuple[NodeId, ...]] = [(top,) for top in reversed(tops)]
     while waiting:
         path = waiting.pop()

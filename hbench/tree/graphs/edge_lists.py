@@ -1,6 +1,11 @@
-"""Reads a table whose rows are edges, from a parent to a child, or nodes with the id of their parent.
+"""Reads a table whose rows are edges, from a parent to a child, or nodes with the id of their
+parent.
 
->>> rows = {"id": ["1", "2", "3"], "name": ["Animals", "Owls", "Cats"], "parent_id": ["", "1.0", "1.0"]}
+>>> rows = {
+...     "id": ["1", "2", "3"],
+...     "name": ["Animals", "Owls", "Cats"],
+...     "parent_id": ["", "1.0", "1.0"],
+... }
 >>> found = edge_columns(pa.table(rows), ())
 >>> found.parent, found.child, found.name
 ('parent_id', 'id', 'name')
@@ -24,7 +29,8 @@ from hbench.tree.columns import INDEX_NAME
 from hbench.tree.graphs import ClassGraph, NodeId, edges
 
 PAIRS = (
-    ("parent", "child"), ("source", "target"), ("from", "to"), ("hypernym", "hyponym"), ("broader", "narrower"),
+    ("parent", "child"), ("source", "target"), ("from", "to"), ("hypernym", "hyponym"),
+    ("broader", "narrower"),
     ("supercategory", "subcategory"),
 )  # fmt: skip
 IDS = ("id", "taxonid", "node", "node_id", "key", "code", "tax_id", "category_id")
@@ -32,8 +38,8 @@ NAMES = ("name", "canonicalname", "scientificname", "label", "title")
 
 
 class EdgeColumns(NamedTuple):
-    """The columns of a list of edges: `parent`, `child`, and, where these are ids of the rows, `name`. `is_guessed`: whether
-    their titles do not say so, but only their values."""
+    """The columns of a list of edges: `parent`, `child`, and, where these are ids of the rows,
+    `name`. `is_guessed`: whether their titles do not say so, but only their values."""
 
     parent: str
     child: str
@@ -42,7 +48,8 @@ class EdgeColumns(NamedTuple):
 
 
 def edge_columns(table: pa.Table, chosen: Sequence[str]) -> EdgeColumns | None:
-    """The columns of a list of edges; None for a table of levels. `chosen`: those that the user named, parent and child.
+    """The columns of a list of edges; None for a table of levels. `chosen`: those that the user
+    named, parent and child.
 
     Raises UsageError unless two are chosen, UnknownName for one that is not there.
     """
@@ -57,7 +64,9 @@ def edge_columns(table: pa.Table, chosen: Sequence[str]) -> EdgeColumns | None:
 
 def _chosen(names: Sequence[str], chosen: Sequence[str]) -> EdgeColumns:
     if len(chosen) != 2:
-        raise UsageError("edges have two columns", expected="--edges PARENT,CHILD", found=",".join(chosen))
+        raise UsageError(
+            "edges have two columns", expected="--edges PARENT,CHILD", found=",".join(chosen)
+        )
     for name in chosen:
         if name not in names:
             raise UnknownName("column", name, names)
@@ -70,22 +79,34 @@ def _by_ids(table: pa.Table, by_title: dict[str, str]) -> EdgeColumns | None:
     named = next((by_title[title] for title in NAMES if title in by_title), None)
     for parent in sorted(parents, key=lambda name: "id" not in name.lower()):
         asked = {plain(text) for text in texts(table, parent)} - {""}
-        for child in [by_title[title] for title in IDS if title in by_title] + ([named] if named else []):
+        for child in [by_title[title] for title in IDS if title in by_title] + (
+            [named] if named else []
+        ):
             ids = [plain(text) for text in texts(table, child)]
             known = asked & {*ids}
-            if child != parent and len({*ids}) == len(ids) and known and len(known) * 2 >= len(asked):
+            if (
+                child != parent
+                and len({*ids}) == len(ids)
+                and known
+                and len(known) * 2 >= len(asked)
+            ):
                 return EdgeColumns(parent, child, named if child != named else None)
+
     return None
 
 
 def _by_values(table: pa.Table) -> EdgeColumns | None:
-    """Two columns where the names of one come back in the other, all but one, the root; each child stands once."""
+    """Two columns where the names of one come back in the other, all but one, the root; each child
+    stands once.
+    """
     columns = [name for name in table.column_names if not INDEX_NAME.fullmatch(name)]
     if len(columns) != 2:
         return None
     for parent, child in (columns, columns[::-1]):
-        above, below = texts(table, parent), texts(table, child)
-        inner, roots = {*above} & {*below} - {""}, {*above} - {*below}
+        above = texts(table, parent)
+        below = texts(table, child)
+        inner = {*above} & {*below} - {""}
+        roots = {*above} - {*below}
         is_loop = any(one == other for one, other in zip(above, below, strict=True))
         if len({*below}) == len(below) and len(inner) > 1 and len(roots) == 1 and not is_loop:
             return EdgeColumns(parent, child, is_guessed=True)
@@ -93,10 +114,15 @@ def _by_values(table: pa.Table) -> EdgeColumns | None:
 
 
 def edges_of(table: pa.Table, columns: EdgeColumns) -> ClassGraph[NodeId]:
-    """The graph of a list of edges. A node is its name, or, where rows have ids, its id; a root may be its own parent."""
+    """The graph of a list of edges. A node is its name, or, where rows have ids, its id; a root may
+    be its own parent.
+    """
     parents = [plain(text) for text in texts(table, columns.parent)]
     children = [plain(text) for text in texts(table, columns.child)]
-    pairs = [("" if parent == child else parent, child) for parent, child in zip(parents, children, strict=True)]
+    pairs = [
+        ("" if parent == child else parent, child)
+        for parent, child in zip(parents, children, strict=True)
+    ]
     if columns.name is None:
         return edges(pairs)
     graph: ClassGraph[NodeId] = nx.DiGraph()
@@ -112,4 +138,6 @@ def left_out(table: pa.Table, columns: EdgeColumns) -> dict[str, str]:
     """The columns that are no part of the edges, and why."""
     used = {columns.parent, columns.child, columns.name}
     others = [name for name in table.column_names if name not in used]
-    return {name: "an index" if INDEX_NAME.fullmatch(name) else "not of the edges" for name in others}
+    return {
+        name: "an index" if INDEX_NAME.fullmatch(name) else "not of the edges" for name in others
+    }

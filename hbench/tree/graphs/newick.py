@@ -1,4 +1,5 @@
-"""Reads and writes Newick, which notes a tree as nested brackets, the children of a node before its name.
+"""Reads and writes Newick, which notes a tree as nested brackets, the children of a node before its
+name.
 
 >>> graph = parse_newick("((cat,'red panda':0.5)animal,[by hand]oak_tree);")
 >>> [name for _, name in graph.nodes(data="name")]
@@ -19,7 +20,8 @@ from hbench.tree import LabelTree
 from hbench.tree.graphs import ClassGraph, NodeId, packed, unpacked
 
 TOKEN = re.compile(
-    r"\s+|\[(?P<comment>[^\]]*)\]|'(?P<quoted>(?:[^']|'')*)'|:\s*(?P<length>[^\s()\[\]',;:]+)|(?P<mark>[(),;])"
+    r"\s+|\[(?P<comment>[^\]]*)\]|'(?P<quoted>(?:[^']|'')*)'"
+    r"|:\s*(?P<length>[^\s()\[\]',;:]+)|(?P<mark>[(),;])"
     r"|(?P<plain>[^\s()\[\]',;:]+)"
 )
 PLAIN = re.compile(r"[^\s()\[\]',;:_]+")
@@ -27,9 +29,12 @@ LEVELS = "&levels="
 
 
 def parse_newick(text: str) -> ClassGraph[NodeId]:
-    """Parse one Newick tree into a graph; branch lengths are ignored. Raises DataError that names the place."""
+    """Parse one Newick tree into a graph; branch lengths are ignored. Raises DataError that names
+    the place.
+    """
     graph: ClassGraph[NodeId] = nx.DiGraph()
     graph.add_node(0, name="")
+
     above: list[NodeId] = []
     node: NodeId = 0
     for place, kind, value in _tokens(text):
@@ -51,17 +56,24 @@ def parse_newick(text: str) -> ClassGraph[NodeId]:
             graph.graph["levels"] = unpacked(value.removeprefix(LEVELS))
         elif kind not in {"comment", "length"}:
             raise _error(text, place)
+
     raise _error(text, len(text))
 
 
 def format_newick(tree: LabelTree) -> str:
-    """Write a tree as one line of Newick; names that its grammar would change are quoted, level names are a comment."""
+    """Write a tree as one line of Newick; names that its grammar would change are quoted, level
+    names are a comment.
+    """
     below = [label(name) for name in tree.names[-1]]
-    for names, parents in zip((*reversed(tree.names[:-1]), ("root",)), reversed(tree.parents), strict=True):
+    for names, parents in zip(
+        (*reversed(tree.names[:-1]), ("root",)), reversed(tree.parents), strict=True
+    ):
         children: list[list[str]] = [[] for _ in names]
         for text, parent in zip(below, parents, strict=True):
             children[parent].append(text)
-        below = [f"({','.join(texts)}){label(name)}" for texts, name in zip(children, names, strict=True)]
+        below = [
+            f"({','.join(texts)}){label(name)}" for texts, name in zip(children, names, strict=True)
+        ]
     return f"[{LEVELS}{packed(tree.levels)}]{below[0]};\n"
 
 
@@ -71,7 +83,9 @@ def label(name: str) -> str:
 
 
 def _tokens(text: str) -> Iterator[tuple[int, str, str]]:
-    """Yield place, kind (comment, quoted, length, mark, plain) and value of every token; skip the spaces between them."""
+    """Yield place, kind (comment, quoted, length, mark, plain) and value of every token; skip the
+    spaces between them.
+    """
     place = 0
     while place < len(text):
         token = TOKEN.match(text, place)
@@ -97,6 +111,8 @@ def _add_child(graph: ClassGraph[NodeId], parent: NodeId) -> NodeId:
 def _error(text: str, place: int) -> DataError:
     line = text.count("\n", 0, place) + 1
     excerpt = repr(text[place : place + 20]) if place < len(text) else "the end of the text"
-    expected = "(children)name; with single quotes around names that hold brackets, commas or spaces"
+    expected = (
+        "(children)name; with single quotes around names that hold brackets, commas or spaces"
+    )
     found = f"{excerpt} at line {line}, character {place - text.rfind(chr(10), 0, place)}"
     return DataError("this is not a Newick tree", expected=expected, found=found)

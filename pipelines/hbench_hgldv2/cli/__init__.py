@@ -1,7 +1,9 @@
-"""Makes the verb `hbench hgldv2` from the table of steps, and each step's options from the signature of its `run`.
+"""Makes the verb `hbench hgldv2` from the table of steps, and each step's options from the
+signature of its `run`.
 
-A keyword-only parameter becomes an option, any other an argument. Its annotation holds the type, the help and, if needed, the
-placeholder of the value: `k: Annotated[int, "Number of clusters."] = 140`.
+A keyword-only parameter becomes an option, any other an argument. Its annotation holds the type,
+the help and, if needed, the placeholder of the value: `k: Annotated[int, "Number of clusters."] =
+140`.
 """
 
 import importlib
@@ -17,7 +19,10 @@ from hbench.cli import CONTEXT, with_common_options
 from hbench.core.errors import closest
 from hbench_hgldv2.steps import STEPS
 
-FLAGS = {"as_json": ["--json"], "out": ["--out", "-o"]}  # for parameters whose option has another name
+FLAGS = {
+    "as_json": ["--json"],
+    "out": ["--out", "-o"],
+}  # for parameters whose option has another name
 
 
 class StepGroup(click.Group):
@@ -29,7 +34,10 @@ class StepGroup(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in STEPS:
             close = closest(name, STEPS)
-            ctx.fail(f"No such step {name!r}." + (f" Did you mean {' or '.join(close)}?" if close else ""))
+            ctx.fail(
+                f"No such step {name!r}."
+                + (f" Did you mean {' or '.join(close)}?" if close else "")
+            )
         return with_common_options(command_of(name))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -38,7 +46,9 @@ class StepGroup(click.Group):
 
 
 def command_of(name: str) -> click.Command:
-    """Make the command of a step from the signature of its `run`, whose first parameter is the work folder."""
+    """Make the command of a step from the signature of its `run`, whose first parameter is the work
+    folder.
+    """
     run = importlib.import_module(f"hbench_hgldv2.{STEPS[name].module}").run
     hints = get_type_hints(run, include_extras=True)
     _, *parameters = inspect.signature(run).parameters.values()
@@ -48,7 +58,9 @@ def command_of(name: str) -> click.Command:
     def call(work: Path, /, **values: Any) -> None:
         run(work, **values)
 
-    return click.Command(name, callback=call, params=options, help=run.__doc__, epilog=STEPS[name].files)
+    return click.Command(
+        name, callback=call, params=options, help=run.__doc__, epilog=STEPS[name].files
+    )
 
 
 def _option(parameter: inspect.Parameter, hint: Any) -> click.Parameter:
@@ -59,6 +71,7 @@ def _option(parameter: inspect.Parameter, hint: Any) -> click.Parameter:
         return click.Argument([parameter.name], type=_type(hint))
     if hint is bool:
         return click.Option(names, is_flag=True, help=texts[0])
+
     several = get_origin(hint) is Sequence
     required = parameter.default is inspect.Parameter.empty
     return click.Option(
@@ -74,7 +87,9 @@ def _option(parameter: inspect.Parameter, hint: Any) -> click.Parameter:
 
 
 def _type(hint: Any) -> Any:
-    """Translate an annotation such as int, Path | None, Literal["train", "index"] or tuple[str, Path] for click."""
+    """Translate an annotation such as int, Path | None, Literal["train", "index"] or tuple[str,
+    Path] for click.
+    """
     parts = get_args(hint)
     if isinstance(hint, UnionType):
         return _type(parts[0])

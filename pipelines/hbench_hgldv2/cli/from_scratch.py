@@ -1,4 +1,6 @@
-"""Runs all steps in order, up to the work of the curators, for `hbench build hgldv2 --from-scratch`."""
+"""Runs all steps in order, up to the work of the curators, for `hbench build hgldv2
+--from-scratch`.
+"""
 
 from pathlib import Path
 
@@ -22,11 +24,12 @@ def from_scratch(
     rate: float = 1.0,
     servers: Servers = SERVERS,
 ) -> Path:
-    """Rebuild the labels and return their folder, laid out like the released one, for `hbench build hgldv2 --root`.
+    """Rebuild the labels and return their folder, laid out like the released one, for `hbench build
+    hgldv2 --root`.
 
-    Steps that are up to date are skipped; vectors and clusters of these labels that were made with other settings are kept.
-    Raises DataError, after writing the review page, while the work folder has no decisions.yaml, and ComparisonError when
-    its decisions do not fit the labels.
+    Steps that are up to date are skipped; vectors and clusters of these labels that were made with
+    other settings are kept. Raises DataError, after writing the review page, while the work folder
+    has no decisions.yaml, and ComparisonError when its decisions do not fit the labels.
     """
     with opened(work, contact=contact, offline=contact is None, rate=rate) as client:
         scrape.link(work, raw, api.source(client, servers), {"via": "api", "limit": None})
@@ -42,6 +45,7 @@ def from_scratch(
             expected=f"{work / 'decisions.yaml'}",
             fix=f"open {work / 'review.html'}, export the decisions there, and run again",
         )
+
     replay.run(work, strict=True)
     assemble.run(work, raw=raw)
     return work / "hierarchy"

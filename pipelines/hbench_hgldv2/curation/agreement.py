@@ -1,4 +1,6 @@
-"""Compares two curators: the labels they placed differently, and their agreement beyond chance (Cohen's κ)."""
+"""Compares two curators: the labels they placed differently, and their agreement beyond chance
+(Cohen's κ).
+"""
 
 import math
 from collections.abc import Sequence
@@ -27,7 +29,9 @@ class Disagreement(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """The agreement of two curators: the share of equal places and Cohen's κ, by labels and weighted by landmarks."""
+    """The agreement of two curators: the share of equal places and Cohen's κ, by labels and
+    weighted by landmarks.
+    """
 
     labels: int
     observed: float
@@ -37,14 +41,19 @@ class Agreement(NamedTuple):
     queue: list[Disagreement]
 
 
-def run(work: Path, first: Path, second: Path, *, as_json: Annotated[bool, "Print it as JSON."] = False) -> None:
+def run(
+    work: Path, first: Path, second: Path, *, as_json: Annotated[bool, "Print it as JSON."] = False
+) -> None:
     """Compare two curators' decisions files.
 
     \b
     hbench hgldv2 agreement a.yaml b.yaml
     """
-    labels, clusters = read_rows(work / "labels.csv", Label), read_clusters(work)
-    ours, theirs = (replay(labels, clusters, decisions_file.load(path)).rows for path in (first, second))
+    labels = read_rows(work / "labels.csv", Label)
+    clusters = read_clusters(work)
+    ours, theirs = (
+        replay(labels, clusters, decisions_file.load(path)).rows for path in (first, second)
+    )
     result = compare(ours, theirs, labels)
     if as_json:
         *numbers, queue = result
@@ -52,21 +61,30 @@ def run(work: Path, first: Path, second: Path, *, as_json: Annotated[bool, "Prin
         content = dict(zip(Agreement._fields, measures, strict=False))
         terminal.show_json(content | {"queue": [row._asdict() for row in queue]})
         return
+
     terminal.show(
-        f"{result.labels:,} labels placed by both: agreement {result.observed:.3f}, κ {result.kappa:.3f}; "
+        f"{result.labels:,} labels placed by both: agreement {result.observed:.3f}, κ "
+        f"{result.kappa:.3f}; "
         f"by landmarks {result.weighted_observed:.3f}, κ {result.weighted_kappa:.3f}"
     )
     rows = [[str(value) for value in row] for row in result.queue]
     terminal.show_table(f"{len(rows)} to talk about", Disagreement._fields, rows)
 
 
-def compare(first: Sequence[Placed], second: Sequence[Placed], labels: Sequence[Label]) -> Agreement:
-    """Measure the agreement of two mappings over the labels that both curators placed (in a group, or dropped).
+def compare(
+    first: Sequence[Placed], second: Sequence[Placed], labels: Sequence[Label]
+) -> Agreement:
+    """Measure the agreement of two mappings over the labels that both curators placed (in a group,
+    or dropped).
 
     Raises ComparisonError when there are no such labels.
     """
     ours, theirs = (
-        {row.class_id: LabelPlace(row.status, row.group) for row in rows if row.status != "unassigned"}
+        {
+            row.class_id: LabelPlace(row.status, row.group)
+            for row in rows
+            if row.status != "unassigned"
+        }
         for rows in (first, second)
     )
     shared = [label for label in labels if label.class_id in ours and label.class_id in theirs]
@@ -76,22 +94,32 @@ def compare(first: Sequence[Placed], second: Sequence[Placed], labels: Sequence[
             expected="labels placed by both",
             found=f"{len(ours)} and {len(theirs)} placed labels",
         )
+
     pairs = [(ours[label.class_id], theirs[label.class_id]) for label in shared]
-    plain, weighted = [1] * len(pairs), [label.landmarks for label in shared]
+    plain = [1] * len(pairs)
+    weighted = [label.landmarks for label in shared]
     queue = [
         Disagreement(label.class_id, label.label, label.landmarks, a.described, b.described)
         for label, (a, b) in zip(shared, pairs, strict=True)
         if a != b
     ]
     queue.sort(key=lambda row: (-row.landmarks, row.class_id))
-    by_label, by_landmark = ((_observed(pairs, weights), kappa(pairs, weights)) for weights in (plain, weighted))
+    by_label, by_landmark = (
+        (_observed(pairs, weights), kappa(pairs, weights)) for weights in (plain, weighted)
+    )
+
     return Agreement(len(shared), *by_label, *by_landmark, queue)
 
 
 def kappa(pairs: Sequence[tuple[LabelPlace, LabelPlace]], weights: Sequence[int]) -> float:
-    """Compute Cohen's κ of weighted pairs, (p_o − p_e) / (1 − p_e) with p_e = Σ_g p_first(g)·p_second(g); nan if p_e = 1."""
+    """Compute Cohen's κ of weighted pairs, (p_o − p_e) / (1 − p_e) with p_e = Σ_g
+    p_first(g)·p_second(g); nan if p_e = 1.
+    """
     counted = [(pair, weight) for pair, weight in zip(pairs, weights, strict=True) if weight]
-    number = {place: n for n, place in enumerate(dict.fromkeys(place for pair, _ in counted for place in pair))}
+    number = {
+        place: n
+        for n, place in enumerate(dict.fromkeys(place for pair, _ in counted for place in pair))
+    }
     if len(number) < 2:
         return float("nan")
     first, second = ([number[pair[side]] for pair, _ in counted] for side in (0, 1))

@@ -1,6 +1,8 @@
-"""Defines the decisions of curators about classes, which are kept in a file (decisions.yaml) that anyone can replay.
+"""Defines the decisions of curators about classes, which are kept in a file (decisions.yaml) that
+anyone can replay.
 
-A decision names classes by id and groups by name, never clusters by number. decisions_file.py reads and writes the file.
+A decision names classes by id and groups by name, never clusters by number. decisions_file.py reads
+and writes the file.
 
 >>> move = Move(id="d1", op="move", labels=("Q16970",), to="church")
 >>> Decisions(groups={"church": Group(kind="human-made")}, decisions=(move,)).decisions[0].to
@@ -23,7 +25,9 @@ ClassId = Annotated[str, StringConstraints(pattern=r"^(Q[1-9][0-9]*|label:.+)$")
 GroupName = Annotated[str, StringConstraints(min_length=1)]
 ClassIds = Annotated[tuple[ClassId, ...], Field(min_length=1)]
 Kind = Literal["human-made", "natural"]
-Day = Annotated[str, BeforeValidator(lambda day: day.isoformat() if isinstance(day, datetime.date) else day)]
+Day = Annotated[
+    str, BeforeValidator(lambda day: day.isoformat() if isinstance(day, datetime.date) else day)
+]
 
 
 class Decision(Strict):
@@ -51,7 +55,9 @@ class Move(Decision):
 
 
 class Split(Decision):
-    """Divide a group; "*" stands for its other classes, which stay in the group if no part has them."""
+    """Divide a group; "*" stands for its other classes, which stay in the group if no part has
+    them.
+    """
 
     op: Literal["split"]
     group: GroupName
@@ -76,7 +82,9 @@ class Drop(Decision):
 
 
 class Ambiguous(Decision):
-    """Mark classes that fit several groups: `use` chooses one, by the stated rule; without it they stay unassigned."""
+    """Mark classes that fit several groups: `use` chooses one, by the stated rule; without it they
+    stay unassigned.
+    """
 
     op: Literal["ambiguous"]
     labels: ClassIds
@@ -102,7 +110,8 @@ class CannotLink(Decision):
 
 
 AnyDecision = Annotated[
-    Name | Move | Split | Merge | Rename | Drop | Ambiguous | SetKind | MustLink | CannotLink, Field(discriminator="op")
+    Name | Move | Split | Merge | Rename | Drop | Ambiguous | SetKind | MustLink | CannotLink,
+    Field(discriminator="op"),
 ]
 
 
@@ -114,7 +123,9 @@ class Group(Strict):
 
 
 class Approval(Strict):
-    """A reviewer's consent to a group; it becomes stale when the group's members, and so their hash, change."""
+    """A reviewer's consent to a group; it becomes stale when the group's members, and so their
+    hash, change.
+    """
 
     reviewer: str
     group: GroupName
@@ -122,7 +133,9 @@ class Approval(Strict):
 
 
 class Inputs(Strict):
-    """What the curators saw: hashes of the classes and of their partition, and the settings of encoder and clustering."""
+    """What the curators saw: hashes of the classes and of their partition, and the settings of
+    encoder and clustering.
+    """
 
     labels_sha256: str | None = None
     clusters_sha256: str | None = None
@@ -147,7 +160,11 @@ class Decisions(Strict):
     def _coherent(self) -> Decisions:
         ids = [decision.id for decision in self.decisions]
         if len(set(ids)) != len(ids):
-            raise ValueError(f"decision ids occur twice: {examples(sorted({i for i in ids if ids.count(i) > 1}))}")
+            raise ValueError(
+                "decision ids occur twice: "
+                f"{examples(sorted({i for i in ids if ids.count(i) > 1}))}"
+            )
+
         for decision in self.decisions:
             for group in groups_named(decision):
                 if group not in self.groups:
@@ -158,8 +175,12 @@ class Decisions(Strict):
                     )
             if isinstance(decision, Ambiguous) and decision.use not in (None, *decision.choices):
                 raise ValueError(f"{decision.id}: {decision.use!r} is not one of its choices")
-            if isinstance(decision, Split) and sum(part == REST for part in decision.into.values()) > 1:
+            if (
+                isinstance(decision, Split)
+                and sum(part == REST for part in decision.into.values()) > 1
+            ):
                 raise ValueError(f"{decision.id}: only one part can take the rest, '*'")
+
         return self
 
 
@@ -174,7 +195,11 @@ def groups_named(decision: AnyDecision) -> Iterator[str]:
 def labels_named(decision: AnyDecision) -> tuple[str, ...]:
     """Return every class that a decision names."""
     values = dict(decision)
-    parts = [values.get("labels", ()), values.get("members_of", ()), *values.get("into", {}).values()]
+    parts = [
+        values.get("labels", ()),
+        values.get("members_of", ()),
+        *values.get("into", {}).values(),
+    ]
     return tuple(label for part in parts if part != REST for label in part)
 
 

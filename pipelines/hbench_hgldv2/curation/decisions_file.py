@@ -1,6 +1,8 @@
-"""Reads and writes decisions.yaml: YAML with a JSON value per line, so that the review page can write the same bytes.
+"""Reads and writes decisions.yaml: YAML with a JSON value per line, so that the review page can
+write the same bytes.
 
->>> text = "groups: {church: {kind: human-made}}\\ndecisions:\\n- {id: d1, op: move, labels: [Q16970], to: church}\\n"
+>>> decision = "- {id: d1, op: move, labels: [Q16970], to: church}"
+>>> text = "groups: {church: {kind: human-made}}\\ndecisions:\\n" + decision + "\\n"
 >>> print(dumps(loads(text)), end="")
 schema: 1
 inputs: {}
@@ -34,15 +36,20 @@ def decisions_in(work: Path, path: Path | None = None) -> Decisions:
 
 
 def load(path: Path) -> Decisions:
-    """Read decisions from a file; raises DataError when it is missing, ConfigError when it breaks the schema."""
+    """Read decisions from a file; raises DataError when it is missing, ConfigError when it breaks
+    the schema.
+    """
     try:
         return loads(read_text(path), source=str(path))
     except FileNotFoundError:
         raise DataError(
-            f"{path} does not exist", fix="export it from the review page, or start with `schema: 1`"
+            f"{path} does not exist",
+            fix="export it from the review page, or start with `schema: 1`",
         ) from None
     except ValueError as error:
-        raise ConfigError(f"{path} cannot be read", expected="decisions, in YAML", found=str(error)) from None
+        raise ConfigError(
+            f"{path} cannot be read", expected="decisions, in YAML", found=str(error)
+        ) from None
 
 
 def loads(text: str, *, source: str = "decisions") -> Decisions:
@@ -51,8 +58,12 @@ def loads(text: str, *, source: str = "decisions") -> Decisions:
         content = parse_yaml(text, _Loader)
     except yaml.YAMLError as error:
         raise ConfigError(f"{source} is not YAML", found=str(error)) from None
+
     if content is None:
-        raise ConfigError(f"{source} is empty", expected="decisions", fix="start with the line `schema: 1`")
+        raise ConfigError(
+            f"{source} is empty", expected="decisions", fix="start with the line `schema: 1`"
+        )
+
     try:
         return Decisions.model_validate(content)
     except ValidationError as error:
@@ -65,18 +76,27 @@ def loads(text: str, *, source: str = "decisions") -> Decisions:
 
 
 def dumps(decisions: Decisions) -> str:
-    """Write decisions as text; the same decisions give the same bytes, here and in the review page."""
+    """Write decisions as text; the same decisions give the same bytes, here and in the review
+    page."""
     content = decisions.model_dump(by_alias=True, exclude_none=True, mode="json")
     lines = ["schema: 1", f"inputs: {flow(content['inputs'])}"]
-    lines += _block("groups", (f"  {flow(name)}: {flow(group)}" for name, group in content["groups"].items()), "{}")
+    lines += _block(
+        "groups",
+        (f"  {flow(name)}: {flow(group)}" for name, group in content["groups"].items()),
+        "{}",
+    )
     lines += _block("decisions", (f"- {flow(decision)}" for decision in content["decisions"]), "[]")
     lines += _block("approvals", (f"- {flow(approval)}" for approval in content["approvals"]), "[]")
     return "\n".join(lines) + "\n"
 
 
 def flow(value: Any) -> str:
-    """Write a value as one line that is both JSON and YAML: what YAML takes for a line break, or refuses, is escaped."""
-    return _SPECIAL.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False))
+    """Write a value as one line that is both JSON and YAML: what YAML takes for a line break, or
+    refuses, is escaped.
+    """
+    return _SPECIAL.sub(
+        lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False)
+    )
 
 
 def _block(title: str, lines: Iterable[str], empty: str) -> list[str]:
@@ -94,5 +114,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         if len(set(keys)) != len(keys):
             twice = [key for key in keys if keys.count(key) > 1]
-            raise yaml.MarkedYAMLError(problem=f"key {twice[0]!r} is given twice", problem_mark=node.start_mark)
+            raise yaml.MarkedYAMLError(
+                problem=f"key {twice[0]!r} is given twice", problem_mark=node.start_mark
+            )
         return super().construct_mapping(node, deep)  # type: ignore[no-any-return]

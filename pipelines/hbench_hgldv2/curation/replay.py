@@ -1,8 +1,9 @@
-"""Replays decisions: applies them in order to labels and their clusters; the same inputs give the same mapping, byte for byte.
+"""Replays decisions: applies them in order to labels and their clusters; the same inputs give the
+same mapping, byte for byte.
 
-The effects of a decision are (label, new place) pairs, which `replay` applies while reading them. Every label ends in exactly
-one place: a group, dropped, or unassigned. A label that no decision names stays unassigned and needs review, whatever its
-cluster.
+The effects of a decision are (label, new place) pairs, which `replay` applies while reading them.
+Every label ends in exactly one place: a group, dropped, or unassigned. A label that no decision
+names stays unassigned and needs review, whatever its cluster.
 """
 
 from collections import Counter, defaultdict
@@ -38,7 +39,8 @@ class LabelPlace(NamedTuple):
         return repr(self.group) if self.group else self.status
 
 
-UNASSIGNED, DROPPED = LabelPlace("unassigned"), LabelPlace("dropped")
+UNASSIGNED = LabelPlace("unassigned")
+DROPPED = LabelPlace("dropped")
 
 
 def in_group(group: str) -> LabelPlace:
@@ -47,7 +49,9 @@ def in_group(group: str) -> LabelPlace:
 
 
 class Conflict(NamedTuple):
-    """A precondition of a decision that does not hold, so that the decision was not applied to that label."""
+    """A precondition of a decision that does not hold, so that the decision was not applied to that
+    label.
+    """
 
     decision: str
     subject: str
@@ -57,20 +61,27 @@ class Conflict(NamedTuple):
 
 @dataclass
 class World:
-    """The state while decisions are applied; `whole_clusters`: whether the decisions were made about these clusters."""
+    """The state while decisions are applied; `whole_clusters`: whether the decisions were made
+    about these clusters.
+    """
 
     places: dict[str, LabelPlace]
     clusters: Mapping[str, int]
     kinds: dict[str, str]
     whole_clusters: bool
     conflicts: list[Conflict] = field(default_factory=list)
-    decided: set[str] = field(default_factory=set)  # labels that a decision so far has placed or left open
+    # labels that a decision so far has placed or left open
+    decided: set[str] = field(default_factory=set)
 
     def members(self, group: str) -> list[str]:
         return [label for label, place in self.places.items() if place == in_group(group)]
 
-    def expects(self, decision: str, label: str, group: str, members: Sequence[str] | None = None) -> bool:
-        """Return whether a label is in a group, or in `members`, its members before the decision; add a conflict if not."""
+    def expects(
+        self, decision: str, label: str, group: str, members: Sequence[str] | None = None
+    ) -> bool:
+        """Return whether a label is in a group, or in `members`, its members before the decision;
+        add a conflict if not.
+        """
         place = self.places[label]
         holds = place == in_group(group) if members is None else label in members
         if not holds:
@@ -79,19 +90,30 @@ class World:
 
 
 def effects(decision: ops.AnyDecision, world: World) -> Iterator[tuple[str, LabelPlace]]:
-    """Yield each label that a decision places, with its new place; failed preconditions are added to the conflicts."""
+    """Yield each label that a decision places, with its new place; failed preconditions are added
+    to the conflicts.
+    """
     match decision:
         case ops.Name():
             yield from _name(decision, world)
         case ops.Move(expect_from=group, to=to):
-            placed = (i for i in decision.labels if group is None or world.expects(decision.id, i, group))
+            placed = (
+                i for i in decision.labels if group is None or world.expects(decision.id, i, group)
+            )
             yield from ((label, in_group(to)) for label in placed)
         case ops.Split():
             yield from _split(decision, world)
         case ops.Merge(groups=groups, to=to):
-            yield from ((label, in_group(to)) for group in groups if group != to for label in world.members(group))
+            yield from (
+                (label, in_group(to))
+                for group in groups
+                if group != to
+                for label in world.members(group)
+            )
         case ops.Rename(group=group, to=to) if group != to and world.members(to):
-            world.conflicts.append(Conflict(decision.id, group, f"no group {to!r} yet", "one with classes"))
+            world.conflicts.append(
+                Conflict(decision.id, group, f"no group {to!r} yet", "one with classes")
+            )
         case ops.Rename(group=group, to=to):
             yield from ((label, in_group(to)) for label in world.members(group))
         case ops.Drop(labels=labels):
@@ -103,16 +125,24 @@ def effects(decision: ops.AnyDecision, world: World) -> Iterator[tuple[str, Labe
 
 
 def _name(decision: ops.Name, world: World) -> Iterable[tuple[str, LabelPlace]]:
-    numbers = sorted({world.clusters[label] for label in decision.members_of if label in world.clusters})
+    numbers = sorted(
+        {world.clusters[label] for label in decision.members_of if label in world.clusters}
+    )
     covered = list(decision.members_of)
+
     if len(numbers) > 1 and world.whole_clusters:
-        world.conflicts.append(Conflict(decision.id, decision.members_of[0], "one cluster", f"{len(numbers)} clusters"))
+        world.conflicts.append(
+            Conflict(decision.id, decision.members_of[0], "one cluster", f"{len(numbers)} clusters")
+        )
     elif world.whole_clusters:
         covered += [
             label
             for label in world.places
-            if label not in world.decided and world.clusters.get(label) in numbers and label not in covered
+            if label not in world.decided
+            and world.clusters.get(label) in numbers
+            and label not in covered
         ]
+
     return [(label, in_group(decision.to)) for label in covered]
 
 
@@ -124,7 +154,9 @@ def _split(decision: ops.Split, world: World) -> Iterable[tuple[str, LabelPlace]
             if world.expects(decision.id, label, decision.group, members):
                 taken.add(label)
                 yield label, in_group(target)
-    rest = next((target for target, part in decision.into.items() if part == ops.REST), decision.group)
+    rest = next(
+        (target for target, part in decision.into.items() if part == ops.REST), decision.group
+    )
     if rest != decision.group:
         yield from ((label, in_group(rest)) for label in members if label not in taken)
 
@@ -145,7 +177,9 @@ def unlinked(decision: MustLink | CannotLink, world: World) -> Iterable[Conflict
 
 
 class Placed(NamedTuple):
-    """A row of mapping.csv: the place of a label, the reason, the decisions, and suggestions if it is unassigned."""
+    """A row of mapping.csv: the place of a label, the reason, the decisions, and suggestions if it
+    is unassigned.
+    """
 
     class_id: str
     label: str
@@ -181,7 +215,8 @@ class Curation:
     def problems(self) -> list[str]:
         """List the conflicts and the stale approvals, in a line each."""
         conflicts = (
-            f"conflict in {c.decision} on {c.subject}: expected {c.expected}, found {c.found}" for c in self.conflicts
+            f"conflict in {c.decision} on {c.subject}: expected {c.expected}, found {c.found}"
+            for c in self.conflicts
         )
         return [*conflicts, *(f"stale approval of {name}" for name in self.stale)]
 
@@ -194,7 +229,9 @@ def run(
     work: Path,
     *,
     decisions: DecisionsFile = None,
-    strict: Annotated[bool, "Fail when a precondition does not hold or an approval is stale."] = False,
+    strict: Annotated[
+        bool, "Fail when a precondition does not hold or an approval is stale."
+    ] = False,
 ) -> None:
     """Apply decisions.yaml to the labels and clusters.
 
@@ -202,7 +239,9 @@ def run(
     hbench hgldv2 replay --strict
     """
     path = decisions or work / "decisions.yaml"
-    labels, clusters, decided = read_rows(work / "labels.csv", Label), read_clusters(work), load(path)
+    labels = read_rows(work / "labels.csv", Label)
+    clusters = read_clusters(work)
+    decided = load(path)
     placed = replay(labels, clusters, decided).placed()
     curation = replay(labels, clusters, decided, suggestions=suggestions_for(work, labels, placed))
     record = made_by("replay", [work / "labels.csv", work / "clusters.csv", path], {})
@@ -219,25 +258,39 @@ def groups_in(mapping: Path) -> dict[str, str]:
     return {row.class_id: row.group for row in read_rows(mapping, Placed) if row.status == "group"}
 
 
-def suggestions_for(work: Path, labels: Sequence[Label], decided: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Suggest up to three groups for each class, by the nearest encoded names and decided labels; {} without embeddings."""
+def suggestions_for(
+    work: Path, labels: Sequence[Label], decided: Mapping[str, str]
+) -> dict[str, tuple[str, ...]]:
+    """Suggest up to three groups for each class, by the nearest encoded names and decided labels;
+    {} without embeddings.
+    """
     path = work / "embeddings.npz"
     if not path.exists():
         return {}
-    names = [name.removeprefix(encode.GROUP) for name in encode.ids_of(path) if name.startswith(encode.GROUP)]
+    names = [
+        name.removeprefix(encode.GROUP)
+        for name in encode.ids_of(path)
+        if name.startswith(encode.GROUP)
+    ]
     known = [label.class_id for label in labels if label.class_id in decided]
     anchors = encode.rows_of(path, [*(encode.GROUP + name for name in names), *known])
-    nearest = suggest(encode.load(path, labels), anchors, [*names, *(decided[class_id] for class_id in known)])
+    nearest = suggest(
+        encode.load(path, labels), anchors, [*names, *(decided[class_id] for class_id in known)]
+    )
     return {label.class_id: groups for label, groups in zip(labels, nearest, strict=True)}
 
 
-def suggest(vectors: encode.Vectors, anchors: encode.Vectors, groups: Sequence[str]) -> list[tuple[str, ...]]:
-    """Find the three groups with the most similar anchors, best first, for unit vectors (n, D) and anchors (m, D).
+def suggest(
+    vectors: encode.Vectors, anchors: encode.Vectors, groups: Sequence[str]
+) -> list[tuple[str, ...]]:
+    """Find the three groups with the most similar anchors, best first, for unit vectors (n, D) and
+    anchors (m, D).
 
-    `groups` names the group of each anchor; a group with several anchors, its name and its members, counts once, by the
-    most similar. Ties are broken by name.
+    `groups` names the group of each anchor; a group with several anchors, its name and its members,
+    counts once, by the most similar. Ties are broken by name.
     """
-    names, labels = sorted(set(groups)), np.asarray(groups)
+    names = sorted(set(groups))
+    labels = np.asarray(groups)
     similar = vectors @ anchors.T
     best = np.zeros((len(vectors), len(names)), similar.dtype)
     for column, name in enumerate(names):
@@ -259,30 +312,41 @@ def replay(
     """
     ids = sorted(label.class_id for label in labels)
     check_known(decisions, ids)
-    inputs, kinds = decisions.inputs, {name: group.kind for name, group in decisions.groups.items()}
-    made_here = inputs.labels_sha256 == digest(ids) and inputs.clusters_sha256 == partition_digest(clusters)
+    inputs = decisions.inputs
+    kinds = {name: group.kind for name, group in decisions.groups.items()}
+    made_here = inputs.labels_sha256 == digest(ids) and inputs.clusters_sha256 == partition_digest(
+        clusters
+    )
     world = World(dict.fromkeys(ids, UNASSIGNED), clusters, dict(kinds), made_here)
     decided_by: dict[str, list[str]] = {label: [] for label in ids}
+
     for decision in decisions.decisions:
         for label, place in effects(decision, world):
             decided_by[label].append(decision.id)
             world.places[label] = place
             world.decided.add(label)
+
     for decision in decisions.decisions:
         if isinstance(decision, MustLink | CannotLink):
             world.conflicts += unlinked(decision, world)
+
     by_id = {label.class_id: label for label in labels}
-    rows = tuple(_placed(by_id[i], world, decisions, decided_by[i], (suggestions or {}).get(i, ())) for i in ids)
+    rows = tuple(
+        _placed(by_id[i], world, decisions, decided_by[i], (suggestions or {}).get(i, ()))
+        for i in ids
+    )
     stale = tuple(
         f"{approval.reviewer}: {approval.group}"
         for approval in decisions.approvals
         if approval.sha256_of_members != digest(world.members(approval.group))
     )
+
     return Curation(rows, tuple(world.conflicts), stale, world.kinds)
 
 
 def require_clean(curation: Curation) -> None:
-    """Raise ComparisonError when a precondition failed or an approval is stale, as `--strict` asks."""
+    """Raise ComparisonError when a precondition failed or an approval is stale, as `--strict`
+    asks."""
     problems = curation.problems()
     if problems:
         raise ComparisonError(
@@ -293,10 +357,16 @@ def require_clean(curation: Curation) -> None:
 
 
 def _placed(
-    label: Label, world: World, decisions: Decisions, decided_by: Sequence[str], suggestions: Sequence[str]
+    label: Label,
+    world: World,
+    decisions: Decisions,
+    decided_by: Sequence[str],
+    suggestions: Sequence[str],
 ) -> Placed:
     status, group = world.places[label.class_id]
-    reason = {"group": "assigned", "dropped": "dropped"}.get(status, "ambiguous" if decided_by else "needs_review")
+    reason = {"group": "assigned", "dropped": "dropped"}.get(
+        status, "ambiguous" if decided_by else "needs_review"
+    )
     return Placed(
         label.class_id,
         label.label,

@@ -1,7 +1,7 @@
 """Makes the review page: one self-contained HTML file with the clusters, on which curators decide.
 
-Cards are ordered by landmarks; in each, the most doubtful label comes first, with suggestions and examples. The page exports
-decisions.yaml.
+Cards are ordered by landmarks; in each, the most doubtful label comes first, with suggestions and
+examples. The page exports decisions.yaml.
 """
 
 import json
@@ -27,14 +27,16 @@ from hbench_hgldv2.grouping.cluster import Clustered
 from hbench_hgldv2.labels import clean, released
 from hbench_hgldv2.labels.label import Label, digest, partition_digest
 
-PAGE, DEMO = Path(__file__).with_name("page"), Path(__file__).with_name("demo")
+PAGE = Path(__file__).with_name("page")
+DEMO = Path(__file__).with_name("demo")
 DEMO_CLUSTERS = 45  # for 29 groups
 SCRIPTS = ("model", "view", "cards", "grid", "actions", "picker", "marks", "compare", "input")
 
 
 class Material(NamedTuple):
-    """The content of a review: labels, their clusters, suggested groups by class id, the known kinds of groups, the
-    decisions so far, the path of each class in the taxonomy, if one was made, and another reviewer's name and decisions.
+    """The content of a review: labels, their clusters, suggested groups by class id, the known
+    kinds of groups, the decisions so far, the path of each class in the taxonomy, if one was made,
+    and another reviewer's name and decisions.
     """
 
     labels: Sequence[Label]
@@ -57,9 +59,12 @@ def run(
     decisions: DecisionsFile = None,
     names: encode.Names = None,
     against: Annotated[
-        Path | None, "Another reviewer's decisions.yaml: the page shows κ and what you two disagree on."
+        Path | None,
+        "Another reviewer's decisions.yaml: the page shows κ and what you two disagree on.",
     ] = None,
-    demo: Annotated[bool, "Try it: released labels, two reviewers, in the folder demo of the work folder."] = False,
+    demo: Annotated[
+        bool, "Try it: released labels, two reviewers, in the folder demo of the work folder."
+    ] = False,
 ) -> None:
     """Write the review page.
 
@@ -71,26 +76,38 @@ def run(
     if demo:
         work = work / "demo"
         make_demo(work)
-        names, against = work / "names.csv", work / "released.yaml"
-    labels, clustered = read_rows(work / "labels.csv", Label), read_rows(work / "clusters.csv", Clustered)
-    decided, tree = decisions_in(work, decisions), work / "taxonomy.csv"
+        names = work / "names.csv"
+        against = work / "released.yaml"
+
+    labels = read_rows(work / "labels.csv", Label)
+    clustered = read_rows(work / "clusters.csv", Clustered)
+    decided = decisions_in(work, decisions)
+    tree = work / "taxonomy.csv"
     placed = replay(labels, {row.class_id: row.cluster for row in clustered}, decided).placed()
     ancestors = taxonomy.paths(read_rows(tree, taxonomy.Node)) if tree.exists() else {}
     suggestions = suggestions_for(work, labels, placed)
     material = Material(labels, clustered, suggestions, encode.kinds_in(names), decided, ancestors)
+
     if against is not None:
         second = decisions_file.load(against)
         reviewers = [decision.by for decision in second.decisions if decision.by]
-        material = material._replace(other=reviewers[-1] if reviewers else against.stem, other_decisions=second)
+        material = material._replace(
+            other=reviewers[-1] if reviewers else against.stem, other_decisions=second
+        )
+
     write_text(work / "review.html", page(material, made_with=_made_with(work)))
-    terminal.say(f"open {work / 'review.html'}, decide, export decisions.yaml to {work}, then replay")
+    terminal.say(
+        f"open {work / 'review.html'}, decide, export decisions.yaml to {work}, then replay"
+    )
 
 
 def make_demo(work: Path) -> None:
-    """Run the steps before the review, without a network; decisions.yaml is kept where there is one.
+    """Run the steps before the review, without a network; decisions.yaml is kept where there is
+    one.
 
-    The labels are the 162 of the released training landmarks that are words (CC BY 4.0, Ramzi et al.), a landmark each;
-    one reviewer, A, is invented and half way through, the other one is the release itself.
+    The labels are the 162 of the released training landmarks that are words (CC BY 4.0, Ramzi et
+    al.), a landmark each; one reviewer, A, is invented and half way through, the other one is the
+    release itself.
     """
     table = DEMO / "train_label_to_hierarchical.csv"
     rows = released.read(table)
@@ -107,15 +124,25 @@ def make_demo(work: Path) -> None:
 
 def _made_with(work: Path) -> Inputs:
     """Read the settings in the records of the embeddings and of the clusters."""
-    encoding, clustering = record_of(work / "embeddings.npz"), record_of(work / "clusters.csv")
+    encoding = record_of(work / "embeddings.npz")
+    clustering = record_of(work / "clusters.csv")
     if encoding is None or clustering is None:
         return Inputs()
-    settings = {**encoding.settings, **clustering.settings, "weights_sha256": encoding.settings.get("weights") or None}
+    settings = {
+        **encoding.settings,
+        **clustering.settings,
+        "weights_sha256": encoding.settings.get("weights") or None,
+    }
     kept = {name: settings.get(name) for name in Inputs.model_fields if name in settings}
     return build(Inputs, kept, source=f"the record of {work / 'clusters.csv'} or of its embeddings")
 
 
-def page(material: Material, *, title: str = "Review of super-categories", made_with: Inputs | None = None) -> str:
+def page(
+    material: Material,
+    *,
+    title: str = "Review of super-categories",
+    made_with: Inputs | None = None,
+) -> str:
     """Write the review as one HTML document without outside resources; labels are escaped."""
     text = json.dumps(content(material, made_with or Inputs()), ensure_ascii=False)
     safe = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
@@ -132,31 +159,44 @@ def page(material: Material, *, title: str = "Review of super-categories", made_
 
 
 def content(material: Material, made_with: Inputs) -> dict[str, Any]:
-    """Collect the page's data: labels in the order of the clusters, and the state after the decisions so far."""
+    """Collect the page's data: labels in the order of the clusters, and the state after the
+    decisions so far.
+    """
     curation = replay(material.labels, material.clusters, material.decisions)
     other = replay(material.labels, material.clusters, material.other_decisions)
     inputs = material.decisions.inputs
     if not material.decisions.decisions:  # those of these labels and clusters
-        labels, clusters = digest(label.class_id for label in material.labels), partition_digest(material.clusters)
+        labels = digest(label.class_id for label in material.labels)
+        clusters = partition_digest(material.clusters)
         inputs = made_with.model_copy(update={"labels_sha256": labels, "clusters_sha256": clusters})
+
     by_id = {label.class_id: label for label in material.labels}
     return {
         "inputs": inputs.model_dump(exclude_none=True),
-        "labels": [_entry(rank, by_id[row.class_id], row, material) for rank, row in enumerate(material.clustered)],
-        "cluster_names": [name for _, name in sorted({(row.cluster, row.name) for row in material.clustered})],
+        "labels": [
+            _entry(rank, by_id[row.class_id], row, material)
+            for rank, row in enumerate(material.clustered)
+        ],
+        "cluster_names": [
+            name for _, name in sorted({(row.cluster, row.name) for row in material.clustered})
+        ],
         "known_kinds": dict(material.known_kinds),
         "places": _places(curation),
         "kinds": dict(curation.kinds),
         "other": {"name": material.other, "places": _places(other), "kinds": dict(other.kinds)}
         if material.other
         else None,
-        **material.decisions.model_dump(include={"groups", "decisions", "approvals"}, exclude_none=True, mode="json"),
+        **material.decisions.model_dump(
+            include={"groups", "decisions", "approvals"}, exclude_none=True, mode="json"
+        ),
     }
 
 
 def _entry(rank: int, label: Label, row: Clustered, material: Material) -> dict[str, Any]:
     """Collect all that is known of a label, numbers rounded to four places and None for nan."""
-    numbers = {name: round(value, 4) for name, value in row._asdict().items() if isinstance(value, float)}
+    numbers = {
+        name: round(value, 4) for name, value in row._asdict().items() if isinstance(value, float)
+    }
     return {
         **label._asdict(),
         **row._asdict(),
@@ -171,9 +211,12 @@ def _entry(rank: int, label: Label, row: Clustered, material: Material) -> dict[
 
 
 def _places(curation: Curation) -> dict[str, dict[str, str | bool]]:
-    """Return the places of labels that a decision names; `open` marks ambiguous ones without a choice."""
+    """Return the places of labels that a decision names; `open` marks ambiguous ones without a
+    choice.
+    """
     return {
-        row.class_id: {"status": row.status, "group": row.group} | ({"open": True} if row.reason == "ambiguous" else {})
+        row.class_id: {"status": row.status, "group": row.group}
+        | ({"open": True} if row.reason == "ambiguous" else {})
         for row in curation.rows
         if row.decided_by
     }

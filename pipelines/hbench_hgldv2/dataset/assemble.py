@@ -1,9 +1,10 @@
-"""Assembles the dataset: applies the curated mapping to landmarks, as the official five-column files and as label trees, and
-writes its card.
+"""Assembles the dataset: applies the curated mapping to landmarks, as the official five-column
+files and as label trees, and writes its card.
 
-Every landmark with a class has a row. It has a super-category if its class has a group, or, for an ambiguous landmark, if all
-its classes have the same group. A landmark without one may get one from its images (`assign`); it then has a row even without
-a class, as in the release. `source` says for each row how it got its super-category.
+Every landmark with a class has a row. It has a super-category if its class has a group, or, for an
+ambiguous landmark, if all its classes have the same group. A landmark without one may get one from
+its images (`assign`); it then has a row even without a class, as in the release. `source` says for
+each row how it got its super-category.
 """
 
 import dataclasses
@@ -42,8 +43,9 @@ REASONS = ("recovered", "assigned", "ambiguous", "dropped", "unassigned")
 class Sourced(NamedTuple):
     """A row of a released file, its split, and the source of its super-category.
 
-    `source` is "labelled" by its class, "recovered" from several classes of one group, or "assigned" by its images, of which
-    `images` voted and the `share` agreed; without a super-category it is "ambiguous", "dropped" or "unassigned".
+    `source` is "labelled" by its class, "recovered" from several classes of one group, or
+    "assigned" by its images, of which `images` voted and the `share` agreed; without a
+    super-category it is "ambiguous", "dropped" or "unassigned".
     """
 
     split: str
@@ -66,10 +68,12 @@ def run(
     work: Path,
     *,
     raw: Annotated[
-        Path | None, "Folder of GLDv2's metadata: with it the dataset hgldv2 is built too, in dataset/."
+        Path | None,
+        "Folder of GLDv2's metadata: with it the dataset hgldv2 is built too, in dataset/.",
     ] = None,
 ) -> None:
-    """Apply mapping.csv to the landmarks, and assigned_{train,index}.csv, if they exist, to those without a group.
+    """Apply mapping.csv to the landmarks, and assigned_{train,index}.csv, if they exist, to those
+    without a group.
 
     The column `source` of hierarchy.csv says how each landmark got its super-category.
 
@@ -77,44 +81,67 @@ def run(
     hbench hgldv2 assemble --raw gldv2/raw
     """
     metadata = {} if raw is None else _metadata(raw)
-    selection, mapping = read_rows(work / "selection.csv", CleanedLandmark), read_rows(work / "mapping.csv", Placed)
+    selection = read_rows(work / "selection.csv", CleanedLandmark)
+    mapping = read_rows(work / "mapping.csv", Placed)
     by_images = {split: path for split in SPLITS if (path := assign.file_of(work, split)).exists()}
     inputs = [work / "selection.csv", work / "mapping.csv", *by_images.values()]
     record = made_by("assemble", inputs, {})
     assigned = {split: read_rows(path, Assigned) for split, path in by_images.items()}
     present = [split for split in SPLITS if any(row.split == split for row in selection)]
-    splits = {split: assemble(selection, mapping, split, assigned.get(split, ())) for split in present}
+    splits = {
+        split: assemble(selection, mapping, split, assigned.get(split, ())) for split in present
+    }
     trees = {split: tree_of(rows)[0] for split, rows in splits.items()}
     counts = {split: Counter(row.source for row in rows) for split, rows in splits.items()}
+
     for split, rows in splits.items():
-        write_rows(file_of(work, split), official(rows), Released, record=record, counts=counts[split])
+        write_rows(
+            file_of(work, split), official(rows), Released, record=record, counts=counts[split]
+        )
+
     sources = {path.name: sha256(path) for path in inputs}
-    write_text(work / "hierarchy.csv", rows_text((row for rows in splits.values() for row in rows), Sourced))
-    placed, vectors = [row for row in mapping if row.status == "group"], work / "embeddings.npz"
+    write_text(
+        work / "hierarchy.csv",
+        rows_text((row for rows in splits.values() for row in rows), Sourced),
+    )
+    placed = [row for row in mapping if row.status == "group"]
+    vectors = work / "embeddings.npz"
     known = encode.rows_of(vectors, [row.class_id for row in placed]) if vectors.exists() else None
-    odd = quality.inconsistencies([row.label for row in placed], [row.group for row in placed], known)
+    odd = quality.inconsistencies(
+        [row.label for row in placed], [row.group for row in placed], known
+    )
     write_text(work / "card.md", card(splits, odd[:SHOWN], sources))
+
     for split, tree in trees.items():
-        terminal.say(counts_text(f"{split}: {len(tree.names[1])} super-categories; landmarks", counts[split]))
+        terminal.say(
+            counts_text(f"{split}: {len(tree.names[1])} super-categories; landmarks", counts[split])
+        )
+
     if raw is not None:
         _build(work, raw, metadata)
 
 
 def file_of(work: Path, split: str) -> Path:
-    """The path of a split's assembled five-column file, laid out as `hbench build` expects the released one."""
+    """The path of a split's assembled five-column file, laid out as `hbench build` expects the
+    released one.
+    """
     return work / "hierarchy" / gldv2.LABELS.format(split)
 
 
 def _metadata(raw: Path) -> dict[str, Path]:
     """Find GLDv2's metadata files below `raw`, by name; raises DataError for a missing one."""
-    found = {name: gldv2.metadata_file(raw, name) for name in (gldv2.TRAIN, gldv2.INDEX, gldv2.TRUTH)}
+    found = {
+        name: gldv2.metadata_file(raw, name) for name in (gldv2.TRAIN, gldv2.INDEX, gldv2.TRUTH)
+    }
     if missing := [name for name, path in found.items() if not path.exists()]:
         raise DataError(f"{raw} has no {missing[0]}", fix="hbench download hgldv2 --part metadata")
     return found
 
 
 def _build(work: Path, raw: Path, metadata: Mapping[str, Path]) -> None:
-    """Build the dataset hgldv2 with these labels; its metadata are copied next to them, the images stay in `raw`."""
+    """Build the dataset hgldv2 with these labels; its metadata are copied next to them, the images
+    stay in `raw`.
+    """
     for name, source in metadata.items():
         with replacing(work / "hierarchy" / name) as temporary:
             shutil.copyfile(source, temporary)
@@ -126,50 +153,75 @@ def _build(work: Path, raw: Path, metadata: Mapping[str, Path]) -> None:
 
 
 def assemble(
-    selection: Iterable[CleanedLandmark], mapping: Sequence[Placed], split: str, assigned: Iterable[Assigned] = ()
+    selection: Iterable[CleanedLandmark],
+    mapping: Sequence[Placed],
+    split: str,
+    assigned: Iterable[Assigned] = (),
 ) -> list[Sourced]:
-    """Make the rows of one split, in the selection's order; the curators' decisions precede the votes of images.
+    """Make the rows of one split, in the selection's order; the curators' decisions precede the
+    votes of images.
 
     Raises DataError when a class, or the group of an assigned landmark, is not in the mapping.
     """
     placed = {row.class_id: row for row in mapping}
     kinds = {row.group: row.kind for row in mapping if row.status == "group"}
     by_images = {row.landmark_id: row for row in assigned}
+
     sourced = []
     for landmark in selection:
-        if landmark.split != split or (landmark.status == "dropped" and landmark.landmark_id not in by_images):
+        if landmark.split != split or (
+            landmark.status == "dropped" and landmark.landmark_id not in by_images
+        ):
             continue
-        group, kind, source = _place(landmark, placed) if landmark.status != "dropped" else ("", "", "dropped")
+        group, kind, source = (
+            _place(landmark, placed) if landmark.status != "dropped" else ("", "", "dropped")
+        )
         voted = by_images.get(landmark.landmark_id) if not group else None
         if voted and voted.group not in kinds:
             raise DataError(
-                f"landmark {voted.landmark_id} is assigned to {voted.group!r}, which is not a group of mapping.csv",
+                f"landmark {voted.landmark_id} is assigned to {voted.group!r}, which is not a "
+                "group of mapping.csv",
                 fix="run assign again: the decisions have changed since",
             )
         if voted:
-            group, kind, source = voted.group, kinds[voted.group], "assigned"
+            group = voted.group
+            kind = kinds[voted.group]
+            source = "assigned"
         classes = () if landmark.status == "dropped" else landmark.classes
         label = landmark.raw_label or BETWEEN.join(placed[class_id].label for class_id in classes)
         votes = (voted.images, voted.share) if voted else (0, 0.0)
-        sourced.append(Sourced(split, landmark.landmark_id, landmark.category, label, group, kind, source, *votes))
+        sourced.append(
+            Sourced(
+                split, landmark.landmark_id, landmark.category, label, group, kind, source, *votes
+            )
+        )
+
     return sourced
 
 
 def tree_of(rows: Sequence[Sourced]) -> tuple[LabelTree, Labels]:
-    """Make the tree natural/human-made → super-category → landmark of the labelled rows, and their labels int32 (N, 3).
+    """Make the tree natural/human-made → super-category → landmark of the labelled rows, and their
+    labels int32 (N, 3).
 
-    Raises DataError when no row is labelled, TreeError when a super-category is both natural and human-made.
+    Raises DataError when no row is labelled, TreeError when a super-category is both natural and
+    human-made.
     """
     labelled = [row for row in rows if row.hierarchical_label]
     if not labelled:
         raise DataError("no landmark has a label", fix="replay decisions that name groups first")
     return LabelTree.from_names(
-        [(row.natural_or_human_made, row.hierarchical_label, str(row.landmark_id)) for row in labelled], levels=LEVELS
+        [
+            (row.natural_or_human_made, row.hierarchical_label, str(row.landmark_id))
+            for row in labelled
+        ],
+        levels=LEVELS,
     )
 
 
 def _place(landmark: CleanedLandmark, placed: Mapping[str, Placed]) -> tuple[str, str, str]:
-    """Return group, kind and reason of a landmark: labelled, recovered, ambiguous, dropped or unassigned."""
+    """Return group, kind and reason of a landmark: labelled, recovered, ambiguous, dropped or
+    unassigned.
+    """
     absent = [class_id for class_id in landmark.classes if class_id not in placed]
     if absent:
         raise DataError(
@@ -186,29 +238,43 @@ def _place(landmark: CleanedLandmark, placed: Mapping[str, Placed]) -> tuple[str
 
 
 def imbalance(sizes: Iterable[int]) -> dict[str, float]:
-    """Measure the imbalance of positive group sizes: shares of the largest and the ten largest, largest over smallest, and
-    effective = exp(−Σ p·ln p), the number of groups of equal size.
+    """Measure the imbalance of positive group sizes: shares of the largest and the ten largest,
+    largest over smallest, and effective = exp(−Σ p·ln p), the number of groups of equal size.
 
     >>> imbalance([10, 10])
     {'top1': 0.5, 'top10': 1.0, 'ratio': 1.0, 'effective': 2.0}
     """
     ordered = sorted(sizes, reverse=True)
-    total, largest = sum(ordered), ordered[0]
+    total = sum(ordered)
+    largest = ordered[0]
     entropy = -sum(size / total * math.log(size / total) for size in ordered)
     shares = {"top1": largest / total, "top10": sum(ordered[:10]) / total}
     return {**shares, "ratio": largest / ordered[-1], "effective": round(math.exp(entropy), 9)}
 
 
 def card(
-    splits: Mapping[str, Sequence[Sourced]], odd: Sequence[quality.Inconsistency], sources: Mapping[str, str]
+    splits: Mapping[str, Sequence[Sourced]],
+    odd: Sequence[quality.Inconsistency],
+    sources: Mapping[str, str],
 ) -> str:
-    """Write the card as Markdown from rows per split, inconsistencies, and the sha256 of the inputs."""
-    labelled = {name: [row for row in rows if row.hierarchical_label] for name, rows in splits.items()}
-    groups = {name: Counter(row.hierarchical_label for row in rows) for name, rows in labelled.items()}
-    kinds = {row.hierarchical_label: row.natural_or_human_made for rows in labelled.values() for row in rows}
+    """Write the card as Markdown from rows per split, inconsistencies, and the sha256 of the
+    inputs.
+    """
+    labelled = {
+        name: [row for row in rows if row.hierarchical_label] for name, rows in splits.items()
+    }
+    groups = {
+        name: Counter(row.hierarchical_label for row in rows) for name, rows in labelled.items()
+    }
+    kinds = {
+        row.hierarchical_label: row.natural_or_human_made
+        for rows in labelled.values()
+        for row in rows
+    }
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
     )
+
     return environment.from_string(CARD.read_text(encoding="utf-8")).render(
         splits=list(splits),
         groups=groups,

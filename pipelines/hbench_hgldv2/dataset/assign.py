@@ -1,8 +1,8 @@
 """Assigns landmarks without a class to super-categories, by a vote of their images.
 
-This is the step that the authors released (SupRank, gldv2_labels.py): an image votes for the super-category of the class name
-whose text is nearest to it, or for that with the largest softmax-weighted sum over its nearest names; the landmark gets the
-super-category with most votes.
+This is the step that the authors released (SupRank, gldv2_labels.py): an image votes for the
+super-category of the class name whose text is nearest to it, or for that with the largest
+softmax-weighted sum over its nearest names; the landmark gets the super-category with most votes.
 """
 
 import csv
@@ -28,7 +28,9 @@ Vote = Callable[[NDArray[np.float32], NDArray[np.int64], int], NDArray[np.int64]
 
 
 class Assigned(NamedTuple):
-    """A landmark, its super-category, the number of images that voted and the share of them that agreed."""
+    """A landmark, its super-category, the number of images that voted and the share of them that
+    agreed.
+    """
 
     landmark_id: int
     group: str
@@ -39,15 +41,21 @@ class Assigned(NamedTuple):
 def run(
     work: Path,
     *,
-    images: Annotated[Path, ".npz with ids (image ids) and vectors, from the image tower of the model of the labels."],
+    images: Annotated[
+        Path,
+        ".npz with ids (image ids) and vectors, from the image tower of the model of the labels.",
+    ],
     landmarks: Annotated[Path, "CSV with columns id, landmark_id."],
     split: Annotated[Split, "Split of the landmark ids."],
-    vote: Annotated[Literal["nearest", "top5"], "By the nearest class name, or by the five nearest."] = "nearest",
+    vote: Annotated[
+        Literal["nearest", "top5"], "By the nearest class name, or by the five nearest."
+    ] = "nearest",
 ) -> None:
-    """Assign the landmarks of images to the curated groups; `assemble` uses this for landmarks without a group.
+    """Assign the landmarks of images to the curated groups; `assemble` uses this for landmarks
+    without a group.
 
     \b
-    hbench hgldv2 assign --split index --images clip_images.npz --landmarks index_image_to_landmark.csv
+    hbench hgldv2 assign --split index --images clip_images.npz --landmarks index_landmarks.csv
     """
     placed = groups_in(work / "mapping.csv")
     labels = [label for label in read_rows(work / "labels.csv", Label) if label.class_id in placed]
@@ -55,7 +63,11 @@ def run(
         landmark_of = {row["id"]: int(row["landmark_id"]) for row in csv.DictReader(lines)}
     ids = [name for name in ids_of(images) if name in landmark_of]
     if not ids:
-        raise DataError(f"no image of {images} has a landmark in {landmarks}", expected="the same image ids in both")
+        raise DataError(
+            f"no image of {images} has a landmark in {landmarks}",
+            expected="the same image ids in both",
+        )
+
     rows = assign(
         rows_of(images, ids),
         [landmark_of[i] for i in ids],
@@ -63,7 +75,9 @@ def run(
         [placed[label.class_id] for label in labels],
         vote=VOTES[vote],
     )
-    record = made_by("assign", [work / "mapping.csv", work / "embeddings.npz", images, landmarks], {"vote": vote})
+    record = made_by(
+        "assign", [work / "mapping.csv", work / "embeddings.npz", images, landmarks], {"vote": vote}
+    )
     counts = {"images": len(ids), "landmarks": len(rows)}
     write_rows(file_of(work, split), rows, Assigned, record=record, counts=counts)
     terminal.say(
@@ -73,17 +87,27 @@ def run(
 
 
 def file_of(work: Path, split: str) -> Path:
-    """The path of a split's assigned landmarks; train and index number their landmarks independently."""
+    """The path of a split's assigned landmarks; train and index number their landmarks
+    independently.
+    """
     return work / f"assigned_{split}.csv"
 
 
-def nearest_name(similar: NDArray[np.float32], groups: NDArray[np.int64], n_groups: int) -> NDArray[np.int64]:
-    """Return the group of each image's most similar class name, the official mode "clip": (n, C), (C,) -> (n,)."""
+def nearest_name(
+    similar: NDArray[np.float32], groups: NDArray[np.int64], n_groups: int
+) -> NDArray[np.int64]:
+    """Return the group of each image's most similar class name, the official mode "clip": (n, C),
+    (C,) -> (n,).
+    """
     return np.asarray(groups[similar.argmax(axis=1)])
 
 
-def nearest_names(similar: NDArray[np.float32], groups: NDArray[np.int64], n_groups: int) -> NDArray[np.int64]:
-    """Return the group with the largest sum of exp(100·similarity) over the five most similar names, the mode "knn"."""
+def nearest_names(
+    similar: NDArray[np.float32], groups: NDArray[np.int64], n_groups: int
+) -> NDArray[np.int64]:
+    """Return the group with the largest sum of exp(100·similarity) over the five most similar
+    names, the mode "knn".
+    """
     count = min(NEIGHBOURS, similar.shape[1])
     top = np.argsort(-similar, axis=1, kind="stable")[:, :count]
     scores = np.take_along_axis(similar, top, axis=1).astype(np.float64)
@@ -94,12 +118,18 @@ def nearest_names(similar: NDArray[np.float32], groups: NDArray[np.int64], n_gro
 
 
 def assign(
-    images: Vectors, landmarks: Sequence[int], names: Vectors, groups: Sequence[str], *, vote: Vote = nearest_name
+    images: Vectors,
+    landmarks: Sequence[int],
+    names: Vectors,
+    groups: Sequence[str],
+    *,
+    vote: Vote = nearest_name,
 ) -> list[Assigned]:
-    """Assign a group to every landmark: unit vectors (n, D) of images with their landmarks, (C, D) of names with groups.
+    """Assign a group to every landmark: unit vectors (n, D) of images with their landmarks, (C, D)
+    of names with groups.
 
-    Rows are sorted by landmark. A tie goes to the group for which a landmark's images voted first. Raises DataError when the
-    dimensions differ.
+    Rows are sorted by landmark. A tie goes to the group for which a landmark's images voted first.
+    Raises DataError when the dimensions differ.
     """
     if images.shape[1] != names.shape[1]:
         raise DataError(
@@ -108,10 +138,12 @@ def assign(
             found=f"{images.shape[1]}",
             fix="use the image and the text tower of one model",
         )
+
     known = sorted(set(groups))
     numbers = np.asarray([known.index(group) for group in groups])
     votes = [
-        vote(images[start : start + BLOCK] @ names.T, numbers, len(known)) for start in range(0, len(images), BLOCK)
+        vote(images[start : start + BLOCK] @ names.T, numbers, len(known))
+        for start in range(0, len(images), BLOCK)
     ]
     ballots: dict[int, Counter[int]] = defaultdict(Counter)
     for landmark, group in zip(landmarks, np.concatenate(votes) if votes else (), strict=True):
@@ -123,6 +155,7 @@ VOTES: Mapping[str, Vote] = {"nearest": nearest_name, "top5": nearest_names}
 
 
 def _row(landmark: int, ballot: Mapping[int, int], known: Sequence[str]) -> Assigned:
-    winner = max(ballot, key=lambda group: ballot[group])  # the first seen among equals, like Counter.most_common
+    # the first seen among equals, like Counter.most_common
+    winner = max(ballot, key=lambda group: ballot[group])
     total = sum(ballot.values())
     return Assigned(landmark, known[winner], total, ballot[winner] / total)

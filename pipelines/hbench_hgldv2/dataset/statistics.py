@@ -1,4 +1,5 @@
-"""Counts landmarks per super-category and images per landmark, and draws them like Fig. 9 and 10 of SupRank.
+"""Counts landmarks per super-category and images per landmark, and draws them like Fig. 9 and 10 of
+SupRank.
 
 >>> rows = [Released(1, "", "abbey", "church", "human-made"), Released(2, "", "", "", "")]
 >>> counts({"index": rows}, {})
@@ -45,13 +46,16 @@ def run(
     work: Path,
     *,
     released: Annotated[
-        Sequence[tuple[Split, Path]], "A five-column file, instead of those of assemble.", "SPLIT FILE"
+        Sequence[tuple[Split, Path]],
+        "A five-column file, instead of those of assemble.",
+        "SPLIT FILE",
     ] = (),
     raw: Annotated[Path | None, "Folder of GLDv2's metadata: with it images are counted."] = None,
     out: Annotated[Path | None, "statistics.svg in the work folder, or .png, .pdf."] = None,
     as_json: Annotated[bool, "Print it as JSON."] = False,
 ) -> None:
-    """Count a hierarchy's landmarks and images next to the published counts, and draw Fig. 9 and 10 of SupRank.
+    """Count a hierarchy's landmarks and images next to the published counts, and draw Fig. 9 and 10
+    of SupRank.
 
     \b
     hbench hgldv2 statistics --raw gldv2/raw
@@ -59,43 +63,74 @@ def run(
     """
     target = out or work / "statistics.svg"
     if target.suffix not in FORMATS:
-        raise UsageError(f"{target} is not a picture", expected="a name that ends in " + ", ".join(FORMATS))
+        raise UsageError(
+            f"{target} is not a picture", expected="a name that ends in " + ", ".join(FORMATS)
+        )
+
     paths: dict[str, Path] = dict(released) or {
         split: path for split in SPLITS if (path := file_of(work, split)).exists()
     }
     splits = {split: read(path) for split, path in paths.items()}
     if not any(row.hierarchical_label for rows in splits.values() for row in rows):
-        raise DataError("no landmark has a super-category", fix="hbench hgldv2 assemble, or --released SPLIT FILE")
+        raise DataError(
+            "no landmark has a super-category",
+            fix="hbench hgldv2 assemble, or --released SPLIT FILE",
+        )
+
     images = {split: images_of(raw, split) for split in splits} if raw else {}
     numbers = counts(splits, images)
     target.parent.mkdir(parents=True, exist_ok=True)
     with replacing(target) as temporary:
         draw(temporary, splits, images, target.suffix.removeprefix("."))
-    header, rows = ("what", "found", "published"), [(what, n, PUBLISHED.get(what)) for what, n in numbers.items()]
+    header = ("what", "found", "published")
+    rows = [(what, n, PUBLISHED.get(what)) for what, n in numbers.items()]
     if as_json:
         terminal.show_json([dict(zip(header, row, strict=True)) for row in rows])
         return
-    table = [(what, f"{number:,}", "" if known is None else f"{known:,}") for what, number, known in rows]
+
+    table = [
+        (what, f"{number:,}", "" if known is None else f"{known:,}") for what, number, known in rows
+    ]
     terminal.show_table("counts", header, table)
     terminal.say(str(target))
 
 
-def counts(splits: Mapping[str, Sequence[Released]], images: Mapping[str, Mapping[int, int]]) -> dict[str, int]:
-    """Count super-categories per kind and, in each split, labelled landmarks and, where they are known, images."""
-    labelled = {split: [row for row in rows if row.hierarchical_label] for split, rows in splits.items()}
-    kinds = {row.hierarchical_label: row.natural_or_human_made for rows in labelled.values() for row in rows}
-    numbers = {"super-categories": len(kinds)} | {kind: list(kinds.values()).count(kind) for kind in COLOURS}
+def counts(
+    splits: Mapping[str, Sequence[Released]], images: Mapping[str, Mapping[int, int]]
+) -> dict[str, int]:
+    """Count super-categories per kind and, in each split, labelled landmarks and, where they are
+    known, images.
+    """
+    labelled = {
+        split: [row for row in rows if row.hierarchical_label] for split, rows in splits.items()
+    }
+    kinds = {
+        row.hierarchical_label: row.natural_or_human_made
+        for rows in labelled.values()
+        for row in rows
+    }
+    numbers = {"super-categories": len(kinds)} | {
+        kind: list(kinds.values()).count(kind) for kind in COLOURS
+    }
+
     for split, rows in labelled.items():
         numbers[f"{split} landmarks"] = len(rows)
         if split in images:
-            seen = [images[split][row.landmark_id] for row in rows if row.landmark_id in images[split]]
+            seen = [
+                images[split][row.landmark_id] for row in rows if row.landmark_id in images[split]
+            ]
             numbers |= {f"{split} landmarks with images": len(seen), f"{split} images": sum(seen)}
+
     return numbers
 
 
 def images_of(raw: Path, split: str) -> dict[int, int]:
-    """Count the images of each landmark, in train_clean.csv for train, in index_image_to_landmark.csv for the index."""
-    with open_table(gldv2.metadata_file(raw, gldv2.TRAIN if split == "train" else gldv2.INDEX)) as lines:
+    """Count the images of each landmark, in train_clean.csv for train, in
+    index_image_to_landmark.csv for the index.
+    """
+    with open_table(
+        gldv2.metadata_file(raw, gldv2.TRAIN if split == "train" else gldv2.INDEX)
+    ) as lines:
         rows = csv.DictReader(lines)
         if split == "train":
             return {int(row["landmark_id"]): len(row["images"].split()) for row in rows}
@@ -103,16 +138,23 @@ def images_of(raw: Path, split: str) -> dict[int, int]:
 
 
 def draw(
-    path: Path, splits: Mapping[str, Sequence[Released]], images: Mapping[str, Mapping[int, int]], kind: str
+    path: Path,
+    splits: Mapping[str, Sequence[Released]],
+    images: Mapping[str, Mapping[int, int]],
+    kind: str,
 ) -> None:
-    """Draw bars of landmarks per super-category, largest first, on a log scale, and, below, landmarks by number of images.
+    """Draw bars of landmarks per super-category, largest first, on a log scale, and, below,
+    landmarks by number of images.
 
-    The lower part needs counted images. `kind` is svg, png or pdf; the same rows give the same bytes.
+    The lower part needs counted images. `kind` is svg, png or pdf; the same rows give the same
+    bytes.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    with mpl.rc_context({"svg.hashsalt": "hbench", "svg.fonttype": "none", "text.parse_math": False}):
+    with mpl.rc_context(
+        {"svg.hashsalt": "hbench", "svg.fonttype": "none", "text.parse_math": False}
+    ):
         figure = Figure(figsize=(14, 9 if images else 5), dpi=120, layout="constrained")
         axes = figure.subplots(2 if images else 1, squeeze=False)[:, 0]
         _landmarks(axes[0], splits)
@@ -123,26 +165,46 @@ def draw(
 
 
 def _landmarks(axes: Axes, splits: Mapping[str, Sequence[Released]]) -> None:
-    sizes = {split: Counter(row.hierarchical_label for row in rows) for split, rows in splits.items()}
-    kinds = {row.hierarchical_label: row.natural_or_human_made for rows in splits.values() for row in rows}
+    sizes = {
+        split: Counter(row.hierarchical_label for row in rows) for split, rows in splits.items()
+    }
+    kinds = {
+        row.hierarchical_label: row.natural_or_human_made
+        for rows in splits.values()
+        for row in rows
+    }
     kinds.pop("", None)
     names = sorted(kinds, key=lambda name: (-sum(size[name] for size in sizes.values()), name))
     width = 0.8 / len(sizes)
+
     for number, (split, size) in enumerate(sizes.items()):
         for kind, colour in COLOURS.items():
             at = np.asarray([place for place, name in enumerate(names) if kinds[name] == kind], int)
-            heights, shift = [size[names[place]] for place in at], (number - (len(sizes) - 1) / 2) * width
-            axes.bar(at + shift, heights, width, color=colour, alpha=SPLIT_FILLS[number], label=f"{split}, {kind}")
+            heights = [size[names[place]] for place in at]
+            shift = (number - (len(sizes) - 1) / 2) * width
+            axes.bar(
+                at + shift,
+                heights,
+                width,
+                color=colour,
+                alpha=SPLIT_FILLS[number],
+                label=f"{split}, {kind}",
+            )
+
     axes.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
     axes.set_xlim(-1, len(names))
     _finish(axes, f"Landmarks per super-category ({len(names)})")
 
 
-def _images(axes: Axes, splits: Mapping[str, Sequence[Released]], images: Mapping[str, Mapping[int, int]]) -> None:
+def _images(
+    axes: Axes, splits: Mapping[str, Sequence[Released]], images: Mapping[str, Mapping[int, int]]
+) -> None:
     for split, of_landmark in images.items():
         labelled = (row.landmark_id for row in splits[split] if row.hierarchical_label)
         seen = Counter(of_landmark[landmark] for landmark in labelled if landmark in of_landmark)
-        axes.plot(sorted(seen), [seen[size] for size in sorted(seen)], ".", markersize=4, label=split)
+        axes.plot(
+            sorted(seen), [seen[size] for size in sorted(seen)], ".", markersize=4, label=split
+        )
     axes.set_xscale("log")
     _plain_numbers(axes.xaxis)
     axes.set_xlabel("images of a landmark")
@@ -158,6 +220,8 @@ def _finish(axes: Axes, title: str) -> None:
 
 
 def _plain_numbers(axis: Axis) -> None:
-    """Write ticks such as 1,000 instead of powers of ten, which are formulas, and formulas are off for the group names."""
+    """Write ticks such as 1,000 instead of powers of ten, which are formulas, and formulas are off
+    for the group names.
+    """
     axis.set_major_formatter("{x:,.0f}")
     axis.set_minor_formatter("")

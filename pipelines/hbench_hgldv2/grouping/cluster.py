@@ -1,7 +1,8 @@
 """Clusters labels by their vectors: with k-means, as in the paper, or with linkages.
 
-The result depends on the set of labels, the seed and the settings alone: labels are sorted first, clusters are numbered by
-size, and the arithmetic runs on one thread. The must-links and cannot-links among the decisions are respected.
+The result depends on the set of labels, the seed and the settings alone: labels are sorted first,
+clusters are numbered by size, and the arithmetic runs on one thread. The must-links and
+cannot-links among the decisions are respected.
 """
 
 import math
@@ -27,10 +28,13 @@ from hbench_hgldv2.grouping.encode import Vectors, load
 from hbench_hgldv2.labels.label import Label, members_of
 
 Ids = NDArray[np.int64]
-DEFAULT_K = 140  # 1.5–2 × the 78 groups of the release: merging whole clusters is cheap, splitting them is not
-RESAMPLES, SHARE = 10, 0.8
+# 1.5–2 × the 78 groups of the release: merging whole clusters is cheap, splitting them is not
+DEFAULT_K = 140
+RESAMPLES = 10
+SHARE = 0.8
 Seed = Annotated[int, "Seed of all random choices."]
-LARGE = 5_000  # with more labels than this scikit-learn's k-means takes minutes, and faiss's seconds
+# with more labels than this scikit-learn's k-means takes minutes, and faiss's seconds
+LARGE = 5_000
 FORBIDDEN = 1e3  # a distance far beyond that of any merge of unit vectors
 
 
@@ -44,10 +48,11 @@ class ClusterSettings:
 
 
 class Clustered(NamedTuple):
-    """A label in clusters.csv: `name` is the medoid of its cluster, `margin` how much nearer its centroid is than the next.
+    """A label in clusters.csv: `name` is the medoid of its cluster, `margin` how much nearer its
+    centroid is than the next.
 
-    `outlier`: whether even its nearest label is unusually far. `coassociation`: how often refits put it together with the
-    other labels of its cluster; nan without refits.
+    `outlier`: whether even its nearest label is unusually far. `coassociation`: how often refits
+    put it together with the other labels of its cluster; nan without refits.
     """
 
     class_id: str
@@ -61,7 +66,9 @@ class Clustered(NamedTuple):
     coassociation: float = math.nan
 
 
-Algorithm = Callable[[Vectors, NDArray[np.float32], ClusterSettings, Sequence[tuple[int, int]]], Ids]
+Algorithm = Callable[
+    [Vectors, NDArray[np.float32], ClusterSettings, Sequence[tuple[int, int]]], Ids
+]
 algorithms: Registry[Algorithm] = Registry("clustering algorithm")
 
 
@@ -75,7 +82,9 @@ def run(
     seed: Seed = 0,
     restarts: Annotated[int, "Starts of k-means."] = 10,
     resamples: Annotated[
-        int | None, "Random 80 % samples for the column coassociation; by default 10, or none above 5,000 labels."
+        int | None,
+        "Random 80 % samples for the column coassociation; by default 10, or none above 5,000 "
+        "labels.",
     ] = None,
     decisions: DecisionsFile = None,
 ) -> None:
@@ -89,17 +98,30 @@ def run(
     algorithm = algorithm or ("faiss" if large else "kmeans")
     resamples = (0 if large else RESAMPLES) if resamples is None else resamples
     links = links_of(decisions_in(work, decisions))
-    described = {"k": k, "seed": seed, "restarts": restarts, "algorithm": algorithm, "resamples": resamples}
+    described = {
+        "k": k,
+        "seed": seed,
+        "restarts": restarts,
+        "algorithm": algorithm,
+        "resamples": resamples,
+    }
     described["links"] = [sorted(map(list, links.must)), sorted(map(list, links.cannot))]
     record = made_by("cluster", [work / "labels.csv", work / "embeddings.npz"], described)
     if is_done(record, work / "clusters.csv"):
         return
-    vectors, settings = load(work / "embeddings.npz", labels), ClusterSettings(k, seed, restarts)
-    ids, chosen = [label.class_id for label in labels], algorithms[algorithm]
+
+    vectors = load(work / "embeddings.npz", labels)
+    settings = ClusterSettings(k, seed, restarts)
+    ids = [label.class_id for label in labels]
+    chosen = algorithms[algorithm]
     clusters = cluster(ids, vectors, settings, chosen, links)
+
     with terminal.progress() as bar:
         fits = refits(ids, vectors, chosen, settings, resamples=resamples)
-        together = coassociation(ids, clusters, list(bar.track(fits, total=resamples, description="refits")))
+        together = coassociation(
+            ids, clusters, list(bar.track(fits, total=resamples, description="refits"))
+        )
+
     rows = details({label.class_id: label.label for label in labels}, vectors, clusters)
     rows = [row._replace(coassociation=together[row.class_id]) for row in rows]
     counts = {
@@ -123,20 +145,29 @@ def cluster(
     algorithm: Algorithm,
     links: Links | None = None,
 ) -> dict[str, int]:
-    """Cluster n class ids by their unit vectors (n, D); return class id -> cluster 0 … k−1, the largest first.
+    """Cluster n class ids by their unit vectors (n, D); return class id -> cluster 0 … k−1, the
+    largest first.
 
-    Must-linked labels are one point, their mean direction, with their number as weight.
-    Raises UsageError when k is not in 1 … n, where must-linked labels count once, when the cannot-links need more
-    clusters, or without a start.
+    Must-linked labels are one point, their mean direction, with their number as weight. Raises
+    UsageError when k is not in 1 … n, where must-linked labels count once, when the cannot-links
+    need more clusters, or without a start.
     """
     order = np.argsort(np.asarray(class_ids))
     ids = [class_ids[i] for i in order]
     nodes, apart = collapse(ids, links or Links())
-    points, weights = _centroids(vectors[order], nodes), np.bincount(nodes).astype(np.float32)
+    points = _centroids(vectors[order], nodes)
+    weights = np.bincount(nodes).astype(np.float32)
     if not 1 <= settings.k <= len(points):
-        raise UsageError("this many clusters cannot be made", expected=f"1 … {len(points)}", found=f"k = {settings.k}")
+        raise UsageError(
+            "this many clusters cannot be made",
+            expected=f"1 … {len(points)}",
+            found=f"k = {settings.k}",
+        )
     if settings.restarts < 1:
-        raise UsageError("k-means has to start", expected="--restarts 1 or more", found=f"{settings.restarts}")
+        raise UsageError(
+            "k-means has to start", expected="--restarts 1 or more", found=f"{settings.restarts}"
+        )
+
     with threadpool_limits(limits=1):
         of_points = separate(points, algorithm(points, weights, settings, apart), apart)
     members = members_of(dict(zip(ids, of_points[nodes].tolist(), strict=True))).values()
@@ -144,8 +175,11 @@ def cluster(
     return {class_id: number for number, part in enumerate(largest_first) for class_id in part}
 
 
-def details(names: Mapping[str, str], vectors: Vectors, clusters: Mapping[str, int]) -> list[Clustered]:
-    """Measure how well each label fits its cluster: `names` are class id -> label, in the order of the vectors (n, D).
+def details(
+    names: Mapping[str, str], vectors: Vectors, clusters: Mapping[str, int]
+) -> list[Clustered]:
+    """Measure how well each label fits its cluster: `names` are class id -> label, in the order of
+    the vectors (n, D).
 
     Rows are sorted by cluster, with the most doubtful label (lowest silhouette) first.
     """
@@ -158,20 +192,29 @@ def details(names: Mapping[str, str], vectors: Vectors, clusters: Mapping[str, i
     others[np.arange(len(ids)), numbers] = -np.inf
     nearest = others.argmax(axis=1) if len(centres) > 1 else numbers
     margins = to_centre - np.where(len(centres) > 1, others.max(axis=1), to_centre)
-    scores, far = silhouettes(vectors, numbers.tolist()), outliers(vectors)
-    medoids = [names[ids[int(np.where(numbers == c, similar[:, c], -np.inf).argmax())]] for c in range(len(centres))]
+    scores = silhouettes(vectors, numbers.tolist())
+    far = outliers(vectors)
+    medoids = [
+        names[ids[int(np.where(numbers == c, similar[:, c], -np.inf).argmax())]]
+        for c in range(len(centres))
+    ]
     rows = [
         Clustered(i, int(c), medoids[c], float(1 - t), float(s), int(n), float(m), bool(f))
-        for i, c, t, s, n, m, f in zip(ids, numbers, to_centre, scores, nearest, margins, far, strict=True)
+        for i, c, t, s, n, m, f in zip(
+            ids, numbers, to_centre, scores, nearest, margins, far, strict=True
+        )
     ]
+
     return sorted(rows, key=lambda row: (row.cluster, row.silhouette, row.class_id))
 
 
 def silhouettes(vectors: Vectors, clusters: Sequence[Hashable]) -> NDArray[np.float64]:
-    """Compute the silhouette of every unit vector under cosine distance: (n, D), n ids -> (n,); 0 in clusters of one.
+    """Compute the silhouette of every unit vector under cosine distance: (n, D), n ids -> (n,); 0
+    in clusters of one.
 
-    s = (b − a) / max(a, b), where a and b are the mean distances to the others in the same cluster and to the nearest other
-    cluster. The mean cosine distance to a cluster is 1 − x·mean, so O(n·k·D) operations suffice and no pairs are formed.
+    s = (b − a) / max(a, b), where a and b are the mean distances to the others in the same cluster
+    and to the nearest other cluster. The mean cosine distance to a cluster is 1 − x·mean, so
+    O(n·k·D) operations suffice and no pairs are formed.
     """
     ids = numbered(clusters)
     sizes = np.bincount(ids).astype(np.float64)
@@ -184,7 +227,9 @@ def silhouettes(vectors: Vectors, clusters: Sequence[Hashable]) -> NDArray[np.fl
     others = distances.copy()
     others[rows, ids] = np.inf
     nearest = others.min(axis=1)
-    return np.where(sizes[ids] > 1, (nearest - within) / np.maximum(np.maximum(within, nearest), 1e-12), 0.0)
+    return np.where(
+        sizes[ids] > 1, (nearest - within) / np.maximum(np.maximum(within, nearest), 1e-12), 0.0
+    )
 
 
 def numbered(ids: Sequence[Hashable]) -> NDArray[np.int64]:
@@ -194,7 +239,9 @@ def numbered(ids: Sequence[Hashable]) -> NDArray[np.int64]:
 
 
 def outliers(vectors: Vectors, *, block: int = 2048) -> NDArray[np.bool_]:
-    """Mark labels whose similarity to the nearest label is below Tukey's fence, Q1 − 1.5·IQR: (n, D) -> bool (n,)."""
+    """Mark labels whose similarity to the nearest label is below Tukey's fence, Q1 − 1.5·IQR: (n,
+    D) -> bool (n,).
+    """
     nearest = np.full(len(vectors), -1.0)
     for start in range(0, len(vectors), block):
         similar = vectors[start : start + block] @ vectors.T
@@ -206,24 +253,37 @@ def outliers(vectors: Vectors, *, block: int = 2048) -> NDArray[np.bool_]:
 
 
 def refits(
-    ids: Sequence[str], vectors: Vectors, algorithm: Algorithm, settings: ClusterSettings, *, resamples: int = 10
+    ids: Sequence[str],
+    vectors: Vectors,
+    algorithm: Algorithm,
+    settings: ClusterSettings,
+    *,
+    resamples: int = 10,
 ) -> Iterator[Ids]:
-    """Yield clusterings int64 (n,) fitted to random 80 % of the labels and extended to all by the nearest centroid."""
+    """Yield clusterings int64 (n,) fitted to random 80 % of the labels and extended to all by the
+    nearest centroid.
+    """
     rng = np.random.default_rng(settings.seed)
     size = max(settings.k, round(SHARE * len(ids)))
     for seed in range(resamples):
         chosen = np.sort(rng.choice(len(ids), size, replace=False))
         part = cluster(
-            [ids[i] for i in chosen], vectors[chosen], ClusterSettings(settings.k, settings.seed + seed, 1), algorithm
+            [ids[i] for i in chosen],
+            vectors[chosen],
+            ClusterSettings(settings.k, settings.seed + seed, 1),
+            algorithm,
         )
         numbers = np.asarray([part[ids[i]] for i in chosen])
-        centres = np.stack([vectors[chosen][numbers == c].mean(axis=0) for c in range(int(numbers.max()) + 1)])
+        centres = np.stack(
+            [vectors[chosen][numbers == c].mean(axis=0) for c in range(int(numbers.max()) + 1)]
+        )
         distances = (centres**2).sum(axis=1) - 2 * vectors @ centres.T
         yield distances.argmin(axis=1)
 
 
 def stability(fits: Sequence[NDArray[np.integer]]) -> float:
-    """Compute the mean ARI of all pairs of clusterings of the same labels; nan for fewer than two."""
+    """Compute the mean ARI of all pairs of clusterings of the same labels; nan for fewer than
+    two."""
     pairs = list(combinations(fits, 2))
     return float(np.mean([adjusted_rand_score(a, b) for a, b in pairs])) if pairs else float("nan")
 
@@ -231,9 +291,11 @@ def stability(fits: Sequence[NDArray[np.integer]]) -> float:
 def coassociation(
     ids: Sequence[str], clusters: Mapping[str, int], fits: Sequence[NDArray[np.integer]]
 ) -> dict[str, float]:
-    """Compute how often refits put a label together with the other labels of its cluster: class id -> share.
+    """Compute how often refits put a label together with the other labels of its cluster: class id
+    -> share.
 
-    The share is the mean over refits and over those labels; 1 for a label alone in its cluster, nan without refits.
+    The share is the mean over refits and over those labels; 1 for a label alone in its cluster, nan
+    without refits.
     """
     numbers = np.asarray([clusters[i] for i in ids], np.int64)
     others = np.bincount(numbers)[numbers] - 1
@@ -249,10 +311,13 @@ def coassociation(
 def dendrogram(
     vectors: Vectors, method: Literal["ward", "average"], apart: Sequence[tuple[int, int]] = ()
 ) -> NDArray[np.float64]:
-    """Compute the merges of a linkage ("ward": Euclidean, "average": cosine distances), like scipy: (n, D) -> (n − 1, 4)."""
+    """Compute the merges of a linkage ("ward": Euclidean, "average": cosine distances), like scipy:
+    (n, D) -> (n − 1, 4).
+    """
     import fastcluster
 
-    distances, n = _condensed(vectors, method), len(vectors)
+    distances = _condensed(vectors, method)
+    n = len(vectors)
     for i, j in map(sorted, apart):
         distances[n * i - i * (i + 1) // 2 + j - i - 1] = FORBIDDEN
     return np.asarray(fastcluster.linkage(distances, method, preserve_input=False))
@@ -260,7 +325,10 @@ def dendrogram(
 
 @algorithms.register("kmeans")
 def kmeans(
-    points: Vectors, weights: NDArray[np.float32], settings: ClusterSettings, apart: Sequence[tuple[int, int]]
+    points: Vectors,
+    weights: NDArray[np.float32],
+    settings: ClusterSettings,
+    apart: Sequence[tuple[int, int]],
 ) -> Ids:
     """Run Lloyd's k-means of scikit-learn; the best of several k-means++ starts."""
     from sklearn.cluster import KMeans
@@ -271,7 +339,10 @@ def kmeans(
 
 @algorithms.register("faiss")
 def faiss_kmeans(
-    points: Vectors, weights: NDArray[np.float32], settings: ClusterSettings, apart: Sequence[tuple[int, int]]
+    points: Vectors,
+    weights: NDArray[np.float32],
+    settings: ClusterSettings,
+    apart: Sequence[tuple[int, int]],
 ) -> Ids:
     """Run Lloyd's k-means of faiss, for many labels."""
     import faiss
@@ -300,7 +371,10 @@ def _cut(
     """Cut a linkage into k clusters."""
     from scipy.cluster.hierarchy import fcluster
 
-    return np.asarray(fcluster(dendrogram(points, method, apart), settings.k, "maxclust"), np.int64) - 1
+    return (
+        np.asarray(fcluster(dendrogram(points, method, apart), settings.k, "maxclust"), np.int64)
+        - 1
+    )
 
 
 algorithms.register("ward")(partial(_cut, method="ward"))
@@ -308,8 +382,11 @@ algorithms.register("average")(partial(_cut, method="average"))
 
 
 def _condensed(vectors: Vectors, method: str, *, block: int = 256) -> NDArray[np.float64]:
-    """Compute the upper triangle of the distances, (n·(n − 1)/2,), in blocks, without the whole matrix in memory."""
-    position, result = 0, np.empty(len(vectors) * (len(vectors) - 1) // 2)
+    """Compute the upper triangle of the distances, (n·(n − 1)/2,), in blocks, without the whole
+    matrix in memory.
+    """
+    position = 0
+    result = np.empty(len(vectors) * (len(vectors) - 1) // 2)
     for start in range(0, len(vectors), block):
         cosine = np.clip(1 - vectors[start : start + block] @ vectors[start:].T, 0, None)
         distances = np.sqrt(2 * cosine) if method == "ward" else cosine
@@ -321,7 +398,9 @@ def _condensed(vectors: Vectors, method: str, *, block: int = 256) -> NDArray[np
 
 def _centroids(vectors: Vectors, clusters: Ids) -> Vectors:
     sums = _sums(vectors, clusters)
-    return np.asarray(sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-12), np.float32)
+    return np.asarray(
+        sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-12), np.float32
+    )
 
 
 def _sums(vectors: NDArray[Any], clusters: Ids) -> NDArray[Any]:

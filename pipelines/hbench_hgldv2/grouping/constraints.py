@@ -33,11 +33,14 @@ def links_of(decisions: Decisions) -> Links:
     )
 
 
-def collapse(class_ids: Sequence[str], links: Links) -> tuple[NDArray[np.int64], list[tuple[int, int]]]:
-    """Return the node of each label, which linked labels share, and the sorted pairs of nodes to keep apart.
+def collapse(
+    class_ids: Sequence[str], links: Links
+) -> tuple[NDArray[np.int64], list[tuple[int, int]]]:
+    """Return the node of each label, which linked labels share, and the sorted pairs of nodes to
+    keep apart.
 
-    Labels outside of `class_ids` are ignored, since they may have left the data. Raises ConfigError for labels that must be
-    linked and must not be.
+    Labels outside of `class_ids` are ignored, since they may have left the data. Raises ConfigError
+    for labels that must be linked and must not be.
     """
     graph: nx.Graph[str] = nx.Graph()
     graph.add_nodes_from(class_ids)
@@ -45,16 +48,24 @@ def collapse(class_ids: Sequence[str], links: Links) -> tuple[NDArray[np.int64],
     for together in links.must:
         present = [i for i in together if i in known]
         graph.add_edges_from(pairwise(present))
+
     numbers: dict[str, int] = {}
-    parts = sorted((sorted(part) for part in nx.connected_components(graph)), key=lambda part: part[0])
+    parts = sorted(
+        (sorted(part) for part in nx.connected_components(graph)), key=lambda part: part[0]
+    )
     for number, part in enumerate(parts):
         numbers |= dict.fromkeys(part, number)
-    apart = {pair for group in links.cannot for pair in combinations([i for i in group if i in known], 2)}
+    apart = {
+        pair for group in links.cannot for pair in combinations([i for i in group if i in known], 2)
+    }
     clash = [pair for pair in sorted(apart) if numbers[pair[0]] == numbers[pair[1]]]
     if clash:
         raise ConfigError(
-            "labels must be linked and must not be", found=" and ".join(clash[0]), fix="remove one of the decisions"
+            "labels must be linked and must not be",
+            found=" and ".join(clash[0]),
+            fix="remove one of the decisions",
         )
+
     pairs = {(min(numbers[a], numbers[b]), max(numbers[a], numbers[b])) for a, b in apart}
     return np.asarray([numbers[i] for i in class_ids], np.int64), sorted(pairs)
 
@@ -62,7 +73,8 @@ def collapse(class_ids: Sequence[str], links: Links) -> tuple[NDArray[np.int64],
 def separate(
     points: NDArray[np.float32], clusters: NDArray[np.int64], apart: Iterable[tuple[int, int]]
 ) -> NDArray[np.int64]:
-    """Separate the pairs that must be apart: move the point that fits less well to the nearest possible cluster.
+    """Separate the pairs that must be apart: move the point that fits less well to the nearest
+    possible cluster.
 
     (n, D), (n,) -> (n,). Raises UsageError when no cluster is possible.
     """
@@ -74,7 +86,11 @@ def separate(
             continue
         loser = min((a, b), key=lambda node: (float(points[node] @ centres[result[node]]), node))
         taken = {int(result[other]) for other in graph[loser]}
-        free = [int(c) for c in np.argsort(-(centres @ points[loser]), kind="stable") if int(c) not in taken]
+        free = [
+            int(c)
+            for c in np.argsort(-(centres @ points[loser]), kind="stable")
+            if int(c) not in taken
+        ]
         if not free:
             raise UsageError(
                 "the labels that must not be linked need more clusters",
@@ -82,4 +98,5 @@ def separate(
                 found=f"k = {len(centres)}",
             )
         result[loser] = free[0]
+
     return result

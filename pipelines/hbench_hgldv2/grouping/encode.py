@@ -1,7 +1,7 @@
 """Encodes labels as unit vectors, with a text encoder chosen by name.
 
-Encoders: "tfidf" (characters, no model), "open_clip:MODEL/PRETRAINED", "open_clip:FOLDER" (a local sentence encoder, loaded
-by open_clip), "file:EMBEDDINGS.npz" (vectors made elsewhere).
+Encoders: "tfidf" (characters, no model), "open_clip:MODEL/PRETRAINED", "open_clip:FOLDER" (a local
+sentence encoder, loaded by open_clip), "file:EMBEDDINGS.npz" (vectors made elsewhere).
 
 >>> vectors = tfidf(["church building", "church ruin", "waterfall"])
 >>> bool(vectors[0] @ vectors[1] > vectors[0] @ vectors[2])
@@ -29,7 +29,9 @@ from hbench_hgldv2.curation.decisions import Kind
 from hbench_hgldv2.labels.label import Label
 
 Vectors = NDArray[np.float32]
-Encoder = Callable[[str, Sequence[Label], str], Vectors]  # what follows its name and a colon, labels, prompt
+Encoder = Callable[
+    [str, Sequence[Label], str], Vectors
+]  # what follows its name and a colon, labels, prompt
 PROMPT = "A picture of a {}"
 DEFAULT = "open_clip:ViT-L-14/laion2b_s32b_b82k"  # the encoder of the official assignment step
 GROUP = "group:"  # begins the ids of group names among the embeddings
@@ -42,7 +44,9 @@ def run(
     work: Path,
     *,
     encoder: Annotated[
-        str, "tfidf, open_clip:MODEL/PRETRAINED, open_clip:FOLDER of a sentence encoder, or file:EMBEDDINGS.npz."
+        str,
+        "tfidf, open_clip:MODEL/PRETRAINED, open_clip:FOLDER of a sentence encoder, or "
+        "file:EMBEDDINGS.npz.",
     ] = DEFAULT,
     prompt: Annotated[str, "What is encoded; {} is the label."] = PROMPT,
     names: Names = None,
@@ -57,12 +61,18 @@ def run(
     name = f"{kind}:{local.name}" if local.name and local.exists() else encoder
     inputs = [work / "labels.csv", *([names] if names else [])]
     weights = (
-        [local] if local.is_file() else sorted(local.glob("*.safetensors")) if local.name and local.is_dir() else []
+        [local]
+        if local.is_file()
+        else sorted(local.glob("*.safetensors"))
+        if local.name and local.is_dir()
+        else []
     )
-    identity = sha256(weights[0]) if weights else ""  # of a local encoder; one known by its name has none
+    # of a local encoder; one known by its name has none
+    identity = sha256(weights[0]) if weights else ""
     record = made_by("encode", inputs, {"encoder": name, "prompt": prompt, "weights": identity})
     if is_done(record, work / "embeddings.npz"):
         return
+
     groups = (Label(GROUP + name, name, 0, 0, 0, ()) for name in kinds_in(names))
     labels = [*read_rows(work / "labels.csv", Label), *groups]
     vectors = encode(labels, encoder, prompt)
@@ -72,7 +82,8 @@ def run(
 
 
 def kinds_in(names: Path | None) -> dict[str, str]:
-    """Read group name -> kind ("" without one) from a file with a line each; the official list's header is skipped.
+    """Read group name -> kind ("" without one) from a file with a line each; the official list's
+    header is skipped.
 
     Raises ConfigError for another kind.
     """
@@ -83,17 +94,26 @@ def kinds_in(names: Path | None) -> dict[str, str]:
     kinds = {row[0]: row[1] if len(row) > 1 else "" for row in rows}
     if unknown := {*kinds.values()} - {"", *get_args(Kind)}:
         expected = f"lines of a name, and perhaps a comma and one of {', '.join(get_args(Kind))}"
-        raise ConfigError(f"{names} has unknown kinds of groups", expected=expected, found=examples(sorted(unknown)))
+        raise ConfigError(
+            f"{names} has unknown kinds of groups",
+            expected=expected,
+            found=examples(sorted(unknown)),
+        )
     return kinds
 
 
 def encode(labels: Sequence[Label], name: str = DEFAULT, prompt: str = PROMPT) -> Vectors:
-    """Encode the labels, in order, as unit vectors float32 (n, D), with an encoder such as "open_clip:ViT-B-32/openai".
+    """Encode the labels, in order, as unit vectors float32 (n, D), with an encoder such as
+    "open_clip:ViT-B-32/openai".
 
     Raises UnknownName for an unknown encoder, UsageError for a prompt without exactly one "{}".
     """
     if prompt.count("{}") != 1:
-        raise UsageError("the prompt must contain {} in place of the label", expected="one {}", found=repr(prompt))
+        raise UsageError(
+            "the prompt must contain {} in place of the label",
+            expected="one {}",
+            found=repr(prompt),
+        )
     kind, _, argument = name.partition(":")
     return unit(encoders[kind](argument, labels, prompt))
 
@@ -103,17 +123,26 @@ def unit(vectors: NDArray[np.floating]) -> Vectors:
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     bad = np.flatnonzero(~np.isfinite(lengths) | (lengths == 0))
     if len(bad):
-        raise DataError("vectors have no direction", expected="finite, not all zero", found=f"rows {examples(bad)}")
-    exact = np.where(np.abs(lengths - 1) < 1e-6, 1, lengths)  # unit vectors read from a file keep their bits
+        raise DataError(
+            "vectors have no direction",
+            expected="finite, not all zero",
+            found=f"rows {examples(bad)}",
+        )
+    # unit vectors read from a file keep their bits
+    exact = np.where(np.abs(lengths - 1) < 1e-6, 1, lengths)
     return np.asarray(vectors / exact, np.float32)
 
 
 def tfidf(texts: Sequence[str], *, dimensions: int = 384) -> Vectors:
-    """Encode texts by TF-IDF of character n-grams (2–5, within words), reduced by an SVD; needs no model."""
+    """Encode texts by TF-IDF of character n-grams (2–5, within words), reduced by an SVD; needs no
+    model.
+    """
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    counted = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 5), sublinear_tf=True).fit_transform(texts)
+    counted = TfidfVectorizer(
+        analyzer="char_wb", ngram_range=(2, 5), sublinear_tf=True
+    ).fit_transform(texts)
     dimensions = min(dimensions, *(size - 1 for size in counted.shape))
     if dimensions < 1:
         raise UsageError("TF-IDF needs more labels", expected="at least two", found=str(len(texts)))
@@ -127,12 +156,16 @@ def save(path: Path, labels: Sequence[Label], vectors: Vectors) -> None:
 
 
 def load(path: Path, labels: Sequence[Label]) -> Vectors:
-    """Read the unit vectors (n, D) of the labels from an .npz with `ids` and `vectors`; raises DataError."""
+    """Read the unit vectors (n, D) of the labels from an .npz with `ids` and `vectors`; raises
+    DataError.
+    """
     return rows_of(path, [label.class_id for label in labels])
 
 
 def rows_of(path: Path, names: Sequence[str]) -> Vectors:
-    """Read the unit vectors (n, D) of these ids, in their order; raises DataError when one is not in the file."""
+    """Read the unit vectors (n, D) of these ids, in their order; raises DataError when one is not
+    in the file.
+    """
     ids, vectors = _read(path)
     row = {str(name): number for number, name in enumerate(ids)}
     missing = [name for name in names if name not in row]
@@ -140,7 +173,9 @@ def rows_of(path: Path, names: Sequence[str]) -> Vectors:
         raise DataError(
             f"{path} lacks vectors of these labels",
             expected=f"{len(names)} ids with a vector each",
-            found=f"no {examples(missing)}" if missing else f"{len(ids)} ids, {len(vectors)} vectors",
+            found=f"no {examples(missing)}"
+            if missing
+            else f"{len(ids)} ids, {len(vectors)} vectors",
             fix="encode the labels again",
         )
     return unit(vectors[[row[name] for name in names]])
@@ -157,7 +192,9 @@ def _read(path: Path) -> tuple[NDArray[np.str_], NDArray[np.floating]]:
         return content["ids"], content["vectors"]
     except (OSError, ValueError, KeyError) as error:
         expected = "an .npz with arrays ids (n,) and vectors (n, D)"
-        raise DataError(f"{path} holds no embeddings", expected=expected, found=str(error)) from None
+        raise DataError(
+            f"{path} holds no embeddings", expected=expected, found=str(error)
+        ) from None
 
 
 @encoders.register("tfidf")
@@ -176,7 +213,9 @@ def _open_clip(argument: str, labels: Sequence[Label], prompt: str) -> Vectors:
     import torch
 
     with _quiet():
-        model, tokenize = _load_folder(Path(argument)) if Path(argument).is_dir() else _load_clip(argument)
+        model, tokenize = (
+            _load_folder(Path(argument)) if Path(argument).is_dir() else _load_clip(argument)
+        )
     texts = [prompt.format(label.label) for label in labels]
     vectors = []
     with torch.inference_mode():
@@ -201,7 +240,9 @@ def _quiet() -> Iterator[None]:
 
 
 def _load_clip(argument: str) -> tuple[Any, Any]:
-    """Load a model of open_clip, as MODEL/PRETRAINED, where PRETRAINED is a tag or a local checkpoint."""
+    """Load a model of open_clip, as MODEL/PRETRAINED, where PRETRAINED is a tag or a local
+    checkpoint.
+    """
     import open_clip
 
     name, _, pretrained = argument.partition("/")
@@ -212,19 +253,23 @@ def _load_clip(argument: str) -> tuple[Any, Any]:
             fix="open_clip.list_pretrained() lists the models",
         )
     try:
-        gelu = bool(open_clip.get_pretrained_cfg(name, pretrained).get("quick_gelu"))  # open_clip only warns
+        # open_clip only warns
+        gelu = bool(open_clip.get_pretrained_cfg(name, pretrained).get("quick_gelu"))
         model = open_clip.create_model(name, pretrained=pretrained, force_quick_gelu=gelu)
         return model, open_clip.get_tokenizer(name)
     except (OSError, RuntimeError) as error:
         raise DataError(
             f"the weights of {argument} cannot be loaded",
             found=str(error).splitlines()[0],
-            fix="name a local checkpoint as MODEL/FILE, or use --encoder tfidf or file:EMBEDDINGS.npz",
+            fix="name a local checkpoint as MODEL/FILE, or use --encoder tfidf or "
+            "file:EMBEDDINGS.npz",
         ) from None
 
 
 def _load_folder(folder: Path) -> tuple[Any, Any]:
-    """Load a sentence encoder from a folder in Hugging Face's layout, as open_clip's text tower with mean pooling."""
+    """Load a sentence encoder from a folder in Hugging Face's layout, as open_clip's text tower
+    with mean pooling.
+    """
     import open_clip
 
     text: dict[str, Any] = {"hf_model_name": str(folder), "hf_tokenizer_name": str(folder)}
@@ -235,6 +280,9 @@ def _load_folder(folder: Path) -> tuple[Any, Any]:
     name = f"sentence-{width}-{folder.resolve().name}"
     with tempfile.TemporaryDirectory() as scratch:
         config = Path(scratch) / f"{name}.json"
-        config.write_text(json.dumps({"embed_dim": width, "vision_cfg": vision, "text_cfg": text}), encoding="utf-8")
+        config.write_text(
+            json.dumps({"embed_dim": width, "vision_cfg": vision, "text_cfg": text}),
+            encoding="utf-8",
+        )
         open_clip.add_model_config(config)
     return open_clip.create_model(name, load_weights=False), open_clip.get_tokenizer(name)

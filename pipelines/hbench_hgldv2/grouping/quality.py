@@ -1,6 +1,8 @@
-"""Measures a grouping of labels: agreement with a reference, effort left to a curator, and, without a reference, coherence.
+"""Measures a grouping of labels: agreement with a reference, effort left to a curator, and, without
+a reference, coherence.
 
-`clusters` and `reference` are group ids of the same n labels; `weights` are the numbers of landmarks of each label.
+`clusters` and `reference` are group ids of the same n labels; `weights` are the numbers of
+landmarks of each label.
 
 >>> measures = agreement_with([0, 0, 1, 1], ["a", "a", "a", "b"])
 >>> measures["purity"], measures["effort"]  # fragments (0,a) (1,a) (1,b): 2·3 − 2 − 2
@@ -32,7 +34,9 @@ PRIOR = 3  # pairs of the average group that are added to each group's mean and 
 
 
 class Recall(NamedTuple):
-    """The recall of a reference group: its largest share in one cluster, and the number of clusters that hold it."""
+    """The recall of a reference group: its largest share in one cluster, and the number of clusters
+    that hold it.
+    """
 
     group: str
     labels: int
@@ -41,9 +45,11 @@ class Recall(NamedTuple):
 
 
 class Inconsistency(NamedTuple):
-    """Two labels in different groups that are near in meaning or wording, which is a question to the curators.
+    """Two labels in different groups that are near in meaning or wording, which is a question to
+    the curators.
 
-    `sure` is in standard deviations of the similarity inside their groups; `repeats`: a surer pair asks the same question.
+    `sure` is in standard deviations of the similarity inside their groups; `repeats`: a surer pair
+    asks the same question.
     """
 
     label: str
@@ -58,7 +64,9 @@ class Inconsistency(NamedTuple):
 def run(
     work: Path,
     *,
-    reference: Annotated[Path | None, "A mapping.csv to measure against; by default the folder's."] = None,
+    reference: Annotated[
+        Path | None, "A mapping.csv to measure against; by default the folder's."
+    ] = None,
     mapping: Annotated[Path | None, "Judge this mapping.csv instead of the clusters."] = None,
     as_json: Annotated[bool, "Print it as JSON."] = False,
 ) -> None:
@@ -70,7 +78,11 @@ def run(
     labels = read_rows(work / "labels.csv", Label)
     vectors = load(work / "embeddings.npz", labels)
     reference = reference or (work / "mapping.csv" if (work / "mapping.csv").exists() else None)
-    groups = groups_in(mapping) if mapping else {i: str(n) for i, n in clustering.read_clusters(work).items()}
+    groups = (
+        groups_in(mapping)
+        if mapping
+        else {i: str(n) for i, n in clustering.read_clusters(work).items()}
+    )
     truth = groups_in(reference) if reference else {}
     measures, recalled = measured(labels, groups, truth)
     measures["without a reference"] = coherence(labels, vectors, groups)
@@ -85,14 +97,18 @@ def run(
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
     write(work / "quality.json", record, {"pairs": len(odd)}, lambda path: write_text(path, text))
     write(work / "quality.svg", record, {}, lambda path: draw_recalls(path, recalled))
-    write_rows(work / "inconsistencies.csv", odd, Inconsistency, record=record, counts={"pairs": len(odd)})
+    write_rows(
+        work / "inconsistencies.csv", odd, Inconsistency, record=record, counts={"pairs": len(odd)}
+    )
+
     if as_json:
         terminal.show_json(measures)
     else:
         _show(measures, recalled)
         fresh = sum(not row.repeats for row in odd)
         terminal.say(
-            f"{fresh} questions to curators, the surest first, and {len(odd)} pairs of near labels in different groups: "
+            f"{fresh} questions to curators, the surest first, and {len(odd)} pairs of near labels "
+            "in different groups: "
             f"{work / 'inconsistencies.csv'}"
         )
 
@@ -100,9 +116,12 @@ def run(
 def measured(
     labels: Sequence[Label], groups: Mapping[str, str], truth: Mapping[str, str]
 ) -> tuple[dict[str, dict[str, float]], list[Recall]]:
-    """Measure the labels that both have, unweighted and weighted by landmarks, and the recall of each group."""
+    """Measure the labels that both have, unweighted and weighted by landmarks, and the recall of
+    each group.
+    """
     shared = [label for label in labels if label.class_id in groups and label.class_id in truth]
-    ours, theirs = [groups[label.class_id] for label in shared], [truth[label.class_id] for label in shared]
+    ours = [groups[label.class_id] for label in shared]
+    theirs = [truth[label.class_id] for label in shared]
     weights = [label.landmarks for label in shared]
     measures = {"labels": agreement_with(ours, theirs)} if shared else {}
     if any(weights):
@@ -110,7 +129,9 @@ def measured(
     return measures, recalls(ours, theirs)
 
 
-def coherence(labels: Sequence[Label], vectors: Vectors, groups: Mapping[str, str]) -> dict[str, float]:
+def coherence(
+    labels: Sequence[Label], vectors: Vectors, groups: Mapping[str, str]
+) -> dict[str, float]:
     """Compute the mean silhouette and the lexical coherence of the grouped labels."""
     rows = [i for i, label in enumerate(labels) if label.class_id in groups]
     names = [groups[labels[i].class_id] for i in rows]
@@ -125,7 +146,9 @@ def _stability(work: Path, labels: Sequence[Label], vectors: Vectors) -> float:
     record = record_of(work / "clusters.csv")
     if record is None:
         raise DataError(
-            "clusters.csv has no record", expected="a record with its settings", fix="run hbench hgldv2 cluster again"
+            "clusters.csv has no record",
+            expected="a record with its settings",
+            fix="run hbench hgldv2 cluster again",
         )
     settings = clustering.ClusterSettings(int(record.settings["k"]), int(record.settings["seed"]))
     algorithm = clustering.algorithms[str(record.settings["algorithm"])]
@@ -135,25 +158,35 @@ def _stability(work: Path, labels: Sequence[Label], vectors: Vectors) -> float:
 
 def _show(measures: Mapping[str, Mapping[str, float]], recalled: Sequence[Recall]) -> None:
     for title, values in measures.items():
-        terminal.show_table(title, ["measure", "value"], [(name, f"{value:.3f}") for name, value in values.items()])
+        terminal.show_table(
+            title, ["measure", "value"], [(name, f"{value:.3f}") for name, value in values.items()]
+        )
     if recalled:
-        worst = [(row.group, str(row.labels), f"{row.recall:.2f}", str(row.fragments)) for row in recalled[:15]]
+        worst = [
+            (row.group, str(row.labels), f"{row.recall:.2f}", str(row.fragments))
+            for row in recalled[:15]
+        ]
         terminal.show_table("worst groups", Recall._fields, worst)
 
 
 def agreement_with(
-    clusters: Sequence[Hashable], reference: Sequence[Hashable], weights: Sequence[int] | None = None
+    clusters: Sequence[Hashable],
+    reference: Sequence[Hashable],
+    weights: Sequence[int] | None = None,
 ) -> dict[str, float]:
-    """Compute purity, NMI, AMI, ARI, homogeneity, completeness, pairwise F1 and the effort left to a curator.
+    """Compute purity, NMI, AMI, ARI, homogeneity, completeness, pairwise F1 and the effort left to
+    a curator.
 
-    A label of weight w counts as w copies. effort = splits + merges = 2·|fragments| − K − G, unweighted, where a fragment is a
-    (cluster, group) pair with labels. Purity and NMI grow with the number of clusters, so they cannot be compared across k.
+    A label of weight w counts as w copies. effort = splits + merges = 2·|fragments| − K − G,
+    unweighted, where a fragment is a (cluster, group) pair with labels. Purity and NMI grow with
+    the number of clusters, so they cannot be compared across k.
     """
     copies = np.ones(len(clusters), np.int64) if weights is None else np.asarray(weights)
     numbers, groups = (np.repeat(clustering.numbered(ids), copies) for ids in (clusters, reference))
     table = contingency_matrix(groups, numbers)
     cells = contingency_matrix(clustering.numbered(reference), clustering.numbered(clusters)) > 0
     (_, fp), (fn, tp) = pair_confusion_matrix(groups, numbers).tolist()
+
     return {
         "purity": float(table.max(axis=0).sum() / table.sum()),
         "inverse_purity": float(table.max(axis=1).sum() / table.sum()),
@@ -188,47 +221,73 @@ def lexical_coherence(labels: Sequence[str], clusters: Sequence[Hashable]) -> fl
 
 
 def inconsistencies(
-    labels: Sequence[str], groups: Sequence[str], vectors: Vectors | None = None, *, near: float = 0.55
+    labels: Sequence[str],
+    groups: Sequence[str],
+    vectors: Vectors | None = None,
+    *,
+    near: float = 0.55,
 ) -> list[Inconsistency]:
-    """Find pairs of labels in different groups that share the first or last word, or have a similarity of at least `near`.
+    """Find pairs of labels in different groups that share the first or last word, or have a
+    similarity of at least `near`.
 
-    The surest pairs come first, and those that repeat a surer pair's question last. sure = (s − (m₁ + m₂)/2) /
-    √((v₁ + v₂)/2): their cosine similarity s against mean m and variance v of the similarities inside the two groups. A
-    pair asks whether each label belongs to the other's group; it repeats the question if a surer pair asks it of either.
-    Such a pair is a question to the curators, not an error: "church ruin" → ruins, but "castle ruin" → castle / fort.
-    Without `vectors`, characters are compared (TF-IDF).
+    The surest pairs come first, and those that repeat a surer pair's question last. sure = (s − (m₁
+    + m₂)/2) / √((v₁ + v₂)/2): their cosine similarity s against mean m and variance v of the
+    similarities inside the two groups. A pair asks whether each label belongs to the other's group;
+    it repeats the question if a surer pair asks it of either. Such a pair is a question to the
+    curators, not an error: "church ruin" → ruins, but "castle ruin" → castle / fort. Without
+    `vectors`, characters are compared (TF-IDF).
     """
     names = [normalised(label) for label in labels]
     reasons: dict[tuple[int, int], str] = {}
-    last, first = map(head_noun, names), (name.split()[0] if " " in name else "" for name in names)
+    last = map(head_noun, names)
+    first = (name.split()[0] if " " in name else "" for name in names)
+
     for words, why in ((last, "head noun"), (first, "first word")):
-        for word, same in groupby(sorted(zip(words, range(len(names)), strict=True)), key=itemgetter(0)):
+        for word, same in groupby(
+            sorted(zip(words, range(len(names)), strict=True)), key=itemgetter(0)
+        ):
             pairs = combinations([place for _, place in same], 2) if word else ()
             reasons |= {pair: f"{why} {word!r}" for pair in pairs if pair not in reasons}
+
     if vectors is not None:
         similar = np.triu(vectors @ vectors.T, k=1)
-        reasons |= {(int(i), int(j)): f"similarity {similar[i, j]:.2f}" for i, j in np.argwhere(similar >= near)}
+        reasons |= {
+            (int(i), int(j)): f"similarity {similar[i, j]:.2f}"
+            for i, j in np.argwhere(similar >= near)
+        }
+
     apart = sorted(pair for pair in reasons if groups[pair[0]] != groups[pair[1]])
     if not apart:
         return []
+
     sure = _sure(apart, groups, tfidf(names) if vectors is None else vectors)
-    surest = sorted(zip(apart, sure, strict=True), key=lambda row: (-row[1], labels[row[0][0]], labels[row[0][1]]))
+    surest = sorted(
+        zip(apart, sure, strict=True),
+        key=lambda row: (-row[1], labels[row[0][0]], labels[row[0][1]]),
+    )
+
     earlier: set[tuple[int, str]] = set()
     rows = []
     for (i, j), value in surest:
         questions = {(i, groups[j]), (j, groups[i])}
         repeats = not earlier.isdisjoint(questions)
         earlier |= questions
-        rows.append(Inconsistency(labels[i], groups[i], labels[j], groups[j], reasons[i, j], value, repeats))
+        rows.append(
+            Inconsistency(labels[i], groups[i], labels[j], groups[j], reasons[i, j], value, repeats)
+        )
+
     return sorted(rows, key=lambda row: row.repeats)
 
 
 def _sure(pairs: Sequence[tuple[int, int]], groups: Sequence[str], vectors: Vectors) -> list[float]:
-    """Compute by how many standard deviations the labels of each pair are nearer than labels inside their groups.
+    """Compute by how many standard deviations the labels of each pair are nearer than labels inside
+    their groups.
 
-    PRIOR pairs of the average group are added to each group's mean and variance, for the sake of small groups.
+    PRIOR pairs of the average group are added to each group's mean and variance, for the sake of
+    small groups.
     """
-    ids, exact = clustering.numbered(groups), vectors.astype(np.float64)
+    ids = clustering.numbered(groups)
+    exact = vectors.astype(np.float64)
     members = [exact[ids == group] for group in range(int(ids.max()) + 1)]
     within = [(part @ part.T)[np.triu_indices(len(part), 1)] for part in members]
     every = np.concatenate(within)
@@ -239,12 +298,16 @@ def _sure(pairs: Sequence[tuple[int, int]], groups: Sequence[str], vectors: Vect
     variances = np.maximum((np.asarray(squares) + PRIOR * variance) / (counts + PRIOR), 1e-9)
     left, right = np.asarray(pairs).T
     similar = np.einsum("nd,nd->n", exact[left], exact[right])
-    usual, spread = (means[ids[left]] + means[ids[right]]) / 2, (variances[ids[left]] + variances[ids[right]]) / 2
+    usual = (means[ids[left]] + means[ids[right]]) / 2
+    spread = (variances[ids[left]] + variances[ids[right]]) / 2
+
     return [round(float(value), 6) for value in (similar - usual) / np.sqrt(spread)]
 
 
 def draw_recalls(path: Path, rows: Sequence[Recall]) -> None:
-    """Draw a bar per group with its recall, worst on top, labels and fragments; the same rows give the same bytes."""
+    """Draw a bar per group with its recall, worst on top, labels and fragments; the same rows give
+    the same bytes.
+    """
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -253,7 +316,9 @@ def draw_recalls(path: Path, rows: Sequence[Recall]) -> None:
         axes = figure.add_subplot()
         axes.barh(range(len(rows)), [row.recall for row in rows], color="#2457c5")
         names = [row.group.replace("$", "\\$") for row in rows]  # a dollar would start a formula
-        texts = [f"{name} ({row.labels}; {row.fragments})" for name, row in zip(names, rows, strict=True)]
+        texts = [
+            f"{name} ({row.labels}; {row.fragments})" for name, row in zip(names, rows, strict=True)
+        ]
         axes.set_yticks(range(len(rows)), texts, fontsize=8)
         axes.invert_yaxis()
         axes.set_xlim(0, 1)

@@ -1,7 +1,8 @@
 """Sweeps the number of clusters k, and measures each result, so that a curator can choose k.
 
-On such labels the silhouette is flat over k and inertia has no elbow; stability and the curator's effort say more. The
-default is k ≈ 1.5–2 × the desired number of groups: merging whole clusters is cheap, splitting them is not.
+On such labels the silhouette is flat over k and inertia has no elbow; stability and the curator's
+effort say more. The default is k ≈ 1.5–2 × the desired number of groups: merging whole clusters is
+cheap, splitting them is not.
 """
 
 import math
@@ -21,7 +22,9 @@ from hbench_hgldv2.labels.label import Label
 
 
 class Swept(NamedTuple):
-    """The measures of one k. A curator reaches the reference with this many `splits` and `merges`; nan without one."""
+    """The measures of one k. A curator reaches the reference with this many `splits` and `merges`;
+    nan without one.
+    """
 
     k: int
     silhouette: float
@@ -49,9 +52,14 @@ def run(
     hbench hgldv2 sweep --k 80,120,160 --algorithm ward
     """
     if not all(number.strip().isdecimal() for number in k.split(",")):
-        raise UsageError("--k is a list of numbers of clusters", expected="such as 80,120,160", found=k)
+        raise UsageError(
+            "--k is a list of numbers of clusters", expected="such as 80,120,160", found=k
+        )
+
     labels = read_rows(work / "labels.csv", Label)
-    settings = [clustering.ClusterSettings(number, seed) for number in dict.fromkeys(map(int, k.split(",")))]
+    settings = [
+        clustering.ClusterSettings(number, seed) for number in dict.fromkeys(map(int, k.split(",")))
+    ]
     described = {"k": k, "algorithm": algorithm, "seed": seed, "resamples": resamples}
     inputs = [work / "labels.csv", work / "embeddings.npz", *([reference] if reference else [])]
     record = made_by("sweep", inputs, described)
@@ -66,7 +74,9 @@ def run(
     with terminal.progress() as bar:
         rows = list(bar.track(swept, total=len(settings), description="k"))
     write_rows(work / "sweep.csv", rows, Swept, record=record, counts={"rows": len(rows)})
-    measured = [name for name in Swept._fields if not all(math.isnan(getattr(row, name)) for row in rows)]
+    measured = [
+        name for name in Swept._fields if not all(math.isnan(getattr(row, name)) for row in rows)
+    ]
     shown = [[str(row.k), *(f"{getattr(row, name):.3f}" for name in measured[1:])] for row in rows]
     terminal.show_table(None, measured, shown)
 
@@ -80,22 +90,34 @@ def sweep(
     reference: Mapping[str, str] = MappingProxyType({}),
     resamples: int = 10,
 ) -> Iterator[Swept]:
-    """Yield a row per settings; `names` are (class id, label) of the vectors, `reference` class id -> group."""
+    """Yield a row per settings; `names` are (class id, label) of the vectors, `reference` class id
+    -> group.
+    """
     ids = [class_id for class_id, _ in names]
     for setting in settings:
         clusters = clustering.cluster(ids, vectors, setting, algorithm)
         numbers = [clusters[i] for i in ids]
-        pairs = [(number, reference[class_id]) for class_id, number in clusters.items() if class_id in reference]
+        pairs = [
+            (number, reference[class_id])
+            for class_id, number in clusters.items()
+            if class_id in reference
+        ]
         against = (float("nan"),) * 5
+
         if pairs:
             ours, theirs = zip(*pairs, strict=True)
-            measures, fragments = agreement_with(ours, theirs), len(set(pairs))
-            splits, merges = fragments - len(set(ours)), fragments - len(set(theirs))
+            measures = agreement_with(ours, theirs)
+            fragments = len(set(pairs))
+            splits = fragments - len(set(ours))
+            merges = fragments - len(set(theirs))
             against = (measures["purity"], measures["nmi"], measures["ari"], splits, merges)
+
         yield Swept(
             setting.k,
             float(clustering.silhouettes(vectors, numbers).mean()),
-            clustering.stability(list(clustering.refits(ids, vectors, algorithm, setting, resamples=resamples))),
+            clustering.stability(
+                list(clustering.refits(ids, vectors, algorithm, setting, resamples=resamples))
+            ),
             lexical_coherence([label for _, label in names], numbers),
             *against,
         )

@@ -1,8 +1,9 @@
-"""Proposes a taxonomy: a tree of several levels from Wikidata's subclass graph (P279), next to the curated one.
+"""Proposes a taxonomy: a tree of several levels from Wikidata's subclass graph (P279), next to the
+curated one.
 
-Cycles are condensed, classes that are too general are left out, ancestors with too few landmarks are skipped, and each class
-gets the parent with the highest information content. The removed edges are kept in a table, so that the proposal can be
-audited.
+Cycles are condensed, classes that are too general are left out, ancestors with too few landmarks
+are skipped, and each class gets the parent with the highest information content. The removed edges
+are kept in a table, so that the proposal can be audited.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ class Removed(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A row of taxonomy.csv: a class, its place in the tree, and the other parents that it might have."""
+    """A row of taxonomy.csv: a class, its place in the tree, and the other parents that it might
+    have.
+    """
 
     class_id: str
     label: str
@@ -83,13 +86,16 @@ def run(
 
 def propose(work: Path, source: FactSource, *, least: int) -> None:
     """Make taxonomy.csv and taxonomy_removed.csv with facts from a source."""
-    labels = [label for label in read_rows(work / "labels.csv", Label) if label.class_id.startswith("Q")]
+    labels = [
+        label for label in read_rows(work / "labels.csv", Label) if label.class_id.startswith("Q")
+    ]
     if not labels:
         raise DataError(
             "no class has a QID, so no subclass of it is known",
             expected="labels scraped from Wikidata",
             fix="run hbench hgldv2 scrape, then clean without --released",
         )
+
     parents = ancestors_of([label.class_id for label in labels], source.entities)
     landmarks = {label.class_id: label.landmarks for label in labels if label.landmarks}
     tree, removed = taxonomy(parents, landmarks, least=least)
@@ -99,14 +105,26 @@ def propose(work: Path, source: FactSource, *, least: int) -> None:
     nodes = rows(tree, names)
     record = made_by("taxonomy", [work / "labels.csv"], {"least": least})
     write_rows(work / "taxonomy.csv", nodes, Node, record=record, counts={"nodes": len(nodes)})
-    write_rows(work / "taxonomy_removed.csv", removed, Removed, record=record, counts={"edges": len(removed)})
-    terminal.show("\n".join(f"{'  ' * (row.depth - 1)}{row.label} ({row.landmarks:,}, {row.kind})" for row in nodes))
+    write_rows(
+        work / "taxonomy_removed.csv",
+        removed,
+        Removed,
+        record=record,
+        counts={"edges": len(removed)},
+    )
+    terminal.show(
+        "\n".join(
+            f"{'  ' * (row.depth - 1)}{row.label} ({row.landmarks:,}, {row.kind})" for row in nodes
+        )
+    )
 
 
 def ancestors_of(
     class_ids: Iterable[str], entities: Callable[[Sequence[str]], Mapping[str, Entity]]
 ) -> dict[str, tuple[str, ...]]:
-    """Find the direct superclasses (best-ranked P279) of the classes and of all classes up to twelve levels above them."""
+    """Find the direct superclasses (best-ranked P279) of the classes and of all classes up to
+    twelve levels above them.
+    """
     parents: dict[str, tuple[str, ...]] = {}
     unknown = sorted(set(class_ids))
     for _ in range(MOST_LEVELS):
@@ -114,44 +132,58 @@ def ancestors_of(
             break
         entity_of = entities(unknown)
         parents |= {class_id: entity_of[class_id].parents for class_id in unknown}
-        unknown = sorted({parent for class_id in unknown for parent in parents[class_id]} - set(parents))
+        unknown = sorted(
+            {parent for class_id in unknown for parent in parents[class_id]} - set(parents)
+        )
     return parents
 
 
 def taxonomy(
     parents: Mapping[str, Sequence[str]], landmarks: Mapping[str, int], *, least: int = 1
 ) -> tuple[nx.DiGraph[str], list[Removed]]:
-    """Make the tree, below ROOT, of the classes with landmarks and of the ancestors that are kept; return also the removed edges.
+    """Make the tree, below ROOT, of the classes with landmarks and of the ancestors that are kept;
+    return also the removed edges.
 
-    The attributes of a node are `landmarks` (of it and all below), `kind` (natural, human-made or review), `members`, the
-    classes of a condensed cycle, and `alternatives`, its other possible parents.
+    The attributes of a node are `landmarks` (of it and all below), `kind` (natural, human-made or
+    review), `members`, the classes of a condensed cycle, and `alternatives`, its other possible
+    parents.
 
-    An ancestor is kept if at least `least` landmarks are below it and it joins two kept nodes. The parent of a node is the
-    kept ancestor of the highest information content −ln p, where p is its share of the landmarks; ties go by id. Raises
-    TreeError if the result is not a tree.
+    An ancestor is kept if at least `least` landmarks are below it and it joins two kept nodes. The
+    parent of a node is the kept ancestor of the highest information content −ln p, where p is its
+    share of the landmarks; ties go by id. Raises TreeError if the result is not a tree.
     """
     removed: list[Removed] = []
     graph, members = _condensed(_graph(parents, landmarks, removed), landmarks, removed)
     here = {node: sum(landmarks.get(member, 0) for member in members[node]) for node in graph}
-    weights = {node: here[node] + sum(here[below] for below in nx.ancestors(graph, node)) for node in graph}
+    weights = {
+        node: here[node] + sum(here[below] for below in nx.ancestors(graph, node)) for node in graph
+    }
+
     kept: set[str] = set()
     for node in nx.topological_sort(graph):  # from the bottom up
         joins = weights[node] >= least and len(_nearest(node, graph.predecessors, kept)) > 1
         if joins or any(landmarks.get(member, 0) for member in members[node]):
             kept.add(node)
+
     tree: nx.DiGraph[str] = nx.DiGraph()
     tree.add_node(ROOT, alternatives=())
     for node in sorted(kept):
-        candidates = sorted(_nearest(node, graph.successors, kept), key=lambda parent: (weights[parent], parent))
+        candidates = sorted(
+            _nearest(node, graph.successors, kept), key=lambda parent: (weights[parent], parent)
+        )
         tree.add_edge(candidates[0] if candidates else ROOT, node)
         removed += [Removed(node, other, "less informative") for other in candidates[1:]]
         tree.nodes[node]["alternatives"] = tuple(candidates[1:])
+
     if not nx.is_arborescence(tree):
         raise TreeError(
             "the subclass graph did not become a tree",
             found=f"{tree.number_of_nodes()} nodes, {tree.number_of_edges()} edges",
         )
-    above: nx.DiGraph[str] = nx.DiGraph([(child, parent) for child, listed in parents.items() for parent in listed])
+
+    above: nx.DiGraph[str] = nx.DiGraph(
+        [(child, parent) for child, listed in parents.items() for parent in listed]
+    )
     for node, facts in tree.nodes.items():
         facts["landmarks"] = weights.get(node, sum(landmarks.values()))
         facts["members"] = members.get(node, (node,))
@@ -160,27 +192,38 @@ def taxonomy(
 
 
 def kind_of(members: Sequence[str], graph: nx.DiGraph[str]) -> str:
-    """Return "natural" or "human-made" by the classes above, to which the edges lead; "review" for both or neither."""
-    up = {above for member in members if member in graph for above in nx.descendants(graph, member)} | set(members)
-    natural, made = bool(up & NATURAL), bool(up & HUMAN_MADE)
+    """Return "natural" or "human-made" by the classes above, to which the edges lead; "review" for
+    both or neither.
+    """
+    up = {
+        above for member in members if member in graph for above in nx.descendants(graph, member)
+    } | set(members)
+    natural = bool(up & NATURAL)
+    made = bool(up & HUMAN_MADE)
     return "review" if natural == made else "natural" if natural else "human-made"
 
 
 def rows(tree: nx.DiGraph[str], names: Mapping[str, str]) -> list[Node]:
     """List the nodes below the root, in tree order."""
-    depth = {node: len(path) - 1 for node, path in nx.single_source_shortest_path(tree, ROOT).items()}
+    depth = {
+        node: len(path) - 1 for node, path in nx.single_source_shortest_path(tree, ROOT).items()
+    }
     order = list(nx.dfs_preorder_nodes(tree, ROOT, sort_neighbors=sorted))[1:]
     parent = {child: above for above, child in tree.edges}
     nodes = []
     for node in order:
         facts = tree.nodes[node]
         place = (parent[node], depth[node], int(facts["landmarks"]), str(facts["kind"]))
-        nodes.append(Node(node, names.get(node, node), *place, facts["alternatives"], facts["members"]))
+        nodes.append(
+            Node(node, names.get(node, node), *place, facts["alternatives"], facts["members"])
+        )
     return nodes
 
 
 def paths(nodes: Iterable[Node]) -> dict[str, str]:
-    """Write, for each class, the labels of the classes above it in the tree, the nearest first, joined by " < "."""
+    """Write, for each class, the labels of the classes above it in the tree, the nearest first,
+    joined by " < ".
+    """
     known = {member: node for node in nodes for member in (node.class_id, *node.members)}
 
     def above(node: Node) -> list[str]:
@@ -193,7 +236,9 @@ def paths(nodes: Iterable[Node]) -> dict[str, str]:
 def _graph(
     parents: Mapping[str, Sequence[str]], landmarks: Mapping[str, int], removed: list[Removed]
 ) -> nx.DiGraph[str]:
-    """Make the graph of child → parent edges without classes that are too general; one with landmarks stays, isolated."""
+    """Make the graph of child → parent edges without classes that are too general; one with
+    landmarks stays, isolated.
+    """
     graph: nx.DiGraph[str] = nx.DiGraph()
     graph.add_nodes_from(sorted(landmarks))
     for child, above in sorted(parents.items()):
@@ -210,7 +255,9 @@ def _graph(
 def _condensed(
     graph: nx.DiGraph[str], landmarks: Mapping[str, int], removed: list[Removed]
 ) -> tuple[nx.DiGraph[str], dict[str, tuple[str, ...]]]:
-    """Condense every cycle into one node, named like its member with most landmarks; return also the members of nodes."""
+    """Condense every cycle into one node, named like its member with most landmarks; return also
+    the members of nodes.
+    """
     name: dict[str, str] = {}
     members: dict[str, tuple[str, ...]] = {}
     for part in nx.strongly_connected_components(graph):
@@ -230,7 +277,8 @@ def _condensed(
 def _nearest(node: str, steps: Callable[[str], Iterable[str]], kept: set[str]) -> set[str]:
     """Find the first kept node on every path from `node`."""
     nearest: set[str] = set()
-    seen, waiting = {node}, [node]
+    seen = {node}
+    waiting = [node]
     while waiting:
         for other in steps(waiting.pop()):
             if other in seen:

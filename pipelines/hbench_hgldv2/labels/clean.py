@@ -1,7 +1,9 @@
-"""Selects the landmarks that keep a class, those that are ambiguous, and those that are dropped, and says by which rule.
+"""Selects the landmarks that keep a class, those that are ambiguous, and those that are dropped,
+and says by which rule.
 
-Rules look at the classes of a landmark in a fixed order. A landmark with several classes left is ambiguous, and kept apart,
-because curation may put all of them into one group. Classes are identified by QID, since their labels change with time.
+Rules look at the classes of a landmark in a fixed order. A landmark with several classes left is
+ambiguous, and kept apart, because curation may put all of them into one group. Classes are
+identified by QID, since their labels change with time.
 """
 
 from collections import Counter, defaultdict
@@ -23,7 +25,9 @@ EXAMPLES = 3
 
 
 class Rule(NamedTuple):
-    """A rule on a class without visual meaning: "drop" rejects its landmarks, "too_generic" ignores it next to others."""
+    """A rule on a class without visual meaning: "drop" rejects its landmarks, "too_generic" ignores
+    it next to others.
+    """
 
     label: str
     qid: str
@@ -32,9 +36,11 @@ class Rule(NamedTuple):
 
 
 class CleanedLandmark(NamedTuple):
-    """A landmark after cleaning: status "kept" (one class), "ambiguous" (several) or "dropped", for a `reason`.
+    """A landmark after cleaning: status "kept" (one class), "ambiguous" (several) or "dropped", for
+    a `reason`.
 
-    `raw_label` is the class as a released file spells it, with case and qualifiers; "" for scraped landmarks.
+    `raw_label` is the class as a released file spells it, with case and qualifiers; "" for scraped
+    landmarks.
     """
 
     split: str
@@ -51,7 +57,9 @@ def run(
     *,
     rules: Annotated[Path, "CSV label,qid,action,why."] = RULES,
     released: Annotated[
-        Sequence[tuple[Split, Path]], "Start from a released five-column file instead of scraped links.", "SPLIT FILE"
+        Sequence[tuple[Split, Path]],
+        "Start from a released five-column file instead of scraped links.",
+        "SPLIT FILE",
     ] = (),
 ) -> None:
     """Select landmarks and list their classes.
@@ -65,16 +73,20 @@ def run(
         raise UsageError("the rules are for scraped links", expected="either --released or --rules")
     if len(set(splits)) != len(splits):
         raise UsageError("a split is given twice", expected="one released file per split")
+
     inputs = [path for _, path in released] or [work / "links.csv", work / "classes.csv", rules]
     record = made_by("clean", inputs, {"splits": splits})
     if is_done(record, work / "selection.csv", work / "labels.csv"):
         return
+
     if released:
         selection, names = selection_of({split: read(path) for split, path in released})
     else:
         names = read_rows(work / "classes.csv", ClassName)
         selection = select(read_rows(work / "links.csv", Link), names, read_rules(rules))
-    counted, labels = counts(selection), labels_of(selection, names)
+
+    counted = counts(selection)
+    labels = labels_of(selection, names)
     write_rows(work / "selection.csv", selection, CleanedLandmark, record=record, counts=counted)
     write_rows(work / "labels.csv", labels, Label, record=record, counts={"labels": len(labels)})
     kept = {name: count for name, count in counted.items() if " " in name}
@@ -84,34 +96,54 @@ def run(
 
 
 def read_rules(path: Path = RULES) -> list[Rule]:
-    """Read rules from a CSV with columns label, qid, action, why; raises ConfigError that names the wrong line."""
+    """Read rules from a CSV with columns label, qid, action, why; raises ConfigError that names the
+    wrong line.
+    """
     rules = read_rows(path, Rule)
     for line, rule in enumerate(rules, start=2):
         if rule.action not in ACTIONS:
-            raise ConfigError(f"{path}, line {line}: unknown action", expected=" or ".join(ACTIONS), found=rule.action)
+            raise ConfigError(
+                f"{path}, line {line}: unknown action",
+                expected=" or ".join(ACTIONS),
+                found=rule.action,
+            )
     return rules
 
 
-def select(links: Sequence[Link], names: Sequence[ClassName], rules: Sequence[Rule]) -> list[CleanedLandmark]:
-    """Keep, drop or mark as ambiguous each landmark, in order; a rule goes by its QID, or by its label if it has none.
+def select(
+    links: Sequence[Link], names: Sequence[ClassName], rules: Sequence[Rule]
+) -> list[CleanedLandmark]:
+    """Keep, drop or mark as ambiguous each landmark, in order; a rule goes by its QID, or by its
+    label if it has none.
 
-    Reasons: those of scraping; "irrelevant": a rule drops all classes; "too_generic": only generic classes; "no_label": no
-    class has a label in any language; "several_classes": more than one is left.
+    Reasons: those of scraping; "irrelevant": a rule drops all classes; "too_generic": only generic
+    classes; "no_label": no class has a label in any language; "several_classes": more than one is
+    left.
     """
     labels = {name.class_id: name.label for name in names}
     texts = {normalised(rule.label): rule.action for rule in rules if not rule.qid}
-    actions = {class_id: texts[normalised(label)] for class_id, label in labels.items() if normalised(label) in texts}
+    actions = {
+        class_id: texts[normalised(label)]
+        for class_id, label in labels.items()
+        if normalised(label) in texts
+    }
     actions |= {rule.qid: rule.action for rule in rules if rule.qid}
     return [
-        CleanedLandmark(link.split, link.landmark_id, link.category, *_verdict(link, labels, actions)) for link in links
+        CleanedLandmark(
+            link.split, link.landmark_id, link.category, *_verdict(link, labels, actions)
+        )
+        for link in links
     ]
 
 
-def selection_of(splits: Mapping[str, Iterable[Released]]) -> tuple[list[CleanedLandmark], list[ClassName]]:
-    """Make a selection and its classes of released files, whose classes are known by their text only.
+def selection_of(
+    splits: Mapping[str, Iterable[Released]],
+) -> tuple[list[CleanedLandmark], list[ClassName]]:
+    """Make a selection and its classes of released files, whose classes are known by their text
+    only.
 
-    The id is the text without qualifiers and case, so that "Shinto shrine" and "shinto shrine" are one class; the landmark
-    keeps the released text.
+    The id is the text without qualifiers and case, so that "Shinto shrine" and "shinto shrine" are
+    one class; the landmark keeps the released text.
     """
     selection: list[CleanedLandmark] = []
     for split, rows in splits.items():
@@ -125,7 +157,9 @@ def selection_of(splits: Mapping[str, Iterable[Released]]) -> tuple[list[Cleaned
 
 
 def labels_of(selection: Iterable[CleanedLandmark], names: Sequence[ClassName]) -> list[Label]:
-    """Make a label for each class of a kept or ambiguous landmark, sorted by landmarks, most first, then by id."""
+    """Make a label for each class of a kept or ambiguous landmark, sorted by landmarks, most first,
+    then by id.
+    """
     counted: dict[str, Counter[str]] = defaultdict(Counter)
     shown: dict[str, list[str]] = defaultdict(list)
     for row in selection:
@@ -133,11 +167,15 @@ def labels_of(selection: Iterable[CleanedLandmark], names: Sequence[ClassName]) 
             counted[class_id][row.split if row.status == "kept" else row.status] += 1
             if row.category and len(shown[class_id]) < EXAMPLES:
                 shown[class_id].append(title_of(row.category).partition(":")[2])
+
     text = {name.class_id: name.label for name in names}
     labels = [
-        Label(i, text.get(i) or i, count["train"], count["index"], count["ambiguous"], tuple(shown[i]))
+        Label(
+            i, text.get(i) or i, count["train"], count["index"], count["ambiguous"], tuple(shown[i])
+        )
         for i, count in counted.items()
     ]
+
     return sorted(labels, key=lambda label: (-label.landmarks, label.class_id))
 
 
@@ -151,7 +189,9 @@ def counts(selection: Iterable[CleanedLandmark]) -> dict[str, int]:
     return dict(result)
 
 
-def _verdict(link: Link, labels: Mapping[str, str], actions: Mapping[str, str]) -> tuple[str, str, tuple[str, ...]]:
+def _verdict(
+    link: Link, labels: Mapping[str, str], actions: Mapping[str, str]
+) -> tuple[str, str, tuple[str, ...]]:
     if link.reason:
         return "dropped", link.reason, ()
     relevant = [i for i in link.classes if actions.get(i) != "drop"]

@@ -1,6 +1,11 @@
-"""Defines a label: a class of landmarks, as "instance of" states it, with its English name and its number of landmarks.
+"""Defines a label: a class of landmarks, as "instance of" states it, with its English name and its
+number of landmarks.
 
->>> normalised("Synagogue (1630s–1970s)"), head_noun("church of Finland"), normalised("castle (High Middle Ages")
+>>> (
+...     normalised("Synagogue (1630s–1970s)"),
+...     head_noun("church of Finland"),
+...     normalised("castle (High Middle Ages"),
+... )
 ('synagogue', 'church', 'castle')
 """
 
@@ -12,11 +17,14 @@ from typing import Literal, NamedTuple, get_args
 
 Split = Literal["train", "index"]
 SPLITS: tuple[str, ...] = get_args(Split)
-PREFIX = "label:"  # begins the id of a class that is known by its text only, such as in the released files
+# begins the id of a class that is known by its text only, such as in the released files
+PREFIX = "label:"
 
 
 class Label(NamedTuple):
-    """A class: its id (a QID, or "label:…"), English label, landmarks per split, and three landmarks' categories."""
+    """A class: its id (a QID, or "label:…"), English label, landmarks per split, and three
+    landmarks' categories.
+    """
 
     class_id: str
     label: str
@@ -32,13 +40,17 @@ class Label(NamedTuple):
 
 
 def normalised(label: str) -> str:
-    """Normalise a raw label: cut "(…)" at its end, even if unclosed, collapse spaces, fold case; NFC."""
+    """Normalise a raw label: cut "(…)" at its end, even if unclosed, collapse spaces, fold case;
+    NFC.
+    """
     text = unicodedata.normalize("NFC", label)
     return " ".join(re.sub(r"\s*\([^)]*\)?\s*$", "", text).split()).casefold()
 
 
 def head_noun(label: str) -> str:
-    """Return the last word of a label before "of", "in", "for" …, which in English names the kind of thing."""
+    """Return the last word of a label before "of", "in", "for" …, which in English names the kind
+    of thing.
+    """
     phrase = re.split(r"\s+(?:of|in|for|at|on|from|by|with)\s+|,", normalised(label))[0]
     words = re.findall(r"[\w'’-]+", phrase)
     return words[-1] if words else normalised(label)
@@ -50,7 +62,9 @@ def digest(class_ids: Iterable[str]) -> str:
 
 
 def partition_digest(clusters: Mapping[str, int]) -> str:
-    """Return the sha256 of a partition of classes, independent of the numbers and order of the clusters."""
+    """Return the sha256 of a partition of classes, independent of the numbers and order of the
+    clusters.
+    """
     return digest(digest(members) for members in members_of(clusters).values())
 
 

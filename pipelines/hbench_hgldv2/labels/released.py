@@ -1,4 +1,6 @@
-"""Reads a released hierarchy, {train,index}_label_to_hierarchical.csv in the official five columns, and turns it into decisions."""
+"""Reads a released hierarchy, {train,index}_label_to_hierarchical.csv in the official five columns,
+and turns it into decisions.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +12,14 @@ from hbench.core.errors import DataError, UsageError
 from hbench.core.files import write_text
 from hbench_hgldv2.artefact import read_rows
 from hbench_hgldv2.curation import decisions_file
-from hbench_hgldv2.curation.decisions import Ambiguous, AnyDecision, Decisions, Group, Move, labels_named
+from hbench_hgldv2.curation.decisions import (
+    Ambiguous,
+    AnyDecision,
+    Decisions,
+    Group,
+    Move,
+    labels_named,
+)
 from hbench_hgldv2.labels.label import PREFIX, Label, normalised
 
 KINDS = ("human-made", "natural")
@@ -31,44 +40,65 @@ def run(
     work: Path,
     *,
     released: Annotated[Sequence[Path], "A released five-column file; once for each split."] = (),
-    sample: Annotated[bool, "The 156 released classes that ship with the package (CC BY 4.0)."] = False,
+    sample: Annotated[
+        bool, "The 156 released classes that ship with the package (CC BY 4.0)."
+    ] = False,
     out: Annotated[Path | None, "decisions.yaml in the work folder by default."] = None,
 ) -> None:
-    """Turn released super-categories into decisions: a move per group, and labels in several groups as ambiguous.
+    """Turn released super-categories into decisions: a move per group, and labels in several groups
+    as ambiguous.
 
-    If the work folder has labels, the decisions are about those that the files name; `hbench hgldv2 agreement` shows where
-    curators decided differently.
+    If the work folder has labels, the decisions are about those that the files name; `hbench hgldv2
+    agreement` shows where curators decided differently.
 
     \b
-    hbench hgldv2 decisions --released train_label_to_hierarchical.csv --released index_label_to_hierarchical.csv
+    hbench hgldv2 decisions --released train_label_to_hierarchical.csv \\
+        --released index_label_to_hierarchical.csv
     """
     if sample == bool(released):
         raise UsageError(
-            "decisions are made of released files or of the sample", fix="give either --released FILE or --sample"
+            "decisions are made of released files or of the sample",
+            fix="give either --released FILE or --sample",
         )
+
     target = out or work / "decisions.yaml"
     if out is None and target.exists():
         raise UsageError(f"{target} is there already", fix="write another file with -o FILE")
+
     labels = read_rows(work / "labels.csv", Label) if (work / "labels.csv").exists() else None
     rows = [read(path) for path in released]
-    if sample:  # a landmark each of the labels in the shipped decisions, which lack case and qualifiers
+    # a landmark each of the labels in the shipped decisions, which lack case and qualifiers
+    if sample:
         shipped = decisions_file.load(SAMPLE)
-        placed = [(i, move.to) for move in shipped.decisions if isinstance(move, Move) for i in move.labels]
+        placed = [
+            (i, move.to)
+            for move in shipped.decisions
+            if isinstance(move, Move)
+            for i in move.labels
+        ]
         named = [(i.removeprefix(PREFIX), group, shipped.groups[group].kind) for i, group in placed]
         rows = [[Released(number, "", *row) for number, row in enumerate(named)]]
+
     made = decisions_of(rows, labels)
     write_text(target, decisions_file.dumps(made))
     count = sum(len(labels_named(decision)) for decision in made.decisions)
-    terminal.say(f"{target}: {count:,} labels in {len(made.groups)} groups, {len(made.decisions):,} decisions")
+    terminal.say(
+        f"{target}: {count:,} labels in {len(made.groups)} groups, {len(made.decisions):,} "
+        "decisions"
+    )
 
 
 def read(path: Path) -> list[Released]:
-    """Read the rows of a released file; raises DataError for other columns, a repeated landmark, or half a label."""
+    """Read the rows of a released file; raises DataError for other columns, a repeated landmark, or
+    half a label.
+    """
     seen: set[int] = set()
     rows = read_rows(path, Released)
     for row in rows:
         if row.landmark_id in seen:
-            raise DataError(f"{path} has landmark {row.landmark_id} twice", expected="each landmark_id once")
+            raise DataError(
+                f"{path} has landmark {row.landmark_id} twice", expected="each landmark_id once"
+            )
         if bool(row.hierarchical_label) != (row.natural_or_human_made in KINDS):
             problem = f"{path} has half a label for landmark {row.landmark_id}"
             raise DataError(problem, expected="both or neither", found=str(row[3:]))
@@ -76,36 +106,56 @@ def read(path: Path) -> list[Released]:
     return rows
 
 
-def decisions_of(files: Iterable[Sequence[Released]], labels: Iterable[Label] | None = None) -> Decisions:
-    """Make decisions that reproduce released files: a move per group, and classes in several groups as ambiguous.
+def decisions_of(
+    files: Iterable[Sequence[Released]], labels: Iterable[Label] | None = None
+) -> Decisions:
+    """Make decisions that reproduce released files: a move per group, and classes in several groups
+    as ambiguous.
 
-    Landmarks with a group but without a class, which images assigned, are left out. With `labels`, the decisions are about
-    the labels whose text the files have, by their ids. Raises DataError for a group of two kinds.
+    Landmarks with a group but without a class, which images assigned, are left out. With `labels`,
+    the decisions are about the labels whose text the files have, by their ids. Raises DataError for
+    a group of two kinds.
     """
     groups: dict[str, Group] = {}
     placed: Mapping[str, set[str]] = defaultdict(set)
     for row in (row for rows in files for row in rows if row.hierarchical_label):
-        group = groups.setdefault(row.hierarchical_label, Group.model_validate({"kind": row.natural_or_human_made}))
+        group = groups.setdefault(
+            row.hierarchical_label, Group.model_validate({"kind": row.natural_or_human_made})
+        )
         if group.kind != row.natural_or_human_made:
             raise DataError(
-                f"group {row.hierarchical_label!r} has two kinds", expected=group.kind, found=row.natural_or_human_made
+                f"group {row.hierarchical_label!r} has two kinds",
+                expected=group.kind,
+                found=row.natural_or_human_made,
             )
         if row.supercategory:
             placed[PREFIX + normalised(row.supercategory)].add(row.hierarchical_label)
+
     if labels is not None:
         placed = {
-            label.class_id: placed[key] for label in labels if (key := PREFIX + normalised(label.label)) in placed
+            label.class_id: placed[key]
+            for label in labels
+            if (key := PREFIX + normalised(label.label)) in placed
         }
+
     moves: list[AnyDecision] = []
     for number, name in enumerate(sorted(groups), start=1):
         ids = tuple(sorted(class_id for class_id, names in placed.items() if names == {name}))
         if ids:
             moves.append(Move(id=f"r{number:03}", op="move", labels=ids, to=name, why="released"))
-    several = sorted((class_id, tuple(sorted(names))) for class_id, names in placed.items() if len(names) > 1)
+
+    several = sorted(
+        (class_id, tuple(sorted(names))) for class_id, names in placed.items() if len(names) > 1
+    )
     for number, (class_id, choices) in enumerate(several, start=1):
         moves.append(
             Ambiguous(
-                id=f"a{number:03}", op="ambiguous", labels=(class_id,), choices=choices, why="released with several"
+                id=f"a{number:03}",
+                op="ambiguous",
+                labels=(class_id,),
+                choices=choices,
+                why="released with several",
             )
         )
+
     return Decisions(groups=dict(sorted(groups.items())), decisions=tuple(moves))

@@ -1,6 +1,8 @@
-"""Links every landmark to its Commons category, the category to a Wikidata item, and the item to its classes.
+"""Links every landmark to its Commons category, the category to a Wikidata item, and the item to
+its classes.
 
-The facts come from a FactSource of five functions: the APIs, the query service or dumps. Following them is the same for all.
+The facts come from a FactSource of five functions: the APIs, the query service or dumps. Following
+them is the same for all.
 """
 
 import csv
@@ -17,7 +19,16 @@ from hbench_hgldv2.labels.label import SPLITS
 from hbench_hgldv2.wikimedia import api, query_service
 from hbench_hgldv2.wikimedia import dumps as dump_files
 from hbench_hgldv2.wikimedia.client import BATCH, SERVERS, CacheFile, Contact, Offline, Rate, opened
-from hbench_hgldv2.wikimedia.facts import MISSING, MOST_HOPS, QID, Entity, FactSource, Named, Page, title_of
+from hbench_hgldv2.wikimedia.facts import (
+    MISSING,
+    MOST_HOPS,
+    QID,
+    Entity,
+    FactSource,
+    Named,
+    Page,
+    title_of,
+)
 
 # Category, disambiguation, list, project page, disambiguation category.
 META_CLASSES = frozenset({"Q4167836", "Q4167410", "Q13406463", "Q14204246", "Q15407973"})
@@ -28,7 +39,9 @@ NAMES = ("metadata/{}_label_to_category.csv", "metadata/{}_label_to_hierarchical
 
 
 class Landmark(NamedTuple):
-    """A landmark of one split; train and index number their landmarks independently, so the split is part of the key."""
+    """A landmark of one split; train and index number their landmarks independently, so the split
+    is part of the key.
+    """
 
     split: str
     landmark_id: int
@@ -38,7 +51,8 @@ class Landmark(NamedTuple):
 class Link(NamedTuple):
     """A landmark and its classes; without any, `reason` says why, else it is "".
 
-    `raw_label` is the text of the category's infobox, labels with qualifiers, to compare with the released files.
+    `raw_label` is the text of the category's infobox, labels with qualifiers, to compare with the
+    released files.
     """
 
     split: str
@@ -68,7 +82,10 @@ class ClassName(NamedTuple):
 def run(
     work: Path,
     *,
-    raw: Annotated[Path, "Folder of GLDv2's metadata: {train,index}_label_to_category.csv, in it or in metadata/."],
+    raw: Annotated[
+        Path,
+        "Folder of GLDv2's metadata: {train,index}_label_to_category.csv, in it or in metadata/.",
+    ],
     via: Annotated[Literal["api", "sparql", "dumps"], "Where the facts come from."] = "api",
     dumps: Annotated[Path | None, "Folder of the dumps."] = None,
     limit: Annotated[int | None, "Only the first N landmarks of each split, to try it out."] = None,
@@ -94,13 +111,26 @@ def run(
         settings = {"via": via, "limit": limit, "dumps": str(dumps.resolve())}
         link(work, raw, dump_files.source(dumps), settings)
         return
+
     for name, url in server:
         if not url.startswith(("http://", "https://")):
-            raise UsageError(f"the server of {name} is not an address", expected="http://… or https://…", found=url)
+            raise UsageError(
+                f"the server of {name} is not an address",
+                expected="http://… or https://…",
+                found=url,
+            )
+
     servers = SERVERS._replace(**dict(server))
     with opened(work, contact=contact, offline=offline, rate=rate, cache=cache) as client:
-        source = api.source(client, servers) if via == "api" else query_service.source(client, servers)
-        link(work, raw, source, {"via": via, "limit": limit} | ({"server": dict(server)} if server else {}))
+        source = (
+            api.source(client, servers) if via == "api" else query_service.source(client, servers)
+        )
+        link(
+            work,
+            raw,
+            source,
+            {"via": via, "limit": limit} | ({"server": dict(server)} if server else {}),
+        )
 
 
 def link(work: Path, raw: Path, source: FactSource, settings: Mapping[str, Any]) -> None:
@@ -109,11 +139,15 @@ def link(work: Path, raw: Path, source: FactSource, settings: Mapping[str, Any])
     record = made_by("scrape", files.values(), settings)
     if is_done(record, work / "classes.csv", work / "links.csv"):
         return
+
     limit = settings.get("limit")
-    landmarks = [row for split, file in files.items() for row in read_landmarks(file, split)[:limit]]
+    landmarks = [
+        row for split, file in files.items() for row in read_landmarks(file, split)[:limit]
+    ]
     titles = len({landmark.category for landmark in landmarks})
     terminal.say(
-        f"{len(landmarks):,} landmarks of {titles:,} categories; about {expected_requests(titles):,} requests to the APIs "
+        f"{len(landmarks):,} landmarks of {titles:,} categories; about "
+        f"{expected_requests(titles):,} requests to the APIs "
         "if none is in the cache"
     )
     links, names = resolve(landmarks, source)
@@ -121,59 +155,91 @@ def link(work: Path, raw: Path, source: FactSource, settings: Mapping[str, Any])
     counted += Counter(f"via {link.via}" for link in links if link.via)
     counted += Counter(link.reason for link in links if link.reason)
     write_rows(work / "links.csv", links, Link, record=record, counts=counted)
-    write_rows(work / "classes.csv", names, ClassName, record=record, counts={"classes": len(names)})
+    write_rows(
+        work / "classes.csv", names, ClassName, record=record, counts={"classes": len(names)}
+    )
+
     for title, prefix in (("landmarks", "status "), ("linked by", "via ")):
-        shown = {name.removeprefix(prefix): count for name, count in counted.items() if name.startswith(prefix)}
+        shown = {
+            name.removeprefix(prefix): count
+            for name, count in counted.items()
+            if name.startswith(prefix)
+        }
         terminal.say(counts_text(title, shown))
-    terminal.say(counts_text("without a class", {name: count for name, count in counted.items() if " " not in name}))
+
+    terminal.say(
+        counts_text(
+            "without a class", {name: count for name, count in counted.items() if " " not in name}
+        )
+    )
 
 
 def expected_requests(titles: int) -> int:
     """Estimate the number of requests for this many categories, within a tenth.
 
-    Every batch of 50 titles takes a request for their pages. Titles with an item take one for their entities, and a tenth more
-    for main topics; those without take one for their wikitext and, 200 at once, one for P373. That makes 2.1 requests per
-    batch if all have an item, 2.25 if none has.
+    Every batch of 50 titles takes a request for their pages. Titles with an item take one for their
+    entities, and a tenth more for main topics; those without take one for their wikitext and, 200
+    at once, one for P373. That makes 2.1 requests per batch if all have an item, 2.25 if none has.
     """
     return round(2.2 * titles / BATCH) + 4
 
 
 def _landmark_file(raw: Path, split: str) -> Path:
-    """Find the file of a split's landmarks; a released hierarchy will do, since it names the categories."""
+    """Find the file of a split's landmarks; a released hierarchy will do, since it names the
+    categories.
+    """
     for name in NAMES:
         for path in (raw / name.format(split), raw / Path(name.format(split)).name):
             if path.exists():
                 return path
     raise DataError(
-        f"{raw} has no landmarks of {split}", expected=NAMES[0].format(split), fix="hbench download hgldv2 fetches it"
+        f"{raw} has no landmarks of {split}",
+        expected=NAMES[0].format(split),
+        fix="hbench download hgldv2 fetches it",
     )
 
 
 def read_landmarks(path: Path, split: str) -> list[Landmark]:
-    """Read the landmarks in {train,index}_label_to_category.csv (columns landmark_id, category); raises DataError."""
+    """Read the landmarks in {train,index}_label_to_category.csv (columns landmark_id, category);
+    raises DataError.
+    """
     with open_table(path) as lines:
         reader = csv.DictReader(lines)
         columns = reader.fieldnames or ()
         if not {"landmark_id", "category"} <= set(columns):
-            raise DataError(f"{path} lacks columns", expected="landmark_id, category", found=", ".join(columns))
+            raise DataError(
+                f"{path} lacks columns", expected="landmark_id, category", found=", ".join(columns)
+            )
         rows = [Landmark(split, int(row["landmark_id"]), row["category"]) for row in reader]
     twice = [i for i, count in Counter(row.landmark_id for row in rows).items() if count > 1]
     if twice:
-        raise DataError(f"{path} has landmarks twice", expected="each landmark_id once", found=examples(twice))
+        raise DataError(
+            f"{path} has landmarks twice", expected="each landmark_id once", found=examples(twice)
+        )
     return rows
 
 
-def resolve(landmarks: Sequence[Landmark], source: FactSource) -> tuple[list[Link], list[ClassName]]:
+def resolve(
+    landmarks: Sequence[Landmark], source: FactSource
+) -> tuple[list[Link], list[ClassName]]:
     """Link every landmark, in order, and name all their classes, sorted by id.
 
-    Raises IntegrityError unless every title is exactly one of found, redirected, missing, invalid, no_item.
+    Raises IntegrityError unless every title is exactly one of found, redirected, missing, invalid,
+    no_item.
     """
     titles = {landmark.category: title_of(landmark.category) for landmark in landmarks}
     unique_titles = list(dict.fromkeys(titles.values()))
     pages = find_pages(unique_titles, source)
-    unaccounted = [title for title in unique_titles if title not in pages or pages[title].status not in STATUSES]
+    unaccounted = [
+        title
+        for title in unique_titles
+        if title not in pages or pages[title].status not in STATUSES
+    ]
     if unaccounted:
-        raise IntegrityError("titles are not accounted for", expected="one outcome each", found=examples(unaccounted))
+        raise IntegrityError(
+            "titles are not accounted for", expected="one outcome each", found=examples(unaccounted)
+        )
+
     entities = find_entities([page.item for page in pages.values()], source)
     links = [_link(landmark, pages[titles[landmark.category]], entities) for landmark in landmarks]
     class_ids = sorted({class_id for link in links for class_id in link.classes}, key=_qid_order)
@@ -182,17 +248,24 @@ def resolve(landmarks: Sequence[Landmark], source: FactSource) -> tuple[list[Lin
     spoken = {i: name.text for i, name in names.items() if name.language in SPOKEN and name.text}
     shown = [QID.sub(lambda qid: spoken.get(qid[0], qid[0]), link.raw_label) for link in links]
     links = [link._replace(raw_label=text) for link, text in zip(links, shown, strict=True)]
+
     return links, [ClassName(i, *names.get(i, Named())) for i in class_ids]
 
 
 def find_pages(titles: Sequence[str], source: FactSource) -> dict[str, Page]:
-    """Find the page of each title: follow soft redirects, then look for titles without an item by P373."""
+    """Find the page of each title: follow soft redirects, then look for titles without an item by
+    P373.
+    """
     pages = source.pages([title for title in titles if _is_title(title)])
     pages |= {title: Page(title, "invalid") for title in titles if not _is_title(title)}
-    pages |= _follow_soft({title: page for title, page in pages.items() if page.status == "no_item"}, source)
+    pages |= _follow_soft(
+        {title: page for title, page in pages.items() if page.status == "no_item"}, source
+    )
     without = [title for title, page in pages.items() if page.status in ("missing", "no_item")]
     linked = source.by_category(without) if without else {}
-    return pages | {title: Page(pages[title].title, "found", item, "P373") for title, item in linked.items()}
+    return pages | {
+        title: Page(pages[title].title, "found", item, "P373") for title, item in linked.items()
+    }
 
 
 def find_entities(items: Iterable[str], source: FactSource) -> dict[str, Entity]:
@@ -208,26 +281,38 @@ def find_entities(items: Iterable[str], source: FactSource) -> dict[str, Entity]
 
 
 def topic_of(item: str, entities: Mapping[str, Entity]) -> tuple[str, Entity, str]:
-    """Return the item that a category is about, its entity, and the reason for having no class, "" if it has one.
+    """Return the item that a category is about, its entity, and the reason for having no class, ""
+    if it has one.
 
-    The item of a category leads to its main topic (P301); an item of a Wikimedia class without a topic is not a place.
+    The item of a category leads to its main topic (P301); an item of a Wikimedia class without a
+    topic is not a place.
     """
-    entity, seen = entities.get(item, MISSING), {item}
-    while entity.topics and entity.topics[0] in entities and entity.topics[0] not in seen and len(seen) <= MOST_TOPICS:
+    entity = entities.get(item, MISSING)
+    seen = {item}
+    while (
+        entity.topics
+        and entity.topics[0] in entities
+        and entity.topics[0] not in seen
+        and len(seen) <= MOST_TOPICS
+    ):
         item = entity.topics[0]
         seen.add(item)
         entity = entities[item]
+
     if not entity.item:
         return item, entity, "item_missing"
     if entity.combines:
         return item, entity, "combines_topics"
     if META_CLASSES & set(entity.classes):
         return item, entity, "meta_item"
+
     return item, entity, "" if entity.classes else "no_class"
 
 
 def _follow_soft(pages: Mapping[str, Page], source: FactSource) -> dict[str, Page]:
-    """Find the pages to which category-redirect templates lead, in at most five hops and never in a circle."""
+    """Find the pages to which category-redirect templates lead, in at most five hops and never in a
+    circle.
+    """
     places = {title: page.title for title, page in pages.items()}
     seen = {title: {page.title} for title, page in pages.items()}
     result: dict[str, Page] = {}
@@ -241,27 +326,46 @@ def _follow_soft(pages: Mapping[str, Page], source: FactSource) -> dict[str, Pag
         for title, place in places.items():
             seen[title].add(place)
             if page_of[place].item:
-                result[title] = Page(page_of[place].title, "redirected", page_of[place].item, "soft redirect")
+                result[title] = Page(
+                    page_of[place].title, "redirected", page_of[place].item, "soft redirect"
+                )
         places = {t: page_of[p].title for t, p in places.items() if page_of[p].status == "no_item"}
+
     return result
 
 
 def _link(landmark: Landmark, page: Page, entities: Mapping[str, Entity]) -> Link:
-    topic, entity, reason = topic_of(page.item, entities) if page.item else ("", MISSING, page.status)
+    topic, entity, reason = (
+        topic_of(page.item, entities) if page.item else ("", MISSING, page.status)
+    )
     where = (page.title, page.status, page.via, page.item, entity.item or topic)
     classes = () if reason else entity.classes
     qualified = zip(classes, entity.qualifiers or ("",) * len(classes), strict=False)
     label = ", ".join(f"{qid} ({text})" if text else qid for qid, text in qualified)
-    return Link(*landmark, *where, reason, classes, entity.n_classes, entity.preferred, entity.revision, label)
+
+    return Link(
+        *landmark,
+        *where,
+        reason,
+        classes,
+        entity.n_classes,
+        entity.preferred,
+        entity.revision,
+        label,
+    )
 
 
 def _new_ids(ids: Iterable[str], known: Mapping[str, Entity]) -> list[str]:
-    """List the new, well-formed ids, once each: a malformed one would make the server refuse its whole batch."""
+    """List the new, well-formed ids, once each: a malformed one would make the server refuse its
+    whole batch.
+    """
     return [i for i in dict.fromkeys(ids) if QID.fullmatch(i) and i not in known]
 
 
 def _is_title(title: str) -> bool:
-    return 0 < len(title.encode()) <= 255 + len("Category:") and not re.search(r"[|\[\]{}<>#\x7f\x00-\x1f]", title)
+    return 0 < len(title.encode()) <= 255 + len("Category:") and not re.search(
+        r"[|\[\]{}<>#\x7f\x00-\x1f]", title
+    )
 
 
 def _qid_order(qid: str) -> int:

@@ -1,1 +1,3 @@
-"""Asks Wikimedia politely: the API, the query service, dumps, a permanent cache, and what every answer means."""
+"""Asks Wikimedia politely: the API, the query service, dumps, a permanent cache, and what every
+answer means.
+"""

@@ -1,10 +1,15 @@
-"""Reads facts from the MediaWiki and Wikidata APIs: pages, redirects, entities and labels, fifty per request.
+"""Reads facts from the MediaWiki and Wikidata APIs: pages, redirects, entities and labels, fifty
+per request.
 
-Titles without an item are looked up by P373 in the query service, two hundred per query: the APIs' search takes one.
+Titles without an item are looked up by P373 in the query service, two hundred per query: the APIs'
+search takes one.
 
 >>> soft_redirect("{{Category redirect|reason=x|1=Old Bridge, Mostar}}")
 'Category:Old Bridge, Mostar'
->>> statement = {"rank": "normal", "mainsnak": {"snaktype": "value", "datavalue": {"value": {"id": "Q16970"}}}}
+>>> statement = {
+...     "rank": "normal",
+...     "mainsnak": {"snaktype": "value", "datavalue": {"value": {"id": "Q16970"}}},
+... }
 >>> list(best([statement, {**statement, "rank": "deprecated"}]))
 ['Q16970']
 """
@@ -23,13 +28,30 @@ from hbench_hgldv2.wikimedia.query_service import QueryService
 from hbench_hgldv2.wikimedia.responses import Refused
 
 COMMON = {"format": "json", "formatversion": "2"}
-PAGES = COMMON | {"action": "query", "prop": "pageprops", "ppprop": "wikibase_item", "redirects": "1"}
-WIKITEXTS = COMMON | {"action": "query", "prop": "revisions", "rvprop": "content", "rvslots": "main"}
+PAGES = COMMON | {
+    "action": "query",
+    "prop": "pageprops",
+    "ppprop": "wikibase_item",
+    "redirects": "1",
+}
+WIKITEXTS = COMMON | {
+    "action": "query",
+    "prop": "revisions",
+    "rvprop": "content",
+    "rvslots": "main",
+}
 ENTITIES = COMMON | {"action": "wbgetentities", "props": "info|claims"}
-LABELS = COMMON | {"action": "wbgetentities", "props": "labels", "languages": "en", "languagefallback": "1"}
+LABELS = COMMON | {
+    "action": "wbgetentities",
+    "props": "labels",
+    "languages": "en",
+    "languagefallback": "1",
+}
 REDIRECT_TEMPLATES = (
-    "category redirect", "seecat", "see cat", "categoryredirect", "catredirect", "cat redirect", "catredir",
-    "redirect category", "cat-red", "redirect cat", "cat-redirect", "monotypic taxon category redirect",
+    "category redirect", "seecat", "see cat", "categoryredirect", "catredirect", "cat redirect",
+    "catredir",
+    "redirect category", "cat-red", "redirect cat", "cat-redirect", "monotypic taxon category "
+                                                                    "redirect",
     "synonym taxon category redirect", "invalid taxon category redirect",
 )  # fmt: skip
 
@@ -44,13 +66,18 @@ def source(client: Client, servers: Servers = SERVERS) -> facts.FactSource:
         values: Sequence[str],
         reader: Callable[..., dict[str, Any]],
     ) -> dict[str, Any]:
-        """Join what `reader` finds in the answers to each batch; an id that is refused alone is a missing item."""
+        """Join what `reader` finds in the answers to each batch; an id that is refused alone is a
+        missing item.
+        """
         known: dict[str, Any] = {}
         for batch, answers in client.ask_batched(endpoint, params, name, values):
             if isinstance(answers, Refused) and name == "titles":
                 raise SourceError("the API refuses a single title", found=answers.why)
             refused = [{"entities": {i: {"missing": True} for i in batch}}]
-            known |= reader(refused if isinstance(answers, Refused) else [answer.data for answer in answers], batch)
+            known |= reader(
+                refused if isinstance(answers, Refused) else [answer.data for answer in answers],
+                batch,
+            )
         return known
 
     def soft_targets(titles: Sequence[str]) -> dict[str, str]:
@@ -66,11 +93,15 @@ def source(client: Client, servers: Servers = SERVERS) -> facts.FactSource:
     )
 
 
-def pages_of(answers: Iterable[Mapping[str, Any]], requested: Sequence[str]) -> dict[str, facts.Page]:
-    """Find the page of each requested title in the answers (with continuations) to one `prop=pageprops` query.
+def pages_of(
+    answers: Iterable[Mapping[str, Any]], requested: Sequence[str]
+) -> dict[str, facts.Page]:
+    """Find the page of each requested title in the answers (with continuations) to one
+    `prop=pageprops` query.
 
-    A title is followed by name through `normalized` and `redirects`, never by position, because pages come in any order and
-    two titles may be one page. Format versions 1 and 2 are read. Raises SourceError for a title without an answer.
+    A title is followed by name through `normalized` and `redirects`, never by position, because
+    pages come in any order and two titles may be one page. Format versions 1 and 2 are read. Raises
+    SourceError for a title without an answer.
     """
     renamed: dict[str, str] = {}
     redirected: dict[str, str] = {}
@@ -78,7 +109,9 @@ def pages_of(answers: Iterable[Mapping[str, Any]], requested: Sequence[str]) -> 
     for answer in answers:
         query = answer.get("query", {})
         for entry in query.get("normalized", ()):
-            renamed[unquote(entry["from"]) if entry.get("fromencoded") else entry["from"]] = entry["to"]
+            renamed[unquote(entry["from"]) if entry.get("fromencoded") else entry["from"]] = entry[
+                "to"
+            ]
         for entry in query.get("redirects", ()):
             if "tointerwiki" in entry:  # the page exists, leads to another wiki, and has no item
                 pages.setdefault(entry["from"], {})
@@ -88,11 +121,16 @@ def pages_of(answers: Iterable[Mapping[str, Any]], requested: Sequence[str]) -> 
             pages[entry["title"]] = {"invalid": True}
         for page in _listed(query.get("pages", ())):
             _merge(pages.setdefault(page["title"], {}), page)
+
     return {title: _page(renamed.get(title, title), redirected, pages) for title in requested}
 
 
-def wikitexts_of(answers: Iterable[Mapping[str, Any]], _requested: Sequence[str] = ()) -> dict[str, str]:
-    """Read page title -> wikitext from the answers to one `prop=revisions&rvprop=content&rvslots=main` query."""
+def wikitexts_of(
+    answers: Iterable[Mapping[str, Any]], _requested: Sequence[str] = ()
+) -> dict[str, str]:
+    """Read page title -> wikitext from the answers to one
+    `prop=revisions&rvprop=content&rvslots=main` query.
+    """
     texts: dict[str, str] = {}
     for answer in answers:
         for page in _listed(answer.get("query", {}).get("pages", ())):
@@ -103,33 +141,50 @@ def wikitexts_of(answers: Iterable[Mapping[str, Any]], _requested: Sequence[str]
 
 
 def soft_redirect(wikitext: str) -> str | None:
-    """Find the title to which a category-redirect template points, which `redirects=1` does not follow; None without one.
+    """Find the title to which a category-redirect template points, which `redirects=1` does not
+    follow; None without one.
 
     Text in comments and in <nowiki> does not count.
     """
     for template in mwparserfromhell.parse(wikitext).filter_templates():
         name = " ".join(str(template.name).replace("_", " ").split()).casefold()
         if re.sub("^template: ?", "", name) in REDIRECT_TEMPLATES and template.has("1"):
-            target = str(template.get("1").value.strip_code()).replace("_", " ").strip().lstrip(":").strip()
+            target = (
+                str(template.get("1").value.strip_code())
+                .replace("_", " ")
+                .strip()
+                .lstrip(":")
+                .strip()
+            )
             title = re.sub(r"(?i)^category\s*:\s*", "", target)
             return f"Category:{title}" if title else None
     return None
 
 
-def _page(title: str, redirected: Mapping[str, str], pages: Mapping[str, Mapping[str, Any]]) -> facts.Page:
+def _page(
+    title: str, redirected: Mapping[str, str], pages: Mapping[str, Mapping[str, Any]]
+) -> facts.Page:
     seen = {title}
     while title in redirected and redirected[title] not in seen:
         title = redirected[title]
         seen.add(title)
+
     if title in redirected:  # redirects in a circle lead to no page
         return facts.Page(title, "missing")
+
     page = pages.get(title)
     if page is None:
-        raise SourceError(f"the API did not answer for {title!r}", expected="every requested title in the answer")
+        raise SourceError(
+            f"the API did not answer for {title!r}", expected="every requested title in the answer"
+        )
+
     for status in ("invalid", "missing"):
         if status in page:
             return facts.Page(title, status)
-    return facts.existing_page(title, page.get("pageprops", {}).get("wikibase_item", ""), redirected=len(seen) > 1)
+
+    return facts.existing_page(
+        title, page.get("pageprops", {}).get("wikibase_item", ""), redirected=len(seen) > 1
+    )
 
 
 def _listed(pages: Any) -> Iterable[dict[str, Any]]:
@@ -146,10 +201,14 @@ def _merge(into: dict[str, Any], page: Mapping[str, Any]) -> None:
             into[key] = value
 
 
-def entities_of(answers: Sequence[Mapping[str, Any]], requested: Sequence[str]) -> dict[str, facts.Entity]:
-    """Read the entity of each requested id from one wbgetentities answer; raises SourceError for an id without an answer.
+def entities_of(
+    answers: Sequence[Mapping[str, Any]], requested: Sequence[str]
+) -> dict[str, facts.Entity]:
+    """Read the entity of each requested id from one wbgetentities answer; raises SourceError for an
+    id without an answer.
 
-    A redirected item has the requested id as key and its target's as `item`; a missing or deleted one is MISSING.
+    A redirected item has the requested id as key and its target's as `item`; a missing or deleted
+    one is MISSING.
     """
     contents = answers[0].get("entities") or {}
     absent = [i for i in requested if i not in contents]
@@ -159,20 +218,31 @@ def entities_of(answers: Sequence[Mapping[str, Any]], requested: Sequence[str]) 
             expected=f"{len(requested)} items",
             found=f"nothing for {absent[0]}",
         )
-    return {i: facts.MISSING if "missing" in contents[i] else _entity(contents[i]) for i in requested}
+    return {
+        i: facts.MISSING if "missing" in contents[i] else _entity(contents[i]) for i in requested
+    }
 
 
-def names_of(answers: Sequence[Mapping[str, Any]], requested: Sequence[str]) -> dict[str, facts.Named]:
-    """Read the English label of each requested id from one wbgetentities answer with `languagefallback`."""
+def names_of(
+    answers: Sequence[Mapping[str, Any]], requested: Sequence[str]
+) -> dict[str, facts.Named]:
+    """Read the English label of each requested id from one wbgetentities answer with
+    `languagefallback`.
+    """
     contents = answers[0].get("entities") or {}
     labels = {i: (contents.get(i, {}).get("labels") or {}).get("en", {}) for i in requested}
-    return {i: facts.Named(label.get("value", ""), label.get("language", "")) for i, label in labels.items()}
+    return {
+        i: facts.Named(label.get("value", ""), label.get("language", ""))
+        for i, label in labels.items()
+    }
 
 
 def best(statements: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """Map each item value to its first statement of the best rank: preferred if there are any, else normal, never deprecated.
+    """Map each item value to its first statement of the best rank: preferred if there are any, else
+    normal, never deprecated.
 
-    Unknown and absent values (somevalue, novalue) do not count; the order is that of the statements.
+    Unknown and absent values (somevalue, novalue) do not count; the order is that of the
+    statements.
     """
     by_rank: dict[str, dict[str, Mapping[str, Any]]] = {"preferred": {}, "normal": {}}
     has_preferred = any(statement.get("rank") == "preferred" for statement in statements)
@@ -184,16 +254,26 @@ def best(statements: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]
 
 
 def qualified(statement: Mapping[str, Any]) -> str:
-    """Write the qualifiers of a statement as an infobox prints them after a class: years, then items as QIDs.
+    """Write the qualifiers of a statement as an infobox prints them after a class: years, then
+    items as QIDs.
 
-    >>> year = {"snaktype": "value", "datavalue": {"value": {"time": "+1976-05-01T00:00:00Z", "precision": 11}}}
-    >>> qualified({"qualifiers": {"P580": [year]}}), qualified({"qualifiers": {"P582": [year]}}), qualified({})
+    >>> year = {
+    ...     "snaktype": "value",
+    ...     "datavalue": {"value": {"time": "+1976-05-01T00:00:00Z", "precision": 11}},
+    ... }
+    >>> (
+    ...     qualified({"qualifiers": {"P580": [year]}}),
+    ...     qualified({"qualifiers": {"P582": [year]}}),
+    ...     qualified({}),
+    ... )
     ('1976–', '–1976', '')
     """
     snaks = statement.get("qualifiers") or {}
     start, end, point = (_year(snaks.get(key, [])) for key in ("P580", "P582", "P585"))
     items = [_value(snak) for key in snaks for snak in snaks[key]]
-    return ", ".join(text for text in (f"{start}–{end}" if start or end else "", point, *items) if text)
+    return ", ".join(
+        text for text in (f"{start}–{end}" if start or end else "", point, *items) if text
+    )
 
 
 def _entity(content: Mapping[str, Any]) -> facts.Entity:
@@ -215,12 +295,17 @@ def _entity(content: Mapping[str, Any]) -> facts.Entity:
 
 
 def _year(snaks: Sequence[Mapping[str, Any]]) -> str:
-    """Return the year of the first time value, or its decade or century if that is its precision; "" without one."""
+    """Return the year of the first time value, or its decade or century if that is its precision;
+    "" without one.
+    """
     value = snaks[0].get("datavalue", {}).get("value", {}) if snaks else {}
-    match = re.match(r"([+-])(\d+)", str(value.get("time", ""))) if isinstance(value, Mapping) else None
+    match = (
+        re.match(r"([+-])(\d+)", str(value.get("time", ""))) if isinstance(value, Mapping) else None
+    )
     if not match:
         return ""
-    year, era = int(match[2]), " BC" if match[1] == "-" else ""
+    year = int(match[2])
+    era = " BC" if match[1] == "-" else ""
     if value.get("precision") == 8:
         return f"{year // 10 * 10}s{era}"
     return f"{-(-year // 100)}. century{era}" if value.get("precision") == 7 else f"{year}{era}"

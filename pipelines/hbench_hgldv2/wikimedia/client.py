@@ -1,7 +1,8 @@
 """Sends requests to Wikimedia's APIs: one at a time, below a rate, with retries, and never twice.
 
-It follows API:Etiquette, the robot and User-Agent policies and Manual:Maxlag parameter. Every answer is kept in one sqlite file
-before it is used: a run can be repeated offline, and a killed one loses at most the request in flight.
+It follows API:Etiquette, the robot and User-Agent policies and Manual:Maxlag parameter. Every
+answer is kept in one sqlite file before it is used: a run can be repeated offline, and a killed one
+loses at most the request in flight.
 """
 
 from __future__ import annotations
@@ -27,9 +28,22 @@ from requests.exceptions import ChunkedEncodingError, ContentDecodingError
 from hbench.cli import terminal
 from hbench.core.errors import ConfigError, DataError, SourceError, UsageError
 from hbench.core.untrusted import parse_json
-from hbench_hgldv2.wikimedia.responses import LEAST_LAG_WAIT, Again, Good, Refused, TooLong, Verdict, judge
+from hbench_hgldv2.wikimedia.responses import (
+    LEAST_LAG_WAIT,
+    Again,
+    Good,
+    Refused,
+    TooLong,
+    Verdict,
+    judge,
+)
 
-NOT_ANSWERED = (requests.ConnectionError, requests.Timeout, ChunkedEncodingError, ContentDecodingError)
+NOT_ANSWERED = (
+    requests.ConnectionError,
+    requests.Timeout,
+    ChunkedEncodingError,
+    ContentDecodingError,
+)
 BATCH = 50  # most values of one parameter for clients without the apihighlimits right
 
 
@@ -44,7 +58,9 @@ class Servers(NamedTuple):
 SERVERS = Servers()
 
 # The options of every step that sends requests to Wikimedia.
-Contact = Annotated[str | None, "Your mail address or URL: Wikimedia asks every client to say whom to write to."]
+Contact = Annotated[
+    str | None, "Your mail address or URL: Wikimedia asks every client to say whom to write to."
+]
 Offline = Annotated[bool, "Answer from the cache only."]
 Rate = Annotated[float, "Most requests per second."]
 CacheFile = Annotated[Path | None, "Response cache; by default cache.sqlite in the work folder."]
@@ -52,7 +68,9 @@ CacheFile = Annotated[Path | None, "Response cache; by default cache.sqlite in t
 
 @dataclass(frozen=True)
 class Manners:
-    """The limits of a client: at most `rate` requests per second, waits in seconds, `attempts` per request."""
+    """The limits of a client: at most `rate` requests per second, waits in seconds, `attempts` per
+    request.
+    """
 
     rate: float = 1.0
     maxlag: int = 5
@@ -76,7 +94,9 @@ class Answer(NamedTuple):
 
 
 class Cache:
-    """The answers by request, in a sqlite file, made if missing; raises DataError when it is another kind of file."""
+    """The answers by request, in a sqlite file, made if missing; raises DataError when it is
+    another kind of file.
+    """
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -86,11 +106,14 @@ class Cache:
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute(
                 "CREATE TABLE IF NOT EXISTS answers"
-                " (key TEXT PRIMARY KEY, request TEXT, status INTEGER, headers TEXT, body BLOB, fetched TEXT)"
+                " (key TEXT PRIMARY KEY, request TEXT, status INTEGER, headers TEXT, body BLOB, "
+                "fetched TEXT)"
             )
         except sqlite3.DatabaseError as error:
             raise DataError(
-                f"{path} is not a response cache", found=str(error), fix="give another path, or move the file away"
+                f"{path} is not a response cache",
+                found=str(error),
+                fix="give another path, or move the file away",
             ) from None
 
     def __enter__(self) -> Cache:
@@ -108,14 +131,25 @@ class Cache:
         row = self._db.execute(
             "SELECT status, headers, body, fetched FROM answers WHERE key = ?", (_key(request),)
         ).fetchone()
-        return None if row is None else Answer(row[0], parse_json(row[1]), zlib.decompress(row[2]), row[3])
+        return (
+            None
+            if row is None
+            else Answer(row[0], parse_json(row[1]), zlib.decompress(row[2]), row[3])
+        )
 
     def put(self, request: str, answer: Answer) -> None:
         """Write an answer to the file before returning."""
         headers = {name: answer.headers[name] for name in KEPT_HEADERS if name in answer.headers}
         self._db.execute(
             "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)",
-            (_key(request), request, answer.status, json.dumps(headers), zlib.compress(answer.body), answer.fetched),
+            (
+                _key(request),
+                request,
+                answer.status,
+                json.dumps(headers),
+                zlib.compress(answer.body),
+                answer.fetched,
+            ),
         )
 
     def close(self) -> None:
@@ -124,9 +158,11 @@ class Cache:
 
 @dataclass
 class Client:
-    """Sends requests one at a time; with `contact` None it only reads the cache. `tell` is called with remarks.
+    """Sends requests one at a time; with `contact` None it only reads the cache. `tell` is called
+    with remarks.
 
-    MediaWiki APIs, whose requests have an action, take `maxlag` and GET, or else POST; a query service always gets POST.
+    MediaWiki APIs, whose requests have an action, take `maxlag` and GET, or else POST; a query
+    service always gets POST.
     """
 
     contact: str | None
@@ -135,22 +171,28 @@ class Client:
     clock: Any = time  # whoever has its functions monotonic, time and sleep
     tell: Callable[[str], None] = lambda text: None
     on_progress: Callable[[int, int | None], None] = lambda done, total: None
-    counts: dict[str, int] = field(default_factory=lambda: {"cached": 0, "requests": 0, "retries": 0})
+    counts: dict[str, int] = field(
+        default_factory=lambda: {"cached": 0, "requests": 0, "retries": 0}
+    )
 
     def __post_init__(self) -> None:
         self._session = requests.Session()
         if self.contact is not None:
-            accepted = {"Accept-Encoding": "gzip", "Accept": "application/sparql-results+json, application/json"}
+            accepted = {
+                "Accept-Encoding": "gzip",
+                "Accept": "application/sparql-results+json, application/json",
+            }
             self._session.headers.update({"User-Agent": user_agent(self.contact)} | accepted)
         self._warned: set[str] = set()  # a warning is shown once
-        # Another run may have sent a request a moment ago and been killed, so even the first request waits.
+        # Another run may have sent a request a moment ago and been killed, so even the first
+        # request waits.
         self._last = self.clock.monotonic()
 
     def ask(self, endpoint: str, params: Mapping[str, str]) -> Good | Refused:
         """Return the answer to one request, from the cache, or else from the server.
 
-        Raises SourceError when the server does not answer in `attempts` tries, DataError for a request that is not in the
-        cache if only the cache may be used.
+        Raises SourceError when the server does not answer in `attempts` tries, DataError for a
+        request that is not in the cache if only the cache may be used.
         """
         request = canonical(endpoint, params)
         answer = self.cache.get(request)
@@ -162,13 +204,23 @@ class Client:
         return verdict
 
     def ask_batched(
-        self, endpoint: str, params: Mapping[str, str], name: str, values: Sequence[str], *, size: int = BATCH
+        self,
+        endpoint: str,
+        params: Mapping[str, str],
+        name: str,
+        values: Sequence[str],
+        *,
+        size: int = BATCH,
     ) -> Iterator[tuple[list[str], list[Good] | Refused]]:
         """Yield batches of values with the answers to a request and its continuations.
 
-        A refused batch is halved until a single refused value is left, which is yielded with its refusal.
+        A refused batch is halved until a single refused value is left, which is yielded with its
+        refusal.
         """
-        batches = [list(values[start : start + size]) for start in range(0, len(values), size)][::-1]
+        batches = [list(values[start : start + size]) for start in range(0, len(values), size)][
+            ::-1
+        ]
+
         answered = 0
         while batches:
             batch = batches.pop()
@@ -179,9 +231,15 @@ class Client:
             if isinstance(answer, Refused) and len(batch) > 1:
                 batches += [batch[len(batch) // 2 :], batch[: len(batch) // 2]]
                 continue
+
             answered += len(batch)
             self.on_progress(answered, len(values))
-            yield batch, answer if isinstance(answer, Refused) else [a for a in answers if isinstance(a, Good)]
+            yield (
+                batch,
+                answer
+                if isinstance(answer, Refused)
+                else [a for a in answers if isinstance(a, Good)],
+            )
 
     def _fetch(self, endpoint: str, params: Mapping[str, str], request: str) -> Good | Refused:
         if self.contact is None:
@@ -191,7 +249,9 @@ class Client:
                 found=request[:200],
                 fix="run without --offline to ask the server",
             )
-        posts, failures = "action" not in params, 0
+
+        posts = "action" not in params
+        failures = 0
         while True:
             verdict, answer = self._try(endpoint, params, posts=posts)
             if isinstance(verdict, TooLong) and not posts:
@@ -207,14 +267,21 @@ class Client:
             failures += 1
             self._wait(verdict, failures, endpoint)
 
-    def _try(self, endpoint: str, params: Mapping[str, str], *, posts: bool) -> tuple[Verdict, Answer]:
+    def _try(
+        self, endpoint: str, params: Mapping[str, str], *, posts: bool
+    ) -> tuple[Verdict, Answer]:
         """Send one request, no sooner than 1/rate seconds after the previous one."""
         turn = self._last + 1 / self.manners.rate - self.clock.monotonic()
         if turn > 0:
             self.clock.sleep(turn)
         self._last = self.clock.monotonic()
-        fetched = datetime.datetime.fromtimestamp(self.clock.time(), datetime.UTC).isoformat(timespec="seconds")
-        sent = {**params, "maxlag": str(self.manners.maxlag)} if "action" in params else dict(params)
+        fetched = datetime.datetime.fromtimestamp(self.clock.time(), datetime.UTC).isoformat(
+            timespec="seconds"
+        )
+        sent = (
+            {**params, "maxlag": str(self.manners.maxlag)} if "action" in params else dict(params)
+        )
+
         try:
             response = self._session.request(
                 "POST" if posts else "GET",
@@ -226,15 +293,25 @@ class Client:
             )
         except NOT_ANSWERED as error:
             return Again(f"no answer: {type(error).__name__}", 0.0), Answer(0, {}, b"", fetched)
-        status, headers, body = response.status_code, response.headers, response.content
-        verdict = judge(status, headers, body, now=self.clock.time(), lag_wait=self.manners.lag_wait)
-        for warning in sorted(set(verdict.warnings if isinstance(verdict, Good) else ()) - self._warned):
+
+        status = response.status_code
+        headers = response.headers
+        body = response.content
+        verdict = judge(
+            status, headers, body, now=self.clock.time(), lag_wait=self.manners.lag_wait
+        )
+
+        for warning in sorted(
+            set(verdict.warnings if isinstance(verdict, Good) else ()) - self._warned
+        ):
             self._warned.add(warning)
             self.tell(f"the server warns: {warning}")
         return verdict, Answer(status, dict(headers), body, fetched)
 
     def _wait(self, verdict: Again, failures: int, endpoint: str) -> None:
-        """Wait as long as the server asks, or twice as long after each failure; raise SourceError after the last try."""
+        """Wait as long as the server asks, or twice as long after each failure; raise SourceError
+        after the last try.
+        """
         self.counts["retries"] += 1
         if failures == self.manners.attempts:
             raise SourceError(
@@ -242,38 +319,61 @@ class Client:
                 found=verdict.why,
                 fix="run again later: the answers so far are kept",
             )
-        pause = verdict.wait or min(self.manners.first_wait * 2 ** (failures - 1), self.manners.longest_wait)
+        pause = verdict.wait or min(
+            self.manners.first_wait * 2 ** (failures - 1), self.manners.longest_wait
+        )
         self.tell(f"{verdict.why}; waiting {pause:.1f} s")
         self.clock.sleep(pause)
 
 
 @contextmanager
 def opened(
-    work: Path, *, contact: str | None = None, offline: bool = False, rate: float = 1.0, cache: Path | None = None
+    work: Path,
+    *,
+    contact: str | None = None,
+    offline: bool = False,
+    rate: float = 1.0,
+    cache: Path | None = None,
 ) -> Iterator[Client]:
-    """Open a client on the work folder's cache, which one client may use at a time, with a progress bar."""
+    """Open a client on the work folder's cache, which one client may use at a time, with a progress
+    bar.
+    """
     if contact is None and not offline:
         raise UsageError(
-            "Wikimedia asks every client to say whom to write to", fix="--contact you@example.org, or --offline"
+            "Wikimedia asks every client to say whom to write to",
+            fix="--contact you@example.org, or --offline",
         )
     if not 0 < rate <= 10:
         raise ConfigError(
-            "--rate is out of range", expected="above 0, at most 10 requests per second", found=f"{rate:g}"
+            "--rate is out of range",
+            expected="above 0, at most 10 requests per second",
+            found=f"{rate:g}",
         )
+
     path = cache or work / "cache.sqlite"
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(f"{path}.lock", timeout=0), Cache(path) as answers, terminal.progress() as bar:
+        with (
+            FileLock(f"{path}.lock", timeout=0),
+            Cache(path) as answers,
+            terminal.progress() as bar,
+        ):
             task = bar.add_task("requests", total=None)
-            client = Client(None if offline else contact, answers, Manners(rate=rate), tell=bar.console.print)
+            client = Client(
+                None if offline else contact, answers, Manners(rate=rate), tell=bar.console.print
+            )
             client.on_progress = lambda done, total: bar.update(task, completed=done, total=total)
             yield client
     except Timeout:
-        raise DataError(f"another run is using {path}", fix="wait for it to end, or name another --cache") from None
+        raise DataError(
+            f"another run is using {path}", fix="wait for it to end, or name another --cache"
+        ) from None
 
 
 def user_agent(contact: str) -> str:
-    """Make the User-Agent `hbench/<version> (<contact>) requests/<version>`; raises UsageError for another contact."""
+    """Make the User-Agent `hbench/<version> (<contact>) requests/<version>`; raises UsageError for
+    another contact.
+    """
     if not re.fullmatch(r"[^\s()<>@]+@[^\s()<>@]+\.[^\s()<>@]+|https?://[^\s()<>]+", contact):
         raise UsageError(
             "Wikimedia asks every client to say whom to write to",
@@ -281,12 +381,18 @@ def user_agent(contact: str) -> str:
             found=repr(contact),
             fix="--contact you@example.org",
         )
-    return f"hbench/{importlib.metadata.version('hbench')} ({contact}) requests/{requests.__version__}"
+    return (
+        f"hbench/{importlib.metadata.version('hbench')} ({contact}) requests/{requests.__version__}"
+    )
 
 
 def canonical(endpoint: str, params: Mapping[str, str]) -> str:
-    """Write a request as text that does not depend on the method, the order of parameters, or maxlag."""
-    return json.dumps([endpoint, sorted((k, v) for k, v in params.items() if k != "maxlag")], ensure_ascii=False)
+    """Write a request as text that does not depend on the method, the order of parameters, or
+    maxlag.
+    """
+    return json.dumps(
+        [endpoint, sorted((k, v) for k, v in params.items() if k != "maxlag")], ensure_ascii=False
+    )
 
 
 def _key(request: str) -> str:

@@ -1,8 +1,8 @@
 """Reads facts from Wikimedia's dumps, without any request.
 
-The folder holds commonswiki-*-page.sql.gz, -page_props.sql.gz, -redirect.sql.gz and a Wikidata truthy dump *truthy*.nt.gz or
-.bz2. The truthy dump is read once per hop, so filter it first: `bzgrep -E
-'prop/direct/P(31|279|301|971|373)>|label>.*@(en|mul) ' …`.
+The folder holds commonswiki-*-page.sql.gz, -page_props.sql.gz, -redirect.sql.gz and a Wikidata
+truthy dump *truthy*.nt.gz or .bz2. The truthy dump is read once per hop, so filter it first:
+`bzgrep -E 'prop/direct/P(31|279|301|971|373)>|label>.*@(en|mul) ' …`.
 
 >>> list(values_of(["INSERT INTO `page` VALUES (1,14,'Rock\\\\'n_roll, (1)',0),(2,0,NULL,0.5);"]))
 [('1', '14', "Rock'n_roll, (1)", '0'), ('2', '0', '', '0.5')]
@@ -22,10 +22,11 @@ from hbench_hgldv2.wikimedia import facts
 
 DUMPED = ("-- MySQL dump", "-- MariaDB dump", "/*M!999999")  # the beginnings of dumps
 CATEGORY = "14"  # the namespace of categories
-# Two libraries read such rows. Four million of page_props (193 MB) took 13 s here and 6 s in mwsql 1.0.4; that gives "ab" for
-# the title "a),(b" and "anb" for "a\nb", fails on dumps with a row per line, and is under the GPL. sqlglot 30 took 12 s for a
-# hundred thousand rows.
-_QUOTED = r"'[^'\\]*+(?:\\.[^'\\]*+)*+'"  # possessive quantifiers, so that a row is read once, without backtracking
+# Two libraries read such rows. Four million of page_props (193 MB) took 13 s here and 6 s in mwsql
+# 1.0.4; that gives "ab" for the title "a),(b" and "anb" for "a\nb", fails on dumps with a row per
+# line, and is under the GPL. sqlglot 30 took 12 s for a hundred thousand rows.
+# possessive quantifiers, so that a row is read once, without backtracking
+_QUOTED = r"'[^'\\]*+(?:\\.[^'\\]*+)*+'"
 _CELL = re.compile(rf"({_QUOTED}|[^'(),]*+),")
 _TUPLE = re.compile(rf"\(((?:{_QUOTED}|[^'(),]*+)(?:,(?:{_QUOTED}|[^'(),]*+))*+)\)")
 _ITEM = r"<http://www\.wikidata\.org/entity/(Q\d+)>"
@@ -34,7 +35,9 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "Z": "\x1a"}
 
 
 def source(folder: Path) -> facts.FactSource:
-    """Make a source of the dumps in a folder, without soft redirects; raises DataError that names a missing file."""
+    """Make a source of the dumps in a folder, without soft redirects; raises DataError that names a
+    missing file.
+    """
     tables = {name: _file(folder, f"*-{name}.sql*") for name in ("page", "page_props", "redirect")}
     truthy = _file(folder, "*truthy*.nt*")
     return facts.FactSource(
@@ -49,10 +52,12 @@ def source(folder: Path) -> facts.FactSource:
 def values_of(lines: Iterable[str]) -> Iterator[tuple[str, ...]]:
     """Yield the rows of all INSERT statements of a MySQL or MariaDB dump, as text; NULL is "".
 
-    The rows are on the line of the statement or, with newer versions of mariadb-dump, in a line each. Raises DataError for text
-    between them, and for a dump that is cut off.
+    The rows are on the line of the statement or, with newer versions of mariadb-dump, in a line
+    each. Raises DataError for text between them, and for a dump that is cut off.
     """
-    inside, is_dump, is_complete = False, False, False
+    inside = False
+    is_dump = False
+    is_complete = False
     for line in lines:
         start = 0
         if not inside:
@@ -60,11 +65,15 @@ def values_of(lines: Iterable[str]) -> Iterator[tuple[str, ...]]:
             is_complete = is_complete or line.startswith("-- Dump completed")
             if not line.startswith("INSERT INTO"):
                 continue
-            inside, start = True, line.index("VALUES") + len("VALUES")
+            inside = True
+            start = line.index("VALUES") + len("VALUES")
         yield from _rows_of(line, start)
         inside = not line.rstrip().endswith(";")
+
     if inside or (is_dump and not is_complete):
-        raise DataError("the dump is cut off", expected="-- Dump completed at its end", fix="download it again")
+        raise DataError(
+            "the dump is cut off", expected="-- Dump completed at its end", fix="download it again"
+        )
 
 
 def _rows_of(line: str, place: int) -> Iterator[tuple[str, ...]]:
@@ -75,11 +84,17 @@ def _rows_of(line: str, place: int) -> Iterator[tuple[str, ...]]:
         place = row.end()
         yield tuple(map(_text, _CELL.findall(row[1] + ",")))
     if line[place:].strip(" ,\n") not in ("", ";"):
-        raise DataError("this is not a row of a dump", expected="(1,'text',NULL)", found=line[place : place + 60])
+        raise DataError(
+            "this is not a row of a dump",
+            expected="(1,'text',NULL)",
+            found=line[place : place + 60],
+        )
 
 
 def triples(lines: Iterable[str]) -> Iterator[tuple[str, str, str, str]]:
-    """Yield item, property (P31, label …), value and language of the N-Triples about items; skip unknown values."""
+    """Yield item, property (P31, label …), value and language of the N-Triples about items; skip
+    unknown values.
+    """
     for line in lines:
         match = _TRIPLE.match(line)
         if match:
@@ -89,17 +104,24 @@ def triples(lines: Iterable[str]) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _pages(tables: Mapping[str, Path], titles: Sequence[str]) -> dict[str, facts.Page]:
-    redirected = {row[0]: row[2] for row in _rows(tables["redirect"]) if row[1] == CATEGORY}  # few, next to the pages
+    redirected = {
+        row[0]: row[2] for row in _rows(tables["redirect"]) if row[1] == CATEGORY
+    }  # few, next to the pages
     named = ((row[0], row[2]) for row in _rows(tables["page"]) if row[1] == CATEGORY)
     redirects = {name: redirected[number] for number, name in named if number in redirected}
     keys = {title: title.partition(":")[2].replace(" ", "_") for title in titles}
     ends = {title: _end(key, redirects) for title, key in keys.items()}
     targets = set(ends.values())
-    by_id = {row[0]: row[2] for row in _rows(tables["page"]) if row[1] == CATEGORY and row[2] in targets}
+    by_id = {
+        row[0]: row[2] for row in _rows(tables["page"]) if row[1] == CATEGORY and row[2] in targets
+    }
     items = dict.fromkeys(by_id.values(), "")
     items |= {
-        by_id[row[0]]: row[2] for row in _rows(tables["page_props"]) if row[1] == "wikibase_item" and row[0] in by_id
+        by_id[row[0]]: row[2]
+        for row in _rows(tables["page_props"])
+        if row[1] == "wikibase_item" and row[0] in by_id
     }
+
     pages = {}
     for title, end in ends.items():
         name = f"Category:{end.replace('_', ' ')}"
@@ -119,11 +141,15 @@ def _end(key: str, redirects: Mapping[str, str]) -> str:
 def _by_category(truthy: Path, titles: Sequence[str]) -> dict[str, str]:
     names = {title.partition(":")[2]: title for title in titles}
     named = triples(_lines(truthy))
-    return facts.only_items((names[value], item) for item, prop, value, _ in named if prop == "P373" and value in names)
+    return facts.only_items(
+        (names[value], item) for item, prop, value, _ in named if prop == "P373" and value in names
+    )
 
 
 def _entities(truthy: Path, ids: Sequence[str]) -> dict[str, facts.Entity]:
-    """Read entities from the truthy dump, which has the best-ranked statements only; an item without a line is missing."""
+    """Read entities from the truthy dump, which has the best-ranked statements only; an item
+    without a line is missing.
+    """
     requested = set(ids)
     values: dict[str, dict[str, list[str]]] = {}
     for item, predicate, value, _ in triples(_lines(truthy)):
@@ -145,7 +171,9 @@ def _names(truthy: Path, ids: Sequence[str]) -> dict[str, facts.Named]:
 
 
 def _rows(path: Path) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of a table; raises DataError that names the file, also for a table without rows."""
+    """Yield the rows of a table; raises DataError that names the file, also for a table without
+    rows.
+    """
     is_empty = True
     try:
         for row in values_of(_lines(path)):
@@ -154,7 +182,9 @@ def _rows(path: Path) -> Iterator[tuple[str, ...]]:
     except (DataError, EOFError, OSError, UnicodeDecodeError, zlib.error) as error:
         raise DataError(f"{path} cannot be read as a dump", found=str(error)) from None
     if is_empty:
-        raise DataError(f"{path} has no rows", expected="INSERT INTO … VALUES (…), (…)", fix="download it again")
+        raise DataError(
+            f"{path} has no rows", expected="INSERT INTO … VALUES (…), (…)", fix="download it again"
+        )
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -180,4 +210,6 @@ def _text(cell: str) -> str:
         return "" if cell == "NULL" else cell
     if "\\" not in cell:
         return cell[1:-1]
-    return re.sub(r"\\(.)", lambda pair: _ESCAPES.get(pair[1], pair[1]), cell[1:-1], flags=re.DOTALL)
+    return re.sub(
+        r"\\(.)", lambda pair: _ESCAPES.get(pair[1], pair[1]), cell[1:-1], flags=re.DOTALL
+    )

@@ -1,4 +1,5 @@
-"""Defines the facts of Wikimedia that the pipeline needs: pages of Commons, entities of Wikidata, and a source of both.
+"""Defines the facts of Wikimedia that the pipeline needs: pages of Commons, entities of Wikidata,
+and a source of both.
 
 >>> title_of("http://commons.wikimedia.org/wiki/Category:Nago-ji_(Tateyama,_Chiba)")
 'Category:Nago-ji (Tateyama, Chiba)'
@@ -13,16 +14,20 @@ from urllib.parse import unquote
 from hbench.core.errors import DataError
 
 WIKI = "commons.wikimedia.org/wiki/"
-INSTANCE_OF, SUBCLASS_OF, MAIN_TOPIC, COMBINES = "P31", "P279", "P301", "P971"
+INSTANCE_OF = "P31"
+SUBCLASS_OF = "P279"
+MAIN_TOPIC = "P301"
+COMBINES = "P971"
 QID = re.compile(r"Q[1-9][0-9]*")
 MOST_HOPS = 5
 
 
 class Page(NamedTuple):
-    """The page of a requested title; its status is "found", "redirected", "missing", "invalid" or "no_item".
+    """The page of a requested title; its status is "found", "redirected", "missing", "invalid" or
+    "no_item".
 
-    `title` is that of the page, `item` its Wikidata item, `via` how that was reached: sitelink, redirect, soft redirect or
-    P373.
+    `title` is that of the page, `item` its Wikidata item, `via` how that was reached: sitelink,
+    redirect, soft redirect or P373.
     """
 
     title: str
@@ -32,11 +37,12 @@ class Page(NamedTuple):
 
 
 class Entity(NamedTuple):
-    """An item of Wikidata: `item` is its id (another one after a redirect), "" if it is missing or deleted.
+    """An item of Wikidata: `item` is its id (another one after a redirect), "" if it is missing or
+    deleted.
 
-    `classes`, `topics` and `parents` are the best-ranked values of P31, P301 and P279; `n_classes` counts all P31 statements;
-    `preferred`: whether a rank chose among these; `combines`: whether it is an intersection of topics (P971); `qualifiers`:
-    those of each class, if the source has them.
+    `classes`, `topics` and `parents` are the best-ranked values of P31, P301 and P279; `n_classes`
+    counts all P31 statements; `preferred`: whether a rank chose among these; `combines`: whether it
+    is an intersection of topics (P971); `qualifiers`: those of each class, if the source has them.
     """
 
     item: str
@@ -61,10 +67,12 @@ class Named(NamedTuple):
 
 
 class FactSource(NamedTuple):
-    """A source of facts: five functions that take unique keys and return a dictionary of the keys they know.
+    """A source of facts: five functions that take unique keys and return a dictionary of the keys
+    they know.
 
-    `pages` and `entities` return every key; `soft_targets` returns the target of a title's category redirect, `by_category` the
-    item whose P373 names a title, `names` the English labels of classes.
+    `pages` and `entities` return every key; `soft_targets` returns the target of a title's category
+    redirect, `by_category` the item whose P373 names a title, `names` the English labels of
+    classes.
     """
 
     pages: Callable[[Sequence[str]], dict[str, Page]]
@@ -75,10 +83,14 @@ class FactSource(NamedTuple):
 
 
 def title_of(url: str) -> str:
-    """Read the page title from a Commons URL: percent-decoded, with spaces, NFC; raises DataError for any other URL."""
+    """Read the page title from a Commons URL: percent-decoded, with spaces, NFC; raises DataError
+    for any other URL.
+    """
     _, site, path = url.partition(WIKI)
     if not site or not path:
-        raise DataError("this address is not a Commons page", expected=f"https://{WIKI}Category:…", found=url)
+        raise DataError(
+            "this address is not a Commons page", expected=f"https://{WIKI}Category:…", found=url
+        )
     return unicodedata.normalize("NFC", unquote(path, errors="strict").replace("_", " ").strip())
 
 
@@ -86,13 +98,18 @@ def existing_page(title: str, item: str, *, redirected: bool = False) -> Page:
     """Make the page of an existing title, with its item, "" for none."""
     if not item:
         return Page(title, "no_item")
-    return Page(title, "redirected", item, "redirect") if redirected else Page(title, "found", item, "sitelink")
+    return (
+        Page(title, "redirected", item, "redirect")
+        if redirected
+        else Page(title, "found", item, "sitelink")
+    )
 
 
 def entity_of(item: str, values: Mapping[str, Sequence[str]]) -> Entity:
     """Make an entity of its best-ranked statements, property -> items."""
     classes = tuple(values.get(INSTANCE_OF, ()))
-    topics, parents = tuple(values.get(MAIN_TOPIC, ())), tuple(values.get(SUBCLASS_OF, ()))
+    topics = tuple(values.get(MAIN_TOPIC, ()))
+    parents = tuple(values.get(SUBCLASS_OF, ()))
     return Entity(item, classes, topics, parents, len(classes), combines=COMBINES in values)
 
 
@@ -105,6 +122,11 @@ def only_items(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def in_english(ids: Sequence[str], labels: Mapping[tuple[str, str], str]) -> dict[str, Named]:
-    """Choose the label of each id from (id, language) -> text: English, else that of all languages ("mul"), else none."""
+    """Choose the label of each id from (id, language) -> text: English, else that of all languages
+    ("mul"), else none.
+    """
     languages = {i: next((name for name in ("en", "mul") if (i, name) in labels), "") for i in ids}
-    return {i: Named(labels[i, language], language) if language else Named() for i, language in languages.items()}
+    return {
+        i: Named(labels[i, language], language) if language else Named()
+        for i, language in languages.items()
+    }

@@ -1,6 +1,8 @@
-"""Reads facts from the Wikidata Query Service, with fewer requests than the APIs but without redirects of categories.
+"""Reads facts from the Wikidata Query Service, with fewer requests than the APIs but without
+redirects of categories.
 
-A query has 60 seconds. One that takes longer may end with HTTP 200 and half a document, which the client requests again.
+A query has 60 seconds. One that takes longer may end with HTTP 200 and half a document, which the
+client requests again.
 """
 
 from collections import defaultdict
@@ -24,20 +26,24 @@ ENTITIES = (
     "VALUES ?property { wdt:P31 wdt:P279 wdt:P301 wdt:P971 } ?item ?property ?value }"
 )
 NAMES = (
-    "SELECT ?item ?label (LANG(?label) AS ?language) WHERE { VALUES ?item { %s } ?item rdfs:label ?label "
+    "SELECT ?item ?label (LANG(?label) AS ?language) WHERE { VALUES ?item { %s } ?item rdfs:label "
+    "?label "
     'FILTER(LANG(?label) IN ("en", "mul")) }'
 )
 REDIRECTS = "SELECT ?item ?target WHERE { VALUES ?item { %s } ?item owl:sameAs ?target }"
 
 
 def source(client: Client, servers: Servers = SERVERS) -> facts.FactSource:
-    """Make a source of the query service, which has neither revisions nor wikitext, and only best-ranked statements."""
+    """Make a source of the query service, which has neither revisions nor wikitext, and only
+    best-ranked statements.
+    """
     ask = QueryService(client, servers)
     return facts.FactSource(ask.pages, lambda titles: {}, ask.by_category, ask.entities, ask.names)
 
 
 def iri_of(title: str) -> str:
-    """Write the IRI of a Commons page like Wikidata: underscores, UTF-8 percent-escapes except ;@$!*(),/~: .
+    """Write the IRI of a Commons page like Wikidata: underscores, UTF-8 percent-escapes except
+    ;@$!*(),/~: .
 
     >>> iri_of("Category:Bismarck's Tower (Köln)")
     'https://commons.wikimedia.org/wiki/Category:Bismarck%27s_Tower_(K%C3%B6ln)'
@@ -46,9 +52,15 @@ def iri_of(title: str) -> str:
 
 
 def bindings_of(answer: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Read the rows of a SPARQL JSON result, variable -> value: items as ids, no blank nodes, no unbound variables."""
+    """Read the rows of a SPARQL JSON result, variable -> value: items as ids, no blank nodes, no
+    unbound variables.
+    """
     return [
-        {name: cell["value"].removeprefix(ENTITY) for name, cell in row.items() if cell["type"] != "bnode"}
+        {
+            name: cell["value"].removeprefix(ENTITY)
+            for name, cell in row.items()
+            if cell["type"] != "bnode"
+        }
         for row in answer["results"]["bindings"]
     ]
 
@@ -57,18 +69,24 @@ class QueryService:
     """The queries of this source, sent by one client."""
 
     def __init__(self, client: Client, servers: Servers) -> None:
-        self._client, self._endpoint = client, servers.query
+        self._client = client
+        self._endpoint = servers.query
 
     def pages(self, titles: Sequence[str]) -> dict[str, facts.Page]:
         rows = self._rows(PAGES, [f"<{iri_of(title)}>" for title in titles])
         items = {row["page"]: row["item"] for row in rows if "item" in row}
-        items = {unquote(page.removeprefix(COMMONS_PAGE)).replace("_", " "): item for page, item in items.items()}
+        items = {
+            unquote(page.removeprefix(COMMONS_PAGE)).replace("_", " "): item
+            for page, item in items.items()
+        }
         return {title: facts.existing_page(title, items.get(title, "")) for title in titles}
 
     def by_category(self, titles: Sequence[str]) -> dict[str, str]:
         """Find the item of each title whose P373 is in exactly one item."""
         named = {title.partition(":")[2]: title for title in titles}
-        escaped = (name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for name in named)
+        escaped = (
+            name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for name in named
+        )
         rows = self._rows(BY_CATEGORY, [f'"{name}"' for name in escaped])
         return facts.only_items((named[row["name"]], row["item"]) for row in rows)
 
@@ -78,7 +96,10 @@ class QueryService:
         absent = [f"wd:{i}" for i in ids if i not in statements]
         targets = {row["item"]: row["target"] for row in self._rows(REDIRECTS, absent)}
         moved = self._statements(sorted(set(targets.values())))
-        return {i: _entity(statements.get(i) or moved.get(targets.get(i, "")), targets.get(i, i)) for i in ids}
+        return {
+            i: _entity(statements.get(i) or moved.get(targets.get(i, "")), targets.get(i, i))
+            for i in ids
+        }
 
     def names(self, ids: Sequence[str]) -> dict[str, facts.Named]:
         rows = self._rows(NAMES, [f"wd:{i}" for i in ids])
@@ -87,7 +108,8 @@ class QueryService:
     def _statements(self, ids: Sequence[str]) -> dict[str, dict[str, list[str]]]:
         values: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         for row in self._rows(ENTITIES, [f"wd:{i}" for i in ids]):
-            if facts.QID.fullmatch(row.get("value", "")):  # "unknown value" is an address of another kind
+            # "unknown value" is an address of another kind
+            if facts.QID.fullmatch(row.get("value", "")):
                 values[row["item"]][row["property"].rpartition("/")[2]].append(row["value"])
         return values
 
@@ -97,15 +119,23 @@ class QueryService:
             answer = self._client.ask(self._endpoint, {"query": text, "format": "json"})
             if not isinstance(answer, Good) or "results" not in answer.data:
                 raise SourceError(
-                    "the query service gave no result", expected="results.bindings", found=str(answer)[:200]
+                    "the query service gave no result",
+                    expected="results.bindings",
+                    found=str(answer)[:200],
                 )
             yield from bindings_of(answer.data)
 
 
 def _entity(statements: Mapping[str, Sequence[str]] | None, item: str) -> facts.Entity:
-    """Make an entity; one without any of these properties is MISSING, like a deleted one: neither has classes."""
+    """Make an entity; one without any of these properties is MISSING, like a deleted one: neither
+    has classes.
+    """
     if statements is None:
         return facts.MISSING
     return facts.entity_of(
-        item, {key: sorted(set(values), key=lambda qid: (len(qid), qid)) for key, values in statements.items()}
+        item,
+        {
+            key: sorted(set(values), key=lambda qid: (len(qid), qid))
+            for key, values in statements.items()
+        },
     )

@@ -1,6 +1,12 @@
-"""Judges the responses of Wikimedia's servers: whether to use them, ask again, halve the batch, or give up.
+"""Judges the responses of Wikimedia's servers: whether to use them, ask again, halve the batch, or
+give up.
 
->>> judge(200, {}, b'{"error": {"code": "maxlag", "info": "Waiting for all: 3.45 seconds lagged."}}', now=0)
+>>> judge(
+...     200,
+...     {},
+...     b'{"error": {"code": "maxlag", "info": "Waiting for all: 3.45 seconds lagged."}}',
+...     now=0,
+... )
 Again(why='maxlag: Waiting for all: 3.45 seconds lagged.', wait=5.0)
 """
 
@@ -12,7 +18,8 @@ from typing import Any, NamedTuple
 from hbench.core.errors import SourceError
 from hbench.core.untrusted import parse_json
 
-BUSY = frozenset({408, 429, 500, 502, 503, 504, *range(520, 525)})  # 520 … 524: a proxy that did not reach the server
+# 520 … 524: a proxy that did not reach the server
+BUSY = frozenset({408, 429, 500, 502, 503, 504, *range(520, 525)})
 RETRIED_ERRORS = frozenset({"ratelimited", "readonly", "cirrussearch-too-busy-error"})
 INTERNAL = "internal_api_error_"  # begins the codes of a server's internal exceptions
 BATCH_ERRORS = frozenset({"no-such-entity", "toomanyvalues"})
@@ -35,7 +42,9 @@ class Again(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """A refusal of the whole batch: halve it or, if it is a single value, use the refusal as the answer."""
+    """A refusal of the whole batch: halve it or, if it is a single value, use the refusal as the
+    answer.
+    """
 
     why: str
 
@@ -50,12 +59,17 @@ Verdict = Good | Again | Refused | TooLong
 
 
 def judge(
-    status: int, headers: Mapping[str, str], body: bytes, *, now: float, lag_wait: float = LEAST_LAG_WAIT
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    now: float,
+    lag_wait: float = LEAST_LAG_WAIT,
 ) -> Verdict:
     """Judge a response; `now` is the time in seconds since 1970, for a Retry-After that is a date.
 
-    Raises SourceError where asking again does not help: for 403 and other refusals, unknown API errors, and warnings of
-    unrecognised parameters, since such an answer is to another question.
+    Raises SourceError where asking again does not help: for 403 and other refusals, unknown API
+    errors, and warnings of unrecognised parameters, since such an answer is to another question.
     """
     wait = retry_after(headers, now)
     text = body[:SHOWN].decode("utf-8", "replace").strip()
@@ -71,13 +85,20 @@ def judge(
         )
     if status != 200:
         raise SourceError(f"the server answered HTTP {status}", expected="200", found=text)
+
     try:
         data = parse_json(body)
     except ValueError:
         return Again(f"no JSON: {text[:60]!r}", wait)
+
     if not isinstance(data, dict):
         return Again(f"no JSON object: {text[:60]!r}", wait)
-    return _judge_error(data["error"], wait, lag_wait) if "error" in data else Good(data, _harmless(data))
+
+    return (
+        _judge_error(data["error"], wait, lag_wait)
+        if "error" in data
+        else Good(data, _harmless(data))
+    )
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float:
@@ -92,7 +113,8 @@ def retry_after(headers: Mapping[str, str], now: float) -> float:
 
 
 def _judge_error(error: Mapping[str, Any], wait: float, lag_wait: float) -> Verdict:
-    code, info = str(error.get("code")), str(error.get("info", ""))
+    code = str(error.get("code"))
+    info = str(error.get("info", ""))
     if code == "maxlag":
         return Again(f"{code}: {info}", max(lag_wait, wait))
     if code in RETRIED_ERRORS or code.startswith(INTERNAL):
@@ -100,17 +122,21 @@ def _judge_error(error: Mapping[str, Any], wait: float, lag_wait: float) -> Verd
     if code in BATCH_ERRORS:
         return Refused(f"{code}: {info}")
     raise SourceError(
-        f"the API refuses the request: {code}", found=info or str(error.get("*", error.get("docref", "")))
+        f"the API refuses the request: {code}",
+        found=info or str(error.get("*", error.get("docref", ""))),
     )
 
 
 def _harmless(data: Mapping[str, Any]) -> tuple[str, ...]:
-    """Read the warnings of an answer; raises SourceError for one that makes it the answer to another question."""
+    """Read the warnings of an answer; raises SourceError for one that makes it the answer to
+    another question.
+    """
     blocks = data.get("warnings") or {}  # module -> {"warnings": text}, or {"*": text} in version 1
     warnings = tuple(str(text) for block in blocks.values() for text in block.values())
     grave = [text for text in warnings if "Unrecognized" in text]
     if grave:
         raise SourceError(
-            "the API did not understand a parameter, so its answer is to another question", found="; ".join(grave)
+            "the API did not understand a parameter, so its answer is to another question",
+            found="; ".join(grave),
         )
     return warnings

@@ -1,6 +1,8 @@
-"""Computes metrics from sums over the ranks of a batch of queries: the fast twins of those in hbench.metrics.definitions.
+"""Computes metrics from sums over the ranks of a batch of queries: the fast twins of those in
+hbench.metrics.definitions.
 
-A fast metric takes a batch of Q queries and the same keywords as its twin, and gives float64 (Q,), NaN where undefined.
+A fast metric takes a batch of Q queries and the same keywords as its twin, and gives float64 (Q,),
+NaN where undefined.
 """
 
 from __future__ import annotations
@@ -16,16 +18,23 @@ from hbench.engine.kernels.rank_sums import SumRequest, Sums
 from hbench.metrics.relevance import level_weights
 
 Floats = NDArray[np.float64]
-R, ALL = -2, -1  # the columns of the sums at R = |P_l| and of the whole list
+# the columns of the sums at R = |P_l| and of the whole list
+R = -2
+ALL = -1
 
 
-FAST: dict[str, Callable[..., Floats]] = {}  # by the base of a metric's name; the only place that says which are fast
-NEEDS: dict[str, str] = {}  # what the metric of a base name needs summed besides hits and precisions
+FAST: dict[
+    str, Callable[..., Floats]
+] = {}  # by the base of a metric's name; the only place that says which are fast
+NEEDS: dict[
+    str, str
+] = {}  # what the metric of a base name needs summed besides hits and precisions
 
 
 def fast(base: str, needs: str = "") -> Callable[[Callable[..., Floats]], Callable[..., Floats]]:
-    """Register the fast twin of the metric of this base name. `needs`: "graded", sums weighted by relevance; "binary", the
-    intersections of the binary labels of every level; "gain"; or "overlap", with the ideal order."""
+    """Register the fast twin of the metric of this base name. `needs`: "graded", sums weighted by
+    relevance; "binary", the intersections of the binary labels of every level; "gain"; or
+    "overlap", with the ideal order."""
 
     def add(value: Callable[..., Floats]) -> Callable[..., Floats]:
         FAST[base], NEEDS[base] = value, needs
@@ -36,7 +45,9 @@ def fast(base: str, needs: str = "") -> Callable[[Callable[..., Floats]], Callab
 
 @dataclass(frozen=True)
 class Batch:
-    """The sums of Q queries and what they were taken of; the first columns of the sums are those of the `cuts`."""
+    """The sums of Q queries and what they were taken of; the first columns of the sums are those of
+    the `cuts`.
+    """
 
     request: SumRequest
     sums: Sums
@@ -46,8 +57,13 @@ class Batch:
         """Sums of 0, which is what a query without positives keeps."""
         (queries, graded, levels), columns = request.relevance.shape, len(request.cuts) + 2
         shape = (queries, levels - 1, columns)
-        hits, precision, gain = np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape)
-        return cls(request, Sums(hits, precision, gain, np.zeros((queries, graded)), np.zeros((queries, levels))))
+        hits = np.zeros(shape, np.int64)
+        precision = np.zeros(shape)
+        gain = np.zeros(shape)
+        return cls(
+            request,
+            Sums(hits, precision, gain, np.zeros((queries, graded)), np.zeros((queries, levels))),
+        )
 
     @property
     def depth(self) -> int:
@@ -105,7 +121,9 @@ def p_at_k(batch: Batch, *, cut: int, level: int) -> Floats:
 @fast("HD")
 def hierarchical_distance_at_k(batch: Batch, *, cut: int) -> Floats:
     """The levels of the first k sum to Σ_l #P_l among the first k."""
-    levels = np.sum([batch.at_cut(batch.sums.hits, level, cut) for level in range(1, batch.depth + 1)], axis=0)
+    levels = np.sum(
+        [batch.at_cut(batch.sums.hits, level, cut) for level in range(1, batch.depth + 1)], axis=0
+    )
     size = np.minimum(batch.request.counts.sum(axis=1), cut) * batch.depth
     return np.where(batch.positives(batch.depth) > 0, 1 - ratio(levels, size), np.nan)
 
@@ -116,7 +134,9 @@ def w_ap(batch: Batch, *, weights: Sequence[float] | None) -> Floats:
     terms = np.stack([ap(batch, level=level) for level in range(1, depth + 1)])
     defined = ~np.isnan(terms)
     of_level = np.array(level_weights(weights, depth))[:, None]
-    return ratio(np.where(defined, of_level * terms, 0).sum(axis=0), (of_level * defined).sum(axis=0))
+    return ratio(
+        np.where(defined, of_level * terms, 0).sum(axis=0), (of_level * defined).sum(axis=0)
+    )
 
 
 @fast("ASI", "overlap")
@@ -127,7 +147,9 @@ def asi(batch: Batch) -> Floats:
 
 @fast("ASI/", "binary")
 def asi_binary(batch: Batch, *, level: int) -> Floats:
-    return np.where(batch.positives(level) > 0, np.minimum(batch.sums.intersection[:, level], 1), np.nan)
+    return np.where(
+        batch.positives(level) > 0, np.minimum(batch.sums.intersection[:, level], 1), np.nan
+    )
 
 
 @fast("NDCG", "gain")
@@ -141,8 +163,11 @@ def ndcg_at_k(batch: Batch, *, cut: int) -> Floats:
 
 
 def _ndcg(batch: Batch, column: int, cut: int) -> Floats:
-    """DCG = Σ_l (g_l − g_{l−1})·gain(P_l), g_l = 2^l − 1; in the ideal order P_l has the ranks 1 … |P_l|."""
-    dcg, ideal = np.zeros(len(batch.request.counts)), np.zeros(len(batch.request.counts))
+    """DCG = Σ_l (g_l − g_{l−1})·gain(P_l), g_l = 2^l − 1; in the ideal order P_l has the ranks 1 …
+    |P_l|.
+    """
+    dcg = np.zeros(len(batch.request.counts))
+    ideal = np.zeros(len(batch.request.counts))
     for level in range(1, batch.depth + 1):
         step = 2.0 ** (level - 1)
         dcg += step * batch.sums.gain[:, level - 1, column]

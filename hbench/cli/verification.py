@@ -1,0 +1,175 @@
+"""What `hbench leaderboard verify` does: scores the files of rows again, and shows the verdicts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hbench.cli.terminal import progress, say, show, show_json, show_table
+from hbench.core.errors import ConfigError, UnknownName, UsageError
+
+if TYPE_CHECKING:
+    from hbench.boards import Leaderboard
+    from hbench.boards.fetched import RowVerdict
+    from hbench.datasets import Dataset
+    from hbench.evaluation.submission import Submission
+
+
+def dataset_of(given: str | None, name: str) -> Dataset:
+    """The dataset that --dataset gives, or else the one of this name."""
+    from hbench.datasets import load
+
+    try:
+        return load(given or name)
+    except UnknownName:
+        if given:
+            raise
+        raise UsageError(
+            f"no dataset is called {name}", fix="name your table or folder: --dataset FILE"
+        ) from None
+
+
+def verify_file(
+    name: str, method: str, given: Submission, dataset: str | None, *, as_json: bool
+) -> None:
+    from hbench.boards import read
+    from hbench.boards.verification import refuse_differences, rescored, verify
+
+    board = read(name)
+    data = dataset_of(dataset, board.dataset)
+    checks = verify(
+        board, method, given.source.sha256, lambda row: rescored(row, board, given, data)
+    )
+    header = ("source", "metric", "recorded", "scored again", "verdict")
+    lines = [(*map(str, check[:4]), "differs" if check.differs else "equal") for check in checks]
+    if as_json:
+        show_json([dict(zip(header, line, strict=True)) for line in lines])
+    else:
+        show_table(
+            f"{method} on {board.dataset}, percent", header, lines, left=("metric", "verdict")
+        )
+    refuse_differences(checks)
+
+
+def verify_fetched(
+    name: str | None, method: str | None, revision: str | None, *, mark: bool, as_json: bool
+) -> None:
+    """Verify the rows of runs of one leaderboard, or of all, by the files that they name."""
+    from hbench import boards as leaderboard
+    from hbench.boards import fetched
+    from hbench.boards.addresses import strangers_requester
+
+    requester = strangers_requester()
+    verdicts: list[RowVerdict] = []
+    found: set[str] = set()
+    paths, gone = _boards_to_verify(name, revision)
+    verdicts += [
+        fetched.RowVerdict(each, "(all)", fetched.DIFFERS, "its file is gone") for each in gone
+    ]
+    with progress() as bars:
+        task = bars.add_task("fetching and scoring", total=None)
+        for path in paths:
+            try:
+                board = leaderboard.read_file(path)
+                rows, more = _rows_to_verify(path, board, revision)
+            except ConfigError as error:
+                verdicts.append(
+                    fetched.RowVerdict(path.stem, "(all)", fetched.DIFFERS, fetched.one_line(error))
+                )
+                continue
+            verdicts += more
+            found |= {row.method for row in board.rows}
+            verified: dict[int, bool] = {}
+            for number in rows:
+                row = board.rows[number]
+                if row.run is None or (method is not None and row.method != method):
+                    continue
+                bars.update(task, description=f"{board.dataset}, row {number + 1}")
+                verdicts.append(
+                    fetched.verdict_on(
+                        row, board, requester, on_progress=lambda new: bars.advance(task, new)
+                    )
+                )
+                verified[number] = verdicts[-1].verdict == fetched.VERIFIED
+            if mark and verified:
+                say(f"marked {fetched.mark(path, verified)} rows of {path}")
+    if method is not None and method not in found and not verdicts:
+        raise UnknownName("method", method, sorted(found))
+    _show_verdicts(verdicts, as_json=as_json)
+
+
+def _boards_to_verify(name: str | None, revision: str | None) -> tuple[list[Path], list[str]]:
+    """The files to verify, and the leaderboards that a branch deletes."""
+    from hbench import boards as leaderboard
+    from hbench.boards.changes import deleted_since
+
+    if name is None and revision:  # what is not in this folder has no revisions
+        return sorted(Path(leaderboard.FOLDER).glob("*.toml")), deleted_since(revision)
+    return [
+        file for one in ([name] if name else leaderboard.names()) for file in leaderboard.files(one)
+    ], []
+
+
+def _rows_to_verify(
+    path: Path, board: Leaderboard, revision: str | None
+) -> tuple[Sequence[int], list[RowVerdict]]:
+    """The numbers of the rows to verify, by default all; and verdicts on what else a branch changes
+    since a revision.
+    """
+    from hbench.boards.changes import changes_since
+    from hbench.boards.fetched import ABSENT, DIFFERS, RowVerdict
+
+    if revision is None:
+        return range(len(board.rows)), []
+    changes = changes_since(revision, path)
+    verdicts = (
+        [RowVerdict(board.dataset, "(head)", DIFFERS, f"changed: {', '.join(changes.head)}")]
+        if changes.head
+        else []
+    )
+    verdicts += [
+        RowVerdict(board.dataset, method, DIFFERS, "the row is gone") for method in changes.gone
+    ]
+    papers = [row for row in (board.rows[number] for number in changes.rows) if row.paper]
+    by_hand = "a published row: a person compares it with its table"
+    verdicts += [
+        RowVerdict(board.dataset, row.method, ABSENT, f"{by_hand}, {row.source}") for row in papers
+    ]
+    return changes.rows, verdicts
+
+
+def _show_verdicts(verdicts: list[RowVerdict], *, as_json: bool) -> None:
+    """Print the verdicts; raises ComparisonError where a row is not what its file gives,
+    SourceError where a file cannot be had.
+    """
+    from hbench.boards import fetched
+    from hbench.boards.summary import as_markdown, escaped
+    from hbench.core.errors import ComparisonError, SourceError
+
+    verified = sum(verdict.verdict == fetched.VERIFIED for verdict in verdicts)
+    outcome = (
+        f"{verified} of {len(verdicts)} rows are verified"
+        if verdicts
+        else "nothing to verify: no row is of a run"
+    )
+    if as_json:
+        show_json([verdict._asdict() for verdict in verdicts])
+        say(outcome)
+    else:
+        show("\n".join([*as_markdown(verdicts), "", outcome]))
+    differing = [verdict for verdict in verdicts if verdict.verdict == fetched.DIFFERS]
+    if differing:
+        raise ComparisonError(
+            f"{len(differing)} of {len(verdicts)} rows are not what their files give",
+            found="; ".join(
+                escaped(f"{verdict.method}: {verdict.detail}") for verdict in differing[:3]
+            ),
+        )
+    if verified < len(verdicts):
+        reasons = Counter(
+            verdict.detail for verdict in verdicts if verdict.verdict == fetched.ABSENT
+        )
+        found = "; ".join(f"{count} × {escaped(why)}" for why, count in reasons.most_common(3))
+        raise SourceError(outcome, found=found)

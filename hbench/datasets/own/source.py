@@ -1,0 +1,344 @@
+"""Builds a dataset of your own from its source: a table or a folder, and how to read it."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from PIL import ImageColor
+
+from hbench.core.arguments import checked_class
+from hbench.core.errors import DataError, TreeError, UnknownName, UsageError, examples
+from hbench.core.tables import read_with_dialect
+from hbench.datasets.copies import CHOICES, KEEP, MERGE, Copies, same_content
+from hbench.datasets.dataset import TEST, Dataset
+from hbench.datasets.manifest import name_table_of
+from hbench.datasets.own import several
+from hbench.datasets.own import table as own_table
+from hbench.datasets.own.data import IMAGES, OnRemark, mended_by, own_dataset, without_images
+from hbench.datasets.own.folder import SPLIT, folder_table
+from hbench.datasets.own.table import OwnTable, check_columns
+from hbench.datasets.spec import held_out
+from hbench.tree import refuse_depth
+from hbench.tree.advice import mend_to_tree
+from hbench.tree.columns import Chosen, TableColumns, columns_of
+from hbench.tree.names import NameTable, Row, paths_of_nodes, refuse, remarks_on
+from hbench.tree.paths import as_written, separator_of, split_path
+
+
+@checked_class
+@dataclass(frozen=True)
+class OwnSource:
+    """A CSV or parquet table, or a folder of images, and how to read it.
+
+    `levels`: columns, coarse to fine, or names of the nested folders; also as one text with commas.
+    `root`: the folder of the images, by default that of the table; `image_column`: the column of
+    their paths below it, by default the one that looks so. `depth`: the number of nested folders
+    that are levels. The split is in `split_column`, or in the outermost folders (`split_folders`),
+    or `split_by` names a level of which `test_fraction` of the nodes are tested, by `seed`.
+    `policies` mend labels that do not form a tree. `tree`: the file of a tree whose nodes the only
+    level names. `copies`: "keep", "first" or "merge". `background`: the colour under transparent
+    images, or "none". `separator`: what stands between the names of a path in a cell. `taxonomy`: a
+    table of taxa, whose ids a column holds. `edges`: the columns of a tree that is a list of edges,
+    parent and child. `several`: whether an item may have several paths: in lists, in a cell between
+    ; or |, in several rows, or as a node with several parents.
+    """
+
+    path: Path
+    levels: str | Sequence[str] = ()
+    root: Path | None = None
+    image_column: str | None = None
+    depth: int | None = None
+    split_column: str | None = None
+    split_folders: bool = False
+    split_by: str | None = None
+    test_fraction: float = 0.5
+    seed: int = 0
+    policies: Sequence[str] = ()
+    tree: Path | None = None
+    copies: str = KEEP
+    background: str = "white"
+    separator: str | None = None
+    taxonomy: Path | None = None
+    edges: tuple[str, ...] = ()
+    several: bool = False
+
+    def __post_init__(self) -> None:
+        """Take texts for paths and levels. Raises UnknownName for `copies`, UsageError for a
+        background that is not a colour.
+        """
+        for field in ("path", "root", "tree", "taxonomy"):
+            value = getattr(self, field)
+            object.__setattr__(self, field, None if value is None else Path(value))
+
+        if isinstance(self.levels, str):
+            object.__setattr__(
+                self, "levels", [level.strip() for level in self.levels.split(",") if level.strip()]
+            )
+
+        if self.copies not in CHOICES:
+            raise UnknownName("choice of copies", self.copies, CHOICES)
+        if self.several and self.copies == MERGE:
+            raise UsageError(
+                "classes are not merged where items have several paths",
+                expected="--copies keep or first",
+            )
+
+        try:
+            if self.background != "none":
+                ImageColor.getrgb(self.background)
+        except ValueError:
+            raise UsageError(
+                f"{self.background!r} is not a colour", expected="white, #rrggbb, or none"
+            ) from None
+
+
+def build_own(
+    name: str, source: OwnSource, folder: Path, on_remark: OnRemark
+) -> tuple[Dataset, dict[str, bytes], Copies | None]:
+    """Build the dataset of a source, to be saved in `folder`; return also the images inside the
+    table, and the copies.
+
+    Raises UsageError, DataError and TreeError for a source that does not make a dataset.
+    """
+    own, root, images = _read(source)
+    root = folder / IMAGES if images else root
+    understood = own.understood
+    on_remark(str(understood))
+    changed: dict[str, object] = {}
+    listed = own.items
+
+    if source.policies:
+        own, mended = mended_by(own, source.policies)
+        for policy in source.policies:
+            rows = sum(change.policy == policy for change in mended.changes)
+            changed[f"changed by {policy}"] = rows
+            on_remark(f"{rows:,} rows of names changed by {policy}")
+
+    if source.several:
+        own = own.folded()
+    groups = same_content(root, own.items, images)
+    copies = None if groups is None else Copies(own.items, own.rows, groups, own.columns.levels[-1])
+    if copies is not None:
+        own = _after_copies(own, copies, choice=source.copies)
+        images = {image: images[image] for image in own.items if image in images}
+        changed["copies"] = source.copies
+
+    own = _split(own, source, on_remark)
+    try:
+        dataset = own_dataset(name, own, root, listed=listed)
+    except TreeError:  # the next line raises the problems by node, with advice
+        mend_to_tree(NameTable.of(own.columns.levels, own.rows), (), str(source.path))
+        raise
+
+    for remark in remarks_on(name_table_of(list(dataset.manifests.values()))):
+        on_remark(f"note: {remark}")
+    card = {
+        **dataset.card,
+        **changed,
+        "background": source.background,
+        "read": understood.document(),
+    }
+
+    return dataclasses.replace(dataset, card=card, read=understood), images, copies
+
+
+def _after_copies(own: OwnTable, copies: Copies, *, choice: str) -> OwnTable:
+    """Apply a choice of copies to a table; raises DataError where it would leave nothing of a
+    split.
+    """
+    left = dataclasses.replace(own, table=copies.applied(own.table, own.columns.levels, choice))
+    if own.columns.split is not None and (lost := {*own.splits} - {*left.splits}):
+        raise DataError(
+            f"--copies {choice} leaves nothing of {examples(sorted(lost))}, whose pictures are all "
+            "in another split",
+            fix="build with --copies keep, and decide by its copies.csv what to leave out",
+        )
+    return left
+
+
+def _read(source: OwnSource) -> tuple[OwnTable, Path, dict[str, bytes]]:
+    """Read the table of a source; return it, the folder of its images, and the images that are
+    inside of it.
+    """
+    if source.path.is_dir():
+        table = folder_table(
+            source.path,
+            levels=source.levels,
+            split_folders=source.split_folders,
+            depth=source.depth,
+        )
+        levels = tuple(name for name in table.column_names if name not in {"item", SPLIT})
+        columns = TableColumns("item", levels, SPLIT if source.split_folders else None)
+        return (
+            _placed(OwnTable(source.path.name or str(source.path), table, columns), source),
+            source.path,
+            {},
+        )
+
+    table, written = read_with_dialect(source.path)
+    table, item, images = without_images(table, source.image_column)
+    levels = tuple(source.levels)
+    chosen = Chosen(
+        item, levels, source.separator, taxonomy=source.taxonomy, several=source.several
+    )
+    if source.tree is not None and len(source.levels) != 1:
+        raise UsageError(
+            "with --tree, one column names the node of each item", expected="--levels COLUMN"
+        )
+
+    facts = (written,) if written else ()
+    if source.tree is not None:  # a path in a cell is one of the tree
+        if source.several:
+            table = several.without_marks(
+                several.without_lists(table, levels), levels, source.separator
+            )
+        own = OwnTable(source.path.name, table, columns_of(table, chosen), facts)
+    else:
+        own = own_table.of_table(
+            source.path.name, table, chosen, facts, as_it_is=bool(source.policies)
+        )
+
+    split = source.split_column
+    if split is not None:
+        check_columns(table, [split])
+    own = dataclasses.replace(own, columns=_with_split(own.columns, split))
+    return _placed(own, source), source.root or source.path.parent, images
+
+
+def _with_split(columns: TableColumns, split: str | None) -> TableColumns:
+    """The columns where only a split that the user names is one."""
+    left_out = dict(columns.left_out)
+    left_out.pop(split or "", None)
+    if columns.split is not None and split is None:
+        left_out[columns.split] = "a split; --split-column uses it"
+    return dataclasses.replace(columns, split=split, left_out=left_out)
+
+
+def _placed(own: OwnTable, source: OwnSource) -> OwnTable:
+    """Replace the column that names a node of a tree, or the path to it, by a column per level of
+    the tree.
+    """
+    if source.tree is None:
+        refuse_depth(len(own.columns.levels))
+        return own
+    if len(own.columns.levels) != 1:
+        raise UsageError(
+            "with --tree, one column names the node of each item", expected="--levels COLUMN"
+        )
+    from hbench.tree import files as tree_files  # loads networkx
+
+    names = tree_files.read(source.tree, chosen=Chosen(edges=tuple(source.edges)))
+    if source.several:
+        return _placed_in_all(own, names, source.tree.name)
+    refuse([problem for problem in names.broken if problem.kind == "cycle"], str(source.tree))
+    nodes = [row[0] for row in own.rows]
+    mark = source.separator or separator_of(nodes)
+    known = {
+        as_written(row[:depth]): row[:depth]
+        for row in names.rows
+        for depth in range(1, len(row) + 1)
+    }
+    given = [split_path(node, mark) if mark else () for node in nodes]
+    paths = [known.get(path, ()) for path in given]
+    if mark is None or any(path and not place for path, place in zip(given, paths, strict=True)):
+        paths = [() if not node else paths_of_nodes(names, [node])[0] for node in nodes]
+    depth = len(names.levels)
+    placed = own.with_levels(names.levels, [path + ("",) * (depth - len(path)) for path in paths])
+    facts = (*own.facts, f"{own.columns.levels[0]} names nodes of {source.tree.name}")
+    return dataclasses.replace(placed, facts=facts)
+
+
+def _placed_in_all(own: OwnTable, names: NameTable, tree: str) -> OwnTable:
+    """Replace the column that names a node of a DAG by a column per level, in a row for every path
+    to the node.
+    """
+    from hbench.tree.policies import mend
+
+    refuse([problem for problem in names.broken if problem.kind == "cycle"], tree)
+    apart = mend(names, ["by-path"]).final  # a node under another parent has a name of its own
+    paths: dict[str, dict[Row, None]] = {}
+    for row, shown in apart.items():
+        for depth, name in enumerate(row, start=1):
+            paths.setdefault(name, {})[(shown or row)[:depth]] = None
+    nodes = [row[0] for row in own.rows]
+    if unknown := [node for node in dict.fromkeys(nodes) if node and node not in paths]:
+        raise UnknownName("node of the tree", unknown[0], list(paths))
+    found: list[list[Row]] = [[*paths[node]] if node else [()] for node in nodes]
+
+    numbers = list(map(len, found))
+    repeated = dataclasses.replace(
+        own, table=own.table.take(pa.array(np.repeat(np.arange(len(nodes)), numbers)))
+    )
+    depth = len(names.levels)
+    rows = [path + ("",) * (depth - len(path)) for of_node in found for path in of_node]
+    facts = (*own.facts, f"{own.columns.levels[0]} names nodes of {tree}, by every path to them")
+    return dataclasses.replace(repeated.with_levels(names.levels, rows), facts=facts)
+
+
+def _refuse_split(own: OwnTable, by: str, fraction: float) -> None:
+    """Raise UsageError, or UnknownName, where a level cannot be dealt to train and test."""
+    if own.columns.split is not None:
+        raise UsageError(
+            "there are two splits",
+            expected="either --split-by, or --split-column or --split-folders",
+        )
+    if SPLIT in own.columns.levels:
+        raise UsageError(
+            f"a level is called {SPLIT}, as the column that --split-by makes",
+            fix="rename that column",
+        )
+    if by not in own.columns.levels:
+        raise UnknownName("level to split by", by, own.columns.levels)
+    if not 0 < fraction < 1:
+        raise UsageError(
+            "the test fraction is out of range",
+            expected="more than 0, less than 1",
+            found=f"{fraction}",
+        )
+
+
+def _split(own: OwnTable, source: OwnSource, on_remark: OnRemark) -> OwnTable:
+    """Return the table with its column of splits.
+
+    If `split_by` names a level, the column puts every node of that level as a whole into test or
+    into train.
+    """
+    by = source.split_by
+    fraction = source.test_fraction
+    levels = own.columns.levels
+    if by is None:
+        if own.columns.split is None and SPLIT in own.table.column_names and SPLIT not in levels:
+            on_remark(
+                "note: the column split is not used, every row is tested; --split-column split "
+                "uses it"
+            )
+        return own
+
+    _refuse_split(own, by, fraction)
+    nodes = ["/".join(names[: levels.index(by) + 1]) for names in own.rows]
+    tested = held_out(
+        [node for node, names in zip(nodes, own.rows, strict=True) if any(names)],
+        fraction=fraction,
+        seed=source.seed,
+    )
+    if not 0 < len(tested) < len(set(nodes)):
+        raise UsageError(
+            f"too few nodes to split by {by}",
+            expected="some for train and some for test",
+            found=examples(set(nodes)),
+        )
+
+    in_test = zip(nodes, own.distractors, strict=True)
+    splits = pa.array(
+        [TEST if node in tested or is_distractor else "train" for node, is_distractor in in_test]
+    )
+    table = own.table.drop_columns(
+        [SPLIT] if SPLIT in own.table.column_names else []
+    ).append_column(SPLIT, splits)
+
+    return dataclasses.replace(
+        own, table=table, columns=dataclasses.replace(own.columns, split=SPLIT)
+    )

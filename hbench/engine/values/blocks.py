@@ -1,0 +1,265 @@
+"""Computes the values of a block's queries: ranks the rows of scores, and sums up by the plan.
+
+The metrics of hbench.engine.values.fast_metrics are sums over the ranks of the positives, all taken
+at once; any other is computed on the level sequence. Only items of the lowest level that some
+metric needs, and above, are positives to the plan. Compiled kernels find ranks and sums. A small
+test goes by the formulas themselves, on the level sequence of every query: its data alone decide,
+so that every part of an evaluation decides alike, and no compiled code is loaded for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.core.compiled import is_cached
+from hbench.engine.job import Job, Values, View
+from hbench.engine.kernels import best_items, rank_positives, rank_sums, sort_keys
+from hbench.engine.kernels.rank_positives import RankedPositives
+from hbench.engine.ranker import ARRANGED_AT_ONCE, Ranker
+from hbench.engine.values.plan import MetricPlan, Workspace, partial_rows, read_by
+from hbench.metrics import readings
+from hbench.metrics.level_sequence import LevelSequence
+from hbench.metrics.name_columns import NameColumns
+from hbench.metrics.protocols import ScoreQuery, scorers_by_name
+
+
+def kernels_are_compiled() -> bool:
+    """Whether the kernels that every evaluation uses are already compiled; the rest takes little
+    time.
+    """
+    functions: list[Any] = [rank_sums.sum_up, rank_positives.rank_rows, sort_keys.write_keys]
+    return all(map(is_cached, functions))
+
+
+SEQUENCE_BYTES = 64  # per item of the gallery, for one level sequence in the making
+
+
+class Block:
+    """The values of the queries of one block in the making: `adders` take rows of scores (n, G) of
+    the queries from a place of the block on, and `finishers` write what can only be written when
+    every query was added. `others`: the same block under other views, which take their rows from
+    this one."""
+
+    def __init__(self, ranker: Ranker, number: int, metrics: int) -> None:
+        self.ranker, self.queries = ranker, ranker.rows(number)
+        self.first = number * ranker.scores.block_size
+        self.counts = ranker.counts_by_code(self.first, self.first + len(self.queries))
+        self.reading = None if ranker.known is None else readings.known(ranker.depth)
+        self.values = Values.empty(
+            metrics, self.counts if self.reading is None else self.reading.counts(self.counts)
+        )
+        self.adders: list[Callable[[NDArray[np.floating], int], None]] = []
+        self.finishers: list[Callable[[], None]] = []
+        self.others: list[Block] = []
+
+    def add(self, scores: NDArray[np.floating], start: int) -> None:
+        """Compute the values of the queries of the block from `start` on by their rows of scores
+        (n, G).
+        """
+        for begin, rows in self.ranker.arranged(scores, self.first + start):
+            for add in self.adders:
+                add(rows, start + begin)
+            for other in self.others:
+                other.add(rows, start + begin)
+
+    def finish(self) -> Values:
+        """The values, when every query was added."""
+        for finish in self.finishers:
+            finish()
+        return self.values._replace(others=tuple(other.finish() for other in self.others))
+
+    def skip_partial(self, rows: Mapping[int, int]) -> None:
+        """Leave metrics undefined for the queries whose labels end above the level that they
+        need."""
+        if self.ranker.known is not None:
+            of_queries = self.ranker.known[self.first : self.first + len(self.queries)]
+            for row, level in rows.items():
+                self.values.values[row, of_queries < level] = np.nan
+
+
+class JobPlans:
+    """The plans of all views of a job; `own` None for a small job, which goes by the formulas."""
+
+    def __init__(self, job: Job, own: MetricPlan | None) -> None:
+        self.job = job
+        self.own = own
+        self.others: list[MetricPlan | None] = [
+            None if own is None else MetricPlan.of(view.ranker, view.scorers) for view in job.others
+        ]
+
+    def start(self, number: int) -> Block:
+        """Start a block, under all views."""
+        job = self.job
+        block = _started(job, self.own, number)
+        if job.by_name is not None:
+            fill_by_name(block, job.scorers, job.by_name)
+        block.others = [
+            _started(view, plan, number) for view, plan in zip(job.others, self.others, strict=True)
+        ]
+        if (top := job.top) is not None:
+            block.adders.append(
+                lambda scores, start: top.keep(job.ranker, scores, block.first + start)
+            )
+        return block
+
+    @property
+    def thread_bytes(self) -> int:
+        """How many bytes a thread that adds to blocks needs."""
+        ranker = self.job.ranker
+        listed = 0 if ranker.listed is None else ranker.listed.width
+        size = sum(plan.workspace_bytes for plan in (self.own, *self.others) if plan is not None)
+        if self.job.others or ranker.arrange is not None:
+            size += (
+                max(ARRANGED_AT_ONCE, len(ranker.columns) + listed) * ranker.scores.dtype.itemsize
+            )
+        if self.job.by_name is not None or self.own is None:
+            size += SEQUENCE_BYTES * len(ranker.columns)
+        return size
+
+
+def _started(view: View, plan: MetricPlan | None, number: int) -> Block:
+    block = Block(view.ranker, number, len(view.scorers))
+    if plan is None:
+        fill_by_formulas(block, view.scorers)
+    else:
+        block.adders.append(FastColumns(block, plan).add)
+    return block
+
+
+def fill_by_formulas(block: Block, scorers: Sequence[ScoreQuery]) -> None:
+    """Compute the metrics as the functions of hbench.metrics.definitions, of one level sequence
+    after another.
+    """
+
+    def add(scores: NDArray[np.floating], start: int) -> None:
+        for n, row in enumerate(scores, start):
+            sequence = block.ranker.sequence_of_codes(block.first + n, row, block.counts[n])
+            block.values.values[:, n] = [
+                scorer(int(block.queries[n]), sequence) for scorer in scorers
+            ]
+            known = sequence if block.reading is None else block.reading.of(sequence)
+            block.values.first_level[n] = (
+                known.levels[0] if len(known.ranks) and known.ranks[0] == 1 else 0
+            )
+            block.values.tied[n] = sequence.tied
+
+    block.adders.append(add)
+    block.finishers.append(partial(block.skip_partial, partial_rows(scorers)))
+
+
+class FastColumns:
+    """The metrics of a block as sums over the ranks, all taken at once."""
+
+    def __init__(self, block: Block, plan: MetricPlan) -> None:
+        self.block = block
+        self.plan = plan
+        self.batches = [(group, group.batch(block.counts)) for group in plan.groups]
+        block.finishers.append(self.finish)
+
+    def add(self, scores: NDArray[np.floating], start: int) -> None:
+        """Rank the positives of the queries from `start` on, and value them."""
+        first = self.block.first + start
+        last = self.block.first + start + len(scores)
+        parts = self.plan.coded(self.plan.parts(first, last), first, last)
+        positives = self.block.counts[start : start + len(scores), self.plan.lowest :].sum(axis=1)
+
+        with self.plan.workspace() as workspace:
+            for at in sort_keys.fitting(positives, len(workspace.ranks)):
+                ends = np.cumsum(positives[at])
+                queries = slice(start + at.start, start + at.stop)
+                tied = self.block.values.tied[queries]
+                ranked = RankedPositives(
+                    workspace.ranks, workspace.levels, ends - positives[at], ends, tied
+                )
+                self._rank(scores[at], parts.of(at), ranked, workspace)
+                levels = _levels_at_rank_1(ranked)
+                # then the item ranked first may be a positive that is not listed
+                if self.plan.lowest > 1:
+                    pessimistic = self.plan.rule.pessimistic
+                    unknown = levels == 0
+                    best_items.levels_of_best(
+                        scores[at], parts.of(at), pessimistic, levels, unknown
+                    )
+                self.block.values.first_level[queries] = levels
+                self.add_ranked(ranked, queries, workspace)
+
+    def _rank(
+        self,
+        scores: NDArray[np.floating],
+        parts: sort_keys.Parts,
+        out: RankedPositives,
+        workspace: Workspace,
+    ) -> None:
+        """Rank the positives of rows of scores, as many rows at once as can be sorted in the
+        workspace.
+        """
+        by_score = workspace.by_score
+        for some in sort_keys.fitting(parts.sizes + 1, len(by_score.keys)):
+            sort_keys.sort(scores[some], parts.of(some), by_score)
+            rank_positives.rank_rows(
+                scores[some], parts.of(some), by_score, self.plan.rule, out.of(some)
+            )
+
+    def add_ranked(self, ranked: RankedPositives, at: slice, workspace: Workspace) -> None:
+        """Value the queries `at` these places of the block by the ranks of their positives."""
+        block = self.block
+        first = None
+        for group, batch in self.batches:
+            read = group.add(ranked, batch, workspace, queries=block.queries[at], at=at)
+            if block.reading and group.reading and group.reading.name == block.reading.name:
+                first = _levels_at_rank_1(read)
+
+        for n in range(at.start, at.stop) if self.plan.others else []:
+            part = slice(ranked.starts[n - at.start], ranked.ends[n - at.start])
+            ranks = ranked.ranks[part].astype(np.int64)
+            tied = bool(ranked.tied[n - at.start])
+            sequence = LevelSequence(ranks, ranked.levels[part], block.counts[n], tied)
+            for row, other in self.plan.others.items():
+                block.values.values[row, n] = other(int(block.queries[n]), sequence)
+
+        if block.reading is not None:
+            if first is None:
+                first = _levels_at_rank_1(read_by(block.reading, ranked, workspace))
+            block.values.first_level[at] = first
+
+    def finish(self) -> None:
+        """Write the metrics of every query."""
+        for group, batch in self.batches:
+            group.put(batch, self.block.values.values)
+        self.block.skip_partial(self.plan.partial_rows)
+
+
+def _levels_at_rank_1(ranked: RankedPositives) -> NDArray[np.uint8]:
+    """The level of the positive at rank 1, 0 where there is none; (n,)."""
+    some = ranked.ends > ranked.starts
+    place = np.where(some, ranked.starts, 0)
+    return np.where(some & (ranked.ranks[place] == 1), ranked.levels[place], 0).astype(np.uint8)
+
+
+def fill_by_name(block: Block, scorers: Sequence[ScoreQuery], by_name: NameColumns) -> None:
+    """Compute the values by name of the queries that the tree does not show as their names do, in
+    place of those by the tree.
+    """
+    named_scorers = scorers_by_name(scorers)
+    values: dict[int, list[float]] = {}
+
+    def add(scores: NDArray[np.floating], start: int) -> None:
+        for n, row in enumerate(scores, start):
+            query = block.first + n
+            if by_name.affected[query]:
+                named = by_name.sequences(query, row, block.ranker.left_out(query, query + 1)[1])
+                values[n] = [
+                    scorer(int(block.queries[n]), named) for scorer in named_scorers.values()
+                ]
+
+    def finish() -> None:
+        for n, of_query in values.items():
+            block.values.values[list(named_scorers), n] = of_query
+
+    block.adders.append(add)
+    block.finishers.append(finish)

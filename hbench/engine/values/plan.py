@@ -1,0 +1,243 @@
+"""Plans which metrics come from sums over ranks, taken at once, and which need a level sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.core.compiled import pays
+from hbench.engine.job import Job
+from hbench.engine.kernels import rank_positives, rank_sums, sort_keys
+from hbench.engine.kernels.rank_positives import RankedPositives
+from hbench.engine.ranker import Ranker
+from hbench.engine.values.fast_metrics import FAST, NEEDS, Batch
+from hbench.metrics.protocols import Grade, ScoreQuery, Scorer
+from hbench.metrics.readings import Reading
+
+# sorted at once by one thread, unless one row has more: each call of a kernel has its price
+ITEMS = 600_000
+
+
+# positives whose ranks are summed up at once by one thread, unless one query has more
+RANKS = 1 << 19
+
+
+class Workspace(NamedTuple):
+    """The buffers of one thread, next to the scores; `read` is for ranked codes read as ranks and
+    levels.
+    """
+
+    by_score: sort_keys.SortedKeys
+    ranks: NDArray[np.int32]
+    levels: NDArray[np.uint8]
+    sums: rank_sums.SumBuffers
+    read: tuple[NDArray[np.int32], NDArray[np.uint8]]
+
+
+def read_by(reading: Reading, ranked: RankedPositives, workspace: Workspace) -> RankedPositives:
+    """Ranked codes as ranks and levels, in the workspace."""
+    ranks, levels = workspace.read
+    out = ranked._replace(ranks=ranks, levels=levels, ends=ranked.ends.copy())
+    rank_positives.leave_out(ranked, reading.stays.astype(np.uint8), reading.level, out)
+    return out
+
+
+@dataclass(frozen=True)
+class MetricGroup:
+    """The fast metrics, by row of the values, that are taken of one list: the whole one, without
+    its last item, or under one reading of its codes."""
+
+    scorers: dict[int, Scorer]
+    loses_last: bool
+    reading: Reading | None
+    lowest: int
+    tables: rank_sums.Tables
+
+    @property
+    def grades(self) -> dict[int, Grade]:
+        """The rows of the metrics by relevance, in the order of the graded sums."""
+        return {
+            row: s.grade
+            for row, s in self.scorers.items()
+            if NEEDS[s.name.base] == "graded" and s.grade
+        }
+
+    def batch(self, counts: NDArray[np.int64]) -> Batch:
+        """A batch without sums, for queries of these counts by code (n, K)."""
+        counts = counts if self.reading is None else self.reading.counts(counts)
+        cuts = np.unique(
+            np.array([s.name.cut for s in self.scorers.values() if s.name.cut], np.int64)
+        )
+        shape = (len(counts), len(self.grades), counts.shape[1])
+        needs = {NEEDS[s.name.base] for s in self.scorers.values()}
+        request = rank_sums.SumRequest(
+            counts.copy(),
+            cuts,
+            np.zeros(shape),
+            np.ones(shape, np.int64),
+            self.tables,
+            self.lowest,
+            binary="binary" in needs,
+            gain="gain" in needs,
+            overlap="overlap" in needs,
+        )
+
+        return Batch.empty(request)
+
+    def add(
+        self,
+        ranked: RankedPositives,
+        batch: Batch,
+        workspace: Workspace,
+        *,
+        queries: NDArray[np.int64],
+        at: slice,
+    ) -> RankedPositives:
+        """Sum up for the queries `at` these places of the batch, whose input positions are
+        `queries` (n,). Return the list as it was read, valid until the workspace is used again."""
+        counts = batch.request.counts[at]
+        if self.reading is not None:
+            ranked = read_by(self.reading, ranked, workspace)
+        if self.loses_last:
+            ranked = _without_last(ranked, counts)
+        for place, grade in enumerate(self.grades.values()):
+            batch.request.relevance[at, place], batch.request.weight[at, place] = grade(
+                queries, counts
+            )
+        rank_sums.sum_up(ranked, batch.request, workspace.sums, batch.sums, at.start)
+        return ranked
+
+    def put(self, batch: Batch, values: NDArray[np.float64]) -> None:
+        """Write the metrics of a batch to their rows of the values (M, n)."""
+        graded = {row: {"graded": place} for place, row in enumerate(self.grades)}
+        for row, scorer in self.scorers.items():
+            values[row] = FAST[scorer.name.base](batch, **graded.get(row, scorer.arguments))
+
+
+def _without_last(ranked: RankedPositives, counts: NDArray[np.int64]) -> RankedPositives:
+    """The rankings without their last items, which are taken off the counts (n, L+1), too."""
+    last = ranked.ends - 1
+    some = ranked.ends > ranked.starts
+    lost = some & (ranked.ranks[np.where(some, last, 0)] == counts.sum(axis=1))
+    level = np.where(lost, ranked.levels[np.where(some, last, 0)], 0)
+    # an empty list has no last item
+    counts[np.arange(len(counts)), level] -= counts.sum(axis=1) > 0
+    return ranked._replace(ends=ranked.ends - lost)
+
+
+@dataclass(frozen=True)
+class MetricPlan:
+    """A plan to compute all metrics of a ranker's queries together: `groups` of fast metrics, and
+    the `others` by row of the `metrics` values; `lowest`: the lowest level that some metric needs.
+    `partial_rows`: metrics that skip queries whose labels end above a level, and that level.
+    `spare`: workspaces that no thread uses at present."""
+
+    ranker: Ranker
+    rule: rank_positives.RankingRule
+    metrics: int
+    groups: Sequence[MetricGroup]
+    others: Mapping[int, ScoreQuery]
+    lowest: int
+    partial_rows: Mapping[int, int]
+    spare: list[Workspace] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, ranker: Ranker, scorers: Sequence[ScoreQuery]) -> MetricPlan:
+        """The plan of an evaluation."""
+        fast = {
+            row: s for row, s in enumerate(scorers) if isinstance(s, Scorer) and s.name.base in FAST
+        }
+
+        by_list: dict[tuple[bool, str], dict[int, Scorer]] = {}
+        for row, scorer in sorted(fast.items(), key=lambda item: item[1].loses_last):
+            by_list.setdefault(
+                (scorer.loses_last, scorer.reading.name if scorer.reading else ""), {}
+            )[row] = scorer
+
+        others = {row: scorer for row, scorer in enumerate(scorers) if row not in fast}
+        levels = [scorer.arguments.get("level", 1) for scorer in fast.values()]
+        lowest = 1 if others or ranker.known is not None else min(levels, default=1)
+        tables = rank_sums.tables(len(ranker.columns))
+        groups = [
+            MetricGroup(group, loses, next(iter(group.values())).reading, lowest, tables)
+            for (loses, _), group in by_list.items()
+        ]
+        rule = rank_positives.RankingRule(
+            ranker.pessimistic, rank_positives.FEW, rank_positives.PORTION
+        )
+
+        return cls(ranker, rule, len(scorers), groups, others, lowest, partial_rows(scorers))
+
+    def parts(self, first: int, last: int) -> sort_keys.Parts:
+        """Return the parts to be sorted of the rows of these canonical queries: the positives and
+        the query itself.
+        """
+        starts = self.ranker.starts[first:last]
+        ends = self.ranker.ends[first:last]
+        begins = np.ascontiguousarray(starts[:, self.lowest - 1])
+        sizes = ends[:, self.lowest - 1] - begins
+        return sort_keys.Parts(
+            begins, np.cumsum(sizes + 1) - (sizes + 1), sizes, starts, ends, self.lowest
+        )
+
+    def coded(self, parts: sort_keys.Parts, first: int, last: int) -> sort_keys.Parts:
+        """The parts of these canonical queries as they are sorted: by the codes of their items,
+        where these differ from the levels."""
+        if self.ranker.known is None:
+            return parts
+        starts, ends = (bounds[first:last] for bounds in self.ranker.coded)
+        return parts._replace(starts=starts, ends=ends)
+
+    @cached_property
+    def most_positives(self) -> int:
+        """The positives of the query that has most, itself counted."""
+        lowest = self.lowest - 1
+        return int((self.ranker.ends[:, lowest] - self.ranker.starts[:, lowest]).max(initial=0))
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Bytes of one thread's workspace, with the buffer that looks distractors up."""
+        most = self.most_positives
+        items = max(most + 1, ITEMS)
+        lookup = min(most, self.rule.portion) * (2 * rank_positives.BUCKETS + 4)
+        read = 0 if self.ranker.known is None else max(most, RANKS) * 5
+        of_item = sum(part.itemsize for part in self._by_score(0)[:3])
+        return items * of_item + max(most, RANKS) * 5 + read + lookup + most * 9
+
+    @contextmanager
+    def workspace(self) -> Iterator[Workspace]:
+        """A workspace for one thread, which is used again afterwards."""
+        try:
+            workspace = self.spare.pop()
+        except IndexError:
+            size = max(self.most_positives, RANKS)
+            read = 0 if self.ranker.known is None else size
+            workspace = Workspace(
+                self._by_score(max(self.most_positives + 1, ITEMS)),
+                np.empty(size, np.int32),
+                np.empty(size, np.uint8),
+                rank_sums.scratch(self.most_positives),
+                (np.empty(read, np.int32), np.empty(read, np.uint8)),
+            )
+        yield workspace
+        self.spare.append(workspace)
+
+    def _by_score(self, items: int) -> sort_keys.SortedKeys:
+        return sort_keys.empty(items, self.ranker.scores.dtype, self.ranker.code_ties)
+
+
+def plan_of(job: Job) -> MetricPlan | None:
+    """The plan of an evaluation; None for a small one, which goes by the formulas."""
+    pairs = len(job.ranker.queries) * len(job.ranker.columns)
+    return MetricPlan.of(job.ranker, job.scorers) if pays(pairs) else None
+
+
+def partial_rows(scorers: Sequence[ScoreQuery]) -> dict[int, int]:
+    """The metrics, by row, that skip queries whose labels end above a level, and that level."""
+    return {row: s.asked for row, s in enumerate(scorers) if isinstance(s, Scorer) and s.asked}

@@ -1,0 +1,92 @@
+"""What training refuses before it begins, and what it says of a loss that is not finite."""
+
+import json
+import math
+from pathlib import Path
+
+from hbench.core.errors import DataError, HBenchError, UsageError, examples
+from hbench.core.files import write_text
+from hbench.datasets.manifest import Manifest
+from hbench.train.recipes.files import differences, resolve
+from hbench.train.recipes.recipe import Recipe
+from hbench.train.records.log import StepRecord
+
+RECIPE = "recipe.toml"
+
+
+def refuse_several(manifest: Manifest) -> None:
+    """Raise DataError for items of several paths."""
+    if manifest.more is not None:
+        raise DataError(
+            "the losses take one path of each item",
+            expected="one class at each level",
+            found=f"{manifest.more.owners:,} training items with several paths",
+            fix="build the training set without --several",
+        )
+
+
+def remarks_on(recipe: Recipe, batches: int) -> list[str]:
+    """Collect remarks on a recipe before its run: a long warm-up, epochs with fewer `batches` than
+    asked for.
+    """
+    resting = recipe.schedule.resting(recipe.epochs)
+    steps = recipe.steps_per_epoch
+    remarks = []
+    if resting * 3 > recipe.epochs:
+        remarks.append(
+            f"the backbone is frozen for {min(1, resting / recipe.epochs):.0%} of the steps: "
+            f"schedule.warm_up is {resting:g} of "
+            f"{recipe.epochs} epochs (--set schedule.warm_up=0.05 freezes it for 5 % of them)"
+        )
+
+    if steps and batches < steps:
+        remarks.append(
+            f"an epoch has {batches:,} steps instead of {steps:,} (steps_per_epoch): the training "
+            "images make no more batches"
+        )
+    return remarks
+
+
+def refuse_folder(out: Path, recipe: Recipe, *, resume: bool) -> None:
+    """Raise UsageError for a folder with a run of another recipe, or one that is not to be resumed,
+    and for a file.
+    """
+    path = out / RECIPE
+    if out.is_file():
+        raise UsageError(
+            f"{out} is a file", expected="the folder of a run", fix="name another --out"
+        )
+
+    if path.exists():
+        earlier = resolve(str(path))
+        if not resume:
+            raise UsageError(
+                f"{out} holds a run already", fix="continue it with --resume, or name another --out"
+            )
+        if other := list(differences(earlier.model_dump(), recipe.model_dump())):
+            found = f"another {examples(other)}"
+            raise UsageError(
+                f"{out} holds a run of another recipe", found=found, fix="name another --out"
+            )
+
+
+def non_finite(step: StepRecord, items: list[str], file: Path) -> HBenchError:
+    """Save the terms and items of a step whose loss or gradient is not finite; return the error
+    that says so.
+    """
+    terms = step.terms
+    state = {
+        "step": step.step,
+        "terms": {name: str(term) for name, term in terms.items()},
+        "items": items,
+    }
+    write_text(file, json.dumps(state, indent=1, ensure_ascii=False) + "\n")
+    what = "the gradient" if all(math.isfinite(term) for term in terms.values()) else "the loss"
+
+    return HBenchError(
+        f"{what} of step {step.step} is not finite, so the step changed nothing",
+        found=", ".join(f"{name} {term}" for name, term in terms.items())
+        + f", on {examples(items)}",
+        fix=f"look at the items in {file}; try a smaller optimizer.lr, optimizer.clip, or "
+        "precision float32 or bfloat16",
+    )

@@ -1,0 +1,156 @@
+"""Advises on the policies that would make a tree of a table, in numbers of what each would do."""
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+
+from hbench.core.errors import HBenchError, TreeError
+from hbench.tree import SHOWN_NODES
+from hbench.tree.names import (
+    REMARKS,
+    UNMENDED,
+    NameTable,
+    find_problems,
+)
+from hbench.tree.policies import Mended, Policy, _exclude_each_other, mend, policies
+
+
+def policies_for(kind: str) -> list[Policy]:
+    """List the policies that mend a kind of problem, in the order in which they apply."""
+    fitting = [policies[name] for name in policies if kind in policies[name].mends]
+    return sorted(fitting, key=lambda policy: policy.stage)
+
+
+def mend_to_tree(table: NameTable, names: Sequence[str], source: str) -> Mended:
+    """Apply policies by name; raises TreeError, with the problems by node and the policies that
+    mend them, if no tree results.
+    """
+    mended = mend(table, names)
+    try:
+        mended.table.tree()
+        return mended
+    except TreeError:
+        problems = [
+            problem for problem in find_problems(mended.table) if problem.kind not in REMARKS
+        ]
+        if not problems:
+            raise
+
+    shown = [
+        f"{p.level} {p.node!r} in {' and '.join(map(repr, p.where))}"
+        for p in problems[:SHOWN_NODES]
+    ]
+    more = ["…"] * (len(problems) > SHOWN_NODES)
+    kinds = Counter(problem.kind for problem in problems)
+    raise TreeError(
+        f"{source} is not a tree: "
+        f"{', '.join(f'{count:,} {kind}' for kind, count in kinds.items())}",
+        found="\n            ".join([*shown, *more]),
+        fix="\n            ".join(
+            ["mend the names in the source, or by a policy:", *advice(table, names)]
+        ),
+    )
+
+
+# in the order in which they are recommended: what keeps most of the names as they are comes first
+COMBINATIONS = (
+    ("fill-from-same-name",),
+    ("unknown",),
+    ("fill-from-same-name", "unknown"),
+    ("fill-from-same-name", "unknown", "fill-from-parent"),
+    ("fill-from-parent",),
+    ("fill-from-parent", "unknown"),
+    ("repeat-leaf",),
+    ("by-path",),
+    ("majority-parent",),
+    ("fill-from-parent", "repeat-leaf"),
+    ("by-path", "fill-from-same-name"),
+    ("by-path", "unknown"),
+    ("by-path", "repeat-leaf"),
+    ("by-path", "fill-from-same-name", "unknown", "fill-from-parent"),
+    ("by-path", "fill-from-parent", "repeat-leaf"),
+    ("add-root",),
+    ("add-root", "by-path"),
+    ("add-root", "unknown"),
+    ("add-root", "repeat-leaf"),
+    ("add-root", "by-path", "unknown", "fill-from-parent"),
+    ("drop",),
+)
+
+
+MOST_OFFERED = 3
+
+
+def advice(table: NameTable, chosen: Sequence[str] = ()) -> list[str]:
+    """Describe what at most three combinations of policies, with the chosen ones, would do to these
+    rows, each of which makes a tree; the recommended one comes first."""
+    offered: list[str] = []
+    effects: set[str] = set()
+    if any(problem.kind == "cycle" for problem in table.broken):
+        return [UNMENDED]
+
+    for combination in COMBINATIONS:
+        names = list(dict.fromkeys([*chosen, *combination]))
+        is_possible = not any(
+            _exclude_each_other(policies[a], policies[b])
+            for a, b in itertools.combinations(names, 2)
+        )
+        if len(offered) < MOST_OFFERED and is_possible and _leaves_whole_rows(table, names):
+            what = effect(table, names)
+            # a longer combination with the effect of a shorter one says nothing
+            if what not in effects:
+                offered.append(f"{' '.join(f'--policy {name}' for name in names)}: {what}")
+            effects.add(what)
+
+    return offered
+
+
+FEW = 5  # items, of which each may be of a class of its own
+
+
+def _leaves_whole_rows(table: NameTable, names: Sequence[str]) -> bool:
+    """Whether the policies make a tree without missing names, in which some items share a class."""
+    try:
+        mended = mend(table, names).table
+        mended.tree()
+    except TreeError:
+        return False
+    items = sum(mended.rows.values())
+    is_all_alone = FEW < items == len(mended.rows)
+    return not is_all_alone and not any("" in row for row in mended.rows)
+
+
+def effect(table: NameTable, names: Sequence[str]) -> str:
+    """Say in numbers what policies would do to a table.
+
+    >>> table = NameTable.of(
+    ...     ("order", "genus"), [("Rosales", "Iris"), ("Mantodea", "Iris"), ("Mantodea", "Mantis")]
+    ... )
+    >>> effect(table, ["by-path"]), effect(table, ["drop"])
+    ('renames 2 items; 3 genus instead of 2', 'leaves out 2 items; 1 genus instead of 2')
+    """
+    try:
+        mended = mend(table, names)
+    except HBenchError as refusal:
+        return refusal.problem
+
+    after = {row: mended.final[row] for row in table.rows}
+    left_out = sum(items for row, items in table.rows.items() if after[row] is None)
+    renamed = sum(items for row, items in table.rows.items() if after[row] not in {row, None})
+    parts = [
+        f"{what} {items:,} items"
+        for what, items in (("renames", renamed), ("leaves out", left_out))
+        if items
+    ]
+    whole = [
+        (names, [row for row in names.rows if len(row) == len(names.levels)])
+        for names in (table, mended.table)
+    ]
+    before, now = (
+        f"{len({names.keys(row)[-1] for row in rows}):,} {names.levels[-1]}"
+        for names, rows in whole
+    )
+    level = f" {table.levels[-1]}" * (mended.table.levels == table.levels)  # said once
+    parts.append(now + f" instead of {before.removesuffix(level)}" * (before != now))
+
+    return "; ".join([*parts, *["other problems stay"] * (not _leaves_whole_rows(table, names))])
