@@ -138,7 +138,7 @@ class Manifest:
         return Paths(self.labels, self.more)
 
     def of(self, chosen: NDArray[np.int64]) -> Manifest:
-        """Some of the items, by their positions."""
+        """The manifest of the items at the positions `chosen` (n,)."""
         columns = {
             name: getattr(self, name)[chosen] for name in ("items", "labels", "query", "gallery")
         }
