@@ -15,7 +15,7 @@ from hbench.cli.terminal import show, show_table, watched
 from hbench.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from hbench.boards import Leaderboard, Standing
+    from hbench.boards import Leaderboard, Row, Standing
 
 NARROWEST = {
     "method": 22,
@@ -40,11 +40,7 @@ def selected(
 
     board = read(name)
     key = board.key(metric or board.metric)
-    chosen = [
-        row
-        for row in board.rows
-        if not papers or any(text.lower() in row.source.lower() for text in papers)
-    ]
+    chosen = [row for row in board.rows if not papers or _is_of(row, papers)]
     if papers and not chosen:
         sources = dict.fromkeys(row.paper.citation for row in board.rows if row.paper)
         raise UsageError(
@@ -57,14 +53,24 @@ def selected(
     standings = [standing for standing in rank(board, key, chosen) if everything or standing.place][
         :top
     ]
-    scored = (
-        dict.fromkeys(metric for row in standing.rows for metric in row.scores)
-        for standing in standings
-    )
-    present = Counter(metric for metrics in scored for metric in metrics)
-    common = [metric for metric, _ in present.most_common()]  # in equal numbers as rows order them
-    chosen_columns = [board.key(text.strip()) for text in columns.split(",")] if columns else common
-    return board, standings, list(dict.fromkeys([key, *chosen_columns]))
+    if columns:
+        shown = [board.key(text.strip()) for text in columns.split(",")]
+    else:
+        shown = _most_common_metrics(standings)
+    return board, standings, list(dict.fromkeys([key, *shown]))
+
+
+def _is_of(row: Row, papers: Sequence[str]) -> bool:
+    """Whether a row's source has one of these texts in it."""
+    return any(text.lower() in row.source.lower() for text in papers)
+
+
+def _most_common_metrics(standings: Sequence[Standing]) -> list[str]:
+    """The metrics of standings, those that most have first; of equal numbers as rows order them."""
+    present: Counter[str] = Counter()
+    for standing in standings:
+        present.update(dict.fromkeys(metric for row in standing.rows for metric in row.scores))
+    return [metric for metric, _ in present.most_common()]
 
 
 def written(

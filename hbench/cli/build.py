@@ -184,7 +184,7 @@ def _tell(dataset: Dataset, folder: Path, *, as_json: bool) -> None:
         terminal.show_json({**built, "counts": numbers, "digests": digests})
         return
     header = [f"{dataset.name}@{dataset.version}", *next(iter(numbers.values()))]
-    rows = [
-        [split, *(f"{number:,}" for number in counts.values())] for split, counts in numbers.items()
-    ]
+    rows = []
+    for split, counts in numbers.items():
+        rows.append([split, *(f"{number:,}" for number in counts.values())])
     terminal.show_table(None, header, rows, caption=str(folder))

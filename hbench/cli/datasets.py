@@ -47,17 +47,13 @@ def _list(*, as_json: bool, as_csv: bool) -> None:
         "size": "size",
         "levels": "levels, coarse to fine", "licence": "licence",
     }  # fmt: skip
-    texts = [
-        [" / ".join(row[key]) if key == "levels" else str(row[key]) for key in columns]
-        for row in rows
-    ]
     left = [name for key, name in columns.items() if key != "test_images"]
-    if as_csv:  # a number, without the comma for people
-        place = list(columns).index("test_images")
-        texts = [
-            [cell.replace(",", "") if at == place else cell for at, cell in enumerate(row)]
-            for row in texts
-        ]
+    texts = []
+    for row in rows:
+        cells = {key: str(row[key]) for key in columns} | {"levels": " / ".join(row["levels"])}
+        if as_csv:  # a number, without the comma for people
+            cells["test_images"] = cells["test_images"].replace(",", "")
+        texts.append(list(cells.values()))
     terminal.show_table(None, [*columns.values()], texts, left=left, as_csv=as_csv)
 
 

@@ -230,13 +230,12 @@ def _list(sources: list[RemoteFile], folder: Path) -> None:
         )
 
     unknown = sum(source.size is None for source in sources)
-    sizes = (
-        f"{sum(source.size or 0 for source in sources):,} bytes"
-        + f" and {unknown} of unknown size" * bool(unknown)
-    )
-    amount = f"{len(sources)} file{'s' * (len(sources) > 1)}, {sizes}"
+    sizes = f"{sum(source.size or 0 for source in sources):,} bytes"
+    if unknown:
+        sizes += f" and {unknown} of unknown size"
+    amount = "1 file" if len(sources) == 1 else f"{len(sources)} files"
     header = ["file", "bytes", "part", "state", "first address"]
-    caption = f"{amount}, to {folder}, where {free_bytes(folder):,} bytes are free"
+    caption = f"{amount}, {sizes}, to {folder}, where {free_bytes(folder):,} bytes are free"
     terminal.show_table(None, header, rows, caption=caption, left=header[2:])
 
 

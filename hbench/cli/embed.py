@@ -121,10 +121,10 @@ def command(
     embed = partial(_embed, data=data, split=split, options=chosen, device=device)
     if model:
         embed(make(model), out)
-        say(
-            f"wrote {out}: hbench evaluate {out} --dataset {dataset}"
-            + " needs the test items" * (split == "train")
-        )
+        command = f"hbench evaluate {out} --dataset {dataset}"
+        if split == "train":
+            command += " needs the test items"
+        say(f"wrote {out}: {command}")
         return
 
     def embed_unless_there(name: str, file: Path) -> str:

@@ -21,10 +21,13 @@ def command(name: str | None, as_json: bool, as_csv: bool) -> None:
 
     known = [name] if name else list(losses)
     entries = [loss_entry(loss) for loss in known]
-    parameters = [
-        {p: "required" if d is REQUIRED else d for p, d in entry.parameters.items()}
-        for entry in entries
-    ]
+    parameters = []
+    for entry in entries:
+        defaults = dict(entry.parameters)
+        for parameter, default in defaults.items():
+            if default is REQUIRED:
+                defaults[parameter] = "required"
+        parameters.append(defaults)
     if as_json:
         described = [
             {"name": loss, "formula": entry.formula, "paper": entry.paper, "parameters": own}
@@ -39,9 +42,9 @@ def command(name: str | None, as_json: bool, as_csv: bool) -> None:
         for parameter, default in parameters[0].items():
             show(f"  {parameter:<18}{default}")
     else:
-        rows = [
-            [loss, entry.formula, entry.paper, ", ".join(f"{p}={d}" for p, d in own.items())]
-            for loss, entry, own in zip(known, entries, parameters, strict=True)
-        ]
+        rows = []
+        for loss, entry, own in zip(known, entries, parameters, strict=True):
+            listed = ", ".join(f"{parameter}={default}" for parameter, default in own.items())
+            rows.append([loss, entry.formula, entry.paper, listed])
         header = ["loss", "formula", "paper", "parameters"]
         show_table(None, header, rows, left=header[1:], as_csv=as_csv)

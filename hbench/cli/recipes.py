@@ -44,9 +44,10 @@ def command(
         raise click.UsageError("--csv goes with the list, --set with the name of one recipe.")
     if one:
         recipe = files.resolve(name, changes)
-        show_json(recipe.model_dump(mode="json")) if as_json else show(
-            files.as_toml(recipe).rstrip("\n")
-        )
+        if as_json:
+            show_json(recipe.model_dump(mode="json"))
+        else:
+            show(files.as_toml(recipe).rstrip("\n"))
         return
     recipes = {listed: files.resolve(listed) for listed in files.names() if fnmatch(listed, name)}
     if not recipes:

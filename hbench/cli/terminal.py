@@ -47,6 +47,16 @@ def format_of(form: str, *, as_json: bool, as_csv: bool) -> str:
     return "csv" if as_csv else form
 
 
+def _in_a_line(cell: str) -> str:
+    """A cell without line ends and tabs."""
+    return " ".join(cell.split())
+
+
+def _remarked(text: str | None) -> list[str]:
+    """A text as lines that a reader of tables passes over."""
+    return [f"# {line}" for line in (text or "").splitlines()]
+
+
 def show_table(
     title: str | None,
     header: Sequence[str],
@@ -67,16 +77,12 @@ def show_table(
     if as_csv:
         from hbench.core.tables import lines, without_formula
 
-        click.echo(
-            lines(header, [[str(without_formula(cell)) for cell in row] for row in cells]), nl=False
-        )
+        plain = [list(map(str, map(without_formula, row))) for row in cells]
+        click.echo(lines(header, plain), nl=False)
         return
     if not watched(sys.stdout):
-        above, below = (
-            [f"# {line}" for line in (text or "").splitlines()] for text in (title, caption)
-        )
-        shown = ["\t".join(" ".join(cell.split()) for cell in row) for row in (header, *cells)]
-        show("\n".join([*above, *shown, *below]))
+        shown = ["\t".join(map(_in_a_line, row)) for row in (header, *cells)]
+        show("\n".join([*_remarked(title), *shown, *_remarked(caption)]))
         return
     from rich.console import Console
     from rich.table import Table

@@ -59,7 +59,9 @@ def outline(tree: LabelTree, items: NDArray[np.int64], *, depth: int, most: int)
 
 
 def _count(classes: int, items: int, *, at_leaf: bool) -> str:
-    parts = [] if at_leaf else [f"{classes:,} class{'es' * (classes != 1)}"]
+    parts = []
+    if not at_leaf:
+        parts.append("1 class" if classes == 1 else f"{classes:,} classes")
     if items > classes:
         parts.append(f"{items:,} items")
     return f"({', '.join(parts)})" if parts else ""
@@ -198,28 +200,15 @@ def show_command(*, depth: int | None, max_children: int, as_json: bool, **sourc
         return
     console = Console(width=None if watched(sys.stdout) else 10_000, highlight=False)
     console.print(outline(tree, items, depth=depth or tree.depth, most=max_children or len(items)))
-    rows = [
-        [
-            level.level,
-            f"{level.nodes:,}",
-            " / ".join(f"{number:g}" for number in level.branching),
-            f"{level.effective:,.1f}",
-            *(f"{name} ({size:,})" for name, size in (level.largest, level.smallest)),
-        ]
-        for level in figures
-    ]
-    show_table(
-        None,
-        [
-            "level",
-            "nodes",
-            "branching (least / median / most)",
-            "effective classes",
-            "largest",
-            "smallest",
-        ],
-        rows,
-    )
+    rows = []
+    for level in figures:
+        branching = " / ".join(f"{number:g}" for number in level.branching)
+        extremes = [f"{name} ({size:,})" for name, size in (level.largest, level.smallest)]
+        rows.append(
+            [level.level, f"{level.nodes:,}", branching, f"{level.effective:,.1f}", *extremes]
+        )
+    header = ["level", "nodes", "branching (least / median / most)", "effective classes"]
+    show_table(None, [*header, "largest", "smallest"], rows)
 
 
 @command.command("validate", short_help="Name what is not a tree, and what policies do about it.")
@@ -259,9 +248,7 @@ def validate_command(*, out: Path | None, all_of_them: bool, as_json: bool, **so
                 "rows": len(table.rows),
                 "items": sum(table.rows.values()),
                 "problems": [problem._asdict() for problem in problems],
-                "policies": {
-                    kind: [policy.name for policy in policies_for(kind)] for kind in KINDS
-                },
+                "policies": {kind: _policies_in_words(kind) for kind in KINDS},
                 "changes": [change._asdict() for change in mended.changes],
                 "left": [problem._asdict() for problem in left],
             }
@@ -276,10 +263,16 @@ def validate_command(*, out: Path | None, all_of_them: bool, as_json: bool, **so
     counts = " · ".join(
         f"{len(names):,} {level}" for level, names in zip(tree.levels, tree.names, strict=True)
     )
-    say(f"{name} is a tree{' after its policies' * bool(policies)}: {counts}")
+    after = " after its policies" if policies else ""
+    say(f"{name} is a tree{after}: {counts}")
     if out is not None:
         record = write_mended(out, Path(name), mended, levels=source["levels"], policies=policies)
         say(f"wrote {out} and {record.name}")
+
+
+def _policies_in_words(kind: str) -> list[str]:
+    """The names of the policies that mend a kind of problem."""
+    return [policy.name for policy in policies_for(kind)]
 
 
 @command.command("export", short_help="Write a tree as CSV, JSON, GraphML, Newick or DOT.")
@@ -298,7 +291,9 @@ def export_command(*, out: Path | None, kind: str | None, **source: Any) -> None
     from hbench.core.files import write_text
     from hbench.tree import files as tree_files
 
-    suffix = f".{kind}" if kind else out.suffix.lower() if out else ".csv"
+    suffix = ".csv" if out is None else out.suffix.lower()
+    if kind:
+        suffix = f".{kind}"
     if suffix not in tree_files.WRITERS:
         raise UnknownName(
             "format",

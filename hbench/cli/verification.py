@@ -132,7 +132,8 @@ def _rows_to_verify(
     verdicts += [
         RowVerdict(board.dataset, method, DIFFERS, "the row is gone") for method in changes.gone
     ]
-    papers = [row for row in (board.rows[number] for number in changes.rows) if row.paper]
+    changed = [board.rows[number] for number in changes.rows]
+    papers = [row for row in changed if row.paper]
     by_hand = "a published row: a person compares it with its table"
     verdicts += [
         RowVerdict(board.dataset, row.method, ABSENT, f"{by_hand}, {row.source}") for row in papers

@@ -56,7 +56,7 @@ def given_side(vectors: Any, labels: Any, what: str) -> GivenSide:
             f"{empty:,} items have no path",
             expected=f"at least one path of each item in the {what}",
         )
-    first, further, owners = gathered([[tuple(path) for path in of_item] for of_item in paths])
+    first, further, owners = gathered([list(map(tuple, of_item)) for of_item in paths])
     return GivenSide(vectors, as_paths([*first, *further], what), owners)
 
 
@@ -70,7 +70,7 @@ def _several(labels: Any) -> list[list[Any]] | None:
     if isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype == object:
         labels = labels.tolist()
     if isinstance(labels, np.ndarray) and labels.ndim == 3:
-        return [[tuple(path) for path in of_item] for of_item in labels.tolist()]
+        return [list(map(tuple, of_item)) for of_item in labels.tolist()]
     if not isinstance(labels, list | tuple) or not labels:
         return None
     if not all(isinstance(of_item, list | tuple) for of_item in labels):
@@ -124,8 +124,11 @@ def _refuse_other_kinds(sides: Sequence[NDArray[Any]]) -> None:
     """Raise SubmissionError where queries and gallery share no finest class because their labels
     are of different kinds.
     """
-    kinds = [sorted({type(name).__name__ for name in side[:, -1].tolist()}) for side in sides]
-    names = [{str(name) for name in side[:, -1].tolist()} for side in sides]
+    kinds, names = [], []
+    for side in sides:
+        finest = side[:, -1].tolist()
+        kinds.append(sorted({type(name).__name__ for name in finest}))
+        names.append(set(map(str, finest)))
     if len(sides) > 1 and kinds[0] != kinds[1] and names[0].isdisjoint(names[1]):
         raise SubmissionError(
             "the labels of queries and gallery are of different kinds, so that none is the same",

@@ -193,21 +193,17 @@ def jobs_under(
     """The jobs of all tests with a view for each tree. Raises as `report_under` does."""
     _refuse_unfit(examined)
     tests = examined.data.tests
-    views = {
-        name: partial(_views, test=test, trees=trees, conditions=examined.conditions)
-        for name, test in tests.items()
-    }
-    labels = {
-        name: [tree.labels(test) for tree in trees] for name, test in tests.items()
-    }  # refused before any work
+    views = {}
+    for name, test in tests.items():
+        labels = [tree.labels(test) for tree in trees]  # refused before any work
+        views[name] = partial(
+            _views, test=test, trees=trees, conditions=examined.conditions, labels=labels
+        )
     jobs = examined.jobs(memory=memory)
     if set(jobs) != set(tests):
         raise UsageError("rankings are not scored under other trees", expected="an embedding file")
 
-    return {
-        name: _with_views(job, partial(views[name], labels=labels[name]))
-        for name, job in jobs.items()
-    }
+    return {name: _with_views(job, views[name]) for name, job in jobs.items()}
 
 
 def _with_views(job: Job, views: Callable[[Ranker], Sequence[View]]) -> Job:

@@ -206,7 +206,7 @@ class FastColumns:
             )
 
     def add_ranked(self, ranked: RankedPositives, at: slice, workspace: Workspace) -> None:
-        """Value the queries `at` these places of the block by the ranks of their positives."""
+        """Compute the values of the queries `at` these places by the ranks of their positives."""
         block = self.block
         first = None
         for group, batch in self.batches:
@@ -214,18 +214,24 @@ class FastColumns:
             if block.reading and group.reading and group.reading.name == block.reading.name:
                 first = _levels_at_rank_1(read)
 
-        for n in range(at.start, at.stop) if self.plan.others else []:
+        if self.plan.others:
+            self._add_sequences(ranked, at)
+
+        if block.reading is not None:
+            if first is None:
+                first = _levels_at_rank_1(read_by(block.reading, ranked, workspace))
+            block.values.first_level[at] = first
+
+    def _add_sequences(self, ranked: RankedPositives, at: slice) -> None:
+        """Compute the metrics that are no sums over ranks, one level sequence after another."""
+        block = self.block
+        for n in range(at.start, at.stop):
             part = slice(ranked.starts[n - at.start], ranked.ends[n - at.start])
             ranks = ranked.ranks[part].astype(np.int64)
             tied = bool(ranked.tied[n - at.start])
             sequence = LevelSequence(ranks, ranked.levels[part], block.counts[n], tied)
             for row, other in self.plan.others.items():
                 block.values.values[row, n] = other(int(block.queries[n]), sequence)
-
-        if block.reading is not None:
-            if first is None:
-                first = _levels_at_rank_1(read_by(block.reading, ranked, workspace))
-            block.values.first_level[at] = first
 
     def finish(self) -> None:
         """Write the metrics of every query."""
