@@ -18,13 +18,10 @@ def kept_of(source: str) -> Path:
     under a name.
     """
     shipped = ROWS / f"{source}.parquet"
-    return (
-        shipped
-        if shipped.is_file()
-        else Path(source) / VALUES
-        if Path(source).is_dir()
-        else Path(source)
-    )
+    if shipped.is_file():
+        return shipped
+    given = Path(source)
+    return given / VALUES if given.is_dir() else given
 
 
 def markdown(study: Study, values: Values, about: About) -> str:
@@ -42,10 +39,13 @@ def markdown(study: Study, values: Values, about: About) -> str:
         "",
     ]
 
-    for table in (table for table in study.tables if sum(arm in values for arm in table.arms) > 1):
-        header = ["", "seeds", *study.metrics]
+    header = ["", "seeds", *study.metrics]
+    for table in study.tables:
+        measured = [arm for arm in table.arms if arm in values]
+        if len(measured) < 2:
+            continue
         lines += [f"## {table.title}", "", f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
-        for arm in (arm for arm in table.arms if arm in values):
+        for arm in measured:
             scores = values[arm]
             cells = [shown(interval_of(scores[metric])) for metric in study.metrics]
             lines.append(

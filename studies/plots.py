@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -66,27 +67,28 @@ def _arms_of(source: str) -> tuple[Values, str]:
     if source not in leaderboard.names() and not source.endswith(".toml"):
         return read_study(source)
     board = leaderboard.read(source)
-    rows = {
-        row.method: {
-            key: whole(np.array([float(score) / 100])) for key, score in row.scores.items()
-        }
-        for row in board.rows
-    }
+    rows = {row.method: _as_one_seed(row.scores) for row in board.rows}
     return rows, f"{board.dataset}@{board.version} · protocol {board.protocol} · leaderboard"
+
+
+def _as_one_seed(scores: Mapping[str, Decimal]) -> dict[str, Scores]:
+    """The scores of a leaderboard's row, which are in percent, as those of one seed."""
+    return {key: whole(np.array([float(score) / 100])) for key, score in scores.items()}
 
 
 def draw_arms(values: Values, metrics: Sequence[str], about: str) -> Drawing:
     """Every arm by two metrics, with the interval of each. Raises UnknownName for a metric that an
     arm lacks.
     """
-    arms = {arm: [_percent(scores, metric) for metric in metrics] for arm, scores in values.items()}
-    names = [short(arm, 30) for arm in arms]
+    names = [short(arm, 30) for arm in values]
+    across, up = metrics
+    points = [(_percent(scores, across), _percent(scores, up)) for scores in values.values()]
 
     def paint(figure: Figure) -> None:
         panel = figure.subplots()
-        for number, (x, y) in enumerate(arms.values()):
-            _paint_point(panel, x, y, number, len(arms))
-        panel.set(xlabel=f"{metrics[0]} (%)", ylabel=f"{metrics[1]} (%)")
+        for number, (x, y) in enumerate(points):
+            _paint_point(panel, x, y, number, len(points))
+        panel.set(xlabel=f"{across} (%)", ylabel=f"{up} (%)")
         panel.grid(color=FAINT, linewidth=0.5)
         panel.set_axisbelow(True)
         legend_above(figure, names, panel.containers)
@@ -106,11 +108,8 @@ def draw_gap(values: Values, about: str) -> Drawing:
             if (found := INSIDE.fullmatch(name))
         }
     )
-    arms = {
-        arm: scores
-        for arm, scores in values.items()
-        if {f"AP in {size}" for size in sizes} <= scores.keys()
-    }
+    measured_inside = {f"AP in {size}" for size in sizes}
+    arms = {arm: scores for arm, scores in values.items() if measured_inside <= scores.keys()}
     if not sizes or not arms:
         raise UsageError(
             "no arm of this study has a gap", expected="gaps = [32, 256] in the study's file"
@@ -219,8 +218,9 @@ def swept(values: Values, about: str, over: str | None) -> Sweep:
         if match[2] == parameter:
             lines.setdefault(match[1], {})[float(match[3])] = values[arm]
 
-    for arm in lines.keys() & values.keys() if default else ():
-        lines[arm][_number(default)] = values[arm]
+    if default:
+        for arm in lines.keys() & values.keys():
+            lines[arm][_number(default)] = values[arm]
     return Sweep(parameter, {arm: dict(sorted(line.items())) for arm, line in lines.items()}, about)
 
 
@@ -262,7 +262,8 @@ def draw_sweep(sweep: Sweep, metrics: Sequence[str]) -> Drawing:
         if len(sweep.lines) > 1:
             legend_above(figure, names, panels[0].get_legend_handles_labels()[0])
 
-    return drawn(paint, height=1.8 + legend_height(names) * (len(names) > 1), about=sweep.about)
+    legend = legend_height(names) if len(names) > 1 else 0
+    return drawn(paint, height=1.8 + legend, about=sweep.about)
 
 
 def _paint_sweep(

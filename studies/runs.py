@@ -98,13 +98,14 @@ def tune_all(
 
 
 def _trials(study: Study, out: Path, arms: Sequence[str], changes: Sequence[str]) -> list[_Run]:
+    origins = dict.fromkeys(study.origin(arm) for arm in arms)
     return [
         _Run(
             f"{arm}, trial of {' '.join(settings)}",
             folder_of_trial(study, out, arm, settings),
             study.trial(arm, settings, changes),
         )
-        for arm in dict.fromkeys(study.origin(arm) for arm in arms)
+        for arm in origins
         for settings in wanted(study, out, arm)
     ]
 
@@ -160,11 +161,17 @@ def values_of(study: Study, out: Path, seeds: int) -> dict[str, dict[str, Scores
         if folders:
             found[arm] = _by_class(study, folders)
             if arm in study.arms_with_gaps:
-                data = load(resolve(str(folders[0] / RECIPE)).dataset)
-                measured = [gaps(folder, data, study.gaps) for folder in folders]
-                found[arm] |= {
-                    name: whole(np.array([gap[name] for gap in measured])) for name in measured[0]
-                }
+                found[arm] |= _gaps_of(study, folders)
+    return found
+
+
+def _gaps_of(study: Study, folders: Sequence[Path]) -> dict[str, Scores]:
+    """Return the gaps of an arm, measured on the test embeddings of its seeds."""
+    data = load(resolve(str(folders[0] / RECIPE)).dataset)
+    of_seeds = [gaps(folder, data, study.gaps) for folder in folders]
+    found = {}
+    for name in of_seeds[0]:
+        found[name] = whole(np.array([of_seed[name] for of_seed in of_seeds]))
     return found
 
 
