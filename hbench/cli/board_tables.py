@@ -69,7 +69,8 @@ def _most_common_metrics(standings: Sequence[Standing]) -> list[str]:
     """The metrics of standings, those that most have first; of equal numbers as rows order them."""
     present: Counter[str] = Counter()
     for standing in standings:
-        present.update(dict.fromkeys(metric for row in standing.rows for metric in row.scores))
+        metrics = dict.fromkeys(metric for row in standing.rows for metric in row.scores)
+        present.update(list(metrics))
     return [metric for metric, _ in present.most_common()]
 
 

@@ -76,27 +76,40 @@ def gap_of(
     number = both.sum(axis=1)
     _refuse_empty(number)
     mean = np.divide(totals, defined, out=np.zeros_like(totals), where=both)
-    positives = counts[:, :, -1].T
-    negatives = counts[:, :, :-1].sum(axis=2).T
-    some = np.flatnonzero(positives.any(axis=1))
-    bound = [largest_gap(positives[query], negatives[query]) for query in some]
-    calibrated = None
-
-    if chosen.similarity_name == "cosine" and test.queries.ignore is None:
-        good, bad = _sides(test, batches, margins)
-        calibrated = [
-            largest_gap(positives[q], negatives[q], good_positives=good[q], bad_negatives=bad[q])
-            for q in some
-        ]
-
+    bound, calibrated = _bounds(test, chosen, batches, counts=counts, margins=margins)
     return Gap(
         tuple(map(str, chosen.metrics)),
         mean.sum(axis=1) / number,
         np.where(both, whole, 0).sum(axis=1) / number,
         number,
-        float(np.mean(bound)),
-        None if calibrated is None else float(np.mean(calibrated)),
+        bound,
+        calibrated,
     )
+
+
+def _bounds(
+    test: Retrieval,
+    chosen: Conditions,
+    batches: Sequence[Counts],
+    *,
+    counts: Counts,
+    margins: tuple[float, float],
+) -> tuple[float, float | None]:
+    """The mean bound of the queries with a positive in some batch, by their level counts (b, Q, L+1)
+    in every batch; and the calibrated one, of cosines."""
+    positives = counts[:, :, -1].T
+    negatives = counts[:, :, :-1].sum(axis=2).T
+    some = np.flatnonzero(positives.any(axis=1))
+    bound = float(np.mean([largest_gap(positives[query], negatives[query]) for query in some]))
+    if chosen.similarity_name != "cosine" or test.queries.ignore is not None:
+        return bound, None
+
+    good, bad = _sides(test, batches, margins)
+    calibrated = [
+        largest_gap(positives[q], negatives[q], good_positives=good[q], bad_negatives=bad[q])
+        for q in some
+    ]
+    return bound, float(np.mean(calibrated))
 
 
 def _refuse_empty(queries: Counts) -> None:

@@ -127,29 +127,36 @@ def summarise(
     """Scores of per-query values (M, Q), the queries of one test behind those of another: means,
     intervals over the units (Q,), numbers of queries. `canonical`: for each test, the positions of
     its queries in the order in which they are summed."""
-    starts = np.cumsum([0, *map(len, canonical)])[:-1]
-    order = np.concatenate([start + own for start, own in zip(starts, canonical, strict=True)])
-    tests = np.repeat(np.arange(len(canonical)), [*map(len, canonical)])
-    sums = UnitSums.of(values[:, order], units[order], tests)
+    sizes = list(map(len, canonical))
+    starts = np.cumsum([0, *sizes])[:-1]
+    of_tests = [start + own for start, own in zip(starts, canonical, strict=True)]
+    order = np.concatenate(of_tests)
+    sums = UnitSums.of(values[:, order], units[order], np.repeat(np.arange(len(sizes)), sizes))
 
     scores = []
-    for row, (low, high) in enumerate(mean_intervals(sums).tolist()):
-        by_test = [values[row, start + own] for start, own in zip(starts, canonical, strict=True)]
-        defined = [part[~np.isnan(part)] for part in by_test]
-        queries = sum(map(len, defined))
-        value = (
-            float(np.mean([part.mean() for part in defined])) if all(map(len, defined)) else None
-        )
-        known = value is not None and not np.isnan(low)
-        scores.append(
-            Score(
-                value=value,
-                low=low if known else None,
-                high=high if known else None,
-                queries=queries,
-                skipped=values.shape[1] - queries,
-                units=int(sums.units[row]),
-            )
-        )
+    for row, interval in enumerate(mean_intervals(sums).tolist()):
+        by_test = [values[row, queries] for queries in of_tests]
+        scores.append(_score(by_test, interval, int(sums.units[row])))
 
     return scores
+
+
+def _score(by_test: Sequence[NDArray[np.float64]], interval: Sequence[float], units: int) -> Score:
+    """The score of one metric: the mean over the tests of their means, if each has one."""
+    defined = [part[~np.isnan(part)] for part in by_test]
+    queries = sum(map(len, defined))
+    score = Score(
+        value=None,
+        low=None,
+        high=None,
+        queries=queries,
+        skipped=sum(map(len, by_test)) - queries,
+        units=units,
+    )
+    if not all(map(len, defined)):
+        return score
+
+    value = float(np.mean([part.mean() for part in defined]))
+    if np.isnan(interval[0]):
+        return score.model_copy(update={"value": value})
+    return score.model_copy(update={"value": value, "low": interval[0], "high": interval[1]})
