@@ -77,21 +77,26 @@ def command(
     if score is not None:
         report = run.scored_again(chosen, root, score, folder)
     else:
-        place = device if device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
         report = run.run(
             chosen,
             root,
             folder,
-            device=place,
+            device=device,
             resume=resume,
             on_epoch=lambda epoch, loss: say(f"epoch {epoch} of {chosen.epochs}: loss {loss:.4f}"),
         )
-    show_json(report.model_dump(mode="json")) if as_json else _show(report)
-    is_voc = report.dataset.startswith("voc07@")
-    say(
-        f"wrote {folder / run.REPORT}"
-        + f": hbench leaderboard add voc07 {folder / run.REPORT} makes a row of it" * is_voc
-    )
+
+    if as_json:
+        show_json(report.model_dump(mode="json"))
+    else:
+        _show(report)
+
+    written = f"wrote {folder / run.REPORT}"
+    if report.dataset.startswith("voc07@"):
+        written += f": hbench leaderboard add voc07 {folder / run.REPORT} makes a row of it"
+    say(written)
 
 
 def _show(report: DetectionReport) -> None:

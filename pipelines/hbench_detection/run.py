@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from pickle import UnpicklingError
@@ -26,7 +26,7 @@ from hbench.train.records.checkpoints import usable
 from hbench_detection.detector import detector_of
 from hbench_detection.recipe import CLASSES, DetectionRecipe
 from hbench_detection.report import DetectionFile, DetectionReport
-from hbench_detection.scores import DetectionScores, scores_of
+from hbench_detection.scores import DetectionScores, moved, scores_of
 from hbench_detection.voc import VocPart, part_of
 
 OnEpoch = Callable[[int, float], None]  # the epoch from 1, and its mean loss
@@ -104,15 +104,14 @@ def learn(
     """Train the model in place and return the loss of every step; with `out`, save every epoch
     there, and resume the last.
     """
-    device = next(model.parameters()).device
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     optimizer = torch.optim.SGD(
         weights, lr=recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay
     )
     steps = -(-len(part.files) // recipe.batch)
-    first = (
-        _gone_on(model, optimizer, out / LAST) if out is not None and (out / LAST).exists() else 0
-    )
+    first = 0
+    if out is not None and (out / LAST).exists():
+        first = _gone_on(model, optimizer, out / LAST)
 
     losses: list[float] = []
     for epoch in range(first, recipe.epochs):
@@ -120,13 +119,7 @@ def learn(
         for step, places in enumerate(batches(len(part.files), recipe, epoch)):
             for group in optimizer.param_groups:
                 group["lr"] = rate(recipe, epoch, epoch * steps + step)
-            images, targets = zip(
-                *(example(part, place, recipe, epoch) for place in places), strict=True
-            )
-            parts = model(
-                [image.to(device) for image in images], [_on(target, device) for target in targets]
-            )
-            loss = sum(parts.values(), start=torch.zeros((), device=device))
+            loss = _loss_on(model, [example(part, place, recipe, epoch) for place in places])
             if not loss.isfinite():
                 raise ConfigError(
                     f"the loss is {float(loss)} at step {step} of epoch {epoch + 1}",
@@ -142,6 +135,16 @@ def learn(
         on_epoch(epoch + 1, mean)
 
     return losses
+
+
+def _loss_on(model: nn.Module, examples: Sequence[tuple[Tensor, dict[str, Tensor]]]) -> Tensor:
+    """Return the sum of the detector's losses on images with their objects."""
+    device = next(model.parameters()).device
+    images, targets = zip(*examples, strict=True)
+    parts = model(
+        [image.to(device) for image in images], [moved(target, device) for target in targets]
+    )
+    return sum(parts.values(), start=torch.zeros((), device=device))
 
 
 def rate(recipe: DetectionRecipe, epoch: int, step: int) -> float:
@@ -177,7 +180,7 @@ def detect(model: nn.Module, part: VocPart) -> list[dict[str, Tensor]]:
     device = next(model.parameters()).device
     model.eval()
     found = (model([part.image(place).to(device)])[0] for place in range(len(part.files)))
-    return [{key: value.cpu() for key, value in each.items()} for each in found]
+    return [moved(each, torch.device("cpu")) for each in found]
 
 
 def written(
@@ -228,8 +231,7 @@ def scored_again(recipe: DetectionRecipe, root: Path, file: Path, out: Path) -> 
             raise ValueError(f"{type(results).__name__} in place of a list")
         for each in results:
             number += 1
-            x, y, width, height = each["bbox"]
-            corners = [x, y, x + width, y + height]
+            corners = _corners(each["bbox"])
             rows[places[str(each["image_id"])]].append(
                 [*corners, float(each["category_id"]), float(each["score"])]
             )
@@ -248,6 +250,12 @@ def scored_again(recipe: DetectionRecipe, root: Path, file: Path, out: Path) -> 
 
     out.mkdir(parents=True, exist_ok=True)
     return written(recipe, test, found, scores_of(found, test.boxes, recipe.classes), out)
+
+
+def _corners(box: Sequence[float]) -> list[float]:
+    """Return the edges left, top, right and bottom of a box that COCO gives by corner and size."""
+    x, y, width, height = box
+    return [x, y, x + width, y + height]
 
 
 def _detections(rows: Tensor, classes: int) -> dict[str, Tensor]:
@@ -282,10 +290,6 @@ def coco_results(part: VocPart, found: list[dict[str, Tensor]]) -> Iterator[dict
 
 def _known(values: dict[str, float]) -> dict[str, float | None]:
     return {name: None if math.isnan(value) else value for name, value in values.items()}
-
-
-def _on(target: dict[str, Tensor], device: torch.device) -> dict[str, Tensor]:
-    return {key: value.to(device) for key, value in target.items()}
 
 
 def _kept(

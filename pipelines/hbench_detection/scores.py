@@ -23,7 +23,9 @@ from hbench_detection.voc import Boxes
 # pixels: beyond COCO's largest area, so that the matching ignores the object, by its ordinary
 # overlap
 OUTSIDE = 2e10
-ELEVENTHS = slice(0, None, 10)  # of COCO's 101 recalls
+# COCO's, for those of the metric are float32: 0.6 is more than 6 of 10
+RECALLS = tuple(number / 100 for number in range(101))
+ELEVENTHS = slice(0, None, 10)  # of the recalls
 
 
 class DetectionScores(NamedTuple):
@@ -42,13 +44,10 @@ def scores_of(
     """Score the detections {boxes (n, 4), labels (n,), scores (n,)} of every image against its
     objects.
     """
-    recalls = [
-        number / 100 for number in range(101)
-    ]  # the metric's own are float32: 0.6 is more than 6 of 10
     metric = MeanAveragePrecision(
-        backend="pycocotools", extended_summary=True, rec_thresholds=recalls
+        backend="pycocotools", extended_summary=True, rec_thresholds=list(RECALLS)
     )
-    predicted = [{key: value.cpu() for key, value in each.items()} for each in found]
+    predicted = [moved(each, torch.device("cpu")) for each in found]
     metric.update(
         predicted,
         [_target(own, each["labels"]) for own, each in zip(truth, predicted, strict=True)],
@@ -69,6 +68,11 @@ def scores_of(
     mean = sum(known) / len(known) if known else float("nan")
 
     return DetectionScores(per_class, mean, float(result["map"]))
+
+
+def moved(tensors: dict[str, Tensor], device: torch.device) -> dict[str, Tensor]:
+    """Return the tensors of an image's objects on a device."""
+    return {key: value.to(device) for key, value in tensors.items()}
 
 
 def _target(boxes: Boxes, found: Tensor) -> dict[str, Tensor]:
