@@ -95,8 +95,8 @@ def _bounds(
     counts: Counts,
     margins: tuple[float, float],
 ) -> tuple[float, float | None]:
-    """The mean bound of the queries with a positive in some batch, by their level counts (b, Q, L+1)
-    in every batch; and the calibrated one, of cosines."""
+    """The mean bound of the queries with a positive in some batch, by their level counts in every
+    batch (b, Q, L+1); and the calibrated one, of cosines."""
     positives = counts[:, :, -1].T
     negatives = counts[:, :, :-1].sum(axis=2).T
     some = np.flatnonzero(positives.any(axis=1))
