@@ -205,11 +205,15 @@ def _list_of(member: Any) -> ArgumentKind | None:
     kinds = _kinds(member)
     names = " or ".join(ELEMENTS[each] for each in members)
 
+    def is_member(value: Any) -> bool:
+        """Whether a value may stand in the list."""
+        return any(kind.fits(value) for kind in kinds)
+
     def fits(value: Any) -> bool:
         if isinstance(value, str | bytes | dict) or not hasattr(value, "__len__"):
             return False
         if getattr(value, "ndim", 1) != 1:
             return False
-        return all(any(kind.fits(each) for kind in kinds) for each in value)
+        return all(map(is_member, value))
 
     return ArgumentKind(f"a list of {names}", fits)

@@ -110,21 +110,25 @@ def _place(values: Any, path: Sequence[int | str]) -> str:
     """
     parts: list[str] = []
     for step in path:
-        keys = (
-            values
-            if isinstance(values, dict)
-            else range(len(values))
-            if isinstance(values, list)
-            else ()
-        )
-        values = values[step] if step in keys else None
+        values = _value_at(values, step)
         if isinstance(step, int):
+            parts[-1] += f" {step + 1}"
             first = next(iter(values.values()), None) if isinstance(values, dict) else None
-            parts[-1] += f" {step + 1}" + f" ({first!r})" * isinstance(first, str)
+            if isinstance(first, str):
+                parts[-1] += f" ({first!r})"
         else:
             parts.append(step)
 
     return ", ".join(parts)
+
+
+def _value_at(values: Any, step: int | str) -> Any:
+    """What a table has under a key, or a list at a place; None where there is nothing."""
+    if isinstance(values, dict):
+        return values.get(step)
+    if isinstance(values, list) and isinstance(step, int) and step < len(values):
+        return values[step]
+    return None
 
 
 def _suggestion(model: type[BaseModel], detail: ErrorDetails) -> str | None:

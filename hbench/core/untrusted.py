@@ -310,12 +310,14 @@ def arrow_batches(path: Path, fields: Sequence[int] = ()) -> Iterator[pa.RecordB
     """
     import pyarrow as pa
 
-    with pa.memory_map(
-        str(path)
-    ) as source:  # its buffers live as long as an array does that lies in them
+    # its buffers live as long as an array does that lies in them
+    with pa.memory_map(str(path)) as source:
         reader = _arrow_reader(source, fields)
-        in_file = isinstance(reader, pa.ipc.RecordBatchFileReader)
-        for batch in map(reader.get_batch, range(reader.num_record_batches)) if in_file else reader:
+        batches = reader
+        if isinstance(reader, pa.ipc.RecordBatchFileReader):
+            batches = map(reader.get_batch, range(reader.num_record_batches))
+
+        for batch in batches:
             batch.validate(full=True)
             yield batch
 

@@ -139,9 +139,11 @@ class LabelTree:
                 found=examples(map(list, short)),
                 fix="a policy makes a ragged tree even: hbench tree validate --help",
             )
-        return cls.from_columns(
-            [[row[level] for row in rows] for level in range(len(levels))], levels=levels
-        )
+
+        columns = []
+        for level in range(len(levels)):
+            columns.append([row[level] for row in rows])
+        return cls.from_columns(columns, levels=levels)
 
     @classmethod
     def from_columns(
@@ -324,18 +326,18 @@ def check_nested(
             def name(depth: int, node: int) -> str:
                 return repr(names[depth][node]) if names else str(node)
 
-            found = {
-                node: [name(level - 1, p) for p in np.unique(above[nodes == node])]
-                for node in bad[:SHOWN_NODES]
-            }
-            shown = [
-                f"{name(level, node)} in {' and '.join(parents)}" for node, parents in found.items()
-            ]
+            shown = []
+            for node in bad[:SHOWN_NODES]:
+                parents = [name(level - 1, p) for p in np.unique(above[nodes == node])]
+                shown.append(f"{name(level, node)} in {' and '.join(parents)}")
+            if len(bad) > SHOWN_NODES:
+                shown.append("…")
+
             raise TreeError(
                 f"the labels do not form a tree: {len(bad)} {levels[level]} labels have several "
                 "parents",
                 expected=f"each {levels[level]} in one {levels[level - 1]}",
-                found=f"{levels[level]} {'; '.join(shown + ['…'] * (len(bad) > SHOWN_NODES))}",
+                found=f"{levels[level]} {'; '.join(shown)}",
                 fix="order the columns from coarse to fine; if they are, a policy mends it: hbench "
                 "tree validate --help",
             )

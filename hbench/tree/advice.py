@@ -40,12 +40,13 @@ def mend_to_tree(table: NameTable, names: Sequence[str], source: str) -> Mended:
         f"{p.level} {p.node!r} in {' and '.join(map(repr, p.where))}"
         for p in problems[:SHOWN_NODES]
     ]
-    more = ["…"] * (len(problems) > SHOWN_NODES)
+    if len(problems) > SHOWN_NODES:
+        shown.append("…")
     kinds = Counter(problem.kind for problem in problems)
     raise TreeError(
         f"{source} is not a tree: "
         f"{', '.join(f'{count:,} {kind}' for kind, count in kinds.items())}",
-        found="\n            ".join([*shown, *more]),
+        found="\n            ".join(shown),
         fix="\n            ".join(
             ["mend the names in the source, or by a policy:", *advice(table, names)]
         ),
@@ -142,15 +143,22 @@ def effect(table: NameTable, names: Sequence[str]) -> str:
         for what, items in (("renames", renamed), ("leaves out", left_out))
         if items
     ]
-    whole = [
-        (names, [row for row in names.rows if len(row) == len(names.levels)])
-        for names in (table, mended.table)
-    ]
-    before, now = (
-        f"{len({names.keys(row)[-1] for row in rows}):,} {names.levels[-1]}"
-        for names, rows in whole
-    )
-    level = f" {table.levels[-1]}" * (mended.table.levels == table.levels)  # said once
-    parts.append(now + f" instead of {before.removesuffix(level)}" * (before != now))
+    count = _fine_classes(table)
+    before = f"{count:,} {table.levels[-1]}"
+    now = f"{_fine_classes(mended.table):,} {mended.table.levels[-1]}"
+    if now == before:
+        parts.append(now)
+    elif mended.table.levels == table.levels:  # the level is said once
+        parts.append(f"{now} instead of {count:,}")
+    else:
+        parts.append(f"{now} instead of {before}")
 
-    return "; ".join([*parts, *["other problems stay"] * (not _leaves_whole_rows(table, names))])
+    if not _leaves_whole_rows(table, names):
+        parts.append("other problems stay")
+    return "; ".join(parts)
+
+
+def _fine_classes(table: NameTable) -> int:
+    """The number of nodes at the finest level, to which not every row may reach."""
+    whole = [row for row in table.rows if len(row) == len(table.levels)]
+    return len({table.keys(row)[-1] for row in whole})

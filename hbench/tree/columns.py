@@ -246,9 +246,10 @@ def _with_levels(
         rest = {other: each for other, each in rest.items() if other != name}
 
     order = _nesting(list(rest.values()))
-    for each in _numbers_that_do_not_nest(order) if of_items else []:
-        left_out[each.name] = "numbers that are no classes of the other columns"
-        order = _nesting([other for other in order if other is not each])
+    if of_items:
+        for each in _numbers_that_do_not_nest(order):
+            left_out[each.name] = "numbers that are no classes of the other columns"
+            order = _nesting([other for other in order if other is not each])
     if [each.name for each in order] != list(rest) and {each.name for each in order} == set(rest):
         notes.append("its columns stand otherwise: they are ordered by how their names nest")
     same: dict[str, str] = {}

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,9 +25,9 @@ from hbench.core.untrusted import DEPTH, LIST, parse_json, read_text
 from hbench.tree import ROOT, LabelTree, refuse_depth
 from hbench.tree.columns import NOTHING, Chosen, TableColumns, columns_of, of_one_class, sentence
 from hbench.tree.graphs import ClassGraph, NodeId, packed, unfold, unpacked
-from hbench.tree.graphs.edge_lists import edge_columns, edges_of, left_out
+from hbench.tree.graphs.edge_lists import EdgeColumns, edge_columns, edges_of, left_out
 from hbench.tree.graphs.newick import format_newick, parse_newick
-from hbench.tree.names import CONTROL, NameTable, class_rows
+from hbench.tree.names import CONTROL, NameTable, class_columns, class_rows, prefixes
 from hbench.tree.paths import leaves_among, levels_of, separator_of, split_path, told_apart
 
 PATHS = ".txt"  # a path on each line
@@ -89,23 +90,20 @@ def _read_sheet(path: Path, chosen: Chosen) -> NameTable:
         chosen = replace(chosen, levels=tuple(parse_json(table.schema.metadata[LEVELS_KEY])))
     listed = None if chosen.levels else edge_columns(table, chosen.edges)
     if listed is not None:
-        names = unfold(edges_of(table, listed))
-        titles = ", ".join(filter(None, (listed.parent, listed.child, listed.name)))
-        hints = ("--levels A,B takes them for levels instead",) if listed.is_guessed else ()
-        what = f"a list of edges ({titles}), {len(table):,} rows"
-        read_as = Understood(path.name, what, tuple(facts), left_out(table, listed), hints)
-        return replace(names, read=read_as)
+        return replace(
+            unfold(edges_of(table, listed)), read=_of_edges(path.name, table, listed, facts)
+        )
 
     columns = level_columns(table, chosen)
     rows = list(zip(*(tables.texts(table, level) for level in columns.levels), strict=True))
     names = NameTable.of(columns.levels, rows)
-    if len(columns.levels) == 1 and (
-        mark := chosen.separator or separator_of(row[0] for row in rows)
-    ):
+    if len(columns.levels) == 1:
         values = [row[0] for row in rows]
-        paths = told_apart([split_path(value, mark) for value in values])
-        names = NameTable.of(levels_of(values, mark), paths)
-        facts.append(f"the column {columns.levels[0]} holds paths, separated by {mark}")
+        mark = chosen.separator or separator_of(values)
+        if mark:
+            paths = told_apart([split_path(value, mark) for value in values])
+            names = NameTable.of(levels_of(values, mark), paths)
+            facts.append(f"the column {columns.levels[0]} holds paths, separated by {mark}")
     sizes = _sizes(names)
     facts += [
         sentence(TableColumns(None, names.levels), sizes),
@@ -117,12 +115,21 @@ def _read_sheet(path: Path, chosen: Chosen) -> NameTable:
     )
 
 
+def _of_edges(
+    source: str, table: pa.Table, listed: EdgeColumns, facts: Sequence[str]
+) -> Understood:
+    """What a table that lists edges was taken for."""
+    titles = ", ".join(filter(None, (listed.parent, listed.child, listed.name)))
+    what = f"a list of edges ({titles}), {len(table):,} rows"
+    hints = ("--levels A,B takes them for levels instead",) if listed.is_guessed else ()
+    return Understood(source, what, tuple(facts), left_out(table, listed), hints)
+
+
 def _sizes(names: NameTable) -> list[int]:
     """How many nodes there are at each level."""
-    return [
-        len({row[:depth] for row in names.rows if len(row) >= depth})
-        for depth in range(1, len(names.levels) + 1)
-    ]
+    nodes = {node for row in names.rows for node in prefixes(row)}
+    at_depth = Counter(map(len, nodes))
+    return [at_depth[depth] for depth in range(1, len(names.levels) + 1)]
 
 
 def _read_paths(source: str, text: str, chosen: Chosen) -> NameTable:
@@ -196,10 +203,7 @@ def write(tree: LabelTree, kind: str) -> str:
 
 def _reads_back(tree: LabelTree) -> bool:
     """Whether a table with a row per class is understood as these levels in this order."""
-    rows = class_rows(tree)
-    table = pa.table(
-        {level: [row[place] for row in rows] for place, level in enumerate(tree.levels)}
-    )
+    table = pa.table(dict(zip(tree.levels, class_columns(tree), strict=True)))
     if edge_columns(table, ()) is not None:
         return False
     if len(tree.levels) == 1 and separator_of(tree.names[0]):
@@ -220,14 +224,8 @@ def _parse_graphml(text: str) -> ClassGraph[NodeId]:
         raise DataError("the graph is not directed", expected="edges from parent to child")
 
     tree: ClassGraph[NodeId] = nx.DiGraph(by_node=True)
-    key = next(
-        (
-            key
-            for key in ("name", "label")
-            if any(key in data for _, data in graph.nodes(data=True))
-        ),
-        None,
-    )
+    given = {key for _, data in graph.nodes(data=True) for key in data}
+    key = next((key for key in ("name", "label") if key in given), None)
     for node, data in graph.nodes(data=True):
         tree.add_node(node, name=str(data.get(key, "")) if key else str(node))
     tree.add_edges_from(graph.edges())

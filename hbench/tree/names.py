@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -138,18 +138,19 @@ class NameTable:
         short = [row for row in self.rows if len(row) < len(self.levels)]
         if self.broken or short:
             first = self.broken[0] if self.broken else next(_ragged(self))
+            found = f"{first.node} ({' > '.join(first.where)})"
+            if short:
+                found += f", one of {len(short)} short rows"
             raise TreeError(
                 f"the names do not form a tree: {first.kind}, {KINDS[first.kind]}",
                 expected=f"a path of {len(self.levels)} names for each leaf: "
                 f"{', '.join(self.levels)}",
-                found=f"{first.node} ({' > '.join(first.where)})"
-                + f", one of {len(short)} short rows" * bool(short),
+                found=found,
                 fix=UNMENDED if first.kind == "cycle" else LISTED,
             )
 
         numbers: list[dict[str, int]] = [{} for _ in self.levels]
-        pairs = (zip(numbers, row, strict=True) for row in self.rows)
-        ids = [[number.setdefault(name, len(number)) for number, name in row] for row in pairs]
+        ids = [_numbers_of(row, numbers) for row in self.rows]
         array = np.array(ids, dtype=np.int64).reshape(len(self.rows), len(self.levels))
         tree, labels = LabelTree.from_labels(
             array, levels=self.levels, names=[list(number) for number in numbers]
@@ -158,6 +159,20 @@ class NameTable:
         np.add.at(items, labels[:, -1], list(self.rows.values()))
 
         return tree, items
+
+
+def _numbers_of(row: Row, numbers: Sequence[dict[str, int]]) -> list[int]:
+    """The number of each name of a row among those of its level, to which a new name is added."""
+    return [known.setdefault(name, len(known)) for known, name in zip(numbers, row, strict=True)]
+
+
+def prefixes(row: Row) -> list[Row]:
+    """The paths of the nodes of a row, coarse to fine.
+
+    >>> prefixes(("Aves", "Owls"))
+    [('Aves',), ('Aves', 'Owls')]
+    """
+    return [row[:depth] for depth in range(1, len(row) + 1)]
 
 
 def stripped(row: Iterable[str]) -> Row:
@@ -361,7 +376,14 @@ def remarks_on(table: NameTable) -> list[str]:
     return [f"{len(names):,} {words[kind]}: {examples(names)}" for kind, names in of_kind.items()]
 
 
+def class_columns(tree: LabelTree) -> list[list[str]]:
+    """Return the names of every fine class, a column per level."""
+    columns = []
+    for names, ids in zip(tree.names, tree.paths.T, strict=True):
+        columns.append([names[i] for i in ids])
+    return columns
+
+
 def class_rows(tree: LabelTree) -> list[Row]:
     """Return the names of every fine class, coarse to fine."""
-    columns = [[names[i] for i in ids] for names, ids in zip(tree.names, tree.paths.T, strict=True)]
-    return list(zip(*columns, strict=True))
+    return list(zip(*class_columns(tree), strict=True))

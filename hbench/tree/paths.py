@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from hbench.tree import default_levels
-from hbench.tree.names import Row, stripped
+from hbench.tree.names import Row, prefixes, stripped
 
 SEPARATORS = (" > ", ">", " / ", "|", "; ", ";")
 RANK_OF = {
@@ -69,8 +69,8 @@ def told_apart(rows: Sequence[Row]) -> list[Row]:
     too, to which it may be repeated."""
     deepest = max(map(len, rows), default=0)
     ends = set(rows)
-    prefixes = {row[:depth] for row in rows for depth in range(1, len(row) + 1)}
-    order = sorted(prefixes, key=lambda path: (len(path), path))
+    nodes = {node for row in rows for node in prefixes(row)}
+    order = sorted(nodes, key=lambda path: (len(path), path))
     depths = {
         path: range(len(path), deepest + 1 if path in ends else len(path) + 1) for path in order
     }
@@ -82,7 +82,7 @@ def told_apart(rows: Sequence[Row]) -> list[Row]:
         shown[path] = (
             f"{path[-1]} ({shown[path[:-1]]})" if is_shared and len(path) > 1 else path[-1]
         )
-    return [tuple(shown[row[:depth]] for depth in range(1, len(row) + 1)) for row in rows]
+    return [tuple(map(shown.__getitem__, prefixes(row))) for row in rows]
 
 
 def as_written(row: Row) -> Row:

@@ -29,6 +29,7 @@ from hbench.tree.names import (
     folded,
     levels_for,
     look_alikes,
+    prefixes,
     stripped,
 )
 from hbench.tree.partial import ended_early
@@ -98,6 +99,25 @@ def mend(table: NameTable, names: Sequence[str]) -> Mended:
     """Apply policies by name; raises UnknownName, and UsageError for two that mend the same kind of
     problem.
     """
+    changes: list[Change] = []
+    final: dict[Row, Row | None] = {row: row for row in table.rows}
+    for step in _in_order(names):
+        new = step.new_rows(table)
+        changes += [
+            Change(step.name, row, new[row], items)
+            for row, items in table.rows.items()
+            if new[row] != row
+        ]
+        final = {row: None if now is None else new[now] for row, now in final.items()}
+        table = _with_rows(table, new, step)
+
+    return Mended(table, changes, final)
+
+
+def _in_order(names: Sequence[str]) -> list[Policy]:
+    """The policies with these names in the order in which they apply; raises UsageError for two
+    that exclude each other.
+    """
     chosen = sorted(
         {policies[name] for name in names}, key=lambda policy: (policy.stage, policy.name)
     )
@@ -107,30 +127,24 @@ def mend(table: NameTable, names: Sequence[str]) -> Mended:
             both = f"{one.name} and {other.name} both mend {shared}"
             raise UsageError(both, fix="choose one of them")
 
-    changes: list[Change] = []
-    final: dict[Row, Row | None] = {row: row for row in table.rows}
-    for step in chosen:
-        new = step.new_rows(table)
-        changes += [
-            Change(step.name, row, new[row], items)
-            for row, items in table.rows.items()
-            if new[row] != row
-        ]
-        final = {row: None if now is None else new[now] for row, now in final.items()}
-        rows: Counter[Row] = Counter()
-        for row, items in table.rows.items():
-            if (after := new[row]) is not None:
-                rows[after] += items
-        if table.rows and not rows:
-            raise TreeError(
-                f"the policy {step.name} leaves out every row of the table",
-                fix="use another policy first",
-            )
-        broken = tuple(problem for problem in table.broken if problem.kind not in step.mends)
-        levels = levels_for(table.levels, rows)
-        table = dataclasses.replace(table, levels=levels, rows=dict(rows), broken=broken)
+    return chosen
 
-    return Mended(table, changes, final)
+
+def _with_rows(table: NameTable, new: NewRows, step: Policy) -> NameTable:
+    """A table with the new rows of a policy, without the problems that it mends."""
+    rows: Counter[Row] = Counter()
+    for row, items in table.rows.items():
+        if (after := new[row]) is not None:
+            rows[after] += items
+    if table.rows and not rows:
+        raise TreeError(
+            f"the policy {step.name} leaves out every row of the table",
+            fix="use another policy first",
+        )
+
+    broken = tuple(problem for problem in table.broken if problem.kind not in step.mends)
+    levels = levels_for(table.levels, rows)
+    return dataclasses.replace(table, levels=levels, rows=dict(rows), broken=broken)
 
 
 ALTERNATIVES = ({"repeat-leaf", "cut", "unknown"}, {"by-path", "majority-parent"})
@@ -145,10 +159,12 @@ def trim(table: NameTable) -> NewRows:
     """Surplus spaces and control characters are removed; names that differ only in these become
     one.
     """
-    return {
-        row: stripped(" ".join(CONTROL.sub(" ", name).split()) for name in row)
-        for row in table.rows
-    }
+
+    def trimmed(name: str) -> str:
+        """The words of a name, with single spaces between."""
+        return " ".join(CONTROL.sub(" ", name).split())
+
+    return {row: stripped(map(trimmed, row)) for row in table.rows}
 
 
 @policy("normalise", mends=["alike"], stage=1)  # what trim makes equal is alike no more
@@ -158,10 +174,13 @@ def normalise(table: NameTable) -> NewRows:
     """
     found = look_alikes(table).items()
     chosen = {path: min(counts, key=lambda name: (-counts[name], name)) for path, counts in found}
-    paths = {row: tuple(map(folded, row)) for row in table.rows}
-    return {
-        row: tuple(chosen[path[: i + 1]] for i in range(len(row))) for row, path in paths.items()
-    }
+
+    def as_most_write_it(row: Row) -> Row:
+        """The row with the most frequent spelling of each of its names."""
+        path = tuple(map(folded, row))
+        return tuple(chosen[node] for node in prefixes(path))
+
+    return {row: as_most_write_it(row) for row in table.rows}
 
 
 @policy("add-root", mends=["several roots"], stage=1)
@@ -280,9 +299,7 @@ def by_path(table: NameTable) -> NewRows:
                 shown[path] += f" ({shown[path[:-1]]})"
             taken.add((namespace, shown[path]))
 
-    return {
-        row: tuple(shown[row[:depth]] for depth in range(1, len(row) + 1)) for row in table.rows
-    }
+    return {row: tuple(map(shown.__getitem__, prefixes(row))) for row in table.rows}
 
 
 @policy("majority-parent", mends=["homonym", "several parents"], stage=6)

@@ -7,9 +7,11 @@ ranks are columns of the table.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import pyarrow as pa
 
 from hbench.core.errors import DataError, TreeError, examples
 from hbench.core.tables import read_sheet, texts
@@ -74,39 +76,50 @@ def read(path: Path) -> Taxonomy:
     """
     table = read_sheet(path)
     by_title = {name.lower(): name for name in table.column_names}
-    columns = {key: _first(by_title, titles) for key, titles in {"id": IDS, "name": NAMES}.items()}
-    wide = [rank for rank in RANKS if rank in by_title]
+    taxon_id = _first(by_title, IDS)
+    name = _first(by_title, NAMES)
     parent = _first(by_title, PARENTS)
     rank = _first(by_title, TAXON_RANK)
-    if columns["id"] is None or not (wide or (columns["name"] and parent and rank)):
+    by_rank = {each: by_title[each] for each in RANKS if each in by_title}
+    if taxon_id is None or not (by_rank or (name and parent and rank)):
         raise DataError(
             f"{path} is not a table of taxa",
             found=", ".join(table.column_names),
             expected="taxonID, scientificName, taxonRank and parentNameUsageID, or taxonID and a "
             "column per rank",
         )
-    ids = [plain(text) for text in texts(table, columns["id"])]
 
-    def of_column(name: str | None) -> dict[str, str]:
-        values = [] if name is None else texts(table, name)
+    ids = [plain(text) for text in texts(table, taxon_id)]
+
+    def of_column(title: str | None) -> dict[str, str]:
+        values = [] if title is None else texts(table, title)
         return {taxon: value for taxon, value in zip(ids, values, strict=False) if value}
 
-    accepted = {
-        taxon: plain(of)
-        for taxon, of in of_column(_first(by_title, ACCEPTED)).items()
-        if plain(of) != taxon
-    }
+    accepted = _other_taxa(of_column(_first(by_title, ACCEPTED)))
     if parent is None or rank is None:
-        values = zip(*(texts(table, by_title[name]) for name in wide), strict=True)
-        rows = {
-            taxon: dict(zip(wide, row, strict=True)) for taxon, row in zip(ids, values, strict=True)
-        }
+        rows = _lineages(table, ids, by_rank)
         return Taxonomy(path.name, dict.fromkeys(ids, ""), {}, {}, accepted, rows)
-    parents = {
-        taxon: plain(above) for taxon, above in of_column(parent).items() if plain(above) != taxon
+
+    parents = _other_taxa(of_column(parent))
+    ranks = {taxon: text.lower() for taxon, text in of_column(rank).items()}
+    return Taxonomy(path.name, of_column(name), ranks, parents, accepted, {})
+
+
+def _other_taxa(named: Mapping[str, str]) -> dict[str, str]:
+    """The taxon that each taxon names, such as its parent, but for those that name themselves."""
+    other = {taxon: plain(text) for taxon, text in named.items()}
+    return {taxon: of for taxon, of in other.items() if of != taxon}
+
+
+def _lineages(
+    table: pa.Table, ids: Sequence[str], by_rank: Mapping[str, str]
+) -> dict[str, dict[str, str]]:
+    """The names of each taxon by rank, in a table with a column for each rank."""
+    columns = [texts(table, title) for title in by_rank.values()]
+    rows = zip(*columns, strict=True)
+    return {
+        taxon: dict(zip(by_rank, row, strict=True)) for taxon, row in zip(ids, rows, strict=True)
     }
-    ranks = {taxon: name.lower() for taxon, name in of_column(rank).items()}
-    return Taxonomy(path.name, of_column(columns["name"]), ranks, parents, accepted, {})
 
 
 def _first(by_title: dict[str, str], titles: Iterable[str]) -> str | None:
@@ -141,8 +154,9 @@ def rows_of(
             fix="name the levels: --levels",
         )
 
-    rows = {
-        taxon: tuple(lineage.get(level.lower(), "") for level in chosen)
-        for taxon, lineage in lineages.items()
-    }
+    def row(lineage: Mapping[str, str]) -> Row:
+        """The names of a lineage at the chosen levels."""
+        return tuple(lineage.get(level.lower(), "") for level in chosen)
+
+    rows = {taxon: row(lineage) for taxon, lineage in lineages.items()}
     return chosen, [rows.get(taxon, ("",) * len(chosen)) for taxon in taxa]

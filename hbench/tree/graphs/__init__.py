@@ -64,7 +64,7 @@ def unfold(graph: ClassGraph[NodeId]) -> NameTable:
     roots = [node for node, parents in graph.in_degree() if parents == 0]
     tops = list(acyclic.successors(roots[0])) if len(roots) == 1 else roots
     refuse_depth(nx.dag_longest_path_length(acyclic) + (len(roots) != 1))
-    rows = Counter(stripped(names[node] for node in path) for path in _paths(acyclic, tops))
+    rows = Counter(stripped(map(names.__getitem__, path)) for path in _paths(acyclic, tops))
     at_top = tuple(names[root] for root in roots)
     several = (
         [TreeProblem("several roots", "the root", at_top[0], at_top, 0)] if len(roots) > 1 else []
