@@ -1,7 +1,7 @@
 # Everything assumes the README's test command has made .venv.
 PYTHON := .venv/bin/python
 
-.PHONY: check test demo bench site fuzz format release
+.PHONY: check test fast demo bench site fuzz format release
 check:            ## what CI checks beside the tests
 	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
 
@@ -22,8 +22,12 @@ site:             ## site/: the documentation as pages; index.html opens from th
 fuzz:               ## damaged files of every format, ROUNDS=20000 of each from SEED=1; see SECURITY.md
 	$(PYTHON) -m tests.hostile.campaign $(or $(ROUNDS),20000) $(or $(SEED),1)
 
-format:
+fast:             ## the quick tests of every wing, in two minutes on two cores
+	$(PYTHON) -m pytest -n auto -m fast
+
+format:           ## Python by ruff, scripts and styles of pages by prettier (needs npx)
 	.venv/bin/ruff format . && .venv/bin/ruff check --fix .
+	git ls-files -z '*.js' '*.css' | xargs -0 npx --yes prettier@3.6.2 --write --log-level warn
 
 release:          ## dist/: sdist and wheel, built and verified; publishing is the owner's (docs/releasing.md)
 	.ci/run package

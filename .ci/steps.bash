@@ -23,6 +23,14 @@ lint() {
     "$PYTHON" -m ruff check .
     "$PYTHON" -m ruff format --check .
     "$PYTHON" -m mypy
+    scripts
+}
+
+# scripts: the scripts and styles of pages, as `make format` writes them.
+PRETTIER=prettier@3.6.2
+scripts() {
+    command -v npx >/dev/null || { skipped "scripts" "no npx here"; return 0; }
+    git ls-files -z '*.js' '*.css' | xargs -0 npx --yes "$PRETTIER" --check --log-level warn
 }
 
 # site: the documentation as pages; a warning, as of a link that leads nowhere, is an error.

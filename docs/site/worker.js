@@ -10,7 +10,9 @@ class IFrameWorker extends EventTarget {
     this.loaded = new Promise((done) => window.addEventListener("working", done, { once: true }));
     const page = frame.contentDocument;
     page.open();
-    page.write("<script>self.postMessage = (data) => parent.dispatchEvent(new MessageEvent('worked', { data }));<\/script>");
+    page.write(
+      "<script>self.postMessage = (data) => parent.dispatchEvent(new MessageEvent('worked', { data }));<\/script>",
+    );
     page.write(`<script src="${url}" onload="parent.dispatchEvent(new Event('working'))"><\/script>`);
     page.close();
     window.addEventListener("worked", (event) => {

@@ -4,9 +4,16 @@
 
 hbench.tree = (() => {
   const SVG = "http://www.w3.org/2000/svg";
-  const ROW = 44, TALL = 150, BELOW = 110, LEAST = 2, LETTER = 6.6, LINE = 15, MOST = 30;
+  const ROW = 44,
+    TALL = 150,
+    BELOW = 110,
+    LEAST = 2,
+    LETTER = 6.6,
+    LINE = 15,
+    MOST = 30;
   const BRANCHES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#c8bd3c", "#1b2a49"];
-  const OTHER = "#8a8a8a", UNKNOWN = "#d6d5d0";
+  const OTHER = "#8a8a8a",
+    UNKNOWN = "#d6d5d0";
 
   // Black is read better than white from this luminance on (WCAG: where both have the same contrast).
   const linear = (part) => (part <= 10 ? part / 3294.6 : ((part / 255 + 0.055) / 1.055) ** 2.4);
@@ -19,10 +26,15 @@ hbench.tree = (() => {
       let at = 0;
       return sizes.map((size) => (at += size) - size);
     });
-    const parents = [[]], firsts = [];
+    const parents = [[]],
+      firsts = [];
     data.children.forEach((counts, level) => {
-      const above = [], first = [];
-      counts.forEach((count, node) => { first.push(above.length); for (let n = 0; n < count; n++) above.push(node); });
+      const above = [],
+        first = [];
+      counts.forEach((count, node) => {
+        first.push(above.length);
+        for (let n = 0; n < count; n++) above.push(node);
+      });
       parents[level + 1] = above;
       firsts[level] = first;
     });
@@ -36,7 +48,10 @@ hbench.tree = (() => {
     const depth = data.levels.length;
     const branches = data.items[0].map((size, node) => [size, node]).sort((a, b) => b[0] - a[0] || a[1] - b[1]);
     const hue = new Map(branches.slice(0, BRANCHES.length).map(([, node], place) => [node, BRANCHES[place]]));
-    let root = null, cursor = null, colors = null, high = ROW; // a node is {level, node}; `high`: pixels of a level
+    let root = null,
+      cursor = null,
+      colors = null,
+      high = ROW; // a node is {level, node}; `high`: pixels of a level
 
     const same = (a, b) => a !== null && b !== null && a.level === b.level && a.node === b.node;
     const up = ({ level, node }) => (level === 0 ? null : { level: level - 1, node: parents[level][node] });
@@ -50,18 +65,21 @@ hbench.tree = (() => {
         const value = colors.values[at.level][at.node];
         if (value === null) return rgb(UNKNOWN);
         const share = colors.high > colors.low ? (value - colors.low) / (colors.high - colors.low) : 0.5;
-        const place = share * (data.colors.length - 1), low = Math.min(Math.floor(place), data.colors.length - 2);
+        const place = share * (data.colors.length - 1),
+          low = Math.min(Math.floor(place), data.colors.length - 2);
         return data.colors[low].map((part, n) => Math.round(part + (data.colors[low + 1][n] - part) * (place - low)));
       }
       const own = rgb(hue.get(chain(at)[0].node) ?? OTHER);
-      const pale = 0.6 * at.level / Math.max(depth - 1, 1) + 0.08 * (at.node % 2);
+      const pale = (0.6 * at.level) / Math.max(depth - 1, 1) + 0.08 * (at.node % 2);
       return own.map((part) => Math.round(part + (255 - part) * pale));
     }
 
     function words(at) {
       const value = colors?.values[at.level][at.node];
       const count = data.items[at.level][at.node];
-      const scored = colors ? `, ${colors.name} ${value === null || value === undefined ? "not known" : read(value)}` : "";
+      const scored = colors
+        ? `, ${colors.name} ${value === null || value === undefined ? "not known" : read(value)}`
+        : "";
       return `${chain(at).map(name).join(" › ")} (${data.levels[at.level]}): ${count.toLocaleString("en")} item${count === 1 ? "" : "s"}${scored}`;
     }
 
@@ -74,19 +92,27 @@ hbench.tree = (() => {
 
     // What a level draws inside of the root: nodes that are wide enough, and runs of narrow sisters, {from, size, at, run}.
     function pieces(level, from, size, scale) {
-      const found = [], sizes = data.items[level], all = starts[level];
-      let low = 0, high = all.length;
+      const found = [],
+        sizes = data.items[level],
+        all = starts[level];
+      let low = 0,
+        high = all.length;
       while (low < high) {
         const middle = (low + high) >> 1;
-        if (all[middle] + sizes[middle] <= from) low = middle + 1; else high = middle;
+        if (all[middle] + sizes[middle] <= from) low = middle + 1;
+        else high = middle;
       }
       for (let node = low; node < all.length && all[node] < from + size; node++) {
         if (!sizes[node]) continue;
-        const at = { level, node }, last = found[found.length - 1], parent = parents[level][node];
+        const at = { level, node },
+          last = found[found.length - 1],
+          parent = parents[level][node];
         const joins = last?.run && last.parent === parent && last.size * scale < LEAST;
         if (sizes[node] * scale >= LEAST) found.push({ at, from: all[node], size: sizes[node] });
-        else if (joins) { last.run.push(at); last.size = all[node] + sizes[node] - last.from; }
-        else found.push({ run: [at], parent, from: all[node], size: sizes[node] });
+        else if (joins) {
+          last.run.push(at);
+          last.size = all[node] + sizes[node] - last.from;
+        } else found.push({ run: [at], parent, from: all[node], size: sizes[node] });
       }
       return found;
     }
@@ -97,11 +123,16 @@ hbench.tree = (() => {
 
     // A node, or a run of narrow sisters, which stands for their parent.
     function piece({ at, run, parent, from, size }, level, start, scale) {
-      const x = (from - start) * scale, width = size * scale;
+      const x = (from - start) * scale,
+        width = size * scale;
       const color = at ? fill(at) : mean(run.map(fill));
       const shown = at ?? (level ? { level: level - 1, node: parent } : null);
       const rect = made("rect", {
-        class: at ? "node" : "node run", x: x.toFixed(2), y: level * high, height: high - 2, fill: `rgb(${color.join(" ")})`,
+        class: at ? "node" : "node run",
+        x: x.toFixed(2),
+        y: level * high,
+        height: high - 2,
+        fill: `rgb(${color.join(" ")})`,
         width: Math.max(width - (width > 4 ? 1 : 0), 0.2).toFixed(2),
       });
       if (shown) rect.dataset.node = `${shown.level}.${shown.node}`;
@@ -116,13 +147,15 @@ hbench.tree = (() => {
     function label(words, width, x, y) {
       const [across, down] = [width, high].map((pixels) => Math.floor((pixels - 9) / LETTER));
       const cut = (most) => (words.length <= most ? words : `${words.slice(0, most - 1)}…`);
-      if (across >= words.length || (across >= 6 && across >= down)) return made("text", { x: (x + 5).toFixed(2), y: y + high / 2 + 4 }, cut(across));
+      if (across >= words.length || (across >= 6 && across >= down))
+        return made("text", { x: (x + 5).toFixed(2), y: y + high / 2 + 4 }, cut(across));
       if (width < LINE || down < Math.min(words.length, 6)) return null;
       return made("text", { transform: `translate(${(x + width / 2 - 4).toFixed(2)} ${y + 5}) rotate(90)` }, cut(down));
     }
 
     function draw() {
-      const width = Math.max(svg.clientWidth, 200), top = svg.getBoundingClientRect().top + scrollY;
+      const width = Math.max(svg.clientWidth, 200),
+        top = svg.getBoundingClientRect().top + scrollY;
       const free = Math.max(innerHeight - top - BELOW, innerHeight / 2);
       high = Math.floor(Math.max(ROW, Math.min(TALL, free / depth)));
       const [from, size] = span(root);
@@ -146,14 +179,16 @@ hbench.tree = (() => {
 
     function crumbs(hidden) {
       const steps = [null, ...chain(root)];
-      path.replaceChildren(...steps.map((at, n) => {
-        const button = document.createElement("button");
-        button.type = "button";
-        button.textContent = at === null ? "whole tree" : name(at);
-        button.disabled = n === steps.length - 1;
-        button.addEventListener("click", () => zoom(at));
-        return button;
-      }));
+      path.replaceChildren(
+        ...steps.map((at, n) => {
+          const button = document.createElement("button");
+          button.type = "button";
+          button.textContent = at === null ? "whole tree" : name(at);
+          button.disabled = n === steps.length - 1;
+          button.addEventListener("click", () => zoom(at));
+          return button;
+        }),
+      );
       if (hidden) {
         const note = document.createElement("span");
         note.textContent = `${hidden.toLocaleString("en")} too narrow to be drawn apart: zoom in`;
@@ -165,7 +200,8 @@ hbench.tree = (() => {
       cursor = at;
       said.textContent = at === null ? "" : words(at);
       svg.querySelector(".cursor")?.classList.remove("cursor");
-      if (at !== null) svg.querySelector(`.node:not(.run)[data-node="${at.level}.${at.node}"]`)?.classList.add("cursor");
+      if (at !== null)
+        svg.querySelector(`.node:not(.run)[data-node="${at.level}.${at.node}"]`)?.classList.add("cursor");
       told(at);
     }
 
@@ -181,17 +217,35 @@ hbench.tree = (() => {
       const [level, node] = (event.target.dataset?.node ?? "").split(".").map(Number);
       return event.target.dataset?.node ? { level, node } : null;
     };
-    svg.addEventListener("pointermove", (event) => { const at = nodeOf(event); if (at && !same(at, cursor)) point(at); });
-    svg.addEventListener("click", (event) => { const at = nodeOf(event); if (at) zoom(same(at, root) ? up(at) : at); });
+    svg.addEventListener("pointermove", (event) => {
+      const at = nodeOf(event);
+      if (at && !same(at, cursor)) point(at);
+    });
+    svg.addEventListener("click", (event) => {
+      const at = nodeOf(event);
+      if (at) zoom(same(at, root) ? up(at) : at);
+    });
     svg.addEventListener("keydown", (event) => {
       const at = cursor ?? root ?? { level: 0, node: 0 };
-      const beside = (step) => (at.node + step >= 0 && at.node + step < data.items[at.level].length ? { level: at.level, node: at.node + step } : at);
-      const inside = (next) => next !== null && (root === null || chain(next)[root.level]?.node === root.node || next.level <= root.level);
-      const moves = { ArrowLeft: () => beside(-1), ArrowRight: () => beside(1), ArrowUp: () => up(at) ?? at, ArrowDown: () => down(at) ?? at };
+      const beside = (step) =>
+        at.node + step >= 0 && at.node + step < data.items[at.level].length
+          ? { level: at.level, node: at.node + step }
+          : at;
+      const inside = (next) =>
+        next !== null && (root === null || chain(next)[root.level]?.node === root.node || next.level <= root.level);
+      const moves = {
+        ArrowLeft: () => beside(-1),
+        ArrowRight: () => beside(1),
+        ArrowUp: () => up(at) ?? at,
+        ArrowDown: () => down(at) ?? at,
+      };
       if (moves[event.key]) {
         event.preventDefault();
         const next = cursor === null ? at : moves[event.key]();
-        if (!inside(next)) { root = up(root); draw(); }
+        if (!inside(next)) {
+          root = up(root);
+          draw();
+        }
         point(next);
       } else if (event.key === "Enter" || event.key === " ") {
         event.preventDefault();
@@ -235,7 +289,11 @@ hbench.tree = (() => {
       colors = by;
       if (by) {
         const known = by.values.flat().filter((value) => value !== null);
-        colors = { ...by, low: known.reduce((a, b) => Math.min(a, b), Infinity), high: known.reduce((a, b) => Math.max(a, b), -Infinity) };
+        colors = {
+          ...by,
+          low: known.reduce((a, b) => Math.min(a, b), Infinity),
+          high: known.reduce((a, b) => Math.max(a, b), -Infinity),
+        };
       }
       legend.replaceChildren(...(colors && colors.low <= colors.high ? scale() : named()));
       draw();
@@ -249,9 +307,17 @@ hbench.tree = (() => {
       item.append(box, text);
       return item;
     }
-    const scale = () => data.colors.map((color, n) => swatch(`rgb(${color.join(" ")})`, read(colors.low + (colors.high - colors.low) * n / (data.colors.length - 1))));
-    const named = () => [...hue].map(([node, color]) => swatch(color, data.names[0][node]))
-      .concat(data.names[0].length > hue.size ? [swatch(OTHER, `${data.names[0].length - hue.size} smaller`)] : []);
+    const scale = () =>
+      data.colors.map((color, n) =>
+        swatch(
+          `rgb(${color.join(" ")})`,
+          read(colors.low + ((colors.high - colors.low) * n) / (data.colors.length - 1)),
+        ),
+      );
+    const named = () =>
+      [...hue]
+        .map(([node, color]) => swatch(color, data.names[0][node]))
+        .concat(data.names[0].length > hue.size ? [swatch(OTHER, `${data.names[0].length - hue.size} smaller`)] : []);
 
     new ResizeObserver(draw).observe(svg.parentElement);
     addEventListener("resize", draw);

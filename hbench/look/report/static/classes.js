@@ -5,13 +5,15 @@
   const at = (id) => document.getElementById(id);
   const tables = [...document.querySelectorAll("table[data-sorts]")];
   const key = (row, column) => {
-    const cell = row.cells[column], number = cell.querySelector("[data-mean]")?.dataset.mean ?? cell.dataset.number;
+    const cell = row.cells[column],
+      number = cell.querySelector("[data-mean]")?.dataset.mean ?? cell.dataset.number;
     return number === undefined ? cell.lastElementChild.textContent : Number(number);
   };
   const compare = (a, b) => (typeof a === "number" ? a - b : a.localeCompare(b, "en", { numeric: true }));
 
   function sort(table, column) {
-    const heads = [...table.tHead.rows[0].cells], body = table.tBodies[0];
+    const heads = [...table.tHead.rows[0].cells],
+      body = table.tBodies[0];
     const up = heads[column].getAttribute("aria-sort") !== "ascending";
     for (const head of heads) head.removeAttribute("aria-sort");
     heads[column].setAttribute("aria-sort", up ? "ascending" : "descending");
@@ -27,7 +29,9 @@
       row.hidden = wanted && !row.classList.contains("gap") && !row.cells[0].textContent.toLowerCase().includes(wanted);
       found += !row.hidden && !row.classList.contains("gap");
     }
-    at("class-said").textContent = wanted ? `${found.toLocaleString("en")} of the classes listed here; the Explorer finds every class` : "";
+    at("class-said").textContent = wanted
+      ? `${found.toLocaleString("en")} of the classes listed here; the Explorer finds every class`
+      : "";
   }
 
   for (const table of tables) {

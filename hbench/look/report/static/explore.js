@@ -3,7 +3,10 @@
 
 (async () => {
   const shown = document.getElementById("shown");
-  const fail = (error) => { shown.textContent = error.message; shown.setAttribute("aria-busy", "false"); };
+  const fail = (error) => {
+    shown.textContent = error.message;
+    shown.setAttribute("aria-busy", "false");
+  };
   let about, queries;
   try {
     [about, queries] = await Promise.all([hbench.need("index"), hbench.need("queries")]);
@@ -18,8 +21,13 @@
   const filter = document.getElementById("filter");
   const [previous, next] = ["previous", "next"].map((id) => document.getElementById(id));
   for (const [name, label] of Object.entries(table.labels)) order.append(new Option(label, name));
-  const search = hbench.search.field(document.getElementById("search"), document.getElementById("matches"),
-    classes, about.levels, (chosen) => go({ chosen, taken: null, row: null }));
+  const search = hbench.search.field(
+    document.getElementById("search"),
+    document.getElementById("matches"),
+    classes,
+    about.levels,
+    (chosen) => go({ chosen, taken: null, row: null }),
+  );
   let state = { chosen: null, taken: null, order: table.labels.severe ? "severe" : "file", rows: [], at: 0 };
   let drawing = 0;
 
@@ -32,14 +40,19 @@
     const sorted = Object.hasOwn(table.labels, named ?? "") ? named : state.order;
     const [run, first] = (words.get("taken") ?? "").split(".").map(Number);
     let taken = queries.taken[run] && about.names[0][first] !== undefined ? { run, node: first } : null;
-    const same = chosen === state.chosen && sorted === state.order && JSON.stringify(taken) === JSON.stringify(state.taken) && state.rows.length;
+    const same =
+      chosen === state.chosen &&
+      sorted === state.order &&
+      JSON.stringify(taken) === JSON.stringify(state.taken) &&
+      state.rows.length;
     let rows = same ? state.rows : table.rows(chosen, sorted, taken);
     if (!rows.length) [rows, taken] = [table.rows(chosen, sorted), null];
     const row = table.rowOf[Number(words.get("item") ?? -1)] ?? -1;
     state = { chosen, taken, order: sorted, rows, at: Math.max(0, rows.indexOf(row)) };
     search.show(chosen);
     filter.hidden = !taken;
-    if (taken) filter.firstElementChild.textContent = `Only queries whose first result${about.runs.length > 1 ? ` by ${about.runs[taken.run].name}` : ""} is of ${about.names[0][taken.node]}.`;
+    if (taken)
+      filter.firstElementChild.textContent = `Only queries whose first result${about.runs.length > 1 ? ` by ${about.runs[taken.run].name}` : ""} is of ${about.names[0][taken.node]}.`;
     order.value = sorted;
     draw();
   }
@@ -65,27 +78,47 @@
     draw();
   }
 
-  const item = (number) => hbench.row("items", number, about.item_chunk).then(([id, cls, at, more = []]) => ({ id, classes: [cls, ...more], place: at }));
+  const item = (number) =>
+    hbench
+      .row("items", number, about.item_chunk)
+      .then(([id, cls, at, more = []]) => ({ id, classes: [cls, ...more], place: at }));
   const path = (cls) => about.paths[cls].map((node, level) => about.names[level][node]);
 
   // Of an item with several paths the one that it shares with the query, as far as one is shared.
   function sharedClass(one, query) {
     const level = (a, b) => about.paths[a].findIndex((node, at) => node !== about.paths[b][at]);
-    const shared = (cls) => Math.max(...query.classes.map((own) => (own === cls ? about.levels.length : level(cls, own))));
+    const shared = (cls) =>
+      Math.max(...query.classes.map((own) => (own === cls ? about.levels.length : level(cls, own))));
     return one.classes.reduce((best, cls) => (shared(cls) > shared(best) ? cls : best));
   }
 
   async function resultsOf(run, row) {
     if (!about.runs[run].kept) return null;
-    const [first, similarities, shared, copies, late, right, score] = await hbench.row(`run${run}`, row, about.query_chunk);
+    const [first, similarities, shared, copies, late, right, score] = await hbench.row(
+      `run${run}`,
+      row,
+      about.query_chunk,
+    );
     const [ranks, items, scores, levels] = [first.map((_, n) => n + 1), [...first], [...similarities], [...shared]];
-    if (late) { ranks.push(late); items.push(right); scores.push(score); levels.push(about.levels.length); }
+    if (late) {
+      ranks.push(late);
+      items.push(right);
+      scores.push(score);
+      levels.push(about.levels.length);
+    }
     const [query, ...found] = await Promise.all([item(queries.item[row]), ...items.map(item)]);
     return found.map((each, n) => {
       const asks = table.rowOf[items[n]];
       const inClass = !state.chosen || (asks >= 0 && table.node(asks, state.chosen.level) === state.chosen.node);
       const ask = asks < 0 ? null : () => go({ chosen: inClass ? state.chosen : null, taken: null, row: asks });
-      const result = { item: each, level: levels[n], score: scores[n], path: path(sharedClass(each, query)), copy: n < copies, late: late > 0 && n === items.length - 1 };
+      const result = {
+        item: each,
+        level: levels[n],
+        score: scores[n],
+        path: path(sharedClass(each, query)),
+        copy: n < copies,
+        late: late > 0 && n === items.length - 1,
+      };
       return hbench.strips.tile(result, ranks[n], about, ask);
     });
   }
@@ -97,7 +130,10 @@
     previous.disabled = state.at === 0;
     next.disabled = state.at >= state.rows.length - 1;
     try {
-      const [own, ...found] = await Promise.all([item(queries.item[row]), ...about.runs.map((_, run) => resultsOf(run, row))]);
+      const [own, ...found] = await Promise.all([
+        item(queries.item[row]),
+        ...about.runs.map((_, run) => resultsOf(run, row)),
+      ]);
       if (turn !== drawing) return; // a later key was quicker
       const query = { item: own, path: path(own.classes[0]), more: own.classes.slice(1).map(path) };
       const rows = about.runs.map((run, n) => hbench.strips.row(run, n, found[n], table.value(n, row), about));
@@ -122,8 +158,14 @@
     const typing = event.target.matches?.("input, select, textarea");
     if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
     const to = { ArrowLeft: state.at - 1, ArrowRight: state.at + 1, Home: 0, End: state.rows.length - 1 }[event.key];
-    if (to !== undefined) { event.preventDefault(); step(to); }
-    if (event.key === "/") { event.preventDefault(); document.getElementById("search").focus(); }
+    if (to !== undefined) {
+      event.preventDefault();
+      step(to);
+    }
+    if (event.key === "/") {
+      event.preventDefault();
+      document.getElementById("search").focus();
+    }
   });
   read();
 })();

@@ -6,7 +6,9 @@ hbench.queries = (() => {
   // taken (coarsest class of the first result).
   function table(about, columns) {
     const rowOf = new Int32Array(about.items).fill(-1);
-    columns.item.forEach((item, row) => { rowOf[item] = row; });
+    columns.item.forEach((item, row) => {
+      rowOf[item] = row;
+    });
     const node = (row, level) => about.paths[columns.cls[row]][level];
 
     // The classes of all levels, coarse first: {level, node, name, queries, mean}, the mean as it is read, that of the first run.
@@ -17,9 +19,12 @@ hbench.queries = (() => {
           const own = found[node(row, level)];
           own.queries += 1;
           const value = columns.value[0]?.[row];
-          if (value !== undefined && value !== null) { own.total += value; own.defined += 1; }
+          if (value !== undefined && value !== null) {
+            own.total += value;
+            own.defined += 1;
+          }
         }
-        for (const own of found) own.mean = own.defined ? about.factor * own.total / own.defined : null;
+        for (const own of found) own.mean = own.defined ? (about.factor * own.total) / own.defined : null;
         return found.filter((own) => own.queries);
       });
     }
@@ -42,10 +47,14 @@ hbench.queries = (() => {
     const last = (number) => (number === null || Number.isNaN(number) ? Infinity : number);
     const negative = (number) => (number === null ? null : -number);
     const goodness = (run, row) => (about.lower_is_better ? negative(value(run, row)) : value(run, row));
-    const gain = (row) => (value(0, row) === null || value(1, row) === null ? null : goodness(0, row) - goodness(1, row));
+    const gain = (row) =>
+      value(0, row) === null || value(1, row) === null ? null : goodness(0, row) - goodness(1, row);
     const orders = { file: null };
     const labels = { file: "as in the file" };
-    function offer(name, label, key) { orders[name] = key; labels[name] = label; }
+    function offer(name, label, key) {
+      orders[name] = key;
+      labels[name] = label;
+    }
     if (columns.value[0]) {
       offer("low", `worst ${about.by}`, (row) => last(goodness(0, row)));
       offer("high", `best ${about.by}`, (row) => last(negative(goodness(0, row))));

@@ -13,7 +13,8 @@ hbench.search = (() => {
     function matches(text) {
       const wanted = text.trim().toLowerCase();
       if (!wanted) return classes.slice(0, MOST);
-      const starting = [], inside = [];
+      const starting = [],
+        inside = [];
       lower.forEach((name, number) => {
         const at = name.indexOf(wanted);
         if (at === 0) starting.push(classes[number]);
@@ -33,7 +34,10 @@ hbench.search = (() => {
       const mean = each.mean === null ? "" : ` · ${each.mean.toFixed(1)}`;
       about.textContent = `${levels[each.level]} · ${each.queries.toLocaleString("en")}${mean}`;
       item.append(name, about);
-      item.addEventListener("pointerdown", (event) => { event.preventDefault(); take(number); });
+      item.addEventListener("pointerdown", (event) => {
+        event.preventDefault();
+        take(number);
+      });
       return item;
     }
 
@@ -61,13 +65,16 @@ hbench.search = (() => {
     }
 
     function take(number) {
-      const chosen = input.value.trim() ? shown[Math.max(number, 0)] ?? null : number < 0 ? null : shown[number];
+      const chosen = input.value.trim() ? (shown[Math.max(number, 0)] ?? null) : number < 0 ? null : shown[number];
       close();
       choose(chosen);
     }
 
     input.addEventListener("input", open);
-    input.addEventListener("focus", () => { input.select(); open(); });
+    input.addEventListener("focus", () => {
+      input.select();
+      open();
+    });
     input.addEventListener("blur", close);
     input.addEventListener("keydown", (event) => {
       if (event.key === "ArrowDown" || event.key === "ArrowUp") {
@@ -82,7 +89,11 @@ hbench.search = (() => {
         close();
       }
     });
-    return { show: (chosen) => { input.value = chosen ? chosen.name : ""; } };
+    return {
+      show: (chosen) => {
+        input.value = chosen ? chosen.name : "";
+      },
+    };
   }
 
   return { field };

@@ -2,7 +2,10 @@
 "use strict";
 
 hbench.strips = (() => {
-  const CELL = 96, SIDE = 6, LONG = 22, TAIL = 14;
+  const CELL = 96,
+    SIDE = 6,
+    LONG = 22,
+    TAIL = 14;
   const copy = (id) => document.getElementById(id).content.firstElementChild.cloneNode(true);
 
   function element(name, className, text) {
@@ -18,7 +21,8 @@ hbench.strips = (() => {
     if (item.place < 0) return element("span", words.length > LONG ? "nopicture long" : "nopicture", words);
     const svg = copy("blank-picture");
     const inSheet = item.place % (SIDE * SIDE);
-    const x = CELL * (inSheet % SIDE), y = CELL * Math.floor(inSheet / SIDE);
+    const x = CELL * (inSheet % SIDE),
+      y = CELL * Math.floor(inSheet / SIDE);
     svg.setAttribute("viewBox", `${x + 1} ${y + 1} ${CELL - 2} ${CELL - 2}`);
     svg.setAttribute("aria-label", item.id);
     svg.firstElementChild.setAttribute("href", `pictures/${Math.floor(item.place / (SIDE * SIDE))}.webp`);
@@ -38,16 +42,25 @@ hbench.strips = (() => {
   // page's index; `ask`: what makes an item the query.
   function tile(result, rank, about, ask) {
     const made = copy("blank-tile");
-    const [holder, frame, level, title, caption] = [".result", ".frame", "span.level", ".name", ".caption"].map((part) => made.querySelector(part));
+    const [holder, frame, level, title, caption] = [".result", ".frame", "span.level", ".name", ".caption"].map(
+      (part) => made.querySelector(part),
+    );
     const name = result.level ? about.levels[result.level - 1] : "unrelated";
     made.className = `tile level-${result.level}${result.late ? " late" : ""}`;
     delete made.dataset.level;
     delete made.dataset.item;
-    for (const [key, value] of Object.entries(result.late ? { right: rank } : { level: result.level, item: result.item.id })) made.dataset[key] = value;
-    frame.replaceChildren(picture({ ...result.item, name: named(result.path) }), ...(result.copy ? [frame.querySelector(".copy")] : []));
+    for (const [key, value] of Object.entries(
+      result.late ? { right: rank } : { level: result.level, item: result.item.id },
+    ))
+      made.dataset[key] = value;
+    frame.replaceChildren(
+      picture({ ...result.item, name: named(result.path) }),
+      ...(result.copy ? [frame.querySelector(".copy")] : []),
+    );
     title.textContent = named(result.path);
     const id = made.querySelector(".caption.item");
-    if (result.item.place < 0) id.textContent = result.item.id.length > TAIL ? `…${result.item.id.slice(1 - TAIL)}` : result.item.id;
+    if (result.item.place < 0)
+      id.textContent = result.item.id.length > TAIL ? `…${result.item.id.slice(1 - TAIL)}` : result.item.id;
     else id.remove();
     level.className = `level level-${result.level}`;
     level.firstElementChild.textContent = "●".repeat(result.level) + "○".repeat(about.levels.length - result.level);
@@ -57,7 +70,10 @@ hbench.strips = (() => {
     holder.type = "button";
     holder.disabled = !ask;
     if (ask) {
-      holder.setAttribute("aria-label", `${rank}: ${named(result.path)}, ${result.item.id}, ${name}, ${result.score.toFixed(3)}; make it the query`);
+      holder.setAttribute(
+        "aria-label",
+        `${rank}: ${named(result.path)}, ${result.item.id}, ${name}, ${result.score.toFixed(3)}; make it the query`,
+      );
       holder.addEventListener("click", ask);
     }
     return made;
@@ -91,7 +107,8 @@ hbench.strips = (() => {
       title.append(small);
     }
     made.append(title);
-    if (!results) made.append(element("p", "caption", "Its results are not kept: hbench evaluate --top-k 20, or --embeddings."));
+    if (!results)
+      made.append(element("p", "caption", "Its results are not kept: hbench evaluate --top-k 20, or --embeddings."));
     else {
       const list = element("ol", "grid-of-tiles");
       list.append(...results);

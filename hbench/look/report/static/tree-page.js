@@ -3,7 +3,14 @@
 
 (async () => {
   const at = (id) => document.getElementById(id);
-  const parts = { svg: at("tree-picture"), said: at("tree-said"), path: at("tree-path"), legend: at("tree-legend"), search: at("tree-search"), options: at("tree-options") };
+  const parts = {
+    svg: at("tree-picture"),
+    said: at("tree-said"),
+    path: at("tree-path"),
+    legend: at("tree-legend"),
+    search: at("tree-search"),
+    options: at("tree-options"),
+  };
   let data;
   try {
     data = await hbench.need("tree");
@@ -11,7 +18,9 @@
     parts.said.textContent = error.message;
     return;
   }
-  const link = at("tree-explore"), metric = at("tree-color"), run = at("tree-run");
+  const link = at("tree-explore"),
+    metric = at("tree-color"),
+    run = at("tree-run");
   const picture = hbench.tree.picture(data, parts, (node) => {
     link.hidden = node === null;
     if (node !== null) link.href = `explore.html#class=${node.level}.${data.nodes[node.level][node.node]}`;

@@ -2,7 +2,8 @@
 "use strict";
 
 hbench.board = (() => {
-  const MANY = 12, FIRST = 8; // metrics, of more of which only the first are shown until all are asked for
+  const MANY = 12,
+    FIRST = 8; // metrics, of more of which only the first are shown until all are asked for
   const FORMULA = /^[=+\-@\t\r]/;
 
   // `about.standings`: by metric [[place or null, row], …], best first; `about.filters`: of each row, name -> values.
@@ -10,16 +11,27 @@ hbench.board = (() => {
     const { standings, filters } = about;
     const heads = [...element.tHead.rows[0].cells];
     const keys = heads.map((head) => head.dataset.sort);
-    const rows = [...element.tBodies[0].rows].sort((a, b) => a.dataset.row - b.dataset.row).map((tr) => ({ tr, cells: [...tr.cells] }));
-    const text = (row, key) => { const cell = row.cells[keys.indexOf(key)]; return cell.dataset.text ?? cell.textContent; };
-    const value = (row, metric) => { const found = row.cells[keys.indexOf(metric)].dataset.value; return found === undefined ? null : Number(found); };
-    const comparable = (row, metric) => value(row, metric) !== null && !row.cells[keys.indexOf(metric)].classList.contains("unranked");
+    const rows = [...element.tBodies[0].rows]
+      .sort((a, b) => a.dataset.row - b.dataset.row)
+      .map((tr) => ({ tr, cells: [...tr.cells] }));
+    const text = (row, key) => {
+      const cell = row.cells[keys.indexOf(key)];
+      return cell.dataset.text ?? cell.textContent;
+    };
+    const value = (row, metric) => {
+      const found = row.cells[keys.indexOf(metric)].dataset.value;
+      return found === undefined ? null : Number(found);
+    };
+    const comparable = (row, metric) =>
+      value(row, metric) !== null && !row.cells[keys.indexOf(metric)].classList.contains("unranked");
     let columns = { many: false };
     const metrics = new Set(heads.map((head) => head.dataset.metric).filter(Boolean));
 
     function visible(row, state) {
       if (state.method && !text(row, "method").toLowerCase().includes(state.method.toLowerCase())) return false;
-      return Object.entries(filters[row.tr.dataset.row]).every(([key, values]) => !state[key] || values.includes(state[key]));
+      return Object.entries(filters[row.tr.dataset.row]).every(
+        ([key, values]) => !state[key] || values.includes(state[key]),
+      );
     }
 
     // The numbers of the rows whose score is so near to that of the result above that the difference may be chance.
@@ -27,13 +39,16 @@ hbench.board = (() => {
       const { chance } = about.metrics.find((each) => each.key === metric);
       const ranked = standings[metric].filter(([place]) => place !== null).map(([, number]) => number);
       const score = (number) => value(rows[number], metric);
-      return new Set(ranked.filter((number, at) => at && chance && Math.abs(score(number) - score(ranked[at - 1])) < chance));
+      return new Set(
+        ranked.filter((number, at) => at && chance && Math.abs(score(number) - score(ranked[at - 1])) < chance),
+      );
     }
 
     function ordered(state) {
       if (metrics.has(state.sort) || state.sort === "place") {
         const best = standings[state.metric].map(([place, number]) => [rows[number], place]);
-        const ranked = best.filter(([, place]) => place !== null), rest = best.filter(([, place]) => place === null);
+        const ranked = best.filter(([, place]) => place !== null),
+          rest = best.filter(([, place]) => place === null);
         return [...(state.down ? ranked : ranked.reverse()), ...rest].map(([row]) => row);
       }
       const sorted = [...rows].sort((a, b) => {
@@ -47,7 +62,8 @@ hbench.board = (() => {
     // Show the rows as the state says, and give those that are visible.
     function show(state) {
       const places = new Map(standings[state.metric].map(([place, number]) => [number, place]));
-      const order = ordered(state), close = near(state.metric);
+      const order = ordered(state),
+        close = near(state.metric);
       rows.forEach((row, number) => {
         row.cells[0].textContent = places.get(number) ?? "–";
         row.cells[0].classList.toggle("near", close.has(number));
@@ -56,7 +72,11 @@ hbench.board = (() => {
       });
       heads.forEach((head, at) => {
         const sorted = head.dataset.sort === state.sort;
-        if (sorted) head.setAttribute("aria-sort", state.down === (metrics.has(state.sort) && !("lower" in head.dataset)) ? "descending" : "ascending");
+        if (sorted)
+          head.setAttribute(
+            "aria-sort",
+            state.down === (metrics.has(state.sort) && !("lower" in head.dataset)) ? "descending" : "ascending",
+          );
         else head.removeAttribute("aria-sort");
         if (head.dataset.metric) {
           const own = head.dataset.metric === state.metric;
@@ -73,10 +93,16 @@ hbench.board = (() => {
       const scored = heads.filter((head) => head.dataset.metric && !head.hidden);
       const folded = scored.length > MANY && state.columns !== "all";
       heads.forEach((head, at) => {
-        if (!folded || !scored.includes(head) || scored.indexOf(head) < FIRST || head.dataset.metric === state.metric) return;
+        if (!folded || !scored.includes(head) || scored.indexOf(head) < FIRST || head.dataset.metric === state.metric)
+          return;
         for (const each of [head, ...rows.map((row) => row.cells[at])]) each.hidden = true;
       });
-      columns = { many: scored.length > MANY, folded, all: scored.length, shown: scored.filter((head) => !head.hidden).length };
+      columns = {
+        many: scored.length > MANY,
+        folded,
+        all: scored.length,
+        shown: scored.filter((head) => !head.hidden).length,
+      };
       element.tBodies[0].append(...order.map((row) => row.tr));
       return order.filter((row) => !row.tr.hidden);
     }
@@ -85,7 +111,10 @@ hbench.board = (() => {
     function csv(shown) {
       const quoted = (each) => `"${(FORMULA.test(each) ? `'${each}` : each).replaceAll('"', '""')}"`;
       const lines = shown.map((row) => keys.map((key) => text(row, key)));
-      return [heads.map((head) => head.textContent.trim()), ...lines].map((line) => line.map(quoted).join(",")).join("\n") + "\n";
+      return (
+        [heads.map((head) => head.textContent.trim()), ...lines].map((line) => line.map(quoted).join(",")).join("\n") +
+        "\n"
+      );
     }
 
     return { show, csv, rows, text, value, comparable, metrics: [...metrics], columns: () => columns };

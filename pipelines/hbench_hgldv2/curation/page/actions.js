@@ -39,11 +39,16 @@ const chosen = () => {
   return picked.length ? picked : ids[view.row] === undefined ? [] : [ids[view.row]];
 };
 const counted = (ids) => (ids.length === 1 ? model.labels.get(ids[0]).label : ids.length + " labels");
-const declared = (group, kind) => (model.groups.has(group) ? {} : { [group]: { kind: kind ?? data.known_kinds[group] ?? "human-made" } });
+const declared = (group, kind) =>
+  model.groups.has(group) ? {} : { [group]: { kind: kind ?? data.known_kinds[group] ?? "human-made" } };
 
 function nameCard(group, kind) {
   if (!isCluster(view.card)) return;
-  commit({ op: "name", members_of: membersOf(model, view.card), to: group }, declared(group, kind), "named “" + group + "”");
+  commit(
+    { op: "name", members_of: membersOf(model, view.card), to: group },
+    declared(group, kind),
+    "named “" + group + "”",
+  );
 }
 
 function moveTo(group, kind, ids = chosen()) {
@@ -51,7 +56,11 @@ function moveTo(group, kind, ids = chosen()) {
   ids = ids.filter((id) => model.places.get(id).group !== group);
   if (!ids.length) return;
   const expect = from.size === 1 && [...from][0] ? { expect_from: [...from][0] } : {};
-  commit({ op: "move", labels: ids, to: group, ...expect }, declared(group, kind), counted(ids) + " moved to “" + group + "”");
+  commit(
+    { op: "move", labels: ids, to: group, ...expect },
+    declared(group, kind),
+    counted(ids) + " moved to “" + group + "”",
+  );
 }
 
 function mergeInto(group, kind) {
@@ -65,14 +74,23 @@ function rename(group, kind) {
   const own = groupOf(view.card);
   if (own === null || own === group) return;
   if (model.cards.get("g:" + group)?.size) return mergeInto(group, kind);
-  commit({ op: "rename", group: own, to: group }, declared(group, kindOf(own)), "“" + own + "” renamed “" + group + "”");
+  commit(
+    { op: "rename", group: own, to: group },
+    declared(group, kindOf(own)),
+    "“" + own + "” renamed “" + group + "”",
+  );
   focusCard("g:" + group);
 }
 
 function splitOff(group, kind) {
-  const own = groupOf(view.card), ids = chosen();
+  const own = groupOf(view.card),
+    ids = chosen();
   if (own === null || own === group || !ids.length) return;
-  commit({ op: "split", group: own, into: { [group]: ids } }, declared(group, kind), counted(ids) + " split off as “" + group + "”");
+  commit(
+    { op: "split", group: own, into: { [group]: ids } },
+    declared(group, kind),
+    counted(ids) + " split off as “" + group + "”",
+  );
 }
 
 function drop(ids) {
@@ -103,9 +121,10 @@ function toggleKind() {
 }
 
 async function approve() {
-  const group = groupOf(view.card), reviewer = $("reviewer").value.trim();
+  const group = groupOf(view.card),
+    reviewer = $("reviewer").value.trim();
   if (group === null) return;
-  if (!reviewer) return $("reviewer").focus(), say("enter your initials to approve");
+  if (!reviewer) return ($("reviewer").focus(), say("enter your initials to approve"));
   const approval = { reviewer, group, sha256_of_members: await digestOf(model.cards.get(view.card)) };
   model.approvals = [...model.approvals.filter((a) => a.reviewer !== reviewer || a.group !== group), approval];
   settle(["g:" + group], "“" + group + "” approved by " + reviewer);
@@ -116,7 +135,8 @@ const digests = new Map(); // card -> its members, and their hash
 // An approval holds for the members it was given to: what changed since is told.
 async function checkApprovals() {
   for (const approval of model.approvals) {
-    const card = "g:" + approval.group, members = membersOf(model, card);
+    const card = "g:" + approval.group,
+      members = membersOf(model, card);
     if (digests.get(card)?.members !== members) digests.set(card, { members, sha256: await digestOf(members) });
     const state = digests.get(card).sha256 === approval.sha256_of_members ? "approved" : "approval is stale";
     if (view.approved.get(card) === state) continue;

@@ -10,20 +10,49 @@ function marked(text) {
 }
 
 function tagsOf(label, card) {
-  const hint = hintOf(label, card), tags = make("span", { className: "tags" });
+  const hint = hintOf(label, card),
+    tags = make("span", { className: "tags" });
   if (label.outlier) tags.append(make("span", { className: "doubt", textContent: "far from all others" }));
   else if (label.silhouette < 0) tags.append(make("span", { className: "doubt", textContent: "doubtful" }));
-  if (hint) tags.append(make("span", { className: "hint", dir: "auto", textContent: "→ " + hint + "?", title: "The group nearest to this label" }));
-  if (isDisputed(label.id)) tags.append(make("span", { className: "dispute", dir: "auto", textContent: second.name + ": " + inWords(theirs(label.id)) }));
+  if (hint)
+    tags.append(
+      make("span", {
+        className: "hint",
+        dir: "auto",
+        textContent: "→ " + hint + "?",
+        title: "The group nearest to this label",
+      }),
+    );
+  if (isDisputed(label.id))
+    tags.append(
+      make("span", { className: "dispute", dir: "auto", textContent: second.name + ": " + inWords(theirs(label.id)) }),
+    );
   return tags;
 }
 
 function rowOf(id, card, index, count) {
   const label = model.labels.get(id);
-  const row = make("li", { className: "row", id: "r" + label.rank, draggable: true, role: "option", ariaPosInSet: index + 1, ariaSetSize: count, ariaSelected: view.selected.has(id) },
+  const row = make(
+    "li",
+    {
+      className: "row",
+      id: "r" + label.rank,
+      draggable: true,
+      role: "option",
+      ariaPosInSet: index + 1,
+      ariaSetSize: count,
+      ariaSelected: view.selected.has(id),
+    },
     make("span", { className: "box", ariaHidden: "true" }),
-    make("span", { className: "what" }, make("span", { className: "name", dir: "auto" }, ...marked(label.label)), " ", tagsOf(label, card)),
-    make("span", { className: "count", textContent: label.landmarks.toLocaleString("en"), title: "landmarks" }));
+    make(
+      "span",
+      { className: "what" },
+      make("span", { className: "name", dir: "auto" }, ...marked(label.label)),
+      " ",
+      tagsOf(label, card),
+    ),
+    make("span", { className: "count", textContent: label.landmarks.toLocaleString("en"), title: "landmarks" }),
+  );
   const more = [/^Q\d+$/.test(id) ? id : "", ...label.examples].filter(Boolean).join(" · ");
   if (more) row.append(make("span", { className: "more", dir: "auto", textContent: more }));
   row.dataset.id = id;
@@ -35,7 +64,15 @@ function rowOf(id, card, index, count) {
 function markCurrent(row) {
   const { suggestions } = model.labels.get(row.dataset.id);
   row.classList.add("at");
-  if (suggestions.length) row.append(make("span", { className: "suggested", dir: "auto" }, "nearest: ", ...suggestions.flatMap((group, at) => [make("kbd", { textContent: at + 1 }), " " + group + "  "])));
+  if (suggestions.length)
+    row.append(
+      make(
+        "span",
+        { className: "suggested", dir: "auto" },
+        "nearest: ",
+        ...suggestions.flatMap((group, at) => [make("kbd", { textContent: at + 1 }), " " + group + "  "]),
+      ),
+    );
 }
 
 function unmarkCurrent(row) {
@@ -45,23 +82,54 @@ function unmarkCurrent(row) {
 
 function actionsOf(card) {
   const tabIndex = card === view.card ? 0 : -1;
-  const button = (text, key, run, className = "") => make("button", { textContent: text, title: text + " (" + key + ")", className, tabIndex, onclick: () => (focusCard(card), run()) });
-  const labels = [button("Move…", "M", askMove), button("Ambiguous…", "B", askAmbiguous), button("Details…", "I", showDetails)];
+  const button = (text, key, run, className = "") =>
+    make("button", {
+      textContent: text,
+      title: text + " (" + key + ")",
+      className,
+      tabIndex,
+      onclick: () => (focusCard(card), run()),
+    });
+  const labels = [
+    button("Move…", "M", askMove),
+    button("Ambiguous…", "B", askAmbiguous),
+    button("Details…", "I", showDetails),
+  ];
   if (isCluster(card))
-    return [...suggestionsFor(card).map((group, at) => button(group, at ? at + 1 : "Enter", () => nameCard(group), at ? "" : "main")),
-      button("Name…", "N", askName), ...labels, button("Drop all", "Shift+D", dropCard)];
+    return [
+      ...suggestionsFor(card).map((group, at) =>
+        button(group, at ? at + 1 : "Enter", () => nameCard(group), at ? "" : "main"),
+      ),
+      button("Name…", "N", askName),
+      ...labels,
+      button("Drop all", "Shift+D", dropCard),
+    ];
   if (groupOf(card) === null) return labels;
-  return [button("Rename…", "R", askName), button("Merge…", "G", askMerge), button("Split…", "S", askSplit), ...labels,
-    button(kindOf(groupOf(card)) === "natural" ? "→ human-made" : "→ natural", "T", toggleKind), button("Approve", "V", approve)];
+  return [
+    button("Rename…", "R", askName),
+    button("Merge…", "G", askMerge),
+    button("Split…", "S", askSplit),
+    ...labels,
+    button(kindOf(groupOf(card)) === "natural" ? "→ human-made" : "→ natural", "T", toggleKind),
+    button("Approve", "V", approve),
+  ];
 }
 
 function factsOf(card, ids) {
   const group = groupOf(card);
-  const facts = make("div", { className: "facts" }, plural(ids.length, "label") + " · " + plural(landmarksOf(model, card), "landmark") + " ");
+  const facts = make(
+    "div",
+    { className: "facts" },
+    plural(ids.length, "label") + " · " + plural(landmarksOf(model, card), "landmark") + " ",
+  );
   if (group === null) return facts;
   facts.append(make("span", { className: "tag " + kindOf(group), textContent: kindOf(group) }));
   const approved = view.approved.get(card);
-  if (approved) facts.append(" ", make("span", { className: approved === "approved" ? "tag approved" : "tag stale", textContent: approved }));
+  if (approved)
+    facts.append(
+      " ",
+      make("span", { className: approved === "approved" ? "tag approved" : "tag stale", textContent: approved }),
+    );
   return facts;
 }
 
@@ -69,9 +137,19 @@ function factsOf(card, ids) {
 function pagerOf(card, count, { start, size }) {
   if (count <= size) return [];
   const tabIndex = card === view.card ? 0 : -1;
-  const turned = (text, row) => make("button", { textContent: text, tabIndex, onclick: () => (focusCard(card), goTo(row)) });
-  if (card !== view.card) return [make("div", { className: "pager" }, turned("show " + (count - size).toLocaleString("en") + " more", 0))];
-  const pager = make("div", { className: "pager" }, (start + 1).toLocaleString("en") + "–" + Math.min(start + size, count).toLocaleString("en") + " of " + count.toLocaleString("en"));
+  const turned = (text, row) =>
+    make("button", { textContent: text, tabIndex, onclick: () => (focusCard(card), goTo(row)) });
+  if (card !== view.card)
+    return [make("div", { className: "pager" }, turned("show " + (count - size).toLocaleString("en") + " more", 0))];
+  const pager = make(
+    "div",
+    { className: "pager" },
+    (start + 1).toLocaleString("en") +
+      "–" +
+      Math.min(start + size, count).toLocaleString("en") +
+      " of " +
+      count.toLocaleString("en"),
+  );
   if (start > 0) pager.append(turned("‹ before", start - size));
   if (start + size < count) pager.append(turned("next ›", start + size));
   return [pager];
@@ -81,17 +159,38 @@ function pagerOf(card, count, { start, size }) {
 const stateOf = (card) => [versions.get(card) ?? 0, card === view.card, partOf(card).start, view.query].join("|");
 
 function cardElement(card) {
-  const group = groupOf(card), ids = shown(card), part = partOf(card), current = card === view.card;
+  const group = groupOf(card),
+    ids = shown(card),
+    part = partOf(card),
+    current = card === view.card;
   const element = make("section", { className: "card", ariaLabel: titleOf(card), state: stateOf(card) });
   element.dataset.card = card;
   element.classList.toggle("group", group !== null);
   element.classList.toggle("natural", group !== null && kindOf(group) === "natural");
   element.classList.toggle("pile", card in PILES);
   element.classList.toggle("current", current);
-  const rows = make("ul", { className: "rows", role: "listbox", ariaMultiSelectable: "true", ariaLabel: titleOf(card), tabIndex: current ? 0 : -1 });
-  rows.append(...ids.slice(part.start, part.start + part.size).map((id, at) => rowOf(id, card, part.start + at, ids.length)));
+  const rows = make("ul", {
+    className: "rows",
+    role: "listbox",
+    ariaMultiSelectable: "true",
+    ariaLabel: titleOf(card),
+    tabIndex: current ? 0 : -1,
+  });
+  rows.append(
+    ...ids.slice(part.start, part.start + part.size).map((id, at) => rowOf(id, card, part.start + at, ids.length)),
+  );
   const at = current && model.labels.get(ids[view.row]);
   if (at) rows.setAttribute("aria-activedescendant", "r" + at.rank);
-  element.append(make("header", {}, make("h3", { dir: "auto" }, ...marked(titleOf(card))), factsOf(card, ids), make("div", { className: "actions" }, ...actionsOf(card))), rows, ...pagerOf(card, ids.length, part));
+  element.append(
+    make(
+      "header",
+      {},
+      make("h3", { dir: "auto" }, ...marked(titleOf(card))),
+      factsOf(card, ids),
+      make("div", { className: "actions" }, ...actionsOf(card)),
+    ),
+    rows,
+    ...pagerOf(card, ids.length, part),
+  );
   return element;
 }

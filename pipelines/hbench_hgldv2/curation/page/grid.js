@@ -11,7 +11,8 @@ const grid = { cards: [], places: new Map(), elements: new Map(), heights: new M
 
 const elementOf = (card) => grid.elements.get(card);
 const listOf = (card) => elementOf(card)?.querySelector(".rows");
-const heightOf = (card) => grid.heights.get(card) ?? HEAD + ROW * Math.min(model.cards.get(card).size, partOf(card).size);
+const heightOf = (card) =>
+  grid.heights.get(card) ?? HEAD + ROW * Math.min(model.cards.get(card).size, partOf(card).size);
 
 // Bring the grid to what is to be seen now, after a decision or another search.
 function layout() {
@@ -25,12 +26,14 @@ function layout() {
 
 // Draw what is near the window. Heights are known only of what was drawn: so draw, measure, and draw what came near by it.
 function draw() {
-  const held = $("cards").contains(document.activeElement), anchor = anchored();
+  const held = $("cards").contains(document.activeElement),
+    anchor = anchored();
   for (let pass = 0; pass < 4; pass++) {
     place();
     if (anchor.card !== undefined && grid.places.has(anchor.card)) window.scrollBy(0, topOf(anchor.card) - anchor.top);
     const near = new Set(nearCards());
-    for (const [card, element] of grid.elements) if (!near.has(card) || element.state !== stateOf(card)) discard(card, element);
+    for (const [card, element] of grid.elements)
+      if (!near.has(card) || element.state !== stateOf(card)) discard(card, element);
     insert(near);
     if (!measured()) break;
   }
@@ -45,7 +48,8 @@ function discard(card, element) {
 
 // The card that stays where it is in the window while others change their heights: the current one, or the first one seen.
 function anchored() {
-  const bottom = window.innerHeight, seen = (card) => elementOf(card) && topOf(card) < bottom && topOf(card) + heightOf(card) > barHeight();
+  const bottom = window.innerHeight,
+    seen = (card) => elementOf(card) && topOf(card) < bottom && topOf(card) + heightOf(card) > barHeight();
   const card = seen(view.card) ? view.card : grid.cards.find(seen);
   return card === undefined ? {} : { card, top: topOf(card) };
 }
@@ -71,7 +75,9 @@ function place() {
 }
 
 function nearCards() {
-  const from = -BEYOND, to = window.innerHeight + BEYOND, origin = $("cards").getBoundingClientRect().top;
+  const from = -BEYOND,
+    to = window.innerHeight + BEYOND,
+    origin = $("cards").getBoundingClientRect().top;
   return grid.cards.filter((card) => {
     const { top } = grid.places.get(card);
     return card === view.card || (origin + top < to && origin + top + heightOf(card) > from);
@@ -83,7 +89,8 @@ function insert(near) {
   let before = null;
   for (const card of near) {
     if (!elementOf(card)) grid.elements.set(card, cardElement(card));
-    const element = elementOf(card), { top, left, width } = grid.places.get(card);
+    const element = elementOf(card),
+      { top, left, width } = grid.places.get(card);
     Object.assign(element.style, { top: top + "px", left: left + "px", width: width + "px" });
     const next = before ? before.nextSibling : $("cards").firstChild;
     if (element !== next) $("cards").insertBefore(element, next);
@@ -121,7 +128,9 @@ function show(card, id) {
 }
 
 function summary() {
-  let decided = 0, landmarks = 0, total = 0;
+  let decided = 0,
+    landmarks = 0,
+    total = 0;
   for (const [id, place] of model.places) {
     const count = model.labels.get(id).landmarks;
     total += count;
@@ -135,7 +144,13 @@ function summary() {
   $("undo").disabled = !model.done.length;
   $("redo").disabled = !model.undone.length;
   document.body.dataset.decided = decided;
-  $("summary").textContent = decided.toLocaleString("en") + " of " + model.places.size.toLocaleString("en") + " labels decided, " + Math.round((100 * landmarks) / (total || 1)) + " % of landmarks";
+  $("summary").textContent =
+    decided.toLocaleString("en") +
+    " of " +
+    model.places.size.toLocaleString("en") +
+    " labels decided, " +
+    Math.round((100 * landmarks) / (total || 1)) +
+    " % of landmarks";
   showAgreement();
   listGroups();
 }
@@ -144,13 +159,18 @@ function summary() {
 const entries = new Map(); // group -> its button
 const alphabet = new Intl.Collator("en");
 function listGroups() {
-  const used = model.order.map(groupOf).filter((group) => group !== null && model.cards.get("g:" + group).size).sort(alphabet.compare);
+  const used = model.order
+    .map(groupOf)
+    .filter((group) => group !== null && model.cards.get("g:" + group).size)
+    .sort(alphabet.compare);
   const present = new Set(used);
   for (const [group, entry] of entries) if (!present.has(group)) (entry.remove(), entries.delete(group));
   $("none").hidden = used.length > 0;
   used.forEach((group, at) => {
     if (!entries.has(group)) entries.set(group, entryOf(group));
-    const entry = entries.get(group), dot = "dot " + kindOf(group), count = model.cards.get("g:" + group).size.toLocaleString("en");
+    const entry = entries.get(group),
+      dot = "dot " + kindOf(group),
+      count = model.cards.get("g:" + group).size.toLocaleString("en");
     if (entry.dot.className !== dot) Object.assign(entry.dot, { className: dot, title: kindOf(group) });
     if (entry.count.textContent !== count) entry.count.textContent = count;
     if ($("groups").children[at] !== entry) $("groups").insertBefore(entry, $("groups").children[at] ?? null);
@@ -158,8 +178,14 @@ function listGroups() {
 }
 
 function entryOf(group) {
-  const dot = make("span"), count = make("span", { className: "count" });
-  const entry = make("button", { dot, count, onclick: () => show("g:" + group) }, make("span", { dir: "auto" }, dot, group), count);
+  const dot = make("span"),
+    count = make("span", { className: "count" });
+  const entry = make(
+    "button",
+    { dot, count, onclick: () => show("g:" + group) },
+    make("span", { dir: "auto" }, dot, group),
+    count,
+  );
   entry.dataset.card = "g:" + group;
   return entry;
 }

@@ -11,7 +11,10 @@ function focusCard(card) {
 function goTo(index) {
   const ids = view.card ? shown(view.card) : [];
   if (!ids.length) return;
-  const list = listOf(view.card), rows = list.children, { start } = partOf(view.card), before = rows[view.row - start];
+  const list = listOf(view.card),
+    rows = list.children,
+    { start } = partOf(view.card),
+    before = rows[view.row - start];
   view.row = Math.max(0, Math.min(ids.length - 1, index));
   if (partOf(view.card).start !== start) draw();
   else {
@@ -40,7 +43,11 @@ function select(ids, on) {
   for (const id of ids) on ? view.selected.add(id) : view.selected.delete(id);
   showSelection();
   const elsewhere = [...view.selected].filter((id) => !model.cards.get(view.card).has(id)).length;
-  say(view.selected.size ? view.selected.size + " selected" + (elsewhere ? ", " + elsewhere + " of them in other cards" : "") : "");
+  say(
+    view.selected.size
+      ? view.selected.size + " selected" + (elsewhere ? ", " + elsewhere + " of them in other cards" : "")
+      : "",
+  );
 }
 
 function toggle() {
@@ -54,20 +61,53 @@ function selectAll() {
 }
 
 function acceptSuggestion(at) {
-  const ids = chosen(), whole = isCluster(view.card) && !ids.some((id) => view.selected.has(id));
+  const ids = chosen(),
+    whole = isCluster(view.card) && !ids.some((id) => view.selected.has(id));
   const group = whole ? suggestionsFor(view.card)[at] : model.labels.get(ids[0])?.suggestions[at];
   if (group) whole ? nameCard(group) : moveTo(group);
 }
 
 const KEYS = {
-  ArrowDown: () => step(1), j: () => step(1), ArrowUp: () => step(-1), k: () => step(-1),
-  ArrowRight: () => turn(1), l: () => turn(1), ArrowLeft: () => turn(-1), h: () => turn(-1),
-  Home: () => goTo(0), End: () => goTo(Infinity), PageDown: () => step(PAGE), PageUp: () => step(-PAGE),
-  x: toggle, " ": toggle, a: selectAll, Enter: () => acceptSuggestion(0), 1: () => acceptSuggestion(0), 2: () => acceptSuggestion(1), 3: () => acceptSuggestion(2),
-  n: () => view.card && !isPile(view.card) && askName(), r: () => groupOf(view.card) !== null && askName(), m: () => askMove(), g: () => askMerge(), s: () => askSplit(),
-  b: askAmbiguous, q: showQueue, "=": () => link("must_link"), "!": () => link("cannot_link"), c: askWhy, i: showDetails, H: showHistory,
-  d: () => drop(chosen()), D: () => dropCard(), t: () => toggleKind(), v: () => approve(), u: stepBack, y: stepForward,
-  e: download, "/": () => $("search").focus(), "?": () => $("keys").showModal(),
+  ArrowDown: () => step(1),
+  j: () => step(1),
+  ArrowUp: () => step(-1),
+  k: () => step(-1),
+  ArrowRight: () => turn(1),
+  l: () => turn(1),
+  ArrowLeft: () => turn(-1),
+  h: () => turn(-1),
+  Home: () => goTo(0),
+  End: () => goTo(Infinity),
+  PageDown: () => step(PAGE),
+  PageUp: () => step(-PAGE),
+  x: toggle,
+  " ": toggle,
+  a: selectAll,
+  Enter: () => acceptSuggestion(0),
+  1: () => acceptSuggestion(0),
+  2: () => acceptSuggestion(1),
+  3: () => acceptSuggestion(2),
+  n: () => view.card && !isPile(view.card) && askName(),
+  r: () => groupOf(view.card) !== null && askName(),
+  m: () => askMove(),
+  g: () => askMerge(),
+  s: () => askSplit(),
+  b: askAmbiguous,
+  q: showQueue,
+  "=": () => link("must_link"),
+  "!": () => link("cannot_link"),
+  c: askWhy,
+  i: showDetails,
+  H: showHistory,
+  d: () => drop(chosen()),
+  D: () => dropCard(),
+  t: () => toggleKind(),
+  v: () => approve(),
+  u: stepBack,
+  y: stepForward,
+  e: download,
+  "/": () => $("search").focus(),
+  "?": () => $("keys").showModal(),
 };
 
 document.addEventListener("keydown", (event) => {
@@ -80,20 +120,26 @@ document.addEventListener("keydown", (event) => {
     if (event.key.toLowerCase() !== "z") return;
     (event.shiftKey ? stepForward : stepBack)();
   } else {
-    if (!(event.key in KEYS) || (event.target.matches("button, a, select, input") && ["Enter", " "].includes(event.key))) return;
+    if (
+      !(event.key in KEYS) ||
+      (event.target.matches("button, a, select, input") && ["Enter", " "].includes(event.key))
+    )
+      return;
     KEYS[event.key]();
   }
   event.preventDefault();
 });
 
 $("cards").addEventListener("click", (event) => {
-  const row = event.target.closest(".row"), card = event.target.closest(".card")?.dataset.card;
+  const row = event.target.closest(".row"),
+    card = event.target.closest(".card")?.dataset.card;
   if (!card || event.target.closest("a, button")) return;
   const more = event.ctrlKey || event.metaKey;
   if (card !== view.card && !more) clearSelection();
   const anchor = card === view.card ? view.row : 0;
   if (row) {
-    const ids = shown(card), at = ids.indexOf(row.dataset.id);
+    const ids = shown(card),
+      at = ids.indexOf(row.dataset.id);
     if (card !== view.card) focusCard(card);
     const range = event.shiftKey ? ids.slice(Math.min(anchor, at), Math.max(anchor, at) + 1) : [ids[at]];
     step(at - view.row);
@@ -191,7 +237,9 @@ $("search").oninput = () => {
   say(view.query ? visibleCards().length + " cards match" : "");
 };
 $("open-only").onchange = () => (layout(), say(""));
-new ResizeObserver(() => document.documentElement.style.setProperty("--bar", $("bar-box").offsetHeight + "px")).observe($("bar-box"));
+new ResizeObserver(() => document.documentElement.style.setProperty("--bar", $("bar-box").offsetHeight + "px")).observe(
+  $("bar-box"),
+);
 layout();
 say("");
 void checkApprovals();

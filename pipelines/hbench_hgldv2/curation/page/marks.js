@@ -6,7 +6,10 @@ function closing(dialog, ...buttons) {
 }
 
 const several = (ids, most = 3) =>
-  ids.slice(0, most).map((id) => model.labels.get(id)?.label ?? id).join(", ") + (ids.length > most ? " and " + (ids.length - most) + " more" : "");
+  ids
+    .slice(0, most)
+    .map((id) => model.labels.get(id)?.label ?? id)
+    .join(", ") + (ids.length > most ? " and " + (ids.length - most) + " more" : "");
 
 // A decision in words.
 function told(decision) {
@@ -16,7 +19,14 @@ function told(decision) {
     case "move":
       return several(decision.labels) + " → “" + decision.to + "”";
     case "split":
-      return "“" + decision.group + "” → " + Object.entries(decision.into).map(([group, ids]) => "“" + group + "”: " + (ids === "*" ? "the rest" : several(ids))).join("; ");
+      return (
+        "“" +
+        decision.group +
+        "” → " +
+        Object.entries(decision.into)
+          .map(([group, ids]) => "“" + group + "”: " + (ids === "*" ? "the rest" : several(ids)))
+          .join("; ")
+      );
     case "merge":
       return decision.groups.map((group) => "“" + group + "”").join(", ") + " → “" + decision.to + "”";
     case "rename":
@@ -24,45 +34,100 @@ function told(decision) {
     case "set_kind":
       return "“" + decision.group + "” is " + decision.kind;
     case "ambiguous":
-      return several(decision.labels) + ": " + decision.choices.join(" or ") + (decision.use ? "; taken as “" + decision.use + "”" : "; left open") + (decision.rule ? " (" + decision.rule + ")" : "");
+      return (
+        several(decision.labels) +
+        ": " +
+        decision.choices.join(" or ") +
+        (decision.use ? "; taken as “" + decision.use + "”" : "; left open") +
+        (decision.rule ? " (" + decision.rule + ")" : "")
+      );
     default:
       return several(decision.labels);
   }
 }
 
 function listed(decisions) {
-  return decisions.map((decision) => make("li", {},
-    make("span", { className: "op", textContent: decision.op.replace("_", " ") }), " ",
-    make("span", { dir: "auto", textContent: told(decision) }),
-    make("span", { className: "facts", textContent: [" " + decision.id, decision.by, decision.at, decision.why].filter(Boolean).join(" · ") })));
+  return decisions.map((decision) =>
+    make(
+      "li",
+      {},
+      make("span", { className: "op", textContent: decision.op.replace("_", " ") }),
+      " ",
+      make("span", { dir: "auto", textContent: told(decision) }),
+      make("span", {
+        className: "facts",
+        textContent: [" " + decision.id, decision.by, decision.at, decision.why].filter(Boolean).join(" · "),
+      }),
+    ),
+  );
 }
 
 function showHistory() {
   $("history-list").replaceChildren(...listed([...model.decisions].reverse().slice(0, 500)));
-  $("history-title").textContent = model.decisions.length ? model.decisions.length.toLocaleString("en") + " decisions, the newest first" : "Nothing is decided yet";
+  $("history-title").textContent = model.decisions.length
+    ? model.decisions.length.toLocaleString("en") + " decisions, the newest first"
+    : "Nothing is decided yet";
   $("history").showModal();
 }
 
 // What is known of a label, by the names of the fields.
 const FACTS = {
-  "class id": "id", "in train": "n_train", "in index": "n_index", ambiguous: "n_ambiguous", cluster: "cluster", "cluster name": "name", distance: "distance",
-  silhouette: "silhouette", "nearest cluster": "nearest_cluster", margin: "margin", outlier: "outlier", "co-association": "coassociation",
-  suggestions: "suggestions", "subclass of": "subclass_of", examples: "examples",
+  "class id": "id",
+  "in train": "n_train",
+  "in index": "n_index",
+  ambiguous: "n_ambiguous",
+  cluster: "cluster",
+  "cluster name": "name",
+  distance: "distance",
+  silhouette: "silhouette",
+  "nearest cluster": "nearest_cluster",
+  margin: "margin",
+  outlier: "outlier",
+  "co-association": "coassociation",
+  suggestions: "suggestions",
+  "subclass of": "subclass_of",
+  examples: "examples",
 };
 const FRACTIONS = new Set(["distance", "silhouette", "margin", "coassociation"]);
-const factOf = (label, field) => (Array.isArray(label[field]) ? label[field].join(", ") : FRACTIONS.has(field) ? (label[field]?.toFixed(4) ?? "") : String(label[field]));
+const factOf = (label, field) =>
+  Array.isArray(label[field])
+    ? label[field].join(", ")
+    : FRACTIONS.has(field)
+      ? (label[field]?.toFixed(4) ?? "")
+      : String(label[field]);
 
 // All that is known of a label, and the decisions that speak of it.
 function showDetails() {
   const id = shown(view.card ?? "")[view.row];
   if (!id) return;
-  const label = model.labels.get(id), spoke = new Set(model.done.filter((step) => step.places.some(([moved]) => moved === id)).map((step) => step.decision));
-  const linked = (name, text) => (name === "class id" && /^Q\d+$/.test(text) ? make("a", { href: "https://www.wikidata.org/wiki/" + text, rel: "noreferrer", target: "_blank", textContent: text }) : text);
-  const cell = (name, text) => make("tr", {}, make("th", { scope: "row", textContent: name }), make("td", { dir: "auto" }, linked(name, text)));
+  const label = model.labels.get(id),
+    spoke = new Set(
+      model.done.filter((step) => step.places.some(([moved]) => moved === id)).map((step) => step.decision),
+    );
+  const linked = (name, text) =>
+    name === "class id" && /^Q\d+$/.test(text)
+      ? make("a", {
+          href: "https://www.wikidata.org/wiki/" + text,
+          rel: "noreferrer",
+          target: "_blank",
+          textContent: text,
+        })
+      : text;
+  const cell = (name, text) =>
+    make("tr", {}, make("th", { scope: "row", textContent: name }), make("td", { dir: "auto" }, linked(name, text)));
   $("details-title").textContent = label.label;
-  $("details-table").replaceChildren(...Object.entries(FACTS).map(([name, field]) => [name, factOf(label, field)]).filter(([, text]) => text).map(([name, text]) => cell(name, text)));
+  $("details-table").replaceChildren(
+    ...Object.entries(FACTS)
+      .map(([name, field]) => [name, factOf(label, field)])
+      .filter(([, text]) => text)
+      .map(([name, text]) => cell(name, text)),
+  );
   const decisions = model.decisions.filter((decision) => spoke.has(decision) || namedIn(decision).includes(id));
-  $("details-list").replaceChildren(...(decisions.length ? listed(decisions) : [make("li", { className: "facts", textContent: "No decision speaks of it." })]));
+  $("details-list").replaceChildren(
+    ...(decisions.length
+      ? listed(decisions)
+      : [make("li", { className: "facts", textContent: "No decision speaks of it." })]),
+  );
   $("details").showModal();
 }
 
@@ -77,7 +142,8 @@ function askWhy() {
 }
 
 function keepWhy() {
-  const step = model.done.at(-1), why = $("why-text").value.trim();
+  const step = model.done.at(-1),
+    why = $("why-text").value.trim();
   const { id, by, at, why: _, ...body } = step.decision;
   step.decision = { id, ...(by ? { by } : {}), ...(at ? { at } : {}), ...(why ? { why } : {}), ...body };
   model.decisions[model.decisions.length - 1] = step.decision;
@@ -105,22 +171,48 @@ function askAmbiguous() {
 }
 
 function offerChoices() {
-  const typed = $("ambiguous-text").value, folded = typed.trim().toLowerCase();
+  const typed = $("ambiguous-text").value,
+    folded = typed.trim().toLowerCase();
   const known = knownGroups([...asked.choices, ...model.labels.get(asked.ids[0]).suggestions]);
-  const offered = known.filter((group) => asked.choices.includes(group) || group.toLowerCase().includes(folded)).slice(0, 40);
+  const offered = known
+    .filter((group) => asked.choices.includes(group) || group.toLowerCase().includes(folded))
+    .slice(0, 40);
   if (typed && !known.includes(typed)) offered.push(typed);
-  asked.first = known.includes(typed) ? typed : offered.find((group) => !asked.choices.includes(group) && group.toLowerCase().includes(folded)) ?? typed;
-  $("ambiguous-choices").replaceChildren(...offered.map((group) => make("li", { className: typed && group === asked.first ? "first" : "" }, make("label", { dir: "auto" },
-    make("input", { type: "checkbox", checked: asked.choices.includes(group), onchange: () => toggleChoice(group) }), " " + group))));
+  asked.first = known.includes(typed)
+    ? typed
+    : (offered.find((group) => !asked.choices.includes(group) && group.toLowerCase().includes(folded)) ?? typed);
+  $("ambiguous-choices").replaceChildren(
+    ...offered.map((group) =>
+      make(
+        "li",
+        { className: typed && group === asked.first ? "first" : "" },
+        make(
+          "label",
+          { dir: "auto" },
+          make("input", {
+            type: "checkbox",
+            checked: asked.choices.includes(group),
+            onchange: () => toggleChoice(group),
+          }),
+          " " + group,
+        ),
+      ),
+    ),
+  );
   const before = $("ambiguous-use").value;
-  $("ambiguous-use").replaceChildren(make("option", { value: "", textContent: "none: leave it open" }), ...asked.choices.map((group) => make("option", { value: group, textContent: group })));
+  $("ambiguous-use").replaceChildren(
+    make("option", { value: "", textContent: "none: leave it open" }),
+    ...asked.choices.map((group) => make("option", { value: group, textContent: group })),
+  );
   $("ambiguous-use").value = asked.choices.includes(before) ? before : "";
   $("ambiguous-ok").disabled = asked.choices.length < 2;
 }
 
 function toggleChoice(group) {
   if (!group) return;
-  asked.choices = asked.choices.includes(group) ? asked.choices.filter((one) => one !== group) : [...asked.choices, group];
+  asked.choices = asked.choices.includes(group)
+    ? asked.choices.filter((one) => one !== group)
+    : [...asked.choices, group];
   $("ambiguous-text").value = "";
   offerChoices();
 }

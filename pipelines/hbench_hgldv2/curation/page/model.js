@@ -7,7 +7,13 @@ const inGroup = (group) => ({ status: "group", group });
 const AMBIGUOUS = { status: "unassigned", group: "", open: true }; // fits several groups, and no one said which to take
 const isDecided = (place) => place.status !== "unassigned" || Boolean(place.open);
 const cardOf = (label, place) =>
-  place.status === "group" ? "g:" + place.group : place.status === "dropped" ? "dropped" : place.open ? "ambiguous" : "c:" + label.cluster;
+  place.status === "group"
+    ? "g:" + place.group
+    : place.status === "dropped"
+      ? "dropped"
+      : place.open
+        ? "ambiguous"
+        : "c:" + label.cluster;
 const isPile = (card) => card === "dropped" || card === "ambiguous";
 
 function makeModel(data) {
@@ -32,7 +38,8 @@ function makeModel(data) {
 
 // The sets of labels that a move is from and to; the new card stands where the old one does.
 function cardsOf(model, cluster, before, place, touched) {
-  const from = cardOf({ cluster }, before), to = cardOf({ cluster }, place);
+  const from = cardOf({ cluster }, before),
+    to = cardOf({ cluster }, place);
   touched.add(from).add(to);
   openCard(model, to, isPile(to) ? undefined : from);
   return { source: model.cards.get(from), target: model.cards.get(to) };
@@ -61,7 +68,10 @@ function landmarksOf(model, card) {
 function membersOf(model, card) {
   if (!model.sorted.has(card)) {
     const rank = (id) => model.labels.get(id).rank;
-    model.sorted.set(card, [...(model.cards.get(card) || [])].sort((a, b) => rank(a) - rank(b)));
+    model.sorted.set(
+      card,
+      [...(model.cards.get(card) || [])].sort((a, b) => rank(a) - rank(b)),
+    );
   }
   return model.sorted.get(card);
 }
@@ -118,9 +128,12 @@ function shift(model, moves) {
   const touched = new Set();
   let last = {}; // the move before: labels move by whole cards, so the cards of thousands of them are looked up once
   for (const move of moves) {
-    const id = move[0], place = move[1];
-    const { cluster } = model.labels.get(id), before = model.places.get(id);
-    if (last.before !== before || last.place !== place || last.cluster !== cluster) last = { before, place, cluster, ...cardsOf(model, cluster, before, place, touched) };
+    const id = move[0],
+      place = move[1];
+    const { cluster } = model.labels.get(id),
+      before = model.places.get(id);
+    if (last.before !== before || last.place !== place || last.cluster !== cluster)
+      last = { before, place, cluster, ...cardsOf(model, cluster, before, place, touched) };
     last.source.delete(id);
     last.target.add(id);
     model.places.set(id, place);
@@ -157,7 +170,10 @@ function redo(model) {
 }
 
 function nextId(model) {
-  const numbers = model.decisions.map((d) => /^d(\d+)$/.exec(d.id)).filter(Boolean).map((m) => Number(m[1]));
+  const numbers = model.decisions
+    .map((d) => /^d(\d+)$/.exec(d.id))
+    .filter(Boolean)
+    .map((m) => Number(m[1]));
   return "d" + String(Math.max(0, ...numbers) + 1).padStart(3, "0");
 }
 
@@ -165,8 +181,17 @@ function nextId(model) {
 function flow(value) {
   if (Array.isArray(value)) return "[" + value.map(flow).join(", ") + "]";
   if (value && typeof value === "object")
-    return "{" + Object.entries(value).map(([key, inner]) => flow(key) + ": " + flow(inner)).join(", ") + "}";
-  return JSON.stringify(value).replace(/[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]/g, (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
+    return (
+      "{" +
+      Object.entries(value)
+        .map(([key, inner]) => flow(key) + ": " + flow(inner))
+        .join(", ") +
+      "}"
+    );
+  return JSON.stringify(value).replace(
+    /[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]/g,
+    (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"),
+  );
 }
 
 function exportText(model, inputs) {
@@ -174,9 +199,21 @@ function exportText(model, inputs) {
   return [
     "schema: 1",
     "inputs: " + flow(inputs),
-    ...block("groups", [...model.groups].map(([name, group]) => "  " + flow(name) + ": " + flow(group)), "{}"),
-    ...block("decisions", model.decisions.map((d) => "- " + flow(d)), "[]"),
-    ...block("approvals", model.approvals.map((a) => "- " + flow(a)), "[]"),
+    ...block(
+      "groups",
+      [...model.groups].map(([name, group]) => "  " + flow(name) + ": " + flow(group)),
+      "{}",
+    ),
+    ...block(
+      "decisions",
+      model.decisions.map((d) => "- " + flow(d)),
+      "[]",
+    ),
+    ...block(
+      "approvals",
+      model.approvals.map((a) => "- " + flow(a)),
+      "[]",
+    ),
     "",
   ].join("\n");
 }
@@ -188,23 +225,32 @@ function importText(model, text, known) {
   for (const line of text.split("\n")) {
     const head = /^(groups|decisions|approvals):(?: (?:\{\}|\[\]))?$/.exec(line);
     if (head) current = head[1];
-    else if (current === "groups" && line.startsWith("  ")) section.groups.push(...Object.entries(JSON.parse("{" + line + "}")));
+    else if (current === "groups" && line.startsWith("  "))
+      section.groups.push(...Object.entries(JSON.parse("{" + line + "}")));
     else if (current && line.startsWith("- ")) section[current].push(JSON.parse(line.slice(2)));
-    else if (line && !line.startsWith("schema: 1") && !line.startsWith("inputs: ")) throw new Error("line not understood: " + line);
+    else if (line && !line.startsWith("schema: 1") && !line.startsWith("inputs: "))
+      throw new Error("line not understood: " + line);
   }
   const same = known.every((decision, at) => flow(decision) === flow(section.decisions[at] ?? null));
   if (!same) throw new Error("the file does not begin with the decisions this page was built from");
-  const unknown = section.decisions.slice(known.length).flatMap(namedIn).filter((id) => !model.labels.has(id));
-  if (unknown.length) throw new Error("the file names labels that are not on this page: " + unknown.slice(0, 3).join(", "));
+  const unknown = section.decisions
+    .slice(known.length)
+    .flatMap(namedIn)
+    .filter((id) => !model.labels.has(id));
+  if (unknown.length)
+    throw new Error("the file names labels that are not on this page: " + unknown.slice(0, 3).join(", "));
   while (undo(model));
   model.undone = [];
   const groups = Object.fromEntries(section.groups);
   for (const { id, ...body } of section.decisions.slice(known.length)) {
-    const named = [body.to, body.group, ...(body.choices ?? []), ...Object.keys(body.into ?? {})].filter((g) => g && g in groups);
+    const named = [body.to, body.group, ...(body.choices ?? []), ...Object.keys(body.into ?? {})].filter(
+      (g) => g && g in groups,
+    );
     decide(model, body, {}, Object.fromEntries(named.map((g) => [g, groups[g]])));
     model.decisions[model.decisions.length - 1].id = id;
   }
-  for (const [name, group] of section.groups) if (!model.groups.has(name)) model.groups.set(name, group) && model.kinds.set(name, group.kind);
+  for (const [name, group] of section.groups)
+    if (!model.groups.has(name)) model.groups.set(name, group) && model.kinds.set(name, group.kind);
   model.approvals = section.approvals;
 }
 
@@ -222,5 +268,7 @@ async function digestOf(ids) {
   };
   const byPoints = [...ids].map((id) => [Array.from(id, (c) => c.codePointAt(0)), id]).sort(before);
   const bytes = new TextEncoder().encode(byPoints.map(([, id]) => id).join("\n"));
-  return Array.from(new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)), (b) => b.toString(16).padStart(2, "0")).join("");
+  return Array.from(new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)), (b) =>
+    b.toString(16).padStart(2, "0"),
+  ).join("");
 }

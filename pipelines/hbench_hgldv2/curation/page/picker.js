@@ -1,13 +1,29 @@
 "use strict";
 // The dialog that asks for a group.
 
-const askName = () => (isCluster(view.card) ? ask("Name this cluster", suggestionsFor(view.card), nameCard) : ask("Rename “" + groupOf(view.card) + "”", [], rename));
-const askMove = () => chosen().length && ask("Move " + counted(chosen()) + " to", model.labels.get(chosen()[0]).suggestions, moveTo);
-const askMerge = () => (isCluster(view.card) ? ask("Add this cluster to", suggestionsFor(view.card), nameCard) : groupOf(view.card) && ask("Merge “" + groupOf(view.card) + "” into", [], mergeInto));
-const askSplit = () => groupOf(view.card) && chosen().length && ask("Split " + counted(chosen()) + " off as", model.labels.get(chosen()[0]).suggestions, splitOff);
+const askName = () =>
+  isCluster(view.card)
+    ? ask("Name this cluster", suggestionsFor(view.card), nameCard)
+    : ask("Rename “" + groupOf(view.card) + "”", [], rename);
+const askMove = () =>
+  chosen().length && ask("Move " + counted(chosen()) + " to", model.labels.get(chosen()[0]).suggestions, moveTo);
+const askMerge = () =>
+  isCluster(view.card)
+    ? ask("Add this cluster to", suggestionsFor(view.card), nameCard)
+    : groupOf(view.card) && ask("Merge “" + groupOf(view.card) + "” into", [], mergeInto);
+const askSplit = () =>
+  groupOf(view.card) &&
+  chosen().length &&
+  ask("Split " + counted(chosen()) + " off as", model.labels.get(chosen()[0]).suggestions, splitOff);
 
 // The groups to choose from: likely ones first, then those in use, then those that are wanted.
-const knownGroups = (first) => [...new Set([...first, ...[...model.groups.keys()].sort((a, b) => a.localeCompare(b)), ...Object.keys(data.known_kinds)])];
+const knownGroups = (first) => [
+  ...new Set([
+    ...first,
+    ...[...model.groups.keys()].sort((a, b) => a.localeCompare(b)),
+    ...Object.keys(data.known_kinds),
+  ]),
+];
 
 function ask(title, first, run) {
   view.picked = { run, first, at: 0 };
@@ -19,23 +35,33 @@ function ask(title, first, run) {
 }
 
 function offer() {
-  const typed = $("picker-text").value, folded = typed.trim().toLowerCase();
+  const typed = $("picker-text").value,
+    folded = typed.trim().toLowerCase();
   const known = knownGroups(view.picked.first);
   const found = known.filter((group) => group.toLowerCase().includes(folded)).slice(0, 60);
   if (typed && !known.includes(typed)) found.push(typed);
   view.picked.choices = found;
   view.picked.at = Math.max(0, Math.min(view.picked.at, found.length - 1));
   if (typed && known.includes(typed)) view.picked.at = found.indexOf(typed);
-  $("choices").replaceChildren(...found.map((group, at) => {
-    const item = make("li", { role: "option", id: "choice" + at, textContent: group, dir: "auto", onclick: () => ((view.picked.at = at), finish()) });
-    if (!known.includes(group)) item.append(make("span", { className: "facts", textContent: "  new" }));
-    item.setAttribute("aria-selected", at === view.picked.at);
-    return item;
-  }));
+  $("choices").replaceChildren(
+    ...found.map((group, at) => {
+      const item = make("li", {
+        role: "option",
+        id: "choice" + at,
+        textContent: group,
+        dir: "auto",
+        onclick: () => ((view.picked.at = at), finish()),
+      });
+      if (!known.includes(group)) item.append(make("span", { className: "facts", textContent: "  new" }));
+      item.setAttribute("aria-selected", at === view.picked.at);
+      return item;
+    }),
+  );
   const pick = found[view.picked.at];
   $("picker-text").setAttribute("aria-activedescendant", pick ? "choice" + view.picked.at : "");
   $("picker-kind").hidden = !pick || model.groups.has(pick);
-  if (pick && data.known_kinds[pick]) document.querySelector(`input[name=kind][value="${data.known_kinds[pick]}"]`).checked = true;
+  if (pick && data.known_kinds[pick])
+    document.querySelector(`input[name=kind][value="${data.known_kinds[pick]}"]`).checked = true;
   $("choices").children[view.picked.at]?.scrollIntoView({ block: "nearest" });
 }
 

@@ -31,7 +31,12 @@ const shown = (card) => (isWhole(card) ? membersOf(model, card) : membersOf(mode
 
 function visibleCards() {
   const undecidedOnly = $("open-only").checked;
-  return model.order.filter((card) => model.cards.get(card).size && (!undecidedOnly || isCluster(card)) && (isWhole(card) || membersOf(model, card).some(matches)));
+  return model.order.filter(
+    (card) =>
+      model.cards.get(card).size &&
+      (!undecidedOnly || isCluster(card)) &&
+      (isWhole(card) || membersOf(model, card).some(matches)),
+  );
 }
 
 // The labels of a card that are in the document: the page the current label is on, the first ones elsewhere.
@@ -52,9 +57,14 @@ function countSuggestions(card) {
   const votes = new Map();
   for (const id of model.cards.get(card)) {
     const label = model.labels.get(id);
-    label.suggestions.forEach((group, at) => votes.set(group, (votes.get(group) ?? 0) + (1 + label.landmarks) * (at ? 1 : 2)));
+    label.suggestions.forEach((group, at) =>
+      votes.set(group, (votes.get(group) ?? 0) + (1 + label.landmarks) * (at ? 1 : 2)),
+    );
   }
-  const best = [...votes].sort((a, b) => b[1] - a[1]).slice(0, 3).map(([group]) => group);
+  const best = [...votes]
+    .sort((a, b) => b[1] - a[1])
+    .slice(0, 3)
+    .map(([group]) => group);
   return best.length ? best : [data.cluster_names[Number(card.slice(2))]].filter(Boolean);
 }
 
