@@ -116,16 +116,12 @@ class Leaderboard(BaseModel):
         import pandas as pd
 
         about = ("method", "year", "backbone", "dim")
-        rows = [
-            {
-                "place": standing.place,
-                **{name: getattr(row, name) for name in about},
-                **row.scores,
-                "source": row.source,
-            }
-            for standing in rank(self, self.metric)
-            for row in standing.rows
-        ]
+        rows = []
+        for standing in rank(self, self.metric):
+            for row in standing.rows:
+                known = {name: getattr(row, name) for name in about}
+                known = {"place": standing.place} | known | row.scores | {"source": row.source}
+                rows.append(known)
         return pd.DataFrame(rows, columns=["place", *about, *self.metrics, "source"]).astype(
             dict.fromkeys(self.metrics, float)
         )
@@ -246,7 +242,10 @@ def joined(rows: Iterable[Row]) -> list[tuple[Row, ...]]:
     results: list[list[Row]] = []
     for row in rows:
         same = next((result for result in results if _reprints(row, result)), None)
-        results.append([row]) if same is None else same.append(row)
+        if same is None:
+            results.append([row])
+        else:
+            same.append(row)
     return [tuple(result) for result in results]
 
 
@@ -284,7 +283,10 @@ def place(board: Leaderboard, metric: str, score: float) -> BoardPlace:
     for standing in ranked:
         assert standing.score is not None
         ahead = goodness(board.key(metric), standing.score - printed.quantize(standing.score))
-        (better if ahead > 0 else worse if ahead < 0 else []).append(standing)
+        if ahead > 0:
+            better.append(standing)
+        elif ahead < 0:
+            worse.append(standing)
 
     return BoardPlace(
         len(better) + 1, len(ranked), better[-1] if better else None, worse[0] if worse else None
@@ -432,7 +434,8 @@ def _spelling(board: Leaderboard, metric: str, where: str) -> Iterator[str]:
     try:
         key = board.key(metric)
     except HBenchError as error:
-        yield f"{where}: {error.problem}" + f", {error.fix}" * bool(error.fix)
+        fix = f", {error.fix}" if error.fix else ""
+        yield f"{where}: {error.problem}{fix}"
     else:
         if key != metric:
             yield f"{where}: metric {metric!r} is to be written {key!r}"

@@ -68,35 +68,43 @@ def table(
     """
     header = ("place", "method", "year", "backbone", "dim", *metrics, "source")
     marks: dict[str, int] = {}
-    lines = []
-    for standing in standings:
-        first = as_one(standing.rows)
-        numbers = [
-            marks.setdefault(text, len(marks) + 1) for row in standing.rows for text in remarks(row)
-        ]
-        method = " ".join([first.method, *(f"[{number}]" for number in dict.fromkeys(numbers))])
-        values = [
-            standing.place,
-            method,
-            first.year,
-            first.backbone,
-            first.dim,
-            *map(first.scores.get, metrics),
-        ]
-        texts = [NONE if value is None else str(value) for value in values]
-        lines.append((*texts, ", ".join(dict.fromkeys(map(short_source, standing.rows)))))
+    lines = [_line(standing, metrics, marks) for standing in standings]
 
-    used = [
-        i
-        for i, name in enumerate(header)
-        if name in ("place", *metrics) or any(line[i] != NONE for line in lines)
+    def is_used(place: int) -> bool:
+        """Whether a column is always shown, or says something of some standing."""
+        always = header[place] in ("place", *metrics)
+        return always or any(line[place] != NONE for line in lines)
+
+    used = list(filter(is_used, range(len(header))))
+
+    def kept(line: Sequence[str]) -> tuple[str, ...]:
+        """What a line has in the used columns."""
+        return tuple(line[place] for place in used)
+
+    notes = [f"[{number}] {text}" for text, number in marks.items()]
+    notes += [
+        full_source(key, citation) for key, citation in cited_by(standings, citations).items()
     ]
-    return BoardTable(
-        tuple(header[i] for i in used),
-        [tuple(line[i] for i in used) for line in lines],
-        [f"[{number}] {text}" for text, number in marks.items()]
-        + [full_source(key, citation) for key, citation in cited_by(standings, citations).items()],
-    )
+    return BoardTable(kept(header), list(map(kept, lines)), notes)
+
+
+def _line(standing: Standing, metrics: Sequence[str], marks: dict[str, int]) -> tuple[str, ...]:
+    """A standing as texts; remarks that have no number in `marks` yet get the next one."""
+    first = as_one(standing.rows)
+    numbers = [
+        marks.setdefault(text, len(marks) + 1) for row in standing.rows for text in remarks(row)
+    ]
+    values = [
+        standing.place,
+        " ".join([first.method, *(f"[{number}]" for number in dict.fromkeys(numbers))]),
+        first.year,
+        first.backbone,
+        first.dim,
+        *map(first.scores.get, metrics),
+    ]
+    texts = [NONE if value is None else str(value) for value in values]
+    sources = dict.fromkeys(map(short_source, standing.rows))
+    return (*texts, ", ".join(sources))
 
 
 def remarks(row: Row) -> list[str]:
@@ -132,13 +140,11 @@ def markdown(content: BoardTable, *, title: str) -> str:
     """A pipe table, its notes below."""
     aligned = ["---" if name in LEFT else "---:" for name in content.header]
     bold = content.bold or [()] * len(content.cells)
-    cells = [
-        [
-            f"**{_unmarked(text)}**" if place in strong else _unmarked(text)
-            for place, text in enumerate(line)
-        ]
-        for line, strong in zip(content.cells, bold, strict=True)
-    ]
+    cells = []
+    for line, strong in zip(content.cells, bold, strict=True):
+        texts = map(_unmarked, line)
+        cells.append([f"**{text}**" if i in strong else text for i, text in enumerate(texts)])
+
     pipes = [f"| {' | '.join(line)} |" for line in (content.header, aligned, *cells)]
     notes = [f"- {_unmarked(note)}" for note in content.notes]
     return (
@@ -162,15 +168,11 @@ def latex(content: BoardTable, *, title: str) -> str:
             .format(escape="latex")
             .format_index(axis=1, escape="latex")
         )
-        strong = [
-            ["textbf:--rwrap;" if place in line else "" for place in range(len(frame.columns))]
-            for line in bold
-        ]
-
         if bold:
-            style = style.apply(
-                lambda _: pd.DataFrame(strong, frame.index, frame.columns), axis=None
-            )
+            strong = pd.DataFrame("", frame.index, frame.columns)
+            for line, places in enumerate(bold):
+                strong.iloc[line, list(places)] = "textbf:--rwrap;"
+            style = style.apply(lambda _: strong, axis=None)
 
         text = style.to_latex(hrules=True, column_format=columns)
         return re.sub(r"(?m)^\[", "{[}", FOREIGN.sub(lambda found: IN_LATEX[found[0]], text))

@@ -98,11 +98,10 @@ def tables(document: Document) -> list[BoardTable]:
 
     spread = {name: scores for name, scores in rows.items() if len(scores) == len(levels) > 1}
     kept = {str(replace(MetricName.parse(name), level=None)) for name in names_shown(document)}
-    cells = [
-        (name, *(margin(name, scores[level]) for level in levels))
-        for name, scores in spread.items()
-        if name in kept
-    ]
+    cells = []
+    for name, scores in spread.items():
+        if name in kept:
+            cells.append((name, *(margin(name, scores[level]) for level in levels)))
     covered = {
         name if level == levels[0] else f"{name}/{level}" for name in spread for level in levels
     }
@@ -122,7 +121,9 @@ def by_test(document: Document) -> BoardTable:
     """A line per metric, a column per test; no lines where there is one test."""
     columns = document.by_test.values()
     names = names_shown(document) if columns else []
-    cells = [(name, *(shown(name, scores[name]) for scores in columns)) for name in names]
+    cells = []
+    for name in names:
+        cells.append((name, *(shown(name, scores[name]) for scores in columns)))
     return BoardTable(("metric", *document.by_test), cells, [])
 
 

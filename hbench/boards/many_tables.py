@@ -47,36 +47,39 @@ def table(standings: Sequence[ModelStanding], metric: str, asked: Sequence[str])
     there are any."""
     names = metrics_shown(standings, metric, asked)
     doubted = any(standing.document.doubts for standing in standings)
-    header = ("model", metric, *PAIRED, *names[1:], *["doubts"] * doubted)
+    header = ["model", metric, *PAIRED, *names[1:]]
+    if doubted:
+        header.append("doubts")
 
     lines = []
     for standing in standings:
+        line = [name_of(standing), margin(metric, standing.score), *_behind(metric, standing)]
         scores = standing.document.scores
-        doubts = len(standing.document.doubts)
-        others = [shown(name, scores[name].value) if name in scores else NONE for name in names[1:]]
-        counted = [str(doubts or "")] * doubted
-        lines.append(
-            (
-                name_of(standing),
-                margin(metric, standing.score),
-                *_behind(metric, standing),
-                *others,
-                *counted,
-            )
-        )
+        line += [shown(name, scores[name].value) if name in scores else NONE for name in names[1:]]
+        if doubted:
+            line.append(str(len(standing.document.doubts) or ""))
+        lines.append(tuple(line))
 
-    places = {metric: 1} | {
-        name: 1 + len(PAIRED) + at for at, name in enumerate(names[1:], start=1)
-    }
-    best = {name: _best(standings, name) for name in names}
-    bold = [
-        [place for name, place in places.items() if at in best[name]]
-        for at in range(len(standings))
-    ]
+    bold = _best_in_bold(standings, metric, names[1:])
     document = standings[0].document
     notes = [over_note(document, left_out=len(names) < len({metric, *asked})), document.signature]
 
-    return BoardTable(header, lines, notes, bold)
+    return BoardTable(tuple(header), lines, notes, bold)
+
+
+def _best_in_bold(
+    standings: Sequence[ModelStanding], metric: str, others: Sequence[str]
+) -> list[list[int]]:
+    """For the line of every model, the columns in which it is best."""
+    first_of_others = 2 + len(PAIRED)
+    columns = {metric: 1}
+    columns |= {name: column for column, name in enumerate(others, start=first_of_others)}
+
+    bold: list[list[int]] = [[] for _ in standings]
+    for name, column in columns.items():
+        for model in _best(standings, name):
+            bold[model].append(column)
+    return bold
 
 
 def name_of(standing: ModelStanding) -> str:
