@@ -152,14 +152,18 @@ def read_rows(path: Path, row_type: type[Row]) -> list[Row]:
                 fix="it may be the file of another step",
             )
         try:
-            return [
-                row_type(*(parse(cell) for parse, cell in zip(parsers, row, strict=True)))
-                for row in reader
-            ]
+            return [_parsed(row_type, parsers, cells) for cells in reader]
         except ValueError as error:
             raise DataError(
                 f"{path} cannot be read at line {reader.line_num}", found=str(error)
             ) from None
+
+
+def _parsed(
+    row_type: type[Row], parsers: Iterable[Callable[[str], Any]], cells: Iterable[str]
+) -> Row:
+    """Make a row of the text of its cells, each read by its own parser."""
+    return row_type(*(parse(cell) for parse, cell in zip(parsers, cells, strict=True)))
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -67,7 +67,7 @@ def run(
         f"{result.kappa:.3f}; "
         f"by landmarks {result.weighted_observed:.3f}, κ {result.weighted_kappa:.3f}"
     )
-    rows = [[str(value) for value in row] for row in result.queue]
+    rows = [[*map(str, row)] for row in result.queue]
     terminal.show_table(f"{len(rows)} to talk about", Disagreement._fields, rows)
 
 
@@ -79,14 +79,8 @@ def compare(
 
     Raises ComparisonError when there are no such labels.
     """
-    ours, theirs = (
-        {
-            row.class_id: LabelPlace(row.status, row.group)
-            for row in rows
-            if row.status != "unassigned"
-        }
-        for rows in (first, second)
-    )
+    ours = _places_in(first)
+    theirs = _places_in(second)
     shared = [label for label in labels if label.class_id in ours and label.class_id in theirs]
     if not shared:
         raise ComparisonError(
@@ -111,18 +105,26 @@ def compare(
     return Agreement(len(shared), *by_label, *by_landmark, queue)
 
 
+def _places_in(rows: Iterable[Placed]) -> dict[str, LabelPlace]:
+    """Return the places of the labels that a curator placed, by class id."""
+    return {
+        row.class_id: LabelPlace(row.status, row.group)
+        for row in rows
+        if row.status != "unassigned"
+    }
+
+
 def kappa(pairs: Sequence[tuple[LabelPlace, LabelPlace]], weights: Sequence[int]) -> float:
     """Compute Cohen's κ of weighted pairs, (p_o − p_e) / (1 − p_e) with p_e = Σ_g
     p_first(g)·p_second(g); nan if p_e = 1.
     """
     counted = [(pair, weight) for pair, weight in zip(pairs, weights, strict=True) if weight]
-    number = {
-        place: n
-        for n, place in enumerate(dict.fromkeys(place for pair, _ in counted for place in pair))
-    }
+    places = dict.fromkeys(place for pair, _ in counted for place in pair)
+    number = {place: n for n, place in enumerate(places)}
     if len(number) < 2:
         return float("nan")
-    first, second = ([number[pair[side]] for pair, _ in counted] for side in (0, 1))
+    first = [number[place] for (place, _), _ in counted]
+    second = [number[place] for (_, place), _ in counted]
     return float(cohen_kappa_score(first, second, sample_weight=[weight for _, weight in counted]))
 
 

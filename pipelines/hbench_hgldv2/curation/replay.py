@@ -150,7 +150,9 @@ def _split(decision: ops.Split, world: World) -> Iterable[tuple[str, LabelPlace]
     members = world.members(decision.group)
     taken = set()
     for target, part in decision.into.items():
-        for label in () if part == ops.REST else part:
+        if part == ops.REST:
+            continue
+        for label in part:
             if world.expects(decision.id, label, decision.group, members):
                 taken.add(label)
                 yield label, in_group(target)
@@ -296,7 +298,8 @@ def suggest(
     for column, name in enumerate(names):
         best[:, column] = similar[:, labels == name].max(axis=1)
     order = np.argsort(-best, axis=1, kind="stable")[:, :SUGGESTED]
-    return [tuple(names[column] for column in row) for row in order]
+    suggested = np.asarray(names, object)[order]
+    return [tuple(row) for row in suggested.tolist()]
 
 
 def replay(
@@ -335,13 +338,17 @@ def replay(
         _placed(by_id[i], world, decisions, decided_by[i], (suggestions or {}).get(i, ()))
         for i in ids
     )
-    stale = tuple(
+
+    return Curation(rows, tuple(world.conflicts), _stale_approvals(decisions, world), world.kinds)
+
+
+def _stale_approvals(decisions: Decisions, world: World) -> tuple[str, ...]:
+    """Return reviewer and group of each approval of a group whose members are others by now."""
+    return tuple(
         f"{approval.reviewer}: {approval.group}"
         for approval in decisions.approvals
         if approval.sha256_of_members != digest(world.members(approval.group))
     )
-
-    return Curation(rows, tuple(world.conflicts), stale, world.kinds)
 
 
 def require_clean(curation: Curation) -> None:

@@ -171,15 +171,14 @@ def content(material: Material, made_with: Inputs) -> dict[str, Any]:
         inputs = made_with.model_copy(update={"labels_sha256": labels, "clusters_sha256": clusters})
 
     by_id = {label.class_id: label for label in material.labels}
+    names_of_clusters = sorted({(row.cluster, row.name) for row in material.clustered})
     return {
         "inputs": inputs.model_dump(exclude_none=True),
         "labels": [
             _entry(rank, by_id[row.class_id], row, material)
             for rank, row in enumerate(material.clustered)
         ],
-        "cluster_names": [
-            name for _, name in sorted({(row.cluster, row.name) for row in material.clustered})
-        ],
+        "cluster_names": [name for _, name in names_of_clusters],
         "known_kinds": dict(material.known_kinds),
         "places": _places(curation),
         "kinds": dict(curation.kinds),

@@ -12,6 +12,7 @@ import math
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -87,29 +88,18 @@ def run(
     inputs = [work / "selection.csv", work / "mapping.csv", *by_images.values()]
     record = made_by("assemble", inputs, {})
     assigned = {split: read_rows(path, Assigned) for split, path in by_images.items()}
-    present = [split for split in SPLITS if any(row.split == split for row in selection)]
-    splits = {
-        split: assemble(selection, mapping, split, assigned.get(split, ())) for split in present
-    }
+    splits = _rows_by_split(selection, mapping, assigned)
     trees = {split: tree_of(rows)[0] for split, rows in splits.items()}
-    counts = {split: Counter(row.source for row in rows) for split, rows in splits.items()}
+    counts = {split: _by_source(rows) for split, rows in splits.items()}
 
     for split, rows in splits.items():
         write_rows(
             file_of(work, split), official(rows), Released, record=record, counts=counts[split]
         )
 
+    write_text(work / "hierarchy.csv", rows_text(chain.from_iterable(splits.values()), Sourced))
     sources = {path.name: sha256(path) for path in inputs}
-    write_text(
-        work / "hierarchy.csv",
-        rows_text((row for rows in splits.values() for row in rows), Sourced),
-    )
-    placed = [row for row in mapping if row.status == "group"]
-    vectors = work / "embeddings.npz"
-    known = encode.rows_of(vectors, [row.class_id for row in placed]) if vectors.exists() else None
-    odd = quality.inconsistencies(
-        [row.label for row in placed], [row.group for row in placed], known
-    )
+    odd = _inconsistencies(mapping, work / "embeddings.npz")
     write_text(work / "card.md", card(splits, odd[:SHOWN], sources))
 
     for split, tree in trees.items():
@@ -119,6 +109,39 @@ def run(
 
     if raw is not None:
         _build(work, raw, metadata)
+
+
+def _rows_by_split(
+    selection: Sequence[CleanedLandmark],
+    mapping: Sequence[Placed],
+    assigned: Mapping[str, Sequence[Assigned]],
+) -> dict[str, list[Sourced]]:
+    """Make the rows of each split that the selection has."""
+    present = {landmark.split for landmark in selection}
+    return {
+        split: assemble(selection, mapping, split, assigned.get(split, ()))
+        for split in SPLITS
+        if split in present
+    }
+
+
+def _inconsistencies(mapping: Iterable[Placed], vectors: Path) -> list[quality.Inconsistency]:
+    """Find pairs of near labels in different groups, by their vectors where the file is there."""
+    placed = [row for row in mapping if row.status == "group"]
+    known = encode.rows_of(vectors, [row.class_id for row in placed]) if vectors.exists() else None
+    return quality.inconsistencies(
+        [row.label for row in placed], [row.group for row in placed], known
+    )
+
+
+def _by_source(rows: Iterable[Sourced]) -> Counter[str]:
+    """Count the rows by the source of their super-category."""
+    return Counter(row.source for row in rows)
+
+
+def _labelled(rows: Iterable[Sourced]) -> list[Sourced]:
+    """Return the rows with a super-category."""
+    return [row for row in rows if row.hierarchical_label]
 
 
 def file_of(work: Path, split: str) -> Path:
@@ -206,7 +229,7 @@ def tree_of(rows: Sequence[Sourced]) -> tuple[LabelTree, Labels]:
     Raises DataError when no row is labelled, TreeError when a super-category is both natural and
     human-made.
     """
-    labelled = [row for row in rows if row.hierarchical_label]
+    labelled = _labelled(rows)
     if not labelled:
         raise DataError("no landmark has a label", fix="replay decisions that name groups first")
     return LabelTree.from_names(
@@ -260,17 +283,12 @@ def card(
     """Write the card as Markdown from rows per split, inconsistencies, and the sha256 of the
     inputs.
     """
-    labelled = {
-        name: [row for row in rows if row.hierarchical_label] for name, rows in splits.items()
-    }
-    groups = {
-        name: Counter(row.hierarchical_label for row in rows) for name, rows in labelled.items()
-    }
-    kinds = {
-        row.hierarchical_label: row.natural_or_human_made
-        for rows in labelled.values()
-        for row in rows
-    }
+    groups: dict[str, Counter[str]] = {}
+    kinds: dict[str, str] = {}
+    for name, rows in splits.items():
+        labelled = _labelled(rows)
+        groups[name] = Counter(row.hierarchical_label for row in labelled)
+        kinds |= {row.hierarchical_label: row.natural_or_human_made for row in labelled}
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
     )
@@ -280,7 +298,7 @@ def card(
         groups=groups,
         kinds=kinds,
         total=sum(groups.values(), Counter[str]()),
-        counts={name: Counter(row.source for row in rows) for name, rows in splits.items()},
+        counts={name: _by_source(rows) for name, rows in splits.items()},
         odd=odd,
         sources=sources,
         smallest=SMALLEST,

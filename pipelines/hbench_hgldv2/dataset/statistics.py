@@ -82,6 +82,13 @@ def run(
     target.parent.mkdir(parents=True, exist_ok=True)
     with replacing(target) as temporary:
         draw(temporary, splits, images, target.suffix.removeprefix("."))
+    _show(numbers, as_json=as_json)
+    if not as_json:
+        terminal.say(str(target))
+
+
+def _show(numbers: Mapping[str, int], *, as_json: bool) -> None:
+    """Print the counts next to the published ones."""
     header = ("what", "found", "published")
     rows = [(what, n, PUBLISHED.get(what)) for what, n in numbers.items()]
     if as_json:
@@ -92,7 +99,6 @@ def run(
         (what, f"{number:,}", "" if known is None else f"{known:,}") for what, number, known in rows
     ]
     terminal.show_table("counts", header, table)
-    terminal.say(str(target))
 
 
 def counts(
@@ -101,14 +107,11 @@ def counts(
     """Count super-categories per kind and, in each split, labelled landmarks and, where they are
     known, images.
     """
-    labelled = {
-        split: [row for row in rows if row.hierarchical_label] for split, rows in splits.items()
-    }
-    kinds = {
-        row.hierarchical_label: row.natural_or_human_made
-        for rows in labelled.values()
-        for row in rows
-    }
+    labelled: dict[str, list[Released]] = {}
+    kinds: dict[str, str] = {}
+    for split, rows in splits.items():
+        labelled[split] = [row for row in rows if row.hierarchical_label]
+        kinds |= {row.hierarchical_label: row.natural_or_human_made for row in labelled[split]}
     numbers = {"super-categories": len(kinds)} | {
         kind: list(kinds.values()).count(kind) for kind in COLOURS
     }
@@ -165,14 +168,11 @@ def draw(
 
 
 def _landmarks(axes: Axes, splits: Mapping[str, Sequence[Released]]) -> None:
-    sizes = {
-        split: Counter(row.hierarchical_label for row in rows) for split, rows in splits.items()
-    }
-    kinds = {
-        row.hierarchical_label: row.natural_or_human_made
-        for rows in splits.values()
-        for row in rows
-    }
+    sizes: dict[str, Counter[str]] = {}
+    kinds: dict[str, str] = {}
+    for split, rows in splits.items():
+        sizes[split] = Counter(row.hierarchical_label for row in rows)
+        kinds |= {row.hierarchical_label: row.natural_or_human_made for row in rows}
     kinds.pop("", None)
     names = sorted(kinds, key=lambda name: (-sum(size[name] for size in sizes.values()), name))
     width = 0.8 / len(sizes)

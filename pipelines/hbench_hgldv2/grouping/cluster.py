@@ -96,7 +96,8 @@ def run(
     labels = read_rows(work / "labels.csv", Label)
     large = len(labels) > LARGE
     algorithm = algorithm or ("faiss" if large else "kmeans")
-    resamples = (0 if large else RESAMPLES) if resamples is None else resamples
+    if resamples is None:
+        resamples = 0 if large else RESAMPLES
     links = links_of(decisions_in(work, decisions))
     described = {
         "k": k,
@@ -104,33 +105,50 @@ def run(
         "restarts": restarts,
         "algorithm": algorithm,
         "resamples": resamples,
+        "links": [sorted(map(list, links.must)), sorted(map(list, links.cannot))],
     }
-    described["links"] = [sorted(map(list, links.must)), sorted(map(list, links.cannot))]
     record = made_by("cluster", [work / "labels.csv", work / "embeddings.npz"], described)
     if is_done(record, work / "clusters.csv"):
         return
 
-    vectors = load(work / "embeddings.npz", labels)
-    settings = ClusterSettings(k, seed, restarts)
+    rows = _clustered(
+        labels,
+        load(work / "embeddings.npz", labels),
+        ClusterSettings(k, seed, restarts),
+        algorithms[algorithm],
+        links=links,
+        resamples=resamples,
+    )
+    counts = {
+        "labels": len(rows),
+        "clusters": len({row.cluster for row in rows}),
+        "outliers": sum(row.outlier for row in rows),
+    }
+    write_rows(work / "clusters.csv", rows, Clustered, record=record, counts=counts)
+    terminal.say(", ".join(f"{count:,} {name}" for name, count in counts.items()))
+
+
+def _clustered(
+    labels: Sequence[Label],
+    vectors: Vectors,
+    settings: ClusterSettings,
+    algorithm: Algorithm,
+    *,
+    links: Links,
+    resamples: int,
+) -> list[Clustered]:
+    """Cluster the labels, and measure how well each fits its cluster, also in refits to samples."""
     ids = [label.class_id for label in labels]
-    chosen = algorithms[algorithm]
-    clusters = cluster(ids, vectors, settings, chosen, links)
+    clusters = cluster(ids, vectors, settings, algorithm, links)
 
     with terminal.progress() as bar:
-        fits = refits(ids, vectors, chosen, settings, resamples=resamples)
+        fits = refits(ids, vectors, algorithm, settings, resamples=resamples)
         together = coassociation(
             ids, clusters, list(bar.track(fits, total=resamples, description="refits"))
         )
 
     rows = details({label.class_id: label.label for label in labels}, vectors, clusters)
-    rows = [row._replace(coassociation=together[row.class_id]) for row in rows]
-    counts = {
-        "labels": len(rows),
-        "clusters": len(set(clusters.values())),
-        "outliers": sum(row.outlier for row in rows),
-    }
-    write_rows(work / "clusters.csv", rows, Clustered, record=record, counts=counts)
-    terminal.say(", ".join(f"{count:,} {name}" for name, count in counts.items()))
+    return [row._replace(coassociation=together[row.class_id]) for row in rows]
 
 
 def read_clusters(work: Path) -> dict[str, int]:
@@ -185,27 +203,48 @@ def details(
     """
     ids = list(names)
     numbers = np.asarray([clusters[i] for i in ids])
-    centres = _centroids(vectors, numbers)
-    similar = vectors @ centres.T
+    similar = vectors @ _centroids(vectors, numbers).T
     to_centre = similar[np.arange(len(ids)), numbers]
-    others = similar.copy()
-    others[np.arange(len(ids)), numbers] = -np.inf
-    nearest = others.argmax(axis=1) if len(centres) > 1 else numbers
-    margins = to_centre - np.where(len(centres) > 1, others.max(axis=1), to_centre)
+    nearest, margins = _next_nearest(similar, numbers)
+    medoids = [names[ids[place]] for place in _medoids(similar, numbers)]
     scores = silhouettes(vectors, numbers.tolist())
     far = outliers(vectors)
-    medoids = [
-        names[ids[int(np.where(numbers == c, similar[:, c], -np.inf).argmax())]]
-        for c in range(len(centres))
-    ]
     rows = [
-        Clustered(i, int(c), medoids[c], float(1 - t), float(s), int(n), float(m), bool(f))
-        for i, c, t, s, n, m, f in zip(
-            ids, numbers, to_centre, scores, nearest, margins, far, strict=True
+        Clustered(
+            class_id,
+            int(numbers[place]),
+            medoids[numbers[place]],
+            distance=float(1 - to_centre[place]),
+            silhouette=float(scores[place]),
+            nearest_cluster=int(nearest[place]),
+            margin=float(margins[place]),
+            outlier=bool(far[place]),
         )
+        for place, class_id in enumerate(ids)
     ]
 
     return sorted(rows, key=lambda row: (row.cluster, row.silhouette, row.class_id))
+
+
+def _next_nearest(similar: Vectors, numbers: Ids) -> tuple[Ids, Vectors]:
+    """Find the nearest other cluster of each label, and how much nearer its own centroid is.
+
+    `similar` (n, k) are the similarities to the centroids, `numbers` (n,) the own clusters. A
+    single cluster is its own nearest, by a margin of 0.
+    """
+    places = np.arange(len(numbers))
+    own = similar[places, numbers]
+    if similar.shape[1] == 1:
+        return numbers, own - own
+    others = similar.copy()
+    others[places, numbers] = -np.inf
+    return others.argmax(axis=1), own - others.max(axis=1)
+
+
+def _medoids(similar: Vectors, numbers: Ids) -> list[int]:
+    """Find the place of the label that is nearest to the centroid of each cluster."""
+    inside = numbers[:, None] == np.arange(similar.shape[1])
+    return [int(place) for place in np.where(inside, similar, -np.inf).argmax(axis=0)]
 
 
 def silhouettes(vectors: Vectors, clusters: Sequence[Hashable]) -> NDArray[np.float64]:

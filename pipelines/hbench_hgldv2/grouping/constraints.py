@@ -55,9 +55,10 @@ def collapse(
     )
     for number, part in enumerate(parts):
         numbers |= dict.fromkeys(part, number)
-    apart = {
-        pair for group in links.cannot for pair in combinations([i for i in group if i in known], 2)
-    }
+    apart: set[tuple[str, str]] = set()
+    for group in links.cannot:
+        present = [i for i in group if i in known]
+        apart.update(combinations(present, 2))
     clash = [pair for pair in sorted(apart) if numbers[pair[0]] == numbers[pair[1]]]
     if clash:
         raise ConfigError(

@@ -60,14 +60,7 @@ def run(
     local = Path(argument)
     name = f"{kind}:{local.name}" if local.name and local.exists() else encoder
     inputs = [work / "labels.csv", *([names] if names else [])]
-    weights = (
-        [local]
-        if local.is_file()
-        else sorted(local.glob("*.safetensors"))
-        if local.name and local.is_dir()
-        else []
-    )
-    # of a local encoder; one known by its name has none
+    weights = _weights_of(local)
     identity = sha256(weights[0]) if weights else ""
     record = made_by("encode", inputs, {"encoder": name, "prompt": prompt, "weights": identity})
     if is_done(record, work / "embeddings.npz"):
@@ -79,6 +72,15 @@ def run(
     counts = {"labels": len(labels), "dimensions": vectors.shape[1]}
     write(work / "embeddings.npz", record, counts, lambda file: save(file, labels, vectors))
     terminal.say(f"{len(labels):,} labels in {vectors.shape[1]} dimensions")
+
+
+def _weights_of(local: Path) -> list[Path]:
+    """Find the files of weights of a local encoder; one that is known by its name has none."""
+    if local.is_file():
+        return [local]
+    if local.name and local.is_dir():
+        return sorted(local.glob("*.safetensors"))
+    return []
 
 
 def kinds_in(names: Path | None) -> dict[str, str]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn import metrics
 from sklearn.metrics.cluster import contingency_matrix, pair_confusion_matrix
 
@@ -30,6 +31,7 @@ from hbench_hgldv2.grouping import cluster as clustering
 from hbench_hgldv2.grouping.encode import Vectors, load, tfidf
 from hbench_hgldv2.labels.label import Label, head_noun, normalised
 
+Similarities = NDArray[np.float64]
 PRIOR = 3  # pairs of the average group that are added to each group's mean and variance
 
 
@@ -78,28 +80,20 @@ def run(
     labels = read_rows(work / "labels.csv", Label)
     vectors = load(work / "embeddings.npz", labels)
     reference = reference or (work / "mapping.csv" if (work / "mapping.csv").exists() else None)
-    groups = (
-        groups_in(mapping)
-        if mapping
-        else {i: str(n) for i, n in clustering.read_clusters(work).items()}
-    )
+    groups = groups_in(mapping) if mapping else _clusters_in(work)
     truth = groups_in(reference) if reference else {}
     measures, recalled = measured(labels, groups, truth)
     measures["without a reference"] = coherence(labels, vectors, groups)
     if mapping is None:
         measures["without a reference"]["stability"] = _stability(work, labels, vectors)
-    judged = [i for i, label in enumerate(labels) if label.class_id in truth]
-    true_groups = [truth[labels[i].class_id] for i in judged]
-    odd = inconsistencies([labels[i].label for i in judged], true_groups, vectors[judged])
+    odd = _inconsistencies_in(truth, labels, vectors)
     inputs = [path for path in (reference, mapping or work / "clusters.csv") if path]
     record = made_by("quality", [work / "labels.csv", work / "embeddings.npz", *inputs], {})
-    content = {"measures": measures, "recalls": [row._asdict() for row in recalled]}
-    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    text = _as_json(measures, recalled)
     write(work / "quality.json", record, {"pairs": len(odd)}, lambda path: write_text(path, text))
     write(work / "quality.svg", record, {}, lambda path: draw_recalls(path, recalled))
-    write_rows(
-        work / "inconsistencies.csv", odd, Inconsistency, record=record, counts={"pairs": len(odd)}
-    )
+    questions = work / "inconsistencies.csv"
+    write_rows(questions, odd, Inconsistency, record=record, counts={"pairs": len(odd)})
 
     if as_json:
         terminal.show_json(measures)
@@ -108,9 +102,28 @@ def run(
         fresh = sum(not row.repeats for row in odd)
         terminal.say(
             f"{fresh} questions to curators, the surest first, and {len(odd)} pairs of near labels "
-            "in different groups: "
-            f"{work / 'inconsistencies.csv'}"
+            f"in different groups: {questions}"
         )
+
+
+def _as_json(measures: Mapping[str, Mapping[str, float]], recalled: Sequence[Recall]) -> str:
+    """Write the measures and recalls as the text of quality.json."""
+    content = {"measures": measures, "recalls": [row._asdict() for row in recalled]}
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def _clusters_in(work: Path) -> dict[str, str]:
+    """Return class -> cluster of the work folder, whose number is the group's name."""
+    return {i: str(number) for i, number in clustering.read_clusters(work).items()}
+
+
+def _inconsistencies_in(
+    groups: Mapping[str, str], labels: Sequence[Label], vectors: Vectors
+) -> list[Inconsistency]:
+    """Find the inconsistencies among the labels that have a group."""
+    rows = [i for i, label in enumerate(labels) if label.class_id in groups]
+    names = [groups[labels[i].class_id] for i in rows]
+    return inconsistencies([labels[i].label for i in rows], names, vectors[rows])
 
 
 def measured(
@@ -238,23 +251,9 @@ def inconsistencies(
     `vectors`, characters are compared (TF-IDF).
     """
     names = [normalised(label) for label in labels]
-    reasons: dict[tuple[int, int], str] = {}
-    last = map(head_noun, names)
-    first = (name.split()[0] if " " in name else "" for name in names)
-
-    for words, why in ((last, "head noun"), (first, "first word")):
-        for word, same in groupby(
-            sorted(zip(words, range(len(names)), strict=True)), key=itemgetter(0)
-        ):
-            pairs = combinations([place for _, place in same], 2) if word else ()
-            reasons |= {pair: f"{why} {word!r}" for pair in pairs if pair not in reasons}
-
+    reasons = _sharing_a_word(names)
     if vectors is not None:
-        similar = np.triu(vectors @ vectors.T, k=1)
-        reasons |= {
-            (int(i), int(j)): f"similarity {similar[i, j]:.2f}"
-            for i, j in np.argwhere(similar >= near)
-        }
+        reasons |= _similar(vectors, near)
 
     apart = sorted(pair for pair in reasons if groups[pair[0]] != groups[pair[1]])
     if not apart:
@@ -279,29 +278,59 @@ def inconsistencies(
     return sorted(rows, key=lambda row: row.repeats)
 
 
+def _sharing_a_word(names: Sequence[str]) -> dict[tuple[int, int], str]:
+    """Find the pairs of names with the same last word, or else the same first, and say which."""
+    reasons: dict[tuple[int, int], str] = {}
+    last = map(head_noun, names)
+    first = (name.split()[0] if " " in name else "" for name in names)
+
+    for words, why in ((last, "head noun"), (first, "first word")):
+        for word, same in groupby(
+            sorted(zip(words, range(len(names)), strict=True)), key=itemgetter(0)
+        ):
+            pairs = combinations([place for _, place in same], 2) if word else ()
+            reasons |= {pair: f"{why} {word!r}" for pair in pairs if pair not in reasons}
+
+    return reasons
+
+
+def _similar(vectors: Vectors, near: float) -> dict[tuple[int, int], str]:
+    """Find the pairs of vectors with a similarity of at least `near`, and say how similar."""
+    similar = np.triu(vectors @ vectors.T, k=1)
+    return {
+        (int(i), int(j)): f"similarity {similar[i, j]:.2f}" for i, j in np.argwhere(similar >= near)
+    }
+
+
 def _sure(pairs: Sequence[tuple[int, int]], groups: Sequence[str], vectors: Vectors) -> list[float]:
     """Compute by how many standard deviations the labels of each pair are nearer than labels inside
     their groups.
-
-    PRIOR pairs of the average group are added to each group's mean and variance, for the sake of
-    small groups.
     """
     ids = clustering.numbered(groups)
     exact = vectors.astype(np.float64)
     members = [exact[ids == group] for group in range(int(ids.max()) + 1)]
     within = [(part @ part.T)[np.triu_indices(len(part), 1)] for part in members]
-    every = np.concatenate(within)
-    mean, variance = (float(every.mean()), float(every.var())) if len(every) else (0.0, 1.0)
-    means = np.asarray([(row.sum() + PRIOR * mean) / (len(row) + PRIOR) for row in within])
-    squares = [np.square(row - centre).sum() for row, centre in zip(within, means, strict=True)]
-    counts = np.asarray([len(row) for row in within])
-    variances = np.maximum((np.asarray(squares) + PRIOR * variance) / (counts + PRIOR), 1e-9)
+    means, variances = _moments(within)
     left, right = np.asarray(pairs).T
     similar = np.einsum("nd,nd->n", exact[left], exact[right])
     usual = (means[ids[left]] + means[ids[right]]) / 2
     spread = (variances[ids[left]] + variances[ids[right]]) / 2
 
     return [round(float(value), 6) for value in (similar - usual) / np.sqrt(spread)]
+
+
+def _moments(within: Sequence[Similarities]) -> tuple[Similarities, Similarities]:
+    """Compute the mean and the variance of the similarities inside each group.
+
+    PRIOR pairs of the average group are added to each, for the sake of small groups.
+    """
+    every = np.concatenate(within)
+    mean, variance = (float(every.mean()), float(every.var())) if len(every) else (0.0, 1.0)
+    means = np.asarray([(row.sum() + PRIOR * mean) / (len(row) + PRIOR) for row in within])
+    squares = [np.square(row - centre).sum() for row, centre in zip(within, means, strict=True)]
+    counts = np.asarray([len(row) for row in within])
+    variances = np.maximum((np.asarray(squares) + PRIOR * variance) / (counts + PRIOR), 1e-9)
+    return means, variances
 
 
 def draw_recalls(path: Path, rows: Sequence[Recall]) -> None:

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, NamedTuple
 
+import numpy as np
+
 from hbench.cli import terminal
 from hbench.core.errors import UsageError
 from hbench_hgldv2.artefact import made_by, read_rows, write_rows
@@ -74,11 +76,18 @@ def run(
     with terminal.progress() as bar:
         rows = list(bar.track(swept, total=len(settings), description="k"))
     write_rows(work / "sweep.csv", rows, Swept, record=record, counts={"rows": len(rows)})
-    measured = [
-        name for name in Swept._fields if not all(math.isnan(getattr(row, name)) for row in rows)
-    ]
-    shown = [[str(row.k), *(f"{getattr(row, name):.3f}" for name in measured[1:])] for row in rows]
-    terminal.show_table(None, measured, shown)
+    _show(rows)
+
+
+def _show(rows: Sequence[Swept]) -> None:
+    """Print the measures of every k, without those that no row has."""
+    unknown = np.isnan(np.asarray(rows, float)).all(axis=0)
+    measured = [name for name, absent in zip(Swept._fields, unknown, strict=True) if not absent]
+    table = []
+    for row in rows:
+        values = [getattr(row, name) for name in measured[1:]]
+        table.append([str(row.k), *(f"{value:.3f}" for value in values)])
+    terminal.show_table(None, measured, table)
 
 
 def sweep(
@@ -97,21 +106,6 @@ def sweep(
     for setting in settings:
         clusters = clustering.cluster(ids, vectors, setting, algorithm)
         numbers = [clusters[i] for i in ids]
-        pairs = [
-            (number, reference[class_id])
-            for class_id, number in clusters.items()
-            if class_id in reference
-        ]
-        against = (float("nan"),) * 5
-
-        if pairs:
-            ours, theirs = zip(*pairs, strict=True)
-            measures = agreement_with(ours, theirs)
-            fragments = len(set(pairs))
-            splits = fragments - len(set(ours))
-            merges = fragments - len(set(theirs))
-            against = (measures["purity"], measures["nmi"], measures["ari"], splits, merges)
-
         yield Swept(
             setting.k,
             float(clustering.silhouettes(vectors, numbers).mean()),
@@ -119,5 +113,25 @@ def sweep(
                 list(clustering.refits(ids, vectors, algorithm, setting, resamples=resamples))
             ),
             lexical_coherence([label for _, label in names], numbers),
-            *against,
+            *_against(reference, clusters),
         )
+
+
+def _against(reference: Mapping[str, str], clusters: Mapping[str, int]) -> tuple[float, ...]:
+    """Compute purity, NMI, ARI, splits and merges of clusters against a reference; nan for each
+    where it has none of their labels.
+    """
+    pairs = [
+        (number, reference[class_id])
+        for class_id, number in clusters.items()
+        if class_id in reference
+    ]
+    if not pairs:
+        return (math.nan,) * 5
+
+    ours, theirs = zip(*pairs, strict=True)
+    measures = agreement_with(ours, theirs)
+    fragments = len(set(pairs))
+    splits = fragments - len(set(ours))
+    merges = fragments - len(set(theirs))
+    return measures["purity"], measures["nmi"], measures["ari"], splits, merges

@@ -154,16 +154,9 @@ def taxonomy(
     """
     removed: list[Removed] = []
     graph, members = _condensed(_graph(parents, landmarks, removed), landmarks, removed)
-    here = {node: sum(landmarks.get(member, 0) for member in members[node]) for node in graph}
-    weights = {
-        node: here[node] + sum(here[below] for below in nx.ancestors(graph, node)) for node in graph
-    }
-
-    kept: set[str] = set()
-    for node in nx.topological_sort(graph):  # from the bottom up
-        joins = weights[node] >= least and len(_nearest(node, graph.predecessors, kept)) > 1
-        if joins or any(landmarks.get(member, 0) for member in members[node]):
-            kept.add(node)
+    here = _landmarks_of(members, landmarks)
+    weights = _with_those_below(graph, here)
+    kept = _kept(graph, here, weights, least)
 
     tree: nx.DiGraph[str] = nx.DiGraph()
     tree.add_node(ROOT, alternatives=())
@@ -191,6 +184,38 @@ def taxonomy(
     return tree, sorted(removed)
 
 
+def _landmarks_of(
+    members: Mapping[str, Sequence[str]], landmarks: Mapping[str, int]
+) -> dict[str, int]:
+    """Sum the landmarks of the classes that each node stands for."""
+    here = {}
+    for node, classes in members.items():
+        here[node] = sum(landmarks.get(member, 0) for member in classes)
+    return here
+
+
+def _with_those_below(graph: nx.DiGraph[str], here: Mapping[str, int]) -> dict[str, int]:
+    """Add to the landmarks of each node those of all nodes below it."""
+    weights = {}
+    for node in graph:
+        weights[node] = here[node] + sum(here[below] for below in nx.ancestors(graph, node))
+    return weights
+
+
+def _kept(
+    graph: nx.DiGraph[str], here: Mapping[str, int], weights: Mapping[str, int], least: int
+) -> set[str]:
+    """Choose the nodes with landmarks, and those with at least `least` below that join two of
+    them.
+    """
+    kept: set[str] = set()
+    for node in nx.topological_sort(graph):  # from the bottom up
+        joins = weights[node] >= least and len(_nearest(node, graph.predecessors, kept)) > 1
+        if joins or here[node]:
+            kept.add(node)
+    return kept
+
+
 def kind_of(members: Sequence[str], graph: nx.DiGraph[str]) -> str:
     """Return "natural" or "human-made" by the classes above, to which the edges lead; "review" for
     both or neither.
@@ -200,7 +225,9 @@ def kind_of(members: Sequence[str], graph: nx.DiGraph[str]) -> str:
     } | set(members)
     natural = bool(up & NATURAL)
     made = bool(up & HUMAN_MADE)
-    return "review" if natural == made else "natural" if natural else "human-made"
+    if natural == made:
+        return "review"
+    return "natural" if natural else "human-made"
 
 
 def rows(tree: nx.DiGraph[str], names: Mapping[str, str]) -> list[Node]:

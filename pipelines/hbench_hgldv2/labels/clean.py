@@ -163,7 +163,9 @@ def labels_of(selection: Iterable[CleanedLandmark], names: Sequence[ClassName]) 
     counted: dict[str, Counter[str]] = defaultdict(Counter)
     shown: dict[str, list[str]] = defaultdict(list)
     for row in selection:
-        for class_id in row.classes if row.status != "dropped" else ():
+        if row.status == "dropped":
+            continue
+        for class_id in row.classes:
             counted[class_id][row.split if row.status == "kept" else row.status] += 1
             if row.category and len(shown[class_id]) < EXAMPLES:
                 shown[class_id].append(title_of(row.category).partition(":")[2])

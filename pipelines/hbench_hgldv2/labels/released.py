@@ -66,19 +66,7 @@ def run(
         raise UsageError(f"{target} is there already", fix="write another file with -o FILE")
 
     labels = read_rows(work / "labels.csv", Label) if (work / "labels.csv").exists() else None
-    rows = [read(path) for path in released]
-    # a landmark each of the labels in the shipped decisions, which lack case and qualifiers
-    if sample:
-        shipped = decisions_file.load(SAMPLE)
-        placed = [
-            (i, move.to)
-            for move in shipped.decisions
-            if isinstance(move, Move)
-            for i in move.labels
-        ]
-        named = [(i.removeprefix(PREFIX), group, shipped.groups[group].kind) for i, group in placed]
-        rows = [[Released(number, "", *row) for number, row in enumerate(named)]]
-
+    rows = [_sample_rows()] if sample else [read(path) for path in released]
     made = decisions_of(rows, labels)
     write_text(target, decisions_file.dumps(made))
     count = sum(len(labels_named(decision)) for decision in made.decisions)
@@ -86,6 +74,17 @@ def run(
         f"{target}: {count:,} labels in {len(made.groups)} groups, {len(made.decisions):,} "
         "decisions"
     )
+
+
+def _sample_rows() -> list[Released]:
+    """Make a landmark of each label in the shipped decisions, whose labels lack case and
+    qualifiers.
+    """
+    shipped = decisions_file.load(SAMPLE)
+    moves = [decision for decision in shipped.decisions if isinstance(decision, Move)]
+    placed = [(i, move.to) for move in moves for i in move.labels]
+    named = [(i.removeprefix(PREFIX), group, shipped.groups[group].kind) for i, group in placed]
+    return [Released(number, "", *row) for number, row in enumerate(named)]
 
 
 def read(path: Path) -> list[Released]:

@@ -151,14 +151,23 @@ def link(work: Path, raw: Path, source: FactSource, settings: Mapping[str, Any])
         "if none is in the cache"
     )
     links, names = resolve(landmarks, source)
-    counted = Counter(f"status {link.status}" for link in links)
-    counted += Counter(f"via {link.via}" for link in links if link.via)
-    counted += Counter(link.reason for link in links if link.reason)
+    counted = _counted(links)
     write_rows(work / "links.csv", links, Link, record=record, counts=counted)
     write_rows(
         work / "classes.csv", names, ClassName, record=record, counts={"classes": len(names)}
     )
+    _say(counted)
 
+
+def _counted(links: Sequence[Link]) -> Counter[str]:
+    """Count the landmarks by "status …" and "via …", and by the reason for having no class."""
+    counted = Counter(f"status {link.status}" for link in links)
+    counted += Counter(f"via {link.via}" for link in links if link.via)
+    return counted + Counter(link.reason for link in links if link.reason)
+
+
+def _say(counted: Mapping[str, int]) -> None:
+    """Print how many landmarks were linked, by what, and why others were not."""
     for title, prefix in (("landmarks", "status "), ("linked by", "via ")):
         shown = {
             name.removeprefix(prefix): count
@@ -167,11 +176,8 @@ def link(work: Path, raw: Path, source: FactSource, settings: Mapping[str, Any])
         }
         terminal.say(counts_text(title, shown))
 
-    terminal.say(
-        counts_text(
-            "without a class", {name: count for name, count in counted.items() if " " not in name}
-        )
-    )
+    reasons = {name: count for name, count in counted.items() if " " not in name}
+    terminal.say(counts_text("without a class", reasons))
 
 
 def expected_requests(titles: int) -> int:
@@ -211,7 +217,8 @@ def read_landmarks(path: Path, split: str) -> list[Landmark]:
                 f"{path} lacks columns", expected="landmark_id, category", found=", ".join(columns)
             )
         rows = [Landmark(split, int(row["landmark_id"]), row["category"]) for row in reader]
-    twice = [i for i, count in Counter(row.landmark_id for row in rows).items() if count > 1]
+    times = Counter(row.landmark_id for row in rows)
+    twice = [i for i, count in times.items() if count > 1]
     if twice:
         raise DataError(
             f"{path} has landmarks twice", expected="each landmark_id once", found=examples(twice)
@@ -245,11 +252,20 @@ def resolve(
     class_ids = sorted({class_id for link in links for class_id in link.classes}, key=_qid_order)
     qualifiers = {i for link in links for i in QID.findall(link.raw_label)} - set(class_ids)
     names = source.names([*class_ids, *sorted(qualifiers, key=_qid_order)])
+
+    return (
+        _spelled_out(links, names),
+        [ClassName(i, *names.get(i, Named())) for i in class_ids],
+    )
+
+
+def _spelled_out(links: Sequence[Link], names: Mapping[str, Named]) -> list[Link]:
+    """Write the names of items, where a spoken language has one, in place of their QIDs in the raw
+    labels.
+    """
     spoken = {i: name.text for i, name in names.items() if name.language in SPOKEN and name.text}
     shown = [QID.sub(lambda qid: spoken.get(qid[0], qid[0]), link.raw_label) for link in links]
-    links = [link._replace(raw_label=text) for link, text in zip(links, shown, strict=True)]
-
-    return links, [ClassName(i, *names.get(i, Named())) for i in class_ids]
+    return [link._replace(raw_label=text) for link, text in zip(links, shown, strict=True)]
 
 
 def find_pages(titles: Sequence[str], source: FactSource) -> dict[str, Page]:

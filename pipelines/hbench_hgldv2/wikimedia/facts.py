@@ -125,8 +125,8 @@ def in_english(ids: Sequence[str], labels: Mapping[tuple[str, str], str]) -> dic
     """Choose the label of each id from (id, language) -> text: English, else that of all languages
     ("mul"), else none.
     """
-    languages = {i: next((name for name in ("en", "mul") if (i, name) in labels), "") for i in ids}
-    return {
-        i: Named(labels[i, language], language) if language else Named()
-        for i, language in languages.items()
-    }
+    chosen = {}
+    for i in ids:
+        language = next((name for name in ("en", "mul") if (i, name) in labels), "")
+        chosen[i] = Named(labels[i, language], language) if language else Named()
+    return chosen

@@ -55,14 +55,16 @@ def bindings_of(answer: Mapping[str, Any]) -> list[dict[str, str]]:
     """Read the rows of a SPARQL JSON result, variable -> value: items as ids, no blank nodes, no
     unbound variables.
     """
-    return [
-        {
-            name: cell["value"].removeprefix(ENTITY)
-            for name, cell in row.items()
-            if cell["type"] != "bnode"
-        }
-        for row in answer["results"]["bindings"]
-    ]
+    return [_bound(row) for row in answer["results"]["bindings"]]
+
+
+def _bound(row: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Read the variables of one row that are bound to an item or a text."""
+    return {
+        name: cell["value"].removeprefix(ENTITY)
+        for name, cell in row.items()
+        if cell["type"] != "bnode"
+    }
 
 
 class QueryService:
