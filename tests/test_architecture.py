@@ -136,9 +136,8 @@ def test_hbench_never_imports_the_pipelines_or_the_studies():
 )
 def test_a_module_and_its_functions_stay_small(path):
     text = path.read_text()
-    assert len(text.splitlines()) <= 450, (
-        f"{path} has {len(text.splitlines())} lines: is it still one idea?"
-    )
+    lines = len(text.splitlines()) - lines_of_docstrings(ast.parse(text))
+    assert lines <= 450, f"{path} has {lines} lines beside docstrings: is it still one idea?"
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = lines_of_code(node, text.splitlines())
@@ -147,6 +146,14 @@ def test_a_module_and_its_functions_stay_small(path):
             assert positional <= 5 or is_command(node) or node.name == "forward", (
                 f"{path}: {node.name} takes {positional} positional arguments"
             )
+
+
+def lines_of_docstrings(tree):
+    """The lines of all docstrings of a module."""
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    nodes = [node for node in ast.walk(tree) if isinstance(node, documented)]
+    found = [node.body[0] for node in nodes if ast.get_docstring(node) is not None]
+    return sum(statement.end_lineno - statement.lineno + 1 for statement in found)
 
 
 def lines_of_code(function, lines):

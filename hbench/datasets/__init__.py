@@ -53,18 +53,29 @@ def load(
     taxonomy: str | Path | None = None,
     several: bool = False,
 ) -> Dataset:
-    """Load a dataset by its name ("sop", "sop@1"), from the folder it was built in, or from a table
-    of your own.
+    """Load a dataset by name ("sop", "sop@1"), from its folder, or from a table of your own.
 
-    `name_or_path`: `hbench.list_datasets()` lists the names. `policies` (docs/own-data.md) mend the
-    names in a table (.csv, .tsv, .parquet); a built dataset takes none. `item`, `levels`: the
-    columns of a table of your own, where they are not what hbench takes them for (`dataset.read`
-    says it); `separator`: what stands between the names of a path in a cell; `taxonomy`: a table of
-    taxa, whose ids a column holds; `several`: whether an item may have several paths
-    (docs/several-paths.md). Returns a Dataset with its manifests for training and testing. Raises
-    UnknownName for an unknown name, DataError where the files are not on this disk or not readable,
-    IntegrityError where they changed since the dataset was built, UsageError for policies that do
-    not apply.
+    Args:
+        name_or_path: a name of `hbench.list_datasets()` or of your own, a folder, or a table (.csv,
+            .tsv, .parquet).
+        policies: mend the names in a table (docs/own-data.md), as a list or a text with commas; a
+            built dataset takes none.
+        item: the column of ids of a table. Default: the one that looks so; `dataset.read` says
+            which.
+        levels: its columns of names, coarse to fine. Default: those that nest.
+        separator: what stands between the names of a path in a cell, such as ">".
+        taxonomy: a table of taxa, whose ids a column holds.
+        several: whether an item may have several paths (docs/several-paths.md). Default: no.
+
+    Returns:
+        A Dataset with its manifests for training and testing.
+
+    Raises:
+        UnknownName: a dataset, column or policy that does not exist.
+        DataError: files that are not on this disk or not readable.
+        IntegrityError: files that changed since the dataset was built.
+        TreeError: names that do not form a tree.
+        UsageError: choices that do not apply, such as policies for a built dataset.
     """
     path = Path(name_or_path)
     name, _, version = str(name_or_path).partition("@")

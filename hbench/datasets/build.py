@@ -44,28 +44,40 @@ def build(
     cards: bool = False,
     on_remark: OnRemark = lambda remark: None,
 ) -> Dataset:
-    """Build a dataset and save it: a published one by `name` from its raw files below `root`, or
-    your own from a `source`.
+    """Build a dataset and save it: a published one from its raw files, or your own from a source.
 
-    `source`: an `OwnSource`, which describes a CSV, a parquet file or a folder of images; `name` is
-    then the dataset's name, by default that of the file. `out`: the folder to write, by default
-    hbench's data folder, where `hbench.load(name)` finds it. `unofficial`: accept other counts than
-    published, or missing images. `force`: replace your dataset of this name. `cards`: also describe
-    the folder for Hugging Face datasets and Croissant. `on_remark` is called with every remark.
-    Returns the dataset. Raises UnknownName, UsageError, DataError, IntegrityError (counts), and
-    TreeError (labels that do not form a tree).
+    Args:
+        name: of a published dataset; with `source`, the name of yours. Default: that of the file.
+        source: an `OwnSource`, which describes a table or a folder of images.
+        root: the folder of the raw files or images.
+        out: the folder to write. Default: hbench's data folder, where `hbench.load(name)` finds it.
+        unofficial: accept other counts than published, or missing images. Default: no.
+        force: replace your dataset of this name. Default: no.
+        cards: also describe the folder for Hugging Face datasets and Croissant. Default: no.
+        on_remark: is called with every remark.
 
-    >>> import hbench, tempfile
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> _ = (folder / "birds.csv").write_text(
-    ...     "item,order,species\\na.png,owls,barn owl\\nb.png,owls,barn owl\\n"
-    ... )
-    >>> data = hbench.build(
-    ...     source=hbench.OwnSource(folder / "birds.csv", ["order", "species"]),
-    ...     out=folder / "birds",
-    ... )
-    >>> len(data.tests["test"]), hbench.load(folder / "birds").levels
-    (2, ('order', 'species'))
+    Returns:
+        The Dataset.
+
+    Raises:
+        UnknownName: a dataset, column or policy that does not exist.
+        UsageError: a name that is taken, or options that do not go together.
+        DataError: raw files that are missing or not as expected.
+        IntegrityError: other counts than published.
+        TreeError: labels that do not form a tree.
+
+    Example:
+        >>> import hbench, tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> _ = (folder / "birds.csv").write_text(
+        ...     "item,order,species\\na.png,owls,barn owl\\nb.png,owls,barn owl\\n"
+        ... )
+        >>> data = hbench.build(
+        ...     source=hbench.OwnSource(folder / "birds.csv", ["order", "species"]),
+        ...     out=folder / "birds",
+        ... )
+        >>> len(data.tests["test"]), hbench.load(folder / "birds").levels
+        (2, ('order', 'species'))
     """
     root = None if root is None else Path(root)
     out = None if out is None else Path(out)

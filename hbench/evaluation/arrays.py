@@ -60,27 +60,46 @@ def score(
 ) -> Report:
     """Score vectors by their labels, against each other or against a gallery, and return a report.
 
-    `vectors` (N, D): numpy arrays or torch tensors of any float type. `labels` (N, L), or (N,) for
-    one level: numbers or names, coarse to fine; no -1, which the losses take for unknown. Where
-    items have several right paths, `labels` (N, P, L), or for each item a list of its paths
-    (docs/several-paths.md). A query is never in its own list; with a `gallery` (G, D) and
-    `gallery_labels` (G, L) the queries rank that instead. `level_names`: by default level1 (coarse)
-    … levelL (fine).
+    A query is never in its own list. Scores are fractions in [0, 1]. What the numbers mean is on
+    docs/metrics.md; options as the released evaluators have them, on docs/protocols.md.
 
-    `metrics`: names such as "H-AP", "AP/level1" or "R@10" (`hbench.list_metrics()`), as a list or a
-    text with commas; by default H-AP, wAP, ASI, NDCG, and AP, mAP@R and R@k of every level.
-    `similarity`: "cosine", "dot", "l2", "hamming", "poincare(curvature=…)" or "lorentz".
-    `relevance`, of H-AP: "alpha", whose exponent is `alpha`, "sum_wap" or "exponential".
-    `protocol`: "paper", the papers' equations, or "official", the released evaluators'. `ties`,
-    what comes first among equal scores: "pessimistic", the lower level, or "optimistic". `unit`:
-    what intervals are taken over, the classes of a level (by default the finest) or "query".
-    `policies` (docs/own-data.md) mend labels that are names, such as "unknown" for names that end
-    early; without it a missing name (None, NaN, "") is refused. `threads`: by default all
-    processors; `memory`: the most bytes held beyond the vectors.
+    Args:
+        vectors: (N, D), numpy arrays or torch tensors of any float type.
+        labels: (N, L), or (N,) for one level: numbers or names, coarse to fine; no -1, which the
+            losses take for unknown. Where items have several right paths (docs/several-paths.md),
+            (N, P, L), or for each item a list of its paths.
+        gallery: (G, D), what the queries rank instead of each other. Default: they rank themselves.
+        gallery_labels: (G, L), given together with `gallery`.
+        level_names: L names, coarse to fine. Default: level1 … levelL.
+        metrics: names such as "H-AP", "AP/level1" or "R@10" (`hbench.list_metrics()`), as a list or
+            a text with commas. Default: H-AP, wAP, ASI, NDCG, and AP, mAP@R and R@k of every level.
+        relevance: of H-AP: "alpha" (default), "sum_wap" or "exponential".
+        alpha: the exponent of the relevance "alpha". Default: 1.
+        protocol: "paper" (default), the papers' equations, or "official", the released evaluators'.
+        ties: what comes first among equal scores: "pessimistic" (default), the lower level, or
+            "optimistic".
+        similarity: "cosine" (default), "dot", "l2", "hamming", "poincare(curvature=…)" or
+            "lorentz".
+        policies: mend labels that are names (docs/own-data.md), such as "unknown" for paths that
+            end early. Without it a missing name (None, NaN, "") is refused.
+        unit: what intervals are taken over: the classes of a level, or "query". Default: the
+            finest.
+        threads: of the processor. Default: all.
+        memory: the most bytes held beyond the vectors.
 
-    Scores are fractions in [0, 1]. Raises SubmissionError for vectors that cannot be ranked,
-    TreeError for labels that do not form a tree, UnknownName for names, UsageError for options that
-    do not go together.
+    Returns:
+        A Report: `report.scores["H-AP"]`, intervals, values by query, tables, `report.write(path)`.
+
+    Raises:
+        SubmissionError: vectors that cannot be ranked, such as NaN, or labels that do not fit them.
+        TreeError: labels that do not form a tree.
+        UnknownName: a metric, level, similarity or policy that does not exist.
+        UsageError: options that do not go together.
+
+    Example:
+        >>> report = score([[1.0, 0.1], [1.0, 0.0], [0.0, 1.0]], [[0, 0], [0, 0], [1, 1]])
+        >>> report.scores["H-AP"]
+        1.0
     """
     _refuse_files(vectors, labels)
     if (gallery is None) != (gallery_labels is None):

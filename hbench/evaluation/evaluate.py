@@ -69,21 +69,47 @@ def evaluate(
 ) -> Report:
     """Score an embedding file, or a ranking, on every test of a dataset, and return a report.
 
-    `submission`: the path of a file (docs/score.md lists the formats), what was read from one, a
-    pair of queries and gallery, or, with `ids` (N,), vectors (N, D) in memory, numpy or torch; the
-    order of the rows never matters. `dataset`: a name, a folder, a table, or what `hbench.load`
-    returns. `method`: the name that the report gives the submission.
+    Everything is read and checked before any work starts. Scores are fractions in [0, 1].
 
-    `metrics`, `relevance`, `alpha`, `ties` and `unit` are those of `hbench.score`; `similarity`
-    too, by default the dataset's. `protocol`: "paper", the papers' equations, or "official", the
-    evaluator released for the dataset; `also_official` computes the latter's values in the same
-    ranking pass. `leave_out` "zero": items whose vectors are all zero are neither queries nor in
-    the gallery; they are counted, also in the signature. `memory`: the most bytes held beyond the
-    embeddings. `execute` computes the blocks (hbench.engine.executors), and `on_test` is called
-    with each test's name and returns a function for progress.
+    Args:
+        submission: the path of a file (docs/score.md lists the formats), what was read from one, a
+            pair of queries and gallery, or, with `ids`, vectors (N, D) in memory, numpy or torch.
+            The order of the rows never matters.
+        dataset: a name, a folder, a table, or what `hbench.load` returns.
+        ids: (N,), of vectors in memory.
+        metrics: as in `hbench.score`. Default: those of the dataset's papers, and all usual ones.
+        protocol: "paper" (default), the papers' equations, or "official", the evaluator released
+            for the dataset.
+        also_official: whether the latter's values are computed in the same ranking pass. Default:
+            no.
+        ties: as in `hbench.score`.
+        similarity: as in `hbench.score`. Default: the dataset's.
+        relevance: as in `hbench.score`.
+        alpha: as in `hbench.score`.
+        unit: as in `hbench.score`.
+        method: the name that the report gives the submission.
+        leave_out: "zero": items whose vectors are all zero are neither queries nor in the gallery;
+            they are counted, also in the signature. Default: such a file is refused under cosine.
+        memory: the most bytes held beyond the embeddings.
+        execute: computes the blocks (hbench.engine.executors). Default: threads of this process.
+        on_test: is called with each test's name and returns a function for progress.
 
-    Scores are fractions in [0, 1]. Raises SubmissionError with every problem of the file at once,
-    UnknownName for names, DataError for a dataset that is not here, all before any work starts.
+    Returns:
+        A Report over all tests.
+
+    Raises:
+        SubmissionError: every problem of the file at once.
+        UnknownName: a dataset, metric or other name that does not exist.
+        DataError: a dataset that is not on this disk.
+        UsageError: options that do not go together.
+
+    Example:
+        >>> import hbench
+        >>> glyphs = hbench.load("glyphs")
+        >>> items = glyphs.tests["test"].items
+        >>> vectors = np.random.default_rng(0).normal(size=(len(items), 8))
+        >>> hbench.evaluate(vectors, glyphs, ids=items, metrics="R@1").scores["R@1"] < 0.1
+        True
     """
     settings = Settings(metrics, protocol, ties, similarity, relevance, alpha, unit)
     given: Any = submission

@@ -161,18 +161,34 @@ def browse(
     severe: int | None = None,
     at_random: int | None = None,
 ) -> Results:
-    """Rank the gallery for some queries by one or more embedding files, and show the first k
-    results of each.
+    """Rank the gallery for some queries by one or more embedding files, and show the first results.
 
-    `files`: embedding files; where queries and gallery are in two,
-    `hbench.look.inputs.TwoFiles(query, gallery)`. `dataset`: a name, a folder, a table, or a
-    Dataset; `test`: by default its first. Choose queries in one way, by the first file: `queries`
-    (ids), `class_name`, or a number of the `worst` or `best` by the metric `by`, of those with the
-    most `severe` first results, or `at_random`; by default, eight of the worst. Values are each
-    model's own. `similarity` (default: the dataset's) and `ties` are those of `hbench.evaluate`.
-    Returns results that a notebook displays, with `.text()`, `.csv()`, `.records()` and
-    `.write(path)`. Raises UsageError for several ways at once, UnknownName for names,
-    SubmissionError for files that cannot be ranked.
+    Queries are chosen in one way, by the first file: `queries`, `class_name`, `worst`, `best`,
+    `severe` or `at_random`; by default, eight of the worst. Values are each model's own.
+
+    Args:
+        files: embedding files; where queries and gallery are in two,
+            `hbench.look.inputs.TwoFiles(query, gallery)`.
+        dataset: a name, a folder, a table, or a Dataset.
+        test: which test. Default: the first.
+        by: the metric that orders queries. Default: "H-AP".
+        similarity: as in `hbench.evaluate`. Default: the dataset's.
+        ties: as in `hbench.evaluate`.
+        k: how many results of each query. Default: 10.
+        queries: ids of queries.
+        class_name: the queries of a class, at any level.
+        worst: how many with the lowest values.
+        best: how many with the highest values.
+        severe: how many whose first results are worst.
+        at_random: how many, drawn.
+
+    Returns:
+        Results that a notebook displays, with `.text()`, `.csv()`, `.records()` and `.write(path)`.
+
+    Raises:
+        UsageError: several ways to choose at once.
+        UnknownName: a query, class, metric or test that does not exist.
+        SubmissionError: files that cannot be ranked.
     """
     paths = _paths(files, k)
     way, value = _way(

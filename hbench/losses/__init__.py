@@ -41,14 +41,20 @@ for _name, _entry in catalogue().items():
 
 @checked
 def build_loss(name: str, **params: Any) -> nn.Module:
-    """Build a loss by name, such as "happier"; `hbench.list_losses()` and `hbench losses` list the
-    names.
+    """Build a loss by name, such as "happier".
 
-    `params` replace the defaults of the loss's parameters, which `hbench losses NAME` lists with
-    its formula and paper. Returns an nn.Module with forward(embeddings (B, D), labels int64 (B, L),
-    ref_embeddings=None, ref_labels=None) -> scalar: labels are coarse to fine, and without
-    references (N, D) the queries rank the batch. Raises UnknownName for an unknown name,
-    ConfigError for a parameter that the loss does not have or cannot use.
+    Args:
+        name: one of `hbench.list_losses()`; `hbench losses NAME` shows its formula and paper.
+        **params: replace the defaults of the loss's parameters, which `hbench losses NAME` lists.
+
+    Returns:
+        An nn.Module with forward(embeddings (B, D), labels int64 (B, L), ref_embeddings=None,
+        ref_labels=None) -> scalar: labels are coarse to fine, and without references (N, D) the
+        queries rank the batch.
+
+    Raises:
+        UnknownName: a loss that does not exist.
+        ConfigError: a parameter that the loss does not have or cannot use.
     """
     return loss_entry(name)(name, params)
 

@@ -27,11 +27,20 @@ def knn_accuracy(scores: ArrayLike, classes: ArrayLike, of_queries: ArrayLike, k
     """kNN accuracy: 1 if the first k items vote for the query's class, else 0.
 
     The class with the most items among the first k wins, among several of them the one whose first
-    item comes first. `scores` (Q, G): higher is better, −inf leaves an item out, such as the query
-    itself. `classes` (G,) of the items and `of_queries` (Q,), numbers or names, at any one level.
-    `k`: 1 or more. Among equal scores items of other classes come first, and of these those of the
-    class that it helps most. With k = 1 it is R@1. Returns float64 (Q,), NaN for queries without an
-    item of their class. Raises UsageError for arrays that do not fit together.
+    item comes first. Among equal scores items of other classes come first, and of these those of
+    the class that it helps most. With k = 1 it is R@1.
+
+    Args:
+        scores: (Q, G), higher is better; −inf leaves an item out, such as the query itself.
+        classes: (G,) of the items, numbers or names, at any one level.
+        of_queries: (Q,) of the queries.
+        k: how many items of the list count, 1 or more.
+
+    Returns:
+        float64 (Q,), NaN for queries without an item of their class.
+
+    Raises:
+        UsageError: arrays that do not fit together, or hold NaN or other levels than 0 … L.
     """
     rows = as_array(scores, "scores")
     of_items = as_array(classes, "classes")
@@ -90,13 +99,21 @@ def nmi(
     vectors: ArrayLike, classes: ArrayLike, *, clusters: int | None = None, seed: int = 0
 ) -> float:
     """NMI = 2 I(K; C)/(H(K) + H(C)): how much the clusters K that k-means finds say about the
-    classes C (Manning et al. 2008).
+    classes
+    C (Manning et al. 2008).
 
-    `vectors` (N, D), clustered as they are: scale them to length 1 for cosine. `classes` (N,),
-    numbers or names, at any one level. `clusters`: by default as many as there are classes; NMI
-    grows with their number, so compare only equal ones. `seed` of k-means, which takes minutes for
-    ten thousand clusters. Returns a fraction in [0, 1]. Raises UsageError for arrays that do not
-    fit together, or are not finite.
+    Args:
+        vectors: (N, D), clustered as they are: scale them to length 1 for cosine.
+        classes: (N,), numbers or names, at any one level.
+        clusters: how many; NMI grows with their number, so compare only equal ones. Default: as
+            many as there are classes.
+        seed: of k-means, which takes minutes for ten thousand clusters. Default: 0.
+
+    Returns:
+        A fraction in [0, 1].
+
+    Raises:
+        UsageError: arrays that do not fit together, or hold NaN or other levels than 0 … L.
     """
     from sklearn.cluster import KMeans  # half a second, which nobody else waits for
     from sklearn.metrics import normalized_mutual_info_score

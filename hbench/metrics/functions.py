@@ -55,11 +55,26 @@ def evaluate(
 ) -> dict[str, Values]:
     """Compute several metrics of every query, and return them by name.
 
-    `metrics`: names such as "H-AP", "AP", "AP/2", "R@10" or "NDCG@100" (docs/metrics.md lists
-    them), as a list or a text with commas; levels are named 1 (coarse) … L (fine). `relevance`, of
-    H-AP: "alpha" (default), whose exponent is `alpha`, "sum_wap" or "exponential". `scores`,
-    `levels`, `ties`, `depth` and errors: as for every function of this module. Raises UnknownName
-    for a metric, a relevance or an order of ties that does not exist.
+    Args:
+        metrics: names such as "H-AP", "AP", "AP/2", "R@10" or "NDCG@100" (docs/metrics.md lists
+            them), as a list or a text with commas; levels are named 1 (coarse) … L (fine).
+        scores: (Q, G), higher is better; −inf leaves an item out of the list, such as the query
+            itself. (G,) for one query.
+        levels: (Q, G), 0 for an item that is unrelated to the query, up to L for one of its finest
+            class.
+        relevance: of an item of level l: "alpha" (default), (l/L)^alpha / |Ω^(l)|, "sum_wap" or
+            "exponential" (docs/metrics.md).
+        alpha: the exponent of the relevance "alpha". Default: 1.
+        ties: what comes first among equal scores: "pessimistic" (default), the lower level, or
+            "optimistic".
+        depth: the number of levels L. Default: the highest level that occurs.
+
+    Returns:
+        float64 (Q,) by name, NaN where a metric is undefined.
+
+    Raises:
+        UsageError: arrays that do not fit together, or hold NaN or other levels than 0 … L.
+        UnknownName: a metric, a relevance or an order of ties that does not exist.
     """
     rows, of_items = _arrays(scores, levels)
     highest = int(of_items.max(initial=1))
@@ -96,11 +111,26 @@ def h_ap(
     depth: Level = None,
 ) -> Values:
     """H-AP = Σ_{k∈Ω+} H-rank(k)/rank(k) / Σ_{k∈Ω+} rel(k), average precision graded by level
-    (HAPPIER, Eq. 2 to 4).
+    (HAPPIER,
+    Eq. 2 to 4).
 
-    `relevance` of an item of level l: "alpha" (default), (l/L)^`alpha` / |Ω^(l)|, "sum_wap" or
-    "exponential" (docs/metrics.md). `scores`, `levels`, `ties`, `depth`, the result and errors: as
-    for every function of this module.
+    Args:
+        scores: (Q, G), higher is better; −inf leaves an item out of the list, such as the query
+            itself. (G,) for one query.
+        levels: (Q, G), 0 for an item that is unrelated to the query, up to L for one of its finest
+            class.
+        relevance: of an item of level l: "alpha" (default), (l/L)^alpha / |Ω^(l)|, "sum_wap" or
+            "exponential" (docs/metrics.md).
+        alpha: the exponent of the relevance "alpha". Default: 1.
+        ties: what comes first among equal scores: "pessimistic" (default), the lower level, or
+            "optimistic".
+        depth: the number of levels L. Default: the highest level that occurs.
+
+    Returns:
+        float64 (Q,), a fraction in [0, 1] for each query, NaN for those without a positive.
+
+    Raises:
+        UsageError: arrays that do not fit together, or hold NaN or other levels than 0 … L.
     """
     (values,) = evaluate(
         "H-AP", scores, levels, relevance=relevance, alpha=alpha, ties=ties, depth=depth
@@ -119,9 +149,21 @@ def ap(
 ) -> Values:
     """AP = 1/|P_l| Σ_m m/r_m, average precision of the binary labels at a level (HAPPIER, Eq. 1).
 
-    `level`: 1 (coarse) … L; items of this level and finer ones are the positives, by default those
-    of the finest. `scores`, `levels`, `ties`, `depth`, the result and errors: as for every function
-    of this module.
+    Args:
+        scores: (Q, G), higher is better; −inf leaves an item out of the list, such as the query
+            itself. (G,) for one query.
+        levels: (Q, G), 0 for an item that is unrelated to the query, up to L for one of its finest
+            class.
+        level: 1 (coarse) … L: items of this level and finer ones are the positives. Default: L.
+        ties: what comes first among equal scores: "pessimistic" (default), the lower level, or
+            "optimistic".
+        depth: the number of levels L. Default: the highest level that occurs.
+
+    Returns:
+        float64 (Q,), a fraction in [0, 1] for each query, NaN for those without a positive.
+
+    Raises:
+        UsageError: arrays that do not fit together, or hold NaN or other levels than 0 … L.
     """
     return _one(f"AP{_at(level)}", scores, levels, ties, depth)
 
@@ -137,8 +179,21 @@ def w_ap(
 ) -> Values:
     """ΣwAP = Σ_l w_l·AP^(l), the weighted mean of the APs of all levels (rank losses, Property 1).
 
-    `weights` (L,), coarse to fine, sum to 1; by default 1/L. `scores`, `levels`, `ties`, `depth`,
-    the result and errors: as for every function of this module.
+    Args:
+        scores: (Q, G), higher is better; −inf leaves an item out of the list, such as the query
+            itself. (G,) for one query.
+        levels: (Q, G), 0 for an item that is unrelated to the query, up to L for one of its finest
+            class.
+        weights: (L,), coarse to fine, which sum to 1. Default: 1/L each.
+        ties: what comes first among equal scores: "pessimistic" (default), the lower level, or
+            "optimistic".
+        depth: the number of levels L. Default: the highest level that occurs.
+
+    Returns:
+        float64 (Q,), a fraction in [0, 1] for each query, NaN for those without a positive.
+
+    Raises:
+        UsageError: arrays that do not fit together, or hold NaN or other levels than 0 … L.
     """
     parameters = "" if weights is None else f"(weights={':'.join(map(repr, map(float, weights)))})"
     return _one(f"wAP{parameters}", scores, levels, ties, depth)
@@ -156,8 +211,21 @@ def asi(
     """ASI: the mean overlap of the first n items with those of the ideal order, n = 1 … |Ω+| (rank
     losses, C-A1).
 
-    `level`: of the binary labels at this level; by default of all levels. `scores`, `levels`,
-    `ties`, `depth`, the result and errors: as for every function of this module.
+    Args:
+        scores: (Q, G), higher is better; −inf leaves an item out of the list, such as the query
+            itself. (G,) for one query.
+        levels: (Q, G), 0 for an item that is unrelated to the query, up to L for one of its finest
+            class.
+        level: of the binary labels at this level. Default: of all levels.
+        ties: what comes first among equal scores: "pessimistic" (default), the lower level, or
+            "optimistic".
+        depth: the number of levels L. Default: the highest level that occurs.
+
+    Returns:
+        float64 (Q,), a fraction in [0, 1] for each query, NaN for those without a positive.
+
+    Raises:
+        UsageError: arrays that do not fit together, or hold NaN or other levels than 0 … L.
     """
     return _one(f"ASI{_at(level)}", scores, levels, ties, depth)
 
@@ -173,8 +241,21 @@ def ndcg(
 ) -> Values:
     """NDCG = DCG / ideal DCG, DCG = Σ_k (2^l − 1)/log2(1 + rank(k)).
 
-    `k`: sum over the first k items only; by default over the whole list. `scores`, `levels`,
-    `ties`, `depth`, the result and errors: as for every function of this module.
+    Args:
+        scores: (Q, G), higher is better; −inf leaves an item out of the list, such as the query
+            itself. (G,) for one query.
+        levels: (Q, G), 0 for an item that is unrelated to the query, up to L for one of its finest
+            class.
+        k: sum over the first k items only. Default: over the whole list.
+        ties: what comes first among equal scores: "pessimistic" (default), the lower level, or
+            "optimistic".
+        depth: the number of levels L. Default: the highest level that occurs.
+
+    Returns:
+        float64 (Q,), a fraction in [0, 1] for each query, NaN for those without a positive.
+
+    Raises:
+        UsageError: arrays that do not fit together, or hold NaN or other levels than 0 … L.
     """
     return _one("NDCG" if k is None else f"NDCG@{k}", scores, levels, ties, depth)
 
@@ -191,9 +272,22 @@ def recall_at_k(
 ) -> Values:
     """R@k of metric learning: 1 if some positive is among the first k items, else 0 (RaMBO, Eq. 7).
 
-    `k`: how many items of the list count, 1 or more. `level`: 1 (coarse) … L; items of this level
-    and finer ones are the positives, by default those of the finest. `scores`, `levels`, `ties`,
-    `depth`, the result and errors: as for every function of this module.
+    Args:
+        scores: (Q, G), higher is better; −inf leaves an item out of the list, such as the query
+            itself. (G,) for one query.
+        levels: (Q, G), 0 for an item that is unrelated to the query, up to L for one of its finest
+            class.
+        k: how many items of the list count, 1 or more.
+        level: 1 (coarse) … L: items of this level and finer ones are the positives. Default: L.
+        ties: what comes first among equal scores: "pessimistic" (default), the lower level, or
+            "optimistic".
+        depth: the number of levels L. Default: the highest level that occurs.
+
+    Returns:
+        float64 (Q,), a fraction in [0, 1] for each query, NaN for those without a positive.
+
+    Raises:
+        UsageError: arrays that do not fit together, or hold NaN or other levels than 0 … L.
     """
     return _one(f"R@{k}{_at(level)}", scores, levels, ties, depth)
 
@@ -211,9 +305,22 @@ def true_recall_at_k(
     """Recall of information retrieval: the share of the positives that are among the first k items
     (rank losses, Eq. 14).
 
-    `k`: how many items of the list count, 1 or more. `level`: 1 (coarse) … L; items of this level
-    and finer ones are the positives, by default those of the finest. `scores`, `levels`, `ties`,
-    `depth`, the result and errors: as for every function of this module.
+    Args:
+        scores: (Q, G), higher is better; −inf leaves an item out of the list, such as the query
+            itself. (G,) for one query.
+        levels: (Q, G), 0 for an item that is unrelated to the query, up to L for one of its finest
+            class.
+        k: how many items of the list count, 1 or more.
+        level: 1 (coarse) … L: items of this level and finer ones are the positives. Default: L.
+        ties: what comes first among equal scores: "pessimistic" (default), the lower level, or
+            "optimistic".
+        depth: the number of levels L. Default: the highest level that occurs.
+
+    Returns:
+        float64 (Q,), a fraction in [0, 1] for each query, NaN for those without a positive.
+
+    Raises:
+        UsageError: arrays that do not fit together, or hold NaN or other levels than 0 … L.
     """
     return _one(f"TR@{k}{_at(level)}", scores, levels, ties, depth)
 
@@ -230,9 +337,22 @@ def precision_at_k(
 ) -> Values:
     """P@k: the share of positives among the first k items.
 
-    `k`: how many items of the list count, 1 or more. `level`: 1 (coarse) … L; items of this level
-    and finer ones are the positives, by default those of the finest. `scores`, `levels`, `ties`,
-    `depth`, the result and errors: as for every function of this module.
+    Args:
+        scores: (Q, G), higher is better; −inf leaves an item out of the list, such as the query
+            itself. (G,) for one query.
+        levels: (Q, G), 0 for an item that is unrelated to the query, up to L for one of its finest
+            class.
+        k: how many items of the list count, 1 or more.
+        level: 1 (coarse) … L: items of this level and finer ones are the positives. Default: L.
+        ties: what comes first among equal scores: "pessimistic" (default), the lower level, or
+            "optimistic".
+        depth: the number of levels L. Default: the highest level that occurs.
+
+    Returns:
+        float64 (Q,), a fraction in [0, 1] for each query, NaN for those without a positive.
+
+    Raises:
+        UsageError: arrays that do not fit together, or hold NaN or other levels than 0 … L.
     """
     return _one(f"P@{k}{_at(level)}", scores, levels, ties, depth)
 
@@ -248,9 +368,21 @@ def r_precision(
 ) -> Values:
     """P@R: the share of positives among the first R items, R = |P_l| (Musgrave et al. 2020).
 
-    `level`: 1 (coarse) … L; items of this level and finer ones are the positives, by default those
-    of the finest. `scores`, `levels`, `ties`, `depth`, the result and errors: as for every function
-    of this module.
+    Args:
+        scores: (Q, G), higher is better; −inf leaves an item out of the list, such as the query
+            itself. (G,) for one query.
+        levels: (Q, G), 0 for an item that is unrelated to the query, up to L for one of its finest
+            class.
+        level: 1 (coarse) … L: items of this level and finer ones are the positives. Default: L.
+        ties: what comes first among equal scores: "pessimistic" (default), the lower level, or
+            "optimistic".
+        depth: the number of levels L. Default: the highest level that occurs.
+
+    Returns:
+        float64 (Q,), a fraction in [0, 1] for each query, NaN for those without a positive.
+
+    Raises:
+        UsageError: arrays that do not fit together, or hold NaN or other levels than 0 … L.
     """
     return _one(f"P@R{_at(level)}", scores, levels, ties, depth)
 
@@ -266,9 +398,21 @@ def map_at_r(
 ) -> Values:
     """mAP@R = 1/R Σ_{i≤R} Prec(i)·[item i is a positive], R = |P_l| (Musgrave et al. 2020).
 
-    `level`: 1 (coarse) … L; items of this level and finer ones are the positives, by default those
-    of the finest. `scores`, `levels`, `ties`, `depth`, the result and errors: as for every function
-    of this module.
+    Args:
+        scores: (Q, G), higher is better; −inf leaves an item out of the list, such as the query
+            itself. (G,) for one query.
+        levels: (Q, G), 0 for an item that is unrelated to the query, up to L for one of its finest
+            class.
+        level: 1 (coarse) … L: items of this level and finer ones are the positives. Default: L.
+        ties: what comes first among equal scores: "pessimistic" (default), the lower level, or
+            "optimistic".
+        depth: the number of levels L. Default: the highest level that occurs.
+
+    Returns:
+        float64 (Q,), a fraction in [0, 1] for each query, NaN for those without a positive.
+
+    Raises:
+        UsageError: arrays that do not fit together, or hold NaN or other levels than 0 … L.
     """
     return _one(f"mAP@R{_at(level)}", scores, levels, ties, depth)
 
@@ -286,9 +430,22 @@ def map_at_k(
     """mAP@k = 1/min(k, |P_l|) Σ_{i≤k} Prec(i)·[item i is a positive] (Google Landmarks v2 with k =
     100).
 
-    `k`: how many items of the list count, 1 or more. `level`: 1 (coarse) … L; items of this level
-    and finer ones are the positives, by default those of the finest. `scores`, `levels`, `ties`,
-    `depth`, the result and errors: as for every function of this module.
+    Args:
+        scores: (Q, G), higher is better; −inf leaves an item out of the list, such as the query
+            itself. (G,) for one query.
+        levels: (Q, G), 0 for an item that is unrelated to the query, up to L for one of its finest
+            class.
+        k: how many items of the list count, 1 or more.
+        level: 1 (coarse) … L: items of this level and finer ones are the positives. Default: L.
+        ties: what comes first among equal scores: "pessimistic" (default), the lower level, or
+            "optimistic".
+        depth: the number of levels L. Default: the highest level that occurs.
+
+    Returns:
+        float64 (Q,), a fraction in [0, 1] for each query, NaN for those without a positive.
+
+    Raises:
+        UsageError: arrays that do not fit together, or hold NaN or other levels than 0 … L.
     """
     return _one(f"mAP@{k}{_at(level)}", scores, levels, ties, depth)
 
@@ -304,9 +461,21 @@ def reciprocal_rank(
 ) -> Values:
     """1/r_1, r_1 the rank of the first positive; its mean over queries is MRR.
 
-    `level`: 1 (coarse) … L; items of this level and finer ones are the positives, by default those
-    of the finest. `scores`, `levels`, `ties`, `depth`, the result and errors: as for every function
-    of this module.
+    Args:
+        scores: (Q, G), higher is better; −inf leaves an item out of the list, such as the query
+            itself. (G,) for one query.
+        levels: (Q, G), 0 for an item that is unrelated to the query, up to L for one of its finest
+            class.
+        level: 1 (coarse) … L: items of this level and finer ones are the positives. Default: L.
+        ties: what comes first among equal scores: "pessimistic" (default), the lower level, or
+            "optimistic".
+        depth: the number of levels L. Default: the highest level that occurs.
+
+    Returns:
+        float64 (Q,), a fraction in [0, 1] for each query, NaN for those without a positive.
+
+    Raises:
+        UsageError: arrays that do not fit together, or hold NaN or other levels than 0 … L.
     """
     return _one(f"MRR{_at(level)}", scores, levels, ties, depth)
 
@@ -317,8 +486,21 @@ def hierarchical_distance_at_k(
 ) -> Values:
     """HD@k: the mean of (L − l)/L over the first k items; lower is better (Bertinetto et al. 2020).
 
-    `k`: how many items of the list count, 1 or more. `scores`, `levels`, `ties`, `depth`, the
-    result and errors: as for every function of this module.
+    Args:
+        scores: (Q, G), higher is better; −inf leaves an item out of the list, such as the query
+            itself. (G,) for one query.
+        levels: (Q, G), 0 for an item that is unrelated to the query, up to L for one of its finest
+            class.
+        k: how many items of the list count, 1 or more.
+        ties: what comes first among equal scores: "pessimistic" (default), the lower level, or
+            "optimistic".
+        depth: the number of levels L. Default: the highest level that occurs.
+
+    Returns:
+        float64 (Q,), a fraction in [0, 1] for each query, NaN for those without a positive.
+
+    Raises:
+        UsageError: arrays that do not fit together, or hold NaN or other levels than 0 … L.
     """
     return _one(f"HD@{k}", scores, levels, ties, depth)
 

@@ -119,15 +119,27 @@ def relevance_of_pairs(
 ) -> NDArray[np.float64]:
     """Compute the relevance of every item of a gallery for every query, from their labels.
 
-    `queries` (Q, L) and `gallery` (G, L) are labels, coarse to fine, numbers or names; every
-    gallery item counts in |Ω^(l)|, so leave a query out of its own gallery first. `relevance`: by
-    default `alpha()`, (l/L)/|Ω^(l)| (HAPPIER, Eq. 4). Returns float64 (Q, G). Raises UsageError for
-    a relevance that does not fit the number of levels, TreeError for labels of different levels.
+    Every gallery item counts in |Ω^(l)|, so leave a query out of its own gallery first.
 
-    >>> relevance_of_pairs(
-    ...     np.array([[0, 0]]), np.array([[0, 0], [0, 1], [1, 2]])
-    ... ).tolist()  # 1/1, (1/2)/1, 0
-    [[1.0, 0.5, 0.0]]
+    Args:
+        queries: labels (Q, L), coarse to fine, numbers or names.
+        gallery: labels (G, L).
+        relevance: of level counts. Default: `alpha()`, (l/L)/|Ω^(l)|.
+
+    Returns:
+        float64 (Q, G).
+
+    Raises:
+        UsageError: a relevance that does not fit the number of levels.
+        TreeError: labels of different levels.
+
+    Source:
+        HAPPIER, Eq. 4.
+
+    Example:
+        >>> pairs = relevance_of_pairs(np.array([[0, 0]]), np.array([[0, 0], [0, 1], [1, 2]]))
+        >>> pairs.tolist()  # 1/1, (1/2)/1, 0
+        [[1.0, 0.5, 0.0]]
     """
     levels = levels_of_pairs(queries, gallery)
     depth = 1 if np.ndim(queries) == 1 else np.shape(queries)[1]

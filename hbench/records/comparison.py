@@ -334,15 +334,27 @@ def compare(
     unit: str | None = None,
     by_query: tuple[Path, Path] | None = None,
 ) -> Comparison:
-    """The paired differences first − second of two reports, given as they are or as their files
-    (JSON).
+    """The paired differences first − second of two reports, given as they are or as their files.
 
-    `metrics`: those to compare, all that both have by default. `unit`: what intervals and test go
-    by, a level's classes or "query"; that of the first report by default. The values of a file's
-    queries are read from FILE.by-query.parquet next to it, or from `by_query`. Intervals hold 95 %;
-    p is that of a two-sided paired sign-flip test, `corrected` by Holm's method for all these
-    metrics. Raises ComparisonError for reports of other conditions, SubmissionError for files that
-    cannot be read, UnknownName for a metric or a unit.
+    Intervals hold 95 %; p is that of a two-sided paired sign-flip test, `corrected` by Holm's
+    method for all these metrics.
+
+    Args:
+        first: a Report, or the path of its file (JSON).
+        second: likewise.
+        metrics: those to compare, as a list or a text with commas. Default: all that both have.
+        unit: what intervals and the test go by: a level's classes, or "query". Default: that of the
+            first report.
+        by_query: the files of both reports' values by query. Default: FILE.by-query.parquet next to
+            each report.
+
+    Returns:
+        A Comparison: a row per metric, by name.
+
+    Raises:
+        ComparisonError: reports of other conditions or queries.
+        SubmissionError: files that cannot be read.
+        UnknownName: a metric or a unit that does not exist.
     """
     one = document_of(first)
     other = document_of(second)

@@ -149,19 +149,30 @@ def embed(
     key_map: Path | None = None,
     on_progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> Path:
-    """Embed a dataset's images with a model, in the order of the manifest, and return the path of
-    the file, for `hbench.evaluate`.
+    """Embed a dataset's images with a model, in the order of the manifest, for `hbench.evaluate`.
 
-    `model`: a run's folder or checkpoint, torchvision:NAME, timm:NAME, open_clip:ARCH/TAG,
-    transformers:OWNER/NAME, or what `embedder` returned. `dataset`: a Dataset, or what
-    `hbench.load` takes. `out`: a new .parquet, .npz or .npy file. `split`: "test", "train", or the
-    name of a test. `device`: a torch device, or "auto" for a GPU if there is one. `size`: pixels of
-    the images' sides (default: the model's). `weights`: "pretrained", "random", or a file, whose
-    keys `key_map`, a TOML file, renames. `options`: an `EmbedOptions` of this module. `on_progress`
-    is called with the number of images done and of all images.
+    An interrupted embedding is resumed.
 
-    An interrupted embedding is resumed. Raises UnknownName for a model, UsageError if the file
-    exists, DataError for an image that cannot be read, unless these are skipped.
+    Args:
+        model: a run's folder or checkpoint, torchvision:NAME, timm:NAME, open_clip:ARCH/TAG,
+            transformers:OWNER/NAME, or what `embedder` returned.
+        dataset: a Dataset, or what `hbench.load` takes.
+        out: a new .parquet, .npz or .npy file.
+        split: "test" (default), "train", or the name of a test.
+        options: an `EmbedOptions` of this module: batch, workers, scales, flip, precision ….
+        device: a torch device. Default: "auto", a GPU if there is one.
+        size: pixels of the images' sides. Default: the model's.
+        weights: "pretrained" (default), "random", or a file.
+        key_map: a TOML file that renames the keys of that file.
+        on_progress: is called with the number of images done and of all images.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        UnknownName: a model that does not exist.
+        UsageError: a file that exists, or another run's.
+        DataError: an image that cannot be read, unless these are skipped.
     """
     file = Path(out)
     data = dataset if isinstance(dataset, Dataset) else load(dataset)

@@ -75,21 +75,31 @@ def train(
     on_progress: OnProgress = lambda _step: None,
     on_remark: Callable[[str], None] = LOG.warning,
 ) -> Report:
-    """Train the model of a recipe in the folder `out`, embed the dataset's test items, and score
-    them.
+    """Train the model of a recipe in a folder, embed the dataset's test items, and score them.
 
-    `recipe`: a name in `hbench.list_recipes()`, the path of a TOML file, or a Recipe, such as
-    `hbench.train.recipes.files.resolve(name, ["optimizer.lr=5e-4"])`. `dataset`: by default that of
-    the recipe. `resume`: continue the run in `out` from its last checkpoint, to the same bits.
-    `track` names trackers (tensorboard, wandb). `processes`: this process among those of torchrun,
-    by default it trains alone. `on_progress` is called with every step, `callbacks` with (step,
-    values by name) of every logged step, `on_remark` with remarks on the recipe before the first
-    step. If the recipe validates, its best checkpoint is tested, else the last one. Returns the
-    report of the tests, or, for a recipe with `tested = false`, of the held-out classes.
+    If the recipe validates, its best checkpoint is tested, else the last one.
 
-    Raises UnknownName for an unknown recipe, UsageError for a folder with another run, DataError
-    for a dataset without training images, TrainingInterrupted after a request to stop, HBenchError
-    for a loss that is not finite.
+    Args:
+        recipe: a name in `hbench.list_recipes()`, the path of a TOML file, or a Recipe, such as
+            `hbench.train.recipes.files.resolve(name, ["optimizer.lr=5e-4"])`.
+        out: the folder of the run.
+        dataset: what is trained on. Default: that of the recipe.
+        processes: this process among those of torchrun. Default: it trains alone.
+        resume: continue the run in `out` from its last checkpoint, to the same bits. Default: no.
+        track: names of trackers: "tensorboard", "wandb".
+        callbacks: are called with (step, values by name) of every logged step.
+        on_progress: is called with every step.
+        on_remark: is called with remarks on the recipe, before the first step.
+
+    Returns:
+        The Report of the tests, or, for a recipe with `tested = false`, of the held-out classes.
+
+    Raises:
+        UnknownName: a recipe that does not exist.
+        UsageError: a folder with another run.
+        DataError: a dataset without training images, or whose items have several paths.
+        TrainingInterrupted: after a request to stop; everything is saved.
+        HBenchError: a loss that is not finite.
     """
     out = Path(out)
     recipe = resolve(recipe) if isinstance(recipe, str) else recipe

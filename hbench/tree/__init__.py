@@ -235,17 +235,25 @@ def refuse_depth(depth: int) -> None:
 def levels_of_pairs(queries: ArrayLike, gallery: ArrayLike) -> NDArray[np.uint8]:
     """Compute the level of every pair, the depth of its lowest common ancestor.
 
-    `queries` (Q, L) and `gallery` (G, L) are labels, coarse to fine, numbers or names; (Q,) for one
-    level, (Q, P, L) for P right paths of each, of which the pair that shares most counts. Returns
-    uint8 (Q, G): 0 (nothing shared) … L (same class). Raises TreeError for labels of different
-    numbers of levels.
+    Args:
+        queries: labels (Q, L), coarse to fine, numbers or names; (Q,) for one level; (Q, P, L) for
+            P right paths of each, of which the pair that shares most counts.
+        gallery: labels (G, L), likewise.
 
-    >>> levels_of_pairs([["owl", "barn owl"]], [["owl", "bay owl"], ["owl", "barn owl"]]).tolist()
-    [[1, 2]]
-    >>> levels_of_pairs(
-    ...     [["owl", "barn owl"]], [[["pet", "cat"], ["owl", "bay owl"]]]
-    ... ).tolist()  # an item of two paths
-    [[1]]
+    Returns:
+        uint8 (Q, G): 0 (nothing shared) … L (same class).
+
+    Raises:
+        TreeError: labels of different numbers of levels.
+
+    Example:
+        >>> levels_of_pairs(
+        ...     [["owl", "barn owl"]], [["owl", "bay owl"], ["owl", "barn owl"]]
+        ... ).tolist()
+        [[1, 2]]
+        >>> two_paths = [[["pet", "cat"], ["owl", "bay owl"]]]
+        >>> levels_of_pairs([["owl", "barn owl"]], two_paths).tolist()
+        [[1]]
     """
     first = _as_several(as_array(queries, "queries"))
     second = _as_several(as_array(gallery, "gallery"))

@@ -33,17 +33,30 @@ from hbench.tree.paths import as_written, separator_of, split_path
 class OwnSource:
     """A CSV or parquet table, or a folder of images, and how to read it.
 
-    `levels`: columns, coarse to fine, or names of the nested folders; also as one text with commas.
-    `root`: the folder of the images, by default that of the table; `image_column`: the column of
-    their paths below it, by default the one that looks so. `depth`: the number of nested folders
-    that are levels. The split is in `split_column`, or in the outermost folders (`split_folders`),
-    or `split_by` names a level of which `test_fraction` of the nodes are tested, by `seed`.
-    `policies` mend labels that do not form a tree. `tree`: the file of a tree whose nodes the only
-    level names. `copies`: "keep", "first" or "merge". `background`: the colour under transparent
-    images, or "none". `separator`: what stands between the names of a path in a cell. `taxonomy`: a
-    table of taxa, whose ids a column holds. `edges`: the columns of a tree that is a list of edges,
-    parent and child. `several`: whether an item may have several paths: in lists, in a cell between
-    ; or |, in several rows, or as a node with several parents.
+    Args:
+        path: the table, or the folder.
+        levels: columns, coarse to fine, or names of the nested folders; also one text with commas.
+        root: the folder of the images. Default: that of the table.
+        image_column: the column of their paths below it, or of ids. Default: the one that looks so.
+        depth: the number of nested folders that are levels. Default: all.
+        split_column: the column that says train or test.
+        split_folders: whether the outermost folders are train and test. Default: no.
+        split_by: a level, of which `test_fraction` of the nodes are tested.
+        test_fraction: more than 0, less than 1. Default: 0.5.
+        seed: of `split_by`. Default: 0.
+        policies: mend labels that do not form a tree.
+        tree: the file of a tree, whose nodes the only level names.
+        copies: of pictures that are there several times: "keep" (default), "first" or "merge".
+        background: the colour under transparent images, or "none". Default: "white".
+        separator: what stands between the names of a path in a cell.
+        taxonomy: a table of taxa, whose ids a column holds.
+        edges: the columns of a tree that is a list of edges, parent and child.
+        several: whether an item may have several paths: in lists, in a cell between ; or |, in
+            several rows, or as a node with several parents. Default: no.
+
+    Raises:
+        UnknownName: a choice of `copies` that does not exist.
+        UsageError: a background that is no colour.
     """
 
     path: Path

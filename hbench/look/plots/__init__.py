@@ -92,14 +92,20 @@ def _option(field: str) -> str:
 def plot(
     report: Report | str | Path, kind: str = "levels", metrics: str | Sequence[str] = ()
 ) -> Drawing:
-    """Draw a report; a notebook shows the drawing, and `drawing.write("levels.pdf")` saves it as
-    .png, .svg or .pdf.
+    """Draw a report; a notebook shows the drawing.
 
-    `report`: what `hbench.evaluate` returns, or the path of its file (JSON). `kind`: "levels"
-    (metrics by level) or "mistakes" (the levels of first results). `metrics`: names of metrics by
-    level to show, for "levels" (default: AP, R@1 and R@10). Raises UnknownName for an unknown kind
-    or metric, UsageError for a kind that needs more than a report, or a metric that the report
-    lacks, SubmissionError for a file that is no report.
+    Args:
+        report: what `hbench.evaluate` returns, or the path of its file (JSON).
+        kind: "levels" (default), metrics by level, or "mistakes", the levels of first results.
+        metrics: names of metrics by level, for "levels". Default: AP, R@1 and R@10.
+
+    Returns:
+        A Drawing; `drawing.write("levels.pdf")` saves it as .png, .svg or .pdf.
+
+    Raises:
+        UnknownName: a kind or metric that does not exist.
+        UsageError: a kind that needs more than a report, or a metric that the report lacks.
+        SubmissionError: a file that is no report.
     """
     chosen = kinds[kind]
     if chosen.of_report is None:

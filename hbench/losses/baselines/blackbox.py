@@ -28,11 +28,20 @@ from hbench.core.errors import ConfigError
 
 @checked
 def blackbox_rank(scores: Tensor, lam: float) -> Tensor:
-    """Compute the ranks rk(y) along the last dimension, float (…, n), with the black-box gradient
-    of strength `lam` (λ).
+    """Compute the ranks rk(y) along the last dimension, with the black-box gradient of strength λ.
 
-    Ranks are whole numbers in the dtype of the scores, or in float64 where that cannot hold them.
-    Raises ConfigError unless λ > 0.
+    Args:
+        scores: (…, n).
+        lam: λ, more than 0.
+
+    Returns:
+        (…, n), whole numbers in the dtype of the scores, or in float64 where that cannot hold them.
+
+    Raises:
+        ConfigError: λ that is not more than 0.
+
+    Source:
+        RaMBO (CVPR 2020), Alg. 1.
     """
     if not lam > 0:
         raise ConfigError(

@@ -62,11 +62,22 @@ def decomposability_gap(
     levels: np.ndarray,
     batches: Sequence[np.ndarray],
 ) -> float:
-    """Compute the mean of metric(scores[batch], levels[batch]) over batches, minus metric(scores,
-    levels), for one query.
+    """Compute the mean of a metric over batches minus its value on all items, for one query.
 
-    scores, levels (N,); each batch is an index array (n,) (ROADMAP and rank losses, Eq. 6). Raises
-    ConfigError without batches.
+    Args:
+        metric: of scores (n,) and levels (n,).
+        scores: (N,).
+        levels: (N,).
+        batches: index arrays (n,).
+
+    Returns:
+        mean of metric(scores[batch], levels[batch]) over batches − metric(scores, levels).
+
+    Raises:
+        ConfigError: no batches.
+
+    Source:
+        ROADMAP (NeurIPS 2021) and rank losses, Eq. 6.
     """
     if not batches:
         raise ConfigError("the gap needs at least one batch", expected="index arrays", found="none")

@@ -35,24 +35,38 @@ TO_TENSOR = v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.
 
 @checked
 def torch_dataset(manifest: Manifest, transform: Transform | None = None) -> ManifestImages:
-    """Make a torch dataset of (image, labels int64 (L,) coarse to fine, index), in the order of a
-    manifest.
+    """Make a torch dataset of (image, labels int64 (L,) coarse to fine, index).
 
-    `manifest`: such as `hbench.load("cub200").train`. `transform` gets the image in RGB, decoded by
-    Pillow like in torchvision's datasets; without one, the image becomes a float tensor (3, H, W)
-    in 0 … 1. Raises DataError where the images are not on this disk.
+    Args:
+        manifest: such as `hbench.load("cub200").train`.
+        transform: gets the image in RGB, decoded by Pillow as in torchvision's datasets. Default:
+            it becomes a float tensor (3, H, W) in 0 … 1.
+
+    Returns:
+        A torch.utils.data.Dataset.
+
+    Raises:
+        DataError: images that are not on this disk.
     """
     return ManifestImages(manifest, transform or TO_TENSOR)
 
 
 @checked
 def vision_dataset(name: str) -> Callable[..., VisionImages]:
-    """Return a class like torchvision's: `vision_dataset("cub200")(root, split, transform,
-    target_transform, download=False)`.
+    """Return a class like torchvision's, whose items are (image, number of the fine class).
 
-    `name`: a published dataset. Its items are (image, number of the fine class); `root` holds the
-    built dataset or its raw files; `split` is "train" or a test. Raises UnknownName for a name or
-    split, DataError where files are missing.
+    `vision_dataset("cub200")(root, split, transform, target_transform, download=False)`: `root`
+    holds the built dataset or its raw files, `split` is "train" or a test.
+
+    Args:
+        name: a published dataset.
+
+    Returns:
+        The class.
+
+    Raises:
+        UnknownName: a dataset or split that does not exist.
+        DataError: files that are missing.
     """
     return partial(VisionImages, name=specs[name].name)
 
