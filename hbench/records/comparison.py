@@ -124,10 +124,12 @@ def corrected_together(families: Sequence[Sequence[Difference]]) -> list[list[Di
     """
     p = [difference.p for family in families for difference in family if not np.isnan(difference.p)]
     corrected = iter(holm(p).tolist())
-    return [
-        [test if np.isnan(test.p) else test._replace(corrected=next(corrected)) for test in family]
-        for family in families
-    ]
+
+    def with_corrected(test: Difference) -> Difference:
+        """A difference with the next corrected p-value, if it has a p-value."""
+        return test if np.isnan(test.p) else test._replace(corrected=next(corrected))
+
+    return [list(map(with_corrected, family)) for family in families]
 
 
 def refuse_other_conditions(first: Document, second: Document) -> None:
@@ -212,26 +214,32 @@ def _differences(
     difference = first - second
     undefined = np.isnan(difference)
     sums = UnitSums.of(difference, units, tests)
-    means = [
-        UnitSums.of(np.where(undefined, np.nan, values), units, tests).means
-        for values in (first, second)
-    ]
+
+    def means(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The means over the queries for which both reports have a value."""
+        return UnitSums.of(np.where(undefined, np.nan, values), units, tests).means
+
+    first_means = means(first)
+    second_means = means(second)
     p = sign_flip_p(sums)
     queries = np.logical_not(undefined).sum(axis=1)
     ends = difference_intervals(sums)
 
-    found = []
-    for n, name in enumerate(names):
-        first_mean, second_mean, mean, low, high = (
-            float(column[n]) for column in (*means, sums.means, ends[:, 0], ends[:, 1])
+    found = [
+        Difference(
+            name,
+            first=float(first_means[n]),
+            second=float(second_means[n]),
+            difference=float(sums.means[n]),
+            low=float(ends[n, 0]),
+            high=float(ends[n, 1]),
+            p=float(p[n]),
+            corrected=float(p[n]),
+            queries=int(queries[n]),
+            units=int(sums.units[n]),
         )
-        counts = int(queries[n]), int(sums.units[n])
-        found.append(
-            Difference(
-                name, first_mean, second_mean, mean, low, high, float(p[n]), float(p[n]), *counts
-            )
-        )
-
+        for n, name in enumerate(names)
+    ]
     return corrected_together([found])[0]
 
 
@@ -285,17 +293,13 @@ class Comparison:
         ]
         metrics = [difference.metric for difference in self.shown]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-            for row in rows
-        ]
 
-        return "\n".join(
-            [
-                f"{self.methods[0]} − {self.methods[1]}, {percent_note(metrics)}, over {self.over}",
-                *lines,
-            ]
-        )
+        def aligned(row: Sequence[str]) -> str:
+            """A row whose cells end under those of the other rows."""
+            return "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+
+        title = f"{self.methods[0]} − {self.methods[1]}, {percent_note(metrics)}, over {self.over}"
+        return "\n".join([title, *map(aligned, rows)])
 
     def csv(self) -> str:
         """Write a line per metric: the names of both, what `Difference` holds as fractions in full

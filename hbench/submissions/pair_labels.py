@@ -94,10 +94,7 @@ def sequences_of_ranking(
     sequences = []
     for query, judgement in zip(manifest.items[manifest.query].tolist(), lists, strict=True):
         start, end = ranking.offsets[place[query] : place[query] + 2] if query in place else (0, 0)
-        # the last, which is -1, is for items outside of the gallery
-        of_item = np.zeros(len(gallery) + 1, np.int8)
-        of_item[judgement.rows] = judgement.levels
-        levels = of_item[rows[start:end]]
+        levels = _levels_by_row(judgement, len(gallery))[rows[start:end]]
         levels[again[start:end] & (levels > 0)] = 0
         scores = (
             -np.arange(end - start, dtype=np.float64)
@@ -111,6 +108,15 @@ def sequences_of_ranking(
         )
 
     return sequences
+
+
+def _levels_by_row(judgement: Judged, size: int) -> NDArray[np.int8]:
+    """The levels of a gallery of this size by row, and at the row -1 that of items outside of it,
+    0.
+    """
+    levels = np.zeros(size + 1, np.int8)
+    levels[judgement.rows] = judgement.levels
+    return levels
 
 
 def _counts(judgement: Judged, size: int, depth: int) -> NDArray[np.int64]:

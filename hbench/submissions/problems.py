@@ -74,11 +74,12 @@ def refuse(source: str, problems: Iterable[SubmissionProblem]) -> None:
 def _lines_of(problems: Sequence[SubmissionProblem]) -> str:
     """The problems, one a line; their names are cut where many long ones would fill a screen."""
     for width in (81, 30, 12):
-        short = [
-            replace(problem, examples=tuple(shorten(name, width) for name in problem.examples))
-            for problem in problems
-        ]
-        lines = "".join(f"\n  {problem}" for problem in short)
+        lines = "".join(f"\n  {_shortened(problem, width)}" for problem in problems)
         if len(lines) <= MESSAGE:
             return lines
     return f"{lines[:MESSAGE]}…"
+
+
+def _shortened(problem: SubmissionProblem, width: int) -> SubmissionProblem:
+    """A problem with its examples cut to a width."""
+    return replace(problem, examples=tuple(shorten(name, width) for name in problem.examples))

@@ -329,7 +329,8 @@ def digest(files: Sequence[Path]) -> str:
 def _named(path: Path, files: Sequence[Path]) -> str:
     """Return the name that a report gives the files; a folder may have a thousand."""
     if path.is_dir():
-        return f"{path.resolve().name} ({len(files):,} file{'s' * (len(files) != 1)})"
+        what = "file" if len(files) == 1 else "files"
+        return f"{path.resolve().name} ({len(files):,} {what})"
     return ", ".join(file.name for file in files)
 
 

@@ -268,15 +268,16 @@ def _list_in(value: Any) -> list[Any] | None:
         return [held.get(known[0]) for held in value] if len(known) == 1 else None
     if all(isinstance(held, list) and len(held) == len(value[0]) > 0 for held in value):
         columns = [list(column) for column in zip(*value, strict=True)]
-        texts = [
-            column
-            for column in columns
-            if len({held for held in column if isinstance(held, str)}) == len(value)
-        ]
+        texts = list(filter(_are_different_texts, columns))
         fitting = columns if len(columns) == 1 else texts
         return fitting[0] if len(fitting) == 1 else None
 
     return value
+
+
+def _are_different_texts(column: Sequence[Any]) -> bool:
+    """Whether each value of a column is a text of its own."""
+    return len({held for held in column if isinstance(held, str)}) == len(column)
 
 
 def _list_in_object(value: dict[str, Any]) -> list[Any] | None:

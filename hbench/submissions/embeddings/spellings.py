@@ -107,7 +107,9 @@ def _meeting(
     """The pairs (unknown, wanted) that meet by the first rewriting that makes this share of the
     sample meet, and its name; None where none does. `mirrored`: the sample is of the unknown ids.
     """
-    for rewriting in rewritings if others else ():
+    if not others:
+        return None
+    for rewriting in rewritings:
         pairs = _pairs(sample, others, rewriting, mirrored=mirrored, only_one=share == MOST)
         if len(pairs) >= share * len(sample):
             return pairs, rewriting.name
@@ -168,14 +170,17 @@ def _pairs(
 def _in_words(pairs: list[tuple[str, str]], difference: str) -> str:
     """The difference in words, by its very letters when all pairs (unknown, wanted) share them."""
     unknown, wanted = pairs[0]
-    same = {how: {part(*pair) for pair in pairs} for how, part in AFFIXES}
-    shared = [
-        f"{how} {shorten(repr(min(parts)))}"
-        for how, parts in same.items()
-        if len(parts) == 1 and parts != {""}
-    ]
-    how = shared[0] if shared else f"differ by {difference}"
+    how = _shared_affix(pairs) or f"differ by {difference}"
     return f"ids {how}: {shorten(repr(unknown))} should be {shorten(repr(wanted))}"
+
+
+def _shared_affix(pairs: list[tuple[str, str]]) -> str:
+    """What all pairs (unknown, wanted) lack or have at one end; "" where they share nothing."""
+    for how, part in AFFIXES:
+        parts = {part(*pair) for pair in pairs}
+        if len(parts) == 1 and parts != {""}:
+            return f"{how} {shorten(repr(min(parts)))}"
+    return ""
 
 
 AFFIXES: tuple[tuple[str, Callable[[str, str], str]], ...] = (

@@ -116,7 +116,7 @@ def rows_of(lines: Sequence[str], delimiter: str) -> list[list[str]]:
         rows = list(csv.reader([f"{line}\n" for line in lines], delimiter=delimiter))
     except csv.Error:
         rows = [line.split(delimiter) for line in lines]
-    return [[cell.strip() for cell in row] for row in rows if row]
+    return [list(map(str.strip, row)) for row in rows if row]
 
 
 def read_texts(

@@ -46,6 +46,7 @@ POINT, COMMA = (
     re.compile(rf"[+-]?(\d+{mark}?\d*|{mark}\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infinity)", re.I)
     for mark in (r"\.", ",")
 )
+NOT_WHOLE = re.compile(r"[.,eEnN]")  # in a number
 LIST_OF_NUMBERS = re.compile(r"[\[(]\s*[-+.\deE]+([\s,;]+[-+.\deE]+)+[\s,]*[\])]")
 EXPECTED = (
     "an id and a number in each further column, or a column embedding with the numbers of a vector"
@@ -108,21 +109,12 @@ def _sheet_of(layout: Layout, path: Path) -> VectorSheet:
     decimal = _decimal_of(layout)
     number = COMMA if decimal == "," else POINT
     header = _is_header(first, rest, number)
-    rows = [row for row in (rest if header else layout.rows) if len(row) == len(first)]
-    filled = [[row[place] for row in rows if row[place]] for place in range(len(first))]
-    numeric = [
-        place for place, cells in enumerate(filled) if cells and all(map(number.fullmatch, cells))
-    ]
+    filled = _filled_columns(rest if header else layout.rows, len(first))
+    numeric = _places_of(number, filled)
     names = [cell.casefold() for cell in first] if header else [""] * len(first)
-    fractions = [
-        place for place in numeric if any(re.search(r"[.,eEnN]", cell) for cell in filled[place])
-    ]
+    fractions = [place for place in numeric if any(map(NOT_WHOLE.search, filled[place]))]
     lists = [place for place, name in enumerate(names) if name in VECTOR_NAMES]
-    lists = lists or [
-        place
-        for place, cells in enumerate(filled)
-        if cells and all(map(LIST_OF_NUMBERS.fullmatch, cells))
-    ]
+    lists = lists or _places_of(LIST_OF_NUMBERS, filled)
     ids = _place_of_ids(names, [*numeric, *lists], fractions, header=header)
 
     if lists:
@@ -146,6 +138,22 @@ def _sheet_of(layout: Layout, path: Path) -> VectorSheet:
     return VectorSheet(ids, vectors, header, decimal, _words(first, ids, vectors, header=header))
 
 
+def _filled_columns(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
+    """The cells of each column that are not empty, of the rows of this width."""
+    whole = [row for row in rows if len(row) == width]
+    columns = []
+    for place in range(width):
+        columns.append([row[place] for row in whole if row[place]])
+    return columns
+
+
+def _places_of(pattern: re.Pattern[str], columns: Sequence[Sequence[str]]) -> list[int]:
+    """The columns that have cells, all of which match a pattern."""
+    return [
+        place for place, cells in enumerate(columns) if cells and all(map(pattern.fullmatch, cells))
+    ]
+
+
 def _is_header(
     first: Sequence[str], rows: Sequence[Sequence[str]], number: re.Pattern[str]
 ) -> bool:
@@ -159,12 +167,13 @@ def _is_header(
         not names[0] or not number.fullmatch(names[0])
     ):
         return len(names) > 2
-    return any(
-        not number.fullmatch(cell)
-        and all(number.fullmatch(row[place]) for row in rows if len(row) > place)
-        for place, cell in enumerate(first)
-        if rows
-    )
+
+    def is_above_numbers(place: int) -> bool:
+        """Whether all cells of a column below the first row are numbers."""
+        return all(number.fullmatch(row[place]) for row in rows if len(row) > place)
+
+    texts = [place for place, cell in enumerate(first) if not number.fullmatch(cell)]
+    return bool(rows) and any(map(is_above_numbers, texts))
 
 
 def _place_of_ids(
@@ -250,13 +259,14 @@ def _read(path: Path, layout: Layout, sheet: VectorSheet) -> pa.Table:
 
 def _parsed(cells: Sequence[str], path: Path) -> NDArray[np.float64]:
     """The vectors in cells such as "[0.1, 0.2]" or "0.1 0.2"."""
-    rows = [
-        np.array(
-            [part for part in re.split(r"[\s,;]+", cell.strip().strip("[]()")) if part], np.float64
-        )
-        for cell in cells
-    ]
+    rows = [np.array(_numbers_in(cell), np.float64) for cell in cells]
     return _stacked(rows, path)
+
+
+def _numbers_in(cell: str) -> list[str]:
+    """The numbers of a vector that stands in a cell, as they are written there."""
+    inner = cell.strip().strip("[]()")
+    return [part for part in re.split(r"[\s,;]+", inner) if part]
 
 
 def _stacked(rows: Sequence[NDArray[np.float64]], path: Path) -> NDArray[np.float64]:
@@ -287,7 +297,11 @@ def read_jsonl(path: Path) -> TableRead:
             f"{path} holds no vectors", expected="a JSON object in each line", found="no line"
         )
 
-    parts = [_part(key, [record.get(key) for record in records]) for key in records[0]]
+    def values_of(key: str) -> list[Any]:
+        """The values of a key in all lines."""
+        return [record.get(key) for record in records]
+
+    parts = [_part(key, values_of(key)) for key in records[0]]
     name = vectors_among(parts, path, "list of numbers")
     of_ids = ids_among(parts, len(records), path, "id in each line")
     if of_ids is None:
@@ -297,8 +311,8 @@ def read_jsonl(path: Path) -> TableRead:
             found=listed(records[0]),
         )
 
-    ids = as_ids([record.get(of_ids) for record in records], path.name)
-    rows = [np.asarray(record.get(name), np.float64).reshape(-1) for record in records]
+    ids = as_ids(values_of(of_ids), path.name)
+    rows = [np.asarray(vector, np.float64).reshape(-1) for vector in values_of(name)]
     return TableRead(ids, _stacked(rows, path), [path], as_words(name, of_ids))
 
 

@@ -245,7 +245,12 @@ def _split(cells: pa.Array) -> tuple[pa.Array, str]:
         ), ", in brackets"
     # a blank after a comma belongs to it
     has_blanks = any(re.search(r"[^,;|] +", cell.strip()) for cell in first)
-    between = [mark for mark in BETWEEN if 2 * sum(mark in cell for cell in first) > len(first)]
+
+    def is_in_most(mark: str) -> bool:
+        """Whether more than half of the first cells hold a mark."""
+        return 2 * sum(mark in cell for cell in first) > len(first)
+
+    between = list(filter(is_in_most, BETWEEN))
     if not first or has_blanks or len(between) != 1:
         return pc.split_pattern(cells, " "), ""
     closed = pc.replace_substring_regex(cells, f"{re.escape(between[0])} +", between[0])

@@ -1,7 +1,7 @@
 """Reads rankings in JSON: {"query": {"item": score}}, as ranx, pytrec_eval and BEIR hold a run, or
 {"query": ["item", …]}, best first."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from hbench.submissions.embeddings.text_tables import is_compressed
 from hbench.submissions.rankings.lines import Lines, scored
 
 NUMBERS = (int, float)
+NAMES = (str, int)
 
 
 def reader(path: Path) -> Callable[[Path], Lines] | None:
@@ -28,14 +29,14 @@ def _is_run(content: Any) -> bool:
     if not isinstance(content, dict) or not content:
         return False
     lists = content.values()
-    of_scores = all(
-        isinstance(held, dict) and all(type(score) in NUMBERS for score in held.values())
-        for held in lists
-    )
-    of_names = all(
-        isinstance(held, list) and all(type(name) in (str, int) for name in held) for held in lists
-    )
+    of_scores = all(isinstance(held, dict) and _are(NUMBERS, held.values()) for held in lists)
+    of_names = all(isinstance(held, list) and _are(NAMES, held) for held in lists)
     return any(lists) and (of_scores or of_names)
+
+
+def _are(types: Collection[type], values: Iterable[Any]) -> bool:
+    """Whether all values are of these very types: True and False are no numbers."""
+    return all(type(value) in types for value in values)
 
 
 def _lines(path: Path, content: dict[str, Any]) -> Lines:

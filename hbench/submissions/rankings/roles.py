@@ -110,11 +110,15 @@ def roles_of_lists(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Role
     """The roles of the columns of a table with one row per query; None where it is not sure which
     column has the lists.
     """
+
+    def has_several(place: int) -> bool:
+        """Whether a row has several names in a column."""
+        return any(are_several(row[place]) for row in rows if len(row) > place)
+
     several = [
         place
         for place, name in enumerate(header)
-        if plain(name) not in VECTOR_NAMES
-        and any(are_several(row[place]) for row in rows if len(row) > place)
+        if plain(name) not in VECTOR_NAMES and has_several(place)
     ]
     named = [place for place, name in enumerate(header) if plain(name) in LISTS]
     usual = [plain(name) for name in header if not INDEX.match(plain(name))][:2] == USUAL
