@@ -42,7 +42,9 @@ def same_content(
 
     by_content: dict[str, list[int]] = defaultdict(list)
     for places in by_size.values():
-        for place in places if len(places) > 1 else []:
+        if len(places) == 1:
+            continue
+        for place in places:
             item = items[place]
             content = images[item] if item in images else (root / item).read_bytes()
             by_content[hashlib.sha256(content).hexdigest()].append(place)
@@ -110,8 +112,12 @@ class Copies:
 
     def in_both(self, train: Set[str], tests: Set[str]) -> list[str]:
         """List the items of the tests whose picture is in the training set, too."""
-        pictures = [[self.items[place] for place in places] for places in self._places()]
-        return [item for items in pictures if train & {*items} for item in items if item in tests]
+        found = []
+        for places in self._places():
+            items = [self.items[place] for place in places]
+            if train & {*items}:
+                found += [item for item in items if item in tests]
+        return found
 
     def table(self) -> str:
         """Return a CSV with a row per copy: the first item of the picture, the copy, and the paths
@@ -128,7 +134,10 @@ class Copies:
         """Return the names of every item after a choice; None for an item that is left out."""
         rows = self._merged() if choice == MERGE else list(self.rows)
         result: list[Row | None] = list(rows)
-        for places in self._places() if choice != KEEP else []:
+        if choice == KEEP:
+            return result
+
+        for places in self._places():
             common = Counter(rows[place] for place in places).most_common(1)[0][0]
             kept = (
                 places[0]
@@ -137,6 +146,7 @@ class Copies:
             )
             for place in set(places) - {kept}:
                 result[place] = None
+
         return result
 
     def _merged(self) -> list[Row]:
@@ -158,7 +168,9 @@ class Copies:
         after = [row for row in self.after(choice) if row is not None]
         before = len(set(self.rows))
         left = len(set(after))
-        classes = f"{left:,} {self.level}" + f" instead of {before:,}" * (left != before)
+        classes = f"{left:,} {self.level}"
+        if left != before:
+            classes += f" instead of {before:,}"
         return f"--copies {choice}: leaves out {len(self.items) - len(after):,} items; {classes}"
 
     def applied(self, table: pa.Table, levels: Sequence[str], choice: str) -> pa.Table:

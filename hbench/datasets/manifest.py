@@ -361,11 +361,11 @@ def _further(table: pa.Table, names: list[list[str]]) -> tuple[NDArray[np.int64]
         raise DataError(
             f"the column {MORE_PATHS} has no paths", expected=f"lists of {len(names)} names each"
         )
-    numbered = [{name: number for number, name in enumerate(of_level)} for of_level in names]
-    labels = [
-        [known.setdefault(name, len(known)) for known, name in zip(numbered, path, strict=True)]
-        for _, path in paths
-    ]
+    numbered = [dict(zip(of_level, range(len(of_level)), strict=True)) for of_level in names]
+    labels = []
+    for _, path in paths:
+        at_levels = zip(numbered, path, strict=True)
+        labels.append([known.setdefault(name, len(known)) for known, name in at_levels])
     names[:] = [list(known) for known in numbered]
     owners = np.array([item for item, _ in paths], np.int64)
     return owners, np.array(labels, np.int32).reshape(len(paths), len(names))

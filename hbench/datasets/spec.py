@@ -215,12 +215,7 @@ def rows_of(
         )
 
     lines = (rest if header else text).splitlines()
-    rows = [
-        [word.strip() for word in line.split(separator, number - 1)]
-        for line in lines
-        if line.strip()
-    ]
-
+    rows = [_words(line, separator, number) for line in lines if line.strip()]
     for place, row in enumerate(rows, start=1 + bool(header)):
         if len(row) != number:
             raise DataError(
@@ -230,6 +225,10 @@ def rows_of(
             )
 
     return rows
+
+
+def _words(line: str, separator: str | None, most: int) -> list[str]:
+    return [word.strip() for word in line.split(separator, most - 1)]
 
 
 @contextmanager

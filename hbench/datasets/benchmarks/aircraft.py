@@ -2,6 +2,7 @@
 trains, the rest tests.
 """
 
+from operator import itemgetter
 from pathlib import Path
 
 from hbench.core.errors import DataError
@@ -25,10 +26,8 @@ def build(raw: Path) -> Splits:
 
     variants = lines_of(raw / "variants.txt")
     training = {name.strip() for name in variants[: len(variants) // 2]}
-    labelled = [
-        (f"images/{image}.jpg", tuple(names[level] for level in SPEC.levels))
-        for image, names in of_image.items()
-    ]
+    from_coarse = itemgetter(*SPEC.levels)
+    labelled = [(f"images/{image}.jpg", from_coarse(names)) for image, names in of_image.items()]
 
     return split_by(labelled, trains=lambda names: names[-1] in training)
 

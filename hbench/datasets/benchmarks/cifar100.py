@@ -36,13 +36,14 @@ def build(raw: Path) -> Splits:
     of its record.
     """
     coarse, fine = (lines_of(raw / f"{kind}_label_names.txt") for kind in ("coarse", "fine"))
-    return {
-        split: [
+    splits = {}
+    for split in ("train", "test"):
+        labels = records(raw / f"{split}.bin")[:, :2]
+        splits[split] = [
             (f"{split}/{number:05d}.png", (coarse[above], fine[below]))
-            for number, (above, below) in enumerate(records(raw / f"{split}.bin")[:, :2])
+            for number, (above, below) in enumerate(labels)
         ]
-        for split in ("train", "test")
-    }
+    return splits
 
 
 def picture(root: Path, item: str) -> Image.Image:

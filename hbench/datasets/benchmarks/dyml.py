@@ -43,13 +43,12 @@ def labelled(
     names = cells_of(raw / NAMES, "level", "id", "name") if (raw / NAMES).exists() else []
     known = {row[:2]: " ".join(filter(None, row)) for row in names}
     header = TRAIN_HEADER if levels == LEVELS else TEST_HEADER
-    return [
-        (
-            f"{folder}/{file}",
-            tuple(known.get(pair, " ".join(pair)) for pair in zip(levels, numbers, strict=True)),
-        )
-        for file, *numbers in rows_of(raw / table, header=header, separator=",")
-    ]
+    images = []
+    for file, *numbers in rows_of(raw / table, header=header, separator=","):
+        pairs = zip(levels, numbers, strict=True)
+        classes = tuple(known.get(pair, " ".join(pair)) for pair in pairs)
+        images.append((f"{folder}/{file}", classes))
+    return images
 
 
 def benchmark(raw: Path, level: str) -> Manifest:
@@ -73,12 +72,11 @@ def build_product(raw: Path) -> Splits:
     makes a test.
     """
     images = labelled(raw, f"{PRODUCT}/label.csv", f"{PRODUCT}/imgs")
-    tests = {
-        level: manifest_of(
-            [(item, (names[LEVELS.index(level)],)) for item, names in images], TEST_LEVELS
-        )
-        for level in reversed(LEVELS)
-    }
+    tests = {}
+    for level in reversed(LEVELS):
+        place = LEVELS.index(level)
+        at_level = [(item, (names[place],)) for item, names in images]
+        tests[level] = manifest_of(at_level, TEST_LEVELS)
     return {"train": labelled(raw, "train/label.csv", "train/imgs"), **tests}
 
 

@@ -14,13 +14,12 @@ def specimens(path: Path) -> dict[str, tuple[str, ...]]:
     with json_of(
         path, "a list of specimens", expected="image_path, image_name, family …"
     ) as entries:
-        return {
-            f"IMAGO_build_test_resized/{entry['image_path']}/{entry['image_name']}": (
-                *(entry[level] for level in SPEC.levels[:-1]),
-                f"{entry['genus']} {entry['specific_epithet']}",
-            )
-            for entry in entries.values()
-        }
+        found = {}
+        for entry in entries.values():
+            image = f"IMAGO_build_test_resized/{entry['image_path']}/{entry['image_name']}"
+            above = (entry[level] for level in SPEC.levels[:-1])
+            found[image] = (*above, f"{entry['genus']} {entry['specific_epithet']}")
+        return found
 
 
 def build(raw: Path) -> Splits:

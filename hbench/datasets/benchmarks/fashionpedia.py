@@ -59,7 +59,11 @@ def build(raw: Path) -> Splits:
     }
     rows = {item: row for split, file in places.items() for item, row in garments(file, split)}
     final = mended(rows, SPEC.levels, "repeat-leaf", "by-path").items()
-    return {split: [pair for pair in final if pair[0].startswith(f"{split}/")] for split in FILES}
+    splits = {}
+    for split in FILES:
+        folder = f"{split}/"
+        splits[split] = [(item, row) for item, row in final if item.startswith(folder)]
+    return splits
 
 
 def picture(root: Path, item: str) -> Image.Image:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hbench.core.errors import DataError, examples
 from hbench.datasets.spec import Protocol, Spec, Splits, json_of, lines_of, mended, queries_against
+from hbench.tree.names import Row
 
 TAXONOMY = "taxonomy.json"
 QUERIES, POSITIVES, DISTRACTORS = (
@@ -24,15 +25,20 @@ def images(path: Path, folder: str) -> list[str]:
     return [f"{folder}/{image.removesuffix('.jpg')}.jpg" for image in ids]
 
 
-def build(raw: Path, *, distractors: bool) -> Splits:
-    """Label every query and positive by the object in its path; all distractors share a label of
-    their own.
+def object_of(image: str) -> str:
+    """Return the object that an image shows, which names its folder.
 
-    Each kind called "other" belongs to its category alone.
+    >>> object_of("ilias_core/teapot/pos/P000_00.jpg")
+    'teapot'
     """
+    return image.split("/")[1]
+
+
+def taxonomy(path: Path) -> dict[str, Row]:
+    """Read the names of each object, coarse to fine, as they are in the file."""
     form = "{domain: {category: {kind: [object]}}}"
-    with json_of(raw / TAXONOMY, "the taxonomy of ILIAS", expected=form) as nested:
-        rows = {
+    with json_of(path, "the taxonomy of ILIAS", expected=form) as nested:
+        return {
             thing: (domain, category, kind, thing)
             for domain, categories in nested.items()
             for category, kinds in categories.items()
@@ -40,18 +46,23 @@ def build(raw: Path, *, distractors: bool) -> Splits:
             for thing in things
         }
 
-    paths = mended(rows, SPEC.levels, "by-path")
+
+def build(raw: Path, *, distractors: bool) -> Splits:
+    """Label every query and positive by the object in its path; all distractors share a label of
+    their own.
+
+    Each kind called "other" belongs to its category alone.
+    """
+    paths = mended(taxonomy(raw / TAXONOMY), SPEC.levels, "by-path")
     queries, positives = (images(raw / file, "ilias_core") for file in (QUERIES, POSITIVES))
-    if lost := sorted({item.split("/")[1] for item in (*queries, *positives)} - set(paths)):
+    if lost := sorted({object_of(item) for item in (*queries, *positives)} - set(paths)):
         raise DataError(f"objects of {raw / POSITIVES} are not in {TAXONOMY}", found=examples(lost))
 
-    core, gallery = (
-        [(item, paths[item.split("/")[1]]) for item in items] for items in (queries, positives)
-    )
-    others = (
-        [(item, NOTHING) for item in images(raw / DISTRACTORS, "yfcc100m")] if distractors else []
-    )
-    return {"test": queries_against(core, [*gallery, *others], SPEC.levels)}
+    core = [(item, paths[object_of(item)]) for item in queries]
+    gallery: list[tuple[str, Row]] = [(item, paths[object_of(item)]) for item in positives]
+    if distractors:
+        gallery += [(item, NOTHING) for item in images(raw / DISTRACTORS, "yfcc100m")]
+    return {"test": queries_against(core, gallery, SPEC.levels)}
 
 
 SPEC = Spec(

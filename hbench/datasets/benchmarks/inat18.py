@@ -4,6 +4,7 @@ taxonomy (full).
 
 import dataclasses
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 
 from hbench.core.errors import DataError, examples
@@ -20,12 +21,8 @@ POLICIES = (
 def categories(raw: Path, levels: tuple[str, ...]) -> dict[int, tuple[str, ...]]:
     """Read the names of each category id, coarse to fine, from categories.json."""
     with json_of(raw / "categories.json", "a list of categories") as entries:
-        return {
-            int(entry["id"]): tuple(
-                entry["name" if level == "species" else level] for level in levels
-            )
-            for entry in entries
-        }
+        names_in = itemgetter(*("name" if level == "species" else level for level in levels))
+        return {int(entry["id"]): names_in(entry) for entry in entries}
 
 
 def official_names(raw: Path) -> Names:

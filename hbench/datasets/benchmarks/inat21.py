@@ -38,10 +38,10 @@ def build(raw: Path) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
 
     rows = {folder: (*names[:6], f"{names[5]} {names[6]}") for folder, names in parts.items()}
     final = mended(rows, RANKS, "by-path")
-    return {
-        split: [(item, final[item.split("/")[1]]) for item in images]
-        for split, images in items.items()
-    }
+    splits = {}
+    for split, images in items.items():
+        splits[split] = [(item, final[item.split("/")[1]]) for item in images]
+    return splits
 
 
 def build_open(raw: Path) -> Splits:

@@ -35,12 +35,12 @@ def build(raw: Path) -> Splits:
     labels = dict(rows_of(raw / "image_class_labels.txt", columns=2))
     training = dict(rows_of(raw / "train_test_split.txt", columns=2))
     images = rows_of(raw / "images.txt", columns=2)
-    return {
-        split: [
+    splits = {}
+    for split, flag in (("train", "1"), ("test", "0")):
+        splits[split] = [
             (path, of_class[labels[image]]) for image, path in images if training[image] == flag
         ]
-        for split, flag in (("train", "1"), ("test", "0"))
-    }
+    return splits
 
 
 SPEC = Spec(

@@ -20,13 +20,13 @@ def build(raw: Path) -> Splits:
     group_of = {product: group for _, product, group in train}
     if lost := sorted({product for _, product in test} - set(group_of)):
         raise DataError(f"products of {raw / TEST} are not in {TRAIN}", found=examples(lost))
-    return {
-        split: [
+    splits = {}
+    for split, rows in (("train", train), ("test", test)):
+        splits[split] = [
             (f"{split}/{image}", (f"group {group_of[number]}", f"product {number}"))
             for image, number, *_ in rows
         ]
-        for split, rows in (("train", train), ("test", test))
-    }
+    return splits
 
 
 SPEC = Spec(

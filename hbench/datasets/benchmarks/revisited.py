@@ -2,6 +2,7 @@
 easy, hard or junk.
 """
 
+from collections.abc import Mapping, Set
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -47,10 +48,8 @@ def build(raw: Path, *, file: str) -> Splits:
     give the buildings.
     """
     truth = ground_truth(raw / file)
-    queries, gallery = (
-        [(f"{folder}/{image}.jpg", (landmark_of(image),)) for image in truth[images]]
-        for folder, images in (("query", "qimlist"), ("jpg", "imlist"))
-    )
+    queries = [(f"query/{image}.jpg", (landmark_of(image),)) for image in truth["qimlist"]]
+    gallery = [(f"jpg/{image}.jpg", (landmark_of(image),)) for image in truth["imlist"]]
     return dict.fromkeys(POSITIVE, queries_against(queries, gallery, ("landmark",)))
 
 
@@ -59,19 +58,21 @@ def lists(raw: Path, *, file: str) -> dict[str, pa.Table]:
     others are left out.
     """
     truth = ground_truth(raw / file)
-    return {
-        test: list_of(
-            (
-                f"query/{query}.jpg",
-                f"jpg/{truth['imlist'][int(image)]}.jpg",
-                1 if part in positive else LEFT_OUT,
-            )
-            for query, entry in zip(truth["qimlist"], truth["gnd"], strict=True)
-            for part in PARTS
-            for image in entry[part]
+    return {test: _list_with(positive, truth) for test, positive in POSITIVE.items()}
+
+
+def _list_with(positive: Set[str], truth: Mapping[str, Any]) -> pa.Table:
+    """List the images of all parts, those of some parts as positives."""
+    return list_of(
+        (
+            f"query/{query}.jpg",
+            f"jpg/{truth['imlist'][int(image)]}.jpg",
+            1 if part in positive else LEFT_OUT,
         )
-        for test, positive in POSITIVE.items()
-    }
+        for query, entry in zip(truth["qimlist"], truth["gnd"], strict=True)
+        for part in PARTS
+        for image in entry[part]
+    )
 
 
 def picture(root: Path, item: str, *, file: str) -> Image.Image:

@@ -7,10 +7,10 @@ from hbench.datasets.spec import Protocol, Spec, Splits, images_in
 
 def build(raw: Path) -> Splits:
     """Read the splits and the products from the folders: SPLIT/PRODUCT/IMAGE.jpg."""
-    return {
-        split: [(item, (item.split("/")[1],)) for item in images_in(raw, split)]
-        for split in ("train", "test")
-    }
+    splits = {}
+    for split in ("train", "test"):
+        splits[split] = [(item, (item.split("/")[1],)) for item in images_in(raw, split)]
+    return splits
 
 
 SPEC = Spec(

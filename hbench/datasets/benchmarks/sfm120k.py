@@ -2,9 +2,12 @@
 train on it.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from hbench.datasets.spec import Protocol, Spec, Splits, plain_pickle
+from hbench.tree.names import Row
 
 FILE = "retrieval-SfM-120k.pkl"
 PARTS = {"train": "train", "test": "val"}
@@ -27,13 +30,15 @@ def build(raw: Path) -> Splits:
     with plain_pickle(
         raw / FILE, "the list of SfM-120k", keys=tuple(PARTS.values()), expected=expected
     ) as content:
-        return {
-            split: {
-                file_of(str(cid)): (f"model {int(model)}",)
-                for cid, model in zip(content[part]["cids"], content[part]["cluster"], strict=True)
-            }.items()
-            for split, part in PARTS.items()
-        }
+        return {split: models_of(content[part]).items() for split, part in PARTS.items()}
+
+
+def models_of(part: Mapping[str, Any]) -> dict[str, Row]:
+    """Read the number of the model of each image from a part of the list."""
+    return {
+        file_of(str(cid)): (f"model {int(model)}",)
+        for cid, model in zip(part["cids"], part["cluster"], strict=True)
+    }
 
 
 SPEC = Spec(

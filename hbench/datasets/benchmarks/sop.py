@@ -5,21 +5,23 @@ ones twelve kinds.
 from pathlib import Path
 
 from hbench.datasets.spec import Protocol, Spec, Splits, rows_of
+from hbench.tree.names import Row
 
 
 def build(raw: Path) -> Splits:
     """Read the images from Ebay_train.txt and Ebay_test.txt; their kind is the folder without
     `_final`.
     """
-    header = "image_id class_id super_class_id path"
-    return {
-        split: [
-            (path, (kind, f"{kind} {product}"))
-            for _, product, _, path in rows_of(raw / f"Ebay_{split}.txt", header=header)
-            for kind in [path.split("/")[0].removesuffix("_final")]
-        ]
-        for split in ("train", "test")
-    }
+    return {split: products(raw / f"Ebay_{split}.txt") for split in ("train", "test")}
+
+
+def products(path: Path) -> list[tuple[str, Row]]:
+    """Read the kind and the product of each image from a list."""
+    found: list[tuple[str, Row]] = []
+    for _, product, _, image in rows_of(path, header="image_id class_id super_class_id path"):
+        kind = image.split("/")[0].removesuffix("_final")
+        found.append((image, (kind, f"{kind} {product}")))
+    return found
 
 
 SPEC = Spec(

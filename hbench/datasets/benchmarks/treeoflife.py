@@ -25,7 +25,10 @@ def build(raw: Path) -> Splits:
         )
         rows |= {(split, f"images/{image}.jpg"): row for image, row in named if any(row)}
     final = mended(rows, RANKS, *PARTIAL).items()
-    return {split: [(item, row) for (part, item), row in final if part == split] for split in PARTS}
+    splits = {}
+    for split in PARTS:
+        splits[split] = [(item, row) for (of_split, item), row in final if of_split == split]
+    return splits
 
 
 def full(genus: str, epithet: str) -> str:

@@ -6,7 +6,7 @@ import dataclasses
 import re
 import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
@@ -149,11 +149,7 @@ def adopt(sources: Sequence[RemoteFile], folder: Path, existing: Path) -> list[s
 
 def summary(problems: dict[str, HBenchError]) -> HBenchError:
     """Make one error of all failures, of the gravest kind among them."""
-    kinds = (IntegrityError, SourceError, DataError)
-    kind = next(
-        (kind for kind in kinds if any(isinstance(problem, kind) for problem in problems.values())),
-        DataError,
-    )
+    kind = _gravest(problems.values())
     return kind(
         f"{len(problems)} files are missing or wrong"
         if len(problems) > 1
@@ -163,6 +159,14 @@ def summary(problems: dict[str, HBenchError]) -> HBenchError:
         "--mirror URL or your "
         "sources.toml names another server, --adopt DIR takes a copy of yours",
     )
+
+
+def _gravest(problems: Collection[HBenchError]) -> type[HBenchError]:
+    """Return the gravest kind among the problems; any other kind counts as DataError."""
+    for kind in (IntegrityError, SourceError):
+        if any(isinstance(problem, kind) for problem in problems):
+            return kind
+    return DataError
 
 
 def _in_short(file: str, problem: HBenchError) -> str:

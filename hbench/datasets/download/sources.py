@@ -138,7 +138,8 @@ def _tables_of_user(path: Path) -> dict[str, list[dict[str, Any]]]:
         raise ConfigError(f"{path} is not TOML", found=str(error)) from None
 
     for dataset, files in tables.items():
-        for table in files if isinstance(files, list) else [files]:
+        listed = files if isinstance(files, list) else [files]
+        for table in listed:
             if not isinstance(table, dict):
                 raise ConfigError(
                     f"{path} is not a list of files",

@@ -63,10 +63,10 @@ def write_cards(dataset: Dataset, folder: Path) -> bool:
             for name, manifest in dataset.manifests.items()
             if manifest.levels == levels
         }
-        classes = [  # collected from all splits, so that a number means the same in each
-            sorted({name for manifest in splits.values() for name in manifest.tree.names[level]})
-            for level in range(len(levels))
-        ]
+        classes = []  # collected from all splits, so that a number means the same in each
+        for level in range(len(levels)):
+            names = {name for manifest in splits.values() for name in manifest.tree.names[level]}
+            classes.append(sorted(names))
         for name, manifest in splits.items():
             write_parquet(
                 _numbered(manifest, classes, dataset.root), folder / FILES / f"{name}.parquet"

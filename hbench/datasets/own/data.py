@@ -105,34 +105,13 @@ def _rows_of(own: OwnTable) -> list[Row]:
     Raises DataError for a missing name and for texts that are not classes.
     """
     levels = own.columns.levels
-    items = own.items
     rows = own.rows
     if own.distractors.any():
         nothing = (DISTRACTOR,) * len(levels)
         named = zip(rows, own.distractors, strict=True)
         rows = [nothing if is_distractor else row for row, is_distractor in named]
 
-    has_gaps = any(pc.any(pc.equal(own.text(level), "")).as_py() for level in levels)
-    has_gaps |= any("" in row for _, row in own.more_paths)
-    of_items: list[tuple[str, Row]] = [*zip(items, rows, strict=True)]
-    of_items += [(items[place], row) for place, row in own.more_paths]
-    if has_gaps and (incomplete := [item for item, row in of_items if "" in row]):
-        all_rows = [row for _, row in of_items]
-        empty = [
-            level
-            for level, names in zip(levels, zip(*all_rows, strict=True), strict=True)
-            if "" in names
-        ]
-        classed = [row for row in all_rows if row[0] != DISTRACTOR]
-        raise DataError(
-            f"{len(incomplete)} items have no name at some level",
-            expected=f"a name for each of {', '.join(levels)}",
-            found=f"no name at the level {', '.join(empty)}: {examples(incomplete)}",
-            fix="\n            ".join(
-                ["fill them in, or choose what they mean:", *advice(NameTable.of(levels, classed))]
-            ),
-        )
-
+    _refuse_gaps(own, rows)
     classes = [pc.count_distinct(own.text(level)).as_py() for level in levels]
     # texts, such as captions, below classes
     if FEW < len(rows) == classes[-1] and min(classes) < classes[-1]:
@@ -146,6 +125,38 @@ def _rows_of(own: OwnTable) -> list[Row]:
         )
 
     return rows
+
+
+def _refuse_gaps(own: OwnTable, rows: Sequence[Row]) -> None:
+    """Raise DataError where an item has no name at some level, with what may be done about it."""
+    levels = own.columns.levels
+    has_gaps = any(pc.any(pc.equal(own.text(level), "")).as_py() for level in levels)
+    has_gaps |= any("" in row for _, row in own.more_paths)
+    if not has_gaps:
+        return
+
+    items = own.items
+    of_items: list[tuple[str, Row]] = [*zip(items, rows, strict=True)]
+    of_items += [(items[place], row) for place, row in own.more_paths]
+    incomplete = [item for item, row in of_items if "" in row]
+    if not incomplete:
+        return
+
+    all_rows = [row for _, row in of_items]
+    empty = [
+        level
+        for level, names in zip(levels, zip(*all_rows, strict=True), strict=True)
+        if "" in names
+    ]
+    classed = [row for row in all_rows if row[0] != DISTRACTOR]
+    raise DataError(
+        f"{len(incomplete)} items have no name at some level",
+        expected=f"a name for each of {', '.join(levels)}",
+        found=f"no name at the level {', '.join(empty)}: {examples(incomplete)}",
+        fix="\n            ".join(
+            ["fill them in, or choose what they mean:", *advice(NameTable.of(levels, classed))]
+        ),
+    )
 
 
 def without_images(
@@ -229,7 +240,21 @@ def own_dataset(name: str, own: OwnTable, root: Path, *, listed: Sequence[str] =
     items = [path.removeprefix(start) for path in own.items]
     dropped = sorted({path.removeprefix(start) for path in listed} - {*items})
     rows = _rows_of(own)
-    levels = own.columns.levels
+    trains = _trains(own)
+    masks = _masks(own)
+    if trains.any():  # the parts may be trees where the whole is none
+        more = (row for _, row in own.more_paths)
+        LabelTree.from_names([*rows, *more], levels=own.columns.levels)
+    test = _part(own, items, rows, masks, ~trains)
+    train = _part(own, items, rows, masks, trains) if trains.any() else None
+    card = {"title": name} | ({DROPPED: dropped} if dropped else {})
+    return Dataset(name, test.digest[:12], Protocol(), train, {TEST: test}, card=card).rooted(root)
+
+
+def _trains(own: OwnTable) -> NDArray[np.bool_]:
+    """Whether each row is of the training; raises DataError where the column of splits has other
+    values, or no row to test.
+    """
     splits = np.asarray(own.splits, dtype=object)
     if unknown := sorted(set(splits) - SPLITS):
         raise DataError(
@@ -237,31 +262,38 @@ def own_dataset(name: str, own: OwnTable, root: Path, *, listed: Sequence[str] =
             expected="train, test (or query and gallery)",
             found=examples(map(repr, unknown)),
         )
-    trains = splits == "train"
+    trains: NDArray[np.bool_] = splits == "train"
     if trains.all():
         raise DataError(
             f"the column {own.columns.split} has no test rows",
             expected="train and test",
             found="train",
         )
+    return trains
+
+
+def _masks(own: OwnTable) -> dict[str, NDArray[np.bool_]]:
+    """Whether each row is a query, and whether it is in the gallery."""
+    splits = np.asarray(own.splits, dtype=object)
     masks = {"query": splits != "gallery", "gallery": splits != "query"} | own.masks
     masks["query"] = masks["query"] & ~own.distractors
+    return masks
 
-    def part(chosen: NDArray[np.bool_]) -> Manifest:
-        of_part = {mask: values[chosen] for mask, values in masks.items()}
-        place = np.cumsum(chosen) - 1
-        more = [(int(place[item]), row) for item, row in own.more_paths if chosen[item]]
-        return manifests.from_names(
-            [*compress(items, chosen)],
-            [*compress(rows, chosen)],
-            levels=levels,
-            more=more,
-            **of_part,
-        )
 
-    if trains.any():  # the parts may be trees where the whole is none
-        LabelTree.from_names([*rows, *(row for _, row in own.more_paths)], levels=levels)
-    test = part(~trains)
-    train = part(trains) if trains.any() else None
-    card = {"title": name} | ({DROPPED: dropped} if dropped else {})
-    return Dataset(name, test.digest[:12], Protocol(), train, {TEST: test}, card=card).rooted(root)
+def _part(
+    own: OwnTable,
+    items: Sequence[str],
+    rows: Sequence[Row],
+    masks: Mapping[str, NDArray[np.bool_]],
+    chosen: NDArray[np.bool_],
+) -> Manifest:
+    """Make the manifest of the chosen rows; items, names and masks are those of all rows."""
+    place = np.cumsum(chosen) - 1
+    more = [(int(place[item]), row) for item, row in own.more_paths if chosen[item]]
+    return manifests.from_names(
+        [*compress(items, chosen)],
+        [*compress(rows, chosen)],
+        levels=own.columns.levels,
+        more=more,
+        **{mask: values[chosen] for mask, values in masks.items()},
+    )

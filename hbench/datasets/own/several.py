@@ -8,7 +8,7 @@ folded again: then an item has one row, with its first path, and a column of the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import compress
+from itertools import chain, compress
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +34,9 @@ def without_lists(table: pa.Table, levels: Sequence[str]) -> pa.Table:
         if pa.types.is_list(field.type)
         and (field.name in levels if levels else pa.types.is_string(field.type.value_type))
     ]
-    cells = {name: [_as_texts(value) for value in table[name].to_pylist()] for name in listed}
+    cells = {}
+    for name in listed:
+        cells[name] = [_as_texts(value) for value in table[name].to_pylist()]
     return _unfolded(table, cells) if listed else table
 
 
@@ -46,18 +48,25 @@ def without_marks(table: pa.Table, levels: Sequence[str], separator: str | None)
     hold different numbers.
     """
     values = {level: texts(table, level) for level in levels}
-    marks = [
-        mark
-        for mark in MARKS
-        if mark != separator and any(mark in text for column in values.values() for text in column)
-    ]
-    if not marks:
+    mark = _mark_in(list(chain.from_iterable(values.values())), separator)
+    if mark is None:
         return table
-    cells = {
-        level: [[part.strip() for part in text.split(marks[0])] for text in column]
-        for level, column in values.items()
-    }
+    cells = {}
+    for level, column in values.items():
+        cells[level] = [_labels_in(text, mark) for text in column]
     return _unfolded(table, cells)
+
+
+def _mark_in(cells: Sequence[str], separator: str | None) -> str | None:
+    """Return the first mark in any of the cells, or None; a separator of names is no mark."""
+    for mark in MARKS:
+        if mark != separator and any(mark in text for text in cells):
+            return mark
+    return None
+
+
+def _labels_in(text: str, mark: str) -> list[str]:
+    return [label.strip() for label in text.split(mark)]
 
 
 def _as_texts(value: Sequence[object] | None) -> list[str]:
@@ -70,11 +79,11 @@ def _unfolded(table: pa.Table, cells: dict[str, list[list[str]]]) -> pa.Table:
     """
     by_row = list(zip(*cells.values(), strict=True))
     numbers = [max(map(len, of_row)) for of_row in by_row]
-    unequal = [
-        " and ".join(str(len(labels)) for labels in of_row)
-        for of_row, number in zip(by_row, numbers, strict=True)
-        if any(len(labels) not in (1, number) for labels in of_row)
-    ]
+    unequal = []
+    for of_row, number in zip(by_row, numbers, strict=True):
+        lengths = [len(labels) for labels in of_row]
+        if not {*lengths} <= {1, number}:
+            unequal.append(" and ".join(map(str, lengths)))
     if unequal:
         raise DataError(
             "some rows have different numbers of labels at their levels",
@@ -109,9 +118,7 @@ def folded(table: pa.Table, item: str, levels: Sequence[str]) -> pa.Table:
         of_item = paths.setdefault(name, [])
         if row not in of_item:
             of_item.append(row)
-    named = {
-        name: [row for row in of_item if any(row)] or of_item for name, of_item in paths.items()
-    }
+    named = {name: _with_names(of_item) for name, of_item in paths.items()}
 
     is_first = np.zeros(len(items), bool)
     is_first[np.unique(np.array(items, dtype=object), return_index=True)[1]] = True
@@ -121,8 +128,13 @@ def folded(table: pa.Table, item: str, levels: Sequence[str]) -> pa.Table:
     for place, level in enumerate(levels):
         names = pa.array([named[name][0][place] for name in order], pa.string())
         one = one.set_column(one.column_names.index(level), level, names)
-    more = [[list(row) for row in named[name][1:]] for name in order]
+    more = [[*map(list, named[name][1:])] for name in order]
     return one.append_column(MORE_PATHS, pa.array(more, PATH_LISTS))
+
+
+def _with_names(paths: list[Row]) -> list[Row]:
+    """The paths that have a name at some level; all of them where none has."""
+    return [path for path in paths if any(path)] or paths
 
 
 def _refuse_different(

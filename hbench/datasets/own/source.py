@@ -120,16 +120,12 @@ def build_own(
     root = folder / IMAGES if images else root
     understood = own.understood
     on_remark(str(understood))
-    changed: dict[str, object] = {}
     listed = own.items
 
+    changed: dict[str, object] = {}
     if source.policies:
-        own, mended = mended_by(own, source.policies)
-        for policy in source.policies:
-            rows = sum(change.policy == policy for change in mended.changes)
-            changed[f"changed by {policy}"] = rows
-            on_remark(f"{rows:,} rows of names changed by {policy}")
-
+        own, numbers = _mended(own, source.policies, on_remark)
+        changed |= numbers
     if source.several:
         own = own.folded()
     groups = same_content(root, own.items, images)
@@ -156,6 +152,19 @@ def build_own(
     }
 
     return dataclasses.replace(dataset, card=card, read=understood), images, copies
+
+
+def _mended(
+    own: OwnTable, policies: Sequence[str], on_remark: OnRemark
+) -> tuple[OwnTable, dict[str, int]]:
+    """Apply policies to a table; remark on, and return, how many rows of names each changed."""
+    own, mended = mended_by(own, policies)
+    changed = {}
+    for policy in policies:
+        rows = sum(change.policy == policy for change in mended.changes)
+        changed[f"changed by {policy}"] = rows
+        on_remark(f"{rows:,} rows of names changed by {policy}")
+    return own, changed
 
 
 def _after_copies(own: OwnTable, copies: Copies, *, choice: str) -> OwnTable:
@@ -268,18 +277,12 @@ def _placed_in_all(own: OwnTable, names: NameTable, tree: str) -> OwnTable:
     """Replace the column that names a node of a DAG by a column per level, in a row for every path
     to the node.
     """
-    from hbench.tree.policies import mend
-
     refuse([problem for problem in names.broken if problem.kind == "cycle"], tree)
-    apart = mend(names, ["by-path"]).final  # a node under another parent has a name of its own
-    paths: dict[str, dict[Row, None]] = {}
-    for row, shown in apart.items():
-        for depth, name in enumerate(row, start=1):
-            paths.setdefault(name, {})[(shown or row)[:depth]] = None
+    paths = _paths_to(names)
     nodes = [row[0] for row in own.rows]
     if unknown := [node for node in dict.fromkeys(nodes) if node and node not in paths]:
         raise UnknownName("node of the tree", unknown[0], list(paths))
-    found: list[list[Row]] = [[*paths[node]] if node else [()] for node in nodes]
+    found: list[list[Row]] = [paths[node] if node else [()] for node in nodes]
 
     numbers = list(map(len, found))
     repeated = dataclasses.replace(
@@ -289,6 +292,18 @@ def _placed_in_all(own: OwnTable, names: NameTable, tree: str) -> OwnTable:
     rows = [path + ("",) * (depth - len(path)) for of_node in found for path in of_node]
     facts = (*own.facts, f"{own.columns.levels[0]} names nodes of {tree}, by every path to them")
     return dataclasses.replace(repeated.with_levels(names.levels, rows), facts=facts)
+
+
+def _paths_to(names: NameTable) -> dict[str, list[Row]]:
+    """List every path to each node of a DAG."""
+    from hbench.tree.policies import mend
+
+    apart = mend(names, ["by-path"]).final  # a node under another parent has a name of its own
+    paths: dict[str, dict[Row, None]] = {}
+    for row, shown in apart.items():
+        for depth, name in enumerate(row, start=1):
+            paths.setdefault(name, {})[(shown or row)[:depth]] = None
+    return {name: list(to_node) for name, to_node in paths.items()}
 
 
 def _refuse_split(own: OwnTable, by: str, fraction: float) -> None:

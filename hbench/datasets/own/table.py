@@ -143,7 +143,7 @@ class OwnTable:
         """What the table was taken for."""
         columns = self.columns
         different = [pc.unique(self.text(level)).to_pylist() for level in columns.levels]
-        sizes = [len([name for name in names if name]) for names in different]
+        sizes = [sum(map(bool, names)) for names in different]  # an empty text is no name
         facts = [*self.facts, sentence(columns, sizes)]
         if columns.item != "item":
             facts.append(f"items by {columns.item}")
