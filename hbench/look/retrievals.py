@@ -21,6 +21,7 @@ from hbench.engine.settings import Conditions
 from hbench.engine.top_k import NO_ITEM, TopResults
 from hbench.evaluation.submission import EmbeddingSubmission, retrieval_of
 from hbench.look.palette import mark_of
+from hbench.tree.names import names_along
 
 UNRELATED = "unrelated"
 Floats = NDArray[np.float64]
@@ -176,7 +177,7 @@ def right_of(manifest: Manifest, top: TopLists, row: int, query: int, *, shown: 
     )
 
 
-def path_of(manifest: Manifest, position: int, query: int | None = None) -> list[str]:
+def path_of(manifest: Manifest, position: int, query: int | None = None) -> tuple[str, ...]:
     """List the classes of an item, coarse to fine; of several paths, the one that it shares with
     the query at `query`.
     """
@@ -184,7 +185,7 @@ def path_of(manifest: Manifest, position: int, query: int | None = None) -> list
         None if manifest.more is None or query is None else manifest.paths.shared(query, position)
     )
     nodes = manifest.labels[position] if shared is None else shared
-    return [names[node] for names, node in zip(manifest.tree.names, nodes.tolist(), strict=True)]
+    return names_along(manifest.tree, nodes.tolist())
 
 
 def class_name(manifest: Manifest, position: int, query: int | None = None) -> str:
@@ -208,10 +209,7 @@ def all_paths_of(manifest: Manifest, position: int) -> str:
     'Office › desk; Home › shelf'
     """
     paths = manifest.paths.of_item(position).tolist()
-    return "; ".join(
-        " › ".join(names[node] for names, node in zip(manifest.tree.names, path, strict=True))
-        for path in paths
-    )
+    return "; ".join(" › ".join(names_along(manifest.tree, path)) for path in paths)
 
 
 def ranker_of(

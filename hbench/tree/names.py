@@ -384,6 +384,11 @@ def class_columns(tree: LabelTree) -> list[list[str]]:
     return columns
 
 
+def names_along(tree: LabelTree, path: Iterable[int]) -> Row:
+    """Return the names of the nodes of a path, coarse to fine, which may end early."""
+    return tuple(names[node] for names, node in zip(tree.names, path, strict=False))
+
+
 def class_rows(tree: LabelTree) -> list[Row]:
     """Return the names of every fine class, coarse to fine."""
     return list(zip(*class_columns(tree), strict=True))

@@ -45,11 +45,13 @@ def tree_data(tree: LabelTree, items: NDArray[np.int64]) -> dict[str, Any]:
     sizes = [
         items_of_level(tree, items, level + 1)[order].tolist() for level, order in enumerate(orders)
     ]
+    names = []
+    for of_level, order in zip(tree.names, orders, strict=True):
+        names.append([of_level[node] for node in order])
+
     return {
         "levels": list(tree.levels),
-        "names": [
-            [names[node] for node in order] for names, order in zip(tree.names, orders, strict=True)
-        ],
+        "names": names,
         "nodes": [order.tolist() for order in orders],
         "items": sizes,
         "children": children[:-1],

@@ -97,12 +97,9 @@ def draw_pareto(board: Leaderboard, metrics: tuple[str, str]) -> Drawing:
     """
     points = points_of(board, metrics)
     front = front_of(points)
-    fences = [lower_fence([point.goodness[axis] for point in points]) for axis in (0, 1)]
-    seen = [
-        point
-        for point in points
-        if point.goodness[0] >= fences[0] and point.goodness[1] >= fences[1]
-    ]
+    left = lower_fence([point.goodness[0] for point in points])
+    low = lower_fence([point.goodness[1] for point in points])
+    seen = [point for point in points if point.goodness[0] >= left and point.goodness[1] >= low]
     outside = len(points) - len(seen)
 
     def paint(figure: Figure) -> None:

@@ -101,11 +101,23 @@ def _paint_cells(panel: Axes, shares: NDArray[np.float64]) -> None:
     size = 7 if len(shares) <= 8 else 4.6
     for (row, column), share in np.ndenumerate(shares):
         if share > 0:
-            text = f"{share:.0f}" if share >= 9.95 else f"{share:.1f}" if share >= 0.05 else "<.1"
             color = text_color_on(to_hex(shade(scale(share))))
             panel.text(
-                column, row, text, ha="center", va="center_baseline", fontsize=size, color=color
+                column,
+                row,
+                _in_cell(share),
+                ha="center",
+                va="center_baseline",
+                fontsize=size,
+                color=color,
             )
+
+
+def _in_cell(share: float) -> str:
+    """A share in percent as it fits into a cell, with a digit behind the point below 10."""
+    if share >= 9.95:
+        return f"{share:.0f}"
+    return f"{share:.1f}" if share >= 0.05 else "<.1"
 
 
 @kind(

@@ -118,9 +118,11 @@ def _ends(run: Run, metric: str, level: str) -> tuple[float, float, float] | Non
 def _write_value(panel: Axes, row: float, ends: tuple[float, float, float]) -> None:
     """Write the value and half its interval next to the mark, on the side with more space."""
     value, low, high = ends
-    text = f"{value:.1f}" + f" ±{(high - low) / 2:.1f}" * (high > low)
+    text = f"{value:.1f}"
     if low < value == high == 100:  # nothing lies beyond
-        text = f"{value:.1f} (≥ {low:.1f})"
+        text += f" (≥ {low:.1f})"
+    elif high > low:
+        text += f" ±{(high - low) / 2:.1f}"
     x, space, side = (low, -3.5, "right") if value > 60 else (high, 3.5, "left")
     panel.annotate(
         text,

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +34,15 @@ SMALL = 6.5  # points of the legend
 PRINTED = 7.5  # percent of a bar from which a number fits into it
 Counts = NDArray[np.int64]  # (L+1,): queries whose result has the level 0 … L
 Rows = Mapping[str, Counts]  # by the result: "rank 1", …, "first wrong"
+
+
+class MistakeBar(NamedTuple):
+    """A bar: its place from the top, the result whose levels it counts, and the name of the run."""
+
+    place: float
+    result: str
+    name: str
+    counts: Counts
 
 
 def levels_at(sequence: LevelSequence) -> NDArray[np.float64]:
@@ -78,39 +87,59 @@ def draw_mistakes(
     names: Sequence[str], found: Sequence[Rows], levels: Sequence[str], about: str
 ) -> Drawing:
     """Draw a stacked bar per run and row: the shares of queries whose result has each level."""
-    keys = list(found[0])
     several = len(found) > 1
     heading = HEADING * several  # of a group of runs, in heights of a bar
-    places = [
-        group * (len(found) + heading) + row
-        for group in range(len(keys))
-        for row in range(len(found))
-    ]
-    bars = [(key, name, rows) for key in keys for name, rows in zip(names, found, strict=True)]
+    bars = _bars(names, found, heading)
     legend = legend_of(levels)
-    words = [f"{mark} {'same ' * bool(level)}{short(name, 20)}" for level, mark, name in legend]
+    words = [_in_legend(level, mark, name) for level, mark, name in legend]
 
     def paint(figure: Figure) -> None:
         from matplotlib.patches import Patch
 
         panel = figure.subplots()
-        for place, (key, _, rows) in zip(places, bars, strict=True):
-            _paint_bar(panel, place, rows[key], len(levels))
+        for bar in bars:
+            _paint_bar(panel, bar.place, bar.counts, len(levels))
         percent_axis(panel, "x")
-        panel.set_yticks(places, [short(name, 18) if several else key for key, name, _ in bars])
-        panel.set_ylim(places[-1] + 0.5, -0.5 - heading)
-        for key, place in zip(keys, places[:: len(found)], strict=True) if several else ():
-            at = (0, place - 0.5)
-            panel.annotate(
-                key, at, xytext=(2, 1.5), textcoords="offset points", fontsize=6.5, va="bottom"
-            )
+        named = [short(bar.name, 18) if several else bar.result for bar in bars]
+        panel.set_yticks([bar.place for bar in bars], named)
+        panel.set_ylim(bars[-1].place + 0.5, -0.5 - heading)
+        if several:
+            _name_groups(panel, bars[:: len(found)])
         panel.tick_params(axis="y", length=0)
         panel.set_xlabel("queries, percent")
         patches = [Patch(color=color_of(level, len(levels))) for level, _, _ in legend]
         legend_above(figure, words, patches, SMALL)
 
-    height = 0.62 + legend_height(words, SMALL) + 0.2 * len(keys) * (len(found) + heading)
+    height = 0.62 + legend_height(words, SMALL) + 0.2 * len(found[0]) * (len(found) + heading)
     return drawn(paint, height=height, about=about)
+
+
+def _bars(names: Sequence[str], found: Sequence[Rows], heading: float) -> list[MistakeBar]:
+    """The bars of all runs, grouped by the result, with a heading above each group."""
+    bars = []
+    for group, result in enumerate(found[0]):
+        for row, (name, rows) in enumerate(zip(names, found, strict=True)):
+            place = group * (len(found) + heading) + row
+            bars.append(MistakeBar(place, result, name, rows[result]))
+    return bars
+
+
+def _in_legend(level: int, mark: str, name: str) -> str:
+    """What the legend says of a level; "same" of all but unrelated results."""
+    return f"{mark} same {short(name, 20)}" if level else f"{mark} {short(name, 20)}"
+
+
+def _name_groups(panel: Axes, tops: Sequence[MistakeBar]) -> None:
+    """Write above the top bar of each group which result its bars are of."""
+    for bar in tops:
+        panel.annotate(
+            bar.result,
+            (0, bar.place - 0.5),
+            xytext=(2, 1.5),
+            textcoords="offset points",
+            fontsize=6.5,
+            va="bottom",
+        )
 
 
 def _paint_bar(panel: Axes, place: float, counts: Counts, depth: int) -> None:
@@ -159,11 +188,9 @@ def _draw(request: PlotRequest) -> Drawing:
     if all(file.endswith(".json") for file in request.files):
         runs = runs_of(request.files, request.names)
         found = [of_document(run.name, run.document, _distances(run.by_query)) for run in runs]
-        common = [key for key in found[0] if all(key in rows for rows in found)]
-        found = [{key: rows[key] for key in common} for rows in found]
-        return draw_mistakes(
-            [run.name for run in runs], found, runs[0].document.levels, runs[0].document.signature
-        )
+        names = [run.name for run in runs]
+        first = runs[0].document
+        return draw_mistakes(names, _of_common_results(found), first.levels, first.signature)
 
     ranked = ranked_tests(
         request.files, dataset_of(request.dataset, "mistakes"), request.test, request.names
@@ -181,6 +208,16 @@ def _draw(request: PlotRequest) -> Drawing:
     return draw_mistakes(
         [test.name for test in ranked], found, ranked[0].examined.data.levels, ranked[0].signature
     )
+
+
+def _of_common_results(found: Sequence[Rows]) -> list[Rows]:
+    """The counts of the results that every run has."""
+    shared = set(found[0]).intersection(*found)
+    common = [result for result in found[0] if result in shared]
+    kept: list[Rows] = []
+    for rows in found:
+        kept.append({result: rows[result] for result in common})
+    return kept
 
 
 def _distances(by_query: pa.Table | None) -> NDArray[np.float64] | None:

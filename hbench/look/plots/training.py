@@ -80,7 +80,8 @@ def draw_training(logs: Sequence[TrainingLog], metrics: Sequence[str]) -> Drawin
     usual = [name for name in METRICS if name in logs[0].scores] if len(logs) == 1 else METRICS[:1]
     shown = list(metrics or usual)
     common = set.intersection(*(set(log.scores) for log in logs))
-    for name in shown if tested else metrics:
+    needed = shown if tested else metrics
+    for name in needed:
         if name not in common:
             raise UnknownName("metric of these logs", name, sorted(common))
     kinds_of_loss = list(dict.fromkeys(tuple(log.terms) for log in logs))

@@ -84,11 +84,8 @@ def draw_tree(
     scale = None
     if means is not None:
         known = np.concatenate(means)
-        low, high = scale = (float(np.nanmin(known)), float(np.nanmax(known)))
-        shares = [((level - low) / ((high - low) or 1)).tolist() for level in means]
-        fills = [
-            [UNKNOWN if np.isnan(share) else color_at(share) for share in level] for level in shares
-        ]
+        scale = (float(np.nanmin(known)), float(np.nanmax(known)))
+        fills = [_fills_of_means(level, *scale) for level in means]
 
     def paint(figure: Figure) -> None:
         panel = figure.subplots()
@@ -99,11 +96,7 @@ def draw_tree(
         panel.set_ylim(int(items.sum()), 0)
         panel.set_yticks([])
         middles = (widths[:-1] + widths[1:]) / 2
-        heads = [
-            f"{short(name, 12)}\n{len(names):,}"
-            for name, names in zip(tree.levels, tree.names, strict=True)
-        ]
-        panel.set_xticks(middles, heads, fontsize=6.5)
+        panel.set_xticks(middles, _heads(tree), fontsize=6.5)
         panel.xaxis.tick_top()
         panel.tick_params(length=0)
         panel.spines[:].set_visible(False)
@@ -111,6 +104,18 @@ def draw_tree(
             _explain(figure, panel, scale, metric)
 
     return drawn(paint, height=HEIGHT + 0.5 + 0.4 * (scale is not None), about=about)
+
+
+def _heads(tree: LabelTree) -> list[str]:
+    """The heads of the columns: the name of each level, and its number of nodes below."""
+    levels = zip(tree.levels, tree.names, strict=True)
+    return [f"{short(level, 12)}\n{len(nodes):,}" for level, nodes in levels]
+
+
+def _fills_of_means(means: Floats, low: float, high: float) -> list[str]:
+    """Choose the colour of each node of a level by its mean, on a scale from `low` to `high`."""
+    shares = ((means - low) / ((high - low) or 1)).tolist()
+    return [UNKNOWN if np.isnan(share) else color_at(share) for share in shares]
 
 
 def _fills_of_branches(tree: LabelTree, sizes: NDArray[np.int64]) -> list[list[str]]:

@@ -31,7 +31,10 @@ SAMPLES = 3  # pictures of a class on the map
 def metrics_of(reported: Reported) -> list[str]:
     """List the metrics of all runs with values by query, beginning with the one that ranks."""
     kept = [run.values for run in reported.runs if run.values]
-    common = [name for name in (kept[0] if kept else ()) if all(name in values for values in kept)]
+    if not kept:
+        return []
+    shared = set(kept[0]).intersection(*kept)
+    common = [name for name in kept[0] if name in shared]
     return sorted(common, key=lambda name: name != reported.by)
 
 
@@ -153,8 +156,13 @@ def _results(top: TopLists) -> list[list[Any]]:
     late = np.where(ranks > lengths, ranks, 0)
     lists = (top.items, np.nan_to_num(top.scores).round(DIGITS), top.levels)
     rest = (top.copies.sum(axis=1), late, items, np.nan_to_num(scores).round(DIGITS))
-    rows = zip(lengths.tolist(), *(column.tolist() for column in (*lists, *rest)), strict=True)
-    return [[*(column[:n] for column in row[:3]), *row[3:]] for n, *row in rows]
+    columns = (column.tolist() for column in (lengths, *lists, *rest))
+
+    rows = []
+    for length, *row in zip(*columns, strict=True):
+        within = [listed[:length] for listed in row[: len(lists)]]
+        rows.append([*within, *row[len(lists) :]])
+    return rows
 
 
 def _write_tree(

@@ -131,11 +131,10 @@ def score_tables(
         family: names for family, names in by_family.items() if len(names) == len(levels) > 1
     }
     spread = {name for names in complete.values() for name in names.values()}
-    families = [
-        (family, [_row(documents, level, names[level]) for level in levels])
-        for family, names in complete.items()
-        if any(name in shown for name in names.values())
-    ]
+    families = []
+    for family, names in complete.items():
+        if any(name in shown for name in names.values()):
+            families.append((family, [_row(documents, level, names[level]) for level in levels]))
 
     return [_row(documents, name, name) for name in shown if name not in spread], families
 
@@ -188,8 +187,9 @@ def _severity(number: int, run: ReportedRun, test: str) -> dict[str, Any]:
 
 def advice(run: ReportedRun) -> list[tuple[str, str]]:
     """List the remarks of a run's report, each with an explanation."""
-    remarks = run.document.warnings
-    return [
-        (remark, next((words for key, words in ADVICE.items() if key in remark), GENERAL))
-        for remark in remarks
-    ]
+    return [(remark, _explained(remark)) for remark in run.document.warnings]
+
+
+def _explained(remark: str) -> str:
+    """What a remark means, by the words in it."""
+    return next((words for key, words in ADVICE.items() if key in remark), GENERAL)

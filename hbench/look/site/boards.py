@@ -5,6 +5,7 @@ The page does not rank: it gets the standings by each metric from hbench.boards.
 """
 
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -86,21 +87,27 @@ def script_of(view: BoardView) -> dict[str, Any]:
     chance, the first axes, what the rows are filtered by, and the standings by every metric: the
     place (none for the last) and the number of a row, best first."""
     keys = [metric.key for metric in view.metrics]
-    axes = list(PARETO) if set(PARETO) <= set(keys) else [keys[-1 if len(keys) < 2 else 1], keys[0]]
     number = {
         id(standing.rows[0]): at for at, standing in enumerate(rank(view.board, view.board.metric))
     }
-    standings = {
-        key: [(each.place, number[id(each.rows[0])]) for each in rank(view.board, key)]
-        for key in keys
-    }
+
+    def standings_by(key: str) -> list[tuple[int | None, int]]:
+        """The place and the number of every row by a metric, best first."""
+        return [(each.place, number[id(each.rows[0])]) for each in rank(view.board, key)]
 
     return {
         "metrics": [metric._asdict() for metric in view.metrics],
-        "axes": axes,
+        "axes": _first_axes(keys),
         "filters": [row.filters for row in view.rows],
-        "standings": standings,
+        "standings": {key: standings_by(key) for key in keys},
     }
+
+
+def _first_axes(keys: Sequence[str]) -> list[str]:
+    """The two metrics that the page plots at first: AP and H-AP, or else the first two."""
+    if set(PARETO) <= set(keys):
+        return list(PARETO)
+    return [keys[1] if len(keys) > 1 else keys[0], keys[0]]
 
 
 def _metric(board: Leaderboard, key: str) -> BoardMetric:
@@ -167,12 +174,13 @@ def _filters(result: tuple[Row, ...]) -> dict[str, list[str]]:
         }
         for row in result
     ]
-    known = {
-        name: [values[name] for values in of_rows if values[name] is not None]
-        for name in of_rows[0]
-    }
 
-    return {name: list(dict.fromkeys(map(str, values))) for name, values in known.items()}
+    def stated(name: str) -> list[str]:
+        """The values that the rows state under a name."""
+        values = [str(row[name]) for row in of_rows if row[name] is not None]
+        return list(dict.fromkeys(values))
+
+    return {name: stated(name) for name in of_rows[0]}
 
 
 def _facts(row: Row) -> list[tuple[str, str]]:

@@ -57,9 +57,8 @@ def card_of(name: str) -> DatasetCard:
     try:
         data = load(name)
     except HBenchError as error:
-        return made._replace(
-            why=f"Its tree is not shown: {error.problem}" + f" ({error.fix})" * bool(error.fix)
-        )
+        fix = f" ({error.fix})" if error.fix else ""
+        return made._replace(why=f"Its tree is not shown: {error.problem}{fix}")
 
     return _with_tree(made, data)
 
