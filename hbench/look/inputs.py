@@ -80,10 +80,11 @@ def read_embeddings(file: EmbeddingFile, purpose: str) -> EmbeddingSubmission:
     """Read embeddings from one file, or two; raises SubmissionError, and UsageError for rankings,
     which have no such `purpose`.
     """
-    for path in file if isinstance(file, TwoFiles) else (file,):
-        refuse_for_embeddings(path)
     if isinstance(file, TwoFiles):
+        for path in file:
+            refuse_for_embeddings(path)
         return EmbeddingSubmission(embeddings.read(file.query), embeddings.read(file.gallery))
+    refuse_for_embeddings(file)
     return read(file).embeddings(purpose)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,6 +43,13 @@ WAYS = ("queries", "class_name", "worst", "best", "severe", "at_random")
 MEASURED = frozenset({"worst", "best", "severe"})  # ways that need a metric
 FRAME = 325  # pixels of a strip in a notebook, with its heading
 HEAD = 230
+
+
+class Choice(NamedTuple):
+    """How queries are chosen: one of WAYS, and its value."""
+
+    way: str
+    value: Any
 
 
 @dataclass(frozen=True, repr=False)
@@ -116,7 +123,7 @@ class Results:
             for hit in row.hits
         ]
 
-        return lines(COLUMNS, [[str(without_formula(cell)) for cell in row] for row in rows])
+        return lines(COLUMNS, [list(map(_in_csv, row)) for row in rows])
 
     def records(self) -> list[dict[str, Any]]:
         """Return plain values: the results of every query, by file."""
@@ -191,34 +198,56 @@ def browse(
         SubmissionError: files that cannot be ranked.
     """
     paths = _paths(files, k)
-    way, value = _way(
-        dict(zip(WAYS, (queries, class_name, worst, best, severe, at_random), strict=True))
-    )
+    options = (queries, class_name, worst, best, severe, at_random)
+    choice = _choice(dict(zip(WAYS, options, strict=True)))
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
-    name = test_of(data, test)
+    test = test_of(data, test)
     examined = examined_files(paths, data, by, similarity=similarity, ties=ties)
-    manifest = examined[0].data.tests[name]
-    measured = [_measured(one, name) for one in examined] if way in MEASURED else []
-    chosen = _chosen(manifest, way, value, by=by, measured=measured[0] if measured else None)
+    return _results(test, _names(paths), examined, choice, by=by, k=k)
+
+
+def _results(
+    test: str,
+    names: Sequence[str],
+    examined: Sequence[Examined],
+    choice: Choice,
+    *,
+    by: str,
+    k: int,
+) -> Results:
+    """The first results of the chosen queries of a test by every file, under its name."""
+    manifest = examined[0].data.tests[test]
+    measured = [_measured(one, test) for one in examined] if choice.way in MEASURED else []
+    chosen = _chosen(manifest, choice, by=by, measured=measured[0] if measured else None)
     tops = [
         first_results(manifest, one.submission.embeddings("a strip"), chosen, one.conditions, k)
         for one in examined
     ]
     positions = np.flatnonzero(manifest.query).tolist()
 
+    def row(model: int, number: int, query: int) -> StripRow:
+        """The first results of a query by a model; `number`: its place among the chosen ones."""
+        return StripRow(
+            names[model],
+            hits_of(manifest, tops[model], number, positions[query]),
+            model,
+            right=right_of(manifest, tops[model], number, positions[query], shown=k),
+        )
+
     strips = []
     for number, query in enumerate(chosen.tolist()):
-        rows = []
-        for at, (file, top) in enumerate(zip(_names(paths), tops, strict=True)):
-            right = right_of(manifest, top, number, positions[query], shown=k)
-            rows.append(
-                StripRow(file, hits_of(manifest, top, number, positions[query]), at, right=right)
-            )
+        rows = [row(model, number, query) for model in range(len(names))]
         strips.append(_valued(strip_of(manifest, query, rows), query, by, measured))
 
-    levels = manifest.tree.levels
-    signature = examined[0].signature([name])
-    return Results(Sheet(strips, levels, signature, manifest.picture, by if measured else ""))
+    signature = examined[0].signature([test])
+    return Results(
+        Sheet(strips, manifest.tree.levels, signature, manifest.picture, by if measured else "")
+    )
+
+
+def _in_csv(cell: Any) -> str:
+    """A cell as text that no spreadsheet takes for a formula."""
+    return str(without_formula(cell))
 
 
 def _remark_on(hit: Hit, *, is_right: bool) -> str:
@@ -267,8 +296,8 @@ def _paths(
     return paths
 
 
-def _way(options: dict[str, Any]) -> tuple[str, Any]:
-    """Return the way to choose queries, and its value; by default some of the worst."""
+def _choice(options: dict[str, Any]) -> Choice:
+    """Return how queries are chosen; by default some of the worst."""
     given = {name: value for name, value in options.items() if value}
     if low := [name for name, value in given.items() if isinstance(value, int) and value < 0]:
         raise UsageError("a number of queries is 1 or more", found=f"{low[0]} = {given[low[0]]}")
@@ -276,13 +305,14 @@ def _way(options: dict[str, Any]) -> tuple[str, Any]:
         raise UsageError(
             "choose queries one way", expected=f"one of {', '.join(WAYS)}", found=", ".join(given)
         )
-    return next(iter(given.items()), ("worst", SHOWN))
+    return Choice(*next(iter(given.items()), ("worst", SHOWN)))
 
 
 def _chosen(
-    manifest: Manifest, way: str, value: Any, *, by: str, measured: Measurement | None
+    manifest: Manifest, choice: Choice, *, by: str, measured: Measurement | None
 ) -> Queries:
-    """Choose queries in this way; for a way in MEASURED, by the values of the metric."""
+    """Choose queries; for a way in MEASURED, by the values of the metric."""
+    way, value = choice
     if measured is None:
         if way == "queries":
             return retrievals.by_id(manifest, value)
@@ -297,21 +327,15 @@ def _chosen(
 
 def _names(files: Sequence[EmbeddingFile]) -> list[str]:
     """Name the files; files of the same name get their folder in front, or a number behind."""
-    twice = {name for name, count in Counter(path.name for path in files).items() if count > 1}
-    places = [
-        (file.query if isinstance(file, TwoFiles) else file).absolute().parent.name
-        for file in files
-    ]
-    longer = [
-        f"{place}/" * (file.name in twice) + file.name
-        for place, file in zip(places, files, strict=True)
-    ]
-    numbers = [
-        longer[: at + 1].count(name) if longer.count(name) > 1 else 0
-        for at, name in enumerate(longer)
-    ]
+    times = Counter(file.name for file in files)
+    names = []
+    for file in files:
+        one = file.query if isinstance(file, TwoFiles) else file
+        folder = one.absolute().parent.name
+        names.append(f"{folder}/{file.name}" if times[file.name] > 1 else file.name)
 
-    return [
-        f"{name} ({number})" if number else name
-        for name, number in zip(longer, numbers, strict=True)
-    ]
+    numbered = []
+    for at, name in enumerate(names, start=1):
+        number = names[:at].count(name)
+        numbered.append(f"{name} ({number})" if names.count(name) > 1 else name)
+    return numbered
