@@ -15,7 +15,7 @@ from hbench.core.files import write_text
 from hbench.core.untrusted import parse_json, read_text
 from hbench.datasets import Dataset
 from hbench.engine.settings import Settings
-from hbench.evaluation.evaluate import examine
+from hbench.evaluation.examination import examine
 from hbench.evaluation.gap import gap_of, random_batches, sampled
 from hbench.evaluation.submission import read, retrieval_of
 from hbench.train.loop import EMBEDDINGS

@@ -163,6 +163,7 @@ class Leaderboard(BaseModel):
             found.dataset == f"{self.dataset}@{self.version}"
             and not found.left_out
             and not found.tree
+            and not found.queries
         )
 
         return same_protocol and same_scale and of_this

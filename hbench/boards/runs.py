@@ -74,6 +74,13 @@ def rankable_scores(board: Leaderboard, document: Document) -> Mapping[str, Scor
             fix="embed these items as well: hbench embed without --skip-unreadable names them",
         )
 
+    if signature.queries:
+        raise SubmissionError(
+            "the report's queries are names, and the rows' are items",
+            expected="the queries of the dataset",
+            found=f"queries:{signature.queries}",
+        )
+
     found = (signature.ties, relevance_in_words(signature.relevance))
     if found != (board.ties, relevance_in_words(board.relevance)):
         raise SubmissionError(

@@ -20,7 +20,8 @@ from hbench.boards.runs import recorded, row_of, scores_under
 from hbench.core.errors import ComparisonError, SubmissionError, UnknownName, examples
 from hbench.datasets import Dataset
 from hbench.engine.settings import Signature
-from hbench.evaluation.evaluate import examine, report_on
+from hbench.evaluation.evaluate import report_on
+from hbench.evaluation.examination import examine
 from hbench.evaluation.submission import Submission
 from hbench.metrics.names import factor_of
 from hbench.records.document import Document

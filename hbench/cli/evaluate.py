@@ -46,6 +46,11 @@ from hbench.cli.terminal import bars, say, show_json
     help="Score under other trees of the same classes too: wordnet.csv,wikidata.nwk,shuffled.",
 )
 @click.option(
+    "--nodes",
+    type=FILE,
+    help="Vectors of nodes of the tree, by name or path: they are the queries.",
+)
+@click.option(
     "--resume", type=FOLDER, help="Keep finished blocks in this folder; continue from them."
 )
 @click.option(
@@ -97,10 +102,18 @@ def command(
                 "--blocks this command reports"
             )
             return
-        report = execution.report(checked, execute, on_test)
+        if options["nodes"]:
+            report = reporting.report_by_name(
+                checked, options, memory=execution.memory, execute=execute, on_test=on_test
+            )
+        else:
+            report = execution.report(checked, execute, on_test)
 
     reporting.write_report(report, options)
     reporting.show_report(report.document, "json" if as_json else format_)
+
+
+APART = ("trees", "top_k", "blocks")  # what goes with items as queries alone
 
 
 def _refuse_options(options: dict[str, Any]) -> None:
@@ -111,6 +124,9 @@ def _refuse_options(options: dict[str, Any]) -> None:
         raise click.UsageError(
             "--out, --by-query and --row are written by the run that reports, without --blocks."
         )
+    if options["nodes"] and (apart := [name for name in APART if options[name]]):
+        option = apart[0].replace("_", "-")
+        raise click.UsageError(f"--{option} is for items as queries: leave it or --nodes out.")
     if options["top_k"]:
         if not options["output"]:
             raise click.UsageError("--top-k needs --out: the results are kept next to the report.")

@@ -61,7 +61,7 @@ def command(file: Path, dataset: str, metrics: str, as_json: bool, **options: An
     from hbench import datasets
     from hbench.core.errors import UsageError
     from hbench.engine.settings import Settings
-    from hbench.evaluation.evaluate import examine
+    from hbench.evaluation.examination import examine
     from hbench.evaluation.gap import gap_of, random_batches, sampled
     from hbench.evaluation.submission import read, retrieval_of
 

@@ -19,9 +19,11 @@ from hbench.core.errors import shorten
 if TYPE_CHECKING:
     from hbench.boards import Leaderboard
     from hbench.datasets import Dataset
+    from hbench.engine.job import Execute
     from hbench.engine.settings import Settings
-    from hbench.evaluation.evaluate import Examined
+    from hbench.evaluation.examination import Examined
     from hbench.evaluation.execution import Execution
+    from hbench.evaluation.measurement import OnTest
     from hbench.evaluation.submission import Submission
     from hbench.records.document import Document
     from hbench.records.report import Report
@@ -179,6 +181,28 @@ def submitted(
     )
 
 
+def report_by_name(
+    examined: Examined,
+    options: dict[str, Any],
+    *,
+    memory: int | None,
+    execute: Execute,
+    on_test: OnTest | None,
+) -> Report:
+    """The report on the names that the options name as queries."""
+    from hbench.evaluation.by_name.nodes import read
+    from hbench.evaluation.by_name.queries import report_on_nodes
+
+    return report_on_nodes(
+        examined,
+        read(options["nodes"]),
+        metrics=options["metrics"],
+        memory=memory,
+        execute=execute,
+        on_test=on_test,
+    )
+
+
 def without_zeros(given: Submission, leave_out: str | None) -> Submission:
     """The submission without what is to be left out."""
     from hbench.evaluation.evaluate import without
@@ -192,7 +216,7 @@ def examined(
     """Examine a submission; with the released values too, where the dataset's leaderboard places by
     them.
     """
-    from hbench.evaluation.evaluate import examine
+    from hbench.evaluation.examination import examine
 
     board = board_of(data.name)
     usual = settings.protocol == "paper" and settings.relevance == "alpha"

@@ -52,6 +52,7 @@ class Signature:
     left_out: str = ""
     tree: str = ""
     several: int = 1
+    queries: str = ""
 
     def __str__(self) -> str:
         parts = [
@@ -65,6 +66,8 @@ class Signature:
             parts.append("labels:partial")
         if self.several > 1:
             parts.append(f"labels:several({self.several})")
+        if self.queries:
+            parts.append(f"queries:{self.queries}")
         if self.left_out:
             parts.append(f"left-out:{self.left_out}")
         parts += [f"rel:{self.relevance}", f"protocol:{self.protocol}", f"hbench:{self.version}"]
@@ -99,6 +102,7 @@ class Signature:
             left_out=words.get("left-out", ""),
             tree=words.get("tree", ""),
             several=int(several[1]) if several else 1,
+            queries=words.get("queries", ""),
         )
 
     @property
@@ -134,6 +138,7 @@ class Conditions:
     partial: bool = False
     left_out: str = ""
     several: int = 1
+    queries: str = ""
     unit: str = QUERY
 
     def signature(self, dataset: str, tests: Iterable[str]) -> Signature:
@@ -150,6 +155,7 @@ class Conditions:
             self.partial,
             self.left_out,
             several=self.several,
+            queries=self.queries,
         )
 
 

@@ -4,41 +4,34 @@ reports.
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from hbench.core.arguments import checked
-from hbench.core.errors import DataError, UnknownName, UsageError, examples
-from hbench.datasets import Dataset, load, specs
-from hbench.datasets.manifest import name_table_of
+from hbench.core.errors import UnknownName, UsageError
+from hbench.datasets import Dataset
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute, Job
-from hbench.engine.settings import USUAL, Conditions, Settings, refuse_other_relevance
+from hbench.engine.settings import Settings
 from hbench.engine.similarity import as_vectors
 from hbench.engine.top_k import TopResults
-from hbench.evaluation.measurement import Measurement, OnBlock, measure, several_in_words
+from hbench.evaluation.by_name.nodes import read as read_nodes
+from hbench.evaluation.by_name.queries import report_on_nodes
+from hbench.evaluation.examination import Examined, examine
+from hbench.evaluation.measurement import Measurement, OnTest, measure
 from hbench.evaluation.submission import RankingSubmission, Submission, as_submission, read
-from hbench.evaluation.summary import Subject, report_of
-from hbench.metrics.names import MetricName, default_metrics, parse_metrics
+from hbench.evaluation.summary import report_of
 from hbench.records import results
 from hbench.records.queries import queries_of
 from hbench.records.report import Report
 from hbench.submissions.embeddings import Embeddings, joined
 from hbench.submissions.embeddings.ids import as_ids
-from hbench.submissions.problems import refuse
 from hbench.submissions.rankings.files import Ranking
-from hbench.tree.names import remarks_on
-from hbench.tree.partial import known_levels
-
-OnTest = Callable[[str], OnBlock]
 
 
 @checked
@@ -63,6 +56,7 @@ def evaluate(
     unit: str | None = None,
     method: str | None = None,
     leave_out: str | None = None,
+    nodes: str | Path | Embeddings | None = None,
     memory: int | None = None,
     execute: Execute = on_threads,
     on_test: OnTest | None = None,
@@ -90,6 +84,8 @@ def evaluate(
         method: the name that the report gives the submission.
         leave_out: "zero": items whose vectors are all zero are neither queries nor in the gallery;
             they are counted, also in the signature. Default: such a file is refused under cosine.
+        nodes: vectors of nodes of the tree, whose ids are names or paths: these are the queries
+            then (docs/by-name.md), and `submission` holds the items.
         memory: the most bytes held beyond the embeddings.
         execute: computes the blocks (hbench.engine.executors). Default: threads of this process.
         on_test: is called with each test's name and returns a function for progress.
@@ -124,7 +120,16 @@ def evaluate(
         also_official=also_official,
         method=method,
     )
-    return report_on(examined, memory=memory, execute=execute, on_test=on_test)
+    if nodes is None:
+        return report_on(examined, memory=memory, execute=execute, on_test=on_test)
+    return report_on_nodes(
+        examined,
+        read_nodes(nodes),
+        metrics=metrics,
+        memory=memory,
+        execute=execute,
+        on_test=on_test,
+    )
 
 
 ZERO = "zero"
@@ -139,141 +144,6 @@ def without(leave_out: str | None, submission: Submission) -> Submission:
     if leave_out != ZERO:
         raise UnknownName("word for what to leave out", leave_out, [ZERO])
     return submission.without_zeros()
-
-
-@dataclass(frozen=True)
-class Examined:
-    """A submission that can be scored: what was read, on what, under which conditions; and the
-    remarks on it.
-
-    `also`: a second protocol whose values are computed in the same ranking pass.
-    """
-
-    submission: Submission
-    data: Dataset
-    conditions: Conditions
-    also: str | None
-    subject: Subject
-    warnings: tuple[str, ...]
-
-    def signature(self, tests: Sequence[str] | None = None) -> str:
-        """The signature of the scores on these tests, by default on all."""
-        return str(
-            self.conditions.signature(
-                f"{self.data.name}@{self.data.version}", tests or self.data.tests
-            )
-        )
-
-    def jobs(self, *, memory: int | None = None) -> dict[str, Job]:
-        """The jobs of the tests that the engine ranks."""
-        return self.submission.jobs(self.data, self.conditions, self.also, memory)
-
-    def job(self, test: str, *, fix: str | None = None) -> Job:
-        """The job of one test. Raises UsageError where the engine does not rank it."""
-        jobs = self.jobs()
-        if test not in jobs or test in self.data.lists:
-            raise UsageError(
-                f"{test} lists its positives pair by pair",
-                expected="a test with a label tree",
-                fix=fix,
-            )
-        return jobs[test]
-
-
-def examine(
-    submission: str | Path | Embeddings | tuple[Embeddings, Embeddings] | Ranking | Submission,
-    dataset: str | Path | Dataset,
-    settings: Settings = USUAL,
-    *,
-    also_official: bool = False,
-    method: str | None = None,
-    doubted: bool = True,
-) -> Examined:
-    """Read and check everything; raises as `evaluate` does. `doubted`: look for suspicious vectors,
-    such as identical rows; reports need this, pictures do not."""
-    whole = dataset if isinstance(dataset, Dataset) else load(dataset)
-    given = as_submission(submission)
-    data, left_out = without_items(whole, given.source.left_out)
-    _refuse_empty(data)
-
-    partial = partial_labels_of(data)
-    if partial:
-        given.refuse_partial(data)
-    also = _official(data, settings, partial=bool(partial)) if also_official else None
-    several = max(test.paths.most for test in data.tests.values())
-    if several > 1 and also is not None:
-        raise UsageError(
-            "the released evaluators know one path of an item", fix="leave the official values out"
-        )
-    conditions = _conditions(
-        settings, data, partial=bool(partial), left_out=left_out, several=several
-    )
-
-    problems = given.problems(data, cosine=conditions.similarity_name == "cosine")
-    # before the metrics: an id that is misspelt makes lists look short
-    refuse(given.source.file, problems)
-    possible, impossible = given.metrics(
-        conditions.metrics, data, chosen=settings.metrics is not None
-    )
-    conditions = replace(conditions, metrics=possible)
-
-    doubts = given.doubts(data) if doubted else ()
-    subject = _subject(given, whole, _checked(method), doubts)
-    remarks = (
-        *partial,
-        *_remarks_on_paths(data),
-        *impossible,
-        *_remarks_on_data(data, whole, left_out),
-        *map(str, problems),
-    )
-    return Examined(given, data, conditions, also, subject, remarks)
-
-
-def _conditions(
-    settings: Settings, data: Dataset, *, partial: bool, left_out: Sequence[str], several: int
-) -> Conditions:
-    """What is measured and how: what the settings leave open is as the dataset's papers have it."""
-    default: list[str | MetricName] = [*default_metrics(data.levels), *data.protocol.all_metrics]
-    names = parse_metrics(default if settings.metrics is None else settings.metrics, data.levels)
-    similarity = settings.similarity or data.protocol.similarity
-    protocol = protocol_name(settings.protocol, data)
-    without = f"{len(left_out)}({_short_digest(left_out)})" if left_out else ""
-    chosen = replace(settings, similarity=similarity, protocol=protocol)
-    return chosen.resolve(
-        data.levels, metrics=names, partial=partial, left_out=without, several=several
-    )
-
-
-def _subject(
-    given: Submission, whole: Dataset, method: str | None, doubts: tuple[str, ...]
-) -> Subject:
-    """What is scored, for the report's head."""
-    source = given.source if given.source.sha256 else None  # of arrays there is no file
-    read_as = (*([whole.read] if whole.read else []), *given.understood)
-    return Subject(whole.name, whole.version, digest_of(whole), method, source, doubts, read_as)
-
-
-def _remarks_on_paths(data: Dataset) -> list[str]:
-    """Say how many items of each test have several paths."""
-    remarks = []
-    for name, test in data.tests.items():
-        if test.more is not None:
-            remarks.append(f"{name}: {several_in_words(test.more.owners, test.paths.most)}")
-    return remarks
-
-
-def _remarks_on_data(data: Dataset, whole: Dataset, left_out: Sequence[str]) -> list[str]:
-    """Say which items are left out, and what is odd about the names."""
-    remarks = []
-    if left_out:
-        number = f"{len(left_out):,} items that could not be embedded, or whose vectors are zero,"
-        by_class = _classes_of(whole, left_out)
-        remarks.append(
-            f"{number} are neither queries nor in the gallery: {examples(left_out)}; {by_class}"
-        )
-    if data.name not in specs:  # the names of published sets are as their authors meant them
-        remarks += remarks_on(name_table_of(list(data.tests.values())))
-    return remarks
 
 
 def report_on(
@@ -353,114 +223,3 @@ def report_of_measurements(examined: Examined, measurements: Mapping[str, Measur
     return report_of(
         measurements, queries, examined.subject, examined.conditions, warnings=examined.warnings
     )
-
-
-def without_items(data: Dataset, items: Sequence[str]) -> tuple[Dataset, list[str]]:
-    """The dataset without those of its test items that could not be embedded, and which these are;
-    with all of them where positives are listed pair by pair, of which none may be missing."""
-    listed = set(items)
-    left_out = sorted(
-        {item for test in data.tests.values() for item in test.items if item in listed}
-    )
-    if not left_out or data.lists:
-        return data, []
-    tests = {}
-    for name, test in data.tests.items():
-        kept = np.array([item not in listed for item in test.items])
-        tests[name] = test.of(np.flatnonzero(kept))
-    return replace(data, tests=tests), left_out
-
-
-def _classes_of(data: Dataset, items: Sequence[str]) -> str:
-    """The finest classes of items, those with most first, in words."""
-    listed = set(items)
-    counts = Counter[str]()
-    for test in data.tests.values():
-        classes = test.tree.names[-1]
-        counts.update(
-            classes[label]
-            for item, label in zip(test.items, test.labels[:, -1], strict=True)
-            if item in listed
-        )
-    return "by class: " + examples(f"{name} {count:,}" for name, count in counts.most_common())
-
-
-def _short_digest(items: Sequence[str]) -> str:
-    return hashlib.sha256("\n".join(items).encode()).hexdigest()[:8]
-
-
-def _refuse_empty(data: Dataset) -> None:
-    """Refuse a test without queries, or without a gallery."""
-    for name, test in data.tests.items():
-        for side, mask in (("queries", test.query), ("gallery items", test.gallery)):
-            if not mask.any():
-                raise DataError(
-                    f"the test {name!r} of {data.name} has no {side}",
-                    expected="at least one query and one gallery item",
-                    found=f"{len(test):,} items",
-                    fix="look at the columns query and gallery of its manifest",
-                )
-
-
-def _checked(method: str | None) -> str | None:
-    """A method's name; UsageError for one with half a surrogate pair, as a terminal of another
-    encoding hands over: it fits into no report."""
-    try:
-        (method or "").encode()
-    except UnicodeEncodeError as error:
-        raise UsageError(
-            "the method's name is not text", expected="UTF-8", found=ascii(method)
-        ) from error
-    return method
-
-
-def partial_labels_of(data: Dataset) -> list[str]:
-    """Say to which levels the queries of each test are known, where some labels end early."""
-    remarks = []
-    for name, test in data.tests.items():
-        labels, items = test.paths.all_labels()
-        known = known_levels(test.tree)[labels[:, -1]]
-        if not (known < test.tree.depth).any():
-            continue
-
-        best = np.zeros(len(test), np.uint8)
-        ends_early = np.zeros(len(test), bool)
-        np.maximum.at(best, items, known)
-        ends_early[items[known < test.tree.depth]] = True
-        counts = np.bincount(best[test.query], minlength=test.tree.depth + 1)[1:].tolist()
-        parts = [
-            f"{count:,} to {level}"
-            for level, count in zip(test.levels, counts, strict=True)
-            if count
-        ]
-        remarks.append(
-            f"{name}: partial labels: queries are known {', '.join(parts)}; "
-            f"{int(ends_early[test.gallery].sum()):,} gallery "
-            "items end early and are left out where their level is unknown"
-        )
-
-    return remarks
-
-
-def _official(data: Dataset, settings: Settings, *, partial: bool) -> str:
-    """The released protocol of a dataset; raises UsageError for what it does not know: partial
-    labels, another relevance.
-    """
-    if partial:
-        raise UsageError(
-            "protocol `official` does not support partial labels",
-            fix="leave the official values out",
-        )
-    refuse_other_relevance(settings.relevance)
-    return protocol_name("official", data)
-
-
-def protocol_name(name: str, data: Dataset) -> str:
-    """`official` in the variant that the dataset's released evaluator is."""
-    return data.protocol.official if name == "official" else name
-
-
-def digest_of(data: Dataset) -> str:
-    """sha256 over the digests of the test manifests."""
-    lines = [f"{name} {manifest.digest}\n" for name, manifest in sorted(data.tests.items())]
-    return hashlib.sha256("".join(lines).encode()).hexdigest()

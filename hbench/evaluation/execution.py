@@ -12,8 +12,9 @@ from hbench.core.errors import UsageError
 from hbench.engine.executors.kept_blocks import Share, kept_in
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute
-from hbench.evaluation.evaluate import Examined, OnTest, report_on
-from hbench.evaluation.measurement import measure
+from hbench.evaluation.evaluate import report_on
+from hbench.evaluation.examination import Examined
+from hbench.evaluation.measurement import OnTest, measure
 from hbench.records.report import Report
 from hbench.submissions import embeddings
 

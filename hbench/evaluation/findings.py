@@ -5,6 +5,7 @@ positives, too few units.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,7 +67,10 @@ def remarks(measurements: Mapping[str, Measurement], conditions: Conditions) -> 
     positives.
     """
     found = []
+    whole = conditions
     for name, each in measurements.items():
+        # names see the tree cut at their depth
+        conditions = replace(whole, levels=whole.levels[: each.counts.shape[1] - 1])
         asked = len(each.tied)
         tied = int(each.tied.sum())
         alone = int((each.counts[:, 1:].sum(axis=1) == 0).sum())

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from hbench.core.errors import ComparisonError, SubmissionError, examples
-from hbench.evaluation.evaluate import Examined
+from hbench.evaluation.examination import Examined
 from hbench.metrics.names import goodness, parse_metrics
 from hbench.records import document as reports
 from hbench.records.comparison import Difference, corrected_together, differences_of, only

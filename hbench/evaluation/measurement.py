@@ -24,6 +24,7 @@ from hbench.metrics.protocols import Protocol, ScoreQuery, Setting, scorers_by_n
 from hbench.tree import Labels, affected
 
 OnBlock = Callable[[int, int], None]
+OnTest = Callable[[str], OnBlock]
 
 
 @dataclass(frozen=True)

@@ -44,9 +44,10 @@ def report_of(
     conditions: Conditions,
     *,
     warnings: Sequence[str] = (),
+    is_pooled: bool = False,
 ) -> Report:
     """The report of all tests, whose `queries` follow each other: a score is the mean over the
-    tests of its mean over the queries.
+    tests of its mean over the queries, or, if `is_pooled`, its mean over all queries.
 
     Values beyond the chosen metrics are those of a second protocol and become the report's
     `official`; of partial labels, those with all unknown wrong, then with all unknown right.
@@ -54,6 +55,8 @@ def report_of(
     names = [str(name) for name in conditions.metrics]
     values = np.concatenate([measured.values for measured in measurements.values()], axis=1)
     canonical = [measured.canonical for measured in measurements.values()]
+    if is_pooled:
+        canonical = [_one_order(canonical)]
     units = units_of(queries, conditions.unit)
     scores = summarise(values, canonical, units)
     is_scored = ~np.isnan(values).all(axis=0)
@@ -92,6 +95,12 @@ def report_of(
     )
 
     return Report(document, dict(zip(names, values, strict=False)), queries)
+
+
+def _one_order(canonical: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """The order in which the values of all tests are summed, one test behind another."""
+    starts = np.cumsum([0, *map(len, canonical)])[:-1]
+    return np.concatenate([start + own for start, own in zip(starts, canonical, strict=True)])
 
 
 def rows_of_values(conditions: Conditions) -> int:

@@ -29,8 +29,9 @@ from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute, Job, View
 from hbench.engine.ranker import Ranker
 from hbench.engine.settings import Conditions, Signature
-from hbench.evaluation.evaluate import Examined, OnTest, measured_jobs, report_of_measurements
-from hbench.evaluation.measurement import Measurement, scorers_of
+from hbench.evaluation.evaluate import measured_jobs, report_of_measurements
+from hbench.evaluation.examination import Examined
+from hbench.evaluation.measurement import Measurement, OnTest, scorers_of
 from hbench.evaluation.summary import summarise
 from hbench.metrics.names import MetricName
 from hbench.metrics.partial_lists import is_graded

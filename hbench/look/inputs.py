@@ -16,7 +16,7 @@ from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
 from hbench.engine.job import Job
 from hbench.engine.settings import Settings
-from hbench.evaluation.evaluate import Examined, examine
+from hbench.evaluation.examination import Examined, examine
 from hbench.evaluation.measurement import measure
 from hbench.evaluation.submission import EmbeddingSubmission, read
 from hbench.metrics.level_sequence import LevelSequence

@@ -19,7 +19,7 @@ from hbench.core.errors import UsageError, visible
 from hbench.core.tables import lines, without_formula
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
-from hbench.evaluation.evaluate import Examined
+from hbench.evaluation.examination import Examined
 from hbench.evaluation.measurement import Measurement, measure
 from hbench.look import retrievals
 from hbench.look.inputs import EmbeddingFile, TwoFiles, examined_files, test_of

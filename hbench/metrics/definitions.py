@@ -256,6 +256,17 @@ def r_precision(sequence: LevelSequence, *, level: int) -> float:
     return float((positives(sequence, level) <= total).sum() / total) if total else NAN
 
 
+@metric("consistency", "level", full=True)
+def consistency(sequence: LevelSequence, *, level: int) -> float:
+    """|first R ∩ P_{l−1}| / R, R = |P_l|: the share of the first R results that lie in the class
+    above; undefined at the coarsest level."""
+    total = positive_count(sequence, level)
+    if level == 1 or not total:
+        return NAN
+    above = positives(sequence, level - 1)
+    return float((above <= total).sum() / total)
+
+
 @metric("MRR", "level", full=True)
 def reciprocal_rank(sequence: LevelSequence, *, level: int) -> float:
     """1/r_1, r_1 the rank of the first positive, 0 where a list that is cut holds none; the mean

@@ -14,10 +14,11 @@ import math
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import NamedTuple
 
 import torch
 from filelock import Timeout
@@ -54,6 +55,16 @@ EMBEDDINGS = "test.parquet"
 REPORT = "report.json"
 BY_QUERY = "report.by-query.parquet"
 NON_FINITE = "non-finite.json"
+
+
+class LaunchedStep(NamedTuple):
+    """A step that the device may still be computing: its number, rows, learning rates, and values:
+    loss, length of the gradient, and terms in the order of the losses."""
+
+    number: int
+    rows: Tensor
+    rates: dict[str, float]
+    values: Tensor
 
 
 class TrainingInterrupted(HBenchError):
@@ -185,8 +196,11 @@ def _learn(
     on_progress: OnProgress,
 ) -> None:
     """Take the remaining steps; log, validate and save after each step if that is due."""
+    if is_over(run.best, recipe):
+        return
+
     with _stop_signals() as is_stopped:
-        for step in () if is_over(run.best, recipe) else steps(run, recipe, data, out, processes):
+        for step in steps(run, recipe, data, out, processes):
             on_progress(step)
             last = step.step == step.steps
             if last or step.skipped or step.step % recipe.log_every == 0:
@@ -224,47 +238,74 @@ def steps(
     in_epoch = len(_plan(recipe, manifest, 0).rows)
     begun = run.step
     began = time.perf_counter()
-    waiting: list[tuple[int, Tensor, dict[str, float], Tensor]] = []
-    read_every = [
-        recipe.log_every,
-        in_epoch,
-        *([recipe.checkpoint_every] if recipe.checkpoint_every else []),
-    ]
+    waiting: list[LaunchedStep] = []
     for launched in _launched(run, recipe, data, in_epoch, processes):
         waiting.append(launched)
-        if run.runs_ahead and all(run.step % number for number in read_every):
-            # the host waits only for a step that is logged, saved, or the last of an epoch
+        if run.runs_ahead and not _is_read(run.step, recipe, in_epoch):
             continue
-        values = torch.stack([tensor for *_, tensor in waiting]).tolist()  # in one transfer
+        values = torch.stack([each.values for each in waiting]).tolist()  # in one transfer
         seconds = time.perf_counter() - began
         speed = (run.step - begun) * recipe.sampler.batch / seconds
-        for (number, rows, rates, _), (loss, length, *terms) in zip(waiting, values, strict=True):
-            step = StepRecord(
-                number,
-                recipe.epochs * in_epoch,
-                in_epoch,
-                loss,
-                dict(zip(run.objective.losses, terms, strict=True)),
-                length,
-                not math.isfinite(length),
-                rates,
-                speed,
-                seconds,
+        for each, of_step in zip(waiting, values, strict=True):
+            step = _record(
+                each,
+                of_step,
+                losses=run.objective.losses,
+                steps=recipe.epochs * in_epoch,
+                in_epoch=in_epoch,
+                speed=speed,
+                seconds=seconds,
             )
             # Gradients often overflow float16: its scaler skips the step and reduces the scale.
-            if not math.isfinite(loss) or (step.skipped and not run.scaler.is_enabled()):
-                items = manifest.items[rows.cpu().numpy()].tolist()
-                name = NON_FINITE if processes.world == 1 else f"{processes.rank}.{NON_FINITE}"
-                raise non_finite(step, items, out / name)
+            if not math.isfinite(step.loss) or (step.skipped and not run.scaler.is_enabled()):
+                items = manifest.items[each.rows.cpu().numpy()].tolist()
+                raise non_finite(step, items, out / _non_finite_name(processes))
             yield step
         waiting.clear()
 
 
+def _is_read(step: int, recipe: Recipe, in_epoch: int) -> bool:
+    """Whether the host waits for a step: one that is logged, saved, or the last of an epoch."""
+    if step % recipe.log_every == 0 or step % in_epoch == 0:
+        return True
+    return bool(recipe.checkpoint_every) and step % recipe.checkpoint_every == 0
+
+
+def _record(
+    launched: LaunchedStep,
+    values: Sequence[float],
+    *,
+    losses: Iterable[str],
+    steps: int,
+    in_epoch: int,
+    speed: float,
+    seconds: float,
+) -> StepRecord:
+    """Make the record of a step, whose values are on the host."""
+    loss, length, *terms = values
+    return StepRecord(
+        launched.number,
+        steps,
+        in_epoch,
+        loss,
+        dict(zip(losses, terms, strict=True)),
+        length,
+        not math.isfinite(length),
+        launched.rates,
+        speed,
+        seconds,
+    )
+
+
+def _non_finite_name(processes: Processes) -> str:
+    """The name of the file of the items whose loss is not finite, one for each process."""
+    return NON_FINITE if processes.world == 1 else f"{processes.rank}.{NON_FINITE}"
+
+
 def _launched(
     run: TrainingRun, recipe: Recipe, data: Dataset, in_epoch: int, processes: Processes
-) -> Iterator[tuple[int, Tensor, dict[str, float], Tensor]]:
-    """Launch every remaining step without waiting for the device; yield its number, rows, learning
-    rates, and its values, which may not be computed yet."""
+) -> Iterator[LaunchedStep]:
+    """Launch every remaining step without waiting for the device."""
     manifest = training_manifest(data)
     device = processes.device
     images = images_of(data.name, manifest, recipe.images, vary=True)
@@ -281,7 +322,7 @@ def _launched(
             rates = set_rates(run.optimizers, recipe, epoch, step=run.step, in_epoch=in_epoch)
             values = update(run, pixels, labels[rows], processes, compute)
             run.step += 1
-            yield run.step, rows, rates, values
+            yield LaunchedStep(run.step, rows, rates, values)
 
 
 def update(

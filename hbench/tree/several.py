@@ -69,6 +69,10 @@ class Paths(NamedTuple):
             1 if self.more is None else 1 + int(self.more.numbers(len(self.labels)).max(initial=0))
         )
 
+    def of(self, chosen: Positions) -> Paths:
+        """Those of some items, which are from then on counted as in `chosen` (n,)."""
+        return Paths(self.labels[chosen], None if self.more is None else self.more.of(chosen))
+
     def of_item(self, item: int) -> Labels:
         """The paths of one item (p, L), its first one first."""
         first = self.labels[item : item + 1]

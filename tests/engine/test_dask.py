@@ -13,7 +13,8 @@ import pytest
 
 from hbench.core.errors import SourceError, UsageError
 from hbench.engine.job import Job
-from hbench.evaluation.evaluate import examine, report_on
+from hbench.evaluation.evaluate import report_on
+from hbench.evaluation.examination import examine
 from hbench.submissions import embeddings
 from tests import zoo
 

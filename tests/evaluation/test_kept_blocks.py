@@ -16,7 +16,8 @@ from hbench.core.errors import UsageError
 from hbench.engine.executors.kept_blocks import Share, kept_in
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.score_blocks import BLOCK
-from hbench.evaluation.evaluate import examine, report_on
+from hbench.evaluation.evaluate import report_on
+from hbench.evaluation.examination import examine
 from tests import zoo
 from tests.command_line import call, refusal, run
 
@@ -103,7 +104,7 @@ from pathlib import Path
 from hbench.evaluation.evaluate import report_on
 from hbench.engine.executors.kept_blocks import Share, kept_in
 from hbench.engine.score_blocks import BLOCK
-from hbench.evaluation.evaluate import examine
+from hbench.evaluation.examination import examine
 from hbench.engine.executors.threads import on_threads
 
 def slowly(job, blocks):

@@ -14,7 +14,7 @@ from hbench import boards as leaderboard
 from hbench.boards import Row, RunProvenance, place, rank, read, read_file
 from hbench.core.errors import ConfigError, UnknownName
 from hbench.datasets import load, specs
-from hbench.evaluation.evaluate import digest_of
+from hbench.evaluation.examination import digest_of
 
 HEAD = """
 dataset = "toy"

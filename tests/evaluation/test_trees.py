@@ -16,7 +16,8 @@ from hbench.engine.executors.gpu import on_device
 from hbench.engine.executors.kept_blocks import kept_in
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.settings import Settings
-from hbench.evaluation import evaluate, trees
+from hbench.evaluation import examination, trees
+from hbench.evaluation.evaluate import evaluate
 from hbench.evaluation.submission import read
 from hbench.records.document import Document
 from hbench.submissions import embeddings
@@ -55,7 +56,7 @@ def deeper(s):
 def evaluated(data, given, tmp_path, **options):
     path = tmp_path / f"{len(data.levels)}.parquet"
     data.write(path)
-    return evaluate.examine(given, load(path), Settings(**options))
+    return examination.examine(given, load(path), Settings(**options))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,7 @@ def test_one_pass_gives_what_each_tree_gives_alone_to_the_bit(tmp_path, split, i
     table.write_text(f"class,order,genus,species\n{rows}\n", encoding="utf-8")
     examined = evaluated(data, given, tmp_path, ties=ties)
     both = trees.report_under(examined, trees.parse(f"{table},shuffled"))
-    alone = evaluate.evaluate(given, load(tmp_path / "2.parquet"), ties=ties)
+    alone = evaluate(given, load(tmp_path / "2.parquet"), ties=ties)
     other_alone = evaluated(other, given, tmp_path, ties=ties)
     expected = trees.report_under(other_alone, trees.parse("shuffled"))
     assert (

@@ -21,7 +21,7 @@ from hbench.datasets.manifest import Manifest
 from hbench.engine.job import Job
 from hbench.engine.settings import Conditions, Signature
 from hbench.engine.top_k import NO_ITEM
-from hbench.evaluation.evaluate import digest_of, examine, without_items
+from hbench.evaluation.examination import digest_of, examine, without_items
 from hbench.evaluation.measurement import OnBlock, measure
 from hbench.evaluation.submission import EmbeddingSubmission
 from hbench.look.inputs import EmbeddingFile, read_embeddings, runs_of, traced

@@ -25,7 +25,7 @@ from hbench.engine.ranker import Side
 from hbench.engine.settings import Settings
 from hbench.engine.similarity import SelectedRows, as_vectors
 from hbench.engine.similarity.rows import float_type
-from hbench.evaluation.array_labels import GivenSide, given_side, numbered
+from hbench.evaluation.arrays.labels import GivenSide, given_side, numbered
 from hbench.evaluation.measurement import Retrieval, job_of, measure, several_in_words
 from hbench.evaluation.summary import Subject, report_of
 from hbench.records.queries import queries_of_tree

@@ -1,0 +1,124 @@
+"""Places the vectors of names in a label tree: each is one of a node, at any level.
+
+>>> rows = [("Owls", "Barn owl"), ("Owls", "Bay owl"), ("Parrots", "Galah")]
+>>> tree, _ = LabelTree.from_names(rows, levels=["order", "kind"])
+>>> placed = placed_in(tree, ["Owls", "Owls > Bay owl", "Galah", "Hoopoe"])
+>>> placed.depths.tolist(), placed.rows.tolist(), placed.unknown
+([1, 2, 2], [0, 1, 2], ('Hoopoe',))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.core.errors import SubmissionError, examples
+from hbench.submissions import embeddings as embedding_files
+from hbench.submissions.embeddings import Embeddings
+from hbench.tree import Labels, LabelTree
+from hbench.tree.names import Row, class_rows
+from hbench.tree.partial import is_unknown
+from hbench.tree.paths import SEPARATORS, split_path
+
+JOINED = " > "  # how hbench writes the path to a node as one text
+Positions = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class PlacedNodes:
+    """Nodes of a tree: `rows` (n,), their places among the given names; `depths` (n,), 1 … L;
+    `labels` (n, L), the path to each, of which the first depth entries count. `unknown`: the given
+    names that no node has.
+    """
+
+    rows: Positions
+    depths: Positions
+    labels: Labels
+    unknown: tuple[str, ...] = ()
+
+    def of(self, chosen: NDArray[np.bool_]) -> PlacedNodes:
+        """Some of them."""
+        return PlacedNodes(self.rows[chosen], self.depths[chosen], self.labels[chosen])
+
+
+def read(given: str | Path | Embeddings) -> Embeddings:
+    """The vectors of nodes: an embedding file whose ids are names of nodes, or paths to them."""
+    return given if isinstance(given, Embeddings) else embedding_files.read(Path(given))
+
+
+def placed_in(tree: LabelTree, names: Sequence[str]) -> PlacedNodes:
+    """Find the node of each name: a name that one node has, or the names from the top to it,
+    between `>`, `/`, `|` or `;`.
+
+    Raises SubmissionError for a name that several nodes have, for a node that is named twice, and
+    where no name is one of the tree.
+    """
+    of_path, of_name = _nodes_of(tree)
+    rows, nodes, unknown, ambiguous = [], [], [], []
+    for row, name in enumerate(names):
+        found = _found(name, of_path, of_name)
+        if len(found) == 1:
+            rows.append(row)
+            nodes.append(found[0])
+        elif found:
+            ambiguous.append(name)
+        else:
+            unknown.append(name)
+
+    _refuse(names, nodes, ambiguous)
+    labels = np.stack([tree.paths[of_class] for _, of_class in nodes])
+    depths = np.array([depth for depth, _ in nodes])
+    return PlacedNodes(np.array(rows), depths, labels, tuple(unknown))
+
+
+Node = tuple[int, int]  # a depth, and a fine class below the node
+
+
+def _nodes_of(tree: LabelTree) -> tuple[dict[Row, Node], dict[str, list[Node]]]:
+    """The nodes by the names from the top to them, and by their own name."""
+    of_path: dict[Row, Node] = {}
+    of_name: dict[str, list[Node]] = {}
+    for fine, row in enumerate(class_rows(tree)):
+        for depth in range(1, tree.depth + 1):
+            path = row[:depth]
+            if path in of_path or is_unknown(path[-1]):
+                continue
+            of_path[path] = (depth, fine)
+            of_name.setdefault(path[-1], []).append((depth, fine))
+    return of_path, of_name
+
+
+def _found(name: str, of_path: dict[Row, Node], of_name: dict[str, list[Node]]) -> list[Node]:
+    """The nodes that a text may name."""
+    if name in of_name:
+        return of_name[name]
+    marks = dict.fromkeys(separator.strip() for separator in SEPARATORS)
+    paths = [split_path(name, mark) for mark in marks if mark in name]
+    return [of_path[path] for path in paths if path in of_path][:1]
+
+
+def _refuse(names: Sequence[str], nodes: Sequence[Node], ambiguous: Sequence[str]) -> None:
+    """Raise SubmissionError for names that do not say which node they mean."""
+    if ambiguous:
+        raise SubmissionError(
+            f"{len(ambiguous):,} names stand for several nodes",
+            expected=f"the path to each of them, such as A{JOINED}B",
+            found=examples(ambiguous),
+        )
+    if not nodes:
+        raise SubmissionError(
+            "none of the names is a node of the tree",
+            expected="names of nodes, or the paths to them",
+            found=examples(names),
+            fix="hbench tree show DATASET lists the names",
+        )
+    if len(set(nodes)) < len(nodes):
+        raise SubmissionError(
+            "some nodes have several vectors",
+            expected="one vector of each node: the mean of those of its names",
+            found=f"{len(nodes):,} vectors of {len(set(nodes)):,} nodes",
+        )

@@ -1,0 +1,215 @@
+"""Evaluates names as queries: every node of the tree that has a vector ranks the gallery.
+
+A node at depth m sees the tree cut at m: an item that shares its first c labels with the node is at
+level min(c, m). So its positives are its subtree, and the metrics are those of a tree of m levels.
+The nodes of one depth are a test of the report, named as their level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from hbench.core.errors import SubmissionError, UsageError, examples
+from hbench.core.tables import text_array
+from hbench.datasets.manifest import Manifest
+from hbench.engine.executors.threads import on_threads
+from hbench.engine.job import Execute
+from hbench.engine.ranker import Side
+from hbench.engine.settings import QUERY, Conditions
+from hbench.engine.similarity import SelectedRows
+from hbench.evaluation.by_name.nodes import JOINED, PlacedNodes, placed_in
+from hbench.evaluation.examination import Examined
+from hbench.evaluation.measurement import Measurement, OnTest, Retrieval, job_of, measure
+from hbench.evaluation.submission import retrieval_of
+from hbench.evaluation.summary import report_of
+from hbench.metrics.names import parse_metrics
+from hbench.records.queries import named_queries
+from hbench.records.report import Report
+from hbench.submissions import embeddings as embedding_files
+from hbench.submissions.embeddings import Embeddings
+from hbench.submissions.problems import refuse
+
+CONSISTENCY = "consistency"
+USUAL = ("H-AP", "wAP", "ASI", "NDCG", "AP", "mAP@R", "P@1", "P@10", "R@10", CONSISTENCY)
+
+
+@dataclass(frozen=True)
+class NodeTest:
+    """The nodes of one depth against the gallery of a test. `has_parent` (n,): whether the node
+    above has a vector, too.
+    """
+
+    name: str
+    depth: int
+    retrieval: Retrieval
+    classes: tuple[pa.Array, ...]
+    has_parent: NDArray[np.bool_]
+
+
+def report_on_nodes(
+    examined: Examined,
+    nodes: Embeddings,
+    *,
+    metrics: str | Sequence[str] | None = None,
+    memory: int | None = None,
+    execute: Execute = on_threads,
+    on_test: OnTest | None = None,
+) -> Report:
+    """The report on names as queries: scores over all of them, and the means of each depth.
+    `metrics`: by default the usual ones of all levels and of a node's own.
+
+    Raises SubmissionError for nodes that cannot be placed or ranked, UsageError for what names
+    cannot be scored by: rankings, listed positives, the released evaluators, metrics of one level.
+    """
+    conditions = _conditions(examined, metrics)
+    embedded = examined.submission.embeddings("asking by name")
+    _refuse_vectors(nodes, embedded.gallery.dim, cosine=conditions.similarity_name == "cosine")
+
+    tests: list[NodeTest] = []
+    remarks: list[str] = []
+    for name, manifest in examined.data.tests.items():
+        placed = placed_in(manifest.tree, nodes.ids.tolist())
+        some = _in_gallery(manifest, placed)
+        remarks += _remarks(nodes, placed, some)
+        own = retrieval_of(manifest, *embedded.parts)
+        prefix = "" if len(examined.data.tests) == 1 else f"{name}/"
+        tests += _tests(
+            manifest, placed.of(some), nodes, gallery=own.gallery or own.queries, prefix=prefix
+        )
+
+    asked = ",".join(f"{len(test.retrieval.ids)}@{test.name}" for test in tests)
+    conditions = replace(conditions, queries=f"nodes({asked})")
+    measurements = {}
+    for test in tests:
+        job = job_of(test.retrieval, _cut(conditions, test.depth), memory=memory)
+        job = replace(job, conditions=f"{job.conditions} {test.name}")
+        measured = measure(job, execute=execute, on_block=on_test(test.name) if on_test else None)
+        measurements[test.name] = _of_edges(measured, test, conditions)
+
+    levels = examined.data.levels
+    queries = [named_queries(test.name, test.retrieval.ids, test.classes, levels) for test in tests]
+    warnings = (*examined.warnings, *remarks)
+    table = pa.concat_tables(queries)
+    return report_of(
+        measurements, table, examined.subject, conditions, warnings=warnings, is_pooled=True
+    )
+
+
+def _conditions(examined: Examined, asked: str | Sequence[str] | None) -> Conditions:
+    """The conditions of queries by name: metrics of all levels, and of the node's own."""
+    conditions = examined.conditions
+    if examined.data.lists or conditions.protocol_name != "paper" or examined.also is not None:
+        raise UsageError(
+            "names are scored by labels and the papers' equations",
+            expected="a label tree, and --protocol paper",
+        )
+    names = USUAL if asked is None else asked
+    finest = conditions.levels[-1]
+    metrics = [
+        replace(name, level=None if name.level == finest else name.level)
+        for name in parse_metrics(names, conditions.levels)
+    ]
+    of_a_level = [str(name) for name in metrics if name.level is not None]
+    if of_a_level:
+        raise UsageError(
+            "each name is scored at its own level",
+            expected="metrics without a level, such as AP or R@10",
+            found=", ".join(of_a_level),
+        )
+    if conditions.partial:  # by the levels of its own list nothing is above
+        metrics = [name for name in metrics if name.base != CONSISTENCY]
+    return replace(conditions, metrics=tuple(metrics), unit=QUERY)
+
+
+def _cut(conditions: Conditions, depth: int) -> Conditions:
+    """The conditions under the tree that is cut at a depth."""
+    return replace(conditions, levels=conditions.levels[:depth])
+
+
+def _refuse_vectors(nodes: Embeddings, dimension: int, *, cosine: bool) -> None:
+    """Raise SubmissionError for vectors of names that cannot be ranked by."""
+    known = set(nodes.ids.tolist())
+    problems = embedding_files.problems(nodes, wanted=nodes.ids, known=known, cosine=cosine)
+    refuse(nodes.source, problems)
+    if nodes.dim != dimension:
+        raise SubmissionError(
+            "the vectors of the names have another dimension than those of the items",
+            expected=f"{dimension}",
+            found=f"{nodes.dim}",
+            fix="take both from one model: hbench embed --names",
+        )
+
+
+def _in_gallery(manifest: Manifest, nodes: PlacedNodes) -> NDArray[np.bool_]:
+    """Whether the gallery has an item below each node, (n,)."""
+    labels = manifest.paths.of(np.flatnonzero(manifest.gallery)).all_labels()[0]
+    present = [np.unique(column) for column in labels.T]
+    here = [np.isin(column, there) for column, there in zip(nodes.labels.T, present, strict=True)]
+    own: NDArray[np.bool_] = np.stack(here, axis=1)[np.arange(len(nodes.rows)), nodes.depths - 1]
+    if not own.any():
+        raise SubmissionError("no node has an item in the gallery", expected="names of its classes")
+    return own
+
+
+def _remarks(nodes: Embeddings, placed: PlacedNodes, some: NDArray[np.bool_]) -> Iterator[str]:
+    """Say which names are left out."""
+    if placed.unknown:
+        number = f"{len(placed.unknown):,} of {len(nodes):,} names"
+        yield f"{number} are no nodes of the tree, and left out: {examples(placed.unknown)}"
+    if not some.all():
+        empty = nodes.ids[placed.rows[~some]].tolist()
+        number = f"{len(empty):,} nodes"
+        yield f"{number} have no item in the gallery, and are left out: {examples(empty)}"
+
+
+def _tests(
+    manifest: Manifest, nodes: PlacedNodes, vectors: Embeddings, *, gallery: Side, prefix: str
+) -> Iterator[NodeTest]:
+    """A test for each depth at which there are nodes, coarse to fine."""
+    given = set()
+    for path, depth in zip(nodes.labels.tolist(), nodes.depths.tolist(), strict=True):
+        given.add(tuple(path[:depth]))
+
+    for depth in np.unique(nodes.depths).tolist():
+        here = nodes.of(nodes.depths == depth)
+        paths = here.labels[:, :depth]
+        known = None if gallery.known is None else np.full(len(paths), depth, np.uint8)
+        rows: Any = SelectedRows(vectors.vectors, here.rows)
+        asked = Side(rows, paths, None, known)
+        names = [[""] * len(paths) for _ in manifest.levels]
+        for level in range(depth):
+            of_level = manifest.tree.names[level]
+            names[level] = [of_level[node] for node in paths[:, level].tolist()]
+        ids = [JOINED.join(path) for path in zip(*names[:depth], strict=True)]
+        yield NodeTest(
+            prefix + manifest.levels[depth - 1],
+            depth,
+            Retrieval(asked, _cut_side(gallery, depth), None, np.array(ids, dtype=object)),
+            tuple(map(text_array, names)),
+            np.array([tuple(path[:-1]) in given for path in paths.tolist()]),
+        )
+
+
+def _cut_side(side: Side, depth: int) -> Side:
+    """The gallery under the tree that is cut at a depth."""
+    known = None if side.known is None else np.minimum(side.known, np.uint8(depth))
+    more = side.more
+    if more is not None:
+        of_more = None if more.known is None else np.minimum(more.known, np.uint8(depth))
+        more = more._replace(labels=more.labels[:, :depth], known=of_more)
+    return Side(side.vectors, side.labels[:, :depth], None, known, more)
+
+
+def _of_edges(measured: Measurement, test: NodeTest, conditions: Conditions) -> Measurement:
+    """The measurement with consistency between nodes alone that both have a vector."""
+    values = measured.values.copy()
+    for row, name in enumerate(conditions.metrics):
+        if name.base == CONSISTENCY:
+            values[row, ~test.has_parent] = np.nan
+    return replace(measured, values=values)

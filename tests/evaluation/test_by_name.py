@@ -1,0 +1,210 @@
+"""Names as queries: every node of the tree with a vector ranks the gallery under the cut tree."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hbench
+from hbench.datasets import manifest
+from hbench.datasets.dataset import Dataset, Protocol
+from hbench.engine.executors.gpu import on_device
+from hbench.engine.executors.kept_blocks import kept_in
+from hbench.engine.executors.threads import on_threads
+from hbench.submissions.embeddings import joined
+from hbench.tree.partial import ended_early
+from tests import oracle, oracle_partial
+from tests.command_line import call, refusal
+
+LEVELS = ("order", "family", "genus")
+METRICS = ["H-AP", "wAP", "ASI", "NDCG", "AP", "mAP@R", "P@2", "R@1", "consistency"]
+
+
+def dataset_of(paths):
+    """A test of items with these paths, each at home in the gallery alone but for the first."""
+    rows = [ended_early(path, LEVELS) for path in paths]
+    names = [f"i{n}" for n in range(len(paths))]
+    query = np.arange(len(paths)) == 0
+    test = manifest.from_names(names, rows, levels=LEVELS, query=query)
+    return Dataset("zoo", "1", Protocol(), None, {"test": test}), names
+
+
+def problem(seed, share=0.0):
+    """Items with paths, some of which end early, and nodes at every depth; scores tie."""
+    rng = np.random.default_rng(seed)
+    items = int(rng.integers(3, 30))
+    columns = np.minimum(rng.geometric(0.5, size=(items, 3)), 3)
+    paths = [tuple("/".join(map(str, row[: n + 1])) for n in range(3)) for row in columns.tolist()]
+    ends = np.where(rng.random(items) < share, rng.integers(1, 4, items), 3)
+    paths = [path[:end] for path, end in zip(paths, ends.tolist(), strict=True)]
+    every = sorted({path[:depth] for path in paths for depth in range(1, len(path) + 1)})
+    chosen = [node for node in every if rng.random() < 0.8] or every[:1]
+    vectors = rng.integers(-2, 3, (items, 3)).astype(np.float32)
+    of_nodes = rng.integers(-2, 3, (len(chosen), 3)).astype(np.float32)
+    return paths, chosen, vectors, of_nodes
+
+
+def asked(paths, nodes, vectors, of_nodes, **how):
+    data, names = dataset_of(paths)
+    named = joined(np.array([" > ".join(node) for node in nodes]), of_nodes)
+    return hbench.evaluate(
+        vectors,
+        data,
+        ids=names,
+        nodes=named,
+        similarity="dot",
+        metrics=how.pop("metrics", METRICS),
+        **how,
+    )
+
+
+def by_loops(levels, depth, above):
+    """METRICS of a ranked list under the tree that is cut at a depth; `above`: whether the node
+    above has a vector."""
+    fine = sum(level == depth for level in levels)
+    up = (
+        sum(level >= depth - 1 for level in levels[:fine]) / fine
+        if fine and depth > 1 and above
+        else oracle.NAN
+    )
+    return [
+        oracle.h_ap(levels, oracle.alpha_relevance(levels, depth)),
+        oracle.w_ap(levels, [1 / depth] * depth),
+        oracle.asi(levels, depth),
+        oracle.ndcg(levels),
+        oracle.ap_at(levels, depth),
+        oracle.map_at(levels, depth, fine, lambda total: total),
+        oracle.precision(levels, depth, 2),
+        oracle.recall(levels, depth, 1),
+        up,
+    ]
+
+
+def order_of(report):
+    return dict(zip(report.table["query"].to_pylist(), range(len(report.table)), strict=True))
+
+
+@settings(max_examples=220, deadline=None)
+@given(st.integers(0, 10**9))
+def test_a_node_sees_the_tree_cut_at_its_depth(seed):
+    paths, nodes, vectors, of_nodes = problem(seed)
+    report = asked(paths, nodes, vectors, of_nodes)
+    place = order_of(report)
+    for node, vector in zip(nodes, of_nodes, strict=True):
+        depth = len(node)
+        scores = [float(vector @ each) for each in vectors]
+        levels = [oracle.level_of((*node, 0), (*path[:depth], 1)) for path in paths]
+        ranked = oracle.rank_levels(scores, levels)
+        found = [report.values[name][place[" > ".join(node)]] for name in METRICS]
+        expected = by_loops(ranked, depth, node[:-1] in nodes)
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 10**9))
+def test_an_item_that_is_known_less_far_than_the_node_is_of_unknown_level(seed):
+    paths, nodes, vectors, of_nodes = problem(seed, share=0.5)
+    report = asked(paths, nodes, vectors, of_nodes, metrics=["H-AP", "AP"])
+    if "labels:partial" not in report.signature:
+        return
+    place = order_of(report)
+    for node, vector in zip(nodes, of_nodes, strict=True):
+        depth = len(node)
+        scores = [float(vector @ each) for each in vectors]
+        cut = [path[:depth] for path in paths]
+        ranked = oracle_partial.ranked_bounds(scores, cut, node, depth)
+        known = oracle_partial.known(ranked)
+        row = place[" > ".join(node)]
+        expected = [
+            oracle_partial.graded("H-AP", known, depth),
+            oracle_partial.of_level("AP", ranked, depth, depth),
+        ]
+        found = [report.values[name][row] for name in ("H-AP", "AP")]
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_scores_are_means_over_all_nodes_and_of_each_depth():
+    paths, nodes, vectors, of_nodes = problem(3)
+    report = asked(paths, nodes, vectors, of_nodes)
+    assert report.scores["AP"] == pytest.approx(np.nanmean(report.values["AP"]), abs=1e-12)
+    for depth, level in enumerate(LEVELS, start=1):
+        own = [len(name.split(" > ")) == depth for name in report.table["query"].to_pylist()]
+        mean = np.nanmean(report.values["AP"][own])
+        assert report.document.by_test[level]["AP"] == pytest.approx(mean, abs=1e-12)
+    numbers = ",".join(
+        f"{sum(len(node) == n for node in nodes)}@{level}" for n, level in enumerate(LEVELS, 1)
+    )
+    assert f"|queries:nodes({numbers})|" in report.signature
+
+
+def test_every_executor_gives_the_same_bits(tmp_path):
+    paths, nodes, vectors, of_nodes = problem(5)
+    whole = asked(paths, nodes, vectors, of_nodes)
+    for execute in (kept_in(tmp_path, on_threads), kept_in(tmp_path, on_threads)):
+        again = asked(paths, nodes, vectors, of_nodes, execute=execute)
+        assert again.document.scores == whole.document.scores
+    on_torch = asked(paths, nodes, vectors, of_nodes, execute=on_device("cpu"))
+    assert on_torch.scores["H-AP"] == pytest.approx(whole.scores["H-AP"], abs=1e-12)
+
+
+def test_names_are_enough_where_one_node_has_them():
+    paths, nodes, vectors, of_nodes = problem(3)
+    data, names = dataset_of(paths)
+    by_path = asked(paths, nodes, vectors, of_nodes)
+    named = joined(np.array([node[-1] for node in nodes]), of_nodes)
+    by_name = hbench.evaluate(
+        vectors, data, ids=names, nodes=named, similarity="dot", metrics=METRICS
+    )
+    assert by_name.scores == pytest.approx(by_path.scores, nan_ok=True)
+
+
+def test_what_no_node_or_item_is_behind_is_left_out_and_said():
+    paths = [("Owls", "Barn owls", "barn owl"), ("Owls", "True owls", "tawny owl")]
+    vectors = np.eye(2, dtype=np.float32)
+    names = ["Owls", "tawny owl", "Hoopoe"]
+    data, ids = dataset_of(paths)
+    report = hbench.evaluate(vectors, data, ids=ids, nodes=joined(np.array(names), np.ones((3, 2))))
+    assert any("1 of 3 names are no nodes of the tree" in text for text in report.document.warnings)
+    assert len(report.table) == 2
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["Hoopoe"], "none of the names"),
+        (["Owls", "Owls > Barn owls", "Barn owls"], "several vectors"),
+    ],
+    ids=["unknown", "twice"],
+)
+def test_names_that_do_not_say_which_node_they_mean_are_refused(names, message):
+    data, ids = dataset_of([("Owls", "Barn owls", "barn owl"), ("Owls", "True owls", "tawny owl")])
+    nodes = joined(np.array(names), np.ones((len(names), 2)))
+    with pytest.raises(hbench.SubmissionError, match=message):
+        hbench.evaluate(np.eye(2), data, ids=ids, nodes=nodes)
+
+
+def test_vectors_of_another_dimension_are_refused():
+    data, ids = dataset_of([("Owls", "Barn owls", "barn owl"), ("Owls", "True owls", "tawny owl")])
+    with pytest.raises(hbench.SubmissionError, match="dimension"):
+        hbench.evaluate(np.eye(2), data, ids=ids, nodes=joined(np.array(["Owls"]), np.ones((1, 3))))
+
+
+def test_the_command_takes_a_file_of_nodes_and_refuses_a_metric_of_one_level(tmp_path):
+    table = "item,order,kind\na,Owls,barn owl\nb,Owls,bay owl\nc,Parrots,galah\nd,Parrots,galah\n"
+    (tmp_path / "birds.csv").write_text(table)
+    vectors = np.eye(4, 3, dtype=np.float32) + 0.1
+    np.savez(tmp_path / "items.npz", ids=np.array(list("abcd")), embeddings=vectors)
+    nodes = np.array(["Owls", "Parrots > galah"])
+    np.savez(tmp_path / "nodes.npz", ids=nodes, embeddings=vectors[[0, 2]])
+    words = (
+        "evaluate",
+        tmp_path / "items.npz",
+        "-d",
+        tmp_path / "birds.csv",
+        "--nodes",
+        tmp_path / "nodes.npz",
+    )
+    done = call(*words, "--metrics", "AP,H-AP")
+    assert "queries:nodes(1@order,1@kind)" in done.output
+    assert "own level" in refusal(*words, "--metrics", "AP/order")
+    assert "--nodes" in refusal(*words, "--trees", "shuffled")
