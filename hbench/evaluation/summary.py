@@ -61,9 +61,9 @@ def report_of(
     scores = summarise(values, canonical, units)
     is_scored = ~np.isnan(values).all(axis=0)
     others = scores[len(names) :]
-    graded = (
-        [str(name) for name in conditions.metrics if is_graded(name)] if conditions.partial else []
-    )
+    graded = []
+    if conditions.partial:
+        graded = [str(name) for name in conditions.metrics if is_graded(name)]
     document = Document(
         hbench_version=__version__,
         dataset=subject.dataset,
@@ -80,9 +80,7 @@ def report_of(
         unknown_wrong=dict(zip(graded, others, strict=False)),
         unknown_right=dict(zip(graded, others[len(graded) :], strict=False)),
         by_test=_means_by_test(measurements, names),
-        mistakes={
-            name: first_levels(each, conditions.levels) for name, each in measurements.items()
-        },
+        mistakes=_mistakes(measurements, conditions),
         unit=conditions.unit,
         doubts=(*subject.doubts, *doubts_of_values(measurements, len(conditions.levels))),
         warnings=(
@@ -95,6 +93,13 @@ def report_of(
     )
 
     return Report(document, dict(zip(names, values, strict=False)), queries)
+
+
+def _mistakes(
+    measurements: Mapping[str, Measurement], conditions: Conditions
+) -> dict[str, dict[str, int]]:
+    """The levels of the first results of every test."""
+    return {name: first_levels(each, conditions.levels) for name, each in measurements.items()}
 
 
 def _one_order(canonical: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
