@@ -353,11 +353,9 @@ class _BlockSum(torch.autograd.Function):
         needs_grad = ctx.needs_input_grad[:2]
         total = embeddings.new_zeros(())
         whole = references is None and len(embeddings) ** 2 <= BLOCK_SCORES
-        pairs = zip((embeddings, ranked), needs_grad, strict=True)
-        # a single block sets the gradient instead of adding to it, so that nothing is written here
         grads = [
-            tensor.new_zeros(() if whole else tensor.shape).expand_as(tensor) if needed else None
-            for tensor, needed in pairs
+            _zeros_for(tensor, written=not whole) if needed else None
+            for tensor, needed in zip((embeddings, ranked), needs_grad, strict=True)
         ]
         for block in blocks(embeddings.shape[0], ranked.shape[0]):
             scores = (embeddings[block] @ ranked.T).requires_grad_(any(needs_grad))
@@ -390,6 +388,15 @@ class _BlockSum(torch.autograd.Function):
             for grad, source in zip(ctx.saved_tensors[:half], ctx.saved_tensors[half:], strict=True)
         )
         return (*(next(scaled) if needed else None for needed in ctx.needs_grad), None)
+
+
+def _zeros_for(tensor: Tensor, *, written: bool) -> Tensor:
+    """Zeros to add a gradient to; a single zero, shown in the same shape, where the gradient is set
+    instead, so that nothing is written.
+    """
+    if written:
+        return tensor.new_zeros(tensor.shape)
+    return tensor.new_zeros(()).expand_as(tensor)
 
 
 class _FirstOrder(torch.autograd.Function):

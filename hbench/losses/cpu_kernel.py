@@ -179,13 +179,10 @@ def _by_threads(work: Callable[..., None], rows: SortedLists, *more: NDArray[Any
         work(rows, *more)
         return
     edges = [len(rows.scores) * part // threads for part in range(threads + 1)]
-    parts = [
-        (
-            SortedLists._make(array[start:end] for array in rows),
-            *(array[start:end] for array in more),
-        )
-        for start, end in itertools.pairwise(edges)
-    ]
+    parts = []
+    for start, end in itertools.pairwise(edges):
+        part_of_rows = SortedLists._make(array[start:end] for array in rows)
+        parts.append((part_of_rows, *(array[start:end] for array in more)))
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(lambda part: work(*part), parts))
 

@@ -334,9 +334,9 @@ def _tiles(scores: Tensor, pairs: _Pairs, layout: _Layout) -> Iterator[Tile]:
     """Yield tiles that together hold every pair of non-zero weight; items are by level, the least
     relevant first.
     """
-    levels, by_level, positives, table, _ = pairs
-    sorted_levels = levels.gather(1, by_level)
-    sorted_scores = scores.gather(1, by_level)
+    positives = pairs.positives
+    sorted_levels = pairs.levels.gather(1, pairs.by_level)
+    sorted_scores = scores.gather(1, pairs.by_level)
     most = CPU_TILE if scores.device.type == "cpu" else GPU_TILE
 
     first = 0
@@ -345,14 +345,21 @@ def _tiles(scores: Tensor, pairs: _Pairs, layout: _Layout) -> Iterator[Tile]:
         first += len(places)
         if reach == 0:
             continue
-        weight = table[:, level].gather(1, sorted_levels)
+        weight = pairs.table[:, level].gather(1, sorted_levels)
         for query, place in _padded(
             places, layout.number[level - 1], sizes, len(positives.query), max(1, most // reach)
         ):
             item = torch.cat([positives.item, positives.item.new_zeros(1)])[place]
             own = scores[query].gather(1, item)
-            items = by_level[query, :reach], sorted_scores[query, :reach], weight[query, :reach]
-            yield Tile(query, item, place, own, *items)
+            yield Tile(
+                query,
+                item,
+                place,
+                own,
+                column=pairs.by_level[query, :reach],
+                scores=sorted_scores[query, :reach],
+                weight=weight[query, :reach],
+            )
 
 
 def _padded(

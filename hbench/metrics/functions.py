@@ -24,7 +24,7 @@ scores that are NaN, and levels that are not whole numbers from 0 on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -94,10 +94,7 @@ def evaluate(
     chosen = parse_metrics(metrics, names)
     functions = {str(name): name.bind(names, graded) for name in chosen}
     sequences = list(_sequences(rows, of_items, len(names), ties))
-    return {
-        name: np.array([function(one) for one in sequences], float)
-        for name, function in functions.items()
-    }
+    return {name: _of_each(function, sequences) for name, function in functions.items()}
 
 
 @checked
@@ -503,6 +500,13 @@ def hierarchical_distance_at_k(
         UsageError: arrays that do not fit together, or hold NaN or other levels than 0 … L.
     """
     return _one(f"HD@{k}", scores, levels, ties, depth)
+
+
+def _of_each(
+    metric: Callable[[LevelSequence], float], sequences: Iterable[LevelSequence]
+) -> Values:
+    """The values (Q,) of a metric, one for each query."""
+    return np.array([metric(one) for one in sequences], float)
 
 
 def _one(name: str, scores: ArrayLike, levels: ArrayLike, ties: str, depth: int | None) -> Values:

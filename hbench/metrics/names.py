@@ -307,5 +307,10 @@ def _unknown(text: str) -> UnknownName:
 
 def spellings(cut: str = "k") -> list[str]:
     """Return the spellings of the registered metrics, with this cut."""
-    shapes = {base.rstrip("/@") + f"@{cut}" * ("cut" in metrics[base].takes) for base in metrics}
-    return sorted(shape + "level" * shape.endswith("#") for shape in shapes)
+    shapes = set()
+    for base in metrics:
+        shape = base.rstrip("/@")
+        if "cut" in metrics[base].takes:
+            shape += f"@{cut}"
+        shapes.add(f"{shape}level" if shape.endswith("#") else shape)
+    return sorted(shapes)

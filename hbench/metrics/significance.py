@@ -15,7 +15,7 @@ queries, as the random sample.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -175,26 +175,28 @@ def sign_flip_p(sums: UnitSums, *, seed: int = SEED) -> Values:
     extreme = np.zeros(len(sums.means))
     patterns = 0
     units = len(parts)
-    rng = np.random.default_rng(seed)
     exact = units <= EXACT
-    every = np.array([*product((-1.0, 1.0), repeat=units)]) if exact else None
 
-    for start in range(0, FLIPS, AT_ONCE) if every is None else (0,):
-        number = min(AT_ONCE, FLIPS - start)
-        bits = (
-            None
-            if every is not None
-            else np.unpackbits(
-                rng.integers(256, size=(number, -(-units // 8)), dtype=np.uint8), axis=1
-            )
-        )
-        signs = every if bits is None else 2.0 * bits[:, :units] - 1
-        assert signs is not None
+    for signs in _sign_patterns(units, seed):
         extreme += (np.abs(signs @ parts) >= observed).sum(axis=0)
         patterns += len(signs)
 
     p = extreme / patterns if exact else (extreme + 1) / (patterns + 1)
     return np.where(np.isnan(sums.means), np.nan, p)
+
+
+def _sign_patterns(units: int, seed: int) -> Iterator[Values]:
+    """Yield patterns of signs (n, units): all of few units at once, else FLIPS random ones."""
+    if units <= EXACT:
+        yield np.array([*product((-1.0, 1.0), repeat=units)])
+        return
+
+    rng = np.random.default_rng(seed)
+    for start in range(0, FLIPS, AT_ONCE):
+        number = min(AT_ONCE, FLIPS - start)
+        drawn = rng.integers(256, size=(number, -(-units // 8)), dtype=np.uint8)
+        bits = np.unpackbits(drawn, axis=1)[:, :units]
+        yield np.asarray(2.0 * bits - 1, np.float64)
 
 
 def holm(p: Sequence[float]) -> Values:

@@ -144,10 +144,10 @@ def combination_entry(row: Combination, entries: Mapping[str, LossEntry]) -> Los
         if not 0 <= lam <= 1:
             reason = "the weight of the decomposability loss is out of range"
             raise ConfigError(reason, expected="lam in 0 … 1", found=f"{lam:g}")
-        parts = [
-            entry.build({name: params[name] for name in entry.parameters})
-            for entry in (first, second)
-        ]
+        parts = []
+        for entry in (first, second):
+            own = {name: params[name] for name in entry.parameters}
+            parts.append(entry.build(own))
         return WeightedSum(parts, [1 - lam, lam])
 
     parameters = {"lam": row.lam, **first.parameters, **row.defaults, **second.parameters}
