@@ -189,17 +189,15 @@ def embed(
         images = _images(chosen, data.name, manifest, options)
         request = _request(chosen, manifest, split, options)
         parts = _take_parts(file, request)
-        left = np.arange(_next_row(parts), len(manifest))
-        pieces = _embedded(
+        _embed_the_rest(
+            parts,
             chosen,
             images,
-            left,
             options,
+            number=len(manifest),
             device=processes.device,
             on_row=lambda row: on_progress(row, len(manifest)),
         )
-        for rows, vectors in pieces:
-            files.write(parts / f"{int(rows[0]):09d}.npz", {}, {"rows": rows, "vectors": vectors})
 
     on_progress(len(manifest), len(manifest))
     _join(parts, file, manifest, request)
@@ -221,6 +219,22 @@ def _images(
     if options.skip_unreadable and isinstance(images, Files):
         images.skips = True
     return images
+
+
+def _embed_the_rest(
+    parts: Path,
+    model: Embedder,
+    images: TorchDataset[Batch],
+    options: EmbedOptions,
+    *,
+    number: int,
+    device: torch.device,
+    on_row: Callable[[int], None],
+) -> None:
+    """Embed those of the `number` images that no part in the folder has, in further parts."""
+    left = np.arange(_next_row(parts), number)
+    for rows, vectors in _embedded(model, images, left, options, device=device, on_row=on_row):
+        files.write(parts / f"{int(rows[0]):09d}.npz", {}, {"rows": rows, "vectors": vectors})
 
 
 def _embedded(

@@ -109,23 +109,13 @@ def begin(recipe: Recipe, data: Dataset, processes: Processes = ALONE) -> Traini
     device = processes.device
     torch.manual_seed(recipe.seed)
     model = build_model(recipe.model, recipe.images).to(device)
-    norms = [part for part in model.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
-    if recipe.two_pass and norms and not model.freeze_batch_norm:
-        raise UsageError(
-            "in two passes the batch norms would see parts of the batch only",
-            fix="--set model.freeze_batch_norm=true, or --set two_pass=0",
-        )
-
-    best = "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
-    precision = best if recipe.precision == "auto" else recipe.precision
+    _refuse_partial_norms(recipe, model)
+    precision = _precision(recipe, device)
     model.precision = PRECISIONS[precision]
     if recipe.model.projection == "pca":
         _begin_projection(model, recipe, data, device)
     on_gpu = device.type == "cuda"
-    channels_last = recipe.model.channels_last
-    if channels_last is None:
-        channels_last = on_gpu
-    layout = torch.channels_last if channels_last else torch.contiguous_format
+    layout = _layout(recipe, on_gpu=on_gpu)
     model = model.to(memory_format=layout)
     if recipe.model.compile:
         model.compile_backbone()
@@ -143,6 +133,32 @@ def begin(recipe: Recipe, data: Dataset, processes: Processes = ALONE) -> Traini
     return TrainingRun(
         model, embed, objective, optimizers, scaler, layout, halted=halted, data=manifest.digest
     )
+
+
+def _precision(recipe: Recipe, device: torch.device) -> str:
+    """The precision of a recipe; where it leaves the choice, bfloat16 on the GPUs that have it."""
+    if recipe.precision != "auto":
+        return recipe.precision
+    has_bfloat16 = device.type == "cuda" and torch.cuda.is_bf16_supported()
+    return "bfloat16" if has_bfloat16 else "float32"
+
+
+def _layout(recipe: Recipe, *, on_gpu: bool) -> torch.memory_format:
+    """The layout of images in memory; where the recipe leaves the choice, channels last on GPUs."""
+    channels_last = recipe.model.channels_last
+    if channels_last is None:
+        channels_last = on_gpu
+    return torch.channels_last if channels_last else torch.contiguous_format
+
+
+def _refuse_partial_norms(recipe: Recipe, model: EmbeddingModel) -> None:
+    """Raise UsageError where batch norms would learn from parts of a batch."""
+    norms = [part for part in model.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
+    if recipe.two_pass and norms and not model.freeze_batch_norm:
+        raise UsageError(
+            "in two passes the batch norms would see parts of the batch only",
+            fix="--set model.freeze_batch_norm=true, or --set two_pass=0",
+        )
 
 
 def freeze_body(run: TrainingRun, processes: Processes, *, frozen: bool) -> None:

@@ -181,10 +181,7 @@ class Batches:
         """Yield the batches of these keys, in order; raises DataError that names the unreadable
         images of a batch.
         """
-        cut = [
-            [keys[start : start + PIECE] for start in range(0, len(keys), PIECE)]
-            for keys in batches
-        ]
+        cut = [_in_pieces(keys) for keys in batches]
         self._pieces[:] = [piece for pieces in cut for piece in pieces]
         loader = iter(self._loader)
         for pieces in cut:
@@ -195,12 +192,20 @@ class Batches:
                 raise _unreadable(dict(problems))
             # A piece without images is of floats, which would make the others floats.
             loaded = [piece for piece in loaded if len(piece[1])] or loaded[:1]
-            parts = [
-                [tensor.to(self.device, non_blocking=True) for tensor in piece] for piece in loaded
-            ]
+            parts = [self._on_device(*piece) for piece in loaded]
             images, rows = zip(*parts, strict=True)
             yield (images[0], rows[0]) if len(parts) == 1 else (torch.cat(images), torch.cat(rows))
         next(loader, None)  # lets the workers end their epoch
+
+    def _on_device(self, images: Tensor, rows: Tensor) -> Batch:
+        return (
+            images.to(self.device, non_blocking=True),
+            rows.to(self.device, non_blocking=True),
+        )
+
+
+def _in_pieces(keys: Keys) -> list[Keys]:
+    return [keys[start : start + PIECE] for start in range(0, len(keys), PIECE)]
 
 
 def keys_of(plan: EpochBatches) -> Iterator[Keys]:
@@ -230,10 +235,10 @@ def all_tests(dataset: datasets.Dataset) -> Manifest:
         return tests[0]
     items = np.concatenate([test.items for test in tests])
     first = np.sort(np.unique(items.astype(str), return_index=True)[1])
-    names = ("labels", "query", "gallery")
-    columns: dict[str, Any] = {
-        name: np.concatenate([getattr(test, name) for test in tests])[first] for name in names
-    }
+    columns: dict[str, Any] = {}
+    for name in ("labels", "query", "gallery"):
+        joined = np.concatenate([getattr(test, name) for test in tests])
+        columns[name] = joined[first]
     return dataclasses.replace(tests[0], items=items[first], ignore=None, **columns)
 
 

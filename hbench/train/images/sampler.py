@@ -9,7 +9,7 @@ returns the batches of (seed, epoch); processes take disjoint slices of every ba
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from math import ceil
 from typing import NamedTuple
@@ -71,11 +71,7 @@ def m_per_class(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Gen
     classes `per_epoch` items are drawn.
     """
     m = settings.per_class
-    most = settings.per_epoch
-    large = [items for items in _members(labels[:, -1]) if len(items) >= settings.smallest]
-    classes = [
-        rng.permutation(items)[:most] if most and len(items) > most else items for items in large
-    ]
+    classes = _classes_of_epoch(labels, settings, rng)
     width = settings.batch // m
     _require_classes(len(classes), width, "in all")
     groups = [ceil(len(items) / m) for items in classes]
@@ -97,8 +93,18 @@ def m_per_class(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Gen
         for label in rng.permutation(np.flatnonzero(~taken[batch]))[: free[batch]]:
             parts[batch].append(_groups(classes[label], m, 1, rng)[0])
 
-    rows = np.stack([np.concatenate(part) for part in parts])
-    return rows[rng.permutation(batches)]
+    return np.stack([np.concatenate(part) for part in parts])[rng.permutation(batches)]
+
+
+def _classes_of_epoch(
+    labels: NDArray[np.int32], settings: Sampler, rng: np.random.Generator
+) -> list[Rows]:
+    """Return the rows of the classes that are large enough, at most `per_epoch` drawn of each."""
+    most = settings.per_epoch
+    large = [items for items in _members(labels[:, -1]) if len(items) >= settings.smallest]
+    return [
+        rng.permutation(items)[:most] if most and len(items) > most else items for items in large
+    ]
 
 
 @samplers.register("hierarchical")
@@ -111,15 +117,13 @@ def hierarchical(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Ge
     """
     classes = _members(labels[:, -1])
     m = settings.per_class
-    coarse = np.array([labels[items[0], 0] for items in classes])
     width, rest = divmod(settings.batch // m, GROUPS)
     if rest:
         expected = f"sampler.batch a multiple of {GROUPS} × per_class = {GROUPS * m}"
         reason = "the batch cannot be shared among the coarse classes"
         raise ConfigError(reason, expected=expected, found=f"{settings.batch}")
 
-    of_coarse = [np.flatnonzero(coarse == label) for label in np.unique(coarse)]
-    large = [members for members in of_coarse if len(members) >= width]
+    large = [members for members in _by_coarse(labels, classes) if len(members) >= width]
     _require_classes(len(large), GROUPS, f"of {width} or more classes at the coarsest level")
 
     rows = []
@@ -129,6 +133,12 @@ def hierarchical(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Ge
             taken = np.concatenate(hand)
             rows.append(np.concatenate([_groups(classes[label], m, 1, rng)[0] for label in taken]))
     return np.stack(rows)[rng.permutation(len(rows))]
+
+
+def _by_coarse(labels: NDArray[np.int32], classes: Sequence[Rows]) -> list[Rows]:
+    """Return, for each coarse class, the places of its fine ones among the classes."""
+    coarse = np.array([labels[items[0], 0] for items in classes])
+    return [np.flatnonzero(coarse == label) for label in np.unique(coarse)]
 
 
 def _members(fine: NDArray[np.int32]) -> list[Rows]:

@@ -197,27 +197,7 @@ def open_clip_backbone(name: str, weights: str, pools: bool) -> Backbone:
     arch, _, tag = (name, "", "") if name.startswith("hf-hub:") else name.partition("/")
     if not name.startswith("hf-hub:") and arch not in open_clip.list_models():
         raise UnknownName("open_clip model", arch, open_clip.list_models())
-    chosen = tag if weights == PRETRAINED and tag else None
-    load = weights == PRETRAINED
-    where = "the Hugging Face cache (HF_HOME), or name a file of weights instead"
-    # Random weights, or those of a file, get images like those of the tag.
-    described = open_clip.get_pretrained_cfg(arch, tag) if tag else {}
-    kept = () if chosen else ("mean", "std", "interpolation", "resize_mode")
-    config = {key: described[key] for key in kept if key in described}
-    # the activation of these weights, of which open_clip only warns
-    gelu = bool(described.get("quick_gelu"))
-    model = fetched(
-        lambda: open_clip.create_model(
-            arch,
-            pretrained=chosen,
-            load_weights=load,
-            force_preprocess_cfg=config,
-            force_quick_gelu=gelu,
-        ),
-        f"open_clip:{name}",
-        where,
-    )
-    visual = model.visual
+    visual = _open_clip_model(name, arch, tag, pretrained=weights == PRETRAINED).visual
     size = visual.image_size[0] if isinstance(visual.image_size, tuple) else visual.image_size
 
     def prepare(size: int) -> Any:
@@ -230,6 +210,30 @@ def open_clip_backbone(name: str, weights: str, pools: bool) -> Backbone:
     std = tuple(visual.image_std)
     return Backbone(
         visual, COUNTED, size, mean, std, prepare, visual.preprocess_cfg["interpolation"]
+    )
+
+
+def _open_clip_model(name: str, arch: str, tag: str, *, pretrained: bool) -> Any:
+    """Create a model of open_clip, with the weights of a tag, or with random ones."""
+    import open_clip
+
+    chosen = tag if pretrained and tag else None
+    # Random weights, or those of a file, get images like those of the tag.
+    described = open_clip.get_pretrained_cfg(arch, tag) if tag else {}
+    kept = () if chosen else ("mean", "std", "interpolation", "resize_mode")
+    config = {key: described[key] for key in kept if key in described}
+    # the activation of these weights, of which open_clip only warns
+    gelu = bool(described.get("quick_gelu"))
+    return fetched(
+        lambda: open_clip.create_model(
+            arch,
+            pretrained=chosen,
+            load_weights=pretrained,
+            force_preprocess_cfg=config,
+            force_quick_gelu=gelu,
+        ),
+        f"open_clip:{name}",
+        "the Hugging Face cache (HF_HOME), or name a file of weights instead",
     )
 
 
@@ -255,27 +259,27 @@ def transformers_backbone(name: str, weights: str, pools: bool) -> Backbone:
         return hub.AutoModel.from_config(hub.AutoConfig.from_pretrained(name))
 
     net = ImageTower(fetched(create, f"transformers:{name}", where))
-    edges = {key: dict(getattr(processor, key, None) or {}) for key in ("size", "crop_size")}
-    sizes = {
-        key: {edge: n for edge, n in size.items() if n is not None} for key, size in edges.items()
-    }
-    side = min(
-        (
-            sizes["crop_size"] if getattr(processor, "do_center_crop", False) else sizes["size"]
-        ).values()
-    )
+    sizes = {key: _edges_of(processor, key) for key in ("size", "crop_size")}
+    decides = "crop_size" if getattr(processor, "do_center_crop", False) else "size"
+    side = min(sizes[decides].values())
 
     def prepare(size: int) -> Processed:
-        scaled = {
-            kind: {edge: round(n * size / side) for edge, n in edges.items()}
-            for kind, edges in sizes.items()
-        }
-        return Processed(processor, {kind: edges for kind, edges in scaled.items() if edges})
+        scaled = {}
+        for key, edges in sizes.items():
+            if edges:
+                scaled[key] = {edge: round(n * size / side) for edge, n in edges.items()}
+        return Processed(processor, scaled)
 
     mean = tuple(processor.image_mean)
     std = tuple(processor.image_std)
     interpolation = Image.Resampling(int(processor.resample)).name.lower()
     return Backbone(net, COUNTED, side, mean, std, prepare, interpolation)
+
+
+def _edges_of(processor: Any, key: str) -> dict[str, int]:
+    """Read the edges, in pixels, of one of an image processor's sizes; none where it lacks it."""
+    edges = dict(getattr(processor, key, None) or {})
+    return {edge: n for edge, n in edges.items() if n is not None}
 
 
 @sources.register("hbench")
@@ -303,7 +307,8 @@ class Small(nn.Module):
                 nn.BatchNorm2d(after),
                 nn.ReLU(),
             ]
-            layers += [nn.MaxPool2d(pool)] * (pool > 1)
+            if pool > 1:
+                layers.append(nn.MaxPool2d(pool))
         self.layers = nn.Sequential(*layers)
 
     def forward(self, images: Tensor) -> Tensor:

@@ -62,14 +62,16 @@ def _images(images: Images) -> str:
 
 
 def _net(model: Model) -> str:
-    norms = ["length 1"] * model.l2_norm + ["LayerNorm"] * model.layer_norm
-    ends = [
-        *norms,
-        *([f"{model.dim}" + " by PCA" * (model.projection == "pca")] if model.dim else []),
-    ]
+    parts = [model.pooling]
+    if model.l2_norm:
+        parts.append("length 1")
+    if model.layer_norm:
+        parts.append("LayerNorm")
+    if model.dim:
+        parts.append(f"{model.dim} by PCA" if model.projection == "pca" else f"{model.dim}")
     learns = "" if model.freeze_batch_norm else "; batch norms learn"
     start = " from random weights" if model.weights == "random" else ""
-    return f"{model.backbone}{start}, {', '.join([model.pooling, *ends])}{learns}"
+    return f"{model.backbone}{start}, {', '.join(parts)}{learns}"
 
 
 def _batches(sampler: Sampler) -> str:
