@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from hbench.datasets.manifest import Manifest
     from hbench.datasets.own.source import OwnSource
     from hbench.evaluation.arrays import score
+    from hbench.evaluation.by_name.named import name
     from hbench.evaluation.evaluate import evaluate
     from hbench.look.plots import plot
     from hbench.look.results import browse
@@ -64,6 +65,7 @@ HOME = {
     "compare": "hbench.records.comparison",
     "embed": "hbench.train.embed_dataset",
     "evaluate": "hbench.evaluation.evaluate",
+    "name": "hbench.evaluation.by_name.named",
     "leaderboard": "hbench.boards:read",
     "levels_of_pairs": "hbench.tree",
     "load": "hbench.datasets",
@@ -91,7 +93,7 @@ __all__ = [
     "compare", "embed",
     "evaluate", "leaderboard", "levels_of_pairs", "list_datasets", "list_leaderboards",
     "list_losses", "list_metrics",
-    "list_recipes", "load", "plot", "relevance_of_pairs", "score", "torch_dataset",
+    "list_recipes", "load", "name", "plot", "relevance_of_pairs", "score", "torch_dataset",
     "vision_dataset",
 ]  # fmt: skip
 

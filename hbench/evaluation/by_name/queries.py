@@ -69,7 +69,7 @@ def report_on_nodes(
     """
     conditions = _conditions(examined, metrics)
     embedded = examined.submission.embeddings("asking by name")
-    _refuse_vectors(nodes, embedded.gallery.dim, cosine=conditions.similarity_name == "cosine")
+    refuse_vectors(nodes, embedded.gallery.dim, cosine=conditions.similarity_name == "cosine")
 
     tests: list[NodeTest] = []
     remarks: list[str] = []
@@ -132,7 +132,7 @@ def _cut(conditions: Conditions, depth: int) -> Conditions:
     return replace(conditions, levels=conditions.levels[:depth])
 
 
-def _refuse_vectors(nodes: Embeddings, dimension: int, *, cosine: bool) -> None:
+def refuse_vectors(nodes: Embeddings, dimension: int, *, cosine: bool) -> None:
     """Raise SubmissionError for vectors of names that cannot be ranked by."""
     known = set(nodes.ids.tolist())
     problems = embedding_files.problems(nodes, wanted=nodes.ids, known=known, cosine=cosine)

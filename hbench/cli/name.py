@@ -1,0 +1,69 @@
+"""hbench name: give pictures a path in the label tree, by the vectors of names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hbench.cli import reporting
+from hbench.cli.names import FILE
+from hbench.cli.terminal import say, show, show_json, show_table
+
+
+@click.command("name", short_help="give pictures a path in the tree, by vectors of names")
+@click.argument("file", type=FILE)
+@click.option("--dataset", "-d", required=True, help="A dataset's name, folder or table.")
+@click.option("--nodes", type=FILE, required=True, help="Vectors of nodes, by name or path.")
+@click.option("--ids", type=FILE, help="The ids of a .npy or .safetensors file.")
+@click.option("--policy", "policies", multiple=True, metavar="NAME", help="Mend a table's names.")
+@reporting.with_options(reporting.READ)
+@click.option(
+    "--scale", type=float, default=100.0, show_default=True, help="Of the cosines in sum."
+)
+@click.option("--unit", help="What intervals go by: a level, or query.  [default: the finest]")
+@click.option("--out", "-o", "output", type=FILE, help="Write the names: .csv, .tsv or .parquet.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def command(
+    file: Path, dataset: str, *, nodes: Path, output: Path | None, as_json: bool, **options: Any
+) -> None:
+    """Give every picture of FILE, embeddings of a test's queries, a path in the dataset's tree.
+
+    Three readers: each (the best node of every level), sum (softmax of the finest, summed upwards)
+    and down (from the root, the best child each time).
+
+    Example: hbench name images.parquet -d birds --nodes names.parquet -o names.csv
+    """
+    from hbench.evaluation.by_name.named import name
+    from hbench.submissions import embeddings
+
+    data = reporting.loaded(dataset, options)
+    pictures = embeddings.read(file, ids=options["ids"])
+    named = name(pictures, data, nodes, scale=options["scale"], unit=options["unit"])
+    for warning in named.warnings:
+        say(f"note: {warning}")
+    if output is not None:
+        named.write(output)
+        say(f"wrote {output}")
+    if as_json:
+        document = {}
+        for reader, of_reader in named.scores.items():
+            document[reader] = {value: score.model_dump() for value, score in of_reader.items()}
+        show_json({"signature": named.signature, "scores": document})
+        return
+
+    readers = list(named.scores)
+    rows = []
+    for value in named.scores[readers[0]]:
+        scores = [named.scores[reader][value] for reader in readers]
+        rows.append([value, *(_shown(value, score.value) for score in scores)])
+    show_table("names, percent; hops: edges", ["value", *readers], rows)
+    show(named.signature)
+
+
+def _shown(value: str, mean: float | None) -> str:
+    """A mean as people read it: hops as they are, the rest in percent."""
+    if mean is None:
+        return "–"
+    return f"{mean:.2f}" if value == "hops" else f"{100 * mean:.2f}"
