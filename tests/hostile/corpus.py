@@ -23,6 +23,7 @@ from hbench import boards as leaderboard
 from hbench.core import files as kept_files
 from hbench.core import tables
 from hbench.datasets import manifest as manifests
+from hbench.datasets import pictures
 from hbench.datasets.own import data as own_data
 from hbench.records import document as reports
 from hbench.submissions import embeddings
@@ -117,7 +118,7 @@ def _noise(path: Path) -> None:
 
 
 def _picture(path: Path) -> None:
-    manifests.open_picture(path.parent, path.name)
+    pictures.open_picture(path.parent, path.name)
 
 
 def _study(path: Path) -> None:
