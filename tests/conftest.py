@@ -27,6 +27,19 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+PROCESSES = {"run", "process", "python", "lines_at_a_terminal", "subprocess", "Popen"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that open a page, and those that start processes: `-m "not browser"`."""
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker("browser")
+        code = getattr(getattr(item, "function", None), "__code__", None)
+        if code is not None and PROCESSES & {*code.co_names}:
+            item.add_marker("process")
+
+
 @pytest.fixture(scope="module")  # an open playwright keeps an event loop: not for the whole session
 def browser() -> Iterator[Browser]:
     """Skipped by name where no Chromium is installed, except under CI, which must have one."""
