@@ -124,6 +124,13 @@ def precision(ranked, level, cut):
     return sum(1 for other in ranked[:cut] if other >= level) / cut
 
 
+def consistency(ranked, level):
+    total = sum(1 for other in ranked if other >= level)
+    if level == 1 or not total:
+        return NAN
+    return sum(1 for other in ranked[:total] if other >= level - 1) / total
+
+
 def map_at(ranked, level, cut, divisor):
     positive = [other >= level for other in ranked]
     if not any(positive):

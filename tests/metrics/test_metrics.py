@@ -40,7 +40,7 @@ SPELLINGS = [
         "P@5",
     ),
     *("P@R", "MRR/genus", "mAP@R", "mAP@R/genus", "mAP@100", "H-P@10", "H-R@10"),
-    *("HD@5", "HD-mistake", "HD-first-mistake"),
+    *("HD@5", "HD-mistake", "HD-first-mistake", "consistency"),
 ]
 lists_of_levels = st.integers(1, 8).flatmap(
     lambda depth: st.tuples(
@@ -179,6 +179,7 @@ def test_every_metric_equals_the_equation_as_double_loops(case, exponent, cut):
             f"TR@{cut}/level{level}": oracle.true_recall(ranked, level, cut),
             f"TR(norm=min)@{cut}/level{level}": oracle.true_recall(ranked, level, cut, min),
             f"P@{cut}/level{level}": oracle.precision(ranked, level, cut),
+            f"consistency/level{level}": oracle.consistency(ranked, level),
             f"mAP@R/level{level}": oracle.map_at(
                 ranked, level, sum(other >= level for other in ranked), lambda total: total
             ),
