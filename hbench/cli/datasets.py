@@ -43,10 +43,14 @@ def _list(*, as_json: bool, as_csv: bool) -> None:
         terminal.show_json(rows)
         return
     columns = {
-        "name": "name", "title": "title", "test_images": "test images", "here": "here",
+        "name": "name",
+        "title": "title",
+        "test_images": "test images",
+        "here": "here",
         "size": "size",
-        "levels": "levels, coarse to fine", "licence": "licence",
-    }  # fmt: skip
+        "levels": "levels, coarse to fine",
+        "licence": "licence",
+    }
     left = [name for key, name in columns.items() if key != "test_images"]
     texts = []
     for row in rows:

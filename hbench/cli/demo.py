@@ -1,12 +1,18 @@
 """hbench demo: go the whole way on the built-in benchmark, in a minute."""
 
+from __future__ import annotations
+
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from hbench.cli.names import FOLDER
 from hbench.cli.reporting import examined, show_report, write_report
 from hbench.cli.terminal import bar, bars, progress, say
+
+if TYPE_CHECKING:
+    from hbench.datasets import Dataset
 
 NEXT = """
 Next:
@@ -44,11 +50,7 @@ def command(out: Path, dim: int) -> None:
 
     Example: hbench demo --out demo
     """
-    import numpy as np
-    from sklearn.decomposition import PCA
-
     from hbench import datasets
-    from hbench.datasets.benchmarks import glyphs
     from hbench.engine.settings import Settings
     from hbench.evaluation.evaluate import report_on
     from hbench.evaluation.submission import EmbeddingSubmission
@@ -63,21 +65,9 @@ def command(out: Path, dim: int) -> None:
         "glyphs: letters of five scripts in sixteen fonts; é for ê is a mild mistake, ж for é a "
         "severe one"
     )
-    with progress() as shown:
-        task = shown.add_task("drawing the letters", total=3)
-        data = datasets.load("glyphs")
-        images = (glyphs.images(manifest) for manifest in data.manifests.values())
-        train, test = (
-            each.reshape(len(each), -1).astype(np.float32) / np.float32(255) for each in images
-        )  # in 0 … 1
-        shown.update(task, description="projecting their pixels", completed=1)
-        vectors = (
-            PCA(dim, svd_solver="covariance_eigh").fit(train).transform(test).astype(np.float32)
-        )
-        shown.update(task, description="writing the embeddings", completed=2)
-        embedding = out / "glyphs-pca.parquet"
-        embeddings.write(embedding, data.tests["test"].items.tolist(), vectors)
-        shown.update(task, completed=3)
+    data = datasets.load("glyphs")
+    embedding = out / "glyphs-pca.parquet"
+    _embed_by_pca(data, embedding, dim)
     submission = EmbeddingSubmission(embeddings.read(embedding))
     checked = examined(submission, data, Settings(), f"pixels → PCA ({dim})")
     with bars("ranking") as on_test:
@@ -96,3 +86,28 @@ def command(out: Path, dim: int) -> None:
         say(f"wrote {file}")
     say(NEXT.format(embedding=embedding))
     say(f"\nOpen this page: {page}")
+
+
+def _embed_by_pca(data: Dataset, out: Path, dim: int) -> None:
+    """Write an embedding file of the test's pixels, projected on what varies most in training."""
+    import numpy as np
+    from sklearn.decomposition import PCA
+
+    from hbench.datasets.benchmarks import glyphs
+    from hbench.submissions import embeddings
+
+    with progress() as shown:
+        task = shown.add_task("drawing the letters", total=3)
+        pixels = []
+        for manifest in data.manifests.values():
+            images = glyphs.images(manifest)
+            pixels.append(images.reshape(len(images), -1).astype(np.float32) / np.float32(255))
+        train, test = pixels
+
+        shown.update(task, description="projecting their pixels", completed=1)
+        fitted = PCA(dim, svd_solver="covariance_eigh").fit(train)
+        vectors = fitted.transform(test).astype(np.float32)
+
+        shown.update(task, description="writing the embeddings", completed=2)
+        embeddings.write(out, data.tests["test"].items.tolist(), vectors)
+        shown.update(task, completed=3)

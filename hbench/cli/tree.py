@@ -242,32 +242,39 @@ def validate_command(*, out: Path | None, all_of_them: bool, as_json: bool, **so
     left = find_problems(mended.table)
     most = None if all_of_them else SHOWN
     if as_json:
-        show_json(
-            {
-                "levels": table.levels,
-                "rows": len(table.rows),
-                "items": sum(table.rows.values()),
-                "problems": [problem._asdict() for problem in problems],
-                "policies": {kind: _policies_in_words(kind) for kind in KINDS},
-                "changes": [change._asdict() for change in mended.changes],
-                "left": [problem._asdict() for problem in left],
-            }
-        )
+        show_json(_validated(table, mended, problems, left))
     else:
         show("\n".join(problem_lines(table, problems, most=most)))
         if policies:
             show("\n".join([*change_lines(mended, most=most), "\nafter the policies:"]))
             show("\n".join(problem_lines(mended.table, left, most=most)))
     refuse(left, name)
-    tree = mended.table.tree()[0]
-    counts = " · ".join(
-        f"{len(names):,} {level}" for level, names in zip(tree.levels, tree.names, strict=True)
-    )
     after = " after its policies" if policies else ""
-    say(f"{name} is a tree{after}: {counts}")
+    say(f"{name} is a tree{after}: {_sizes_in_words(mended.table.tree()[0])}")
     if out is not None:
         record = write_mended(out, Path(name), mended, levels=source["levels"], policies=policies)
         say(f"wrote {out} and {record.name}")
+
+
+def _validated(
+    table: NameTable, mended: Mended, problems: list[TreeProblem], left: list[TreeProblem]
+) -> dict[str, Any]:
+    """What was found, for a machine: the problems of a table, and those left after policies."""
+    return {
+        "levels": table.levels,
+        "rows": len(table.rows),
+        "items": sum(table.rows.values()),
+        "problems": [problem._asdict() for problem in problems],
+        "policies": {kind: _policies_in_words(kind) for kind in KINDS},
+        "changes": [change._asdict() for change in mended.changes],
+        "left": [problem._asdict() for problem in left],
+    }
+
+
+def _sizes_in_words(tree: LabelTree) -> str:
+    """How many nodes each level of a tree has."""
+    sizes = zip(tree.levels, tree.names, strict=True)
+    return " · ".join(f"{len(names):,} {level}" for level, names in sizes)
 
 
 def _policies_in_words(kind: str) -> list[str]:

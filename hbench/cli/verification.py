@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,12 @@ from hbench.cli.terminal import progress, say, show, show_json, show_table
 from hbench.core.errors import ConfigError, UnknownName, UsageError
 
 if TYPE_CHECKING:
-    from hbench.boards import Leaderboard
+    from rich.progress import Progress, TaskID
+
+    from hbench.boards import Leaderboard, Row
     from hbench.boards.fetched import RowVerdict
     from hbench.datasets import Dataset
+    from hbench.datasets.download import Requester
     from hbench.evaluation.submission import Submission
 
 
@@ -61,15 +65,14 @@ def verify_fetched(
     from hbench.boards import fetched
     from hbench.boards.addresses import strangers_requester
 
-    requester = strangers_requester()
-    verdicts: list[RowVerdict] = []
-    found: set[str] = set()
     paths, gone = _boards_to_verify(name, revision)
-    verdicts += [
+    verdicts = [
         fetched.RowVerdict(each, "(all)", fetched.DIFFERS, "its file is gone") for each in gone
     ]
+    found: set[str] = set()
     with progress() as bars:
         task = bars.add_task("fetching and scoring", total=None)
+        verify = partial(_verify_row, strangers_requester(), bars, task)
         for path in paths:
             try:
                 board = leaderboard.read_file(path)
@@ -81,23 +84,42 @@ def verify_fetched(
                 continue
             verdicts += more
             found |= {row.method for row in board.rows}
-            verified: dict[int, bool] = {}
-            for number in rows:
-                row = board.rows[number]
-                if row.run is None or (method is not None and row.method != method):
-                    continue
-                bars.update(task, description=f"{board.dataset}, row {number + 1}")
-                verdicts.append(
-                    fetched.verdict_on(
-                        row, board, requester, on_progress=lambda new: bars.advance(task, new)
-                    )
-                )
-                verified[number] = verdicts[-1].verdict == fetched.VERIFIED
-            if mark and verified:
-                say(f"marked {fetched.mark(path, verified)} rows of {path}")
+            asked = [number for number in rows if _is_asked(board.rows[number], method)]
+            new = {number: verify(board, number) for number in asked}
+            verdicts += new.values()
+            if mark and new:
+                _mark(path, new)
     if method is not None and method not in found and not verdicts:
         raise UnknownName("method", method, sorted(found))
     _show_verdicts(verdicts, as_json=as_json)
+
+
+def _mark(path: Path, verdicts: Mapping[int, RowVerdict]) -> None:
+    """Mark the rows of a file, by number, that were scored again, as verified or not."""
+    from hbench.boards import fetched
+
+    verified = {number: each.verdict == fetched.VERIFIED for number, each in verdicts.items()}
+    say(f"marked {fetched.mark(path, verified)} rows of {path}")
+
+
+def _is_asked(row: Row, method: str | None) -> bool:
+    """Whether a row is that of a run, and of the method, if one is named."""
+    return row.run is not None and (method is None or row.method == method)
+
+
+def _verify_row(
+    requester: Requester, bars: Progress, task: TaskID, board: Leaderboard, number: int
+) -> RowVerdict:
+    """Fetch what a row names, and score it again; a bar shows the bytes."""
+    from hbench.boards import fetched
+
+    bars.update(task, description=f"{board.dataset}, row {number + 1}")
+    return fetched.verdict_on(
+        board.rows[number],
+        board,
+        requester,
+        on_progress=lambda new: bars.advance(task, new),
+    )
 
 
 def _boards_to_verify(name: str | None, revision: str | None) -> tuple[list[Path], list[str]]:

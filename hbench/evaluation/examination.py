@@ -85,14 +85,11 @@ def examine(
     if partial:
         given.refuse_partial(data)
     also = _official(data, settings, partial=bool(partial)) if also_official else None
-    several = max(test.paths.most for test in data.tests.values())
-    if several > 1 and also is not None:
+    conditions = _conditions(settings, data, partial=bool(partial), left_out=left_out)
+    if conditions.several > 1 and also is not None:
         raise UsageError(
             "the released evaluators know one path of an item", fix="leave the official values out"
         )
-    conditions = _conditions(
-        settings, data, partial=bool(partial), left_out=left_out, several=several
-    )
 
     problems = given.problems(data, cosine=conditions.similarity_name == "cosine")
     # before the metrics: an id that is misspelt makes lists look short
@@ -102,20 +99,14 @@ def examine(
     )
     conditions = replace(conditions, metrics=possible)
 
-    doubts = given.doubts(data) if doubted else ()
-    subject = _subject(given, whole, _checked(method), doubts)
-    remarks = (
-        *partial,
-        *_remarks_on_paths(data),
-        *impossible,
-        *_remarks_on_data(data, whole, left_out),
-        *map(str, problems),
-    )
-    return Examined(given, data, conditions, also, subject, remarks)
+    remarks = [*partial, *_remarks_on_paths(data), *impossible]
+    remarks += [*_remarks_on_data(data, whole, left_out), *map(str, problems)]
+    subject = _subject(given, whole, _checked(method), given.doubts(data) if doubted else ())
+    return Examined(given, data, conditions, also, subject, tuple(remarks))
 
 
 def _conditions(
-    settings: Settings, data: Dataset, *, partial: bool, left_out: Sequence[str], several: int
+    settings: Settings, data: Dataset, *, partial: bool, left_out: Sequence[str]
 ) -> Conditions:
     """What is measured and how: what the settings leave open is as the dataset's papers have it."""
     default: list[str | MetricName] = [*default_metrics(data.levels), *data.protocol.all_metrics]
@@ -124,6 +115,7 @@ def _conditions(
     protocol = protocol_name(settings.protocol, data)
     without = f"{len(left_out)}({_short_digest(left_out)})" if left_out else ""
     chosen = replace(settings, similarity=similarity, protocol=protocol)
+    several = max(test.paths.most for test in data.tests.values())
     return chosen.resolve(
         data.levels, metrics=names, partial=partial, left_out=without, several=several
     )

@@ -57,21 +57,8 @@ def gap_of(
     """The gap of every chosen metric; `batches` are gallery positions. `margins`: α and β of
     ROADMAP's calibration.
     """
-    asked = len(test.queries.labels)
     whole = measure(job_of(test, chosen)).values
-    totals = np.zeros_like(whole)
-    defined = np.zeros(whole.shape, np.int64)
-    counts = np.empty((len(batches), asked, test.queries.labels.shape[1] + 1), np.int64)
-
-    for done, (batch, rows) in enumerate(zip(batches, counts, strict=True), start=1):
-        inside = measure(job_of(_within(test, batch), chosen))
-        values = _where_positive(inside, chosen)
-        totals += np.nan_to_num(values)
-        defined += ~np.isnan(values)
-        rows[:] = inside.counts
-        if on_batch:
-            on_batch(done, len(batches))
-
+    totals, defined, counts = _inside_batches(test, chosen, batches, whole.shape, on_batch)
     both = (defined > 0) & ~np.isnan(whole)
     number = both.sum(axis=1)
     _refuse_empty(number)
@@ -85,6 +72,31 @@ def gap_of(
         bound,
         calibrated,
     )
+
+
+def _inside_batches(
+    test: Retrieval,
+    chosen: Conditions,
+    batches: Sequence[Counts],
+    shape: tuple[int, ...],
+    on_batch: OnBlock | None,
+) -> tuple[Floats, Counts, Counts]:
+    """The sums of every query's values (M, Q) over the batches where it has some, the number of
+    these, and its level counts in every batch (b, Q, L+1).
+    """
+    totals = np.zeros(shape)
+    defined = np.zeros(shape, np.int64)
+    asked, depth = test.queries.labels.shape
+    counts = np.empty((len(batches), asked, depth + 1), np.int64)
+    for done, (batch, rows) in enumerate(zip(batches, counts, strict=True), start=1):
+        inside = measure(job_of(_within(test, batch), chosen))
+        values = _where_positive(inside, chosen)
+        totals += np.nan_to_num(values)
+        defined += ~np.isnan(values)
+        rows[:] = inside.counts
+        if on_batch:
+            on_batch(done, len(batches))
+    return totals, defined, counts
 
 
 def _bounds(

@@ -41,18 +41,22 @@ class DetectionReport(Strict):
         """The row, in percent, which `hbench leaderboard add` takes (hbench.boards.Row)."""
         lists = "+".join(self.tested_on)
         setup = {
-            "family": "detection", "loss": self.loss, "pretraining": self.pretraining,
+            "family": "detection",
+            "loss": self.loss,
+            "pretraining": self.pretraining,
             "batch_size": self.batch_size,
             "trained_on": "VOC " + " + ".join(self.trained_on),
-        }  # fmt: skip
+        }
         run = {
             **self.detections.model_dump(),
             "signature": f"{self.dataset}|test:{lists}|AP50:11-point|AP50:95:101-point|"
             f"difficult:ignored|hbench:{self.hbench}",
-            "hbench": self.hbench, "dataset_digest": self.dataset_digest, "date": self.date,
+            "hbench": self.hbench,
+            "dataset_digest": self.dataset_digest,
+            "date": self.date,
             "queries": self.images,
             "note": "queries are the test images",
-        }  # fmt: skip
+        }
         percent = {
             metric: round(100 * value, 2)
             for metric, value in self.scores.items()

@@ -203,11 +203,10 @@ def _sum_up(
     """
     if done is not None:
         done.synchronize()
-    block = fast.block
-    plan = fast.plan
     ranks, levels, tied, first = (each.numpy() for each in ranked)
-    block.values.tied[at], block.values.first_level[at] = tied, first
-    positives = _positives(plan, block, at)
+    fast.block.values.tied[at] = tied
+    fast.block.values.first_level[at] = first
+    positives = _positives(fast.plan, fast.block, at)
     ends = np.cumsum(positives)
 
     def add(some: slice) -> None:
@@ -218,10 +217,12 @@ def _sum_up(
         lists = RankedPositives(
             ranks[flat], levels[flat], of_some - positives[some], of_some, tied[some]
         )
-        with plan.workspace() as workspace:
+        with fast.plan.workspace() as workspace:
             fast.add_ranked(lists, slice(at.start + some.start, at.start + some.stop), workspace)
 
-    return [pool.submit(add, some) for some in fitting(positives, max(plan.most_positives, RANKS))]
+    return [
+        pool.submit(add, some) for some in fitting(positives, max(fast.plan.most_positives, RANKS))
+    ]
 
 
 def _positives(plan: MetricPlan, block: Block, at: slice) -> NDArray[np.int64]:

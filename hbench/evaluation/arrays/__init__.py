@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from hbench.core.arguments import checked
 from hbench.core.errors import SubmissionError, UsageError, examples
@@ -30,9 +30,9 @@ from hbench.evaluation.measurement import Retrieval, job_of, measure, several_in
 from hbench.evaluation.summary import Subject, report_of
 from hbench.records.queries import queries_of_tree
 from hbench.records.report import Report
-from hbench.tree import LabelTree, as_labels
+from hbench.tree import Labels, LabelTree, as_labels
 from hbench.tree.names import NameTable, class_rows, remarks_on
-from hbench.tree.partial import is_partial, known_levels
+from hbench.tree.partial import Known, is_partial, known_levels
 from hbench.tree.policies import listed
 from hbench.tree.several import Paths
 
@@ -107,9 +107,9 @@ def score(
             "a gallery needs its labels", expected="gallery and gallery_labels together, or neither"
         )
 
-    given = [given_side(vectors, labels, "labels")]
+    given = [given_side(vectors, labels, "vectors", "labels")]
     if gallery is not None:
-        given.append(given_side(gallery, gallery_labels, "gallery labels"))
+        given.append(given_side(gallery, gallery_labels, "gallery vectors", "gallery labels"))
     test, tree = _retrieval_of_arrays(
         given,
         level_names=level_names,
@@ -186,11 +186,28 @@ def _retrieval_of_arrays(
         raise UsageError(
             "a policy mends names, not numbers", expected="labels of names", found="numbers"
         )
-    whose = ("vectors", "gallery vectors")
-    rows = [_rows(side, what, needs_direction) for side, what in zip(given, whose, strict=False)]
+    rows = [_rows(side, needs_direction) for side in given]
     paths = [as_labels(side.labels) for side in given]
     _refuse_different([each.shape[1] for each in rows], [each.shape[1] for each in paths])
     numbers = np.concatenate(paths)
+    _refuse_unknown(numbers)
+    tree, renumbered = LabelTree.from_labels(numbers, levels=level_names, names=names)
+    known = known_levels(tree)[renumbered[:, -1]] if is_partial(tree) else None
+    queries = given[0].placed(rows[0], *_part(renumbered, known, slice(len(paths[0]))))
+    gallery = None
+    if len(given) > 1:
+        gallery = given[1].placed(rows[1], *_part(renumbered, known, slice(len(paths[0]), None)))
+    ids = np.array([str(position) for position in range(len(rows[0]))], dtype=object)
+    return Retrieval(queries, gallery, None, ids), tree
+
+
+def _part(labels: Labels, known: Known | None, at: slice) -> tuple[Labels, Known | None]:
+    """The labels of one side, and how many levels of each are known."""
+    return labels[at], None if known is None else known[at]
+
+
+def _refuse_unknown(numbers: NDArray[np.int64]) -> None:
+    """Raise SubmissionError for labels that the losses take for unknown."""
     if unknown := int((numbers == UNKNOWN).any(axis=1).sum()):
         raise SubmissionError(
             "some labels are -1, which stands for an unknown class",
@@ -199,17 +216,6 @@ def _retrieval_of_arrays(
             fix='give names, "" where nothing is known, and policies=["unknown"]; or give that '
             "class another number",
         )
-
-    tree, renumbered = LabelTree.from_labels(numbers, levels=level_names, names=names)
-    known = known_levels(tree)[renumbered[:, -1]] if is_partial(tree) else None
-    sides = []
-    start = 0
-    for side, vectors in zip(given, rows, strict=True):
-        at = slice(start, start + len(side.labels))
-        sides.append(side.placed(vectors, renumbered[at], None if known is None else known[at]))
-        start = at.stop
-    ids = np.array([str(position) for position in range(len(rows[0]))], dtype=object)
-    return Retrieval(sides[0], sides[1] if len(sides) > 1 else None, None, ids), tree
 
 
 def _refuse_different(dimensions: Sequence[int], depths: Sequence[int]) -> None:
@@ -228,10 +234,11 @@ def _refuse_different(dimensions: Sequence[int], depths: Sequence[int]) -> None:
         )
 
 
-def _rows(side: GivenSide, what: str, needs_direction: bool) -> SelectedRows:
+def _rows(side: GivenSide, needs_direction: bool) -> SelectedRows:
     """The vectors of a side. Raises SubmissionError for another number of labels, and for vectors
     without a direction.
     """
+    what = side.what
     array = as_vectors(side.vectors, what)
     rows = SelectedRows(array, np.arange(len(array)))
     items = len(side.labels) - len(side.owners)

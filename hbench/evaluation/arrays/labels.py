@@ -21,11 +21,14 @@ from hbench.tree.several import MorePaths, gathered
 
 class GivenSide(NamedTuple):
     """Vectors and labels as they were given: `labels` (N + E, L), or of one dimension, the first
-    paths of the items before all further ones, whose items are `owners` (E,)."""
+    paths of the items before all further ones, whose items are `owners` (E,). `what`: how messages
+    call the vectors.
+    """
 
     vectors: Any
     labels: Any
     owners: NDArray[np.int64]
+    what: str
 
     @property
     def are_names(self) -> bool:
@@ -43,21 +46,21 @@ class GivenSide(NamedTuple):
         return Side(vectors, labels[:items], None, of_items, more)
 
 
-def given_side(vectors: Any, labels: Any, what: str) -> GivenSide:
+def given_side(vectors: Any, labels: Any, whose: str, what: str) -> GivenSide:
     """What was given for one side; `labels` may be a path of each item or several.
 
     Raises SubmissionError for paths of different lengths.
     """
     paths = _several(labels)
     if paths is None:
-        return GivenSide(vectors, as_paths(labels, what), np.zeros(0, np.int64))
+        return GivenSide(vectors, as_paths(labels, what), np.zeros(0, np.int64), whose)
     if empty := sum(not of_item for of_item in paths):
         raise SubmissionError(
             f"{empty:,} items have no path",
             expected=f"at least one path of each item in the {what}",
         )
     first, further, owners = gathered([list(map(tuple, of_item)) for of_item in paths])
-    return GivenSide(vectors, as_paths([*first, *further], what), owners)
+    return GivenSide(vectors, as_paths([*first, *further], what), owners, whose)
 
 
 def _several(labels: Any) -> list[list[Any]] | None:

@@ -140,19 +140,7 @@ def _named(
 ) -> NamedPictures:
     """The names and their scores."""
     tree = manifest.tree
-    asked = np.flatnonzero(manifest.query)
-    labels, items = manifest.paths.of(asked).all_labels()
-    known = known_levels(tree)[labels[:, -1]].astype(np.int64)
     units = units_of(queries_of("test", manifest), examined.conditions.unit)
-    order = [np.argsort(manifest.items[asked].astype(str), kind="stable")]
-
-    scores = {}
-    for reader, nodes in readings.nodes.items():
-        values = scores_of(tree, nodes, labels, items, known)
-        values["consistent"] = are_consistent(tree, nodes).astype(np.float64)
-        means = summarise(np.stack(list(values.values())), order, units)
-        scores[reader] = dict(zip(values, means, strict=True))
-
     depths = np.bincount(placed.depths, minlength=tree.depth + 1)[1:].tolist()
     numbers = zip(depths, tree.levels, strict=True)
     counted = ",".join(f"{number}@{level}" for number, level in numbers)
@@ -162,7 +150,27 @@ def _named(
         warnings.append(
             f"{len(placed.unknown):,} of {len(vectors):,} names are no nodes of the tree"
         )
+    scores = _scores(manifest, readings, units)
     return NamedPictures(_table(manifest, readings), scores, signature, tuple(warnings))
+
+
+def _scores(
+    manifest: Manifest, readings: Readings, units: NDArray[np.int64]
+) -> dict[str, dict[str, Score]]:
+    """The scores of every reader, by name, with intervals over the units (Q,)."""
+    tree = manifest.tree
+    asked = np.flatnonzero(manifest.query)
+    labels, items = manifest.paths.of(asked).all_labels()
+    known = known_levels(tree)[labels[:, -1]].astype(np.int64)
+    order = [np.argsort(manifest.items[asked].astype(str), kind="stable")]
+
+    scores = {}
+    for reader, nodes in readings.nodes.items():
+        values = scores_of(tree, nodes, labels, items, known)
+        values["consistent"] = are_consistent(tree, nodes).astype(np.float64)
+        means = summarise(np.stack(list(values.values())), order, units)
+        scores[reader] = dict(zip(values, means, strict=True))
+    return scores
 
 
 def _table(manifest: Manifest, readings: Readings) -> pa.Table:

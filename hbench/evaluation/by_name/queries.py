@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import SubmissionError, UsageError, examples
 from hbench.core.tables import text_array
+from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute
@@ -26,7 +27,7 @@ from hbench.engine.similarity import SelectedRows
 from hbench.evaluation.by_name.nodes import JOINED, PlacedNodes, placed_in
 from hbench.evaluation.examination import Examined
 from hbench.evaluation.measurement import Measurement, OnTest, Retrieval, job_of, measure
-from hbench.evaluation.submission import retrieval_of
+from hbench.evaluation.submission import EmbeddingSubmission, retrieval_of
 from hbench.evaluation.summary import report_of
 from hbench.metrics.names import parse_metrics
 from hbench.records.queries import named_queries
@@ -34,6 +35,7 @@ from hbench.records.report import Report
 from hbench.submissions import embeddings as embedding_files
 from hbench.submissions.embeddings import Embeddings
 from hbench.submissions.problems import refuse
+from hbench.tree import Labels, LabelTree
 
 CONSISTENCY = "consistency"
 USUAL = ("H-AP", "wAP", "ASI", "NDCG", "AP", "mAP@R", "P@1", "P@10", "R@10", CONSISTENCY)
@@ -71,18 +73,7 @@ def report_on_nodes(
     embedded = examined.submission.embeddings("asking by name")
     refuse_vectors(nodes, embedded.gallery.dim, cosine=conditions.similarity_name == "cosine")
 
-    tests: list[NodeTest] = []
-    remarks: list[str] = []
-    for name, manifest in examined.data.tests.items():
-        placed = placed_in(manifest.tree, nodes.ids.tolist())
-        some = _in_gallery(manifest, placed)
-        remarks += _remarks(nodes, placed, some)
-        own = retrieval_of(manifest, *embedded.parts)
-        prefix = "" if len(examined.data.tests) == 1 else f"{name}/"
-        tests += _tests(
-            manifest, placed.of(some), nodes, gallery=own.gallery or own.queries, prefix=prefix
-        )
-
+    tests, remarks = _tests_of_all(examined.data, embedded, nodes)
     asked = ",".join(f"{len(test.retrieval.ids)}@{test.name}" for test in tests)
     conditions = replace(conditions, queries=f"nodes({asked})")
     measurements = {}
@@ -94,11 +85,32 @@ def report_on_nodes(
 
     levels = examined.data.levels
     queries = [named_queries(test.name, test.retrieval.ids, test.classes, levels) for test in tests]
-    warnings = (*examined.warnings, *remarks)
-    table = pa.concat_tables(queries)
     return report_of(
-        measurements, table, examined.subject, conditions, warnings=warnings, is_pooled=True
+        measurements,
+        pa.concat_tables(queries),
+        examined.subject,
+        conditions,
+        warnings=(*examined.warnings, *remarks),
+        is_pooled=True,
     )
+
+
+def _tests_of_all(
+    data: Dataset, embedded: EmbeddingSubmission, nodes: Embeddings
+) -> tuple[list[NodeTest], list[str]]:
+    """The tests of nodes of all of the dataset's own tests, and remarks on what is left out."""
+    tests: list[NodeTest] = []
+    remarks: list[str] = []
+    for name, manifest in data.tests.items():
+        placed = placed_in(manifest.tree, nodes.ids.tolist())
+        some = _in_gallery(manifest, placed)
+        remarks += _remarks(nodes, placed, some)
+        own = retrieval_of(manifest, *embedded.parts)
+        prefix = "" if len(data.tests) == 1 else f"{name}/"
+        tests += _tests(
+            manifest, placed.of(some), nodes, gallery=own.gallery or own.queries, prefix=prefix
+        )
+    return tests, remarks
 
 
 def _conditions(examined: Examined, asked: str | Sequence[str] | None) -> Conditions:
@@ -182,10 +194,7 @@ def _tests(
         known = None if gallery.known is None else np.full(len(paths), depth, np.uint8)
         rows: Any = SelectedRows(vectors.vectors, here.rows)
         asked = Side(rows, paths, None, known)
-        names = [[""] * len(paths) for _ in manifest.levels]
-        for level in range(depth):
-            of_level = manifest.tree.names[level]
-            names[level] = [of_level[node] for node in paths[:, level].tolist()]
+        names = _names_along(manifest.tree, paths)
         ids = [JOINED.join(path) for path in zip(*names[:depth], strict=True)]
         yield NodeTest(
             prefix + manifest.levels[depth - 1],
@@ -194,6 +203,15 @@ def _tests(
             tuple(map(text_array, names)),
             np.array([tuple(path[:-1]) in given for path in paths.tolist()]),
         )
+
+
+def _names_along(tree: LabelTree, paths: Labels) -> list[list[str]]:
+    """The names of nodes (n, m) at every level of the tree; "" below them."""
+    names = [[""] * len(paths) for _ in tree.levels]
+    for level, column in enumerate(paths.T):
+        of_level = tree.names[level]
+        names[level] = [of_level[node] for node in column.tolist()]
+    return names
 
 
 def _cut_side(side: Side, depth: int) -> Side:

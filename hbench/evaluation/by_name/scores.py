@@ -40,21 +40,25 @@ def scores_of(
         correct = np.where(is_known[:number, level], same[:number, level], np.nan)
         scores[f"accuracy/{name}"] = correct.astype(np.float64)
 
-    both = same.sum(axis=1)
-    of_paths = dict(zip(HIERARCHICAL, _hierarchical(both, depth, known), strict=True))
-    for name, values in of_paths.items():
-        scores[name] = values[:number]
+    of_paths = _hierarchical(same.sum(axis=1), depth, known)
+    for measure, values in zip(HIERARCHICAL, of_paths, strict=True):
+        scores[measure] = values[:number]
     if len(labels) > number:  # some pictures have several true paths
-        for name, values in of_paths.items():
-            best = np.zeros(number)
-            np.maximum.at(best, items, values)
-            scores[f"{name}, lenient"] = best
+        for measure, values in zip(HIERARCHICAL, of_paths, strict=True):
+            scores[f"{measure}, lenient"] = _best_of(values, items, number)
 
     # the finest node's own path counts here, whatever a reader says above it
     shared = np.cumprod((tree.paths[nodes[:, -1]] == labels[:number]) & is_known[:number], axis=1)
     common = shared.sum(axis=1)
     scores["hops"] = (depth - common + known[:number] - common).astype(np.float64)
     return scores
+
+
+def _best_of(values: Values, items: NDArray[np.int64], number: int) -> Values:
+    """The largest of the values (E,) of each of a `number` of pictures."""
+    best = np.zeros(number)
+    np.maximum.at(best, items, values)
+    return best
 
 
 def _hierarchical(both: NDArray[np.int64], depth: int, known: Known) -> tuple[Values, ...]:

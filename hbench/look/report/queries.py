@@ -39,19 +39,32 @@ def chapters_of(reported: Reported) -> list[Chapter]:
     by = reported.by
     values = goodness(reported.by, run.values[reported.by])
     chosen = [
-        ("severe", "Most severe", "The first result shares nothing with the query, or little: "
-                                  "mistakes that a user notices at "
-         "once. Look for what the two pictures have in common (background, colour, text), and for "
-         "wrong labels.",
-         most_severe_first(
-             np.where(run.top.items[:, 0] == NO_ITEM, np.nan, values), run.top.levels[:, 0])),
-        ("worst", f"Worst {by}", "The positives come late. These may be unusual pictures of their "
-                                 "class, or the whole class may be "
-         "bad: the classes page shows which.", worst_first(values)),
-        ("best", f"Best {by}", "The model has learned these. Near copies of the query at the front "
-                               "make a benchmark easy.",
-         worst_first(-values)),
-    ]  # fmt: skip
+        (
+            "severe",
+            "Most severe",
+            "The first result shares nothing with the query, or little: mistakes that a user "
+            "notices at once. Look for what the two pictures have in common (background, colour, "
+            "text), and for wrong labels.",
+            most_severe_first(
+                np.where(run.top.items[:, 0] == NO_ITEM, np.nan, values), run.top.levels[:, 0]
+            ),
+        ),
+        (
+            "worst",
+            f"Worst {by}",
+            "The positives come late. These may be unusual pictures of their "
+            "class, or the whole class may be "
+            "bad: the classes page shows which.",
+            worst_first(values),
+        ),
+        (
+            "best",
+            f"Best {by}",
+            "The model has learned these. Near copies of the query at the front "
+            "make a benchmark easy.",
+            worst_first(-values),
+        ),
+    ]
     fine = reported.manifest.labels[reported.manifest.query, -1]
 
     return [

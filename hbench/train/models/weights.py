@@ -169,9 +169,16 @@ def _is_network(error: BaseException | None) -> bool:
     in others.
     """
     words = (
-        "connect", "resolve", "offline", "network", "max retries", "timed out", "cached files",
-        "can't load", "valid model",
-    )  # fmt: skip
+        "connect",
+        "resolve",
+        "offline",
+        "network",
+        "max retries",
+        "timed out",
+        "cached files",
+        "can't load",
+        "valid model",
+    )
     while error is not None:
         if any(word in str(error).lower() for word in words):
             return True
