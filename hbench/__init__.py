@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from hbench.records.report import Report
     from hbench.train.embed_dataset import embed
     from hbench.train.images.torch_dataset import torch_dataset, vision_dataset
+    from hbench.train.models.embed_names import embed_names
     from hbench.tree import LabelTree, levels_of_pairs
 
 HOME = {
@@ -64,6 +65,7 @@ HOME = {
     "build": "hbench.datasets.build",
     "compare": "hbench.records.comparison",
     "embed": "hbench.train.embed_dataset",
+    "embed_names": "hbench.train.models.embed_names",
     "evaluate": "hbench.evaluation.evaluate",
     "name": "hbench.evaluation.by_name.named",
     "leaderboard": "hbench.boards:read",
@@ -90,7 +92,7 @@ __all__ = [
     "LabelTree", "Leaderboard", "LevelSequence", "Manifest", "MetricName", "OwnSource", "Report",
     "SourceError",
     "SubmissionError", "TreeError", "UnknownName", "UsageError", "__version__", "browse", "build",
-    "compare", "embed",
+    "compare", "embed", "embed_names",
     "evaluate", "leaderboard", "levels_of_pairs", "list_datasets", "list_leaderboards",
     "list_losses", "list_metrics",
     "list_recipes", "load", "name", "plot", "relevance_of_pairs", "score", "torch_dataset",

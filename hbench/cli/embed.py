@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from hbench.cli.names import DATASET, FILE
 from hbench.cli.terminal import progress, say
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from hbench.train.embed_dataset import Embedder, EmbedOptions
 
 EVERY = 10  # seconds between two lines, where no bar is watched
+OF_IMAGES = {
+    "models", "size", "scales", "flip", "workers", "precision", "skip_unreadable", "key_map",
+}  # fmt: skip
 
 
 def _scales(_context: click.Context, _option: click.Parameter, text: str) -> tuple[float, ...]:
@@ -86,11 +90,30 @@ def _scales(_context: click.Context, _option: click.Parameter, text: str) -> tup
     "--key-map", type=FILE, help="TOML that renames keys of a file of weights: old = new."
 )
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1.")
+@click.option(
+    "--names", is_flag=True, help="Embed the names of the tree's nodes instead, for --nodes."
+)
+@click.option(
+    "--template",
+    "templates",
+    multiple=True,
+    metavar="TEXT",
+    help="With --names: a sentence with {} for the name, or {path}; of several, the mean.  "
+    "[default: a photo of {}]",
+)
 def command(
-    model: str | None, models: Path | None, dataset: str, out: Path, split: str, **options: Any
+    model: str | None,
+    models: Path | None,
+    dataset: str,
+    out: Path,
+    split: str,
+    *,
+    names: bool,
+    templates: tuple[str, ...],
+    **options: Any,
 ) -> None:
     """Embed every image of a split with MODEL, in manifest order; interrupted, the same command
-    resumes.
+    resumes. With --names, embed the names of its tree.
 
     \b
     MODEL: a run's folder or checkpoint, torchvision:resnet50, timm:NAME, open_clip:ARCH/TAG, or
@@ -102,7 +125,15 @@ def command(
     \b
     Example: hbench embed torchvision:resnet50 --dataset sop --out sop-r50.parquet
              hbench embed --models models.txt --dataset sop --out embeddings/
+             hbench embed open_clip:ViT-B-16/openai -d sop --names -o names.parquet
     """
+    if names:
+        _refuse_options_of_images(click.get_current_context())
+        choices = {key: options[key] for key in ("weights", "batch", "device")}
+        _embed_names(model, dataset, out, split=split, templates=templates, choices=choices)
+        return
+    if templates:
+        raise click.UsageError("--template is of --names: images have no sentences.")
     from hbench import datasets
     from hbench.train import embed_dataset as embedding
     from hbench.train.models import embed_models
@@ -140,6 +171,50 @@ def command(
     if len(failed) < len(listed) and split != "train":
         say(f"hbench evaluate-all {out} --dataset {dataset} --out REPORTS compares them")
     embed_models.refuse_failed(failed, len(listed))
+
+
+def _refuse_options_of_images(context: click.Context) -> None:
+    """Raise UsageError where an option was given that names have no use for."""
+    given = [
+        f"--{name.replace('_', '-')}"
+        for name in context.params
+        if name in OF_IMAGES and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise click.UsageError(f"--names takes no {', '.join(given)}: it is of images.")
+
+
+def _embed_names(
+    model: str | None,
+    dataset: str,
+    out: Path,
+    *,
+    split: str,
+    templates: tuple[str, ...],
+    choices: dict[str, Any],
+) -> None:
+    """Embed the names of nodes, with a bar, and say what was embedded and what comes next."""
+    from hbench import datasets
+    from hbench.train.models.embed_names import PHOTO, embed_names, first_sentences
+
+    if model is None:
+        raise click.UsageError("Give MODEL: --names takes one model.")
+    data = datasets.load(dataset)
+    sentences = templates or (PHOTO,)
+    with progress() as bars:
+        task = bars.add_task(f"embedding names of {data.name}", total=None)
+        embed_names(
+            model,
+            data,
+            out,
+            split=split,
+            templates=sentences,
+            on_progress=lambda done, number: bars.update(task, completed=done, total=number),
+            **choices,
+        )
+    shown = ", ".join(f"“{text}”" for text in first_sentences(data, split, sentences[0]))
+    say(f"embedded sentences such as {shown}")
+    say(f"wrote {out}: hbench evaluate IMAGES --dataset {dataset} --nodes {out}")
 
 
 def _embed(

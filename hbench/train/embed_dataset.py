@@ -185,7 +185,7 @@ def embed(
             if isinstance(model, str)
             else model
         )
-        manifest = _items(data, split)
+        manifest = items_of(data, split)
         images = _images(chosen, data.name, manifest, options)
         request = _request(chosen, manifest, split, options)
         parts = _take_parts(file, request)
@@ -292,7 +292,7 @@ def is_embedded(
     if not file.exists():
         return False
 
-    expected = _in_words(_request(model, _items(data, split), split, options))
+    expected = _in_words(_request(model, items_of(data, split), split, options))
     try:
         with open_parquet(file) as parquet:
             stored = {
@@ -389,7 +389,7 @@ def _from_checkpoint(path: Path) -> Embedder:
     return Embedder(model, recipe.images, f"checkpoint {digest}")
 
 
-def _items(data: Dataset, split: str) -> Manifest:
+def items_of(data: Dataset, split: str) -> Manifest:
     """Return the training manifest, the items of all tests, or one of several tests by name."""
     if split == "train":
         return training_manifest(data)

@@ -25,6 +25,7 @@ from hbench.tree.partial import is_unknown
 from hbench.tree.paths import SEPARATORS, split_path
 
 JOINED = " > "  # how hbench writes the path to a node as one text
+FROM_THE_TOP = "> "  # before a name of the coarsest level that other nodes have, too
 Positions = NDArray[np.int64]
 
 
@@ -52,7 +53,7 @@ def read(given: str | Path | Embeddings) -> Embeddings:
 
 def placed_in(tree: LabelTree, names: Sequence[str]) -> PlacedNodes:
     """Find the node of each name: a name that one node has, or the names from the top to it,
-    between `>`, `/`, `|` or `;`.
+    between `>`, `/`, `|` or `;`; `> NAME` is the node NAME of the coarsest level.
 
     Raises SubmissionError for a name that several nodes have, for a node that is named twice, and
     where no name is one of the tree.
@@ -73,6 +74,22 @@ def placed_in(tree: LabelTree, names: Sequence[str]) -> PlacedNodes:
     labels = np.stack([tree.paths[of_class] for _, of_class in nodes])
     depths = np.array([depth for depth, _ in nodes])
     return PlacedNodes(np.array(rows), depths, labels, tuple(unknown))
+
+
+def paths_of(tree: LabelTree) -> list[Row]:
+    """The names from the top to every node, those that stand for an unknown name left out."""
+    of_path, _ = _nodes_of(tree)
+    return list(of_path)
+
+
+def path_text(path: Row) -> str:
+    """Write a path as a text that `placed_in` reads as this path alone, also where it is one name
+    that other nodes have, too.
+
+    >>> path_text(("Owls", "Bay owl")), path_text(("Owls",))
+    ('Owls > Bay owl', '> Owls')
+    """
+    return JOINED.join(path) if len(path) > 1 else f"{FROM_THE_TOP}{path[0]}"
 
 
 Node = tuple[int, int]  # a depth, and a fine class below the node
@@ -96,8 +113,10 @@ def _found(name: str, of_path: dict[Row, Node], of_name: dict[str, list[Node]]) 
     """The nodes that a text may name."""
     if name in of_name:
         return of_name[name]
+    as_written = name.removeprefix(FROM_THE_TOP)
     marks = dict.fromkeys(separator.strip() for separator in SEPARATORS)
-    paths = [split_path(name, mark) for mark in marks if mark in name]
+    paths = [tuple(as_written.split(JOINED))]
+    paths += [split_path(as_written, mark) for mark in marks if mark in name]
     return [of_path[path] for path in paths if path in of_path][:1]
 
 

@@ -194,10 +194,7 @@ def open_clip_backbone(name: str, weights: str, pools: bool) -> Backbone:
     """
     import open_clip
 
-    arch, _, tag = (name, "", "") if name.startswith("hf-hub:") else name.partition("/")
-    if not name.startswith("hf-hub:") and arch not in open_clip.list_models():
-        raise UnknownName("open_clip model", arch, open_clip.list_models())
-    visual = _open_clip_model(name, arch, tag, pretrained=weights == PRETRAINED).visual
+    visual = open_clip_model(name, pretrained=weights == PRETRAINED).visual
     size = visual.image_size[0] if isinstance(visual.image_size, tuple) else visual.image_size
 
     def prepare(size: int) -> Any:
@@ -213,10 +210,14 @@ def open_clip_backbone(name: str, weights: str, pools: bool) -> Backbone:
     )
 
 
-def _open_clip_model(name: str, arch: str, tag: str, *, pretrained: bool) -> Any:
-    """Create a model of open_clip, with the weights of a tag, or with random ones."""
+def open_clip_model(name: str, *, pretrained: bool) -> Any:
+    """Create the model ARCH/TAG of open_clip, or hf-hub:OWNER/NAME, of both its towers, with the
+    weights of the tag, or with random ones."""
     import open_clip
 
+    arch, _, tag = (name, "", "") if name.startswith("hf-hub:") else name.partition("/")
+    if not name.startswith("hf-hub:") and arch not in open_clip.list_models():
+        raise UnknownName("open_clip model", arch, open_clip.list_models())
     chosen = tag if pretrained and tag else None
     # Random weights, or those of a file, get images like those of the tag.
     described = open_clip.get_pretrained_cfg(arch, tag) if tag else {}

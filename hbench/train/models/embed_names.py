@@ -1,0 +1,164 @@
+"""Embeds the names of a dataset's nodes with the text tower of a model, so that they can be asked
+for among its images.
+
+Every node of the label tree gets one vector, at every level: the mean of those of its name in some
+sentences, as CLIP's authors take it. Ids are the paths to the nodes, as `hbench evaluate --nodes`
+reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from hbench.core.arguments import checked
+from hbench.core.errors import UsageError
+from hbench.datasets import Dataset, load
+from hbench.evaluation.by_name.nodes import path_text, paths_of
+from hbench.submissions import embeddings
+from hbench.train.embed_dataset import items_of
+from hbench.train.models.backbones import PRETRAINED, RANDOM, open_clip_model
+from hbench.train.processes import chosen_device
+from hbench.tree.names import Row
+from hbench.tree.paths import as_written
+
+PHOTO = "a photo of {}"
+TextTower = Callable[[Sequence[str]], Tensor]
+
+
+@checked
+def embed_names(
+    model: str,
+    dataset: str | Path | Dataset,
+    out: str | Path,
+    *,
+    split: str = "test",
+    templates: Sequence[str] = (PHOTO,),
+    weights: str = PRETRAINED,
+    batch: int = 64,
+    device: str = "auto",
+    on_progress: Callable[[int, int], None] = lambda _done, _all: None,
+) -> Path:
+    """Embed the name of every node of a dataset's tree, for `hbench.evaluate(…, nodes=)`.
+
+    Args:
+        model: a model of images and texts: open_clip:ARCH/TAG, or open_clip:hf-hub:OWNER/NAME.
+        dataset: a Dataset, or what `hbench.load` takes.
+        out: a new .parquet, .npz or .npy file.
+        split: whose tree: "test" (default), "train", or the name of a test.
+        templates: sentences with {} for the name of the node, or {path} for all names from the top
+            to it; a node's vector is the mean of the unit vectors of its sentences. Default:
+            "a photo of {}".
+        weights: "pretrained" (default) or "random".
+        batch: nodes at a time.
+        device: a torch device. Default: "auto", a GPU if there is one.
+        on_progress: is called with the number of nodes done and of all nodes.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        UnknownName: a model that does not exist.
+        UsageError: a model without a text tower, a template without a name, or a file that exists.
+        DataError: weights that cannot be fetched.
+    """
+    file = Path(out)
+    if file.exists():
+        raise UsageError(f"{file} exists", fix="remove it, or name another --out")
+    embeddings.refuse_suffix(file)
+    for template in templates:
+        _refuse_template(template)
+
+    chosen = chosen_device(device)
+    data = dataset if isinstance(dataset, Dataset) else load(dataset)
+    paths = paths_of(items_of(data, split).tree)
+    texts_to_vectors = _text_tower(model, weights, chosen)
+
+    pieces = []
+    for first in range(0, len(paths), batch):
+        some = paths[first : first + batch]
+        pieces.append(_mean_vectors(texts_to_vectors, some, templates))
+        on_progress(first + len(some), len(paths))
+    metadata = {"model": model, "weights": weights, "templates": " | ".join(templates)}
+    embeddings.write(
+        file, [path_text(path) for path in paths], np.concatenate(pieces), metadata=metadata
+    )
+    return file
+
+
+def sentence(template: str, path: Row) -> str:
+    """Put the names of a path into a template; underscores are read as spaces.
+
+    >>> sentence("a photo of {}", ("Owls", "Barn_owl")), sentence("{path}.", ("Owls", "Barn_owl"))
+    ('a photo of Barn owl', 'Owls Barn owl.')
+    """
+    names = [name.replace("_", " ") for name in as_written(path)]
+    return template.replace("{path}", " ".join(names)).replace("{}", names[-1])
+
+
+def first_sentences(dataset: Dataset, split: str, template: str, *, most: int = 3) -> Iterator[str]:
+    """The sentences of some nodes of the finest level, as they are embedded."""
+    tree = items_of(dataset, split).tree
+    finest = [path for path in paths_of(tree) if len(path) == tree.depth]
+    return (sentence(template, path) for path in finest[:most])
+
+
+def _refuse_template(template: str) -> None:
+    if "{}" not in template and "{path}" not in template:
+        raise UsageError(
+            f"the template {template!r} has no place for a name",
+            expected="{} for the name, or {path} for all names from the top to it",
+            fix=f"such as {PHOTO!r}",
+        )
+
+
+def _mean_vectors(
+    texts_to_vectors: TextTower, paths: Sequence[Row], templates: Sequence[str]
+) -> NDArray[np.float32]:
+    """The mean, normalised, of the unit vectors of each path's sentences, (N, D)."""
+    views = [
+        functional.normalize(texts_to_vectors([sentence(template, path) for path in paths]))
+        for template in templates
+    ]
+    mean = functional.normalize(torch.stack(views).mean(0))
+    vectors: NDArray[np.float32] = mean.float().cpu().numpy()
+    return vectors
+
+
+def _text_tower(model: str, weights: str, device: torch.device) -> TextTower:
+    """Load the text tower of a model; the function returned gives features (N, D) of texts."""
+    source, _, name = model.partition(":")
+    if source != "open_clip":
+        raise UsageError(
+            f"{model} has no text tower that hbench reads",
+            expected="open_clip:ARCH/TAG, or open_clip:hf-hub:OWNER/NAME",
+            fix="write vectors of names with the model's own code: docs/by-name.md shows the file",
+        )
+    if weights not in {PRETRAINED, RANDOM}:
+        raise UsageError(
+            f"{weights} is no choice of weights for names",
+            expected=f"{PRETRAINED} or {RANDOM}",
+            fix=f"leave --weights out: those of {model} are taken",
+        )
+
+    import open_clip
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)  # random weights are the same again
+        net: Any = open_clip_model(name, pretrained=weights == PRETRAINED)
+    net = net.to(device).eval()
+    tokens_of = open_clip.get_tokenizer(name if name.startswith("hf-hub:") else name.split("/")[0])
+
+    def texts_to_vectors(texts: Sequence[str]) -> Tensor:
+        with torch.inference_mode():
+            features: Tensor = net.encode_text(tokens_of(list(texts)).to(device))
+        return features
+
+    return texts_to_vectors
