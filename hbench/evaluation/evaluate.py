@@ -101,6 +101,7 @@ def evaluate(
 
     Example:
         >>> import hbench
+        >>> import numpy as np
         >>> glyphs = hbench.load("glyphs")
         >>> items = glyphs.tests["test"].items
         >>> vectors = np.random.default_rng(0).normal(size=(len(items), 8))

@@ -49,7 +49,9 @@ def scores_by_loops(tree, vectors, present, picture):
 @given(st.integers(0, 10**9))
 def test_the_readers_are_loops_over_the_tree(seed):
     _, tree, vectors, present, pictures = problem(seed)
-    found = NodeVectors(tree, vectors, present).read(pictures, scale=3.0)
+    nodes = [np.flatnonzero(has) for has in present]
+    of_nodes = [of_level[has] for of_level, has in zip(vectors, present, strict=True)]
+    found = NodeVectors(tree, nodes, of_nodes).read(pictures, scale=3.0)
     for n, picture in enumerate(pictures):
         scores = scores_by_loops(tree, vectors, present, picture)
         assert found.nodes["each"][n].tolist() == [int(np.argmax(each)) for each in scores]
@@ -172,3 +174,18 @@ def test_a_scale_that_is_not_positive_is_refused(tmp_path, scale):
     folder = birds(tmp_path)
     with pytest.raises(hbench.UsageError, match="scale"):
         hbench.name(folder / "items.npz", folder / "birds.csv", folder / "nodes.npz", scale=scale)
+
+
+def test_names_of_coarse_levels_alone_are_refused(tmp_path):
+    folder = birds(tmp_path)
+    orders = joined(np.array(NAMES[:2]), np.eye(4, dtype=np.float32)[:2])
+    with pytest.raises(hbench.SubmissionError, match="finest level"):
+        hbench.name(folder / "items.npz", folder / "birds.csv", orders)
+
+
+def test_classes_without_a_vector_are_said_and_never_given(tmp_path):
+    folder = birds(tmp_path)
+    three = joined(np.array([*NAMES[:2], *NAMES[3:]]), np.eye(4, dtype=np.float32)[[0, 2, 1, 2, 3]])
+    named = hbench.name(folder / "items.npz", folder / "birds.csv", three)
+    assert "Owls > barn owl" not in named.table["path"].to_pylist()
+    assert any("1 of 4 names of kind have no vector" in text for text in named.warnings)

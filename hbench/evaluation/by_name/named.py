@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hbench.core import tables
 from hbench.core.arguments import checked
-from hbench.core.errors import UsageError
+from hbench.core.errors import SubmissionError, UsageError, examples
 from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.engine.settings import Settings
@@ -30,8 +30,9 @@ from hbench.records.queries import queries_of, units_of
 from hbench.submissions import embeddings as embedding_files
 from hbench.submissions.embeddings import Embeddings, joined
 from hbench.submissions.embeddings.ids import as_ids
+from hbench.tree import LabelTree
 from hbench.tree.names import class_rows
-from hbench.tree.partial import known_levels
+from hbench.tree.partial import is_unknown, known_levels
 
 
 @dataclass(frozen=True)
@@ -102,11 +103,25 @@ def name(
     embedded = examined.submission.embeddings("naming").queries
     refuse_vectors(vectors, embedded.dim, cosine=True)
     placed = placed_in(manifest.tree, vectors.ids.tolist())
+    _refuse_without_finest(manifest.tree, placed)
     rows = embedding_files.align(embedded, manifest.items[manifest.query])
     readings = _node_vectors(manifest, placed, vectors).read(
         _unit(embedded.vectors[rows]), scale=scale
     )
     return _named(examined, manifest, readings, placed, vectors)
+
+
+def _refuse_without_finest(tree: LabelTree, placed: PlacedNodes) -> None:
+    """Raise SubmissionError where no class of the finest level has a vector."""
+    if placed.depths.max() == tree.depth:
+        return
+    given = [tree.levels[depth - 1] for depth in np.unique(placed.depths).tolist()]
+    raise SubmissionError(
+        "none of the names is of the finest level, down to which pictures are named",
+        expected=f"names of {tree.levels[-1]}",
+        found=f"names of {', '.join(given)}",
+        fix="hbench embed --names embeds the names of all levels",
+    )
 
 
 def _unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
@@ -118,17 +133,14 @@ def _unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
 
 def _node_vectors(manifest: Manifest, placed: PlacedNodes, vectors: Embeddings) -> NodeVectors:
     """The vectors of the nodes, level by level."""
-    by_level, present = [], []
-    for level, names in enumerate(manifest.tree.names):
+    nodes, of_nodes = [], []
+    for level in range(manifest.tree.depth):
         here = placed.of(placed.depths == level + 1)
-        has = np.zeros(len(names), bool)
-        own = np.zeros((len(names), vectors.dim), np.float32)
-        at = here.labels[:, level]
-        has[at] = True
-        own[at] = _unit(vectors.vectors[here.rows])
-        by_level.append(own)
-        present.append(has)
-    return NodeVectors(manifest.tree, by_level, present)
+        at = here.labels[:, level].astype(np.int64)
+        order = np.argsort(at)
+        nodes.append(at[order])
+        of_nodes.append(_unit(vectors.vectors[here.rows[order]]))
+    return NodeVectors(manifest.tree, nodes, of_nodes)
 
 
 def _named(
@@ -148,7 +160,15 @@ def _named(
     warnings = list(examined.warnings)
     if placed.unknown:
         warnings.append(
-            f"{len(placed.unknown):,} of {len(vectors):,} names are no nodes of the tree"
+            f"{len(placed.unknown):,} of {len(vectors):,} names are no nodes of the tree, and left "
+            f"out: {examples(placed.unknown)}"
+        )
+    of_finest = [name for name in tree.names[-1] if not is_unknown(name)]
+    without = len(of_finest) - depths[-1]
+    if without:
+        warnings.append(
+            f"{without:,} of {len(of_finest):,} names of {tree.levels[-1]} have no vector, and no "
+            "picture gets them"
         )
     scores = _scores(manifest, readings, units)
     return NamedPictures(_table(manifest, readings), scores, signature, tuple(warnings))
