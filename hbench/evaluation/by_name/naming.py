@@ -44,11 +44,15 @@ class NodeVectors:
         self.tree = tree
         self.nodes = nodes
         self.vectors = vectors
-        # the nodes of a tree are numbered in the order of their paths: children lie side by side
-        self.first_child = [
-            np.searchsorted(parents, np.arange(len(above)))
-            for parents, above in zip(tree.parents[1:], tree.names, strict=False)
+        self.parents = tree.parents
+        # the nodes of a tree are numbered in the order of their paths: the children of node i lie
+        # side by side, from edges[i] to edges[i + 1]
+        self.edges = [
+            np.searchsorted(parents, np.arange(len(above) + 1))
+            for parents, above in zip(self.parents[1:], tree.names, strict=False)
         ]
+        # Above the first level with vectors every node scores as one of that level.
+        self.first = next(level for level, here in enumerate(nodes) if len(here))
 
     def read(self, pictures: Floats, *, scale: float = SCALE) -> Readings:
         """Name pictures by their vectors (N, D), a block of them at a time."""
@@ -57,46 +61,52 @@ class NodeVectors:
         shares = np.empty(len(pictures))
         bytes_of_one = 4 * len(self.tree.names[-1])
         for block in _slices(len(pictures), BLOCK_BYTES // bytes_of_one):
-            products = [pictures[block] @ vectors.T for vectors in self.vectors]
+            products = [pictures[block] @ vectors.T for vectors in self.vectors[self.first :]]
             # A product is fastest of many pictures, what follows of few: their scores stay in the
             # cache of the processor.
             for part in _slices(block.stop - block.start, CACHE_BYTES // bytes_of_one):
                 by_level = self._of_all_nodes([product[part] for product in products])
                 best = [scores.argmax(axis=1) for scores in by_level]
                 at = slice(block.start + part.start, block.start + part.stop)
-                nodes[EACH][at] = np.stack(best, axis=1)
+                nodes[EACH][at, self.first :] = np.stack(best, axis=1)
                 nodes[DOWN][at] = self._down(by_level)
                 nodes[SUM][at], shares[at] = self._summed(by_level[-1], best[-1], scale)
+        for reader in (EACH, DOWN):
+            for level in range(self.first, 0, -1):
+                nodes[reader][:, level - 1] = self.parents[level][nodes[reader][:, level]]
         return Readings(nodes, shares)
 
     def _of_all_nodes(self, products: list[Floats]) -> list[Floats]:
-        """The scores (n, nodes) of every level, given those of the nodes with a vector. Other
-        nodes score as the best of their children, and −∞ without any."""
+        """The scores (n, nodes) of every level from the first with vectors on, given those of the
+        nodes with a vector. Other nodes score as the best of their children, and −∞ without any.
+        """
         by_level: list[Floats] = []
-        for level in range(self.tree.depth - 1, -1, -1):
+        for level in range(self.tree.depth - 1, self.first - 1, -1):
             nodes = self.nodes[level]
+            own = products[level - self.first]
             number = len(self.tree.names[level])
             if len(nodes) == number:
-                scores = products[level]
+                scores = own
             elif by_level:
-                scores = np.maximum.reduceat(by_level[0], self.first_child[level], axis=1)
-                scores[:, nodes] = products[level]
+                scores = np.maximum.reduceat(by_level[0], self.edges[level][:-1], axis=1)
+                scores[:, nodes] = own
             else:
-                scores = np.full((len(products[level]), number), -np.inf, np.float32)
-                scores[:, nodes] = products[level]
+                scores = np.full((len(own), number), -np.inf, np.float32)
+                scores[:, nodes] = own
             by_level.insert(0, scores)
         return by_level
 
     def _down(self, by_level: list[Floats]) -> Nodes:
-        """The best child of the best child, from the root; (n, L)."""
+        """The best child of the best child, from the root; (n, L), of which the levels before the
+        first with vectors are left open."""
         path = np.empty((len(by_level[0]), self.tree.depth), np.int32)
-        path[:, 0] = by_level[0].argmax(axis=1)
-        for level in range(1, self.tree.depth):
-            first = self.first_child[level - 1]
-            last = np.append(first[1:], len(self.tree.names[level]))
+        path[:, self.first] = by_level[0].argmax(axis=1)
+        for level in range(self.first + 1, self.tree.depth):
+            edges = self.edges[level - 1]
+            scores = by_level[level - self.first]
             for row, above in enumerate(path[:, level - 1].tolist()):
-                children = by_level[level][row, first[above] : last[above]]
-                path[row, level] = first[above] + children.argmax()
+                begin, end = edges[above : above + 2].tolist()
+                path[row, level] = begin + scores[row, begin:end].argmax()
         return path
 
     def _summed(
@@ -112,7 +122,7 @@ class NodeVectors:
         nodes = np.empty((len(finest), self.tree.depth), np.int32)
         nodes[:, -1] = best
         for level in range(self.tree.depth - 2, -1, -1):
-            shares = np.add.reduceat(shares, self.first_child[level], axis=1)
+            shares = np.add.reduceat(shares, self.edges[level][:-1], axis=1)
             nodes[:, level] = shares.argmax(axis=1)
         return nodes, probability
 
