@@ -76,20 +76,17 @@ def embed_names(
     for template in templates:
         _refuse_template(template)
 
-    chosen = chosen_device(device)
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     paths = paths_of(items_of(data, split).tree)
-    texts_to_vectors = _text_tower(model, weights, chosen)
+    texts_to_vectors = _text_tower(model, weights, chosen_device(device))
 
-    pieces = []
-    for first in range(0, len(paths), batch):
-        some = paths[first : first + batch]
-        pieces.append(_mean_vectors(texts_to_vectors, some, templates))
-        on_progress(first + len(some), len(paths))
+    vectors = []
+    for start in range(0, len(paths), batch):
+        some = paths[start : start + batch]
+        vectors.append(_mean_vectors(texts_to_vectors, some, templates))
+        on_progress(sum(map(len, vectors)), len(paths))
     metadata = {"model": model, "weights": weights, "templates": " | ".join(templates)}
-    embeddings.write(
-        file, [path_text(path) for path in paths], np.concatenate(pieces), metadata=metadata
-    )
+    embeddings.write(file, list(map(path_text, paths)), np.concatenate(vectors), metadata=metadata)
     return file
 
 
