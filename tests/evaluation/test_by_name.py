@@ -208,3 +208,13 @@ def test_the_command_takes_a_file_of_nodes_and_refuses_a_metric_of_one_level(tmp
     assert "queries:nodes(1@order,1@kind)" in done.output
     assert "own level" in refusal(*words, "--metrics", "AP/order")
     assert "--nodes" in refusal(*words, "--trees", "shuffled")
+
+
+def test_a_name_of_several_nodes_is_refused_and_their_paths_are_taken():
+    vectors = np.eye(3, dtype=np.float32)
+    paths = [("Fox", "Fox", "Red fox"), ("Fox", "Fox", "Grey fox"), ("Owls", "Owls", "Barn owl")]
+    with pytest.raises(hbench.SubmissionError, match="several nodes") as refused:
+        asked(paths, [("Fox",)], vectors, vectors[:1])
+    assert "> A" in str(refused.value)
+    report = asked(paths, [("> Fox",), ("Fox", "Fox")], vectors, vectors[:2])
+    assert list(report.document.by_test) == ["order", "family"]

@@ -125,7 +125,8 @@ def _refuse(names: Sequence[str], nodes: Sequence[Node], ambiguous: Sequence[str
     if ambiguous:
         raise SubmissionError(
             f"{len(ambiguous):,} names stand for several nodes",
-            expected=f"the path to each of them, such as A{JOINED}B",
+            expected=f"the path to each of them, such as A{JOINED}B, or {FROM_THE_TOP}A of the "
+            "coarsest level",
             found=examples(ambiguous),
         )
     if not nodes:
