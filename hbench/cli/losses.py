@@ -21,30 +21,31 @@ def command(name: str | None, as_json: bool, as_csv: bool) -> None:
 
     known = [name] if name else list(losses)
     entries = [loss_entry(loss) for loss in known]
-    parameters = []
-    for entry in entries:
-        defaults = dict(entry.parameters)
-        for parameter, default in defaults.items():
-            if default is REQUIRED:
-                defaults[parameter] = "required"
-        parameters.append(defaults)
+    parameters = [
+        {
+            parameter: "required" if default is REQUIRED else default
+            for parameter, default in entry.parameters.items()
+        }
+        for entry in entries
+    ]
     if as_json:
         described = [
             {"name": loss, "formula": entry.formula, "paper": entry.paper, "parameters": own}
             for loss, entry, own in zip(known, entries, parameters, strict=True)
         ]
         show_json(described[0] if name else described)
-    elif name:
-        show(
-            f"{name}\n  formula           {entries[0].formula}\n  paper             "
-            f"{entries[0].paper}"
-        )
-        for parameter, default in parameters[0].items():
-            show(f"  {parameter:<18}{default}")
-    else:
-        rows = []
-        for loss, entry, own in zip(known, entries, parameters, strict=True):
-            listed = ", ".join(f"{parameter}={default}" for parameter, default in own.items())
-            rows.append([loss, entry.formula, entry.paper, listed])
-        header = ["loss", "formula", "paper", "parameters"]
-        show_table(None, header, rows, left=header[1:], as_csv=as_csv)
+        return
+
+    if name:
+        show(name)
+        facts = {"formula": entries[0].formula, "paper": entries[0].paper, **parameters[0]}
+        for fact, value in facts.items():
+            show(f"  {fact:<18}{value}")
+        return
+
+    rows = []
+    for loss, entry, own in zip(known, entries, parameters, strict=True):
+        listed = ", ".join(f"{parameter}={default}" for parameter, default in own.items())
+        rows.append([loss, entry.formula, entry.paper, listed])
+    header = ["loss", "formula", "paper", "parameters"]
+    show_table(None, header, rows, left=header[1:], as_csv=as_csv)

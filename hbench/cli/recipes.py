@@ -38,10 +38,12 @@ def command(
     if setups:
         show(overview.markdown().rstrip("\n"))
         return
+
     name = name or "*"
     one = not any(character in name for character in "*?[")
     if (one and as_csv) or (changes and not one):
         raise click.UsageError("--csv goes with the list, --set with the name of one recipe.")
+
     if one:
         recipe = files.resolve(name, changes)
         if as_json:
@@ -49,6 +51,7 @@ def command(
         else:
             show(files.as_toml(recipe).rstrip("\n"))
         return
+
     recipes = {listed: files.resolve(listed) for listed in files.names() if fnmatch(listed, name)}
     if not recipes:
         raise UnknownName("recipe", name, files.names())
@@ -57,6 +60,7 @@ def command(
             {recipe_name: recipe.model_dump(mode="json") for recipe_name, recipe in recipes.items()}
         )
         return
+
     rows = []
     for recipe_name, recipe in recipes.items():
         losses = " + ".join(f"{spec.weight:g} {loss}" for loss, spec in recipe.losses.items())

@@ -138,12 +138,10 @@ class Copies:
             return result
 
         for places in self._places():
-            common = Counter(rows[place] for place in places).most_common(1)[0][0]
-            kept = (
-                places[0]
-                if choice == FIRST
-                else next(place for place in places if rows[place] == common)
-            )
+            kept = places[0]
+            if choice != FIRST:
+                ((most_common, _),) = Counter(rows[place] for place in places).most_common(1)
+                kept = next(place for place in places if rows[place] == most_common)
             for place in set(places) - {kept}:
                 result[place] = None
 
@@ -153,15 +151,22 @@ class Copies:
         """Return the names of every item after classes with the same pictures took the name of the
         largest of them.
         """
-        contents: dict[Row, set[int]] = defaultdict(set)
+        pictures_of: dict[Row, set[int]] = defaultdict(set)
         for place, row in enumerate(self.rows):
-            contents[row].add(int(self.groups[place]) if self.groups[place] >= 0 else -1 - place)
-        aliases: dict[frozenset[int], list[Row]] = defaultdict(list)
-        for row, pictures in contents.items():
-            aliases[frozenset(pictures)].append(row)
+            group = int(self.groups[place])
+            alone = -1 - place  # a number of its own, of a picture that occurs once
+            pictures_of[row].add(group if group >= 0 else alone)
+
+        classes_with: dict[frozenset[int], list[Row]] = defaultdict(list)
+        for row, pictures in pictures_of.items():
+            classes_with[frozenset(pictures)].append(row)
+
         sizes = Counter(self.rows)
-        name = {row: max(rows, key=sizes.__getitem__) for rows in aliases.values() for row in rows}
-        return [name[row] for row in self.rows]
+        name_of: dict[Row, Row] = {}
+        for same in classes_with.values():
+            largest = max(same, key=sizes.__getitem__)
+            name_of |= dict.fromkeys(same, largest)
+        return [name_of[row] for row in self.rows]
 
     def effect(self, choice: str) -> str:
         """Say in numbers what a choice changes."""

@@ -358,16 +358,18 @@ def _next_row(parts: Path) -> int:
     after it.
     """
     following = 0
-    for part in sorted(parts.glob("*.npz")):
+    parts_in_order = sorted(parts.glob("*.npz"))
+    for number, part in enumerate(parts_in_order):
         try:
             rows = files.read(part)[1]["rows"]
         except (SubmissionError, KeyError):
             rows = np.zeros(0, np.int64)
+
         if not len(rows):
-            for later in sorted(parts.glob("*.npz")):
-                if later.name >= part.name:
-                    later.unlink()
-            break
+            for unusable in parts_in_order[number:]:
+                unusable.unlink()
+            return following
+
         following = int(rows[-1]) + 1
     return following
 
