@@ -169,9 +169,9 @@ def graded(
     if callable(relevance):
         return relevance
     factory = relevances[relevance]
-    offered = {"exponent": alpha} | (
-        {} if weights is None else {"weights": weights, "values": weights}
-    )
+    offered: dict[str, Any] = {"exponent": alpha}
+    if weights is not None:
+        offered |= {"weights": weights, "values": weights}  # as the one or the other calls them
     return factory(**chosen(factory, offered))
 
 

@@ -84,12 +84,11 @@ class CrossBatchMemory(nn.Module):
         if self.embeddings.shape[0] == 0:
             self.embeddings = embeddings.new_zeros(self.size, embeddings.shape[1])
             self.labels = labels.new_zeros(self.size, labels.shape[1])
+
         kept = embeddings.isfinite().all(1).nonzero()[:, 0][-self.size :]
         place = (int(self.stored) + torch.arange(len(kept), device=labels.device)) % self.size
-        self.embeddings[place], self.labels[place] = (
-            embeddings[kept].to(self.embeddings),
-            labels[kept],
-        )
+        self.embeddings[place] = embeddings[kept].to(self.embeddings)
+        self.labels[place] = labels[kept]
         self.stored += len(kept)
         self.batches += 1
         return torch.full((len(labels),), -1, device=labels.device).index_put((kept,), place)
