@@ -48,9 +48,9 @@ def command(
     dataset's tests.
 
     \b
-    The folder of the run gets recipe.toml, log.jsonl, step-*/ (the checkpoint), test.parquet (the
-    embeddings),
-    report.json and report.by-query.parquet. Ctrl-C saves; --resume continues, bit for bit.
+    The folder of the run gets recipe.toml, log.jsonl, step-*/ (the checkpoint), test.parquet
+    (the embeddings), report.json and report.by-query.parquet.
+    Ctrl-C saves; --resume continues, bit for bit.
     Several GPUs or machines: torchrun --nproc-per-node 4 -m hbench.train RECIPE …
 
     Your own pictures: hbench build birds --from FOLDER …, then hbench train own-data --set

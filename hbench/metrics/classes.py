@@ -99,8 +99,7 @@ def nmi(
     vectors: ArrayLike, classes: ArrayLike, *, clusters: int | None = None, seed: int = 0
 ) -> float:
     """NMI = 2 I(K; C)/(H(K) + H(C)): how much the clusters K that k-means finds say about the
-    classes
-    C (Manning et al. 2008).
+    classes C (Manning et al. 2008).
 
     Args:
         vectors: (N, D), clustered as they are: scale them to length 1 for cosine.

@@ -108,8 +108,7 @@ def h_ap(
     depth: Level = None,
 ) -> Values:
     """H-AP = Σ_{k∈Ω+} H-rank(k)/rank(k) / Σ_{k∈Ω+} rel(k), average precision graded by level
-    (HAPPIER,
-    Eq. 2 to 4).
+    (HAPPIER, Eq. 2 to 4).
 
     Args:
         scores: (Q, G), higher is better; −inf leaves an item out of the list, such as the query

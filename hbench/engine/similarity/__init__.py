@@ -172,9 +172,8 @@ def poincare(
     distance in the ball does.
 
     d(q, g) = 1/√c arcosh(1 + 2c|q − g|² / ((1 − c|q|²)(1 − c|g|²))) (Nickel and Kiela 2017;
-    Hyp-ViT, HIER) grows with
-    |q − g|²·w(g), and that is |q|² − 2s. Raises SubmissionError for vectors outside of the ball of
-    radius 1/√c.
+    Hyp-ViT, HIER) grows with |q − g|²·w(g), and that is |q|² − 2s. Raises SubmissionError for
+    vectors outside of the ball of radius 1/√c.
     """
     norms = {"queries": squared_norms(queries), "gallery": squared_norms(gallery)}
     for what, squares in norms.items():
