@@ -56,7 +56,7 @@ def evaluate(
     unit: str | None = None,
     method: str | None = None,
     leave_out: str | None = None,
-    nodes: str | Path | Embeddings | None = None,
+    nodes: str | Path | Embeddings | Mapping[str, ArrayLike] | None = None,
     memory: int | None = None,
     execute: Execute = on_threads,
     on_test: OnTest | None = None,
@@ -84,8 +84,8 @@ def evaluate(
         method: the name that the report gives the submission.
         leave_out: "zero": items whose vectors are all zero are neither queries nor in the gallery;
             they are counted, also in the signature. Default: such a file is refused under cosine.
-        nodes: vectors of nodes of the tree, whose ids are names or paths: these are the queries
-            then (docs/by-name.md), and `submission` holds the items.
+        nodes: vectors of nodes of the tree, a file whose ids are names or paths, or a dictionary:
+            these are the queries then (docs/by-name.md), and `submission` holds the items.
         memory: the most bytes held beyond the embeddings.
         execute: computes the blocks (hbench.engine.executors). Default: threads of this process.
         on_test: is called with each test's name and returns a function for progress.

@@ -218,3 +218,16 @@ def test_a_name_of_several_nodes_is_refused_and_their_paths_are_taken():
     assert "> A" in str(refused.value)
     report = asked(paths, [("> Fox",), ("Fox", "Fox")], vectors, vectors[:2])
     assert list(report.document.by_test) == ["order", "family"]
+
+
+def test_vectors_by_name_in_memory_are_those_of_a_file():
+    paths, chosen, vectors, of_nodes = problem(5)
+    data, names = dataset_of(paths)
+    expected = asked(paths, chosen, vectors, of_nodes).scores
+    by_name = {" > ".join(node): row.tolist() for node, row in zip(chosen, of_nodes, strict=True)}
+    found = hbench.evaluate(
+        vectors, data, ids=names, nodes=by_name, similarity="dot", metrics=METRICS
+    )
+    assert found.scores == expected
+    with pytest.raises(hbench.UsageError, match="nodes"):
+        hbench.evaluate(vectors, data, ids=names, nodes={"a": [1.0, 2.0], "b": [1.0]})

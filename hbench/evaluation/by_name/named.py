@@ -57,7 +57,7 @@ class NamedPictures:
 def name(
     pictures: str | Path | Embeddings | ArrayLike,
     dataset: str | Path | Dataset,
-    nodes: str | Path | Embeddings,
+    nodes: str | Path | Embeddings | Mapping[str, ArrayLike],
     *,
     ids: Sequence[str] | None = None,
     scale: float = SCALE,
@@ -72,7 +72,8 @@ def name(
     Args:
         pictures: an embedding file of the test's queries, or, with `ids`, vectors (N, D).
         dataset: a name, a folder, a table, or what `hbench.load` returns, of one test.
-        nodes: an embedding file whose ids are names of nodes, or the paths to them.
+        nodes: an embedding file whose ids are names of nodes, or the paths to them; or vectors by
+            such a name, a dictionary.
         ids: (N,), of vectors in memory.
         scale: of the cosines in `sum`, more than 0. Default: 100, as CLIP has it.
         unit: what intervals are taken over: the classes of a level, or "query". Default: the

@@ -9,16 +9,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from hbench.core.arguments import as_array
 from hbench.core.errors import SubmissionError, examples
+from hbench.engine.similarity import as_vectors
 from hbench.submissions import embeddings as embedding_files
 from hbench.submissions.embeddings import Embeddings
+from hbench.submissions.embeddings.ids import as_ids
 from hbench.tree import Labels, LabelTree
 from hbench.tree.names import Row, class_rows
 from hbench.tree.partial import is_unknown
@@ -46,9 +49,15 @@ class PlacedNodes:
         return PlacedNodes(self.rows[chosen], self.depths[chosen], self.labels[chosen])
 
 
-def read(given: str | Path | Embeddings) -> Embeddings:
-    """The vectors of nodes: an embedding file whose ids are names of nodes, or paths to them."""
-    return given if isinstance(given, Embeddings) else embedding_files.read(Path(given))
+def read(given: str | Path | Embeddings | Mapping[str, ArrayLike]) -> Embeddings:
+    """The vectors of nodes: an embedding file whose ids are names of nodes, or paths to them, or
+    vectors by name."""
+    if isinstance(given, Embeddings):
+        return given
+    if isinstance(given, Mapping):
+        vectors = as_vectors([as_array(each, "nodes") for each in given.values()], "nodes")
+        return embedding_files.joined(as_ids(list(given), "nodes"), vectors)
+    return embedding_files.read(Path(given))
 
 
 def placed_in(tree: LabelTree, names: Sequence[str]) -> PlacedNodes:
