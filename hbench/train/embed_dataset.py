@@ -270,10 +270,15 @@ def _join(parts: Path, file: Path, manifest: Manifest, request: dict[str, object
     )
 
 
-def _refuse_file(file: Path, options: EmbedOptions) -> None:
+def refuse_existing(file: Path) -> None:
+    """Raise UsageError for a file that exists, or in whose format embeddings are not written."""
     if file.exists():
         raise UsageError(f"{file} exists", fix="remove it, or name another --out")
     embeddings.refuse_suffix(file)
+
+
+def _refuse_file(file: Path, options: EmbedOptions) -> None:
+    refuse_existing(file)
     if options.skip_unreadable and file.suffix not in embeddings.KEEP_LEFT_OUT:
         raise UsageError(
             f"{file} could not say which images are left out",

@@ -86,6 +86,8 @@ def test_the_command_says_what_it_embedded_and_its_file_is_evaluated(letters, tm
         ("timm:resnet18", {}, UsageError, "no text tower"),
         ("open_clip:ViT-0", {}, UnknownName, "ViT-0"),
         (SMALL, {"templates": ["a photo"]}, UsageError, "no place for a name"),
+        (SMALL, {"templates": "a photo, cropped"}, UsageError, "no place for a name"),
+        (SMALL, {"templates": []}, UsageError, "no template"),
         (SMALL, {"weights": "mine.pth"}, UsageError, "no choice of weights"),
     ],
 )

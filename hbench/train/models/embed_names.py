@@ -19,12 +19,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from hbench.core.arguments import checked
-from hbench.core.errors import UsageError
+from hbench.core.errors import DataError, UsageError, examples
 from hbench.datasets import Dataset, load
 from hbench.evaluation.by_name.nodes import path_text, paths_of
 from hbench.submissions import embeddings
-from hbench.train.embed_dataset import items_of
+from hbench.train.embed_dataset import items_of, refuse_existing
 from hbench.train.models.backbones import PRETRAINED, RANDOM, open_clip_model
+from hbench.train.models.weights import fetched
 from hbench.train.processes import chosen_device
 from hbench.tree.names import Row
 from hbench.tree.paths import as_written
@@ -40,7 +41,7 @@ def embed_names(
     out: str | Path,
     *,
     split: str = "test",
-    templates: Sequence[str] = (PHOTO,),
+    templates: str | Sequence[str] = PHOTO,
     weights: str = PRETRAINED,
     batch: int = 64,
     device: str = "auto",
@@ -53,9 +54,9 @@ def embed_names(
         dataset: a Dataset, or what `hbench.load` takes.
         out: a new .parquet, .npz or .npy file.
         split: whose tree: "test" (default), "train", or the name of a test.
-        templates: sentences with {} for the name of the node, or {path} for all names from the top
-            to it; a node's vector is the mean of the unit vectors of its sentences. Default:
-            "a photo of {}".
+        templates: a sentence, or several, with {} for the name of the node, or {path} for all names
+            from the top to it; a node's vector is the mean of the unit vectors of its sentences.
+            Default: "a photo of {}".
         weights: "pretrained" (default) or "random".
         batch: nodes at a time.
         device: a torch device. Default: "auto", a GPU if there is one.
@@ -70,11 +71,9 @@ def embed_names(
         DataError: weights that cannot be fetched.
     """
     file = Path(out)
-    if file.exists():
-        raise UsageError(f"{file} exists", fix="remove it, or name another --out")
-    embeddings.refuse_suffix(file)
-    for template in templates:
-        _refuse_template(template)
+    refuse_existing(file)
+    sentences = (templates,) if isinstance(templates, str) else tuple(templates)
+    _refuse_templates(sentences)
 
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     paths = paths_of(items_of(data, split).tree)
@@ -83,9 +82,9 @@ def embed_names(
     vectors = []
     for start in range(0, len(paths), batch):
         some = paths[start : start + batch]
-        vectors.append(_mean_vectors(texts_to_vectors, some, templates))
+        vectors.append(_mean_vectors(texts_to_vectors, some, sentences))
         on_progress(sum(map(len, vectors)), len(paths))
-    metadata = {"model": model, "weights": weights, "templates": " | ".join(templates)}
+    metadata = {"model": model, "weights": weights, "templates": " | ".join(sentences)}
     embeddings.write(file, list(map(path_text, paths)), np.concatenate(vectors), metadata=metadata)
     return file
 
@@ -107,11 +106,14 @@ def first_sentences(dataset: Dataset, split: str, template: str, *, most: int = 
     return (sentence(template, path) for path in finest[:most])
 
 
-def _refuse_template(template: str) -> None:
-    if "{}" not in template and "{path}" not in template:
+def _refuse_templates(templates: Sequence[str]) -> None:
+    """Raise UsageError for no template, and for those without a place for a name."""
+    without = [each for each in templates if "{}" not in each and "{path}" not in each]
+    if without or not templates:
         raise UsageError(
-            f"the template {template!r} has no place for a name",
+            "a template has no place for a name" if without else "there is no template",
             expected="{} for the name, or {path} for all names from the top to it",
+            found=examples(map(repr, without)),
             fix=f"such as {PHOTO!r}",
         )
 
@@ -145,13 +147,11 @@ def _text_tower(model: str, weights: str, device: torch.device) -> TextTower:
             fix=f"leave --weights out: those of {model} are taken",
         )
 
-    import open_clip
-
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)  # random weights are the same again
         net: Any = open_clip_model(name, pretrained=weights == PRETRAINED)
     net = net.to(device).eval()
-    tokens_of = open_clip.get_tokenizer(name if name.startswith("hf-hub:") else name.split("/")[0])
+    tokens_of = _tokenizer(name)
 
     def texts_to_vectors(texts: Sequence[str]) -> Tensor:
         with torch.inference_mode():
@@ -159,3 +159,20 @@ def _text_tower(model: str, weights: str, device: torch.device) -> TextTower:
         return features
 
     return texts_to_vectors
+
+
+def _tokenizer(name: str) -> Any:
+    """The tokenizer of a model of open_clip; raises DataError where it cannot be fetched."""
+    import open_clip
+
+    named = name if name.startswith("hf-hub:") else name.partition("/")[0]
+    where = "the Hugging Face cache (HF_HOME)"
+    try:
+        return fetched(lambda: open_clip.get_tokenizer(named), f"open_clip:{name}", where)
+    except DataError as error:
+        raise DataError(
+            f"the tokenizer of open_clip:{name} cannot be fetched",
+            expected=f"network, or the tokenizer in {where}",
+            found=error.found,
+            fix="fetch it where there is network, and copy that cache here",
+        ) from None
