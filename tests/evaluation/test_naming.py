@@ -189,3 +189,17 @@ def test_classes_without_a_vector_are_said_and_never_given(tmp_path):
     named = hbench.name(folder / "items.npz", folder / "birds.csv", three)
     assert "Owls > barn owl" not in named.table["path"].to_pylist()
     assert any("1 of 4 names of kind have no vector" in text for text in named.warnings)
+
+
+def test_shares_are_the_same_bits_whatever_the_order_of_the_table(tmp_path):
+    rng = np.random.default_rng(0)
+    lines = [f"p{n},o{n % 40},k{n % 400}" for n in range(701)]
+    vectors = rng.normal(size=(701, 100)).astype(np.float32)
+    nodes = {f"k{n}": row for n, row in enumerate(rng.normal(size=(400, 100)).astype(np.float32))}
+    shares = []
+    for name, rows in (("one", lines), ("other", lines[::-1])):
+        table = tmp_path / f"{name}.csv"
+        table.write_text("\n".join(["item,order,kind", *rows]))
+        found = hbench.name(vectors, table, nodes, ids=[f"p{n}" for n in range(701)]).table
+        shares.append({row["item"]: row["share"] for row in found.to_pylist()})
+    assert shares[0] == shares[1]

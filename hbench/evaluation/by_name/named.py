@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hbench.core import tables
 from hbench.core.arguments import checked
-from hbench.core.errors import SubmissionError, UsageError, examples
+from hbench.core.errors import SubmissionError, UsageError
 from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.engine.settings import Settings
@@ -105,11 +105,17 @@ def name(
     refuse_vectors(vectors, embedded.dim, cosine=True)
     placed = placed_in(manifest.tree, vectors.ids.tolist())
     _refuse_without_finest(manifest.tree, placed)
-    rows = embedding_files.align(embedded, manifest.items[manifest.query])
-    readings = _node_vectors(manifest, placed, vectors).read(
-        _unit(embedded.vectors[rows]), scale=scale
-    )
+    order = _order_of_names(manifest)
+    rows = embedding_files.align(embedded, manifest.items[manifest.query][order])
+    of_nodes = _node_vectors(manifest, placed, vectors)
+    readings = of_nodes.read(_unit(embedded.vectors[rows]), scale=scale).of(np.argsort(order))
     return _named(examined, manifest, readings, placed, vectors)
+
+
+def _order_of_names(manifest: Manifest) -> NDArray[np.int64]:
+    """The order of the queries by name, in which they have the same bits however a table is
+    sorted."""
+    return np.argsort(manifest.items[manifest.query].astype(str), kind="stable")
 
 
 def _refuse_without_finest(tree: LabelTree, placed: PlacedNodes) -> None:
@@ -158,12 +164,7 @@ def _named(
     numbers = zip(depths, tree.levels, strict=True)
     counted = ",".join(f"{number}@{level}" for number, level in numbers)
     signature = f"{examined.signature()}|names:nodes({counted})"
-    warnings = list(examined.warnings)
-    if placed.unknown:
-        warnings.append(
-            f"{len(placed.unknown):,} of {len(vectors):,} names are no nodes of the tree, and left "
-            f"out: {examples(placed.unknown)}"
-        )
+    warnings = [*examined.warnings, *placed.remarks(len(vectors))]
     of_finest = [name for name in tree.names[-1] if not is_unknown(name)]
     without = len(of_finest) - depths[-1]
     if without:
@@ -183,7 +184,7 @@ def _scores(
     asked = np.flatnonzero(manifest.query)
     labels, items = manifest.paths.of(asked).all_labels()
     known = known_levels(tree)[labels[:, -1]].astype(np.int64)
-    order = [np.argsort(manifest.items[asked].astype(str), kind="stable")]
+    order = [_order_of_names(manifest)]
 
     scores = {}
     for reader, nodes in readings.nodes.items():

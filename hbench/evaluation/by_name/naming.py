@@ -12,16 +12,19 @@ A node without a vector scores as the best of its children.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hbench.core.compiled import available_threads, one_blas_thread
 from hbench.tree import LabelTree
 
 EACH, SUM, DOWN = READERS = ("each", "sum", "down")
 SCALE = 100.0  # by which CLIP multiplies cosines
 BLOCK_BYTES = 128 << 20  # of scores of the finest nodes at once
+PIECE = 8192  # nodes that a thread multiplies at once
 CACHE_BYTES = 1 << 20  # of them that are read at once
 Floats = NDArray[np.float32]
 Nodes = NDArray[np.int32]
@@ -34,6 +37,12 @@ class Readings(NamedTuple):
 
     nodes: dict[str, Nodes]
     shares: NDArray[np.float64]
+
+    def of(self, rows: NDArray[np.int64]) -> Readings:
+        """Those of some pictures, in this order."""
+        return Readings(
+            {name: nodes[rows] for name, nodes in self.nodes.items()}, self.shares[rows]
+        )
 
 
 class NodeVectors:
@@ -55,13 +64,17 @@ class NodeVectors:
         self.first = next(level for level, here in enumerate(nodes) if len(here))
 
     def read(self, pictures: Floats, *, scale: float = SCALE) -> Readings:
-        """Name pictures by their vectors (N, D), a block of them at a time."""
+        """Name pictures by their vectors (N, D), a block of them at a time.
+
+        The last bits of a product depend on the shapes of its factors. So pictures in one order
+        give the same bits by any number of threads: the pieces have one size, and a thread each.
+        """
         depth = self.tree.depth
         nodes = {reader: np.empty((len(pictures), depth), np.int32) for reader in READERS}
         shares = np.empty(len(pictures))
         bytes_of_one = 4 * len(self.tree.names[-1])
         for block in _slices(len(pictures), BLOCK_BYTES // bytes_of_one):
-            products = [pictures[block] @ vectors.T for vectors in self.vectors[self.first :]]
+            products = [_product(pictures[block], each) for each in self.vectors[self.first :]]
             # A product is fastest of many pictures, what follows of few: their scores stay in the
             # cache of the processor.
             for part in _slices(block.stop - block.start, CACHE_BYTES // bytes_of_one):
@@ -125,6 +138,18 @@ class NodeVectors:
             shares = np.add.reduceat(shares, self.edges[level][:-1], axis=1)
             nodes[:, level] = shares.argmax(axis=1)
         return nodes, probability
+
+
+def _product(pictures: Floats, vectors: Floats) -> Floats:
+    """The scores (n, nodes) of pictures (n, D) for vectors (nodes, D)."""
+    scores = np.empty((len(pictures), len(vectors)), np.float32)
+
+    def multiply(piece: slice) -> None:
+        scores[:, piece] = pictures @ vectors[piece].T
+
+    with one_blas_thread(), ThreadPoolExecutor(available_threads()) as pool:
+        list(pool.map(multiply, _slices(len(vectors), PIECE)))
+    return scores
 
 
 def _slices(number: int, at_once: int) -> Iterator[slice]:

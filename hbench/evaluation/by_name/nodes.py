@@ -44,6 +44,13 @@ class PlacedNodes:
     labels: Labels
     unknown: tuple[str, ...] = ()
 
+    def remarks(self, number: int) -> list[str]:
+        """Say which of the `number` of given names no node has."""
+        if not self.unknown:
+            return []
+        share = f"{len(self.unknown):,} of {number:,} names"
+        return [f"{share} are no nodes of the tree, and left out: {examples(self.unknown)}"]
+
     def of(self, chosen: NDArray[np.bool_]) -> PlacedNodes:
         """Some of them."""
         return PlacedNodes(self.rows[chosen], self.depths[chosen], self.labels[chosen])

@@ -171,9 +171,7 @@ def _in_gallery(manifest: Manifest, nodes: PlacedNodes) -> NDArray[np.bool_]:
 
 def _remarks(nodes: Embeddings, placed: PlacedNodes, some: NDArray[np.bool_]) -> Iterator[str]:
     """Say which names are left out."""
-    if placed.unknown:
-        number = f"{len(placed.unknown):,} of {len(nodes):,} names"
-        yield f"{number} are no nodes of the tree, and left out: {examples(placed.unknown)}"
+    yield from placed.remarks(len(nodes))
     if not some.all():
         empty = nodes.ids[placed.rows[~some]].tolist()
         number = f"{len(empty):,} nodes"
