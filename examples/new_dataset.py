@@ -17,7 +17,7 @@ from PIL import Image
 import hbench
 from hbench.datasets import specs
 from hbench.datasets.pictures import open_upright
-from hbench.datasets.spec import Spec, Splits
+from hbench.datasets.spec import Publication, RemoteFile, Spec, Splits
 
 
 def build(raw: Path) -> Splits:
@@ -31,6 +31,18 @@ def build(raw: Path) -> Splits:
     return splits
 
 
+FILES = (
+    RemoteFile("labels.csv", ("https://example.org/birds/labels.csv",), part="metadata"),
+    RemoteFile("images.zip", ("https://example.org/birds/images.zip",), unpack="."),
+)
+PAPER = Publication(
+    key="me2026birds",
+    kind="misc",
+    title="Four Birds",
+    authors=("Me, Myself",),
+    year=2026,
+    cited=("Me, Four birds",),
+)
 SPEC = Spec(
     name="birds-mini",
     title="Four birds",
@@ -42,8 +54,10 @@ SPEC = Spec(
         "train": {"images": 4, "species": 2},
         "test": {"images": 4, "species": 2},
     },  # as published; a build checks them
+    files=FILES,  # what hbench download fetches
     licence="CC BY 4.0",
     citation="Me, Four birds, 2026",
+    papers=(PAPER,),  # what hbench cite writes as BibTeX
     homepage="https://example.org/birds",
     defects=("an image of the galah shows two birds",),
     layout="labels.csv\nimages/\n  SPECIES-NUMBER.png",

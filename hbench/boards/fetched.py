@@ -23,7 +23,7 @@ from hbench.core.paths import cache_home
 from hbench.core.version import __version__
 from hbench.datasets import Dataset, load, own_names, specs
 from hbench.datasets.download import Requester, fetch
-from hbench.datasets.download.sources import RemoteFile
+from hbench.datasets.spec import RemoteFile
 from hbench.evaluation import submission
 from hbench.evaluation.submission import Submission
 

@@ -139,7 +139,7 @@ def _card(name: str, *, as_json: bool) -> None:
 def _files(spec: Spec) -> list[str]:
     from hbench.datasets.download.sources import own_file, sources_of
 
-    sources = sources_of(spec.source)
+    sources = sources_of(spec)
     shown = [
         f"{source.file} ({f'{source.size:,} bytes' if source.size else 'size not published'})"
         for source in sources[:8]

@@ -25,7 +25,8 @@ from hbench.datasets.download.all_files import (
     summary,
 )
 from hbench.datasets.download.all_files import adopt as adopt_files
-from hbench.datasets.download.sources import RemoteFile, sources_of, state_of
+from hbench.datasets.download.sources import sources_of, state_of
+from hbench.datasets.spec import RemoteFile
 
 if TYPE_CHECKING:
     from hbench.datasets import Spec
@@ -131,7 +132,7 @@ def command(
         raise UsageError("--verify-only and --repair contradict each other")
     spec = specs[name]
     folder = root or raw_folder(spec)
-    sources = sources_of(spec.source, part=part, mirror=mirror)
+    sources = sources_of(spec, part=part, mirror=mirror)
     if not spec.markers:
         terminal.say(f"{name} needs no files")
         return

@@ -1,33 +1,27 @@
-"""Defines a Spec, which describes a published dataset: levels, counts, licence, paper, and how to
-build it from raw files.
+"""Defines a Spec, which describes a published dataset: levels, counts, licence, its files and their
+addresses, its paper, and how to build it.
 
-Below it is what builds are written with: splits and manifests of labelled items, and readers of raw
-annotation files, which refuse those of another form, naming file and line.
+Below it is what builds are written with: splits and manifests of labelled items.
 """
 
-import csv
 import hashlib
-import io
-import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
-from pathlib import Path
-from typing import Any, TypeVar
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from PIL import Image
+from pydantic import AfterValidator, Field, NonNegativeInt
 
-from hbench.core.errors import DataError
 from hbench.core.registry import Registry
-from hbench.core.tables import read_sheet, text_rows
-from hbench.core.untrusted import ANNOTATIONS, read_json, read_text
+from hbench.core.schema import Strict
 from hbench.datasets.dataset import Protocol as Protocol  # benchmarks take it from here
 from hbench.datasets.manifest import Manifest, from_names
-from hbench.datasets.pictures import images_below, open_picture
+from hbench.datasets.pictures import open_picture
 from hbench.tree.names import NameTable, Row, stripped
 from hbench.tree.policies import mend
 
@@ -49,20 +43,115 @@ PARTIAL = (
 )  # policies: a path that ends early is unknown below its end
 
 
+UNPRINTABLE = re.compile(r"[\\\x00-\x1f\x7f]")
+
+
+def _inside(path: str) -> str:
+    parts = PurePosixPath(path).parts
+    outside = path.startswith("/") or ".." in parts or UNPRINTABLE.search(path)
+    if outside or any(part.startswith(".hbench") for part in parts):
+        raise ValueError(
+            "it must stay inside the raw folder, and is not one of hbench's own records"
+        )
+    return path
+
+
+Inside = Annotated[str, AfterValidator(_inside)]
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """One file to fetch.
+
+    Args:
+        file: its path in the raw folder.
+        urls: its addresses, tried in order; `gdrive:ID` is a file on Google Drive.
+        size: in bytes.
+        md5: of the file, as published.
+        sha256: of the file, as published.
+        md5_url: a file that starts with the md5.
+        part: "metadata" or "images".
+        unpack: the folder, in the raw folder, that an archive is unpacked into ("." for most); None
+            for a plain file.
+        count: so many files of one entry, in whose texts `{i}` becomes 000, 001 …
+        most: the largest size that is taken, in bytes.
+    """
+
+    file: Annotated[Inside, Field(min_length=1)]
+    urls: tuple[str, ...]
+    size: NonNegativeInt | None = None
+    md5: str | None = None
+    sha256: str | None = None
+    md5_url: str | None = None
+    part: Literal["metadata", "images"] = "images"
+    unpack: Inside | None = None
+    count: Annotated[int, Field(ge=0, le=100_000)] = 1
+    most: int | None = None
+
+
+class Publication(Strict):
+    """A paper.
+
+    Args:
+        key: of its BibTeX entry.
+        kind: of its BibTeX entry.
+        title: in title case.
+        authors: "Last, First", or the name of a group.
+        cited: words by which a citation means this paper; the longest found decides.
+        year: of the venue.
+        venue: written out, as proceedings and journals call themselves.
+        note: further words.
+        volume: of a journal.
+        number: of a journal.
+        pages: with "--" between them.
+        arxiv: its number there.
+    """
+
+    key: str
+    kind: Literal["article", "inproceedings", "techreport", "misc"]
+    title: str
+    authors: tuple[str, ...]
+    cited: tuple[str, ...]
+    year: int | None = None
+    venue: str = ""
+    note: str = ""
+    volume: str = ""
+    number: str = ""
+    pages: str = ""
+    arxiv: str = ""
+
+
 @dataclass(frozen=True)
 class Spec:
-    """A published dataset: `levels` are coarse to fine; `build` turns the raw folder into the
-    splits.
+    """A published dataset: what it is, where its files are, and how to build it from them.
 
-    `files`: its name in sources.toml, where that is another dataset's, whose files it shares.
-    `markers`: paths in the raw folder, one of which identifies it; empty where no files are needed.
-    `images`: folders, relative to the raw folder, that may hold the items. `counts`: the published
-    {split: {"images" or a level: n}}, which every build checks. `official_names`: reads {level:
-    {name: the name that the released evaluators use}}, where they differ, from the raw folder.
-    `manual`: what must be fetched by hand. `layout`: the raw folder drawn as a tree. `digests`:
-    {split: digest}, where the raw files have one exact form. `picture`: opens the image of an item.
-    `on_disk`: whether each item is a file of that name. `lists`: reads the list of pairs of each
-    test from the raw folder (hbench.datasets.dataset.list_of).
+    Args:
+        name: as users type it, such as "cub200".
+        title: as the authors call it.
+        levels: coarse to fine.
+        build: turns the raw folder into the splits: "train", "test" or the names of several tests.
+        version: grows when the same files are split or labelled otherwise.
+        protocol: the metrics that its papers report.
+        files: where they are to be had, with sizes and checksums as far as they are published.
+        raw_name: the folder of its raw files, where it shares another dataset's.
+        markers: paths in the raw folder, one of which identifies it; none where it needs no files.
+        images: folders, relative to the raw folder, that may hold the items.
+        licence: of the images.
+        official_names: reads {level: {name: the name that the released evaluators use}}, where
+            they differ, from the raw folder.
+        citation: the papers in words, separated by "; ".
+        papers: what the citation names, but for papers of `metadata/publications.toml`.
+        homepage: where a reader learns more.
+        size: of the download, in words.
+        counts: the published {split: {"images" or a level: n}}, which every build checks.
+        defects: what is known to be wrong with it, a sentence each.
+        manual: what must be fetched by hand.
+        layout: the raw folder drawn as a tree.
+        digests: {split: digest}, where the raw files have one exact form.
+        picture: opens the image of an item, given the folder that items are relative to.
+        lists: reads the list of pairs of each test from the raw folder
+            (`hbench.datasets.dataset.list_of`).
+        on_disk: whether each item is a file of that name.
     """
 
     name: str
@@ -71,12 +160,14 @@ class Spec:
     build: Callable[[Path], Splits] = field(repr=False)
     version: str = "1"
     protocol: Protocol = field(default_factory=Protocol)
-    files: str = ""
+    files: tuple[RemoteFile, ...] = ()
+    raw_name: str = ""
     markers: tuple[str, ...] = ()
     images: tuple[str, ...] = (".",)
     licence: str = "not stated"
     official_names: Callable[[Path], Names] = lambda raw: {}
     citation: str = ""
+    papers: tuple[Publication, ...] = ()
     homepage: str = ""
     size: str = ""
     counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -90,8 +181,9 @@ class Spec:
 
     @property
     def source(self) -> str:
-        """The name in sources.toml, which is also the name of the folder of the raw files."""
-        return self.files or self.name
+        """The name of the folder of the raw files, and that of their tables in a user's
+        sources.toml."""
+        return self.raw_name or self.name
 
     def manifests(self, raw: Path) -> dict[str, Manifest]:
         """Build the manifest of every split; where `build` gives labelled items, all are queries
@@ -159,154 +251,3 @@ def held_out(names: Iterable[str], *, fraction: float, seed: int) -> set[str]:
         set(names), key=lambda name: hashlib.sha256(f"{seed}:{name}".encode()).digest()
     )
     return set(ordered[: round(fraction * len(ordered))])
-
-
-def shipped(name: str) -> str:
-    """Read a text file in the folder `benchmarks`."""
-    return resources.files("hbench.datasets.benchmarks").joinpath(name).read_text(encoding="utf-8")
-
-
-def shipped_rows(name: str) -> list[dict[str, str]]:
-    """Read a CSV in the folder `benchmarks`: a dictionary per row, by the names of its columns."""
-    return list(csv.DictReader(shipped(name).splitlines()))
-
-
-def images_in(raw: Path, folder: str) -> list[str]:
-    """List the images below a folder of the raw folder, sorted; raises DataError where there are
-    none.
-    """
-    items = [f"{folder}/{item}" for item in sorted(images_below(raw / folder))]
-    if not items:
-        raise DataError(
-            f"{raw / folder} holds no images", fix="hbench datasets NAME shows the layout"
-        )
-    return items
-
-
-def text_of(path: Path) -> str:
-    """Read a text file; raises DataError where it is missing or not text."""
-    return str(_content(path, read_text, "a text file"))
-
-
-def lines_of(path: Path) -> list[str]:
-    """Read the lines of a text file that are not empty; raises DataError where it is missing or not
-    text.
-    """
-    return [line for line in text_of(path).splitlines() if line.strip()]
-
-
-def rows_of(
-    path: Path, *, header: str = "", columns: int = 0, separator: str | None = None
-) -> list[list[str]]:
-    """Read the words of each line, between white space or the `separator`: as many as the `header`
-    has, or `columns`.
-
-    The header is required; with a `separator` it may lack its line end. The last word may contain
-    spaces. Raises DataError for another header or number of words.
-    """
-    text = text_of(path)
-    number = columns or len(header.split(separator))
-    first, _, rest = text.partition("\n")
-    if separator is not None and text.startswith(header):
-        rest = text.removeprefix(header)
-    elif header and first.split() != header.split():
-        raise DataError(
-            f"{path} has another header", expected=header, found=first[:80] or "no lines"
-        )
-
-    lines = (rest if header else text).splitlines()
-    rows = [_words(line, separator, number) for line in lines if line.strip()]
-    for place, row in enumerate(rows, start=1 + bool(header)):
-        if len(row) != number:
-            raise DataError(
-                f"{path}, line {place}, cannot be understood",
-                expected=f"{number} words",
-                found=" ".join(row)[:80],
-            )
-
-    return rows
-
-
-def _words(line: str, separator: str | None, most: int) -> list[str]:
-    return [word.strip() for word in line.split(separator, most - 1)]
-
-
-@contextmanager
-def json_of(path: Path, kind: str, *, expected: str | None = None) -> Iterator[Any]:
-    """Yield the value in a JSON file to code that takes it apart; raises DataError where the file
-    is missing or not `kind`.
-    """
-    with refuse_unless(path, kind, expected=expected):
-        yield _content(path, read_json, "JSON")
-
-
-def _content(path: Path, reader: Callable[..., Any], kind: str) -> Any:
-    try:
-        return reader(path, most=ANNOTATIONS)
-    except FileNotFoundError:
-        raise DataError(
-            f"{path} does not exist", fix="hbench download NAME --part metadata"
-        ) from None
-    except ValueError as error:
-        raise DataError(f"{path} is not {kind}", found=str(error)) from None
-
-
-@contextmanager
-def refuse_unless(path: Path, kind: str, *, expected: str | None = None) -> Iterator[None]:
-    """Turn the errors of code that takes a file's content apart into a DataError: the file at
-    `path` is not `kind`.
-    """
-    try:
-        yield
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        reason = f"no {error}" if isinstance(error, KeyError) else str(error)
-        raise DataError(f"{path} is not {kind}", expected=expected, found=reason) from None
-
-
-def cells_of(path: Path, *names: str) -> list[tuple[str, ...]]:
-    """Read the rows of a table with a header (.csv, .tsv, also .gz), of the named columns, every
-    value as text.
-    """
-    return text_rows(read_sheet(path, columns=names), names)
-
-
-HARMLESS = {
-    (f"{package}.{module}", name)
-    for package in ("numpy.core", "numpy._core")
-    for module, name in (
-        ("multiarray", "_reconstruct"),
-        ("multiarray", "scalar"),
-        ("numeric", "_frombuffer"),
-    )
-} | {("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")}
-
-
-class Restricted(pickle.Unpickler):
-    """Unpickles lists, dictionaries, numbers, texts and numpy arrays, and refuses everything that
-    could run code.
-    """
-
-    def find_class(self, module: str, name: str) -> Any:
-        if name == "bytes" and module in {"__builtin__", "builtins"}:
-            # Python 3 calls `bytes()` for an empty array; with a number it would fill the memory
-            return lambda: b""
-        if (module, name) not in HARMLESS:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
-        return super().find_class(module, name)
-
-
-@contextmanager
-def plain_pickle(
-    path: Path, kind: str, *, keys: Sequence[str], expected: str | None = None
-) -> Iterator[dict[str, Any]]:
-    """Yield a pickled dictionary of plain values with these keys; raises DataError for any other,
-    without running it.
-    """
-    with refuse_unless(path, kind, expected=expected):
-        try:
-            value = Restricted(io.BytesIO(path.read_bytes()), encoding="latin1").load()
-        except (pickle.UnpicklingError, EOFError, LookupError, OSError) as error:
-            raise ValueError(str(error)) from None
-        if not isinstance(value, dict) or not set(keys) <= set(value):
-            raise ValueError(f"it is not a dictionary with the keys {', '.join(keys)}")
-        yield value

@@ -15,7 +15,7 @@ from torchvision.transforms.functional import pil_to_tensor
 
 from hbench.core.errors import DataError, examples
 from hbench.core.untrusted import load_picture, parse_xml
-from hbench.datasets.spec import lines_of, text_of
+from hbench.datasets.raw_files import lines_of, text_of
 from hbench_detection.recipe import CLASSES
 
 CORNERS = ("xmin", "ymin", "xmax", "ymax")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hbench.core.errors import IntegrityError, SourceError
 from hbench.datasets.download import DownloadInterrupted, Patience, Requester, fetch, session
-from hbench.datasets.download.sources import RemoteFile
+from hbench.datasets.spec import RemoteFile
 from tests.file_server import (
     PAGE,
     FileServer,

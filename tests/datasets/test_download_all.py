@@ -24,7 +24,8 @@ from hbench.datasets.download.all_files import (
     fetch_all,
     summary,
 )
-from hbench.datasets.download.sources import RemoteFile, read_record, sources_of, state_of
+from hbench.datasets.download.sources import read_record, sources_of, state_of
+from hbench.datasets.spec import RemoteFile, specs
 from tests.command_line import run
 from tests.file_server import PAGE, FileServer, status
 from tests.raw_folders import omniglot_archives, tar_of, write_sources
@@ -189,19 +190,23 @@ def home(home):
 def test_a_dead_address_can_be_mended_by_the_user_a_mirror_goes_first_and_google_drive_goes_by_id(
     home,
 ):
-    shipped = sources_of("cub200")
+    shipped = sources_of(specs["cub200"])
     assert shipped[0].sha256 == "0c685df5597a8b24909f6a7c9db6d11e008733779a671760afef78feb49bf081"
     (home / "sources.toml").write_text(
         '[[cub200]]\nfile = "CUB_200_2011.tgz"\nurls = ["http://127.0.0.1/x"]\nunpack = "."\n'
         '[[sop]]\nfile = "x.zip"\nurls = ["gdrive:1TclrpQOF"]\n'
     )
-    assert [source.urls for source in sources_of("cub200")] == [("http://127.0.0.1/x",)]
-    assert sources_of("cub200")[0].sha256 == shipped[0].sha256
-    assert sources_of("sop")[-1].urls[0].endswith("download?export=download&confirm=t&id=1TclrpQOF")
-    first = sources_of("gldv2", part="metadata", mirror="http://127.0.0.1:1/landmarks/")[0]
+    assert [source.urls for source in sources_of(specs["cub200"])] == [("http://127.0.0.1/x",)]
+    assert sources_of(specs["cub200"])[0].sha256 == shipped[0].sha256
+    assert (
+        sources_of(specs["sop"])[-1]
+        .urls[0]
+        .endswith("download?export=download&confirm=t&id=1TclrpQOF")
+    )
+    first = sources_of(specs["gldv2"], part="metadata", mirror="http://127.0.0.1:1/landmarks/")[0]
     assert first.urls[0] == "http://127.0.0.1:1/landmarks/metadata/train_clean.csv"
     assert first.urls[1].startswith("https://s3.amazonaws.com/google-landmark/metadata/")
-    parts = sources_of("gldv2", part="images")
+    parts = sources_of(specs["gldv2"], part="images")
     assert len(parts) == 620
     assert (parts[499].file, parts[499].unpack) == ("train/images_499.tar", "train")
     assert (
@@ -231,7 +236,7 @@ def test_a_dead_address_can_be_mended_by_the_user_a_mirror_goes_first_and_google
 def test_a_broken_registry_of_the_user_is_refused(home, text, reason):
     (home / "sources.toml").write_text(text)
     with pytest.raises(ConfigError) as refusal:
-        sources_of("sop")
+        sources_of(specs["sop"])
     assert reason in refusal.value.found
 
 

@@ -12,7 +12,7 @@ from hbench.boards.addresses import (
 )
 from hbench.core.errors import SourceError
 from hbench.datasets.download import Patience, Requester, fetch
-from hbench.datasets.download.sources import RemoteFile
+from hbench.datasets.spec import RemoteFile
 from tests.file_server import FileServer, status
 
 CLOSED = (

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hbench.core.errors import HBenchError
 from hbench.datasets.download import Patience, Requester, fetch, session
-from hbench.datasets.download.sources import RemoteFile
+from hbench.datasets.spec import RemoteFile
 from tests.file_server import FileServer
 
 BODY = random.Random(0).randbytes(40_000)

@@ -80,6 +80,10 @@ def test_a_module_with_a_spec_is_a_dataset_that_can_be_built(copy):
     said(copy, "-m", "hbench", "build", "birds-mini", "--root", "raw")
     assert "birds-mini" in said(copy, "-m", "hbench", "datasets")
     assert "Four birds" in said(copy, "-m", "hbench", "datasets", "birds-mini")
+    assert "example.org/birds/images.zip" in said(
+        copy, "-m", "hbench", "download", "birds-mini", "--dry-run"
+    )
+    assert "@misc{me2026birds," in said(copy, "-m", "hbench", "cite", "birds-mini")
 
 
 def test_a_module_that_registers_a_kind_is_a_plot(copy):

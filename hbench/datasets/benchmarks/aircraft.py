@@ -6,7 +6,8 @@ from operator import itemgetter
 from pathlib import Path
 
 from hbench.core.errors import DataError
-from hbench.datasets.spec import Protocol, Spec, Splits, lines_of, rows_of, split_by
+from hbench.datasets.raw_files import lines_of, rows_of
+from hbench.datasets.spec import Protocol, Publication, RemoteFile, Spec, Splits, split_by
 
 
 def build(raw: Path) -> Splits:
@@ -32,6 +33,31 @@ def build(raw: Path) -> Splits:
     return split_by(labelled, trains=lambda names: names[-1] in training)
 
 
+FILES = (
+    RemoteFile(
+        file="fgvc-aircraft-2013b.tar.gz",
+        urls=(
+            "https://www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft/archives/fgvc-aircraft-2013b.tar.gz",
+        ),
+        size=2770575360,
+        unpack=".",
+    ),
+)
+PAPER = Publication(
+    key="maji2013aircraft",
+    kind="misc",
+    title="Fine-Grained Visual Classification of Aircraft",
+    authors=(
+        "Maji, Subhransu",
+        "Rahtu, Esa",
+        "Kannala, Juho",
+        "Blaschko, Matthew",
+        "Vedaldi, Andrea",
+    ),
+    year=2013,
+    arxiv="1306.5151",
+    cited=("Maji et al.",),
+)
 SPEC = Spec(
     name="fgvc-aircraft",
     title="FGVC-Aircraft",
@@ -40,6 +66,8 @@ SPEC = Spec(
     markers=("images_variant_trainval.txt",),
     protocol=Protocol(recalls=(1, 2, 4, 8)),
     licence="non-commercial research",
+    files=FILES,
+    papers=(PAPER,),
     citation="Maji et al., Fine-grained visual classification of aircraft, 2013",
     homepage="https://www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft/",
     size="2.6 GB",

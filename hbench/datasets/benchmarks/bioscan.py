@@ -12,7 +12,16 @@ import pyarrow.compute as pc
 
 from hbench.core.errors import DataError
 from hbench.core.tables import read_sheet, text_rows
-from hbench.datasets.spec import PARTIAL, Protocol, Spec, Splits, mended, queries_against
+from hbench.datasets.spec import (
+    PARTIAL,
+    Protocol,
+    Publication,
+    RemoteFile,
+    Spec,
+    Splits,
+    mended,
+    queries_against,
+)
 
 LEVELS = ("class", "order", "family", "genus", "species")
 TABLE = "metadata/csv/BIOSCAN_5M_Insect_Dataset_metadata.csv"
@@ -51,6 +60,56 @@ SUBFAMILY = (
     "class of its own within its "
     "parent"
 )
+FILES = (
+    RemoteFile(
+        file="BIOSCAN_5M_Insect_Dataset_metadata_MultiTypes.zip",
+        urls=(
+            "https://zenodo.org/records/11973457/files/BIOSCAN_5M_Insect_Dataset_metadata_MultiTypes.zip",
+            "https://huggingface.co/datasets/bioscan-ml/BIOSCAN-5M/resolve/eeefb30/BIOSCAN_5M_Insect_Dataset_metadata_MultiTypes.zip",
+        ),
+        md5="ac381b69fafdbaedc2f9cfb89e3571f7",
+        part="metadata",
+        unpack=".",
+    ),
+    RemoteFile(
+        file="BIOSCAN_5M_cropped_256_train.zip",
+        urls=("https://zenodo.org/records/11973457/files/BIOSCAN_5M_cropped_256_train.zip",),
+        md5="3f170db5d95610644883dafc73389049",
+        unpack=".",
+    ),
+    RemoteFile(
+        file="BIOSCAN_5M_cropped_256_eval.zip",
+        urls=("https://zenodo.org/records/11973457/files/BIOSCAN_5M_cropped_256_eval.zip",),
+        md5="16a997f72a8cd08cbcf7becafe2dda50",
+        unpack=".",
+    ),
+)
+PAPER = Publication(
+    key="gharaee2024bioscan",
+    kind="inproceedings",
+    title="BIOSCAN-5M: A Multimodal Dataset for Insect Biodiversity",
+    authors=(
+        "Gharaee, Zahra",
+        "Lowe, Scott C.",
+        "Gong, ZeMing",
+        "Millan Arias, Pablo",
+        "Pellegrino, Nicholas",
+        "Wang, Austin T.",
+        "Haurum, Joakim Bruslund",
+        "Zarubiieva, Iuliia",
+        "Kari, Lila",
+        "Steinke, Dirk",
+        "Taylor, Graham W.",
+        "Fieguth, Paul",
+        "Chang, Angel X.",
+    ),
+    venue="Advances in Neural Information Processing Systems (NeurIPS)",
+    year=2024,
+    volume="37",
+    pages="36285--36313",
+    arxiv="2406.12723",
+    cited=("BIOSCAN-5M: a multimodal dataset",),
+)
 SPEC = Spec(
     name="bioscan-5m",
     title="BIOSCAN-5M",
@@ -60,6 +119,8 @@ SPEC = Spec(
     images=("images/cropped_256",),
     protocol=Protocol(recalls=(1, 5, 10)),
     licence="CC BY 3.0",
+    files=FILES,
+    papers=(PAPER,),
     citation="Gharaee et al., BIOSCAN-5M: a multimodal dataset for insect biodiversity, NeurIPS "
     "2024",
     homepage="https://biodiversitygenomics.net/5M-insects/",
@@ -88,7 +149,7 @@ PARTIAL_SPEC = dataclasses.replace(
     name="bioscan-5m-partial",
     title="BIOSCAN-5M, all that may be trained on",
     build=partial(build, training=("pretrain", "train")),
-    files="bioscan-5m",
+    raw_name="bioscan-5m",
     size="2 GB, and 39 GB of images (those of pretrain by hand)",
     counts={**SPEC.counts, "train": {"images": 4_677_756 + 289_203}},
     defects=(

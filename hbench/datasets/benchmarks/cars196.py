@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from hbench.datasets.spec import Protocol, Spec, Splits, refuse_unless, shipped_rows, split_by
+from hbench.datasets.raw_files import refuse_unless, shipped_rows
+from hbench.datasets.spec import Protocol, Publication, RemoteFile, Spec, Splits, split_by
 
 TRAINING_CLASSES = 98
 
@@ -34,6 +35,35 @@ def build(raw: Path) -> Splits:
     return split_by(labelled, trains=training.__contains__)
 
 
+FILES = (
+    RemoteFile(
+        file="cars_annos.mat",
+        urls=(
+            "http://ai.stanford.edu/~jkrause/car196/cars_annos.mat",
+            "http://imagenet.stanford.edu/internal/car196/cars_annos.mat",
+        ),
+        md5="b407c6086d669747186bd1d764ff9dbc",
+        part="metadata",
+    ),
+    RemoteFile(
+        file="car_ims.tgz",
+        urls=(
+            "http://ai.stanford.edu/~jkrause/car196/car_ims.tgz",
+            "http://imagenet.stanford.edu/internal/car196/car_ims.tgz",
+        ),
+        md5="d5c8f0aa497503f355e17dc7886c3f14",
+        unpack=".",
+    ),
+)
+PAPER = Publication(
+    key="krause2013cars",
+    kind="inproceedings",
+    title="3D Object Representations for Fine-Grained Categorization",
+    authors=("Krause, Jonathan", "Stark, Michael", "Deng, Jia", "Fei-Fei, Li"),
+    venue="IEEE Workshop on 3D Representation and Recognition (3dRR)",
+    year=2013,
+    cited=("Krause et al.",),
+)
 SPEC = Spec(
     name="cars196",
     title="Stanford Cars (Cars196)",
@@ -42,6 +72,8 @@ SPEC = Spec(
     markers=("cars_annos.mat",),
     protocol=Protocol(recalls=(1, 2, 4, 8)),
     licence="research only, not redistributable; body types: MIT",
+    files=FILES,
+    papers=(PAPER,),
     citation="Krause et al., 3D object representations for fine-grained categorization, 3dRR 2013",
     homepage="http://ai.stanford.edu/~jkrause/cars/car_dataset.html",
     size="1.9 GB",

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from hbench.core.errors import DataError
-from hbench.datasets.spec import Spec, Splits, lines_of
+from hbench.datasets.raw_files import lines_of
+from hbench.datasets.spec import Publication, RemoteFile, Spec, Splits
 
 SIDE = 32
 RECORD = 2 + 3 * SIDE * SIDE  # coarse label, fine label, red, green and blue plane
@@ -53,6 +54,25 @@ def picture(root: Path, item: str) -> Image.Image:
     return Image.fromarray(np.ascontiguousarray(pixels.reshape(3, SIDE, SIDE).transpose(1, 2, 0)))
 
 
+FILES = (
+    RemoteFile(
+        file="cifar-100-binary.tar.gz",
+        urls=("https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",),
+        size=168513733,
+        md5="03b5dce01913d631647c71ecec9e9cb8",
+        sha256="58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
+        unpack=".",
+    ),
+)
+PAPER = Publication(
+    key="krizhevsky2009learning",
+    kind="techreport",
+    title="Learning Multiple Layers of Features from Tiny Images",
+    authors=("Krizhevsky, Alex",),
+    venue="University of Toronto",
+    year=2009,
+    cited=("Krizhevsky, Learning multiple layers",),
+)
 SPEC = Spec(
     name="cifar100",
     title="CIFAR-100",
@@ -61,6 +81,8 @@ SPEC = Spec(
     picture=picture,
     on_disk=False,
     markers=("train.bin",),
+    files=FILES,
+    papers=(PAPER,),
     citation="Krizhevsky, Learning multiple layers of features from tiny images, 2009",
     homepage="https://www.cs.toronto.edu/~kriz/cifar.html",
     size="161 MB",

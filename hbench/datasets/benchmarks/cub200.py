@@ -4,7 +4,8 @@ test.
 
 from pathlib import Path
 
-from hbench.datasets.spec import Protocol, Spec, Splits, mended, rows_of, shipped_rows, split_by
+from hbench.datasets.raw_files import rows_of, shipped_rows
+from hbench.datasets.spec import Protocol, Publication, RemoteFile, Spec, Splits, mended, split_by
 
 TRAINING_CLASSES = 100
 MERGED = dict.fromkeys(("Emberizidae", "Passerellidae"), "Emberizidae and Passerellidae")
@@ -38,6 +39,53 @@ def build(raw: Path) -> Splits:
     return split_by(labelled, trains=training.__contains__)
 
 
+FILES = (
+    RemoteFile(
+        file="CUB_200_2011.tgz",
+        urls=(
+            "https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz",
+            "http://www.vision.caltech.edu/visipedia-data/CUB-200-2011/CUB_200_2011.tgz",
+            "gdrive:1hbzc_P1FuxMkcabkgn9ZKinBwW683j45",
+        ),
+        size=1150585339,
+        md5="97eceeb196236b17998738112f37df78",
+        sha256="0c685df5597a8b24909f6a7c9db6d11e008733779a671760afef78feb49bf081",
+        unpack=".",
+    ),
+)
+PAPER = Publication(
+    key="wah2011cub",
+    kind="techreport",
+    title="The Caltech-UCSD Birds-200-2011 Dataset",
+    authors=(
+        "Wah, Catherine",
+        "Branson, Steve",
+        "Welinder, Peter",
+        "Perona, Pietro",
+        "Belongie, Serge",
+    ),
+    venue="California Institute of Technology",
+    number="CNS-TR-2011-001",
+    year=2011,
+    cited=("Wah et al.",),
+)
+TREE_PAPER = Publication(
+    key="chang2021flamingo",
+    kind="inproceedings",
+    title='Your "Flamingo" is My "Bird": Fine-Grained, or Not',
+    authors=(
+        "Chang, Dongliang",
+        "Pang, Kaiyue",
+        "Zheng, Yixiao",
+        "Ma, Zhanyu",
+        "Song, Yi-Zhe",
+        "Guo, Jun",
+    ),
+    venue="IEEE/CVF Conference on Computer Vision and Pattern Recognition (CVPR)",
+    year=2021,
+    arxiv="2011.09040",
+    cited=("Chang et al., CVPR 2021",),
+)
 SPEC = Spec(
     name="cub200",
     title="Caltech-UCSD Birds-200-2011",
@@ -47,6 +95,8 @@ SPEC = Spec(
     images=("images",),
     protocol=Protocol(recalls=(1, 2, 4, 8)),
     licence="research only, not redistributable; tree: MIT",
+    files=FILES,
+    papers=(PAPER, TREE_PAPER),
     citation="Wah et al., The Caltech-UCSD Birds-200-2011 dataset, 2011; tree: Chang et al., CVPR "
     "2021",
     homepage="https://www.vision.caltech.edu/datasets/cub_200_2011/",

@@ -7,15 +7,8 @@ from pathlib import Path
 
 from hbench.datasets.copies import same_content
 from hbench.datasets.manifest import Manifest
-from hbench.datasets.spec import (
-    Protocol,
-    Spec,
-    Splits,
-    cells_of,
-    manifest_of,
-    queries_against,
-    rows_of,
-)
+from hbench.datasets.raw_files import cells_of, rows_of
+from hbench.datasets.spec import Protocol, Spec, Splits, manifest_of, queries_against
 
 LEVELS = ("coarse", "middle", "fine")
 TEST_LEVELS = ("class",)  # of a test of any granularity

@@ -4,7 +4,8 @@ species.
 
 from pathlib import Path
 
-from hbench.datasets.spec import Protocol, Spec, Splits, json_of
+from hbench.datasets.raw_files import json_of
+from hbench.datasets.spec import Protocol, Publication, RemoteFile, Spec, Splits
 
 
 def specimens(path: Path) -> dict[str, tuple[str, ...]]:
@@ -34,6 +35,33 @@ def build(raw: Path) -> Splits:
     }
 
 
+FILES = (
+    RemoteFile(
+        file="ETHEC_dataset_v0.2.zip",
+        urls=(
+            "https://www.research-collection.ethz.ch/bitstream/handle/20.500.11850/365379/ETHEC_dataset_v0.2.zip?sequence=6&isAllowed=y",
+        ),
+        md5="d846bc07b0a356d5701bf19942c77b2d",
+        unpack=".",
+    ),
+)
+PAPER = Publication(
+    key="dhall2020ethec",
+    kind="inproceedings",
+    title="Hierarchical Image Classification using Entailment Cone Embeddings",
+    authors=(
+        "Dhall, Ankit",
+        "Makarova, Anastasia",
+        "Ganea, Octavian",
+        "Pavllo, Dario",
+        "Greeff, Michael",
+        "Krause, Andreas",
+    ),
+    venue="IEEE/CVF Conference on Computer Vision and Pattern Recognition (CVPR) Workshops",
+    year=2020,
+    arxiv="2004.03459",
+    cited=("Entailment cone embeddings",),
+)
 SPEC = Spec(
     name="ethec",
     title="ETHEC",
@@ -42,6 +70,8 @@ SPEC = Spec(
     markers=("splits/train.json",),
     protocol=Protocol(recalls=(1, 10, 100)),
     licence="not found; see its page",
+    files=FILES,
+    papers=(PAPER,),
     citation="Dhall et al., Hierarchical image classification using entailment cone embeddings, "
     "CVPR workshops 2020",
     homepage="https://www.research-collection.ethz.ch/handle/20.500.11850/365379",

@@ -6,7 +6,8 @@ from pathlib import Path
 from PIL import Image
 
 from hbench.datasets.pictures import open_picture
-from hbench.datasets.spec import Protocol, Spec, Splits, json_of, mended
+from hbench.datasets.raw_files import json_of
+from hbench.datasets.spec import Protocol, Publication, RemoteFile, Spec, Splits, mended
 
 FILES = {
     "train": "instances_attributes_train2020.json",
@@ -73,6 +74,51 @@ def picture(root: Path, item: str) -> Image.Image:
     return open_picture(root, file).crop((x, y, x + max(width, 1), y + max(height, 1)))
 
 
+SOURCES = (
+    RemoteFile(
+        file="instances_attributes_train2020.json",
+        urls=(
+            "https://s3.amazonaws.com/ifashionist-dataset/annotations/instances_attributes_train2020.json",
+        ),
+        part="metadata",
+    ),
+    RemoteFile(
+        file="instances_attributes_val2020.json",
+        urls=(
+            "https://s3.amazonaws.com/ifashionist-dataset/annotations/instances_attributes_val2020.json",
+        ),
+        part="metadata",
+    ),
+    RemoteFile(
+        file="train2020.zip",
+        urls=("https://s3.amazonaws.com/ifashionist-dataset/images/train2020.zip",),
+        unpack=".",
+    ),
+    RemoteFile(
+        file="val_test2020.zip",
+        urls=("https://s3.amazonaws.com/ifashionist-dataset/images/val_test2020.zip",),
+        unpack=".",
+    ),
+)
+PAPER = Publication(
+    key="jia2020fashionpedia",
+    kind="inproceedings",
+    title="Fashionpedia: Ontology, Segmentation, and an Attribute Localization Dataset",
+    authors=(
+        "Jia, Menglin",
+        "Shi, Mengyun",
+        "Sirotenko, Mikhail",
+        "Cui, Yin",
+        "Cardie, Claire",
+        "Hariharan, Bharath",
+        "Adam, Hartwig",
+        "Belongie, Serge",
+    ),
+    venue="European Conference on Computer Vision (ECCV)",
+    year=2020,
+    arxiv="2004.12276",
+    cited=("Fashionpedia",),
+)
 SPEC = Spec(
     name="fashionpedia",
     title="Fashionpedia",
@@ -83,6 +129,8 @@ SPEC = Spec(
     markers=(FILES["train"], f"annotations/{FILES['train']}"),
     protocol=Protocol(recalls=(1, 10, 100)),
     licence="annotations CC BY 4.0; images as Flickr, Unsplash, Pexels … license them",
+    files=SOURCES,
+    papers=(PAPER,),
     citation="Jia et al., Fashionpedia: ontology, segmentation, and an attribute localization "
     "dataset, ECCV 2020",
     homepage="https://github.com/cvdfoundation/fashionpedia",

@@ -5,15 +5,15 @@ could.
 from pathlib import Path
 
 from hbench.core.errors import DataError, examples
+from hbench.datasets.raw_files import cells_of, json_of
 from hbench.datasets.spec import (
     PARTIAL,
     RANKS,
     Protocol,
+    Publication,
     Spec,
     Splits,
-    cells_of,
     held_out,
-    json_of,
     mended,
     split_by,
 )
@@ -47,6 +47,29 @@ def build(raw: Path) -> Splits:
     return split_by(labelled, trains=lambda path: path not in test)
 
 
+PAPER = Publication(
+    key="katija2022fathomnet",
+    kind="article",
+    title="FathomNet: A Global Image Database for Enabling Artificial Intelligence in the Ocean",
+    authors=(
+        "Katija, Kakani",
+        "Orenstein, Eric",
+        "Schlining, Brian",
+        "Lundsten, Lonny",
+        "Barnard, Kevin",
+        "Sainz, Giovanna",
+        "Boulais, Oceane",
+        "Cromwell, Megan",
+        "Butler, Erin",
+        "Woodward, Benjamin",
+        "Bell, Katherine L. C.",
+    ),
+    venue="Scientific Reports",
+    year=2022,
+    volume="12",
+    pages="15914",
+    cited=("Katija et al.",),
+)
 SPEC = Spec(
     name="fathomnet-2025",
     title="FathomNet 2025 (FGVC12)",
@@ -57,6 +80,7 @@ SPEC = Spec(
     protocol=Protocol(recalls=(1, 5, 10)),
     licence="annotations CC BY-ND 4.0; images CC BY-NC-ND 4.0, training and development of models "
     "allowed",
+    papers=(PAPER,),
     citation="Katija et al., FathomNet: a global image database for enabling artificial "
     "intelligence in the ocean, "
     "Scientific Reports 2022",

@@ -13,7 +13,16 @@ import pyarrow as pa
 from hbench.core.tables import read_sheet, text_rows
 from hbench.datasets.dataset import list_of
 from hbench.datasets.own.table import check_columns
-from hbench.datasets.spec import Protocol, Spec, Splits, cells_of, manifest_of, queries_against
+from hbench.datasets.raw_files import cells_of
+from hbench.datasets.spec import (
+    Protocol,
+    Publication,
+    RemoteFile,
+    Spec,
+    Splits,
+    manifest_of,
+    queries_against,
+)
 
 TRAIN = "metadata/train_clean.csv"
 INDEX = "metadata/index_image_to_landmark.csv"
@@ -123,17 +132,95 @@ def lists(raw: Path) -> dict[str, pa.Table]:
     }
 
 
+FILES = (
+    RemoteFile(
+        file="metadata/train_clean.csv",
+        urls=("https://s3.amazonaws.com/google-landmark/metadata/train_clean.csv",),
+        part="metadata",
+    ),
+    RemoteFile(
+        file="metadata/index_image_to_landmark.csv",
+        urls=("https://s3.amazonaws.com/google-landmark/metadata/index_image_to_landmark.csv",),
+        part="metadata",
+    ),
+    RemoteFile(
+        file="metadata/train_label_to_hierarchical.csv",
+        urls=("https://s3.amazonaws.com/google-landmark/metadata/train_label_to_hierarchical.csv",),
+        part="metadata",
+    ),
+    RemoteFile(
+        file="metadata/index_label_to_hierarchical.csv",
+        urls=("https://s3.amazonaws.com/google-landmark/metadata/index_label_to_hierarchical.csv",),
+        part="metadata",
+    ),
+    RemoteFile(
+        file="metadata/train_label_to_category.csv",
+        urls=("https://s3.amazonaws.com/google-landmark/metadata/train_label_to_category.csv",),
+        part="metadata",
+    ),
+    RemoteFile(
+        file="metadata/index_label_to_category.csv",
+        urls=("https://s3.amazonaws.com/google-landmark/metadata/index_label_to_category.csv",),
+        part="metadata",
+    ),
+    RemoteFile(
+        file="ground_truth/recognition_solution_v2.1.csv",
+        urls=(
+            "https://s3.amazonaws.com/google-landmark/ground_truth/recognition_solution_v2.1.csv",
+        ),
+        part="metadata",
+    ),
+    RemoteFile(
+        file="ground_truth/retrieval_solution_v2.1.csv",
+        urls=("https://s3.amazonaws.com/google-landmark/ground_truth/retrieval_solution_v2.1.csv",),
+        part="metadata",
+    ),
+    RemoteFile(
+        file="train/images_{i}.tar",
+        urls=("https://s3.amazonaws.com/google-landmark/train/images_{i}.tar",),
+        count=500,
+        md5_url="https://s3.amazonaws.com/google-landmark/md5sum/train/md5.images_{i}.txt",
+        unpack="train",
+    ),
+    RemoteFile(
+        file="index/images_{i}.tar",
+        urls=("https://s3.amazonaws.com/google-landmark/index/images_{i}.tar",),
+        count=100,
+        md5_url="https://s3.amazonaws.com/google-landmark/md5sum/index/md5.images_{i}.txt",
+        unpack="index",
+    ),
+    RemoteFile(
+        file="test/images_{i}.tar",
+        urls=("https://s3.amazonaws.com/google-landmark/test/images_{i}.tar",),
+        count=20,
+        md5_url="https://s3.amazonaws.com/google-landmark/md5sum/test/md5.images_{i}.txt",
+        unpack="test",
+    ),
+)
+PAPER = Publication(
+    key="weyand2020gldv2",
+    kind="inproceedings",
+    title="Google Landmarks Dataset v2 -- A Large-Scale Benchmark for Instance-Level Recognition "
+    "and Retrieval",
+    authors=("Weyand, Tobias", "Araujo, André", "Cao, Bingyi", "Sim, Jack"),
+    venue="IEEE/CVF Conference on Computer Vision and Pattern Recognition (CVPR)",
+    year=2020,
+    arxiv="2004.01804",
+    cited=("Weyand et al.",),
+)
 SPEC = Spec(
     name="hgldv2",
     title="Hierarchical Google Landmarks v2",
     levels=("kind", "super_category", "landmark"),
     build=build,
-    files="gldv2",
+    raw_name="gldv2",
     markers=(TRAIN, Path(TRAIN).name),
     protocol=Protocol(
         metrics=("H-AP", "ASI", "NDCG", "mAP@100"), recalls=(1, 10), official="official-landmark"
     ),
     licence="annotations CC BY 4.0; images of train CC BY, of index and test CC0 or public domain",
+    files=FILES,
+    papers=(PAPER,),
     citation="Ramzi et al., Optimization of rank losses for image retrieval, TPAMI 2025; Weyand et "
     "al., CVPR 2020",
     homepage="https://github.com/cvdfoundation/google-landmark",

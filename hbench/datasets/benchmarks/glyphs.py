@@ -17,7 +17,8 @@ from hbench.core import paths
 from hbench.core.files import replacing
 from hbench.core.untrusted import parse_toml, read_array
 from hbench.datasets.manifest import Manifest
-from hbench.datasets.spec import Spec, Splits, held_out, shipped, split_by
+from hbench.datasets.raw_files import shipped
+from hbench.datasets.spec import Spec, Splits, held_out, split_by
 
 SIDE = 32
 MARGIN = 1

@@ -7,7 +7,16 @@ from functools import partial
 from pathlib import Path
 
 from hbench.core.errors import DataError, examples
-from hbench.datasets.spec import Protocol, Spec, Splits, json_of, lines_of, mended, queries_against
+from hbench.datasets.raw_files import json_of, lines_of
+from hbench.datasets.spec import (
+    Protocol,
+    Publication,
+    RemoteFile,
+    Spec,
+    Splits,
+    mended,
+    queries_against,
+)
 from hbench.tree.names import Row
 
 TAXONOMY = "taxonomy.json"
@@ -65,17 +74,64 @@ def build(raw: Path, *, distractors: bool) -> Splits:
     return {"test": queries_against(core, gallery, SPEC.levels)}
 
 
+FILES = (
+    RemoteFile(
+        file="taxonomy.json",
+        urls=(
+            "https://raw.githubusercontent.com/ilias-vrg/ilias/67a343947cd7e216f3a4b05707015fc355adaa95/misc/taxonomy.json",
+        ),
+        part="metadata",
+    ),
+    RemoteFile(
+        file="image_ids/image_query_ids.txt",
+        urls=("https://vrg.fel.cvut.cz/ilias_data/image_ids/image_query_ids.txt",),
+        part="metadata",
+    ),
+    RemoteFile(
+        file="image_ids/positive_ids.txt",
+        urls=("https://vrg.fel.cvut.cz/ilias_data/image_ids/positive_ids.txt",),
+        part="metadata",
+    ),
+    RemoteFile(
+        file="ilias_core.tar",
+        urls=("https://vrg.fel.cvut.cz/ilias_data/ilias_core.tar",),
+        unpack=".",
+    ),
+)
+PAPER = Publication(
+    key="kordopatis2025ilias",
+    kind="inproceedings",
+    title="ILIAS: Instance-Level Image retrieval At Scale",
+    authors=(
+        "Kordopatis-Zilos, Giorgos",
+        "Stojnić, Vladan",
+        "Manko, Anna",
+        "Šuma, Pavel",
+        "Ypsilantis, Nikolaos-Antonios",
+        "Efthymiadis, Nikos",
+        "Laskar, Zakaria",
+        "Matas, Jiří",
+        "Chum, Ondřej",
+        "Tolias, Giorgos",
+    ),
+    venue="IEEE/CVF Conference on Computer Vision and Pattern Recognition (CVPR)",
+    year=2025,
+    arxiv="2502.11748",
+    cited=("ILIAS: instance-level image retrieval",),
+)
 SPEC = Spec(
     name="ilias",
     title="ILIAS, with distractors",
     levels=("domain", "category", "kind", "object"),
     build=partial(build, distractors=True),
-    files="ilias",
+    raw_name="ilias",
     markers=(QUERIES,),
     on_disk=False,
     protocol=Protocol(metrics=("mAP@1000", "H-AP"), recalls=(1, 10, 100, 1000)),
     licence="images of its authors CC BY 4.0, others as their pages say; YFCC100M has its own "
     "terms",
+    files=FILES,
+    papers=(PAPER,),
     citation="Kordopatis-Zilos et al., ILIAS: instance-level image retrieval at scale, CVPR 2025",
     homepage="https://vrg.fel.cvut.cz/ilias/",
     size="6.3 TB with all distractors",

@@ -8,7 +8,17 @@ from operator import itemgetter
 from pathlib import Path
 
 from hbench.core.errors import DataError, examples
-from hbench.datasets.spec import RANKS, Names, Protocol, Spec, Splits, json_of, lines_of, mended
+from hbench.datasets.raw_files import json_of, lines_of
+from hbench.datasets.spec import (
+    RANKS,
+    Names,
+    Protocol,
+    Publication,
+    RemoteFile,
+    Spec,
+    Splits,
+    mended,
+)
 
 BASE = ("supercategory", "species")
 SPLITS = "Inat_dataset_splits/Inaturalist_{split}_set1.txt"
@@ -65,15 +75,80 @@ def build(raw: Path, *, levels: tuple[str, ...]) -> Splits:
     return labelled
 
 
+FILES = (
+    RemoteFile(
+        file="train2018.json.tar.gz",
+        urls=("https://ml-inat-competition-datasets.s3.amazonaws.com/2018/train2018.json.tar.gz",),
+        size=20951917,
+        md5="bfa29d89d629cbf04d826a720c0a68b0",
+        sha256="be550dd4e2692458e508dd03e3a8d79f087453e2ad570a438a4ff198a7abc68f",
+        part="metadata",
+        unpack=".",
+    ),
+    RemoteFile(
+        file="val2018.json.tar.gz",
+        urls=("https://ml-inat-competition-datasets.s3.amazonaws.com/2018/val2018.json.tar.gz",),
+        size=1276686,
+        md5="f2ed8bfe3e9901cdefceb4e53cd3775d",
+        sha256="e23c47d61d3aa2a9095090dbc49de861445d9a8144884a78222873f11f7ef43e",
+        part="metadata",
+        unpack=".",
+    ),
+    RemoteFile(
+        file="categories.json.tar.gz",
+        urls=("https://ml-inat-competition-datasets.s3.amazonaws.com/2018/categories.json.tar.gz",),
+        size=139473,
+        sha256="2287211e8da582419dc2ca66736005fdb079e0a89eaf38936a441d8277a8162e",
+        part="metadata",
+        unpack=".",
+    ),
+    RemoteFile(
+        file="Inat_dataset_splits.zip",
+        urls=("gdrive:1sXfkBTFDrRU3__-NUs1qBP3sf_0uMB98",),
+        part="metadata",
+        unpack=".",
+    ),
+    RemoteFile(
+        file="train_val2018.tar.gz",
+        urls=("https://ml-inat-competition-datasets.s3.amazonaws.com/2018/train_val2018.tar.gz",),
+        size=127945569561,
+        md5="b1c6952ce38f31868cc50ea72d066cc3",
+        sha256="276522b02b65d98ee5168a17415b2b1ec971b035bd62959e37b80b1092130495",
+        unpack=".",
+    ),
+)
+PAPER = Publication(
+    key="vanhorn2018inaturalist",
+    kind="inproceedings",
+    title="The iNaturalist Species Classification and Detection Dataset",
+    authors=(
+        "Van Horn, Grant",
+        "Mac Aodha, Oisin",
+        "Song, Yang",
+        "Cui, Yin",
+        "Sun, Chen",
+        "Shepard, Alex",
+        "Adam, Hartwig",
+        "Perona, Pietro",
+        "Belongie, Serge",
+    ),
+    venue="IEEE Conference on Computer Vision and Pattern Recognition (CVPR)",
+    year=2018,
+    pages="8769--8778",
+    arxiv="1707.06642",
+    cited=("Van Horn et al., The iNaturalist",),
+)
 SPEC = Spec(
     name="inat18-base",
     title="iNaturalist 2018, two levels",
     levels=BASE,
     build=partial(build, levels=BASE),
-    files="inat18",
+    raw_name="inat18",
     markers=(SPLITS.format(split="train"),),
     protocol=Protocol(recalls=(1, 4, 16, 32)),
     licence="non-commercial research; images may not be redistributed",
+    files=FILES,
+    papers=(PAPER,),
     citation="Van Horn et al., The iNaturalist dataset, CVPR 2018; split: Brown et al., Smooth-AP, "
     "ECCV 2020",
     homepage="https://github.com/visipedia/inat_comp/tree/master/2018",

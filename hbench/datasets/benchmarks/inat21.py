@@ -6,13 +6,15 @@ import dataclasses
 from pathlib import Path
 
 from hbench.core.errors import DataError, examples
+from hbench.datasets.raw_files import images_in
 from hbench.datasets.spec import (
     RANKS,
     Protocol,
+    Publication,
+    RemoteFile,
     Spec,
     Splits,
     held_out,
-    images_in,
     mended,
     split_by,
 )
@@ -53,6 +55,39 @@ def build_open(raw: Path) -> Splits:
     return split_by(images, trains=lambda names: names[-1] not in test)
 
 
+FILES = (
+    RemoteFile(
+        file="train_mini.tar.gz",
+        urls=("https://ml-inat-competition-datasets.s3.amazonaws.com/2021/train_mini.tar.gz",),
+        size=44636137542,
+        md5="db6ed8330e634445efc8fec83ae81442",
+        unpack=".",
+    ),
+    RemoteFile(
+        file="val.tar.gz",
+        urls=("https://ml-inat-competition-datasets.s3.amazonaws.com/2021/val.tar.gz",),
+        size=8931661582,
+        md5="f6f6e0e242e3d4c9569ba56400938afc",
+        unpack=".",
+    ),
+)
+PAPER = Publication(
+    key="vanhorn2021benchmarking",
+    kind="inproceedings",
+    title="Benchmarking Representation Learning for Natural World Image Collections",
+    authors=(
+        "Van Horn, Grant",
+        "Cole, Elijah",
+        "Beery, Sara",
+        "Wilber, Kimberly",
+        "Belongie, Serge",
+        "Mac Aodha, Oisin",
+    ),
+    venue="IEEE/CVF Conference on Computer Vision and Pattern Recognition (CVPR)",
+    year=2021,
+    arxiv="2103.16483",
+    cited=("Van Horn et al., Benchmarking",),
+)
 SPEC = Spec(
     name="inat21-mini",
     title="iNaturalist 2021, mini training set",
@@ -61,6 +96,8 @@ SPEC = Spec(
     markers=(FOLDERS["train"],),
     protocol=Protocol(recalls=(1, 4, 16, 32)),
     licence="non-commercial research; images may not be redistributed",
+    files=FILES,
+    papers=(PAPER,),
     citation="Van Horn et al., Benchmarking representation learning for natural world image "
     "collections, CVPR 2021",
     homepage="https://github.com/visipedia/inat_comp/tree/master/2021",
@@ -86,7 +123,7 @@ OPEN = dataclasses.replace(
     name="inat21-mini-open",
     title="iNaturalist 2021, mini training and validation set, split by species",
     build=build_open,
-    files="inat21-mini",
+    raw_name="inat21-mini",
     counts={
         "train": {"images": 7_000 * 60, "species": 7_000},
         "test": {"images": 3_000 * 60, "species": 3_000},

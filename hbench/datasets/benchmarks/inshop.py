@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from hbench.core.errors import DataError
-from hbench.datasets.spec import Protocol, Spec, Splits, lines_of, manifest_of
+from hbench.datasets.raw_files import lines_of
+from hbench.datasets.spec import Protocol, Publication, Spec, Splits, manifest_of
 
 FILE = "list_eval_partition.txt"
 HEADER = ["image_name", "item_id", "evaluation_status"]
@@ -44,6 +45,15 @@ def build(raw: Path) -> Splits:
     return splits
 
 
+PAPER = Publication(
+    key="liu2016deepfashion",
+    kind="inproceedings",
+    title="DeepFashion: Powering Robust Clothes Recognition and Retrieval with Rich Annotations",
+    authors=("Liu, Ziwei", "Luo, Ping", "Qiu, Shi", "Wang, Xiaogang", "Tang, Xiaoou"),
+    venue="IEEE Conference on Computer Vision and Pattern Recognition (CVPR)",
+    year=2016,
+    cited=("Liu et al., DeepFashion",),
+)
 SPEC = Spec(
     name="inshop",
     title="DeepFashion In-shop Clothes Retrieval",
@@ -53,6 +63,7 @@ SPEC = Spec(
     images=(".", "Img"),
     protocol=Protocol(recalls=(1, 10, 20, 30, 40, 50)),
     licence="non-commercial research, not redistributable",
+    papers=(PAPER,),
     citation="Liu et al., DeepFashion: powering robust clothes recognition and retrieval, CVPR "
     "2016",
     homepage="http://mmlab.ie.cuhk.edu.hk/projects/DeepFashion.html",

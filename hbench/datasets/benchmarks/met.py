@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from hbench.datasets.spec import Protocol, Spec, Splits, json_of, queries_against
+from hbench.datasets.raw_files import json_of
+from hbench.datasets.spec import Protocol, Publication, Spec, Splits, queries_against
 
 DATABASE = "ground_truth/MET_database.json"
 QUERIES = "ground_truth/testset.json"
@@ -30,6 +31,24 @@ def build(raw: Path) -> Splits:
     }
 
 
+PAPER = Publication(
+    key="ypsilantis2021met",
+    kind="inproceedings",
+    title="The Met Dataset: Instance-level Recognition for Artworks",
+    authors=(
+        "Ypsilantis, Nikolaos-Antonios",
+        "Garcia, Noa",
+        "Han, Guangxing",
+        "Ibrahimi, Sarah",
+        "van Noord, Nanne",
+        "Tolias, Giorgos",
+    ),
+    venue="Proceedings of the Neural Information Processing Systems Track on Datasets and "
+    "Benchmarks",
+    year=2021,
+    arxiv="2202.01747",
+    cited=("The Met dataset",),
+)
 SPEC = Spec(
     name="met",
     title="The Met dataset",
@@ -39,6 +58,7 @@ SPEC = Spec(
     images=("images",),
     protocol=Protocol(metrics=("AP", "mAP@100"), recalls=(1, 10, 100)),
     licence="not found; the museum's own pictures come from its Open Access collection",
+    papers=(PAPER,),
     citation="Ypsilantis et al., The Met dataset: instance-level recognition for artworks, NeurIPS "
     "2021 "
     "(datasets and benchmarks)",

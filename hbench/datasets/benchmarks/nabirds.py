@@ -4,7 +4,8 @@ form."""
 from pathlib import Path
 
 from hbench.core.errors import TreeError
-from hbench.datasets.spec import Protocol, Spec, Splits, rows_of
+from hbench.datasets.raw_files import rows_of
+from hbench.datasets.spec import Protocol, Publication, Spec, Splits
 
 DEPTH = 4
 
@@ -43,6 +44,26 @@ def build(raw: Path) -> Splits:
     return splits
 
 
+PAPER = Publication(
+    key="vanhorn2015nabirds",
+    kind="inproceedings",
+    title="Building a Bird Recognition App and Large Scale Dataset "
+    "with Citizen Scientists: The Fine Print in Fine-Grained Dataset Collection",
+    authors=(
+        "Van Horn, Grant",
+        "Branson, Steve",
+        "Farrell, Ryan",
+        "Haber, Scott",
+        "Barry, Jessie",
+        "Ipeirotis, Panos",
+        "Perona, Pietro",
+        "Belongie, Serge",
+    ),
+    venue="IEEE Conference on Computer Vision and Pattern Recognition (CVPR)",
+    year=2015,
+    pages="595--604",
+    cited=("Van Horn et al., Building a bird",),
+)
 SPEC = Spec(
     name="nabirds",
     title="NABirds",
@@ -52,6 +73,7 @@ SPEC = Spec(
     images=("images",),
     protocol=Protocol(recalls=(1, 2, 4, 8)),
     licence="non-commercial",
+    papers=(PAPER,),
     citation="Van Horn et al., Building a bird recognition app and large scale dataset, CVPR 2015",
     homepage="https://dl.allaboutbirds.org/nabirds",
     size="9.6 GB",

@@ -6,7 +6,8 @@ import dataclasses
 from functools import partial
 from pathlib import Path
 
-from hbench.datasets.spec import Spec, Splits, images_in
+from hbench.datasets.raw_files import images_in
+from hbench.datasets.spec import Publication, RemoteFile, Spec, Splits
 from hbench.tree.names import Row
 
 FOLDERS = {"train": "images_background", "test": "images_evaluation"}
@@ -46,6 +47,60 @@ LAYOUT = """\
     character01/
       0394_01.png
 {test}/                          tests, alike"""
+FILES = (
+    RemoteFile(
+        file="images_background.zip",
+        urls=(
+            "https://raw.githubusercontent.com/brendenlake/omniglot/master/python/images_background.zip",
+        ),
+        size=9464212,
+        md5="68d2efa1b9178cc56df9314c21c6e718",
+        unpack=".",
+    ),
+    RemoteFile(
+        file="images_evaluation.zip",
+        urls=(
+            "https://raw.githubusercontent.com/brendenlake/omniglot/master/python/images_evaluation.zip",
+        ),
+        size=6462886,
+        md5="6b91aef0f799c5bb55b94e3f2daec811",
+        unpack=".",
+    ),
+)
+SMALL_FILES = (
+    RemoteFile(
+        file="images_background_small1.zip",
+        urls=(
+            "https://raw.githubusercontent.com/brendenlake/omniglot/master/python/images_background_small1.zip",
+        ),
+        size=1319022,
+        md5="e704a628b5459e08445c13499850abc4",
+        sha256="f38eb80f801274ac2b4dff5b24289016bfaba4a7d5bb50deebf27104ad6cb8a4",
+        unpack=".",
+    ),
+    RemoteFile(
+        file="images_background_small2.zip",
+        urls=(
+            "https://raw.githubusercontent.com/brendenlake/omniglot/master/python/images_background_small2.zip",
+        ),
+        size=1580917,
+        md5="b75a71a51d3b13f821f212756fe481fd",
+        sha256="3ccaa407515a8778e5d0861875af38b17e418f301ad5bb3b5a6b65d901a41c7f",
+        unpack=".",
+    ),
+)
+PAPER = Publication(
+    key="lake2015omniglot",
+    kind="article",
+    title="Human-Level Concept Learning Through Probabilistic Program Induction",
+    authors=("Lake, Brenden M.", "Salakhutdinov, Ruslan", "Tenenbaum, Joshua B."),
+    venue="Science",
+    year=2015,
+    volume="350",
+    number="6266",
+    pages="1332--1338",
+    cited=("Lake et al.",),
+)
 SPEC = Spec(
     name="omniglot",
     title="Omniglot",
@@ -53,6 +108,8 @@ SPEC = Spec(
     build=partial(build, folders=FOLDERS),
     markers=(FOLDERS["train"],),
     licence="MIT",
+    files=FILES,
+    papers=(PAPER,),
     citation="Lake et al., Human-level concept learning through probabilistic program induction, "
     "Science 2015",
     homepage="https://github.com/brendenlake/omniglot",
@@ -65,6 +122,7 @@ SPEC = Spec(
 )
 SMALL_SPEC = dataclasses.replace(
     SPEC,
+    files=SMALL_FILES,
     name="omniglot-small",
     title="Omniglot, the two small background sets",
     build=partial(build, folders=SMALL),
@@ -82,7 +140,7 @@ OPEN_SPEC = dataclasses.replace(
     name="omniglot-small-open",
     title="Omniglot, the two small background sets, tested on new alphabets",
     build=build_open,
-    files="omniglot-small",
+    raw_name="omniglot-small",
     counts={
         "train": {"images": 2_720, "character": 136, "alphabet": 5},
         "test": {"images": 2_120, "character": 106, "alphabet": 3},

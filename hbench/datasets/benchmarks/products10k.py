@@ -5,7 +5,8 @@ photographs.
 from pathlib import Path
 
 from hbench.core.errors import DataError, examples
-from hbench.datasets.spec import Protocol, Spec, Splits, cells_of
+from hbench.datasets.raw_files import cells_of
+from hbench.datasets.spec import Protocol, Publication, Spec, Splits
 
 TRAIN = "train.csv"
 TEST = "test_kaggletest.csv"
@@ -29,6 +30,15 @@ def build(raw: Path) -> Splits:
     return splits
 
 
+PAPER = Publication(
+    key="bai2020products",
+    kind="misc",
+    title="Products-10K: A Large-scale Product Recognition Dataset",
+    authors=("Bai, Yalong", "Chen, Yuxiang", "Yu, Wei", "Wang, Linfang", "Zhang, Wei"),
+    year=2020,
+    arxiv="2008.10545",
+    cited=("Products-10K",),
+)
 SPEC = Spec(
     name="products-10k",
     title="Products-10K",
@@ -37,6 +47,7 @@ SPEC = Spec(
     markers=(TRAIN,),
     protocol=Protocol(recalls=(1, 10, 100)),
     licence="not found",
+    papers=(PAPER,),
     citation="Bai et al., Products-10K: a large-scale product recognition dataset, 2020",
     homepage="https://products-10k.github.io/",
     defects=(

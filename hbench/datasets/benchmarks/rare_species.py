@@ -4,7 +4,8 @@ training set.
 
 from pathlib import Path
 
-from hbench.datasets.spec import RANKS, Protocol, Spec, Splits, cells_of, mended
+from hbench.datasets.raw_files import cells_of
+from hbench.datasets.spec import RANKS, Protocol, Publication, RemoteFile, Spec, Splits, mended
 
 TABLE = "metadata.csv"
 
@@ -18,6 +19,36 @@ def build(raw: Path) -> Splits:
     return {"test": [(row[0], final[row[1:]]) for row in rows]}
 
 
+FILES = (
+    RemoteFile(
+        file="metadata.csv",
+        urls=("https://huggingface.co/datasets/imageomics/rare-species/resolve/main/metadata.csv",),
+        part="metadata",
+    ),
+)
+PAPER = Publication(
+    key="stevens2024bioclip",
+    kind="inproceedings",
+    title="BioCLIP: A Vision Foundation Model for the Tree of Life",
+    authors=(
+        "Stevens, Samuel",
+        "Wu, Jiaman",
+        "Thompson, Matthew J.",
+        "Campolongo, Elizabeth G.",
+        "Song, Chan Hee",
+        "Carlyn, David Edward",
+        "Dong, Li",
+        "Dahdul, Wasila M.",
+        "Stewart, Charles",
+        "Berger-Wolf, Tanya",
+        "Chao, Wei-Lun",
+        "Su, Yu",
+    ),
+    venue="IEEE/CVF Conference on Computer Vision and Pattern Recognition (CVPR)",
+    year=2024,
+    arxiv="2311.18803",
+    cited=("BioCLIP: a vision foundation model",),
+)
 SPEC = Spec(
     name="rare-species",
     title="Rare Species",
@@ -26,6 +57,8 @@ SPEC = Spec(
     markers=(TABLE,),
     protocol=Protocol(recalls=(1, 5, 10)),
     licence="compilation CC0; images CC0 to CC BY-NC-SA, each as metadata/licenses.csv says",
+    files=FILES,
+    papers=(PAPER,),
     citation="Stevens et al., BioCLIP: a vision foundation model for the tree of life, CVPR 2024",
     homepage="https://huggingface.co/datasets/imageomics/rare-species",
     counts={"test": {"species": 400, "phylum": 5, "kingdom": 1}},

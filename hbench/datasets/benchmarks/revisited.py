@@ -12,7 +12,8 @@ from PIL import Image
 
 from hbench.datasets.dataset import LEFT_OUT, list_of
 from hbench.datasets.pictures import open_picture
-from hbench.datasets.spec import Protocol, Spec, Splits, plain_pickle, queries_against
+from hbench.datasets.raw_files import plain_pickle
+from hbench.datasets.spec import Protocol, Publication, RemoteFile, Spec, Splits, queries_against
 
 POSITIVE = {"easy": {"easy"}, "medium": {"easy", "hard"}, "hard": {"hard"}}
 PARTS = ("easy", "hard", "junk")
@@ -87,7 +88,56 @@ def picture(root: Path, item: str, *, file: str) -> Image.Image:
     return image.crop((left, top, right, bottom))
 
 
-def _spec(name: str, title: str, *, gallery: int, size: str, file: str) -> Spec:
+OXFORD_FILES = (
+    RemoteFile(
+        file="gnd_roxford5k.pkl",
+        urls=("http://cmp.felk.cvut.cz/cnnimageretrieval/data/test/roxford5k/gnd_roxford5k.pkl",),
+        part="metadata",
+    ),
+    RemoteFile(
+        file="oxbuild_images-v1.tgz",
+        urls=("https://www.robots.ox.ac.uk/~vgg/data/oxbuildings/oxbuild_images-v1.tgz",),
+        unpack="jpg",
+    ),
+)
+PARIS_FILES = (
+    RemoteFile(
+        file="gnd_rparis6k.pkl",
+        urls=("http://cmp.felk.cvut.cz/cnnimageretrieval/data/test/rparis6k/gnd_rparis6k.pkl",),
+        part="metadata",
+    ),
+    RemoteFile(
+        file="paris_1-v1.tgz",
+        urls=("https://www.robots.ox.ac.uk/~vgg/data/parisbuildings/paris_1-v1.tgz",),
+        unpack="jpg",
+    ),
+    RemoteFile(
+        file="paris_2-v1.tgz",
+        urls=("https://www.robots.ox.ac.uk/~vgg/data/parisbuildings/paris_2-v1.tgz",),
+        unpack="jpg",
+    ),
+)
+PAPER = Publication(
+    key="radenovic2018revisiting",
+    kind="inproceedings",
+    title="Revisiting Oxford and Paris: Large-Scale Image Retrieval Benchmarking",
+    authors=(
+        "Radenović, Filip",
+        "Iscen, Ahmet",
+        "Tolias, Giorgos",
+        "Avrithis, Yannis",
+        "Chum, Ondřej",
+    ),
+    venue="IEEE/CVF Conference on Computer Vision and Pattern Recognition (CVPR)",
+    year=2018,
+    arxiv="1803.11285",
+    cited=("Radenovic et al., Revisiting Oxford",),
+)
+
+
+def _spec(
+    name: str, title: str, *, gallery: int, size: str, file: str, files: tuple[RemoteFile, ...]
+) -> Spec:
     return Spec(
         name=name,
         title=title,
@@ -101,6 +151,8 @@ def _spec(name: str, title: str, *, gallery: int, size: str, file: str) -> Spec:
             metrics=("AP", "P@1", "P@5", "P@10"), recalls=(1, 10), official="official-revisited"
         ),
         licence="not stated; images from Flickr",
+        files=files,
+        papers=(PAPER,),
         citation="Radenovic et al., Revisiting Oxford and Paris: large-scale image retrieval "
         "benchmarking, CVPR 2018",
         homepage="http://cmp.felk.cvut.cz/revisitop/",
@@ -112,6 +164,18 @@ def _spec(name: str, title: str, *, gallery: int, size: str, file: str) -> Spec:
 
 
 OXFORD = _spec(
-    "roxford5k", "Revisited Oxford", gallery=4_993, size="1.9 GB", file="gnd_roxford5k.pkl"
+    "roxford5k",
+    "Revisited Oxford",
+    gallery=4_993,
+    size="1.9 GB",
+    file="gnd_roxford5k.pkl",
+    files=OXFORD_FILES,
 )
-PARIS = _spec("rparis6k", "Revisited Paris", gallery=6_322, size="2.5 GB", file="gnd_rparis6k.pkl")
+PARIS = _spec(
+    "rparis6k",
+    "Revisited Paris",
+    gallery=6_322,
+    size="2.5 GB",
+    file="gnd_rparis6k.pkl",
+    files=PARIS_FILES,
+)

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from hbench.datasets.spec import Protocol, Spec, Splits, images_in
+from hbench.datasets.raw_files import images_in
+from hbench.datasets.spec import Protocol, Publication, RemoteFile, Spec, Splits
 
 
 def build(raw: Path) -> Splits:
@@ -13,6 +14,26 @@ def build(raw: Path) -> Splits:
     return splits
 
 
+FILES = (
+    RemoteFile(
+        file="rp2k_dataset.zip",
+        urls=(
+            "https://blob-nips2020-rp2k-dataset.obs.cn-east-3.myhuaweicloud.com/rp2k_dataset.zip",
+        ),
+        size=6330687649,
+        sha256="4c32449993e720285865405c3b46d2958cb36f33a9d7db6c3d70bde49d580205",
+        unpack=".",
+    ),
+)
+PAPER = Publication(
+    key="peng2020rp2k",
+    kind="misc",
+    title="RP2K: A Large-Scale Retail Product Dataset for Fine-Grained Image Classification",
+    authors=("Peng, Jingtian", "Xiao, Chang", "Wei, Xun", "Li, Yifan"),
+    year=2020,
+    arxiv="2006.12634",
+    cited=("RP2K: a large-scale retail product dataset",),
+)
 SPEC = Spec(
     name="rp2k",
     title="RP2K",
@@ -21,6 +42,8 @@ SPEC = Spec(
     markers=("train",),
     protocol=Protocol(metrics=("AP", "mAP@100"), recalls=(1, 10, 100)),
     licence="not found",
+    files=FILES,
+    papers=(PAPER,),
     citation="Peng et al., RP2K: a large-scale retail product dataset for fine-grained image "
     "classification, 2020",
     homepage="https://www.pinlandata.com/rp2k_dataset/",

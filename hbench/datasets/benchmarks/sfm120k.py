@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hbench.datasets.spec import Protocol, Spec, Splits, plain_pickle
+from hbench.datasets.raw_files import plain_pickle
+from hbench.datasets.spec import Protocol, Publication, RemoteFile, Spec, Splits
 from hbench.tree.names import Row
 
 FILE = "retrieval-SfM-120k.pkl"
@@ -41,6 +42,28 @@ def models_of(part: Mapping[str, Any]) -> dict[str, Row]:
     }
 
 
+FILES = (
+    RemoteFile(
+        file="retrieval-SfM-120k.pkl",
+        urls=("http://cmp.felk.cvut.cz/cnnimageretrieval/data/train/dbs/retrieval-SfM-120k.pkl",),
+        part="metadata",
+    ),
+    RemoteFile(
+        file="ims.tar.gz",
+        urls=("http://cmp.felk.cvut.cz/cnnimageretrieval/data/train/ims/ims.tar.gz",),
+        unpack="ims",
+    ),
+)
+PAPER = Publication(
+    key="radenovic2019finetuning",
+    kind="article",
+    title="Fine-tuning CNN Image Retrieval with No Human Annotation",
+    authors=("Radenović, Filip", "Tolias, Giorgos", "Chum, Ondřej"),
+    venue="IEEE Transactions on Pattern Analysis and Machine Intelligence",
+    year=2019,
+    arxiv="1711.02512",
+    cited=("Fine-tuning CNN image retrieval",),
+)
 SPEC = Spec(
     name="sfm-120k",
     title="SfM-120k",
@@ -49,6 +72,8 @@ SPEC = Spec(
     markers=(FILE,),
     protocol=Protocol(metrics=("AP", "mAP@100"), recalls=(1, 10, 100)),
     licence="not stated; images from Flickr",
+    files=FILES,
+    papers=(PAPER,),
     citation="Radenovic et al., Fine-tuning CNN image retrieval with no human annotation, TPAMI "
     "2019",
     homepage="http://cmp.felk.cvut.cz/cnnimageretrieval/",

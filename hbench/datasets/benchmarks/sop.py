@@ -4,7 +4,8 @@ ones twelve kinds.
 
 from pathlib import Path
 
-from hbench.datasets.spec import Protocol, Spec, Splits, rows_of
+from hbench.datasets.raw_files import rows_of
+from hbench.datasets.spec import Protocol, Publication, RemoteFile, Spec, Splits
 from hbench.tree.names import Row
 
 
@@ -24,6 +25,30 @@ def products(path: Path) -> list[tuple[str, Row]]:
     return found
 
 
+FILES = (
+    RemoteFile(
+        file="Stanford_Online_Products.zip",
+        urls=(
+            "http://ftp.cs.stanford.edu/cs/cvgl/Stanford_Online_Products.zip",
+            "gdrive:1TclrpQOF_ullUP99wk_gjGN8pKvtErG8",
+            "gdrive:1AtTQv-5ATXYHbVO-dVuQqoUqbVZT1auV",
+        ),
+        size=3083860082,
+        md5="7f73d41a2f44250d4779881525aea32e",
+        sha256="b04fa78210e69fab050ce73939550e1cd0f96890bdd98ec9fee732c3b756ef48",
+        unpack=".",
+    ),
+)
+PAPER = Publication(
+    key="ohsong2016lifted",
+    kind="inproceedings",
+    title="Deep Metric Learning via Lifted Structured Feature Embedding",
+    authors=("Oh Song, Hyun", "Xiang, Yu", "Jegelka, Stefanie", "Savarese, Silvio"),
+    venue="IEEE Conference on Computer Vision and Pattern Recognition (CVPR)",
+    year=2016,
+    arxiv="1511.06452",
+    cited=("Oh Song et al.",),
+)
 SPEC = Spec(
     name="sop",
     title="Stanford Online Products",
@@ -32,6 +57,8 @@ SPEC = Spec(
     markers=("Ebay_train.txt",),
     protocol=Protocol(recalls=(1, 10, 100, 1000)),
     licence="research only, not redistributable",
+    files=FILES,
+    papers=(PAPER,),
     citation="Oh Song et al., Deep metric learning via lifted structured feature embedding, CVPR "
     "2016",
     homepage="https://cvgl.stanford.edu/projects/lifted_struct/",

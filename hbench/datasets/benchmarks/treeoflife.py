@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from hbench.core.tables import read_sheet, text_rows
-from hbench.datasets.spec import PARTIAL, RANKS, Protocol, Spec, Splits, mended
+from hbench.datasets.spec import PARTIAL, RANKS, Protocol, RemoteFile, Spec, Splits, mended
 
 TABLE = "metadata/catalog.csv"
 PARTS = {"train": "train_small", "test": "val"}
@@ -40,6 +40,15 @@ def full(genus: str, epithet: str) -> str:
     return f"{genus} {epithet}" if genus and epithet and " " not in epithet else epithet
 
 
+FILES = (
+    RemoteFile(
+        file="metadata/catalog.csv",
+        urls=(
+            "https://huggingface.co/datasets/imageomics/TreeOfLife-10M/resolve/main/metadata/catalog.csv",
+        ),
+        part="metadata",
+    ),
+)
 SPEC = Spec(
     name="treeoflife-10m-small",
     title="TreeOfLife-10M, the parts train_small and val",
@@ -48,6 +57,7 @@ SPEC = Spec(
     markers=(TABLE,),
     protocol=Protocol(recalls=(1, 5, 10)),
     licence="compilation CC0; each image as metadata/licenses.csv says",
+    files=FILES,
     citation="Stevens et al., BioCLIP: a vision foundation model for the tree of life, CVPR 2024",
     homepage="https://huggingface.co/datasets/imageomics/TreeOfLife-10M",
     defects=(

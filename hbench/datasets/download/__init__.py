@@ -26,7 +26,8 @@ from hbench.core.errors import IntegrityError, SourceError
 from hbench.core.files import free_bytes, write_text
 from hbench.core.untrusted import read_json
 from hbench.core.version import __version__
-from hbench.datasets.download.sources import RemoteFile, disk_errors
+from hbench.datasets.download.sources import disk_errors
+from hbench.datasets.spec import RemoteFile
 
 LOG = logging.getLogger(__name__)
 BLOCK = 1 << 18

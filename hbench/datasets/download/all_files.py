@@ -25,7 +25,8 @@ from hbench.core.files import free_bytes, replacing
 from hbench.datasets.download import DROPPED, DownloadInterrupted, Requester, fetch, session, verify
 from hbench.datasets.download import sources as registry
 from hbench.datasets.download.archives import not_unpacked, unpack
-from hbench.datasets.download.sources import DownloadRecord, RemoteFile, disk_errors
+from hbench.datasets.download.sources import DownloadRecord, disk_errors
+from hbench.datasets.spec import RemoteFile
 
 OnDownload = Callable[
     [RemoteFile, str, int], None

@@ -1,11 +1,8 @@
-"""Reads the addresses of a dataset's files, from `sources.toml` in this folder and from the user's,
-and records downloads.
+"""Lists the files of a dataset, as its SPEC has them and the user's `sources.toml` mends them, and
+records downloads.
 
-A file is one table, `[[DATASET]]`, with `file`, `urls` and, where known, `size`, `md5`, `sha256`.
-`part` is "metadata" or "images" (default); `unpack` is the folder to unpack an archive into ("."
-for most). `count = n` makes n files of one table, in which `{i}` becomes 000, 001 …. The address
-`gdrive:ID` is a file on Google Drive. The user's table overrides the keys of the shipped table with
-the same `file`; a table with a new `file` is added.
+That file has tables `[[DATASET]]` with the fields of a RemoteFile. A table whose `file` the SPEC
+has overrides its fields; one with a new `file` is added.
 
 A file that was downloaded has a record (`.hbench/FILE.json`), so that none is fetched or verified
 twice: its checksums, its size and time when they were computed, and how many files were unpacked
@@ -16,70 +13,28 @@ import dataclasses
 import errno
 import json
 import os
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from importlib import resources
-from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import platformdirs
-from pydantic import AfterValidator, Field, NonNegativeInt, TypeAdapter, create_model
+from pydantic import TypeAdapter, create_model
 
 from hbench.core.errors import ConfigError, DataError
 from hbench.core.files import full_disk_told, write_text
 from hbench.core.schema import Strict, build
 from hbench.core.untrusted import parse_toml, read_json, read_text
+from hbench.datasets.spec import RemoteFile, Spec
 
-UNPRINTABLE = re.compile(r"[\\\x00-\x1f\x7f]")
-
-
-def _inside(path: str) -> str:
-    parts = PurePosixPath(path).parts
-    outside = path.startswith("/") or ".." in parts or UNPRINTABLE.search(path)
-    if outside or any(part.startswith(".hbench") for part in parts):
-        raise ValueError(
-            "it must stay inside the raw folder, and is not one of hbench's own records"
-        )
-    return path
-
-
-Inside = Annotated[str, AfterValidator(_inside)]
-
-
-@dataclass(frozen=True)
-class RemoteFile:
-    """One file to fetch: its path in the raw folder, its addresses, tried in order, and its size
-    and checksums.
-
-    `md5_url` is a file that starts with the md5. `part` is "metadata" or "images". `unpack` is the
-    folder, in the raw folder, that an archive is unpacked into; None for a plain file. `most`: the
-    largest size that is taken.
-    """
-
-    file: Annotated[Inside, Field(min_length=1)]
-    urls: tuple[str, ...]
-    size: NonNegativeInt | None = None
-    md5: str | None = None
-    sha256: str | None = None
-    md5_url: str | None = None
-    part: Literal["metadata", "images"] = "images"
-    unpack: Inside | None = None
-    most: int | None = None
-
-
-# The schema of a table of a sources.toml: the fields of `count` RemoteFiles, in which `{i}` stands
-# for their number.
+# The schema of a table of the user's sources.toml: a RemoteFile without `most`.
 FIELDS: dict[str, Any] = {
     field.name: (field.type, ... if field.default is dataclasses.MISSING else field.default)
     for field in dataclasses.fields(RemoteFile)
     if field.name != "most"
 }
-RemoteTable = create_model(
-    "RemoteTable", __base__=Strict, **FIELDS, count=(int, Field(1, ge=0, le=100_000))
-)
-
+RemoteTable = create_model("RemoteTable", __base__=Strict, **FIELDS)
 
 GDRIVE = "https://drive.usercontent.google.com/download?export=download&confirm=t&id="
 
@@ -93,38 +48,38 @@ def own_file() -> Path:
 
 
 def sources_of(
-    dataset: str, *, part: str | None = None, mirror: str | None = None
+    spec: Spec, *, part: str | None = None, mirror: str | None = None
 ) -> list[RemoteFile]:
     """List the files of a dataset, of one `part` or all; `mirror` is a base address to try before
     all others.
     """
-    text = (
-        resources.files("hbench.datasets.download")
-        .joinpath("sources.toml")
-        .read_text(encoding="utf-8")
-    )
-    tables = {table["file"]: table for table in parse_toml(text).get(dataset, [])}
-    for table in _tables_of_user(own_file()).get(dataset, []):
-        tables[table["file"]] = tables.get(table["file"], {}) | table
-    sources = [source for table in tables.values() for source in _expanded(**table)]
+    files = {file.file: file for file in spec.files}
+    for table in _tables_of_user(own_file()).get(spec.source, []):
+        known = files.get(table["file"])
+        files[table["file"]] = RemoteFile(**table) if known is None else replace(known, **table)
+
+    sources = [source for file in files.values() for source in _each(file)]
     if mirror:
         base = mirror.rstrip("/")
         sources = [
-            dataclasses.replace(source, urls=(f"{base}/{source.file}", *source.urls))
-            for source in sources
+            replace(source, urls=(f"{base}/{source.file}", *source.urls)) for source in sources
         ]
 
     return [source for source in sources if part in {None, source.part}]
 
 
-def _expanded(urls: Sequence[str], count: int = 1, **table: Any) -> Iterator[RemoteFile]:
-    """Yield the files of one table, with `{i}` and `gdrive:` replaced."""
-    for number in (f"{i:03d}" for i in range(count)):
-        addresses = tuple(url.replace("{i}", number).replace("gdrive:", GDRIVE) for url in urls)
-        texts = {
-            key: text.replace("{i}", number) for key, text in table.items() if isinstance(text, str)
-        }
-        yield RemoteFile(urls=addresses, **{**table, **texts})
+def _each(file: RemoteFile) -> Iterator[RemoteFile]:
+    """Yield the `count` files of one entry, with `{i}` and `gdrive:` replaced."""
+    for number in (f"{i:03d}" for i in range(file.count)):
+        urls = tuple(url.replace("{i}", number).replace("gdrive:", GDRIVE) for url in file.urls)
+        yield replace(
+            file,
+            file=file.file.replace("{i}", number),
+            urls=urls,
+            md5_url=file.md5_url and file.md5_url.replace("{i}", number),
+            unpack=file.unpack and file.unpack.replace("{i}", number),
+            count=1,
+        )
 
 
 def _tables_of_user(path: Path) -> dict[str, list[dict[str, Any]]]:

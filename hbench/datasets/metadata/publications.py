@@ -1,8 +1,8 @@
 """Finds the publication that a short citation means, and writes BibTeX.
 
-Specs, losses and leaderboards cite in words ("Sun et al., CVPR 2021"); `publications.toml` has
-authors, title and venue of every such paper. Any other source, such as a README, becomes a plain
-note.
+Specs, losses and leaderboards cite in words ("Sun et al., CVPR 2021"); authors, title and venue of
+a paper stand in the SPEC of its dataset, or in `publications.toml`. Any other source, such as a
+README, becomes a plain note.
 
 >>> publication_of("HAPPIER (ECCV 2022) Eq. 6").key
 'ramzi2022happier'
@@ -20,10 +20,9 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
-from typing import Literal
 
-from hbench.core.schema import Strict
 from hbench.core.untrusted import parse_toml
+from hbench.datasets.spec import Publication, specs
 
 VENUE_FIELD = {
     "article": "journal",
@@ -34,30 +33,13 @@ VENUE_FIELD = {
 YEAR = re.compile(r"\b(?:19|20)\d\d\b(?!\.)")
 
 
-class Publication(Strict):
-    """A paper; `authors` are "Last, First" or the name of a group; `cited`: the words that identify
-    it in a citation.
-    """
-
-    key: str
-    kind: Literal["article", "inproceedings", "techreport", "misc"]
-    title: str
-    authors: list[str]
-    cited: list[str]
-    year: int | None = None
-    venue: str = ""
-    note: str = ""
-    volume: str = ""
-    number: str = ""
-    pages: str = ""
-    arxiv: str = ""
-
-
 @cache
 def publications() -> tuple[Publication, ...]:
-    """Read all known publications."""
+    """List all known publications."""
     text = resources.files(__package__).joinpath("publications.toml").read_text(encoding="utf-8")
-    return tuple(Publication(key=key, **entry) for key, entry in parse_toml(text).items())
+    of_methods = [Publication(key=key, **entry) for key, entry in parse_toml(text).items()]
+    of_datasets = {paper.key: paper for name in specs for paper in specs[name].papers}
+    return (*of_methods, *of_datasets.values())
 
 
 def publication_of(citation: str) -> Publication | None:
@@ -99,7 +81,7 @@ def _noted(name: str, text: str) -> Publication:
     year = int(years[-1]) if years else None
     number = next(iter(arxiv), "")
     return Publication(
-        key=key, kind="misc", title=name, authors=[], cited=[], year=year, note=text, arxiv=number
+        key=key, kind="misc", title=name, authors=(), cited=(), year=year, note=text, arxiv=number
     )
 
 

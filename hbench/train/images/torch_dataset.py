@@ -146,6 +146,6 @@ def _dataset(name: str, root: Path, *, download: bool) -> Dataset:
     if (root / "dataset.json").exists():
         return read(root)
     spec = specs[name]
-    if download and (problems := fetch_all(sources_of(spec.source), DownloadOptions(root))):
+    if download and (problems := fetch_all(sources_of(spec), DownloadOptions(root))):
         raise summary(problems)
     return build.build_published(spec, root)[0]
