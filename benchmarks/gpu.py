@@ -106,7 +106,7 @@ def main() -> int:
     )
     print(title, flush=True)
     # threads go by the kernels, whose last bits are the device's, however few the items
-    compiled.SMALL = -1
+    compiled.MIN_COMPILED = -1
     if not has_gpu:
         print("What is checked is the same; the times say nothing about a GPU.")
         # no compiled kernels of the processor: the losses as they are on any other device

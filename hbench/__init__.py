@@ -102,8 +102,13 @@ __all__ = [
 
 @checked
 def list_datasets(pattern: str = "*") -> list[str]:
-    """List the published datasets, and those built here, whose names match a pattern such as
-    "inat*".
+    """List the published datasets, and those built here.
+
+    Args:
+        pattern: which names, with * and ? for any characters, such as "inat*". Default: all.
+
+    Returns:
+        The names, sorted.
     """
     from hbench.datasets import own_names, specs
 
@@ -112,8 +117,14 @@ def list_datasets(pattern: str = "*") -> list[str]:
 
 @checked
 def list_metrics(pattern: str = "*") -> list[str]:
-    """List the spellings of metrics (k and level stand for any) that match a pattern such as
-    "*@k"."""
+    """List the spellings of metrics; k and level stand for any.
+
+    Args:
+        pattern: which names, with * and ? for any characters, such as "*@k". Default: all.
+
+    Returns:
+        The names, sorted.
+    """
     from hbench.metrics.names import spellings
 
     return _matching(spellings(), pattern)
@@ -121,7 +132,14 @@ def list_metrics(pattern: str = "*") -> list[str]:
 
 @checked
 def list_losses(pattern: str = "*") -> list[str]:
-    """List the names for `hbench.losses.build_loss` that match a pattern such as "sup_*"."""
+    """List the names for `hbench.losses.build_loss`.
+
+    Args:
+        pattern: which names, with * and ? for any characters, such as "sup_*". Default: all.
+
+    Returns:
+        The names, sorted.
+    """
     from hbench.losses import losses
 
     return _matching(losses, pattern)
@@ -129,7 +147,14 @@ def list_losses(pattern: str = "*") -> list[str]:
 
 @checked
 def list_recipes(pattern: str = "*") -> list[str]:
-    """The names of the training recipes that match a pattern such as "sop-*"."""
+    """List the training recipes.
+
+    Args:
+        pattern: which names, with * and ? for any characters, such as "sop-*". Default: all.
+
+    Returns:
+        The names, sorted.
+    """
     from hbench.train.recipes import files
 
     return _matching(files.names(), pattern)
@@ -137,7 +162,14 @@ def list_recipes(pattern: str = "*") -> list[str]:
 
 @checked
 def list_leaderboards(pattern: str = "*") -> list[str]:
-    """List the datasets with a leaderboard, published or your own, that match a pattern."""
+    """List the datasets with a leaderboard, published or your own.
+
+    Args:
+        pattern: which names, with * and ? for any characters, such as "dyml-*". Default: all.
+
+    Returns:
+        The names, sorted.
+    """
     from hbench.boards import names
 
     return _matching(names(), pattern)

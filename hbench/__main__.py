@@ -15,7 +15,7 @@ CYCLES = (700, 10, 1_000)
 def main() -> None:
     """Run the command line."""
     gc.set_threshold(*CYCLES)
-    atexit.register(spare_the_last_search)
+    atexit.register(skip_final_gc)
     try:
         from hbench.cli import main as run
     except KeyboardInterrupt:
@@ -24,9 +24,8 @@ def main() -> None:
     run()
 
 
-def spare_the_last_search() -> None:
-    """Keep the interpreter from searching all objects once more while it ends: an eighth of a
-    second.
+def skip_final_gc() -> None:
+    """Skip the interpreter's last garbage collection, which takes an eighth of a second.
 
     Not where torch was loaded: its extensions take what is never freed for a leak, and list it on
     stderr.

@@ -26,6 +26,22 @@ def modules():
     return [ROOT / line for line in listed.split()]
 
 
+def test_no_line_of_a_script_or_style_is_longer_than_120():
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a checkout")
+    listed = subprocess.run(
+        ["git", "ls-files", "*.js", "*.css"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    own = [line for line in listed.split() if "vendor" not in line]
+    assert own
+    assert not [
+        f"{name}:{number}"
+        for name in own
+        for number, line in enumerate((ROOT / name).read_text("utf-8").splitlines(), start=1)
+        if len(line) > 120
+    ]
+
+
 def is_text_or_list(node):
     is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
     return is_text or isinstance(node, ast.JoinedStr | ast.List)

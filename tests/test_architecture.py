@@ -250,7 +250,7 @@ def test_an_interrupt_while_the_command_line_loads_is_answered_in_a_line(monkeyp
 def test_objects_are_freed_at_the_end_where_torch_was_loaded(loaded, frozen):
     """Or its extensions list them as leaks on stderr."""
     code = (
-        f"import gc, {loaded}, hbench.__main__ as m; m.spare_the_last_search(); "
+        f"import gc, {loaded}, hbench.__main__ as m; m.skip_final_gc(); "
         "print(gc.get_freeze_count() > 0)"
     )
     assert python(code).strip() == str(frozen)

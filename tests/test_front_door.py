@@ -160,6 +160,24 @@ def test_every_public_name_is_there():
         hbench.no_such_name  # noqa: B018
 
 
+def public():
+    """The functions and classes of hbench, but for its errors, which have the parts of their base."""
+    values = {name: getattr(hbench, name) for name in hbench.__all__}
+    for name, value in values.items():
+        is_error = inspect.isclass(value) and issubclass(value, Exception)
+        if callable(value) and not (is_error and value is not hbench.HBenchError):
+            yield pytest.param(value, id=name)
+
+
+@pytest.mark.parametrize("value", list(public()))
+def test_a_public_docstring_has_a_line_for_every_argument(value):
+    text = inspect.getdoc(value)
+    section = re.search(r"^(?:Args|Attributes):\n(.*?)(?:\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
+    assert section
+    told = re.findall(r"^    \**(\w+):", section[1], re.MULTILINE)
+    assert told == list(getattr(value, "model_fields", inspect.signature(value).parameters))
+
+
 CANNOT_FAIL = {"levels_of_pairs", *(name for name in hbench.__all__ if name.startswith("list_"))}
 
 

@@ -25,7 +25,7 @@ from hbench.losses import build_loss
 from hbench.train.images.batches import Batches, images_of, keys_of
 from hbench.train.images.sampler import plan as plan_batches
 from hbench.train.loop import steps, update
-from hbench.train.processes import ALONE, Processes
+from hbench.train.processes import SINGLE_PROCESS, Processes
 from hbench.train.recipes.recipe import Recipe
 from hbench.train.run import TrainingRun, begin
 
@@ -35,7 +35,7 @@ def of_speed(sizes: Sizes, device: torch.device) -> Iterator[Row]:
     workers that decode.
     """
     recipe, data, pixels, labels = begun(sizes, "sup_hap")
-    there = ALONE._replace(device=device)
+    there = SINGLE_PROCESS._replace(device=device)
     given = pixels.to(device), labels.to(device)
     for precision in ("auto", "float32"):
         run = begin(recipe.model_copy(update={"precision": precision}), data, there)

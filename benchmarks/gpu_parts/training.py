@@ -20,7 +20,7 @@ from gpu_parts.rows import Row, Sizes, failed, tree_of
 from hbench.datasets import Dataset, Protocol
 from hbench.datasets import manifest as manifests
 from hbench.train.loop import update
-from hbench.train.processes import ALONE, Processes
+from hbench.train.processes import SINGLE_PROCESS, Processes
 from hbench.train.recipes.files import resolve
 from hbench.train.recipes.recipe import LossSpec, Recipe
 from hbench.train.recipes.sizes import fitted_to
@@ -41,7 +41,7 @@ def of_training(sizes: Sizes, device: torch.device) -> Iterator[Row]:
     recipe, data, pixels, labels = begun(sizes)
     plain = begin(recipe, data)
     expected = update(plain, pixels, labels)
-    there = ALONE._replace(device=device)
+    there = SINGLE_PROCESS._replace(device=device)
     given = pixels.to(device), labels.to(device)
     run = begin(recipe, data, there)
     found = update(run, *given, there)

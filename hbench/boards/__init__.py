@@ -61,14 +61,22 @@ class Citation(BaseModel):
 
 
 class Leaderboard(BaseModel):
-    """The rows of `dataset` at `version`, all scored under `protocol`; `metric` is the one they are
-    ranked by at first.
+    """The rows of a dataset, all scored under one protocol.
 
-    `protocol`: "paper", the papers' equations, or "official", the evaluator released for the
-    dataset, whichever it is. `ties` and `relevance` are those of all its rows, as a signature names
-    them. `levels`: the level names, coarse to fine, that metrics may name. `averaged`: the tests a
-    score is the mean of, where there are several. `foreign_metrics`: those of published tables that
-    hbench does not compute, and what they are.
+    Attributes:
+        dataset: its name.
+        version: that of the dataset.
+        protocol: "paper", the papers' equations, or "official", the evaluator released for the
+            dataset (see its SPEC).
+        ties: the order of equal scores of all rows, as a signature names it.
+        relevance: of all rows, as a signature names it.
+        levels: the level names, coarse to fine, that metrics may name.
+        averaged: the tests a score is the mean of, where there are several.
+        metric: the one that rows are ranked by at first.
+        notes: what readers must know, as Markdown.
+        foreign_metrics: those of published tables that hbench does not compute, and what they are.
+        citations: the sources of rows, by short name.
+        rows: published and own.
     """
 
     model_config = ConfigDict(**STRICT, validate_by_name=True, validate_by_alias=True)
@@ -337,8 +345,15 @@ def files(name: str) -> list[Path]:
 def read(name: str) -> Leaderboard:
     """Read the leaderboard of a dataset, published and own rows together.
 
-    `name`: a dataset's name (`hbench.list_leaderboards()`), or the path of one TOML file. Raises
-    UnknownName, and ConfigError naming file, row and key for what breaks the schema.
+    Args:
+        name: a dataset's name (`hbench.list_leaderboards()`), or the path of one TOML file.
+
+    Returns:
+        The leaderboard.
+
+    Raises:
+        UnknownName: a dataset without a leaderboard.
+        ConfigError: what breaks the schema, with file, row and key.
     """
     boards = [(path, read_file(path)) for path in files(name)]
     (base, board), *others = boards

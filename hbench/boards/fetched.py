@@ -102,8 +102,8 @@ def _read(path: Path, sha256: str) -> Submission:
 
 
 def _file_of(run: RunProvenance, requester: Requester, on_progress: Callable[[int], None]) -> Path:
-    """Return the embedding file of a row, fetched unless it is in the cache; whoever reads it
-    checks that it is the row's.
+    """Return the embedding file of a row, fetched unless it is in the cache; its
+    reader checks that it is the row's.
 
     Raises SourceError where it cannot be had, IntegrityError for another file.
     """

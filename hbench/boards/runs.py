@@ -93,7 +93,7 @@ def rankable_scores(board: Leaderboard, document: Document) -> Mapping[str, Scor
 
 
 # Formats that hold the ids, too, and are read without torch.
-ALONE = (".parquet", ".npz", ".safetensors", ".arrow", ".arrows", ".feather", ".ipc")
+SINGLE_FILE = (".parquet", ".npz", ".safetensors", ".arrow", ".arrows", ".feather", ".ipc")
 
 
 def refuse_several_files(name: str) -> None:
@@ -102,10 +102,10 @@ def refuse_several_files(name: str) -> None:
 
     Raises SubmissionError.
     """
-    if Path(name).suffix.lower() not in ALONE or ", " in name or " + " in name:
+    if Path(name).suffix.lower() not in SINGLE_FILE or ", " in name or " + " in name:
         raise SubmissionError(
             f"{name} is not one file of vectors and ids",
-            expected=", ".join(ALONE),
+            expected=", ".join(SINGLE_FILE),
             fix="write one .parquet file",
         )
 
@@ -181,7 +181,7 @@ def carried_row(path: Path, name: str, **details: Any) -> tuple[Leaderboard, Row
     try:
         content = read_json(path)
     except (OSError, ValueError):
-        return None  # whoever reads it as a report of hbench evaluate says what is wrong
+        return None  # not JSON: the report reader raises the error
 
     if not (isinstance(content, dict) and isinstance(content.get("row"), dict)):
         return None

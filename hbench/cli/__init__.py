@@ -172,7 +172,7 @@ def main() -> None:
     """Run the command line; what is refused, by hbench or by the system, becomes a message on
     stderr and an exit code.
 
-    What nobody foresaw becomes one line and exit code 70 (HBENCH_GUARD=0 lets it pass, as the tests
+    An unexpected error becomes one line and exit code 70 (HBENCH_GUARD=0 lets it pass, as the tests
     do).
     """
     for stream in (sys.stdout, sys.stderr):
@@ -238,8 +238,8 @@ def _end_unforeseen(error: Exception) -> NoReturn:
     doing = shorten(one_line(" ".join(["hbench", *sys.argv[1:]])))
     met = shorten(one_line(f"{type(error).__name__}: {error}"), 300)
     click.echo(
-        f"hbench: {doing} met what nobody foresaw: {met}; please report it with the output of "
-        "hbench info",
+        f"hbench: {doing} failed unexpectedly: {met}; this is a bug, please report it with the "
+        "output of hbench info",
         err=True,
     )
     sys.exit(70)

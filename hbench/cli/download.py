@@ -136,7 +136,7 @@ def command(
     if not spec.markers:
         terminal.say(f"{name} needs no files")
         return
-    if adopt is not None and _adopted(spec, sources, folder, adopt):
+    if adopt is not None and _adopt(spec, sources, folder, adopt):
         return
     if offline:
         _stay_offline(
@@ -188,22 +188,22 @@ def _fetch(sources: list[RemoteFile], job: DownloadOptions, jobs: int) -> None:
         raise summary(problems)
 
 
-def _adopted(spec: Spec, sources: list[RemoteFile], folder: Path, lying: Path) -> bool:
+def _adopt(spec: Spec, sources: list[RemoteFile], folder: Path, existing: Path) -> bool:
     """Whether the folder holds the dataset unpacked; otherwise its archives there are recorded."""
     from hbench.datasets.build import ADOPTED, find_raw
 
     try:
-        raw = find_raw(spec, lying)
+        raw = find_raw(spec, existing)
     except DataError:
-        files = adopt_files(sources, folder, lying)
+        files = adopt_files(sources, folder, existing)
         if not files:
             archives = [Path(source.file).name for source in sources if source.unpack]
             raise DataError(
-                f"{lying} holds nothing of {spec.name}",
+                f"{existing} holds nothing of {spec.name}",
                 expected=f"{examples([*spec.markers, *archives])}, there or in a folder below",
                 fix="name the folder that they lie in",
             ) from None
-        terminal.say(f"{len(files)} of {len(sources)} files are taken from {lying}")
+        terminal.say(f"{len(files)} of {len(sources)} files are taken from {existing}")
         return False
     write_text(folder / ADOPTED, f"{raw.resolve()}\n")
     terminal.say(f"{spec.name} is used as it lies in {raw}; next: hbench build {spec.name}")

@@ -10,7 +10,7 @@ from hbench.cli.reporting import with_options
 from hbench.cli.terminal import say, show, show_json
 from hbench.cli.two_files import OPTIONS, pairs_of
 
-SHOWN = 8
+SHOWN_RESULTS = 8
 WAYS = ("queries", "class_name", "worst", "best", "severe", "at_random")
 
 
@@ -25,7 +25,10 @@ WAYS = ("queries", "class_name", "worst", "best", "severe", "at_random")
     "--class", "class_name", metavar="NAME", help="Queries of this class, at any level of the tree."
 )
 @click.option(
-    "--worst", type=click.IntRange(1), metavar="N", help=f"The N worst by --by.  [default: {SHOWN}]"
+    "--worst",
+    type=click.IntRange(1),
+    metavar="N",
+    help=f"The N worst by --by.  [default: {SHOWN_RESULTS}]",
 )
 @click.option("--best", type=click.IntRange(1), metavar="N", help="The N best by --by.")
 @click.option(

@@ -243,10 +243,9 @@ def refuse_unwritable(files: dict[str, Any]) -> None:
 
 
 def write_report(report: Report, files: dict[str, Any]) -> None:
-    """Write the report, the values by query, the first results and the leaderboard row, those of
-    them that have a file.
+    """Write each output whose option was given.
 
-    Before anything is shown, since what is shown may meet a closed pipe.
+    Called before anything is printed, in case stdout is closed.
     """
     from hbench.core.files import locked
 
@@ -285,7 +284,7 @@ def write_rows(documents: list[Document], path: Path) -> None:
 
 
 def show_scores(document: Document) -> None:
-    """The scores as tables, and what they cannot be quoted without."""
+    """Print the score tables and their heading."""
     from hbench.boards import formats
 
     for place, content in enumerate(formats.tables(document)):

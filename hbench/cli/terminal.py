@@ -18,10 +18,10 @@ from hbench.core.errors import visible
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
-# characters: a name is never broken, a text wraps at about LINE, a word may have MOST
+# characters: a name is never broken, a text wraps at about LINE, a word may have MAX_WORD
 NAME = 40
 LINE = 22
-MOST = 48
+MAX_WORD = 48
 
 
 def say(text: str) -> None:
@@ -135,7 +135,7 @@ def _narrowest(header: Sequence[str], rows: Sequence[Sequence[str]], position: i
     if position == 0:
         return min(longest, NAME)
     words = max(len(word) for text in texts for word in (text.split() or [""]))
-    return min(longest, max(words, LINE), MOST)
+    return min(longest, max(words, LINE), MAX_WORD)
 
 
 def is_quiet() -> bool:

@@ -95,7 +95,10 @@ def _where(problem: TreeProblem) -> str:
         "alike": ("as", ", "),
     }.get(problem.kind, ("in", " and "))
     items = f" ({problem.items:,} items)" if problem.items > 1 else ""
-    where = [*problem.where[:SHOWN], *(["…"] if len(problem.where) > SHOWN else [])]
+    where = [
+        *problem.where[:SHOWN_PROBLEMS],
+        *(["…"] if len(problem.where) > SHOWN_PROBLEMS else []),
+    ]
     return f"{words} {joint.join(where)}{items}" if where else items.strip()
 
 
@@ -122,7 +125,7 @@ def _first(lines: Sequence[str], most: int | None) -> Iterator[str]:
         yield f"  … {len(lines) - most:,} more (--all)"
 
 
-SHOWN = 20
+SHOWN_PROBLEMS = 20
 
 
 @click.group()
@@ -220,7 +223,7 @@ def show_command(*, depth: int | None, max_children: int, as_json: bool, **sourc
     "--all",
     "all_of_them",
     is_flag=True,
-    help=f"Print every problem and change, not {SHOWN} of a kind.",
+    help=f"Print every problem and change, not {SHOWN_PROBLEMS} of a kind.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Problems and changes as JSON.")
 def validate_command(*, out: Path | None, all_of_them: bool, as_json: bool, **source: Any) -> None:
@@ -240,7 +243,7 @@ def validate_command(*, out: Path | None, all_of_them: bool, as_json: bool, **so
     policies = source["policies"]
     problems = find_problems(table)
     left = find_problems(mended.table)
-    most = None if all_of_them else SHOWN
+    most = None if all_of_them else SHOWN_PROBLEMS
     if as_json:
         show_json(_validated(table, mended, problems, left))
     else:

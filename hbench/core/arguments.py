@@ -38,7 +38,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 FLAGS = ("bool", "bool_")  # Python's and numpy's
-MOST = 60  # letters of what was found
+MAX_FOUND = 60  # letters of what was found
 UNIONS = (typing.Union, types.UnionType)
 LISTS = (
     collections.abc.Sequence,
@@ -124,7 +124,7 @@ def as_array(given: Any, name: str) -> NDArray[Any]:
 
 def _described(value: object) -> str:
     text = one_line(repr(value))
-    shown = text if len(text) <= MOST else f"{text[: MOST - 1]}…"
+    shown = text if len(text) <= MAX_FOUND else f"{text[: MAX_FOUND - 1]}…"
     return shown if value is None else f"{shown} ({type(value).__name__})"
 
 

@@ -28,7 +28,7 @@ from hbench.core.paths import cache_home
 
 LOADING = RLock()  # numba's, and the folder it is told to keep machine code in
 # values that numpy has worked through before compiled code is even loaded; pairs of 2,000 items
-SMALL = 1 << 22
+MIN_COMPILED = 1 << 22
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 Scalar = Any  # a number in compiled code, of the type that numba finds
 
@@ -162,7 +162,7 @@ def compiled_part(function: FunctionT) -> FunctionT:
 def pays(numbers: int) -> bool:
     """Whether compiled code is faster for this many values. Depends on the data alone, so that
     repeated runs agree to the last bit."""
-    return numbers > SMALL
+    return numbers > MIN_COMPILED
 
 
 def is_cached(function: Callable[..., Any]) -> bool:

@@ -49,7 +49,14 @@ def readable(text: str) -> str:
 
 
 class HBenchError(Exception):
-    """Base of everything hbench refuses; `exit_code` is what the command line ends with."""
+    """Base of everything hbench refuses; `exit_code` is what the command line ends with.
+
+    Args:
+        problem: what was read and what is wrong with it.
+        expected: what would be right.
+        found: what was there instead.
+        fix: what to do next.
+    """
 
     exit_code = 1
 
@@ -77,8 +84,16 @@ class UsageError(HBenchError):
 
 
 class UnknownName(UsageError):
-    """A name that no metric, level, dataset, loss, recipe … has; what was `meant` is suggested, or
-    the closest known ones; `searched`: the folder that was looked in."""
+    """A name that no metric, level, dataset, loss, recipe … has; the closest known ones are
+    suggested.
+
+    Args:
+        kind: what it should name, such as "metric".
+        name: as it was given.
+        choices: the known names.
+        meant: what was meant, where that is known; suggested instead of the closest.
+        searched: the folder that was looked in.
+    """
 
     def __init__(
         self,

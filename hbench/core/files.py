@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 FULL = {errno.ENOSPC, errno.EDQUOT}
-# bytes free, with which a write that failed for no reason it could tell has found the disk full
-NEARLY = 1 << 16
+# with fewer free bytes, an unexplained write error is reported as a full disk
+LOW_SPACE = 1 << 16
 
 
 @contextmanager
@@ -46,7 +46,7 @@ def full_disk_told(
         yield
     except (OSError, RuntimeError) as error:
         untold = getattr(error, "errno", None) is None
-        if getattr(error, "errno", None) in FULL or (untold and free_bytes(path) < NEARLY):
+        if getattr(error, "errno", None) in FULL or (untold and free_bytes(path) < LOW_SPACE):
             needed = missing()
             raise DataError(
                 f"the disk is full: {path} could not be written",

@@ -45,11 +45,15 @@ SCHEMA = pa.schema([("query", pa.string()), ("item", pa.string()), ("level", pa.
 
 @dataclass(frozen=True)
 class Protocol:
-    """The way a dataset's papers score it; the command line can override every value.
+    """The way a dataset's papers score it; the command line can override every value. Every query
+    is left out of its own list.
 
-    `metrics`: metric names, in the order of the papers' tables. `recalls`: the k of R@k.
-    `official`: the protocol (hbench.metrics.protocols) that reproduces the released evaluator.
-    `averaged`: a score is the mean over the tests. Every query is left out of its own list.
+    Attributes:
+        similarity: a name of `hbench.engine.similarity`, such as "cosine".
+        metrics: metric names, in the order of the papers' tables.
+        recalls: the k of R@k.
+        official: the protocol (`hbench.metrics.protocols`) that reproduces the released evaluator.
+        averaged: whether a score is the mean over the tests.
     """
 
     similarity: str = "cosine"
@@ -112,14 +116,22 @@ class Dataset:
     """A benchmark or a dataset of your own: its name, version and protocol, and a manifest for
     training and for each test.
 
-    `train` is a manifest or None; `tests` is {"test": manifest}, or has one per granularity; `root`
-    is the folder of the images, or None. `official_names`: {level: {name: the name that the
-    released evaluators use}}, where they differ. `lists`: the lists of positive pairs, for tests
-    that have one. `card`: what a person wants to know (title, source, licence, citation, defects
-    …), as plain JSON values. `read`: what a table of your own was taken for.
+    Attributes:
+        name: such as "cub200".
+        version: "1", or with a suffix where its content is not the published one.
+        protocol: the metrics that its papers report.
+        train: a manifest, or None.
+        tests: {"test": manifest}, or one per granularity or split.
+        root: the folder of the images, or None.
+        official_names: {level: {name: the name that the released evaluators use}}, where they
+            differ.
+        lists: the lists of positive pairs, for tests that have one.
+        card: what a person wants to know (title, source, licence, citation, defects …), as plain
+            JSON values.
+        read: what a table of your own was taken for.
 
-    Raises DataError for tests of different
-    levels.
+    Raises:
+        DataError: tests of different levels.
     """
 
     name: str

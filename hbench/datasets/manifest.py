@@ -42,16 +42,24 @@ OUTSIDE = r"^$|^/|(^|/)\.\.(/|$)|[\\\x00]"
 
 @dataclass(frozen=True, repr=False)
 class Manifest:
-    """The items of one split: (N,) unique ids or relative POSIX paths, each with its labels in a
-    tree.
+    """The items of one split, each with its labels in a tree.
 
-    `labels` int32 (N, L) are nodes of `tree`, coarse to fine; `query` and `gallery` are bool (N,).
-    `ignore`, if not None, is int64 (N,): a gallery item is left out of the lists of the queries
-    that share its group; -1 is without a group. `more`: the paths of items that have several,
-    beside their first, which is in `labels`. `picture` opens the image of an item; it is None where
-    the images are not on this disk, and not part of the content. `text`: the items as an arrow
-    array, for those who have one. Raises DataError for columns of different lengths, items that
-    occur twice or leave their folder, and levels with reserved names.
+    Attributes:
+        items: (N,) unique ids or relative POSIX paths.
+        labels: int32 (N, L), nodes of `tree`, coarse to fine.
+        tree: the label tree.
+        query: bool (N,), which items are queries.
+        gallery: bool (N,), which items are ranked.
+        ignore: None, or int64 (N,): a gallery item is left out of the lists of the queries that
+            share its group; -1 is without a group.
+        picture: opens the image of an item; None where the images are not on this disk. Not part of
+            the content.
+        text: the items as an arrow array, for those who have one.
+        more: the paths of items that have several, beside their first, which is in `labels`.
+
+    Raises:
+        DataError: columns of different lengths, items that occur twice or leave their folder, and
+            levels with reserved names.
     """
 
     items: NDArray[np.object_]

@@ -17,7 +17,7 @@ from hbench.core.errors import SubmissionError, UsageError
 from hbench.engine.similarity import Rows
 
 BLOCK = 864  # queries multiplied at once, at most: part of what defines the last bits of a score
-WHOLE = 16  # queries of which blocks are made
+BLOCK_STEP = 16  # queries of which blocks are made
 PANEL = 48  # gallery items of which chunks are made
 # bytes of the gallery items multiplied at once, likewise; half of it by blocks that are TURNED
 CHUNK = 8 << 20
@@ -194,11 +194,12 @@ def block_size(row: int, memory: int, queries: int) -> int:
             found=f"{max(memory, 0) / 2**10:,.1f} KB left for them",
             fix="give a larger --max-memory",
         )
-    if fitting < WHOLE:
+    if fitting < BLOCK_STEP:
         return int(fitting)
 
-    sixteens = max(-(-queries // WHOLE), 1)
-    most = min(fitting // WHOLE, BLOCK // WHOLE, sixteens)
-    return WHOLE * min(
-        range(most, most // 2, -1), key=lambda size: -(-sixteens // size) * (size * WHOLE + PACKING)
+    sixteens = max(-(-queries // BLOCK_STEP), 1)
+    most = min(fitting // BLOCK_STEP, BLOCK // BLOCK_STEP, sixteens)
+    return BLOCK_STEP * min(
+        range(most, most // 2, -1),
+        key=lambda size: -(-sixteens // size) * (size * BLOCK_STEP + PACKING),
     )

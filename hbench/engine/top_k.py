@@ -1,5 +1,4 @@
-"""Keeps the first k results of every query while its scores are at hand: what pages and strips
-show.
+"""Keeps each query's first k results during ranking, for report pages and strips.
 
 A row of scores is read twice: for the best of each of its stripes, which bound the k-th best score
 from below, and for what reaches that bound; only those few are sorted. That costs a fraction of the

@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 from hbench.engine.settings import Conditions
 from hbench.evaluation.measurement import Measurement
 from hbench.metrics.relevance import inverted
-from hbench.metrics.significance import FEW
+from hbench.metrics.significance import MIN_UNITS
 from hbench.records.queries import units_in_words
 
 UNRELATED = "unrelated"
-ENOUGH = 100  # queries, below which all may be right by chance
+MIN_QUERIES = 100  # queries, below which all may be right by chance
 # these three begin the remarks on which pages give advice
-TIED = "have items of equal score and other level"
-ALONE = "have no positive at any level"
-INVERTED = "have a relevance inversion"
+WITH_TIES = "have items of equal score and other level"
+WITHOUT_POSITIVES = "have no positive at any level"
+WITH_INVERSION = "have a relevance inversion"
 
 
 def few_units(units: NDArray[np.int64], unit: str) -> list[str]:
@@ -33,12 +33,12 @@ def few_units(units: NDArray[np.int64], unit: str) -> list[str]:
     sizes = np.bincount(units)
     number = int((sizes > 0).sum())
     effective = sizes.sum() ** 2 / max(1, (sizes.astype(float) ** 2).sum())
-    if number == 0 or round(effective, 6) >= FEW:
+    if number == 0 or round(effective, 6) >= MIN_UNITS:
         return []
     over = f"the intervals are over {units_in_words(unit, number)}"
-    if number >= FEW:
+    if number >= MIN_UNITS:
         over += f", whose sizes differ so much that they say as much as {effective:.1f} equal ones"
-    return [f"{over}: with fewer than {FEW} no interval can be trusted"]
+    return [f"{over}: with fewer than {MIN_UNITS} no interval can be trusted"]
 
 
 def first_levels(measurement: Measurement, levels: Sequence[str]) -> dict[str, int]:
@@ -53,7 +53,7 @@ def doubts_of_values(measurements: Mapping[str, Measurement], levels: int) -> tu
     perfect = [
         name
         for name, each in measurements.items()
-        if len(each.first_level) >= ENOUGH and bool((each.first_level == levels).all())
+        if len(each.first_level) >= MIN_QUERIES and bool((each.first_level == levels).all())
     ]
     return tuple(
         f"{name}: every query's first result is of its finest class (R@1 = 100): the test is too "
@@ -76,9 +76,10 @@ def remarks(measurements: Mapping[str, Measurement], conditions: Conditions) -> 
         alone = int((each.counts[:, 1:].sum(axis=1) == 0).sum())
         inversions = int(inverted(conditions.relevance(each.counts), each.counts).sum())
         facts = {
-            f"{TIED}, in {conditions.ties_name} order (the other: --ties)": tied,
-            f"{ALONE} and are left out of the means, but for R@k, where they count as 0": alone,
-            f"{INVERTED}: a coarser level worth more than a finer one": inversions,
+            f"{WITH_TIES}, in {conditions.ties_name} order (the other: --ties)": tied,
+            f"{WITHOUT_POSITIVES} and are left out of the means, but for R@k, where they "
+            "count as 0": alone,
+            f"{WITH_INVERSION}: a coarser level worth more than a finer one": inversions,
         }
         found += [
             f"{name}: {count:,} of {asked:,} queries {fact}"

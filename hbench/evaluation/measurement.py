@@ -29,8 +29,8 @@ OnTest = Callable[[str], OnBlock]
 
 @dataclass(frozen=True)
 class Retrieval:
-    """One test of a dataset as arrays: who asks, who is ranked (None: the queries themselves),
-    which gallery row a query is (-1: none).
+    """One test of a dataset as arrays: queries, gallery (None: the queries), and each query's own
+    row in the gallery (-1: none).
 
     `names`: the labels of the queries and of the gallery by name, where the released evaluators see
     them otherwise than the tree.

@@ -227,7 +227,7 @@ def short(text: str, most: int = 24, *, keep_end: bool = False) -> str:
 
 
 NARROW = frozenset("fijlrtI.,;:!'|()[]- ")
-WIDE = frozenset("mwMWŒœÆ@%")
+WIDE_LETTERS = frozenset("mwMWŒœÆ@%")
 
 
 def text_width(text: str) -> float:
@@ -240,7 +240,7 @@ def _em(character: str) -> float:
         return 0.0
     if unicodedata.east_asian_width(character) in "WF":
         return 1.0
-    if character in WIDE:
+    if character in WIDE_LETTERS:
         return 0.97
     if character in NARROW:
         return 0.38

@@ -37,7 +37,7 @@ from hbench.look.strips import Sheet, Strip, StripRow, page_of, strip_of, write_
 from hbench.metrics.names import goodness
 from hbench.records.shown import shown
 
-SHOWN = 8
+SHOWN_RESULTS = 8
 COLUMNS = ("file", "query", "rank", "id", "score", "level", "shares")
 WAYS = ("queries", "class_name", "worst", "best", "severe", "at_random")
 MEASURED = frozenset({"worst", "best", "severe"})  # ways that need a metric
@@ -305,7 +305,7 @@ def _choice(options: dict[str, Any]) -> Choice:
         raise UsageError(
             "choose queries one way", expected=f"one of {', '.join(WAYS)}", found=", ".join(given)
         )
-    return Choice(*next(iter(given.items()), ("worst", SHOWN)))
+    return Choice(*next(iter(given.items()), ("worst", SHOWN_RESULTS)))
 
 
 def _chosen(
@@ -317,7 +317,7 @@ def _chosen(
         if way == "queries":
             return retrievals.by_id(manifest, value)
         if way == "class_name":
-            return retrievals.of_class(manifest, value)[:SHOWN]
+            return retrievals.of_class(manifest, value)[:SHOWN_RESULTS]
         return retrievals.at_random(manifest, value)
     values = goodness(by, measured.values[0])
     if way == "severe":

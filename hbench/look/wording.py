@@ -15,11 +15,11 @@ from itertools import takewhile
 
 from markupsafe import Markup, escape
 
-MOST = 24  # letters of a name in the head of a column
+MAX_LETTERS = 24  # letters of a name in the head of a column
 WORD_ENDS = re.compile(r"[\s_/.,:-]")
 
 
-def telling(names: Iterable[str], most: int = MOST) -> list[str]:
+def telling(names: Iterable[str], most: int = MAX_LETTERS) -> list[str]:
     """Shorten names of more than this many letters, each without what all begin with, or else
     without its middle; as they are where that would make two the same."""
     given = list(names)

@@ -61,8 +61,17 @@ def build_loss(name: str, **params: Any) -> nn.Module:
 
 @checked
 def loss_entry(name: str) -> LossEntry:
-    """Look up the entry of a loss; a plugin that is a class or function gets one, with the first
+    """Look up the entry of a loss; a plug-in that is a class or function gets one, with the first
     line of its docstring.
+
+    Args:
+        name: of `hbench.list_losses()`.
+
+    Returns:
+        The entry: how to build it, its formula, paper and parameters.
+
+    Raises:
+        UnknownName: no loss of this name.
     """
     entry = losses[name]
     if isinstance(entry, LossEntry):

@@ -17,8 +17,13 @@ REQUIRED = inspect.Parameter.empty
 
 @dataclass(frozen=True)
 class LossEntry:
-    """An entry of the table of losses: build(parameters) -> nn.Module; `parameters` are name ->
-    default or REQUIRED.
+    """An entry of the table of losses; called, it builds the loss.
+
+    Attributes:
+        build: build(parameters) -> nn.Module.
+        formula: in one line.
+        paper: its citation in words.
+        parameters: {name: default, or REQUIRED}.
     """
 
     build: Callable[[Mapping[str, Any]], nn.Module]

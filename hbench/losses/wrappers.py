@@ -15,13 +15,23 @@ from hbench.losses.batch_loss import BatchLoss, LossBatch, full_precision, uncom
 
 @checked_class
 class CrossBatchMemory(nn.Module):
-    """(w_b · loss(batch) + w_m · loss(batch, memory)) / (w_b + w_m); loss(batch) in the first
-    `warm_up` batches.
+    """A loss over the batch and a memory of earlier embeddings (XBM).
 
-    The memory is a queue of the last `size` embeddings, without gradient, including the batch;
-    `loss`, which must take references, gets the places of the queries in it, so that none ranks
-    itself. Embeddings that are not finite are not stored: one bad batch would spoil all losses
-    while it is in memory.
+    (w_b · loss(batch) + w_m · loss(batch, memory)) / (w_b + w_m); loss(batch) in the first
+    `warm_up` batches. The memory is a queue of the last `size` embeddings, without gradient,
+    including the batch. Embeddings that are not finite are not stored: one bad batch would spoil
+    all losses while it is in memory.
+
+    Args:
+        loss: takes references; it gets the places of the queries among them, so that none ranks
+            itself.
+        size: of the memory, in embeddings, ≥ 1.
+        warm_up: batches before the memory is used, ≥ 0.
+        batch_weight: w_b, ≥ 0.
+        memory_weight: w_m, ≥ 0; not both weights are 0.
+
+    Raises:
+        ConfigError: a setting out of range.
     """
 
     embeddings: Tensor
@@ -137,7 +147,14 @@ class PerLevel(BatchLoss):
 
 @checked
 def per_level(losses: nn.Module | Sequence[nn.Module]) -> nn.Module:
-    """Sum a loss over the levels; a sequence has a loss for each level, coarse to fine."""
+    """Sum a loss over the levels.
+
+    Args:
+        losses: one loss for all levels, or a sequence with a loss for each level, coarse to fine.
+
+    Returns:
+        A loss of embeddings and labels (N, L).
+    """
     return PerLevel(losses)
 
 

@@ -24,9 +24,12 @@ from hbench.tree import Labels
 class LevelSequence(NamedTuple):
     """The ranks and levels of one query's positives: all that any metric needs.
 
-    `ranks`: int64 (P,), 1-based, increasing. `levels`: uint8 (P,), 1 … L. `counts`: int64 (L+1,),
-    the items per level in the query's whole gallery, the query itself excluded. `tied`: whether
-    another order of equal scores would give other levels.
+    Attributes:
+        ranks: int64 (P,), 1-based, increasing.
+        levels: uint8 (P,), 1 … L.
+        counts: int64 (L+1,), the items per level in the query's whole gallery, the query itself
+            excluded.
+        tied: whether another order of equal scores would give other levels.
     """
 
     ranks: NDArray[np.int64]

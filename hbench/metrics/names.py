@@ -38,8 +38,13 @@ NORMS: dict[str, Callable[[int, int], int]] = {"all": lambda cut, total: total, 
 
 @dataclass(frozen=True)
 class MetricName:
-    """`base` names the registered function; `cut` is k of @k; `level` the name of a level, None for
-    the finest.
+    """The parts of a metric's spelling, such as "R@10/genus".
+
+    Attributes:
+        base: the name of the registered function, such as "R@".
+        parameters: (name, value) pairs, as spelled between brackets.
+        cut: k of @k, or None.
+        level: the name of a level; None for the finest.
     """
 
     base: str

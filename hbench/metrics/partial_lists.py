@@ -37,7 +37,7 @@ def _graded(name: MetricName, setting: Setting, reading: Reading) -> Scorer:
 
 
 def _of_level(name: MetricName, setting: Setting) -> Scorer:
-    """Asked of the queries that are known to the level. AP of a level alone takes the items that
+    """Score only queries whose label reaches the level. AP of a level alone takes the items that
     are known to be exactly there; any other metric sees a list of one level."""
     depth = len(setting.levels)
     scorer = _by_paper(name, setting)

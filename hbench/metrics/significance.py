@@ -26,7 +26,7 @@ FLIPS = 10_000
 EXACT = 13  # units, up to which all patterns of signs are counted: 2^13 are fewer than FLIPS
 AT_ONCE = 256  # patterns drawn at once
 SEED = 20240101
-FEW = 12  # units, below which no interval can be trusted
+MIN_UNITS = 12  # units, below which no interval can be trusted
 NORMAL = 1.959963984540054  # the quantile .975
 SMALLEST = 1e-30  # a variance that is rounding alone
 ROUNDED = 1e-12  # a mean difference that is rounding alone
@@ -211,7 +211,7 @@ def holm(p: Sequence[float]) -> Values:
     return result
 
 
-SMALL = 5.0  # degrees of freedom from which the series holds to three digits
+SERIES_FROM = 5.0  # degrees of freedom from which the series holds to three digits
 
 
 def _t_quantile(freedom: float) -> float:
@@ -220,7 +220,7 @@ def _t_quantile(freedom: float) -> float:
     """
     z = NORMAL
     nu = max(freedom, 1.0)
-    if nu < SMALL:
+    if nu < SERIES_FROM:
         return _small_t_quantile(nu)
     terms = (
         (z**3 + z) / 4,

@@ -248,7 +248,11 @@ class Comparison:
     """The differences of two reports, metric by metric: iterable, by name, printable, and a table
     for pandas.
 
-    `methods`: the names of both; `unit`: what the intervals and the test go by.
+    Attributes:
+        methods: the names of both.
+        unit: what the intervals and the test go by: a level, or "query".
+        signature: that of both reports.
+        differences: one per metric, in the order of the reports.
     """
 
     methods: tuple[str, str]

@@ -30,9 +30,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """A document with its per-query values: for every metric float64 (Q,), NaN where undefined, in
-    the order of `table`, the ids, tests and classes of the queries (hbench.records.queries);
-    `results`: the first results of every query, where they were kept (hbench.records.results)."""
+    """A document with its per-query values.
+
+    Attributes:
+        document: all that the JSON file says: scores, intervals, conditions, remarks.
+        values: for every metric float64 (Q,), NaN where undefined, in the order of `table`.
+        table: the ids, tests and classes of the queries (`hbench.records.queries`).
+        results: the first results of every query, where they were kept (`hbench.records.results`).
+    """
 
     document: Document
     values: Mapping[str, NDArray[np.float64]]
@@ -44,9 +49,14 @@ class Report:
         """Read a report from its file (JSON), with the values of every query and the first results
         that lie beside it.
 
-        `path`: what `hbench evaluate --out` or `Report.write` wrote. Without a file of values,
-        `values` and `table` are empty. Raises SubmissionError for a file that is no report, or a
-        table that is another report's.
+        Args:
+            path: what `hbench evaluate --out` or `Report.write` wrote.
+
+        Returns:
+            The report; without a file of values, `values` and `table` are empty.
+
+        Raises:
+            SubmissionError: a file that is no report, or a table that is another report's.
         """
         document = read_document(Path(path))
         table = pa.table({name: pa.array([], pa.string()) for name in KEYS})

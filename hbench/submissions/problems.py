@@ -12,7 +12,7 @@ from itertools import islice
 
 from hbench.core.errors import SubmissionError, examples, shorten
 
-SHOWN = 5
+SHOWN_EXAMPLES = 5
 # letters of a message that lists problems; with its source and marks, no message is longer than
 # 2,000
 MESSAGE = 1600
@@ -44,7 +44,7 @@ def found(
     kind: str, names: Iterable[object], count: int, fix: str | None = None, *, fatal: bool = True
 ) -> list[SubmissionProblem]:
     """One problem with the first five of `names`, or none when `count` is 0."""
-    shown = tuple(in_a_line(str(name)) for name in islice(names, SHOWN))
+    shown = tuple(in_a_line(str(name)) for name in islice(names, SHOWN_EXAMPLES))
     return [SubmissionProblem(kind, count, shown, fix, fatal)] if count else []
 
 
@@ -59,7 +59,7 @@ def in_a_line(name: str) -> str:
     return shorten(name if name.isprintable() and not name.isspace() else repr(name))
 
 
-def listed(names: Iterable[object], most: int = SHOWN) -> str:
+def listed(names: Iterable[object], most: int = SHOWN_EXAMPLES) -> str:
     """The first names, each so that it fits a line."""
     return examples((in_a_line(str(name)) for name in names), most)
 

@@ -77,7 +77,7 @@ class EmbedOptions:
     skip_unreadable: bool = False
 
 
-AS_THEY_ARE = EmbedOptions()
+DEFAULT_OPTIONS = EmbedOptions()
 
 
 def embedder(
@@ -142,7 +142,7 @@ def embed(
     out: str | Path,
     *,
     split: str = "test",
-    options: EmbedOptions = AS_THEY_ARE,
+    options: EmbedOptions = DEFAULT_OPTIONS,
     device: str = "auto",
     size: int | None = None,
     weights: str = "pretrained",

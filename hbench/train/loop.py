@@ -36,7 +36,7 @@ from hbench.submissions import embeddings
 from hbench.train.images.batches import Batches, all_tests, images_of, keys_of, workers_for
 from hbench.train.images.sampler import EpochBatches, plan
 from hbench.train.models.embed_images import embed_all
-from hbench.train.processes import ALONE, Processes, any_of, average_gradients, together
+from hbench.train.processes import SINGLE_PROCESS, Processes, any_of, average_gradients, together
 from hbench.train.recipes.files import as_toml, resolve
 from hbench.train.recipes.recipe import Recipe
 from hbench.train.recipes.sizes import fitted_to, require_dataset
@@ -79,7 +79,7 @@ def train(
     out: str | Path,
     *,
     dataset: Dataset | None = None,
-    processes: Processes = ALONE,
+    processes: Processes = SINGLE_PROCESS,
     resume: bool = False,
     track: Sequence[str] = (),
     callbacks: Sequence[Callback] = (),
@@ -231,7 +231,11 @@ def _learn(
 
 
 def steps(
-    run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes: Processes = ALONE
+    run: TrainingRun,
+    recipe: Recipe,
+    data: Dataset,
+    out: Path,
+    processes: Processes = SINGLE_PROCESS,
 ) -> Iterator[StepRecord]:
     """Take every remaining step and yield its record; a GPU is some steps ahead of the records."""
     manifest = training_manifest(data)
@@ -317,7 +321,7 @@ def _launched(
         batches = _plan(recipe, manifest, epoch, processes).after(run.step - epoch * in_epoch)
         for pixels, rows in loader.of(keys_of(batches)):
             freeze_body(
-                run, processes, frozen=recipe.schedule.rests(run.step, in_epoch, recipe.epochs)
+                run, processes, frozen=recipe.schedule.is_frozen(run.step, in_epoch, recipe.epochs)
             )
             rates = set_rates(run.optimizers, recipe, epoch, step=run.step, in_epoch=in_epoch)
             values = update(run, pixels, labels[rows], processes, compute)
@@ -329,7 +333,7 @@ def update(
     run: TrainingRun,
     pixels: Tensor,
     labels: Tensor,
-    processes: Processes = ALONE,
+    processes: Processes = SINGLE_PROCESS,
     compute: TrainStep = direct,
 ) -> Tensor:
     """Take one step of every optimiser on this process's part of a batch, unless the loss or its
@@ -369,7 +373,7 @@ def update(
 
 
 def _plan(
-    recipe: Recipe, manifest: Manifest, epoch: int, processes: Processes = ALONE
+    recipe: Recipe, manifest: Manifest, epoch: int, processes: Processes = SINGLE_PROCESS
 ) -> EpochBatches:
     """Plan the batches of an epoch; return this process's share of each."""
     batches = plan(

@@ -38,7 +38,7 @@ class Processes(NamedTuple):
         return self.rank == 0
 
 
-ALONE = Processes(0, 1, torch.device("cpu"))
+SINGLE_PROCESS = Processes(0, 1, torch.device("cpu"))
 # the others wait while the first scores; if one dies, torchrun ends all
 PATIENCE = timedelta(hours=12)
 

@@ -29,7 +29,7 @@ def remarks_on(recipe: Recipe, batches: int) -> list[str]:
     """Collect remarks on a recipe before its run: a long warm-up, epochs with fewer `batches` than
     asked for.
     """
-    resting = recipe.schedule.resting(recipe.epochs)
+    resting = recipe.schedule.warm_up_epochs(recipe.epochs)
     steps = recipe.steps_per_epoch
     remarks = []
     if resting * 3 > recipe.epochs:

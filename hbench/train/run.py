@@ -16,7 +16,7 @@ from hbench.datasets.manifest import Manifest
 from hbench.losses.partial import ended
 from hbench.train.images.batches import images_of, in_order, workers_for
 from hbench.train.models.model import EmbeddingModel, begin_projection_by_pca, build_model
-from hbench.train.processes import ALONE, Processes, distributed
+from hbench.train.processes import SINGLE_PROCESS, Processes, distributed
 from hbench.train.recipes.recipe import Recipe
 from hbench.train.records import checkpoints
 from hbench.train.steps.gradients import Objective, build_objective
@@ -103,7 +103,7 @@ class TrainingRun:
             self.best = BestStep(**state["best"]) if state["best"] else None
 
 
-def begin(recipe: Recipe, data: Dataset, processes: Processes = ALONE) -> TrainingRun:
+def begin(recipe: Recipe, data: Dataset, processes: Processes = SINGLE_PROCESS) -> TrainingRun:
     """Make a run before its first step; the recipe's seed determines all random weights."""
     manifest = training_manifest(data)
     device = processes.device

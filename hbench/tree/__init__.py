@@ -46,11 +46,17 @@ class LabelTree:
     """A label tree: level names and node names, coarse to fine, and a path of node ids per fine
     class.
 
-    `levels`: L unique names. `names[l]`: the unique names of the nodes of level l + 1, by id.
-    `paths`: int32 (C, L), sorted, ids contiguous per level; classes that are equal at a depth are
-    equal at every smaller depth. A node is (depth, id), the root is (0, 0), and the height of a
-    node is L - depth. `LabelTree.from_names` and `.from_labels` make one from data. Raises
-    TreeError for paths that do not form a tree, for repeated names, and for more than 255 levels.
+    A node is (depth, id), the root is (0, 0), and the height of a node is L - depth.
+    `LabelTree.from_names` and `.from_labels` make a tree from data.
+
+    Attributes:
+        levels: L unique names, 1 … 255.
+        names: `names[l]` are the unique names of the nodes of level l + 1, by id.
+        paths: int32 (C, L), sorted, ids contiguous per level; classes that are equal at a depth are
+            equal at every smaller depth.
+
+    Raises:
+        TreeError: paths that do not form a tree, repeated names, or more than 255 levels.
     """
 
     levels: tuple[str, ...]

@@ -106,7 +106,7 @@ def advice(table: NameTable, chosen: Sequence[str] = ()) -> list[str]:
     return offered
 
 
-FEW = 5  # items, of which each may be of a class of its own
+MAX_SMALL_TABLE = 5  # items, of which each may be of a class of its own
 
 
 def _leaves_whole_rows(table: NameTable, names: Sequence[str]) -> bool:
@@ -117,7 +117,7 @@ def _leaves_whole_rows(table: NameTable, names: Sequence[str]) -> bool:
     except TreeError:
         return False
     items = sum(mended.rows.values())
-    is_all_alone = FEW < items == len(mended.rows)
+    is_all_alone = MAX_SMALL_TABLE < items == len(mended.rows)
     return not is_all_alone and not any("" in row for row in mended.rows)
 
 

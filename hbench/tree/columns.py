@@ -57,7 +57,7 @@ DARWIN_CORE = frozenset(
 )
 INDEX_NAME = re.compile(r"(unnamed: ?\d+)?", re.IGNORECASE)
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ].*)?")
-FEW = 5  # a table of at most this many rows may have a class per row by chance
+MAX_SMALL_TABLE = 5  # a table of at most this many rows may have a class per row by chance
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,9 @@ def _no_classes(rest: dict[str, ColumnValues], *, of_items: bool) -> dict[str, s
             reasons[name] = "dates"
         elif of_items and values.counts_rows and len(values.codes) > 1:
             reasons[name] = "a running number"
-        elif of_items and len(rest) > 1 and len(values.codes) > FEW and values.is_unique:
+        elif (
+            of_items and len(rest) > 1 and len(values.codes) > MAX_SMALL_TABLE and values.is_unique
+        ):
             reasons[name] = "differs in every row"
     some_left = len(reasons) < len(rest)
     return reasons if some_left else {}

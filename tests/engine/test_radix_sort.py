@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hbench.engine.kernels.sort_keys import FEW, sort_parts
+from hbench.engine.kernels.sort_keys import MIN_RADIX_KEYS, sort_parts
 
 KINDS = [
     "any",
@@ -17,7 +17,7 @@ KINDS = [
     "descending",
     "clusters",
 ]
-SIZES = [1, 2, FEW, FEW + 1, 4_000, 12_000]
+SIZES = [1, 2, MIN_RADIX_KEYS, MIN_RADIX_KEYS + 1, 4_000, 12_000]
 
 
 def keys_of(kind, size, seed=0):
@@ -47,7 +47,7 @@ def test_parts_are_sorted_and_nothing_else_is_touched(kind, size):
 
 @given(
     seed=st.integers(0, 2**32),
-    size=st.integers(FEW, 3 * FEW),
+    size=st.integers(MIN_RADIX_KEYS, 3 * MIN_RADIX_KEYS),
     low=st.integers(0, 31),
     high=st.integers(0, 31),
 )

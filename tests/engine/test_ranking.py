@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hbench.core.compiled import SMALL
+from hbench.core.compiled import MIN_COMPILED
 from hbench.core.errors import SubmissionError
 from hbench.engine import score_blocks
 from hbench.engine.executors.kept_blocks import kept_in
@@ -210,7 +210,7 @@ def test_the_float64_audit_mode_ranks_alike_where_float32_is_exact():
 def test_rows_have_the_same_bits_by_numpy_and_by_compiled_code(dtype):
     """Compiled code pays for all of these values, and not for a part of them."""
     rng = np.random.default_rng(3)
-    many, few, dim = SMALL // 64 + 1, 700, 64
+    many, few, dim = MIN_COMPILED // 64 + 1, 700, 64
     vectors = rng.normal(size=(many, dim)).astype(dtype)
     scale = rng.normal(size=many).astype(np.float64 if dtype is np.float64 else np.float32)
     order = np.concatenate([rng.permutation(few), np.arange(few, many)])
@@ -304,8 +304,8 @@ def test_blocks_are_few_and_the_last_one_is_hardly_padded(queries, row, spare):
     most = (row + spare) // row
     size = score_blocks.block_size(row, row + spare, queries)
     assert 1 <= size <= min(most, score_blocks.BLOCK)
-    if most >= score_blocks.WHOLE:
-        sizes = range(score_blocks.WHOLE, min(most, score_blocks.BLOCK) + 1, score_blocks.WHOLE)
+    if most >= score_blocks.BLOCK_STEP:
+        sizes = range(score_blocks.BLOCK_STEP, min(most, score_blocks.BLOCK) + 1, score_blocks.BLOCK_STEP)
         cost = {each: -(-queries // each) * (each + score_blocks.PACKING) for each in sizes}
         assert cost[size] == min(cost.values())
 

@@ -22,7 +22,7 @@ from tests.engine.ways import go, small_blocks
 def small(monkeypatch):
     """Many tiles of a small set, by compiled code."""
     small_blocks(monkeypatch)
-    go(monkeypatch, (rank_positives.FEW, rank_positives.PORTION))
+    go(monkeypatch, (rank_positives.MAX_COMPARED, rank_positives.PORTION))
 
 
 def random_job(
@@ -128,7 +128,7 @@ def test_some_blocks_and_a_gallery_of_its_own_are_taken_row_by_row(small):
 
 
 def test_with_too_many_positives_or_too_little_memory_rows_are_taken(small):
-    labels = np.zeros((threads.MOST + 1, 1), np.int32)  # all of one class
+    labels = np.zeros((threads.MAX_POSITIVES + 1, 1), np.int32)  # all of one class
     side = Side(np.eye(len(labels), 8, dtype=np.float32), labels)
     crowded = Job(
         Ranker(side, similarity=dot), scorers_of(Settings().resolve(["c"]), labels, all_pairs=True)

@@ -20,9 +20,9 @@ WAYS = [FORMULAS, ALL_COMPARED, ALL_LOOKED_UP, BY_PORTIONS, MIXED]
 def go(monkeypatch, way):
     """Until the test ends, take one path: the formulas, or compiled code that compares up to the
     first number of positives, and looks up as many at once as the second says."""
-    monkeypatch.setattr(compiled, "SMALL", 10**9 if way is FORMULAS else -1)
+    monkeypatch.setattr(compiled, "MIN_COMPILED", 10**9 if way is FORMULAS else -1)
     few, portion = way or MIXED
-    for name, value in {"FEW": few, "PORTION": portion}.items():
+    for name, value in {"MAX_COMPARED": few, "PORTION": portion}.items():
         monkeypatch.setattr(rank_positives, name, value)
 
 
@@ -31,4 +31,4 @@ def small_blocks(monkeypatch):
     have many tiles, and half of the products of small sets, too."""
     monkeypatch.setattr(score_blocks, "BLOCK", 16)
     monkeypatch.setattr(score_blocks, "CHUNK", 24 * 8 * 4)
-    monkeypatch.setattr(threads, "LARGE", 0)
+    monkeypatch.setattr(threads, "MIN_TRIANGLE", 0)

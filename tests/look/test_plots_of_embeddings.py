@@ -36,8 +36,8 @@ def test_confusion_counts_the_classes_of_first_results(plotted, level):
 def test_small_classes_share_a_row():
     counts = 3 * np.eye(20, dtype=np.int64)
     names, merged = confusion.largest_classes([f"c{n:02}" for n in range(20)], counts)
-    assert len(names) == confusion.MOST
-    assert names[-1] == f"{20 - confusion.MOST + 1} other"
+    assert len(names) == confusion.MAX_ROWS
+    assert names[-1] == f"{20 - confusion.MAX_ROWS + 1} other"
     assert merged.sum() == 60
     assert merged.trace() == 60
 

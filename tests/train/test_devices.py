@@ -22,7 +22,7 @@ from hbench.train.images.sampler import plan
 from hbench.train.images.transforms import Normalise, augmentations
 from hbench.train.models.embed_images import embedded
 from hbench.train.models.model import build_model
-from hbench.train.processes import ALONE, chosen_device, gather, joined
+from hbench.train.processes import SINGLE_PROCESS, chosen_device, gather, joined
 from hbench.train.recipes.recipe import Images, Model, Sampler
 from hbench.train.records import checkpoints
 from tests.command_line import process
@@ -189,7 +189,7 @@ def test_a_compiled_net_sees_batches_of_one_size(files):
     ).eval()
 
     def vectors():
-        pieces = embedded(model, files, range(10), batch=4, workers=0, device=ALONE.device)
+        pieces = embedded(model, files, range(10), batch=4, workers=0, device=SINGLE_PROCESS.device)
         return np.concatenate([piece for _, piece in pieces])
 
     expected = vectors()

@@ -32,7 +32,7 @@ from hbench.train import loop
 from hbench.train.images.batches import images_of, in_order
 from hbench.train.images.transforms import shifted, uniform
 from hbench.train.models.model import GeM, begin_projection_by_pca, build_model
-from hbench.train.processes import ALONE, Processes
+from hbench.train.processes import SINGLE_PROCESS, Processes
 from hbench.train.recipes.files import resolve
 from hbench.train.recipes.recipe import Model, Schedule
 from hbench.train.records import checkpoints as checkpoint
@@ -203,7 +203,7 @@ def test_a_level_named_for_the_validation_is_held_out_whole(letters):
 def test_what_cannot_be_trained_is_refused_before_anything_is_written(
     letters, tmp_path, changes, problem
 ):
-    processes = ALONE if changes else Processes(0, 3, torch.device("cpu"))
+    processes = SINGLE_PROCESS if changes else Processes(0, 3, torch.device("cpu"))
     with pytest.raises(HBenchError, match=problem):
         loop.train(
             tiny("glyphs-happier", *changes), tmp_path / "run", dataset=letters, processes=processes
@@ -261,7 +261,7 @@ def gradients(compute, run, pixels, labels):
     run.model.zero_grad()
     run.objective.zero_grad()
     total, _ = compute(
-        run.embed, run.objective, pixels, labels, processes=ALONE, scale=lambda loss: loss
+        run.embed, run.objective, pixels, labels, processes=SINGLE_PROCESS, scale=lambda loss: loss
     )
     both = [*run.model.parameters(), *run.objective.parameters()]
     return float(total), [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in both]
@@ -646,7 +646,7 @@ def test_a_gradient_is_clipped_to_its_length_and_its_length_is_logged(letters):
     assert lengths[1] == pytest.approx(0.5, rel=1e-4)
 
 
-def ahead(recipe, data, processes=ALONE):
+def ahead(recipe, data, processes=SINGLE_PROCESS):
     """A run on a processor whose steps are launched as on a GPU: by fused optimisers, unread until
     a step is logged.
     """

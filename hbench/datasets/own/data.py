@@ -31,7 +31,7 @@ from hbench.datasets.pictures import SUFFIXES
 from hbench.datasets.spec import specs
 from hbench.tree import LabelTree, refuse_depth
 from hbench.tree.advice import advice
-from hbench.tree.columns import FEW, SPLITS, Chosen
+from hbench.tree.columns import MAX_SMALL_TABLE, SPLITS, Chosen
 from hbench.tree.names import NameTable, Row
 from hbench.tree.policies import Mended
 
@@ -114,7 +114,7 @@ def _rows_of(own: OwnTable) -> list[Row]:
     _refuse_gaps(own, rows)
     classes = [pc.count_distinct(own.text(level)).as_py() for level in levels]
     # texts, such as captions, below classes
-    if FEW < len(rows) == classes[-1] and min(classes) < classes[-1]:
+    if MAX_SMALL_TABLE < len(rows) == classes[-1] and min(classes) < classes[-1]:
         raise DataError(
             f"no two items share a {levels[-1]}, so that no query has a positive at the finest "
             "level",

@@ -40,13 +40,13 @@ from hbench.engine.kernels.symmetric_tiles import (
 from hbench.engine.values.blocks import Block, FastColumns, JobPlans, kernels_are_compiled
 from hbench.engine.values.plan import MetricPlan, plan_of
 
-LARGE = (
+MIN_TRIANGLE = (
     1 << 22
     # numbers in the gallery's vectors, from which half of the products pay for counting every tile
     # twice
 )
 # positives of a query, itself counted, up to which it pays to build its table again for every tile
-MOST = 432
+MAX_POSITIVES = 432
 
 
 class Triangle:
@@ -246,9 +246,9 @@ def triangle_of(
     every query has few positives, nobody needs whole rows of scores, and memory is enough."""
     whole_rows = job.by_name is not None or job.top is not None or bool(job.others)
     numbers = len(job.ranker.columns) * job.ranker.scores.gallery_rows.width
-    if plan is None or whole_rows or not job.ranker.mutual or numbers < LARGE:
+    if plan is None or whole_rows or not job.ranker.mutual or numbers < MIN_TRIANGLE:
         return None
-    if len(set(blocks)) < job.ranker.blocks or plan.most_positives > MOST:
+    if len(set(blocks)) < job.ranker.blocks or plan.most_positives > MAX_POSITIVES:
         return None
     triangle = Triangle(plan, threads)
     return triangle if triangle.threads else None
@@ -260,14 +260,14 @@ QUERIES = 8  # valued by one task, at least: each holds the interpreter's lock f
 
 
 class Stage(NamedTuple):
-    """A block on its way: its buffer of scores, the tasks at work on it, its values in the making;
-    `is_valued`: whether these tasks value it, after it was multiplied."""
+    """A block in the pipeline: its buffer of scores, the tasks at work on it, and its values;
+    `is_scored`: whether these tasks compute its metrics, after those that multiplied it."""
 
     block: int
     scores: NDArray[np.floating]
     tasks: list[Future[Any]]
     values: Block
-    is_valued: bool = False
+    is_scored: bool = False
 
 
 def on_threads(
@@ -322,12 +322,12 @@ def _by_rows(
                 stage = line.popleft()
                 for task in stage.tasks:
                     task.result()
-                if stage.is_valued:
+                if stage.is_scored:
                     done.append(stage)
                     buffers.append(stage.scores)
                 else:
                     tasks = _valuing(pool, threads, stage, len(scores.rows(stage.block)))
-                    line.append(stage._replace(tasks=tasks, is_valued=True))
+                    line.append(stage._replace(tasks=tasks, is_scored=True))
 
 
 @contextmanager

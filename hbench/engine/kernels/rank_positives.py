@@ -27,7 +27,9 @@ BUCKETS = 16
 PORTION = 60_000  # positives looked up at once, whose numbers fit uint16
 # scores compared or put in buckets at once, in vector instructions, which stay in the first cache
 TILE = 1024
-FEW = 16  # positives up to which it is quicker to compare every distractor with each of them
+MAX_COMPARED = (
+    16  # positives up to which it is quicker to compare every distractor with each of them
+)
 
 
 class RankingRule(NamedTuple):

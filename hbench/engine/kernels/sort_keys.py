@@ -37,7 +37,7 @@ from hbench.core.compiled import Scalar, compiled, compiled_part
 
 Keys = NDArray[np.uint32]
 
-FEW = 600  # keys that numpy's sort is quicker for, on all processors measured
+MIN_RADIX_KEYS = 600  # keys that numpy's sort is quicker for, on all processors measured
 WIDTH = 11  # bits of a digit
 MOVES = 4  # an item, after which insertion gives up
 
@@ -46,7 +46,7 @@ def sort_parts(keys: Keys, offsets: NDArray[np.int64], sizes: NDArray[np.int64])
     """Sort each part of a flat array in place: it begins at `offsets` (n,) and is `sizes` (n,)
     long.
     """
-    large = sizes > FEW
+    large = sizes > MIN_RADIX_KEYS
     for first, size in zip(offsets[~large].tolist(), sizes[~large].tolist(), strict=True):
         keys[first : first + size].sort()
     if large.any():

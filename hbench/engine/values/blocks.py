@@ -36,11 +36,11 @@ def kernels_are_compiled() -> bool:
     return all(map(is_cached, functions))
 
 
-SEQUENCE_BYTES = 64  # per item of the gallery, for one level sequence in the making
+SEQUENCE_BYTES = 64  # per item of the gallery, for one level sequence while it is made
 
 
 class Block:
-    """The values of the queries of one block in the making: `adders` take rows of scores (n, G) of
+    """Accumulates the metric values of one block of queries: `adders` take rows of scores (n, G) of
     the queries from a place of the block on, and `finishers` write what can only be written when
     every query was added. `others`: the same block under other views, which take their rows from
     this one."""

@@ -169,7 +169,7 @@ class MetricPlan:
             for (loses, _), group in by_list.items()
         ]
         rule = rank_positives.RankingRule(
-            ranker.pessimistic, rank_positives.FEW, rank_positives.PORTION
+            ranker.pessimistic, rank_positives.MAX_COMPARED, rank_positives.PORTION
         )
 
         return cls(ranker, rule, len(scorers), groups, others, lowest, partial_rows(scorers))

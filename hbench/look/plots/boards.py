@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PARETO = ("AP", "H-AP")
 BOARD = "the name or file of a leaderboard"
-MOST = 12  # points with a number and a name
+MAX_NAMED = 12  # points with a number and a name
 FRONT = color_at(0.0)
 PAPER = color_at(0.45)
 RUN = color_at(0.72)
@@ -206,7 +206,7 @@ def _name(figure: Figure, panel: Axes, best: Sequence[BoardPoint]) -> None:
     from matplotlib.lines import Line2D
 
     words = []
-    for number, point in enumerate(best[-MOST:], start=1):
+    for number, point in enumerate(best[-MAX_NAMED:], start=1):
         place = (point.x, point.y)
         panel.annotate(
             str(number),
@@ -235,7 +235,7 @@ def _words(row: Row) -> str:
 
 
 def _height(best: Sequence[BoardPoint]) -> float:
-    return 2.35 + 0.105 * (-(-min(len(best), MOST) // 2))
+    return 2.35 + 0.105 * (-(-min(len(best), MAX_NAMED) // 2))
 
 
 def _about(board: Leaderboard, results: int) -> str:

@@ -22,7 +22,9 @@ from hbench.tree import distinct
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST = 8  # groups with a colour and a shape of their own; the smaller ones are small grey points
+MAX_GROUPS = (
+    8  # groups with a colour and a shape of their own; the smaller ones are small grey points
+)
 LEAST = 4  # classes that a map needs
 PERPLEXITY = 30.0
 SEED = 0
@@ -128,7 +130,7 @@ def draw_map(
     by `group_of` (C,).
     """
     sizes = np.bincount(group_of, minlength=len(groups))
-    largest = np.sort(np.argsort(-sizes, kind="stable")[:MOST])
+    largest = np.sort(np.argsort(-sizes, kind="stable")[:MAX_GROUPS])
     rest = ~np.isin(group_of, largest)
 
     def paint(figure: Figure) -> None:

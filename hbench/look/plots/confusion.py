@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST = 14  # rows; with more classes, the smaller ones share the last
+MAX_ROWS = 14  # rows; with more classes, the smaller ones share the last
 NUMBERED = 14  # most classes for which shares are printed
 REST = "other"
 SHADES = ("#ffffff", "#7d8fb3", "#35456c", "#00224e")  # 0 … 100 percent
@@ -47,18 +47,18 @@ def confusion(manifest: Manifest, top: TopLists, level: int = 0) -> NDArray[np.i
 def largest_classes(
     names: Sequence[str], counts: NDArray[np.int64]
 ) -> tuple[list[str], NDArray[np.int64]]:
-    """Return names and counts (C, C) of the classes that occur; of many, the MOST - 1 largest, and
-    the rest as one.
+    """Return names and counts (C, C) of the classes that occur; of many, the MAX_ROWS - 1 largest,
+    and the rest as one.
     """
     shown = np.flatnonzero(counts.sum(axis=1) + counts.sum(axis=0))
-    if len(shown) <= MOST:
+    if len(shown) <= MAX_ROWS:
         return [names[node] for node in shown.tolist()], counts[np.ix_(shown, shown)]
-    kept = np.sort(shown[np.argsort(-counts.sum(axis=1)[shown], kind="stable")][: MOST - 1])
-    place = np.full(len(names), MOST - 1)
-    place[kept] = np.arange(MOST - 1)
-    merged = np.zeros((MOST, MOST), np.int64)
+    kept = np.sort(shown[np.argsort(-counts.sum(axis=1)[shown], kind="stable")][: MAX_ROWS - 1])
+    place = np.full(len(names), MAX_ROWS - 1)
+    place[kept] = np.arange(MAX_ROWS - 1)
+    merged = np.zeros((MAX_ROWS, MAX_ROWS), np.int64)
     np.add.at(merged, (place[:, None], place[None, :]), counts)
-    return [*(names[node] for node in kept.tolist()), f"{len(shown) - MOST + 1} {REST}"], merged
+    return [*(names[node] for node in kept.tolist()), f"{len(shown) - MAX_ROWS + 1} {REST}"], merged
 
 
 def draw_confusion(

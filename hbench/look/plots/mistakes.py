@@ -30,7 +30,7 @@ RANKS = (1, 5, 10)
 FIRST_WRONG = "first wrong"
 FIRST_MISTAKE = "HD-first-mistake"  # its values determine the level of the first wrong result
 HEADING = 0.85
-SMALL = 6.5  # points of the legend
+LEGEND_POINTS = 6.5  # points of the legend
 PRINTED = 7.5  # percent of a bar from which a number fits into it
 Counts = NDArray[np.int64]  # (L+1,): queries whose result has the level 0 … L
 Rows = Mapping[str, Counts]  # by the result: "rank 1", …, "first wrong"
@@ -108,9 +108,11 @@ def draw_mistakes(
         panel.tick_params(axis="y", length=0)
         panel.set_xlabel("queries, percent")
         patches = [Patch(color=color_of(level, len(levels))) for level, _, _ in legend]
-        legend_above(figure, words, patches, SMALL)
+        legend_above(figure, words, patches, LEGEND_POINTS)
 
-    height = 0.62 + legend_height(words, SMALL) + 0.2 * len(found[0]) * (len(found) + heading)
+    height = (
+        0.62 + legend_height(words, LEGEND_POINTS) + 0.2 * len(found[0]) * (len(found) + heading)
+    )
     return drawn(paint, height=height, about=about)
 
 

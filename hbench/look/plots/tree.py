@@ -38,7 +38,9 @@ HEIGHT = 3.6  # inches of the columns
 LETTER = 5.5  # points of a name
 HEAD = 8.0  # least ems of a column, for its head
 MOST_BRANCHES = 8  # the largest branches get colours
-MANY = 2000  # a level with more nodes is drawn as pixels, since outlines would take megabytes
+MAX_OUTLINED = (
+    2000  # a level with more nodes is drawn as pixels, since outlines would take megabytes
+)
 UNKNOWN = "#dddddd"
 VALUES = "hbench evaluate … --by-query FILE.parquet writes them"
 Floats = NDArray[np.float64]
@@ -176,7 +178,7 @@ def _paint_level(
             facecolors=fills,
             edgecolors="white",
             linewidths=lines,
-            rasterized=len(names) > MANY,
+            rasterized=len(names) > MAX_OUTLINED,
         )
     )
     space = (COLUMN - 0.15) * 72 * (x[1] - x[0]) - 3

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hbench.evaluation.findings import ALONE, INVERTED, TIED
+from hbench.evaluation.findings import WITH_INVERSION, WITH_TIES, WITHOUT_POSITIVES
 from hbench.look.plots.h_pr import BINS, Curve
 from hbench.look.report.classes import levels_within
 from hbench.look.report.runs import CURVE_QUERIES, Reported, ReportedRun
@@ -19,20 +19,22 @@ from hbench.records.shown import percent_note, values_of, worth_showing
 
 RANKS = (1, 5, 10)
 ADVICE = {
-    TIED: "Equal scores are ordered by the ties policy, against the model (pessimistic) or for it "
-    "(optimistic); the true value is "
-    "between the two. Evaluate again with the other --ties: if the scores hardly change, ignore "
-    "this remark. If they do, many "
-    "items have the same vector: look for duplicate images, embeddings rounded to few bits, or a "
-    "collapsed model.",
-    ALONE: "Their class has one item, so there is nothing to find. These are not mistakes of the "
-    "model; if there are many, check "
-    "the labels and the split.",
-    INVERTED: "In their galleries a coarser level has so few items that each is worth more than an "
-    "item of the finer level, and "
-    "H-AP does not reward ranking fine before coarse. If you optimise for the fine classes, read "
-    "AP next to H-AP; another "
-    "--protocol or relevance changes the worth of items.",
+    WITH_TIES: (
+        "Equal scores are ordered by the ties policy, against the model (pessimistic) or for it "
+        "(optimistic); the true value is between the two. Evaluate again with the other --ties: if "
+        "the scores hardly change, ignore this remark. If they do, many items have the same "
+        "vector: look for duplicate images, embeddings rounded to few bits, or a collapsed model."
+    ),
+    WITHOUT_POSITIVES: (
+        "Their class has one item, so there is nothing to find. These are not mistakes of the "
+        "model; if there are many, check the labels and the split."
+    ),
+    WITH_INVERSION: (
+        "In their galleries a coarser level has so few items that each is worth more than an item "
+        "of the finer level, and H-AP does not reward ranking fine before coarse. If you optimise "
+        "for the fine classes, read AP next to H-AP; another --protocol or relevance changes the "
+        "worth of items."
+    ),
 }
 GENERAL = (
     "This is a property of the data or the file, not of a single query: mention it when you "

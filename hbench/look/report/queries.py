@@ -14,7 +14,7 @@ from hbench.look.retrievals import Queries, hits_of, most_severe_first, right_of
 from hbench.look.strips import Strip, StripRow, strip_of
 from hbench.metrics.names import goodness
 
-SHOWN = 8
+SHOWN_RESULTS = 8
 RESULTS = 10
 GLIMPSE = 3  # results of a query on the overview, before the right one
 
@@ -88,7 +88,9 @@ def glimpses_of(chapters: list[Chapter], depth: int) -> list[Chapter]:
     return [chapter._replace(strips=list(map(shortened, chapter.strips[:3]))) for chapter in shown]
 
 
-def one_per_class(queries: Queries, classes: NDArray[np.int32], most: int = SHOWN) -> Queries:
+def one_per_class(
+    queries: Queries, classes: NDArray[np.int32], most: int = SHOWN_RESULTS
+) -> Queries:
     """Keep the first query of each class, in order, since several pictures of one object show the
     same.
 

@@ -38,7 +38,7 @@ NEAR = 1e-5  # share of the vectors' mean square that is not their mean's: withi
 # does
 WITHIN = 1e-3
 CLASSES_AT_ONCE = 256
-ENOUGH = 100  # items or queries, below which anything may be chance
+MIN_ITEMS = 100  # items or queries, below which anything may be chance
 
 
 def doubts_of(queries: Embeddings, gallery: Embeddings, data: Dataset) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ def _are_nearly_the_same(given: Embeddings) -> bool:
     The squared distances from the means of blocks are no more than those from the mean of all:
     vectors of a net differ enough within the first block, after which nothing is read.
     """
-    if len(given) < ENOUGH:
+    if len(given) < MIN_ITEMS:
         return False
     parts = [given.vectors[block] for block in blocks(len(given), given.dim)]
     allowed = NEAR * float(given.scan.squares.sum())
@@ -110,7 +110,7 @@ def _copies(
         pair.reshape(-1)
     ]  # items of the same vector and of the same class
 
-    if len(ranked) >= ENOUGH:
+    if len(ranked) >= MIN_ITEMS:
         across = float((size > alike).mean())
         within = float((alike > 1).mean())
         if across >= COPIES:
@@ -130,7 +130,7 @@ def _copies(
                 "their class, as labels have"
             )
 
-    if len(asked) >= ENOUGH and not (test.query & test.gallery).any():
+    if len(asked) >= MIN_ITEMS and not (test.query & test.gallery).any():
         inside = float(np.isin(keys[0][align(given[0], test.items[asked])], items).mean())
         if inside >= COPIES:
             yield f"{100 * inside:.0f} % of the queries have exactly the vector of a gallery item"
@@ -151,7 +151,7 @@ def _collapsed(test: Manifest, given: Embeddings) -> Iterator[str]:
     ranked = np.flatnonzero(test.gallery)
     labels = test.labels[ranked]
     rows = align(given, test.items[ranked])
-    if len(ranked) < ENOUGH:
+    if len(ranked) < MIN_ITEMS:
         return
 
     sums, finest = _class_sums(given, rows, labels[:, -1])
@@ -169,7 +169,7 @@ def _collapsed(test: Manifest, given: Embeddings) -> Iterator[str]:
         class_sums = np.add.reduceat(sums[by_class], first)
         several = items > 1  # of one item the mean is the item itself
         number = items[several].sum()
-        if number < ENOUGH or several.sum() < 2:
+        if number < MIN_ITEMS or several.sum() < 2:
             continue
         # every direction has length 1
         between = float((class_sums[several] ** 2).sum(axis=1) @ (1 / items[several]))

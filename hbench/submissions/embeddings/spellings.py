@@ -25,9 +25,9 @@ from hbench.core.errors import examples, shorten
 
 # of the shorter list: what is looked for, and what pairs of rewritings are tried on first
 SAMPLE = 1000
-FEW = 100
+PAIR_SAMPLE = 100
 CANDIDATES = 20_000  # of the longer list, which agree with the sample in letters
-MOST = 0.9
+NEARLY_ALL = 0.9
 HALF = 0.5
 
 Spelling = Callable[[str], str]
@@ -57,8 +57,8 @@ def likely_cause(missing: Sequence[str], unknown: Sequence[str]) -> str | None:
     sample = shorter[:: max(1, len(shorter) // SAMPLE)][:SAMPLE]
     names, others = _alike(sample, longer, CANDIDATES)
     search = partial(_meeting, names, others, mirrored=shorter is unknown)
-    found = search(REWRITINGS, MOST) or search(
-        _two_at_once(names, others, mirrored=shorter is unknown), MOST
+    found = search(REWRITINGS, NEARLY_ALL) or search(
+        _two_at_once(names, others, mirrored=shorter is unknown), NEARLY_ALL
     )
     if not found and _are_row_numbers(missing, unknown):
         return (
@@ -110,7 +110,7 @@ def _meeting(
     if not others:
         return None
     for rewriting in rewritings:
-        pairs = _pairs(sample, others, rewriting, mirrored=mirrored, only_one=share == MOST)
+        pairs = _pairs(sample, others, rewriting, mirrored=mirrored, only_one=share == NEARLY_ALL)
         if len(pairs) >= share * len(sample):
             return pairs, rewriting.name
     return None
@@ -118,7 +118,9 @@ def _meeting(
 
 def _two_at_once(sample: list[str], others: list[str], *, mirrored: bool) -> Iterator[Rewriting]:
     """The pairs of rewritings that make most of a smaller sample meet."""
-    few, near = _alike(sample[:: max(1, len(sample) // FEW)][:FEW], others, 10 * FEW)
+    few, near = _alike(
+        sample[:: max(1, len(sample) // PAIR_SAMPLE)][:PAIR_SAMPLE], others, 10 * PAIR_SAMPLE
+    )
     for first, second in permutations(REWRITINGS, 2):
         both = Rewriting(
             " and ".join(sorted((first.name, second.name), key=NAMES.index)),
@@ -127,7 +129,7 @@ def _two_at_once(sample: list[str], others: list[str], *, mirrored: bool) -> Ite
         )
         if first.name != second.name:
             pairs = _pairs(few, near, both, mirrored=mirrored, only_one=True)
-            if len(pairs) >= MOST * len(few):
+            if len(pairs) >= NEARLY_ALL * len(few):
                 yield both
 
 

@@ -13,7 +13,7 @@ from hbench.core import extras
 from hbench.core.errors import ConfigError, DataError, HBenchError, examples
 from hbench.core.untrusted import read_text
 
-MOST = 1 << 20  # bytes of a list of models
+MAX_LIST_BYTES = 1 << 20  # bytes of a list of models
 
 
 def read_models(path: Path, folder: Path) -> dict[str, Path]:
@@ -24,7 +24,10 @@ def read_models(path: Path, folder: Path) -> dict[str, Path]:
     file.
     """
     try:
-        lines = [line.partition("#")[0].strip() for line in read_text(path, most=MOST).splitlines()]
+        lines = [
+            line.partition("#")[0].strip()
+            for line in read_text(path, most=MAX_LIST_BYTES).splitlines()
+        ]
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"{path} cannot be read", expected="a model per line", found=str(error)

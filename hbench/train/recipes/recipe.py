@@ -136,13 +136,13 @@ class Schedule(BaseModel):
     milestones: tuple[Positive, ...] = ()
     gamma: Share = 0.1
 
-    def resting(self, epochs: int) -> float:
+    def warm_up_epochs(self, epochs: int) -> float:
         """Return the epochs of warm-up in a run of this many epochs."""
         return self.warm_up if isinstance(self.warm_up, int) else self.warm_up * epochs
 
-    def rests(self, step: int, in_epoch: int, epochs: int) -> bool:
+    def is_frozen(self, step: int, in_epoch: int, epochs: int) -> bool:
         """Whether the backbone is frozen in a step, counted from 0."""
-        return step + 1 <= self.resting(epochs) * in_epoch
+        return step + 1 <= self.warm_up_epochs(epochs) * in_epoch
 
 
 class LossSpec(BaseModel):

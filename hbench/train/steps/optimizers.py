@@ -83,16 +83,16 @@ def set_rates(
     """
     schedule = recipe.schedule
     factor = FACTORS[schedule.name](
-        max(0, epoch - schedule.resting(recipe.epochs)), recipe.epochs, schedule
+        max(0, epoch - schedule.warm_up_epochs(recipe.epochs)), recipe.epochs, schedule
     )
-    resting = schedule.rests(max(step, epoch * in_epoch), in_epoch, recipe.epochs)
+    is_frozen = schedule.is_frozen(max(step, epoch * in_epoch), in_epoch, recipe.epochs)
 
     rates = {}
     for group in (group for optimizer in optimizers for group in optimizer.param_groups):
         lowest = min(group["lr_min"], group["lr_max"]) if schedule.name == "cosine" else 0.0
         group["lr"] = (
             0.0
-            if resting and group["name"] == BODY
+            if is_frozen and group["name"] == BODY
             else lowest + (group["lr_max"] - lowest) * factor
         )
         rates[group["name"]] = group["lr"]

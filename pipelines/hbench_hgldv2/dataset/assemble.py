@@ -34,7 +34,7 @@ from hbench_hgldv2.labels.label import SPLITS
 from hbench_hgldv2.labels.released import Released
 
 LEVELS = ("natural_or_human_made", "supercategory", "landmark")
-SHOWN = 20  # inconsistencies on the card; the step quality lists all
+SHOWN_PROBLEMS = 20  # inconsistencies on the card; the step quality lists all
 BETWEEN = " / "  # separates the classes of an ambiguous landmark
 SMALLEST = 17  # landmarks of the smallest super-category of the release
 CARD = Path(__file__).with_name("card.md.jinja")
@@ -100,7 +100,7 @@ def run(
     write_text(work / "hierarchy.csv", rows_text(chain.from_iterable(splits.values()), Sourced))
     sources = {path.name: sha256(path) for path in inputs}
     odd = _inconsistencies(mapping, work / "embeddings.npz")
-    write_text(work / "card.md", card(splits, odd[:SHOWN], sources))
+    write_text(work / "card.md", card(splits, odd[:SHOWN_PROBLEMS], sources))
 
     for split, tree in trees.items():
         terminal.say(

@@ -34,7 +34,7 @@ RESAMPLES = 10
 SHARE = 0.8
 Seed = Annotated[int, "Seed of all random choices."]
 # with more labels than this scikit-learn's k-means takes minutes, and faiss's seconds
-LARGE = 5_000
+FAISS_FROM = 5_000
 FORBIDDEN = 1e3  # a distance far beyond that of any merge of unit vectors
 
 
@@ -94,7 +94,7 @@ def run(
     hbench hgldv2 cluster --k 120 --algorithm ward
     """
     labels = read_rows(work / "labels.csv", Label)
-    large = len(labels) > LARGE
+    large = len(labels) > FAISS_FROM
     algorithm = algorithm or ("faiss" if large else "kmeans")
     if resamples is None:
         resamples = 0 if large else RESAMPLES

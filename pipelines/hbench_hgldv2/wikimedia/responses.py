@@ -24,7 +24,7 @@ RETRIED_ERRORS = frozenset({"ratelimited", "readonly", "cirrussearch-too-busy-er
 INTERNAL = "internal_api_error_"  # begins the codes of a server's internal exceptions
 BATCH_ERRORS = frozenset({"no-such-entity", "toomanyvalues"})
 LEAST_LAG_WAIT = 5.0  # Manual:Maxlag parameter asks for at least five seconds
-SHOWN = 300
+SHOWN_LETTERS = 300
 
 
 class Good(NamedTuple):
@@ -72,7 +72,7 @@ def judge(
     errors, and warnings of unrecognised parameters, since such an answer is to another question.
     """
     wait = retry_after(headers, now)
-    text = body[:SHOWN].decode("utf-8", "replace").strip()
+    text = body[:SHOWN_LETTERS].decode("utf-8", "replace").strip()
     if status in BUSY:
         return Again(f"HTTP {status}", wait)
     if status in (413, 414):

@@ -1,5 +1,6 @@
-// A label tree as an icicle that zooms: a row per level, coarse on top, a node as wide as it has items. Nodes narrower than
-// two pixels are drawn together, so a tree of 10,000 leaves is as quick as a small one; a search reaches every class.
+// A label tree as an icicle that zooms: a row per level, coarse on top, a node as wide as it has items. Nodes
+// narrower than two pixels are drawn together, so a tree of 10,000 leaves is as quick as a small one; a search
+// reaches every class.
 "use strict";
 
 hbench.tree = (() => {
@@ -41,7 +42,8 @@ hbench.tree = (() => {
     return { starts, parents, firsts, total: data.items[0].reduce((sum, size) => sum + size, 0) };
   }
 
-  // `parts`: the elements svg, said, path, legend, search (input), options (datalist); `told(level, node)`: a node was chosen.
+  // `parts`: the elements svg, said, path, legend, search (input), options (datalist); `told(level, node)`: a node
+  // was chosen.
   function picture(data, parts, told = () => {}) {
     const { svg, said, path, legend, search, options } = parts;
     const { starts, parents, firsts, total } = placed(data);
@@ -80,7 +82,9 @@ hbench.tree = (() => {
       const scored = colors
         ? `, ${colors.name} ${value === null || value === undefined ? "not known" : read(value)}`
         : "";
-      return `${chain(at).map(name).join(" › ")} (${data.levels[at.level]}): ${count.toLocaleString("en")} item${count === 1 ? "" : "s"}${scored}`;
+      const path = chain(at).map(name).join(" › ");
+      const items = `${count.toLocaleString("en")} ${count === 1 ? "item" : "items"}`;
+      return `${path} (${data.levels[at.level]}): ${items}${scored}`;
     }
 
     function made(tag, attributes, text) {
@@ -90,7 +94,8 @@ hbench.tree = (() => {
       return element;
     }
 
-    // What a level draws inside of the root: nodes that are wide enough, and runs of narrow sisters, {from, size, at, run}.
+    // What a level draws inside of the root: nodes that are wide enough, and runs of narrow sisters, {from, size, at,
+    // run}.
     function pieces(level, from, size, scale) {
       const found = [],
         sizes = data.items[level],

@@ -1,4 +1,5 @@
-// The tables of classes: heads that sort, and a field that filters the rows. Without scripts the tables are as they are.
+// The tables of classes: heads that sort, and a field that filters the rows. Without scripts the tables are as they
+// are.
 "use strict";
 
 (() => {

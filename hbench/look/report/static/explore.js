@@ -51,8 +51,11 @@
     state = { chosen, taken, order: sorted, rows, at: Math.max(0, rows.indexOf(row)) };
     search.show(chosen);
     filter.hidden = !taken;
-    if (taken)
-      filter.firstElementChild.textContent = `Only queries whose first result${about.runs.length > 1 ? ` by ${about.runs[taken.run].name}` : ""} is of ${about.names[0][taken.node]}.`;
+    if (taken) {
+      const by = about.runs.length > 1 ? ` by ${about.runs[taken.run].name}` : "";
+      const kind = about.names[0][taken.node];
+      filter.firstElementChild.textContent = `Only queries whose first result${by} is of ${kind}.`;
+    }
     order.value = sorted;
     draw();
   }

@@ -28,8 +28,11 @@
   const depth = about.levels.length;
   const path = (n) => about.paths[data.classes[n]].map((node, level) => about.names[level][node]);
   const percent = (value) => (value === null || value === undefined ? "–" : (about.factor * value).toFixed(1));
-  const words = (n) =>
-    `${path(n).join(" › ")}: ${data.items[n].toLocaleString("en")} items${data.value ? `, ${about.by} ${percent(data.value[n])}` : ""}`;
+  function words(n) {
+    const items = `${data.items[n].toLocaleString("en")} items`;
+    const value = data.value ? `, ${about.by} ${percent(data.value[n])}` : "";
+    return `${path(n).join(" › ")}: ${items}${value}`;
+  }
   const pictures = (n) => data.pictures[n].map((place) => hbench.strips.picture({ place, id: path(n).at(-1) }));
   const address = (n) => `explore.html#class=${depth - 1}.${data.classes[n]}`;
   const layer = made("g", {}),
@@ -88,7 +91,8 @@
       const color = (value) => {
         const place = (high > low ? (value - low) / (high - low) : 0.5) * (colors.length - 1),
           left = Math.min(Math.floor(place), colors.length - 2);
-        return `rgb(${colors[left].map((part, n) => Math.round(part + (colors[left + 1][n] - part) * (place - left))).join(" ")})`;
+        const mixed = colors[left].map((part, n) => Math.round(part + (colors[left + 1][n] - part) * (place - left)));
+        return `rgb(${mixed.join(" ")})`;
       };
       points.forEach((point, n) => point.setAttribute("stroke", data.value[n] === null ? OTHER : color(data.value[n])));
       for (let n = 0; n < colors.length; n++) {

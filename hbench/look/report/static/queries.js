@@ -2,8 +2,8 @@
 "use strict";
 
 hbench.queries = (() => {
-  // `about`: the page's index. `columns`: item, cls (fine class), and per run value, first (level of the first result) and
-  // taken (coarsest class of the first result).
+  // `about`: the page's index. `columns`: item, cls (fine class), and per run value, first (level of the first
+  // result) and taken (coarsest class of the first result).
   function table(about, columns) {
     const rowOf = new Int32Array(about.items).fill(-1);
     columns.item.forEach((item, row) => {
@@ -11,7 +11,8 @@ hbench.queries = (() => {
     });
     const node = (row, level) => about.paths[columns.cls[row]][level];
 
-    // The classes of all levels, coarse first: {level, node, name, queries, mean}, the mean as it is read, that of the first run.
+    // The classes of all levels, coarse first: {level, node, name, queries, mean}, the mean as it is read, that of
+    // the first run.
     function classes() {
       return about.names.flatMap((names, level) => {
         const found = names.map((name, number) => ({ level, node: number, name, queries: 0, total: 0, defined: 0 }));
@@ -29,8 +30,8 @@ hbench.queries = (() => {
       });
     }
 
-    // The rows of a class (null: all) in an order; rows without a value come last. `taken`, {run, node}: only rows whose first
-    // result by this run is of this coarsest class.
+    // The rows of a class (null: all) in an order; rows without a value come last. `taken`, {run, node}: only rows
+    // whose first result by this run is of this coarsest class.
     function rows(chosen, order, taken) {
       const found = [];
       for (let row = 0; row < columns.item.length; row++) {

@@ -38,8 +38,8 @@ hbench.strips = (() => {
   // The finest class; a mere number follows the name of the class above.
   const named = (path) => (/^\d+$/.test(path.at(-1)) ? path.slice(-2).join(" ") : path.at(-1));
 
-  // A result, a button where it is itself a query. `result.late`: it comes after the list, as the first right one. `about`: the
-  // page's index; `ask`: what makes an item the query.
+  // A result, a button where it is itself a query. `result.late`: it comes after the list, as the first right one.
+  // `about`: the page's index; `ask`: what makes an item the query.
   function tile(result, rank, about, ask) {
     const made = copy("blank-tile");
     const [holder, frame, level, title, caption] = [".result", ".frame", "span.level", ".name", ".caption"].map(
@@ -65,7 +65,8 @@ hbench.strips = (() => {
     level.className = `level level-${result.level}`;
     level.firstElementChild.textContent = "●".repeat(result.level) + "○".repeat(about.levels.length - result.level);
     level.lastChild.textContent = ` ${name}`;
-    caption.textContent = `${result.late ? "the right one is at rank " : ""}${rank.toLocaleString("en")} · ${result.score.toFixed(3)}`;
+    const before = result.late ? "the right one is at rank " : "";
+    caption.textContent = `${before}${rank.toLocaleString("en")} · ${result.score.toFixed(3)}`;
     holder.title = [...result.path, result.item.id].join(" › ");
     holder.type = "button";
     holder.disabled = !ask;

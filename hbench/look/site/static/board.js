@@ -1,4 +1,5 @@
-// The rows of a leaderboard: which are shown, in which order, with which places. It moves the rows that are in the page.
+// The rows of a leaderboard: which are shown, in which order, with which places. It moves the rows that are in the
+// page.
 "use strict";
 
 hbench.board = (() => {
@@ -84,7 +85,8 @@ hbench.board = (() => {
           for (const row of rows) row.cells[at].classList.toggle("chosen", own);
         }
       });
-      // a column that is empty in every visible row goes, but for what the rows are ordered by; of very many metrics the first stay
+      // a column that is empty in every visible row goes, but for what the rows are ordered by; of very many metrics
+      // the first stay
       heads.forEach((head, at) => {
         const chosen = [state.sort, state.metric].includes(head.dataset.sort);
         const empty = !chosen && at > 0 && rows.every((row) => row.tr.hidden || !row.cells[at].textContent);

@@ -49,8 +49,9 @@
     const ranked = shown.filter((row) => table.comparable(row, state.metric)).length;
     at("count").textContent =
       `${shown.length} of ${table.rows.length} results, ${ranked} of them ranked by ${state.metric}.`;
-    at("chance").textContent = chosen.chance
-      ? `Differences below about ±${chosen.chance.toPrecision(2)} points of ${state.metric} may be chance on a test of this many classes.`
+    const points = chosen.chance ? `±${chosen.chance.toPrecision(2)} points of ${state.metric}` : "";
+    at("chance").textContent = points
+      ? `Differences below about ${points} may be chance on a test of this many classes.`
       : "";
     scatter();
   }

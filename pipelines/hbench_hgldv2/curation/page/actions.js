@@ -66,7 +66,8 @@ function moveTo(group, kind, ids = chosen()) {
 function mergeInto(group, kind) {
   const own = groupOf(view.card);
   if (own === null || own === group) return;
-  commit({ op: "merge", groups: [own], to: group }, declared(group, kind), "“" + own + "” merged into “" + group + "”");
+  const said = "“" + own + "” merged into “" + group + "”";
+  commit({ op: "merge", groups: [own], to: group }, declared(group, kind), said);
   focusCard("g:" + group);
 }
 

@@ -1,6 +1,6 @@
 "use strict";
-// The grid of cards. Only cards near the window, and the current one, are in the document; the others are blank space of
-// the height they had, or are thought to have.
+// The grid of cards. Only cards near the window, and the current one, are in the document; the others are blank space
+// of the height they had, or are thought to have.
 
 const GAP = 14; // pixels between cards
 const NARROWEST = 336; // pixels of a card, where the window has as many
@@ -24,7 +24,8 @@ function layout() {
   summary();
 }
 
-// Draw what is near the window. Heights are known only of what was drawn: so draw, measure, and draw what came near by it.
+// Draw what is near the window. Heights are known only of what was drawn: so draw, measure, and draw what came near
+// by it.
 function draw() {
   const held = $("cards").contains(document.activeElement),
     anchor = anchored();
@@ -46,7 +47,8 @@ function discard(card, element) {
   grid.elements.delete(card);
 }
 
-// The card that stays where it is in the window while others change their heights: the current one, or the first one seen.
+// The card that stays where it is in the window while others change their heights: the current one, or the first one
+// seen.
 function anchored() {
   const bottom = window.innerHeight,
     seen = (card) => elementOf(card) && topOf(card) < bottom && topOf(card) + heightOf(card) > barHeight();

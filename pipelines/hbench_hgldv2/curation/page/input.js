@@ -195,7 +195,8 @@ function open(text, from) {
   }
 }
 
-// What was decided survives a closed tab, where the browser lets a page store anything. It is written once the page is idle.
+// What was decided survives a closed tab, where the browser lets a page store anything. It is written once the page
+// is idle.
 let waiting = 0;
 const save = () => (waiting ||= setTimeout(keep, 200));
 

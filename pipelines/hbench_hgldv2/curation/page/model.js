@@ -115,7 +115,8 @@ function decide(model, body, stamp, newGroups = {}) {
     model.kinds.set(decision.group, decision.kind);
   }
   const moves = effects(model, decision);
-  step.places = moves.map((move) => [move[0], model.places.get(move[0]), move[1]]); // by index: [id, place] is slow until compiled
+  // by index: [id, place] is slow until compiled
+  step.places = moves.map((move) => [move[0], model.places.get(move[0]), move[1]]);
   const touched = shift(model, moves);
   if (step.kind) touched.add("g:" + step.kind[0]);
   model.decisions.push(decision);
@@ -218,7 +219,8 @@ function exportText(model, inputs) {
   ].join("\n");
 }
 
-// Read back what exportText wrote: the decisions made here, after those the page started with. Throws for anything else.
+// Read back what exportText wrote: the decisions made here, after those the page started with. Throws for anything
+// else.
 function importText(model, text, known) {
   const section = { groups: [], decisions: [], approvals: [] };
   let current = null;

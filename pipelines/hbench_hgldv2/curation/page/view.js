@@ -1,5 +1,6 @@
 "use strict";
-// What the page looks at: the current card and label, the search, the selection; and what follows from them and the model.
+// What the page looks at: the current card and label, the search, the selection; and what follows from them and the
+// model.
 
 const $ = (id) => document.getElementById(id);
 const data = JSON.parse($("data").textContent);
