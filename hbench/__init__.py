@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from hbench.evaluation.by_name.named import name
     from hbench.evaluation.evaluate import evaluate
     from hbench.look.plots import plot
-    from hbench.look.results import browse
+    from hbench.look.strips.results import browse
     from hbench.metrics.level_sequence import LevelSequence
     from hbench.metrics.names import MetricName
     from hbench.metrics.relevance import relevance_of_pairs
@@ -61,7 +61,7 @@ HOME = {
     "MetricName": "hbench.metrics.names",
     "OwnSource": "hbench.datasets.own.source",
     "Report": "hbench.records.report",
-    "browse": "hbench.look.results",
+    "browse": "hbench.look.strips.results",
     "build": "hbench.datasets.build",
     "compare": "hbench.records.comparison",
     "embed": "hbench.train.embed_dataset",

@@ -20,7 +20,14 @@ WAYS = ("queries", "class_name", "worst", "best", "severe", "at_random")
 @TESTED
 @MENDED
 @click.option("--test", help="Which test, where a dataset has several.  [default: the first]")
-@click.option("--item", "queries", multiple=True, metavar="ID", help="This query; repeatable.")
+@click.option(
+    "--nodes",
+    type=FILE,
+    help="Vectors of nodes of the tree, by name or path: they are the queries.",
+)
+@click.option(
+    "--item", "queries", multiple=True, metavar="ID", help="This query, or name; repeatable."
+)
 @click.option(
     "--class", "class_name", metavar="NAME", help="Queries of this class, at any level of the tree."
 )
@@ -73,15 +80,15 @@ def command(
     """Show what embedding FILES retrieve for some queries; several files one under the other, each
     with its own values.
 
-    The queries are chosen by the first file.
+    The queries are chosen by the first file. With --nodes they are names.
 
     Example: hbench look mine.parquet --dataset glyphs --severe 5 -o mistakes.png
     """
     from hbench.core.files import refuse_unwritable
     from hbench.datasets import load
     from hbench.look.inputs import EmbeddingFile
-    from hbench.look.results import browse
     from hbench.look.strips import SUFFIXES
+    from hbench.look.strips.results import browse
 
     if out is not None:
         if out.suffix not in SUFFIXES:

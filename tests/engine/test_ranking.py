@@ -305,7 +305,9 @@ def test_blocks_are_few_and_the_last_one_is_hardly_padded(queries, row, spare):
     size = score_blocks.block_size(row, row + spare, queries)
     assert 1 <= size <= min(most, score_blocks.BLOCK)
     if most >= score_blocks.BLOCK_STEP:
-        sizes = range(score_blocks.BLOCK_STEP, min(most, score_blocks.BLOCK) + 1, score_blocks.BLOCK_STEP)
+        sizes = range(
+            score_blocks.BLOCK_STEP, min(most, score_blocks.BLOCK) + 1, score_blocks.BLOCK_STEP
+        )
         cost = {each: -(-queries // each) * (each + score_blocks.PACKING) for each in sizes}
         assert cost[size] == min(cost.values())
 

@@ -9,7 +9,7 @@ import hbench
 from hbench.datasets import dataset as folders
 from hbench.datasets.build import build
 from hbench.engine.settings import Signature
-from hbench.look.results import browse
+from hbench.look.strips.results import browse
 from hbench.train import loop
 from hbench.train.recipes.files import resolve
 from tests import oracle

@@ -21,9 +21,9 @@ from hbench.datasets import manifest as manifests
 from hbench.engine.settings import Settings
 from hbench.evaluation.submission import EmbeddingSubmission
 from hbench.look.palette import color_of, lightness_of, mark_of, text_color_on
-from hbench.look.results import Results
-from hbench.look.retrievals import Hit, class_name, first_results, hits_of, right_of
 from hbench.look.strips import Sheet, Strip, StripRow, page_of, strip_of, write_strips
+from hbench.look.strips.results import Results
+from hbench.look.strips.retrievals import Hit, class_name, first_results, hits_of, right_of
 from hbench.submissions import embeddings
 from hbench.submissions.embeddings import Embeddings
 from tests.command_line import call, python, refusal

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,7 @@ from hbench.core.tables import text_array
 from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.engine.executors.threads import on_threads
-from hbench.engine.job import Execute
+from hbench.engine.job import Execute, Job
 from hbench.engine.ranker import Side
 from hbench.engine.settings import QUERY, Conditions
 from hbench.engine.similarity import SelectedRows
@@ -53,6 +53,20 @@ class NodeTest:
     classes: tuple[pa.Array, ...]
     has_parent: NDArray[np.bool_]
 
+    def job(self, conditions: Conditions, *, memory: int | None = None) -> Job:
+        """The ranking of the gallery for these nodes, in the tree that is cut at their depth."""
+        cut = replace(conditions, levels=conditions.levels[: self.depth])
+        job = job_of(self.retrieval, cut, memory=memory)
+        return replace(job, conditions=f"{job.conditions} {self.name}")
+
+
+class AskedByName(NamedTuple):
+    """The tests of nodes, the conditions of all of them, and remarks on what is left out."""
+
+    tests: list[NodeTest]
+    conditions: Conditions
+    remarks: list[str]
+
 
 def report_on_nodes(
     examined: Examined,
@@ -69,17 +83,10 @@ def report_on_nodes(
     Raises SubmissionError for nodes that cannot be placed or ranked, UsageError for what names
     cannot be scored by: rankings, listed positives, the released evaluators, metrics of one level.
     """
-    conditions = _conditions(examined, metrics)
-    embedded = examined.submission.embeddings("asking by name")
-    refuse_vectors(nodes, embedded.gallery.dim, cosine=conditions.similarity_name == "cosine")
-
-    tests, remarks = _tests_of_all(examined.data, embedded, nodes)
-    asked = ",".join(f"{len(test.retrieval.ids)}@{test.name}" for test in tests)
-    conditions = replace(conditions, queries=f"nodes({asked})")
+    tests, conditions, remarks = asked_by_name(examined, nodes, metrics)
     measurements = {}
     for test in tests:
-        job = job_of(test.retrieval, _cut(conditions, test.depth), memory=memory)
-        job = replace(job, conditions=f"{job.conditions} {test.name}")
+        job = test.job(conditions, memory=memory)
         measured = measure(job, execute=execute, on_block=on_test(test.name) if on_test else None)
         measurements[test.name] = _of_edges(measured, test, conditions)
 
@@ -93,6 +100,21 @@ def report_on_nodes(
         warnings=(*examined.warnings, *remarks),
         is_pooled=True,
     )
+
+
+def asked_by_name(
+    examined: Examined, nodes: Embeddings, metrics: str | Sequence[str] | None = None
+) -> AskedByName:
+    """Place the nodes in the trees of a dataset's tests, and make a test of the nodes of each
+    depth; raises as `report_on_nodes`.
+    """
+    conditions = _conditions(examined, metrics)
+    embedded = examined.submission.embeddings("asking by name")
+    refuse_vectors(nodes, embedded.gallery.dim, cosine=conditions.similarity_name == "cosine")
+
+    tests, remarks = _tests_of_all(examined.data, embedded, nodes)
+    asked = ",".join(f"{len(test.retrieval.ids)}@{test.name}" for test in tests)
+    return AskedByName(tests, replace(conditions, queries=f"nodes({asked})"), remarks)
 
 
 def _tests_of_all(
@@ -137,11 +159,6 @@ def _conditions(examined: Examined, asked: str | Sequence[str] | None) -> Condit
     if conditions.partial:  # by the levels of its own list nothing is above
         metrics = [name for name in metrics if name.base != CONSISTENCY]
     return replace(conditions, metrics=tuple(metrics), unit=QUERY)
-
-
-def _cut(conditions: Conditions, depth: int) -> Conditions:
-    """The conditions under the tree that is cut at a depth."""
-    return replace(conditions, levels=conditions.levels[:depth])
 
 
 def refuse_vectors(nodes: Embeddings, dimension: int, *, cosine: bool) -> None:

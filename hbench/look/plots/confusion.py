@@ -16,7 +16,7 @@ from hbench.look.figures import Drawing, drawn, short
 from hbench.look.inputs import dataset_of, ranked_test
 from hbench.look.palette import text_color_on
 from hbench.look.plots import PlotRequest, kind
-from hbench.look.retrievals import TopLists, first_results
+from hbench.look.strips.retrievals import TopLists, first_results
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -16,7 +16,7 @@ from hbench.look.figures import Drawing, drawn, legend_above, legend_height, per
 from hbench.look.inputs import dataset_of, ranked_tests, runs_of, traced
 from hbench.look.palette import color_of, text_color_on
 from hbench.look.plots import PlotRequest, kind
-from hbench.look.retrievals import legend_of
+from hbench.look.strips.retrievals import legend_of
 from hbench.metrics.definitions import distance_of_the_first_mistake
 from hbench.metrics.level_sequence import LevelSequence
 from hbench.records.document import Document

@@ -9,7 +9,7 @@ from hbench.datasets.manifest import Manifest
 from hbench.engine.top_k import NO_ITEM
 from hbench.look.plots.confusion import confusion
 from hbench.look.report.runs import Floats, Reported
-from hbench.look.retrievals import TopLists
+from hbench.look.strips.retrievals import TopLists
 from hbench.metrics.names import factor_of, goodness
 from hbench.tree.names import names_along
 from hbench.tree.statistics import means_of_nodes

@@ -17,7 +17,7 @@ from hbench.look.pages.folder import write_script
 from hbench.look.pages.tree_data import rounded, tree_data
 from hbench.look.plots.class_map import ClassPlaces
 from hbench.look.report.runs import Reported
-from hbench.look.retrievals import TopLists
+from hbench.look.strips.retrievals import TopLists
 from hbench.metrics.names import factor_of, lower_is_better
 from hbench.tree.statistics import means_of_nodes
 

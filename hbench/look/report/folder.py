@@ -17,7 +17,7 @@ from hbench.look.report.overview import overview_of
 from hbench.look.report.queries import chapters_of, glimpses_of, items_of
 from hbench.look.report.runs import Reported
 from hbench.look.report.sprites import sprite_of, write_sprites
-from hbench.look.retrievals import legend_of
+from hbench.look.strips.retrievals import legend_of
 
 PACKAGE = "hbench.look.report"
 PICTURES = 12_000

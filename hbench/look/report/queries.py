@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from hbench.engine.top_k import NO_ITEM
 from hbench.look.report.runs import Reported
-from hbench.look.retrievals import Queries, hits_of, most_severe_first, right_of, worst_first
 from hbench.look.strips import Strip, StripRow, strip_of
+from hbench.look.strips.retrievals import Queries, hits_of, most_severe_first, right_of, worst_first
 from hbench.metrics.names import goodness
 
 SHOWN_RESULTS = 8

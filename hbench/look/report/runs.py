@@ -27,7 +27,7 @@ from hbench.evaluation.submission import EmbeddingSubmission
 from hbench.look.inputs import EmbeddingFile, read_embeddings, runs_of, traced
 from hbench.look.plots.class_map import ClassPlaces, map_of
 from hbench.look.plots.h_pr import BINS, Curve, binned, mean_curve
-from hbench.look.retrievals import RightResults, TopLists, copies_of, lists_of, ranker_of
+from hbench.look.strips.retrievals import RightResults, TopLists, copies_of, lists_of, ranker_of
 from hbench.metrics.names import MetricName
 from hbench.records import results
 from hbench.records.document import Document

@@ -9,7 +9,7 @@ matrix products are larger.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +24,17 @@ from hbench.look.palette import mark_of
 from hbench.tree.names import names_along
 
 UNRELATED = "unrelated"
+SHOWN_RESULTS = 8
+WAYS = ("queries", "class_name", "worst", "best", "severe", "at_random")
 Floats = NDArray[np.float64]
 Queries = NDArray[np.int64]  # positions among the queries of a test
+
+
+class Choice(NamedTuple):
+    """How queries are chosen: one of WAYS, and its value."""
+
+    way: str
+    value: Any
 
 
 class TopLists(NamedTuple):
@@ -137,9 +146,11 @@ def copies_of(scores: Floats, similarity: str) -> NDArray[np.bool_]:
     return scores > 1 - 1e-6 if similarity == "cosine" else np.zeros(scores.shape, bool)
 
 
-def hits_of(manifest: Manifest, top: TopLists, row: int, query: int) -> tuple[Hit, ...]:
+def hits_of(
+    manifest: Manifest, top: TopLists, row: int, query: int | None = None
+) -> tuple[Hit, ...]:
     """List the results in one row of the lists, best first, each by the path that it shares with
-    the query at `query`.
+    the query at `query`, if that is an item.
     """
     ranked = zip(*(part[row].tolist() for part in top[:4]), strict=True)
     return tuple(
@@ -157,11 +168,20 @@ def hits_of(manifest: Manifest, top: TopLists, row: int, query: int) -> tuple[Hi
     )
 
 
-def right_of(manifest: Manifest, top: TopLists, row: int, query: int, *, shown: int) -> Hit | None:
-    """Find the first result of the finest class of the query at `query`; None if it is among the
-    first `shown`, or not known.
+def right_of(
+    manifest: Manifest,
+    top: TopLists,
+    row: int,
+    query: int | None = None,
+    *,
+    shown: int,
+    depth: int | None = None,
+) -> Hit | None:
+    """Find the first result of the finest class of the query at `query`, or of a name at `depth`;
+    None if it is among the first `shown`, or not known.
     """
-    listed = np.flatnonzero((top.levels[row] == manifest.tree.depth) & (top.items[row] != NO_ITEM))
+    depth = depth or manifest.tree.depth
+    listed = np.flatnonzero((top.levels[row] == depth) & (top.items[row] != NO_ITEM))
     if len(listed):
         return hits_of(manifest, top, row, query)[listed[0]] if listed[0] >= shown else None
     if top.right is None or not top.right.ranks[row]:
@@ -171,7 +191,7 @@ def right_of(manifest: Manifest, top: TopLists, row: int, query: int, *, shown: 
         rank,
         str(manifest.items[item]),
         score,
-        manifest.tree.depth,
+        depth,
         item,
         class_name(manifest, item, query),
     )

@@ -21,7 +21,7 @@ from hbench.core.files import replacing, write_text
 from hbench.datasets.manifest import Manifest
 from hbench.look.figures import bytes_of, refuse_suffix, short
 from hbench.look.palette import color_of, mark_of
-from hbench.look.retrievals import Hit, all_paths_of, class_name, legend_of, level_name
+from hbench.look.strips.retrievals import Hit, all_paths_of, class_name, legend_of, level_name
 from hbench.records.shown import shown
 
 if TYPE_CHECKING:
@@ -53,8 +53,9 @@ class StripRow(NamedTuple):
 
 
 class Strip(NamedTuple):
-    """A query with the results of every model. `position`: its place in the manifest; `about`: its
-    class, coarse to fine, and a remark; `name`: its finest class."""
+    """A query with the results of every model. `position`: its place in the manifest, or a negative
+    number of a name, which has no picture; `about`: its class, coarse to fine, and a remark;
+    `name`: its finest class."""
 
     query: str
     position: int
@@ -126,9 +127,11 @@ def thumbnail(picture: Picture | None, item: str) -> Image.Image | None:
 
 def _draw_query(cell: Axes, sheet: Sheet, strip: Strip, row: StripRow) -> None:
     """Draw the query of a strip, with what it is above the whole row."""
-    _draw_item(cell, thumbnail(sheet.picture, strip.query), strip.query)
+    is_name = strip.position < 0
+    image = None if is_name else thumbnail(sheet.picture, strip.query)
+    _draw_item(cell, image, strip.name if is_name else strip.query)
     cell.set_title("query", fontsize=6.5, fontweight="bold")
-    heading = strip.about
+    heading = f"{strip.query} · {strip.about}" if is_name else strip.about
     if len(strip.rows) > 1:
         heading += f"   [{sheet.heading(row)}]"
     cell.annotate(
@@ -219,7 +222,7 @@ def page_of(sheet: Sheet) -> str:
     """Write a sheet as one HTML file that loads nothing else; names from outside are escaped."""
     from hbench.look.pages.folder import SHARED, Pages, level_styles
 
-    items = {strip.position: strip.query for strip in sheet.strips}
+    items = {strip.position: strip.query for strip in sheet.strips if strip.position >= 0}
     items |= {
         hit.position: hit.item for strip in sheet.strips for row in strip.rows for hit in row.shown
     }

@@ -6,26 +6,32 @@ in a notebook.
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from hbench.core.arguments import checked
 from hbench.core.errors import UsageError, visible
 from hbench.core.tables import lines, without_formula
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
+from hbench.evaluation.by_name.nodes import read as read_nodes
 from hbench.evaluation.examination import Examined
 from hbench.evaluation.measurement import Measurement, measure
-from hbench.look import retrievals
 from hbench.look.inputs import EmbeddingFile, TwoFiles, examined_files, test_of
 from hbench.look.palette import mark_of
-from hbench.look.retrievals import (
+from hbench.look.strips import Sheet, Strip, StripRow, page_of, retrievals, strip_of, write_strips
+from hbench.look.strips.by_name import sheet_by_name
+from hbench.look.strips.retrievals import (
+    SHOWN_RESULTS,
     UNRELATED,
+    WAYS,
+    Choice,
     Hit,
     Queries,
     first_results,
@@ -33,23 +39,14 @@ from hbench.look.retrievals import (
     level_name,
     right_of,
 )
-from hbench.look.strips import Sheet, Strip, StripRow, page_of, strip_of, write_strips
 from hbench.metrics.names import goodness
 from hbench.records.shown import shown
+from hbench.submissions.embeddings import Embeddings
 
-SHOWN_RESULTS = 8
 COLUMNS = ("file", "query", "rank", "id", "score", "level", "shares")
-WAYS = ("queries", "class_name", "worst", "best", "severe", "at_random")
 MEASURED = frozenset({"worst", "best", "severe"})  # ways that need a metric
 FRAME = 325  # pixels of a strip in a notebook, with its heading
 HEAD = 230
-
-
-class Choice(NamedTuple):
-    """How queries are chosen: one of WAYS, and its value."""
-
-    way: str
-    value: Any
 
 
 @dataclass(frozen=True, repr=False)
@@ -156,6 +153,7 @@ def browse(
     files: str | Path | TwoFiles | Sequence[str | Path | TwoFiles],
     dataset: str | Path | Dataset,
     *,
+    nodes: str | Path | Embeddings | Mapping[str, ArrayLike] | None = None,
     test: str | None = None,
     by: str = "H-AP",
     similarity: str | None = None,
@@ -177,13 +175,15 @@ def browse(
         files: embedding files; where queries and gallery are in two,
             `hbench.look.inputs.TwoFiles(query, gallery)`.
         dataset: a name, a folder, a table, or a Dataset.
+        nodes: vectors of nodes of the tree, as in `hbench.evaluate`: these are the queries then,
+            of one file.
         test: which test. Default: the first.
         by: the metric that orders queries. Default: "H-AP".
         similarity: as in `hbench.evaluate`. Default: the dataset's.
         ties: as in `hbench.evaluate`.
         k: how many results of each query. Default: 10.
-        queries: ids of queries.
-        class_name: the queries of a class, at any level.
+        queries: ids of queries, or names of nodes.
+        class_name: the queries of a class, at any level; the nodes below a node.
         worst: how many with the lowest values.
         best: how many with the highest values.
         severe: how many whose first results are worst.
@@ -203,6 +203,13 @@ def browse(
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     test = test_of(data, test)
     examined = examined_files(paths, data, by, similarity=similarity, ties=ties)
+    if nodes is not None:
+        if len(examined) > 1:
+            raise UsageError("names are shown for one file", found=f"{len(examined)} files")
+        one = replace(examined[0], data=replace(data, tests={test: data.tests[test]}))
+        vectors = read_nodes(nodes)
+        name = _names(paths)[0]
+        return Results(sheet_by_name(one, vectors, choice, model=name, by=by, k=k))
     return _results(test, _names(paths), examined, choice, by=by, k=k)
 
 

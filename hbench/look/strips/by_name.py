@@ -1,0 +1,122 @@
+"""Shows what names retrieve: strips whose queries are nodes of the tree, each with its path."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.core.errors import UnknownName
+from hbench.datasets.manifest import Manifest
+from hbench.engine.settings import Conditions
+from hbench.evaluation.by_name.nodes import JOINED
+from hbench.evaluation.by_name.queries import NodeTest, asked_by_name
+from hbench.evaluation.examination import Examined
+from hbench.evaluation.measurement import measure
+from hbench.look.strips import Sheet, Strip, StripRow
+from hbench.look.strips.retrievals import (
+    SHOWN_RESULTS,
+    Choice,
+    Queries,
+    RightResults,
+    TopLists,
+    hits_of,
+    lists_of,
+    most_severe_first,
+    right_of,
+    worst_first,
+)
+from hbench.metrics.names import goodness
+from hbench.records.shown import shown
+from hbench.submissions.embeddings import Embeddings
+
+
+class RankedNodes(NamedTuple):
+    """The nodes of one depth with their values of a metric (n,), the levels of their first results
+    (n,), and their first k results."""
+
+    test: NodeTest
+    values: NDArray[np.float64]
+    first_level: NDArray[np.uint8]
+    lists: TopLists
+
+
+def sheet_by_name(
+    examined: Examined, nodes: Embeddings, choice: Choice, *, model: str, by: str, k: int
+) -> Sheet:
+    """Rank the gallery of the only test of a dataset for every node by the metric `by`, and show
+    the first k results of the chosen nodes; `model`: the name of the file of items.
+    """
+    data = examined.data
+    ((_, manifest),) = data.tests.items()
+    asked = asked_by_name(examined, nodes, by)
+    ranked = [_ranked(test, manifest, asked.conditions, k) for test in asked.tests]
+
+    places = [(depth, row) for depth in ranked for row in range(len(depth.values))]
+    strips = []
+    for at in _chosen(ranked, choice, by).tolist():
+        depth, row = places[at]
+        strips.append(_strip(manifest, depth, row, model=model, by=by))
+
+    tests = [test.name for test in asked.tests]
+    signature = asked.conditions.signature(f"{data.name}@{data.version}", tests)
+    return Sheet(strips, manifest.tree.levels, str(signature), manifest.picture, by)
+
+
+def _ranked(test: NodeTest, manifest: Manifest, conditions: Conditions, k: int) -> RankedNodes:
+    """Rank the gallery for the nodes of one depth."""
+    job = test.job(conditions)
+    top = RightResults(len(test.retrieval.ids), k)
+    measured = measure(replace(job, top=top))
+    lists = lists_of(manifest, job.ranker, top, conditions.similarity_name)
+    return RankedNodes(test, measured.values[0], measured.first_level, lists)
+
+
+def _chosen(ranked: list[RankedNodes], choice: Choice, by: str) -> Queries:
+    """Choose nodes, by their places among those of all depths; raises UnknownName for a name that
+    is no node with a vector.
+    """
+    ids = [str(name) for depth in ranked for name in depth.test.retrieval.ids]
+    way, value = choice
+    if way == "queries":
+        return np.array([_place_of(name, ids) for name in value])
+    if way == "class_name":
+        below = [place for place, name in enumerate(ids) if value in name.split(JOINED)]
+        if not below:
+            raise UnknownName("node with a vector", value, ids)
+        return np.array(below[:SHOWN_RESULTS])
+    if way == "at_random":
+        number = min(value, len(ids))
+        drawn: Queries = np.random.default_rng(0).choice(len(ids), size=number, replace=False)
+        return drawn
+
+    values = goodness(by, np.concatenate([depth.values for depth in ranked]))
+    if way == "severe":
+        first_level = np.concatenate([depth.first_level for depth in ranked])
+        return most_severe_first(values, first_level)[:value]
+    return worst_first(-values if way == "best" else values)[:value]
+
+
+def _place_of(name: str, ids: list[str]) -> int:
+    """The place of a node, by its path or, where one node alone has it, by its own name."""
+    if name in ids:
+        return ids.index(name)
+    places = [place for place, path in enumerate(ids) if path.split(JOINED)[-1] == name]
+    if len(places) != 1:
+        close = [ids[place] for place in places]
+        raise UnknownName("node with a vector", name, close or ids)
+    return places[0]
+
+
+def _strip(manifest: Manifest, depth: RankedNodes, row: int, *, model: str, by: str) -> Strip:
+    """The strip of a node, with its path, level and value."""
+    path = str(depth.test.retrieval.ids[row])
+    value = float(depth.values[row])
+    k = depth.lists.items.shape[1]
+    right = right_of(manifest, depth.lists, row, shown=k, depth=depth.test.depth)
+    hits = hits_of(manifest, depth.lists, row)
+    about = f"{depth.test.name} · {by} {shown(by, value, 1)}"
+    rows = [StripRow(model, hits, value=value, right=right)]
+    return Strip(path, -1 - row, about, rows, path.split(JOINED)[-1])
