@@ -57,6 +57,8 @@ def command(
     """Make a folder of static pages of RUN.json: scores, mistakes, classes, queries, and an
     explorer; of several runs the differences, too.
 
+    A report by name (hbench evaluate --nodes) beside it adds a page of names.
+
     Files next to a report are used: RUN.by-query.parquet and RUN.top-k.parquet (hbench evaluate
     --top-k 20 -o RUN.json). Open DIR/index.html; no server is needed, and nothing is loaded from
     elsewhere.

@@ -54,6 +54,11 @@ class Signature:
     several: int = 1
     queries: str = ""
 
+    @property
+    def asks_by_name(self) -> bool:
+        """Whether the queries are names, nodes of the tree, and not items."""
+        return bool(self.queries)
+
     def __str__(self) -> str:
         parts = [
             self.dataset,

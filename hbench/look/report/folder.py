@@ -13,6 +13,7 @@ from hbench.look.pages.folder import Pages, copy_assets, level_styles, replacing
 from hbench.look.report.classes import class_tables, confusions
 from hbench.look.report.data import mapped_runs, metrics_of, valued_runs, write_data
 from hbench.look.report.differences import comparisons_of
+from hbench.look.report.names import name_tables
 from hbench.look.report.overview import overview_of
 from hbench.look.report.queries import chapters_of, glimpses_of, items_of
 from hbench.look.report.runs import Reported
@@ -24,7 +25,7 @@ PICTURES = 12_000
 PAGES = {
     "index": "Overview", "queries": "Queries", "classes": "Classes", "compare": "Comparison",
     "explore": "Explorer",
-    "tree": "Tree", "map": "Map",
+    "tree": "Tree", "map": "Map", "names": "Names",
 }  # fmt: skip
 
 
@@ -36,7 +37,7 @@ def write_report(reported: Reported, folder: Path, *, pictures: int = PICTURES) 
     """
     with replacing_folder(folder, "report") as temporary:
         chapters = chapters_of(reported)
-        comparisons = comparisons_of(reported)
+        comparisons = [] if reported.is_by_name else comparisons_of(reported)
         shown = items_of(
             [*chapters, *(chapter for comparison in comparisons for chapter in comparison.chapters)]
         )
@@ -48,10 +49,14 @@ def write_report(reported: Reported, folder: Path, *, pictures: int = PICTURES) 
         pages = _pages(reported, places, images)
         glimpses = glimpses_of(chapters, len(reported.document.levels))
         pages.write(temporary, "index", glimpses=glimpses, **overview_of(reported))
-        pages.write(temporary, "queries", chapters=chapters)
-        pages.write(
-            temporary, "classes", tables=class_tables(reported), confusions=confusions(reported)
-        )
+        if not reported.is_by_name:
+            pages.write(temporary, "queries", chapters=chapters)
+            pages.write(
+                temporary, "classes", tables=class_tables(reported), confusions=confusions(reported)
+            )
+        if reported.named:
+            tables = name_tables(reported.named, reported.by)
+            pages.write(temporary, "names", tables=tables, named=reported.named)
 
         if reported.manifest is not None:
             write_data(temporary / "data", reported, places, images)
@@ -62,7 +67,7 @@ def write_report(reported: Reported, folder: Path, *, pictures: int = PICTURES) 
 
         if mapped := mapped_runs(reported):
             pages.write(temporary, "map", mapped=mapped)
-        if len(reported.runs) > 1:
+        if len(reported.runs) > 1 and not reported.is_by_name:
             pages.write(temporary, "compare", comparisons=comparisons)
 
     return folder / "index.html"
@@ -95,7 +100,9 @@ def images_of(reported: Reported, folder: Path) -> str:
 def _pages(reported: Reported, places: NDArray[np.int32], images: str) -> Pages:
     document = reported.document
     depth = len(reported.document.levels)
-    absent = {"compare"} if len(reported.runs) < 2 else set()
+    absent = {"compare"} if len(reported.runs) < 2 or reported.is_by_name else set()
+    absent |= {"queries", "classes"} if reported.is_by_name else set()
+    absent |= set() if reported.named else {"names"}
     absent |= {"explore", "tree"} if reported.manifest is None else set()
     absent |= set() if mapped_runs(reported) else {"map"}
 

@@ -74,9 +74,7 @@ def overview_of(reported: Reported) -> dict[str, Any]:
         ],
         "sampled": reported.manifest is not None
         and int(reported.manifest.query.sum()) > CURVE_QUERIES,
-        "severity": [
-            _severity(number, run, reported.test) for number, run in enumerate(reported.runs)
-        ],
+        "severity": _severities(reported),
         "advice": [(run.name, advice(run)) for run in reported.runs],
     }
 
@@ -171,6 +169,13 @@ def points(curve: Curve) -> dict[str, Any]:
         "area": curve.area,
         "queries": curve.queries,
     }
+
+
+def _severities(reported: Reported) -> list[dict[str, Any]]:
+    """The levels of the first results of every run; none of names, whose depths differ."""
+    if reported.is_by_name:
+        return []
+    return [_severity(number, run, reported.test) for number, run in enumerate(reported.runs)]
 
 
 def _severity(number: int, run: ReportedRun, test: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hbench.core.errors import DataError, SubmissionError, UnknownName, examples
+from hbench.core.errors import ComparisonError, DataError, SubmissionError, UnknownName, examples
 from hbench.core.tables import text_array
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
@@ -31,6 +31,7 @@ from hbench.look.strips.retrievals import RightResults, TopLists, copies_of, lis
 from hbench.metrics.names import MetricName
 from hbench.records import results
 from hbench.records.document import Document
+from hbench.records.document import read as read_document
 from hbench.records.queries import metric_columns, queries_of, units_of
 
 Floats = NDArray[np.float64]
@@ -58,13 +59,20 @@ class ReportedRun:
 @dataclass(frozen=True)
 class Reported:
     """The content of a folder of pages: runs of one signature on one test; `by`: the metric that
-    ranks queries and classes.
+    ranks queries and classes. `named`: the runs whose queries are names of the same dataset; where
+    there are no others, they are `runs`, too.
     """
 
     runs: tuple[ReportedRun, ...]
     data: Dataset | None
     test: str
     by: str
+    named: tuple[ReportedRun, ...] = ()
+
+    @property
+    def is_by_name(self) -> bool:
+        """Whether there are names as queries alone."""
+        return self.runs == self.named
 
     @property
     def document(self) -> Document:
@@ -77,6 +85,8 @@ class Reported:
 
     def missing(self) -> list[str]:
         """List what the pages cannot show, and the option that makes it."""
+        if self.is_by_name:
+            return []
         if self.data is None:
             return [
                 f"{self.document.dataset} is not on this disk: no classes and no queries "
@@ -118,8 +128,19 @@ def read_runs(
     Raises the errors of `runs_of`, UnknownName for the test or the metric, and DataError for a
     named dataset that is not on this disk, or is not the dataset of the report.
     """
+    asked = [path for path in files if _asks_by_name(path)]
+    named = tuple(
+        ReportedRun(run.name, run.document, {}, run.by_query)
+        for run in runs_of([str(path) for path in asked])
+    )
+    files = [path for path in files if path not in asked]
+    if not files:
+        document = named[0].document
+        return Reported(named, None, "names", _metric(document, by), named)
+
     runs = runs_of([str(path) for path in files])
     document = runs[0].document
+    _refuse_other_dataset(document, named)
     if test is not None and test not in document.tests:
         raise UnknownName("test of this report", test, document.tests)
 
@@ -142,7 +163,23 @@ def read_runs(
             )
         found.append(ReportedRun(run.name, run.document, values, run.by_query, top))
 
-    return Reported(tuple(found), data, chosen, _metric(document, by))
+    return Reported(tuple(found), data, chosen, _metric(document, by), named)
+
+
+def _asks_by_name(path: Path) -> bool:
+    return Signature.parse(read_document(path).signature).asks_by_name
+
+
+def _refuse_other_dataset(document: Document, named: Sequence[ReportedRun]) -> None:
+    """Raise ComparisonError for names that were asked of another dataset."""
+    for run in named:
+        if run.document.dataset_digest != document.dataset_digest:
+            raise ComparisonError(
+                f"{run.name} asked by name on another dataset",
+                expected=f"{document.dataset}@{document.dataset_version}",
+                found=f"{run.document.dataset}@{run.document.dataset_version}",
+                fix="make pages of its own from it",
+            )
 
 
 def _dataset(document: Document, name: str | None, policies: Sequence[str]) -> Dataset | None:
