@@ -195,7 +195,7 @@ def report_by_name(
 
     return report_on_nodes(
         examined,
-        read(options["nodes"]),
+        read(options["nodes"], examined.data.levels),
         metrics=options["metrics"],
         memory=memory,
         execute=execute,

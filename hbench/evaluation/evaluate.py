@@ -125,7 +125,7 @@ def evaluate(
         return report_on(examined, memory=memory, execute=execute, on_test=on_test)
     return report_on_nodes(
         examined,
-        read_nodes(nodes),
+        read_nodes(nodes, examined.data.levels),
         metrics=metrics,
         memory=memory,
         execute=execute,

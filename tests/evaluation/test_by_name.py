@@ -1,11 +1,14 @@
 """Names as queries: every node of the tree with a vector ranks the gallery under the cut tree."""
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hbench
+from hbench.core.errors import SubmissionError, UsageError
 from hbench.datasets import manifest
 from hbench.datasets.dataset import Dataset, Protocol
 from hbench.engine.executors.gpu import on_device
@@ -231,3 +234,82 @@ def test_vectors_by_name_in_memory_are_those_of_a_file():
     assert found.scores == expected
     with pytest.raises(hbench.UsageError, match="nodes"):
         hbench.evaluate(vectors, data, ids=names, nodes={"a": [1.0, 2.0], "b": [1.0]})
+
+
+PATHS = [("Owls", "Tyto", "alba"), ("Owls", "Tyto", "novae"), ("Owls", "Bubo", "bubo")]
+
+
+def zoo():
+    """Vectors of items, four of each path, and of every node by its path."""
+    rng = np.random.default_rng(3)
+    rows = [path for path in PATHS for _ in range(4)]
+    vectors = rng.normal(size=(len(rows), 5))
+    every = sorted({path[:depth] for path in PATHS for depth in (1, 2, 3)})
+    return rows, vectors, {path: rng.normal(size=5) for path in every}
+
+
+def test_arrays_of_items_are_scored_by_name_as_a_dataset_is():
+    rows, vectors, nodes = zoo()
+    report = hbench.score(vectors, rows, level_names=LEVELS, nodes=nodes, metrics=METRICS)
+    data, names = dataset_of(rows)
+    by_text = {" > ".join(path): vector for path, vector in nodes.items() if len(path) > 1}
+    by_text["> Owls"] = nodes["Owls",]
+    of_dataset = hbench.evaluate(vectors, data, ids=names, nodes=by_text, metrics=METRICS)
+    assert report.scores == of_dataset.scores
+    assert report.queries.tolist() == of_dataset.queries.tolist()
+    assert "|queries:nodes(1@order,2@family,3@genus)|" in report.signature
+
+
+def test_arrays_are_scored_by_numbers_of_classes():
+    labels = [[0, 0], [0, 1], [1, 2], [1, 3]]
+    report = hbench.score(np.eye(4), labels, nodes={("1", "3"): [0, 0, 0, 1.0]}, metrics="P@1")
+    assert report.scores["P@1"] == 1
+
+
+def test_nodes_rank_the_vectors_and_no_gallery():
+    rows, vectors, nodes = zoo()
+    with pytest.raises(UsageError, match="gallery"):
+        hbench.score(vectors, rows, gallery=vectors, gallery_labels=rows, nodes=nodes)
+
+
+def write_by_levels(path, nodes, columns=LEVELS):
+    """A parquet file with a column per level, empty below a node."""
+    cells = {
+        level: [(*node, None, None)[LEVELS.index(level)] for node in nodes] for level in columns
+    }
+    lists = pa.array([vector.astype(np.float32).tolist() for vector in nodes.values()])
+    pq.write_table(pa.table({**cells, "embedding": lists}), path)
+
+
+def test_a_table_with_a_column_per_level_names_nodes_by_their_paths(tmp_path):
+    rows, vectors, nodes = zoo()
+    data, names = dataset_of(rows)
+    write_by_levels(tmp_path / "nodes.parquet", nodes)
+    report = hbench.evaluate(vectors, data, ids=names, nodes=tmp_path / "nodes.parquet")
+    by_path = hbench.score(vectors, rows, level_names=LEVELS, nodes=nodes)
+    assert report.scores == pytest.approx(by_path.scores, abs=1e-6)  # float32 in the file
+    assert len(report.queries) == len(nodes)
+
+
+def test_one_column_of_names_is_enough(tmp_path):
+    rows, vectors, nodes = zoo()
+    data, names = dataset_of(rows)
+    fine = {path: vector for path, vector in nodes.items() if len(path) == 3}
+    write_by_levels(tmp_path / "nodes.parquet", fine, columns=("genus",))
+    report = hbench.evaluate(vectors, data, ids=names, nodes=tmp_path / "nodes.parquet")
+    assert set(report.queries) == {" > ".join(path) for path in PATHS}
+
+
+@pytest.mark.parametrize(
+    ("columns", "paths", "words"),
+    [
+        (LEVELS, [("Owls", "", "alba")], "row 0 is not the path"),
+        (("family", "genus"), [("Owls", "Tyto", "alba")], "not those above"),
+    ],
+)
+def test_a_table_whose_columns_are_no_paths_is_refused(tmp_path, columns, paths, words):
+    rows, vectors, _ = zoo()
+    data, names = dataset_of(rows)
+    write_by_levels(tmp_path / "nodes.parquet", {path: np.ones(5) for path in paths}, columns)
+    with pytest.raises(SubmissionError, match=words):
+        hbench.evaluate(vectors, data, ids=names, nodes=tmp_path / "nodes.parquet")

@@ -11,7 +11,7 @@ training loop.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -26,10 +26,13 @@ from hbench.engine.settings import Settings
 from hbench.engine.similarity import SelectedRows, as_vectors
 from hbench.engine.similarity.rows import float_type
 from hbench.evaluation.arrays.labels import GivenSide, given_side, numbered
+from hbench.evaluation.by_name.nodes import path_text, read
+from hbench.evaluation.by_name.queries import asked_of, conditions_by_name, report_of_names
 from hbench.evaluation.measurement import Retrieval, job_of, measure, several_in_words
 from hbench.evaluation.summary import Subject, report_of
 from hbench.records.queries import queries_of_tree
 from hbench.records.report import Report
+from hbench.submissions.embeddings import Embeddings
 from hbench.tree import Labels, LabelTree, as_labels
 from hbench.tree.names import NameTable, class_rows, remarks_on
 from hbench.tree.partial import Known, is_partial, known_levels
@@ -47,6 +50,7 @@ def score(
     gallery: ArrayLike | None = None,
     gallery_labels: ArrayLike | None = None,
     level_names: Sequence[str] | None = None,
+    nodes: Mapping[str | tuple[str, ...], ArrayLike] | None = None,
     metrics: str | Sequence[str] | None = None,
     relevance: str = "alpha",
     alpha: float = 1.0,
@@ -71,6 +75,8 @@ def score(
         gallery: (G, D), what the queries rank instead of each other. Default: they rank themselves.
         gallery_labels: (G, L), given together with `gallery`.
         level_names: L names, coarse to fine. Default: level1 … levelL.
+        nodes: vectors (D,) by the name of a node, or by the names from the top to it: these are the
+            queries then, and `vectors` what they rank (docs/by-name.md).
         metrics: names such as "H-AP", "AP/level1" or "R@10" (`hbench.list_metrics()`), as a list or
             a text with commas. Default: H-AP, wAP, ASI, NDCG, and AP, mAP@R and R@k of every level.
         relevance: of H-AP: "alpha" (default), "sum_wap" or "exponential".
@@ -120,22 +126,41 @@ def score(
     sides = [side for side in (test.queries, test.gallery) if side is not None]
     most = max(Paths(side.labels, side.more).most for side in sides)
     conditions = settings.resolve(tree.levels, partial=test.queries.known is not None, several=most)
-    measurement = measure(
-        job_of(test, conditions, memory=memory), execute=partial(on_threads, threads=threads)
-    )
+    subject = Subject("arrays", "1", _digest_of(tree, sides))
+    execute = partial(on_threads, threads=threads)
+    if nodes is not None:
+        by_name = conditions_by_name(conditions, metrics)
+        asked = asked_of({"": (tree, _all_items(test))}, _vectors_of(nodes), by_name)
+        return report_of_names(asked, subject, memory=memory, execute=execute)
+
+    measurement = measure(job_of(test, conditions, memory=memory), execute=execute)
     warnings = _remarks_on_names(tree, test) if given[0].are_names else []
     if most > 1:
         items = sum(side.more.owners for side in sides if side.more is not None)
         warnings.append(several_in_words(items, most))
 
     queries = queries_of_tree("test", test.ids, test.queries.labels, tree)
-    return report_of(
-        {"test": measurement},
-        queries,
-        Subject("arrays", "1", _digest_of(tree, sides)),
-        conditions,
-        warnings=warnings,
+    return report_of({"test": measurement}, queries, subject, conditions, warnings=warnings)
+
+
+def _vectors_of(nodes: Mapping[str | tuple[str, ...], ArrayLike]) -> Embeddings:
+    """The vectors of nodes, which are named by a text or by the names from the top."""
+    return read(
+        {
+            path_text(tuple(map(str, name))) if isinstance(name, tuple) else str(name): vector
+            for name, vector in nodes.items()
+        },
+        levels=(),
     )
+
+
+def _all_items(test: Retrieval) -> Side:
+    """The items that names rank; raises UsageError where they are in two parts."""
+    if test.gallery is not None:
+        raise UsageError(
+            "nodes rank the vectors", expected="no gallery", fix="give the gallery as vectors"
+        )
+    return test.queries
 
 
 def _digest_of(tree: LabelTree, sides: Sequence[Side]) -> str:

@@ -100,7 +100,7 @@ def name(
             found=", ".join(examined.data.tests),
         )
     (manifest,) = examined.data.tests.values()
-    vectors = read(nodes)
+    vectors = read(nodes, manifest.levels)
     embedded = examined.submission.embeddings("naming").queries
     refuse_vectors(vectors, embedded.dim, cosine=True)
     placed = placed_in(manifest.tree, vectors.ids.tolist())

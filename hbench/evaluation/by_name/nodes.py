@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
 from hbench.core.arguments import as_array
@@ -21,7 +23,8 @@ from hbench.core.errors import SubmissionError, examples
 from hbench.engine.similarity import as_vectors
 from hbench.submissions import embeddings as embedding_files
 from hbench.submissions.embeddings import Embeddings
-from hbench.submissions.embeddings.ids import as_ids
+from hbench.submissions.embeddings.files import readable
+from hbench.submissions.embeddings.ids import ID_NAMES, as_ids
 from hbench.tree import Labels, LabelTree
 from hbench.tree.names import Row, class_rows
 from hbench.tree.partial import is_unknown
@@ -56,15 +59,60 @@ class PlacedNodes:
         return PlacedNodes(self.rows[chosen], self.depths[chosen], self.labels[chosen])
 
 
-def read(given: str | Path | Embeddings | Mapping[str, ArrayLike]) -> Embeddings:
+def read(
+    given: str | Path | Embeddings | Mapping[str, ArrayLike], levels: Sequence[str]
+) -> Embeddings:
     """The vectors of nodes: an embedding file whose ids are names of nodes, or paths to them, or
-    vectors by name."""
+    which has columns of these levels; or vectors by name."""
     if isinstance(given, Embeddings):
         return given
     if isinstance(given, Mapping):
         vectors = as_vectors([as_array(each, "nodes") for each in given.values()], "nodes")
         return embedding_files.joined(as_ids(list(given), "nodes"), vectors)
-    return embedding_files.read(Path(given))
+    path = Path(given)
+    if path.suffix == ".parquet" and path.is_file():
+        table = by_levels(path, levels)
+        if table is not None:
+            return embedding_files.from_table(table, path)
+    return embedding_files.read(path)
+
+
+def by_levels(path: Path, levels: Sequence[str]) -> pa.Table | None:
+    """A parquet file that has columns of names, filled from the top to a node and empty below, with
+    one column of ids in their place; None for a file that has ids, or no such columns.
+
+    Raises SubmissionError for a row without a name, or with a name below an empty cell.
+    """
+    with readable(path):
+        table = pq.read_table(path)
+    has_ids = any(name.casefold() in ID_NAMES for name in table.column_names)
+    present = [level for level in levels if level in table.column_names]
+    if has_ids or not present:
+        return None
+
+    if tuple(present) != tuple(levels[: len(present)]) and len(present) > 1:
+        raise SubmissionError(
+            f"{path} has some columns of names, but not those above them",
+            expected=f"{', '.join(levels[: len(present)])} …, or one column of names",
+            found=", ".join(present),
+        )
+
+    columns = [table[level].cast(pa.string()).to_pylist() for level in present]
+    if len(present) == 1:
+        ids = [name or "" for name in columns[0]]
+        return table.drop_columns(present).append_column("id", pa.array(ids, pa.string()))
+    ids = []
+    for row in zip(*columns, strict=True):
+        names = [(name or "").strip() for name in row]
+        path_here = tuple(name for name in names if name)
+        if not path_here or any(names[len(path_here) :]):
+            raise SubmissionError(
+                f"{path}: row {len(ids):,} is not the path to a node",
+                expected=f"names from {present[0]} on, and empty cells below the node",
+                found=", ".join(repr(name) for name in names),
+            )
+        ids.append(path_text(path_here))
+    return table.drop_columns(present).append_column("id", pa.array(ids, pa.string()))
 
 
 def placed_in(tree: LabelTree, names: Sequence[str]) -> PlacedNodes:

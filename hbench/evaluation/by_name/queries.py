@@ -7,7 +7,7 @@ The nodes of one depth are a test of the report, named as their level.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import SubmissionError, UsageError, examples
 from hbench.core.tables import text_array
-from hbench.datasets import Dataset
-from hbench.datasets.manifest import Manifest
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute, Job
 from hbench.engine.ranker import Side
@@ -27,8 +25,8 @@ from hbench.engine.similarity import SelectedRows
 from hbench.evaluation.by_name.nodes import JOINED, PlacedNodes, placed_in
 from hbench.evaluation.examination import Examined
 from hbench.evaluation.measurement import Measurement, OnTest, Retrieval, job_of, measure
-from hbench.evaluation.submission import EmbeddingSubmission, retrieval_of
-from hbench.evaluation.summary import report_of
+from hbench.evaluation.submission import retrieval_of
+from hbench.evaluation.summary import Subject, report_of
 from hbench.metrics.names import parse_metrics
 from hbench.records.queries import named_queries
 from hbench.records.report import Report
@@ -36,6 +34,7 @@ from hbench.submissions import embeddings as embedding_files
 from hbench.submissions.embeddings import Embeddings
 from hbench.submissions.problems import refuse
 from hbench.tree import Labels, LabelTree
+from hbench.tree.several import Paths
 
 CONSISTENCY = "consistency"
 USUAL = ("H-AP", "wAP", "ASI", "NDCG", "AP", "mAP@R", "P@1", "P@10", "R@10", CONSISTENCY)
@@ -83,21 +82,37 @@ def report_on_nodes(
     Raises SubmissionError for nodes that cannot be placed or ranked, UsageError for what names
     cannot be scored by: rankings, listed positives, the released evaluators, metrics of one level.
     """
-    tests, conditions, remarks = asked_by_name(examined, nodes, metrics)
+    asked = asked_by_name(examined, nodes, metrics)
+    asked = asked._replace(remarks=[*examined.warnings, *asked.remarks])
+    return report_of_names(asked, examined.subject, memory=memory, execute=execute, on_test=on_test)
+
+
+def report_of_names(
+    asked: AskedByName,
+    subject: Subject,
+    *,
+    memory: int | None = None,
+    execute: Execute = on_threads,
+    on_test: OnTest | None = None,
+) -> Report:
+    """Measure the nodes of every depth and report; scores are means over all nodes."""
+    conditions = asked.conditions
     measurements = {}
-    for test in tests:
+    for test in asked.tests:
         job = test.job(conditions, memory=memory)
         measured = measure(job, execute=execute, on_block=on_test(test.name) if on_test else None)
         measurements[test.name] = _of_edges(measured, test, conditions)
 
-    levels = examined.data.levels
-    queries = [named_queries(test.name, test.retrieval.ids, test.classes, levels) for test in tests]
+    levels = conditions.levels
+    queries = [
+        named_queries(test.name, test.retrieval.ids, test.classes, levels) for test in asked.tests
+    ]
     return report_of(
         measurements,
         pa.concat_tables(queries),
-        examined.subject,
+        subject,
         conditions,
-        warnings=(*examined.warnings, *remarks),
+        warnings=asked.remarks,
         is_pooled=True,
     )
 
@@ -108,37 +123,48 @@ def asked_by_name(
     """Place the nodes in the trees of a dataset's tests, and make a test of the nodes of each
     depth; raises as `report_on_nodes`.
     """
-    conditions = _conditions(examined, metrics)
+    data = examined.data
+    if data.lists or examined.also is not None:
+        raise UsageError(
+            "names are scored by labels and the papers' equations",
+            expected="a label tree, and --protocol paper",
+        )
     embedded = examined.submission.embeddings("asking by name")
-    refuse_vectors(nodes, embedded.gallery.dim, cosine=conditions.similarity_name == "cosine")
 
-    tests, remarks = _tests_of_all(examined.data, embedded, nodes)
-    asked = ",".join(f"{len(test.retrieval.ids)}@{test.name}" for test in tests)
-    return AskedByName(tests, replace(conditions, queries=f"nodes({asked})"), remarks)
-
-
-def _tests_of_all(
-    data: Dataset, embedded: EmbeddingSubmission, nodes: Embeddings
-) -> tuple[list[NodeTest], list[str]]:
-    """The tests of nodes of all of the dataset's own tests, and remarks on what is left out."""
-    tests: list[NodeTest] = []
-    remarks: list[str] = []
+    galleries = {}
     for name, manifest in data.tests.items():
-        placed = placed_in(manifest.tree, nodes.ids.tolist())
-        some = _in_gallery(manifest, placed)
-        remarks += _remarks(nodes, placed, some)
         own = retrieval_of(manifest, *embedded.parts)
         prefix = "" if len(data.tests) == 1 else f"{name}/"
-        tests += _tests(
-            manifest, placed.of(some), nodes, gallery=own.gallery or own.queries, prefix=prefix
+        galleries[prefix] = (manifest.tree, own.gallery or own.queries)
+    return asked_of(galleries, nodes, conditions_by_name(examined.conditions, metrics))
+
+
+def asked_of(
+    galleries: Mapping[str, tuple[LabelTree, Side]],
+    nodes: Embeddings,
+    conditions: Conditions,
+) -> AskedByName:
+    """Place the nodes in the trees of galleries; a key goes before the names of their tests."""
+    tests: list[NodeTest] = []
+    remarks: list[str] = []
+    for prefix, (tree, gallery) in galleries.items():
+        refuse_vectors(
+            nodes, gallery.vectors.shape[1], cosine=conditions.similarity_name == "cosine"
         )
-    return tests, remarks
+        placed = placed_in(tree, nodes.ids.tolist())
+        some = _in_gallery(gallery, placed)
+        remarks += _remarks(nodes, placed, some)
+        tests += _tests(tree, placed.of(some), nodes, gallery=gallery, prefix=prefix)
+
+    numbers = ",".join(f"{len(test.retrieval.ids)}@{test.name}" for test in tests)
+    return AskedByName(tests, replace(conditions, queries=f"nodes({numbers})"), remarks)
 
 
-def _conditions(examined: Examined, asked: str | Sequence[str] | None) -> Conditions:
-    """The conditions of queries by name: metrics of all levels, and of the node's own."""
-    conditions = examined.conditions
-    if examined.data.lists or conditions.protocol_name != "paper" or examined.also is not None:
+def conditions_by_name(conditions: Conditions, asked: str | Sequence[str] | None) -> Conditions:
+    """The conditions of queries by name: metrics of all levels, and of the node's own; by default
+    the usual ones.
+    """
+    if conditions.protocol_name != "paper":
         raise UsageError(
             "names are scored by labels and the papers' equations",
             expected="a label tree, and --protocol paper",
@@ -175,9 +201,9 @@ def refuse_vectors(nodes: Embeddings, dimension: int, *, cosine: bool) -> None:
         )
 
 
-def _in_gallery(manifest: Manifest, nodes: PlacedNodes) -> NDArray[np.bool_]:
+def _in_gallery(gallery: Side, nodes: PlacedNodes) -> NDArray[np.bool_]:
     """Whether the gallery has an item below each node, (n,)."""
-    labels = manifest.paths.of(np.flatnonzero(manifest.gallery)).all_labels()[0]
+    labels = Paths(gallery.labels, gallery.more).all_labels()[0]
     present = [np.unique(column) for column in labels.T]
     here = [np.isin(column, there) for column, there in zip(nodes.labels.T, present, strict=True)]
     own: NDArray[np.bool_] = np.stack(here, axis=1)[np.arange(len(nodes.rows)), nodes.depths - 1]
@@ -196,7 +222,7 @@ def _remarks(nodes: Embeddings, placed: PlacedNodes, some: NDArray[np.bool_]) ->
 
 
 def _tests(
-    manifest: Manifest, nodes: PlacedNodes, vectors: Embeddings, *, gallery: Side, prefix: str
+    tree: LabelTree, nodes: PlacedNodes, vectors: Embeddings, *, gallery: Side, prefix: str
 ) -> Iterator[NodeTest]:
     """A test for each depth at which there are nodes, coarse to fine."""
     given = set()
@@ -209,10 +235,10 @@ def _tests(
         known = None if gallery.known is None else np.full(len(paths), depth, np.uint8)
         rows: Any = SelectedRows(vectors.vectors, here.rows)
         asked = Side(rows, paths, None, known)
-        names = _names_along(manifest.tree, paths)
+        names = _names_along(tree, paths)
         ids = [JOINED.join(path) for path in zip(*names[:depth], strict=True)]
         yield NodeTest(
-            prefix + manifest.levels[depth - 1],
+            prefix + tree.levels[depth - 1],
             depth,
             Retrieval(asked, _cut_side(gallery, depth), None, np.array(ids, dtype=object)),
             tuple(map(text_array, names)),

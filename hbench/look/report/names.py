@@ -30,7 +30,7 @@ class NameRow(NamedTuple):
     values: tuple[float, ...]
 
 
-class NameTable(NamedTuple):
+class DepthTable(NamedTuple):
     """The nodes of a depth, worst first; of many, only the `worst` and the `best`."""
 
     level: str
@@ -40,7 +40,7 @@ class NameTable(NamedTuple):
     best: list[NameRow]
 
 
-def name_tables(runs: Sequence[ReportedRun], by: str) -> list[NameTable]:
+def name_tables(runs: Sequence[ReportedRun], by: str) -> list[DepthTable]:
     """Make a table of every depth, of one run with its metrics, or of several with the values of
     `by`; the first run's worst names first. None without values by name.
     """
@@ -61,7 +61,7 @@ def name_tables(runs: Sequence[ReportedRun], by: str) -> list[NameTable]:
 
 def _table(
     test: str, runs: Sequence[ReportedRun], columns: tuple[NameColumn, ...], by: str
-) -> NameTable:
+) -> DepthTable:
     """The table of the nodes of one depth, which are a test of the reports."""
     own = []
     for run in runs:
@@ -82,4 +82,4 @@ def _table(
     ]
     cut = WORST if len(rows) > ALL else len(rows)
     best = rows[-BEST:] if cut < len(rows) else []
-    return NameTable(test, len(rows), columns, rows[:cut], best)
+    return DepthTable(test, len(rows), columns, rows[:cut], best)

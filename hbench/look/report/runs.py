@@ -24,7 +24,7 @@ from hbench.engine.top_k import NO_ITEM
 from hbench.evaluation.examination import digest_of, examine, without_items
 from hbench.evaluation.measurement import OnBlock, measure
 from hbench.evaluation.submission import EmbeddingSubmission
-from hbench.look.inputs import EmbeddingFile, read_embeddings, runs_of, traced
+from hbench.look.inputs import EmbeddingFile, Run, read_embeddings, runs_of, traced
 from hbench.look.plots.class_map import ClassPlaces, map_of
 from hbench.look.plots.h_pr import BINS, Curve, binned, mean_curve
 from hbench.look.strips.retrievals import RightResults, TopLists, copies_of, lists_of, ranker_of
@@ -129,15 +129,11 @@ def read_runs(
     named dataset that is not on this disk, or is not the dataset of the report.
     """
     asked = [path for path in files if _asks_by_name(path)]
-    named = tuple(
-        ReportedRun(run.name, run.document, {}, run.by_query)
-        for run in runs_of([str(path) for path in asked])
-    )
-    files = [path for path in files if path not in asked]
-    if not files:
-        document = named[0].document
-        return Reported(named, None, "names", _metric(document, by), named)
+    named = _named_runs(asked)
+    if len(asked) == len(files):
+        return Reported(named, None, "names", _metric(named[0].document, by), named)
 
+    files = [path for path in files if path not in asked]
     runs = runs_of([str(path) for path in files])
     document = runs[0].document
     _refuse_other_dataset(document, named)
@@ -146,24 +142,36 @@ def read_runs(
 
     chosen = test or document.tests[0]
     data = _dataset(document, dataset, policies)
-    found = []
-    for path, run in zip(files, runs, strict=True):
-        values: dict[str, Floats] = {}
-        if run.by_query is not None and data is not None:
-            rows = _rows_of(run.by_query, chosen, data.tests[chosen], path)
-            values = {
-                name: np.asarray(rows[name].to_numpy(), np.float64) for name in metric_columns(rows)
-            }
-        top = None
-        beside = path.with_suffix(results.SUFFIX)
-        if data is not None and beside.is_file():
-            top = _top_lists(results.read(beside, run.document), chosen, data.tests[chosen], beside)
-            top = top._replace(
-                copies=copies_of(top.scores, Signature.parse(run.document.signature).similarity)
-            )
-        found.append(ReportedRun(run.name, run.document, values, run.by_query, top))
-
+    manifest = None if data is None else data.tests[chosen]
+    found = [_reported(run, path, chosen, manifest) for path, run in zip(files, runs, strict=True)]
     return Reported(tuple(found), data, chosen, _metric(document, by), named)
+
+
+def _reported(run: Run, path: Path, test: str, manifest: Manifest | None) -> ReportedRun:
+    """A report with the values and the first results that are kept beside it."""
+    if manifest is None:
+        return ReportedRun(run.name, run.document, {}, run.by_query)
+
+    values: dict[str, Floats] = {}
+    if run.by_query is not None:
+        rows = _rows_of(run.by_query, test, manifest, path)
+        values = {
+            name: np.asarray(rows[name].to_numpy(), np.float64) for name in metric_columns(rows)
+        }
+
+    top = None
+    beside = path.with_suffix(results.SUFFIX)
+    if beside.is_file():
+        top = _top_lists(results.read(beside, run.document), test, manifest, beside)
+        similarity = Signature.parse(run.document.signature).similarity
+        top = top._replace(copies=copies_of(top.scores, similarity))
+    return ReportedRun(run.name, run.document, values, run.by_query, top)
+
+
+def _named_runs(files: Sequence[Path]) -> tuple[ReportedRun, ...]:
+    """The reports whose queries are names."""
+    runs = runs_of([str(path) for path in files])
+    return tuple(ReportedRun(run.name, run.document, {}, run.by_query) for run in runs)
 
 
 def _asks_by_name(path: Path) -> bool:

@@ -51,17 +51,15 @@ def sheet_by_name(
     """
     data = examined.data
     ((_, manifest),) = data.tests.items()
-    asked = asked_by_name(examined, nodes, by)
-    ranked = [_ranked(test, manifest, asked.conditions, k) for test in asked.tests]
+    tests, conditions, _ = asked_by_name(examined, nodes, by)
+    ranked = [_ranked(test, manifest, conditions, k) for test in tests]
 
     places = [(depth, row) for depth in ranked for row in range(len(depth.values))]
-    strips = []
-    for at in _chosen(ranked, choice, by).tolist():
-        depth, row = places[at]
-        strips.append(_strip(manifest, depth, row, model=model, by=by))
+    chosen = [places[at] for at in _chosen(ranked, choice, by).tolist()]
+    strips = [_strip(manifest, *place, model=model, by=by) for place in chosen]
 
-    tests = [test.name for test in asked.tests]
-    signature = asked.conditions.signature(f"{data.name}@{data.version}", tests)
+    names = [test.name for test in tests]
+    signature = conditions.signature(f"{data.name}@{data.version}", names)
     return Sheet(strips, manifest.tree.levels, str(signature), manifest.picture, by)
 
 

@@ -207,7 +207,7 @@ def browse(
         if len(examined) > 1:
             raise UsageError("names are shown for one file", found=f"{len(examined)} files")
         one = replace(examined[0], data=replace(data, tests={test: data.tests[test]}))
-        vectors = read_nodes(nodes)
+        vectors = read_nodes(nodes, data.levels)
         name = _names(paths)[0]
         return Results(sheet_by_name(one, vectors, choice, model=name, by=by, k=k))
     return _results(test, _names(paths), examined, choice, by=by, k=k)

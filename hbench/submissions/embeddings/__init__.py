@@ -31,7 +31,7 @@ from hbench.core.tables import numbers, text_array
 from hbench.engine.scan import Scan, scan
 from hbench.submissions.embeddings.arrow_files import blocks
 from hbench.submissions.embeddings.files import KEEP_LEFT_OUT as KEEP_LEFT_OUT
-from hbench.submissions.embeddings.files import WRITERS, Stored, open_stored
+from hbench.submissions.embeddings.files import WRITERS, Stored, open_stored, stored_table
 from hbench.submissions.embeddings.ids import Ids, as_ids
 from hbench.submissions.embeddings.spellings import likely_cause
 from hbench.submissions.problems import SubmissionProblem, found, refuse
@@ -90,7 +90,18 @@ def read(path: Path, *, ids: Path | None = None) -> Embeddings:
     Raises SubmissionError for a missing, damaged, pickled, empty or misshapen file, UsageError for
     an unknown suffix.
     """
-    stored = open_stored(Path(path), ids)
+    return _embeddings(open_stored(Path(path), ids), Path(path))
+
+
+def from_table(table: pa.Table, path: Path) -> Embeddings:
+    """The embeddings in a table with a column of ids, made from that of the file at `path`; raises
+    as `read`.
+    """
+    return _embeddings(stored_table(table, path), path)
+
+
+def _embeddings(stored: Stored, path: Path) -> Embeddings:
+    """The content of a file, checked, with vectors of floats."""
     shape = stored.vectors.shape
     if len(shape) != 2 or 0 in shape:
         raise SubmissionError(
@@ -107,7 +118,7 @@ def read(path: Path, *, ids: Path | None = None) -> Embeddings:
         )
 
     vectors = _floats(stored, str(path))
-    named = _named(Path(path), stored.files)
+    named = _named(path, stored.files)
     return Embeddings(
         stored.ids,
         vectors,

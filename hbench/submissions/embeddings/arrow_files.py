@@ -75,6 +75,15 @@ def read_parquet(path: Path) -> TableRead:
     return _read(files, _parquet_schema, _parquet_columns)
 
 
+def read_table(table: pa.Table, path: Path) -> TableRead:
+    """A table with a column of ids, made from that of the file at `path`."""
+    return _read(
+        [path],
+        lambda _: table.schema,
+        lambda _, names: iter(table.select(list(names)).to_batches()),
+    )
+
+
 def left_out_of(files: Sequence[Path]) -> tuple[str, ...]:
     """The items that the metadata of parquet files say could not be embedded."""
     listed = (

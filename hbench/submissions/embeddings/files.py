@@ -28,6 +28,7 @@ from hbench.submissions.embeddings.arrow_files import (
     left_out_of,
     read_ipc,
     read_parquet,
+    read_table,
     write_parquet,
 )
 from hbench.submissions.embeddings.conversions import foreign, pickled
@@ -323,6 +324,11 @@ def read_parts(path: Path, ids: Path | None) -> Stored:
     stored = _tabular(path, ids, read_parquet)
     with readable(path):
         return stored._replace(left_out=left_out_of(stored.files))
+
+
+def stored_table(table: pa.Table, path: Path) -> Stored:
+    """A table with a column of ids, made from that of the file at `path`."""
+    return _tabular(path, None, lambda _: read_table(table, path))
 
 
 READERS: dict[str, Reader] = {
