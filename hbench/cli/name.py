@@ -24,6 +24,7 @@ from hbench.cli.terminal import say, show, show_json, show_table
 )
 @click.option("--unit", help="What intervals go by: a level, or query.  [default: the finest]")
 @click.option("--out", "-o", "output", type=FILE, help="Write the names: .csv, .tsv or .parquet.")
+@click.option("--page", type=FILE, help="Write a page with confusions at every level: .html.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def command(
     file: Path, dataset: str, *, nodes: Path, output: Path | None, as_json: bool, **options: Any
@@ -35,14 +36,26 @@ def command(
 
     Example: hbench name images.parquet -d birds --nodes names.parquet -o names.csv
     """
+    from hbench.core.files import refuse_unwritable
     from hbench.evaluation.by_name.named import name
     from hbench.submissions import embeddings
 
+    page = options["page"]
+    if page is not None and page.suffix != ".html":
+        raise click.UsageError(f"{page} is no page: end its name in .html.")
+    for path in (output, page):
+        if path is not None:
+            refuse_unwritable(path)
     data = reporting.loaded(dataset, options)
     pictures = embeddings.read(file, ids=options["ids"])
     named = name(pictures, data, nodes, scale=options["scale"], unit=options["unit"])
     for warning in named.warnings:
         say(f"note: {warning}")
+    if page is not None:
+        from hbench.look.pages.named import write_page
+
+        write_page(named, page)
+        say(f"wrote {page}")
     if output is not None:
         named.write(output)
         say(f"wrote {output}")

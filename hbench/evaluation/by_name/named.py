@@ -18,7 +18,14 @@ from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.engine.settings import Settings
 from hbench.engine.similarity import as_vectors
-from hbench.evaluation.by_name.naming import SCALE, SUM, NodeVectors, Readings, are_consistent
+from hbench.evaluation.by_name.naming import (
+    SCALE,
+    SUM,
+    Nodes,
+    NodeVectors,
+    Readings,
+    are_consistent,
+)
 from hbench.evaluation.by_name.nodes import JOINED, PlacedNodes, placed_in, read
 from hbench.evaluation.by_name.queries import refuse_vectors
 from hbench.evaluation.by_name.scores import scores_of
@@ -39,13 +46,21 @@ from hbench.tree.partial import is_unknown, known_levels
 class NamedPictures:
     """The names of a test's pictures, and how good they are.
 
-    `table`: item, path and share by the reader `sum`, and the finest level down to which all
-    readers agree. `scores`: of every reader, each value's mean with its interval over classes.
+    Attributes:
+        table: item, path and share by the reader `sum`, and the finest level down to which all
+            readers agree.
+        scores: of every reader, each value's mean with its interval over classes.
+        signature: what the scores cannot be quoted without.
+        manifest: the items, whose queries are named, with their labels.
+        nodes: of every reader, the nodes (Q, L) of the queries, coarse to fine.
+        warnings: what is left out.
     """
 
     table: pa.Table
     scores: Mapping[str, Mapping[str, Score]]
     signature: str
+    manifest: Manifest
+    nodes: Mapping[str, Nodes]
     warnings: tuple[str, ...] = ()
 
     def write(self, path: str | Path) -> None:
@@ -173,7 +188,9 @@ def _named(
             "picture gets them"
         )
     scores = _scores(manifest, readings, units)
-    return NamedPictures(_table(manifest, readings), scores, signature, tuple(warnings))
+    return NamedPictures(
+        _table(manifest, readings), scores, signature, manifest, readings.nodes, tuple(warnings)
+    )
 
 
 def _scores(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -49,8 +50,7 @@ def sheet_by_name(
     """Rank the gallery of the only test of a dataset for every node by the metric `by`, and show
     the first k results of the chosen nodes; `model`: the name of the file of items.
     """
-    data = examined.data
-    ((_, manifest),) = data.tests.items()
+    ((_, manifest),) = examined.data.tests.items()
     tests, conditions, _ = asked_by_name(examined, nodes, by)
     ranked = [_ranked(test, manifest, conditions, k) for test in tests]
 
@@ -58,9 +58,15 @@ def sheet_by_name(
     chosen = [places[at] for at in _chosen(ranked, choice, by).tolist()]
     strips = [_strip(manifest, *place, model=model, by=by) for place in chosen]
 
+    caption = _signature(examined, conditions, tests)
+    return Sheet(strips, manifest.tree.levels, caption, manifest.picture, by)
+
+
+def _signature(examined: Examined, conditions: Conditions, tests: Sequence[NodeTest]) -> str:
+    """What the values of names cannot be quoted without."""
+    data = examined.data
     names = [test.name for test in tests]
-    signature = conditions.signature(f"{data.name}@{data.version}", names)
-    return Sheet(strips, manifest.tree.levels, str(signature), manifest.picture, by)
+    return str(conditions.signature(f"{data.name}@{data.version}", names))
 
 
 def _ranked(test: NodeTest, manifest: Manifest, conditions: Conditions, k: int) -> RankedNodes:

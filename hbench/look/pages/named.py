@@ -1,0 +1,168 @@
+"""Writes the page of naming: the scores of the readers, what is named what at every level, how far
+the readers' agreement can be trusted, and the surest mistakes.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from importlib import resources
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.core.files import write_text
+from hbench.evaluation.by_name.named import NamedPictures
+from hbench.evaluation.by_name.naming import SUM
+from hbench.look.pages.folder import SHARED, Pages, level_styles
+from hbench.look.strips import thumbnail
+from hbench.look.strips.retrievals import path_of
+from hbench.tree.names import names_along
+from hbench.tree.partial import known_levels
+
+MATRIX = 24  # most classes in a readable confusion matrix
+PAIRS = 12
+SUREST = 12
+SHADES = (0.005, 0.05, 0.2, 0.5)  # shares from which a cell is darker
+
+
+class LevelConfusion(NamedTuple):
+    """What the items of each class of a level are named. `right`: the share named right; `matrix`:
+    (items, share of the row, shade 0 … 4), by class, empty for too many classes; `pairs`: (class,
+    its name by the reader, items, share of the class), the most frequent mistakes."""
+
+    level: str
+    items: int
+    right: float
+    names: tuple[str, ...]
+    matrix: list[list[tuple[int, float, int]]]
+    pairs: list[tuple[str, str, int, float]]
+
+
+class SureMistake(NamedTuple):
+    """An item that is named wrong by a large share of the probability."""
+
+    item: str
+    picture: str | None
+    path: tuple[str, ...]
+    named: tuple[str, ...]
+    share: float
+
+
+def write_page(named: NamedPictures, path: Path) -> None:
+    """Write the page as one file that loads nothing else, whole or not at all."""
+    tree = named.manifest.tree
+    readers = list(named.scores)
+    levels = range(tree.depth)
+    style = resources.files(SHARED).joinpath("static/pages.css").read_text("utf-8")
+    values = [
+        (value, [named.scores[reader][value] for reader in readers])
+        for value in named.scores[readers[0]]
+    ]
+    shared: dict[str, Any] = {
+        "named": named,
+        "readers": readers,
+        "values": values,
+        "confusions": [confusion_of(named, level) for level in levels],
+        "agreement": agreement_of(named),
+        "surest": surest_of(named),
+        "style": style + level_styles(tree.depth),
+    }
+    write_text(path, Pages(SHARED, {}).text("named", **shared))
+
+
+def confusion_of(named: NamedPictures, level: int) -> LevelConfusion:
+    """Count what the items known to a level are named there by `sum`."""
+    manifest = named.manifest
+    names = manifest.tree.names[level]
+    truth, said = _known_at(named, level)
+    pairs, counts = np.unique(np.stack([truth, said]), axis=1, return_counts=True)
+    of_class = np.bincount(truth, minlength=len(names))
+
+    wrong = pairs[0] != pairs[1]
+    order = np.argsort(-counts[wrong], kind="stable")[:PAIRS]
+    frequent = [
+        (names[own], names[other], int(number), float(number / of_class[own]))
+        for own, other, number in zip(
+            *pairs[:, wrong][:, order].tolist(), counts[wrong][order].tolist(), strict=True
+        )
+    ]
+    matrix = _matrix(pairs, counts, of_class) if len(names) <= MATRIX else []
+    right = float((truth == said).mean()) if len(truth) else 0.0
+    return LevelConfusion(manifest.levels[level], len(truth), right, names, matrix, frequent)
+
+
+def _known_at(
+    named: NamedPictures, level: int
+) -> tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]]]:
+    """The true node and that of `sum` of every item that is known to a level."""
+    manifest = named.manifest
+    labels = manifest.labels[manifest.query]
+    is_known = known_levels(manifest.tree)[labels[:, -1]] > level
+    return labels[is_known, level], named.nodes[SUM][is_known, level]
+
+
+def _matrix(
+    pairs: NDArray[np.integer[Any]], counts: NDArray[np.int64], of_class: NDArray[np.int64]
+) -> list[list[tuple[int, float, int]]]:
+    """The cells of a confusion matrix, by class."""
+    number = len(of_class)
+    whole = np.zeros((number, number), np.int64)
+    whole[pairs[0], pairs[1]] = counts
+    shares = whole / np.maximum(of_class, 1)[:, None]
+    shades = np.searchsorted(SHADES, shares, side="right")
+    rows = zip(whole.tolist(), shares.tolist(), shades.tolist(), strict=True)
+    return [list(zip(*row, strict=True)) for row in rows]
+
+
+def agreement_of(named: NamedPictures) -> list[tuple[str, int, float]]:
+    """By the level down to which the readers agree, coarse to fine ("" is none): the number of
+    items, and the share of them whose node is right there; of none, at the coarsest level.
+    """
+    manifest = named.manifest
+    labels = manifest.labels[manifest.query]
+    said = named.nodes[SUM]
+    agreed = np.array(named.table["agreed_to"].to_pylist(), dtype=object)
+    rows = []
+    for depth, level in enumerate(("", *manifest.levels)):
+        here = agreed == level
+        if here.any():
+            at = max(depth - 1, 0)
+            right = (labels[here, at] == said[here, at]).mean()
+            rows.append((level, int(here.sum()), float(right)))
+    return rows
+
+
+def surest_of(named: NamedPictures) -> list[SureMistake]:
+    """The items that are named wrong by the largest shares, one for each pair of classes."""
+    manifest = named.manifest
+    asked = np.flatnonzero(manifest.query)
+    said = named.nodes[SUM][:, -1]
+    truth = manifest.labels[asked, -1]
+    shares = named.table["share"].to_numpy()
+    wrong = np.flatnonzero(truth != said)
+
+    found: dict[tuple[int, int], int] = {}
+    for row in wrong[np.argsort(-shares[wrong], kind="stable")].tolist():
+        found.setdefault((int(truth[row]), int(said[row])), row)
+    return [
+        SureMistake(
+            str(manifest.items[asked[row]]),
+            _embedded(named, int(asked[row])),
+            path_of(manifest, int(asked[row])),
+            names_along(manifest.tree, manifest.tree.paths[said[row]].tolist()),
+            float(shares[row]),
+        )
+        for row in list(found.values())[:SUREST]
+    ]
+
+
+def _embedded(named: NamedPictures, position: int) -> str | None:
+    """A small picture of an item, as an address that holds it; None where there is none."""
+    image = thumbnail(named.manifest.picture, str(named.manifest.items[position]))
+    if image is None:
+        return None
+    image.save(file := io.BytesIO(), format="PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()

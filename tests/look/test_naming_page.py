@@ -1,0 +1,99 @@
+"""The page of naming: its counts are those of loops over the items, and it opens anywhere."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import hbench
+from hbench.datasets import manifest
+from hbench.datasets.dataset import Dataset, Protocol
+from hbench.look.pages.named import agreement_of, confusion_of, surest_of, write_page
+from tests.command_line import refusal
+from tests.look.elements import check_page, each
+from tests.look.plotting import NASTY
+
+LEVELS = ["family", "species"]
+
+
+def named_of(species, seed=0, each_has=5):
+    """Items of some species in families of three, named by noisy vectors of the finest nodes."""
+    rng = np.random.default_rng(seed)
+    rows = [(f"{NASTY}{n // 3}", f"s{n}") for n in range(species) for _ in range(each_has)]
+    ids = [f"i{n}.png" for n in range(len(rows))]
+    data = Dataset(
+        "zoo", "1", Protocol(), None, {"test": manifest.from_names(ids, rows, levels=LEVELS)}
+    )
+    centres = rng.normal(size=(species, 4))
+    vectors = np.repeat(centres, each_has, axis=0) + rng.normal(size=(len(rows), 4))
+    nodes = {f"s{n}": centre for n, centre in enumerate(centres)}
+    return hbench.name(vectors, data, nodes, ids=ids), rows
+
+
+@pytest.mark.parametrize("species", [7, 40])
+@pytest.mark.parametrize("level", [0, 1])
+def test_confusions_are_those_of_loops(species, level):
+    named, rows = named_of(species)
+    paths = [tuple(path.split(" > ")) for path in named.table["path"].to_pylist()]
+    pairs = Counter((row[level], path[level]) for row, path in zip(rows, paths, strict=True))
+    of_class = Counter(row[level] for row in rows)
+
+    found = confusion_of(named, level)
+    assert found.right == sum(n for (a, b), n in pairs.items() if a == b) / len(rows)
+    wrong = {pair: n for pair, n in pairs.items() if pair[0] != pair[1]}
+    assert [pair[2] for pair in found.pairs] == sorted(wrong.values(), reverse=True)[:12]
+    for own, other, number, share in found.pairs:
+        assert (number, share) == (pairs[own, other], pairs[own, other] / of_class[own])
+    cells = {
+        (found.names[a], found.names[b]): cell[0]
+        for a, row in enumerate(found.matrix)
+        for b, cell in enumerate(row)
+        if cell[0]
+    }
+    assert cells == (dict(pairs) if len(of_class) <= 24 else {})
+
+
+def test_agreement_is_counted_at_its_own_level():
+    named, rows = named_of(9)
+    paths = [path.split(" > ") for path in named.table["path"].to_pylist()]
+    agreed = named.table["agreed_to"].to_pylist()
+    expected = []
+    for place, level in enumerate(["", *LEVELS]):
+        here = [n for n, each_one in enumerate(agreed) if each_one == level]
+        at = max(place - 1, 0)
+        right = [rows[n][at] == paths[n][at] for n in here]
+        if here:
+            expected.append((level, len(here), pytest.approx(np.mean(right))))
+    assert agreement_of(named) == expected
+    assert sum(number for _, number, _ in expected) == len(rows)
+
+
+def test_the_surest_mistakes_come_first_one_for_each_pair_of_classes():
+    named, rows = named_of(9)
+    best = {}
+    paths = named.table["path"].to_pylist()
+    for row, path, share in zip(rows, paths, named.table["share"].to_pylist(), strict=True):
+        if path != " > ".join(row):
+            best[row, path] = max(best.get((row, path), 0), share)
+    found = surest_of(named)
+    assert [each_one.share for each_one in found] == sorted(best.values(), reverse=True)[:12]
+    assert all(best[one.path, " > ".join(one.named)] == one.share for one in found)
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1440, "light")])
+def test_the_page_shows_the_scores_and_fits_the_screen(opened, findings, tmp_path, width, scheme):
+    named, _ = named_of(7)
+    write_page(named, tmp_path / "named.html")
+    page = opened(tmp_path / "named.html", width=width, scheme=scheme)
+    read = each(page, "[aria-labelledby=scores] td", "e.dataset.value")
+    shown = [
+        scores[value].value for value in named.scores["sum"] for scores in named.scores.values()
+    ]
+    assert list(map(float, read)) == shown
+    check_page(page, findings)
+
+
+def test_another_suffix_is_refused_before_any_work(tmp_path):
+    (tmp_path / "x.npz").touch()
+    words = ("-d", "glyphs", "--nodes", tmp_path / "x.npz", "--page", tmp_path / "names.pdf")
+    assert "end its name in .html" in refusal("name", tmp_path / "x.npz", *words)
