@@ -101,6 +101,12 @@ def _scales(_context: click.Context, _option: click.Parameter, text: str) -> tup
     help="With --names: a sentence with {} for the name, or {path}; of several, the mean.  "
     "[default: a photo of {}]",
 )
+@click.option(
+    "--other-names",
+    type=FILE,
+    help="With --names: a table of further names: node, name and, perhaps, language.",
+)
+@click.option("--language", help="Of --other-names, only these, in place of a node's own name.")
 def command(
     model: str | None,
     models: Path | None,
@@ -129,11 +135,15 @@ def command(
     """
     if names:
         _refuse_options_of_images(click.get_current_context())
-        choices = {key: options[key] for key in ("weights", "batch", "device")}
+        kept = ("weights", "batch", "device", "other_names", "language")
+        choices = {key: options[key] for key in kept}
         _embed_names(model, dataset, out, split=split, templates=templates, choices=choices)
         return
-    if templates:
-        raise click.UsageError("--template is of --names: images have no sentences.")
+    others = [options.pop(name) for name in ("other_names", "language")]
+    if templates or any(others):
+        raise click.UsageError(
+            "--template, --other-names and --language are of --names: images have no sentences."
+        )
     from hbench import datasets
     from hbench.train import embed_dataset as embedding
     from hbench.train.models import embed_models
@@ -195,7 +205,10 @@ def _embed_names(
 ) -> None:
     """Embed the names of nodes, with a bar, and say what was embedded and what comes next."""
     from hbench import datasets
+    from hbench.evaluation.by_name.nodes import paths_of
+    from hbench.train.embed_dataset import items_of
     from hbench.train.models.embed_names import PHOTO, embed_names, first_sentences
+    from hbench.train.models.other_names import read_names
 
     if model is None:
         raise click.UsageError("Give MODEL: --names takes one model.")
@@ -212,7 +225,13 @@ def _embed_names(
             on_progress=lambda done, number: bars.update(task, completed=done, total=number),
             **choices,
         )
-    shown = ", ".join(f"“{text}”" for text in first_sentences(data, split, sentences[0]))
+    others = None
+    if choices["other_names"] is not None:
+        tree = items_of(data, split).tree
+        others = read_names(choices["other_names"], tree, choices["language"])
+        say(f"{len(others):,} of {len(paths_of(tree)):,} nodes have other names")
+    first = first_sentences(data, split, sentences[0], others)
+    shown = ", ".join(f"“{text}”" for text in first)
     say(f"embedded sentences such as {shown}")
     say(f"wrote {out}: hbench evaluate IMAGES --dataset {dataset} --nodes {out}")
 

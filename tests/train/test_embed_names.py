@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from hbench.core.errors import UnknownName, UsageError
+from hbench.core.errors import DataError, UnknownName, UsageError
 from hbench.datasets import manifest, save
 from hbench.datasets.dataset import Dataset, Protocol
 from hbench.evaluation.by_name import nodes
@@ -103,3 +103,86 @@ def test_options_of_images_are_refused_for_names_and_templates_for_images(tmp_pa
     assert "--size" in message
     assert "--flip" in message
     assert "--names" in refusal(*common, "--template", "{}")
+
+
+def names_table(folder, text):
+    file = folder / "names.csv"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def vectors_of(file):
+    found = embeddings.read(file)
+    return dict(zip(found.ids.tolist(), found.vectors, strict=True))
+
+
+COMMON = "node,name,language\nBay_owl,chouette,fr\nOwls > Barn_owl,effraie,fr\nBay_owl,Eule,de\nDodo,dodo,fr\n"
+
+
+def test_names_of_a_language_replace_those_of_the_tree(birds, tmp_path):
+    file = embed_names(
+        SMALL,
+        birds,
+        tmp_path / "names.npz",
+        templates="{}",
+        other_names=names_table(tmp_path, COMMON),
+        language="fr",
+        weights="random",
+    )
+    of_node = vectors_of(file)
+    expected = by_open_clip(["chouette", "effraie", "Grey fox"])
+    for node, vector in zip(
+        ("Owls > Bay_owl", "Owls > Barn_owl", "Fox > Grey fox"), expected, strict=True
+    ):
+        np.testing.assert_allclose(of_node[node], vector, atol=1e-5)
+
+
+def test_without_a_language_a_node_has_the_mean_of_all_its_names(birds, tmp_path):
+    file = embed_names(
+        SMALL,
+        birds,
+        tmp_path / "names.npz",
+        templates="{}",
+        other_names=names_table(tmp_path, COMMON),
+        weights="random",
+    )
+    mean = by_open_clip(["Bay owl", "chouette", "Eule"]).mean(axis=0)
+    found = vectors_of(file)["Owls > Bay_owl"]
+    np.testing.assert_allclose(found, mean / np.linalg.norm(mean), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "error", "words"),
+    [
+        (COMMON, "it", UnknownName, "de, fr"),
+        ("node,name\nBay_owl,chouette\n", "fr", DataError, "lacks the column language"),
+        ("taxon,name\nBay_owl,chouette\n", None, DataError, "lacks the column node"),
+        ("node,name\nBay_owl,\n", None, DataError, "has no names"),
+    ],
+)
+def test_a_table_that_has_no_such_names_is_refused(birds, tmp_path, text, language, error, words):
+    table = names_table(tmp_path, text)
+    with pytest.raises(error, match=words):
+        embed_names(
+            SMALL, birds, tmp_path / "n.npz", other_names=table, language=language, weights="random"
+        )
+
+
+def test_a_language_needs_a_table(birds, tmp_path):
+    with pytest.raises(UsageError, match="one of other names"):
+        embed_names(SMALL, birds, tmp_path / "n.npz", language="de", weights="random")
+
+
+def test_the_command_says_how_many_nodes_have_other_names(birds, tmp_path):
+    save(birds, tmp_path / "birds")
+    table = names_table(tmp_path, COMMON)
+    words = ("--names", "--other-names", table, "--language", "fr", "--weights", "random")
+    said = call("embed", SMALL, "-d", tmp_path / "birds", "-o", tmp_path / "n.npz", *words).stderr
+    assert "2 of 6 nodes have other names" in said
+    assert "a photo of effraie" in said
+
+
+def test_other_names_are_of_names(birds, tmp_path):
+    save(birds, tmp_path / "birds")
+    words = ("-d", tmp_path / "birds", "-o", tmp_path / "n.npz", "--language", "fr")
+    assert "--names" in refusal("embed", SMALL, *words)

@@ -25,6 +25,7 @@ from hbench.evaluation.by_name.nodes import path_text, paths_of
 from hbench.submissions import embeddings
 from hbench.train.embed_dataset import items_of, refuse_existing
 from hbench.train.models.backbones import PRETRAINED, RANDOM, open_clip_model
+from hbench.train.models.other_names import OtherNames, read_names, variants
 from hbench.train.models.weights import fetched
 from hbench.train.processes import chosen_device
 from hbench.tree.names import Row
@@ -42,6 +43,8 @@ def embed_names(
     *,
     split: str = "test",
     templates: str | Sequence[str] = PHOTO,
+    other_names: str | Path | None = None,
+    language: str | None = None,
     weights: str = PRETRAINED,
     batch: int = 64,
     device: str = "auto",
@@ -57,6 +60,9 @@ def embed_names(
         templates: a sentence, or several, with {} for the name of the node, or {path} for all names
             from the top to it; a node's vector is the mean of the unit vectors of its sentences.
             Default: "a photo of {}".
+        other_names: a table of further names, with the columns node (a name or path), name and,
+            perhaps, language: a node's vector is the mean over its own name and these.
+        language: of `other_names`, only these, in place of a node's own name where it has one.
         weights: "pretrained" (default) or "random".
         batch: nodes at a time.
         device: a torch device. Default: "auto", a GPU if there is one.
@@ -75,13 +81,19 @@ def embed_names(
     sentences = (templates,) if isinstance(templates, str) else tuple(templates)
     _refuse_templates(sentences)
 
+    if language is not None and other_names is None:
+        raise UsageError("a language is one of other names", fix="give a table of other names")
+
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
-    paths = paths_of(items_of(data, split).tree)
+    tree = items_of(data, split).tree
+    paths = paths_of(tree)
+    others = None if other_names is None else read_names(Path(other_names), tree, language)
+    named = [variants(path, others, is_replaced=language is not None) for path in paths]
     texts_to_vectors = _text_tower(model, weights, chosen_device(device))
 
     vectors = []
     for start in range(0, len(paths), batch):
-        some = paths[start : start + batch]
+        some = named[start : start + batch]
         vectors.append(_mean_vectors(texts_to_vectors, some, sentences))
         on_progress(sum(map(len, vectors)), len(paths))
     metadata = {"model": model, "weights": weights, "templates": " | ".join(sentences)}
@@ -99,11 +111,16 @@ def sentence(template: str, path: Row) -> str:
     return template.replace("{path}", " ".join(names)).replace("{}", names[-1])
 
 
-def first_sentences(dataset: Dataset, split: str, template: str, *, most: int = 3) -> Iterator[str]:
-    """The sentences of some nodes of the finest level, as they are embedded."""
+def first_sentences(
+    dataset: Dataset, split: str, template: str, others: OtherNames | None = None, *, most: int = 3
+) -> Iterator[str]:
+    """The sentences of some nodes of the finest level, as they are embedded; those with other names
+    first.
+    """
     tree = items_of(dataset, split).tree
     finest = [path for path in paths_of(tree) if len(path) == tree.depth]
-    return (sentence(template, path) for path in finest[:most])
+    first = sorted(finest, key=lambda path: path not in (others or {}))[:most]
+    return (sentence(template, variants(path, others, is_replaced=True)[0]) for path in first)
 
 
 def _refuse_templates(templates: Sequence[str]) -> None:
@@ -119,14 +136,18 @@ def _refuse_templates(templates: Sequence[str]) -> None:
 
 
 def _mean_vectors(
-    texts_to_vectors: TextTower, paths: Sequence[Row], templates: Sequence[str]
+    texts_to_vectors: TextTower, named: Sequence[Sequence[Row]], templates: Sequence[str]
 ) -> NDArray[np.float32]:
-    """The mean, normalised, of the unit vectors of each path's sentences, (N, D)."""
+    """The mean, normalised, of the unit vectors of each node's sentences, (N, D); a node has a path
+    for each of its names.
+    """
+    paths = [path for names in named for path in names]
     views = [
         functional.normalize(texts_to_vectors([sentence(template, path) for path in paths]))
         for template in templates
     ]
-    mean = functional.normalize(torch.stack(views).mean(0))
+    of_names = torch.stack(views).mean(0).split(list(map(len, named)))
+    mean = functional.normalize(torch.stack([vectors.mean(0) for vectors in of_names]))
     vectors: NDArray[np.float32] = mean.float().cpu().numpy()
     return vectors
 

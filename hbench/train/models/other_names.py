@@ -1,0 +1,76 @@
+"""Reads further names of nodes, such as common names in a language: a table with the columns node,
+name and, where it has several languages, language.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from hbench.core.errors import DataError, UnknownName
+from hbench.core.tables import read_sheet, text_rows
+from hbench.evaluation.by_name.nodes import placed_in
+from hbench.tree import LabelTree
+from hbench.tree.names import Row, names_along
+
+LANGUAGE = "language"
+OtherNames = dict[Row, list[str]]  # further names, by the path to their node
+
+
+def read_names(path: Path, tree: LabelTree, language: str | None) -> OtherNames:
+    """Read the names of a language, or all: `node` is a name that one node has, or a path to it.
+    Rows of nodes that the tree does not have are left out.
+
+    Raises DataError for a table without these columns or names, UnknownName for a language that it
+    does not have, SubmissionError for names that stand for several nodes.
+    """
+    rows = _rows(path, language)
+    nodes = list(dict.fromkeys(node for node, _ in rows))
+    placed = placed_in(tree, nodes)
+    path_of = {
+        nodes[row]: names_along(tree, labels[:depth].tolist())
+        for row, depth, labels in zip(
+            placed.rows.tolist(), placed.depths.tolist(), placed.labels, strict=True
+        )
+    }
+
+    found: OtherNames = {}
+    for node, name in rows:
+        if node in path_of and name not in found.setdefault(path_of[node], []):
+            found[path_of[node]].append(name)
+    return found
+
+
+def variants(path: Row, others: OtherNames | None, *, is_replaced: bool) -> Sequence[Row]:
+    """The path with each name of its node: the further ones, and its own unless these replace it.
+
+    >>> variants(("Owls", "Bubo"), {("Owls", "Bubo"): ["hibou"]}, is_replaced=True)
+    [('Owls', 'hibou')]
+    >>> variants(("Owls", "Bubo"), {("Owls", "Bubo"): ["hibou"]}, is_replaced=False)
+    [('Owls', 'Bubo'), ('Owls', 'hibou')]
+    """
+    further = [(*path[:-1], name) for name in (others or {}).get(path, [])]
+    return further if further and is_replaced else [path, *further]
+
+
+def _rows(path: Path, language: str | None) -> list[tuple[str, str]]:
+    """The nodes and names of a table, of one language or all, without empty ones."""
+    table = read_sheet(path)
+    columns = ["node", "name", *([LANGUAGE] if language is not None else [])]
+    if missing := [column for column in columns if column not in table.column_names]:
+        raise DataError(
+            f"{path} lacks the column {missing[0]}",
+            expected="the columns node and name, and language where --language names one",
+            found=", ".join(table.column_names),
+        )
+
+    rows = [tuple(cell.strip() for cell in row) for row in text_rows(table, columns)]
+    if language is not None:
+        known = sorted({row[2] for row in rows})
+        if language not in known:
+            raise UnknownName("language", language, known, searched=path)
+        rows = [row for row in rows if row[2] == language]
+    named = [(row[0], row[1]) for row in rows if row[0] and row[1]]
+    if not named:
+        raise DataError(f"{path} has no names", expected="a node and a name in each row")
+    return named
