@@ -21,6 +21,7 @@ SAYS = {
     "new_dataset": "<Dataset birds-mini@1: family › species; train 4, test 4 items> RGB",
     "fiftyone_mistakes": "280 labels; the worst is a",
     "huggingface_dataset": "['test', 'train'] (8, 8)",
+    "without_pictures": "points of AP, and 12.",
 }
 
 

@@ -38,6 +38,7 @@ TITLES = {
     "timm_embedding": "timm",
     "torchmetrics_hap": "torchmetrics",
     "trec_run": "TREC tools",
+    "without_pictures": "Texts, by scikit-learn",
 }
 MADE = (
     "commands.md",
