@@ -19,6 +19,7 @@ from hbench.evaluation.by_name.naming import SUM
 from hbench.look.pages.folder import SHARED, Pages, level_styles
 from hbench.look.strips import thumbnail
 from hbench.look.strips.retrievals import path_of
+from hbench.records.document import Score
 from hbench.tree.names import names_along
 from hbench.tree.partial import known_levels
 
@@ -57,10 +58,7 @@ def write_page(named: NamedPictures, path: Path) -> None:
     readers = list(named.scores)
     levels = range(tree.depth)
     style = resources.files(SHARED).joinpath("static/pages.css").read_text("utf-8")
-    values = [
-        (value, [named.scores[reader][value] for reader in readers])
-        for value in named.scores[readers[0]]
-    ]
+    values = [(value, _of_readers(named, value)) for value in named.scores[readers[0]]]
     shared: dict[str, Any] = {
         "named": named,
         "readers": readers,
@@ -71,6 +69,11 @@ def write_page(named: NamedPictures, path: Path) -> None:
         "style": style + level_styles(tree.depth),
     }
     write_text(path, Pages(SHARED, {}).text("named", **shared))
+
+
+def _of_readers(named: NamedPictures, value: str) -> list[Score]:
+    """A value's score by every reader."""
+    return [scores[value] for scores in named.scores.values()]
 
 
 def confusion_of(named: NamedPictures, level: int) -> LevelConfusion:

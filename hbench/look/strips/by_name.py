@@ -54,12 +54,18 @@ def sheet_by_name(
     tests, conditions, _ = asked_by_name(examined, nodes, by)
     ranked = [_ranked(test, manifest, conditions, k) for test in tests]
 
-    places = [(depth, row) for depth in ranked for row in range(len(depth.values))]
-    chosen = [places[at] for at in _chosen(ranked, choice, by).tolist()]
-    strips = [_strip(manifest, *place, model=model, by=by) for place in chosen]
-
+    strips = [
+        _strip(manifest, depth, row, model=model, by=by)
+        for depth, row in _places(ranked, _chosen(ranked, choice, by))
+    ]
     caption = _signature(examined, conditions, tests)
     return Sheet(strips, manifest.tree.levels, caption, manifest.picture, by)
+
+
+def _places(ranked: list[RankedNodes], chosen: Queries) -> list[tuple[RankedNodes, int]]:
+    """The depth, and the row in it, of nodes by their places among those of all depths."""
+    places = [(depth, row) for depth in ranked for row in range(len(depth.values))]
+    return [places[at] for at in chosen.tolist()]
 
 
 def _signature(examined: Examined, conditions: Conditions, tests: Sequence[NodeTest]) -> str:

@@ -86,18 +86,18 @@ def embed_names(
 
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     tree = items_of(data, split).tree
-    paths = paths_of(tree)
     others = None if other_names is None else read_names(Path(other_names), tree, language)
-    named = [variants(path, others, is_replaced=language is not None) for path in paths]
+    named = [variants(path, others, is_replaced=language is not None) for path in paths_of(tree)]
     texts_to_vectors = _text_tower(model, weights, chosen_device(device))
 
     vectors = []
-    for start in range(0, len(paths), batch):
+    for start in range(0, len(named), batch):
         some = named[start : start + batch]
         vectors.append(_mean_vectors(texts_to_vectors, some, sentences))
-        on_progress(sum(map(len, vectors)), len(paths))
+        on_progress(sum(map(len, vectors)), len(named))
     metadata = {"model": model, "weights": weights, "templates": " | ".join(sentences)}
-    embeddings.write(file, list(map(path_text, paths)), np.concatenate(vectors), metadata=metadata)
+    ids = list(map(path_text, paths_of(tree)))
+    embeddings.write(file, ids, np.concatenate(vectors), metadata=metadata)
     return file
 
 

@@ -64,7 +64,7 @@ def _rows(path: Path, language: str | None) -> list[tuple[str, str]]:
             found=", ".join(table.column_names),
         )
 
-    rows = [tuple(cell.strip() for cell in row) for row in text_rows(table, columns)]
+    rows = [tuple(map(str.strip, row)) for row in text_rows(table, columns)]
     if language is not None:
         known = sorted({row[2] for row in rows})
         if language not in known:
