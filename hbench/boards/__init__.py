@@ -151,10 +151,12 @@ class Leaderboard(BaseModel):
             )
         return place(self, self.metric, score)
 
-    def compares(self, row: Row) -> bool:
+    def compares(self, row: Row, *, by_name: bool = False) -> bool:
         """Whether a row was made under the leaderboard's conditions, so that its scores can be
-        ranked among the others.
+        ranked among the others: those whose queries are items, or, `by_name`, names.
         """
+        if (row.setup.queries is not None) != by_name:
+            return False
         if row.run is None:
             return True
 
@@ -171,7 +173,7 @@ class Leaderboard(BaseModel):
             found.dataset == f"{self.dataset}@{self.version}"
             and not found.left_out
             and not found.tree
-            and not found.queries
+            and found.asks_by_name == by_name
         )
 
         return same_protocol and same_scale and of_this
@@ -221,9 +223,11 @@ class BoardPlace(NamedTuple):
     worse: Standing | None
 
 
-def rank(board: Leaderboard, metric: str, rows: Iterable[Row] | None = None) -> list[Standing]:
+def rank(
+    board: Leaderboard, metric: str, rows: Iterable[Row] | None = None, *, by_name: bool = False
+) -> list[Standing]:
     """The rows (all by default) by `metric`, best first; equal scores share a place, rows without
-    one come last.
+    one come last. Rows whose queries are names have places `by_name` alone.
 
     A score that its row calls not comparable, or that was made under other conditions than the
     leaderboard's, counts as none. Rows that print the same result are one standing (`joined`).
@@ -234,7 +238,8 @@ def rank(board: Leaderboard, metric: str, rows: Iterable[Row] | None = None) -> 
     unranked = []
     for result in joined(board.rows if rows is None else rows):
         row = as_one(result)
-        if key in row.scores and key not in row.unranked and board.compares(row):
+        is_compared = key not in row.unranked and board.compares(row, by_name=by_name)
+        if key in row.scores and is_compared:
             ranked.setdefault(row.scores[key], []).append(Standing(None, row.scores[key], result))
         else:
             unranked.append(Standing(None, row.scores.get(key), result))
@@ -272,9 +277,9 @@ def as_one(result: Sequence[Row]) -> Row:
     )
 
 
-def place(board: Leaderboard, metric: str, score: float) -> BoardPlace:
+def place(board: Leaderboard, metric: str, score: float, *, by_name: bool = False) -> BoardPlace:
     """Find where a score would stand by `metric`: a fraction, as in a report, under the
-    leaderboard's protocol.
+    leaderboard's protocol; `by_name`: among the rows whose queries are names.
 
     It is compared to each row at the precision that the row prints.
 
@@ -283,7 +288,7 @@ def place(board: Leaderboard, metric: str, score: float) -> BoardPlace:
     printed = Decimal(factor_of(board.key(metric)) * score)
     ranked = [
         standing
-        for standing in rank(board, metric)
+        for standing in rank(board, metric, by_name=by_name)
         if standing.score is not None and standing.place
     ]
 
@@ -306,7 +311,7 @@ def leader(board: Leaderboard) -> tuple[str, str]:
     """The best method by the leaderboard's own metric, and its score; dashes where no row has
     one."""
     best = next(
-        (standing for standing in rank(board, board.metric) if standing.score is not None), None
+        (standing for standing in rank(board, board.metric) if standing.place is not None), None
     )
     return (best.rows[0].method, str(best.score)) if best else ("–", "–")
 

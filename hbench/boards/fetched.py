@@ -54,6 +54,9 @@ def verdict_on(
     where its file cannot be had.
     """
     assert row.run is not None
+    if row.setup.queries is not None:
+        by_hand = "its queries are names: verify it with --embeddings FILE --nodes NODES"
+        return RowVerdict(board.dataset, row.method, ABSENT, by_hand)
     try:
         data = _dataset(board.dataset)
         path = _file_of(row.run, requester, on_progress)

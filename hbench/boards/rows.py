@@ -23,7 +23,7 @@ import re
 from dataclasses import replace
 from decimal import Decimal
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
@@ -60,7 +60,7 @@ Percent = Annotated[Decimal, BeforeValidator(_exact), Field(ge=0, le=100)]
 class Setup(BaseModel):
     """The training of a method, as far as the source says; `trained_on`: if not the dataset's own
     training set. `parameters`: how many the net has; `licence`, `revision`: of its published
-    weights."""
+    weights. `queries`: "nodes" where names of the tree were asked for in place of items."""
 
     model_config = STRICT
     family: str | None = None
@@ -72,6 +72,7 @@ class Setup(BaseModel):
     parameters: Annotated[int | None, Field(gt=0)] = None
     licence: Annotated[str | None, Field(pattern=ONE_LINE)] = None
     revision: Annotated[str | None, Field(pattern=ONE_LINE)] = None
+    queries: Literal["nodes"] | None = None
 
     @property
     def text(self) -> str:
@@ -110,7 +111,8 @@ class RunProvenance(BaseModel):
     """The evaluation a row comes from: enough to score it again, and to see that embedding and
     dataset are the same; `doubt`: what the evaluation found to speak against it
     (hbench.submissions.embeddings.doubts). `url`: where the file can be had; `verified`: when, and
-    by which version, `hbench leaderboard verify --fetch` got the same scores."""
+    by which version, `hbench leaderboard verify --fetch` got the same scores. `names`: the sha256
+    of the vectors of names, where these are the queries."""
 
     model_config = STRICT
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
@@ -120,6 +122,7 @@ class RunProvenance(BaseModel):
     dataset_digest: str = Field(pattern=ONE_LINE)
     date: str = Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")
     queries: int = Field(gt=0)
+    names: str | None = Field(None, pattern="^[0-9a-f]{64}$")
     url: str | None = Field(None, pattern=r"^https?://[^\s\x00-\x1f\x7f]+$")
     verified: str | None = Field(None, pattern=ONE_LINE)
     note: str | None = None
@@ -182,5 +185,6 @@ class Row(BaseModel):
         conditions of its scores.
         """
         if self.run:
-            return (self.run.sha256, self.run.conditions or self.run.signature)
+            files = (self.run.sha256, self.run.names)
+            return (*files, self.run.conditions or self.run.signature)
         return (self.method, self.backbone, self.dim, self.setup.text, self.source)

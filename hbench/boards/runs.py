@@ -66,19 +66,25 @@ def rankable_scores(board: Leaderboard, document: Document) -> Mapping[str, Scor
     in ties must not gain a place.
     """
     signature = Signature.parse(document.signature)
+    if signature.asks_by_name:
+        raise SubmissionError(
+            "the report's queries are names, and the rows' are items",
+            expected="the queries of the dataset",
+            found=f"queries:{signature.queries}",
+            fix="hbench leaderboard add takes its row, which --by-name shows",
+        )
+    return recordable_scores(board, document)
+
+
+def recordable_scores(board: Leaderboard, document: Document) -> Mapping[str, Score]:
+    """Like `rankable_scores`, also of names as queries, which are ranked among themselves."""
+    signature = Signature.parse(document.signature)
     if signature.left_out:
         raise SubmissionError(
             "the report leaves items out that the rows have",
             expected="every item of the tests",
             found=f"left-out:{signature.left_out}",
             fix="embed these items as well: hbench embed without --skip-unreadable names them",
-        )
-
-    if signature.queries:
-        raise SubmissionError(
-            "the report's queries are names, and the rows' are items",
-            expected="the queries of the dataset",
-            found=f"queries:{signature.queries}",
         )
 
     found = (signature.ties, relevance_in_words(signature.relevance))
@@ -122,9 +128,9 @@ def row_of(
 
     `url`: where the embedding file can be had. `details`: backbone, dim, year, setup of the Row
     where they are known. Raises SubmissionError for a report without a method or a file, or that
-    `rankable_scores` refuses.
+    `recordable_scores` refuses.
     """
-    scores = rankable_scores(board, document)
+    scores = recordable_scores(board, document)
     name = method or document.method
     if not name:
         raise SubmissionError("the report names no method", fix="name it by --method")
@@ -135,6 +141,11 @@ def row_of(
         raise SubmissionError(
             "the report is of arrays, not of a file: its row could not be scored again",
             fix="hbench evaluate FILE … of the written embeddings",
+        )
+    if document.names is not None and not document.names.sha256:
+        raise SubmissionError(
+            "the names of the report are arrays, not a file: its row could not be scored again",
+            fix="hbench evaluate FILE --nodes NODES … of the written vectors",
         )
 
     dim = details.get("dim")
@@ -154,6 +165,7 @@ def row_of(
         "date": document.date,
         "queries": max(score.queries for score in scores.values()),
     }
+    run |= {"names": document.names.sha256} if document.names else {}
     run |= {"url": url} if url else {}
     run |= {"doubt": "; ".join(document.doubts)} if document.doubts else {}
     printed = {
@@ -164,6 +176,8 @@ def row_of(
     known = {"year": int(document.date[:4]), "dim": document.embedding.dim} | {
         k: v for k, v in details.items() if v
     }
+    if Signature.parse(document.signature).asks_by_name:
+        known["setup"] = {**known.get("setup", {}), "queries": "nodes"}
 
     return schema.build(
         Row, {"method": name, **known, "scores": printed, "run": run}, source="the report's row"

@@ -12,14 +12,23 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 from typing import NamedTuple
 
 from hbench.boards import Leaderboard, Row, RunProvenance
 from hbench.boards.rows import PLACES
 from hbench.boards.runs import recorded, row_of, scores_under
-from hbench.core.errors import ComparisonError, SubmissionError, UnknownName, examples
+from hbench.core.errors import (
+    ComparisonError,
+    SubmissionError,
+    UnknownName,
+    UsageError,
+    examples,
+)
 from hbench.datasets import Dataset
 from hbench.engine.settings import Signature
+from hbench.evaluation.by_name.nodes import read as read_nodes
+from hbench.evaluation.by_name.queries import report_on_nodes
 from hbench.evaluation.evaluate import report_on
 from hbench.evaluation.examination import examine
 from hbench.evaluation.submission import Submission
@@ -41,12 +50,28 @@ class Check(NamedTuple):
     differs: bool
 
 
-def rescored(row: Row, board: Leaderboard, given: Submission, data: Dataset) -> Document:
+def rescored(
+    row: Row, board: Leaderboard, given: Submission, data: Dataset, nodes: Path | None = None
+) -> Document:
     """Score a row's file again, under the conditions and by the metrics of the row, and return the
-    report.
+    report; `nodes`: the vectors of the names, where these are its queries.
+
+    Raises UsageError where names are needed, or not.
     """
-    settings = replace(recorded(row, board), metrics=computed_metrics(row, board))
-    return report_on(examine(given, data, settings)).document
+    if (row.setup.queries is not None) != (nodes is not None):
+        raise UsageError(
+            f"the queries of {row.method!r} are {'names' if nodes is None else 'items'}",
+            fix="give the vectors of the names by --nodes"
+            if nodes is None
+            else "leave --nodes out",
+        )
+    metrics = computed_metrics(row, board)
+    settings = recorded(row, board)
+    if nodes is None:
+        return report_on(examine(given, data, replace(settings, metrics=metrics))).document
+
+    examined = examine(given, data, replace(settings, metrics="H-AP"))
+    return report_on_nodes(examined, read_nodes(nodes, data.levels), metrics=metrics).document
 
 
 def computed_metrics(row: Row, board: Leaderboard) -> list[str]:
@@ -178,6 +203,8 @@ def _differing_in_run(
     """Yield the fields of a run that are not those of the run made anew."""
     if run.sha256 != anew.sha256:
         yield "sha256", run.sha256, anew.sha256
+    if run.names != anew.names:
+        yield "names", run.names, anew.names
     if run.queries != anew.queries:
         yield "queries", run.queries, anew.queries
     if run.date > anew.date:

@@ -31,6 +31,7 @@ def selected(
     columns: str | None,
     papers: Sequence[str],
     everything: bool,
+    by_name: bool,
     top: int | None,
 ) -> tuple[Leaderboard, list[Standing], list[str]]:
     """The leaderboard, its standings as asked for, and the metrics to show, the one it is ranked by
@@ -50,9 +51,8 @@ def selected(
         )
     if metric and not any(key in row.scores for row in chosen):
         raise UsageError(f"no row has {key}", expected=f"one of {', '.join(board.metrics)}")
-    standings = [standing for standing in rank(board, key, chosen) if everything or standing.place][
-        :top
-    ]
+    ranked = rank(board, key, chosen, by_name=by_name)
+    standings = [standing for standing in ranked if everything or standing.place][:top]
     if columns:
         shown = [board.key(text.strip()) for text in columns.split(",")]
     else:

@@ -48,6 +48,9 @@ SELECTION = [  # which rows, by which metric, with which columns
     click.option(
         "--all", "everything", is_flag=True, help="Also rows without a comparable score, unranked."
     ),
+    click.option(
+        "--by-name", is_flag=True, help="Rank the rows whose queries are names (evaluate --nodes)."
+    ),
     click.option("--top", type=click.IntRange(min=1), help="Show this many results at most."),
 ]
 
@@ -205,7 +208,9 @@ def add(name: str, report: Path, *, to: Path | None, replace: bool, **details: A
         else f"added {row.method} to {path}"
     )
     if board.metric in row.scores:
-        stands = leaderboard.place(board, board.metric, float(row.scores[board.metric]) / 100)
+        score = float(row.scores[board.metric]) / 100
+        by_name = row.setup.queries is not None
+        stands = leaderboard.place(board, board.metric, score, by_name=by_name)
         say(f"place {stands.place} of {stands.of + 1} by {board.metric}, {board.protocol} protocol")
 
 
@@ -238,6 +243,7 @@ def remove(name: str, method: str, run: str | None, path: Path | None) -> None:
 @click.option("--embeddings", type=FILE, help="The embedding or ranking file.")
 @click.option("--ids", type=FILE, help="The ids of a .npy or .safetensors file.")
 @click.option("--gallery", type=FILE, help="The gallery's embeddings, if in a file of their own.")
+@click.option("--nodes", type=FILE, help="The vectors of the names, where these are the queries.")
 @click.option(
     "--dataset",
     "-d",
@@ -273,7 +279,9 @@ def verify(
     Example: hbench leaderboard verify sop mine --embeddings emb.parquet
     """
     of_a_file = [
-        f"--{option}" for option in ("embeddings", "ids", "gallery", "dataset") if options[option]
+        f"--{option}"
+        for option in ("embeddings", "ids", "gallery", "nodes", "dataset")
+        if options[option]
     ]
     if fetch and of_a_file:
         raise click.UsageError(
@@ -290,7 +298,8 @@ def verify(
         raise click.UsageError("Give NAME, METHOD and --embeddings FILE, or --fetch.")
     else:
         given = submitted(options["embeddings"], options["ids"], options["gallery"])
-        verify_file(name, method, given, options["dataset"], as_json=as_json)
+        nodes = options["nodes"]
+        verify_file(name, method, given, options["dataset"], nodes=nodes, as_json=as_json)
 
 
 @command.command("submit", short_help="Check a report and its embeddings, and print the row.")

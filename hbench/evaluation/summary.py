@@ -35,6 +35,7 @@ class Subject:
     source: SubmittedFile | None = None
     doubts: tuple[str, ...] = ()
     read: tuple[Understood, ...] = ()
+    names: SubmittedFile | None = None
 
 
 def report_of(
@@ -75,6 +76,7 @@ def report_of(
         signature=str(conditions.signature(f"{subject.dataset}@{subject.version}", measurements)),
         method=subject.method,
         embedding=subject.source,
+        names=subject.names,
         scores=dict(zip(names, scores, strict=False)),
         official={} if conditions.partial else dict(zip(names, others, strict=False)),
         unknown_wrong=dict(zip(graded, others, strict=False)),

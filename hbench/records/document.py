@@ -96,7 +96,8 @@ class Document(Strict):
     `unknown_right`: under partial labels, the metrics that go by all levels with every unknown
     level at its lowest, and at its highest (docs/partial-labels.md); `scores` use known levels.
     `trees`: the scores under other trees, by their names. `unit`: the level whose classes intervals
-    are taken over, or "query". `read`: what tables, trees and rankings were taken for.
+    are taken over, or "query". `read`: what tables, trees and rankings were taken for. `names`: the
+    file of the vectors of names, where these are the queries.
     """
 
     schema_version: int = SCHEMA
@@ -110,6 +111,7 @@ class Document(Strict):
     signature: str
     method: str | None = None
     embedding: SubmittedFile | None = None
+    names: SubmittedFile | None = None
     scores: dict[str, Score] = Field(min_length=1)
     official: dict[str, Score] = Field(default_factory=dict)
     unknown_wrong: dict[str, Score] = Field(default_factory=dict)

@@ -25,7 +25,7 @@ from hbench.engine.similarity import SelectedRows
 from hbench.evaluation.by_name.nodes import JOINED, PlacedNodes, placed_in
 from hbench.evaluation.examination import Examined
 from hbench.evaluation.measurement import Measurement, OnTest, Retrieval, job_of, measure
-from hbench.evaluation.submission import retrieval_of
+from hbench.evaluation.submission import EmbeddingSubmission, retrieval_of
 from hbench.evaluation.summary import Subject, report_of
 from hbench.metrics.names import parse_metrics
 from hbench.records.queries import named_queries
@@ -84,7 +84,9 @@ def report_on_nodes(
     """
     asked = asked_by_name(examined, nodes, metrics)
     asked = asked._replace(remarks=[*examined.warnings, *asked.remarks])
-    return report_of_names(asked, examined.subject, memory=memory, execute=execute, on_test=on_test)
+    names = EmbeddingSubmission(nodes).source
+    subject = replace(examined.subject, names=names)
+    return report_of_names(asked, subject, memory=memory, execute=execute, on_test=on_test)
 
 
 def report_of_names(

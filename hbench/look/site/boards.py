@@ -134,7 +134,9 @@ def _row(
     facts = list(dict.fromkeys(fact for each in result for fact in _facts(each)))
     doubts = list(dict.fromkeys(doubt for each in result for doubt in remarks(each)))
 
-    if not board.compares(row):
+    if row.setup.queries is not None:
+        doubts.append(f"{row.source} is not ranked: its queries are names of the tree, not items")
+    elif not board.compares(row):
         doubts.append(
             f"{row.source} is not ranked: it was made under other conditions than the other rows"
         )
