@@ -16,7 +16,7 @@ from hbench.core.files import locked, write_text
 from hbench.core.untrusted import read_json
 from hbench.engine.settings import Settings, Signature
 from hbench.metrics.names import factor_of
-from hbench.records.document import Document, Score
+from hbench.records.document import Document, Score, SubmittedFile
 
 PAPER = "paper"
 
@@ -135,9 +135,36 @@ def row_of(
     if not name:
         raise SubmissionError("the report names no method", fix="name it by --method")
 
-    if url and document.embedding:
-        refuse_several_files(document.embedding.file)
-    if document.embedding is None:
+    source = _file_scored(document, dim=details.get("dim"))
+    if url:
+        refuse_several_files(source.file)
+    queries = max(score.queries for score in scores.values())
+    run = _run_of(document, source, board) | {"queries": queries}
+    if url:
+        run["url"] = url
+
+    printed = {
+        metric: round(Decimal(factor_of(board.key(metric)) * score.value), PLACES)
+        for metric, score in scores.items()
+        if score.value is not None
+    }
+    known = {"year": int(document.date[:4]), "dim": source.dim} | {
+        k: v for k, v in details.items() if v
+    }
+    if Signature.parse(document.signature).asks_by_name:
+        known["setup"] = {**known.get("setup", {}), "queries": "nodes"}
+
+    return schema.build(
+        Row, {"method": name, **known, "scores": printed, "run": run}, source="the report's row"
+    )
+
+
+def _file_scored(document: Document, *, dim: int | None) -> SubmittedFile:
+    """The file that a report is of; raises SubmissionError for arrays, UsageError for a `dim` that
+    is not the file's.
+    """
+    source = document.embedding
+    if source is None:
         raise SubmissionError(
             "the report is of arrays, not of a file: its row could not be scored again",
             fix="hbench evaluate FILE … of the written embeddings",
@@ -147,41 +174,31 @@ def row_of(
             "the names of the report are arrays, not a file: its row could not be scored again",
             fix="hbench evaluate FILE --nodes NODES … of the written vectors",
         )
-
-    dim = details.get("dim")
-    dims = document.embedding.dim
-    if dim and dim != dims:
-        said = f"{dims} dimensions" if dims else "a ranking, whose dimension nobody can verify"
+    if dim and dim != source.dim:
+        said = "a ranking, whose dimension nobody can verify"
+        if source.dim:
+            said = f"{source.dim} dimensions"
         raise UsageError(f"the report is of {said}", found=f"--dim {dim}", fix="leave it out")
+    return source
 
+
+def _run_of(document: Document, source: SubmittedFile, board: Leaderboard) -> dict[str, Any]:
+    """Where the scores of a report come from, as the fields of a RunProvenance."""
     run: dict[str, Any] = {
-        "sha256": document.embedding.sha256,
-        "file": document.embedding.file,
+        "sha256": source.sha256,
+        "file": source.file,
         "signature": document.signature.replace(
             f"protocol:{document.protocol}", f"protocol:{board.protocol}"
         ),
         "hbench": document.hbench_version,
         "dataset_digest": document.dataset_digest,
         "date": document.date,
-        "queries": max(score.queries for score in scores.values()),
     }
-    run |= {"names": document.names.sha256} if document.names else {}
-    run |= {"url": url} if url else {}
-    run |= {"doubt": "; ".join(document.doubts)} if document.doubts else {}
-    printed = {
-        metric: round(Decimal(factor_of(board.key(metric)) * score.value), PLACES)
-        for metric, score in scores.items()
-        if score.value is not None
-    }
-    known = {"year": int(document.date[:4]), "dim": document.embedding.dim} | {
-        k: v for k, v in details.items() if v
-    }
-    if Signature.parse(document.signature).asks_by_name:
-        known["setup"] = {**known.get("setup", {}), "queries": "nodes"}
-
-    return schema.build(
-        Row, {"method": name, **known, "scores": printed, "run": run}, source="the report's row"
-    )
+    if document.names is not None:
+        run["names"] = document.names.sha256
+    if document.doubts:
+        run["doubt"] = "; ".join(document.doubts)
+    return run
 
 
 def carried_row(path: Path, name: str, **details: Any) -> tuple[Leaderboard, Row] | None:

@@ -65,6 +65,7 @@ def report_of(
     graded = []
     if conditions.partial:
         graded = [str(name) for name in conditions.metrics if is_graded(name)]
+    few = few_units(units[is_scored], conditions.unit)
     document = Document(
         hbench_version=__version__,
         dataset=subject.dataset,
@@ -85,11 +86,7 @@ def report_of(
         mistakes=_mistakes(measurements, conditions),
         unit=conditions.unit,
         doubts=(*subject.doubts, *doubts_of_values(measurements, len(conditions.levels))),
-        warnings=(
-            *warnings,
-            *remarks(measurements, conditions),
-            *few_units(units[is_scored], conditions.unit),
-        ),
+        warnings=(*warnings, *remarks(measurements, conditions), *few),
         read=tuple(understood.document() for understood in subject.read),
         date=datetime.now(UTC).date().isoformat(),
     )
