@@ -23,10 +23,11 @@ SAYS = {
     "huggingface_dataset": "['test', 'train'] (8, 8)",
     "without_pictures": "points of AP, and 12.",
 }
+ELSEWHERE = {"ask_by_name"}  # tests/scenarios/test_ask_by_name.py, which looks at its numbers
 
 
 def test_every_example_is_tried():
-    assert {path.stem for path in (ROOT / "examples").glob("*.py")} == set(SAYS)
+    assert {path.stem for path in (ROOT / "examples").glob("*.py")} == set(SAYS) | ELSEWHERE
 
 
 @pytest.mark.parametrize("name", SAYS)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 FORMULAS = Path(__file__).parent / "formulas.toml"
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 TITLES = {
+    "ask_by_name": "Names as queries, by timm and transformers",
     "fiftyone_mistakes": "FiftyOne",
     "huggingface_dataset": "Hugging Face datasets",
     "lightning_validation": "Lightning",
