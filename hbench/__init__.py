@@ -30,6 +30,7 @@ from hbench.core.errors import (
 from hbench.core.version import __version__
 
 if TYPE_CHECKING:
+    from hbench.auditing.audit import audit
     from hbench.boards import Leaderboard
     from hbench.boards import read as leaderboard
     from hbench.datasets import Dataset, load
@@ -61,6 +62,7 @@ HOME = {
     "MetricName": "hbench.metrics.names",
     "OwnSource": "hbench.datasets.own.source",
     "Report": "hbench.records.report",
+    "audit": "hbench.auditing.audit",
     "browse": "hbench.look.strips.results",
     "build": "hbench.datasets.build",
     "compare": "hbench.records.comparison",
@@ -91,8 +93,8 @@ __all__ = [
     "IntegrityError",
     "LabelTree", "Leaderboard", "LevelSequence", "Manifest", "MetricName", "OwnSource", "Report",
     "SourceError",
-    "SubmissionError", "TreeError", "UnknownName", "UsageError", "__version__", "browse", "build",
-    "compare", "embed", "embed_names",
+    "SubmissionError", "TreeError", "UnknownName", "UsageError", "__version__", "audit", "browse",
+    "build", "compare", "embed", "embed_names",
     "evaluate", "leaderboard", "levels_of_pairs", "list_datasets", "list_leaderboards",
     "list_losses", "list_metrics",
     "list_recipes", "load", "name", "plot", "relevance_of_pairs", "score", "torch_dataset",

@@ -27,6 +27,7 @@ WINGS = [
     "records",
     "submissions",
     "evaluation",
+    "auditing",
     "boards",
     "losses",
     "look",

@@ -39,6 +39,7 @@ VERBS = {
     "report": "make pages of evaluations: scores, mistakes, classes, queries",
     "site": "make pages of all leaderboards: sort, filter, sources, exports",
     "gap": "measure the decomposability gap of an embedding file",
+    "audit": "find wrong labels, copies and doubtful names",
     "name": "give pictures a path in the tree, by vectors of names",
     "compare": "test the difference of two reports",
     "leaderboard": "show, add to, verify or export published and own rows",

@@ -60,12 +60,10 @@ def report_of(
         canonical = [_one_order(canonical)]
     units = units_of(queries, conditions.unit)
     scores = summarise(values, canonical, units)
-    is_scored = ~np.isnan(values).all(axis=0)
     others = scores[len(names) :]
     graded = []
     if conditions.partial:
         graded = [str(name) for name in conditions.metrics if is_graded(name)]
-    few = few_units(units[is_scored], conditions.unit)
     document = Document(
         hbench_version=__version__,
         dataset=subject.dataset,
@@ -86,12 +84,20 @@ def report_of(
         mistakes=_mistakes(measurements, conditions),
         unit=conditions.unit,
         doubts=(*subject.doubts, *doubts_of_values(measurements, len(conditions.levels))),
-        warnings=(*warnings, *remarks(measurements, conditions), *few),
+        warnings=(*warnings, *remarks(measurements, conditions), *_few(values, units, conditions)),
         read=tuple(understood.document() for understood in subject.read),
         date=datetime.now(UTC).date().isoformat(),
     )
 
     return Report(document, dict(zip(names, values, strict=False)), queries)
+
+
+def _few(
+    values: NDArray[np.float64], units: NDArray[np.int64], conditions: Conditions
+) -> list[str]:
+    """Say where intervals go by few units, of those that have a value."""
+    is_scored = ~np.isnan(values).all(axis=0)
+    return list(few_units(units[is_scored], conditions.unit))
 
 
 def _mistakes(

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
 from hbench.core.arguments import as_array
 from hbench.core.errors import SubmissionError, examples
+from hbench.core.untrusted import parquet_table
 from hbench.engine.similarity import as_vectors
 from hbench.submissions import embeddings as embedding_files
 from hbench.submissions.embeddings import Embeddings
@@ -84,7 +84,7 @@ def by_levels(path: Path, levels: Sequence[str]) -> pa.Table | None:
     Raises SubmissionError for a row without a name, or with a name below an empty cell.
     """
     with readable(path):
-        table = pq.read_table(path)
+        table = parquet_table(path)
     has_ids = any(name.casefold() in ID_NAMES for name in table.column_names)
     present = [level for level in levels if level in table.column_names]
     if has_ids or not present:

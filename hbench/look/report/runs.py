@@ -175,7 +175,7 @@ def _named_runs(files: Sequence[Path]) -> tuple[ReportedRun, ...]:
 
 
 def _asks_by_name(path: Path) -> bool:
-    return Signature.parse(read_document(path).signature).asks_by_name
+    return "|queries:" in read_document(path).signature
 
 
 def _refuse_other_dataset(document: Document, named: Sequence[ReportedRun]) -> None:

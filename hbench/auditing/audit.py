@@ -1,0 +1,188 @@
+"""Audits the labels of a dataset by the vectors of a net that was not trained on them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import ArrayLike
+
+from hbench.auditing.copies import copies_of
+from hbench.auditing.evidence import Votes
+from hbench.auditing.names import completions_of, merges_of
+from hbench.auditing.pool import Pool, neighbours_of, pool_of
+from hbench.auditing.suspects import SuspectList, suspects_of, table_of
+from hbench.core.arguments import checked
+from hbench.core.errors import UsageError
+from hbench.core.files import write_text
+from hbench.core.tables import write_sheet
+from hbench.datasets import Dataset, load
+from hbench.engine.settings import Settings
+from hbench.engine.similarity import as_vectors
+from hbench.submissions import embeddings as embedding_files
+from hbench.submissions.embeddings import Embeddings, joined
+from hbench.submissions.embeddings.ids import as_ids
+
+NEIGHBOURS = 10
+MOST = 1_000  # suspects of each list
+
+
+@dataclass(frozen=True, repr=False)
+class Audit:
+    """What is suspicious in the labels of a dataset.
+
+    Attributes:
+        suspects: a row per suspect, best first within the lists far and near.
+        copies: pairs of items that are nearly the same, under other labels or in other splits.
+        completions: items whose labels end early, with what their neighbours say.
+        merges: pairs of siblings that are not told apart.
+        lists: the two lists, with the curves of their sureness.
+        pool: the items of all splits.
+        votes: their neighbours.
+        remarks: what is left out, and what cannot be trusted.
+    """
+
+    suspects: pa.Table
+    copies: pa.Table
+    completions: pa.Table
+    merges: pa.Table
+    lists: tuple[SuspectList, SuspectList]
+    pool: Pool
+    votes: Votes
+    remarks: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Audit of {len(self.pool):,} items: {self.in_words()}>"
+
+    def in_words(self) -> str:
+        """The numbers of what was found."""
+        parts = []
+        for each in self.lists:
+            sure = int((each.sureness >= 0.9).sum())
+            words = f"{sure:,} at least 90 % sure"
+            if each.expected is not None:
+                words += f", about {each.expected:,.0f} wrong"
+            parts.append(f"{len(each.items):,} {each.kind} suspects ({words})")
+        parts.append(f"{len(self.copies):,} copies")
+        parts.append(f"{len(self.completions):,} completions")
+        parts.append(f"{len(self.merges):,} pairs of siblings to merge")
+        return ", ".join(parts)
+
+    def summary(self) -> dict[str, Any]:
+        """The numbers as plain values, with the expected numbers of wrong labels."""
+        lists = {
+            each.kind: {
+                "suspects": len(each.items),
+                "wrong_labels_expected": each.expected,
+                "is_calibrated": each.curve.is_trusted,
+            }
+            for each in self.lists
+        }
+        splits = dict(zip(*np.unique(self.pool.split.astype(str), return_counts=True), strict=True))
+        return {
+            "items": len(self.pool),
+            "splits": {name: int(number) for name, number in splits.items()},
+            "neighbours": self.votes.k,
+            **lists,
+            "copies": len(self.copies),
+            "copies_under_other_labels": _number(self.copies, "label", "copy_label"),
+            "copies_across_splits": _number(self.copies, "split", "copy_split"),
+            "completions": len(self.completions),
+            "merges": len(self.merges),
+            "remarks": list(self.remarks),
+        }
+
+    def write(self, folder: str | Path) -> None:
+        """Write suspects.csv, copies.csv, completions.csv, merges.csv and audit.json."""
+        path = Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        for name in ("suspects", "copies", "completions", "merges"):
+            write_sheet(getattr(self, name), path / f"{name}.csv")
+        text = json.dumps(self.summary(), indent=2, ensure_ascii=False)
+        write_text(path / "audit.json", text + "\n")
+
+
+@checked
+def audit(
+    vectors: str | Path | Embeddings | ArrayLike,
+    dataset: str | Path | Dataset,
+    *,
+    ids: Sequence[str] | None = None,
+    neighbours: int = NEIGHBOURS,
+    similarity: str | None = None,
+    most: int = MOST,
+    on_block: Callable[[int, int], None] | None = None,
+) -> Audit:
+    """Find wrong labels, copies and doubtful names by the nearest neighbours of every item.
+
+    All splits are taken together. Two lists of suspects: far ones, whose neighbours say another
+    branch of the tree, and near ones, whose neighbours say a sibling (docs/audit.md).
+
+    Args:
+        vectors: an embedding file of the items, of a net that was not trained on these labels, or,
+            with `ids`, vectors (N, D).
+        dataset: a name, a folder, a table, or what `hbench.load` returns.
+        ids: (N,), of vectors in memory.
+        neighbours: how many of each item, at least 3. Default: 10.
+        similarity: as in `hbench.score`. Default: the dataset's.
+        most: suspects of each list at most. Default: 1,000.
+        on_block: is called with the number of blocks ranked and of all blocks.
+
+    Returns:
+        An Audit: `suspects`, `copies`, `completions`, `merges`, `write(folder)`.
+
+    Raises:
+        SubmissionError: vectors that cannot be ranked, or items without one.
+        UsageError: too few items or neighbours, or items of several paths.
+        UnknownName: a dataset or similarity that does not exist.
+    """
+    if neighbours < 3 or most < 1:
+        raise UsageError(
+            "an audit needs neighbours and suspects",
+            expected="neighbours ≥ 3, most ≥ 1",
+            found=f"neighbours {neighbours}, most {most}",
+        )
+    given: Any = vectors
+    if ids is not None:
+        given = joined(as_ids(ids, "ids"), as_vectors(given, "vectors"))
+    elif not isinstance(given, Embeddings):
+        given = embedding_files.read(Path(given))
+
+    data = dataset if isinstance(dataset, Dataset) else load(dataset)
+    settings = Settings("R@1", similarity=similarity or data.protocol.similarity)
+    conditions = settings.resolve(data.levels)
+    pool = pool_of(data, given, cosine=conditions.similarity_name == "cosine")
+    nearest, _ = neighbours_of(pool, conditions, neighbours, on_block)
+    votes = Votes(pool.manifest.tree.paths.astype(np.int64), pool.known, pool.classes, nearest)
+    lists = suspects_of(votes, most=most)
+    return Audit(
+        table_of(pool, lists, votes),
+        copies_of(pool, votes),
+        completions_of(pool, votes),
+        merges_of(pool, votes),
+        lists,
+        pool,
+        votes,
+        (*pool.remarks, *_doubts(lists)),
+    )
+
+
+def _doubts(lists: tuple[SuspectList, SuspectList]) -> list[str]:
+    """Say where sureness is not to be trusted."""
+    return [
+        f"no sureness is said of {each.kind} suspects: labels made wrong on purpose do not stand "
+        "out enough by these vectors, or there are too few"
+        for each in lists
+        if not each.curve.is_trusted
+    ]
+
+
+def _number(table: pa.Table, first: str, second: str) -> int:
+    """In how many rows two columns differ."""
+    return int(pc.sum(pc.not_equal(table[first], table[second])).as_py() or 0)

@@ -1,0 +1,197 @@
+"""Weighs what the neighbours of an item say about its label, against what is usual for a class.
+
+The votes of an item are the classes of its k nearest neighbours, at every level. Classes that look
+alike vote for each other all the time: the model of a class is therefore how the neighbours of its
+own items are labelled, not the class alone. With n(c, v) votes for the node v among the items of
+class c,
+
+    P_l(v | c) = (n(c, v) + w · Q_l(v)) / (n(c) + w),    w = k / 2,
+
+without the votes of the item itself. Q is the share of v among all items, and for far alternatives
+P of the parent of c in its place, which small classes need. The evidence for another class d is
+
+    Σ_l mean_j log P_l(v_j | d) − log P_l(v_j | c),
+
+in nats. An alternative is near where it has the parent of c, far where it has not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Indices = NDArray[np.int64]
+Floats = NDArray[np.float64]
+PRIOR = 0.5  # weight of what is usual for all items, in lists of k votes
+PAIRS_AT_ONCE = 1 << 16  # pairs of an item and a class
+NOTHING = -1
+
+
+class Best(NamedTuple):
+    """The best alternative of some items: the `evidence` for it (m,), −inf without one, and the
+    `classes` (m,), NOTHING without one."""
+
+    evidence: Floats
+    classes: Indices
+
+
+class Alternatives(NamedTuple):
+    """The best far and near alternatives of some items."""
+
+    far: Best
+    near: Best
+
+
+@dataclass(frozen=True)
+class Votes:
+    """The classes of items and of their neighbours.
+
+    Attributes:
+        paths: (C, L), the nodes of every class, coarse to fine.
+        known: (C,), how many levels of a class are known.
+        classes: (N,), the class of every item.
+        neighbours: (N, k), items.
+    """
+
+    paths: Indices
+    known: Indices
+    classes: Indices
+    neighbours: Indices
+
+    @property
+    def k(self) -> int:
+        return int(self.neighbours.shape[1])
+
+    @property
+    def depth(self) -> int:
+        return int(self.paths.shape[1])
+
+    @property
+    def parents(self) -> Indices:
+        """A number for the parent of every class, (C,)."""
+        if self.depth == 1:
+            return np.zeros(len(self.paths), np.int64)
+        return self.paths[:, -2]
+
+
+class VoteCounts:
+    """How often the items of each group have a vote for each node: pairs that occur, sorted."""
+
+    def __init__(self, groups: Indices, votes: Indices, nodes: int) -> None:
+        self.nodes = nodes
+        keys = groups[:, None] * nodes + votes
+        self.keys, self.counts = np.unique(keys, return_counts=True)
+        self.totals = np.bincount(groups) * votes.shape[1]
+
+    def of(self, groups: Indices, votes: Indices) -> Indices:
+        """The counts of votes (m, k) among the items of groups (m,)."""
+        wanted = groups[:, None] * self.nodes + votes
+        place = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
+        return np.where(self.keys[place] == wanted, self.counts[place], 0)
+
+
+class Evidence:
+    """What the neighbours of items say about their classes."""
+
+    def __init__(self, votes: Votes) -> None:
+        self.votes = votes
+        classes = votes.classes
+        self.levels = []
+        for level in range(votes.depth):
+            nodes = votes.paths[:, level]
+            number = int(nodes.max()) + 1
+            cast = nodes[classes[votes.neighbours]]
+            self.levels.append(
+                Level(
+                    cast,
+                    np.bincount(nodes[classes], minlength=number) / len(classes),
+                    VoteCounts(classes, cast, number),
+                    VoteCounts(votes.parents[classes], cast, number),
+                )
+            )
+
+    def alternatives(self, items: Indices, classes: Indices) -> Alternatives:
+        """The best far and near alternatives of items (m,), were they of these classes (m,); their
+        own class is among the alternatives then."""
+        parts = []
+        step = max(1, PAIRS_AT_ONCE // (self.votes.k + 2))
+        for start in range(0, len(items), step):
+            some = slice(start, start + step)
+            parts.append(self._alternatives(items[some], classes[some]))
+        far, near = zip(*parts, strict=True)
+        return Alternatives(_joined(far), _joined(near))
+
+    def _alternatives(self, items: Indices, classes: Indices) -> tuple[Best, Best]:
+        votes = self.votes
+        own = votes.classes[items]
+        named = votes.classes[votes.neighbours[items]]
+        candidates = np.concatenate([named, own[:, None]], axis=1)
+        keys = np.arange(len(items))[:, None] * len(votes.paths) + candidates
+        row, other = np.divmod(np.unique(keys), len(votes.paths))
+
+        # a class that extends the other, or is one with it, contradicts nothing
+        shared = votes.paths[other] == votes.paths[classes[row]]
+        common = np.cumprod(shared, axis=1).sum(axis=1)
+        known = votes.known[classes[row]]
+        differs = common < np.minimum(known, votes.known[other])
+        row, other, common, known = (each[differs] for each in (row, other, common, known))
+
+        far_own, near_own = self.log_likelihood(items, classes)
+        far_other, near_other = self.log_likelihood(items[row], other)
+        is_near = common == known - 1
+        return (
+            _best(len(items), row[~is_near], other[~is_near], (far_other - far_own[row])[~is_near]),
+            _best(len(items), row[is_near], other[is_near], (near_other - near_own[row])[is_near]),
+        )
+
+    def log_likelihood(self, items: Indices, classes: Indices) -> tuple[Floats, Floats]:
+        """The log-likelihoods of the votes of items (m,) under classes (m,), in nats, without the
+        items' own votes: for far alternatives, and for near ones."""
+        far = np.zeros(len(items))
+        near = np.zeros(len(items))
+        parents = self.votes.parents
+        is_own = self.votes.classes[items] == classes
+        in_parent = parents[self.votes.classes[items]] == parents[classes]
+        weight = PRIOR * self.votes.k
+        for level in self.levels:
+            cast = level.cast[items]
+            own = (cast[:, :, None] == cast[:, None, :]).sum(axis=2)
+            usual = level.shares[cast]
+            in_class = level.of_class.of(classes, cast) - np.where(is_own[:, None], own, 0)
+            of_parent = level.of_parent.of(parents[classes], cast)
+            of_parent = of_parent - np.where(in_parent[:, None], own, 0)
+            total = level.of_class.totals[classes] - np.where(is_own, self.votes.k, 0)
+            total_of_parent = level.of_parent.totals[parents[classes]]
+            total_of_parent = total_of_parent - np.where(in_parent, self.votes.k, 0)
+
+            in_parents = (of_parent + weight * usual) / (total_of_parent[:, None] + weight)
+            far += np.log((in_class + weight * in_parents) / (total[:, None] + weight)).mean(axis=1)
+            near += np.log((in_class + weight * usual) / (total[:, None] + weight)).mean(axis=1)
+        return far, near
+
+
+class Level(NamedTuple):
+    """The votes at one level: `cast` (N, k), the nodes of the neighbours; `shares` (V,) of each
+    node among all items; counts by class and by parent."""
+
+    cast: Indices
+    shares: Floats
+    of_class: VoteCounts
+    of_parent: VoteCounts
+
+
+def _best(number: int, rows: Indices, classes: Indices, evidence: Floats) -> Best:
+    """The best alternative of each of a `number` of items; of equal ones the first class."""
+    order = np.lexsort((classes, -evidence, rows))
+    first = order[np.unique(rows[order], return_index=True)[1]]
+    best = Best(np.full(number, -np.inf), np.full(number, NOTHING))
+    best.evidence[rows[first]] = evidence[first]
+    best.classes[rows[first]] = classes[first]
+    return best
+
+
+def _joined(parts: tuple[Best, ...]) -> Best:
+    return Best(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))

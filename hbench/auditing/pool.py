@@ -1,0 +1,152 @@
+"""Puts the items of all splits of a dataset together, with their vectors and nearest neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.core.errors import SubmissionError, UsageError, examples
+from hbench.datasets import Dataset
+from hbench.datasets.manifest import Manifest, from_names
+from hbench.engine.ranker import Side
+from hbench.engine.settings import Conditions
+from hbench.engine.similarity import SelectedRows
+from hbench.engine.top_k import NO_ITEM, TopResults
+from hbench.evaluation.measurement import Retrieval, job_of, measure
+from hbench.submissions import embeddings as embedding_files
+from hbench.submissions.embeddings import Embeddings
+from hbench.submissions.problems import refuse
+from hbench.tree.names import class_rows
+from hbench.tree.partial import known_levels
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Items of all splits with vectors, in the order of their names.
+
+    Attributes:
+        manifest: the items with their labels in one tree.
+        split: the split of each, (N,).
+        vectors: (N, D).
+        remarks: what is left out, and why.
+    """
+
+    manifest: Manifest
+    split: NDArray[np.object_]
+    vectors: SelectedRows
+    remarks: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.manifest)
+
+    @property
+    def classes(self) -> Indices:
+        """The class of each item, a row of the tree's paths, (N,)."""
+        return self.manifest.labels[:, -1].astype(np.int64)
+
+    @property
+    def known(self) -> Indices:
+        """The number of known levels of every class, (C,)."""
+        return known_levels(self.manifest.tree).astype(np.int64)
+
+
+def pool_of(data: Dataset, vectors: Embeddings, *, cosine: bool) -> Pool:
+    """Join the splits whose items have vectors.
+
+    A split without any vector is left out, and said; raises SubmissionError where some items of a
+    split lack theirs or vectors cannot be ranked, UsageError for several paths per item.
+    """
+    if any(manifest.more is not None for manifest in data.manifests.values()):
+        raise UsageError(
+            "an audit takes items of one path",
+            found="items of several paths",
+            fix="leave --several out",
+        )
+
+    known = set(vectors.ids.tolist())
+    items: list[str] = []
+    rows: list[tuple[str, ...]] = []
+    splits: list[str] = []
+    remarks = []
+    for name, manifest in data.manifests.items():
+        reason = _left_out(manifest, known, data.levels)
+        if reason:
+            remarks.append(f"{name} is left out: {reason}")
+            continue
+        names = class_rows(manifest.tree)
+        items += manifest.items.tolist()
+        rows += [names[label] for label in manifest.labels[:, -1].tolist()]
+        splits += [name] * len(manifest)
+
+    _refuse_items(items, vectors, cosine=cosine)
+    order = np.argsort(np.array(items), kind="stable").tolist()
+    joined = from_names([items[at] for at in order], [rows[at] for at in order], levels=data.levels)
+    first = next(iter(data.tests.values()))
+    joined = replace(joined, picture=first.picture)
+    places = embedding_files.align(vectors, joined.items)
+    split = np.array([splits[at] for at in order], dtype=object)
+    return Pool(joined, split, SelectedRows(vectors.vectors, places), tuple(remarks))
+
+
+def _left_out(manifest: Manifest, known: set[str], levels: tuple[str, ...]) -> str:
+    """Why a split is left out; "" where it is not."""
+    if manifest.levels != levels:
+        return f"its levels are {', '.join(manifest.levels)}"
+    if not any(item in known for item in manifest.items.tolist()):
+        return "the file has no vector of its items"
+    return ""
+
+
+def _refuse_items(items: list[str], vectors: Embeddings, *, cosine: bool) -> None:
+    """Raise SubmissionError for no items, one in two splits, and vectors that cannot be ranked."""
+    if not items:
+        raise SubmissionError(
+            f"{vectors.source} has no vector of the dataset's items",
+            expected="ids as the items of the dataset",
+            found=examples(vectors.ids),
+        )
+    distinct, counts = np.unique(np.array(items), return_counts=True)
+    if (counts > 1).any():
+        raise SubmissionError(
+            f"{int((counts > 1).sum()):,} items are in several splits",
+            expected="each item in one split",
+            found=examples(distinct[counts > 1]),
+        )
+    wanted = np.array(items, dtype=object)
+    known = set(vectors.ids.tolist())
+    refuse(
+        vectors.source,
+        embedding_files.problems(vectors, wanted=wanted, known=known, cosine=cosine),
+    )
+
+
+def neighbours_of(
+    pool: Pool,
+    conditions: Conditions,
+    k: int,
+    on_block: Callable[[int, int], None] | None = None,
+) -> tuple[Indices, NDArray[np.float64]]:
+    """The k nearest other items of every item, best first, (N, k), and their similarities, in one
+    ranking pass. Raises UsageError for fewer than k + 1 items.
+    """
+    if len(pool) <= k:
+        raise UsageError(
+            "there are too few items for so many neighbours",
+            expected=f"more than {k}",
+            found=f"{len(pool)}",
+        )
+    rows: Any = pool.vectors
+    side = Side(rows, pool.manifest.labels)
+    job = job_of(Retrieval(side, None, None, pool.manifest.items), conditions)
+    top = TopResults(len(pool), k)
+    # the job's only metric needs the finest level alone, so little is sorted
+    measure(replace(job, top=top), on_block=on_block)
+    assert (top.items != NO_ITEM).all()
+    similar = top.similarities(job.ranker, conditions.similarity_name)
+    return top.items.astype(np.int64), similar

@@ -1,0 +1,86 @@
+"""hbench audit: find wrong labels, copies and doubtful names by vectors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hbench.cli import reporting
+from hbench.cli.names import FILE, SIMILARITY
+from hbench.cli.terminal import bar, say, show, show_json, show_table
+
+SHOWN_SUSPECTS = 5
+
+
+@click.command("audit", short_help="find wrong labels, copies and doubtful names")
+@click.argument("file", type=FILE)
+@click.option("--dataset", "-d", required=True, help="A dataset's name, folder or table.")
+@click.option("--out", "-o", "folder", type=FILE, required=True, help="The folder to write.")
+@click.option("--ids", type=FILE, help="The ids of a .npy or .safetensors file.")
+@click.option("--policy", "policies", multiple=True, metavar="NAME", help="Mend a table's names.")
+@reporting.with_options(reporting.READ)
+@click.option(
+    "--neighbours", "-k", type=click.IntRange(3, 100), default=10, show_default=True, metavar="K"
+)
+@click.option("--similarity", type=SIMILARITY, help="[default: the dataset's]")
+@click.option(
+    "--most",
+    type=click.IntRange(1),
+    default=1_000,
+    show_default=True,
+    help="Suspects of each list at most.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The numbers as one JSON document.")
+def command(file: Path, dataset: str, folder: Path, *, as_json: bool, **options: Any) -> None:
+    """Find labels that the neighbours of items contradict, by FILE, vectors of a net that was not
+    trained on these labels. All splits are taken together.
+
+    Far suspects belong to another branch of the tree, near ones to a sibling. The folder holds
+    suspects.csv, copies.csv, completions.csv, merges.csv and audit.json.
+
+    Example: hbench audit dino.parquet -d birds.csv -o audit
+    """
+    from hbench.auditing.audit import audit
+    from hbench.submissions import embeddings
+
+    data = reporting.loaded(dataset, options)
+    vectors = embeddings.read(file, ids=options["ids"])
+    with bar("ranking") as on_block:
+        found = audit(
+            vectors,
+            data,
+            neighbours=options["neighbours"],
+            similarity=options["similarity"],
+            most=options["most"],
+            on_block=on_block,
+        )
+    found.write(folder)
+    for remark in found.remarks:
+        say(f"note: {remark}")
+    say(f"wrote {folder}")
+    if as_json:
+        show_json(found.summary())
+        return
+
+    for each in found.lists:
+        rows = found.suspects.filter(_is_of(found.suspects, each.kind)).slice(0, SHOWN_SUSPECTS)
+        cells = [
+            [row["item"], row["label"], row["proposed"], row["level"], _percent(row["sureness"])]
+            for row in rows.to_pylist()
+        ]
+        header = ["item", "label", "neighbours say", "leaves at", "sure"]
+        left = ("label", "neighbours say", "leaves at")
+        show_table(f"{each.kind} suspects", header, cells, left=left)
+    show(found.in_words())
+
+
+def _is_of(table: Any, kind: str) -> Any:
+    import pyarrow.compute as pc
+
+    return pc.equal(table["list"], kind)
+
+
+def _percent(sureness: float | None) -> str:
+    return "–" if sureness is None else f"{100 * sureness:.0f} %"
