@@ -97,30 +97,34 @@ def _thresholds(
 ) -> Floats:
     """The cosine by parent that 99.9 % of random pairs under it do not reach: pairs of one class,
     or of siblings. Parents of few such pairs have that of all pairs together."""
-    parents = votes.parents[votes.classes]
-    order = np.argsort(parents, kind="stable")
-    starts = np.searchsorted(parents[order], np.arange(votes.parents.max() + 2))
-    sizes = np.diff(starts)
-
-    # as many draws for each parent; those that are no such pair are left out
-    drawn = np.repeat(np.arange(len(sizes)), np.where(sizes > 1, PAIRS, 0))
-    one, other = (
-        order[starts[drawn] + (rng.random(len(drawn)) * sizes[drawn]).astype(np.int64)]
-        for _ in range(2)
-    )
+    number = int(votes.parents.max()) + 1
+    one, other = _drawn(votes, rng, number)
     is_same = votes.classes[one] == votes.classes[other]
     kept = (one != other) & (is_same == of_one_class)
-    one, other, drawn = one[kept], other[kept], drawn[kept]
-    if not len(drawn):
-        return np.full(len(sizes), np.inf)
+    if not kept.any():
+        return np.full(number, np.inf)
 
-    cosines = unit.cosines(one, other)
-    found = np.full(len(sizes), np.quantile(cosines, NEARLY_ALL))
-    bounds = np.searchsorted(drawn, np.arange(len(sizes) + 1))
+    cosines = unit.cosines(one[kept], other[kept])
+    found = np.full(number, np.quantile(cosines, NEARLY_ALL))
+    parents = votes.parents[votes.classes[one[kept]]]
+    bounds = np.searchsorted(parents, np.arange(number + 1))
     for parent, (start, stop) in enumerate(pairwise(bounds.tolist())):
         if stop - start >= FEWEST:
             found[parent] = np.quantile(cosines[start:stop], NEARLY_ALL)
     return found
+
+
+def _drawn(votes: Votes, rng: np.random.Generator, number: int) -> tuple[Indices, Indices]:
+    """As many random pairs of items (p,) under each of a `number` of parents, parent by parent."""
+    parents = votes.parents[votes.classes]
+    order = np.argsort(parents, kind="stable")
+    starts = np.searchsorted(parents[order], np.arange(number + 1))
+    sizes = np.diff(starts)
+    at = np.repeat(np.arange(number), np.where(sizes > 1, PAIRS, 0))
+    one, other = (
+        order[starts[at] + (rng.random(len(at)) * sizes[at]).astype(np.int64)] for _ in range(2)
+    )
+    return one, other
 
 
 def _table(pool: Pool, votes: Votes, pairs: Pairs) -> pa.Table:

@@ -126,26 +126,29 @@ class Evidence:
 
     def _alternatives(self, items: Indices, classes: Indices) -> tuple[Best, Best]:
         votes = self.votes
-        own = votes.classes[items]
-        named = votes.classes[votes.neighbours[items]]
-        candidates = np.concatenate([named, own[:, None]], axis=1)
-        keys = np.arange(len(items))[:, None] * len(votes.paths) + candidates
-        row, other = np.divmod(np.unique(keys), len(votes.paths))
-
-        # a class that extends the other, or is one with it, contradicts nothing
+        row, other = self._candidates(items)
         shared = votes.paths[other] == votes.paths[classes[row]]
         common = np.cumprod(shared, axis=1).sum(axis=1)
         known = votes.known[classes[row]]
+        # a class that extends the other, or is one with it, contradicts nothing
         differs = common < np.minimum(known, votes.known[other])
-        row, other, common, known = (each[differs] for each in (row, other, common, known))
-
-        far_own, near_own = self.log_likelihood(items, classes)
-        far_other, near_other = self.log_likelihood(items[row], other)
         is_near = common == known - 1
-        return (
-            _best(len(items), row[~is_near], other[~is_near], (far_other - far_own[row])[~is_near]),
-            _best(len(items), row[is_near], other[is_near], (near_other - near_own[row])[is_near]),
-        )
+
+        of_own = self.log_likelihood(items, classes)
+        of_other = self.log_likelihood(items[row], other)
+        best = []
+        for own, others, kind in zip(of_own, of_other, (~is_near, is_near), strict=True):
+            at = differs & kind
+            best.append(_best(len(items), row[at], other[at], (others - own[row])[at]))
+        return best[0], best[1]
+
+    def _candidates(self, items: Indices) -> tuple[Indices, Indices]:
+        """Pairs of a place among the items and a class: of their neighbours, and their own."""
+        votes = self.votes
+        named = votes.classes[votes.neighbours[items]]
+        classes = np.concatenate([named, votes.classes[items][:, None]], axis=1)
+        keys = np.unique(np.arange(len(items))[:, None] * len(votes.paths) + classes)
+        return np.divmod(keys, len(votes.paths))
 
     def log_likelihood(self, items: Indices, classes: Indices) -> tuple[Floats, Floats]:
         """The log-likelihoods of the votes of items (m,) under classes (m,), in nats, without the

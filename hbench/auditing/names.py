@@ -4,8 +4,8 @@ do not tell apart.
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -20,73 +20,100 @@ AGREE = 0.9  # of the neighbours that are known further
 TOLD_APART = 0.4  # of the votes for either, so many go to the sibling
 
 
+class Completion(NamedTuple):
+    """An item whose label ends early, the path that its neighbours propose, and their share."""
+
+    item: str
+    split: str
+    label: str
+    proposed: str
+    share: float
+
+
+class OneClass(NamedTuple):
+    """Two siblings, the shares of votes that go to the other, and their numbers of items."""
+
+    first: str
+    second: str
+    first_for_second: float
+    second_for_first: float
+    items_of_first: int
+    items_of_second: int
+
+
 def completions_of(pool: Pool, votes: Votes) -> pa.Table:
-    """A row per item whose label ends early and whose neighbours agree on a name below it: item,
-    split, label, proposed path and the share of the neighbours that agree, the surest first."""
+    """A row per item whose label ends early and whose neighbours agree on a name below it,
+    the surest first."""
     names = class_rows(pool.manifest.tree)
-    known = votes.known[votes.classes]
-    rows = []
-    for item in np.flatnonzero(known < votes.depth).tolist():
-        level = int(known[item])
-        near = votes.classes[votes.neighbours[item]]
-        further = near[votes.known[near] > level]
-        if not len(further):
-            continue
-        nodes, counts = np.unique(votes.paths[further, level], return_counts=True)
-        best = int(np.argmax(counts))
-        share = float(counts[best] / len(near))
-        proposed = int(further[votes.paths[further, level] == nodes[best]][0])
+    found = []
+    for item in np.flatnonzero(votes.known[votes.classes] < votes.depth).tolist():
         own = int(votes.classes[item])
-        is_below = (votes.paths[proposed, :level] == votes.paths[own, :level]).all()
-        if share >= AGREE and is_below:
+        level = int(votes.known[own])
+        proposed, share = _agreed(votes, item, level)
+        if share >= AGREE and (votes.paths[proposed, :level] == votes.paths[own, :level]).all():
             label = JOINED.join(known_part(names[own]))
             path = JOINED.join(names[proposed][: level + 1])
-            rows.append((str(pool.manifest.items[item]), str(pool.split[item]), label, path, share))
-    rows.sort(key=lambda row: -row[-1])
-    texts = ("item", "split", "label", "proposed")
-    schema = pa.schema([*((name, pa.string()) for name in texts), ("share", pa.float64())])
-    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
-    return pa.table(dict(zip(schema.names, columns, strict=True)), schema=schema)
+            id_of, split = str(pool.manifest.items[item]), str(pool.split[item])
+            found.append(Completion(id_of, split, label, path, share))
+    found.sort(key=lambda each: -each.share)
+    return _table(Completion, found)
+
+
+def _agreed(votes: Votes, item: int, level: int) -> tuple[int, float]:
+    """A class of the node at a level that most neighbours of an item have, and their share."""
+    near = votes.classes[votes.neighbours[item]]
+    further = near[votes.known[near] > level]
+    if not len(further):
+        return 0, 0.0
+    nodes, counts = np.unique(votes.paths[further, level], return_counts=True)
+    most = int(np.argmax(counts))
+    of_node = further[votes.paths[further, level] == nodes[most]]
+    return int(of_node[0]), float(counts[most] / len(near))
 
 
 def merges_of(pool: Pool, votes: Votes) -> pa.Table:
-    """A row per pair of siblings whose items vote for each other nearly as much as for themselves:
-    both paths, the shares of votes that go to the other, and the numbers of items."""
+    """A row per pair of siblings whose items vote for each other nearly as much as for
+    themselves, the least told apart first."""
     names = class_rows(pool.manifest.tree)
-    sizes = np.bincount(votes.classes, minlength=len(names))
-    cast: Counter[tuple[int, int]] = Counter()
+    sizes = np.bincount(votes.classes, minlength=len(names)).tolist()
+    cast = _votes_between(votes)
+    found = []
+    for one, other in cast:
+        if one >= other or not _are_siblings(votes, one, other):
+            continue
+        share, back = _share(cast, one, other), _share(cast, other, one)
+        if min(share, back) >= TOLD_APART:
+            first, second = (JOINED.join(names[each]) for each in (one, other))
+            found.append(OneClass(first, second, share, back, sizes[one], sizes[other]))
+    found.sort(key=lambda each: -min(each.first_for_second, each.second_for_first))
+    return _table(OneClass, found)
+
+
+def _votes_between(votes: Votes) -> dict[tuple[int, int], int]:
+    """How many votes of the items of a class go to a class."""
     own = np.repeat(votes.classes, votes.k)
     voted = votes.classes[votes.neighbours].ravel()
     pairs, counts = np.unique(np.stack([own, voted]), axis=1, return_counts=True)
-    for (one, other), count in zip(pairs.T.tolist(), counts.tolist(), strict=True):
-        cast[one, other] = count
+    first, second = pairs.tolist()
+    return dict(zip(zip(first, second, strict=True), counts.tolist(), strict=True))
 
-    rows: list[tuple[Any, ...]] = []
-    for one, other in list(cast):
-        is_sibling = votes.parents[one] == votes.parents[other]
-        if (
-            one >= other
-            or not is_sibling
-            or min(votes.known[one], votes.known[other]) < votes.depth
-        ):
-            continue
-        shares = [
-            cast[a, b] / max(cast[a, a] + cast[a, b], 1) for a, b in ((one, other), (other, one))
-        ]
-        if min(shares) >= TOLD_APART:
-            paths = [JOINED.join(names[each]) for each in (one, other)]
-            numbers = (int(sizes[one]), int(sizes[other]))
-            rows.append((*paths, round(shares[0], 4), round(shares[1], 4), *numbers))
-    rows.sort(key=lambda row: min(row[2], row[3]), reverse=True)
-    schema = pa.schema(
-        [
-            ("first", pa.string()),
-            ("second", pa.string()),
-            ("first_for_second", pa.float64()),
-            ("second_for_first", pa.float64()),
-            ("items_of_first", pa.int64()),
-            ("items_of_second", pa.int64()),
-        ]
-    )
-    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
-    return pa.table(dict(zip(schema.names, columns, strict=True)), schema=schema)
+
+def _are_siblings(votes: Votes, one: int, other: int) -> bool:
+    """Whether two classes have one parent, and are known to the finest level."""
+    is_known = min(votes.known[one], votes.known[other]) == votes.depth
+    return bool(is_known and votes.parents[one] == votes.parents[other])
+
+
+def _share(cast: dict[tuple[int, int], int], one: int, other: int) -> float:
+    """Of the votes of a class for itself or the other, the share for the other."""
+    for_other = cast.get((one, other), 0)
+    return round(for_other / max(cast.get((one, one), 0) + for_other, 1), 4)
+
+
+ARROW = {str: pa.string(), float: pa.float64(), int: pa.int64()}
+
+
+def _table(kind: type[Any], rows: Sequence[Any]) -> pa.Table:
+    """Named tuples as a table."""
+    fields = [(name, ARROW[get_type_hints(kind)[name]]) for name in kind._fields]
+    return pa.Table.from_pylist([row._asdict() for row in rows], schema=pa.schema(fields))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,29 +69,40 @@ def pool_of(data: Dataset, vectors: Embeddings, *, cosine: bool) -> Pool:
             fix="leave --several out",
         )
 
-    known = set(vectors.ids.tolist())
-    items: list[str] = []
-    rows: list[tuple[str, ...]] = []
-    splits: list[str] = []
+    members: list[Member] = []
     remarks = []
+    known = set(vectors.ids.tolist())
     for name, manifest in data.manifests.items():
         reason = _left_out(manifest, known, data.levels)
         if reason:
             remarks.append(f"{name} is left out: {reason}")
-            continue
-        names = class_rows(manifest.tree)
-        items += manifest.items.tolist()
-        rows += [names[label] for label in manifest.labels[:, -1].tolist()]
-        splits += [name] * len(manifest)
+        else:
+            members += _members(name, manifest)
 
-    _refuse_items(items, vectors, cosine=cosine)
-    order = np.argsort(np.array(items), kind="stable").tolist()
-    joined = from_names([items[at] for at in order], [rows[at] for at in order], levels=data.levels)
-    first = next(iter(data.tests.values()))
-    joined = replace(joined, picture=first.picture)
+    _refuse_items([each.item for each in members], vectors, cosine=cosine)
+    members.sort()
+    joined = from_names(
+        [each.item for each in members], [each.path for each in members], levels=data.levels
+    )
+    joined = replace(joined, picture=next(iter(data.tests.values())).picture)
     places = embedding_files.align(vectors, joined.items)
-    split = np.array([splits[at] for at in order], dtype=object)
+    split = np.array([each.split for each in members], dtype=object)
     return Pool(joined, split, SelectedRows(vectors.vectors, places), tuple(remarks))
+
+
+class Member(NamedTuple):
+    """An item with its path and its split."""
+
+    item: str
+    path: tuple[str, ...]
+    split: str
+
+
+def _members(split: str, manifest: Manifest) -> list[Member]:
+    """The items of a split."""
+    paths = class_rows(manifest.tree)
+    pairs = zip(manifest.items.tolist(), manifest.labels[:, -1].tolist(), strict=True)
+    return [Member(str(item), paths[label], split) for item, label in pairs]
 
 
 def _left_out(manifest: Manifest, known: set[str], levels: tuple[str, ...]) -> str:

@@ -19,12 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from hbench.auditing.evidence import Evidence, Indices, Votes
+from hbench.auditing.evidence import Evidence, Indices
+from hbench.auditing.swaps import swapped
 
 Floats = NDArray[np.float64]
-SWAPS = 4_000
 FEWEST = 100  # swapped labels, below which nothing is said
-SMALLEST = 3  # items of a class, below which its votes say too little
 BINS = 200
 SHARES = np.concatenate([[1e-6], np.geomspace(2e-4, 0.4, 30)])  # π that are tried
 HARDLY_LESS = 1.35  # of the log-likelihood: the 90 % interval of one parameter
@@ -53,13 +52,6 @@ class Sureness(NamedTuple):
         return np.where(has_some, sureness, 0.0)
 
 
-class Swaps(NamedTuple):
-    """Items (m,) and the wrong classes (m,) that they are given."""
-
-    items: Indices
-    classes: Indices
-
-
 def calibrated(evidence: Evidence, observed: Floats, *, is_far: bool, seed: int = 0) -> Sureness:
     """Fit the sureness of far or near suspects to the evidence against the labels as they are,
     (N,), −inf where there is none."""
@@ -74,82 +66,62 @@ def calibrated(evidence: Evidence, observed: Floats, *, is_far: bool, seed: int 
 
     weakest = np.quantile(scores, 0.1) if is_far else np.median(scores)
     needed = TENTH_OF_FAR if is_far else MEDIAN_OF_NEAR
-    share, start, slope = _fitted(observed, scores)
+    share, start, slope = _fitted(Densities.of(observed, scores))
     return Sureness(share, start, slope, is_trusted=bool(weakest >= needed * votes.depth))
 
 
-def swapped(votes: Votes, rng: np.random.Generator, *, is_far: bool) -> Swaps:
-    """Draw items, and for each the class of another item: one with its parent, or one that leaves
-    its path at a level above, each as often. Items without such another are left out.
+class Densities(NamedTuple):
+    """Evidence in bins: `middle` (B,) of each in standard units, how many labels are in it as they
+    are, and how many swapped; `ratio`: of swapped labels to others; `center`, `width`: the units.
     """
-    number = min(SWAPS, 2 * len(votes.classes))
-    order = np.argsort(votes.classes, kind="stable")
-    ranked = votes.classes[order]
-    items = rng.integers(0, len(ranked), number)
-    own = votes.classes[items]
-    known = votes.known[own]
-    leaves = rng.integers(0, np.maximum(known - 1, 1)) if is_far else known - 1
 
-    # the classes of a node lie side by side in the tree, and so do the items sorted by class
-    first_above, last_above = _range_of(votes, ranked, own, leaves - 1)
-    first, last = _range_of(votes, ranked, own, leaves)
-    others = (last_above - first_above) - (last - first)
-    place = first_above + (rng.random(number) * others).astype(np.int64)
-    place = np.where(place >= first, place + (last - first), place)
-    drawn = ranked[np.minimum(place, len(ranked) - 1)]
+    middle: Floats
+    as_is: Indices
+    swapped: Indices
+    ratio: float
+    center: float
+    width: float
 
-    sizes = np.bincount(votes.classes, minlength=len(votes.paths))
-    is_deep = known > 1 if is_far else known > 0
-    kept = (others > 0) & is_deep & (sizes[drawn] >= SMALLEST - 1)
-    kept &= votes.known[drawn] > leaves
-    return Swaps(items[kept], drawn[kept])
+    @classmethod
+    def of(cls, observed: Floats, of_swaps: Floats) -> Densities:
+        """The densities in the upper half of what is observed."""
+        lowest = np.median(observed)
+        both = [each[each > lowest] for each in (observed, of_swaps)]
+        whole = np.sort(np.concatenate(both))
+        edges = np.unique(np.quantile(whole, np.linspace(0, 1, BINS + 1)))
+        as_is, swapped = (np.histogram(each, edges)[0] for each in both)
+        sums = np.histogram(whole, edges, weights=whole)[0]
+        center = float(np.median(whole))
+        width = float(whole.std()) or 1.0
+        middle = (sums / np.maximum(as_is + swapped, 1) - center) / width
+        return cls(middle, as_is, swapped, len(of_swaps) / len(observed), center, width)
 
-
-def _range_of(
-    votes: Votes, ranked: Indices, classes: Indices, level: Indices
-) -> tuple[Indices, Indices]:
-    """Where the items of the node of each class at a level lie among all items sorted by class; the
-    level −1 is the root."""
-    first = np.zeros(len(classes), np.int64)
-    last = np.full(len(classes), len(ranked), np.int64)
-    for at in range(votes.depth):
-        here = level == at
-        nodes = votes.paths[:, at]
-        first[here] = np.searchsorted(nodes[ranked], nodes[classes[here]], side="left")
-        last[here] = np.searchsorted(nodes[ranked], nodes[classes[here]], side="right")
-    return first, last
-
-
-def _fitted(observed: Floats, of_swaps: Floats) -> tuple[float, float, float]:
-    """The share π, and a and b, of the highest likelihood, by the upper half of the observed."""
-    lowest = np.median(observed)
-    both = [each[each > lowest] for each in (observed, of_swaps)]
-    whole = np.sort(np.concatenate(both))
-    edges = np.unique(np.quantile(whole, np.linspace(0, 1, BINS + 1)))
-    as_is, swapped_ones = (np.histogram(each, edges)[0] for each in both)
-    sums = np.histogram(whole, edges, weights=whole)[0]
-    middle = sums / np.maximum(as_is + swapped_ones, 1)
-    center = float(np.median(whole))
-    width = float(whole.std()) or 1.0
-    ratio = len(of_swaps) / len(observed)
-
-    def cost(line: Floats, share: float) -> float:
-        odds = np.clip(line[0] + np.exp(line[1]) * (middle - center) / width, -50, 50)
+    def cost(self, line: Floats, share: float) -> float:
+        """The negative log-likelihood of which labels are swapped, by a line of log-odds (its
+        height, and the logarithm of its slope) and the share of wrong labels."""
+        odds = np.clip(line[0] + np.exp(line[1]) * self.middle, -50, 50)
         seen = share + (1 - share) * np.exp(-odds)
-        chance = ratio / (ratio + seen)
-        likely = swapped_ones * np.log(chance) + as_is * np.log1p(-chance)
+        chance = self.ratio / (self.ratio + seen)
+        likely = self.swapped * np.log(chance) + self.as_is * np.log1p(-chance)
         return -float(likely.sum())
 
+
+def _fitted(densities: Densities) -> tuple[float, float, float]:
+    """The share π, and a and b, of the highest likelihood; of shares that are hardly less likely,
+    the smallest."""
     line = np.zeros(2)
-    fits = []
+    lines = []
+    costs = []
     for share in SHARES:
         starts = (line, np.zeros(2))
-        found = [minimize(cost, start, (share,), method="Nelder-Mead") for start in starts]
+        found = [
+            minimize(densities.cost, start, (share,), method="Nelder-Mead") for start in starts
+        ]
         best = min(found, key=lambda fit: float(fit.fun))
         line = best.x
-        fits.append((float(best.fun), line))
+        lines.append(line)
+        costs.append(float(best.fun))
 
-    costs = np.array([fit for fit, _ in fits])
-    at = int(np.flatnonzero(costs <= costs.min() + HARDLY_LESS)[0])
-    slope = float(np.exp(fits[at][1][1])) / width
-    return float(SHARES[at]), float(fits[at][1][0]) - slope * center, slope
+    at = int(np.flatnonzero(np.array(costs) <= min(costs) + HARDLY_LESS)[0])
+    slope = float(np.exp(lines[at][1])) / densities.width
+    return float(SHARES[at]), float(lines[at][0]) - slope * densities.center, slope

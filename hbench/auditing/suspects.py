@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from hbench.auditing.evidence import Alternatives, Best, Evidence, Indices, Votes
 from hbench.auditing.pool import Pool
-from hbench.auditing.sureness import SMALLEST, Sureness, calibrated
+from hbench.auditing.sureness import Sureness, calibrated
+from hbench.auditing.swaps import SMALLEST
 from hbench.evaluation.by_name.nodes import JOINED
 from hbench.tree.names import class_rows
 from hbench.tree.partial import is_unknown

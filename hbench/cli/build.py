@@ -102,6 +102,11 @@ if TYPE_CHECKING:
     "of the same pictures) one.",
 )
 @click.option(
+    "--decisions",
+    type=FILE,
+    help="What was decided about labels: decisions.csv of hbench audit.",
+)
+@click.option(
     "--cards",
     is_flag=True,
     help="Describe the folder for Hugging Face datasets and Croissant, too.",

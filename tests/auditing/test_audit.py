@@ -9,7 +9,8 @@ import pytest
 
 import hbench
 from hbench.auditing.evidence import NOTHING, Evidence, Votes
-from hbench.auditing.sureness import calibrated, swapped
+from hbench.auditing.sureness import calibrated
+from hbench.auditing.swaps import swapped
 from hbench.core.errors import SubmissionError, UsageError
 from hbench.datasets import manifest
 from hbench.datasets.dataset import Dataset, Protocol

@@ -18,6 +18,7 @@ from hbench.datasets.manifest import name_table_of
 from hbench.datasets.own import several
 from hbench.datasets.own import table as own_table
 from hbench.datasets.own.data import IMAGES, OnRemark, mended_by, own_dataset, without_images
+from hbench.datasets.own.decisions import applied, in_words
 from hbench.datasets.own.folder import SPLIT, folder_table
 from hbench.datasets.own.table import OwnTable, check_columns
 from hbench.datasets.spec import held_out
@@ -53,6 +54,7 @@ class OwnSource:
         edges: the columns of a tree that is a list of edges, parent and child.
         several: whether an item may have several paths: in lists, in a cell between ; or |, in
             several rows, or as a node with several parents. Default: no.
+        decisions: what was decided about labels, decisions.csv of an audit (docs/audit.md).
 
     Raises:
         UnknownName: a choice of `copies` that does not exist.
@@ -77,12 +79,13 @@ class OwnSource:
     taxonomy: Path | None = None
     edges: tuple[str, ...] = ()
     several: bool = False
+    decisions: Path | None = None
 
     def __post_init__(self) -> None:
         """Take texts for paths and levels. Raises UnknownName for `copies`, UsageError for a
         background that is not a colour.
         """
-        for field in ("path", "root", "tree", "taxonomy"):
+        for field in ("path", "root", "tree", "taxonomy", "decisions"):
             value = getattr(self, field)
             object.__setattr__(self, field, None if value is None else Path(value))
 
@@ -93,6 +96,10 @@ class OwnSource:
 
         if self.copies not in CHOICES:
             raise UnknownName("choice of copies", self.copies, CHOICES)
+        if self.several and self.decisions is not None:
+            raise UsageError(
+                "decisions are about items of one path", fix="leave --several or --decisions out"
+            )
         if self.several and self.copies == MERGE:
             raise UsageError(
                 "classes are not merged where items have several paths",
@@ -125,6 +132,10 @@ def build_own(
     changed: dict[str, object] = {}
     if source.policies:
         own, numbers = _mended(own, source.policies, on_remark)
+        changed |= numbers
+    if source.decisions is not None:
+        own, numbers = applied(own, source.decisions, root)
+        on_remark(in_words(numbers))
         changed |= numbers
     if source.several:
         own = own.folded()

@@ -1,0 +1,70 @@
+"""Makes labels wrong on purpose: an item gets the class of another item of a chosen branch."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.auditing.evidence import Indices, Votes
+
+SWAPS = 4_000
+SMALLEST = 3  # items of a class, below which its votes say too little
+
+
+class Swaps(NamedTuple):
+    """Items (m,) and the wrong classes (m,) that they are given."""
+
+    items: Indices
+    classes: Indices
+
+
+def swapped(votes: Votes, rng: np.random.Generator, *, is_far: bool) -> Swaps:
+    """Draw items, and for each the class of another item: one with its parent, or one that leaves
+    its path at a level above, each as often. Items without such another are left out.
+    """
+    number = min(SWAPS, 2 * len(votes.classes))
+    items = rng.integers(0, len(votes.classes), number)
+    known = votes.known[votes.classes[items]]
+    leaves = rng.integers(0, np.maximum(known - 1, 1)) if is_far else known - 1
+    drawn, has_others = _drawn(votes, rng, votes.classes[items], leaves)
+
+    sizes = np.bincount(votes.classes, minlength=len(votes.paths))
+    is_deep = known > 1 if is_far else known > 0
+    kept = has_others & is_deep & (sizes[drawn] >= SMALLEST - 1)
+    kept &= votes.known[drawn] > leaves
+    return Swaps(items[kept], drawn[kept])
+
+
+def _drawn(
+    votes: Votes, rng: np.random.Generator, classes: Indices, leaves: Indices
+) -> tuple[Indices, NDArray[np.bool_]]:
+    """The class of a random item that shares the path of each class down to a level and leaves it
+    there, and whether there is any.
+
+    The classes of a node lie side by side in the tree, and so do the items sorted by class: what is
+    wanted is the range of the node above without that of the node itself.
+    """
+    ranked = np.sort(votes.classes)
+    first_above, last_above = _range_of(votes, ranked, classes, leaves - 1)
+    first, last = _range_of(votes, ranked, classes, leaves)
+    others = (last_above - first_above) - (last - first)
+    place = first_above + (rng.random(len(classes)) * others).astype(np.int64)
+    place = np.where(place >= first, place + (last - first), place)
+    return ranked[np.minimum(place, len(ranked) - 1)], others > 0
+
+
+def _range_of(
+    votes: Votes, ranked: Indices, classes: Indices, level: Indices
+) -> tuple[Indices, Indices]:
+    """Where the items of the node of each class at a level lie among all items sorted by class; the
+    level −1 is the root."""
+    first = np.zeros(len(classes), np.int64)
+    last = np.full(len(classes), len(ranked), np.int64)
+    for at in range(votes.depth):
+        here = level == at
+        nodes = votes.paths[:, at]
+        first[here] = np.searchsorted(nodes[ranked], nodes[classes[here]], side="left")
+        last[here] = np.searchsorted(nodes[ranked], nodes[classes[here]], side="right")
+    return first, last

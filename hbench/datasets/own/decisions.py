@@ -1,0 +1,141 @@
+"""Applies what a person decided about labels to a table: decisions.csv of an audit.
+
+A row is an item, a decision and, where it needs one, a path: `keep`, `drop`, `relabel` to the path,
+or `merge`, which gives the path to every item of the same label. The column `label` says what was
+decided about; an item that has another label by now is refused.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from hbench.core.errors import DataError, examples
+from hbench.core.tables import read_sheet, text_rows
+from hbench.datasets.own.table import OwnTable
+from hbench.tree.names import Row
+from hbench.tree.partial import ended_early, is_unknown
+
+COLUMNS = ("item", "decision", "label", "path")
+KEEP, DROP, RELABEL, MERGE = DECISIONS = ("keep", "drop", "relabel", "merge")
+JOINED = " > "
+
+
+class LabelDecision(NamedTuple):
+    """What is decided about an item; `label` and `path` are names, coarse to fine, without those
+    that are empty."""
+
+    item: str
+    decision: str
+    label: Row
+    path: Row
+
+
+def applied(own: OwnTable, file: Path, root: Path) -> tuple[OwnTable, dict[str, int]]:
+    """The table after the decisions in a file, and how many of each there were; paths of items may
+    be below `root`.
+
+    Raises DataError for decisions that cannot be read, about items or labels that are not there, or
+    that contradict each other.
+    """
+    decisions = read_decisions(file, len(own.columns.levels))
+    start = f"{root.absolute().as_posix().rstrip('/')}/"
+    items = [item.removeprefix(start) for item in own.items]
+    rows = [_known(row) for row in own.rows]
+    _refuse_absent(file, decisions, dict(zip(items, rows, strict=True)))
+
+    merged = {each.label: each.path for each in decisions if each.decision == MERGE}
+    relabelled = {each.item: each.path for each in decisions if each.decision == RELABEL}
+    dropped = {each.item for each in decisions if each.decision == DROP}
+    named = [
+        _filled(relabelled.get(item, merged.get(known, known)), row, own.columns.levels)
+        for item, known, row in zip(items, rows, own.rows, strict=True)
+    ]
+    kept = np.array([item not in dropped for item in items])
+    after = own.with_levels(own.columns.levels, named).of_rows(kept)
+    counts = Counter(each.decision for each in decisions)
+    return after, {f"decided to {word}": counts[word] for word in DECISIONS if counts[word]}
+
+
+def in_words(counts: Mapping[str, int]) -> str:
+    """The numbers of decisions."""
+    return "; ".join(f"{number:,} {words}" for words, number in counts.items()) or "no decisions"
+
+
+def read_decisions(file: Path, depth: int) -> list[LabelDecision]:
+    """Read a table of decisions for paths of at most `depth` names; raises DataError."""
+    table = read_sheet(file)
+    if missing := [name for name in COLUMNS if name not in table.column_names]:
+        raise DataError(
+            f"{file} lacks the column {missing[0]}",
+            expected=", ".join(COLUMNS),
+            found=", ".join(table.column_names),
+        )
+
+    decisions = []
+    for number, (item, decision, label, path) in enumerate(text_rows(table, COLUMNS), start=2):
+        each = LabelDecision(item, decision, _names(label), _names(path))
+        needs_path = decision in {RELABEL, MERGE}
+        is_sound = decision in DECISIONS and (bool(each.path) == needs_path)
+        if not is_sound or len(each.path) > depth or (decision == MERGE and not each.label):
+            raise DataError(
+                f"{file}, line {number}, is no decision",
+                expected=f"one of {', '.join(DECISIONS)}; a path of at most {depth} names to "
+                "relabel or merge, and none otherwise",
+                found=", ".join((item, decision, label, path)),
+            )
+        decisions.append(each)
+
+    about = Counter(each.item for each in decisions if each.decision != MERGE)
+    if twice := [item for item, number in about.items() if number > 1]:
+        raise DataError(f"{file} decides about items twice", found=examples(twice))
+    return decisions
+
+
+def _refuse_absent(file: Path, decisions: list[LabelDecision], labels: dict[str, Row]) -> None:
+    """Raise DataError for decisions about items or labels that the table does not have."""
+    of_items = [each for each in decisions if each.decision != MERGE]
+    if absent := [each.item for each in of_items if each.item not in labels]:
+        raise DataError(
+            f"{file} decides about items that are not in the table",
+            expected="items of the table that was audited",
+            found=examples(absent),
+        )
+    changed = [each.item for each in of_items if each.label and labels[each.item] != each.label]
+    if changed:
+        raise DataError(
+            f"{file} decides about labels that are others by now",
+            expected="the table that was audited",
+            found=examples(changed),
+            fix="audit again, or take these decisions out",
+        )
+    known = set(labels.values())
+    gone = [" > ".join(each.label) for each in decisions if each.decision == MERGE]
+    gone = [text for text in gone if _names(text) not in known]
+    if gone:
+        raise DataError(
+            f"{file} merges labels that no item has",
+            expected="labels of the table that was audited",
+            found=examples(gone),
+        )
+
+
+def _names(text: str) -> Row:
+    """The names of a path in a cell."""
+    return tuple(name.strip() for name in text.split(JOINED) if name.strip())
+
+
+def _known(row: Row) -> Row:
+    """A path down to its last known name."""
+    return tuple(name for name in row if name and not is_unknown(name))
+
+
+def _filled(path: Row, before: Row, levels: Sequence[str]) -> Row:
+    """A path as a row: as it was, where nothing was decided; unknown below its end."""
+    if path == _known(before):
+        return before
+    return path if len(path) == len(levels) else ended_early(path, levels)
