@@ -37,14 +37,17 @@ def command(file: Path, dataset: str, folder: Path, *, as_json: bool, **options:
     """Find labels that the neighbours of items contradict, by FILE, vectors of a net that was not
     trained on these labels. All splits are taken together.
 
-    Far suspects belong to another branch of the tree, near ones to a sibling. The folder holds
-    suspects.csv, copies.csv, completions.csv, merges.csv and audit.json.
+    Far suspects belong to another branch of the tree, near ones to a sibling. The folder holds a
+    page to decide on, suspects.csv, copies.csv, completions.csv, merges.csv and audit.json.
 
     Example: hbench audit dino.parquet -d birds.csv -o audit
     """
     from hbench.auditing.audit import audit
+    from hbench.look.audit import KIND, write_pages
+    from hbench.look.pages.folder import refuse_folder
     from hbench.submissions import embeddings
 
+    refuse_folder(folder, KIND)
     data = reporting.loaded(dataset, options)
     vectors = embeddings.read(file, ids=options["ids"])
     with bar("ranking") as on_block:
@@ -56,10 +59,11 @@ def command(file: Path, dataset: str, folder: Path, *, as_json: bool, **options:
             most=options["most"],
             on_block=on_block,
         )
-    found.write(folder)
+    page = write_pages(found, folder)
     for remark in found.remarks:
         say(f"note: {remark}")
-    say(f"wrote {folder}")
+    say("open this page:")
+    say(str(page))
     if as_json:
         show_json(found.summary())
         return

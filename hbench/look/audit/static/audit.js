@@ -1,0 +1,126 @@
+// Decides about suspects, by keys and buttons, and exports what was decided as a table that a build reads.
+"use strict";
+
+(() => {
+  const KEYS = { k: "keep", r: "relabel", d: "drop", m: "merge" };
+  const at = (id) => document.getElementById(id);
+  const cards = [...document.querySelectorAll(".suspect")];
+  const stored = `hbench-audit-${at("audit").dataset.fingerprint}`;
+  const decided = new Map(); // by item: a decision
+  const history = []; // [item, the decision before], the last one last
+
+  function read() {
+    try {
+      return JSON.parse(localStorage.getItem(stored) ?? "{}");
+    } catch {
+      return {}; // a browser that keeps nothing for pages of a disk
+    }
+  }
+
+  function keep() {
+    try {
+      localStorage.setItem(stored, JSON.stringify(Object.fromEntries(decided)));
+    } catch {
+      // what cannot be kept is still exported
+    }
+  }
+
+  function show(card) {
+    const decision = decided.get(card.dataset.item);
+    if (decision) card.dataset.decided = decision;
+    else delete card.dataset.decided;
+    for (const button of card.querySelectorAll("[data-decision]"))
+      button.setAttribute("aria-pressed", String(button.dataset.decision === decision));
+  }
+
+  function tell() {
+    const left = cards.length - decided.size;
+    at("said").textContent = `${decided.size} decided, ${left} left`;
+    at("undo").disabled = !history.length;
+    at("export").disabled = !decided.size;
+  }
+
+  function set(item, decision) {
+    if (decision) decided.set(item, decision);
+    else decided.delete(item);
+    for (const card of cards) if (card.dataset.item === item) show(card);
+    keep();
+    tell();
+  }
+
+  function decide(card, decision) {
+    const item = card.dataset.item;
+    history.push([item, decided.get(item)]);
+    set(item, decision);
+    move(card, 1);
+  }
+
+  function undo() {
+    const last = history.pop();
+    if (!last) return;
+    set(...last);
+    cards.find((card) => card.dataset.item === last[0])?.focus();
+  }
+
+  function move(card, step) {
+    const next = cards[cards.indexOf(card) + step];
+    if (!next) return;
+    next.focus({ preventScroll: true });
+    next.scrollIntoView({ block: "nearest" });
+  }
+
+  // A cell of a CSV, which needs quotes where it holds one, a comma or the end of a line.
+  function cell(text) {
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  }
+
+  function rows() {
+    const lines = [["item", "decision", "label", "path"]];
+    const merged = new Set();
+    for (const card of cards) {
+      const { item, label, proposed } = card.dataset;
+      const decision = decided.get(item);
+      if (!decision) continue;
+      if (decision !== "merge") {
+        lines.push([item, decision, label, decision === "relabel" ? proposed : ""]);
+      } else if (!merged.has(label)) {
+        merged.add(label);
+        lines.push(["", "merge", label, proposed]);
+      }
+    }
+    return lines.map((line) => line.map(cell).join(",")).join("\n") + "\n";
+  }
+
+  function save() {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([rows()], { type: "text/csv" }));
+    link.download = "decisions.csv";
+    link.click();
+  }
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "u") return undo();
+    const card = document.activeElement.closest(".suspect") ?? cards[0];
+    if (!card) return;
+    const decision = KEYS[event.key];
+    if (decision) decide(card, decision);
+    else if (event.key === "ArrowDown") move(card, 1);
+    else if (event.key === "ArrowUp") move(card, -1);
+    else return;
+    event.preventDefault();
+  });
+
+  for (const card of cards) {
+    card.querySelector(".choices").hidden = false;
+    for (const button of card.querySelectorAll("[data-decision]"))
+      button.addEventListener("click", () => decide(card, button.dataset.decision));
+  }
+  const known = new Set(cards.map((card) => card.dataset.item));
+  for (const [item, decision] of Object.entries(read())) if (known.has(item)) decided.set(item, decision);
+  cards.forEach(show);
+  at("undo").addEventListener("click", undo);
+  at("export").addEventListener("click", save);
+  at("tools").hidden = false;
+  tell();
+})();

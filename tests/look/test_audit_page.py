@@ -1,0 +1,146 @@
+"""The page of an audit: decisions by keys and buttons, kept, undone, exported, and built."""
+
+import csv
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import hbench
+from hbench.core.errors import UsageError
+from hbench.look.audit import write_pages
+from hbench.submissions import embeddings
+from tests.command_line import call
+from tests.look.elements import check_page, each
+from tests.look.plotting import NASTY
+
+KINDS = 24
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Pictures of some kinds of which twelve have a wrong label, their vectors, and the table."""
+    folder = tmp_path_factory.mktemp("birds")
+    rng = np.random.default_rng(0)
+    paths = [(f"order{n // 6}", f"{NASTY}, {n}") for n in range(KINDS)]
+    true = np.repeat(np.arange(KINDS), 20)
+    centres = rng.normal(size=(4, 16))[np.arange(KINDS) // 6] + 0.8 * rng.normal(size=(KINDS, 16))
+    vectors = (centres[true] + 0.5 * rng.normal(size=(len(true), 16))).astype(np.float32)
+    labels = true.copy()
+    planted = rng.choice(len(true), 12, replace=False)
+    labels[planted] = (labels[planted] + 6) % KINDS  # of another order
+    ids = [f"i{n:03}.png" for n in range(len(true))]
+    for item, kind in zip(ids, true.tolist(), strict=True):
+        Image.new("RGB", (16, 16), (10 * kind, 90, 200)).save(folder / item)
+    with (folder / "birds.csv").open("w", newline="") as file:
+        rows = [(item, *paths[label]) for item, label in zip(ids, labels, strict=True)]
+        csv.writer(file).writerows([("item", "order", "kind"), *rows])
+    embeddings.write(folder / "v.parquet", ids, vectors)
+    return folder, {ids[n]: (paths[labels[n]], paths[true[n]]) for n in planted}
+
+
+@pytest.fixture(scope="module")
+def audit(folder):
+    return hbench.audit(folder[0] / "v.parquet", folder[0] / "birds.csv")
+
+
+@pytest.fixture
+def page(opened, audit, tmp_path):
+    return opened(write_pages(audit, tmp_path / "audit"))
+
+
+def exported(page):
+    with page.expect_download() as saved:
+        page.click("#export")
+    text = saved.value.path().read_text("utf-8")
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_the_page_shows_the_suspects_in_their_order(page, audit):
+    shown = each(page, ".suspect", "[e.dataset.item, e.dataset.label, e.dataset.proposed]")
+    table = audit.suspects.to_pylist()
+    assert shown == [[row["item"], row["label"], row["proposed"]] for row in table]
+    assert page.locator("#said").inner_text() == f"0 decided, {len(table)} left"
+
+
+def test_keys_decide_and_move_on(page, audit):
+    items = audit.suspects["item"].to_pylist()
+    page.locator(".suspect").first.focus()
+    for key in "krdm":
+        page.keyboard.press(key)
+    assert page.evaluate("document.activeElement.dataset.item") == items[4]
+    assert each(page, ".suspect[data-decided]", "[e.dataset.item, e.dataset.decided]") == [
+        list(pair) for pair in zip(items, ("keep", "relabel", "drop", "merge"), strict=False)
+    ]
+    assert page.locator("#said").inner_text().startswith("4 decided")
+
+
+def test_what_is_undone_is_as_before(page):
+    page.locator(".suspect").first.focus()
+    page.keyboard.press("k")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("d")
+    page.keyboard.press("u")
+    assert page.locator(".suspect").first.get_attribute("data-decided") == "keep"
+    page.click("#undo")
+    assert page.locator(".suspect").first.get_attribute("data-decided") is None
+    assert page.locator("#undo").is_disabled()
+
+
+def test_decisions_survive_a_closed_page(page):
+    page.locator(".suspect").nth(1).locator("[data-decision=drop]").click()
+    page.reload()
+    assert page.locator(".suspect").nth(1).get_attribute("data-decided") == "drop"
+    pressed = page.locator(".suspect").nth(1).locator("[aria-pressed=true]")
+    assert pressed.inner_text() == "Drop"
+
+
+def test_the_exported_table_is_what_a_build_takes(page, audit, folder, tmp_path, empty_home):
+    home, planted = folder
+    chosen = [row["item"] for row in audit.suspects.to_pylist() if row["item"] in planted]
+    assert len(chosen) >= 10
+    for item in chosen:
+        page.locator(f'.suspect[data-item="{item}"]').focus()
+        page.keyboard.press("r")
+    rows = exported(page)
+    assert [row["item"] for row in rows] == chosen
+    with (tmp_path / "decisions.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    call(
+        "build", "birds", "--from", home / "birds.csv", "--levels", "order,kind",
+        "--decisions", tmp_path / "decisions.csv",
+    )  # fmt: skip
+    test = hbench.load("birds").tests["test"]
+    for item in chosen:
+        (at,) = np.flatnonzero(test.items == item)
+        names = tuple(test.tree.names[level][node] for level, node in enumerate(test.labels[at]))
+        assert names == planted[item][1]
+
+
+def test_a_merge_is_exported_once_for_a_class(page):
+    labels = each(page, ".suspect", "e.dataset.label")
+    several = next(label for label in labels if labels.count(label) > 1)
+    for card in page.locator(".suspect").all():
+        if card.get_attribute("data-label") == several:
+            card.locator("[data-decision=merge]").click()
+    merges = exported(page)
+    assert [(row["item"], row["decision"], row["label"]) for row in merges] == [
+        ("", "merge", several)
+    ]
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1440, "light")])
+def test_the_page_fits_the_screen(opened, findings, audit, tmp_path, width, scheme):
+    page = write_pages(audit, tmp_path / "audit")
+    check_page(opened(page, width=width, scheme=scheme), findings)
+
+
+def test_a_folder_of_other_files_is_kept(audit, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("all of it")
+    with pytest.raises(UsageError, match="other files"):
+        write_pages(audit, tmp_path / "mine")
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.tex"]
