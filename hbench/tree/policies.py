@@ -194,7 +194,7 @@ def fill_from_same_name(table: NameTable) -> NewRows:
     """A missing name above a known one is taken from rows that have the same name there; names that
     stand under several parents are told apart by what else the row knows, and stay as they are
     where that leaves a choice."""
-    known = [row for row in table.rows if not any(map(table.is_placeholder, row))]
+    known = {row for row in table.rows if not any(map(table.is_placeholder, row))}
     by_name: dict[tuple[int, str], list[Row]] = defaultdict(list)
     for row in table.rows:
         for level, name in enumerate(row):

@@ -121,7 +121,7 @@ def _copies(
                     ": the vectors are constant"
                     if across >= ALL
                     else ", as copies of a picture with another label have: "
-                    f"{_largest(finest[size > alike], test.tree.names[-1])}"
+                    f"{_largest(finest[size > alike], test.tree.names[-1])}; hbench audit lists them"
                 )
             )
         elif within >= SAME_CLASS:
