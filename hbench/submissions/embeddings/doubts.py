@@ -114,16 +114,13 @@ def _copies(
         across = float((size > alike).mean())
         within = float((alike > 1).mean())
         if across >= COPIES:
-            yield (
-                f"{100 * across:.0f} % of the items have exactly the vector of an item of another "
-                "class"
-                + (
-                    ": the vectors are constant"
-                    if across >= ALL
-                    else ", as copies of a picture with another label have: "
-                    f"{_largest(finest[size > alike], test.tree.names[-1])}; hbench audit lists them"
-                )
-            )
+            why = ": the vectors are constant"
+            if across < ALL:
+                largest = _largest(finest[size > alike], test.tree.names[-1])
+                why = f", as copies of a picture with another label have: {largest}"
+                why += "; hbench audit lists them"
+            same = "of the items have exactly the vector of an item of another class"
+            yield f"{100 * across:.0f} % {same}{why}"
         elif within >= SAME_CLASS:
             yield (
                 f"{100 * within:.0f} % of the items have exactly the vector of another item of "
