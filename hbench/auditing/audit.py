@@ -93,6 +93,7 @@ class Audit:
             "copies": len(self.copies),
             "copies_under_other_labels": _number(self.copies, "label", "copy_label"),
             "copies_across_splits": _number(self.copies, "split", "copy_split"),
+            "levels_held_out": list(held_out(self.pool)),
             "completions": len(self.completions),
             "merges": len(self.merges),
             "remarks": list(self.remarks),
@@ -161,15 +162,16 @@ def audit(
     nearest, _ = neighbours_of(pool, conditions, neighbours, on_block)
     votes = Votes(pool.manifest.tree.paths.astype(np.int64), pool.known, pool.classes, nearest)
     lists = suspects_of(votes, most=most)
+    copies = copies_of(pool, votes)
     return Audit(
         table_of(pool, lists, votes),
-        copies_of(pool, votes),
+        copies,
         completions_of(pool, votes),
         merges_of(pool, votes),
         lists,
         pool,
         votes,
-        (*pool.remarks, *_doubts(lists)),
+        (*pool.remarks, *_doubts(lists), *_leaks(pool, copies)),
     )
 
 
@@ -180,6 +182,32 @@ def _doubts(lists: tuple[SuspectList, SuspectList]) -> list[str]:
         "out enough by these vectors, or there are too few"
         for each in lists
         if not each.curve.is_trusted
+    ]
+
+
+def held_out(pool: Pool) -> tuple[str, ...]:
+    """The levels at which no split has a node of another: what the split promises to hold out."""
+    labels = pool.manifest.labels
+    splits = np.unique(pool.split.astype(str), return_inverse=True)[1]
+    if splits.max(initial=0) == 0:
+        return ()
+    found = []
+    for level, name in enumerate(pool.manifest.levels):
+        pairs = np.unique(np.stack([labels[:, level], splits]), axis=1)
+        if len(np.unique(pairs[0])) == pairs.shape[1]:
+            found.append(name)
+    return tuple(found)
+
+
+def _leaks(pool: Pool, copies: pa.Table) -> list[str]:
+    """Say how many copies lie on both sides of a split that holds a level out."""
+    levels = held_out(pool)
+    across = _number(copies, "split", "copy_split")
+    if not levels or not across:
+        return []
+    return [
+        f"the split holds {', '.join(levels)} out, and {across:,} pairs of nearly the same items "
+        "lie on both sides of it: copies.csv has them"
     ]
 
 

@@ -330,3 +330,19 @@ def test_a_curve_of_sureness_grows_with_the_evidence():
     assert (np.diff(sureness) >= 0).all()
     assert sureness[0] == 0
     assert sureness[-1] > 0.9
+
+
+def test_copies_across_a_split_that_holds_a_level_out_are_a_remark():
+    vectors, rows = zoo(each_has=8)
+    train = {n for n, row in enumerate(rows) if row[2].endswith(("0", "1"))}
+    here, there = min(train), min(set(range(len(rows))) - train)
+    vectors[here] = vectors[there]
+    found = audited(vectors, rows, train)
+    assert found.summary()["levels_held_out"] == ["species"]
+    assert any("holds species out" in remark for remark in found.remarks)
+
+
+def test_a_closed_split_holds_nothing_out():
+    vectors, rows = zoo(each_has=8)
+    found = audited(vectors, rows, set(range(0, len(rows), 2)))
+    assert found.summary()["levels_held_out"] == []
