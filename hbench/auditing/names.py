@@ -18,6 +18,7 @@ from hbench.tree.names import class_rows
 
 AGREE = 0.9  # of the neighbours that are known further
 TOLD_APART = 0.4  # of the votes for either, so many go to the sibling
+TINY = 2  # items of a class that may be a slip of the pen, whose sibling says nothing of it
 
 
 class Completion(NamedTuple):
@@ -73,16 +74,18 @@ def _agreed(votes: Votes, item: int, level: int) -> tuple[int, float]:
 
 def merges_of(pool: Pool, votes: Votes) -> pa.Table:
     """A row per pair of siblings whose items vote for each other nearly as much as for
-    themselves, the least told apart first."""
+    themselves, the least told apart first; of a class of one or two items its own votes count."""
     names = class_rows(pool.manifest.tree)
     sizes = np.bincount(votes.classes, minlength=len(names)).tolist()
     cast = _votes_between(votes)
     found = []
-    for one, other in cast:
-        if one >= other or not _are_siblings(votes, one, other):
+    pairs = {(min(pair), max(pair)) for pair in cast}
+    for one, other in sorted(pairs):
+        if one == other or not _are_siblings(votes, one, other):
             continue
         share, back = _share(cast, one, other), _share(cast, other, one)
-        if min(share, back) >= TOLD_APART:
+        is_slip = max(share if sizes[one] <= TINY else 0.0, back if sizes[other] <= TINY else 0.0)
+        if min(share, back) >= TOLD_APART or is_slip >= AGREE:
             first, second = (JOINED.join(names[each]) for each in (one, other))
             found.append(OneClass(first, second, share, back, sizes[one], sizes[other]))
     found.sort(key=lambda each: -min(each.first_for_second, each.second_for_first))

@@ -346,3 +346,13 @@ def test_a_closed_split_holds_nothing_out():
     vectors, rows = zoo(each_has=8)
     found = audited(vectors, rows, set(range(0, len(rows), 2)))
     assert found.summary()["levels_held_out"] == []
+
+
+def test_a_class_of_one_item_that_votes_for_its_sibling_is_to_be_merged():
+    vectors, rows = zoo()
+    typo = (*rows[0][:2], "s0.0.O")
+    rows[0] = typo
+    merges = audited(vectors, rows).merges.to_pylist()
+    assert [{row["first"], row["second"]} for row in merges] == [
+        {" > ".join(typo), " > ".join(rows[1])}
+    ]
