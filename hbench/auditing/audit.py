@@ -87,7 +87,7 @@ class Audit:
         splits = dict(zip(*np.unique(self.pool.split.astype(str), return_counts=True), strict=True))
         return {
             "items": len(self.pool),
-            "splits": {name: int(number) for name, number in splits.items()},
+            "splits": {str(name): int(number) for name, number in splits.items()},
             "neighbours": self.votes.k,
             **lists,
             "copies": len(self.copies),

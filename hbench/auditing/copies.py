@@ -1,10 +1,11 @@
-"""Finds copies: items nearer than nearly all pairs that are no copies, under other labels or in
+"""Finds copies: items far nearer than the nearest ones usually are, under other labels or in
 another split.
 
 What "near" means depends on the class: two models of one car are nearer than two animals. So the
-tree gives a threshold per node: of pairs of items under a parent, drawn at random, 99.9 % are less
-alike. Pairs under different labels are held against those of siblings, pairs of one label against
-those of one class.
+tree gives a threshold per node: the distances 1 − cos of items to their nearest neighbour of
+another label are compared among all items under a parent, by their logarithms. A copy is nearer
+than their median by six of their standard deviations, or has the same vector. Pairs of one label,
+in two splits, are held against the nearest neighbours of the own label.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from hbench.tree.names import class_rows
 
 Floats = NDArray[np.float64]
 EXACT = 1 - 1e-6  # cosines from which vectors are the same but for rounding
-NEARLY_ALL = 0.999
-PAIRS = 2_000  # drawn for each parent
-FEWEST = 200  # pairs, below which those of all parents count
+DEVIATIONS = 6
+TO_DEVIATION = 1.4826  # from the median of absolute differences, of a normal distribution
+FEWEST = 30  # items with a nearest neighbour, below which those of all parents count
+SMALLEST = 1e-12  # a distance of rounding
 ROWS_AT_ONCE = 4096
 
 
@@ -38,20 +40,17 @@ class Pairs(NamedTuple):
     cosines: Floats
 
 
-def copies_of(pool: Pool, votes: Votes, *, seed: int = 0) -> pa.Table:
+def copies_of(pool: Pool, votes: Votes) -> pa.Table:
     """A row per pair of an item and one of its neighbours that is a copy under another label, or in
     another split, the most alike first; `is_exact`: whether the vectors are the same."""
-    unit = Unit(pool)
-    pairs = _neighbours(unit, votes)
-    parents = votes.parents[votes.classes]
+    pairs = _neighbours(Unit(pool), votes)
+    distances = np.log(np.maximum(1 - pairs.cosines, SMALLEST))
     same = votes.classes[pairs.first] == votes.classes[pairs.second]
-    rng = np.random.default_rng(seed)
-    between, within = (
-        _thresholds(unit, votes, rng, of_one_class=of_one_class) for of_one_class in (False, True)
+    limits = np.where(
+        same, _limits(votes, pairs, distances, same), _limits(votes, pairs, distances, ~same)
     )
-    threshold = np.where(same, within[parents[pairs.first]], between[parents[pairs.first]])
 
-    is_copy = (pairs.cosines >= EXACT) | (pairs.cosines > threshold)
+    is_copy = (pairs.cosines >= EXACT) | (distances < limits)
     elsewhere = pool.split[pairs.first] != pool.split[pairs.second]
     at = np.flatnonzero(is_copy & (~same | elsewhere))
     at = at[np.argsort(-pairs.cosines[at], kind="stable")]
@@ -92,39 +91,32 @@ def _neighbours(unit: Unit, votes: Votes) -> Pairs:
     return Pairs(low, high, unit.cosines(low, high))
 
 
-def _thresholds(
-    unit: Unit, votes: Votes, rng: np.random.Generator, *, of_one_class: bool
-) -> Floats:
-    """The cosine by parent that 99.9 % of random pairs under it do not reach: pairs of one class,
-    or of siblings. Parents of few such pairs have that of all pairs together."""
-    number = int(votes.parents.max()) + 1
-    one, other = _drawn(votes, rng, number)
-    is_same = votes.classes[one] == votes.classes[other]
-    kept = (one != other) & (is_same == of_one_class)
-    if not kept.any():
-        return np.full(number, np.inf)
+def _limits(votes: Votes, pairs: Pairs, distances: Floats, chosen: NDArray[np.bool_]) -> Floats:
+    """The logarithm of the distance (p,) below which a pair is a copy, by the parent of its first
+    item and the chosen pairs: the nearest one of each item counts."""
+    nearest = np.full(len(votes.classes), np.inf)
+    for items in (pairs.first, pairs.second):
+        np.minimum.at(nearest, items[chosen], distances[chosen])
 
-    cosines = unit.cosines(one[kept], other[kept])
-    found = np.full(number, np.quantile(cosines, NEARLY_ALL))
-    parents = votes.parents[votes.classes[one[kept]]]
-    bounds = np.searchsorted(parents, np.arange(number + 1))
+    parents = votes.parents[votes.classes]
+    known = np.flatnonzero(np.isfinite(nearest))
+    limits = np.full(int(parents.max()) + 1, _limit(nearest[known]))
+    order = known[np.argsort(parents[known], kind="stable")]
+    bounds = np.searchsorted(parents[order], np.arange(len(limits) + 1))
     for parent, (start, stop) in enumerate(pairwise(bounds.tolist())):
         if stop - start >= FEWEST:
-            found[parent] = np.quantile(cosines[start:stop], NEARLY_ALL)
-    return found
+            limits[parent] = _limit(nearest[order[start:stop]])
+    by_pair: Floats = limits[parents[pairs.first]]
+    return by_pair
 
 
-def _drawn(votes: Votes, rng: np.random.Generator, number: int) -> tuple[Indices, Indices]:
-    """As many random pairs of items (p,) under each of a `number` of parents, parent by parent."""
-    parents = votes.parents[votes.classes]
-    order = np.argsort(parents, kind="stable")
-    starts = np.searchsorted(parents[order], np.arange(number + 1))
-    sizes = np.diff(starts)
-    at = np.repeat(np.arange(number), np.where(sizes > 1, PAIRS, 0))
-    one, other = (
-        order[starts[at] + (rng.random(len(at)) * sizes[at]).astype(np.int64)] for _ in range(2)
-    )
-    return one, other
+def _limit(distances: Floats) -> float:
+    """Far below what distances usually are; −inf of none."""
+    if not len(distances):
+        return -np.inf
+    middle = float(np.median(distances))
+    spread = TO_DEVIATION * float(np.median(np.abs(distances - middle)))
+    return middle - DEVIATIONS * spread
 
 
 def _table(pool: Pool, votes: Votes, pairs: Pairs) -> pa.Table:

@@ -80,13 +80,13 @@ class Votes:
 class VoteCounts:
     """How often the items of each group have a vote for each node: pairs that occur, sorted."""
 
-    def __init__(self, groups: Indices, votes: Indices, nodes: int) -> None:
+    def __init__(self, groups: Indices, votes: NDArray[np.int32], nodes: int) -> None:
         self.nodes = nodes
         keys = groups[:, None] * nodes + votes
         self.keys, self.counts = np.unique(keys, return_counts=True)
         self.totals = np.bincount(groups) * votes.shape[1]
 
-    def of(self, groups: Indices, votes: Indices) -> Indices:
+    def of(self, groups: Indices, votes: NDArray[np.int32]) -> Indices:
         """The counts of votes (m, k) among the items of groups (m,)."""
         wanted = groups[:, None] * self.nodes + votes
         place = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
@@ -103,7 +103,7 @@ class Evidence:
         for level in range(votes.depth):
             nodes = votes.paths[:, level]
             number = int(nodes.max()) + 1
-            cast = nodes[classes[votes.neighbours]]
+            cast = nodes.astype(np.int32)[classes[votes.neighbours]]  # half the memory
             self.levels.append(
                 Level(
                     cast,
@@ -177,10 +177,10 @@ class Evidence:
 
 
 class Level(NamedTuple):
-    """The votes at one level: `cast` (N, k), the nodes of the neighbours; `shares` (V,) of each
-    node among all items; counts by class and by parent."""
+    """The votes at one level: `cast` (N, k) int32, the nodes of the neighbours; `shares` (V,) of
+    each node among all items; counts by class and by parent."""
 
-    cast: Indices
+    cast: NDArray[np.int32]
     shares: Floats
     of_class: VoteCounts
     of_parent: VoteCounts
