@@ -1,0 +1,343 @@
+"""What `hbench audit` finds of errors that are planted in labels, beside cleanlab, FiftyOne's rule and
+plain votes on the same vectors; whether its sureness is right; and what it costs.
+
+1, 2 and 5 % of the labels are made wrong, three times: half far (any class of another coarsest
+node), half near (a sibling of the class). n is the number planted of a kind; precision is that of
+the first n of a ranking, recall that of the first 2n; of equal scores the expected value of any
+order counts. Without --vectors: glyphs, whose vectors are the 64 principal components of pictures of
+24 × 24 pixels.
+
+    python benchmarks/audit.py --out audit-figures --cleanlab /envs/cleanlab/bin/python
+    python benchmarks/audit.py --out audit-figures --vectors train.parquet test.parquet -d birds
+    python benchmarks/audit.py --out audit-figures --time
+
+Writes NAME.json and NAME.md, or time.json and time.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from audit_rules import Ranking, cleanlab, rules
+
+import hbench
+from hbench.auditing.audit import Audit
+from hbench.datasets.manifest import from_names
+from hbench.submissions import embeddings
+from hbench.tree.names import class_rows
+
+RATES = (0.01, 0.02, 0.05)
+SEEDS = (0, 1, 2)
+BINS = (0.5, 0.7, 0.9, 1.0)
+KINDS = ("far", "near")
+SIDE, DIM = 24, 64
+OWN = "hbench audit"
+LEAVE = (12, 11_000, 60_000)  # nodes of the coarse and of the fine level, and items, as SOP's
+ROUNDS = 3
+
+
+class Sample(NamedTuple):
+    """Items (N,), sorted, with the names of their paths and vectors (N, D)."""
+
+    name: str
+    levels: tuple[str, ...]
+    items: list[str]
+    rows: list[tuple[str, ...]]
+    vectors: np.ndarray
+
+    def dataset(self, rows: list[tuple[str, ...]]) -> hbench.Dataset:
+        """All items in one test, labelled with these paths."""
+        test = from_names(self.items, rows, levels=self.levels)
+        protocol = hbench.datasets.Protocol()
+        return hbench.Dataset(self.name, "1", protocol, None, {"test": test})
+
+
+class Planted(NamedTuple):
+    """Labels, some of which are wrong: `wrong` holds the places of the far and the near ones."""
+
+    rows: list[tuple[str, ...]]
+    wrong: dict[str, np.ndarray]
+
+
+def glyphs() -> Sample:
+    data = hbench.load("glyphs")
+    pictures = [
+        np.asarray(manifest.picture(item).convert("L").resize((SIDE, SIDE)), np.float32).ravel()
+        for manifest in data.manifests.values()
+        for item in manifest.items
+    ]
+    centred = np.stack(pictures) - np.mean(pictures, axis=0)
+    axes = np.linalg.eigh(centred.T @ centred)[1][:, ::-1][:, :DIM]
+    ids = [item for manifest in data.manifests.values() for item in manifest.items.tolist()]
+    return sample_of("glyphs-pca", data, ids, (centred @ axes).astype(np.float32))
+
+
+def from_files(files: list[Path], dataset: str) -> Sample:
+    """Items of a dataset that have vectors in embedding files."""
+    read = [embeddings.read(file) for file in files]
+    ids = [item for each in read for item in each.ids.tolist()]
+    vectors = np.concatenate([np.asarray(each.vectors) for each in read])
+    data = hbench.load(dataset)
+    return sample_of(f"{data.name}-{files[0].stem}", data, ids, vectors)
+
+
+def sample_of(name: str, data: hbench.Dataset, ids: list[str], vectors: np.ndarray) -> Sample:
+    place = {item: at for at, item in enumerate(ids)}
+    rows: dict[str, tuple[str, ...]] = {}
+    for manifest in data.manifests.values():
+        paths = class_rows(manifest.tree)
+        labels = manifest.labels[:, -1].tolist()
+        rows |= {
+            item: paths[label]
+            for item, label in zip(manifest.items.tolist(), labels, strict=True)
+            if item in place
+        }
+    items = sorted(rows)
+    kept = vectors[[place[item] for item in items]]
+    return Sample(name, data.levels, items, [rows[item] for item in items], kept)
+
+
+def planted(rows: list[tuple[str, ...]], rate: float, seed: int) -> Planted:
+    """Make a share of the labels wrong, half of them far and half near."""
+    rng = np.random.default_rng(seed)
+    paths = sorted(set(rows))
+    siblings, by_root = defaultdict(list), defaultdict(list)
+    for path in paths:
+        siblings[path[:-1]].append(path)
+        by_root[path[0]].append(path)
+    elsewhere = {root: [path for path in paths if path[0] != root] for root in by_root}
+    changed = list(rows)
+    number = round(rate * len(rows))
+    wrong: dict[str, list[int]] = {"far": [], "near": []}
+    for item in rng.permutation(len(rows)).tolist():
+        path = rows[item]
+        kind = "far" if len(wrong["far"]) < number // 2 else "near"
+        if len(wrong[kind]) == number - number // 2:
+            break
+        others = elsewhere[path[0]] if kind == "far" else [*siblings[path[:-1]]]
+        others = [other for other in others if other != path]
+        if others:
+            changed[item] = others[rng.integers(len(others))]
+            wrong[kind].append(item)
+    return Planted(changed, {kind: np.array(places, int) for kind, places in wrong.items()})
+
+
+def found_among_first(scores: np.ndarray, wrong: np.ndarray, first: int) -> float:
+    """How many wrong ones are among the first of a ranking; NaN is not in it, and of equal scores
+    any order is as likely.
+    """
+    ranked = np.round(scores[~np.isnan(scores)], 9)
+    is_wrong = np.isin(np.arange(len(scores)), wrong)[~np.isnan(scores)]
+    if len(ranked) <= first:
+        return float(is_wrong.sum())
+    last = np.sort(ranked)[-first]
+    above, equal = ranked > last, ranked == last
+    return float(is_wrong[above].sum() + (first - above.sum()) * is_wrong[equal].mean())
+
+
+def own_ranking(audit: Audit) -> Ranking:
+    """The two lists of `hbench audit`, by place."""
+    scores = np.full((2, len(audit.pool)), np.nan)
+    for row, each in zip(scores, audit.lists, strict=True):
+        row[each.items] = -np.arange(len(each.items))
+    return Ranking(*scores)
+
+
+def figures(ranking: Ranking, wrong: dict[str, np.ndarray]) -> dict[str, dict[str, float]]:
+    """Precision and recall of a ranking, by kind."""
+    found = {}
+    for kind in KINDS:
+        scores, places = getattr(ranking, kind), wrong[kind]
+        if scores is not None:
+            number = len(places)
+            found[kind] = {
+                "precision": found_among_first(scores, places, number) / number,
+                "recall": found_among_first(scores, places, 2 * number) / number,
+            }
+    return found
+
+
+def sureness(audit: Audit, planting: Planted) -> dict[str, Any]:
+    """By kind: how many suspects each bin of sureness has, and how many of them are wrong; how many
+    are expected to be, and are."""
+    wrong = np.concatenate(list(planting.wrong.values()))
+    found = {}
+    for each in audit.lists:
+        is_wrong = np.isin(each.items, wrong)
+        bins = []
+        for low, high in pairwise(BINS):
+            inside = (each.sureness >= low) & ((each.sureness < high) | (high == BINS[-1]))
+            bins.append([int(inside.sum()), int(is_wrong[inside].sum())])
+        number = len(planting.wrong[each.kind])
+        found[each.kind] = {"bins": bins, "expected": each.expected, "planted": number}
+    return found
+
+
+def measured(sample: Sample, python: str | None) -> dict[str, Any]:
+    """All figures of a sample, by rate and seed."""
+    runs = []
+    for rate, seed in [(0.0, 0), *((rate, seed) for rate in RATES for seed in SEEDS)]:
+        planting = planted(sample.rows, rate, seed)
+        data = sample.dataset(planting.rows)
+        audit = hbench.audit(sample.vectors, data, ids=sample.items, most=len(sample.items))
+        run: dict[str, Any] = {"rate": rate, "seed": seed, "sureness": sureness(audit, planting)}
+        if rate:
+            rankings = {OWN: own_ranking(audit), **rules(audit.votes)}
+            if python:
+                rankings |= cleanlab(audit.votes, sample.vectors, python)
+            run["methods"] = {
+                name: figures(ranking, planting.wrong) for name, ranking in rankings.items()
+            }
+        runs.append(run)
+        print(f"{sample.name}: {rate:.0%} planted, seed {seed}", flush=True)
+    classes = len(set(sample.rows))
+    return {"set": sample.name, "items": len(sample.items), "classes": classes, "runs": runs}
+
+
+def in_markdown(found: dict[str, Any]) -> str:
+    """The tables of a set: methods, then sureness."""
+    rates = " / ".join(f"{100 * rate:.0f}" for rate in RATES)
+    lines = [f"{found['set']}: {found['items']:,} items of {found['classes']:,} classes", ""]
+    lines += [
+        f"| {rates} % planted | far, precision | far, recall | near, precision | near, recall |"
+    ]
+    lines += ["|---|---|---|---|---|"]
+    lines += [f"| {name} | {' | '.join(cells)} |" for name, cells in method_rows(found["runs"])]
+    lines += ["", "| sureness | .5 – .7 | .7 – .9 | .9 – 1 | expected wrong | planted |"]
+    lines += ["|---|---|---|---|---|---|"]
+    lines += [f"| {name} | {' | '.join(cells)} |" for name, cells in sureness_rows(found["runs"])]
+    return "\n".join(lines) + "\n"
+
+
+def method_rows(runs: list[dict[str, Any]]) -> Iterator[tuple[str, list[str]]]:
+    """Means over seeds, a cell with all rates."""
+    runs = [run for run in runs if run["rate"]]
+    for name in runs[0]["methods"]:
+        cells = []
+        for kind in KINDS:
+            for number in ("precision", "recall"):
+                if kind not in runs[0]["methods"][name]:
+                    cells.append("–")
+                    continue
+                means = [
+                    np.mean([r["methods"][name][kind][number] for r in runs if r["rate"] == rate])
+                    for rate in RATES
+                ]
+                cells.append(" / ".join(f"{mean:.2f}".replace("0.", ".") for mean in means))
+        yield name, cells
+
+
+def sureness_rows(runs: list[dict[str, Any]]) -> Iterator[tuple[str, list[str]]]:
+    """Sums over seeds: wrong of said, and the share; the expected numbers of each seed."""
+    for kind in KINDS:
+        for rate in (0.0, *RATES):
+            some = [run["sureness"][kind] for run in runs if run["rate"] == rate]
+            sums = np.sum([each["bins"] for each in some], axis=0)
+            cells = [
+                f"{wrong:,} of {said:,} ({wrong / said:.0%})" if said else "none is said"
+                for said, wrong in sums.tolist()
+            ]
+            expected = ["none said" if x["expected"] is None else x["expected"] for x in some]
+            cells += [", ".join(str(each) for each in expected), str(some[0]["planted"])]
+            yield f"{kind}, {100 * rate:.0f} % planted", cells
+
+
+def as_sop() -> Sample:
+    """Synthetic vectors and a tree of the size of SOP's."""
+    coarse, fine, number = LEAVE
+    rng = np.random.default_rng(0)
+    classes = np.sort(rng.integers(0, fine, number))
+    parents = np.sort(rng.integers(0, coarse, fine))
+    centres = rng.normal(size=(coarse, 128))[parents] + rng.normal(size=(fine, 128))
+    vectors = (centres[classes] + 1.2 * rng.normal(size=(number, 128))).astype(np.float32)
+    rows = [(f"{parents[each]:02}", f"{parents[each]:02}/{each:05}") for each in classes]
+    return Sample("as SOP", ("coarse", "fine"), [f"{n:06}" for n in range(number)], rows, vectors)
+
+
+def cost(sample: Sample) -> dict[str, Any]:
+    """Seconds and megabytes of an audit and of an evaluation of the same items, in turns."""
+    from evaluate import peak_memory
+
+    data = sample.dataset(sample.rows)
+    ways: dict[str, Callable[[], object]] = {
+        "evaluate": lambda: hbench.evaluate(sample.vectors, data, ids=sample.items),
+        "audit": lambda: hbench.audit(sample.vectors, data, ids=sample.items),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    memory = dict.fromkeys(ways, 0.0)
+    for turn in range(ROUNDS + 1):
+        for name, way in ways.items():
+            before = peak_memory(reset=True)
+            began = time.perf_counter()
+            way()
+            if turn:  # the first one compiles
+                seconds[name].append(time.perf_counter() - began)
+                memory[name] = max(memory[name], peak_memory() - before)
+    ratios = [a / e for a, e in zip(seconds["audit"], seconds["evaluate"], strict=True)]
+    return {
+        "set": sample.name,
+        "items": len(sample.items),
+        "dimensions": sample.vectors.shape[1],
+        "seconds": seconds,
+        "megabytes": memory,
+        "ratio": statistics.median(ratios),
+    }
+
+
+def cost_in_markdown(found: list[dict[str, Any]]) -> str:
+    lines = ["| set | evaluate | audit | ratio | memory of either |", "|---|---|---|---|---|"]
+    for each in found:
+        size = f"{each['set']}, {each['items']:,} × {each['dimensions']}"
+        times = [f"{statistics.median(each['seconds'][way]):.1f} s" for way in each["seconds"]]
+        memory = " and ".join(f"{number:,.0f}" for number in each["megabytes"].values())
+        lines.append(f"| {size} | {' | '.join(times)} | {each['ratio']:.2f} | {memory} MB |")
+    return "\n".join(lines) + "\n"
+
+
+def write(folder: Path, name: str, found: Any, text: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    (folder / f"{name}.md").write_text(text, encoding="utf-8")
+    print(text)
+
+
+def main() -> None:
+    """Measure, print and write."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--vectors", type=Path, nargs="+", help="embedding files of --dataset")
+    parser.add_argument("--dataset", "-d")
+    parser.add_argument("--name", help="of the set, in the tables and files")
+    parser.add_argument("--cleanlab", metavar="PYTHON", help="one that has cleanlab[datalab]")
+    parser.add_argument("--time", action="store_true", help="measure time and memory instead")
+    options = parser.parse_args()
+    if options.time:
+        costs = [cost(glyphs()), cost(as_sop())]
+        write(options.out, "time", costs, cost_in_markdown(costs))
+        return
+    sample = from_files(options.vectors, options.dataset) if options.vectors else glyphs()
+    sample = sample._replace(name=options.name or sample.name)
+    found = {"commit": commit(), **measured(sample, options.cleanlab)}
+    write(options.out, sample.name, found, in_markdown(found))
+
+
+def commit() -> str:
+    """The commit of the code that is measured."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
+if __name__ == "__main__":
+    main()
