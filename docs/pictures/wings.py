@@ -21,6 +21,7 @@ WHAT = {  # what lives there, and where its box stands: floor, and columns from 
     "submissions": ("embedding files, rankings, ids", 4, 2),
     "evaluation": ("a submission becomes a report", 5, 0),
     "losses": ("rank losses, baselines, CPU kernels", 4, 4),
+    "auditing": ("wrong labels, copies, sureness", 6, 4),
     "boards": ("leaderboards: rows, verification", 6, 0),
     "train": ("loop, models, recipes", 6, 2),
     "look": ("pictures, pages", 7, 0),
