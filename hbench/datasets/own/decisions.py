@@ -48,17 +48,27 @@ def applied(own: OwnTable, file: Path, root: Path) -> tuple[OwnTable, dict[str, 
     rows = [_known(row) for row in own.rows]
     _refuse_absent(file, decisions, dict(zip(items, rows, strict=True)))
 
+    levels = own.columns.levels
+    paths = _decided(decisions, items, rows)
+    named = [_filled(path, row, levels) for path, row in zip(paths, own.rows, strict=True)]
+    dropped = {each.item for each in decisions if each.decision == DROP}
+    kept = np.array([item not in dropped for item in items])
+    counts = Counter(each.decision for each in decisions)
+    return own.with_levels(levels, named).of_rows(kept), {
+        f"decided to {word}": counts[word] for word in DECISIONS if counts[word]
+    }
+
+
+def _decided(
+    decisions: Sequence[LabelDecision], items: Sequence[str], rows: Sequence[Row]
+) -> list[Row]:
+    """The path of every item after the decisions: its own new one, that of its merged label, or as
+    it was."""
     merged = {each.label: each.path for each in decisions if each.decision == MERGE}
     relabelled = {each.item: each.path for each in decisions if each.decision == RELABEL}
-    dropped = {each.item for each in decisions if each.decision == DROP}
-    named = [
-        _filled(relabelled.get(item, merged.get(known, known)), row, own.columns.levels)
-        for item, known, row in zip(items, rows, own.rows, strict=True)
+    return [
+        relabelled.get(item, merged.get(row, row)) for item, row in zip(items, rows, strict=True)
     ]
-    kept = np.array([item not in dropped for item in items])
-    after = own.with_levels(own.columns.levels, named).of_rows(kept)
-    counts = Counter(each.decision for each in decisions)
-    return after, {f"decided to {word}": counts[word] for word in DECISIONS if counts[word]}
 
 
 def in_words(counts: Mapping[str, int]) -> str:

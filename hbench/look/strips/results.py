@@ -198,19 +198,19 @@ def browse(
         SubmissionError: files that cannot be ranked.
     """
     paths = _paths(files, k)
-    options = (queries, class_name, worst, best, severe, at_random)
-    choice = _choice(dict(zip(WAYS, options, strict=True)))
+    ways = (queries, class_name, worst, best, severe, at_random)
+    choice = _choice(dict(zip(WAYS, ways, strict=True)))
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     test = test_of(data, test)
     examined = examined_files(paths, data, by, similarity=similarity, ties=ties)
-    if nodes is not None:
-        if len(examined) > 1:
-            raise UsageError("names are shown for one file", found=f"{len(examined)} files")
-        one = replace(examined[0], data=replace(data, tests={test: data.tests[test]}))
-        vectors = read_nodes(nodes, data.levels)
-        name = _names(paths)[0]
-        return Results(sheet_by_name(one, vectors, choice, model=name, by=by, k=k))
-    return _results(test, _names(paths), examined, choice, by=by, k=k)
+    if nodes is None:
+        return _results(test, _names(paths), examined, choice, by=by, k=k)
+
+    if len(examined) > 1:
+        raise UsageError("names are shown for one file", found=f"{len(examined)} files")
+    one = replace(examined[0], data=replace(data, tests={test: data.tests[test]}))
+    vectors = read_nodes(nodes, data.levels)
+    return Results(sheet_by_name(one, vectors, choice, model=_names(paths)[0], by=by, k=k))
 
 
 def _results(

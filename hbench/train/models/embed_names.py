@@ -92,8 +92,7 @@ def embed_names(
 
     vectors = []
     for start in range(0, len(named), batch):
-        some = named[start : start + batch]
-        vectors.append(_mean_vectors(texts_to_vectors, some, sentences))
+        vectors.append(_mean_vectors(texts_to_vectors, named[start : start + batch], sentences))
         on_progress(sum(map(len, vectors)), len(named))
     metadata = {"model": model, "weights": weights, "templates": " | ".join(sentences)}
     ids = list(map(path_text, paths_of(tree)))
