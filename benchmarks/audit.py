@@ -43,7 +43,6 @@ KINDS = ("far", "near")
 SIDE, DIM = 24, 64
 OWN = "hbench audit"
 LEAVE = (12, 11_000, 60_000)  # nodes of the coarse and of the fine level, and items, as SOP's
-ROUNDS = 3
 
 
 class Sample(NamedTuple):
@@ -264,7 +263,7 @@ def as_sop() -> Sample:
     return Sample("as SOP", ("coarse", "fine"), [f"{n:06}" for n in range(number)], rows, vectors)
 
 
-def cost(sample: Sample) -> dict[str, Any]:
+def cost(sample: Sample, rounds: int) -> dict[str, Any]:
     """Seconds and megabytes of an audit and of an evaluation of the same items, in turns."""
     from evaluate import peak_memory
 
@@ -275,13 +274,15 @@ def cost(sample: Sample) -> dict[str, Any]:
     }
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     memory = dict.fromkeys(ways, 0.0)
-    for turn in range(ROUNDS + 1):
+    for turn in range(rounds + 1):
         for name, way in ways.items():
             before = peak_memory(reset=True)
             began = time.perf_counter()
             way()
+            took = time.perf_counter() - began
+            print(f"{sample.name}, round {turn}: {name} {took:.1f} s", flush=True)
             if turn:  # the first one compiles
-                seconds[name].append(time.perf_counter() - began)
+                seconds[name].append(took)
                 memory[name] = max(memory[name], peak_memory() - before)
     ratios = [a / e for a, e in zip(seconds["audit"], seconds["evaluate"], strict=True)]
     return {
@@ -322,9 +323,10 @@ def main() -> None:
     parser.add_argument("--name", help="of the set, in the tables and files")
     parser.add_argument("--cleanlab", metavar="PYTHON", help="one that has cleanlab[datalab]")
     parser.add_argument("--time", action="store_true", help="measure time and memory instead")
+    parser.add_argument("--rounds", type=int, default=3, help="of --time, after one that compiles")
     options = parser.parse_args()
     if options.time:
-        costs = [cost(glyphs()), cost(as_sop())]
+        costs = [cost(sample, options.rounds) for sample in (glyphs(), as_sop())]
         write(options.out, "time", costs, cost_in_markdown(costs))
         return
     sample = from_files(options.vectors, options.dataset) if options.vectors else glyphs()
