@@ -124,6 +124,20 @@ def precision(ranked, level, cut):
     return sum(1 for other in ranked[:cut] if other >= level) / cut
 
 
+def modified_mean_precision(ranked, level, cut):
+    first = min(cut, sum(1 for other in ranked if other >= level))
+    if not first:
+        return NAN
+    return sum(1 for other in ranked[:first] if other >= level) / first
+
+
+def hops(ranked, depth, cut):
+    if not any(other == depth for other in ranked):
+        return NAN
+    first = ranked[:cut]
+    return sum((depth - other) + (depth - other) for other in first) / len(first)
+
+
 def consistency(ranked, level):
     total = sum(1 for other in ranked if other >= level)
     if level == 1 or not total:

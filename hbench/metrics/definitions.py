@@ -249,6 +249,14 @@ def p_at_k(sequence: LevelSequence, *, cut: int, level: int) -> float:
     )
 
 
+@metric("mMP", "cut", "level")
+def modified_mean_precision(sequence: LevelSequence, *, cut: int, level: int) -> float:
+    """mMP@k = #positives among the first min(k, R) / min(k, R), R = |P_l|: small classes are not
+    punished for what they cannot fill (Ypsilantis et al. 2023, UnED)."""
+    first = min(cut, positive_count(sequence, level))
+    return float((positives(sequence, level) <= first).sum() / first) if first else NAN
+
+
 @metric("P@R", "level", full=True)
 def r_precision(sequence: LevelSequence, *, level: int) -> float:
     """P@R = #positives among the first R / R, R = |P_l|: R-precision (Musgrave et al. 2020)."""
@@ -309,6 +317,14 @@ def hierarchical_distance_at_k(sequence: LevelSequence, *, cut: int) -> float:
     depth = len(sequence.counts) - 1
     within = min(cut, int(sequence.counts.sum()))
     return float(1 - sequence.levels[sequence.ranks <= cut].sum(dtype=np.int64) / (depth * within))
+
+
+@metric("hops", "cut", lower_is_better=True, factor=1)
+def hops_at_k(sequence: LevelSequence, *, cut: int) -> float:
+    """hops@k = 2L · HD@k: the mean number of edges in the tree between the class of the query and
+    those of the first k items."""
+    depth = len(sequence.counts) - 1
+    return 2 * depth * hierarchical_distance_at_k(sequence, cut=cut)
 
 
 @metric("HD-mistake", lower_is_better=True)

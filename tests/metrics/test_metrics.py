@@ -40,7 +40,7 @@ SPELLINGS = [
         "P@5",
     ),
     *("P@R", "MRR/genus", "mAP@R", "mAP@R/genus", "mAP@100", "H-P@10", "H-R@10"),
-    *("HD@5", "HD-mistake", "HD-first-mistake", "consistency"),
+    *("HD@5", "HD-mistake", "HD-first-mistake", "consistency", "mMP@5", "mMP@5/genus", "hops@5"),
 ]
 lists_of_levels = st.integers(1, 8).flatmap(
     lambda depth: st.tuples(
@@ -91,6 +91,22 @@ def test_severity_of_a_worked_list():
     assert value("HD-mistake", [1, 2, 0], 2) == 1 / 2
     assert value("HD-first-mistake", ranked, 2) == 1 / 2
     assert math.isnan(value("HD-first-mistake", [2, 2], 2))
+
+
+@given(lists_of_levels, st.integers(1, 50), st.data())
+def test_precision_of_small_classes_is_that_of_what_they_can_fill(drawn, cut, data):
+    depth, ranked = drawn
+    level = data.draw(st.integers(1, depth))
+    found = value(f"mMP@{cut}/level{level}", ranked, depth)
+    expected = oracle.modified_mean_precision(ranked, level, cut)
+    assert found == pytest.approx(expected, nan_ok=True)
+
+
+@given(lists_of_levels, st.integers(1, 50))
+def test_hops_are_edges_counted_one_by_one(drawn, cut):
+    depth, ranked = drawn
+    found = value(f"hops@{cut}", ranked, depth)
+    assert found == pytest.approx(oracle.hops(ranked, depth, cut), nan_ok=True)
 
 
 @given(lists_of_levels, st.integers(1, 50))
