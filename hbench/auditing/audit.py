@@ -159,7 +159,7 @@ def audit(
     settings = Settings("R@1", similarity=similarity or data.protocol.similarity)
     conditions = settings.resolve(data.levels)
     pool = pool_of(data, given, cosine=conditions.similarity_name == "cosine")
-    nearest, _ = neighbours_of(pool, conditions, neighbours, on_block)
+    nearest = neighbours_of(pool, conditions, neighbours, on_block)
     votes = Votes(pool.manifest.tree.paths.astype(np.int64), pool.known, pool.classes, nearest)
     lists = suspects_of(votes, most=most)
     copies = copies_of(pool, votes)

@@ -19,9 +19,6 @@ from numpy.typing import NDArray
 
 from hbench.auditing.evidence import Indices, Votes
 from hbench.auditing.pool import Pool
-from hbench.auditing.suspects import known_part
-from hbench.evaluation.by_name.nodes import JOINED
-from hbench.tree.names import class_rows
 
 Floats = NDArray[np.float64]
 EXACT = 1 - 1e-6  # cosines from which vectors are the same but for rounding
@@ -43,7 +40,7 @@ class Pairs(NamedTuple):
 def copies_of(pool: Pool, votes: Votes) -> pa.Table:
     """A row per pair of an item and one of its neighbours that is a copy under another label, or in
     another split, the most alike first; `is_exact`: whether the vectors are the same."""
-    pairs = _neighbours(Unit(pool), votes)
+    pairs = _neighbours(UnitVectors(pool), votes)
     distances = np.log(np.maximum(1 - pairs.cosines, SMALLEST))
     same = votes.classes[pairs.first] == votes.classes[pairs.second]
     limits = np.where(
@@ -57,7 +54,7 @@ def copies_of(pool: Pool, votes: Votes) -> pa.Table:
     return _table(pool, votes, Pairs(pairs.first[at], pairs.second[at], pairs.cosines[at]))
 
 
-class Unit:
+class UnitVectors:
     """The vectors of a pool at length 1, read as they are needed."""
 
     def __init__(self, pool: Pool) -> None:
@@ -80,7 +77,7 @@ class Unit:
         return unit
 
 
-def _neighbours(unit: Unit, votes: Votes) -> Pairs:
+def _neighbours(unit: UnitVectors, votes: Votes) -> Pairs:
     """Every item with each of its neighbours, each pair once."""
     first = np.repeat(np.arange(len(votes.classes)), votes.k)
     second = votes.neighbours.ravel()
@@ -121,10 +118,10 @@ def _limit(distances: Floats) -> float:
 
 def _table(pool: Pool, votes: Votes, pairs: Pairs) -> pa.Table:
     """The copies, with the level down to which their labels agree."""
-    paths = [JOINED.join(known_part(row)) for row in class_rows(pool.manifest.tree)]
+    labels = pool.labels
     levels = ["", *pool.manifest.levels]
     own, other = votes.classes[pairs.first], votes.classes[pairs.second]
-    common = np.cumprod(votes.paths[own] == votes.paths[other], axis=1).sum(axis=1)
+    common = votes.common(own, other)
     ids = pool.manifest.items
     return pa.table(
         {
@@ -132,8 +129,8 @@ def _table(pool: Pool, votes: Votes, pairs: Pairs) -> pa.Table:
             "copy": pa.array(ids[pairs.second].tolist(), pa.string()),
             "similarity": pa.array(pairs.cosines.round(6)),
             "is_exact": pa.array(pairs.cosines >= EXACT),
-            "label": pa.array([paths[each] for each in own.tolist()], pa.string()),
-            "copy_label": pa.array([paths[each] for each in other.tolist()], pa.string()),
+            "label": pa.array([labels[each] for each in own.tolist()], pa.string()),
+            "copy_label": pa.array([labels[each] for each in other.tolist()], pa.string()),
             "agree_to": pa.array([levels[each] for each in common.tolist()], pa.string()),
             "split": pa.array(pool.split[pairs.first].tolist(), pa.string()),
             "copy_split": pa.array(pool.split[pairs.second].tolist(), pa.string()),

@@ -76,6 +76,12 @@ class Votes:
             return np.zeros(len(self.paths), np.int64)
         return self.paths[:, -2]
 
+    def common(self, one: Indices | int, other: Indices | int) -> Indices:
+        """How many levels pairs of classes (m,) share from the top, (m,)."""
+        same = self.paths[one] == self.paths[other]
+        shared: Indices = np.cumprod(same, axis=-1).sum(axis=-1)
+        return shared
+
 
 class VoteCounts:
     """How often the items of each group have a vote for each node: pairs that occur, sorted."""
@@ -118,7 +124,7 @@ class Evidence:
         own class is among the alternatives then."""
         parts = []
         step = max(1, PAIRS_AT_ONCE // (self.votes.k + 2))
-        for start in range(0, len(items), step):
+        for start in range(0, max(len(items), 1), step):  # of no items, a part without any
             some = slice(start, start + step)
             parts.append(self._alternatives(items[some], classes[some]))
         far, near = zip(*parts, strict=True)
@@ -127,8 +133,7 @@ class Evidence:
     def _alternatives(self, items: Indices, classes: Indices) -> tuple[Best, Best]:
         votes = self.votes
         row, other = self._candidates(items)
-        shared = votes.paths[other] == votes.paths[classes[row]]
-        common = np.cumprod(shared, axis=1).sum(axis=1)
+        common = votes.common(other, classes[row])
         known = votes.known[classes[row]]
         # a class that extends the other, or is one with it, contradicts nothing
         differs = common < np.minimum(known, votes.known[other])

@@ -12,9 +12,7 @@ import pyarrow as pa
 
 from hbench.auditing.evidence import Votes
 from hbench.auditing.pool import Pool
-from hbench.auditing.suspects import known_part
-from hbench.evaluation.by_name.nodes import JOINED
-from hbench.tree.names import class_rows
+from hbench.tree.paths import JOINED
 
 AGREE = 0.9  # of the neighbours that are known further
 TOLD_APART = 0.4  # of the votes for either, so many go to the sibling
@@ -45,17 +43,15 @@ class OneClass(NamedTuple):
 def completions_of(pool: Pool, votes: Votes) -> pa.Table:
     """A row per item whose label ends early and whose neighbours agree on a name below it,
     the surest first."""
-    names = class_rows(pool.manifest.tree)
     found = []
     for item in np.flatnonzero(votes.known[votes.classes] < votes.depth).tolist():
         own = int(votes.classes[item])
         level = int(votes.known[own])
         proposed, share = _agreed(votes, item, level)
         if share >= AGREE and (votes.paths[proposed, :level] == votes.paths[own, :level]).all():
-            label = JOINED.join(known_part(names[own]))
-            path = JOINED.join(names[proposed][: level + 1])
+            path = JOINED.join(pool.paths[proposed][: level + 1])
             id_of, split = str(pool.manifest.items[item]), str(pool.split[item])
-            found.append(Completion(id_of, split, label, path, share))
+            found.append(Completion(id_of, split, pool.labels[own], path, share))
     found.sort(key=lambda each: -each.share)
     return _table(Completion, found)
 
@@ -75,8 +71,7 @@ def _agreed(votes: Votes, item: int, level: int) -> tuple[int, float]:
 def merges_of(pool: Pool, votes: Votes) -> pa.Table:
     """A row per pair of siblings whose items vote for each other nearly as much as for
     themselves, the least told apart first; of a class of one or two items its own votes count."""
-    names = class_rows(pool.manifest.tree)
-    sizes = np.bincount(votes.classes, minlength=len(names)).tolist()
+    sizes = np.bincount(votes.classes, minlength=len(votes.paths)).tolist()
     cast = _votes_between(votes)
     found = []
     pairs = {(min(pair), max(pair)) for pair in cast}
@@ -86,8 +81,8 @@ def merges_of(pool: Pool, votes: Votes) -> pa.Table:
         share, back = _share(cast, one, other), _share(cast, other, one)
         is_slip = max(share if sizes[one] <= TINY else 0.0, back if sizes[other] <= TINY else 0.0)
         if min(share, back) >= TOLD_APART or is_slip >= AGREE:
-            first, second = (JOINED.join(names[each]) for each in (one, other))
-            found.append(OneClass(first, second, share, back, sizes[one], sizes[other]))
+            names = (pool.labels[one], pool.labels[other])
+            found.append(OneClass(*names, share, back, sizes[one], sizes[other]))
     found.sort(key=lambda each: -min(each.first_for_second, each.second_for_first))
     return _table(OneClass, found)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,12 +16,13 @@ from hbench.engine.ranker import Side
 from hbench.engine.settings import Conditions
 from hbench.engine.similarity import SelectedRows
 from hbench.engine.top_k import NO_ITEM, TopResults
-from hbench.evaluation.measurement import Retrieval, job_of, measure
+from hbench.evaluation.measurement import OnBlock, Retrieval, job_of, measure
 from hbench.submissions import embeddings as embedding_files
 from hbench.submissions.embeddings import Embeddings
 from hbench.submissions.problems import refuse
 from hbench.tree.names import class_rows
-from hbench.tree.partial import known_levels
+from hbench.tree.partial import known_levels, known_part
+from hbench.tree.paths import JOINED
 
 Indices = NDArray[np.int64]
 
@@ -49,6 +50,16 @@ class Pool:
     def classes(self) -> Indices:
         """The class of each item, a row of the tree's paths, (N,)."""
         return self.manifest.labels[:, -1].astype(np.int64)
+
+    @cached_property
+    def paths(self) -> tuple[tuple[str, ...], ...]:
+        """The names of every class down to the last known one, coarse to fine."""
+        return tuple(map(known_part, class_rows(self.manifest.tree)))
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The path of every class as one text."""
+        return tuple(map(JOINED.join, self.paths))
 
     @property
     def known(self) -> Indices:
@@ -79,7 +90,7 @@ def pool_of(data: Dataset, vectors: Embeddings, *, cosine: bool) -> Pool:
         else:
             members += _members(name, manifest)
 
-    _refuse_items([each.item for each in members], vectors, cosine=cosine)
+    _refuse_items([each.item for each in members], vectors, known, cosine=cosine)
     members.sort()
     joined = from_names(
         [each.item for each in members], [each.path for each in members], levels=data.levels
@@ -114,7 +125,7 @@ def _left_out(manifest: Manifest, known: set[str], levels: tuple[str, ...]) -> s
     return ""
 
 
-def _refuse_items(items: list[str], vectors: Embeddings, *, cosine: bool) -> None:
+def _refuse_items(items: list[str], vectors: Embeddings, known: set[str], *, cosine: bool) -> None:
     """Raise SubmissionError for no items, one in two splits, and vectors that cannot be ranked."""
     if not items:
         raise SubmissionError(
@@ -130,7 +141,6 @@ def _refuse_items(items: list[str], vectors: Embeddings, *, cosine: bool) -> Non
             found=examples(distinct[counts > 1]),
         )
     wanted = np.array(items, dtype=object)
-    known = set(vectors.ids.tolist())
     refuse(
         vectors.source,
         embedding_files.problems(vectors, wanted=wanted, known=known, cosine=cosine),
@@ -141,10 +151,10 @@ def neighbours_of(
     pool: Pool,
     conditions: Conditions,
     k: int,
-    on_block: Callable[[int, int], None] | None = None,
-) -> tuple[Indices, NDArray[np.float64]]:
-    """The k nearest other items of every item, best first, (N, k), and their similarities, in one
-    ranking pass. Raises UsageError for fewer than k + 1 items.
+    on_block: OnBlock | None = None,
+) -> Indices:
+    """The k nearest other items of every item, best first, (N, k), in one ranking pass. Raises
+    UsageError for fewer than k + 1 items.
     """
     if len(pool) <= k:
         raise UsageError(
@@ -159,5 +169,4 @@ def neighbours_of(
     # the job's only metric needs the finest level alone, so little is sorted
     measure(replace(job, top=top), on_block=on_block)
     assert (top.items != NO_ITEM).all()
-    similar = top.similarities(job.ranker, conditions.similarity_name)
-    return top.items.astype(np.int64), similar
+    return top.items.astype(np.int64)

@@ -62,15 +62,19 @@ def calibrated(evidence: Evidence, observed: Floats, *, is_far: bool, seed: int 
     scores = (of_swaps.far if is_far else of_swaps.near).evidence
     scores = scores[np.isfinite(scores)]
     observed = observed[np.isfinite(observed)]
-    if min(len(scores), len(observed)) < FEWEST:
+    is_enough = min(len(scores), len(observed)) >= FEWEST
+    if not is_far:
+        is_enough = is_enough and len(votes.classes) >= ITEMS_FOR_NEAR
+    if not is_enough or not _stand_out(scores / votes.depth, is_far=is_far):
         return Sureness(0.0, 0.0, 0.0, is_trusted=False)
+    return Sureness(*_fitted(Densities.of(observed, scores)), is_trusted=True)
 
-    weakest = np.quantile(scores, 0.1) if is_far else np.median(scores)
-    needed = TENTH_OF_FAR if is_far else MEDIAN_OF_NEAR
-    share, start, slope = _fitted(Densities.of(observed, scores))
-    is_enough = is_far or len(votes.classes) >= ITEMS_FOR_NEAR
-    is_trusted = is_enough and weakest >= needed * votes.depth
-    return Sureness(share, start, slope, is_trusted=bool(is_trusted))
+
+def _stand_out(scores: Floats, *, is_far: bool) -> bool:
+    """Whether the evidence against swapped labels, in nats a level, is strong enough."""
+    if is_far:
+        return bool(np.quantile(scores, 0.1) >= TENTH_OF_FAR)
+    return bool(np.median(scores) >= MEDIAN_OF_NEAR)
 
 
 class Densities(NamedTuple):

@@ -14,12 +14,10 @@ from hbench.auditing.evidence import Alternatives, Best, Evidence, Indices, Vote
 from hbench.auditing.pool import Pool
 from hbench.auditing.sureness import Sureness, calibrated
 from hbench.auditing.swaps import SMALLEST
-from hbench.evaluation.by_name.nodes import JOINED
-from hbench.tree.names import class_rows
-from hbench.tree.partial import is_unknown
 
 FAR, NEAR = "far", "near"
 SHOWN_NEIGHBOURS = 4
+BETWEEN = " | "  # ids of neighbours in a cell
 
 
 @dataclass(frozen=True)
@@ -33,6 +31,8 @@ class SuspectList:
         evidence: in nats, (S,).
         sureness: that the label is wrong, (S,), NaN where it is not to be trusted.
         curve: by which evidence becomes sureness.
+        expected: how many of all suspects, also of those beyond `most`, are expected to be wrong:
+            the sum of their sureness; None where it is not to be trusted.
     """
 
     kind: str
@@ -41,13 +41,7 @@ class SuspectList:
     evidence: NDArray[np.float64]
     sureness: NDArray[np.float64]
     curve: Sureness
-
-    @property
-    def expected(self) -> float | None:
-        """How many of the suspects are expected to be wrong, the sum of their sureness; None where
-        it is not to be trusted.
-        """
-        return round(float(self.sureness.sum()), 1) if self.curve.is_trusted else None
+    expected: float | None
 
 
 def suspects_of(votes: Votes, *, most: int) -> tuple[SuspectList, SuspectList]:
@@ -73,16 +67,19 @@ def _listed(
     """The suspects of a kind, with their sureness."""
     curve = calibrated(evidence, best.evidence, is_far=kind == FAR)
     against = np.flatnonzero(chosen & (best.evidence > 0))
-    items = against[np.argsort(-best.evidence[against], kind="stable")][:most]
+    items = against[np.argsort(-best.evidence[against], kind="stable")]
+    sureness = curve.of(best.evidence[items])
+    expected = round(float(sureness.sum()), 1) if curve.is_trusted else None
+
+    items = items[:most]
     shown = best.evidence[items]
-    return SuspectList(kind, items, best.classes[items], shown, curve.of(shown), curve)
+    return SuspectList(kind, items, best.classes[items], shown, sureness[:most], curve, expected)
 
 
 def table_of(pool: Pool, lists: tuple[SuspectList, ...], votes: Votes) -> pa.Table:
     """A row per suspect, best first within the lists: item, split, list, level where it leaves its
     path, label, proposed path, sureness, evidence, and its nearest neighbours."""
-    names = class_rows(pool.manifest.tree)
-    paths = [JOINED.join(known_part(row)) for row in names]
+    labels = pool.labels
     levels = pool.manifest.levels
     ids = pool.manifest.items
     rows = []
@@ -95,18 +92,17 @@ def table_of(pool: Pool, lists: tuple[SuspectList, ...], votes: Votes) -> pa.Tab
             strict=True,
         ):
             own = int(votes.classes[item])
-            leaves = int(np.argmin(votes.paths[own] == votes.paths[proposed]))
             rows.append(
                 {
                     "item": str(ids[item]),
                     "split": str(pool.split[item]),
                     "list": each.kind,
-                    "level": levels[leaves],
-                    "label": paths[own],
-                    "proposed": paths[proposed],
+                    "level": levels[int(votes.common(own, proposed))],
+                    "label": labels[own],
+                    "proposed": labels[proposed],
                     "sureness": None if np.isnan(sureness) else round(sureness, 4),
                     "evidence": round(evidence, 3),
-                    "neighbours": " ".join(
+                    "neighbours": BETWEEN.join(
                         ids[votes.neighbours[item][:SHOWN_NEIGHBOURS]].astype(str)
                     ),
                 }
@@ -122,8 +118,3 @@ SCHEMA = pa.schema(
         ("neighbours", pa.string()),
     ]
 )
-
-
-def known_part(row: tuple[str, ...]) -> tuple[str, ...]:
-    """The names of a path down to the last known one."""
-    return tuple(name for name in row if not is_unknown(name))

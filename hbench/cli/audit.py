@@ -69,21 +69,15 @@ def command(file: Path, dataset: str, folder: Path, *, as_json: bool, **options:
         return
 
     for each in found.lists:
-        rows = found.suspects.filter(_is_of(found.suspects, each.kind)).slice(0, SHOWN_SUSPECTS)
+        of_kind = [row for row in found.suspects.to_pylist() if row["list"] == each.kind]
         cells = [
             [row["item"], row["label"], row["proposed"], row["level"], _percent(row["sureness"])]
-            for row in rows.to_pylist()
+            for row in of_kind[:SHOWN_SUSPECTS]
         ]
         header = ["item", "label", "neighbours say", "leaves at", "sure"]
         left = ("label", "neighbours say", "leaves at")
         show_table(f"{each.kind} suspects", header, cells, left=left)
     show(found.in_words())
-
-
-def _is_of(table: Any, kind: str) -> Any:
-    import pyarrow.compute as pc
-
-    return pc.equal(table["list"], kind)
 
 
 def _percent(sureness: float | None) -> str:

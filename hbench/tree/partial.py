@@ -35,6 +35,15 @@ def ended_early(row: tuple[str, ...], levels: Sequence[str]) -> tuple[str, ...]:
     return row + (name,) * (len(levels) - len(row))
 
 
+def known_part(row: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of a path down to the last known one.
+
+    >>> known_part(("Owls", "[order Owls]")), known_part(("Owls", ""))
+    (('Owls',), ('Owls',))
+    """
+    return tuple(name for name in row if name and not is_unknown(name))
+
+
 def is_unknown(name: str) -> bool:
     """Whether a name marks the unknown."""
     return name.startswith(MARK)

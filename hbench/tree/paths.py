@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from hbench.tree import default_levels
 from hbench.tree.names import Row, prefixes, stripped
 
+JOINED = " > "  # how hbench writes a path as one text
 SEPARATORS = (" > ", ">", " / ", "|", "; ", ";")
 RANK_OF = {
     "d": "domain", "k": "kingdom", "p": "phylum", "c": "class", "o": "order", "f": "family",

@@ -363,3 +363,35 @@ def test_a_class_of_one_item_that_votes_for_its_sibling_is_to_be_merged():
     assert [{row["first"], row["second"]} for row in merges] == [
         {" > ".join(typo), " > ".join(rows[1])}
     ]
+
+
+def test_wrong_labels_are_expected_of_all_suspects_not_of_those_that_are_listed():
+    vectors, rows = zoo()
+    wrong, far, _ = with_errors(rows, 0.05)
+    few, all_of_them = (audited(vectors, wrong, most=most).lists[0] for most in (5, 1000))
+    assert len(few.items) == 5
+    assert few.expected == all_of_them.expected == pytest.approx(len(far), rel=0.25)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [("o", "f", "s")] * 12,
+        [("o", "f", f"s{n}") for n in range(12)],
+        [(f"o{n % 2}", f"f{n % 2}", f"s{n % 2}") for n in range(12)],
+    ],
+)
+@pytest.mark.parametrize("constant", [False, True])
+def test_tiny_and_constant_sets_are_audited_without_a_word_of_sureness(rows, constant):
+    vectors = np.ones((12, 3)) if constant else np.random.default_rng(0).normal(size=(12, 3))
+    found = audited(vectors, rows)
+    assert all(row["sureness"] is None for row in found.suspects.to_pylist())
+
+
+def test_one_level_has_near_suspects_alone():
+    vectors, rows = zoo()
+    flat = [("-".join(row),) for row in rows]
+    ids = [f"i{n:05}" for n in range(len(rows))]
+    test = manifest.from_names(ids, flat, levels=["species"])
+    found = hbench.audit(vectors, Dataset("zoo", "1", Protocol(), None, {"test": test}), ids=ids)
+    assert {row["list"] for row in found.suspects.to_pylist()} == {"near"}

@@ -18,11 +18,11 @@ from hbench.core.errors import DataError, examples
 from hbench.core.tables import read_sheet, text_rows
 from hbench.datasets.own.table import OwnTable
 from hbench.tree.names import Row
-from hbench.tree.partial import ended_early, is_unknown
+from hbench.tree.partial import ended_early, known_part
+from hbench.tree.paths import JOINED
 
 COLUMNS = ("item", "decision", "label", "path")
 KEEP, DROP, RELABEL, MERGE = DECISIONS = ("keep", "drop", "relabel", "merge")
-JOINED = " > "
 
 
 class LabelDecision(NamedTuple):
@@ -45,7 +45,7 @@ def applied(own: OwnTable, file: Path, root: Path) -> tuple[OwnTable, dict[str, 
     decisions = read_decisions(file, len(own.columns.levels))
     start = f"{root.absolute().as_posix().rstrip('/')}/"
     items = [item.removeprefix(start) for item in own.items]
-    rows = [_known(row) for row in own.rows]
+    rows = [known_part(row) for row in own.rows]
     _refuse_absent(file, decisions, dict(zip(items, rows, strict=True)))
 
     levels = own.columns.levels
@@ -124,9 +124,8 @@ def _refuse_absent(file: Path, decisions: list[LabelDecision], labels: dict[str,
             fix="audit again, or take these decisions out",
         )
     known = set(labels.values())
-    gone = [" > ".join(each.label) for each in decisions if each.decision == MERGE]
-    gone = [text for text in gone if _names(text) not in known]
-    if gone:
+    merged = [each.label for each in decisions if each.decision == MERGE]
+    if gone := [JOINED.join(label) for label in merged if label not in known]:
         raise DataError(
             f"{file} merges labels that no item has",
             expected="labels of the table that was audited",
@@ -139,13 +138,8 @@ def _names(text: str) -> Row:
     return tuple(name.strip() for name in text.split(JOINED) if name.strip())
 
 
-def _known(row: Row) -> Row:
-    """A path down to its last known name."""
-    return tuple(name for name in row if name and not is_unknown(name))
-
-
 def _filled(path: Row, before: Row, levels: Sequence[str]) -> Row:
     """A path as a row: as it was, where nothing was decided; unknown below its end."""
-    if path == _known(before):
+    if path == known_part(before):
         return before
     return path if len(path) == len(levels) else ended_early(path, levels)

@@ -26,7 +26,7 @@ from hbench.evaluation.by_name.naming import (
     Readings,
     are_consistent,
 )
-from hbench.evaluation.by_name.nodes import JOINED, PlacedNodes, placed_in, read
+from hbench.evaluation.by_name.nodes import PlacedNodes, placed_in, read
 from hbench.evaluation.by_name.queries import refuse_vectors
 from hbench.evaluation.by_name.scores import scores_of
 from hbench.evaluation.examination import Examined, examine
@@ -40,6 +40,7 @@ from hbench.submissions.embeddings.ids import as_ids
 from hbench.tree import LabelTree
 from hbench.tree.names import class_rows
 from hbench.tree.partial import is_unknown, known_levels
+from hbench.tree.paths import JOINED
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hbench.core.arguments import as_array
 from hbench.core.errors import SubmissionError, examples
-from hbench.core.untrusted import parquet_table
+from hbench.core.untrusted import open_parquet, parquet_table
 from hbench.engine.similarity import as_vectors
 from hbench.submissions import embeddings as embedding_files
 from hbench.submissions.embeddings import Embeddings
@@ -28,9 +28,8 @@ from hbench.submissions.embeddings.ids import ID_NAMES, as_ids
 from hbench.tree import Labels, LabelTree
 from hbench.tree.names import Row, class_rows
 from hbench.tree.partial import is_unknown
-from hbench.tree.paths import SEPARATORS, split_path
+from hbench.tree.paths import JOINED, SEPARATORS, split_path
 
-JOINED = " > "  # how hbench writes the path to a node as one text
 FROM_THE_TOP = "> "  # before a name of the coarsest level that other nodes have, too
 Positions = NDArray[np.int64]
 
@@ -83,10 +82,10 @@ def by_levels(path: Path, levels: Sequence[str]) -> pa.Table | None:
 
     Raises SubmissionError for a row without a name, or with a name below an empty cell.
     """
-    with readable(path):
-        table = parquet_table(path)
-    has_ids = any(name.casefold() in ID_NAMES for name in table.column_names)
-    present = [level for level in levels if level in table.column_names]
+    with readable(path), open_parquet(path) as file:
+        columns = file.schema_arrow.names
+    has_ids = any(name.casefold() in ID_NAMES for name in columns)
+    present = [level for level in levels if level in columns]
     if has_ids or not present:
         return None
 
@@ -97,22 +96,30 @@ def by_levels(path: Path, levels: Sequence[str]) -> pa.Table | None:
             found=", ".join(present),
         )
 
-    columns = [table[level].cast(pa.string()).to_pylist() for level in present]
+    with readable(path):
+        table = parquet_table(path)
+    of_levels = [table[level].cast(pa.string()).to_pylist() for level in present]
     if len(present) == 1:
-        ids = [name or "" for name in columns[0]]
-        return table.drop_columns(present).append_column("id", pa.array(ids, pa.string()))
-    ids = []
-    for row in zip(*columns, strict=True):
+        ids = [name or "" for name in of_levels[0]]
+    else:
+        ids = _ids_of(path, present, zip(*of_levels, strict=True))
+    return table.drop_columns(present).append_column("id", pa.array(ids, pa.string()))
+
+
+def _ids_of(path: Path, levels: Sequence[str], rows: Iterable[tuple[str | None, ...]]) -> list[str]:
+    """The path of each row of names as one text."""
+    ids: list[str] = []
+    for row in rows:
         names = [(name or "").strip() for name in row]
         path_here = tuple(name for name in names if name)
         if not path_here or any(names[len(path_here) :]):
             raise SubmissionError(
                 f"{path}: row {len(ids):,} is not the path to a node",
-                expected=f"names from {present[0]} on, and empty cells below the node",
+                expected=f"names from {levels[0]} on, and empty cells below the node",
                 found=", ".join(repr(name) for name in names),
             )
         ids.append(path_text(path_here))
-    return table.drop_columns(present).append_column("id", pa.array(ids, pa.string()))
+    return ids
 
 
 def placed_in(tree: LabelTree, names: Sequence[str]) -> PlacedNodes:

@@ -22,7 +22,7 @@ from hbench.engine.job import Execute, Job
 from hbench.engine.ranker import Side
 from hbench.engine.settings import QUERY, Conditions
 from hbench.engine.similarity import SelectedRows
-from hbench.evaluation.by_name.nodes import JOINED, PlacedNodes, placed_in
+from hbench.evaluation.by_name.nodes import PlacedNodes, placed_in
 from hbench.evaluation.examination import Examined
 from hbench.evaluation.measurement import Measurement, OnTest, Retrieval, job_of, measure
 from hbench.evaluation.submission import EmbeddingSubmission, retrieval_of
@@ -34,6 +34,7 @@ from hbench.submissions import embeddings as embedding_files
 from hbench.submissions.embeddings import Embeddings
 from hbench.submissions.problems import refuse
 from hbench.tree import Labels, LabelTree
+from hbench.tree.paths import JOINED
 from hbench.tree.several import Paths
 
 CONSISTENCY = "consistency"

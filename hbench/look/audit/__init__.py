@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.auditing.audit import Audit
-from hbench.auditing.suspects import SHOWN_NEIGHBOURS, SuspectList, known_part
+from hbench.auditing.suspects import SHOWN_NEIGHBOURS, SuspectList
 from hbench.core.version import __version__
 from hbench.look.pages.folder import Pages, copy_assets, level_styles, replacing_folder
 from hbench.look.report.sprites import sprite_of, write_sprites
 from hbench.look.strips.retrievals import legend_of
-from hbench.tree.names import class_rows
 
 PACKAGE = "hbench.look.audit"
 SHOWN_SUSPECTS = 300  # of each list
@@ -78,7 +77,7 @@ def write_pages(audit: Audit, folder: Path) -> Path:
 
 def _section(audit: Audit, suspects: SuspectList) -> Section:
     """The cards of a list, the surest first."""
-    names = class_rows(audit.pool.manifest.tree)
+    paths = audit.pool.paths
     cards = []
     for at, item in enumerate(suspects.items[:SHOWN_SUSPECTS].tolist()):
         own = int(audit.votes.classes[item])
@@ -89,9 +88,9 @@ def _section(audit: Audit, suspects: SuspectList) -> Section:
                 item,
                 str(audit.pool.manifest.items[item]),
                 str(audit.pool.split[item]),
-                known_part(names[own]),
-                known_part(names[proposed]),
-                _common(audit, own, proposed),
+                paths[own],
+                paths[proposed],
+                int(audit.votes.common(own, proposed)),
                 None if np.isnan(sureness) else sureness,
                 _neighbours(audit, item),
             )
@@ -103,21 +102,18 @@ def _section(audit: Audit, suspects: SuspectList) -> Section:
 
 def _neighbours(audit: Audit, item: int) -> list[Neighbour]:
     """The nearest neighbours of an item."""
-    names = class_rows(audit.pool.manifest.tree)
-    own = int(audit.votes.classes[item])
-    found = []
-    for other in audit.votes.neighbours[item][:SHOWN_NEIGHBOURS].tolist():
-        label = int(audit.votes.classes[other])
-        path = known_part(names[label])
-        level = _common(audit, own, label)
-        found.append(Neighbour(other, str(audit.pool.manifest.items[other]), path, level))
-    return found
-
-
-def _common(audit: Audit, one: int, other: int) -> int:
-    """How many levels two classes share from the top."""
-    same = audit.votes.paths[one] == audit.votes.paths[other]
-    return int(np.cumprod(same).sum())
+    votes = audit.votes
+    near = votes.neighbours[item][:SHOWN_NEIGHBOURS]
+    levels = votes.common(votes.classes[near], votes.classes[item])
+    return [
+        Neighbour(
+            other,
+            str(audit.pool.manifest.items[other]),
+            audit.pool.paths[votes.classes[other]],
+            level,
+        )
+        for other, level in zip(near.tolist(), levels.tolist(), strict=True)
+    ]
 
 
 def _write_pictures(audit: Audit, sections: list[Section], folder: Path) -> NDArray[np.int32]:

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from hbench.core.errors import UnknownName
 from hbench.datasets.manifest import Manifest
 from hbench.engine.settings import Conditions
-from hbench.evaluation.by_name.nodes import JOINED
 from hbench.evaluation.by_name.queries import NodeTest, asked_by_name
 from hbench.evaluation.examination import Examined
 from hbench.evaluation.measurement import measure
@@ -32,6 +31,7 @@ from hbench.look.strips.retrievals import (
 from hbench.metrics.names import goodness
 from hbench.records.shown import shown
 from hbench.submissions.embeddings import Embeddings
+from hbench.tree.paths import JOINED
 
 
 class RankedNodes(NamedTuple):
