@@ -38,7 +38,7 @@ def ended_early(row: tuple[str, ...], levels: Sequence[str]) -> tuple[str, ...]:
 def known_part(row: tuple[str, ...]) -> tuple[str, ...]:
     """The names of a path down to the last known one.
 
-    >>> known_part(("Owls", "[order Owls]")), known_part(("Owls", ""))
+    >>> known_part(("Owls", "[unknown below order Owls]")), known_part(("Owls", ""))
     (('Owls',), ('Owls',))
     """
     return tuple(name for name in row if name and not is_unknown(name))
