@@ -4,9 +4,10 @@ one it says so, and checks the same through torch's processor device.
     python benchmarks/gpu.py                   # about seven minutes on a GPU
     python benchmarks/gpu.py --quick           # small sizes, for a look
     python benchmarks/gpu.py --out DIR         # also gpu.json and gpu.md
-    python benchmarks/gpu.py --parts losses    # only some: similarities sets losses training speed
+    python benchmarks/gpu.py --parts losses    # only some: similarities views sets losses training speed
 
 similarities every similarity, all metrics: the device's values against the processors'
+views        items of several paths, listed pairs, other trees, names as queries: against the processors' threads
 sets         sets of the size of SOP and iNaturalist, whole and with partial labels: values, ranks, kept blocks; time beside the
              processors' and beside the bare matrix product; what the device does with its time
 losses       value and gradient in float32 on the device against float64 on the processor, under autocast and compiled; time
@@ -35,6 +36,7 @@ from gpu_parts.ranking import of_sets, of_similarities
 from gpu_parts.rows import LARGE, QUICK, SMALL, Row, Sizes, failed
 from gpu_parts.speed import of_speed
 from gpu_parts.training import of_training
+from gpu_parts.views import of_views
 
 import hbench
 from hbench.core import compiled
@@ -42,6 +44,7 @@ from hbench.losses import cpu_kernel
 
 PARTS = {
     "similarities": of_similarities,
+    "views": of_views,
     "sets": of_sets,
     "losses": of_losses,
     "training": of_training,
