@@ -112,6 +112,11 @@ def copy_assets(folder: Path, package: str) -> None:
                 (folder / file.name).write_bytes(file.read_bytes())
 
 
+def shared_asset(name: str) -> str:
+    """Read a style or script that all pages share, for a page that is one document."""
+    return resources.files(SHARED).joinpath("static", name).read_text(encoding="utf-8")
+
+
 def script(name: str, value: Any) -> str:
     """Write a script that passes a JSON value to the page; raises ValueError for NaN. Names from
     outside are never keys.

@@ -17,6 +17,7 @@ from markupsafe import Markup
 from hbench.cli import terminal
 from hbench.core.files import write_text
 from hbench.core.schema import build
+from hbench.look.pages.folder import shared_asset
 from hbench_hgldv2.artefact import csv_text, read_rows, record_of
 from hbench_hgldv2.curation import decisions_file
 from hbench_hgldv2.curation.decisions import Decisions, Inputs
@@ -149,7 +150,8 @@ def page(
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(PAGE), autoescape=True, undefined=jinja2.StrictUndefined
     )
-    scripts = "\n".join((PAGE / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
+    own = ((PAGE / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
+    scripts = "\n".join([shared_asset("review.js"), *own])
     return environment.get_template("review.html.jinja").render(
         title=title,
         data=Markup(safe),

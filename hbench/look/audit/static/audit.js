@@ -9,21 +9,7 @@
   const decided = new Map(); // by item: a decision
   const history = []; // [item, the decision before], the last one last
 
-  function read() {
-    try {
-      return JSON.parse(localStorage.getItem(stored) ?? "{}");
-    } catch {
-      return {}; // a browser that keeps nothing for pages of a disk
-    }
-  }
-
-  function keep() {
-    try {
-      localStorage.setItem(stored, JSON.stringify(Object.fromEntries(decided)));
-    } catch {
-      // what cannot be kept is still exported
-    }
-  }
+  const keep = () => review.keep(stored, JSON.stringify(Object.fromEntries(decided)));
 
   function show(card) {
     const decision = decided.get(card.dataset.item);
@@ -91,12 +77,7 @@
     return lines.map((line) => line.map(cell).join(",")).join("\n") + "\n";
   }
 
-  function save() {
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([rows()], { type: "text/csv" }));
-    link.download = "decisions.csv";
-    link.click();
-  }
+  const save = () => review.give("decisions.csv", rows(), "text/csv");
 
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -117,7 +98,8 @@
       button.addEventListener("click", () => decide(card, button.dataset.decision));
   }
   const known = new Set(cards.map((card) => card.dataset.item));
-  for (const [item, decision] of Object.entries(read())) if (known.has(item)) decided.set(item, decision);
+  const earlier = JSON.parse(review.kept(stored) ?? "{}");
+  for (const [item, decision] of Object.entries(earlier)) if (known.has(item)) decided.set(item, decision);
   cards.forEach(show);
   at("undo").addEventListener("click", undo);
   at("export").addEventListener("click", save);

@@ -175,14 +175,8 @@ document.addEventListener("drop", (event) => {
   moveTo(groupOf(target.dataset.card), undefined, ids);
 });
 
-function offerFile(name, text, type) {
-  const url = URL.createObjectURL(new Blob([text], { type }));
-  make("a", { href: url, download: name }).click();
-  setTimeout(() => URL.revokeObjectURL(url), 10_000);
-}
-
 function download() {
-  offerFile("decisions.yaml", exportText(model, data.inputs), "application/yaml");
+  review.give("decisions.yaml", exportText(model, data.inputs), "application/yaml");
   say("exported " + model.decisions.length + " decisions");
 }
 
@@ -203,20 +197,7 @@ const save = () => (waiting ||= setTimeout(keep, 200));
 function keep() {
   clearTimeout(waiting);
   waiting = 0;
-  try {
-    localStorage.setItem(STORE, exportText(model, data.inputs));
-  } catch (error) {
-    if (!(error instanceof DOMException)) throw error;
-  }
-}
-
-function saved() {
-  try {
-    return localStorage.getItem(STORE);
-  } catch (error) {
-    if (!(error instanceof DOMException)) throw error;
-    return null;
-  }
+  review.keep(STORE, exportText(model, data.inputs));
 }
 
 $("undo").onclick = stepBack;
@@ -255,5 +236,5 @@ for (const dialog of document.querySelectorAll("dialog"))
     const holder = document.activeElement;
     if (holder === document.body || dialog.contains(holder)) listOf(view.card)?.focus({ preventScroll: true });
   });
-const earlier = saved();
+const earlier = review.kept(STORE);
 if (earlier && earlier !== exportText(model, data.inputs)) open(earlier, "your last visit");
