@@ -21,7 +21,8 @@ from hbench.core.errors import UnknownName, closest, examples
 from hbench.core.schema import Strict
 
 REST = "*"
-ClassId = Annotated[str, StringConstraints(pattern=r"^(Q[1-9][0-9]*|label:.+)$")]
+# A QID, "label:…", or an id of a curator's own table; "|" separates ids in the files of the steps.
+ClassId = Annotated[str, StringConstraints(pattern=r"^[^|\r\n]+$")]
 GroupName = Annotated[str, StringConstraints(min_length=1)]
 ClassIds = Annotated[tuple[ClassId, ...], Field(min_length=1)]
 Kind = Literal["human-made", "natural"]

@@ -22,7 +22,7 @@ from hbench_hgldv2.curation.decisions import CannotLink, Decisions, MustLink, ch
 from hbench_hgldv2.curation.decisions_file import DecisionsFile, load
 from hbench_hgldv2.grouping import encode
 from hbench_hgldv2.grouping.cluster import read_clusters
-from hbench_hgldv2.labels.label import Label, digest, partition_digest
+from hbench_hgldv2.labels.label import GROUP, Label, digest, partition_digest
 
 SUGGESTED = 3  # groups suggested for a label
 
@@ -269,13 +269,9 @@ def suggestions_for(
     path = work / "embeddings.npz"
     if not path.exists():
         return {}
-    names = [
-        name.removeprefix(encode.GROUP)
-        for name in encode.ids_of(path)
-        if name.startswith(encode.GROUP)
-    ]
+    names = [name.removeprefix(GROUP) for name in encode.ids_of(path) if name.startswith(GROUP)]
     known = [label.class_id for label in labels if label.class_id in decided]
-    anchors = encode.rows_of(path, [*(encode.GROUP + name for name in names), *known])
+    anchors = encode.rows_of(path, [*(GROUP + name for name in names), *known])
     nearest = suggest(
         encode.load(path, labels), anchors, [*names, *(decided[class_id] for class_id in known)]
     )

@@ -83,6 +83,13 @@ def run(
     """
     metadata = {} if raw is None else _metadata(raw)
     selection = read_rows(work / "selection.csv", CleanedLandmark)
+    if not selection:
+        raise DataError(
+            f"{work / 'selection.csv'} has no landmarks to assemble",
+            expected="landmarks of scraped links or of a released file",
+            found="none, as where the labels are those of a table (clean --labels)",
+            fix=f"use {work / 'mapping.csv'}, which has the group and the kind of every label",
+        )
     mapping = read_rows(work / "mapping.csv", Placed)
     by_images = {split: path for split in SPLITS if (path := assign.file_of(work, split)).exists()}
     inputs = [work / "selection.csv", work / "mapping.csv", *by_images.values()]

@@ -26,7 +26,7 @@ from hbench.core.registry import Registry
 from hbench.core.untrusted import read_arrays, read_json
 from hbench_hgldv2.artefact import checked, is_done, made_by, open_table, read_rows, sha256, write
 from hbench_hgldv2.curation.decisions import Kind
-from hbench_hgldv2.labels.label import Label
+from hbench_hgldv2.labels.label import GROUP, Label
 
 Vectors = NDArray[np.float32]
 Encoder = Callable[
@@ -34,7 +34,6 @@ Encoder = Callable[
 ]  # what follows its name and a colon, labels, prompt
 PROMPT = "A picture of a {}"
 DEFAULT = "open_clip:ViT-L-14/laion2b_s32b_b82k"  # the encoder of the official assignment step
-GROUP = "group:"  # begins the ids of group names among the embeddings
 BATCH = 64
 Names = Annotated[Path | None, "Group names to suggest, a line each (name, or name,kind)."]
 encoders: Registry[Encoder] = Registry("text encoder")

@@ -20,7 +20,7 @@ from hbench_hgldv2.artefact import made_by, read_rows, write_rows
 from hbench_hgldv2.labels.label import Label
 from hbench_hgldv2.wikimedia import api
 from hbench_hgldv2.wikimedia.client import CacheFile, Contact, Offline, Rate, opened
-from hbench_hgldv2.wikimedia.facts import Entity, FactSource
+from hbench_hgldv2.wikimedia.facts import QID, Entity, FactSource
 
 ROOT = "Q35120"  # entity
 MOST_LEVELS = 12
@@ -87,13 +87,13 @@ def run(
 def propose(work: Path, source: FactSource, *, least: int) -> None:
     """Make taxonomy.csv and taxonomy_removed.csv with facts from a source."""
     labels = [
-        label for label in read_rows(work / "labels.csv", Label) if label.class_id.startswith("Q")
+        label for label in read_rows(work / "labels.csv", Label) if QID.fullmatch(label.class_id)
     ]
     if not labels:
         raise DataError(
             "no class has a QID, so no subclass of it is known",
             expected="labels scraped from Wikidata",
-            fix="run hbench hgldv2 scrape, then clean without --released",
+            fix="run hbench hgldv2 scrape, then clean without --released and --labels",
         )
 
     parents = ancestors_of([label.class_id for label in labels], source.entities)

@@ -1,5 +1,5 @@
 """Selects the landmarks that keep a class, those that are ambiguous, and those that are dropped,
-and says by which rule.
+and says by which rule. A curator's own table of labels needs no selection, and is taken as it is.
 
 Rules look at the classes of a landmark in a fixed order. A landmark with several classes left is
 ambiguous, and kept apart, because curation may put all of them into one group. Classes are
@@ -13,7 +13,15 @@ from typing import Annotated, NamedTuple
 
 from hbench.cli import terminal
 from hbench.core.errors import ConfigError, UsageError
-from hbench_hgldv2.artefact import counts_text, is_done, made_by, read_rows, write_rows
+from hbench_hgldv2.artefact import (
+    ArtefactRecord,
+    counts_text,
+    is_done,
+    made_by,
+    read_rows,
+    write_rows,
+)
+from hbench_hgldv2.labels import own_table
 from hbench_hgldv2.labels.label import PREFIX, Label, Split, normalised
 from hbench_hgldv2.labels.released import Released, read
 from hbench_hgldv2.labels.scrape import ClassName, Link
@@ -61,22 +69,35 @@ def run(
         "Start from a released five-column file instead of scraped links.",
         "SPLIT FILE",
     ] = (),
+    labels: Annotated[
+        Path | None,
+        "Start from a table of your own with an id, a label and a count in each row: CSV, TSV or "
+        "parquet.",
+        "FILE",
+    ] = None,
+    columns: Annotated[
+        str | None,
+        f"Columns of --labels, where their titles do not say it: {own_table.EXAMPLE}.",
+        "PART=COLUMN,…",
+    ] = None,
 ) -> None:
-    """Select landmarks and list their classes.
+    """Select landmarks and list their classes, or take the labels of a table of your own.
 
     \b
     hbench hgldv2 clean
     hbench hgldv2 clean --released train train_label_to_hierarchical.csv
+    hbench hgldv2 clean --labels birds.csv
     """
-    splits = [split for split, _ in released]
-    if released and rules != RULES:
-        raise UsageError("the rules are for scraped links", expected="either --released or --rules")
-    if len(set(splits)) != len(splits):
-        raise UsageError("a split is given twice", expected="one released file per split")
+    _refuse_two_starts(rules, released, labels)
+    if columns is not None and labels is None:
+        raise UsageError("--columns names those of a table", fix="give --labels FILE, too")
+    if labels is not None:
+        _take_own(work, labels, own_table.chosen_columns(columns))
+        return
 
     inputs = [path for _, path in released] or [work / "links.csv", work / "classes.csv", rules]
-    record = made_by("clean", inputs, {"splits": splits})
-    if is_done(record, work / "selection.csv", work / "labels.csv"):
+    record = made_by("clean", inputs, {"splits": [split for split, _ in released]})
+    if is_done(record, *_outputs(work)):
         return
 
     if released:
@@ -84,15 +105,66 @@ def run(
     else:
         names = read_rows(work / "classes.csv", ClassName)
         selection = select(read_rows(work / "links.csv", Link), names, read_rules(rules))
+    _write(work, record, selection, labels_of(selection, names))
 
+
+def _refuse_two_starts(
+    rules: Path, released: Sequence[tuple[Split, Path]], labels: Path | None
+) -> None:
+    """Raise UsageError for options of several starts, or a split that is given twice."""
+    if released and labels is not None:
+        raise UsageError("there are two starts", expected="either --released or --labels")
+    if rules != RULES and (released or labels is not None):
+        raise UsageError(
+            "the rules are for scraped links", expected="either --released or --rules, or --labels"
+        )
+    splits = [split for split, _ in released]
+    if len(set(splits)) != len(splits):
+        raise UsageError("a split is given twice", expected="one released file per split")
+
+
+def _outputs(work: Path) -> tuple[Path, Path]:
+    return work / "selection.csv", work / "labels.csv"
+
+
+def _write(
+    work: Path, record: ArtefactRecord, selection: Sequence[CleanedLandmark], labels: list[Label]
+) -> None:
+    """Write the selection and the labels, and say how many landmarks were kept, and why others were
+    not.
+    """
+    selection_file, labels_file = _outputs(work)
     counted = counts(selection)
-    labels = labels_of(selection, names)
-    write_rows(work / "selection.csv", selection, CleanedLandmark, record=record, counts=counted)
-    write_rows(work / "labels.csv", labels, Label, record=record, counts={"labels": len(labels)})
+    write_rows(selection_file, selection, CleanedLandmark, record=record, counts=counted)
+    write_rows(labels_file, labels, Label, record=record, counts={"labels": len(labels)})
+
     kept = {name: count for name, count in counted.items() if " " in name}
     terminal.say(counts_text(f"{len(labels):,} classes; landmarks", kept))
     if reasons := {name: count for name, count in counted.items() if " " not in name}:
         terminal.say(counts_text("why not kept", reasons))
+
+
+def _take_own(work: Path, path: Path, chosen: Mapping[str, str]) -> None:
+    """Write the labels of a curator's own table, say what it was taken for, and write a selection
+    of no landmarks, since the table has only their counts.
+    """
+    selection_file, labels_file = _outputs(work)
+    if path.resolve() in (selection_file.resolve(), labels_file.resolve()):
+        raise UsageError(
+            f"{path} is a file that this step writes",
+            expected="a table of your own outside of the work folder",
+            fix="move it, or name another --work",
+        )
+
+    table = own_table.read(path, chosen)
+    terminal.say(f"read: {table.understood}")
+    record = made_by("clean", [path], {"columns": table.columns})
+    if is_done(record, selection_file, labels_file):
+        return
+
+    numbers = {"labels": len(table.labels), "no_label": table.unlabelled}
+    write_rows(selection_file, [], CleanedLandmark, record=record, counts={})
+    write_rows(labels_file, table.labels, Label, record=record, counts=numbers)
 
 
 def read_rules(path: Path = RULES) -> list[Rule]:

@@ -19,11 +19,12 @@ Split = Literal["train", "index"]
 SPLITS: tuple[str, ...] = get_args(Split)
 # begins the id of a class that is known by its text only, such as in the released files
 PREFIX = "label:"
+GROUP = "group:"  # begins the ids of group names among the embeddings
 
 
 class Label(NamedTuple):
-    """A class: its id (a QID, or "label:…"), English label, landmarks per split, and three
-    landmarks' categories.
+    """A class: its id (a QID, "label:…", or that of an own table), English label, landmarks per
+    split, and three landmarks' categories. The count of an own table stands in `n_train`.
     """
 
     class_id: str

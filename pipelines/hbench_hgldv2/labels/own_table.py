@@ -1,0 +1,223 @@
+"""Reads a curator's own table of labels, of birds or museum objects: which of its columns holds the
+ids, which the labels, and which the counts.
+
+A column is taken for a part only when its title is the only one that fits; the reading is said, and
+`--columns` overrides it.
+
+>>> parts_of("birds.csv", ["taxonID", "vernacularName", "n", "order"], {})
+{'id': 'taxonID', 'label': 'vernacularName', 'count': 'n'}
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from hbench.core.errors import DataError, UnknownName, UsageError, examples
+from hbench.core.tables import read_with_dialect, text_rows
+from hbench.core.tables.column_values import plain
+from hbench.core.tables.understood import Understood
+from hbench_hgldv2.artefact import SEPARATOR
+from hbench_hgldv2.labels.label import GROUP, Label
+
+# Titles of columns by their part; case, spaces, hyphens and underscores make no difference.
+TITLES = {
+    "id": (
+        "id", "class_id", "label_id", "category_id", "taxon_id", "species_id", "concept_id",
+        "object_id", "term_id", "gbif_id", "aat_id", "taxon_key", "qid", "key", "code",
+    ),
+    "label": (
+        "label", "name", "class_name", "category_name", "scientific_name", "vernacular_name",
+        "common_name", "english_name", "pref_label", "preferred_label", "title", "term",
+    ),
+    "count": (
+        "count", "counts", "n", "number", "total", "frequency", "images", "n_images", "num_images",
+        "items", "n_items", "objects", "records", "observations", "occurrences", "landmarks",
+    ),
+}  # fmt: skip
+WHOLE_NUMBER = re.compile(r"\d+")
+UNUSABLE_ID = re.compile(rf"^{GROUP}|[{re.escape(SEPARATOR)}\x00-\x1f\x7f]")
+EXAMPLE = "id=taxonID,label=vernacularName,count=n"
+
+
+class LabelTable(NamedTuple):
+    """The labels of a table, sorted by count; the column of each part; what the table was taken
+    for; and how many rows have no label, and are left out.
+    """
+
+    labels: list[Label]
+    columns: dict[str, str]
+    understood: Understood
+    unlabelled: int
+
+
+class TableRow(NamedTuple):
+    """The texts of a row that are used, and its number, from 1 below the header."""
+
+    number: int
+    class_id: str
+    label: str
+    counted: str
+
+
+def chosen_columns(text: str | None) -> dict[str, str]:
+    """Read which column is which part from a text such as "id=taxonID,count=n".
+
+    Raises UsageError for another form, UnknownName for another part.
+    """
+    if text is None:
+        return {}
+
+    chosen: dict[str, str] = {}
+    for pair in text.split(","):
+        part, equals, column = (piece.strip() for piece in pair.partition("="))
+        if not (equals and column):
+            raise UsageError(
+                "--columns cannot be read", expected=f"pairs such as {EXAMPLE}", found=repr(pair)
+            )
+        if part not in TITLES:
+            raise UnknownName("part of --columns", part, TITLES)
+        if part in chosen:
+            raise UsageError(
+                f"--columns names {part} twice",
+                expected="one column for each of id, label and count",
+                found=f"{chosen[part]} and {column}",
+            )
+        chosen[part] = column
+    return chosen
+
+
+def parts_of(source: str, titles: Sequence[str], chosen: Mapping[str, str]) -> dict[str, str]:
+    """Tell which column is the id, the label and the count: the chosen one, or the only one whose
+    title fits.
+
+    Raises UnknownName for a chosen column that the table lacks, DataError that names every part for
+    which no column fits, or several.
+    """
+    for column in chosen.values():
+        if column not in titles:
+            raise UnknownName("column", column, titles)
+
+    free = [title for title in titles if title not in chosen.values()]
+    fitting = {
+        part: [chosen[part]] if part in chosen else _with_title(free, known)
+        for part, known in TITLES.items()
+    }
+    unclear = {part: columns for part, columns in fitting.items() if len(columns) != 1}
+    if unclear:
+        pairs = [f"{part}={next(iter(columns), 'COLUMN')}" for part, columns in unclear.items()]
+        problems = [_problem(part, columns) for part, columns in unclear.items()]
+        raise DataError(
+            f"{source} has no single column for the {' and the '.join(unclear)}",
+            expected="one column for the id, one for the label and one for the count",
+            found="; ".join([*problems, f"the columns are {examples(titles, most=12)}"]),
+            fix=f"say which: --columns {','.join(pairs)}",
+        )
+
+    return {part: columns[0] for part, columns in fitting.items()}
+
+
+def read(path: Path, chosen: Mapping[str, str]) -> LabelTable:
+    """Read the labels in a table in CSV, TSV or parquet.
+
+    Raises DataError for a file that is not a table, for columns that cannot be told apart, and for
+    the rows that cannot be used, by their lines.
+    """
+    table, written = read_with_dialect(path)
+    columns = parts_of(path.name, table.column_names, chosen)
+    rows = _rows_of(table, columns)
+    labelled = [row for row in rows if row.label]
+    _refuse_unusable(path, labelled)
+
+    labels = [Label(row.class_id, row.label, int(row.counted), 0, 0, ()) for row in labelled]
+    labels.sort(key=lambda label: (-label.landmarks, label.class_id))
+    unlabelled = len(rows) - len(labelled)
+    facts = [written] if written else []
+    facts += [f"{part} by {column}" for part, column in columns.items()]
+    facts += _facts_on(labels, unlabelled)
+
+    used = set(columns.values())
+    left_out = {title: "not used" for title in table.column_names if title not in used}
+    hints = ("--columns id=…,label=…,count=… says otherwise",) if left_out else ()
+    what = f"{len(labels):,} labels"
+    understood = Understood(path.name, what, tuple(facts), left_out, hints)
+    return LabelTable(labels, columns, understood, unlabelled)
+
+
+def _facts_on(labels: Sequence[Label], unlabelled: int) -> list[str]:
+    """The sum of the counts, the rows without a label, and labels that several ids share, in
+    words.
+    """
+    facts = [f"{sum(label.landmarks for label in labels):,} counted in all"]
+    if unlabelled:
+        facts.append(f"rows without a label, left out: {unlabelled:,}")
+
+    times = Counter(label.label for label in labels)
+    shared = sum(count for count in times.values() if count > 1)
+    if shared:
+        facts.append(f"labels whose text several ids share: {shared:,}")
+    return facts
+
+
+def _with_title(titles: Sequence[str], known: Sequence[str]) -> list[str]:
+    """The columns whose title is a known one."""
+    folded = {_folded(title) for title in known}
+    return [title for title in titles if _folded(title) in folded]
+
+
+def _folded(title: str) -> str:
+    return re.sub(r"[\s_-]", "", title).casefold()
+
+
+def _problem(part: str, columns: Sequence[str]) -> str:
+    if not columns:
+        return f"no column has a title of a {part}, such as {examples(TITLES[part], most=3)}"
+    return f"{' and '.join(columns)} may each be the {part}"
+
+
+def _rows_of(table: pa.Table, columns: Mapping[str, str]) -> list[TableRow]:
+    """Read the three columns as texts without outer spaces, and ids without the decimals of a
+    float.
+    """
+    cells = text_rows(table, [columns[part] for part in TITLES])
+    return [
+        TableRow(number, plain(class_id), " ".join(label.split()), plain(count))
+        for number, (class_id, label, count) in enumerate(cells, start=1)
+    ]
+
+
+def _refuse_unusable(path: Path, rows: Sequence[TableRow]) -> None:
+    """Raise DataError for a table without labels, an id that is missing, given twice or unusable,
+    and a count that is not a whole number.
+    """
+    if not rows:
+        raise DataError(f"{path} has no labels", expected="rows with an id, a label and a count")
+
+    times = Counter(row.class_id for row in rows)
+    problems = {
+        "an id": [row for row in rows if not row.class_id],
+        "an id of its own": [row for row in rows if row.class_id and times[row.class_id] > 1],
+        f"an id without {SEPARATOR} and line breaks, not beginning with {GROUP}": [
+            row for row in rows if UNUSABLE_ID.search(row.class_id)
+        ],
+        "a count that is a whole number": [
+            row for row in rows if not WHOLE_NUMBER.fullmatch(row.counted)
+        ],
+    }
+    wrong = {expected: found for expected, found in problems.items() if found}
+    if wrong:
+        raise DataError(
+            f"{path} has rows that cannot be used",
+            expected="in each row " + ", ".join(wrong),
+            found="; ".join(_shown(found) for found in wrong.values()),
+            fix="mend these rows, or leave them out of the table",
+        )
+
+
+def _shown(rows: Sequence[TableRow]) -> str:
+    """The first rows of a problem: number, id, label and count."""
+    cells = (f"row {row.number}: {row.class_id!r}, {row.label!r}, {row.counted!r}" for row in rows)
+    return examples(cells, most=3)
