@@ -19,13 +19,14 @@ from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from hbench.core.errors import UnknownName, closest, examples
 from hbench.core.schema import Strict
+from hbench_hgldv2.labels.kinds import written_in_two_ways
 
 REST = "*"
 # A QID, "label:…", or an id of a curator's own table; "|" separates ids in the files of the steps.
 ClassId = Annotated[str, StringConstraints(pattern=r"^[^|\r\n]+$")]
 GroupName = Annotated[str, StringConstraints(min_length=1)]
 ClassIds = Annotated[tuple[ClassId, ...], Field(min_length=1)]
-Kind = Literal["human-made", "natural"]
+Kind = Annotated[str, StringConstraints(pattern=r"^\S([^\r\n]*\S)?$")]
 Day = Annotated[
     str, BeforeValidator(lambda day: day.isoformat() if isinstance(day, datetime.date) else day)
 ]
@@ -117,7 +118,9 @@ AnyDecision = Annotated[
 
 
 class Group(Strict):
-    """A super-category of the target taxonomy; `parent` is an optional grouping for readers."""
+    """A super-category of the target taxonomy; its `kind` is the level above it, in H-GLDv2
+    human-made or natural; `parent` is an optional grouping for readers.
+    """
 
     kind: Kind
     parent: str | None = None
@@ -166,6 +169,9 @@ class Decisions(Strict):
                 f"{examples(sorted({i for i in ids if ids.count(i) > 1}))}"
             )
 
+        if twice := written_in_two_ways(kinds_named(self)):
+            raise ValueError(f"kind {twice[1]!r} is {twice[0]!r}, written in another way")
+
         for decision in self.decisions:
             for group in groups_named(decision):
                 if group not in self.groups:
@@ -191,6 +197,12 @@ def groups_named(decision: AnyDecision) -> Iterator[str]:
     yield from (values[name] for name in ("group", "to") if name in values)
     for name in ("into", "groups", "choices"):
         yield from values.get(name, ())
+
+
+def kinds_named(decisions: Decisions) -> Iterator[str]:
+    """Yield the kind of every group, as declared and as set later."""
+    yield from (group.kind for group in decisions.groups.values())
+    yield from (each.kind for each in decisions.decisions if isinstance(each, SetKind))
 
 
 def labels_named(decision: AnyDecision) -> tuple[str, ...]:

@@ -201,7 +201,7 @@ class Curation:
     rows: tuple[Placed, ...]
     conflicts: tuple[Conflict, ...]
     stale: tuple[str, ...]  # "reviewer: group" of approvals whose group has changed
-    kinds: Mapping[str, str]  # group -> natural or human-made
+    kinds: Mapping[str, str]  # group -> such as natural or human-made
 
     def groups(self) -> dict[str, list[str]]:
         """Return group -> ids of its labels, both sorted."""
@@ -253,6 +253,9 @@ def run(
     for problem in curation.problems():
         terminal.say(problem)
     terminal.say(counts_text(f"{len(curation.groups())} groups; labels", curation.counts()))
+    if groups := curation.groups():
+        kinds = Counter(curation.kinds[group] for group in groups)
+        terminal.say(counts_text("groups by kind", kinds))
 
 
 def groups_in(mapping: Path) -> dict[str, str]:

@@ -20,12 +20,13 @@ from hbench.core.schema import build
 from hbench.look.pages.folder import shared_asset
 from hbench_hgldv2.artefact import csv_text, read_rows, record_of
 from hbench_hgldv2.curation import decisions_file
-from hbench_hgldv2.curation.decisions import Decisions, Inputs
+from hbench_hgldv2.curation.decisions import Decisions, Inputs, kinds_named
 from hbench_hgldv2.curation.decisions_file import DecisionsFile, decisions_in
 from hbench_hgldv2.curation.replay import Curation, replay, suggestions_for
 from hbench_hgldv2.grouping import cluster, encode, taxonomy
 from hbench_hgldv2.grouping.cluster import Clustered
-from hbench_hgldv2.labels import clean, released
+from hbench_hgldv2.labels import clean, own_table, released
+from hbench_hgldv2.labels.kinds import LANDMARK_KINDS, OWN_KINDS, offered
 from hbench_hgldv2.labels.label import Label, digest, partition_digest
 
 PAGE = Path(__file__).with_name("page")
@@ -37,7 +38,8 @@ SCRIPTS = ("model", "view", "cards", "grid", "actions", "picker", "marks", "comp
 class Material(NamedTuple):
     """The content of a review: labels, their clusters, suggested groups by class id, the known
     kinds of groups, the decisions so far, the path of each class in the taxonomy, if one was made,
-    and another reviewer's name and decisions.
+    another reviewer's name and decisions, the kinds that are offered where no others are known, and
+    what the labels count.
     """
 
     labels: Sequence[Label]
@@ -48,6 +50,8 @@ class Material(NamedTuple):
     ancestors: Mapping[str, str] = MappingProxyType({})
     other: str = ""
     other_decisions: Decisions = Decisions()
+    usual_kinds: Sequence[str] = LANDMARK_KINDS
+    counted: str = "landmark"
 
     @property
     def clusters(self) -> dict[str, int]:
@@ -88,6 +92,9 @@ def run(
     ancestors = taxonomy.paths(read_rows(tree, taxonomy.Node)) if tree.exists() else {}
     suggestions = suggestions_for(work, labels, placed)
     material = Material(labels, clustered, suggestions, encode.kinds_in(names), decided, ancestors)
+
+    if own_table.is_own(work / "labels.csv"):
+        material = material._replace(usual_kinds=OWN_KINDS, counted="item")
 
     if against is not None:
         second = decisions_file.load(against)
@@ -182,6 +189,8 @@ def content(material: Material, made_with: Inputs) -> dict[str, Any]:
         ],
         "cluster_names": [name for _, name in names_of_clusters],
         "known_kinds": dict(material.known_kinds),
+        "kind_names": _kind_names(material),
+        "counted": material.counted,
         "places": _places(curation),
         "kinds": dict(curation.kinds),
         "other": {"name": material.other, "places": _places(other), "kinds": dict(other.kinds)}
@@ -191,6 +200,16 @@ def content(material: Material, made_with: Inputs) -> dict[str, Any]:
             include={"groups", "decisions", "approvals"}, exclude_none=True, mode="json"
         ),
     }
+
+
+def _kind_names(material: Material) -> list[str]:
+    """List the kinds to choose from: those of the suggested groups and of both reviewers."""
+    kinds = [
+        *material.known_kinds.values(),
+        *kinds_named(material.decisions),
+        *kinds_named(material.other_decisions),
+    ]
+    return list(offered(filter(None, kinds), material.usual_kinds))
 
 
 def _entry(rank: int, label: Label, row: Clustered, material: Material) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from hbench_hgldv2.dataset import assign
 from hbench_hgldv2.dataset.assign import Assigned
 from hbench_hgldv2.grouping import encode, quality
 from hbench_hgldv2.labels.clean import CleanedLandmark
+from hbench_hgldv2.labels.kinds import offered
 from hbench_hgldv2.labels.label import SPLITS
 from hbench_hgldv2.labels.released import Released
 
@@ -230,11 +231,10 @@ def assemble(
 
 
 def tree_of(rows: Sequence[Sourced]) -> tuple[LabelTree, Labels]:
-    """Make the tree natural/human-made → super-category → landmark of the labelled rows, and their
-    labels int32 (N, 3).
+    """Make the tree kind → super-category → landmark of the labelled rows, and their labels int32
+    (N, 3).
 
-    Raises DataError when no row is labelled, TreeError when a super-category is both natural and
-    human-made.
+    Raises DataError when no row is labelled, TreeError when a super-category has two kinds.
     """
     labelled = _labelled(rows)
     if not labelled:
@@ -296,6 +296,7 @@ def card(
         labelled = _labelled(rows)
         groups[name] = Counter(row.hierarchical_label for row in labelled)
         kinds |= {row.hierarchical_label: row.natural_or_human_made for row in labelled}
+    of_kind = Counter(kinds.values())
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
     )
@@ -311,5 +312,5 @@ def card(
         smallest=SMALLEST,
         reasons=REASONS,
         imbalance={name: imbalance(sizes.values()) for name, sizes in groups.items() if sizes},
-        of_kind=Counter(kinds.values()),
+        of_kind=[(kind, of_kind[kind]) for kind in offered(sorted(of_kind))],
     )

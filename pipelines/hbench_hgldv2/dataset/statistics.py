@@ -9,6 +9,7 @@ SupRank.
 from __future__ import annotations
 
 import csv
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from hbench.core.files import replacing
 from hbench.datasets.benchmarks import gldv2
 from hbench_hgldv2.artefact import open_table
 from hbench_hgldv2.dataset.assemble import file_of
+from hbench_hgldv2.labels.kinds import offered
 from hbench_hgldv2.labels.label import SPLITS, Split
 from hbench_hgldv2.labels.released import Released, read
 
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
 
 FORMATS = (".svg", ".png", ".pdf")
-COLOURS = {"human-made": "#2457c5", "natural": "#2c7a4b"}
+COLOURS = ("#2457c5", "#2c7a4b", "#b06000", "#7a45b0", "#b02a72", "#00707a")  # of the kinds
 SPLIT_FILLS = (1.0, 0.45)  # the opacity of the bars of the first and the second split
 PUBLISHED = {  # the counts in the released files and the paper's configuration (gldv2_hier.yaml)
     "super-categories": 78,
@@ -113,7 +115,7 @@ def counts(
         labelled[split] = [row for row in rows if row.hierarchical_label]
         kinds |= {row.hierarchical_label: row.natural_or_human_made for row in labelled[split]}
     numbers = {"super-categories": len(kinds)} | {
-        kind: list(kinds.values()).count(kind) for kind in COLOURS
+        kind: list(kinds.values()).count(kind) for kind in offered(sorted(kinds.values()))
     }
 
     for split, rows in labelled.items():
@@ -178,7 +180,7 @@ def _landmarks(axes: Axes, splits: Mapping[str, Sequence[Released]]) -> None:
     width = 0.8 / len(sizes)
 
     for number, (split, size) in enumerate(sizes.items()):
-        for kind, colour in COLOURS.items():
+        for kind, colour in zip(offered(sorted(kinds.values())), itertools.cycle(COLOURS)):
             at = np.asarray([place for place, name in enumerate(names) if kinds[name] == kind], int)
             heights = [size[names[place]] for place in at]
             shift = (number - (len(sizes) - 1) / 2) * width

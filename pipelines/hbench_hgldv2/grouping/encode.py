@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from hbench.core.errors import ConfigError, DataError, UsageError, examples
 from hbench.core.registry import Registry
 from hbench.core.untrusted import read_arrays, read_json
 from hbench_hgldv2.artefact import checked, is_done, made_by, open_table, read_rows, sha256, write
-from hbench_hgldv2.curation.decisions import Kind
+from hbench_hgldv2.labels.kinds import written_in_two_ways
 from hbench_hgldv2.labels.label import GROUP, Label
 
 Vectors = NDArray[np.float32]
@@ -83,22 +83,24 @@ def _weights_of(local: Path) -> list[Path]:
 
 
 def kinds_in(names: Path | None) -> dict[str, str]:
-    """Read group name -> kind ("" without one) from a file with a line each; the official list's
-    header is skipped.
+    """Read group name -> kind ("" without one) from a file with a line each; a header is skipped,
+    the official list's or one whose second column is `kind`.
 
-    Raises ConfigError for another kind.
+    Raises ConfigError for a kind in two spellings.
     """
     if names is None:
         return {}
     with open_table(names) as lines:
-        rows = [row for row in csv.reader(lines) if row and row[0] != "hierarchical_label"]
-    kinds = {row[0]: row[1] if len(row) > 1 else "" for row in rows}
-    if unknown := {*kinds.values()} - {"", *get_args(Kind)}:
-        expected = f"lines of a name, and perhaps a comma and one of {', '.join(get_args(Kind))}"
+        rows = [row for row in csv.reader(lines) if row]
+    if rows and (rows[0][0] == "hierarchical_label" or rows[0][1:2] == ["kind"]):
+        rows = rows[1:]
+
+    kinds = {row[0]: row[1].strip() if len(row) > 1 else "" for row in rows}
+    if twice := written_in_two_ways(kind for kind in kinds.values() if kind):
         raise ConfigError(
-            f"{names} has unknown kinds of groups",
-            expected=expected,
-            found=examples(sorted(unknown)),
+            f"{names} has a kind of groups that is written in two ways",
+            expected=twice[0],
+            found=twice[1],
         )
     return kinds
 

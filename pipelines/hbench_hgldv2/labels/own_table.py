@@ -20,7 +20,7 @@ from hbench.core.errors import DataError, UnknownName, UsageError, examples
 from hbench.core.tables import read_with_dialect, text_rows
 from hbench.core.tables.column_values import plain
 from hbench.core.tables.understood import Understood
-from hbench_hgldv2.artefact import SEPARATOR
+from hbench_hgldv2.artefact import SEPARATOR, record_of
 from hbench_hgldv2.labels.label import GROUP, Label
 
 # Titles of columns by their part; case, spaces, hyphens and underscores make no difference.
@@ -145,6 +145,12 @@ def read(path: Path, chosen: Mapping[str, str]) -> LabelTable:
     what = f"{len(labels):,} labels"
     understood = Understood(path.name, what, tuple(facts), left_out, hints)
     return LabelTable(labels, columns, understood, unlabelled)
+
+
+def is_own(labels: Path) -> bool:
+    """Whether the record next to labels.csv says that the labels are those of a table."""
+    record = record_of(labels)
+    return record is not None and "columns" in record.settings
 
 
 def _facts_on(labels: Sequence[Label], unlabelled: int) -> list[str]:

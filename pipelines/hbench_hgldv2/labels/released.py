@@ -20,9 +20,9 @@ from hbench_hgldv2.curation.decisions import (
     Move,
     labels_named,
 )
+from hbench_hgldv2.labels.kinds import written_in_two_ways
 from hbench_hgldv2.labels.label import PREFIX, Label, normalised
 
-KINDS = ("human-made", "natural")
 SAMPLE = Path(__file__).with_name("released_sample.yaml")  # decisions about 156 released classes
 
 
@@ -88,8 +88,8 @@ def _sample_rows() -> list[Released]:
 
 
 def read(path: Path) -> list[Released]:
-    """Read the rows of a released file; raises DataError for other columns, a repeated landmark, or
-    half a label.
+    """Read the rows of a released file; raises DataError for other columns, a repeated landmark,
+    half a label, or a kind in two spellings.
     """
     seen: set[int] = set()
     rows = read_rows(path, Released)
@@ -98,10 +98,16 @@ def read(path: Path) -> list[Released]:
             raise DataError(
                 f"{path} has landmark {row.landmark_id} twice", expected="each landmark_id once"
             )
-        if bool(row.hierarchical_label) != (row.natural_or_human_made in KINDS):
+        if bool(row.hierarchical_label) != bool(row.natural_or_human_made):
             problem = f"{path} has half a label for landmark {row.landmark_id}"
             raise DataError(problem, expected="both or neither", found=str(row[3:]))
         seen.add(row.landmark_id)
+
+    kinds = sorted({row.natural_or_human_made for row in rows} - {""})
+    if twice := written_in_two_ways(kinds):
+        raise DataError(
+            f"{path} has a kind that is written in two ways", expected=twice[0], found=twice[1]
+        )
     return rows
 
 

@@ -40,7 +40,7 @@ const chosen = () => {
 };
 const counted = (ids) => (ids.length === 1 ? model.labels.get(ids[0]).label : ids.length + " labels");
 const declared = (group, kind) =>
-  model.groups.has(group) ? {} : { [group]: { kind: kind ?? data.known_kinds[group] ?? "human-made" } };
+  model.groups.has(group) ? {} : { [group]: { kind: kind || data.known_kinds[group] || data.kind_names[0] } };
 
 function nameCard(group, kind) {
   if (!isCluster(view.card)) return;
@@ -117,7 +117,8 @@ function link(op) {
 function toggleKind() {
   const group = groupOf(view.card);
   if (group === null) return;
-  const kind = kindOf(group) === "natural" ? "human-made" : "natural";
+  if (allKinds().length < 2) return say("there is only one kind; a new group may have another");
+  const kind = kindAfter(kindOf(group));
   commit({ op: "set_kind", group, kind }, {}, "“" + group + "” is " + kind);
 }
 

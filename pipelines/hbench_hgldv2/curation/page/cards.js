@@ -51,7 +51,7 @@ function rowOf(id, card, index, count) {
       " ",
       tagsOf(label, card),
     ),
-    make("span", { className: "count", textContent: label.landmarks.toLocaleString("en"), title: "landmarks" }),
+    make("span", { className: "count", textContent: label.landmarks.toLocaleString("en"), title: data.counted + "s" }),
   );
   const more = [/^Q\d+$/.test(id) ? id : "", ...label.examples].filter(Boolean).join(" · ");
   if (more) row.append(make("span", { className: "more", dir: "auto", textContent: more }));
@@ -110,7 +110,7 @@ function actionsOf(card) {
     button("Merge…", "G", askMerge),
     button("Split…", "S", askSplit),
     ...labels,
-    button(kindOf(groupOf(card)) === "natural" ? "→ human-made" : "→ natural", "T", toggleKind),
+    ...(allKinds().length > 1 ? [button("→ " + kindAfter(kindOf(groupOf(card))), "T", toggleKind)] : []),
     button("Approve", "V", approve),
   ];
 }
@@ -120,10 +120,10 @@ function factsOf(card, ids) {
   const facts = make(
     "div",
     { className: "facts" },
-    plural(ids.length, "label") + " · " + plural(landmarksOf(model, card), "landmark") + " ",
+    plural(ids.length, "label") + " · " + inLandmarks(landmarksOf(model, card)) + " ",
   );
   if (group === null) return facts;
-  facts.append(make("span", { className: "tag " + kindOf(group), textContent: kindOf(group) }));
+  facts.append(make("span", { className: "tag " + colourOf(kindOf(group)), dir: "auto", textContent: kindOf(group) }));
   const approved = view.approved.get(card);
   if (approved)
     facts.append(
@@ -156,7 +156,8 @@ function pagerOf(card, count, { start, size }) {
 }
 
 // What a card looks like depends on this alone, beside the current row and the selection.
-const stateOf = (card) => [versions.get(card) ?? 0, card === view.card, partOf(card).start, view.query].join("|");
+const stateOf = (card) =>
+  [versions.get(card) ?? 0, card === view.card, partOf(card).start, view.query, ...allKinds()].join("|");
 
 function cardElement(card) {
   const group = groupOf(card),
@@ -166,7 +167,7 @@ function cardElement(card) {
   const element = make("section", { className: "card", ariaLabel: titleOf(card), state: stateOf(card) });
   element.dataset.card = card;
   element.classList.toggle("group", group !== null);
-  element.classList.toggle("natural", group !== null && kindOf(group) === "natural");
+  if (group !== null) element.classList.add(colourOf(kindOf(group)));
   element.classList.toggle("pile", card in PILES);
   element.classList.toggle("current", current);
   const rows = make("ul", {

@@ -78,7 +78,9 @@ function listQueue({ both, plain, differ }) {
       rounded(plain.observed) +
       " are in the same place: Cohen’s κ\u00a0" +
       rounded(plain.kappa) +
-      ". By landmarks " +
+      ". By " +
+      data.counted +
+      "s " +
       rounded(weighted.observed) +
       ", κ\u00a0" +
       rounded(weighted.kappa) +
@@ -90,7 +92,7 @@ function listQueue({ both, plain, differ }) {
       {},
       make("strong", { dir: "auto", textContent: label }),
       " ",
-      make("span", { className: "facts", textContent: plural(landmarks, "landmark") }),
+      make("span", { className: "facts", textContent: inLandmarks(landmarks) }),
       make(
         "div",
         {},
@@ -122,7 +124,7 @@ function listQueue({ both, plain, differ }) {
     $("disputes-list").append(
       make("li", {
         className: "facts",
-        textContent: "and " + (queue.length - LISTED).toLocaleString("en") + " more, of fewer landmarks",
+        textContent: "and " + (queue.length - LISTED).toLocaleString("en") + " more, of fewer " + data.counted + "s",
       }),
     );
 }

@@ -152,8 +152,11 @@ function summary() {
     model.places.size.toLocaleString("en") +
     " labels decided, " +
     Math.round((100 * landmarks) / (total || 1)) +
-    " % of landmarks";
+    " % of " +
+    data.counted +
+    "s";
   showAgreement();
+  showLegend();
   listGroups();
 }
 
@@ -171,12 +174,23 @@ function listGroups() {
   used.forEach((group, at) => {
     if (!entries.has(group)) entries.set(group, entryOf(group));
     const entry = entries.get(group),
-      dot = "dot " + kindOf(group),
+      dot = "dot " + colourOf(kindOf(group)),
       count = model.cards.get("g:" + group).size.toLocaleString("en");
     if (entry.dot.className !== dot) Object.assign(entry.dot, { className: dot, title: kindOf(group) });
     if (entry.count.textContent !== count) entry.count.textContent = count;
     if ($("groups").children[at] !== entry) $("groups").insertBefore(entry, $("groups").children[at] ?? null);
   });
+}
+
+// The colour of each kind. The cards show them again where a kind was added.
+let legend = "";
+function showLegend() {
+  const kinds = allKinds();
+  if (kinds.join("\n") === legend) return;
+  legend = kinds.join("\n");
+  $("legend").replaceChildren(
+    ...kinds.map((kind) => make("span", { dir: "auto" }, make("span", { className: "dot " + colourOf(kind) }), kind)),
+  );
 }
 
 function entryOf(group) {

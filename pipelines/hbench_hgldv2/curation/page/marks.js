@@ -73,9 +73,9 @@ function showHistory() {
 // What is known of a label, by the names of the fields.
 const FACTS = {
   "class id": "id",
-  "in train": "n_train",
-  "in index": "n_index",
-  ambiguous: "n_ambiguous",
+  ...(data.counted === "landmark"
+    ? { "in train": "n_train", "in index": "n_index", ambiguous: "n_ambiguous" }
+    : { count: "landmarks" }),
   cluster: "cluster",
   "cluster name": "name",
   distance: "distance",

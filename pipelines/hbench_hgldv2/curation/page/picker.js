@@ -28,10 +28,33 @@ const knownGroups = (first) => [
 function ask(title, first, run) {
   view.picked = { run, first, at: 0 };
   $("picker-title").textContent = title;
-  $("picker-text").value = "";
+  $("picker-text").value = $("picker-new-kind").value = "";
+  offerKinds();
   offer();
   $("picker").showModal();
   $("picker-text").focus();
+}
+
+const kindRadios = () => [...document.querySelectorAll("input[name=kind]")];
+const chosenKind = () => kindRadios().find((radio) => radio.checked)?.value;
+
+// The kinds of a new group, that of the group before it chosen.
+function offerKinds() {
+  const before = chosenKind() ?? data.kind_names[0];
+  $("picker-kinds").replaceChildren(
+    ...allKinds().map((kind) => {
+      const radio = make("input", { type: "radio", name: "kind", value: kind, checked: kind === before });
+      radio.onchange = () => ($("picker-new-kind").value = "");
+      return make("label", { dir: "auto" }, radio, " " + kind);
+    }),
+  );
+}
+
+// The kind that was typed, else the chosen one. Case, spaces and hyphens do not make another kind.
+function newKind() {
+  const folded = (kind) => kind.replace(/[\s_-]/g, "").toLowerCase();
+  const typed = $("picker-new-kind").value.trim();
+  return typed ? (allKinds().find((kind) => folded(kind) === folded(typed)) ?? typed) : chosenKind();
 }
 
 function offer() {
@@ -60,8 +83,7 @@ function offer() {
   const pick = found[view.picked.at];
   $("picker-text").setAttribute("aria-activedescendant", pick ? "choice" + view.picked.at : "");
   $("picker-kind").hidden = !pick || model.groups.has(pick);
-  if (pick && data.known_kinds[pick])
-    document.querySelector(`input[name=kind][value="${data.known_kinds[pick]}"]`).checked = true;
+  for (const radio of kindRadios()) if (pick && radio.value === data.known_kinds[pick]) radio.checked = true;
   $("choices").children[view.picked.at]?.scrollIntoView({ block: "nearest" });
 }
 
@@ -73,7 +95,7 @@ function shut() {
 
 function finish() {
   const group = view.picked.choices[view.picked.at];
-  const kind = document.querySelector("input[name=kind]:checked").value;
+  const kind = newKind();
   shut();
   if (group) view.picked.run(group, kind);
 }

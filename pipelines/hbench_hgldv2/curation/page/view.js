@@ -20,8 +20,14 @@ function make(tag, properties = {}, ...children) {
 }
 
 const plural = (count, what) => count.toLocaleString("en") + " " + what + (count === 1 ? "" : "s");
+const inLandmarks = (count) => plural(count, data.counted);
 const groupOf = (card) => (card && card.startsWith("g:") ? card.slice(2) : null);
-const kindOf = (group) => model.kinds.get(group) ?? "human-made";
+const kindOf = (group) => model.kinds.get(group) ?? data.kind_names[0];
+// The kinds of groups to choose from: those the page came with, then those that were typed here.
+const allKinds = () => [...new Set([...data.kind_names, ...model.kinds.values()])].filter(Boolean);
+const COLOURS = 4; // of kinds, in review.css; further kinds begin again
+const colourOf = (kind) => "kind" + (Math.max(0, allKinds().indexOf(kind)) % COLOURS);
+const kindAfter = (kind) => allKinds()[(allKinds().indexOf(kind) + 1) % allKinds().length];
 const PILES = { dropped: "Dropped", ambiguous: "Ambiguous, left open" };
 const isCluster = (card) => Boolean(card?.startsWith("c:"));
 const titleOf = (card) => groupOf(card) ?? PILES[card] ?? data.cluster_names[Number(card.slice(2))] + " …";
