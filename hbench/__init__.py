@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from hbench.evaluation.arrays import score
     from hbench.evaluation.by_name.named import name
     from hbench.evaluation.evaluate import evaluate
+    from hbench.integrations.own_loop import build_loss_for, gather_batch
     from hbench.look.plots import plot
     from hbench.look.strips.results import browse
     from hbench.metrics.level_sequence import LevelSequence
@@ -65,10 +66,12 @@ HOME = {
     "audit": "hbench.auditing.audit",
     "browse": "hbench.look.strips.results",
     "build": "hbench.datasets.build",
+    "build_loss_for": "hbench.integrations.own_loop",
     "compare": "hbench.records.comparison",
     "embed": "hbench.train.embed_dataset",
     "embed_names": "hbench.train.models.embed_names",
     "evaluate": "hbench.evaluation.evaluate",
+    "gather_batch": "hbench.integrations.own_loop",
     "name": "hbench.evaluation.by_name.named",
     "leaderboard": "hbench.boards:read",
     "levels_of_pairs": "hbench.tree",
@@ -94,9 +97,9 @@ __all__ = [
     "LabelTree", "Leaderboard", "LevelSequence", "Manifest", "MetricName", "OwnSource", "Report",
     "SourceError",
     "SubmissionError", "TreeError", "UnknownName", "UsageError", "__version__", "audit", "browse",
-    "build", "compare", "embed", "embed_names",
-    "evaluate", "leaderboard", "levels_of_pairs", "list_datasets", "list_leaderboards",
-    "list_losses", "list_metrics",
+    "build", "build_loss_for", "compare", "embed", "embed_names",
+    "evaluate", "gather_batch", "leaderboard", "levels_of_pairs", "list_datasets",
+    "list_leaderboards", "list_losses", "list_metrics",
     "list_recipes", "load", "name", "plot", "relevance_of_pairs", "score", "torch_dataset",
     "vision_dataset",
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 asked for.
 
 `hbench.integrations.torchmetrics`, `hbench.integrations.pytorch_metric_learning`,
-`hbench.integrations.lightning`.
+`hbench.integrations.lightning`; and `hbench.integrations.own_loop`, for training loops of your own.
 """
 
 from collections.abc import Sequence

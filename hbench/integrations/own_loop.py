@@ -1,0 +1,167 @@
+"""Offers what a training loop of your own takes from hbench: a loss with the labels of a dataset,
+and the whole batch where several processes share it.
+
+>>> loss, labels = build_loss_for("glyphs", "happier", 64)
+>>> labels["latin/lu/0042/DejaVuSans.png"]  # coarse to fine
+tensor([  4,   8, 242, 370])
+>>> loss.losses[1].weight.shape  # one proxy per class of the finest level
+torch.Size([745, 64])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from hbench.core.arguments import checked
+from hbench.core.errors import DataError, UsageError, examples
+from hbench.datasets import Dataset, load
+from hbench.datasets.manifest import Manifest
+from hbench.losses.partial import ended
+from hbench.train.processes import Processes, gather
+from hbench.train.recipes.recipe import LossSpec
+from hbench.train.refusals import refuse_several
+from hbench.train.steps.gradients import build_objective
+
+
+class LabelsById:
+    """The labels of training items, int64, coarse to fine, −1 where nothing is known.
+
+    `labels[item]` is (L,), what the `__getitem__` of a torch dataset returns beside the image;
+    `labels.of(items)` is (B, L).
+
+    Attributes:
+        items: the ids, N of them.
+        table: int64 (N, L), in the order of `items`, which is that of the manifest.
+        paths: int64 (C, L), the labels of every class of the finest level.
+    """
+
+    def __init__(self, items: Sequence[str], table: Tensor, paths: Tensor) -> None:
+        self.items = tuple(items)
+        self.table = table
+        self.paths = paths
+        self._row = {item: row for row, item in enumerate(self.items)}
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __repr__(self) -> str:
+        return f"<LabelsById: {len(self):,} items, {self.table.shape[1]} levels>"
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._row
+
+    def __getitem__(self, item: str) -> Tensor:
+        """The labels (L,) of an item; raises UsageError for one that is not a training item."""
+        return self.of([item])[0]
+
+    def of(self, items: Sequence[str]) -> Tensor:
+        """Look up the labels of a batch.
+
+        Args:
+            items: ids of training items, B of them, as the manifest has them.
+
+        Returns:
+            int64 (B, L).
+
+        Raises:
+            UsageError: an id that no training item has.
+        """
+        unknown = [item for item in items if item not in self._row]
+        if unknown:
+            raise UsageError(
+                f"{len(unknown):,} of {len(items):,} ids are not those of training items",
+                expected=f"ids such as {examples(self.items, most=2)}",
+                found=examples(unknown, most=2),
+                fix="give the ids as the training manifest has them (labels.items lists them)",
+            )
+        return self.table[[self._row[item] for item in items]]
+
+
+@checked
+def build_loss_for(
+    dataset: str | Path | Dataset | Manifest,
+    name: str,
+    dim: int,
+    params: Mapping[str, Any] | None = None,
+) -> tuple[nn.Module, LabelsById]:
+    """Build a loss for the training items of a dataset, with their labels.
+
+    The numbers of classes and their paths are taken from the dataset, as in `hbench train`. Pairs
+    of unknown level, where labels end early, are left out.
+
+    Args:
+        dataset: a name, a folder, a table with a column split, what `hbench.load` returns, or a
+            manifest of your own training split.
+        name: one of `hbench.list_losses()`.
+        dim: of the embeddings, D.
+        params: replace the defaults of the loss's parameters, which `hbench losses NAME` lists.
+            Default: none.
+
+    Returns:
+        The loss, an nn.Module with forward(embeddings (B, D), labels int64 (B, L)) -> scalar, and
+        the labels of the training items by id.
+
+    Raises:
+        UnknownName: a dataset or loss that does not exist.
+        DataError: a dataset without training items, or whose items have several paths.
+        UsageError: params that are not a mapping.
+        ConfigError: a parameter that the loss does not have or cannot use, or a loss that needs
+            every label where some end early.
+    """
+    manifest = dataset if isinstance(dataset, Manifest) else _training_manifest(dataset)
+    refuse_several(manifest)
+    if not isinstance(params, Mapping | None):
+        expected = '{"parameter": value}'
+        raise UsageError("params is not a mapping", expected=expected, found=repr(params))
+
+    labels = ended(manifest.labels, manifest.tree)
+    spec = LossSpec(params=dict(params or {}))
+    loss = build_objective({name: spec}, labels, dim).losses[name]
+
+    paths = ended(manifest.tree.paths, manifest.tree)
+    table, of_classes = (torch.from_numpy(each.astype(np.int64)) for each in (labels, paths))
+    return loss, LabelsById(manifest.items.tolist(), table, of_classes)
+
+
+def _training_manifest(dataset: str | Path | Dataset) -> Manifest:
+    data = dataset if isinstance(dataset, Dataset) else load(dataset)
+    if data.train is None:
+        raise DataError(
+            f"{data.name} has no training items",
+            expected="a dataset with a training split, or a table with a column split",
+            fix='give the manifest to train on, such as hbench.load(NAME).tests["test"] of a table '
+            "that holds training items alone",
+        )
+    return data.train
+
+
+@checked
+def gather_batch(part: Tensor) -> Tensor:
+    """Gather the parts of a batch from all processes, with the gradient of this process's part.
+
+    The loss of the whole batch is computed in every process. The gradient of the part is the sum
+    over the W processes of ∂L/∂part, which is W · ∂L/∂part; `DistributedDataParallel` averages over
+    processes, so the step is that of one process with the whole batch, without any factor.
+
+    Args:
+        part: (B/W, …), embeddings or labels of this process; of the same shape, and with or without
+            a gradient, in all processes.
+
+    Returns:
+        (B, …), the parts in order of rank; `part` itself outside of torch.distributed.
+
+    Raises:
+        UsageError: a tensor without rows.
+    """
+    if part.ndim == 0:
+        raise UsageError("a part of a batch has rows", expected="(B/W, …)", found="a scalar")
+    if not (dist.is_available() and dist.is_initialized()):
+        return part
+    return gather(part, Processes(dist.get_rank(), dist.get_world_size(), part.device))
