@@ -2,6 +2,7 @@
 --from-scratch`.
 """
 
+import shlex
 from pathlib import Path
 
 from hbench.core.errors import DataError
@@ -11,7 +12,8 @@ from hbench_hgldv2.dataset import assemble
 from hbench_hgldv2.grouping import cluster, encode
 from hbench_hgldv2.labels import clean, scrape
 from hbench_hgldv2.wikimedia import api
-from hbench_hgldv2.wikimedia.client import SERVERS, Servers, opened
+from hbench_hgldv2.wikimedia.client import SERVERS, NotInTheCache, Servers, opened
+from hbench_hgldv2.wikimedia.contact import missing_contact
 
 
 def from_scratch(
@@ -28,11 +30,11 @@ def from_scratch(
     hgldv2 --root`.
 
     Steps that are up to date are skipped; vectors and clusters of these labels that were made with
-    other settings are kept. Raises DataError, after writing the review page, while the work folder
-    has no decisions.yaml, and ComparisonError when its decisions do not fit the labels.
+    other settings are kept. Raises UsageError when Wikimedia has to be asked and there is no
+    contact, DataError, after writing the review page, while the work folder has no decisions.yaml,
+    and ComparisonError when its decisions do not fit the labels.
     """
-    with opened(work, contact=contact, offline=contact is None, rate=rate) as client:
-        scrape.link(work, raw, api.source(client, servers), {"via": "api", "limit": None})
+    _scrape(work, raw, contact, rate=rate, servers=servers)
     clean.run(work)
     if not is_made_from(work / "embeddings.npz", work / "labels.csv"):
         encode.run(work, encoder=encoder)
@@ -49,3 +51,19 @@ def from_scratch(
     replay.run(work, strict=True)
     assemble.run(work, raw=raw)
     return work / "hierarchy"
+
+
+def _scrape(work: Path, raw: Path, contact: str | None, *, rate: float, servers: Servers) -> None:
+    """Link the landmarks, unless that is done; without a contact from the cache alone."""
+    build = ["hbench", "build", "hgldv2", "--root", str(raw), "--from-scratch", str(work)]
+    command = shlex.join(build)
+    is_offline = contact is None
+    try:
+        with opened(
+            work, command=command, contact=contact, offline=is_offline, rate=rate
+        ) as client:
+            scrape.link(work, raw, api.source(client, servers), {"via": "api", "limit": None})
+    except NotInTheCache as error:
+        raise missing_contact(
+            command, found=f"no --contact, and a request without {error.expected}"
+        ) from None

@@ -8,6 +8,7 @@ are kept in a table, so that the proposal can be audited.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -19,7 +20,8 @@ from hbench.core.errors import DataError, TreeError
 from hbench_hgldv2.artefact import made_by, read_rows, write_rows
 from hbench_hgldv2.labels.label import Label
 from hbench_hgldv2.wikimedia import api
-from hbench_hgldv2.wikimedia.client import CacheFile, Contact, Offline, Rate, opened
+from hbench_hgldv2.wikimedia.client import CacheFile, Offline, Rate, opened
+from hbench_hgldv2.wikimedia.contact import Contact
 from hbench_hgldv2.wikimedia.facts import QID, Entity, FactSource
 
 ROOT = "Q35120"  # entity
@@ -80,7 +82,10 @@ def run(
     \b
     hbench hgldv2 taxonomy --contact you@example.org
     """
-    with opened(work, contact=contact, offline=offline, rate=rate, cache=cache) as client:
+    command = shlex.join(["hbench", "hgldv2", "--work", f"{work}", "taxonomy"])
+    with opened(
+        work, command=command, contact=contact, offline=offline, rate=rate, cache=cache
+    ) as client:
         propose(work, api.source(client), least=least)
 
 

@@ -5,20 +5,22 @@ The facts come from a FactSource of five functions: the APIs, the query service 
 them is the same for all.
 """
 
-import csv
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 from hbench.cli import terminal
-from hbench.core.errors import DataError, IntegrityError, UsageError, examples
-from hbench_hgldv2.artefact import counts_text, is_done, made_by, open_table, write_rows
+from hbench.core.errors import IntegrityError, UsageError, examples
+from hbench_hgldv2.artefact import counts_text, is_done, made_by, write_rows
 from hbench_hgldv2.labels.label import SPLITS
+from hbench_hgldv2.labels.landmarks import Landmark, landmark_file, read_landmarks
 from hbench_hgldv2.wikimedia import api, query_service
 from hbench_hgldv2.wikimedia import dumps as dump_files
-from hbench_hgldv2.wikimedia.client import BATCH, SERVERS, CacheFile, Contact, Offline, Rate, opened
+from hbench_hgldv2.wikimedia.client import BATCH, SERVERS, CacheFile, Offline, Rate, opened
+from hbench_hgldv2.wikimedia.contact import Contact
 from hbench_hgldv2.wikimedia.facts import (
     MISSING,
     MOST_HOPS,
@@ -35,17 +37,6 @@ META_CLASSES = frozenset({"Q4167836", "Q4167410", "Q13406463", "Q14204246", "Q15
 MOST_TOPICS = 3
 SPOKEN = ("en", "mul")  # a label in "mul" is the default of all languages without a label
 STATUSES = ("found", "redirected", "missing", "invalid", "no_item")
-NAMES = ("metadata/{}_label_to_category.csv", "metadata/{}_label_to_hierarchical.csv")
-
-
-class Landmark(NamedTuple):
-    """A landmark of one split; train and index number their landmarks independently, so the split
-    is part of the key.
-    """
-
-    split: str
-    landmark_id: int
-    category: str
 
 
 class Link(NamedTuple):
@@ -121,7 +112,10 @@ def run(
             )
 
     servers = SERVERS._replace(**dict(server))
-    with opened(work, contact=contact, offline=offline, rate=rate, cache=cache) as client:
+    command = shlex.join(["hbench", "hgldv2", "--work", f"{work}", "scrape", "--raw", f"{raw}"])
+    with opened(
+        work, command=command, contact=contact, offline=offline, rate=rate, cache=cache
+    ) as client:
         source = (
             api.source(client, servers) if via == "api" else query_service.source(client, servers)
         )
@@ -135,7 +129,7 @@ def run(
 
 def link(work: Path, raw: Path, source: FactSource, settings: Mapping[str, Any]) -> None:
     """Make links.csv and classes.csv with facts from a source, unless they are up to date."""
-    files = {split: _landmark_file(raw, split) for split in SPLITS}
+    files = {split: landmark_file(raw, split) for split in SPLITS}
     record = made_by("scrape", files.values(), settings)
     if is_done(record, work / "classes.csv", work / "links.csv"):
         return
@@ -188,42 +182,6 @@ def expected_requests(titles: int) -> int:
     at once, one for P373. That makes 2.1 requests per batch if all have an item, 2.25 if none has.
     """
     return round(2.2 * titles / BATCH) + 4
-
-
-def _landmark_file(raw: Path, split: str) -> Path:
-    """Find the file of a split's landmarks; a released hierarchy will do, since it names the
-    categories.
-    """
-    for name in NAMES:
-        for path in (raw / name.format(split), raw / Path(name.format(split)).name):
-            if path.exists():
-                return path
-    raise DataError(
-        f"{raw} has no landmarks of {split}",
-        expected=NAMES[0].format(split),
-        fix="hbench download hgldv2 fetches it",
-    )
-
-
-def read_landmarks(path: Path, split: str) -> list[Landmark]:
-    """Read the landmarks in {train,index}_label_to_category.csv (columns landmark_id, category);
-    raises DataError.
-    """
-    with open_table(path) as lines:
-        reader = csv.DictReader(lines)
-        columns = reader.fieldnames or ()
-        if not {"landmark_id", "category"} <= set(columns):
-            raise DataError(
-                f"{path} lacks columns", expected="landmark_id, category", found=", ".join(columns)
-            )
-        rows = [Landmark(split, int(row["landmark_id"]), row["category"]) for row in reader]
-    times = Counter(row.landmark_id for row in rows)
-    twice = [i for i, count in times.items() if count > 1]
-    if twice:
-        raise DataError(
-            f"{path} has landmarks twice", expected="each landmark_id once", found=examples(twice)
-        )
-    return rows
 
 
 def resolve(

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-import importlib.metadata
 import json
-import re
 import sqlite3
 import time
 import zlib
@@ -26,8 +24,9 @@ from filelock import FileLock, Timeout
 from requests.exceptions import ChunkedEncodingError, ContentDecodingError
 
 from hbench.cli import terminal
-from hbench.core.errors import ConfigError, DataError, SourceError, UsageError
+from hbench.core.errors import ConfigError, DataError, SourceError
 from hbench.core.untrusted import parse_json
+from hbench_hgldv2.wikimedia.contact import missing_contact, user_agent
 from hbench_hgldv2.wikimedia.responses import (
     LEAST_LAG_WAIT,
     Again,
@@ -57,10 +56,7 @@ class Servers(NamedTuple):
 
 SERVERS = Servers()
 
-# The options of every step that sends requests to Wikimedia.
-Contact = Annotated[
-    str | None, "Your mail address or URL: Wikimedia asks every client to say whom to write to."
-]
+# The options, next to --contact, of every step that sends requests to Wikimedia.
 Offline = Annotated[bool, "Answer from the cache only."]
 Rate = Annotated[float, "Most requests per second."]
 CacheFile = Annotated[Path | None, "Response cache; by default cache.sqlite in the work folder."]
@@ -82,6 +78,10 @@ class Manners:
 
 
 KEPT_HEADERS = ("ETag", "Age", "Date", "Content-Type", "MediaWiki-API-Error")
+
+
+class NotInTheCache(DataError):
+    """A request that nobody has sent yet, of a client that only reads its cache."""
 
 
 class Answer(NamedTuple):
@@ -243,7 +243,7 @@ class Client:
 
     def _fetch(self, endpoint: str, params: Mapping[str, str], request: str) -> Good | Refused:
         if self.contact is None:
-            raise DataError(
+            raise NotInTheCache(
                 "this request is not in the cache",
                 expected=f"an answer in {self.cache.path}",
                 found=request[:200],
@@ -330,6 +330,7 @@ class Client:
 def opened(
     work: Path,
     *,
+    command: str,
     contact: str | None = None,
     offline: bool = False,
     rate: float = 1.0,
@@ -337,12 +338,11 @@ def opened(
 ) -> Iterator[Client]:
     """Open a client on the work folder's cache, which one client may use at a time, with a progress
     bar.
+
+    Raises UsageError without a contact, unless `offline`; it names the `command` to give one to.
     """
     if contact is None and not offline:
-        raise UsageError(
-            "Wikimedia asks every client to say whom to write to",
-            fix="--contact you@example.org, or --offline",
-        )
+        raise missing_contact(command)
     if not 0 < rate <= 10:
         raise ConfigError(
             "--rate is out of range",
@@ -368,22 +368,6 @@ def opened(
         raise DataError(
             f"another run is using {path}", fix="wait for it to end, or name another --cache"
         ) from None
-
-
-def user_agent(contact: str) -> str:
-    """Make the User-Agent `hbench/<version> (<contact>) requests/<version>`; raises UsageError for
-    another contact.
-    """
-    if not re.fullmatch(r"[^\s()<>@]+@[^\s()<>@]+\.[^\s()<>@]+|https?://[^\s()<>]+", contact):
-        raise UsageError(
-            "Wikimedia asks every client to say whom to write to",
-            expected="your mail address or URL",
-            found=repr(contact),
-            fix="--contact you@example.org",
-        )
-    return (
-        f"hbench/{importlib.metadata.version('hbench')} ({contact}) requests/{requests.__version__}"
-    )
 
 
 def canonical(endpoint: str, params: Mapping[str, str]) -> str:

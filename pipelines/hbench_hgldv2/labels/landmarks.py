@@ -1,0 +1,59 @@
+"""Reads the landmarks to scrape: the Commons category of each, from GLDv2's metadata or from a
+released hierarchy.
+"""
+
+import csv
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+from hbench.core.errors import DataError, examples
+from hbench_hgldv2.artefact import open_table
+
+NAMES = ("metadata/{}_label_to_category.csv", "metadata/{}_label_to_hierarchical.csv")
+
+
+class Landmark(NamedTuple):
+    """A landmark of one split; train and index number their landmarks independently, so the split
+    is part of the key.
+    """
+
+    split: str
+    landmark_id: int
+    category: str
+
+
+def landmark_file(raw: Path, split: str) -> Path:
+    """Find the file of a split's landmarks; a released hierarchy will do, since it names the
+    categories.
+    """
+    for name in NAMES:
+        for path in (raw / name.format(split), raw / Path(name.format(split)).name):
+            if path.exists():
+                return path
+    raise DataError(
+        f"{raw} has no landmarks of {split}",
+        expected=NAMES[0].format(split),
+        fix="hbench download hgldv2 fetches it",
+    )
+
+
+def read_landmarks(path: Path, split: str) -> list[Landmark]:
+    """Read the landmarks in {train,index}_label_to_category.csv (columns landmark_id, category);
+    raises DataError.
+    """
+    with open_table(path) as lines:
+        reader = csv.DictReader(lines)
+        columns = reader.fieldnames or ()
+        if not {"landmark_id", "category"} <= set(columns):
+            raise DataError(
+                f"{path} lacks columns", expected="landmark_id, category", found=", ".join(columns)
+            )
+        rows = [Landmark(split, int(row["landmark_id"]), row["category"]) for row in reader]
+    times = Counter(row.landmark_id for row in rows)
+    twice = [i for i, count in times.items() if count > 1]
+    if twice:
+        raise DataError(
+            f"{path} has landmarks twice", expected="each landmark_id once", found=examples(twice)
+        )
+    return rows
