@@ -6,17 +6,23 @@ import numpy as np
 import pytest
 import pytorch_lightning as lightning
 import torch
-from pytorch_metric_learning.losses import MultipleLosses
+from pytorch_metric_learning.losses import ContrastiveLoss, CrossBatchMemory, MultipleLosses
+from pytorch_metric_learning.miners import MultiSimilarityMiner
 from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics.retrieval import RetrievalMAP
 
 import hbench
-from hbench.core.errors import UnknownName, UsageError
+from hbench.core.errors import ConfigError, UnknownName, UsageError
 from hbench.integrations.lightning import HierarchicalScores
-from hbench.integrations.pytorch_metric_learning import HierarchicalAccuracyCalculator
+from hbench.integrations.pytorch_metric_learning import (
+    HierarchicalAccuracyCalculator,
+    HierarchicalLoss,
+    HierarchicalMemory,
+)
 from hbench.integrations.torchmetrics import HierarchicalAP
 from hbench.losses import build_loss
+from hbench.losses.partial import leave_unknown_out
 from tests.command_line import process
 
 SPECIES = torch.arange(60) % 12
@@ -125,6 +131,176 @@ def test_losses_stand_in_the_wrappers_of_pytorch_metric_learning():
     both = MultipleLosses([build_loss("sup_hap"), build_loss("calibration")], weights=[0.9, 0.1])
     both(torch.nn.functional.normalize(vectors), LABELS).backward()
     assert 0 < float(vectors.grad.norm()) < np.inf
+
+
+PATHS = [[species // 4, species] for species in range(12)]
+UNIT = torch.nn.functional.normalize(VECTORS)
+
+
+def test_labels_of_the_finest_level_have_the_paths_of_their_classes():
+    loss = build_loss("sup_hap")
+    assert torch.equal(HierarchicalLoss(loss, PATHS)(UNIT, SPECIES), loss(UNIT, LABELS))
+    assert torch.equal(HierarchicalLoss(loss)(UNIT, LABELS), loss(UNIT, LABELS))
+    with pytest.raises(ConfigError, match="no path"):
+        HierarchicalLoss(loss, PATHS[:5])(UNIT, SPECIES)
+
+
+@pytest.mark.parametrize("labels", [LABELS, SPECIES], ids=["levels", "finest"])
+@pytest.mark.parametrize("name", ["sup_hap", "triplet", "rambo_ap"])
+def test_a_memory_of_the_other_library_ranks_the_batch_in_it_without_itself(name, labels):
+    memory = HierarchicalMemory(HierarchicalLoss(build_loss(name), PATHS), 16, memory_size=32)
+    for start in (0, 20, 40):
+        batch = slice(start, start + 20)
+        value = memory(UNIT[batch], labels[batch])
+    # 32 places: the last batch took 40 … 59 modulo 32, and 28 … 39 are left of those before
+    places = torch.arange(40, 60) % 32
+    kept = torch.empty(32, dtype=torch.int64)
+    kept[torch.arange(60) % 32] = torch.arange(60)
+    expected = build_loss(name)(UNIT[40:], LABELS[40:], UNIT[kept], LABELS[kept], places)
+    torch.testing.assert_close(value, expected)
+
+
+def test_a_memory_of_one_level_is_that_of_the_other_library():
+    inner = build_loss("contrastive")
+    ours = HierarchicalMemory(inner, 16, memory_size=48)
+    theirs = CrossBatchMemory(inner.loss, 16, memory_size=48)
+    assert isinstance(inner.loss, ContrastiveLoss)
+    for rows in torch.arange(60).split(20):
+        expected = theirs(UNIT[rows], SPECIES[rows])
+        torch.testing.assert_close(ours(UNIT[rows], LABELS[rows]), expected)
+
+
+def test_a_miner_chooses_pairs_of_a_memory_by_the_finest_level():
+    inner, miner = build_loss("contrastive"), MultiSimilarityMiner(epsilon=0.1)
+    ours = HierarchicalMemory(inner, 16, memory_size=60, miner=miner)
+    theirs = CrossBatchMemory(inner.loss, 16, memory_size=60, miner=miner)
+    mask = torch.arange(20) < 10
+    for rows in torch.arange(60).split(20):
+        expected = theirs(UNIT[rows], SPECIES[rows])
+        torch.testing.assert_close(ours(UNIT[rows], LABELS[rows]), expected)
+    expected = theirs(UNIT[:20], SPECIES[:20], enqueue_mask=mask)
+    torch.testing.assert_close(ours(UNIT[:20], LABELS[:20], enqueue_mask=mask), expected)
+
+
+def test_items_that_are_only_stored_are_ranked_by_the_others():
+    mask = torch.arange(20) < 12
+    value = HierarchicalMemory(build_loss("sup_hap"), 16, memory_size=32)(
+        UNIT[:20], LABELS[:20], enqueue_mask=mask
+    )
+    expected = build_loss("sup_hap")(UNIT[12:20], LABELS[12:20], UNIT[:12], LABELS[:12])
+    torch.testing.assert_close(value, expected)
+
+
+def test_a_memory_of_several_levels_is_read_from_a_checkpoint():
+    memory = HierarchicalMemory(build_loss("sup_hap"), 16, memory_size=60)
+    memory(UNIT, LABELS)
+    other = HierarchicalMemory(build_loss("sup_hap"), 16, memory_size=60)
+    other.load_state_dict(memory.state_dict())
+    assert torch.equal(other.label_memory, LABELS)
+
+
+PAIRS = (*(SPECIES[:, None] == SPECIES).triu(1).nonzero(as_tuple=True),) * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "message"),
+    [
+        ("cluster", {"classes": 12, "dim": 16}, "takes no pairs"),
+        ("happier", {"classes": 12, "dim": 16}, "takes no pairs"),
+        ("xbm", {"loss": "sup_ap", "size": 60}, "references of its own"),
+    ],
+)
+def test_pairs_for_a_loss_that_cannot_use_them_are_refused_with_a_way_out(name, params, message):
+    with pytest.raises(ConfigError, match=message) as refusal:
+        HierarchicalLoss(build_loss(name, **params))(UNIT, LABELS, PAIRS)
+    assert refusal.value.fix
+
+
+def test_pairs_for_labels_that_end_early_are_refused():
+    loss = leave_unknown_out(build_loss("sup_ap"))
+    with pytest.raises(ConfigError, match="unknown level"):
+        HierarchicalLoss(loss)(UNIT, LABELS, PAIRS)
+
+
+def test_a_loss_that_fits_no_wrapper_is_refused_when_it_is_wrapped():
+    with pytest.raises(ConfigError, match="scores of classes"):
+        HierarchicalLoss(build_loss("rambo_map_classes"))
+    with pytest.raises(ConfigError, match="references of its own"):
+        HierarchicalMemory(build_loss("xbm", loss="sup_ap", size=60), 16)
+
+
+EVERY_LOSS = """
+import sys
+import torch
+import torch.distributed as dist
+from pytorch_metric_learning.utils.distributed import DistributedLossWrapper
+from torch.nn.parallel import DistributedDataParallel
+import hbench
+from hbench.integrations.pytorch_metric_learning import HierarchicalLoss, HierarchicalMemory
+from hbench.losses import build_loss, loss_entry
+from hbench.losses.entry import REQUIRED
+
+world, rank = 1, 0
+if sys.argv[1] == "shared":
+    dist.init_process_group("gloo")
+    world, rank = dist.get_world_size(), dist.get_rank()
+paths = [[0, 0], [0, 1], [0, 2], [1, 3], [1, 4], [1, 5]]
+facts = {"classes": 6, "level_classes": [2, 6], "paths": paths, "dim": 8, "loss": "sup_ap", "size": 48}
+images = torch.randn(2, 24, 8, generator=torch.Generator().manual_seed(0))
+classes = torch.arange(48).reshape(2, 24) * 5 % 6
+
+
+def built(name):
+    entry = loss_entry(name).parameters
+    params = {key: facts[key] for key, default in entry.items() if default is REQUIRED}
+    if "lam" in entry and name.startswith("rambo"):
+        params["lam"] = entry["lam"] / world  # the other library multiplies the loss by world
+    torch.manual_seed(1)
+    return build_loss(name, **params)
+
+
+def gradient_of(loss):
+    torch.manual_seed(0)
+    net = torch.nn.Linear(8, 8)
+    model, wrapped = net, loss
+    if world > 1:
+        model, wrapped = DistributedDataParallel(net), DistributedLossWrapper(loss)
+    mine = slice(rank * 24 // world, (rank + 1) * 24 // world)
+    for step in range(2):
+        net.zero_grad()
+        wrapped(torch.nn.functional.normalize(model(images[step, mine])), classes[step, mine]).backward()
+    return net.weight.grad
+
+
+found = {}
+for name in hbench.list_losses():
+    if name == "rambo_map_classes":
+        continue
+    found[name] = gradient_of(HierarchicalLoss(built(name), paths))
+    if name != "xbm":
+        found[f"memory of {name}"] = gradient_of(
+            HierarchicalMemory(HierarchicalLoss(built(name), paths), 8, memory_size=48)
+        )
+if rank == 0:
+    torch.save(found, sys.argv[1] + ".pt")
+if world > 1:
+    dist.destroy_process_group()
+"""
+
+
+def test_every_loss_of_two_processes_in_the_other_library_has_the_gradient_of_one(tmp_path):
+    (tmp_path / "every.py").write_text(EVERY_LOSS)
+    start = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+    environment = {"OMP_NUM_THREADS": 1, "CUDA_VISIBLE_DEVICES": ""}
+    process(tmp_path / "every.py", "alone", folder=tmp_path, **environment)
+    process(*start, tmp_path / "every.py", "shared", folder=tmp_path, **environment)
+    alone, shared = (torch.load(tmp_path / f"{name}.pt") for name in ("alone", "shared"))
+    assert {"sup_hap", "memory of happier", "xbm"} < set(alone)
+    for name, gradient in alone.items():
+        allowed = 1e-6 * max(1.0, float(gradient.abs().max()))
+        torch.testing.assert_close(
+            shared[name], gradient, rtol=0, atol=allowed, msg=lambda text, name=name: name + text
+        )
 
 
 class Net(lightning.LightningModule):

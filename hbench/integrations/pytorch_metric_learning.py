@@ -1,20 +1,185 @@
-"""hbench's metrics where pytorch-metric-learning expects an AccuracyCalculator, such as in its
-testers.
+"""Puts hbench's losses into the wrappers of pytorch-metric-learning, and hbench's metrics where it
+expects an AccuracyCalculator, such as in its testers.
 
-The losses of hbench need no adapter: they take (embeddings, labels, indices_tuple, ref_emb,
-ref_labels) as its losses do, with labels (B, L), and stand in its wrappers (MultipleLosses,
-CrossBatchMemory) as they are.
+A loss of hbench takes (embeddings, labels, indices_tuple, ref_emb, ref_labels) as its losses do,
+and stands in `MultipleLosses` as it is. `DistributedLossWrapper` takes only losses of its own base
+class, such as `HierarchicalLoss`; `CrossBatchMemory` takes only classes of its own list, and
+`HierarchicalMemory` every loss of hbench.
+
+>>> from hbench.losses import build_loss
+>>> paths = torch.tensor([[0, 0], [0, 1], [1, 2]])
+>>> loss, vectors = build_loss("sup_hap"), torch.eye(3)
+>>> of_finest = HierarchicalLoss(loss, paths)(vectors, torch.tensor([0, 1, 2]))
+>>> torch.equal(of_finest, loss(vectors, paths))
+True
 """
 
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+from pytorch_metric_learning.losses import BaseMetricLossFunction, CrossBatchMemory
 from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
+from torch import Tensor, nn
 
 from hbench.core.arguments import checked
-from hbench.core.errors import UsageError
+from hbench.core.errors import ConfigError, UsageError
 from hbench.evaluation.arrays import score
 from hbench.integrations import checked_metrics
+from hbench.losses import CrossBatchMemory as OwnMemory
+from hbench.losses.baselines.rambo import RamboClasses
+from hbench.losses.batch_loss import BatchLoss, Indices
+
+
+class HierarchicalLoss(BaseMetricLossFunction):  # type: ignore[misc]
+    """A loss of hbench as one of pytorch-metric-learning, for its wrappers and trainers.
+
+    forward(embeddings (B, D), labels, indices_tuple=None, ref_emb=None, ref_labels=None) -> scalar:
+    labels are int64 (B, L), coarse to fine, or, with `paths`, the classes (B,) of the finest level.
+
+    Args:
+        loss: what `hbench.losses.build_loss` or `hbench.build_loss_for` returns.
+        paths: int64 (C, L), the labels of every class of the finest level, such as `labels.paths`
+            of `hbench.build_loss_for`. Default: labels (B,) are of a single level.
+
+    Raises:
+        ConfigError: a loss of a matrix of scores, which takes no embeddings; when it is called,
+            pairs or references for a loss that cannot use them, and labels without a path.
+    """
+
+    paths: Tensor | None
+
+    @checked
+    def __init__(
+        self, loss: nn.Module, paths: Tensor | Sequence[Sequence[int]] | None = None
+    ) -> None:
+        super().__init__()
+        if isinstance(loss, RamboClasses):
+            raise ConfigError(
+                "the loss compares the scores of classes",
+                expected="a loss of embeddings",
+                found="rambo_map_classes",
+                fix="call it by itself, with scores (n, C) and targets (n, C)",
+            )
+        self.loss = loss
+        table = None if paths is None else torch.as_tensor(paths, dtype=torch.int64)
+        self.register_buffer("paths", table, persistent=False)
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        indices_tuple: Indices | Tensor | None = None,
+        ref_emb: Tensor | None = None,
+        ref_labels: Tensor | None = None,
+    ) -> Tensor:
+        labels = self._with_levels(labels)
+        if ref_labels is not None:
+            ref_labels = self._with_levels(ref_labels)
+        if indices_tuple is None and ref_emb is None:
+            result: Tensor = self.loss(embeddings, labels)
+            return result
+
+        self._refuse_second_memory()
+        if isinstance(indices_tuple, Tensor):  # of HierarchicalMemory: where the batch is in it
+            in_memory: Tensor = self.loss(embeddings, labels, ref_emb, ref_labels, indices_tuple)
+            return in_memory
+        if indices_tuple is not None:
+            self._refuse_pairs()
+        among: Tensor = self.loss(embeddings, labels, indices_tuple, ref_emb, ref_labels)
+        return among
+
+    def _with_levels(self, labels: Tensor) -> Tensor:
+        """The labels of all levels, (B, L)."""
+        if self.paths is None or labels.ndim != 1:
+            return labels
+        if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < len(self.paths):
+            raise ConfigError(
+                "a label has no path",
+                expected=f"classes 0 … {len(self.paths) - 1} of the finest level",
+                found=f"labels {int(labels.min())} … {int(labels.max())}",
+                fix="number the classes as in paths",
+            )
+        return self.paths.to(labels.device)[labels]
+
+    def _refuse_second_memory(self) -> None:
+        if isinstance(self.loss, OwnMemory):
+            raise ConfigError(
+                "hbench's CrossBatchMemory has references of its own",
+                expected="a loss of a batch and its references",
+                fix="take the loss inside of it, or this memory without the other library's",
+            )
+
+    def _refuse_pairs(self) -> None:
+        """Raise ConfigError where a part of the loss cannot use pairs, or chooses them itself."""
+        for part in self.loss.modules():
+            if isinstance(part, BatchLoss) and (part.partial or not part.takes_pairs):
+                reason = "leaves out pairs of unknown level" if part.partial else "takes no pairs"
+                raise ConfigError(
+                    f"{type(part).__name__} {reason}",
+                    expected="no pairs, neither of a miner nor of efficient=True",
+                    fix="leave these out, or gather the batch with hbench.gather_batch",
+                )
+
+
+class HierarchicalMemory(CrossBatchMemory):  # type: ignore[misc]
+    """pytorch-metric-learning's CrossBatchMemory around a loss of hbench: loss(batch, memory).
+
+    Unlike its own class it keeps labels of all levels, and without a miner it makes no list of all
+    pairs. `hbench.losses.CrossBatchMemory` averages loss(batch) and loss(batch, memory) instead.
+
+    Args:
+        loss: a loss of hbench, or a HierarchicalLoss.
+        embedding_size: D.
+        memory_size: of the memory, in embeddings, at least a batch. Default: 1024.
+        miner: chooses pairs of batch and memory by the finest level. Default: all pairs.
+
+    Raises:
+        ConfigError: as in HierarchicalLoss, and for a loss with a memory of its own.
+    """
+
+    label_memory: Tensor
+
+    @checked
+    def __init__(
+        self,
+        loss: nn.Module,
+        embedding_size: int,
+        memory_size: int = 1024,
+        miner: nn.Module | None = None,
+    ) -> None:
+        wrapped = loss if isinstance(loss, HierarchicalLoss) else HierarchicalLoss(loss)
+        wrapped._refuse_second_memory()
+        super().__init__(wrapped, embedding_size, memory_size, miner)
+
+    @classmethod
+    def check_loss_support(cls, loss_name: str) -> None:
+        """Take every loss, for it is a HierarchicalLoss."""
+
+    def add_to_memory(self, embeddings: Tensor, labels: Tensor, batch_size: int) -> None:
+        if self.label_memory.shape[1:] != labels.shape[1:]:
+            self.label_memory = labels.new_zeros(self.memory_size, *labels.shape[1:])
+        super().add_to_memory(embeddings, labels, batch_size)
+
+    def create_indices_tuple(
+        self, embeddings: Tensor, labels: Tensor, E_mem: Tensor, L_mem: Tensor, *rest: Any
+    ) -> Indices | Tensor | None:
+        """The pairs of a miner, else where the batch is in the memory, int64 (B,)."""
+        given, leaves_self_out = rest
+        if self.miner is not None or given is not None:
+            fine, remembered = (each.reshape(len(each), -1)[:, -1] for each in (labels, L_mem))
+            chosen: Indices = super().create_indices_tuple(
+                embeddings, fine, E_mem, remembered, *rest
+            )
+            return chosen
+        place: Tensor = self.curr_batch_idx
+        return place if leaves_self_out else None
+
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
+        # labels of several levels have another shape than those that it begins with
+        if (kept := state_dict.get(f"{prefix}label_memory")) is not None:
+            self.label_memory = torch.empty_like(kept, device=self.label_memory.device)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
 class HierarchicalAccuracyCalculator(AccuracyCalculator):  # type: ignore[misc]
