@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 EVERY = 10  # seconds between two lines, where no bar is watched
 OF_IMAGES = {
-    "models", "size", "scales", "flip", "workers", "precision", "skip_unreadable", "key_map",
+    "models", "size", "scales", "flip", "workers", "precision", "skip_unreadable", "key_map", "net",
 }  # fmt: skip
 
 
@@ -89,6 +89,9 @@ def _scales(_context: click.Context, _option: click.Parameter, text: str) -> tup
 @click.option(
     "--key-map", type=FILE, help="TOML that renames keys of a file of weights: old = new."
 )
+@click.option(
+    "--net", metavar="FILE.py:NAME", help="Of a run whose net is a program: that program."
+)
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1.")
 @click.option(
     "--names", is_flag=True, help="Embed the names of the tree's nodes instead, for --nodes."
@@ -124,7 +127,8 @@ def command(
     \b
     MODEL: a run's folder or checkpoint, torchvision:resnet50, timm:NAME, open_clip:ARCH/TAG, or
     transformers:OWNER/NAME of the Hugging Face hub (timm:hf-hub:OWNER/NAME,
-    open_clip:hf-hub:OWNER/NAME): with its own transform, at its own size.
+    open_clip:hf-hub:OWNER/NAME): with its own transform, at its own size;
+    or ./FILE.py:NAME, a net of your own.
 
     Of --models, one that cannot be had is named at the end (exit code 4) and the others continue.
 
@@ -153,11 +157,10 @@ def command(
         raise click.UsageError("Give either MODEL or --models.")
     listed = embed_models.read_models(models, out) if models else {}
     data = datasets.load(dataset)
-    size, weights, key_map, device = (
-        options.pop(name) for name in ("size", "weights", "key_map", "device")
-    )
+    of_model: dict[str, Any] = {name: options.pop(name) for name in ("size", "weights", "key_map", "net")}
+    device = options.pop("device")
     chosen_device(device)  # one that is not there is refused before any model is loaded
-    make = partial(embedding.embedder, size=size, weights=weights, key_map=key_map)
+    make = partial(embedding.embedder, **of_model)
     chosen = embedding.EmbedOptions(**options)
     embed = partial(_embed, data=data, split=split, options=chosen, device=device)
     if model:

@@ -22,8 +22,17 @@ from hbench.cli.terminal import show, show_json, show_table
 @click.option(
     "--setups", is_flag=True, help="The setups side by side in Markdown, and whose values they are."
 )
+@click.option(
+    "--keys", is_flag=True, help="Every key of a recipe: allowed values, default, meaning."
+)
 def command(
-    name: str | None, changes: tuple[str, ...], as_json: bool, as_csv: bool, setups: bool
+    name: str | None,
+    changes: tuple[str, ...],
+    *,
+    as_json: bool,
+    as_csv: bool,
+    setups: bool,
+    keys: bool,
 ) -> None:
     """List the recipes and the published rows they aim at; with NAME (or a file), print that recipe
     with every default.
@@ -37,6 +46,14 @@ def command(
 
     if setups:
         show(overview.markdown().rstrip("\n"))
+        return
+
+    if keys:
+        from hbench.train.recipes import keys as explained
+
+        show_table(
+            None, explained.HEADER, explained.rows(), left=explained.HEADER[1:], as_csv=as_csv
+        )
         return
 
     name = name or "*"

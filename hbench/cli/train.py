@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +10,13 @@ import click
 from hbench.cli.names import FILE, RECIPE
 from hbench.cli.reporting import show_scores
 from hbench.cli.terminal import progress, say, show
+from hbench.records.shown import shown
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress as Bars
 
     from hbench.train.recipes.recipe import Recipe
-    from hbench.train.records.log import StepRecord
+    from hbench.train.records.log import StepRecord, ValidationRecord
 
 
 @click.command("train")
@@ -62,8 +62,12 @@ def command(
 
     chosen = files.resolve(recipe, changes)
     if only_print:
+        from hbench.train.recipes.choices import refuse_choices
+
+        refuse_choices(chosen)
         show(files.as_toml(_with_sizes(chosen)).rstrip("\n"))
         return
+    say(files.losses_in_words(chosen, recipe))
     _train(chosen, out or Path("runs") / Path(recipe).stem, **options)
 
 
@@ -101,7 +105,7 @@ def _train(
         bars = progress()
         bars.disable |= not processes.first
         with bars:
-            watch = _watch(bars, shown=processes.first)
+            watch = Progress(bars, chosen.log_every, is_first=processes.first)
             names = dict.fromkeys([*track, *["tensorboard"] * tensorboard])
             report = train(
                 chosen,
@@ -109,7 +113,8 @@ def _train(
                 processes=processes,
                 resume=resume,
                 track=list(names),
-                on_progress=watch,
+                on_progress=watch.step,
+                on_validation=watch.validation,
                 on_remark=say,
             )
         if processes.first:
@@ -121,28 +126,40 @@ def _train(
                 say(f"wrote {out}, scored on held-out classes of the training set")
 
 
-def _watch(bars: Progress, *, shown: bool) -> Callable[[StepRecord], None]:
-    """Return a function for every step that moves the bar or, without a terminal, prints a line at
-    every tenth.
-    """
-    task = bars.add_task("first step", total=None)
+class Progress:
+    """Shows a run as a bar or, without a terminal, as a line for every step that is logged."""
 
-    def watch(step: StepRecord) -> None:
+    def __init__(self, bars: Bars, log_every: int, *, is_first: bool) -> None:
+        self.bars = bars
+        self.log_every = log_every
+        self.is_first = is_first  # of the processes, which alone shows anything
+        self.says = is_first and bars.disable
+        self.task = bars.add_task("first step", total=None)
+        self.best = ""
+
+    def step(self, step: StepRecord) -> None:
+        """Move the bar, or print a line."""
         terms = "  ".join(f"{name} {term:.3f}" for name, term in step.terms.items())
         rates = "/".join(f"{rate:.1e}" for rate in dict.fromkeys(step.rates.values()))
         epoch = (step.step - 1) // step.steps_per_epoch + 1
         line = (
             f"epoch {epoch}  loss {step.loss:.3f}  {terms}  lr {rates}  "
-            f"{step.images_per_second:.0f} images/s"
+            f"{step.images_per_second:.0f} images/s{self.best}"
         )
-        line += "  left out: not finite" * step.skipped
-        bars.update(task, description=line, completed=step.step, total=step.steps)
+        if step.skipped:
+            line += "  left out: not finite"
+        self.bars.update(self.task, description=line, completed=step.step, total=step.steps)
 
-        if (
-            shown
-            and bars.disable
-            and step.step * 10 // step.steps > (step.step - 1) * 10 // step.steps
-        ):
+        is_logged = step.step % self.log_every == 0 or step.step == step.steps or step.skipped
+        if self.says and is_logged:
             say(f"step {step.step}/{step.steps}  {line}")
 
-    return watch
+    def validation(self, record: ValidationRecord) -> None:
+        """Print a line, and keep the best score in the bar."""
+        best = shown(record.metric, record.best)
+        self.best = f"  best {record.metric} {best}"
+        is_best = record.step == record.best_step
+        beside = "the best so far" if is_best else f"the best is {best} at step {record.best_step}"
+        if self.is_first:
+            value = shown(record.metric, record.score)
+            say(f"validation at step {record.step}: {record.metric} {value}, {beside}")

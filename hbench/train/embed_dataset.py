@@ -24,6 +24,7 @@ from hbench.core import files
 from hbench.core.arguments import checked, checked_class
 from hbench.core.errors import DataError, SubmissionError, UnknownName, UsageError, examples
 from hbench.core.files import write_text
+from hbench.core.own_code import is_own_code
 from hbench.core.text import first_line
 from hbench.core.untrusted import open_parquet
 from hbench.datasets import Dataset, load
@@ -86,9 +87,10 @@ def embedder(
     size: int | None = None,
     weights: str = "pretrained",
     key_map: Path | None = None,
+    net: str | None = None,
 ) -> Embedder:
     """Load the model of a run's folder or checkpoint, or of SOURCE:NAME with its own pooling and
-    without a projection.
+    without a projection. `net`: of a run whose net is a program, FILE.py:NAME, that program.
 
     Raises UnknownName, and DataError where a checkpoint or weights cannot be loaded.
     """
@@ -100,7 +102,7 @@ def embedder(
                 f"{folder} is of a run, which has its size and weights",
                 fix="leave size, weights and key map out",
             )
-        return _from_checkpoint(folder)
+        return _from_checkpoint(folder, net)
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)  # random weights are the same when an embedding is resumed
@@ -379,7 +381,9 @@ def _next_row(parts: Path) -> int:
     return following
 
 
-def _from_checkpoint(path: Path) -> Embedder:
+def _from_checkpoint(path: Path, net: str | None) -> Embedder:
+    """The model of a checkpoint. A net that is a program is run only where somebody names it: the
+    recipe in a folder may be anybody's."""
     folder = checkpoints.best(path)
     recipe_file = next(
         (place / RECIPE for place in (folder, folder.parent) if (place / RECIPE).exists()), None
@@ -389,7 +393,15 @@ def _from_checkpoint(path: Path) -> Embedder:
             f"{folder} has no recipe", expected=f"{RECIPE} in it or in the folder of its run"
         )
     recipe = resolve(str(recipe_file))
-    settings = Model(**{**recipe.model.model_dump(), "weights": RANDOM})
+    backbone = recipe.model.backbone
+    if is_own_code(backbone) and net is None:
+        raise UsageError(
+            f"the net of {folder} is a program, which its recipe does not run by itself",
+            found=backbone,
+            fix=f"--net {backbone}, or where that program lies now",
+        )
+    changes = {"weights": RANDOM, "backbone": net or backbone}
+    settings = Model(**{**recipe.model.model_dump(), **changes})
     model = build_model(settings, recipe.images)
     checkpoints.load_model(folder, model)
     digest = hashlib.sha256((folder / checkpoints.MODEL).read_bytes()).hexdigest()

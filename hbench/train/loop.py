@@ -32,18 +32,20 @@ from hbench.datasets.manifest import Manifest
 from hbench.evaluation.evaluate import evaluate
 from hbench.losses.partial import ended
 from hbench.records.report import Report
+from hbench.records.shown import shown
 from hbench.submissions import embeddings
 from hbench.train.images.batches import Batches, all_tests, images_of, keys_of, workers_for
 from hbench.train.images.sampler import EpochBatches, plan
 from hbench.train.models.embed_images import embed_all
 from hbench.train.processes import SINGLE_PROCESS, Processes, any_of, average_gradients, together
+from hbench.train.recipes.choices import refuse_choices
 from hbench.train.recipes.files import as_toml, resolve
 from hbench.train.recipes.recipe import Recipe
 from hbench.train.recipes.sizes import fitted_to, require_dataset
 from hbench.train.records import checkpoints
-from hbench.train.records.log import Callback, Log, StepRecord
+from hbench.train.records.log import Callback, Log, StepRecord, ValidationRecord, Watch
 from hbench.train.records.trackers import opened
-from hbench.train.records.validation import best_after, is_over, split_off, validated
+from hbench.train.records.validation import best_after, is_over, said_of, split_off, validated
 from hbench.train.refusals import RECIPE, non_finite, refuse_folder, refuse_several, remarks_on
 from hbench.train.run import TrainingRun, begin, freeze_body, training_manifest
 from hbench.train.steps.gradients import TrainStep, direct, in_two_passes
@@ -51,6 +53,7 @@ from hbench.train.steps.optimizers import clipped, set_rates, step_unless
 
 LOG = logging.getLogger(__name__)
 OnProgress = Callable[[StepRecord], None]
+OnValidation = Callable[[ValidationRecord], None]
 EMBEDDINGS = "test.parquet"
 REPORT = "report.json"
 BY_QUERY = "report.by-query.parquet"
@@ -84,6 +87,7 @@ def train(
     track: Sequence[str] = (),
     callbacks: Sequence[Callback] = (),
     on_progress: OnProgress = lambda _step: None,
+    on_validation: OnValidation = lambda _validation: None,
     on_remark: Callable[[str], None] = LOG.warning,
 ) -> Report:
     """Train the model of a recipe in a folder, embed the dataset's test items, and score them.
@@ -100,7 +104,9 @@ def train(
         track: names of trackers: "tensorboard", "wandb".
         callbacks: are called with (step, values by name) of every logged step.
         on_progress: is called with every step.
-        on_remark: is called with remarks on the recipe, before the first step.
+        on_validation: is called with every validation: its step, metric and score, and the best.
+        on_remark: is called with remarks: on the recipe, before the first step, and on which
+            checkpoint is tested.
 
     Returns:
         The Report of the tests, or, for a recipe with `tested = false`, of the held-out classes.
@@ -114,6 +120,7 @@ def train(
     """
     out = Path(out)
     recipe = resolve(recipe) if isinstance(recipe, str) else recipe
+    refuse_choices(recipe)
     whole = dataset or load(require_dataset(recipe))
     refuse_several(training_manifest(whole))
     data, held = split_off(whole, recipe)
@@ -143,7 +150,7 @@ def train(
             resume=resume,
             track=track,
             callbacks=callbacks,
-            on_progress=on_progress,
+            watch=Watch(on_progress, on_validation, on_remark),
         )
 
 
@@ -157,7 +164,7 @@ def _trained(
     resume: bool,
     track: Sequence[str],
     callbacks: Sequence[Callback],
-    on_progress: OnProgress,
+    watch: Watch,
 ) -> Report:
     """Train in a folder that no other training writes to, and score."""
     run = begin(recipe, data, processes)
@@ -169,13 +176,16 @@ def _trained(
         if processes.first and not (out / RECIPE).exists():
             write_text(out / RECIPE, as_toml(recipe))
         log = Log(out if processes.first else None, step=run.step, callbacks=[*tracked, *callbacks])
-        _learn(
-            run, recipe, data, held, out=out, processes=processes, log=log, on_progress=on_progress
-        )
+        _learn(run, recipe, data, held, out=out, processes=processes, log=log, watch=watch)
         if held is not None:
             # the other processes wait until the first has written the checkpoint
             together(None, processes)
-            checkpoints.load_model(checkpoints.best(out), run.model)
+            checkpoints.load_model(checkpoints.best(out), run.tested)
+            if processes.first and run.best is not None:
+                watch.on_remark(
+                    f"scored is the checkpoint of step {run.best.step}, the best of the validation "
+                    f"by {recipe.select_by}: {shown(recipe.select_by, run.best.score)}"
+                )
         report = _score(
             run, recipe, data if recipe.tested or held is None else held, out, processes
         )
@@ -193,7 +203,7 @@ def _learn(
     out: Path,
     processes: Processes,
     log: Log,
-    on_progress: OnProgress,
+    watch: Watch,
 ) -> None:
     """Take the remaining steps; log, validate and save after each step if that is due."""
     if is_over(run.best, recipe):
@@ -201,7 +211,7 @@ def _learn(
 
     with _stop_signals() as is_stopped:
         for step in steps(run, recipe, data, out, processes):
-            on_progress(step)
+            watch.on_step(step)
             last = step.step == step.steps
             if last or step.skipped or step.step % recipe.log_every == 0:
                 log.step(step)
@@ -215,6 +225,7 @@ def _learn(
                 scores = validated(run, recipe, held, processes)
                 log.validation(step.step, scores)
                 run.best = best_after(run.best, step.step, scores, recipe, held)
+                watch.on_validation(said_of(step.step, scores, run.best, recipe, held))
                 last = last or is_over(run.best, recipe)
             stop = any_of(is_stopped(), processes) and not last
             due = bool(recipe.checkpoint_every) and run.step % recipe.checkpoint_every == 0
@@ -325,6 +336,8 @@ def _launched(
             )
             rates = set_rates(run.optimizers, recipe, epoch, step=run.step, in_epoch=in_epoch)
             values = update(run, pixels, labels[rows], processes, compute)
+            if run.average is not None:
+                run.average.update_parameters(run.model)
             run.step += 1
             yield LaunchedStep(run.step, rows, rates, values)
 
@@ -389,7 +402,7 @@ def _score(
     file.
     """
     manifest = all_tests(data)
-    vectors = embed_all(run.model, data.name, manifest, recipe, processes)
+    vectors = embed_all(run.tested, data.name, manifest, recipe, processes)
     if processes.first:
         about = {"recipe": as_toml(recipe), "step": str(run.best.step if run.best else run.step)}
         embeddings.write(out / EMBEDDINGS, manifest.items.tolist(), vectors, metadata=about)

@@ -12,6 +12,7 @@ from hbench.train.recipes.recipe import Recipe
 from hbench.train.records.log import StepRecord
 
 RECIPE = "recipe.toml"
+SLOW = 1e-4  # up to which Adam's rate is one for pretrained weights
 
 
 def refuse_several(manifest: Manifest) -> None:
@@ -43,6 +44,25 @@ def remarks_on(recipe: Recipe, batches: int) -> list[str]:
         remarks.append(
             f"an epoch has {batches:,} steps instead of {steps:,} (steps_per_epoch): the training "
             "images make no more batches"
+        )
+    return [*remarks, *_remarks_on_random_weights(recipe)]
+
+
+def _remarks_on_random_weights(recipe: Recipe) -> list[str]:
+    """What suits pretrained weights alone, of a recipe that begins from random ones."""
+    if recipe.model.weights != "random":
+        return []
+    remarks = []
+    if recipe.model.freeze_batch_norm:
+        remarks.append(
+            "model.weights is random, but batch norms are frozen: they would stay at mean 0 and "
+            "variance 1 (--set model.freeze_batch_norm=false lets them learn)"
+        )
+    is_slow = recipe.optimizer.lr <= SLOW and recipe.optimizer.name in ("adam", "adamw", "nadam")
+    if is_slow:
+        remarks.append(
+            f"model.weights is random, but optimizer.lr is {recipe.optimizer.lr:g}, a rate for "
+            "pretrained weights (--set optimizer.lr=1e-3 is usual for random ones)"
         )
     return remarks
 

@@ -4,23 +4,25 @@ restores it.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from hbench.core.errors import ConfigError, DataError, UsageError
 from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.losses.partial import ended
 from hbench.train.images.batches import images_of, in_order, workers_for
+from hbench.train.models.blocks import recompute
 from hbench.train.models.model import EmbeddingModel, begin_projection_by_pca, build_model
 from hbench.train.processes import SINGLE_PROCESS, Processes, distributed
 from hbench.train.recipes.recipe import Recipe
 from hbench.train.records import checkpoints
 from hbench.train.steps.gradients import Objective, build_objective
-from hbench.train.steps.optimizers import BODY, build_optimizers
+from hbench.train.steps.optimizers import BODY, build_optimizers, skips_on_the_device
 
 PCA_IMAGES = 8192
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -41,7 +43,8 @@ class TrainingRun:
     """The state of a run: model, losses, optimisers, float16's scaler, the number of steps, the
     best step, if it validates, and the digest of the training data.
 
-    `embed` is the model as the processes share it. `halted`: on a GPU, whether a step was not
+    `embed` is the model as the processes share it. `average`: the moving average of its weights,
+    where the recipe has one. `halted`: on a GPU, whether a step was not
     finite, so that no more are taken.
     """
 
@@ -55,6 +58,12 @@ class TrainingRun:
     best: BestStep | None = None
     halted: Tensor | None = None
     data: str = ""
+    average: AveragedModel | None = None
+
+    @property
+    def tested(self) -> EmbeddingModel:
+        """The model that is validated, saved and tested: that of the averaged weights, if any."""
+        return self.model if self.average is None else cast("EmbeddingModel", self.average.module)
 
     @property
     def runs_ahead(self) -> bool:
@@ -65,7 +74,7 @@ class TrainingRun:
 
     def save(self, folder: Path) -> None:
         """Write a checkpoint into the run's folder."""
-        state = {
+        state: dict[str, Any] = {
             "objective": self.objective.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "scaler": self.scaler.state_dict(),
@@ -73,7 +82,10 @@ class TrainingRun:
             "best": self.best and self.best._asdict(),
             "data": self.data,
         }
-        checkpoints.save(folder, self.step, model=self.model, state=state)
+        if self.average is not None:
+            state["weights"] = self.model.state_dict()
+            state["averaged"] = self.average.n_averaged
+        checkpoints.save(folder, self.step, model=self.tested, state=state)
 
     def restore(self, folder: Path) -> None:
         """Restore a checkpoint; raises DataError where it cannot be read, or belongs to another
@@ -88,14 +100,16 @@ class TrainingRun:
                 fix="train in another folder, or build the former dataset again",
             )
 
-        checkpoints.load_model(folder, self.model)
+        checkpoints.load_model(folder, self.tested)
         with checkpoints.usable(folder / checkpoints.STATE):
+            if self.average is not None:
+                self.model.load_state_dict(state["weights"])
+                self.average.n_averaged.copy_(state["averaged"])
             self.objective.load_state_dict(state["objective"])
             for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
                 for group, kept in zip(optimizer.param_groups, saved["param_groups"], strict=True):
-                    kept["fused"] = group[
-                        "fused"
-                    ]  # the setting of this device, not of the one that saved
+                    # the setting of this device, not of the one that saved
+                    kept.update({"fused": group["fused"]} if "fused" in group else {})
                 optimizer.load_state_dict(saved)
             self.scaler.load_state_dict(state["scaler"])
             checkpoints.set_random_state(state["random"])
@@ -117,6 +131,9 @@ def begin(recipe: Recipe, data: Dataset, processes: Processes = SINGLE_PROCESS) 
     on_gpu = device.type == "cuda"
     layout = _layout(recipe, on_gpu=on_gpu)
     model = model.to(memory_format=layout)
+    average = _averaged(recipe, model)
+    if recipe.model.recompute:
+        recompute(model.backbone)
     if recipe.model.compile:
         model.compile_backbone()
     objective = build_objective(recipe.losses, ended(manifest.labels, manifest.tree), model.dim).to(
@@ -128,11 +145,27 @@ def begin(recipe: Recipe, data: Dataset, processes: Processes = SINGLE_PROCESS) 
     learning = {group["name"] for optimizer in optimizers for group in optimizer.param_groups}
     _refuse_idle_warm_up(recipe, learning)
     halted = None
-    if on_gpu and not scaler.is_enabled():
+    if on_gpu and not scaler.is_enabled() and all(map(skips_on_the_device, optimizers)):
         halted = torch.zeros((), dtype=torch.bool, device=device)
     return TrainingRun(
-        model, embed, objective, optimizers, scaler, layout, halted=halted, data=manifest.digest
+        model,
+        embed,
+        objective,
+        optimizers,
+        scaler,
+        layout,
+        halted=halted,
+        data=manifest.digest,
+        average=average,
     )
+
+
+def _averaged(recipe: Recipe, model: EmbeddingModel) -> AveragedModel | None:
+    """A copy of the model whose weights and batch norms follow those of the model slowly."""
+    if not recipe.ema:
+        return None
+    follow = get_ema_multi_avg_fn(recipe.ema)
+    return AveragedModel(model, multi_avg_fn=follow, use_buffers=True)
 
 
 def _precision(recipe: Recipe, device: torch.device) -> str:
@@ -152,12 +185,19 @@ def _layout(recipe: Recipe, *, on_gpu: bool) -> torch.memory_format:
 
 
 def _refuse_partial_norms(recipe: Recipe, model: EmbeddingModel) -> None:
-    """Raise UsageError where batch norms would learn from parts of a batch."""
+    """Raise UsageError where batch norms would learn from parts of a batch, or twice from one."""
     norms = [part for part in model.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
-    if recipe.two_pass and norms and not model.freeze_batch_norm:
+    if not norms or model.freeze_batch_norm:
+        return
+    if recipe.two_pass:
         raise UsageError(
             "in two passes the batch norms would see parts of the batch only",
             fix="--set model.freeze_batch_norm=true, or --set two_pass=0",
+        )
+    if recipe.model.recompute:
+        raise UsageError(
+            "the batch norms would see every batch twice, since activations are computed again",
+            fix="--set model.freeze_batch_norm=true, or --set model.recompute=false",
         )
 
 

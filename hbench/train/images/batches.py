@@ -23,7 +23,7 @@ from hbench.core.errors import ConfigError, DataError, UnknownName, examples
 from hbench.datasets.benchmarks import glyphs
 from hbench.datasets.manifest import Manifest
 from hbench.train.images.sampler import EpochBatches
-from hbench.train.images.transforms import Outside, Prepare, augmentations, shifted
+from hbench.train.images.transforms import Outside, Prepare, augmentations, shifted, varying
 from hbench.train.recipes.recipe import Images
 
 Batch = tuple[Tensor, Tensor]
@@ -127,7 +127,7 @@ def images_of(name: str, manifest: Manifest, settings: Images, *, vary: bool) ->
         return Held(held(manifest), settings, settings.scale if chosen == SHIFTED else None)
     if chosen == SHIFTED:
         return Held(decoded(manifest, settings), settings, settings.scale, outside="border")
-    return Files(manifest, augmentations[chosen](settings))
+    return Files(manifest, varying(settings) if vary else augmentations[NONE](settings))
 
 
 def decoded(manifest: Manifest, settings: Images) -> NDArray[np.uint8]:

@@ -6,6 +6,7 @@ memory, which are small, are varied by `shifted`.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -15,6 +16,8 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional
 
+from hbench.core.errors import ConfigError
+from hbench.core.own_code import OwnCode, is_own_code
 from hbench.core.registry import Registry
 from hbench.train.recipes.recipe import Images
 
@@ -35,9 +38,20 @@ def resized_crop(settings: Images) -> Prepare:
     cut = v2.RandomResizedCrop(
         settings.size, settings.scale, (3 / 4, 4 / 3), interpolation=how, antialias=True
     )
-    return _pipeline(
-        settings, [*fitted(settings, settings.fit), cut, v2.RandomHorizontalFlip(settings.flip)]
+    return _varied(settings, [*fitted(settings, settings.fit), cut])
+
+
+@augmentations.register("rand_augment")
+def rand_augment(settings: Images) -> Prepare:
+    """As `resized_crop`, then two changes of shape or colour (RandAugment, Cubuk et al. 2020)."""
+    from torchvision.transforms import v2
+
+    how = v2.InterpolationMode(settings.interpolation)
+    cut = v2.RandomResizedCrop(
+        settings.size, settings.scale, (3 / 4, 4 / 3), interpolation=how, antialias=True
     )
+    changes = v2.RandAugment(interpolation=how)
+    return _varied(settings, [*fitted(settings, settings.fit), cut, changes])
 
 
 @augmentations.register("crop")
@@ -46,9 +60,7 @@ def crop(settings: Images) -> Prepare:
     from torchvision.transforms import v2
 
     cut = v2.RandomCrop(settings.size, pad_if_needed=True)
-    return _pipeline(
-        settings, [*fitted(settings, settings.fit), cut, v2.RandomHorizontalFlip(settings.flip)]
-    )
+    return _varied(settings, [*fitted(settings, settings.fit), cut])
 
 
 @augmentations.register("none")
@@ -87,6 +99,55 @@ def fitted(settings: Images, fit: str) -> list[torch.nn.Module]:
         return []
     size = [settings.resize] * (2 if fit == "square" else 1)
     return [v2.Resize(size, v2.InterpolationMode(settings.interpolation), antialias=True)]
+
+
+def _varied(settings: Images, steps: list[torch.nn.Module]) -> Prepare:
+    """Steps of a crop, then the changes that every one of them takes: mirrored, other colours,
+    erased."""
+    from torchvision.transforms import v2
+
+    changes: list[torch.nn.Module] = [v2.RandomHorizontalFlip(settings.flip)]
+    if settings.jitter:
+        changes.append(v2.ColorJitter(settings.jitter, settings.jitter, settings.jitter))
+    if settings.erase:
+        changes += [v2.ToImage(), v2.RandomErasing(settings.erase)]
+    return _pipeline(settings, [*steps, *changes])
+
+
+@dataclass(frozen=True)
+class OwnTransform:
+    """A transform of somebody's own, FILE.py:NAME: a function of an image of Pillow that returns
+    one, or a tensor (C, size, size) of bytes, or of floats that are normalised."""
+
+    code: OwnCode
+    settings: Images
+
+    def __call__(self, image: Image.Image) -> Tensor:
+        from torchvision.transforms import v2
+
+        colours = "L" if len(self.settings.mean) == 1 else "RGB"
+        made = self.code.load()(image.convert(colours))
+        tensor: Tensor = v2.functional.to_image(made).as_subclass(torch.Tensor)
+        expected = (len(self.settings.mean), self.settings.size, self.settings.size)
+        if tuple(tensor.shape) != expected:
+            raise ConfigError(
+                f"{self.code.file}:{self.code.name} returns an image of another shape",
+                expected=f"{expected}, by images.size and the number of images.mean",
+                found=f"{tuple(tensor.shape)}",
+                fix="let it cut or resize to that size, or --set images.size=…",
+            )
+        return tensor
+
+
+def varying(settings: Images) -> Prepare:
+    """The way in which training images are varied: a registered one, or a file's."""
+    if is_own_code(settings.augment):
+        transform = OwnTransform(OwnCode.parse(settings.augment), settings)
+        # here, where what is wrong with it can be said, not in a worker
+        with torch.random.fork_rng(devices=[]):
+            transform(Image.new("RGB", (settings.resize, settings.resize)))
+        return transform
+    return augmentations[settings.augment](settings)
 
 
 def _pipeline(settings: Images, steps: list[torch.nn.Module]) -> Prepare:

@@ -5,12 +5,12 @@ SOURCE:NAME names one:
 
     torchvision:resnet50  timm:deit_small_patch16_224  open_clip:ViT-B-32/laion2b_s34b_b79k
     timm:hf-hub:OWNER/NAME    open_clip:hf-hub:OWNER/NAME    transformers:OWNER/NAME    deit:small
+    ./FILE.py:NAME, a net of your own
 
 Every source downloads and caches weights in its own way. Those of transformers are read only from
 safetensors, and no code of a model's authors is run.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -22,7 +22,10 @@ from PIL import Image
 from torch import Tensor, nn
 
 from hbench.core.errors import ConfigError, UnknownName, UsageError
+from hbench.core.own_code import OwnCode, is_own_code
 from hbench.core.registry import Registry
+from hbench.core.text import first_line
+from hbench.train.models.classifiers import without_classifier
 from hbench.train.models.weights import fetched, load_weights
 
 PRETRAINED = "pretrained"
@@ -62,17 +65,12 @@ def build_backbone(
     UnknownName for source or name, DataError where the weights cannot be loaded, ConfigError for a
     net that gives no map of features although its pooling is not kept, or no vector although it is.
     """
-    source, _, rest = name.partition(":")
-    if not rest:
-        raise ConfigError(
-            f"{name!r} is not a backbone",
-            expected="SOURCE:NAME",
-            fix="such as torchvision:resnet50",
-        )
-
-    build = sources[source]
     from_file = weights not in {PRETRAINED, RANDOM}
-    backbone = build(rest, RANDOM if from_file else weights, pools)
+    if is_own_code(name):
+        backbone = net_of_a_file(OwnCode.parse(name))
+    else:
+        build, rest = source_of(name)
+        backbone = build(rest, RANDOM if from_file else weights, pools)
     if from_file:
         load_weights(backbone.net, Path(weights), key_map)
     shape = shape_of_features(backbone, backbone.size)
@@ -94,6 +92,51 @@ def build_backbone(
         )
 
     return backbone._replace(features=count)
+
+
+def source_of(name: str) -> tuple[Source, str]:
+    """The source of SOURCE:NAME, and the rest; raises ConfigError, or UnknownName for a source."""
+    source, _, rest = name.partition(":")
+    if not rest:
+        raise ConfigError(
+            f"{name!r} is not a backbone",
+            expected="SOURCE:NAME, or ./FILE.py:NAME",
+            fix="such as torchvision:resnet50",
+        )
+    return sources[source], rest
+
+
+def net_of_a_file(code: OwnCode) -> Backbone:
+    """Build a net of somebody's own: what FILE.py calls by a name is called without arguments, and
+    returns a module that takes images (B, C, H, W).
+
+    Its attributes `size`, `mean`, `std`, `interpolation` and `prepare` say what images it expects,
+    as Backbone does. Raises ConfigError for what is no module.
+    """
+    net = code.load()()
+    if not isinstance(net, nn.Module):
+        raise ConfigError(
+            f"{code.file}:{code.name} makes no net",
+            expected="a class or a function without arguments that makes a torch.nn.Module",
+            found=f"a {type(net).__name__}",
+        )
+    described = {
+        key: getattr(net, key)
+        for key in ("size", "mean", "std", "interpolation", "prepare")
+        if hasattr(net, key)
+    }
+    backbone = Backbone(net, COUNTED, **described)
+    try:
+        shape_of_features(backbone, backbone.size)
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise ConfigError(
+            f"{code.file}:{code.name} takes no images of {len(backbone.mean)} colours and "
+            f"{backbone.size} × {backbone.size} pixels",
+            found=first_line(error),
+            fix="give the net attributes that say what it takes: size, mean and std (of each "
+            "colour)",
+        ) from error
+    return backbone
 
 
 def shape_of_features(backbone: Backbone, side: int) -> tuple[int, ...]:
@@ -127,7 +170,7 @@ def torchvision_backbone(name: str, weights: str, pools: bool) -> Backbone:
         )
     else:
         net = models.get_model(name, weights=None)
-    kept = _without_classifier(net, pools)
+    kept = without_classifier(net, pools)
     transform = described.transforms()
     side = transform.crop_size[0]
     resize = transform.resize_size[0]
@@ -347,31 +390,3 @@ class Processed:
             images=image.convert("RGB"), return_tensors="pt", **self.sizes
         )["pixel_values"]
         return pixels[0]
-
-
-def _without_classifier(net: nn.Module, pools: bool) -> nn.Module:
-    """Remove the last linear layers of a torchvision net, and, from a ResNet, its pooling unless
-    that is kept.
-    """
-    fc = getattr(net, "fc", None)
-    if isinstance(fc, nn.Linear) and hasattr(net, "layer4"):
-        # their names stay, so that torchvision's own files fit
-        children = dict(net.named_children())
-        del children["fc"]
-        children |= {"flat": nn.Flatten()} if pools else {}
-        if not pools:
-            del children["avgpool"]
-        return nn.Sequential(OrderedDict(children))
-
-    for head in ("fc", "classifier", "heads", "head"):
-        last = getattr(net, head, None)
-        parts = list(last) if isinstance(last, nn.Sequential) else [last]
-        linear = next((at for at, part in enumerate(parts) if isinstance(part, nn.Linear)), None)
-        if linear is not None:  # what comes before it, such as a norm or a pooling, stays
-            setattr(net, head, last[:linear] if isinstance(last, nn.Sequential) else nn.Identity())
-            return net
-
-    raise ConfigError(
-        "this torchvision model has no classifier to remove",
-        fix="use the same net of timm: timm:NAME",
-    )

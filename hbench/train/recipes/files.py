@@ -10,7 +10,8 @@ setup.
 128
 
 Your own file begins with `extends = "sop-happier"` (or a setup, or nothing) and lists the
-differences.
+differences. Its table of losses replaces the other's as soon as it names one that the other lacks;
+else it changes those it names.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -154,7 +155,37 @@ def _extended(values: Values, under: tuple[Path, ...] = ()) -> Values:
             expected="the name of a recipe, or a file",
             found=repr(base),
         )
-    return values if base is None else merged(values_of(base, under), values)
+    return values if base is None else _changed_by_file(values_of(base, under), values)
+
+
+def _changed_by_file(values: Values, over: Values) -> Values:
+    """Change a recipe by a file that extends it; a file that names a new loss lists all of them."""
+    result = merged(values, over)
+    if not isinstance(over.get("losses"), Mapping):
+        return result
+    earlier = values.get("losses", {})
+    if not set(over["losses"]) <= set(earlier):
+        result["losses"] = {
+            name: merged(earlier.get(name, {}), spec) for name, spec in over["losses"].items()
+        }
+    return result
+
+
+def losses_in_words(recipe: Recipe, name_or_file: str) -> str:
+    """What a recipe minimises, and which of its losses come from the recipe that a file extends.
+
+    >>> losses_in_words(resolve("sop-happier"), "sop-happier")
+    'minimises 0.9 sup_hap + 0.1 cluster'
+    """
+    terms = [f"{spec.weight:g} {name}" for name, spec in recipe.losses.items() if spec.weight]
+    said = f"minimises {' + '.join(terms)}"
+    if not name_or_file.endswith(".toml"):
+        return said
+    own = parse_toml(read_text(Path(name_or_file)))
+    kept = [name for name in recipe.losses if name not in own.get("losses", {})]
+    return (
+        f"{said} ({', '.join(kept)} from {own['extends']})" if kept and "extends" in own else said
+    )
 
 
 def _without_none(value: Any) -> Any:

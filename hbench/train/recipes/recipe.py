@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hbench.core.schema import STRICT, build
 
@@ -35,106 +35,139 @@ Natural = Annotated[int, Field(ge=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
+DESCRIBED = ConfigDict(**STRICT, use_attribute_docstrings=True)
+
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
 class Images(BaseModel):
-    """The settings of images: they are resized to `resize`, then cropped to `size`; `augment` names
-    the training variation.
+    """The settings of images: how they are brought to one size, varied and normalised."""
 
-    `fit`, `test_fit`: how training and test images are resized: "none" (not), "shorter" (the
-    shorter side becomes `resize`, the aspect is kept) or "square" (both sides do). `scale`: the
-    share of the area that a resized crop keeps, or the range of factors of `shifted`. An empty
-    `interpolation`, `mean` or `std` is that of the net. `workers`: processes that decode (default:
-    one per processor, at most 10).
-    """
-
-    model_config = STRICT
+    model_config = DESCRIBED
     size: Natural = 224
+    """The side, in pixels, of the square that the net sees; 0: the net's own."""
     resize: Natural = 256
+    """To which side an image is brought before it is cut; 0: 8/7 of `size`."""
     fit: Literal["none", "shorter", "square"] = "none"
+    """How training images are brought there: not, by their shorter side, or both sides."""
     test_fit: Literal["shorter", "square"] = "shorter"
+    """The same of test images."""
     augment: str = "resized_crop"
+    """How training images are varied; `shifted`, too, for small ones, which it holds in memory, and
+    ./FILE.py:NAME, a transform of your own."""
     scale: tuple[NonNegative, NonNegative] = (0.16, 1.0)
+    """The least and the largest share of the area that `resized_crop` keeps, or the factors of
+    `shifted`."""
     flip: Share = 0.5
+    """The share of training images that are mirrored."""
+    jitter: NonNegative = 0.0
+    """Brightness, contrast and saturation of training images change by up to this share; 0: not."""
+    erase: Share = 0.0
+    """The share of training images in which a rectangle is erased (Zhong et al. 2020)."""
     mean: tuple[float, ...] = IMAGENET_MEAN
+    """Of every colour, in 0 … 1; empty: the net's own."""
     std: tuple[float, ...] = IMAGENET_STD
+    """Of every colour, in 0 … 1; empty: the net's own."""
     interpolation: Literal["", "nearest", "bilinear", "bicubic", "lanczos"] = "bilinear"
+    """How images are resized; empty: as the net's own are."""
     workers: Natural | None = None
+    """Processes that decode images; unset: one per processor, at most 10."""
 
 
 class Model(BaseModel):
-    """The net: `backbone` as SOURCE:NAME, its `pooling`, a LayerNorm without weights, a projection
-    to `dim`.
+    """The net: a backbone, its pooling, a LayerNorm without weights, a projection to `dim`.
 
     The ResNet's weights are torchvision's first (V1), with which the published rows were trained;
-    without the last part of the name they are the current ones. `l2_norm`: normalise the pooled
-    features. `weights`: "pretrained", "random", or a file, whose keys the TOML file `key_map`
-    renames. `dim` 0: no projection. `projection`: its initial weights, "random" or from "pca" of
-    the training images' features. `channels_last`: the memory layout that is fastest for
-    convolutions on GPUs (default: on GPUs).
+    without the last part of the name they are the current ones.
     """
 
-    model_config = STRICT
+    model_config = DESCRIBED
     backbone: str = "torchvision:resnet50/IMAGENET1K_V1"
+    """SOURCE:NAME, such as torchvision:resnet50, timm:NAME, open_clip:ARCH/TAG, or ./FILE.py:NAME,
+    your own net."""
     weights: str = "pretrained"
+    """pretrained, random, or a file."""
     key_map: str = ""
+    """A TOML file that renames the keys of a file of weights."""
     pooling: str = "avg"
+    """How a map of features becomes a vector; `own`: as the net does it."""
     layer_norm: bool = True
+    """Whether a LayerNorm without weights follows the pooling."""
     l2_norm: bool = False
+    """Whether the pooled features are brought to length 1 before it."""
     dim: Natural = 512
+    """The dimension of the embeddings; 0: no projection, that of the features."""
     projection: Literal["random", "pca"] = "random"
+    """The initial weights of the projection: random, or the whitening PCA of the features."""
     freeze_batch_norm: bool = True
+    """Whether batch norms keep the means and variances of the weights they began with."""
+    recompute: bool = False
+    """Whether a step keeps no activations of the backbone, but computes them again for the
+    gradient: a third slower, in a fraction of the memory."""
     compile: bool = False
+    """Whether torch.compile compiles the backbone."""
     channels_last: bool | None = None
+    """The layout of images in memory that is fastest on GPUs; unset: there alone."""
 
 
 class Sampler(BaseModel):
-    """The settings of batches: `batch` items, `per_class` of each fine class.
+    """The settings of batches: `batch` items, `per_class` of each fine class."""
 
-    The sampler `hierarchical` takes classes from two coarse classes, and makes `batches_per_group`
-    batches of each such pair. `m_per_class` leaves out classes of fewer than `smallest` items, and
-    takes `per_epoch` items of a class per epoch (0: all).
-    """
-
-    model_config = STRICT
+    model_config = DESCRIBED
     name: str = "m_per_class"
+    """How batches are made; `hierarchical`: their classes come from two coarse classes."""
     batch: Natural = 256
+    """Items in a batch; 0: from the number of classes."""
     per_class: Natural = 4
+    """Items of each class in a batch; 0: the median number of a class, 2 to 4."""
     batches_per_group: Positive = 5
+    """Batches that `hierarchical` makes of each pair of coarse classes."""
     smallest: Positive = 1
+    """`m_per_class` leaves out classes of fewer items."""
     per_epoch: Natural = 0
+    """Items that `m_per_class` takes of a class in an epoch; 0: all."""
 
 
 class Optimizer(BaseModel):
-    """The settings of an optimiser; `head` multiplies the learning rate of the projection, `lr_min`
-    ends the cosine schedule.
+    """The settings of an optimiser."""
 
-    `clip`: longer gradients of its weights are scaled down to this length (0: never).
-    """
-
-    model_config = STRICT
-    name: Literal["adam", "adamw", "sgd"] = "adam"
+    model_config = DESCRIBED
+    name: str = "adam"
+    """A name of torch.optim or of timm.optim, such as adam, adamw, sgd, nadam, lion, lamb."""
     lr: NonNegative = 1e-5
+    """The highest learning rate of the backbone; of `proxies`, that of the losses' weights."""
     weight_decay: NonNegative = 0.0
+    """The weight decay of all weights."""
     momentum: Share = 0.0
+    """Of optimisers that have one, such as sgd."""
     nesterov: bool = False
+    """Whether sgd takes Nesterov's momentum."""
     head: NonNegative = 1.0
+    """The learning rate of pooling and projection (and of proxies without an optimiser of their
+    own), in multiples of `lr`."""
+    layer_decay: Share = 1.0
+    """The learning rate of each block of the backbone, in multiples of that of the next one: .75 is
+    usual for vision transformers; 1: all alike."""
     lr_min: NonNegative = 0.0
+    """The lowest rate of the cosine schedule."""
     clip: NonNegative = 0.0
+    """Longer gradients are scaled down to this length; 0: never."""
 
 
 class Schedule(BaseModel):
-    """The schedule of the learning rate. In the first `warm_up` epochs only projection and proxies
-    learn, at their full rates; the schedule starts after these. A fractional `warm_up` is a share
-    of the run's steps."""
+    """The schedule of the learning rate."""
 
-    model_config = STRICT
+    model_config = DESCRIBED
     name: Literal["cosine", "constant", "steps"] = "cosine"
+    """How the rate falls: along a cosine, not, or at every milestone."""
     warm_up: Natural | Share = 0
+    """In the first epochs, or this share of all steps, only projection and proxies learn, at their
+    full rates; the schedule starts after these."""
     milestones: tuple[Positive, ...] = ()
+    """The epochs at which `steps` multiplies the rate by `gamma`."""
     gamma: Share = 0.1
+    """By which `steps` multiplies the rate."""
 
     def warm_up_epochs(self, epochs: int) -> float:
         """Return the epochs of warm-up in a run of this many epochs."""
@@ -150,61 +183,78 @@ class LossSpec(BaseModel):
     dataset and net.
     """
 
-    model_config = STRICT
+    model_config = DESCRIBED
     weight: NonNegative = 1.0
+    """Of the loss in the sum."""
     params: dict[str, Any] = {}
+    """Its parameters: `hbench losses NAME` lists them."""
 
 
 class Aim(BaseModel):
-    """The published row that a recipe should reproduce: its method in the dataset's leaderboard,
-    and its table there.
-    """
+    """The published row that a recipe should reproduce."""
 
-    model_config = STRICT
+    model_config = DESCRIBED
     method: str
+    """Its method in the dataset's leaderboard."""
     table: str | None = None
+    """The table that has it."""
 
 
 class Recipe(BaseModel):
     """The recipe of a training run. Values of 0 for epochs and batches follow from the dataset, for
     images from the net (sizes.py).
-
-    `steps_per_epoch`: end an epoch after this many batches. `precision` auto: bfloat16 on a GPU.
-    `two_pass`: images whose graph is in memory at once (0: the whole batch). `proxies`: the
-    optimiser of the losses' weights (default: that of the net). `log_every`, `checkpoint_every`: in
-    steps (0: only at the end).
-
-    `validation`: the share of training classes, of `validation_level` or the finest level, that is
-    held out and evaluated every `evaluate_every` epochs. The best checkpoint by `select_by` is
-    tested; the run stops after `patience` evaluations without a better one (0: never). `tested`
-    false: do not use the tests, such as while settings are being chosen; the run ends with the
-    scores of the held-out classes. `source`: where the values are from.
     """
 
-    model_config = STRICT
+    model_config = DESCRIBED
     dataset: str
+    """The name of what is trained on."""
     epochs: Natural = 100
+    """Passes over the training images; 0: about 2,000 steps, 5 to 100."""
     steps_per_epoch: Positive | None = None
+    """An epoch ends after this many batches; unset: after all images."""
     seed: int = Field(0, ge=0, lt=2**63)
+    """Of random weights, batches, variations and held-out classes."""
     images: Images = Images()
+    """How images are brought to one size, varied and normalised."""
     model: Model = Model()
+    """The net."""
     sampler: Sampler = Sampler()
+    """The batches."""
     losses: dict[str, LossSpec] = Field(min_length=1)
+    """By name (`hbench losses` lists them): their weights in the sum, and their parameters."""
     optimizer: Optimizer = Optimizer()
+    """That of the net."""
     proxies: Optimizer | None = None
+    """That of the losses' own weights; unset: that of the net."""
     schedule: Schedule = Schedule()
+    """The learning rate over the epochs."""
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """What the net computes in; auto: bfloat16 on a GPU, else float32."""
     two_pass: Natural = 0
+    """Images whose graph is in memory at once; 0: those of the whole batch."""
+    ema: Share = 0.0
+    """The embeddings are those of a moving average of the weights, which keeps this share of itself
+    at each step, such as .999; 0: of the weights themselves."""
     validation: Share = 0.0
+    """The share of training classes that is held out, to choose the best checkpoint by."""
     validation_level: str = ""
+    """The level of these classes; empty: the finest."""
     evaluate_every: Natural = 0
+    """Epochs between validations; 0: ten in a run."""
     select_by: str = "H-AP"
+    """The metric by which the best checkpoint is chosen."""
     patience: Natural = 0
+    """The run stops after this many validations without a better one; 0: never."""
     tested: bool = True
+    """Whether the tests are used at the end; false while settings are being chosen."""
     log_every: Positive = 10
+    """Steps between lines of the log, and of what is printed without a terminal."""
     checkpoint_every: Natural = 200
+    """Steps between checkpoints; 0: only at the end."""
     aim: Aim | None = None
+    """The published row that the recipe should reproduce."""
     source: str = ""
+    """Where the values are from."""
 
     @model_validator(mode="after")
     def _fits(self) -> Recipe:

@@ -5,6 +5,7 @@ callbacks.
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,6 +36,26 @@ class StepRecord(NamedTuple):
     rates: Mapping[str, float]
     images_per_second: float
     seconds: float
+
+
+class ValidationRecord(NamedTuple):
+    """A validation: the step it came after, the metric that chooses, its value, and the step and
+    value of the best so far."""
+
+    step: int
+    metric: str
+    score: float
+    best_step: int
+    best: float
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What is told of a run while it goes on: every step, every validation, and remarks."""
+
+    on_step: Callable[[StepRecord], None]
+    on_validation: Callable[[ValidationRecord], None]
+    on_remark: Callable[[str], None]
 
 
 class Log:

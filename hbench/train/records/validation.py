@@ -27,6 +27,7 @@ from hbench.submissions import embeddings
 from hbench.train.models.embed_images import embed_all
 from hbench.train.processes import Processes, together
 from hbench.train.recipes.recipe import Recipe
+from hbench.train.records.log import ValidationRecord
 from hbench.train.run import BestStep, TrainingRun, training_manifest
 from hbench.tree.names import class_rows
 
@@ -73,7 +74,7 @@ def validated(
 ) -> dict[str, float]:
     """Score the current model on the held-out classes; all processes get the scores."""
     manifest = held.tests[VALIDATION]
-    vectors = embed_all(run.model, held.name, manifest, recipe, processes)
+    vectors = embed_all(run.tested, held.name, manifest, recipe, processes)
     scores: dict[str, float] = {}
     if processes.first:
         names = dict.fromkeys([recipe.select_by, *held.protocol.all_metrics])
@@ -99,6 +100,14 @@ def best_after(
     if best is None or goodness(str(metric), score) > goodness(str(metric), best.score):
         return BestStep(step, score)
     return best._replace(missed=best.missed + 1)
+
+
+def said_of(
+    step: int, scores: Mapping[str, float], best: BestStep, recipe: Recipe, held: Dataset
+) -> ValidationRecord:
+    """The record of a validation, by the metric that chooses."""
+    metric = str(_metric(recipe, held))
+    return ValidationRecord(step, metric, scores[metric], best.step, best.score)
 
 
 def is_over(best: BestStep | None, recipe: Recipe) -> bool:

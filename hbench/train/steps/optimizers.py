@@ -4,13 +4,18 @@ steps.
 rate = lowest + (highest − lowest) · factor(epochs since the warm-up)
 """
 
+import inspect
 import math
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from hbench.core.errors import UnknownName
+from hbench.train.models.blocks import by_depth
 from hbench.train.models.model import EmbeddingModel
 from hbench.train.recipes.recipe import Optimizer, Recipe, Schedule
 
@@ -53,7 +58,7 @@ def build_optimizers(
     settings = recipe.optimizer
     proxies = list(objective.parameters())
     groups = [
-        *_groups(BODY, model.body(), settings, settings.lr),
+        *_groups_of_body(model, settings),
         *_groups(HEAD, model.head(), settings, settings.lr * settings.head),
     ]
     separate = recipe.proxies
@@ -151,14 +156,63 @@ def _groups(
     return [group] if learning else []
 
 
+def _groups_of_body(model: EmbeddingModel, settings: Optimizer) -> list[dict[str, Any]]:
+    """Make the groups of the backbone: one, or one of each depth, whose rates fall towards the
+    images."""
+    if settings.layer_decay == 1:
+        return _groups(BODY, model.body(), settings, settings.lr)
+    depths = list(by_depth(model.backbone))
+    groups: list[dict[str, Any]] = []
+    for below, weights in zip(range(len(depths))[::-1], depths, strict=True):
+        groups += _groups(BODY, weights, settings, settings.lr * settings.layer_decay**below)
+    return groups
+
+
+def optimizer_names() -> dict[str, type[torch.optim.Optimizer] | None]:
+    """The names of optimisers: those of torch.optim with their classes, and those of timm.optim
+    where it is installed. Left out is what needs to compute the loss again."""
+    classes = {
+        name.lower(): each
+        for name, each in vars(torch.optim).items()
+        if isinstance(each, type)
+        and issubclass(each, torch.optim.Optimizer)
+        and each not in (torch.optim.Optimizer, torch.optim.LBFGS, torch.optim.SparseAdam)
+    }
+    names: dict[str, type[torch.optim.Optimizer] | None] = dict(classes)
+    with suppress(ImportError):
+        others: Any = import_module("timm.optim")
+        for name in others.list_optimizers():
+            if name not in names and not others.get_optimizer_info(name).second_order:
+                names[name] = None
+    return names
+
+
 def _optimizer(
     settings: Optimizer, groups: list[dict[str, Any]], *, fused: bool
 ) -> torch.optim.Optimizer:
-    chosen = fused or None  # None leaves torch its choice
-    if settings.name == "sgd":
-        return torch.optim.SGD(
-            groups, momentum=settings.momentum, nesterov=settings.nesterov, fused=chosen
+    """Make an optimiser by its name, with those settings that it has."""
+    names = optimizer_names()
+    if settings.name not in names:
+        raise UnknownName("optimizer.name", settings.name, names)
+
+    chosen = names[settings.name]
+    if chosen is None:
+        others: Any = import_module("timm.optim")
+        made: torch.optim.Optimizer = others.create_optimizer_v2(
+            groups, opt=settings.name, lr=settings.lr, momentum=settings.momentum
         )
-    return (torch.optim.Adam if settings.name == "adam" else torch.optim.AdamW)(
-        groups, fused=chosen
-    )
+        return made
+
+    wanted: dict[str, Any] = {
+        "momentum": settings.momentum or None,
+        "nesterov": settings.nesterov or None,
+        "fused": fused or None,  # None leaves torch its choice
+    }
+    known = inspect.signature(chosen).parameters
+    given = {key: value for key, value in wanted.items() if key in known and value is not None}
+    return chosen(groups, **given)
+
+
+def skips_on_the_device(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether an optimiser can skip a step without the host: its fused kernels can."""
+    return bool(optimizer.defaults.get("fused"))

@@ -1,0 +1,74 @@
+"""Takes a function or class from a Python file that somebody names as FILE.py:NAME.
+
+Such a file is a program of whoever names it, and is run; nothing else that hbench reads is.
+"""
+
+import importlib.util
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from hbench.core.errors import ConfigError, UnknownName
+
+SEPARATOR = ".py:"
+
+
+def is_own_code(name: str) -> bool:
+    """Whether a name is FILE.py:NAME.
+
+    >>> is_own_code("./mynet.py:Net"), is_own_code("torchvision:resnet50")
+    (True, False)
+    """
+    return SEPARATOR in name
+
+
+@dataclass(frozen=True)
+class OwnCode:
+    """A function or class of a file, by its place: other processes read the file themselves."""
+
+    file: Path
+    name: str
+
+    @staticmethod
+    def parse(name: str) -> "OwnCode":
+        """Read FILE.py:NAME."""
+        file, _, attribute = name.rpartition(":")
+        return OwnCode(Path(file), attribute)
+
+    def load(self) -> Any:
+        """Run the file, once in a process, and return what it calls by this name.
+
+        Raises ConfigError for a file that is missing or cannot be run, UnknownName for a name that
+        it does not have.
+        """
+        module = _module_of(self.file.resolve())
+        if not hasattr(module, self.name):
+            known = [each for each in vars(module) if not each.startswith("_")]
+            raise UnknownName(f"name in {self.file}", self.name, known)
+        return getattr(module, self.name)
+
+
+@cache
+def _module_of(file: Path) -> ModuleType:
+    """Run a file as a module; it finds the files beside it."""
+    if not file.is_file():
+        raise ConfigError(f"{file} does not exist", expected="FILE.py:NAME, of a file on this disk")
+    specification = importlib.util.spec_from_file_location(f"own_{file.stem}", file)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    sys.path.insert(0, str(file.parent))
+    try:
+        specification.loader.exec_module(module)
+    except Exception as error:
+        raise ConfigError(
+            f"{file} cannot be run",
+            found=f"{type(error).__name__}: {error}",
+            fix=f"python {file} shows where",
+        ) from error
+    finally:
+        sys.path.remove(str(file.parent))
+    return module

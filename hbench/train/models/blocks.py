@@ -1,0 +1,47 @@
+"""Finds the blocks that a net is a stack of: what a rate per depth, and computing activations again
+instead of keeping them, go by.
+
+>>> net = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2), nn.Linear(2, 1))
+>>> [len(weights) for weights in by_depth(net)]
+[2, 2, 2]
+"""
+
+from collections.abc import Iterator
+from functools import partial
+
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+
+def blocks_of(net: nn.Module) -> list[nn.Module]:
+    """Return the parts with weights of the longest list or sequence of parts in a net, the
+    outermost of equally long ones; the net itself where it has none."""
+    stacks = [
+        [part for part in module.children() if any(True for _ in part.parameters())]
+        for module in net.modules()
+        if isinstance(module, (nn.Sequential, nn.ModuleList))
+    ]
+    return max(stacks, key=len, default=[]) or [net]
+
+
+def by_depth(net: nn.Module) -> Iterator[list[nn.Parameter]]:
+    """Yield the weights of a net in groups from its input to its output: what comes before the
+    blocks, every block, what comes after them."""
+    blocks = blocks_of(net)
+    of_block = {
+        weight: number for number, block in enumerate(blocks) for weight in block.parameters()
+    }
+    groups: list[list[nn.Parameter]] = [[] for _ in range(len(blocks) + 2)]
+    has_begun = False
+    for weight in net.parameters():
+        number = of_block.get(weight)
+        has_begun |= number is not None
+        outside = len(blocks) + 1 if has_begun else 0
+        groups[outside if number is None else number + 1].append(weight)
+    yield from (group for group in groups if group)
+
+
+def recompute(net: nn.Module) -> None:
+    """Let every block of a net keep no activations for the gradient, but compute them again."""
+    for block in blocks_of(net):
+        block.forward = partial(checkpoint, block.forward, use_reentrant=False)  # type: ignore[method-assign]

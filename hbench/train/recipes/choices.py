@@ -1,0 +1,52 @@
+"""Refuses a recipe's choices that do not exist, or that its dataset does not allow, before anything
+is loaded or written.
+"""
+
+from hbench.core.errors import ConfigError, UnknownName
+from hbench.core.own_code import OwnCode, is_own_code
+from hbench.losses import loss_entry
+from hbench.train.images.batches import HELD, NONE, SHIFTED
+from hbench.train.images.sampler import samplers
+from hbench.train.images.transforms import augmentations
+from hbench.train.models.backbones import source_of
+from hbench.train.models.model import poolings
+from hbench.train.recipes.recipe import Recipe
+from hbench.train.steps.optimizers import optimizer_names
+
+
+def refuse_choices(recipe: Recipe) -> None:
+    """Raise UnknownName for a name that does not exist, ConfigError for a variation that images in
+    memory do not have."""
+    for loss in recipe.losses:
+        loss_entry(loss)
+    # a look-up refuses a name that is not there
+    _ = samplers[recipe.sampler.name], poolings[recipe.model.pooling]
+    for optimizer in (recipe.optimizer, recipe.proxies):
+        if optimizer is not None and optimizer.name not in (names := optimizer_names()):
+            raise UnknownName("optimizer.name", optimizer.name, names)
+
+    if is_own_code(recipe.model.backbone):
+        OwnCode.parse(recipe.model.backbone).load()
+    else:
+        source_of(recipe.model.backbone)
+    _refuse_variation(recipe)
+
+
+def _refuse_variation(recipe: Recipe) -> None:
+    """Refuse an augmentation that is not there, or not for images that are held in memory."""
+    images = recipe.images
+    if is_own_code(images.augment):
+        OwnCode.parse(images.augment).load()
+    elif images.augment != SHIFTED:
+        _ = augmentations[images.augment]
+
+    is_held = (recipe.dataset, images.size) in HELD
+    if is_held and images.augment not in (NONE, SHIFTED):
+        raise UnknownName(f"augmentation of {recipe.dataset}", images.augment, [NONE, SHIFTED])
+    if (is_held or images.augment == SHIFTED) and (images.jitter or images.erase):
+        raise ConfigError(
+            "images.jitter and images.erase are for images that are decoded anew each time",
+            expected="0 for both, of images in memory",
+            found=f"jitter {images.jitter:g}, erase {images.erase:g}, augment {images.augment}",
+            fix="--set images.augment=crop, of a dataset of files",
+        )

@@ -1,0 +1,105 @@
+"""Explains every key of a recipe: what it is, what it may be, and what it is unless set.
+
+>>> [row.default for row in rows() if row.key == "sampler.batch"]
+['256']
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from hbench.core.registry import Registry
+from hbench.train.images.sampler import samplers
+from hbench.train.images.transforms import augmentations
+from hbench.train.models.model import poolings
+from hbench.train.recipes.recipe import Recipe
+
+HEADER = ("key", "allowed", "default", "meaning")
+KINDS = {
+    "boolean": "true, false",
+    "integer": "whole number",
+    "number": "number",
+    "string": "text",
+    "array": "list",
+    "object": "table",
+}
+PER_LOSS = "NAME"  # of the tables in `losses`
+NAMES: Mapping[str, Registry[Any]] = {
+    "images.augment": augmentations,
+    "model.pooling": poolings,
+    "sampler.name": samplers,
+}
+SAME_AS = {"proxies": "optimizer"}  # tables with the keys of another
+
+
+class Key(NamedTuple):
+    """A key with its dots, the values it may have, its default, and its meaning."""
+
+    key: str
+    allowed: str
+    default: str
+    meaning: str
+
+
+def rows() -> list[Key]:
+    """List all keys, in the order of a recipe's file."""
+    schema = Recipe.model_json_schema()
+    return list(_keys(schema, schema["$defs"]))
+
+
+def markdown() -> str:
+    """Write the keys as a table in Markdown."""
+    lines = [HEADER, ("---",) * len(HEADER), *rows()]
+    cells = [[f"`{row[0]}`" if isinstance(row, Key) else row[0], *row[1:]] for row in lines]
+    return "".join(f"| {' | '.join(row)} |\n" for row in cells)
+
+
+def _keys(
+    table: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]], prefix: str = ""
+) -> Iterator[Key]:
+    """Yield the keys of a table of the schema, and those of the tables in it."""
+    required = table.get("required", [])
+    for name, schema in table["properties"].items():
+        key = f"{prefix}{name}"
+        if key in SAME_AS:
+            meaning = " ".join(schema["description"].split())
+            yield Key(key, f"table, as {SAME_AS[key]}", "unset", meaning)
+            continue
+        if inner := _table_in(schema, known):
+            yield from _keys(inner, known, f"{key}.")
+            continue
+        if of_each := _table_in(schema.get("additionalProperties") or {}, known):
+            yield from _keys(of_each, known, f"{key}.{PER_LOSS}.")
+            continue
+        default = "must be set" if name in required else _in_toml(schema.get("default"))
+        allowed = ", ".join(NAMES[key]) if key in NAMES else _allowed(schema)
+        yield Key(key, allowed, default, " ".join(schema["description"].split()))
+
+
+def _table_in(schema: Any, known: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The table that a key holds, or may hold; None for a value."""
+    if not isinstance(schema, Mapping):
+        return None
+    choices = [schema, *schema.get("anyOf", ())]
+    names = [choice["$ref"].rpartition("/")[2] for choice in choices if "$ref" in choice]
+    return known[names[0]] if names else None
+
+
+def _allowed(schema: Mapping[str, Any]) -> str:
+    """What a value may be, in words."""
+    if "anyOf" in schema:
+        kinds = [_allowed(each) for each in schema["anyOf"] if each.get("type") != "null"]
+        return ", or ".join(kinds)
+    if "enum" in schema:
+        return ", ".join(value or '""' for value in schema["enum"])
+    kind = KINDS[schema["type"]]
+    if "maximum" in schema:
+        return f"{kind} {schema.get('minimum', 0):g} … {schema['maximum']:g}"
+    if "exclusiveMinimum" in schema:
+        return f"{kind} > {schema['exclusiveMinimum']:g}"
+    return f"{kind} ≥ {schema['minimum']:g}" if "minimum" in schema else kind
+
+
+def _in_toml(value: Any) -> str:
+    """A default as a file of TOML would have it; "unset" for none."""
+    return "unset" if value is None else json.dumps(value)
