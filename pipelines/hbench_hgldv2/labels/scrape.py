@@ -15,11 +15,20 @@ from typing import Annotated, Any, Literal, NamedTuple
 from hbench.cli import terminal
 from hbench.core.errors import IntegrityError, UsageError, examples
 from hbench_hgldv2.artefact import counts_text, is_done, made_by, write_rows
+from hbench_hgldv2.labels import recorded_scrape
 from hbench_hgldv2.labels.label import SPLITS
 from hbench_hgldv2.labels.landmarks import Landmark, landmark_file, read_landmarks
 from hbench_hgldv2.wikimedia import api, query_service
 from hbench_hgldv2.wikimedia import dumps as dump_files
-from hbench_hgldv2.wikimedia.client import BATCH, SERVERS, CacheFile, Offline, Rate, opened
+from hbench_hgldv2.wikimedia.client import (
+    BATCH,
+    SERVERS,
+    CacheFile,
+    Offline,
+    Rate,
+    Servers,
+    opened,
+)
 from hbench_hgldv2.wikimedia.contact import Contact
 from hbench_hgldv2.wikimedia.facts import (
     MISSING,
@@ -74,9 +83,9 @@ def run(
     work: Path,
     *,
     raw: Annotated[
-        Path,
+        Path | None,
         "Folder of GLDv2's metadata: {train,index}_label_to_category.csv, in it or in metadata/.",
-    ],
+    ] = None,
     via: Annotated[Literal["api", "sparql", "dumps"], "Where the facts come from."] = "api",
     dumps: Annotated[Path | None, "Folder of the dumps."] = None,
     limit: Annotated[int | None, "Only the first N landmarks of each split, to try it out."] = None,
@@ -89,42 +98,78 @@ def run(
     offline: Offline = False,
     rate: Rate = 1.0,
     cache: CacheFile = None,
+    demo: Annotated[
+        bool,
+        "Try it without a network: a recorded scrape of invented places, in the folder "
+        f"{recorded_scrape.FOLDER} of the work folder.",
+    ] = False,
 ) -> None:
     """Link every landmark to its classes. An interrupted run resumes where it stopped.
 
     \b
     hbench hgldv2 scrape --raw gldv2/raw --contact you@example.org
     hbench hgldv2 scrape --raw gldv2/raw --via dumps --dumps /data/dumps
+    hbench hgldv2 scrape --demo
     """
+    if demo:
+        recorded_scrape.refuse_others(
+            {
+                "--raw": raw,
+                "--via": None if via == "api" else via,
+                "--dumps": dumps,
+                "--limit": limit,
+                "--server": server or None,
+                "--contact": contact,
+                "--cache": cache,
+            }
+        )
+        _replay_demo(work / recorded_scrape.FOLDER)
+        return
+    if raw is None:
+        raise UsageError("there is nothing to scrape", fix="give --raw FOLDER, or try --demo")
+
     if via == "dumps":
         if dumps is None:
             raise UsageError("--via dumps needs the folder of the dumps", fix="give --dumps FOLDER")
-        settings = {"via": via, "limit": limit, "dumps": str(dumps.resolve())}
-        link(work, raw, dump_files.source(dumps), settings)
+        from_dumps = {"via": via, "limit": limit, "dumps": str(dumps.resolve())}
+        link(work, raw, dump_files.source(dumps), from_dumps)
         return
 
-    for name, url in server:
+    source_of = api.source if via == "api" else query_service.source
+    servers = _servers(server)
+    settings: dict[str, Any] = {"via": via, "limit": limit}
+    if server:
+        settings["server"] = dict(server)
+    command = shlex.join(["hbench", "hgldv2", "--work", f"{work}", "scrape", "--raw", f"{raw}"])
+    with opened(
+        work, command=command, contact=contact, offline=offline, rate=rate, cache=cache
+    ) as client:
+        link(work, raw, source_of(client, servers), settings)
+
+
+def _servers(given: Sequence[tuple[str, str]]) -> Servers:
+    """Return the addresses to ask, those of Wikimedia where no others are given; raises UsageError
+    for what is not an address.
+    """
+    for name, url in given:
         if not url.startswith(("http://", "https://")):
             raise UsageError(
                 f"the server of {name} is not an address",
                 expected="http://… or https://…",
                 found=url,
             )
+    return SERVERS._replace(**dict(given))
 
-    servers = SERVERS._replace(**dict(server))
-    command = shlex.join(["hbench", "hgldv2", "--work", f"{work}", "scrape", "--raw", f"{raw}"])
-    with opened(
-        work, command=command, contact=contact, offline=offline, rate=rate, cache=cache
-    ) as client:
-        source = (
-            api.source(client, servers) if via == "api" else query_service.source(client, servers)
-        )
-        link(
-            work,
-            raw,
-            source,
-            {"via": via, "limit": limit} | ({"server": dict(server)} if server else {}),
-        )
+
+def _replay_demo(work: Path) -> None:
+    """Scrape the landmarks of the demo from its recorded answers, and say how to continue."""
+    raw = work / "raw"
+    recorded_scrape.write_landmarks(raw)
+    terminal.say("the demo asks nobody: answers of an invented Wikimedia come from a recording")
+    with opened(work, command="hbench hgldv2 scrape --demo", offline=True) as client:
+        recorded_scrape.fill(client.cache)
+        link(work, raw, api.source(client, SERVERS), {"via": "api", "limit": None})
+    terminal.say(f"continue with {shlex.join(['hbench', 'hgldv2', '--work', f'{work}', 'clean'])}")
 
 
 def link(work: Path, raw: Path, source: FactSource, settings: Mapping[str, Any]) -> None:
