@@ -55,6 +55,11 @@ def test_decisions_on_an_own_table_replay_with_kinds_of_its_own(work):
     }
 
 
+def test_an_id_of_digits_without_quotes_is_refused_with_the_advice(work):
+    (work / "decisions.yaml").write_text("decisions: [{id: d, op: drop, labels: [1, 2]}]")
+    assert "an id of digits stands in quotes" in refusal("hgldv2", "--work", work, "replay")
+
+
 @pytest.mark.parametrize("other", ["Songbird", "song-bird", "song bird"])
 def test_a_kind_in_two_spellings_is_refused(work, other):
     decide(work, GROUPS | {"finches": {"kind": other}}, MOVES)

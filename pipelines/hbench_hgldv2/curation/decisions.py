@@ -22,8 +22,19 @@ from hbench.core.schema import Strict
 from hbench_hgldv2.labels.kinds import written_in_two_ways
 
 REST = "*"
+
+
+def _not_a_number(class_id: object) -> object:
+    """Return an id as it is; raises ValueError for one that YAML takes for a number, such as 007,
+    whose digits are lost.
+    """
+    if isinstance(class_id, int | float):
+        raise ValueError(f"{class_id} is a number for YAML; an id of digits stands in quotes")
+    return class_id
+
+
 # A QID, "label:…", or an id of a curator's own table; "|" separates ids in the files of the steps.
-ClassId = Annotated[str, StringConstraints(pattern=r"^[^|\r\n]+$")]
+ClassId = Annotated[str, BeforeValidator(_not_a_number), StringConstraints(pattern=r"^[^|\r\n]+$")]
 GroupName = Annotated[str, StringConstraints(min_length=1)]
 ClassIds = Annotated[tuple[ClassId, ...], Field(min_length=1)]
 Kind = Annotated[str, StringConstraints(pattern=r"^\S([^\r\n]*\S)?$")]
