@@ -57,11 +57,12 @@ def command(
     if as_csv:
         show(result.csv().rstrip("\n"))
         return
+    sizes = f"; {result.sizes}" if result.sizes else ""
     show_table(
         f"{result.methods[0]} − {result.methods[1]}, "
         f"{shown.percent_note(each.metric for each in result.shown)}",
         ("metric", *result.methods, *comparison.HEADER),
         [difference.cells for difference in result.shown],
-        f"over {result.over}; p: two-sided paired sign-flip test; corrected: by Holm's method for "
-        f"all {len(result)} metrics",
+        f"over {result.over}{sizes}; p: two-sided paired sign-flip test; corrected: by Holm's "
+        f"method for all {len(result)} metrics",
     )

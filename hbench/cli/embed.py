@@ -157,10 +157,14 @@ def command(
         raise click.UsageError("Give either MODEL or --models.")
     listed = embed_models.read_models(models, out) if models else {}
     data = datasets.load(dataset)
-    of_model: dict[str, Any] = {name: options.pop(name) for name in ("size", "weights", "key_map", "net")}
+    own = ("size", "weights", "key_map", "net")
+    of_model: dict[str, Any] = {name: options.pop(name) for name in own}
     device = options.pop("device")
     chosen_device(device)  # one that is not there is refused before any model is loaded
-    make = partial(embedding.embedder, **of_model)
+
+    def make(name: str) -> Embedder:
+        return embedding.embedder(name, **of_model)
+
     chosen = embedding.EmbedOptions(**options)
     embed = partial(_embed, data=data, split=split, options=chosen, device=device)
     if model:

@@ -128,6 +128,7 @@ class EmbeddingSubmission:
             dim=self.queries.dim,
             dtype=self.queries.dtype,
             left_out=tuple(sorted({item for part in self.parts for item in part.left_out})),
+            image_size=self.queries.image_size,
         )
 
     def problems(self, data: Dataset, *, cosine: bool) -> list[SubmissionProblem]:

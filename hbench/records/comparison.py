@@ -253,12 +253,14 @@ class Comparison:
         unit: what the intervals and the test go by: a level, or "query".
         signature: that of both reports.
         differences: one per metric, in the order of the reports.
+        sizes: what differs in the images that were embedded, in a sentence; "" for nothing.
     """
 
     methods: tuple[str, str]
     unit: str
     signature: str
     differences: tuple[Difference, ...]
+    sizes: str = ""
 
     def __iter__(self) -> Iterator[Difference]:
         return iter(self.differences)
@@ -376,8 +378,20 @@ def compare(
     unit = unit or one.unit
     methods = _named(one, first, "first"), _named(other, second, "second")
     return Comparison(
-        methods, unit, one.signature, tuple(differences_of(one_table, other_table, unit=unit))
+        methods,
+        unit,
+        one.signature,
+        tuple(differences_of(one_table, other_table, unit=unit)),
+        sizes_in_words(one, other),
     )
+
+
+def sizes_in_words(one: Document, other: Document) -> str:
+    """Say where images of different sizes were embedded, which makes another net of the same."""
+    sizes = [each.embedding.image_size if each.embedding else None for each in (one, other)]
+    if None in sizes or sizes[0] == sizes[1]:
+        return ""
+    return f"the images were embedded at {sizes[0]} and at {sizes[1]} pixels"
 
 
 def _named(document: Document, report: Report | str | Path, place: str) -> str:

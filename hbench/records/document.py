@@ -68,7 +68,8 @@ class Score(Strict):
 
 
 class SubmittedFile(Strict):
-    """The file that was scored. `left_out`: the items that it says could not be embedded."""
+    """The file that was scored. `left_out`: the items that it says could not be embedded.
+    `image_size`: the side, in pixels, of the images that were embedded, where it says so."""
 
     file: str
     sha256: str
@@ -76,6 +77,7 @@ class SubmittedFile(Strict):
     dim: int | None = None
     dtype: str | None = None
     left_out: tuple[str, ...] = ()
+    image_size: int | None = None
 
 
 class UnderTree(Strict):

@@ -202,7 +202,7 @@ def embed(
         )
 
     on_progress(len(manifest), len(manifest))
-    _join(parts, file, manifest, request)
+    _join(parts, file, manifest, {**request, "image_size": chosen.images.size})
     shutil.rmtree(parts)
     return file
 

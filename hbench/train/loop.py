@@ -404,7 +404,11 @@ def _score(
     manifest = all_tests(data)
     vectors = embed_all(run.tested, data.name, manifest, recipe, processes)
     if processes.first:
-        about = {"recipe": as_toml(recipe), "step": str(run.best.step if run.best else run.step)}
+        about = {
+            "recipe": as_toml(recipe),
+            "step": str(run.best.step if run.best else run.step),
+            "image_size": str(recipe.images.size),
+        }
         embeddings.write(out / EMBEDDINGS, manifest.items.tolist(), vectors, metadata=about)
         report = evaluate(out / EMBEDDINGS, data, method=recipe.aim.method if recipe.aim else None)
         report.write(out / REPORT)

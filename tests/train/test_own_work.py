@@ -11,6 +11,7 @@ from torch import nn
 
 from hbench.core.errors import ConfigError, UnknownName, UsageError
 from hbench.datasets import load
+from hbench.evaluation.evaluate import evaluate
 from hbench.submissions import embeddings
 from hbench.train import embed_dataset as embedding
 from hbench.train import loop
@@ -129,6 +130,24 @@ def test_what_suits_pretrained_weights_alone_is_remarked_of_random_ones(
     said = []
     loop.train(tiny("glyphs-nsm", change), tmp_path, dataset=letters, on_remark=said.append)
     assert any("weights is random" in remark and word in remark for remark in said)
+
+
+def test_a_comparison_says_where_images_of_different_sizes_were_embedded(letters, tmp_path):
+    for size in (32, 48):
+        file = tmp_path / f"{size}.parquet"
+        vectors = np.random.default_rng(0).normal(size=(len(letters.tests["test"]), 4))
+        embeddings.write(
+            file,
+            letters.tests["test"].items.tolist(),
+            vectors.astype(np.float32),
+            metadata={"image_size": str(size)},
+        )
+        report = evaluate(file, letters)
+        report.write(tmp_path / f"{size}.json")
+        report.write_by_query(tmp_path / f"{size}.by-query.parquet")
+    one, other = tmp_path / "32.json", tmp_path / "48.json"
+    assert "at 32 and at 48 pixels" in call("compare", one, other).output
+    assert "pixels" not in call("compare", one, one).output
 
 
 def test_every_key_of_a_recipe_is_explained():

@@ -13,7 +13,12 @@ from hbench.look.report.queries import Chapter, one_per_class, strips_of
 from hbench.look.report.runs import Floats, Reported, ReportedRun
 from hbench.look.strips.retrievals import worst_first
 from hbench.metrics.names import MetricName, factor_of, goodness
-from hbench.records.comparison import Difference, corrected_together, differences_of
+from hbench.records.comparison import (
+    Difference,
+    corrected_together,
+    differences_of,
+    sizes_in_words,
+)
 from hbench.records.queries import units_in_words
 from hbench.records.shown import shown
 
@@ -27,7 +32,8 @@ class ComparisonView(NamedTuple):
 
     `tested`: for how many metrics p is corrected; `scales`: by metric, the largest end of an
     interval, which scales the bars, that of all fractions alike; `balance`: the numbers of queries
-    for which the first run is better, the other is, and both are equal.
+    for which the first run is better, the other is, and both are equal; `sizes`: what differs in
+    the images, in a sentence.
     """
 
     run: int
@@ -40,6 +46,7 @@ class ComparisonView(NamedTuple):
     lost: list[ClassMean]
     gained: list[ClassMean]
     chapters: list[Chapter]
+    sizes: str = ""
 
 
 def comparisons_of(reported: Reported) -> list[ComparisonView]:
@@ -76,6 +83,7 @@ def _against(reported: Reported, number: int, other: ReportedRun) -> ComparisonV
         [],
         [],
         [],
+        sizes=sizes_in_words(first.document, other.document),
     )
     if (
         reported.manifest is None

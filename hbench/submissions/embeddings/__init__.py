@@ -45,7 +45,7 @@ class Embeddings:
     `dtype` is the type in the file; integers and bfloat16 are widened when read. `sha256` is the
     file's; for several files that of their `sha256sum` lines in order of name. `left_out`: items
     that could not be embedded. `read_as`: what in the file was taken for vectors and ids, in words,
-    where its names do not say it.
+    where its names do not say it. `image_size`: the side of the images, where the file says so.
     """
 
     ids: Ids
@@ -55,6 +55,7 @@ class Embeddings:
     dtype: str
     left_out: tuple[str, ...] = ()
     read_as: str = ""
+    image_size: int | None = None
 
     @property
     def dim(self) -> int:
@@ -127,6 +128,7 @@ def _embeddings(stored: Stored, path: Path) -> Embeddings:
         stored.dtype,
         left_out=stored.left_out,
         read_as=stored.read_as,
+        image_size=stored.image_size,
     )
 
 

@@ -92,6 +92,13 @@ def left_out_of(files: Sequence[Path]) -> tuple[str, ...]:
     return tuple(str(item) for text in listed for item in parse_json(text))
 
 
+def image_size_of(files: Sequence[Path]) -> int | None:
+    """The side, in pixels, of the images that were embedded, where all files say the same one."""
+    said = {(_parquet_schema(file).metadata or {}).get(b"hbench.image_size") for file in files}
+    size = said.pop() if len(said) == 1 else None
+    return int(size) if size and size.isdigit() else None
+
+
 def read_ipc(path: Path) -> TableRead:
     """An IPC file or stream, or a folder that Hugging Face's `save_to_disk` wrote."""
     return _read(_saved_files(path) if path.is_dir() else [path], arrow_schema, _ipc_columns)

@@ -25,6 +25,7 @@ from hbench.core.untrusted import load_tensors, open_zip, parse_json
 from hbench.submissions.embeddings import ids as id_files
 from hbench.submissions.embeddings.arrow_files import (
     TableRead,
+    image_size_of,
     left_out_of,
     read_ipc,
     read_parquet,
@@ -59,7 +60,7 @@ from hbench.submissions.problems import listed
 class Stored(NamedTuple):
     """The content of a file: ids (N,), vectors (N, D) in the file's type (bfloat16 as uint16),
     every file read; the items that it says could not be embedded; what was taken for vectors and
-    ids, in words, where names do not say it."""
+    ids, in words, where names do not say it; the side of the images, where it says so."""
 
     ids: Ids
     vectors: NDArray[Any]
@@ -67,6 +68,7 @@ class Stored(NamedTuple):
     files: tuple[Path, ...]
     left_out: tuple[str, ...] = ()
     read_as: str = ""
+    image_size: int | None = None
 
 
 Reader = Callable[[Path, Path | None], Stored]
@@ -323,7 +325,9 @@ def read_parts(path: Path, ids: Path | None) -> Stored:
     """A parquet file or a folder of parquet files."""
     stored = _tabular(path, ids, read_parquet)
     with readable(path):
-        return stored._replace(left_out=left_out_of(stored.files))
+        return stored._replace(
+            left_out=left_out_of(stored.files), image_size=image_size_of(stored.files)
+        )
 
 
 def stored_table(table: pa.Table, path: Path) -> Stored:
