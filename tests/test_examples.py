@@ -23,11 +23,16 @@ SAYS = {
     "huggingface_dataset": "['test', 'train'] (8, 8)",
     "without_pictures": "points of AP, and 12.",
 }
+LOOPS = ["torch_loop", "lightning_loop", "accelerate_loop"]  # which train on glyphs
 ELSEWHERE = {"ask_by_name"}  # tests/scenarios/test_ask_by_name.py, which looks at its numbers
 
 
 def test_every_example_is_tried():
-    assert {path.stem for path in (ROOT / "examples").glob("*.py")} == set(SAYS) | ELSEWHERE
+    assert {path.stem for path in (ROOT / "examples").glob("*.py")} == {
+        *SAYS,
+        *LOOPS,
+        *ELSEWHERE,
+    }
 
 
 @pytest.mark.parametrize("name", SAYS)
@@ -39,6 +44,22 @@ def test_an_example_runs(name, tmp_path):
     )
     if name == "fiftyone_mistakes":
         is_what_fiftyone_reads(tmp_path / "mistakes")
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_loop_learns(name, tmp_path):
+    """Before training H-AP is 0.20."""
+    example = ROOT / "examples" / f"{name}.py"
+    shown = process(example, folder=tmp_path, OMP_NUM_THREADS=1, CUDA_VISIBLE_DEVICES="").stdout
+    assert float(shown.split("H-AP")[1]) > 0.25
+
+
+def test_two_processes_run_the_loop_of_torch(tmp_path):
+    start = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+    example = ROOT / "examples" / "torch_loop.py"
+    environment = {"OMP_NUM_THREADS": 1, "CUDA_VISIBLE_DEVICES": ""}
+    shown = process(*start, example, folder=tmp_path, **environment).stdout
+    assert float(shown.split("H-AP")[1]) > 0.25
 
 
 def test_the_notebook_runs_and_shows_what_it_says(tmp_path):

@@ -30,13 +30,16 @@ if TYPE_CHECKING:
 FORMULAS = Path(__file__).parent / "formulas.toml"
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 TITLES = {
+    "accelerate_loop": "Hugging Face Accelerate, a whole loop",
     "ask_by_name": "Names as queries, by timm and transformers",
     "fiftyone_mistakes": "FiftyOne",
     "huggingface_dataset": "Hugging Face datasets",
-    "lightning_validation": "Lightning",
+    "lightning_loop": "Lightning, a whole loop",
+    "lightning_validation": "Lightning, validation alone",
     "new_dataset": "A dataset of another package",
     "pml_accuracy": "pytorch-metric-learning",
     "timm_embedding": "timm",
+    "torch_loop": "A PyTorch loop of your own",
     "torchmetrics_hap": "torchmetrics",
     "trec_run": "TREC tools",
     "without_pictures": "Texts, by scikit-learn",
