@@ -43,6 +43,8 @@ for _name, _entry in catalogue().items():
 def build_loss(name: str, **params: Any) -> nn.Module:
     """Build a loss by name, such as "happier".
 
+    For a dataset, `hbench.build_loss_for` fills in classes, paths and dim, and has the labels.
+
     Args:
         name: one of `hbench.list_losses()`; `hbench losses NAME` shows its formula and paper.
         **params: replace the defaults of the loss's parameters, which `hbench losses NAME` lists.
