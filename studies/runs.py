@@ -26,7 +26,7 @@ from hbench.train.recipes.files import as_toml, resolve
 from hbench.train.recipes.recipe import Recipe
 from hbench.train.records.log import FILE as LOG
 from hbench.train.records.log import records
-from hbench.train.refusals import RECIPE
+from hbench.train.records.refusals import RECIPE
 from studies.claims import interval_of
 from studies.gaps import gaps
 from studies.page import shown

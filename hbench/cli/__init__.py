@@ -49,6 +49,8 @@ VERBS = {
     "train": "train from a recipe",
     "detect": "train an object detector, and score it",
     "embed": "embed a dataset's images with a model",
+    "search": "show what a model retrieves for any picture",
+    "export": "write a model as ONNX",
     "cite": "print the BibTeX of a dataset, metric, loss or method",
     "info": "say what a bug report needs: versions, processor, folders",
     "hgldv2": "rebuild the super-categories of H-GLDv2, step by step",

@@ -9,7 +9,7 @@ import click
 
 from hbench.cli.names import FILE, RECIPE
 from hbench.cli.reporting import show_scores
-from hbench.cli.terminal import progress, say, show
+from hbench.cli.terminal import progress, say, show, show_table
 from hbench.records.shown import shown
 
 if TYPE_CHECKING:
@@ -28,6 +28,12 @@ if TYPE_CHECKING:
     metavar="KEY=VALUE",
     help="Change one setting: optimizer.lr=1e-4.",
 )
+@click.option(
+    "--sweep",
+    multiple=True,
+    metavar="KEY=V1,V2,…",
+    help="Try these values on held-out classes, and train the best: optimizer.lr=1e-4,3e-4,1e-3.",
+)
 @click.option("--out", "-o", type=FILE, help="Folder of the run.  [default: runs/RECIPE]")
 @click.option("--resume", is_flag=True, help="Go on with the run in that folder.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1.")
@@ -42,7 +48,13 @@ if TYPE_CHECKING:
     "--print", "only_print", is_flag=True, help="Print the recipe as it would be trained, and stop."
 )
 def command(
-    recipe: str, changes: tuple[str, ...], out: Path | None, only_print: bool, **options: Any
+    recipe: str,
+    changes: tuple[str, ...],
+    out: Path | None,
+    *,
+    sweep: tuple[str, ...],
+    only_print: bool,
+    **options: Any,
 ) -> None:
     """Train by RECIPE, a name that `hbench recipes` lists or a TOML file; then embed and score the
     dataset's tests.
@@ -68,7 +80,41 @@ def command(
         show(files.as_toml(_with_sizes(chosen)).rstrip("\n"))
         return
     say(files.losses_in_words(chosen, recipe))
-    _train(chosen, out or Path("runs") / Path(recipe).stem, **options)
+    folder = out or Path("runs") / Path(recipe).stem
+    if sweep:
+        chosen = _best_of_sweep(recipe, changes, sweep, out=folder, options=options)
+    _train(chosen, folder, **options)
+
+
+def _best_of_sweep(
+    recipe: str,
+    changes: tuple[str, ...],
+    choices: tuple[str, ...],
+    *,
+    out: Path,
+    options: dict[str, Any],
+) -> Recipe:
+    """Train the trials of a sweep, show them as a table, and return the recipe of the best."""
+    from hbench.records.shown import percent_note
+    from hbench.train import sweep as sweeps
+
+    sweep = sweeps.Sweep(recipe, changes, tuple(map(sweeps.parsed, choices)))
+    number = len(sweep.combinations())
+
+    def train(trial: Recipe, folder: Path, resume: bool) -> None:
+        say(f"trial {folder.name}, of {number}")
+        _train(trial, folder, **{**options, "resume": resume, "is_trial": True})
+
+    trials = sweeps.tried(sweep, out, train)
+    metric = sweep.resolved().select_by
+    rows = [[*trial.values, shown(metric, trial.score)] for trial in trials]
+    keys = [choice.key for choice in sweep.choices]
+    note = f"on held-out training classes, best first; {percent_note([metric])}"
+    show_table(None, [*keys, metric], rows, note, left=keys)
+    for end in sweeps.ends_of(sweep, trials[0]):
+        say(f"the best has {end}, an end of what was tried: a better one may lie beyond")
+    say(f"trains {' '.join(trials[0].changes)}")
+    return sweep.resolved(*trials[0].changes)
 
 
 def _with_sizes(chosen: Recipe) -> Recipe:
@@ -93,7 +139,9 @@ def _train(
     threads: int | None,
     track: tuple[str, ...],
     tensorboard: bool,
+    is_trial: bool = False,
 ) -> None:
+    """Train with a bar, and show the scores unless the run is a trial of a sweep."""
     import torch
 
     from hbench.train.loop import EMBEDDINGS, train
@@ -117,7 +165,7 @@ def _train(
                 on_validation=watch.validation,
                 on_remark=say,
             )
-        if processes.first:
+        if processes.first and not is_trial:
             show_scores(report.document)
             if chosen.tested:
                 command = f"hbench evaluate {out / EMBEDDINGS} --dataset {chosen.dataset}"

@@ -5,18 +5,23 @@ distributed is not installed
   next:     pip install distributed (in a clone of hbench: pip install '.[cluster]')
 """
 
-import re
-from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, requires
-
 from hbench.core.errors import UsageError
 
 MODULES = {
     "look": ("matplotlib", "jinja2", "pandas", "sklearn", "scipy"),
     "train": ("torch", "torchvision", "timm", "pytorch_metric_learning", "tensorboard"),
+    "export": ("onnx", "onnxruntime", "onnxscript"),
     "pipelines": ("open_clip", "transformers", "fastcluster", "faiss", "yaml"),
     "detection": ("torchmetrics", "pycocotools", "defusedxml"),
     "cluster": ("dask", "distributed"),
+}
+PACKAGES = {  # of modules that are named otherwise
+    "sklearn": "scikit-learn",
+    "pytorch_metric_learning": "pytorch-metric-learning",
+    "open_clip": "open_clip_torch",
+    "faiss": "faiss-cpu",
+    "yaml": "pyyaml",
+    "dask": "distributed",
 }
 
 
@@ -24,31 +29,15 @@ def missing(error: ModuleNotFoundError) -> UsageError | None:
     """The refusal for a module of an extra; None for any other module, whose absence is a defect to
     be seen.
 
-    It names the packages themselves: hbench is not on the package index, so `pip install hbench[…]`
+    It names the package itself: hbench is not on the package index, so `pip install hbench[…]`
     would fetch another's.
     """
     module = (error.name or "").split(".")[0]
     extra = next((extra for extra, modules in MODULES.items() if module in modules), None)
     if extra is None:
         return None
-    try:
-        packages = " ".join(_packages(extra))
-    except PackageNotFoundError:  # hbench runs from a folder, without having been installed
-        packages = module
+    package = PACKAGES.get(module, module)
     return UsageError(
         f"{module} is not installed",
-        fix=f"pip install {packages} (in a clone of hbench: pip install '.[{extra}]')",
+        fix=f"pip install {package} (in a clone of hbench: pip install '.[{extra}]')",
     )
-
-
-def _packages(extra: str) -> Iterator[str]:
-    """The names of the packages of an extra, those of the extras that it includes among them."""
-    for requirement in requires("hbench") or ():
-        package, _, condition = requirement.partition(";")
-        if f'extra == "{extra}"' in condition.replace("'", '"'):
-            included = re.fullmatch(r"hbench\[(.+)\]", package.strip())
-            if included:
-                for name in included[1].split(","):
-                    yield from _packages(name)
-            else:
-                yield re.split(r"[^\w.-]", package.strip())[0]

@@ -26,7 +26,7 @@ from hbench.datasets.manifest import Manifest
 from hbench.losses.partial import ended
 from hbench.train.processes import Processes, gather
 from hbench.train.recipes.recipe import LossSpec
-from hbench.train.refusals import refuse_several
+from hbench.train.records.refusals import refuse_several
 from hbench.train.steps.gradients import build_objective
 
 

@@ -24,7 +24,6 @@ from hbench.core import files
 from hbench.core.arguments import checked, checked_class
 from hbench.core.errors import DataError, SubmissionError, UnknownName, UsageError, examples
 from hbench.core.files import write_text
-from hbench.core.own_code import is_own_code
 from hbench.core.text import first_line
 from hbench.core.untrusted import open_parquet
 from hbench.datasets import Dataset, load
@@ -37,9 +36,10 @@ from hbench.train.models.embed_images import Views, embedded
 from hbench.train.models.model import build_model
 from hbench.train.processes import joined
 from hbench.train.recipes.files import resolve
+from hbench.train.recipes.own_code import is_own_code
 from hbench.train.recipes.recipe import Images, Model
 from hbench.train.records import checkpoints
-from hbench.train.refusals import RECIPE
+from hbench.train.records.refusals import RECIPE
 from hbench.train.run import PRECISIONS, training_manifest
 
 RANDOM = "random"

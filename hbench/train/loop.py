@@ -44,9 +44,15 @@ from hbench.train.recipes.recipe import Recipe
 from hbench.train.recipes.sizes import fitted_to, require_dataset
 from hbench.train.records import checkpoints
 from hbench.train.records.log import Callback, Log, StepRecord, ValidationRecord, Watch
+from hbench.train.records.refusals import (
+    RECIPE,
+    non_finite,
+    refuse_folder,
+    refuse_several,
+    remarks_on,
+)
 from hbench.train.records.trackers import opened
 from hbench.train.records.validation import best_after, is_over, said_of, split_off, validated
-from hbench.train.refusals import RECIPE, non_finite, refuse_folder, refuse_several, remarks_on
 from hbench.train.run import TrainingRun, begin, freeze_body, training_manifest
 from hbench.train.steps.gradients import TrainStep, direct, in_two_passes
 from hbench.train.steps.optimizers import clipped, set_rates, step_unless

@@ -236,7 +236,7 @@ def training_manifest(data: Dataset) -> Manifest:
     if data.train is None:
         raise DataError(
             f"{data.name} has no training images",
-            fix="hbench datasets lists the datasets that have some",
+            fix="hbench build NAME --from … --split-by LEVEL deals classes to training and test",
         )
     return data.train
 

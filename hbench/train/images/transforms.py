@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from hbench.core.errors import ConfigError
-from hbench.core.own_code import OwnCode, is_own_code
 from hbench.core.registry import Registry
+from hbench.train.recipes.own_code import OwnCode, is_own_code
 from hbench.train.recipes.recipe import Images
 
 Prepare = Callable[[Image.Image], Tensor]

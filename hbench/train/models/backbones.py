@@ -22,11 +22,11 @@ from PIL import Image
 from torch import Tensor, nn
 
 from hbench.core.errors import ConfigError, UnknownName, UsageError
-from hbench.core.own_code import OwnCode, is_own_code
 from hbench.core.registry import Registry
 from hbench.core.text import first_line
 from hbench.train.models.classifiers import without_classifier
 from hbench.train.models.weights import fetched, load_weights
+from hbench.train.recipes.own_code import OwnCode, is_own_code
 
 PRETRAINED = "pretrained"
 RANDOM = "random"

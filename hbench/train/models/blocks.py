@@ -17,27 +17,30 @@ def blocks_of(net: nn.Module) -> list[nn.Module]:
     """Return the parts with weights of the longest list or sequence of parts in a net, the
     outermost of equally long ones; the net itself where it has none."""
     stacks = [
-        [part for part in module.children() if any(True for _ in part.parameters())]
+        _with_weights(module)
         for module in net.modules()
         if isinstance(module, (nn.Sequential, nn.ModuleList))
     ]
     return max(stacks, key=len, default=[]) or [net]
 
 
+def _with_weights(stack: nn.Module) -> list[nn.Module]:
+    return [part for part in stack.children() if next(part.parameters(), None) is not None]
+
+
 def by_depth(net: nn.Module) -> Iterator[list[nn.Parameter]]:
     """Yield the weights of a net in groups from its input to its output: what comes before the
     blocks, every block, what comes after them."""
     blocks = blocks_of(net)
-    of_block = {
-        weight: number for number, block in enumerate(blocks) for weight in block.parameters()
-    }
+    of_block: dict[nn.Parameter, int] = {}
+    for number, block in enumerate(blocks):
+        of_block |= dict.fromkeys(block.parameters(), number)
     groups: list[list[nn.Parameter]] = [[] for _ in range(len(blocks) + 2)]
     has_begun = False
     for weight in net.parameters():
-        number = of_block.get(weight)
-        has_begun |= number is not None
-        outside = len(blocks) + 1 if has_begun else 0
-        groups[outside if number is None else number + 1].append(weight)
+        has_begun |= weight in of_block
+        outside = len(blocks) if has_begun else -1
+        groups[1 + of_block.get(weight, outside)].append(weight)
     yield from (group for group in groups if group)
 
 

@@ -3,13 +3,13 @@ is loaded or written.
 """
 
 from hbench.core.errors import ConfigError, UnknownName
-from hbench.core.own_code import OwnCode, is_own_code
 from hbench.losses import loss_entry
 from hbench.train.images.batches import HELD, NONE, SHIFTED
 from hbench.train.images.sampler import samplers
 from hbench.train.images.transforms import augmentations
 from hbench.train.models.backbones import source_of
 from hbench.train.models.model import poolings
+from hbench.train.recipes.own_code import OwnCode, is_own_code
 from hbench.train.recipes.recipe import Recipe
 from hbench.train.steps.optimizers import optimizer_names
 
@@ -19,6 +19,13 @@ def refuse_choices(recipe: Recipe) -> None:
     memory do not have."""
     for loss in recipe.losses:
         loss_entry(loss)
+        if recipe.precision == "float16" and loss.startswith("rambo"):
+            raise ConfigError(
+                f"{loss} does not learn in float16, whose scaler multiplies the gradient of the "
+                "ranks, by which the loss moves the scores",
+                expected="another precision",
+                fix="--set precision=bfloat16, or float32",
+            )
     # a look-up refuses a name that is not there
     _ = samplers[recipe.sampler.name], poolings[recipe.model.pooling]
     for optimizer in (recipe.optimizer, recipe.proxies):

@@ -1,0 +1,104 @@
+"""hbench search: what a model retrieves for any picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hbench.cli.names import DATASET, FILE
+from hbench.cli.terminal import say, show, show_json
+
+if TYPE_CHECKING:
+    from hbench.datasets import Dataset
+
+
+@click.command("search")
+@click.argument("model")
+@click.argument("pictures", nargs=-1, required=True, type=FILE)
+@click.option("--dataset", "-d", type=DATASET, help="What is searched.  [default: that of the run]")
+@click.option(
+    "--embeddings",
+    type=FILE,
+    help="The dataset's vectors by this model.  [default: test.parquet of the run]",
+)
+@click.option("--test", help="Which test, where a dataset has several.  [default: the first]")
+@click.option(
+    "-k", type=click.IntRange(1, 1000), default=10, show_default=True, help="Results of each."
+)
+@click.option("--net", metavar="FILE.py:NAME", help="Of a run whose net is a program: that one.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON on stdout.")
+@click.option("--csv", "as_csv", is_flag=True, help="As CSV on stdout, a line per result.")
+@click.option("--out", "-o", type=FILE, help="Write strips: .png, .svg, .pdf or .html.")
+def command(
+    model: str,
+    pictures: tuple[Path, ...],
+    *,
+    dataset: str | None,
+    embeddings: Path | None,
+    test: str | None,
+    k: int,
+    net: str | None,
+    as_json: bool,
+    as_csv: bool,
+    out: Path | None,
+) -> None:
+    """Show what MODEL retrieves for PICTURES from anywhere, nearest first.
+
+    MODEL is a run's folder, which has the vectors of its dataset, or one that `hbench embed` takes,
+    with --dataset and --embeddings. The pictures have no labels: results are marked by what they
+    share with the first one, and the class that most of them have is named.
+
+    Example: hbench search runs/birds owl.jpg -k 20 -o owl.html
+    """
+    from hbench.core.files import refuse_unwritable
+    from hbench.look.figures import refuse_suffix
+    from hbench.look.inputs import test_of
+    from hbench.look.strips import SUFFIXES
+    from hbench.submissions import embeddings as files
+    from hbench.train.embed_dataset import embedder
+    from hbench.train.models.search import gallery_of, search
+
+    if out is not None:
+        refuse_suffix(out, SUFFIXES)
+        refuse_unwritable(out)
+    vectors = embeddings or _of_run(Path(model))
+    data = _dataset(dataset, Path(model))
+    gallery = gallery_of(data.tests[test_of(data, test)], files.read(vectors), data.name)
+    results = search(embedder(model, net=net), pictures, gallery, k=k)
+    if out is not None:
+        results.write(out)
+        say(f"wrote {out}")
+    if as_json:
+        show_json(results.records())
+    elif as_csv:
+        show(results.csv().rstrip("\n"))
+    elif out is None:
+        show(results.text())
+
+
+def _of_run(run: Path) -> Path:
+    """The vectors of a run; raises click's UsageError for what is no run, or not at its end."""
+    from hbench.train.loop import EMBEDDINGS
+
+    file = run / EMBEDDINGS
+    if not file.is_file():
+        raise click.UsageError(
+            f"{run} holds no {EMBEDDINGS}: give --embeddings FILE, of hbench embed {run}."
+        )
+    return file
+
+
+def _dataset(name: str | None, run: Path) -> Dataset:
+    """The dataset that is searched: the one named, or the run's."""
+    from hbench import datasets
+    from hbench.train.recipes.files import resolve
+    from hbench.train.records.refusals import RECIPE
+
+    if name is not None:
+        return datasets.load(name)
+    recipe = run / RECIPE
+    if not recipe.is_file():
+        raise click.UsageError(f"{run} has no {RECIPE}: name the --dataset.")
+    return datasets.load(resolve(str(recipe)).dataset)

@@ -1,0 +1,99 @@
+"""Writes a model as ONNX: from images as they are decoded, uint8 (B, C, size, size), to embeddings
+of length 1, (B, D).
+
+The file is compared with the model before it is kept. Its metadata say how an image is brought to
+that size.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from hbench.core.errors import HBenchError, UsageError
+from hbench.core.files import replacing
+from hbench.train.embed_dataset import Embedder
+from hbench.train.images.transforms import Normalise
+
+APART = 1e-5  # of a number of an embedding, at most
+CHECKED = 4  # images
+OPSET = 18
+
+
+class FromBytes(nn.Module):
+    """forward(images uint8) -> embeddings of length 1."""
+
+    def __init__(self, model: Embedder) -> None:
+        super().__init__()
+        self.net = nn.Sequential(Normalise(model.images), model.model)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return functional.normalize(self.net(images))
+
+
+def export_onnx(model: Embedder, file: Path) -> float:
+    """Write a model to a file of ONNX, and return by how much its embeddings differ at most from
+    the model's, on random images.
+
+    Raises UsageError for a file that exists, HBenchError where the embeddings differ by more than
+    1e-5.
+    """
+    import onnx
+    import onnxruntime  # type: ignore[import-untyped]
+
+    if file.exists():
+        raise UsageError(f"{file} exists", fix="remove it, or name another --onnx")
+    net = FromBytes(model).eval()
+    side = model.images.size
+    shape = (CHECKED, len(model.images.mean), side, side)
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)
+    with replacing(file) as temporary:
+        torch.onnx.export(
+            net,
+            (images,),
+            temporary,
+            input_names=["images"],
+            output_names=["embeddings"],
+            dynamic_shapes={"images": {0: torch.export.Dim("batch")}},
+            opset_version=OPSET,
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
+        graph = onnx.load(temporary)
+        onnx.helper.set_model_props(graph, _about(model))
+        onnx.save(graph, temporary)
+
+        session = onnxruntime.InferenceSession(str(temporary), providers=["CPUExecutionProvider"])
+        # another number of images than it was written with
+        some = images[: CHECKED - 1]
+        (found,) = session.run(None, {"images": some.numpy()})
+        with torch.inference_mode():
+            expected = net(some).numpy()
+        apart = float(np.abs(found - expected).max())
+        if not apart <= APART:
+            raise HBenchError(
+                "the embeddings of the ONNX file are not the model's, so it is not kept",
+                expected=f"at most {APART:g} apart",
+                found=f"{apart:.1e}",
+            )
+    return apart
+
+
+def _about(model: Embedder) -> dict[str, str]:
+    """What whoever runs the file has to know: how to bring an image to what it takes."""
+    images: dict[str, Any] = model.images.model_dump(mode="json")
+    kept = ("size", "resize", "test_fit", "interpolation")
+    how: dict[str, Any] = {key: images[key] for key in kept}
+    if model.prepare is not None:
+        how = {"size": images["size"], "transform": model.identity}
+    return {
+        "images": json.dumps(how),
+        "input": "uint8 (B, C, size, size), as decoded: the file normalises them",
+        "output": "float32 (B, D), of length 1",
+    }

@@ -1,0 +1,140 @@
+"""Searches a dataset's gallery for pictures from anywhere: what a model retrieves for them.
+
+Such a picture has no label, so results are framed by what each shares with the first one, and the
+finest class that most of them share is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import nn
+
+from hbench.core.errors import SubmissionError, UsageError, examples
+from hbench.datasets.manifest import Manifest
+from hbench.datasets.pictures import open_upright
+from hbench.look.strips import Picture, Sheet, Strip, StripRow
+from hbench.look.strips.results import Results
+from hbench.look.strips.retrievals import Hit, class_name
+from hbench.submissions.embeddings import Embeddings
+from hbench.train.embed_dataset import Embedder
+from hbench.train.images.transforms import Normalise, augmentations
+from hbench.tree.paths import JOINED
+
+
+class SearchedItems(NamedTuple):
+    """What is searched: the items of a test that are ranked, their unit vectors (G, D), and the
+    name of the dataset."""
+
+    manifest: Manifest
+    rows: NDArray[np.int64]
+    vectors: NDArray[np.float32]
+    name: str
+
+
+def gallery_of(manifest: Manifest, embeddings: Embeddings, name: str) -> SearchedItems:
+    """The gallery of a test, with its vectors from a file; raises SubmissionError for items that
+    the file does not have."""
+    rows = np.flatnonzero(manifest.gallery)
+    place = {item: at for at, item in enumerate(embeddings.ids.tolist())}
+    missing = [item for item in manifest.items[rows].tolist() if item not in place]
+    if missing:
+        raise SubmissionError(
+            f"{embeddings.source} lacks {len(missing):,} items of the gallery",
+            found=examples(missing),
+            fix="embed the dataset by this model: hbench embed",
+        )
+    order = [place[item] for item in manifest.items[rows].tolist()]
+    return SearchedItems(manifest, rows, _unit(np.asarray(embeddings.vectors)[order]), name)
+
+
+def search(model: Embedder, pictures: Sequence[Path], gallery: SearchedItems, *, k: int) -> Results:
+    """Embed pictures and find the k nearest items of a gallery by cosine, those of equal scores in
+    the gallery's order.
+
+    Raises DataError for a picture that cannot be read, UsageError where the model is not that of
+    the gallery's vectors.
+    """
+    images = [open_upright(picture.parent, picture.name) for picture in pictures]
+    asked = embedded_pictures(model, images)
+    if asked.shape[1] != gallery.vectors.shape[1]:
+        raise UsageError(
+            "the gallery was embedded by another model",
+            expected=f"vectors of {asked.shape[1]} dimensions",
+            found=f"{gallery.vectors.shape[1]}",
+        )
+
+    strips = []
+    number = len(gallery.manifest)
+    for at, (picture, vector) in enumerate(zip(pictures, asked, strict=True)):
+        hits = _nearest(vector, gallery, k)
+        about = agreement(gallery.manifest, hits)
+        strips.append(Strip(str(picture), number + at, about, [StripRow(gallery.name, hits)]))
+    opened = _picture_of(gallery.manifest, dict(zip(map(str, pictures), images, strict=True)))
+    caption = (
+        f"{gallery.name}: {len(gallery.rows):,} items; framed by what they share with the first"
+    )
+    return Results(Sheet(strips, gallery.manifest.levels, caption, opened))
+
+
+def embedded_pictures(model: Embedder, images: Sequence[Image.Image]) -> NDArray[np.float32]:
+    """Embed pictures as the model's dataset would be embedded, to length 1, float32 (Q, D)."""
+    prepare = model.prepare or augmentations["none"](model.images)
+    net = nn.Sequential(Normalise(model.images), model.model).eval()
+    with torch.inference_mode():
+        vectors = [net(prepare(image)[None])[0].float().numpy() for image in images]
+    return _unit(np.stack(vectors))
+
+
+def _unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
+    lengths = np.linalg.norm(vectors.astype(np.float32), axis=1, keepdims=True)
+    scaled: NDArray[np.float32] = vectors.astype(np.float32) / np.maximum(lengths, 1e-12)
+    return scaled
+
+
+def _nearest(vector: NDArray[np.float32], gallery: SearchedItems, k: int) -> tuple[Hit, ...]:
+    """The k nearest items, with the levels that they share with the nearest one."""
+    scores = gallery.vectors @ vector
+    best = np.argsort(-scores, kind="stable")[:k]
+    rows = gallery.rows[best]
+    labels = gallery.manifest.labels[rows]
+    levels = np.cumprod(labels == labels[:1], axis=1).sum(axis=1)
+    return tuple(
+        Hit(
+            rank,
+            str(gallery.manifest.items[row]),
+            float(scores[at]),
+            int(level),
+            int(row),
+            class_name(gallery.manifest, int(row)),
+        )
+        for rank, (row, at, level) in enumerate(zip(rows, best, levels, strict=True), start=1)
+    )
+
+
+def agreement(manifest: Manifest, hits: Sequence[Hit]) -> str:
+    """Say which class most of the results are of, at the finest level at which most agree."""
+    labels = manifest.labels[[hit.position for hit in hits]]
+    said = "no class has most of the results"
+    for level in range(1, manifest.tree.depth + 1):
+        paths, counts = np.unique(labels[:, :level], axis=0, return_counts=True)
+        most = int(counts.argmax())
+        if 2 * counts[most] <= len(hits):
+            return said
+        names = [manifest.tree.names[at][node] for at, node in enumerate(paths[most].tolist())]
+        said = f"{counts[most]} of {len(hits)} are of {JOINED.join(names)}"
+    return said
+
+
+def _picture_of(manifest: Manifest, asked: dict[str, Image.Image]) -> Picture | None:
+    """A function that opens pictures of the gallery and those that were asked."""
+    opened = manifest.picture
+    if opened is None:
+        return None
+    return lambda item: asked[item] if item in asked else opened(item)

@@ -1,0 +1,130 @@
+"""Chooses settings by trying them: a training for every choice on held-out classes, then the best
+one on all.
+
+    trials/KEY=VALUE,…/     each scored on held-out training classes, never on the tests
+    .                       the best choice, trained and tested as the recipe says
+
+A trial that has ended is not trained again, and one that was interrupted goes on.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from hbench.core.errors import UsageError
+from hbench.metrics.names import goodness
+from hbench.train.loop import REPORT
+from hbench.train.recipes.choices import refuse_choices
+from hbench.train.recipes.files import changed, merged, resolve
+from hbench.train.recipes.recipe import Recipe, build
+from hbench.train.records import checkpoints
+from hbench.train.records.refusals import RECIPE
+
+TrainIn = Callable[[Recipe, Path, bool], object]  # the folder, and whether to go on in it
+TRIALS = "trials"
+HELD_OUT = 0.2  # of the training classes, where the recipe holds none out
+
+
+class TriedKey(NamedTuple):
+    """A key, and the values to try, as texts of TOML."""
+
+    key: str
+    values: tuple[str, ...]
+
+
+class Trial(NamedTuple):
+    """What was tried, as KEY=VALUE of every key, and its best validation: score and step."""
+
+    changes: tuple[str, ...]
+    score: float
+    step: int
+
+    @property
+    def values(self) -> list[str]:
+        """The values of the keys, as they were given."""
+        return [change.partition("=")[2] for change in self.changes]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A recipe by its name or file, its changes, and the choices to try, in every combination."""
+
+    recipe: str
+    changes: tuple[str, ...]
+    choices: tuple[TriedKey, ...]
+
+    def combinations(self) -> list[tuple[str, ...]]:
+        """List what is tried, as KEY=VALUE of every key."""
+        of_keys = [[f"{key}={value}" for value in values] for key, values in self.choices]
+        return list(itertools.product(*of_keys))
+
+    def resolved(self, *more: str) -> Recipe:
+        """The recipe with its changes, and these."""
+        return resolve(self.recipe, [*self.changes, *more])
+
+    def trial(self, combination: Sequence[str]) -> Recipe:
+        """The recipe of a trial, which never sees the tests."""
+        recipe = self.resolved(*combination)
+        values = merged(recipe.model_dump(), {"tested": False})
+        if not recipe.validation:
+            values = merged(values, {"validation": HELD_OUT})
+        return build(Recipe, values, source=" ".join(combination))
+
+
+def parsed(text: str) -> TriedKey:
+    """Read KEY=VALUE,VALUE,…; commas within brackets belong to a value.
+
+    >>> parsed("optimizer.lr=1e-4,3e-4")
+    TriedKey(key='optimizer.lr', values=('1e-4', '3e-4'))
+    """
+    key, sign, values = text.partition("=")
+    tried = tuple(value.strip() for value in re.split(r",(?![^\[]*\])", values) if value.strip())
+    if not sign or len(set(tried)) < 2:
+        raise UsageError(
+            f"{text!r} is no sweep",
+            expected="KEY=VALUE,VALUE,… with two values or more",
+            fix="such as --sweep optimizer.lr=1e-4,3e-4,1e-3",
+        )
+    changed(f"{key}={tried[0]}")  # refuses a key that is none
+    return TriedKey(key.strip(), tried)
+
+
+def tried(sweep: Sweep, out: Path, train: TrainIn) -> list[Trial]:
+    """Train all trials of a sweep below a folder, and return them, best first; of equal ones, the
+    one that was named first.
+
+    `train` trains a recipe in a folder, going on with what is there if the last argument says so.
+    """
+    # all are read before the first is trained, so that what is wrong with the last is said now
+    recipes = {combination: sweep.trial(combination) for combination in sweep.combinations()}
+    for recipe in recipes.values():
+        refuse_choices(recipe)
+
+    trials = []
+    for combination, recipe in recipes.items():
+        folder = out / TRIALS / ",".join(combination).replace("/", "_")
+        if not (folder / REPORT).exists():
+            train(recipe, folder, (folder / RECIPE).exists())
+        best = checkpoints.load_state(checkpoints.latest(folder))["best"]
+        trials.append(Trial(combination, float(best["score"]), int(best["step"])))
+    metric = sweep.resolved().select_by
+    return sorted(trials, key=lambda trial: -goodness(metric, trial.score))
+
+
+def ends_of(sweep: Sweep, best: Trial) -> list[str]:
+    """Which values of the best trial stand at an end of the numbers that were tried, beyond which
+    a better one may lie."""
+    ends = []
+    for (key, values), chosen in zip(sweep.choices, best.values, strict=True):
+        try:
+            numbers = sorted(map(float, values))
+        except ValueError:
+            continue
+        if float(chosen) in (numbers[0], numbers[-1]):
+            ends.append(f"{key} = {float(chosen):g}")
+    return ends

@@ -1,0 +1,96 @@
+"""Sweeps: settings are tried on held-out classes, and the best is trained."""
+
+import json
+
+import pytest
+
+from hbench.core.errors import UsageError
+from hbench.train.recipes.files import resolve
+from hbench.train.sweep import Sweep, Trial, TriedKey, ends_of, parsed
+from tests.command_line import call, refusal
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+QUICK = ["epochs=2", "steps_per_epoch=4", "sampler.batch=16", "model.dim=8"]
+COMMAND = ["train", "glyphs-nsm", *[word for each in QUICK for word in ("--set", each)]]
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    """A sweep that ended, and what it printed."""
+    out = tmp_path_factory.mktemp("sweep") / "run"
+    done = call(*COMMAND, "--sweep", "optimizer.lr=0.0,0.01", "--out", out)
+    return out, done
+
+
+def validations(folder):
+    lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    return [line["validation"]["H-AP"] for line in lines if "validation" in line]
+
+
+def test_the_best_on_held_out_classes_is_trained_with_all_of_them(swept):
+    out, _ = swept
+    best = {
+        folder.name.removeprefix("optimizer.lr="): max(validations(folder))
+        for folder in (out / "trials").iterdir()
+    }
+    assert set(best) == {"0.0", "0.01"}
+    chosen = max(best, key=best.get)
+    trained = resolve(str(out / "recipe.toml"))
+    assert trained.optimizer.lr == float(chosen)
+    assert trained.tested
+    assert not trained.validation
+
+
+def test_trials_never_see_the_tests(swept):
+    out, _ = swept
+    for folder in (out / "trials").iterdir():
+        assert not resolve(str(folder / "recipe.toml")).tested
+        assert json.loads((folder / "report.json").read_text())["tests"] == ["validation"]
+
+
+def test_the_table_has_every_trial_best_first(swept):
+    _, done = swept
+    rows = [line.split("\t") for line in done.stdout.splitlines()[:3]]
+    assert rows[0] == ["optimizer.lr", "H-AP"]
+    assert float(rows[1][1]) >= float(rows[2][1])
+    assert {rows[1][0], rows[2][0]} == {"0.0", "0.01"}
+
+
+def test_a_sweep_that_ended_is_not_trained_again(swept):
+    out, done = swept
+    before = {file: file.stat().st_mtime_ns for file in out.rglob("log.jsonl")}
+    again = call(*COMMAND, "--sweep", "optimizer.lr=0.0,0.01", "--out", out, "--resume")
+    trials = [file for file in before if "trials" in str(file)]
+    assert all(file.stat().st_mtime_ns == before[file] for file in trials)
+    assert again.stdout.splitlines()[:3] == done.stdout.splitlines()[:3]
+
+
+def test_what_is_wrong_with_the_last_trial_is_said_before_the_first(tmp_path):
+    said = refusal(*COMMAND, "--sweep", "sampler.name=m_per_class,none", "--out", tmp_path / "run")
+    assert "sampler" in said
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("text", ["optimizer.lr", "optimizer.lr=1e-4", "optimizer.lr=1e-4,1e-4"])
+def test_one_value_is_no_sweep(text):
+    with pytest.raises(UsageError, match="two values or more"):
+        parsed(text)
+
+
+def test_every_combination_is_tried():
+    sweep = Sweep("glyphs-nsm", (), (parsed("seed=0,1"), parsed("images.scale=[0.9,1.1],[1,1]")))
+    assert sweep.combinations() == [
+        ("seed=0", "images.scale=[0.9,1.1]"),
+        ("seed=0", "images.scale=[1,1]"),
+        ("seed=1", "images.scale=[0.9,1.1]"),
+        ("seed=1", "images.scale=[1,1]"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [("1e-4", ["lr = 0.0001"]), ("1e-3", []), ("1e-2", ["lr = 0.01"])]
+)
+def test_a_best_value_at_an_end_of_what_was_tried_is_said(value, expected):
+    sweep = Sweep("glyphs-nsm", (), (TriedKey("lr", ("1e-3", "1e-4", "1e-2")),))
+    assert ends_of(sweep, Trial((f"lr={value}",), 0.5, 1)) == expected
