@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     metavar="MAIL",
     help="Your address, which Wikimedia asks for; without it nothing is fetched.",
 )
-@click.option("--from", "source", type=FILE, help="Your own CSV, parquet, or folder of images.")
+@click.option(
+    "--from", "source", type=FILE, help="Your own CSV, parquet, folder of images, or COCO's JSON."
+)
 @click.option(
     "--levels",
     metavar="A,B,C",
@@ -49,6 +51,13 @@ if TYPE_CHECKING:
     "--image-column",
     "image_column",
     help="Column of the ids, or of the images' paths below --root.",
+)
+@click.option(
+    "--box-columns",
+    "boxes",
+    default="",
+    metavar="X1,Y1,X2,Y2",
+    help="Boxes to cut from the pictures: corners, or x,y,width,height, or one column.",
 )
 @click.option("--separator", help="What stands between the names of a path in a cell, such as '>'.")
 @click.option(

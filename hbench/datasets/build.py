@@ -25,7 +25,7 @@ from hbench.datasets.metadata.cards import CROISSANT, write_cards
 from hbench.datasets.own.data import IMAGES, OnRemark, refuse_name
 from hbench.datasets.own.folder import not_taken
 from hbench.datasets.own.source import OwnSource, build_own
-from hbench.datasets.pictures import images_below
+from hbench.datasets.pictures import file_of, images_below
 from hbench.datasets.spec import Spec
 
 ADOPTED = "adopted.txt"  # a file in the raw folder that names the folder of the user's copy
@@ -263,10 +263,10 @@ def _remarks(
         item for manifest in dataset.manifests.values() for item in manifest.items.tolist()
     ):
         try:
-            if (root / item).is_file():
-                check_picture(root / item)
+            if (root / file_of(item)).is_file():
+                check_picture(root / file_of(item))
         except OSError as error:
-            reasons.append(f"{item} ({str(error).replace(str(root / item), 'it')})")
+            reasons.append(f"{item} ({str(error).replace(str(root / file_of(item)), 'it')})")
 
     if reasons:
         yield (

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import examples
 from hbench.core.tables import lines
+from hbench.datasets.pictures import file_of
 from hbench.tree.names import Row
 
 KEEP, FIRST, MERGE = CHOICES = ("keep", "first", "merge")
@@ -37,7 +38,7 @@ def same_content(
     for place, item in enumerate(items):
         if item in images:
             by_size[len(images[item])].append(place)
-        elif (file := root / item).is_file():
+        elif (file := root / file_of(item)).is_file():
             by_size[file.stat().st_size].append(place)
 
     by_content: dict[str, list[int]] = defaultdict(list)
@@ -46,8 +47,11 @@ def same_content(
             continue
         for place in places:
             item = items[place]
-            content = images[item] if item in images else (root / item).read_bytes()
-            by_content[hashlib.sha256(content).hexdigest()].append(place)
+            path = file_of(item)
+            content = images[item] if item in images else (root / path).read_bytes()
+            # boxes of one picture are no copies of each other
+            box = item.removeprefix(path)
+            by_content[hashlib.sha256(content).hexdigest() + box].append(place)
 
     groups = np.full(len(items), -1, dtype=np.int64)
     for group in by_content.values():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,27 +20,65 @@ if TYPE_CHECKING:
     pass
 
 
+# the end of an item that is a box of a picture
+BOX = re.compile(r"#xywh=" + ",".join([r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)"] * 4) + "$")
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm")
 
 
+def box_name(path: str, box: Sequence[float]) -> str:
+    """The name of a box (left, top, width, height), in pixels, of a picture.
+
+    >>> box_name("owl.jpg", (10, 20, 110.5, 200))
+    'owl.jpg#xywh=10,20,110.5,200'
+    """
+    return f"{path}#xywh={','.join(f'{number:.10g}' for number in box)}"
+
+
+def file_of(item: str) -> str:
+    """The path of the picture that an item is, or is a box of."""
+    return BOX.sub("", item)
+
+
 def open_picture(root: Path, item: str) -> Image.Image:
-    """Decode the image file of an item; 16 bits of grey become 8. Raises DataError where it is
-    missing, damaged, not an image, a bomb, or holds numbers of no agreed range (floats, 32 bits).
+    """Decode the image file of an item, and cut its box; 16 bits of grey become 8. Raises DataError
+    where it is missing, damaged, not an image, a bomb, or holds numbers of no agreed range (floats,
+    32 bits), and for a box outside of it.
     """
     try:
-        image = load_picture(root / item)
+        image = load_picture(root / file_of(item))
         if image.mode in {"I", "F"} and image.format != "PNG":
             raise OSError(
                 f"its numbers (mode {image.mode}) do not say what is white: save it with 8 or 16 "
                 "bits"
             )
-        return (
-            Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-            if image.mode[0] == "I"
-            else image
-        )
+        if image.mode[0] == "I":
+            image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+        return _cut(image, item)
     except OSError as error:
         raise _unreadable(item, error) from None
+
+
+def _cut(image: Image.Image, item: str) -> Image.Image:
+    """Cut the box that an item names from its picture, as far as it lies inside; the picture as it
+    is where it names none. Raises OSError for a box outside."""
+    box = BOX.search(item)
+    if box is None:
+        return image
+    left, top, width, height = map(float, box.groups())
+    corners = (
+        max(0, math.floor(left)),
+        max(0, math.floor(top)),
+        min(image.width, math.ceil(left + width)),
+        min(image.height, math.ceil(top + height)),
+    )
+    if corners[0] >= corners[2] or corners[1] >= corners[3]:
+        raise OSError(
+            f"its box lies outside of the {image.width} × {image.height} pixels of the picture"
+        )
+    cut = image.crop(corners)
+    # the crop forgets what the file said about its sides
+    cut.info = image.info
+    return cut
 
 
 def _unreadable(item: str, error: Exception) -> DataError:

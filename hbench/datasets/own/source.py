@@ -17,6 +17,7 @@ from hbench.datasets.dataset import TEST, Dataset
 from hbench.datasets.manifest import name_table_of
 from hbench.datasets.own import several
 from hbench.datasets.own import table as own_table
+from hbench.datasets.own.boxes import coco_table, is_coco, with_boxes
 from hbench.datasets.own.data import IMAGES, OnRemark, mended_by, own_dataset, without_images
 from hbench.datasets.own.decisions import applied, in_words
 from hbench.datasets.own.folder import SPLIT, folder_table
@@ -55,6 +56,9 @@ class OwnSource:
         several: whether an item may have several paths: in lists, in a cell between ; or |, in
             several rows, or as a node with several parents. Default: no.
         decisions: what was decided about labels, decisions.csv of an audit (docs/audit.md).
+        boxes: columns of boxes, which are cut from the pictures: the corners x1, y1, x2, y2, or x,
+            y, width, height, or one of COCO's bbox. Default: whole pictures. Annotations of COCO
+            (.json) have theirs.
 
     Raises:
         UnknownName: a choice of `copies` that does not exist.
@@ -80,6 +84,7 @@ class OwnSource:
     edges: tuple[str, ...] = ()
     several: bool = False
     decisions: Path | None = None
+    boxes: str | Sequence[str] = ()
 
     def __post_init__(self) -> None:
         """Take texts for paths and levels. Raises UnknownName for `copies`, UsageError for a
@@ -89,10 +94,11 @@ class OwnSource:
             value = getattr(self, field)
             object.__setattr__(self, field, None if value is None else Path(value))
 
-        if isinstance(self.levels, str):
-            object.__setattr__(
-                self, "levels", [level.strip() for level in self.levels.split(",") if level.strip()]
-            )
+        for field in ("levels", "boxes"):
+            value = getattr(self, field)
+            if isinstance(value, str):
+                parts = [part.strip() for part in value.split(",") if part.strip()]
+                object.__setattr__(self, field, parts)
 
         if self.copies not in CHOICES:
             raise UnknownName("choice of copies", self.copies, CHOICES)
@@ -197,23 +203,16 @@ def _read(source: OwnSource) -> tuple[OwnTable, Path, dict[str, bytes]]:
     inside of it.
     """
     if source.path.is_dir():
-        table = folder_table(
-            source.path,
-            levels=source.levels,
-            split_folders=source.split_folders,
-            depth=source.depth,
-        )
-        levels = tuple(name for name in table.column_names if name not in {"item", SPLIT})
-        columns = TableColumns("item", levels, SPLIT if source.split_folders else None)
-        return (
-            _placed(OwnTable(source.path.name or str(source.path), table, columns), source),
-            source.path,
-            {},
-        )
+        return _placed(_of_folder(source), source), source.path, {}
 
-    table, written = read_with_dialect(source.path)
+    read_file = coco_table if is_coco(source.path) else read_with_dialect
+    table, written = read_file(source.path)
     table, item, images = without_images(table, source.image_column)
     levels = tuple(source.levels)
+    facts: tuple[str, ...] = (written,) if written else ()
+    if source.boxes:
+        table, item, of_boxes = _boxed(table, item, source)
+        facts += (of_boxes,)
     chosen = Chosen(
         item, levels, source.separator, taxonomy=source.taxonomy, several=source.several
     )
@@ -222,7 +221,6 @@ def _read(source: OwnSource) -> tuple[OwnTable, Path, dict[str, bytes]]:
             "with --tree, one column names the node of each item", expected="--levels COLUMN"
         )
 
-    facts = (written,) if written else ()
     if source.tree is not None:  # a path in a cell is one of the tree
         if source.several:
             table = several.without_marks(
@@ -239,6 +237,27 @@ def _read(source: OwnSource) -> tuple[OwnTable, Path, dict[str, bytes]]:
         check_columns(table, [split])
     own = dataclasses.replace(own, columns=_with_split(own.columns, split))
     return _placed(own, source), source.root or source.path.parent, images
+
+
+def _of_folder(source: OwnSource) -> OwnTable:
+    """The table of a folder of images, whose nested folders are the levels."""
+    table = folder_table(
+        source.path, levels=source.levels, split_folders=source.split_folders, depth=source.depth
+    )
+    levels = tuple(name for name in table.column_names if name not in {"item", SPLIT})
+    columns = TableColumns("item", levels, SPLIT if source.split_folders else None)
+    return OwnTable(source.path.name or str(source.path), table, columns)
+
+
+def _boxed(table: pa.Table, item: str | None, source: OwnSource) -> tuple[pa.Table, str, str]:
+    """The table with boxes as its items, the column of these, and what the boxes were taken
+    from."""
+    others = [name for name in table.column_names if name not in source.boxes]
+    path = item or columns_of(table.select(others), Chosen(None, tuple(source.levels))).item
+    if path is None:
+        raise UsageError("the pictures of the boxes are not known", fix="name their column: --item")
+    table, said = with_boxes(table, path, source.boxes)
+    return table, path, said
 
 
 def _with_split(columns: TableColumns, split: str | None) -> TableColumns:

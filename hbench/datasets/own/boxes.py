@@ -1,0 +1,176 @@
+"""Makes items of the boxes of pictures: an item is a picture's path and the box that is cut from
+it, `photo.jpg#xywh=10,20,110,200` (W3C media fragments), so that nothing else has to be kept.
+
+Boxes stand in columns of a table, or in a file of COCO's format.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from hbench.core.errors import DataError, UsageError, examples
+from hbench.core.tables import texts
+from hbench.core.untrusted import LIST, read_json
+from hbench.datasets.pictures import box_name
+
+SIZES = ({"w", "h"}, {"width", "height"})  # names of columns that are no corner
+COCO = ("images", "annotations", "categories")
+CORNERS = "corners x1, y1, x2, y2"
+SIDES = "left, top, width, height"
+
+
+def with_boxes(table: pa.Table, item: str, columns: Sequence[str]) -> tuple[pa.Table, str]:
+    """Replace the paths in a column by those of the boxes in other columns, which are left out, and
+    say what the columns were taken for.
+
+    `columns`: four, or one whose cells hold four numbers, as COCO's bbox. A row without a box is
+    the whole picture. Raises UsageError for other columns, DataError for boxes that are none.
+    """
+    if missing := [name for name in columns if name not in table.column_names]:
+        raise UsageError(
+            f"the table has no column {examples(missing)}",
+            expected="the columns of the boxes",
+            found=", ".join(table.column_names),
+        )
+    if len(columns) not in (1, 4):
+        raise UsageError(
+            "a box has four numbers",
+            expected="--box-columns x1,y1,x2,y2 or x,y,width,height, or one column of four numbers",
+            found=", ".join(columns),
+        )
+
+    numbers = _of_one(table, columns[0]) if len(columns) == 1 else _of_four(table, columns)
+    is_sides = len(columns) == 1 or set(map(str.lower, columns[2:])) in SIZES
+    boxes = numbers if is_sides else _from_corners(numbers)
+    is_box = np.asarray(~np.isnan(boxes).any(axis=1))
+    bad = is_box & ((boxes[:, 2:] <= 0).any(axis=1) | (boxes[:, :2] < 0).any(axis=1))
+    if bad.any():
+        raise DataError(
+            f"{int(bad.sum())} boxes are none",
+            expected=SIDES if is_sides else CORNERS,
+            found=examples(
+                f"row {row + 1}: {numbers[row].tolist()}" for row in np.flatnonzero(bad)[:3]
+            ),
+            fix="say what the columns are by their names: x1,y1,x2,y2, or x,y,width,height",
+        )
+
+    paths = texts(table, item)
+    items = [
+        box_name(path, box) if has_box else path
+        for path, box, has_box in zip(paths, boxes.tolist(), is_box.tolist(), strict=True)
+    ]
+    table = table.set_column(table.column_names.index(item), item, pa.array(items))
+    said = f"boxes by {', '.join(columns)}, as {SIDES if is_sides else CORNERS}"
+    if not is_box.all():
+        said += f"; {int((~is_box).sum()):,} rows without one are whole pictures"
+    return table.drop_columns([name for name in columns if name != item]), said
+
+
+def _from_corners(corners: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Left, top, width and height of boxes (N, 4) given by two corners."""
+    return np.concatenate([corners[:, :2], corners[:, 2:] - corners[:, :2]], axis=1)
+
+
+def _of_four(table: pa.Table, columns: Sequence[str]) -> NDArray[np.float64]:
+    """The numbers (N, 4) in four columns, NaN for none."""
+    read = []
+    for name in columns:
+        cells = [cell.strip() or "nan" for cell in texts(table, name)]
+        try:
+            read.append(np.array(cells, np.float64))
+        except ValueError as error:
+            raise DataError(
+                f"the column {name} holds no numbers", found=str(error), expected="pixels"
+            ) from None
+    return np.stack(read, axis=1)
+
+
+def _of_one(table: pa.Table, column: str) -> NDArray[np.float64]:
+    """The numbers (N, 4) in the lists, or the texts "[1, 2, 3, 4]", of one column."""
+    rows = []
+    for number, cell in enumerate(table[column].to_pylist()):
+        text = "" if cell is None else str(cell).strip(" []()")
+        try:
+            row = [float(part) for part in text.replace(",", " ").split()] or [np.nan] * 4
+        except ValueError:
+            row = []
+        if len(row) != 4:
+            raise DataError(
+                f"the column {column} holds no boxes",
+                expected="four numbers in each cell",
+                found=f"row {number + 1}: {str(cell)!r:.80}",
+            )
+        rows.append(row)
+    return np.array(rows, np.float64).reshape(-1, 4)
+
+
+def is_coco(path: Path) -> bool:
+    """Whether a file is to be read as COCO's annotations."""
+    return path.suffix.lower() == ".json"
+
+
+def coco_table(path: Path) -> tuple[pa.Table, str]:
+    """Read COCO's annotations as a table with a row per box: its item, its supercategory where the
+    file has them, and its category; and say what was read.
+
+    Raises DataError for a file that is not in this format.
+    """
+    try:
+        content = read_json(path, most=LIST)
+        images = {image["id"]: str(image["file_name"]) for image in content["images"]}
+        kinds = {kind["id"]: kind for kind in content["categories"]}
+        rows = [_coco_row(each, images, kinds) for each in content["annotations"]]
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist", expected="annotations of COCO") from None
+    except (ValueError, OSError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{path} cannot be read as annotations of COCO",
+            expected=f"lists of {', '.join(COCO)}, each annotation with a bbox",
+            found=f"{type(error).__name__}: {error}",
+        ) from None
+    if not rows:
+        raise DataError(f"{path} has no annotations", expected="annotations of COCO")
+
+    table = pa.Table.from_pylist(rows, schema=_schema(rows))
+    table = table.take(_first_of_each(table["item"]))
+    said = f"annotations of COCO: {len(table):,} boxes of {len(images):,} pictures"
+    if len(table) < len(rows):
+        said += f"; {len(rows) - len(table):,} boxes there twice, left out"
+    return table, said
+
+
+def _schema(rows: Sequence[Mapping[str, str]]) -> pa.Schema:
+    """The columns: a supercategory where all categories have one, and some differ from it."""
+    has_super = all(row["supercategory"] for row in rows)
+    has_super &= any(row["supercategory"] != row["category"] for row in rows)
+    levels = ["supercategory", "category"] if has_super else ["category"]
+    return pa.schema([(name, pa.string()) for name in ("item", *levels)])
+
+
+def _coco_row(
+    annotation: Mapping[str, Any], images: Mapping[Any, str], kinds: Mapping[Any, Mapping[str, Any]]
+) -> dict[str, str]:
+    """A row of the table: the item of a box, and its names."""
+    kind = kinds[annotation["category_id"]]
+    box = [float(number) for number in annotation["bbox"]]
+    if len(box) != 4 or min(box[2:]) <= 0:
+        raise ValueError(f"the bbox {json.dumps(box)} of {images[annotation['image_id']]}")
+    return {
+        "item": box_name(images[annotation["image_id"]], box),
+        "supercategory": str(kind.get("supercategory") or ""),
+        "category": str(kind["name"]),
+    }
+
+
+def _first_of_each(items: pa.ChunkedArray) -> NDArray[np.int64]:
+    """The rows of the first of equal items."""
+    codes = pc.dictionary_encode(items.combine_chunks()).indices.to_numpy()
+    return np.sort(np.unique(codes, return_index=True)[1])
