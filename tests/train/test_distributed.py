@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from hbench.core.errors import UsageError
 from hbench.datasets import save
 from hbench.submissions import embeddings
-from hbench.train.models.backbones import Small
+from hbench.train.models.small import Small
 from hbench.train.processes import Processes, distributed
 from hbench.train.records import checkpoints as checkpoint
 from tests.command_line import process

@@ -3,6 +3,7 @@ of other sources.
 """
 
 import dataclasses
+import time
 from unittest.mock import Mock
 
 import numpy as np
@@ -336,6 +337,19 @@ def test_without_network_the_message_says_where_to_put_the_weights(name, words):
     with pytest.raises(DataError, match="cannot be fetched") as refused:
         build_backbone(name, pools=True)
     assert all(word in str(refused.value) for word in words)
+
+
+@pytest.mark.parametrize("name", ["timm:resnet18.a1_in1k", "transformers:facebook/dinov2-small"])
+def test_a_hub_that_does_not_answer_is_said_at_once_with_the_repository(
+    monkeypatch, tmp_path, name
+):
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    began = time.monotonic()
+    with pytest.raises(DataError, match="cannot be fetched") as refused:
+        build_backbone(name, pools=True)
+    assert time.monotonic() - began < 20  # the hub's own library waits for most of a minute
+    assert "hf download" in str(refused.value)
 
 
 @pytest.mark.parametrize(

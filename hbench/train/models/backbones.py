@@ -25,7 +25,8 @@ from hbench.core.errors import ConfigError, UnknownName, UsageError
 from hbench.core.registry import Registry
 from hbench.core.text import first_line
 from hbench.train.models.classifiers import without_classifier
-from hbench.train.models.weights import fetched, load_weights
+from hbench.train.models.small import Small
+from hbench.train.models.weights import fetched, load_weights, refuse_without_hub
 from hbench.train.recipes.own_code import OwnCode, is_own_code
 
 PRETRAINED = "pretrained"
@@ -198,6 +199,8 @@ def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
     def create() -> Any:
         return timm.create_model(name, pretrained=weights == PRETRAINED, num_classes=0, **pooling)
 
+    if weights == PRETRAINED and (repository := _timm_repository(name)):
+        refuse_without_hub(repository, f"timm:{name}")
     where = "the Hugging Face cache (HF_HOME), or name a file of weights instead"
     net = fetched(create, f"timm:{name}", where) if weights == PRETRAINED else create()
     config = resolve_model_data_config(net)
@@ -209,6 +212,16 @@ def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
     mean = tuple(config["mean"])
     std = tuple(config["std"])
     return Backbone(net, COUNTED, side, mean, std, prepare, config["interpolation"])
+
+
+def _timm_repository(name: str) -> str:
+    """Where timm takes a net's weights from on the hub; "" for nets without any there."""
+    from timm.models import get_pretrained_cfg
+
+    if name.startswith("hf-hub:"):
+        return name.removeprefix("hf-hub:")
+    described = get_pretrained_cfg(name)
+    return str(described.hf_hub_id or "") if described is not None else ""
 
 
 @sources.register("deit")
@@ -292,6 +305,8 @@ def transformers_backbone(name: str, weights: str, pools: bool) -> Backbone:
         hub = import_module("transformers")
     except ModuleNotFoundError:
         raise UsageError("transformers is not installed", fix="pip install transformers") from None
+    if not Path(name).is_dir():
+        refuse_without_hub(name, f"transformers:{name}")
     where = "the Hugging Face cache (HF_HOME), or name a folder: transformers:FOLDER"
     processor = fetched(
         lambda: hub.AutoImageProcessor.from_pretrained(name), f"transformers:{name}", where
@@ -333,31 +348,6 @@ def own_backbone(name: str, weights: str, pools: bool) -> Backbone:
         raise UnknownName("hbench backbone", name, ["small"])
     net = nn.Sequential(Small(), nn.AdaptiveAvgPool2d(1), nn.Flatten()) if pools else Small()
     return Backbone(net, Small.widths[-1], 32, (0.5,), (0.5,))
-
-
-class Small(nn.Module):
-    """Four 3×3 convolutions with batch norm, for small images: (B, 1, 32, 32) -> (B, 128, 4, 4)."""
-
-    widths = (16, 32, 64, 128)
-    pools = (2, 2, 2, 1)
-
-    def __init__(self) -> None:
-        super().__init__()
-        layers: list[nn.Module] = []
-        channels = (1, *self.widths)
-        for before, after, pool in zip(channels, self.widths, self.pools, strict=False):
-            layers += [
-                nn.Conv2d(before, after, 3, padding=1, bias=False),
-                nn.BatchNorm2d(after),
-                nn.ReLU(),
-            ]
-            if pool > 1:
-                layers.append(nn.MaxPool2d(pool))
-        self.layers = nn.Sequential(*layers)
-
-    def forward(self, images: Tensor) -> Tensor:
-        features: Tensor = self.layers(images)
-        return features
 
 
 class ImageTower(nn.Module):

@@ -15,6 +15,7 @@ from hbench.core.text import first_line
 from hbench.core.untrusted import load_tensors, parse_toml, read_text
 
 LOG = logging.getLogger(__name__)
+PATIENCE = 5  # seconds, for the hub's first answer
 
 
 def fetched(create: Callable[[], Any], name: str, where: str) -> Any:
@@ -43,6 +44,31 @@ def fetched(create: Callable[[], Any], name: str, where: str) -> Any:
         found=first,
         fix="put the file there, or choose the weights `random`",
     )
+
+
+def refuse_without_hub(repository: str, name: str) -> None:
+    """Raise DataError where a repository of the Hugging Face hub is neither in the cache nor to be
+    had: the hub's own library tries for a minute."""
+    import huggingface_hub
+    import requests
+
+    cache = Path(huggingface_hub.constants.HF_HUB_CACHE)
+    folder = cache / huggingface_hub.file_download.repo_folder_name(
+        repo_id=repository, repo_type="model"
+    )
+    if any(folder.glob("snapshots/*/*")) or huggingface_hub.constants.HF_HUB_OFFLINE:
+        return
+    hub = huggingface_hub.constants.ENDPOINT
+    try:
+        requests.head(hub, timeout=PATIENCE)
+    except requests.RequestException as error:
+        raise DataError(
+            f"the weights of {name} cannot be fetched",
+            expected=f"the files of {repository} in {folder}, or {hub} to answer",
+            found=first_line(error),
+            fix=f"where there is a network: hf download {repository}, then copy that folder here; "
+            "or name a file of weights",
+        ) from None
 
 
 def load_weights(net: nn.Module, path: Path, key_map: Path | None = None) -> None:
