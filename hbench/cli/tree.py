@@ -21,6 +21,7 @@ from hbench.tree import ROOT, LabelTree, Node
 from hbench.tree.advice import policies_for
 from hbench.tree.columns import Chosen
 from hbench.tree.names import KINDS, NameTable, Row, TreeProblem, runs_backwards
+from hbench.tree.partial import classes_in_words, is_class
 from hbench.tree.policies import Mended, mend
 from hbench.tree.statistics import items_of_level
 
@@ -29,11 +30,10 @@ def outline(tree: LabelTree, items: NDArray[np.int64], *, depth: int, most: int)
     """Draw the `depth` coarsest levels, the first `most` children of every node, with its numbers
     of classes and items.
     """
-    classes = [
-        items_of_level(tree, np.ones_like(items), level) for level in range(1, tree.depth + 1)
-    ]
+    is_known = is_class(tree, tree.depth).astype(np.int64)
+    classes = [items_of_level(tree, is_known, level) for level in range(1, tree.depth + 1)]
     counts = [items_of_level(tree, items, level) for level in range(1, tree.depth + 1)]
-    root = Tree(Text(f"{ROOT}  {_count(len(items), int(items.sum()), at_leaf=False)}"))
+    root = Tree(Text(f"{ROOT}  {_count(int(is_known.sum()), int(items.sum()), at_leaf=False)}"))
     drawn: dict[Node, Tree] = {(0, 0): root}
 
     for level in range(min(depth, tree.depth)):
@@ -60,10 +60,10 @@ def outline(tree: LabelTree, items: NDArray[np.int64], *, depth: int, most: int)
 
 def _count(classes: int, items: int, *, at_leaf: bool) -> str:
     parts = []
-    if not at_leaf:
+    if classes and not at_leaf:
         parts.append("1 class" if classes == 1 else f"{classes:,} classes")
     if items > classes:
-        parts.append(f"{items:,} items")
+        parts.append("1 item" if items == 1 else f"{items:,} items")
     return f"({', '.join(parts)})" if parts else ""
 
 
@@ -275,9 +275,8 @@ def _validated(
 
 
 def _sizes_in_words(tree: LabelTree) -> str:
-    """How many nodes each level of a tree has."""
-    sizes = zip(tree.levels, tree.names, strict=True)
-    return " · ".join(f"{len(names):,} {level}" for level, names in sizes)
+    """How many classes each level of a tree has."""
+    return classes_in_words(tree, " · ")
 
 
 def _policies_in_words(kind: str) -> list[str]:

@@ -22,6 +22,7 @@ from hbench.core.errors import examples
 from hbench.core.tables import lines
 from hbench.datasets.pictures import file_of
 from hbench.tree.names import Row
+from hbench.tree.partial import is_unknown
 
 KEEP, FIRST, MERGE = CHOICES = ("keep", "first", "merge")
 
@@ -175,12 +176,17 @@ class Copies:
     def effect(self, choice: str) -> str:
         """Say in numbers what a choice changes."""
         after = [row for row in self.after(choice) if row is not None]
-        before = len(set(self.rows))
-        left = len(set(after))
+        before = _number_of_classes(self.rows)
+        left = _number_of_classes(after)
         classes = f"{left:,} {self.level}"
         if left != before:
             classes += f" instead of {before:,}"
-        return f"--copies {choice}: leaves out {len(self.items) - len(after):,} items; {classes}"
+        places = self._places()
+        lost = len(self.items) - len(after)
+        return (
+            f"--copies {choice}: of the {sum(map(len, places)):,} items that share "
+            f"{len(places):,} pictures, {len(places):,} stay and {lost:,} are left out; {classes}"
+        )
 
     def applied(self, table: pa.Table, levels: Sequence[str], choice: str) -> pa.Table:
         """Apply a choice to the table whose rows these items are."""
@@ -189,3 +195,8 @@ class Copies:
         for level, names in zip(levels, zip(*filter(None, after), strict=True), strict=True):
             table = table.set_column(table.column_names.index(level), level, pa.array(names))
         return table
+
+
+def _number_of_classes(rows: Sequence[Row]) -> int:
+    """How many finest classes rows have; what marks the unknown is none."""
+    return sum(not is_unknown(row[-1]) for row in set(rows))

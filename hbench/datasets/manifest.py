@@ -30,6 +30,7 @@ from hbench.core.text import first_line
 from hbench.core.untrusted import open_parquet, parquet_table, parse_json
 from hbench.tree import MORE_PATHS, RESERVED, Labels, LabelTree
 from hbench.tree.names import NameTable, Row, class_rows
+from hbench.tree.partial import classes_in_words
 from hbench.tree.several import MorePaths, Paths
 
 if TYPE_CHECKING:
@@ -73,10 +74,7 @@ class Manifest:
     more: MorePaths | None = None
 
     def __repr__(self) -> str:
-        classes = ", ".join(
-            f"{len(n):,} {level}"
-            for level, n in zip(self.tree.levels, self.tree.names, strict=True)
-        )
+        classes = classes_in_words(self.tree, ", ")
         queries = int(self.query.sum())
         gallery = int(self.gallery.sum())
         return (

@@ -49,6 +49,17 @@ def is_unknown(name: str) -> bool:
     return name.startswith(MARK)
 
 
+def is_class(tree: LabelTree, level: int) -> NDArray[np.bool_]:
+    """Which nodes of a level, 1 … L, are classes (n,): those that do not mark the unknown."""
+    return ~np.fromiter(map(is_unknown, tree.names[level - 1]), bool, len(tree.names[level - 1]))
+
+
+def classes_in_words(tree: LabelTree, between: str) -> str:
+    """How many classes each level of a tree has."""
+    sizes = [int(is_class(tree, level + 1).sum()) for level in range(tree.depth)]
+    return between.join(f"{size:,} {level}" for size, level in zip(sizes, tree.levels, strict=True))
+
+
 def known_levels(tree: LabelTree) -> Known:
     """Count the known levels, 1 … L, of every fine class, uint8 (C,); without partial labels all
     are L.
@@ -57,9 +68,7 @@ def known_levels(tree: LabelTree) -> Known:
     """
     known = np.full(len(tree.paths), tree.depth, np.uint8)
     for level in range(tree.depth, 0, -1):
-        unknown = np.fromiter(
-            map(is_unknown, tree.names[level - 1]), bool, len(tree.names[level - 1])
-        )
+        unknown = ~is_class(tree, level)
         if not unknown.any():
             continue
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.tree import LabelTree
+from hbench.tree.partial import is_class
 
 Floats = NDArray[np.float64]
 
@@ -33,25 +34,29 @@ class LevelStatistics(NamedTuple):
 
 
 def statistics(tree: LabelTree, items: NDArray[np.int64]) -> list[LevelStatistics]:
-    """Compute the statistics of every level, coarse to fine; `items` (C,) are the numbers of items
-    of the fine classes.
+    """Compute the statistics of the classes of every level, coarse to fine; `items` (C,) are the
+    numbers of items of the fine classes. Nodes that mark the unknown are left out.
     """
     rows = []
     for depth, (level, names) in enumerate(zip(tree.levels, tree.names, strict=True)):
-        above = len(tree.names[depth - 1]) if depth else 1
-        children = np.bincount(tree.parents[depth], minlength=above)
+        above = _described(tree, depth) if depth else np.ones(1, bool)
+        nodes = np.flatnonzero(_described(tree, depth + 1))
+        children = np.bincount(tree.parents[depth][nodes], minlength=len(above))[above]
         branching = int(children.min()), float(np.median(children)), int(children.max())
-        counts = items_of_level(tree, items, depth + 1)
+        counts = items_of_level(tree, items, depth + 1)[nodes]
         largest, smallest = (
-            (names[node], int(counts[node])) for node in (counts.argmax(), counts.argmin())
+            (names[nodes[at]], int(counts[at])) for at in (counts.argmax(), counts.argmin())
         )
-        rows.append(
-            LevelStatistics(
-                level, len(names), branching, effective_number(counts), largest, smallest
-            )
-        )
+        effective = effective_number(counts)
+        rows.append(LevelStatistics(level, len(nodes), branching, effective, largest, smallest))
 
     return rows
+
+
+def _described(tree: LabelTree, level: int) -> NDArray[np.bool_]:
+    """The nodes of a level that are classes; all, where nothing is known of any."""
+    known = is_class(tree, level)
+    return known if known.any() else ~known
 
 
 def items_of_level(tree: LabelTree, items: NDArray[np.int64], depth: int) -> NDArray[np.int64]:

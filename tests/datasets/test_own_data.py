@@ -19,6 +19,7 @@ from hbench.core.errors import DataError, TreeError, UnknownName, UsageError
 from hbench.datasets import card, load, save, specs
 from hbench.datasets.pictures import open_upright
 from hbench.datasets.spec import held_out
+from tests.command_line import call
 from tests.raw_folders import touch
 
 BIRDS = """path,order,family,species,fold
@@ -367,7 +368,8 @@ def test_copies_under_other_labels_are_counted_and_listed(icons, home):
     )
     assert said in output
     for choice in ("merge", "first"):
-        assert f"--copies {choice}: leaves out 4 items; 2 icon instead of 3" in output
+        assert f"--copies {choice}: of the 6 items that share 2 pictures, 2 stay and 4" in output
+        assert "left out; 2 icon instead of 3" in output
     listed = (home / "data" / "icons" / "copies.csv").read_text().splitlines()
     assert listed[:2] == [
         "item,copy,item_path,copy_path",
@@ -516,3 +518,15 @@ def test_published_images_are_opened_as_their_papers_did(see_through, tmp_path):
     image = load(tmp_path / "built").tests["test"].picture("a/alpha.png")
     assert image.convert("RGB").getpixel((0, 0)) == (255, 0, 0)
     assert "opened as in the papers" in card(specs["cub200"])["pixels"]
+
+
+def test_what_marks_the_unknown_is_no_class_in_any_count(tmp_path):
+    table = tmp_path / "owls.csv"
+    rows = ["a,Owls,Barn owl", "b,Owls,Bay owl", "c,Owls,", "d,Parrots,Galah", "e,Parrots,"]
+    table.write_text("item,order,species\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    out = tmp_path / "data"
+    built = call("build", "owls", "--from", table, "--policy", "unknown", "--out", out).stdout
+    assert built.splitlines()[1].split("\t")[-2:] == ["2", "3"]
+    assert "(3 classes, 5 items)" in call("tree", "show", out).stdout
+    assert "2 order, 3 species" in call("datasets", out).stdout
+    assert "2 order, 3 species" in repr(load(out).tests["test"])
