@@ -23,11 +23,11 @@ WHAT = {  # what lives there, and where its box stands: floor, and columns from 
     "losses": ("rank losses, baselines, CPU kernels", 4, 4),
     "auditing": ("wrong labels, copies, sureness", 6, 4),
     "boards": ("leaderboards: rows, verification", 6, 0),
-    "train": ("loop, models, recipes", 6, 2),
+    "train": ("loop, models, recipes", 8, 2),
     "look": ("pictures, pages", 7, 0),
-    "cli": ("one file per verb", 8, 1),
-    "hbench_detection": ("pipeline: RaMBO's object detection", 9, 0),
-    "hbench_hgldv2": ("pipeline: H-GLDv2's super-categories", 9, 2),
+    "cli": ("one file per verb", 9, 1),
+    "hbench_detection": ("pipeline: RaMBO's object detection", 10, 0),
+    "hbench_hgldv2": ("pipeline: H-GLDv2's super-categories", 10, 2),
 }
 WIDTH, HEIGHT, GAP, FLOOR, MARGIN = 230, 46, 70, 92, 20
 Arrows = dict[str, set[str]]
