@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from hbench.core.errors import ConfigError, UnknownName, UsageError
-from hbench.datasets import load
+from hbench.datasets import Dataset, Protocol, load
+from hbench.datasets import manifest as manifests
 from hbench.evaluation.evaluate import evaluate
 from hbench.submissions import embeddings
 from hbench.train import embed_dataset as embedding
@@ -23,6 +24,7 @@ from hbench.train.recipes import keys
 from hbench.train.recipes.files import losses_in_words, resolve
 from hbench.train.recipes.recipe import Images, Model
 from hbench.train.records import checkpoints
+from hbench.train.records.validation import split_off
 from hbench.train.run import begin
 from hbench.train.steps.optimizers import BODY, set_rates
 from tests.command_line import ROOT, call, refusal
@@ -351,3 +353,20 @@ def test_batch_norms_that_learn_would_see_a_batch_twice(letters):
     recipe = tiny("glyphs-nsm", "model.recompute=true")
     with pytest.raises(UsageError, match="twice"):
         begin(recipe, letters)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 4, 7, 40])
+def test_the_advice_on_too_few_held_out_classes_works(classes):
+    names = [(f"a{number}", f"a{number} b") for number in range(classes) for _ in range(2)]
+    items = [f"{number:03}" for number in range(len(names))]
+    manifest = manifests.from_names(items, names, levels=["coarse", "fine"])
+    data = Dataset("few", "1", Protocol(), manifest, {"test": manifest})
+    changes = ["validation=0.01", "validation_level=coarse"]
+    with pytest.raises(ConfigError, match="too few") as refused:
+        split_off(data, resolve("glyphs-nsm", changes))
+    advised = str(refused.value).rpartition("--set ")[2]
+    if classes < 3:
+        assert advised == "validation_level="
+        return
+    _, held = split_off(data, resolve("glyphs-nsm", [*changes, advised]))
+    assert 2 <= len(held.tests["validation"].tree.names[0]) < classes

@@ -59,7 +59,7 @@ def split_off(data: Dataset, recipe: Recipe) -> tuple[Dataset, Dataset | None]:
             "the validation has too few or all of the training classes",
             expected="2 or more of them, and not all",
             found=f"{len(chosen)} of {len(set(paths))} classes",
-            fix="choose another share: --set validation=0.1",
+            fix=_advice(len(set(paths))),
         )
 
     is_held = np.array([path in chosen for path in paths])[manifest.labels[:, -1]]
@@ -67,6 +67,13 @@ def split_off(data: Dataset, recipe: Recipe) -> tuple[Dataset, Dataset | None]:
         data, train=None, tests={VALIDATION: _part(manifest, is_held)}, lists={}
     )
     return dataclasses.replace(data, train=_part(manifest, ~is_held)), held
+
+
+def _advice(classes: int) -> str:
+    """How to hold out some of this many classes, where that can be done."""
+    if classes < 3:
+        return "hold out classes of a finer level: --set validation_level="
+    return f"choose another share: --set validation={max(2, classes // 5) / classes:.2g}"
 
 
 def validated(
