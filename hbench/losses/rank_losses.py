@@ -237,7 +237,7 @@ NDCG = "Σ (2^l(k) − 1)/log2(1 + rank(k)) / ideal"
 RECALL = "mean_K Σ_Ω⁺ σ((K − rank(k))/temperature)/min(K, |Ω⁺|)"
 SMOOTH = "step σ(t/τ)"
 SUP = "step S(t) for less relevant items"
-T = "Rank losses (TPAMI 2024)"
+T = "Rank losses (TPAMI 2025)"
 E = "HAPPIER (ECCV 2022)"
 N = "ROADMAP (NeurIPS 2021)"
 
@@ -246,7 +246,7 @@ RANK_LOSSES: dict[str, RankRow] = {
         h_ap, smooth, fine_label, f"1 − {AP}, {SMOOTH}", "Brown et al., ECCV 2020", rank_loss
     ),
     "sup_ap": RankRow(h_ap, suprank, fine_label, f"1 − {AP}, {SUP}", f"{N} Eq. 5", rank_loss),
-    "smooth_hap": RankRow(h_ap, smooth, graded, f"1 − {H_AP}, {SMOOTH}", f"{T} Tab. II", rank_loss),
+    "smooth_hap": RankRow(h_ap, smooth, graded, f"1 − {H_AP}, {SMOOTH}", f"{E} Tab. 5", rank_loss),
     "sup_hap": RankRow(
         h_ap, suprank_with_h_rank, graded, f"1 − {H_AP}, {SUP}", f"{E} §3.2", rank_loss
     ),

@@ -127,9 +127,9 @@ COMBINATIONS = {
         "sup_hap", "cluster", 0.1, {"alpha": 5.0}, "HAPPIER (ECCV 2022) §4: α = 5 on SOP, 3 on iNat"
     ),
     "roadmap": Combination("sup_ap", "calibration", 0.5, {}, "ROADMAP (NeurIPS 2021) Eq. 2"),
-    "rod_ndcg": Combination("sup_ndcg", "cluster", 0.1, {}, "Rank losses (TPAMI 2024) Eq. 25"),
+    "rod_ndcg": Combination("sup_ndcg", "cluster", 0.1, {}, "Rank losses (TPAMI 2025) Eq. 25"),
     "rod_recall": Combination(
-        "sup_recall", "calibration", 0.5, {}, "Rank losses (TPAMI 2024) Eq. 17"
+        "sup_recall", "calibration", 0.5, {}, "Rank losses (TPAMI 2025) Eq. 17"
     ),
 }
 
