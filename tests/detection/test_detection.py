@@ -245,6 +245,17 @@ def test_in_one_epoch_the_loss_falls_and_ap50_rises(voc, name, changes):
     assert after.ap50_95 > before.ap50_95
 
 
+@pytest.mark.usefixtures("one_thread")
+def test_rambo_with_its_memory_learns_in_four_epochs_at_a_lower_rate(voc):
+    recipe = resolve("voc07-rambo", [*SMALL, "lr=0.02", "epochs=4"])
+    assert recipe.classification.memory == 7
+    torch.manual_seed(0)
+    model = detector_of(recipe)
+    learn(model, part_of(voc, recipe.train, recipe.classes), recipe)
+    test = part_of(voc, recipe.test, recipe.classes)
+    assert scores_of(detect(model, test), test.boxes, recipe.classes).ap50 > 0.6
+
+
 @pytest.fixture
 def few(tmp_path):
     shapes.draw(tmp_path / "VOC2007", "trainval", 6)
