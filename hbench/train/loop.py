@@ -34,7 +34,14 @@ from hbench.losses.partial import ended
 from hbench.records.report import Report
 from hbench.records.shown import shown
 from hbench.submissions import embeddings
-from hbench.train.images.batches import Batches, all_tests, images_of, keys_of, workers_for
+from hbench.train.images.batches import (
+    Batches,
+    all_tests,
+    images_of,
+    keys_of,
+    refuse_too_large,
+    workers_for,
+)
 from hbench.train.images.sampler import EpochBatches, plan
 from hbench.train.models.embed_images import embed_all
 from hbench.train.processes import SINGLE_PROCESS, Processes, any_of, average_gradients, together
@@ -131,6 +138,7 @@ def train(
     refuse_several(training_manifest(whole))
     data, held = split_off(whole, recipe)
     recipe = fitted_to(recipe, training_manifest(data), processes.world)
+    refuse_too_large(len(training_manifest(data)), recipe.images)
     if recipe.sampler.batch % processes.world:  # leaving out a rest would change the gradient
         raise UsageError(
             "the processes cannot share a batch",

@@ -370,3 +370,10 @@ def test_the_advice_on_too_few_held_out_classes_works(classes):
         return
     _, held = split_off(data, resolve("glyphs-nsm", [*changes, advised]))
     assert 2 <= len(held.tests["validation"].tree.names[0]) < classes
+
+
+def test_more_pictures_than_memory_holds_are_refused_before_anything_is_written(letters, tmp_path):
+    changes = ["images.size=3000", "images.resize=3000"]
+    with pytest.raises(ConfigError, match="held in memory"):
+        loop.train(tiny("glyphs-nsm", *changes), tmp_path / "run", dataset=letters)
+    assert not (tmp_path / "run").exists()

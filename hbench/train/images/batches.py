@@ -136,18 +136,23 @@ def decoded(manifest: Manifest, settings: Images) -> NDArray[np.uint8]:
 
     Raises ConfigError for more bytes than MOST_HELD, DataError that names unreadable images.
     """
-    needed = len(manifest) * settings.size**2 * len(settings.mean)
-    if needed > MOST_HELD:
+    refuse_too_large(len(manifest), settings)
+    files = Files(manifest, augmentations[NONE](settings))
+    rows = np.arange(len(manifest))
+    pieces = [images.numpy() for images, _ in in_order(files, rows, batch=PIECE, workers=0)]
+    return np.concatenate(pieces).transpose(0, 2, 3, 1)
+
+
+def refuse_too_large(images: int, settings: Images) -> None:
+    """Raise ConfigError where `shifted` would hold more bytes of pixels than MOST_HELD."""
+    needed = images * settings.size**2 * len(settings.mean)
+    if settings.augment == SHIFTED and needed > MOST_HELD:
         raise ConfigError(
             f"{SHIFTED} images are held in memory",
             expected=f"at most {MOST_HELD:,} bytes of pixels",
             found=f"{needed:,}",
             fix="--set images.augment=crop decodes them anew each time",
         )
-    files = Files(manifest, augmentations[NONE](settings))
-    rows = np.arange(len(manifest))
-    pieces = [images.numpy() for images, _ in in_order(files, rows, batch=PIECE, workers=0)]
-    return np.concatenate(pieces).transpose(0, 2, 3, 1)
 
 
 def workers_for(images: Dataset[Batch], settings: Images) -> int:
