@@ -24,10 +24,10 @@ from hbench.datasets import manifest as manifests
 from hbench.losses import build_loss
 from hbench.train.images.batches import Batches, images_of, keys_of
 from hbench.train.images.sampler import plan as plan_batches
-from hbench.train.loop import steps, update
 from hbench.train.processes import SINGLE_PROCESS, Processes
 from hbench.train.recipes.recipe import Recipe
 from hbench.train.run import TrainingRun, begin
+from hbench.train.steps.take import steps, update
 
 
 def of_speed(sizes: Sizes, device: torch.device) -> Iterator[Row]:

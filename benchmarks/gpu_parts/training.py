@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from gpu_parts.rows import Row, Sizes, failed, tree_of
 from hbench.datasets import Dataset, Protocol
 from hbench.datasets import manifest as manifests
-from hbench.train.loop import update
 from hbench.train.processes import SINGLE_PROCESS, Processes
 from hbench.train.recipes.files import resolve
 from hbench.train.recipes.recipe import LossSpec, Recipe
@@ -27,6 +26,7 @@ from hbench.train.recipes.sizes import fitted_to
 from hbench.train.records import checkpoints
 from hbench.train.run import TrainingRun, begin
 from hbench.train.steps.gradients import TrainStep, direct, in_two_passes
+from hbench.train.steps.take import update
 
 Pair = tuple[Tensor, Tensor]  # images and their labels
 ROUNDING = 1e-6  # of a weight, relative: that of float32, grown through the layers of a net

@@ -26,6 +26,7 @@ from hbench.train.recipes.recipe import Images, Model
 from hbench.train.records import checkpoints
 from hbench.train.records.validation import split_off
 from hbench.train.run import begin
+from hbench.train.steps import take
 from hbench.train.steps.optimizers import BODY, set_rates
 from tests.command_line import ROOT, call, refusal
 from tests.training import build_pictures, signalled_at, tiny
@@ -287,7 +288,7 @@ def test_an_average_is_that_of_the_weights_of_all_steps(letters, tmp_path):
     recipe = tiny("glyphs-nsm", "ema=0.7")
     run = begin(recipe, letters)
     expected = None
-    for _step in loop.steps(run, recipe, letters, tmp_path):
+    for _step in take.steps(run, recipe, letters, tmp_path):
         now = run.model.projection.weight.detach().clone()
         expected = now if expected is None else 0.7 * expected + 0.3 * now
     torch.testing.assert_close(run.tested.projection.weight, expected)

@@ -17,13 +17,13 @@ from hbench import boards as leaderboard
 from hbench.core.errors import ConfigError, DataError, UnknownName, UsageError
 from hbench.datasets import Dataset, Protocol, specs
 from hbench.datasets import manifest as manifests
-from hbench.train import loop
 from hbench.train.models.backbones import build_backbone
 from hbench.train.models.model import build_model
 from hbench.train.recipes.files import as_toml, names, resolve, shipped
 from hbench.train.recipes.recipe import Model
 from hbench.train.recipes.sizes import fitted_to
 from hbench.train.run import begin
+from hbench.train.steps import take
 from hbench.train.steps.optimizers import set_rates
 from tests.command_line import call
 
@@ -82,7 +82,7 @@ def test_a_recipe_takes_two_steps(name, tmp_path, monkeypatch):
     """Its own sampler, losses, optimisers, schedule, on 48 classes of its dataset's depth; a small
     net, 16 images.
     """
-    monkeypatch.setattr(loop, "images_of", lambda *args, **options: Noise())
+    monkeypatch.setattr(take, "images_of", lambda *args, **options: Noise())
     recipe = resolve(
         name, ["sampler.batch=16", "sampler.per_class=4", "steps_per_epoch=2", "epochs=1"]
     )
@@ -91,7 +91,7 @@ def test_a_recipe_takes_two_steps(name, tmp_path, monkeypatch):
     recipe = fitted_to(recipe, data.train)
     run = begin(recipe, data)
     before = [weight.clone() for weight in run.objective.parameters()]
-    moments = list(loop.steps(run, recipe, data, tmp_path))
+    moments = list(take.steps(run, recipe, data, tmp_path))
     assert [moment.step for moment in moments] == [1, 2]
     assert all(np.isfinite(moment.loss) for moment in moments)
     assert set(moments[0].terms) == set(recipe.losses)

@@ -39,6 +39,7 @@ from hbench.train.records import checkpoints as checkpoint
 from hbench.train.records.log import Log
 from hbench.train.records.validation import split_off
 from hbench.train.run import BestStep, begin
+from hbench.train.steps import take
 from hbench.train.steps.gradients import direct, in_two_passes
 from hbench.train.steps.optimizers import FACTORS, build_optimizers, set_rates
 from hbench.tree.names import class_rows
@@ -376,7 +377,7 @@ def test_frozen_parameters_are_not_differentiated_during_warm_up(letters, tmp_pa
     recipe = tiny("glyphs-happier", "schedule.warm_up=1", "model.freeze_batch_norm=true")
     run = begin(recipe, letters)
     before = [weight.clone() for weight in run.model.body()]
-    for moment in loop.steps(run, recipe, letters, tmp_path):
+    for moment in take.steps(run, recipe, letters, tmp_path):
         moved = [not torch.equal(a, b) for a, b in zip(before, run.model.body(), strict=True)]
         if moment.step <= 3:
             assert not any(moved)
@@ -405,7 +406,7 @@ def test_a_warm_up_below_one_is_a_share_of_the_steps_however_few_the_epochs(lett
             f"epochs={epochs}",
         )
         run = begin(recipe, letters)
-        rates = [moment.rates["body"] for moment in loop.steps(run, recipe, letters, tmp_path)]
+        rates = [moment.rates["body"] for moment in take.steps(run, recipe, letters, tmp_path)]
         assert rates.count(0) == resting
 
 
@@ -594,7 +595,7 @@ def test_a_folder_with_another_run_is_refused(letters, undisturbed):
 def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_items(letters, tmp_path):
     with pytest.raises(HBenchError, match="the loss of step 2 is not finite") as stopped:
         loop.train(tiny("glyphs-nsm", "optimizer.lr=1e30"), tmp_path, dataset=letters)
-    saved = json.loads((tmp_path / loop.NON_FINITE).read_text())
+    saved = json.loads((tmp_path / take.NON_FINITE).read_text())
     assert len(saved["items"]) == 16
     assert set(saved["items"]) <= set(letters.train.items)
     assert saved["items"][0] in str(stopped.value)
@@ -612,7 +613,7 @@ def test_a_finite_loss_with_a_gradient_that_is_not_changes_nothing(letters):
     run.objective = RootAtZero()
     before = {name: weight.clone() for name, weight in run.model.state_dict().items()}
     pixels, labels = torch.rand(8, 1, 32, 32), torch.zeros(8, 4, dtype=torch.int64)
-    loss, gradient_norm, squares = loop.update(run, pixels, labels).tolist()
+    loss, gradient_norm, squares = take.update(run, pixels, labels).tolist()
     assert np.isfinite([loss, squares]).all()
     assert not np.isfinite(gradient_norm)
     after = run.model.state_dict()
@@ -628,7 +629,7 @@ def test_a_gradient_is_clipped_to_its_length_and_its_length_is_logged(letters):
     for each in (run, clipped):
         # a net whose gradient is longer than what it is clipped to
         each.model.projection.weight.data.mul_(0.1)
-    free, cut = (loop.update(each, pixels, labels) for each in (run, clipped))
+    free, cut = (take.update(each, pixels, labels) for each in (run, clipped))
     lengths = []
     for each in (run, clipped):
         gradients = [
@@ -698,9 +699,9 @@ def test_a_step_that_is_not_waited_for_changes_nothing_where_it_is_not_finite(le
     )
     one, four = ahead(recipe, letters), ahead(recipe, letters)
     one.halted = None  # its steps are waited for
-    next(loop.steps(one, recipe, letters, tmp_path))
+    next(take.steps(one, recipe, letters, tmp_path))
     with pytest.raises(HBenchError, match="the loss of step 2 is not finite"):
-        list(loop.steps(four, recipe, letters, tmp_path))
+        list(take.steps(four, recipe, letters, tmp_path))
     assert (one.step, four.step) == (1, 4)
     expected = one.model.state_dict()
     for name, weight in four.model.state_dict().items():

@@ -1,0 +1,191 @@
+"""Takes the steps of a run: batch, loss, gradient, optimisers; a GPU is some steps ahead of what is
+read.
+"""
+
+import math
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from hbench.datasets import Dataset
+from hbench.datasets.manifest import Manifest
+from hbench.losses.partial import ended
+from hbench.train.images.batches import Batches, images_of, keys_of, workers_for
+from hbench.train.images.sampler import EpochBatches, plan
+from hbench.train.processes import SINGLE_PROCESS, Processes, average_gradients
+from hbench.train.recipes.recipe import Recipe
+from hbench.train.records.log import StepRecord
+from hbench.train.records.refusals import non_finite
+from hbench.train.run import TrainingRun, freeze_body, training_manifest
+from hbench.train.steps.gradients import TrainStep, direct, in_two_passes
+from hbench.train.steps.optimizers import clipped, set_rates, step_unless
+
+NON_FINITE = "non-finite.json"
+
+
+class LaunchedStep(NamedTuple):
+    """A step that the device may still be computing: its number, rows, learning rates, and values:
+    loss, length of the gradient, and terms in the order of the losses."""
+
+    number: int
+    rows: Tensor
+    rates: dict[str, float]
+    values: Tensor
+
+
+def steps(
+    run: TrainingRun,
+    recipe: Recipe,
+    data: Dataset,
+    out: Path,
+    processes: Processes = SINGLE_PROCESS,
+) -> Iterator[StepRecord]:
+    """Take every remaining step and yield its record; a GPU is some steps ahead of the records."""
+    manifest = training_manifest(data)
+    in_epoch = len(planned(recipe, manifest, 0).rows)
+    begun = run.step
+    began = time.perf_counter()
+    waiting: list[LaunchedStep] = []
+    for launched in _launched(run, recipe, data, in_epoch, processes):
+        waiting.append(launched)
+        if run.runs_ahead and not _is_read(run.step, recipe, in_epoch):
+            continue
+        values = torch.stack([each.values for each in waiting]).tolist()  # in one transfer
+        seconds = time.perf_counter() - began
+        speed = (run.step - begun) * recipe.sampler.batch / seconds
+        for each, of_step in zip(waiting, values, strict=True):
+            step = _record(
+                each,
+                of_step,
+                losses=run.objective.losses,
+                steps=recipe.epochs * in_epoch,
+                in_epoch=in_epoch,
+                speed=speed,
+                seconds=seconds,
+            )
+            # Gradients often overflow float16: its scaler skips the step and reduces the scale.
+            if not math.isfinite(step.loss) or (step.skipped and not run.scaler.is_enabled()):
+                items = manifest.items[each.rows.cpu().numpy()].tolist()
+                raise non_finite(step, items, out / _non_finite_name(processes))
+            yield step
+        waiting.clear()
+
+
+def _is_read(step: int, recipe: Recipe, in_epoch: int) -> bool:
+    """Whether the host waits for a step: one that is logged, saved, or the last of an epoch."""
+    if step % recipe.log_every == 0 or step % in_epoch == 0:
+        return True
+    return bool(recipe.checkpoint_every) and step % recipe.checkpoint_every == 0
+
+
+def _record(
+    launched: LaunchedStep,
+    values: Sequence[float],
+    *,
+    losses: Iterable[str],
+    steps: int,
+    in_epoch: int,
+    speed: float,
+    seconds: float,
+) -> StepRecord:
+    """Make the record of a step, whose values are on the host."""
+    loss, length, *terms = values
+    return StepRecord(
+        launched.number,
+        steps,
+        in_epoch,
+        loss,
+        dict(zip(losses, terms, strict=True)),
+        length,
+        not math.isfinite(length),
+        launched.rates,
+        speed,
+        seconds,
+    )
+
+
+def _non_finite_name(processes: Processes) -> str:
+    """The name of the file of the items whose loss is not finite, one for each process."""
+    return NON_FINITE if processes.world == 1 else f"{processes.rank}.{NON_FINITE}"
+
+
+def _launched(
+    run: TrainingRun, recipe: Recipe, data: Dataset, in_epoch: int, processes: Processes
+) -> Iterator[LaunchedStep]:
+    """Launch every remaining step without waiting for the device."""
+    manifest = training_manifest(data)
+    device = processes.device
+    images = images_of(data.name, manifest, recipe.images, vary=True)
+    loader = Batches(images, workers=workers_for(images, recipe.images), device=device)
+    labels = torch.from_numpy(ended(manifest.labels, manifest.tree)).to(device, torch.int64)
+    compute = in_two_passes(recipe.two_pass) if recipe.two_pass else direct
+
+    for epoch in range(run.step // in_epoch, recipe.epochs):
+        batches = planned(recipe, manifest, epoch, processes).after(run.step - epoch * in_epoch)
+        for pixels, rows in loader.of(keys_of(batches)):
+            freeze_body(
+                run, processes, frozen=recipe.schedule.is_frozen(run.step, in_epoch, recipe.epochs)
+            )
+            rates = set_rates(run.optimizers, recipe, epoch, step=run.step, in_epoch=in_epoch)
+            values = update(run, pixels, labels[rows], processes, compute)
+            if run.average is not None:
+                run.average.update_parameters(run.model)
+            run.step += 1
+            yield LaunchedStep(run.step, rows, rates, values)
+
+
+def update(
+    run: TrainingRun,
+    pixels: Tensor,
+    labels: Tensor,
+    processes: Processes = SINGLE_PROCESS,
+    compute: TrainStep = direct,
+) -> Tensor:
+    """Take one step of every optimiser on this process's part of a batch, unless the loss or its
+    gradient is not finite.
+
+    Returns the loss, the gradient's length before clipping, and the terms in the order of the
+    objective's losses. On a GPU the host waits for nothing, and after a step that is not finite no
+    later step changes anything.
+    """
+    for optimizer in run.optimizers:
+        optimizer.zero_grad(set_to_none=True)
+    part = pixels.to(processes.device, memory_format=run.layout), labels.to(processes.device)
+    # Batch norms that learn update their running means in the forward pass, before the loss is
+    # known.
+    norms = (
+        []
+        if run.model.freeze_batch_norm
+        else [(buffer, buffer.clone()) for buffer in run.model.buffers()]
+    )
+    total, terms = compute(
+        run.embed, run.objective, *part, processes=processes, scale=run.scaler.scale
+    )
+    average_gradients(list(run.objective.parameters()), processes)
+    values = torch.stack([total, clipped(run.optimizers, run.scaler), *terms.values()])
+    bad = ~values[:2].isfinite().all()
+    if run.halted is not None:
+        bad = bad | run.halted
+        run.halted = bad
+        step_unless(bad, run.optimizers)
+    elif not bad:
+        for optimizer in run.optimizers:
+            run.scaler.step(optimizer)
+    for buffer, earlier in norms:
+        buffer.copy_(torch.where(bad, earlier, buffer))
+    run.scaler.update()
+    return values
+
+
+def planned(
+    recipe: Recipe, manifest: Manifest, epoch: int, processes: Processes = SINGLE_PROCESS
+) -> EpochBatches:
+    """Plan the batches of an epoch; return this process's share of each."""
+    batches = plan(
+        manifest.labels, recipe.sampler, seed=recipe.seed, epoch=epoch, steps=recipe.steps_per_epoch
+    )
+    return batches.share(processes.rank, processes.world)
