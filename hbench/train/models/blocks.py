@@ -47,4 +47,5 @@ def by_depth(net: nn.Module) -> Iterator[list[nn.Parameter]]:
 def recompute(net: nn.Module) -> None:
     """Let every block of a net keep no activations for the gradient, but compute them again."""
     for block in blocks_of(net):
-        block.forward = partial(checkpoint, block.forward, use_reentrant=False)  # type: ignore[method-assign]
+        again = partial(checkpoint, block.forward, use_reentrant=False)
+        block.forward = again  # type: ignore[method-assign]
