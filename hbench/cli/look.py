@@ -6,8 +6,7 @@ from typing import Any
 import click
 
 from hbench.cli.names import FILE, MENDED, SIMILARITY, TESTED
-from hbench.cli.reporting import with_options
-from hbench.cli.terminal import say, show, show_json
+from hbench.cli.reporting import show_results, with_options
 from hbench.cli.two_files import OPTIONS, pairs_of
 
 SHOWN_RESULTS = 8
@@ -112,15 +111,7 @@ def command(
     if report is not None:
         options |= _conditions_of(report, options["similarity"])
     results = browse(models, load(dataset, options.pop("policies")), k=k, **options)
-    if out is not None:
-        results.write(out)
-        say(f"wrote {out}")
-    if as_json:
-        show_json(results.records())
-    elif as_csv:
-        show(results.csv().rstrip("\n"))
-    elif out is None:
-        show(results.text())
+    show_results(results, out, as_json=as_json, as_csv=as_csv)
 
 
 def _conditions_of(report: Path, similarity: str | None) -> dict[str, str]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hbench.evaluation.execution import Execution
     from hbench.evaluation.measurement import OnTest
     from hbench.evaluation.submission import Submission
+    from hbench.look.strips.results import Results
     from hbench.records.document import Document
     from hbench.records.report import Report
 
@@ -319,3 +320,17 @@ def show_report(document: Document, format_: str) -> None:
     board = board_of(document.dataset)
     if board and (placed := formats.placing(document, board)):
         say(placed)
+
+
+def show_results(results: Results, out: Path | None, *, as_json: bool, as_csv: bool) -> None:
+    """Write strips of what was retrieved to a file, print them as data, or as text where neither is
+    asked for."""
+    if out is not None:
+        results.write(out)
+        say(f"wrote {out}")
+    if as_json:
+        show_json(results.records())
+    elif as_csv:
+        show(results.csv().rstrip("\n"))
+    elif out is None:
+        show(results.text())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hbench.cli.names import DATASET, FILE
-from hbench.cli.terminal import say, show, show_json
+from hbench.cli.reporting import show_results
 
 if TYPE_CHECKING:
     from hbench.datasets import Dataset
@@ -67,15 +67,7 @@ def command(
     data = _dataset(dataset, Path(model))
     gallery = gallery_of(data.tests[test_of(data, test)], files.read(vectors), data.name)
     results = search(embedder(model, net=net), pictures, gallery, k=k)
-    if out is not None:
-        results.write(out)
-        say(f"wrote {out}")
-    if as_json:
-        show_json(results.records())
-    elif as_csv:
-        show(results.csv().rstrip("\n"))
-    elif out is None:
-        show(results.text())
+    show_results(results, out, as_json=as_json, as_csv=as_csv)
 
 
 def _of_run(run: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,11 +76,16 @@ def command(
     chosen = files.resolve(recipe, changes)
     if only_print:
         from hbench.train.recipes.choices import refuse_choices
+        from hbench.train.records.validation import with_sizes
 
         refuse_choices(chosen)
-        show(files.as_toml(_with_sizes(chosen)).rstrip("\n"))
+        show(files.as_toml(with_sizes(chosen)).rstrip("\n"))
         return
-    say(files.losses_in_words(chosen, recipe))
+    is_shared = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    if sweep and is_shared:
+        raise click.UsageError("--sweep trains by one process: leave torchrun out.")
+    if os.environ.get("RANK", "0") == "0":
+        say(files.losses_in_words(chosen, recipe))
     folder = out or Path("runs") / Path(recipe).stem
     if sweep:
         chosen = _best_of_sweep(recipe, changes, sweep, out=folder, options=options)
@@ -115,19 +121,6 @@ def _best_of_sweep(
         say(f"the best has {end}, an end of what was tried: a better one may lie beyond")
     say(f"trains {' '.join(trials[0].changes)}")
     return sweep.resolved(*trials[0].changes)
-
-
-def _with_sizes(chosen: Recipe) -> Recipe:
-    """The recipe with what it leaves to its dataset, where that is needed and it names one."""
-    from hbench import datasets
-    from hbench.train.recipes.sizes import fitted_to, is_open
-
-    if not (is_open(chosen) and chosen.dataset):
-        return chosen
-    from hbench.train.records.validation import split_off
-    from hbench.train.run import training_manifest
-
-    return fitted_to(chosen, training_manifest(split_off(datasets.load(chosen.dataset), chosen)[0]))
 
 
 def _train(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 # the end of an item that is a box of a picture
-BOX = re.compile(r"#xywh=" + ",".join([r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)"] * 4) + "$")
+BOX = re.compile(r"#xywh=" + ",".join([r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"] * 4) + "$")
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm")
 
 

@@ -23,7 +23,8 @@ from hbench.train.recipes.choices import refuse_choices
 from hbench.train.recipes.files import changed, merged, resolve
 from hbench.train.recipes.recipe import Recipe, build
 from hbench.train.records import checkpoints
-from hbench.train.records.refusals import RECIPE
+from hbench.train.records.refusals import RECIPE, refuse_folder
+from hbench.train.records.validation import with_sizes
 
 TrainIn = Callable[[Recipe, Path, bool], object]  # the folder, and whether to go on in it
 TRIALS = "trials"
@@ -108,7 +109,9 @@ def tried(sweep: Sweep, out: Path, train: TrainIn) -> list[Trial]:
     trials = []
     for combination, recipe in recipes.items():
         folder = out / TRIALS / ",".join(combination).replace("/", "_")
-        if not (folder / REPORT).exists():
+        if (folder / REPORT).exists():
+            refuse_folder(folder, with_sizes(recipe), resume=True)
+        else:
             train(recipe, folder, (folder / RECIPE).exists())
         best = checkpoints.load_state(checkpoints.latest(folder))["best"]
         trials.append(Trial(combination, float(best["score"]), int(best["step"])))

@@ -152,3 +152,18 @@ def test_a_box_is_of_the_stored_pixels_and_is_turned_as_exif_says(tmp_path):
     exif[0x0112] = 6
     image.save(tmp_path / "turned.png", exif=exif)
     assert open_upright(tmp_path, "turned.png#xywh=0,0,10,6").size == (6, 10)
+
+
+@pytest.mark.parametrize("box", ["[NaN, 4, 12, 12]", "[3, 4, Infinity, 12]", "[3, 4, 0, 12]"])
+def test_numbers_of_coco_that_are_no_box_are_refused(pictures, box):
+    content = (
+        '{"images": [{"id": 1, "file_name": "a.png"}], "categories": [{"id": 1, "name": "owl"}],'
+        f' "annotations": [{{"image_id": 1, "category_id": 1, "bbox": {box}}}]}}'
+    )
+    file = pictures.parent / "bad.json"
+    file.write_text(content, encoding="utf-8")
+    assert "COCO" in refusal("build", "bad", "--from", file, "--root", pictures)
+
+
+def test_a_box_that_begins_outside_is_cut_at_the_edge(pictures):
+    assert open_picture(pictures, "a.png#xywh=-2,-1.5,10,10").size == (8, 9)

@@ -94,3 +94,17 @@ def test_every_combination_is_tried():
 def test_a_best_value_at_an_end_of_what_was_tried_is_said(value, expected):
     sweep = Sweep("glyphs-nsm", (), (TriedKey("lr", ("1e-3", "1e-4", "1e-2")),))
     assert ends_of(sweep, Trial((f"lr={value}",), 0.5, 1)) == expected
+
+
+def test_a_trial_of_another_recipe_is_not_taken(swept):
+    out, _ = swept
+    said = refusal(
+        *COMMAND, "--set", "model.dim=16", "--sweep", "optimizer.lr=0.0,0.01", "--out", out
+    )
+    assert "another model.dim" in said
+
+
+def test_several_processes_train_no_sweep(tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    said = refusal(*COMMAND, "--sweep", "optimizer.lr=0.0,0.01", "--out", tmp_path / "run")
+    assert "one process" in said

@@ -7,6 +7,7 @@ Boxes stand in columns of a table, or in a file of COCO's format.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ def with_boxes(table: pa.Table, item: str, columns: Sequence[str]) -> tuple[pa.T
     is_sides = len(columns) == 1 or set(map(str.lower, columns[2:])) in SIZES
     boxes = numbers if is_sides else _from_corners(numbers)
     is_box = np.asarray(~np.isnan(boxes).any(axis=1))
-    bad = is_box & ((boxes[:, 2:] <= 0).any(axis=1) | (boxes[:, :2] < 0).any(axis=1))
+    bad = is_box & ((boxes[:, 2:] <= 0) | (boxes[:, :2] < 0) | np.isinf(boxes[:, 2:])).any(axis=1)
     if bad.any():
         raise DataError(
             f"{int(bad.sum())} boxes are none",
@@ -161,7 +162,7 @@ def _coco_row(
     """A row of the table: the item of a box, and its names."""
     kind = kinds[annotation["category_id"]]
     box = [float(number) for number in annotation["bbox"]]
-    if len(box) != 4 or min(box[2:]) <= 0:
+    if len(box) != 4 or not all(map(math.isfinite, box)) or min(box[2:]) <= 0:
         raise ValueError(f"the bbox {json.dumps(box)} of {images[annotation['image_id']]}")
     return {
         "item": box_name(images[annotation["image_id"]], box),

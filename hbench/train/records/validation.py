@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from hbench.core.errors import ConfigError, UnknownName
-from hbench.datasets import Dataset
+from hbench.datasets import Dataset, load
 from hbench.datasets import manifest as manifests
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.spec import held_out
@@ -27,6 +27,7 @@ from hbench.submissions import embeddings
 from hbench.train.models.embed_images import embed_all
 from hbench.train.processes import Processes, together
 from hbench.train.recipes.recipe import Recipe
+from hbench.train.recipes.sizes import fitted_to, is_open
 from hbench.train.records.log import ValidationRecord
 from hbench.train.run import BestStep, TrainingRun, training_manifest
 from hbench.tree.names import class_rows
@@ -67,6 +68,13 @@ def split_off(data: Dataset, recipe: Recipe) -> tuple[Dataset, Dataset | None]:
         data, train=None, tests={VALIDATION: _part(manifest, is_held)}, lists={}
     )
     return dataclasses.replace(data, train=_part(manifest, ~is_held)), held
+
+
+def with_sizes(recipe: Recipe) -> Recipe:
+    """The recipe with what it leaves to its dataset, where that is needed and it names one."""
+    if not (is_open(recipe) and recipe.dataset):
+        return recipe
+    return fitted_to(recipe, training_manifest(split_off(load(recipe.dataset), recipe)[0]))
 
 
 def _advice(classes: int) -> str:
