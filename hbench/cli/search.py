@@ -44,7 +44,7 @@ def command(
     as_csv: bool,
     out: Path | None,
 ) -> None:
-    """Show what MODEL retrieves for PICTURES from anywhere, nearest first.
+    """Show what MODEL retrieves for PICTURES from anywhere, nearest first by cosine.
 
     MODEL is a run's folder, which has the vectors of its dataset, or one that `hbench embed` takes,
     with --dataset and --embeddings. The pictures have no labels: results are marked by what they
