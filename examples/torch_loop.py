@@ -3,6 +3,7 @@
 `torchrun --nproc-per-node 2 torch_loop.py` shares every batch between two processes.
 """
 
+import gc
 import os
 
 import torch
@@ -29,12 +30,8 @@ def embedded(net, manifest):
         return torch.cat([net(images) for images, _, _ in batches])
 
 
-def main():
-    world = int(os.environ.get("WORLD_SIZE", "1"))
-    if world > 1:
-        torch.distributed.init_process_group("gloo")
+def trained_net(data, world):
     torch.manual_seed(0)  # the same weights in every process, also those of the loss
-    data = hbench.load("glyphs")
     loss, labels = hbench.build_loss_for(data, "happier", DIM)
     net = small_net()
     model = net if world == 1 else DistributedDataParallel(net)
@@ -49,8 +46,21 @@ def main():
         optimizer.zero_grad()
         value.backward()
         optimizer.step()
+    return net
 
-    if world == 1 or torch.distributed.get_rank() == 0:
+
+def main():
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if world > 1:
+        torch.distributed.init_process_group("gloo")
+    data = hbench.load("glyphs")
+    net = trained_net(data, world)
+    first = world == 1 or torch.distributed.get_rank() == 0
+    if world > 1:
+        gc.collect()  # the wrapped net, which is part of a cycle, before the group that it uses
+        torch.distributed.destroy_process_group()
+
+    if first:
         test = data.tests["test"]
         report = hbench.evaluate(embedded(net, test), data, ids=test.items.tolist(), metrics="H-AP")
         print("H-AP", report.scores["H-AP"])

@@ -230,6 +230,7 @@ def test_a_loss_that_fits_no_wrapper_is_refused_when_it_is_wrapped():
 
 
 EVERY_LOSS = """
+import gc
 import sys
 import torch
 import torch.distributed as dist
@@ -269,7 +270,7 @@ def gradient_of(loss):
     for step in range(2):
         net.zero_grad()
         wrapped(torch.nn.functional.normalize(model(images[step, mine])), classes[step, mine]).backward()
-    return net.weight.grad
+    return net.weight.grad.clone()  # not a view of the wrapped net's buckets
 
 
 found = {}
@@ -283,6 +284,7 @@ for name in hbench.list_losses():
         )
 if rank == 0:
     torch.save(found, sys.argv[1] + ".pt")
+gc.collect()  # the wrapped nets, which are parts of cycles, before the group that they use
 if world > 1:
     dist.destroy_process_group()
 """

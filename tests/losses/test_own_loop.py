@@ -161,6 +161,7 @@ def test_without_processes_a_batch_is_its_own_whole():
 
 
 OWN_LOOP = """
+import gc
 import sys
 import torch
 import torch.distributed as dist
@@ -173,24 +174,32 @@ if "--alone" not in out:
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
 
-torch.manual_seed(0)
-images = torch.randn(3, 24, 12)
-net = torch.nn.Sequential(torch.nn.Linear(12, 16), torch.nn.Tanh(), torch.nn.Linear(16, 8))
-loss, labels = build_loss_for("glyphs", name, 8)
-batches = torch.randint(0, 60, (3, 24))
-model = net if world == 1 else DistributedDataParallel(net)
-optimizer = torch.optim.SGD([*net.parameters(), *loss.parameters()], lr=0.05)
 
-for step in range(3):
-    mine = slice(rank * 24 // world, (rank + 1) * 24 // world)
-    part = torch.nn.functional.normalize(model(images[step, mine]))
-    value = loss(gather_batch(part), gather_batch(labels.table[batches[step, mine]]))
-    optimizer.zero_grad()
-    value.backward()
-    optimizer.step()
+def train():
+    torch.manual_seed(0)
+    images = torch.randn(3, 24, 12)
+    net = torch.nn.Sequential(torch.nn.Linear(12, 16), torch.nn.Tanh(), torch.nn.Linear(16, 8))
+    loss, labels = build_loss_for("glyphs", name, 8)
+    batches = torch.randint(0, 60, (3, 24))
+    model = net if world == 1 else DistributedDataParallel(net)
+    optimizer = torch.optim.SGD([*net.parameters(), *loss.parameters()], lr=0.05)
 
-weights = [weight.detach() for weight in (*net.parameters(), *loss.parameters())]
-torch.save([value.detach(), *weights], f"{out}-{rank}.pt")
+    for step in range(3):
+        mine = slice(rank * 24 // world, (rank + 1) * 24 // world)
+        part = torch.nn.functional.normalize(model(images[step, mine]))
+        value = loss(gather_batch(part), gather_batch(labels.table[batches[step, mine]]))
+        optimizer.zero_grad()
+        value.backward()
+        optimizer.step()
+
+    weights = [weight.detach() for weight in (*net.parameters(), *loss.parameters())]
+    torch.save([value.detach(), *weights], f"{out}-{rank}.pt")
+
+
+train()
+# The graph and the wrapped net go first (it is part of a cycle): a group that one of them keeps has
+# threads while the interpreter exits, and these may abort it.
+gc.collect()
 if world > 1:
     dist.destroy_process_group()
 """
