@@ -1,5 +1,4 @@
-"""Counts landmarks per super-category and images per landmark, and draws them like Fig. 9 and 10 of
-SupRank.
+"""Counts landmarks per super-category and images per landmark, and draws both.
 
 >>> rows = [Released(1, "", "abbey", "church", "human-made"), Released(2, "", "", "", "")]
 >>> counts({"index": rows}, {})
@@ -34,11 +33,13 @@ if TYPE_CHECKING:
 FORMATS = (".svg", ".png", ".pdf")
 COLOURS = ("#2457c5", "#2c7a4b", "#b06000", "#7a45b0", "#b02a72", "#00707a")  # of the kinds
 SPLIT_FILLS = (1.0, 0.45)  # the opacity of the bars of the first and the second split
-PUBLISHED = {  # the counts in the released files and the paper's configuration (gldv2_hier.yaml)
+PUBLISHED = {  # the paper has the first of them only
     "super-categories": 78,
+    # counted in the released files
     "human-made": 60,
     "natural": 18,
     "index landmarks": 55_529,
+    # in a configuration of the authors' code, gldv2_hier.yaml
     "train landmarks with images": 46_593,
     "train images": 970_981,
 }
@@ -56,8 +57,7 @@ def run(
     out: Annotated[Path | None, "statistics.svg in the work folder, or .png, .pdf."] = None,
     as_json: Annotated[bool, "Print it as JSON."] = False,
 ) -> None:
-    """Count a hierarchy's landmarks and images next to the published counts, and draw Fig. 9 and 10
-    of SupRank.
+    """Count a hierarchy's landmarks and images next to the counts of the release, and draw them.
 
     \b
     hbench hgldv2 statistics --raw gldv2/raw
