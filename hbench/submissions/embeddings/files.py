@@ -48,12 +48,12 @@ from hbench.submissions.embeddings.parts import (
     are_all_vectors,
     as_words,
     ids_among,
-    list_part,
     named,
     vectors_among,
 )
 from hbench.submissions.embeddings.text_tables import suffix_of
 from hbench.submissions.embeddings.text_vectors import read_csv, read_jsonl
+from hbench.submissions.embeddings.torch_files import are_sparse, by_name, held_part, numpy_of
 from hbench.submissions.problems import listed
 
 
@@ -219,16 +219,16 @@ def read_torch(path: Path, ids: Path | None) -> Stored:
         except UnpicklingError:
             raise pickled(path) from None
 
-    held = _by_name(content)
-    parts = [_held_part(name, part) for name, part in held.items()]
+    held = by_name(content)
+    parts = [held_part(name, part) for name, part in held.items()]
     if (
         not named(parts, (*VECTOR_NAMES, *ID_NAMES))
         and are_all_vectors(parts)
-        and not _are_sparse(held)
+        and not are_sparse(held)
     ):
         dtype = str(next(iter(held.values())).dtype).removeprefix("torch.")
         return _one_by_one(
-            path, {name: _numpy_of(part) for name, part in held.items()}, ids, dtype=dtype
+            path, {name: numpy_of(part) for name, part in held.items()}, ids, dtype=dtype
         )
 
     name = vectors_among(parts, path, "tensor of vectors")
@@ -247,73 +247,9 @@ def read_torch(path: Path, ids: Path | None) -> Stored:
         None if listed is None else as_ids(getattr(listed, "tolist", lambda: listed)(), path.name)
     )
     dtype = str(tensor.dtype).removeprefix("torch.")
-    stored = _joined(path, _numpy_of(tensor), inner_ids, ids, dtype=dtype)
+    stored = _joined(path, numpy_of(tensor), inner_ids, ids, dtype=dtype)
 
     return stored._replace(read_as=as_words(name, of_ids) or stored.read_as)
-
-
-def _are_sparse(held: Mapping[str, Any]) -> bool:
-    return any(str(part.layout) != "torch.strided" for part in held.values())
-
-
-def _by_name(content: Any) -> dict[str, Any]:
-    """What a torch file holds, by name: a dictionary, also as the only entry of another; pairs of
-    an id and a vector; a tuple, by place; dictionaries of one item each; or a tensor alone."""
-    if isinstance(content, dict):
-        only_one = next(iter(content.values())) if len(content) == 1 else None
-        return {
-            str(name): part
-            for name, part in (only_one if isinstance(only_one, dict) else content).items()
-        }
-    if (
-        isinstance(content, list)
-        and content
-        and all(isinstance(each, tuple) and len(each) == 2 for each in content)
-    ):
-        return {str(name): part for name, part in content}
-    if isinstance(content, list) and content and all(isinstance(each, dict) for each in content):
-        return _stacked_items(content)
-    if isinstance(content, tuple):
-        return {f"entry {place}": part for place, part in enumerate(content, 1)}
-
-    return {"embeddings": content}
-
-
-def _stacked_items(items: list[dict[str, Any]]) -> dict[str, Any]:
-    """One entry for each key of dictionaries that are one item each; tensors of a shape become
-    one."""
-    import torch
-
-    held: dict[str, Any] = {}
-    for name in items[0]:
-        values: list[Any] = [item.get(name) for item in items]
-        alike = (
-            all(isinstance(value, torch.Tensor) for value in values)
-            and len({value.shape for value in values}) == 1
-        )
-        stacked: Any = torch.stack(values) if alike else values
-        held[str(name)] = stacked.squeeze(1) if alike and stacked.ndim == 3 else stacked
-    return held
-
-
-def _numpy_of(tensor: Any) -> NDArray[Any]:
-    """A tensor's numbers; bfloat16 as uint16."""
-    import torch
-
-    whole = tensor.detach().contiguous()
-    return np.asarray(
-        (whole.view(torch.uint16) if whole.dtype == torch.bfloat16 else whole).numpy()
-    )
-
-
-def _held_part(name: str, held: Any) -> ArrayPart:
-    """One entry of a torch file: a tensor, or a list of texts or whole numbers."""
-    if hasattr(held, "is_floating_point"):
-        kind = "f" if held.is_floating_point() else "i"
-        return ArrayPart(name, tuple(held.shape), kind, lambda: held.tolist())
-    if isinstance(held, list | tuple):
-        return list_part(name, held)
-    return ArrayPart(name, (), "?")
 
 
 def read_arrow(path: Path, ids: Path | None) -> Stored:

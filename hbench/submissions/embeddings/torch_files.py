@@ -1,0 +1,77 @@
+"""What a torch file holds, by name, and each entry as an array: tensors, and lists of ids.
+
+torch is imported where a tensor is at hand: who reads other files needs none.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.submissions.embeddings.parts import ArrayPart, list_part
+
+
+def by_name(content: Any) -> dict[str, Any]:
+    """What a torch file holds, by name: a dictionary, also as the only entry of another; pairs of
+    an id and a vector; a tuple, by place; dictionaries of one item each; or a tensor alone."""
+    if isinstance(content, dict):
+        only_one = next(iter(content.values())) if len(content) == 1 else None
+        return {
+            str(name): part
+            for name, part in (only_one if isinstance(only_one, dict) else content).items()
+        }
+    if (
+        isinstance(content, list)
+        and content
+        and all(isinstance(each, tuple) and len(each) == 2 for each in content)
+    ):
+        return {str(name): part for name, part in content}
+    if isinstance(content, list) and content and all(isinstance(each, dict) for each in content):
+        return _stacked_items(content)
+    if isinstance(content, tuple):
+        return {f"entry {place}": part for place, part in enumerate(content, 1)}
+
+    return {"embeddings": content}
+
+
+def are_sparse(held: Mapping[str, Any]) -> bool:
+    """Whether a tensor among them is kept as its non-zero entries alone."""
+    return any(str(part.layout) != "torch.strided" for part in held.values())
+
+
+def held_part(name: str, held: Any) -> ArrayPart:
+    """One entry of a torch file: a tensor, or a list of texts or whole numbers."""
+    if hasattr(held, "is_floating_point"):
+        kind = "f" if held.is_floating_point() else "i"
+        return ArrayPart(name, tuple(held.shape), kind, lambda: held.tolist())
+    if isinstance(held, list | tuple):
+        return list_part(name, held)
+    return ArrayPart(name, (), "?")
+
+
+def numpy_of(tensor: Any) -> NDArray[Any]:
+    """A tensor's numbers; bfloat16 as uint16."""
+    import torch
+
+    whole = tensor.detach().contiguous()
+    return np.asarray(
+        (whole.view(torch.uint16) if whole.dtype == torch.bfloat16 else whole).numpy()
+    )
+
+
+def _stacked_items(items: list[dict[str, Any]]) -> dict[str, Any]:
+    """One entry for each key of dictionaries that are one item each; tensors of a shape become
+    one."""
+    import torch
+
+    held: dict[str, Any] = {}
+    for name in items[0]:
+        values: list[Any] = [item.get(name) for item in items]
+        alike = (
+            all(isinstance(value, torch.Tensor) for value in values)
+            and len({value.shape for value in values}) == 1
+        )
+        stacked: Any = torch.stack(values) if alike else values
+        held[str(name)] = stacked.squeeze(1) if alike and stacked.ndim == 3 else stacked
+    return held
