@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.core import ParameterSource
@@ -14,10 +14,12 @@ from hbench.cli.names import DATASET, FILE
 from hbench.cli.terminal import progress, say
 
 if TYPE_CHECKING:
+    from hbench.core.errors import HBenchError
     from hbench.datasets import Dataset
     from hbench.train.embed_dataset import Embedder, EmbedOptions
 
 EVERY = 10  # seconds between two lines, where no bar is watched
+OF_MODEL = ("size", "weights", "key_map", "net")
 OF_IMAGES = {
     "models", "size", "scales", "flip", "workers", "precision", "skip_unreadable", "key_map", "net",
 }  # fmt: skip
@@ -148,46 +150,9 @@ def command(
         raise click.UsageError(
             "--template, --other-names and --language are of --names: images have no sentences."
         )
-    from hbench import datasets
-    from hbench.train import embed_dataset as embedding
-    from hbench.train.models import embed_models
-    from hbench.train.processes import chosen_device
-
     if (model is None) == (models is None):
         raise click.UsageError("Give either MODEL or --models.")
-    listed = embed_models.read_models(models, out) if models else {}
-    data = datasets.load(dataset)
-    own = ("size", "weights", "key_map", "net")
-    of_model: dict[str, Any] = {name: options.pop(name) for name in own}
-    device = options.pop("device")
-    chosen_device(device)  # one that is not there is refused before any model is loaded
-
-    def make(name: str) -> Embedder:
-        return embedding.embedder(name, **of_model)
-
-    chosen = embedding.EmbedOptions(**options)
-    embed = partial(_embed, data=data, split=split, options=chosen, device=device)
-    if model:
-        embed(make(model), out)
-        command = f"hbench evaluate {out} --dataset {dataset}"
-        if split == "train":
-            command += " needs the test items"
-        say(f"wrote {out}: {command}")
-        return
-
-    def embed_unless_there(name: str, file: Path) -> str:
-        given = make(name)
-        if embedding.is_embedded(given, file, data, split, chosen):
-            return f"{file} is there"
-        embed(given, file)
-        return f"wrote {file}"
-
-    failed = embed_models.embed_models(
-        listed, embed_unless_there, lambda name, outcome: say(f"{name}: {outcome}")
-    )
-    if len(failed) < len(listed) and split != "train":
-        say(f"hbench evaluate-all {out} --dataset {dataset} --out REPORTS compares them")
-    embed_models.refuse_failed(failed, len(listed))
+    _embed_images(model, models, dataset, out, split=split, options=options)
 
 
 def _refuse_options_of_images(context: click.Context) -> None:
@@ -243,14 +208,81 @@ def _embed_names(
     say(f"wrote {out}: hbench evaluate IMAGES --dataset {dataset} --nodes {out}")
 
 
-def _embed(
-    given: Embedder, file: Path, *, data: Dataset, split: str, options: EmbedOptions, device: str
+def _embed_images(
+    model: str | None,
+    models: Path | None,
+    dataset: str,
+    out: Path,
+    *,
+    split: str,
+    options: dict[str, Any],
 ) -> None:
+    """Embed the images of a split with one model, or with every model of a list."""
+    from hbench import datasets
+    from hbench.train import embed_dataset as embedding
+    from hbench.train.models.embed_models import read_models, refuse_failed
+    from hbench.train.processes import chosen_device
+
+    listed = read_models(models, out) if models else {}
+    of_model: dict[str, Any] = {
+        name: options.pop(name) for name in ("size", "weights", "key_map", "net")
+    }
+    device = options.pop("device")
+    chosen_device(device)  # one that is not there is refused before any model is loaded
+    images = _Images(datasets.load(dataset), split, embedding.EmbedOptions(**options), device)
+
+    def load_model(name: str) -> Embedder:
+        return embedding.embedder(name, **of_model)
+
+    if model is None:
+        failed = _embed_with_each(images, listed, load_model)
+        if len(failed) < len(listed) and split != "train":
+            say(f"hbench evaluate-all {out} --dataset {dataset} --out REPORTS compares them")
+        refuse_failed(failed, len(listed))
+        return
+
+    _embed(load_model(model), images, out)
+    command = f"hbench evaluate {out} --dataset {dataset}"
+    if split == "train":
+        command += " needs the test items"
+    say(f"wrote {out}: {command}")
+
+
+class _Images(NamedTuple):
+    """The images of a split, and how they are embedded."""
+
+    data: Dataset
+    split: str
+    options: EmbedOptions
+    device: str
+
+
+def _embed_with_each(
+    images: _Images, listed: dict[str, Path], load_model: Callable[[str], Embedder]
+) -> dict[str, HBenchError]:
+    """Embed with every model of a list whose file is not there; return the errors of those that
+    fail.
+    """
+    from hbench.train.embed_dataset import is_embedded
+    from hbench.train.models.embed_models import embed_models
+
+    def embed_unless_there(name: str, file: Path) -> str:
+        given = load_model(name)
+        if is_embedded(given, file, images.data, images.split, images.options):
+            return f"{file} is there"
+        _embed(given, images, file)
+        return f"wrote {file}"
+
+    return embed_models(listed, embed_unless_there, lambda name, outcome: say(f"{name}: {outcome}"))
+
+
+def _embed(given: Embedder, images: _Images, file: Path) -> None:
     """Embed with a bar, or a line from time to time where no bar is watched."""
     import hbench
     from hbench.core.errors import examples
     from hbench.submissions import embeddings
 
+    data, split, options, device = images
     with progress() as bars:
         task = bars.add_task(f"embedding {data.name} {split}", total=None)
         last_said = [time.monotonic()]

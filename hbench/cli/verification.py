@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from hbench.core.errors import ConfigError, UnknownName, UsageError
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from hbench.boards import Leaderboard, Row
+    from hbench.boards import Leaderboard
     from hbench.boards.fetched import RowVerdict
     from hbench.datasets import Dataset
     from hbench.datasets.download import Requester
@@ -85,17 +85,15 @@ def verify_fetched(
         for path in paths:
             try:
                 board = leaderboard.read_file(path)
-                rows, more = _rows_to_verify(path, board, revision)
+                asked, more = _rows_to_verify(path, board, revision, method)
             except ConfigError as error:
                 verdicts.append(
                     fetched.RowVerdict(path.stem, "(all)", fetched.DIFFERS, fetched.one_line(error))
                 )
                 continue
-            verdicts += more
             found |= {row.method for row in board.rows}
-            asked = [number for number in rows if _is_asked(board.rows[number], method)]
             new = {number: verify(board, number) for number in asked}
-            verdicts += new.values()
+            verdicts += [*more, *new.values()]
             if mark and new:
                 _mark(path, new)
     if method is not None and method not in found and not verdicts:
@@ -111,9 +109,13 @@ def _mark(path: Path, verdicts: Mapping[int, RowVerdict]) -> None:
     say(f"marked {fetched.mark(path, verified)} rows of {path}")
 
 
-def _is_asked(row: Row, method: str | None) -> bool:
-    """Whether a row is that of a run, and of the method, if one is named."""
-    return row.run is not None and (method is None or row.method == method)
+def _asked(rows: Iterable[int], board: Leaderboard, method: str | None) -> list[int]:
+    """Those of some rows that are of runs, and of the method, if one is named."""
+    return [
+        number
+        for number in rows
+        if board.rows[number].run is not None and method in (None, board.rows[number].method)
+    ]
 
 
 def _verify_row(
@@ -144,16 +146,16 @@ def _boards_to_verify(name: str | None, revision: str | None) -> tuple[list[Path
 
 
 def _rows_to_verify(
-    path: Path, board: Leaderboard, revision: str | None
-) -> tuple[Sequence[int], list[RowVerdict]]:
-    """The numbers of the rows to verify, by default all; and verdicts on what else a branch changes
-    since a revision.
+    path: Path, board: Leaderboard, revision: str | None, method: str | None
+) -> tuple[list[int], list[RowVerdict]]:
+    """The numbers of the rows of runs to verify, by default all; and verdicts on what else a branch
+    changes since a revision.
     """
     from hbench.boards.changes import changes_since
     from hbench.boards.fetched import ABSENT, DIFFERS, RowVerdict
 
     if revision is None:
-        return range(len(board.rows)), []
+        return _asked(range(len(board.rows)), board, method), []
     changes = changes_since(revision, path)
     verdicts = (
         [RowVerdict(board.dataset, "(head)", DIFFERS, f"changed: {', '.join(changes.head)}")]
@@ -169,7 +171,7 @@ def _rows_to_verify(
     verdicts += [
         RowVerdict(board.dataset, row.method, ABSENT, f"{by_hand}, {row.source}") for row in papers
     ]
-    return changes.rows, verdicts
+    return _asked(changes.rows, board, method), verdicts
 
 
 def _show_verdicts(verdicts: list[RowVerdict], *, as_json: bool) -> None:

@@ -277,8 +277,7 @@ def rank(plan: MetricPlan, block: Block, rows: Tensor, at: slice) -> Ranked:
     is_tied = (
         (scores[:, 1:] == scores[:, :-1]) & (levels[:, 1:] != levels[:, :-1]) & is_listed[:, 1:]
     )
-    leads = is_listed[:, 0] & (ranks[:, 0] == 1)
-    first = torch.where(leads, levels[:, 0], other)
+    first = torch.where(is_listed[:, 0] & (ranks[:, 0] == 1), levels[:, 0], other)
     flat_ranks, flat_levels = (
         torch.nn.functional.pad(each.flatten()[take], (0, 1)) for each in (ranks, levels)
     )

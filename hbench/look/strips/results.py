@@ -198,19 +198,36 @@ def browse(
         SubmissionError: files that cannot be ranked.
     """
     paths = _paths(files, k)
-    ways = (queries, class_name, worst, best, severe, at_random)
-    choice = _choice(dict(zip(WAYS, ways, strict=True)))
+    choice = _choice(
+        dict(zip(WAYS, (queries, class_name, worst, best, severe, at_random), strict=True))
+    )
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     test = test_of(data, test)
     examined = examined_files(paths, data, by, similarity=similarity, ties=ties)
     if nodes is None:
         return _results(test, _names(paths), examined, choice, by=by, k=k)
 
+    return _results_by_name(
+        test, _names(paths), examined, choice, vectors=read_nodes(nodes, data.levels), by=by, k=k
+    )
+
+
+def _results_by_name(
+    test: str,
+    names: Sequence[str],
+    examined: Sequence[Examined],
+    choice: Choice,
+    *,
+    vectors: Embeddings,
+    by: str,
+    k: int,
+) -> Results:
+    """The first results of the chosen nodes of the tree by the only file."""
     if len(examined) > 1:
         raise UsageError("names are shown for one file", found=f"{len(examined)} files")
+    data = examined[0].data
     one = replace(examined[0], data=replace(data, tests={test: data.tests[test]}))
-    vectors = read_nodes(nodes, data.levels)
-    return Results(sheet_by_name(one, vectors, choice, model=_names(paths)[0], by=by, k=k))
+    return Results(sheet_by_name(one, vectors, choice, model=names[0], by=by, k=k))
 
 
 def _results(

@@ -28,6 +28,7 @@ from hbench.train.models.backbones import PRETRAINED, RANDOM, open_clip_model
 from hbench.train.models.other_names import OtherNames, read_names, variants
 from hbench.train.models.weights import fetched
 from hbench.train.processes import chosen_device
+from hbench.tree import LabelTree
 from hbench.tree.names import Row
 from hbench.tree.paths import as_written
 
@@ -84,19 +85,16 @@ def embed_names(
     if language is not None and other_names is None:
         raise UsageError("a language is one of other names", fix="give a table of other names")
 
-    data = dataset if isinstance(dataset, Dataset) else load(dataset)
-    tree = items_of(data, split).tree
-    others = None if other_names is None else read_names(Path(other_names), tree, language)
-    named = [variants(path, others, is_replaced=language is not None) for path in paths_of(tree)]
+    tree = items_of(dataset if isinstance(dataset, Dataset) else load(dataset), split).tree
+    named = _named(tree, other_names, language)
     texts_to_vectors = _text_tower(model, weights, chosen_device(device))
-
-    vectors = []
-    for start in range(0, len(named), batch):
-        vectors.append(_mean_vectors(texts_to_vectors, named[start : start + batch], sentences))
-        on_progress(sum(map(len, vectors)), len(named))
-    metadata = {"model": model, "weights": weights, "templates": " | ".join(sentences)}
-    ids = list(map(path_text, paths_of(tree)))
-    embeddings.write(file, ids, np.concatenate(vectors), metadata=metadata)
+    vectors = _vectors(texts_to_vectors, named, sentences, batch=batch, on_progress=on_progress)
+    embeddings.write(
+        file,
+        list(map(path_text, paths_of(tree))),
+        vectors,
+        metadata={"model": model, "weights": weights, "templates": " | ".join(sentences)},
+    )
     return file
 
 
@@ -132,6 +130,32 @@ def _refuse_templates(templates: Sequence[str]) -> None:
             found=examples(map(repr, without)),
             fix=f"such as {PHOTO!r}",
         )
+
+
+def _named(
+    tree: LabelTree, other_names: str | Path | None, language: str | None
+) -> list[Sequence[Row]]:
+    """The paths of every node whose names its vector is the mean of: with its own name, with its
+    others, or with both.
+    """
+    others = None if other_names is None else read_names(Path(other_names), tree, language)
+    return [variants(path, others, is_replaced=language is not None) for path in paths_of(tree)]
+
+
+def _vectors(
+    texts_to_vectors: TextTower,
+    named: Sequence[Sequence[Row]],
+    templates: Sequence[str],
+    *,
+    batch: int,
+    on_progress: Callable[[int, int], None],
+) -> NDArray[np.float32]:
+    """One vector for each node, of some nodes at a time."""
+    vectors = []
+    for start in range(0, len(named), batch):
+        vectors.append(_mean_vectors(texts_to_vectors, named[start : start + batch], templates))
+        on_progress(sum(map(len, vectors)), len(named))
+    return np.concatenate(vectors)
 
 
 def _mean_vectors(
