@@ -267,7 +267,6 @@ def test_a_step_out_of_order_and_wrong_options_are_refused(tmp_path):
         (["encode", "--encoder", "tfidf"], DataError, "clean makes it"),
         (["clean"], DataError, "scrape makes it"),
         (["sweep", "--k", "80,many"], UsageError, "--k is a list of numbers"),
-        (["assemble", "--raw", "nosuch"], DataError, "nosuch has no"),
         (
             ["clean", "--released", "train", "t.csv", "--rules", "r.csv"],
             UsageError,

@@ -9,6 +9,7 @@ each row how it got its super-category.
 
 import dataclasses
 import math
+import shlex
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -82,15 +83,10 @@ def run(
     \b
     hbench hgldv2 assemble --raw gldv2/raw
     """
-    metadata = {} if raw is None else _metadata(raw)
-    selection = read_rows(work / "selection.csv", CleanedLandmark)
-    if not selection:
-        raise DataError(
-            f"{work / 'selection.csv'} has no landmarks to assemble",
-            expected="landmarks of scraped links or of a released file",
-            found="none, as where the labels are those of a table (clean --labels)",
-            fix=f"use {work / 'mapping.csv'}, which has the group and the kind of every label",
-        )
+    selection = _selection(work)
+    if raw is not None:
+        _refuse_one_split(work, raw, selection)
+    metadata = {} if raw is None else _metadata(work, raw)
     mapping = read_rows(work / "mapping.csv", Placed)
     by_images = {split: path for split in SPLITS if (path := assign.file_of(work, split)).exists()}
     inputs = [work / "selection.csv", work / "mapping.csv", *by_images.values()]
@@ -117,6 +113,53 @@ def run(
 
     if raw is not None:
         _build(work, raw, metadata)
+    elif len(splits) < len(SPLITS):
+        terminal.say(
+            f"{file_of(work, *splits)} is all there is to make of {', '.join(splits)} alone: "
+            "the dataset hgldv2 (--raw) needs both splits"
+        )
+
+
+def _selection(work: Path) -> list[CleanedLandmark]:
+    """Read the landmarks to assemble; raises DataError where there are none."""
+    selection = read_rows(work / "selection.csv", CleanedLandmark)
+    if not selection:
+        raise DataError(
+            f"{work / 'selection.csv'} has no landmarks to assemble",
+            expected="landmarks of scraped links or of a released file",
+            found="none, as where the labels are those of a table (clean --labels)",
+            fix=f"use {work / 'mapping.csv'}, which has the group and the kind of every label",
+        )
+    return selection
+
+
+def _refuse_one_split(work: Path, raw: Path, selection: Iterable[CleanedLandmark]) -> None:
+    """Raise DataError where the landmarks are of train or of index alone, before anything is
+    written: the dataset trains on the one and searches the other.
+    """
+    numbers = Counter(landmark.split for landmark in selection)
+    if len(numbers) == len(SPLITS):
+        return
+    step = ["hbench", "hgldv2", "--work", str(work)]
+    clean = [*step, "clean"]
+    for split in SPLITS:
+        clean += ["--released", split, str(_released_file(raw, split))]
+    fetch = ["hbench", "download", "hgldv2", "--part", "metadata", "--root", str(raw)]
+    raise DataError(
+        f"{work / 'selection.csv'} has landmarks of {', '.join(numbers)} only, of which --raw "
+        "cannot build the dataset hgldv2",
+        expected="landmarks of train, to train on, and of index, to search in",
+        found=", ".join(f"{numbers[split]:,} of {split}" for split in SPLITS),
+        fix=f"for the labels alone: {shlex.join([*step, 'assemble'])}. For the dataset: "
+        f"{shlex.join(clean)} (where a file is missing: {shlex.join(fetch)}), then encode, "
+        "cluster, replay and assemble again",
+    )
+
+
+def _released_file(raw: Path, split: str) -> Path:
+    """The path of a split's released labels, or where a download would put them."""
+    found = gldv2.metadata_file(raw, gldv2.LABELS.format(split))
+    return found if found.exists() else raw / gldv2.LABELS.format(split)
 
 
 def _rows_by_split(
@@ -159,13 +202,21 @@ def file_of(work: Path, split: str) -> Path:
     return work / "hierarchy" / gldv2.LABELS.format(split)
 
 
-def _metadata(raw: Path) -> dict[str, Path]:
+def _metadata(work: Path, raw: Path) -> dict[str, Path]:
     """Find GLDv2's metadata files below `raw`, by name; raises DataError for a missing one."""
     found = {
         name: gldv2.metadata_file(raw, name) for name in (gldv2.TRAIN, gldv2.INDEX, gldv2.TRUTH)
     }
     if missing := [name for name, path in found.items() if not path.exists()]:
-        raise DataError(f"{raw} has no {missing[0]}", fix="hbench download hgldv2 --part metadata")
+        fetch = shlex.join(
+            ["hbench", "download", "hgldv2", "--part", "metadata", "--root", f"{raw}"]
+        )
+        raise DataError(
+            f"{raw} has no {' and no '.join(missing)}",
+            expected="the lists of images of GLDv2 (" + ", ".join(found) + "), there or in it",
+            found=", ".join(name for name in found if name not in missing) or "none of them",
+            fix=f"{fetch}, or leave --raw out: the labels, in {work / 'hierarchy'}, need no images",
+        )
     return found
 
 
