@@ -5,6 +5,8 @@ not (a network, a GPU, other machines, hours) or do not end: their verbs and opt
 are the keys of `toml`.
 """
 
+import inspect
+import pydoc
 import re
 import shutil
 import tomllib
@@ -199,3 +201,12 @@ def test_whatever_is_registered_has_its_place_in_the_docs():
         for name in specs
         if name not in (ROOT / "docs" / "datasets.md").read_text(encoding="utf-8")
     ]
+
+
+def test_the_page_of_python_has_every_public_name_with_its_first_sentence():
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    listed = dict(re.findall(r"^\| `(hbench[\w.]+)` \| (.+) \|$", page, re.MULTILINE))
+    assert {f"hbench.{name}" for name in hbench.__all__} - set(listed) == {"hbench.__version__"}
+    for name, sentence in listed.items():
+        text = inspect.getdoc(pydoc.locate(name))
+        assert " ".join(text.split("\n\n")[0].split()) == sentence, name

@@ -26,6 +26,7 @@ from hbench.tree.policies import policies
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
 
 FORMULAS = Path(__file__).parent / "formulas.toml"
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
@@ -52,6 +53,7 @@ MADE = (
     "loss-catalogue.md",
     "recipe-setups.md",
 )  # by the functions below
+TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
 MATH = re.compile(r"^```math\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -72,9 +74,17 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Draw the formulas of a page."""
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Draw the formulas of a page; after each table of names of `api.md`, show each in full."""
+    if page.file.src_uri == "api.md":
+        return TABLE.sub(lambda found: found[0] + _in_full_by_name(found[0]), markdown)
     return MATH.sub(lambda found: drawn(found[1]), markdown)
+
+
+def _in_full_by_name(table: str) -> str:
+    return "".join(
+        f"\n::: {name}\n" for name in re.findall(r"^\| `(hbench[\w.]+)`", table, re.MULTILINE)
+    )
 
 
 def on_post_page(output: str, **_: Any) -> str:
