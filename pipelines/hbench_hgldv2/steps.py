@@ -55,7 +55,8 @@ STEPS = {
                                             "give", LABELLED, ("sweep.csv",)),
     "review": PipelineStep(
         "curation.review", "the clusters as a page, for curators to decide on",
-        (*GROUPED, "[embeddings.npz]", "[decisions.yaml]", "[taxonomy.csv]"), ("review.html",),
+        (*GROUPED, "[embeddings.npz]", "[decisions.yaml]", "[taxonomy.csv]", "[selection.csv]"),
+        ("review.html",),
     ),
     "decisions": PipelineStep(
         "labels.released", "a released hierarchy as decisions, to replay and dispute",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hbench.core.errors import DataError
 from hbench_hgldv2.artefact import is_made_from
-from hbench_hgldv2.curation import replay, review
+from hbench_hgldv2.curation import pictures, replay, review
 from hbench_hgldv2.dataset import assemble
 from hbench_hgldv2.grouping import cluster, encode
 from hbench_hgldv2.labels import clean, scrape
@@ -40,7 +40,7 @@ def from_scratch(
         encode.run(work, encoder=encoder)
     if not is_made_from(work / "clusters.csv", work / "labels.csv", work / "embeddings.npz"):
         cluster.run(work, k=k)
-    review.run(work)
+    review.run(work, raw=raw if pictures.are_in(raw) else None)
     if not (work / "decisions.yaml").exists():
         raise DataError(
             "the labels are ready for the curators, who have not decided yet",

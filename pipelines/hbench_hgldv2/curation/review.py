@@ -6,6 +6,7 @@ examples. The page exports decisions.yaml.
 
 import json
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -15,17 +16,20 @@ import jinja2
 from markupsafe import Markup
 
 from hbench.cli import terminal
+from hbench.core.errors import UsageError
 from hbench.core.files import write_text
 from hbench.core.schema import build
 from hbench.look.pages.folder import shared_asset
 from hbench_hgldv2.artefact import csv_text, read_rows, record_of
-from hbench_hgldv2.curation import decisions_file
+from hbench_hgldv2.curation import decisions_file, pictures
 from hbench_hgldv2.curation.decisions import Decisions, Inputs, kinds_named
 from hbench_hgldv2.curation.decisions_file import DecisionsFile, decisions_in
+from hbench_hgldv2.curation.pictures import Example
 from hbench_hgldv2.curation.replay import Curation, replay, suggestions_for
 from hbench_hgldv2.grouping import cluster, encode, taxonomy
 from hbench_hgldv2.grouping.cluster import Clustered
 from hbench_hgldv2.labels import clean, own_table, released
+from hbench_hgldv2.labels.clean import CleanedLandmark
 from hbench_hgldv2.labels.kinds import LANDMARK_KINDS, OWN_KINDS, offered
 from hbench_hgldv2.labels.label import Label, digest, partition_digest
 
@@ -38,8 +42,8 @@ SCRIPTS = ("model", "view", "cards", "grid", "actions", "picker", "marks", "comp
 class Material(NamedTuple):
     """The content of a review: labels, their clusters, suggested groups by class id, the known
     kinds of groups, the decisions so far, the path of each class in the taxonomy, if one was made,
-    another reviewer's name and decisions, the kinds that are offered where no others are known, and
-    what the labels count.
+    another reviewer's name and decisions, the kinds that are offered where no others are known,
+    what the labels count, and example pictures by class id.
     """
 
     labels: Sequence[Label]
@@ -52,6 +56,7 @@ class Material(NamedTuple):
     other_decisions: Decisions = Decisions()
     usual_kinds: Sequence[str] = LANDMARK_KINDS
     counted: str = "landmark"
+    examples: Mapping[str, Sequence[Example]] = MappingProxyType({})
 
     @property
     def clusters(self) -> dict[str, int]:
@@ -67,6 +72,10 @@ def run(
         Path | None,
         "Another reviewer's decisions.yaml: the page shows κ and what you two disagree on.",
     ] = None,
+    raw: Annotated[
+        Path | None,
+        "Folder of GLDv2's metadata and images: with it the cards show example pictures.",
+    ] = None,
     demo: Annotated[
         bool, "Try it: released labels, two reviewers, in the folder demo of the work folder."
     ] = False,
@@ -76,14 +85,33 @@ def run(
     \b
     hbench hgldv2 review
     hbench hgldv2 review --against b.yaml
+    hbench hgldv2 review --raw gldv2/raw
     hbench hgldv2 review --demo
     """
+    if demo and raw is not None:
+        raise UsageError(
+            "the landmarks of the demo are not numbered as GLDv2's, and have no pictures",
+            expected="either --demo or --raw",
+        )
     if demo:
         work = work / "demo"
         make_demo(work)
         names = work / "names.csv"
         against = work / "released.yaml"
 
+    material = _material(work, decisions, names, against)
+    if raw is not None:
+        material = material._replace(examples=_examples(work, raw, material))
+    write_text(work / "review.html", page(material, made_with=_made_with(work)))
+    terminal.say(
+        f"open {work / 'review.html'}, decide, export decisions.yaml to {work}, then replay"
+    )
+
+
+def _material(
+    work: Path, decisions: Path | None, names: Path | None, against: Path | None
+) -> Material:
+    """Read the content of a review from the files of the work folder."""
     labels = read_rows(work / "labels.csv", Label)
     clustered = read_rows(work / "clusters.csv", Clustered)
     decided = decisions_in(work, decisions)
@@ -102,11 +130,36 @@ def run(
         material = material._replace(
             other=reviewers[-1] if reviewers else against.stem, other_decisions=second
         )
+    return material
 
-    write_text(work / "review.html", page(material, made_with=_made_with(work)))
-    terminal.say(
-        f"open {work / 'review.html'}, decide, export decisions.yaml to {work}, then replay"
-    )
+
+def _examples(work: Path, raw: Path, material: Material) -> Mapping[str, Sequence[Example]]:
+    """Choose example pictures of the landmarks of the cards; raises UsageError for labels without
+    landmarks.
+    """
+    if own_table.is_own(work / "labels.csv"):
+        raise UsageError(
+            "the labels are those of a table, and --raw has pictures of landmarks",
+            expected="labels of scraped links or of a released file",
+            fix="leave --raw out",
+        )
+    selection = read_rows(work / "selection.csv", CleanedLandmark)
+    return pictures.examples_of(raw, selection, cards_of(material)).of_class
+
+
+def cards_of(material: Material) -> list[list[str]]:
+    """List the classes of each card that the page begins with; cards, and classes in each, are
+    ordered by landmarks, most first.
+    """
+    places = _places(replay(material.labels, material.clusters, material.decisions))
+    landmarks = {label.class_id: label.landmarks for label in material.labels}
+    members: Mapping[tuple[object, ...], list[str]] = defaultdict(list)
+    for row in material.clustered:
+        place = places.get(row.class_id)
+        card = (row.cluster,) if place is None else tuple(place.values())
+        members[card].append(row.class_id)
+    cards = [sorted(ids, key=lambda i: -landmarks[i]) for ids in members.values()]
+    return sorted(cards, key=lambda ids: -sum(landmarks[i] for i in ids))
 
 
 def make_demo(work: Path) -> None:
@@ -191,6 +244,7 @@ def content(material: Material, made_with: Inputs) -> dict[str, Any]:
         "known_kinds": dict(material.known_kinds),
         "kind_names": _kind_names(material),
         "counted": material.counted,
+        "pictures": dict(material.examples),
         "places": _places(curation),
         "kinds": dict(curation.kinds),
         "other": {"name": material.other, "places": _places(other), "kinds": dict(other.kinds)}

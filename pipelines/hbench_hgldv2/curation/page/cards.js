@@ -133,6 +133,28 @@ function factsOf(card, ids) {
   return facts;
 }
 
+// Example pictures of a card: one of each label, those of most landmarks first, then a second of each. They come with
+// their labels, so a card that was split or merged has those of the labels it has now.
+function picturesOf(card) {
+  const ids = membersOf(model, card)
+    .filter((id) => data.pictures[id])
+    .sort((a, b) => model.labels.get(b).landmarks - model.labels.get(a).landmarks);
+  const rounds = Array.from({ length: PICTURES }, (_, round) =>
+    ids.filter((id) => data.pictures[id][round]).map((id) => [id, ...data.pictures[id][round]]),
+  );
+  return rounds.flat().slice(0, PICTURES);
+}
+
+function stripOf(card) {
+  const pictures = picturesOf(card);
+  if (!pictures.length) return [];
+  const images = pictures.map(([id, title, src]) => {
+    const what = model.labels.get(id).label + ": " + title;
+    return make("img", { src, alt: what, title: what, draggable: false });
+  });
+  return [make("div", { className: "pictures" }, ...images)];
+}
+
 // Where the shown labels are among all, and the ways to the others.
 function pagerOf(card, count, { start, size }) {
   if (count <= size) return [];
@@ -190,6 +212,7 @@ function cardElement(card) {
       factsOf(card, ids),
       make("div", { className: "actions" }, ...actionsOf(card)),
     ),
+    ...stripOf(card),
     rows,
     ...pagerOf(card, ids.length, part),
   );

@@ -5,7 +5,8 @@
 const GAP = 14; // pixels between cards
 const NARROWEST = 336; // pixels of a card, where the window has as many
 const BEYOND = 600; // pixels above and below the window in which cards are drawn, too
-const HEAD = 125; // pixels of a card that was never drawn: its head, and each of its rows
+const STRIP = Object.keys(data.pictures).length ? 84 : 0; // pixels of the pictures of a card
+const HEAD = 125 + STRIP; // pixels of a card that was never drawn: its head, and each of its rows
 const ROW = 48;
 const grid = { cards: [], places: new Map(), elements: new Map(), heights: new Map(), columns: 1, width: 0 };
 

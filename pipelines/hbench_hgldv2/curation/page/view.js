@@ -7,6 +7,7 @@ const data = JSON.parse($("data").textContent);
 const model = makeModel(data);
 const FIRST = 12; // labels shown of a card that is not worked on
 const FIRST_OF_GROUP = 6; // what is decided needs less room
+const PICTURES = 4; // of a card
 const PAGE = 60; // labels of the current card shown at once
 const STORE = "hbench-review-" + data.inputs.labels_sha256 + data.inputs.clusters_sha256;
 const view = { card: null, row: 0, selected: new Set(), approved: new Map(), query: "", dragging: null, picked: null };
