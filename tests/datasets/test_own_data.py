@@ -19,6 +19,7 @@ from hbench.core.errors import DataError, TreeError, UnknownName, UsageError
 from hbench.datasets import card, load, save, specs
 from hbench.datasets.pictures import open_upright
 from hbench.datasets.spec import held_out
+from hbench.tree.partial import is_class
 from tests.command_line import call
 from tests.raw_folders import touch
 
@@ -88,6 +89,18 @@ def test_an_open_set_split_has_no_class_on_both_sides(birds):
     train, test = (set(manifest.tree.names[2]) for manifest in dataset.manifests.values())
     assert not train & test
     assert train | test == {"crow", "great tit", "mallard"}
+
+
+def test_items_of_unknown_class_train_where_classes_are_dealt(tmp_path):
+    rows = [f"{n}.jpg,order {n % 2},{'' if n < 4 else f'species {n % 8}'}" for n in range(24)]
+    (tmp_path / "t.csv").write_text("\n".join(["path,order,species", *rows]))
+    chosen = ("--levels", "order,species", "--image-column", "path", "--policy", "unknown")
+    result = build("half", "--from", tmp_path / "t.csv", *chosen, "--split-by", "species")
+    train, test = load("half").manifests.values()
+    assert {f"{n}.jpg" for n in range(4)} <= set(train.items.tolist())
+    # half of the eight species, none of which is "unknown"
+    assert is_class(test.tree, 2).tolist() == [True] * 4
+    assert "4 items whose species is unknown are for training" in " ".join(result.stderr.split())
 
 
 def test_a_split_is_the_same_everywhere():

@@ -27,6 +27,7 @@ from hbench.tree import refuse_depth
 from hbench.tree.advice import mend_to_tree
 from hbench.tree.columns import Chosen, TableColumns, columns_of
 from hbench.tree.names import NameTable, Row, paths_of_nodes, refuse, remarks_on
+from hbench.tree.partial import is_unknown
 from hbench.tree.paths import as_written, separator_of, split_path
 
 
@@ -362,7 +363,7 @@ def _split(own: OwnTable, source: OwnSource, on_remark: OnRemark) -> OwnTable:
     """Return the table with its column of splits.
 
     If `split_by` names a level, the column puts every node of that level as a whole into test or
-    into train.
+    into train; items whose node is unknown train.
     """
     by = source.split_by
     fraction = source.test_fraction
@@ -376,17 +377,27 @@ def _split(own: OwnTable, source: OwnSource, on_remark: OnRemark) -> OwnTable:
         return own
 
     _refuse_split(own, by, fraction)
-    nodes = ["/".join(names[: levels.index(by) + 1]) for names in own.rows]
-    tested = held_out(
-        [node for node, names in zip(nodes, own.rows, strict=True) if any(names)],
-        fraction=fraction,
-        seed=source.seed,
-    )
-    if not 0 < len(tested) < len(set(nodes)):
+    depth = levels.index(by) + 1
+    nodes = ["/".join(names[:depth]) for names in own.rows]
+    # a name that marks the unknown is no class: its items may be of any
+    classes = [
+        node
+        for node, names in zip(nodes, own.rows, strict=True)
+        if any(names) and not is_unknown(names[depth - 1])
+    ]
+    tested = held_out(classes, fraction=fraction, seed=source.seed)
+    if not 0 < len(tested) < len(set(classes)):
         raise UsageError(
             f"too few nodes to split by {by}",
             expected="some for train and some for test",
             found=examples(set(nodes)),
+        )
+
+    unknown = sum(map(any, own.rows)) - len(classes)
+    if unknown:
+        on_remark(
+            f"note: {unknown:,} items whose {by} is unknown are for training; they may show what "
+            "is tested"
         )
 
     in_test = zip(nodes, own.distractors, strict=True)
