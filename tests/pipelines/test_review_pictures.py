@@ -117,6 +117,14 @@ def test_a_folder_without_any_image_leaves_the_page_without_pictures(work, raw):
     assert "data:image/webp" not in (work / "review.html").read_text(encoding="utf-8")
 
 
+def test_other_landmarks_come_before_another_picture_of_the_same(raw):
+    rows = [CleanedLandmark("train", 0, "", "kept", "", ("Q0",))]
+    rows += [CleanedLandmark("train", n, "", "kept", "", ("Q1",)) for n in (1, 2, 3)]
+    found = pictures.examples_of(raw, rows, [["Q0", "Q1"]]).of_class
+    assert [example.title for example in found["Q0"]] == ["0"]
+    assert [example.title for example in found["Q1"]] == ["1", "2", "3"]
+
+
 def test_the_same_images_give_the_same_page(work, raw):
     review_with(work, raw)
     first = (work / "review.html").read_bytes()

@@ -16,14 +16,18 @@ from hbench_hgldv2.labels.label import normalised
 from hbench_hgldv2.steps import STEPS
 from hbench_hgldv2.wikimedia.client import Servers
 from hbench_hgldv2.wikimedia.facts import Entity, FactSource, Named
+from PIL import Image
 
 from hbench import datasets
 from hbench.core.errors import ComparisonError, ConfigError, DataError, IntegrityError, UsageError
+from hbench.datasets.benchmarks import gldv2
 from tests.command_line import call, refusal
 from tests.pipelines.official import GOLDEN
 from tests.pipelines.official import rows_of as table
 from tests.pipelines.wikimedia_server import Server, serving
 from tests.pipelines.wikimedia_world import world_of
+
+PATHS = ("/commons/w/api.php", "/wikidata/w/api.php", "/sparql")  # of the local Wikimedia's servers
 
 
 def run(work, *words):
@@ -78,11 +82,7 @@ def test_all_steps_from_scrape_to_dataset(tmp_path):
     world, work = world_of(600), tmp_path / "work"
     raw = raw_folder(world, tmp_path / "raw")
     with serving(Server(world)) as server:
-        places = {
-            "commons": "/commons/w/api.php",
-            "wikidata": "/wikidata/w/api.php",
-            "query": "/sparql",
-        }
+        places = dict(zip(Servers._fields, PATHS, strict=True))
         addresses = [
             part for name, path in places.items() for part in ("--server", name, server.url + path)
         ]
@@ -339,11 +339,7 @@ def test_from_scratch_stops_for_the_curators_and_then_gives_what_build_reads(tmp
     world, work = world_of(60), tmp_path / "work"
     raw = raw_folder(world, tmp_path / "raw")
     with serving(Server(world)) as server:
-        servers = Servers(
-            f"{server.url}/commons/w/api.php",
-            f"{server.url}/wikidata/w/api.php",
-            f"{server.url}/sparql",
-        )
+        servers = Servers(*(server.url + path for path in PATHS))
         again = partial(
             from_scratch,
             raw,
@@ -378,6 +374,20 @@ def test_from_scratch_stops_for_the_curators_and_then_gives_what_build_reads(tmp
     )
     with pytest.raises(ComparisonError), serving(Server(world)) as server:
         from_scratch(raw, work, "a@example.org", encoder="tfidf", servers=servers, k=5)
+
+
+def test_from_scratch_shows_the_images_of_its_folder_to_the_curators(tmp_path):
+    world, work = world_of(60), tmp_path / "work"
+    raw = raw_folder(world, tmp_path / "raw")
+    for row in table(raw / "metadata/train_clean.csv"):
+        path = raw / gldv2.file_of("train", row["images"])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (40, 30)).save(path)
+    with serving(Server(world)) as server:
+        servers = Servers(*(server.url + path for path in PATHS))
+        with pytest.raises(DataError, match="have not decided yet"):
+            from_scratch(raw, work, "a@b.example", encoder="tfidf", servers=servers, k=5, rate=10.0)
+    assert "data:image/webp" in (work / "review.html").read_text(encoding="utf-8")
 
 
 def test_a_released_file_becomes_decisions_that_give_it_back(tmp_path):

@@ -1,7 +1,7 @@
 """Chooses small example pictures of the cards of a review, so that curators see what they place.
 
-A card has up to four, each of another landmark where it has as many: one of each of its labels,
-those of most landmarks first, then a second of each. The choice follows from the cards, the
+A card has up to four, of different landmarks where it has as many: one of each of its labels, those
+of most landmarks first, then a second of each. The choice follows from the cards, the
 selection, GLDv2's lists and the files that are there.
 """
 
@@ -32,6 +32,8 @@ SHOWN = 4  # pictures of a card
 TRIED = 1_000  # files of a card that are looked for, where a part of the images is there
 MOST_LETTERS = 6_000_000  # of the pictures of a page, which are text in it
 QUALITY = 75
+FIRST = slice(0, 1)  # of a landmark's images
+OTHERS = slice(1, None)
 # where each split's images are listed, the first that is there, with the column of ids
 LISTS = {
     "train": (gldv2.LISTS["train"], ("metadata/train.csv", "id")),
@@ -84,7 +86,7 @@ def examples_of(raw: Path, selection: Iterable[CleanedLandmark], cards: Sequence
     with terminal.bar("pictures") as moved:
         for done, card in enumerate(cards, start=1):
             moved(done, len(cards))
-            chosen = _chosen(raw, in_turn(map(candidates, card)), examples.missing)
+            chosen = _chosen(raw, candidates(card), examples.missing)
             room -= sum(len(example.address) for _, example in chosen)
             if room < 0:
                 examples.crowded = len(cards) - done + 1
@@ -113,9 +115,9 @@ def in_turn(sequences: Iterable[Iterable[T]]) -> Iterator[T]:
 
 def _candidates(
     raw: Path, selection: Sequence[CleanedLandmark]
-) -> Callable[[str], Iterator[Candidate]]:
-    """Make the function of a class's candidates: an image of each landmark that is of this class
-    alone, then a second of each.
+) -> Callable[[Card], Iterator[Candidate]]:
+    """Make the function of a card's candidates, of landmarks that have one of its classes alone: an
+    image of each landmark, the classes in turn, then the landmarks' other images.
     """
     images = _images(raw, selection)
     landmarks: Mapping[str, list[CleanedLandmark]] = defaultdict(list)
@@ -123,14 +125,18 @@ def _candidates(
         if row.status == "kept":
             landmarks[row.classes[0]].append(row)
 
-    def of_landmark(class_id: str, row: CleanedLandmark) -> Iterator[Candidate]:
-        for image in sorted(images.get((row.split, row.landmark_id), ())):
+    def of_landmark(class_id: str, row: CleanedLandmark, part: slice) -> Iterator[Candidate]:
+        for image in sorted(images.get((row.split, row.landmark_id), ()))[part]:
             yield Candidate(class_id, row, gldv2.file_of(row.split, image))
 
-    def of_class(class_id: str) -> Iterator[Candidate]:
-        return in_turn(of_landmark(class_id, row) for row in landmarks[class_id])
+    def of_class(class_id: str, part: slice) -> Iterator[Candidate]:
+        return in_turn(of_landmark(class_id, row, part) for row in landmarks[class_id])
 
-    return of_class
+    def of_card(card: Card) -> Iterator[Candidate]:
+        for part in (FIRST, OTHERS):
+            yield from in_turn(of_class(class_id, part) for class_id in card)
+
+    return of_card
 
 
 def _images(
