@@ -6,10 +6,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import torch
 from PIL import Image
 
 from hbench.look.palette import color_of
 from hbench.look.plots import kinds
+from hbench.losses.baselines.blackbox import blackbox_rank
 from tests.look.plotting import luminance
 
 PICTURES = Path(__file__).parent.parent / "docs" / "pictures"
@@ -93,3 +95,32 @@ def test_a_training_of_the_gallery_that_is_there_is_not_done_again(tmp_path):
     (tmp_path / "happier" / "report.json").write_text("{}")
     assert gallery.run(gallery.lines(GALLERY)[0], tmp_path) == tmp_path / "happier"
     assert [each.name for each in (tmp_path / "happier").iterdir()] == ["report.json"]
+
+
+def test_the_drawn_interpolation_of_a_rank_has_the_slope_of_the_black_box():
+    drawing = script("losses")
+    scores = torch.rand(50, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    _, slope = drawing.interpolated(scores, lambda rank: rank[:, 0], 0.3)
+    leaf = scores.clone().requires_grad_()
+    blackbox_rank(leaf, 0.3)[:, 0].sum().backward()
+    torch.testing.assert_close(slope, leaf.grad)
+
+
+def test_the_drawn_interpolation_of_ap_has_the_slope_that_it_says():
+    """By differences, away from its kinks; so it is continuous there."""
+    drawing, step = script("losses"), 1e-7
+    scores = torch.rand(50, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    value, slope = drawing.interpolated(scores, drawing.loss_of_ap, 2.0)
+    moved = scores.clone()
+    moved[:, 0] += step
+    further, _ = drawing.interpolated(moved, drawing.loss_of_ap, 2.0)
+    torch.testing.assert_close((further - value) / step, slope[:, 0], rtol=1e-5, atol=1e-5)
+
+
+def test_the_toy_of_the_gap_is_as_the_page_says():
+    drawing = script("losses")
+    loose = list(drawing.LOOSE.values())
+    both = tuple([*loose[0][part], *loose[1][part]] for part in (0, 1))
+    assert [drawing.average_precision(batch) for batch in loose] == [1, 1]
+    # the positives are at ranks 1, 2, 6 and 7
+    assert drawing.average_precision(both) == pytest.approx((1 + 1 + 3 / 6 + 4 / 7) / 4)
