@@ -377,29 +377,8 @@ def _split(own: OwnTable, source: OwnSource, on_remark: OnRemark) -> OwnTable:
         return own
 
     _refuse_split(own, by, fraction)
-    depth = levels.index(by) + 1
-    nodes = ["/".join(names[:depth]) for names in own.rows]
-    # a name that marks the unknown is no class: its items may be of any
-    classes = [
-        node
-        for node, names in zip(nodes, own.rows, strict=True)
-        if any(names) and not is_unknown(names[depth - 1])
-    ]
-    tested = held_out(classes, fraction=fraction, seed=source.seed)
-    if not 0 < len(tested) < len(set(classes)):
-        raise UsageError(
-            f"too few nodes to split by {by}",
-            expected="some for train and some for test",
-            found=examples(set(nodes)),
-        )
-
-    unknown = sum(map(any, own.rows)) - len(classes)
-    if unknown:
-        on_remark(
-            f"note: {unknown:,} items whose {by} is unknown are for training; they may show what "
-            "is tested"
-        )
-
+    nodes = ["/".join(names[: levels.index(by) + 1]) for names in own.rows]
+    tested = _tested(own, nodes, source, on_remark)
     in_test = zip(nodes, own.distractors, strict=True)
     splits = pa.array(
         [TEST if node in tested or is_distractor else "train" for node, is_distractor in in_test]
@@ -411,3 +390,32 @@ def _split(own: OwnTable, source: OwnSource, on_remark: OnRemark) -> OwnTable:
     return dataclasses.replace(
         own, table=table, columns=dataclasses.replace(own.columns, split=SPLIT)
     )
+
+
+def _tested(
+    own: OwnTable, nodes: Sequence[str], source: OwnSource, on_remark: OnRemark
+) -> set[str]:
+    """Choose the nodes of the level to split by that are tested, of the node of every row."""
+    by = source.split_by
+    assert by is not None
+    place = own.columns.levels.index(by)
+    # a name that marks the unknown is no class: its items may be of any
+    classes = [
+        node
+        for node, names in zip(nodes, own.rows, strict=True)
+        if any(names) and not is_unknown(names[place])
+    ]
+    tested = held_out(classes, fraction=source.test_fraction, seed=source.seed)
+    if not 0 < len(tested) < len(set(classes)):
+        raise UsageError(
+            f"too few nodes to split by {by}",
+            expected="some for train and some for test",
+            found=examples(set(nodes)),
+        )
+
+    if unknown := sum(map(any, own.rows)) - len(classes):
+        on_remark(
+            f"note: {unknown:,} items whose {by} is unknown are for training; they may show what "
+            "is tested"
+        )
+    return tested
