@@ -14,6 +14,7 @@ from hbench.core import schema
 from hbench.core.errors import ConfigError, SubmissionError, UsageError
 from hbench.core.files import locked, write_text
 from hbench.core.untrusted import read_json
+from hbench.datasets import specs
 from hbench.engine.settings import Settings, Signature
 from hbench.metrics.names import factor_of
 from hbench.records.document import Document, Score, SubmittedFile
@@ -72,6 +73,12 @@ def rankable_scores(board: Leaderboard, document: Document) -> Mapping[str, Scor
             expected="the queries of the dataset",
             found=f"queries:{signature.queries}",
             fix="hbench leaderboard add takes its row, which --by-name shows",
+        )
+    if board.dataset in specs and not specs[board.dataset].is_compared:
+        raise SubmissionError(
+            f"no counts of {board.dataset} are published, so that nothing says whether the report "
+            "is of the same images",
+            expected="a dataset whose counts were compared when it was built",
         )
     return recordable_scores(board, document)
 

@@ -103,35 +103,29 @@ def build_published(
     spec: Spec, root: Path | None, *, unofficial: bool = False
 ) -> tuple[Dataset, Joined | None, list[str]]:
     """Build a dataset from its raw files; return it, its items compared with the image files, and
-    the counts that differ.
+    what is to be said: the counts that differ, or that none are published.
 
     Unless `unofficial`, raises IntegrityError for other counts than published, and where some of
     the images, but not all, are missing. The version of an unofficial dataset ends in its digest.
     """
     raw = find_raw(spec, root) if spec.markers else None
     dataset = assemble(spec, raw)
-    errors = []
-    for split, published in spec.counts.items():
-        numbers = counted(dataset.manifests[split], dataset.official_names)
-        errors += [
-            f"{split}: {numbers[what]:,} {what}, published {number:,}"
-            for what, number in published.items()
-            if numbers[what] != number
-        ]
+    errors = _differences(spec, dataset)
+    disputed = _unlike_any(spec, dataset)
 
     files = None
     if dataset.root is not None and raw is not None and spec.on_disk:
         files = joined(dataset.manifests.values(), dataset.root)
-    if errors and unofficial:
-        digest = next(iter(dataset.tests.values())).digest
-        dataset = dataclasses.replace(dataset, version=f"{spec.version}+{digest[:8]}")
-    elif errors:
+    if errors and not unofficial:
         raise IntegrityError(
             f"{raw} is not the published {spec.name}",
             found=examples(errors, most=8),
             expected="the counts of the papers",
             fix="download the files again, or build with --unofficial (the version will say so)",
         )
+    if errors or disputed:
+        digest = next(iter(dataset.tests.values())).digest
+        dataset = dataclasses.replace(dataset, version=f"{spec.version}+{digest[:8]}")
 
     if files is not None and 0 < len(files.missing) < files.items and not unofficial:
         raise IntegrityError(
@@ -141,7 +135,45 @@ def build_published(
             fix=f"hbench download {spec.name} --repair, or build with --unofficial",
         )
 
-    return dataset, files, errors
+    remarks = [*errors, *disputed]
+    if not spec.is_compared:
+        remarks.append(f"no counts of {spec.name} are published, so nothing was compared")
+    return dataset, files, remarks
+
+
+def _differences(spec: Spec, dataset: Dataset) -> list[str]:
+    """The counts that are not the published ones, in words."""
+    differing = []
+    for split, published in spec.counts.items():
+        numbers = counted(dataset.manifests[split], dataset.official_names)
+        differing += [
+            f"{split}: {numbers[what]:,} {what}, published {number:,}"
+            for what, number in published.items()
+            if numbers[what] != number
+        ]
+    return differing
+
+
+def _unlike_any(spec: Spec, dataset: Dataset) -> list[str]:
+    """The splits whose counts no publication has, of those that publications disagree on, in
+    words.
+    """
+    differing = []
+    for split, variants in spec.disputed.items():
+        numbers = counted(dataset.manifests[split], dataset.official_names)
+        if any(published.items() <= numbers.items() for published in variants):
+            continue
+        found = _in_words({what: numbers[what] for what in variants[0]})
+        published = ", or ".join(map(_in_words, variants))
+        differing.append(
+            f"{split}: {found}; published: {published}. This is not the published {spec.name}, "
+            "as its version says; its scores get no place"
+        )
+    return differing
+
+
+def _in_words(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{number:,} {what}" for what, number in counts.items())
 
 
 def raw_folder(spec: Spec) -> Path:

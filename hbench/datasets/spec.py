@@ -144,6 +144,8 @@ class Spec:
         homepage: where a reader learns more.
         size: of the download, in words.
         counts: the published {split: {"images" or a level: n}}, which every build checks.
+        disputed: {split: counts, as each publication has them} where publications disagree; a
+            build that has none of these is not the published dataset, by its version.
         defects: what is known to be wrong with it, a sentence each.
         manual: what must be fetched by hand.
         layout: the raw folder drawn as a tree.
@@ -171,6 +173,7 @@ class Spec:
     homepage: str = ""
     size: str = ""
     counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    disputed: Mapping[str, Sequence[Mapping[str, int]]] = field(default_factory=dict)
     defects: tuple[str, ...] = ()
     manual: str = ""
     layout: str = ""
@@ -178,6 +181,11 @@ class Spec:
     picture: Picture = open_picture
     lists: Callable[[Path], dict[str, pa.Table]] = lambda raw: {}
     on_disk: bool = True
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether a build is compared with anything that is published of the dataset."""
+        return bool(self.counts or self.disputed or self.digests)
 
     @property
     def source(self) -> str:

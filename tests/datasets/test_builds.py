@@ -3,6 +3,7 @@ just their form.
 """
 
 import csv
+import dataclasses
 import gzip
 import json
 import pickle
@@ -17,11 +18,12 @@ from PIL import Image
 from scipy.io import savemat
 
 import hbench
+from hbench.boards.formats import placing
 from hbench.core.errors import DataError, IntegrityError, TreeError
 from hbench.datasets import build as building
 from hbench.datasets import load, save, specs
 from hbench.datasets.benchmarks import inshop as inshop_list
-from hbench.datasets.build import counted
+from hbench.datasets.build import build_published, counted
 from hbench.submissions.embeddings import Embeddings
 from tests.raw_folders import Evil, build, names, omniglot_archives, touch, write
 
@@ -380,6 +382,32 @@ def test_dyml_has_three_tests_of_one_level_each_and_is_scored_as_their_mean(dyml
         for name in dataset.tests
     ]
     assert report.scores["AP"] == pytest.approx(np.mean(means), abs=1e-12)
+
+
+def test_a_set_with_counts_that_no_publication_has_gets_no_place(dyml):
+    dataset, _, remarks = build_published(specs["dyml-vehicle"], dyml)
+    assert dataset.version.startswith("1+")
+    assert "2 fine, 2 middle, 2 coarse; published: 39,491 fine" in remarks[0]
+    assert "or 36,301 fine" in remarks[0]
+    items = [item for test in dataset.tests.values() for item in test.items]
+    report = hbench.evaluate(np.eye(len(items), dtype=np.float32), dataset, ids=items)
+    assert "another dataset" in placing(report.document, hbench.leaderboard("dyml-vehicle"))
+
+
+def test_a_set_with_the_counts_of_one_publication_is_the_published_one(dyml):
+    spec = dataclasses.replace(
+        specs["dyml-vehicle"],
+        disputed={"train": ({"fine": 4, "middle": 3}, {"fine": 2, "middle": 2})},
+    )
+    dataset, _, remarks = build_published(spec, dyml)
+    assert (dataset.version, remarks) == ("1", [])
+
+
+def test_a_set_of_which_no_counts_are_published_says_that_nothing_was_compared(dyml):
+    spec = dataclasses.replace(specs["dyml-vehicle"], disputed={})
+    dataset, _, remarks = build_published(spec, dyml)
+    assert dataset.version == "1"
+    assert remarks == ["no counts of dyml-vehicle are published, so nothing was compared"]
 
 
 def test_a_dyml_query_ignores_its_copy_in_the_gallery(dyml):
