@@ -20,6 +20,7 @@ SAYS = {
     "lightning_validation": "H-AP 0.",
     "new_dataset": "<Dataset birds-mini@1: family › species; train 4, test 4 items> RGB",
     "fiftyone_mistakes": "280 labels; the worst is a",
+    "imagenet_wordnet": "4 test pictures of dogs have two paths",
     "huggingface_dataset": "['test', 'train'] (8, 8)",
     "without_pictures": "points of AP, and 12.",
 }

@@ -35,6 +35,7 @@ TITLES = {
     "ask_by_name": "Names as queries, by timm and transformers",
     "fiftyone_mistakes": "FiftyOne",
     "huggingface_dataset": "Hugging Face datasets",
+    "imagenet_wordnet": "Folders as ImageNet's, on WordNet's pairs",
     "lightning_loop": "Lightning, a whole loop",
     "lightning_validation": "Lightning, validation alone",
     "new_dataset": "A dataset of another package",

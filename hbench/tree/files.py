@@ -25,7 +25,7 @@ from hbench.core.untrusted import DEPTH, LIST, parse_json, read_text
 from hbench.tree import ROOT, LabelTree, refuse_depth
 from hbench.tree.columns import NOTHING, Chosen, TableColumns, columns_of, of_one_class, sentence
 from hbench.tree.graphs import ClassGraph, NodeId, packed, unfold, unpacked
-from hbench.tree.graphs.edge_lists import EdgeColumns, edge_columns, edges_of, left_out
+from hbench.tree.graphs.edge_lists import EdgeColumns, edge_columns, edges_of, left_out, pairs_in
 from hbench.tree.graphs.newick import format_newick, parse_newick
 from hbench.tree.names import CONTROL, NameTable, class_columns, class_rows, prefixes
 from hbench.tree.paths import leaves_among, levels_of, separator_of, split_path, told_apart
@@ -133,17 +133,22 @@ def _sizes(names: NameTable) -> list[int]:
 
 
 def _read_paths(source: str, text: str, chosen: Chosen) -> NameTable:
-    """A file with a path on each line, as the taxonomies of product categories are published; #
-    begins a remark.
+    """A file with a path on each line, as the taxonomies of product categories are published, or a
+    parent and a child; # begins a remark.
     """
     lines = [
         line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")
     ]
     mark = chosen.separator or separator_of(lines)
+    pairs = None if mark else pairs_in(lines)
+    if pairs is not None:
+        listed = EdgeColumns("parent", "child")
+        return replace(unfold(edges_of(pairs, listed)), read=_of_edges(source, pairs, listed, ()))
     if mark is None:
         raise DataError(
             f"{source} holds no paths",
-            expected="a path on each line, such as Animals > Owls > Barn owl",
+            expected="a path on each line, such as Animals > Owls > Barn owl, or a parent and a "
+            "child",
             found=examples(lines),
             fix="--separator names what stands between the names of a path",
         )

@@ -196,10 +196,17 @@ def paths_of_nodes(table: NameTable, nodes: Iterable[str]) -> list[Row]:
     ... )
     [('Felidae',), ('Felidae', 'Lynx')]
     """
+    below: dict[Row, set[str]] = defaultdict(set)
+    for row in table.rows:
+        for depth in range(1, len(row)):
+            below[row[:depth]].add(row[depth])
+
     places: dict[str, set[Row]] = defaultdict(set)
     for row in table.rows:
         for depth in range(1, len(row) + 1):
-            places[row[depth - 1]].add(row[:depth])
+            # a leaf that is repeated down to the finest level is there
+            if below.get(row[:depth]) != {row[depth - 1]}:
+                places[row[depth - 1]].add(row[:depth])
 
     paths: list[Row] = []
     for node in nodes:
@@ -213,8 +220,8 @@ def paths_of_nodes(table: NameTable, nodes: Iterable[str]) -> list[Row]:
                 f"{node!r} is in several places of the tree",
                 expected="one path for each node that labels an item",
                 found=examples(" > ".join(row) for row in sorted(found)),
-                fix="--several takes every path; or mend the tree (hbench tree validate), or give "
-                "the items a column per level",
+                fix="--several takes every path, --policy majority-parent one; or mend the tree "
+                "(hbench tree validate), or give the items a column per level",
             )
         paths += places[node]
 

@@ -147,7 +147,8 @@ def _with_rows(table: NameTable, new: NewRows, step: Policy) -> NameTable:
     return dataclasses.replace(table, levels=levels, rows=dict(rows), broken=broken)
 
 
-ALTERNATIVES = ({"repeat-leaf", "cut", "unknown"}, {"by-path", "majority-parent"})
+MAJORITY_PARENT = "majority-parent"
+ALTERNATIVES = ({"repeat-leaf", "cut", "unknown"}, {"by-path", MAJORITY_PARENT})
 
 
 def _exclude_each_other(one: Policy, other: Policy) -> bool:
@@ -302,7 +303,7 @@ def by_path(table: NameTable) -> NewRows:
     return {row: tuple(map(shown.__getitem__, prefixes(row))) for row in table.rows}
 
 
-@policy("majority-parent", mends=["homonym", "several parents"], stage=6)
+@policy(MAJORITY_PARENT, mends=["homonym", "several parents"], stage=6)
 def majority_parent(table: NameTable) -> NewRows:
     """A node stays with the parent that most items put it under; the first by name where two are
     equal.

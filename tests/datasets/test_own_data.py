@@ -19,6 +19,7 @@ from hbench.core.errors import DataError, TreeError, UnknownName, UsageError
 from hbench.datasets import card, load, save, specs
 from hbench.datasets.pictures import open_upright
 from hbench.datasets.spec import held_out
+from hbench.tree.names import class_rows
 from hbench.tree.partial import is_class
 from tests.command_line import call
 from tests.raw_folders import touch
@@ -101,6 +102,38 @@ def test_items_of_unknown_class_train_where_classes_are_dealt(tmp_path):
     # half of the eight species, none of which is "unknown"
     assert is_class(test.tree, 2).tolist() == [True] * 4
     assert "4 items whose species is unknown are for training" in " ".join(result.stderr.split())
+
+
+@pytest.fixture
+def imagenet(tmp_path):
+    """Folders train and val of synsets, and pairs in which a dog has two parents."""
+    pairs = ["animal canine", "animal pet", "canine dog", "pet dog", "canine wolf", "animal lion"]
+    (tmp_path / "is_a.txt").write_text("\n".join(pairs))
+    for number, name in enumerate(("dog", "wolf", "lion")):
+        for split in ("train", "val"):
+            (tmp_path / "raw" / split / name).mkdir(parents=True)
+            Image.new("RGB", (8, 8), (99 * number, 0, 50 * len(split))).save(
+                tmp_path / "raw" / split / name / "1.png"
+            )
+    return ("--from", tmp_path / "raw", "--split-folders", "--tree", tmp_path / "is_a.txt")
+
+
+def test_folders_of_synsets_are_placed_in_a_list_of_pairs(imagenet):
+    result = build("net", *imagenet, "--policy", "majority-parent", "--policy", "repeat-leaf")
+    data = load("net")
+    assert sorted(class_rows(data.train.tree)) == [
+        ("canine", "dog"),
+        ("canine", "wolf"),
+        ("lion", "lion"),
+    ]
+    assert data.tests["test"].items.tolist() == [f"val/{n}/1.png" for n in ("dog", "lion", "wolf")]
+    assert "the folder val is the test" in " ".join(result.stderr.split())
+
+
+def test_a_node_of_two_parents_is_refused_with_the_policy_that_picks_one(imagenet):
+    refused = CliRunner().invoke(command, list(map(str, ["net", *imagenet])))
+    assert isinstance(refused.exception, TreeError)
+    assert "--policy majority-parent" in refused.exception.fix
 
 
 def test_a_split_is_the_same_everywhere():

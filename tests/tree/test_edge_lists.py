@@ -137,3 +137,16 @@ def test_a_ring_of_many_nodes_is_named_in_a_short_message(tmp_path):
     shown = in_folder(tmp_path, "tree", "validate", "ring.csv", code=3)
     assert "cycle × 1" in shown.stdout
     assert len(shown.stdout) < 2000
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_text_with_a_parent_and_a_child_on_each_line_is_a_list_of_edges(tmp_path, swapped):
+    """As ImageNet's wordnet.is_a.txt; the roots, fewer than the leaves, say which is the parent."""
+    pairs = [(a.replace(" ", "_"), b.replace(" ", "_")) for a, b in EDGES]
+    lines = [" ".join(pair[::-1] if swapped else pair) for pair in pairs]
+    (tmp_path / "is_a.txt").write_text("\n".join(lines))
+    table = read(tmp_path / "is_a.txt")
+    assert set(table.rows) == {
+        (above.replace(" ", "_"), leaf.replace(" ", "_")) for above, leaf in RIGHT
+    }
+    assert "a list of edges" in str(table.read)

@@ -13,6 +13,7 @@ from hbench.tree.names import (
     NameTable,
     TreeProblem,
     find_problems,
+    paths_of_nodes,
     refuse,
     runs_backwards,
 )
@@ -180,3 +181,14 @@ def test_the_names_of_inaturalist_2018_have_the_known_defects():
     ]
     assert [problem.node for problem in of_kind["spaces"]] == ["Eurystomellidae "]
     assert len(problems) == 11 + 6 + 1
+
+
+def test_a_leaf_that_is_repeated_downwards_is_in_one_place():
+    table = NameTable.of(("a", "b", "c"), [("cat", "lynx", "lynx"), ("cat", "lion", "cub")])
+    assert paths_of_nodes(table, ["lynx", "lion"]) == [("cat", "lynx", "lynx"), ("cat", "lion")]
+
+
+def test_a_node_and_one_of_several_below_it_with_its_name_are_two_places():
+    table = NameTable.of(("genus", "species"), [("Bison", "Bison"), ("Bison", "bonasus")])
+    with pytest.raises(TreeError, match="several places"):
+        paths_of_nodes(table, ["Bison"])

@@ -15,6 +15,8 @@ from hbench.tree import default_levels
 from hbench.tree.columns import SPLITS
 
 SPLIT = "split"
+TEST = "test"
+VALIDATION = "val"
 OTHER_PICTURES = (
     ".heic", ".heif", ".avif", ".jxl", ".jp2", ".j2k", ".svg", ".psd", ".tga", ".ico", ".dng",
     ".cr2", ".nef", ".arw",
@@ -45,14 +47,7 @@ def folder_table(
     columns = {"item": pa.array(items)}
     if split_folders:
         outermost = [folders[0] if folders else "" for folders in parts]
-        if other := sorted(set(outermost) - SPLITS):
-            raise DataError(
-                f"the outermost folders of {folder} are not a split",
-                expected="train and test (or train, query and gallery)",
-                found=examples(map(repr, other)),
-                fix="leave --split-folders out; --split-by LEVEL makes a split",
-            )
-        columns[SPLIT] = pa.array(outermost)
+        columns[SPLIT] = pa.array(_splits(outermost, folder))
         parts = [folders[1:] for folders in parts]
 
     parts = [folders[:depth] for folders in parts]
@@ -74,6 +69,24 @@ def folder_table(
         [folders + [""] * (depth - len(folders)) for folders in parts], dtype=object
     )
     return pa.table(columns | {level: pa.array(padded[:, i]) for i, level in enumerate(levels)})
+
+
+def _splits(outermost: Sequence[str], folder: Path) -> list[str]:
+    """The split of every image, by its outermost folder: `val` beside `train` is the test, as
+    ImageNet is laid out. Raises DataError for folders that are no splits.
+    """
+    found = set(outermost)
+    if found == {"train", VALIDATION}:
+        return [TEST if name == VALIDATION else name for name in outermost]
+
+    if other := sorted(found - SPLITS):
+        raise DataError(
+            f"the outermost folders of {folder} are not a split",
+            expected="train and test, train and val, or train, query and gallery",
+            found=examples(map(repr, other)),
+            fix="leave --split-folders out; --split-by LEVEL makes a split",
+        )
+    return list(outermost)
 
 
 def not_taken(folder: Path) -> str:

@@ -20,7 +20,7 @@ from hbench.datasets.own import table as own_table
 from hbench.datasets.own.boxes import coco_table, is_coco, with_boxes
 from hbench.datasets.own.data import IMAGES, OnRemark, mended_by, own_dataset, without_images
 from hbench.datasets.own.decisions import applied, in_words
-from hbench.datasets.own.folder import SPLIT, folder_table
+from hbench.datasets.own.folder import SPLIT, VALIDATION, folder_table
 from hbench.datasets.own.table import OwnTable, check_columns
 from hbench.datasets.spec import held_out
 from hbench.tree import refuse_depth
@@ -247,7 +247,9 @@ def _of_folder(source: OwnSource) -> OwnTable:
     )
     levels = tuple(name for name in table.column_names if name not in {"item", SPLIT})
     columns = TableColumns("item", levels, SPLIT if source.split_folders else None)
-    return OwnTable(source.path.name or str(source.path), table, columns)
+    has_validation = source.split_folders and (source.path / VALIDATION).is_dir()
+    facts = (f"the folder {VALIDATION} is the test",) if has_validation else ()
+    return OwnTable(source.path.name or str(source.path), table, columns, facts)
 
 
 def _boxed(table: pa.Table, item: str | None, source: OwnSource) -> tuple[pa.Table, str, str]:
@@ -282,11 +284,14 @@ def _placed(own: OwnTable, source: OwnSource) -> OwnTable:
             "with --tree, one column names the node of each item", expected="--levels COLUMN"
         )
     from hbench.tree import files as tree_files  # loads networkx
+    from hbench.tree.policies import MAJORITY_PARENT, mend
 
     names = tree_files.read(source.tree, chosen=Chosen(edges=tuple(source.edges)))
     if source.several:
         return _placed_in_all(own, names, source.tree.name)
     refuse([problem for problem in names.broken if problem.kind == "cycle"], str(source.tree))
+    if MAJORITY_PARENT in source.policies:  # it decides where items of such a node are, too
+        names = mend(names, [MAJORITY_PARENT]).table
     nodes = [row[0] for row in own.rows]
     mark = source.separator or separator_of(nodes)
     known = {

@@ -113,6 +113,28 @@ def _by_values(table: pa.Table) -> EdgeColumns | None:
     return None
 
 
+def pairs_in(lines: Sequence[str]) -> pa.Table | None:
+    """The pairs of a text with two words on each line, as WordNet's `is_a` of ImageNet has them:
+    a list of edges, parent and child; None for any other text.
+
+    Parents are the column that has fewer names of its own: roots are fewer than leaves.
+
+    >>> pairs_in(["n1 n2", "n1 n3", "n2 n4"]).to_pydict()
+    {'parent': ['n1', 'n1', 'n2'], 'child': ['n2', 'n3', 'n4']}
+    >>> pairs_in(["Barn owl", "Snowy owl"])
+    """
+    words = [line.split() for line in lines]
+    if not words or any(len(pair) != 2 for pair in words):
+        return None
+
+    left, right = map(list, zip(*words, strict=True))
+    if not {*left} & {*right}:
+        return None
+    if len({*left} - {*right}) > len({*right} - {*left}):
+        left, right = right, left
+    return pa.table({"parent": left, "child": right})
+
+
 def edges_of(table: pa.Table, columns: EdgeColumns) -> ClassGraph[NodeId]:
     """The graph of a list of edges. A node is its name, or, where rows have ids, its id; a root may
     be its own parent.
