@@ -36,6 +36,7 @@ from hbench.datasets.metadata import publications
 LEFT = (
     "method",
     "backbone",
+    "trained on",
     "source",
     "metric",
     "model",
@@ -64,11 +65,12 @@ def table(
     standings: Sequence[Standing], metrics: Sequence[str], citations: Mapping[str, Citation]
 ) -> BoardTable:
     """Place, method, year, backbone, dimension, the scores of `metrics` and the sources, without
-    empty columns.
+    empty columns; and what was trained on, where all say so.
     """
-    header = ("place", "method", "year", "backbone", "dim", *metrics, "source")
+    header = ("place", "method", "year", "backbone", "dim", "trained on", *metrics, "source")
     marks: dict[str, int] = {}
-    lines = [_line(standing, metrics, marks) for standing in standings]
+    all_say_so = all(as_one(standing.rows).setup.trained_on for standing in standings)
+    lines = [_line(standing, metrics, marks, trained_on=all_say_so) for standing in standings]
 
     def is_used(place: int) -> bool:
         """Whether a column is always shown, or says something of some standing."""
@@ -88,7 +90,9 @@ def table(
     return BoardTable(kept(header), list(map(kept, lines)), notes)
 
 
-def _line(standing: Standing, metrics: Sequence[str], marks: dict[str, int]) -> tuple[str, ...]:
+def _line(
+    standing: Standing, metrics: Sequence[str], marks: dict[str, int], *, trained_on: bool
+) -> tuple[str, ...]:
     """A standing as texts; remarks that have no number in `marks` yet get the next one."""
     first = as_one(standing.rows)
     numbers = [
@@ -100,6 +104,7 @@ def _line(standing: Standing, metrics: Sequence[str], marks: dict[str, int]) -> 
         first.year,
         first.backbone,
         first.dim,
+        first.setup.trained_on if trained_on else None,
         *map(first.scores.get, metrics),
     ]
     texts = [NONE if value is None else str(value) for value in values]

@@ -10,15 +10,21 @@ from torch import Tensor, nn
 from torchvision.models import ResNet50_Weights, ResNet101_Weights
 from torchvision.models.detection import FasterRCNN
 from torchvision.models.detection.anchor_utils import AnchorGenerator
-from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
+from torchvision.models.detection.backbone_utils import BackboneWithFPN, resnet_fpn_backbone
 from torchvision.models.detection.roi_heads import RoIHeads, fastrcnn_loss
+from torchvision.models.resnet import Bottleneck, ResNet
+from torchvision.ops import FrozenBatchNorm2d as Frozen
 from torchvision.ops import MultiScaleRoIAlign
 
 from hbench.losses.baselines.rambo import RamboClasses
+from hbench.train.models.backbones import PRETRAINED, timm_backbone
 from hbench.train.models.weights import fetched
 from hbench_detection.recipe import DetectionRecipe
 
 WEIGHTS = {"resnet50": ResNet50_Weights.IMAGENET1K_V1, "resnet101": ResNet101_Weights.IMAGENET1K_V1}
+RESNEXT = "resnext101_32x4d.gluon_in1k"
+LAYERS = ("conv1", "layer1", "layer2", "layer3", "layer4")
+TRAINED = ("layer2", "layer3", "layer4")  # of a pretrained net, as torchvision has it
 ClassLoss = Callable[
     [Tensor, Tensor], Tensor
 ]  # logits (n, 1 + C), classes (n,), 0 the background -> scalar
@@ -75,7 +81,7 @@ def detector_of(recipe: DetectionRecipe) -> FasterRCNN:
         "max_size": recipe.longer,
         "box_score_thresh": recipe.least_score,
     }
-    model = _small(number, sizes) if recipe.backbone == "small" else _resnet(recipe, number, sizes)
+    model = BUILDERS.get(recipe.backbone, _resnet)(recipe, number, sizes)
     chosen = recipe.classification
     if chosen.loss == "rambo":
         parameters = chosen.model_dump(exclude={"loss"})
@@ -83,6 +89,29 @@ def detector_of(recipe: DetectionRecipe) -> FasterRCNN:
         model.roi_heads.__class__ = RankedHeads
         model.roi_heads.class_loss = ClassifierRankLoss(RamboClasses(**parameters))
     return model
+
+
+def resnext_body() -> ResNet:
+    """ResNeXt-101 32×4d without its classifier and with frozen batch norms, which torchvision can
+    build but has no weights of; its keys are timm's.
+    """
+    body = ResNet(Bottleneck, [3, 4, 23, 3], groups=32, width_per_group=4, norm_layer=Frozen)
+    body.fc = nn.Identity()
+    return body
+
+
+def _resnext(recipe: DetectionRecipe, number: int, sizes: dict[str, Any]) -> FasterRCNN:
+    body = resnext_body()
+    pretrained = recipe.weights == "imagenet"
+    if pretrained:
+        body.load_state_dict(timm_backbone(RESNEXT, PRETRAINED, True).net.state_dict())
+
+    trained = TRAINED if pretrained else LAYERS
+    for name, parameter in body.named_parameters():
+        parameter.requires_grad_(name.startswith(trained))
+    outputs = {f"layer{depth}": str(depth - 1) for depth in (1, 2, 3, 4)}
+    backbone = BackboneWithFPN(body, outputs, [256, 512, 1024, 2048], 256)
+    return FasterRCNN(backbone, number, **sizes)
 
 
 def _resnet(recipe: DetectionRecipe, number: int, sizes: dict[str, Any]) -> FasterRCNN:
@@ -98,7 +127,7 @@ def _resnet(recipe: DetectionRecipe, number: int, sizes: dict[str, Any]) -> Fast
     return FasterRCNN(backbone, number, **sizes)
 
 
-def _small(number: int, sizes: dict[str, Any]) -> FasterRCNN:
+def _small(_recipe: DetectionRecipe, number: int, sizes: dict[str, Any]) -> FasterRCNN:
     """Build a few convolutions for 64-pixel images, to try a recipe and for tests, not for
     results."""
     widths = (3, 16, 32, 48)
@@ -139,3 +168,9 @@ class _Predictor(nn.Module):
 
     def forward(self, shared: Tensor) -> tuple[Tensor, Tensor]:
         return self.logits(shared), self.offsets(shared)
+
+
+BUILDERS: dict[str, Callable[[DetectionRecipe, int, dict[str, Any]], FasterRCNN]] = {
+    "small": _small,
+    "resnext101_32x4d": _resnext,
+}  # the others are torchvision's, by its own function

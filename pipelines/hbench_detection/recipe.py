@@ -45,7 +45,7 @@ class DetectionRecipe(BaseModel):
 
     model_config = STRICT
     method: str
-    backbone: Literal["resnet50", "resnet101", "small"] = "resnet50"
+    backbone: Literal["resnet50", "resnet101", "resnext101_32x4d", "small"] = "resnet50"
     weights: Literal["imagenet", "random"] = "imagenet"
     train: tuple[str, ...] = ("2007/trainval", "2012/trainval")
     test: tuple[str, ...] = ("2007/test",)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 import torch
-from hbench_detection.detector import ClassifierRankLoss, detector_of
+from hbench_detection.detector import RESNEXT, ClassifierRankLoss, detector_of, resnext_body
 from hbench_detection.recipe import CLASSES, names, resolve
 from hbench_detection.run import batches, detect, example, learn, rate, run
 from hbench_detection.scores import scores_of
@@ -155,6 +155,26 @@ def test_the_shipped_recipes_have_the_values_of_the_paper():
     cross_entropy = resolve("voc07-cross-entropy")
     differing = {"method", "lr", "least_score", "source", "classification"}
     assert rambo.model_dump(exclude=differing) == cross_entropy.model_dump(exclude=differing)
+
+
+def test_the_third_backbone_of_the_paper_computes_what_timm_does_with_its_weights():
+    timm = pytest.importorskip("timm")
+    torch.manual_seed(0)
+    theirs = timm.create_model(RESNEXT, pretrained=False, num_classes=0).eval()
+    ours = resnext_body().eval()
+    ours.load_state_dict(theirs.state_dict())
+    images = torch.randn(1, 3, 64, 64)
+    with torch.no_grad():
+        torch.testing.assert_close(ours(images), theirs(images))
+
+
+def test_the_third_backbone_makes_a_detector_that_scores_boxes():
+    changes = ['backbone="resnext101_32x4d"', 'weights="random"', "shorter=64", "longer=96"]
+    detector = detector_of(resolve("voc07-cross-entropy", changes)).eval()
+    with torch.no_grad():
+        (found,) = detector([torch.rand(3, 64, 80)])
+    assert found["boxes"].shape[1:] == (4,)
+    assert all(weight.requires_grad for weight in detector.backbone.body.parameters())
 
 
 def test_changes_and_mistakes_of_recipes(tmp_path):

@@ -308,3 +308,10 @@ def test_a_narrow_terminal_drops_metrics_before_it_squeezes_numbers():
     ]
     assert widths == sorted(widths)
     assert cli.needed_width(content) > 100 > widths[1]
+
+
+def test_what_was_trained_on_is_a_column_where_every_row_says_so():
+    said = run("show", "voc07").splitlines()
+    assert "trained on" in said[1].split("\t")
+    assert {row.split("\t")[4] for row in said[2:10]} == {"VOC 07", "VOC 07+12"}
+    assert "trained on" not in run("show", "sop").splitlines()[1]
