@@ -111,45 +111,70 @@ def test_files_that_are_not_reports_are_refused_and_a_changed_one_names_the_key(
     assert reports.read(path).scores["R@1"].low == 0.4
 
 
-def test_a_report_is_read_with_its_values_and_every_function_that_takes_one_takes_its_path(
-    report, tmp_path
-):
-    path = tmp_path / "r.json"
+@pytest.fixture(scope="module")
+def written(report, tmp_path_factory):
+    """The file of a report next to that of its values."""
+    path = tmp_path_factory.mktemp("written") / "r.json"
     report.write(path)
-    alone = hbench.Report.read(str(path))
+    report.write_by_query(path.with_name("r.by-query.parquet"))
+    return path
+
+
+def test_a_report_without_its_values_is_read_and_cannot_be_compared(report, tmp_path):
+    report.write(tmp_path / "r.json")
+    alone = hbench.Report.read(str(tmp_path / "r.json"))
     assert (alone.document, dict(alone.values), len(alone.queries)) == (report.document, {}, 0)
     assert "30 queries" in repr(alone)
     with pytest.raises(ComparisonError, match="are not here"):
         hbench.compare(alone, report)
-    report.write_by_query(tmp_path / "r.by-query.parquet")
-    whole = hbench.Report.read(path)
+
+
+def test_a_report_is_read_with_the_values_that_lie_next_to_it(report, written):
+    whole = hbench.Report.read(written)
     assert dict(whole.scores) == dict(report.scores)
     for name, values in report.per_query.items():
         np.testing.assert_array_equal(whole.per_query[name], values)
     assert whole.queries.tolist() == report.queries.tolist()
-    assert list(hbench.compare(path, report)) == list(hbench.compare(whole, str(path)))
-    by_path, by_report = hbench.plot(path, metrics=["AP"]), hbench.plot(report, metrics=["AP"])
+
+
+def test_every_function_that_takes_a_report_takes_its_path(report, written):
+    whole = hbench.Report.read(written)
+    assert list(hbench.compare(written, report)) == list(hbench.compare(whole, str(written)))
+    by_path, by_report = hbench.plot(written, metrics=["AP"]), hbench.plot(report, metrics=["AP"])
     assert by_path.as_bytes("svg") == by_report.as_bytes("svg")
     board = empty_board(report.document)
-    assert board.place(str(path)) == board.place(report)
-    for function in (hbench.plot, board.place, lambda each: hbench.compare(each, path)):
+    assert board.place(str(written)) == board.place(report)
+
+
+def test_vectors_in_the_place_of_a_report_are_refused(report, written):
+    board = empty_board(report.document)
+    for function in (hbench.plot, board.place, lambda each: hbench.compare(each, written)):
         with pytest.raises(UsageError, match=r"hbench\.score\(vectors, labels\)"):
             function(np.eye(3))
 
 
-def test_embeddings_and_folders_in_the_place_of_a_report_name_what_to_do(report, tmp_path):
+@pytest.fixture
+def mistaken(report, tmp_path):
+    """A folder with embeddings beside a report, which stay as they are."""
     folder = tmp_path / "a folder"
     folder.mkdir()
     (folder / "mine.npz").touch()
     report.write(tmp_path / "r.json")
+    yield folder
+    assert [path.name for path in tmp_path.iterdir()] == ["a folder", "r.json"]
+
+
+def test_embeddings_and_folders_in_the_place_of_a_report_name_what_to_do(mistaken, tmp_path):
     cases = [
         (
-            folder / "mine.npz",
-            f"hbench evaluate '{folder}/mine.npz' -d DATASET -o '{folder}/mine.json', then give",
+            mistaken / "mine.npz",
+            f"hbench evaluate '{mistaken}/mine.npz' -d DATASET -o '{mistaken}/mine.json', "
+            "then give",
         ),
         (
-            folder,
-            f"found:    mine.npz\n  next:     hbench evaluate-all '{folder}' -d DATASET -o REPORTS",
+            mistaken,
+            "found:    mine.npz\n"
+            f"  next:     hbench evaluate-all '{mistaken}' -d DATASET -o REPORTS",
         ),
         (tmp_path / "r.by-query.parquet", f"give {tmp_path}/r.json"),
         (tmp_path / "none.json", "does not exist"),
@@ -169,16 +194,20 @@ def test_embeddings_and_folders_in_the_place_of_a_report_name_what_to_do(report,
             ["report", path, "-o", tmp_path / "p"],
         ):
             assert words in refusal(*verb)
-    report.write(folder / "r.json")
-    assert f"give files of it: '{folder}'/*.json" in refusal("compare", folder, folder)
-    for kind in ("h-pr", "confusion", "map"):
-        words = refusal("plot", kind, tmp_path / "r.json", "-d", "glyphs", "-o", tmp_path / "p.svg")
-        assert "is not embeddings" in words
-        assert "give files of it" in refusal(
-            "plot", kind, folder, "-d", "glyphs", "-o", tmp_path / "p.svg"
-        )
+
+
+def test_a_folder_of_reports_in_the_place_of_one_names_its_files(report, mistaken):
+    report.write(mistaken / "r.json")
+    assert f"give files of it: '{mistaken}'/*.json" in refusal("compare", mistaken, mistaken)
+
+
+def test_a_report_in_the_place_of_embeddings_is_refused(report, mistaken, tmp_path):
     assert "is not embeddings" in refusal("look", tmp_path / "r.json", "-d", "glyphs")
-    assert [path.name for path in tmp_path.iterdir()] == ["a folder", "r.json"]
+    report.write(mistaken / "r.json")
+    for kind in ("h-pr", "confusion", "map"):
+        to = ("-d", "glyphs", "-o", tmp_path / "p.svg")
+        assert "is not embeddings" in refusal("plot", kind, tmp_path / "r.json", *to)
+        assert "give files of it" in refusal("plot", kind, mistaken, *to)
 
 
 def test_the_schema_of_a_report_can_be_published():
@@ -215,49 +244,75 @@ def test_every_format_holds_every_metric(report):
             assert metric in text, (name, metric)
 
 
-def test_at_100_percent_the_interval_is_one_sided_and_recall_is_shown_at_the_smallest_such_k():
+@pytest.fixture(scope="module")
+def perfect():
+    """A report in which R@1 and R@10 are 100 percent: all pictures of a class are alike."""
     rng = np.random.default_rng(0)
     kinds = np.arange(90) % 30
-    vectors = rng.normal(size=(30, 8))[kinds]  # all pictures of a class are alike
-    report = hbench.score(
-        vectors, np.stack([kinds // 3, kinds], axis=1), level_names=("genus", "species")
+    return hbench.score(
+        rng.normal(size=(30, 8))[kinds],
+        np.stack([kinds // 3, kinds], axis=1),
+        level_names=("genus", "species"),
     )
-    document, score = report.document, report.document.scores["R@1"]
+
+
+def test_at_100_percent_the_interval_is_one_sided(perfect):
+    score = perfect.document.scores["R@1"]
     assert score.value == score.high == 1 > score.low
     low = f"≥ {100 * score.low:.2f}"
-    (_, by_level), flat = tables(document), table(document)
-    assert [row[0] for row in by_level.cells] == ["AP", "mAP@R", "R@1"]
+    (_, by_level), flat = tables(perfect.document), table(perfect.document)
     assert by_level.cells[2][1] == f"100.00 ({low})"
     assert next(row for row in flat.cells if row[0] == "R@1")[2] == low
-    assert LEFT_OUT in flat.notes[0]
-    html = report._repr_html_()
-    assert low in html
-    assert "R@10<" not in html
-    assert "$\\geq$" in FORMATS["latex"](document)
-    assert "R@1000" in FORMATS["csv"](document)  # data are whole
-    assert set(document.scores) > {"R@1", "R@10", "R@100", "R@1000/genus"}
-    two = hbench.compare(report, report)
+    assert low in perfect._repr_html_()
+    assert "$\\geq$" in FORMATS["latex"](perfect.document)
+
+
+def test_recall_is_shown_up_to_the_smallest_k_at_100_percent(perfect):
+    _, by_level = tables(perfect.document)
+    assert [row[0] for row in by_level.cells] == ["AP", "mAP@R", "R@1"]
+    assert LEFT_OUT in table(perfect.document).notes[0]
+    assert "R@10<" not in perfect._repr_html_()
+
+
+def test_data_hold_recall_at_every_k(perfect):
+    assert "R@1000" in FORMATS["csv"](perfect.document)
+    assert set(perfect.document.scores) > {"R@1", "R@10", "R@100", "R@1000/genus"}
+
+
+def test_a_comparison_shows_recall_up_to_the_smallest_k_at_100_percent_and_holds_all(perfect):
+    two = hbench.compare(perfect, perfect)
     assert "R@1 " in repr(two)
     assert "R@10 " not in repr(two)
-    assert len(two) == len(document.scores)
+    assert len(two) == len(perfect.document.scores)
 
 
-def test_what_a_notebook_shows_is_short_and_escaped():
-    report = hbench.score(
+@pytest.fixture(scope="module")
+def named():
+    """A report of labels that are names, one of which HTML has to escape."""
+    return hbench.score(
         [[1.0, 0.1], [1.0, 0.0], [0.0, 1.0]], [["a<b", "x"], ["a<b", "x"], ["c", "z"]]
     )
-    assert "H-AP 100.00" in repr(report)
-    assert len(repr(report)) < 400
-    assert f"see .remarks ({len(report.remarks)})" in repr(report)
-    assert repr(report.scores).startswith("{H-AP: 1.0000")
-    named = replace(report, document=report.document.model_copy(update={"signature": "a<b"}))
-    html = named._repr_html_()
+
+
+def test_a_notebook_shows_the_scores_and_counts_the_remarks(named):
+    assert "H-AP 100.00" in repr(named)
+    assert len(repr(named)) < 400
+    assert f"see .remarks ({len(named.remarks)})" in repr(named)
+    assert repr(named.scores).startswith("{H-AP: 1.0000")
+
+
+def test_the_html_of_a_report_is_escaped_with_a_row_for_each_score_and_every_remark(named):
+    signed = replace(named, document=named.document.model_copy(update={"signature": "a<b"}))
+    html = signed._repr_html_()
     assert "a&lt;b" in html
     assert "a<b" not in html
-    assert html.count("<tr>") == 1 + len(report.scores)
-    assert all(remark in html for remark in report.remarks)
-    table = report.to_pandas()
-    assert table.loc["H-AP", "value"] == report.scores["H-AP"]
+    assert html.count("<tr>") == 1 + len(named.scores)
+    assert all(remark in html for remark in named.remarks)
+
+
+def test_a_report_becomes_a_table_of_pandas(named):
+    table = named.to_pandas()
+    assert table.loc["H-AP", "value"] == named.scores["H-AP"]
     assert set(table.columns) == {"value", "low", "high", "queries", "skipped", "units"}
 
 
