@@ -90,12 +90,16 @@ def official(document):
 # a report becomes a row
 
 
-def test_a_row_holds_every_score_in_percent_and_what_is_needed_to_score_it_again(document):
+def test_a_row_holds_every_score_in_percent(document):
+    row = row_of(document, empty_board(document))
+    assert set(row.scores) == set(document.scores)
+    assert abs(float(row.scores["H-AP"]) - 100 * (document.scores["H-AP"].value or 0)) <= 0.0005
+
+
+def test_a_row_names_the_method_and_what_is_needed_to_score_it_again(document):
     row = row_of(document, empty_board(document), backbone="ResNet-50")
     assert row.run is not None
     assert document.embedding is not None
-    assert set(row.scores) == set(document.scores)
-    assert abs(float(row.scores["H-AP"]) - 100 * (document.scores["H-AP"].value or 0)) <= 0.0005
     assert (row.method, row.backbone, row.dim, row.year) == (
         "mine",
         "ResNet-50",
@@ -288,61 +292,99 @@ def refused(*words):
     return refusal.value
 
 
-def test_a_report_is_added_ranked_and_verified_by_commands_and_another_file_fails(place):
+@pytest.fixture
+def added(place):
+    """What the command said that added the report of emb.npz to the leaderboard toy."""
     evaluate(place / "emb.npz", place / "toy.csv", method="mine").write(place / "report.json")
     setup = ("--setup", "licence=CC0-1.0", "--setup", "parameters=2048")
-    added = call("leaderboard", "add", "toy", "report.json", "--backbone", "PCA", *setup)
-    assert "place 1 of 1 by H-AP, paper protocol" in added.stderr
+    return call("leaderboard", "add", "toy", "report.json", "--backbone", "PCA", *setup).stderr
+
+
+def test_a_report_that_is_added_is_placed_and_shown_with_its_setup(added):
+    assert "place 1 of 1 by H-AP, paper protocol" in added
     shown = json.loads(call("leaderboard", "show", "toy", "--json").stdout)
     assert [(row["place"], row["method"], row["backbone"]) for row in shown["rows"]] == [
         (1, "mine", "PCA")
     ]
     assert shown["rows"][0]["setup"] == {"licence": "CC0-1.0", "parameters": 2048}
+
+
+@pytest.mark.usefixtures("added")
+def test_a_run_that_is_there_and_a_mistyped_setup_are_not_added():
+    assert "the run of mine is there already" in str(refused("add", "toy", "report.json"))
     assert (
         refused("add", "toy", "report.json", "--setup", "license=MIT").fix
         == "did you mean 'licence'?"
     )
+
+
+@pytest.mark.usefixtures("added")
+def test_a_row_is_verified_with_its_file_and_not_with_another(place):
     again = ("verify", "toy", "mine", "--dataset", "toy.csv", "--embeddings")
     checks = json.loads(call("leaderboard", *again, "emb.npz", "--json").stdout)
     assert {line["verdict"] for line in checks} == {"equal"}
     write(place / "other.npz", seed=1)
     assert isinstance(refused(*again, "other.npz"), ComparisonError)
-    assert "the run of mine is there already" in str(refused("add", "toy", "report.json"))
+
+
+@pytest.mark.usefixtures("added")
+def test_what_verifying_lacks_is_asked_for():
     assert "--dataset" in str(refused("verify", "toy", "mine", "--embeddings", "emb.npz"))
     assert "did you mean 'mine'" in str(refused("verify", "toy", "mien", "--fetch"))
 
 
-def test_a_row_is_replaced_by_a_new_run_and_removed_by_name(place):
-    """The rest of the file stays as it is: comments, rows of papers, rows of other methods."""
-    path = place / "home" / "data" / "leaderboards" / "toy.toml"
+@pytest.fixture
+def toy(place):
+    """The user's leaderboard of toy with rows of two methods and a remark between them, and
+    another run of the first method as mine2.json.
+    """
     for name, seed in (("mine", 0), ("other", 1), ("mine", 2)):
         write(place / f"{name}{seed}.npz", seed=seed)
         evaluate(place / f"{name}{seed}.npz", place / "toy.csv", method=name).write(
             place / f"{name}{seed}.json"
         )
+    path = place / "home" / "data" / "leaderboards" / "toy.toml"
     call("leaderboard", "add", "toy", "mine0.json")
     path.write_text(path.read_text() + "\n# about the next\n")
     call("leaderboard", "add", "toy", "other1.json")
+    return path
+
+
+def test_a_row_is_replaced_by_a_new_run(toy):
     done = call("leaderboard", "add", "toy", "mine2.json", "--replace", "--backbone", "PCA")
     assert "replaced mine in" in done.stderr
     assert "of 2 by H-AP" in done.stderr
-    assert [(row.method, row.backbone) for row in read_file(path).rows] == [
+    assert [(row.method, row.backbone) for row in read_file(toy).rows] == [
         ("other", None),
         ("mine", "PCA"),
     ]
-    assert path.read_text().count("# about the next") == 1
+    assert toy.read_text().count("# about the next") == 1
     # the same run again
     assert "replaced mine" in call("leaderboard", "add", "toy", "mine2.json", "--replace").stderr
+
+
+@pytest.fixture
+def two_runs(toy):
+    """The leaderboard with two runs of one method below the row of another."""
+    call("leaderboard", "add", "toy", "mine2.json", "--replace", "--backbone", "PCA")
     assert "added mine" in call("leaderboard", "add", "toy", "mine0.json").stderr
+    return toy
+
+
+def test_one_run_of_several_is_removed_by_its_file(two_runs):
     assert "2 rows of" in str(refused("remove", "toy", "mine"))
-    (first, _) = [row.run.sha256 for row in read_file(path).rows if row.method == "mine"]
+    (first, _) = [row.run.sha256 for row in read_file(two_runs).rows if row.method == "mine"]
     assert "removed mine" in call("leaderboard", "remove", "toy", "mine", "--run", first[:8]).stderr
-    assert "did you mean 'other'" in str(refused("remove", "toy", "othr"))
     call("leaderboard", "remove", "toy", "other")
-    assert [(row.method, row.run.sha256 == first) for row in read_file(path).rows] == [
+    assert [(row.method, row.run.sha256 == first) for row in read_file(two_runs).rows] == [
         ("mine", False)
     ]
-    assert "# about the next" in path.read_text()
+    assert "# about the next" in two_runs.read_text()
+
+
+@pytest.mark.usefixtures("toy")
+def test_rows_and_files_that_are_not_there_are_not_removed():
+    assert "did you mean 'other'" in str(refused("remove", "toy", "othr"))
     assert "does not exist" in str(refused("remove", "sop", "HAPPIER"))
 
 
