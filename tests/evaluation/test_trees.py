@@ -98,7 +98,7 @@ def test_one_pass_gives_what_each_tree_gives_alone_to_the_bit(tmp_path, split, i
     assert both.document.trees["deep.csv"].scores == expected.document.scores
 
 
-def test_a_shuffled_tree_has_its_shape_and_other_families(tmp_path):
+def test_a_shuffled_tree_has_its_shape_and_other_families():
     data, _ = zoo(own, ["family", "species"])
     (tree,) = trees.parse("shuffled:3")
     labels = tree.labels(data)
@@ -109,6 +109,12 @@ def test_a_shuffled_tree_has_its_shape_and_other_families(tmp_path):
     assert (data.labels[:, 0] != labels[:, 0]).any()
     pairs = data.labels[:, None, 1] == data.labels[None, :, 1]
     assert ((labels[:, None, 1] == labels[None, :, 1]) == pairs).all()
+
+
+def test_a_shuffled_tree_is_the_same_by_the_same_seed_alone():
+    data, _ = zoo(own, ["family", "species"])
+    (tree,) = trees.parse("shuffled:3")
+    labels = tree.labels(data)
     assert (trees.parse("shuffled:3")[0].labels(data) == labels).all()
     assert (trees.parse("shuffled:4")[0].labels(data) != labels).any()
 
@@ -136,25 +142,36 @@ def test_a_tree_of_any_format_over_the_own_classes_gives_the_own_scores_and_no_d
         assert under.signature.startswith(f"{found.signature}|tree:{name}(")
 
 
-def test_the_difference_is_the_mean_of_the_paired_ones_and_is_shown(tmp_path):
+@pytest.fixture
+def shuffled(tmp_path):
+    """A report with the scores under a shuffled tree."""
     data, given = zoo(own, ["family", "species"])
-    report = trees.report_under(
+    return trees.report_under(
         evaluated(data, given, tmp_path, metrics=["H-AP", "R@1"]), trees.parse("shuffled")
     )
-    under = report.document.trees["shuffled"]
+
+
+def test_the_difference_is_the_mean_of_the_paired_ones(shuffled):
+    under = shuffled.document.trees["shuffled"]
     assert set(under.scores) == {"H-AP"}
-    gap = under.scores["H-AP"].value - report.scores["H-AP"]
+    gap = under.scores["H-AP"].value - shuffled.scores["H-AP"]
     assert under.differences["H-AP"]["difference"] == pytest.approx(gap)
     # vectors lie by species alone, but equal ones are ranked by what their families share
     assert gap < 0
-    table = formats.by_tree(report.document)
+
+
+def test_the_difference_is_shown_behind_the_score(shuffled):
+    score = shuffled.document.trees["shuffled"].scores["H-AP"].value
+    gap = score - shuffled.scores["H-AP"]
+    table = formats.by_tree(shuffled.document)
     assert table.header == ("tree", "H-AP")
-    assert table.cells[0] == ("own", formats.percent(report.scores["H-AP"]))
-    assert table.cells[1][1].startswith(
-        f"{formats.percent(under.scores['H-AP'].value)} ({100 * gap:+.2f} ±"
-    )
-    again = Document.model_validate(json.loads(report.document.model_dump_json()))
-    assert again == report.document
+    assert table.cells[0] == ("own", formats.percent(shuffled.scores["H-AP"]))
+    assert table.cells[1][1].startswith(f"{formats.percent(score)} ({100 * gap:+.2f} ±")
+
+
+def test_scores_under_other_trees_are_read_back_as_they_were_written(shuffled):
+    again = Document.model_validate(json.loads(shuffled.document.model_dump_json()))
+    assert again == shuffled.document
 
 
 def test_what_cannot_be_scored_is_refused_before_it_is_ranked(tmp_path):
