@@ -227,7 +227,10 @@ def test_a_place_is_one_more_than_the_number_of_better_results_and_names_its_nei
         assert (found.better is None) == (better == 0)
         assert found.better is None or found.better.place <= better
         assert found.worse is None or found.worse.place > better
-    assert place(toy, "R@1", 0.5) == (1, 0, None, None)
+
+
+def test_a_score_by_a_metric_that_no_row_has_is_first_of_none():
+    assert place(board(row("a")), "R@1", 0.5) == (1, 0, None, None)
 
 
 def test_an_unknown_metric_and_a_missing_file_are_refused(tmp_path):

@@ -75,35 +75,42 @@ def means_by_loops(paths, vectors):
 METRICS = "H-AP,wAP,ASI,NDCG,HD@2,AP/order,AP/family,AP,R@1/order,R@1/family,R@1"
 
 
-def test_a_report_has_the_values_of_what_is_known_and_both_of_what_is_not(zoo):
-    table, embeddings, paths, vectors = zoo
-    words = (
-        "evaluate",
-        embeddings,
-        "-d",
-        table,
-        "--policy",
-        "unknown",
-        "--similarity",
-        "dot",
-        "--metrics",
-        METRICS,
-    )
+@pytest.fixture
+def words(zoo):
+    """The command that evaluates the partly labelled zoo."""
+    table, embeddings, _, _ = zoo
+    conditions = ("--policy", "unknown", "--similarity", "dot", "--metrics", METRICS)
+    return ("evaluate", embeddings, "-d", table, *conditions)
+
+
+def test_a_report_has_the_values_of_what_is_known_and_both_of_what_is_not(zoo, words):
+    _, _, paths, vectors = zoo
     document = json.loads(call(*words, "--json").stdout)
     for kind, expected in means_by_loops(paths, vectors).items():
         assert {name: score["value"] for name, score in document[kind].items()} == pytest.approx(
             expected, rel=1e-9
         )
+    assert "unknown wrong" in call(*words).stdout
+
+
+def test_a_metric_of_a_level_has_the_queries_whose_names_reach_it(zoo, words):
+    _, _, paths, _ = zoo
+    scores = json.loads(call(*words, "--json").stdout)["scores"]
     known = [len(path) for path in paths]
-    assert document["scores"]["R@1"]["queries"] == known.count(3)
-    assert document["scores"]["R@1/family"]["queries"] == 60 - known.count(1)
-    assert document["scores"]["R@1/order"]["queries"] == 60
+    assert scores["R@1"]["queries"] == known.count(3)
+    assert scores["R@1/family"]["queries"] == 60 - known.count(1)
+    assert scores["R@1/order"]["queries"] == 60
+
+
+def test_a_report_says_in_signature_and_warning_that_labels_are_partial(zoo, words):
+    _, _, paths, _ = zoo
+    document = json.loads(call(*words, "--json").stdout)
     assert "|labels:partial|" in document["signature"]
+    known = [len(path) for path in paths]
     assert (
         f"{known.count(1)} to order, {known.count(2)} to family, {known.count(3)} to genus"
         in document["warnings"][0]
     )
-    assert "unknown wrong" in call(*words).stdout
 
 
 def test_what_is_missing_in_arrays_is_what_is_empty_in_a_table(zoo):
