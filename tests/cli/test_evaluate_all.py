@@ -40,12 +40,17 @@ def evaluate_all(folder, *more):
     return CliRunner().invoke(group, list(map(str, words)))
 
 
-def test_models_are_listed_best_first_and_paired_against_the_best(folder):
-    run = evaluate_all(folder, "--json", "--row", folder / "rows.toml")
+def test_models_are_listed_best_first(folder):
+    run = evaluate_all(folder, "--json")
     assert run.exit_code == 0, run.output
     shown = json.loads(run.stdout)
     assert [model["method"] for model in shown["models"]] == ["c-good", "b-fair", "a-bad"]
     assert shown["metric"] == "H-AP"
+    assert evaluate_all(folder).stdout.splitlines()[2].split("\t")[0] == "c-good"
+
+
+def test_models_are_paired_against_the_best(folder):
+    shown = json.loads(evaluate_all(folder, "--json").stdout)
     assert shown["models"][0]["behind_best"] is None
     paths = [folder / "reports" / f"{name}.json" for name in ("a-bad", "c-good")]
     tables = [
@@ -57,9 +62,12 @@ def test_models_are_listed_best_first_and_paired_against_the_best(folder):
     )[0]
     # Holm, of two
     assert shown["models"][2]["behind_best"] == expected._replace(corrected=2 * expected.p).record()
+
+
+def test_every_model_becomes_a_row_of_a_leaderboard(folder):
+    run = evaluate_all(folder, "--json", "--row", folder / "rows.toml")
+    assert run.exit_code == 0, run.output
     assert (folder / "rows.toml").read_text(encoding="utf-8").count("[[row]]") == 3
-    table = evaluate_all(folder)
-    assert table.stdout.splitlines()[2].split("\t")[0] == "c-good"
 
 
 def test_what_is_finished_is_used_again_unless_file_or_conditions_changed(folder):
@@ -169,7 +177,7 @@ def test_all_metrics_that_are_asked_for_are_shown_sorted_by_one_of_them(folder):
     ]
 
 
-def test_a_csv_holds_numbers_and_latex_prints_the_best_in_bold(folder):
+def test_a_csv_holds_numbers(folder):
     run = evaluate_all(folder, "--metrics", "H-AP,R@1,HD@1", "--csv")
     rows = list(csv.DictReader(io.StringIO(run.stdout)))
     assert [row["model"] for row in rows] == ["c-good", "b-fair", "a-bad"]
@@ -183,18 +191,18 @@ def test_a_csv_holds_numbers_and_latex_prints_the_best_in_bold(folder):
             for name in ("difference", "low", "high", "p", "corrected", "queries", "units")
         ]
         assert numbers == [""] * 7 if row["model"] == "c-good" else all(map(float, numbers[:2]))
+
+
+def test_the_best_is_printed_in_bold(folder):
     latex = evaluate_all(folder, "--metrics", "H-AP,R@1,HD@1", "--format", "latex").stdout
     best = [line for line in latex.splitlines() if r"\textbf" in line]
     good = report.read(folder / "reports" / "c-good.json").scores
     assert len(best) == 1
     assert best[0].startswith("c-good & ")
     assert rf"\textbf{{{100 * good['HD@1'].value:.2f}}}" in best[0]
-    assert (
-        f"**{100 * good['R@1'].value:.2f}**"
-        in evaluate_all(
-            folder, "--metrics", "R@1,H-AP", "--by", "H-AP", "--format", "markdown"
-        ).stdout
-    )
+    by = ("--metrics", "R@1,H-AP", "--by", "H-AP")
+    markdown = evaluate_all(folder, *by, "--format", "markdown").stdout
+    assert f"**{100 * good['R@1'].value:.2f}**" in markdown
 
 
 def test_a_full_report_is_never_replaced_by_a_smaller_one(folder):
@@ -206,17 +214,26 @@ def test_a_full_report_is_never_replaced_by_a_smaller_one(folder):
         == 3
     )
     assert {path: path.read_bytes() for path in paths} == full
+
+
+def test_a_metric_that_reports_lack_is_added_to_theirs(folder):
+    assert evaluate_all(folder).exit_code == 0
     before = report.read(folder / "reports" / "c-good.json").scores
-    header, _ = table_of(evaluate_all(folder, "--metrics", "P@3"))  # the reports lack it
+    header, _ = table_of(evaluate_all(folder, "--metrics", "P@3"))
     assert header[:2] == ["model", "P@3"]
     after = report.read(folder / "reports" / "c-good.json").scores
     assert after.keys() == before.keys() | {"P@3"}
     assert {name: after[name] for name in before} == before
+
+
+def test_a_report_with_first_results_is_not_replaced_by_one_that_would_lose_them(folder):
+    assert evaluate_all(folder).exit_code == 0
+    before = report.read(folder / "reports" / "c-good.json").scores
     (folder / "reports" / "c-good.top-k.parquet").write_bytes(b"kept")
     run = evaluate_all(folder, "--metrics", "P@5")
     assert "c-good.parquet: refused" in run.stderr or "c-good.npz: refused" in run.stderr
     assert "first results, which this evaluation would lose" in run.stderr
-    assert report.read(folder / "reports" / "c-good.json").scores == after
+    assert report.read(folder / "reports" / "c-good.json").scores == before
 
 
 @pytest.mark.parametrize(
