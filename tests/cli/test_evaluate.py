@@ -82,11 +82,18 @@ def test_a_file_is_scored_as_its_vectors_are_whatever_the_order_of_its_rows(eval
     with np.load(evaluated / "good.npz") as arrays:
         expected = score(arrays["vectors"], zoo.labels, level_names=zoo.levels)
     assert document.scores["H-AP"] == expected.document.scores["H-AP"]
-    assert document.embedding.dim == 8
-    assert document.method == "good"
     by_query = pq.read_table(evaluated / "good.by-query.parquet")
     assert by_query["query"].to_pylist() == zoo.items.tolist()
     assert np.array_equal(by_query["H-AP"].to_numpy(), expected.values["H-AP"])
+
+
+def test_a_report_names_its_method_and_the_dimension_of_its_file(evaluated):
+    document = Document.model_validate_json((evaluated / "good.json").read_text())
+    assert document.embedding.dim == 8
+    assert document.method == "good"
+
+
+def test_an_evaluation_writes_the_row_of_a_leaderboard(evaluated):
     row = (evaluated / "good.toml").read_text()
     assert row.startswith("[[row]]")
     assert all(part in row for part in ("excluded-by-id", "sha256"))
@@ -320,9 +327,16 @@ def test_vectors_of_the_caller_stay_as_they_are(tmp_path):
         assert zoo.same(evaluate(tmp_path / "zoo32.parquet", data), stayed)
 
 
-def test_the_demo_leaves_a_report_a_picture_and_the_embedding_file(tmp_path):
-    run = in_folder(tmp_path, "demo", "--out", "out", "--dim", "16")
-    written = {path.name for path in (tmp_path / "out").iterdir()}
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """A folder in which the demo was run, and what it printed."""
+    folder = tmp_path_factory.mktemp("demo")
+    return folder, in_folder(folder, "demo", "--out", "out", "--dim", "16")
+
+
+def test_the_demo_leaves_a_report_a_picture_and_the_embedding_file(demo):
+    folder, shown = demo
+    written = {path.name for path in (folder / "out").iterdir()}
     kept = {
         "glyphs-pca.parquet",
         "glyphs-pca.json",
@@ -330,15 +344,23 @@ def test_the_demo_leaves_a_report_a_picture_and_the_embedding_file(tmp_path):
         "glyphs-pca.top-k.parquet",
     }
     assert written == kept | {"glyphs-pca.png", "pages"}
-    assert "H-AP" in run.stdout
-    assert "Next:" in run.stderr
-    page = Path(run.stderr.rstrip().rpartition("Open this page: ")[2])
-    assert "glyphs" in (tmp_path / page).read_text(encoding="utf-8")
+    assert (folder / "out" / "glyphs-pca.png").read_bytes().startswith(b"\x89PNG")
+    assert "H-AP" in shown.stdout
+    assert "Next:" in shown.stderr
+
+
+def test_the_demo_names_the_page_to_open(demo):
+    folder, shown = demo
+    page = Path(shown.stderr.rstrip().rpartition("Open this page: ")[2])
+    assert "glyphs" in (folder / page).read_text(encoding="utf-8")
     assert {"explore.html", "tree.html", "map.html"} <= {
-        path.name for path in (tmp_path / page).parent.iterdir()
+        path.name for path in (folder / page).parent.iterdir()
     }
-    assert (tmp_path / "out" / "glyphs-pca.png").read_bytes().startswith(b"\x89PNG")
-    document = Document.model_validate_json((tmp_path / "out" / "glyphs-pca.json").read_text())
+
+
+def test_the_report_of_the_demo_has_its_file_and_the_mistakes_of_every_query(demo):
+    folder, _ = demo
+    document = Document.model_validate_json((folder / "out" / "glyphs-pca.json").read_text())
     assert sum(document.mistakes["test"].values()) == document.scores["R@1"].queries
     assert Path(document.embedding.file).name == "glyphs-pca.parquet"
 
