@@ -134,12 +134,15 @@ def test_every_command_has_an_example_and_the_short_options_of_all():
                 assert long not in parameter.opts or short in parameter.opts, (words, long)
 
 
-def test_quiet_says_no_remarks_and_verbose_where_a_refusal_was_made():
+def test_quiet_says_no_remarks():
     plain = run("leaderboard", "export", "sop", "-o", os.devnull)
     assert "wrote" in plain.stderr
     assert "wrote" not in run("-q", "leaderboard", "export", "sop", "-o", os.devnull).stderr
     assert "wrote" not in run("leaderboard", "-q", "export", "sop", "-o", os.devnull).stderr
     assert "wrote" not in run("leaderboard", "export", "sop", "-o", os.devnull, "--quiet").stderr
+
+
+def test_verbose_says_where_a_refusal_was_made():
     assert "Traceback" in run("-v", "datasets", "nonsense").stderr
     assert "Traceback" in run("datasets", "nonsense", "-v").stderr
     assert "Traceback" not in run("datasets", "nonsense").stderr
