@@ -39,7 +39,10 @@ if TYPE_CHECKING:
     help="Your address, which Wikimedia asks for; without it nothing is fetched.",
 )
 @click.option(
-    "--from", "source", type=FILE, help="Your own CSV, parquet, folder of images, or COCO's JSON."
+    "--from",
+    "source",
+    type=FILE,
+    help="Your own CSV, parquet, folder of images, or COCO's JSON; or a dataset that is built.",
 )
 @click.option(
     "--levels",

@@ -104,6 +104,40 @@ def test_items_of_unknown_class_train_where_classes_are_dealt(tmp_path):
     assert "4 items whose species is unknown are for training" in " ".join(result.stderr.split())
 
 
+def test_a_built_dataset_is_taken_for_a_table_with_its_levels_and_splits(birds):
+    build("mine", "--from", birds, *TABLE, "--split-column", "fold")
+    build("again", "--from", "mine")
+    digests = [
+        {split: manifest.digest for split, manifest in load(name).manifests.items()}
+        for name in ("mine", "again")
+    ]
+    assert digests[0] == digests[1]
+
+
+def test_decisions_about_a_published_dataset_make_one_of_ones_own(tmp_path):
+    glyphs = load("glyphs").tests["test"]
+    item, label = glyphs.items[0], class_rows(glyphs.tree)[glyphs.labels[0, -1]]
+    rows = f"item,decision,label,path\n{item},drop,{' > '.join(label)},\n"
+    (tmp_path / "decisions.csv").write_text(rows, encoding="utf-8")
+    build("letters", "--from", "glyphs", "--decisions", tmp_path / "decisions.csv")
+    assert set(glyphs.items) - set(load("letters").tests["test"].items) == {item}
+
+
+def test_of_a_built_dataset_no_levels_are_chosen(birds):
+    build("mine", "--from", birds, *TABLE)
+    refused = CliRunner().invoke(command, ["again", "--from", "mine", "--levels", "order"])
+    assert isinstance(refused.exception, UsageError)
+    assert refused.exception.found == "levels"
+
+
+def test_a_built_dataset_of_several_tests_is_no_table(tmp_path):
+    glyphs = load("glyphs")
+    save(dataclasses.replace(glyphs, tests={"a": glyphs.train, "b": glyphs.train}), tmp_path / "d")
+    refused = CliRunner().invoke(command, ["again", "--from", str(tmp_path / "d")])
+    assert isinstance(refused.exception, UsageError)
+    assert "2 tests" in refused.exception.found
+
+
 @pytest.fixture
 def imagenet(tmp_path):
     """Folders train and val of synsets, and pairs in which a dog has two parents."""

@@ -13,31 +13,38 @@ from hbench.core.arguments import checked_class
 from hbench.core.errors import DataError, TreeError, UnknownName, UsageError, examples
 from hbench.core.tables import read_with_dialect
 from hbench.datasets.copies import CHOICES, KEEP, MERGE, Copies, same_content
-from hbench.datasets.dataset import TEST, Dataset
+from hbench.datasets.dataset import Dataset
 from hbench.datasets.manifest import name_table_of
 from hbench.datasets.own import several
 from hbench.datasets.own import table as own_table
 from hbench.datasets.own.boxes import coco_table, is_coco, with_boxes
+from hbench.datasets.own.built import built_at, table_of
 from hbench.datasets.own.data import IMAGES, OnRemark, mended_by, own_dataset, without_images
 from hbench.datasets.own.decisions import applied, in_words
 from hbench.datasets.own.folder import SPLIT, VALIDATION, folder_table
+from hbench.datasets.own.splits import split
 from hbench.datasets.own.table import OwnTable, check_columns
-from hbench.datasets.spec import held_out
 from hbench.tree import refuse_depth
 from hbench.tree.advice import mend_to_tree
 from hbench.tree.columns import Chosen, TableColumns, columns_of
 from hbench.tree.names import NameTable, Row, paths_of_nodes, refuse, remarks_on
-from hbench.tree.partial import is_unknown
 from hbench.tree.paths import as_written, separator_of, split_path
+
+# choices about a table or a folder, which a dataset that is built does not leave
+OF_TABLES = (
+    "levels", "image_column", "depth", "split_folders", "split_column", "tree", "separator",
+    "taxonomy", "edges", "several", "boxes",
+)  # fmt: skip
 
 
 @checked_class
 @dataclass(frozen=True)
 class OwnSource:
-    """A CSV or parquet table, or a folder of images, and how to read it.
+    """A CSV or parquet table, a folder of images, or a dataset that is built, and how to read it.
 
     Args:
-        path: the table, or the folder.
+        path: the table or the folder; or the name or folder of a dataset that is built, whose items
+            with their levels and splits are taken for a table.
         levels: columns, coarse to fine, or names of the nested folders; also one text with commas.
         root: the folder of the images. Default: that of the table.
         image_column: the column of their paths below it, or of ids. Default: the one that looks so.
@@ -153,7 +160,7 @@ def build_own(
         images = {image: images[image] for image in own.items if image in images}
         changed["copies"] = source.copies
 
-    own = _split(own, source, on_remark)
+    own = split(own, source.split_by, source.test_fraction, seed=source.seed, on_remark=on_remark)
     try:
         dataset = own_dataset(name, own, root, listed=listed)
     except TreeError:  # the next line raises the problems by node, with advice
@@ -203,6 +210,10 @@ def _read(source: OwnSource) -> tuple[OwnTable, Path, dict[str, bytes]]:
     """Read the table of a source; return it, the folder of its images, and the images that are
     inside of it.
     """
+    built = built_at(source.path)
+    if built is not None:
+        _refuse_columns(source, built.name)
+        return table_of(built), source.root or built.root or Path(), {}
     if source.path.is_dir():
         return _placed(_of_folder(source), source), source.path, {}
 
@@ -233,11 +244,22 @@ def _read(source: OwnSource) -> tuple[OwnTable, Path, dict[str, bytes]]:
             source.path.name, table, chosen, facts, as_it_is=bool(source.policies)
         )
 
-    split = source.split_column
-    if split is not None:
-        check_columns(table, [split])
-    own = dataclasses.replace(own, columns=_with_split(own.columns, split))
+    column = source.split_column
+    if column is not None:
+        check_columns(table, [column])
+    own = dataclasses.replace(own, columns=_with_split(own.columns, column))
     return _placed(own, source), source.root or source.path.parent, images
+
+
+def _refuse_columns(source: OwnSource, dataset: str) -> None:
+    """Raise UsageError for choices about a table or a folder, of a dataset that is built."""
+    if given := [name for name in OF_TABLES if getattr(source, name)]:
+        raise UsageError(
+            f"{dataset} is a dataset that is built, with levels and splits of its own",
+            expected="decisions, policies, or a choice of copies",
+            found=", ".join(given).replace("_", " "),
+            fix="leave the others out",
+        )
 
 
 def _of_folder(source: OwnSource) -> OwnTable:
@@ -340,87 +362,3 @@ def _paths_to(names: NameTable) -> dict[str, list[Row]]:
         for depth, name in enumerate(row, start=1):
             paths.setdefault(name, {})[(shown or row)[:depth]] = None
     return {name: list(to_node) for name, to_node in paths.items()}
-
-
-def _refuse_split(own: OwnTable, by: str, fraction: float) -> None:
-    """Raise UsageError, or UnknownName, where a level cannot be dealt to train and test."""
-    if own.columns.split is not None:
-        raise UsageError(
-            "there are two splits",
-            expected="either --split-by, or --split-column or --split-folders",
-        )
-    if SPLIT in own.columns.levels:
-        raise UsageError(
-            f"a level is called {SPLIT}, as the column that --split-by makes",
-            fix="rename that column",
-        )
-    if by not in own.columns.levels:
-        raise UnknownName("level to split by", by, own.columns.levels)
-    if not 0 < fraction < 1:
-        raise UsageError(
-            "the test fraction is out of range",
-            expected="more than 0, less than 1",
-            found=f"{fraction}",
-        )
-
-
-def _split(own: OwnTable, source: OwnSource, on_remark: OnRemark) -> OwnTable:
-    """Return the table with its column of splits.
-
-    If `split_by` names a level, the column puts every node of that level as a whole into test or
-    into train; items whose node is unknown train.
-    """
-    by = source.split_by
-    fraction = source.test_fraction
-    levels = own.columns.levels
-    if by is None:
-        if own.columns.split is None and SPLIT in own.table.column_names and SPLIT not in levels:
-            on_remark(
-                "note: the column split is not used, every row is tested; --split-column split "
-                "uses it"
-            )
-        return own
-
-    _refuse_split(own, by, fraction)
-    nodes = ["/".join(names[: levels.index(by) + 1]) for names in own.rows]
-    tested = _tested(own, nodes, source, on_remark)
-    in_test = zip(nodes, own.distractors, strict=True)
-    splits = pa.array(
-        [TEST if node in tested or is_distractor else "train" for node, is_distractor in in_test]
-    )
-    table = own.table.drop_columns(
-        [SPLIT] if SPLIT in own.table.column_names else []
-    ).append_column(SPLIT, splits)
-
-    return dataclasses.replace(
-        own, table=table, columns=dataclasses.replace(own.columns, split=SPLIT)
-    )
-
-
-def _tested(
-    own: OwnTable, nodes: Sequence[str], source: OwnSource, on_remark: OnRemark
-) -> set[str]:
-    """Choose the nodes of the level to split by that are tested, of the node of every row."""
-    by = source.split_by
-    assert by is not None
-    place = own.columns.levels.index(by)
-    # a name that marks the unknown is no class: its items may be of any
-    classes = [
-        node
-        for node, names in zip(nodes, own.rows, strict=True)
-        if any(names) and not is_unknown(names[place])
-    ]
-    tested = held_out(classes, fraction=source.test_fraction, seed=source.seed)
-    if not 0 < len(tested) < len(set(classes)):
-        raise UsageError(
-            f"too few nodes to split by {by}",
-            expected="some for train and some for test",
-            found=examples(set(nodes)),
-        )
-
-    if unknown := sum(map(any, own.rows)) - len(classes):
-        on_remark(
-            f"note: {unknown:,} items whose {by} is unknown are for training; they may show what "
-            "is tested"
-        )
-    return tested

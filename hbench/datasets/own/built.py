@@ -1,0 +1,84 @@
+"""Takes a dataset that is built for a table of one's own, so that decisions about its labels, such
+as those of an audit, make another dataset of it.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from hbench.core.errors import UsageError
+from hbench.datasets.dataset import TEST, Dataset
+from hbench.datasets.manifest import Manifest
+from hbench.datasets.own.folder import SPLIT
+from hbench.datasets.own.table import OwnTable
+from hbench.tree.columns import TableColumns
+from hbench.tree.names import class_rows
+
+BUILT = "dataset.json"  # the file of a dataset that tells its folder from others
+TRAIN, QUERY, GALLERY = "train", "query", "gallery"
+
+
+def built_at(path: Path) -> Dataset | None:
+    """The dataset in a folder, or under a name; None where there is neither. Raises DataError for a
+    published one that is not built yet.
+    """
+    from hbench.datasets import load, own_names, specs
+
+    if (path / BUILT).is_file():
+        return load(path)
+    is_name = len(path.parts) == 1 and not path.exists()
+    if is_name and path.name in {*specs, *own_names()}:
+        return load(path.name)
+    return None
+
+
+def table_of(dataset: Dataset) -> OwnTable:
+    """The items of a dataset with one test, their levels and their splits, as a table.
+
+    Raises UsageError for what such a table cannot hold.
+    """
+    _refuse_what_is_lost(dataset)
+    (test,) = dataset.tests.values()
+    manifests = [manifest for manifest in (dataset.train, test) if manifest is not None]
+    items = [item for manifest in manifests for item in manifest.items.tolist()]
+    rows = [row for manifest in manifests for row in _rows(manifest)]
+    splits = [TRAIN] * (len(items) - len(test)) + _sides(test)
+
+    columns = dict(zip(dataset.levels, map(list, zip(*rows, strict=True)), strict=True))
+    table = pa.table({"item": items, **columns, SPLIT: splits})
+    named = TableColumns("item", tuple(dataset.levels), SPLIT)
+    return OwnTable(f"{dataset.name}@{dataset.version}", table, named)
+
+
+def _rows(manifest: Manifest) -> list[tuple[str, ...]]:
+    """The names of every item, coarse to fine."""
+    rows = class_rows(manifest.tree)
+    return [rows[label] for label in manifest.labels[:, -1].tolist()]
+
+
+def _sides(test: Manifest) -> list[str]:
+    """What each item of a test is: both a query and in the gallery, or one of these."""
+    only_asked = test.query & ~test.gallery
+    only_ranked = test.gallery & ~test.query
+    sides: list[str] = np.select([only_asked, only_ranked], [QUERY, GALLERY], TEST).tolist()
+    return sides
+
+
+def _refuse_what_is_lost(dataset: Dataset) -> None:
+    manifests = dataset.manifests.values()
+    reasons = {
+        f"{len(dataset.tests)} tests": len(dataset.tests) != 1,
+        "lists of judged pairs": bool(dataset.lists),
+        "items that some queries leave out": any(each.ignore is not None for each in manifests),
+        "items of several paths": any(each.more is not None for each in manifests),
+        "another set of levels in its training": any(
+            each.levels != dataset.levels for each in manifests
+        ),
+    }
+    if found := [words for words, is_so in reasons.items() if is_so]:
+        raise UsageError(
+            f"{dataset.name} cannot be taken for a table of your own",
+            expected="one test, and items of one path each",
+            found=", ".join(found),
+        )

@@ -1,0 +1,95 @@
+"""Deals the items of a table to training and test by the nodes of a level, whole nodes to one of
+them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from itertools import compress
+
+import pyarrow as pa
+
+from hbench.core.errors import UnknownName, UsageError, examples
+from hbench.datasets.dataset import TEST
+from hbench.datasets.own.data import OnRemark
+from hbench.datasets.own.folder import SPLIT
+from hbench.datasets.own.table import OwnTable
+from hbench.datasets.spec import held_out
+from hbench.tree.partial import is_unknown
+
+
+def split(
+    own: OwnTable, by: str | None, fraction: float, *, seed: int, on_remark: OnRemark
+) -> OwnTable:
+    """Return the table with its column of splits.
+
+    If `by` names a level, the column puts every node of that level as a whole into test or
+    into train; items whose node is unknown train.
+    """
+    levels = own.columns.levels
+    if by is None:
+        if own.columns.split is None and SPLIT in own.table.column_names and SPLIT not in levels:
+            on_remark(
+                "note: the column split is not used, every row is tested; --split-column split "
+                "uses it"
+            )
+        return own
+
+    _refuse(own, by, fraction)
+    depth = levels.index(by) + 1
+    nodes = ["/".join(names[:depth]) for names in own.rows]
+    # a name that marks the unknown is no class: its items may be of any
+    is_known = [any(names) and not is_unknown(names[depth - 1]) for names in own.rows]
+    classes = list(compress(nodes, is_known))
+    tested = held_out(classes, fraction=fraction, seed=seed)
+    if not 0 < len(tested) < len(set(classes)):
+        raise UsageError(
+            f"too few nodes to split by {by}",
+            expected="some for train and some for test",
+            found=examples(set(nodes)),
+        )
+
+    if unknown := sum(map(any, own.rows)) - len(classes):
+        on_remark(
+            f"note: {unknown:,} items whose {by} is unknown are for training; they may show what "
+            "is tested"
+        )
+
+    in_test = zip(nodes, own.distractors, strict=True)
+    return _with_splits(
+        own,
+        [TEST if node in tested or is_distractor else "train" for node, is_distractor in in_test],
+    )
+
+
+def _with_splits(own: OwnTable, splits: Sequence[str]) -> OwnTable:
+    """The table with these splits of its rows, in place of a column that has them."""
+    others = own.table.drop_columns([SPLIT] if SPLIT in own.table.column_names else [])
+    return dataclasses.replace(
+        own,
+        table=others.append_column(SPLIT, pa.array(splits)),
+        columns=dataclasses.replace(own.columns, split=SPLIT),
+    )
+
+
+def _refuse(own: OwnTable, by: str, fraction: float) -> None:
+    """Raise UsageError, or UnknownName, where a level cannot be dealt to train and test."""
+    if own.columns.split is not None:
+        raise UsageError(
+            "there are two splits",
+            expected="either --split-by, or --split-column or --split-folders",
+        )
+    if SPLIT in own.columns.levels:
+        raise UsageError(
+            f"a level is called {SPLIT}, as the column that --split-by makes",
+            fix="rename that column",
+        )
+    if by not in own.columns.levels:
+        raise UnknownName("level to split by", by, own.columns.levels)
+    if not 0 < fraction < 1:
+        raise UsageError(
+            "the test fraction is out of range",
+            expected="more than 0, less than 1",
+            found=f"{fraction}",
+        )
