@@ -105,8 +105,13 @@ def pages(folder, reported, tmp_path_factory):
     return out
 
 
-def test_every_score_on_the_page_is_the_reports(opened, folder, pages):
-    documents = [reports.read(folder / f"{name}.json") for name in ("one", "two")]
+@pytest.fixture(scope="module")
+def documents(folder):
+    """The reports of both runs."""
+    return [reports.read(folder / f"{name}.json") for name in ("one", "two")]
+
+
+def test_every_score_on_the_page_is_the_reports(opened, documents, pages):
     page = opened(pages / "index.html")
     cells = "section:not([aria-labelledby=official]) [data-metric]"
     read = each(page, cells, "[+e.dataset.run, e.dataset.metric, e.dataset.value, e.textContent]")
@@ -123,6 +128,10 @@ def test_every_score_on_the_page_is_the_reports(opened, folder, pages):
     for run, name, value, text in read:
         assert float(value) == documents[run].scores[name].value
         assert text == f"{100 * documents[run].scores[name].value:.2f}"
+
+
+def test_mistakes_and_remarks_on_the_page_are_the_reports(opened, documents, pages):
+    page = opened(pages / "index.html")
     counts = each(page, "[data-mistake]", "[+e.dataset.run, e.dataset.mistake, +e.dataset.value]")
     mistakes = [
         [run, *item] for run, own in enumerate(documents) for item in own.mistakes["test"].items()
@@ -130,14 +139,16 @@ def test_every_score_on_the_page_is_the_reports(opened, folder, pages):
     assert sorted(counts) == sorted(mistakes)
     remarks = [" ".join(text.split()) for document in documents for text in document.warnings]
     assert page.locator(".remarks dt").all_inner_texts() == remarks
-    # the curve's area is H-AP: 240 queries are all of them
+
+
+def test_the_area_of_the_curve_on_the_page_is_h_ap(opened, documents, pages):
+    """The curve is of 240 queries, which are all."""
+    page = opened(pages / "index.html")
     area = float(page.locator("[data-area]").first.get_attribute("data-area"))
     assert area == pytest.approx(documents[0].scores["H-AP"].value, abs=1e-9)
 
 
-def test_the_overview_begins_with_the_worst_and_the_best_and_tells_models_apart(
-    opened, folder, reported, pages
-):
+def test_the_overview_begins_with_the_worst_and_the_best(opened, reported, pages):
     values, items = reported.runs[0].values["H-AP"], reported.manifest.items.tolist()
     page = opened(pages / "index.html")
     for key, extreme in (("worst", values.min()), ("best", values.max())):
@@ -152,15 +163,19 @@ def test_the_overview_begins_with_the_worst_and_the_best_and_tells_models_apart(
         < page.locator(".glimpses").bounding_box()["y"]
         < page.locator("#scores").bounding_box()["y"]
     )
-    # the marks of two runs lie as far apart as their scores, on a scale whose ends are printed
+
+
+def test_the_marks_of_two_runs_lie_as_far_apart_as_their_scores(opened, documents, pages):
+    page = opened(pages / "index.html")
     line = page.locator("section[aria-labelledby=scores] tbody tr").first
-    low, high = map(int, line.locator(".ends span").all_inner_texts())
-    scores = [
-        100 * reports.read(folder / f"{name}.json").scores["H-AP"].value for name in ("one", "two")
-    ]
+    low, high = map(int, line.locator(".ends span").all_inner_texts())  # printed on the scale
+    scores = [100 * document.scores["H-AP"].value for document in documents]
     at = each(line, ".bar .at", "+e.getAttribute('x1')")
     assert at == pytest.approx([100 * (score - low) / (high - low) for score in scores], abs=0.01)
-    # every metric leads to its sentence
+
+
+def test_every_metric_on_the_overview_leads_to_its_sentence(opened, pages):
+    page = opened(pages / "index.html")
     links = each(page, "a[href^='#metric-']", "e.hash.slice(1)")
     assert {"metric-H-AP", "metric-R", "metric-NDCG"} <= set(links)
     assert all(page.locator(f'[id="{link}"]').count() == 1 for link in links)
@@ -236,24 +251,34 @@ def test_the_explorer_walks_by_keys_and_shows_both_runs(opened, reported, pages)
     assert page.locator("#next").is_disabled()
 
 
-def test_the_first_right_result_and_copies_stand_where_they_are(opened, folder, tmp_path):
-    """Ranks are those of browsing; the explorer and the strips show the same."""
-    data = folder / "own.parquet"
-    (tmp_path / "run.json").write_text(
+@pytest.fixture(scope="module")
+def few(folder, tmp_path_factory):
+    """One run read with embeddings, and its pages with three results a query: most first right
+    ones come later.
+    """
+    made = tmp_path_factory.mktemp("few")
+    (made / "run.json").write_text(
         (folder / "one.json").read_text(encoding="utf-8"), encoding="utf-8"
     )
-    shutil.copy(folder / "one.by-query.parquet", tmp_path / "run.by-query.parquet")
-    shown = with_embeddings(
-        read_runs([tmp_path / "run.json"], dataset=str(data)), [folder / "one.npz"], 3
-    )
-    write_report(shown, tmp_path / "pages")
+    shutil.copy(folder / "one.by-query.parquet", made / "run.by-query.parquet")
+    runs = read_runs([made / "run.json"], dataset=str(folder / "own.parquet"))
+    shown = with_embeddings(runs, [folder / "one.npz"], 3)
+    write_report(shown, made / "pages")
+    return shown, made / "pages"
+
+
+def test_the_explorer_shows_the_first_right_result_and_copies_as_browsing_ranks_them(
+    opened, folder, few
+):
+    shown, pages = few
     top, manifest = shown.runs[0].top, shown.manifest
     (query,) = np.flatnonzero(top.right.ranks == top.right.ranks.max())[:1].tolist()
+    data = str(folder / "own.parquet")
     (strip,) = hbench.browse(
-        folder / "one.npz", str(data), queries=[manifest.items[query]], k=3
+        folder / "one.npz", data, queries=[manifest.items[query]], k=3
     ).sheet.strips
     assert strip.rows[0].right.rank == top.right.ranks[query] > 3
-    page = explored(opened, tmp_path / "pages" / "explore.html")
+    page = explored(opened, pages / "explore.html")
     page.evaluate("at => { location.hash = `item=${at}`; }", query)
     wait_for_query(page, manifest.items[query])
     assert page.locator("#shown [data-right]").get_attribute("data-right") == str(
@@ -262,13 +287,16 @@ def test_the_first_right_result_and_copies_stand_where_they_are(opened, folder, 
     names = page.locator("#shown .tile .name").all_inner_texts()
     assert names == [hit.name for hit in strip.rows[0].shown]
     assert page.locator("#shown .copy").count() == sum(hit.copy for hit in strip.rows[0].hits)
-    late = opened(tmp_path / "pages" / "queries.html").locator(
-        "section[aria-labelledby=worst] [data-right]"
-    )
+
+
+def test_the_first_right_result_of_a_strip_leads_to_its_own_query(opened, few):
+    shown, pages = few
+    late = opened(pages / "queries.html").locator("section[aria-labelledby=worst] [data-right]")
     assert late.count() == 8
-    late.first.locator("a").click()  # the tile leads to its own query
+    late.first.locator("a").click()
     late.page.wait_for_function("() => document.getElementById('shown')?.dataset.query")
-    query = manifest.items.tolist().index(late.page.locator("#shown").get_attribute("data-query"))
+    item = late.page.locator("#shown").get_attribute("data-query")
+    query = shown.manifest.items.tolist().index(item)
     assert late.page.url.endswith(f"explore.html#item={query}")
     late.page.go_back()
     assert "the right one is at rank" in late.first.inner_text()
@@ -310,43 +338,64 @@ def node_means(reported, level, metric="H-AP", run=0):
     return {name: float(np.mean(own)) for name, own in found.items()}
 
 
-def test_the_tree_shows_the_means_of_any_metric_and_zooms(opened, reported, pages):
+@pytest.fixture
+def tree_page(opened, pages):
     page = opened(pages / "tree.html")
     page.wait_for_selector("#tree[data-ready]")
-    options = page.locator("#tree-color option").all_inner_texts()
-    assert sorted(options[1:]) == sorted(reported.runs[0].values)
-    picture = page.locator("#tree-picture")
+    return page
+
+
+def said_of_node(page, name, metric, mean):
+    """Search a genus and wait until the page says its mean; return all that it says."""
+    page.fill("#tree-search", name)
+    page.wait_for_function(
+        "words => document.getElementById('tree-said').textContent.endsWith(words)",
+        arg=f"(genus): 40 items, {metric} {100 * round(mean, 4):.1f}",
+    )
+    return page.locator("#tree-said").inner_text()
+
+
+def test_the_tree_shows_every_node_with_its_name(tree_page, reported):
+    picture = tree_page.locator("#tree-picture")
     assert picture.locator(".node:not(.run)").count() == sum(map(len, reported.manifest.tree.names))
     assert all(
         len(text) > 5 or "…" not in text for text in picture.locator("text").all_text_contents()
     )
+
+
+def test_the_tree_shows_the_means_of_any_metric(tree_page, reported):
+    options = tree_page.locator("#tree-color option").all_inner_texts()
+    assert sorted(options[1:]) == sorted(reported.runs[0].values)
     for metric, run in (("H-AP", 0), ("AP/genus", 1)):
-        page.select_option("#tree-color", metric)
-        page.select_option("#tree-run", str(run))
-        means = node_means(reported, 1, metric, run)
-        for name in means:
-            page.fill("#tree-search", name)
-            said = page.locator("#tree-said")
-            page.wait_for_function(
-                "words => document.getElementById('tree-said').textContent.endsWith(words)",
-                arg=f"(genus): 40 items, {metric} {100 * round(means[name], 4):.1f}",
-            )
-            assert f"› {name} " in said.inner_text()
+        tree_page.select_option("#tree-color", metric)
+        tree_page.select_option("#tree-run", str(run))
+        for name, mean in node_means(reported, 1, metric, run).items():
+            assert f"› {name} " in said_of_node(tree_page, name, metric, mean)
+
+
+def test_the_tree_zooms_by_keys(tree_page, reported):
+    tree_page.select_option("#tree-color", "H-AP")
+    *_, (name, mean) = node_means(reported, 1).items()
+    said_of_node(tree_page, name, "H-AP", mean)
+    picture = tree_page.locator("#tree-picture")
     shown = picture.get_attribute("data-root")
     picture.focus()
-    page.keyboard.press("Escape")
+    tree_page.keyboard.press("Escape")
     assert picture.get_attribute("data-root") == "0." + str(
         reported.manifest.tree.parents[1][int(shown[2:])]
     )
-    page.keyboard.press("Escape")
+    tree_page.keyboard.press("Escape")
     assert picture.get_attribute("data-root") == ""
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("Enter")
+    tree_page.keyboard.press("ArrowDown")
+    tree_page.keyboard.press("Enter")
     assert picture.get_attribute("data-root").startswith("0.")
-    page.fill("#tree-search", "__proto__")
-    page.locator("#tree-explore").click()
-    page.wait_for_selector("#shown[aria-busy=false]")
-    page.wait_for_function(
+
+
+def test_a_node_of_the_tree_leads_to_its_queries(tree_page):
+    tree_page.fill("#tree-search", "__proto__")
+    tree_page.locator("#tree-explore").click()
+    tree_page.wait_for_selector("#shown[aria-busy=false]")
+    tree_page.wait_for_function(
         "() => document.querySelector('#shown h2').textContent.endsWith('__proto__')"
     )
 
@@ -435,52 +484,77 @@ def test_a_picture_leads_to_its_file(opened, tmp_path):
     assert all(file.is_file() and file.is_relative_to(images) for file in files)
 
 
-def test_the_map_zooms_and_lists_what_is_selected(opened, reported, pages):
-    means = node_means(reported, 2)
+@pytest.fixture
+def map_page(opened, pages):
     page = opened(pages / "map.html")
     page.wait_for_selector("#map[data-ready]")
-    assert page.locator(".dot").count() == 12
-    page.locator("#select-view").click()
-    rows = each(page, "#map-list tr", "[...e.cells].map(c => c.textContent)")
+    return page
+
+
+def select_by_a_box(page):
+    """Draw a box around all that the map shows."""
+    frame = page.locator("#map-picture").bounding_box()
+    page.locator("#select-box").click()
+    page.mouse.move(frame["x"] + 1, frame["y"] + 1)
+    page.mouse.down()
+    page.mouse.move(frame["x"] + frame["width"] - 1, frame["y"] + frame["height"] - 1, steps=3)
+    page.mouse.up()
+
+
+def test_the_map_lists_the_classes_in_view_by_their_means(map_page, reported):
+    means = node_means(reported, 2)
+    assert map_page.locator(".dot").count() == 12
+    map_page.locator("#select-view").click()
+    rows = each(map_page, "#map-list tr", "[...e.cells].map(c => c.textContent)")
     assert [float(value) for _, value, _ in rows] == [
         round(100 * mean, 1) for mean in sorted(means.values())
     ]
     assert {int(items) for *_, items in rows} == {20}
-    page.locator("#select-none").click()
-    page.locator("#map-picture").focus()
-    page.keyboard.press("+")
-    assert page.locator("#map-picture").get_attribute("data-scale") == "1.500"
-    page.keyboard.press("0")
-    assert page.locator("#map-picture").get_attribute("data-scale") == "1.000"
-    frame = page.locator("#map-picture").bounding_box()
+    map_page.locator("#select-none").click()
+    assert map_page.locator("#map-list tr").count() == 0
+
+
+def test_the_map_zooms_by_keys_and_by_the_wheel(map_page):
+    map_page.locator("#map-picture").focus()
+    map_page.keyboard.press("+")
+    assert map_page.locator("#map-picture").get_attribute("data-scale") == "1.500"
+    map_page.keyboard.press("0")
+    assert map_page.locator("#map-picture").get_attribute("data-scale") == "1.000"
+    frame = map_page.locator("#map-picture").bounding_box()
     left, top, width, height = (frame[key] for key in ("x", "y", "width", "height"))
-    page.mouse.move(left + width / 2, top + height / 2)
-    page.mouse.wheel(0, -400)
-    page.wait_for_function("() => +document.getElementById('map-picture').dataset.scale > 2")
-    page.locator("#zoom-all").click()
+    map_page.mouse.move(left + width / 2, top + height / 2)
+    map_page.mouse.wheel(0, -400)
+    map_page.wait_for_function("() => +document.getElementById('map-picture').dataset.scale > 2")
+    map_page.locator("#zoom-all").click()
+    assert map_page.locator("#map-picture").get_attribute("data-scale") == "1.000"
+
+
+def test_a_dot_of_the_map_is_shown_and_selected(map_page):
     spot = (
-        page.locator(".dot")
+        map_page.locator(".dot")
         .nth(5)
         .evaluate("e => { const r = e.getBoundingClientRect(); return [r.x, r.y]; }")
     )
-    page.mouse.move(*spot)
-    assert "20 items, H-AP" in page.locator("#map-said").inner_text()
-    assert page.locator("#map-shown svg").count() == 3
-    page.mouse.down()
-    page.mouse.up()
-    assert page.locator("#map-list tr").count() == 1
-    page.locator("#select-none").click()
-    page.locator("#select-box").click()
-    page.mouse.move(left + 1, top + 1)
-    page.mouse.down()
-    page.mouse.move(left + width - 1, top + height - 1, steps=3)
-    page.mouse.up()
-    assert page.locator("#map-list tr").count() == 12
-    page.select_option("#map-color", "value")
-    assert page.locator("#map-legend li").count() == 6
-    assert page.locator("#map-list svg").count() == 36
-    page.locator("#map-list a").first.click()
-    page.wait_for_selector("#shown[aria-busy=false]")
+    map_page.mouse.move(*spot)
+    assert "20 items, H-AP" in map_page.locator("#map-said").inner_text()
+    assert map_page.locator("#map-shown svg").count() == 3
+    map_page.mouse.down()
+    map_page.mouse.up()
+    assert map_page.locator("#map-list tr").count() == 1
+
+
+def test_a_box_on_the_map_selects_the_classes_inside(map_page):
+    select_by_a_box(map_page)
+    assert map_page.locator("#map-list tr").count() == 12
+
+
+def test_a_class_that_is_selected_on_the_map_is_pictured_and_leads_to_its_queries(map_page):
+    select_by_a_box(map_page)
+    map_page.select_option("#map-color", "value")
+    assert map_page.locator("#map-legend li").count() == 6
+    assert map_page.locator("#map-list svg").count() == 36
+    map_page.locator("#map-list a").first.click()
+    map_page.wait_for_selector("#shown[aria-busy=false]")
 
 
 def test_a_tree_of_ten_thousand_leaves_is_drawn_whole_and_in_few_elements(opened, tmp_path):
