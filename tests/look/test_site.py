@@ -16,7 +16,7 @@ from hbench.core.errors import UnknownName, UsageError
 from hbench.look.plots.boards import front_of, lower_fence, points_of
 from hbench.look.site.folder import slug_of, write_site
 from tests.command_line import call
-from tests.look.elements import check_page, each
+from tests.look.elements import Opened, check_page, each
 
 NASTY = "</script><img src=x onerror=alert(1)>"
 SHIPPED = leaderboard.names()
@@ -124,13 +124,19 @@ def test_rows_are_ranked_by_a_metric_as_the_leaderboard_ranks_them(opened, site,
     assert shown_rows(ready(page), "place", "method", metric) == places_of(board, metric)
 
 
-def test_rows_are_filtered_sorted_and_saved(opened, site, tmp_path):
-    board = leaderboard.read("sop")
+@pytest.fixture
+def filtered(opened, site):
+    """The page of SOP with four filters set."""
     page = ready(opened(site / "board-sop.html"))
     page.select_option("#backbone", "ResNet-50")
     page.select_option("#year", "2022")
     page.select_option("#family", "hierarchical")
     page.select_option("#source", "HAPPIER, ECCV 2022")
+    return page
+
+
+def test_rows_are_filtered_by_all_that_is_chosen(filtered):
+    board = leaderboard.read("sop")
     expected = [
         result[0].method
         for result in joined(board.rows)
@@ -140,26 +146,34 @@ def test_rows_are_filtered_sorted_and_saved(opened, site, tmp_path):
         and "HAPPIER, ECCV 2022" in {row.paper.citation for row in result}
     ]
     assert expected
-    assert sorted(method for (method,) in shown_rows(page, "method")) == sorted(expected)
+    assert sorted(method for (method,) in shown_rows(filtered, "method")) == sorted(expected)
     assert (
-        page.locator("#count")
+        filtered.locator("#count")
         .inner_text()
         .startswith(f"{len(expected)} of {len(joined(board.rows))} results")
     )
-    page.locator('#board thead [data-sort="method"] button').focus()
-    page.keyboard.press("Enter")
-    methods = [method for (method,) in shown_rows(page, "method")]
+    filtered.locator("#tools button[type=reset]").click()
+    assert len(shown_rows(filtered, "method")) == len(joined(board.rows))
+
+
+def test_the_rows_that_are_shown_are_sorted_by_keys_and_saved_as_they_stand(filtered, tmp_path):
+    filtered.locator('#board thead [data-sort="method"] button').focus()
+    filtered.keyboard.press("Enter")
+    methods = [method for (method,) in shown_rows(filtered, "method")]
     assert methods == sorted(methods, key=str.lower)
-    page.keyboard.press("Enter")
-    assert [method for (method,) in shown_rows(page, "method")] == methods[::-1]
-    with page.expect_download() as download:
-        page.locator("#save").click()
+    filtered.keyboard.press("Enter")
+    assert [method for (method,) in shown_rows(filtered, "method")] == methods[::-1]
+    with filtered.expect_download() as download:
+        filtered.locator("#save").click()
     download.value.save_as(tmp_path / "rows.csv")
     saved = rows_of(tmp_path / "rows.csv")
     assert [line["method"] for line in saved] == methods[::-1]
-    assert [line["H-AP"] for line in saved] == [score for (score,) in shown_rows(page, "H-AP")]
-    page.locator("#tools button[type=reset]").click()
-    assert len(shown_rows(page, "method")) == len(joined(board.rows))
+    assert [line["H-AP"] for line in saved] == [score for (score,) in shown_rows(filtered, "H-AP")]
+
+
+def test_rows_are_filtered_by_what_was_trained_on_and_by_a_name_in_any_case(opened, site):
+    board = leaderboard.read("sop")
+    page = ready(opened(site / "board-sop.html"))
     page.select_option("#trained_on", "nothing (zero-shot)")
     shown = {method for (method,) in shown_rows(page, "method")}
     assert shown == {
@@ -294,42 +308,86 @@ def test_other_folders_and_unknown_leaderboards_are_refused(tmp_path):
     assert slug_of("../a b.toml") == "a-b"
 
 
-def test_many_columns_fold_rows_are_low_and_backticks_are_code(opened, site):
+def heads_of(page):
+    """The metrics in the head of the table, as far as they are shown."""
+    heads = "all => all.filter(e => !e.hidden && e.dataset.metric).map(e => e.dataset.metric)"
+    return page.locator("#board thead th").evaluate_all(heads)
+
+
+def test_many_columns_fold_to_a_table_that_fits(opened, site):
     board = leaderboard.read("glyphs")
     page = ready(opened(site / "board-glyphs.html"))
-    heads = "all => all.filter(e => !e.hidden && e.dataset.metric).map(e => e.dataset.metric)"
-    first = page.locator("#board thead th").evaluate_all(heads)
-    assert first == list(board.metrics[:8])
+    assert heads_of(page) == list(board.metrics[:8])
     assert (
         page.locator("#fold-said").inner_text() == f"8 of {len(board.metrics)} metrics are shown."
     )
     assert page.evaluate(
         "(e => e.scrollWidth <= e.clientWidth)(document.getElementById('board').parentElement)"
     )
+
+
+def test_rows_are_low(opened, site):
+    page = ready(opened(site / "board-glyphs.html"))
     heights = each(page, "#board tbody tr", "e.getBoundingClientRect().height")
     assert sorted(heights)[len(heights) // 2] < 40  # one line
     assert max(heights) < 64  # a long name takes two
+
+
+def test_what_ranks_is_shown_wherever_it_stands_and_when_columns_fold_again(opened, site):
+    board = leaderboard.read("glyphs")
+    page = ready(opened(site / "board-glyphs.html"))
     page.select_option("#metric", "R@1")
-    page.select_option("#level", "script")  # what ranks is shown, wherever it stands
-    assert page.locator("#board thead th").evaluate_all(heads) == [*board.metrics[:8], "R@1/script"]
+    page.select_option("#level", "script")
+    assert heads_of(page) == [*board.metrics[:8], "R@1/script"]
     page.locator("#fold").click()
-    assert page.locator("#board thead th").evaluate_all(heads) == list(board.metrics)
+    assert heads_of(page) == list(board.metrics)
+    page.locator("#fold").click()
+    assert len(heads_of(page)) == 9
+
+
+def test_columns_that_were_unfolded_stay_so_when_the_page_is_loaded_again(opened, site):
+    board = leaderboard.read("glyphs")
+    page = ready(opened(site / "board-glyphs.html"))
+    page.select_option("#metric", "R@1")
+    page.select_option("#level", "script")
+    page.locator("#fold").click()
     assert page.locator("#fold").get_attribute("aria-expanded") == "true"
     assert "columns=all" in page.url
     page.reload()
-    assert page.locator("#board thead th").evaluate_all(heads) == list(board.metrics)
+    assert heads_of(page) == list(board.metrics)
     page.locator("#fold").click()
-    assert len(page.locator("#board thead th").evaluate_all(heads)) == 9
-    assert page.locator("main code").first.inner_text() == "hbench demo"
+    assert len(heads_of(page)) == 9
+
+
+@pytest.fixture(scope="module")
+def every_board(browser, site):
+    """What the page of every leaderboard says, titles too, and whether its table can fold."""
+    found, opened = {}, Opened(browser, (site / "index.html").as_uri(), (site.as_uri(),))
     for name in SHIPPED:
-        page.goto((site / f"board-{name}.html").as_uri())
-        assert "`" not in ready(page).locator("main").evaluate(
-            "e => e.textContent + [...e.querySelectorAll('[title]')].map(e => e.title)"
+        opened.page.goto((site / f"board-{name}.html").as_uri())
+        said = (
+            ready(opened.page)
+            .locator("main")
+            .evaluate("e => e.textContent + [...e.querySelectorAll('[title]')].map(e => e.title)")
         )
-        assert page.locator("#fold-line").is_visible() == (len(leaderboard.read(name).metrics) > 12)
+        found[name] = said, opened.page.locator("#fold-line").is_visible()
+    opened.close("every-board")
+    return found
 
 
-def test_empty_columns_go_decimals_line_up_and_arxiv_ids_are_links(opened, site):
+def test_backticks_are_code(opened, site, every_board):
+    page = ready(opened(site / "board-glyphs.html"))
+    assert page.locator("main code").first.inner_text() == "hbench demo"
+    for name, (said, _) in every_board.items():
+        assert "`" not in said, name
+
+
+def test_only_tables_of_many_metrics_fold(every_board):
+    for name, (_, folds) in every_board.items():
+        assert folds == (len(leaderboard.read(name).metrics) > 12), name
+
+
+def test_columns_that_are_empty_in_all_shown_rows_go_and_come_back(opened, site):
     page = ready(opened(site / "board-sop.html"))
     heads = "all => all.filter(e => !e.hidden).map(e => e.dataset.sort)"
     assert "AP/super_class" in page.locator("#board thead th").evaluate_all(heads)
@@ -342,6 +400,10 @@ def test_empty_columns_go_decimals_line_up_and_arxiv_ids_are_links(opened, site)
     assert not any(text for key in gone for (text,) in shown_rows(page, key))
     page.fill("#method", "")
     assert "AP/super_class" in page.locator("#board thead th").evaluate_all(heads)
+
+
+def test_the_decimals_of_a_column_line_up(opened, site):
+    page = ready(opened(site / "board-sop.html"))
     # the places after the point, with the blanks behind them, are as many for all
     digits = (
         "(e.dataset.value.split('.')[1] ?? '').length + (e.dataset.pad ?? "
@@ -350,6 +412,10 @@ def test_empty_columns_go_decimals_line_up_and_arxiv_ids_are_links(opened, site)
     places = each(page, "#board td[data-value]", f"[e.cellIndex, {digits}]")
     of_column = dict(places)
     assert all(of_column[column] == number for column, number in places)
+
+
+def test_arxiv_ids_are_links(opened, site):
+    page = ready(opened(site / "board-sop.html"))
     links = page.locator("a[href^='https://arxiv.org/abs/']")
     assert links.count()
     assert all(
