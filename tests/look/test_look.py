@@ -149,18 +149,24 @@ def test_worst_and_best_are_by_the_values_of_the_report_and_severe_by_first_leve
     assert [strip["results"]["one.npz"][0]["level"] for strip in severe] == [0] * 4
 
 
-def test_a_class_is_found_at_any_level_and_queries_by_id(folder):
-    manifest = hbench.load("glyphs").tests["test"]
+def test_a_class_is_found_at_any_level(folder):
     of_script = {
         strip["query"] for strip in json.loads(look(folder, "--class", "Georgian", "--json").stdout)
     }
     assert of_script
     assert all(query.startswith("georgian/") for query in of_script)
-    query = manifest.items[5]
+
+
+def test_a_query_is_found_by_its_id(folder):
+    query = hbench.load("glyphs").tests["test"].items[5]
     text = look(folder, "--item", query, "-k", 3).stdout
     assert text.startswith(f"{query}  (")
     assert len(text.strip().splitlines()) == 5
     assert text.strip().endswith("(the first right one)")
+
+
+def test_an_unknown_class_or_id_is_refused(folder):
+    query = hbench.load("glyphs").tests["test"].items[5]
     for option, unknown in (("--item", query[:-1]), ("--class", "Klingon")):
         run = look(folder, option, unknown, code=1)
         assert isinstance(run.exception, UnknownName)
@@ -360,30 +366,47 @@ def test_neighbours_are_those_of_the_evaluation_by_its_report_or_by_name(tmp_pat
     assert shown == ["1", "3", "3"]
 
 
-def test_queries_and_gallery_in_two_files_are_looked_at_and_become_pages(tmp_path):
-    """As from one file: the same hits, the same values, the same report; and `--query` with an id
-    names `--item`.
-    """
+@pytest.fixture(scope="module")
+def halves(tmp_path_factory):
+    """A table whose queries and gallery have embeddings in a file of all and in one file each."""
+    folder = tmp_path_factory.mktemp("halves")
     rng = np.random.default_rng(0)
     rows = [f"i{n},f{n % 12 // 4},g{n % 12},{int(n < 24)},{int(n >= 24)}" for n in range(72)]
-    table = tmp_path / "own.csv"
-    table.write_text("\n".join(["item,family,genus,query,gallery", *rows]))
+    (folder / "own.csv").write_text("\n".join(["item,family,genus,query,gallery", *rows]))
     vectors = rng.normal(size=(12, 4))[np.arange(72) % 12] + rng.normal(size=(72, 4))
     ids, vectors = [f"i{n}" for n in range(72)], vectors.astype(np.float32)
     for name, part in (("whole", slice(None)), ("q", slice(24)), ("g", slice(24, None))):
-        embeddings.write(tmp_path / f"{name}.npz", ids[part], vectors[part])
-    two, data = ("--query", tmp_path / "q.npz", "--gallery", tmp_path / "g.npz"), ("-d", table)
+        embeddings.write(folder / f"{name}.npz", ids[part], vectors[part])
+    return folder
+
+
+def in_halves(halves):
+    """The words that name the two files, and those that name the table."""
+    two = ("--query", halves / "q.npz", "--gallery", halves / "g.npz")
+    return two, ("-d", halves / "own.csv")
+
+
+def test_queries_and_gallery_in_two_files_are_looked_at_as_from_one(halves):
+    two, data = in_halves(halves)
     shown = json.loads(call("look", *two, *data, "--worst", 3, "--json").stdout)
-    one = json.loads(call("look", tmp_path / "whole.npz", *data, "--worst", 3, "--json").stdout)
+    one = json.loads(call("look", halves / "whole.npz", *data, "--worst", 3, "--json").stdout)
     assert [query["results"]["q.npz + g.npz"] for query in shown] == [
         query["results"]["whole.npz"] for query in one
     ]
     assert [query["values"]["q.npz + g.npz"] for query in shown] == [
         query["values"]["whole.npz"] for query in one
     ]
-    both = call("look", tmp_path / "whole.npz", *two, *data, "--item", "i3", "-k", 2).stdout
+
+
+def test_two_files_of_one_run_are_looked_at_beside_another(halves):
+    two, data = in_halves(halves)
+    both = call("look", halves / "whole.npz", *two, *data, "--item", "i3", "-k", 2).stdout
     assert both.count("whole.npz") == both.count("q.npz + g.npz") == 1
-    for name, files in (("two", two), ("one", (tmp_path / "whole.npz",))):
+
+
+def test_queries_and_gallery_in_two_files_become_the_same_pages(halves, tmp_path):
+    two, data = in_halves(halves)
+    for name, files in (("two", two), ("one", (halves / "whole.npz",))):
         call(
             "evaluate",
             *files,
@@ -397,13 +420,17 @@ def test_queries_and_gallery_in_two_files_are_looked_at_and_become_pages(tmp_pat
         call("report", tmp_path / f"{name}.json", *data, *given, "-o", tmp_path / name)
     made = [(tmp_path / name / "data" / "map-0.js").read_text() for name in ("one", "two")]
     assert made[0] == made[1]
-    swapped = ("--query", tmp_path / "g.npz", "--gallery", tmp_path / "q.npz")
-    assert "swapped" in refusal("look", *swapped, *data)
     assert "is not the file that was scored" in refusal(
         "report", tmp_path / "one.json", *data, *two, "-o", tmp_path / "p"
     )
+
+
+def test_files_that_are_swapped_and_an_id_in_the_place_of_queries_name_what_to_say(halves):
+    _, data = in_halves(halves)
+    swapped = ("--query", halves / "g.npz", "--gallery", halves / "q.npz")
+    assert "swapped" in refusal("look", *swapped, *data)
     assert "To choose a query by its id, say --item ID" in refusal(
-        "look", tmp_path / "whole.npz", *data, "--query", "i3"
+        "look", halves / "whole.npz", *data, "--query", "i3"
     )
     assert "Give FILES of embeddings, or --query" in refusal("look", *data)
 

@@ -125,27 +125,45 @@ def test_a_report_is_drawn_in_a_notebook(plotted):
         plot(report, "level")
 
 
-def test_refusals_come_before_any_work(plotted, tmp_path):
-    def refused(*words, out="p.png"):
+@pytest.fixture
+def refused(tmp_path):
+    """A plot that has to be refused: its message."""
+
+    def call(*words, out="p.png"):
         return refusal("plot", *words, "-o", tmp_path / out)
 
+    yield call
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_kind_and_a_file_that_is_no_picture_are_refused(plotted, refused):
     assert f"one of {', '.join(kinds)}" in refused("levles", "a.json")
     assert "did you mean 'levels'" in refused("levles", "a.json")
+    assert "is not a picture" in refused("levels", plotted / "one.json", out="p.gif")
+
+
+def test_a_dataset_is_asked_for_where_a_kind_takes_embeddings_and_refused_elsewhere(
+    plotted, refused
+):
     assert "embedding files with --dataset" in refused("h-pr")
     assert "add --dataset" in refused("h-pr", plotted / "one.parquet")
     assert "levels does not take --dataset" in refused(
         "levels", plotted / "one.json", "-d", "glyphs"
     )
+
+
+def test_names_that_are_not_as_many_as_files_are_refused(plotted, refused):
     assert "2 times --name" in refused(
         "levels", plotted / "one.json", plotted / "two.json", "--name", "a"
     )
+
+
+def test_a_metric_that_reports_lack_or_that_has_no_levels_is_refused(plotted, refused):
     assert "--metrics NDCG" not in refused("levels", plotted / "one.json", "-m", "P@5")
     assert "hbench evaluate … --metrics P@5" in refused("levels", plotted / "one.json", "-m", "P@5")
     assert "unknown metric of levels 'H-AP'" in refused(
         "levels", plotted / "one.json", "-m", "H-AP"
     )
-    assert list(tmp_path.iterdir()) == []
-    assert "is not a picture" in refused("levels", plotted / "one.json", out="p.gif")
 
 
 def test_reports_of_other_conditions_are_not_drawn_together(plotted, tmp_path):
