@@ -95,6 +95,8 @@ def measure(what: str, size: int, depth: int, path: str, repeats: int) -> dict[s
         cpu_kernel.MOST_ITEMS = 0  # nothing fits the kernel, as on another device
     if what == "rambo_ap":
         return measure_sequence(size, path, repeats)
+    if what == "xbm_pairs":
+        return measure_memory(size, repeats)
     data = batch(256, depth, size) if what == "xbm" else batch(size, depth)
     loss = build_loss("sup_hap" if what == "xbm" else what) if path != "dense" else None
     leaf = data[0].clone().requires_grad_()
@@ -102,6 +104,24 @@ def measure(what: str, size: int, depth: int, path: str, repeats: int) -> dict[s
     def run() -> float:
         leaf.grad = None
         value = dense_loss(what, leaf, data[1]) if loss is None else loss(leaf, *data[1:])
+        value.backward()
+        return value.item()
+
+    return timed(run, repeats, lambda: leaf.grad)
+
+
+def measure_memory(size: int, repeats: int) -> dict[str, object]:
+    """Measure XBM's step of 128 against its full memory, as it replaces its oldest entries."""
+    embeddings, labels, memory, of_memory = batch(128, 2, size)
+    loss = build_loss("xbm", loss="xbm_pairs", size=size)
+    with torch.no_grad():
+        for part in torch.arange(size).split(1024):
+            loss(memory[part], of_memory[part])
+    leaf = embeddings.clone().requires_grad_()
+
+    def run() -> float:
+        leaf.grad = None
+        value = loss(leaf, labels)
         value.backward()
         return value.item()
 
@@ -183,7 +203,7 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--only", help="hap, others, large, rambo")
+    parser.add_argument("--only", help="hap, others, large, memory, rambo")
     parser.add_argument("--one", nargs=6, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
@@ -197,6 +217,8 @@ def main() -> None:
         "others": [(name, sizes[0], 2, every) for name in RANK_LOSSES[1:]],
         "large": [("sup_hap", 512 if given.quick else 4096, depth, ("kernel",)) for depth in (2, 7)]
         + [("xbm", 4000 if given.quick else 60_000, 2, ("kernel",))],
+        "memory": [("roadmap", 128, 2, ("kernel",)), ("roadmap", 256, 2, ("kernel",))]
+        + [("xbm_pairs", length, 2, ("kernel",)) for length in (1024, 10_000, 59_552)],
         "rambo": [
             ("rambo_ap", 10**power, 1, ("dense", "kernel"))
             for power in ((4, 5) if given.quick else (5, 6, 7))
