@@ -34,15 +34,23 @@ def current(page):
     return page.evaluate(f"document.getElementById({name})?.dataset.id")
 
 
-def test_tab_reaches_the_current_card_its_buttons_and_its_labels(page):
-    keys(page, "Tab")
-    assert page.evaluate("document.activeElement.id") == "skip"
+def tab_to_a_label(page):
+    """Press Tab until the keyboard is on a label; return the texts of what it was on, the label
+    last.
+    """
     visited = []
     for _ in range(40):
         keys(page, "Tab")
         visited.append(page.evaluate("document.activeElement.textContent.trim()"))
         if current(page):
             break
+    return visited
+
+
+def test_tab_reaches_the_current_card_its_buttons_and_its_labels(page):
+    keys(page, "Tab")
+    assert page.evaluate("document.activeElement.id") == "skip"
+    visited = tab_to_a_label(page)
     assert current(page) == "Q1"
     assert visited[-9:-1] == [
         "church",
@@ -55,6 +63,10 @@ def test_tab_reaches_the_current_card_its_buttons_and_its_labels(page):
         "Drop all",
     ]
     assert page.locator("[role=listbox][tabindex='0']").count() == 1
+
+
+def test_arrow_keys_walk_along_the_labels_of_a_card_and_from_card_to_card(page):
+    tab_to_a_label(page)
     keys(page, "ArrowDown")
     assert current(page) == "Q2"
     keys(page, "End")
@@ -62,7 +74,11 @@ def test_tab_reaches_the_current_card_its_buttons_and_its_labels(page):
     keys(page, "ArrowRight")
     assert current(page) == "Q101"
     assert page.locator("[role=listbox][tabindex='0']").count() == 1
-    keys(page, "Shift+Tab")
+
+
+def test_enter_presses_the_button_that_has_the_keyboard(page):
+    tab_to_a_label(page)
+    keys(page, "ArrowRight", "Shift+Tab")
     assert page.evaluate("document.activeElement.textContent") == "Drop all"
     keys(page, "Enter")  # the button, not the suggestion that Enter takes on a label
     assert card(page, "Dropped").locator(".row").count() == 3
@@ -70,9 +86,7 @@ def test_tab_reaches_the_current_card_its_buttons_and_its_labels(page):
     assert current(page) == "Q201"
 
 
-def test_the_skip_link_a_dialog_and_a_decision_leave_the_keyboard_on_a_label_and_a_box_takes_space(
-    page,
-):
+def test_the_skip_link_a_dialog_and_a_decision_leave_the_keyboard_on_a_label(page):
     keys(page, "Tab", "Enter")
     assert current(page) == "Q1"
     keys(page, "m")
@@ -86,8 +100,12 @@ def test_the_skip_link_a_dialog_and_a_decision_leave_the_keyboard_on_a_label_and
     assert current(page) == "Q101"
     keys(page, "u")
     assert current(page)
+
+
+def test_a_box_takes_space_and_not_the_label_that_is_current(page):
+    keys(page, "Tab", "Enter")
     page.focus("#open-only")
-    keys(page, "Space")  # the box takes it, not the label that is current
+    keys(page, "Space")
     assert page.is_checked("#open-only")
     assert page.locator(".row[aria-selected=true]").count() == 0
 
@@ -136,12 +154,15 @@ def test_of_many_cards_those_near_the_window_are_there_and_scrolling_meets_all(o
     assert 0 <= box["y"] < 800
 
 
-def test_five_thousand_cards_and_a_card_of_twenty_thousand_labels_stay_small(opened):
+def test_a_page_of_five_thousand_cards_stays_small(opened):
     page = opened(material_of([[f"one {n}"] for n in range(5000)]))
     assert page.evaluate("document.querySelectorAll('*').length") < 3000
     page.evaluate("turn(1e9)")
     assert page.evaluate("document.querySelectorAll('*').length") < 3000
     assert page.locator(".card.current h3").text_content() == "one 4999 …"
+
+
+def test_a_card_of_twenty_thousand_labels_stays_small_and_is_decided_whole(opened):
     page = opened(material_of([[f"label {n}" for n in range(20000)]]))
     assert page.evaluate("document.querySelectorAll('*').length") < 2000
     keys(page, "End")
