@@ -49,13 +49,18 @@ def compared(opened):
     return opened(material), material
 
 
-def test_the_page_shows_the_kappa_and_the_queue_of_the_pipeline(compared):
-    page, material = compared
+def agreement_of(material):
+    """What the pipeline finds between A and B."""
     rows = [
         replay(material.labels, material.clusters, decided(*who)).rows
         for who in (("A", A), ("B", B))
     ]
-    expected = agreement.compare(*rows, material.labels)
+    return agreement.compare(*rows, material.labels)
+
+
+def test_the_page_shows_the_kappa_of_the_pipeline(compared):
+    page, material = compared
+    expected = agreement_of(material)
     assert (
         page.text_content("#queue")
         == f"B: κ {expected.kappa:.3f}, {len(expected.queue)} to talk about"
@@ -65,6 +70,12 @@ def test_the_page_shows_the_kappa_and_the_queue_of_the_pipeline(compared):
     assert f"{expected.labels} labels placed by both, {expected.observed:.3f}" in facts
     assert f"κ {expected.kappa:.3f}. By landmarks {expected.weighted_observed:.3f}" in facts
     assert f"κ {expected.weighted_kappa:.3f}." in facts
+
+
+def test_the_page_shows_the_queue_of_the_pipeline_with_names_as_text(compared):
+    page, material = compared
+    expected = agreement_of(material)
+    keys(page, "q")
     listed = page.locator("#disputes-list li").evaluate_all(
         "items => items.map(item => item.dataset.id)"
     )
@@ -75,8 +86,8 @@ def test_the_page_shows_the_kappa_and_the_queue_of_the_pipeline(compared):
     assert "“<b>x</b>”" in (page.text_content("#disputes-list") or "")
 
 
-def test_a_disagreement_is_shown_taken_over_and_undone(compared, findings):
-    page, material = compared
+def test_a_disagreement_stands_with_its_label_and_is_found_from_the_queue(compared, findings):
+    page, _ = compared
     assert page.locator(".row .dispute").all_text_contents() == [
         "B: “monastery”",
         "B: “<b>x</b>”",
@@ -86,6 +97,10 @@ def test_a_disagreement_is_shown_taken_over_and_undone(compared, findings):
     assert findings(page) == []
     page.locator("#disputes-list li", has_text="chapel").get_by_text("Show").click()
     assert page.locator(".card.current .row.at .name").text_content() == "chapel"
+
+
+def test_what_the_other_decided_is_taken_over_and_undone(compared):
+    page, material = compared
     keys(page, "q")
     page.locator("#disputes-list li", has_text="chapel").locator("button:last-child").click()
     page.locator("#disputes-list li", has_text="priory").locator("button:last-child").click()
