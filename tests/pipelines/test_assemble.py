@@ -150,24 +150,42 @@ def index():
     return [Released(int(landmark), "", label, label, kind) for landmark, label, kind in labelled]
 
 
-def test_the_78_names_and_the_55_529_landmarks_of_the_index_pass_unchanged(index):
+@pytest.fixture(scope="module")
+def replayed(index):
+    """The selection of the index, and its replay from landmarks that are at a page each."""
     selection, names = clean.selection_of({"index": index})
     at_a_page = [
         row._replace(category="http://commons.wikimedia.org/wiki/Category:X") for row in selection
     ]
-    curation = replay(clean.labels_of(at_a_page, names), {}, released.decisions_of([index]))
-    found = assemble.assemble(selection, curation.rows, "index")
+    labels = clean.labels_of(at_a_page, names)
+    return selection, replay(labels, {}, released.decisions_of([index]))
+
+
+@pytest.fixture(scope="module")
+def assembled(replayed):
+    selection, curation = replayed
+    return assemble.assemble(selection, curation.rows, "index")
+
+
+def test_the_landmarks_of_the_index_pass_unchanged(assembled):
     key = ("landmark_id", "hierarchical_label", "natural_or_human_made")
     expected = [[row[name] for name in key] for row in index_rows()]
-    assert [[str(getattr(row, name)) for name in key] for row in found] == expected
-    assert {row.source for row in found} == {"labelled"}
+    assert [[str(getattr(row, name)) for name in key] for row in assembled] == expected
+    assert {row.source for row in assembled} == {"labelled"}
+
+
+def test_the_78_names_of_the_index_pass_unchanged(replayed):
+    _, curation = replayed
     rows = rows_of("hgldv2_78_supercategories.csv")
     published = {row["hierarchical_label"]: row["natural_or_human_made"] for row in rows}
     assert len(published) == 78
     assert curation.kinds == published
     assert list(published.values()).count("human-made") == 60
     assert "ocean area " in published
-    tree, paths = assemble.tree_of(found)
+
+
+def test_the_tree_of_the_index_has_2_kinds_78_names_and_55_529_landmarks(assembled):
+    tree, paths = assemble.tree_of(assembled)
     assert [len(names) for names in tree.names] == [2, 78, 55_529]
     assert paths.shape == (55_529, 3)
     assert nx.is_arborescence(tree.graph())
