@@ -1,5 +1,6 @@
 """Scraping against a local Wikimedia that misbehaves."""
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -57,28 +58,45 @@ def resolved(world, server, client):
     return scrape.resolve(landmarks, api.source(client, servers))
 
 
-def test_every_landmark_of_a_varied_world_ends_where_it_must_and_the_cache_replays_it_without_any_server(
-    tmp_path,
-):
-    world = world_of(800)
-    with scraping(world, tmp_path / "cache.sqlite", longest_url=1500) as (server, client):
-        links, names = resolved(world, server, client)
+@pytest.fixture(scope="module")
+def varied(tmp_path_factory):
+    """A world of every shape, the cache that a scrape of it filled, and what the scrape found."""
+    world, file = world_of(800), tmp_path_factory.mktemp("varied") / "cache.sqlite"
+    with scraping(world, file, longest_url=1500) as (server, client):
+        return world, file, server, resolved(world, server, client)
+
+
+def test_every_landmark_of_a_varied_world_ends_where_it_must(varied):
+    world, _, _, (links, _) = varied
     assert len(links) == 800
     for (_, url), link in zip(world.landmarks, links, strict=True):
         linked = (link.status, link.via, link.topic, link.reason, link.classes)
         assert linked == world.expected[scrape.title_of(url)], url
     assert {link.status for link in links} >= {"found", "redirected", "missing", "no_item"}
+
+
+def test_a_class_without_an_english_name_has_another_or_none(varied):
+    _, _, _, (_, names) = varied
     foreign = {
         name.class_id: (name.label, name.language) for name in names if name.language != "en"
     }
     assert foreign == {"Q9058": ("Kirchengebäude", "de"), "Q9059": ("", "")}
-    with Cache(tmp_path / "cache.sqlite") as cache:
+
+
+def test_the_cache_replays_a_scrape_without_any_server(varied):
+    world, file, server, found = varied
+    with Cache(file) as cache:
         offline = Client(None, cache)
-        assert resolved(world, server, offline) == (links, names)
+        assert resolved(world, server, offline) == found
         assert offline.counts["requests"] == 0
-        world.landmarks.append((1, "http://commons.wikimedia.org/wiki/Category:New"))
-        with pytest.raises(DataError, match="not in the cache"):
-            resolved(world, server, offline)
+
+
+def test_a_landmark_that_is_not_in_the_cache_is_refused_without_a_server(varied):
+    world, file, server, _ = varied
+    new = (1, "http://commons.wikimedia.org/wiki/Category:New")
+    more = dataclasses.replace(world, landmarks=[*world.landmarks, new])
+    with Cache(file) as cache, pytest.raises(DataError, match="not in the cache"):
+        resolved(more, server, Client(None, cache))
 
 
 def test_faults_change_nothing_and_requests_keep_their_distance(tmp_path):
