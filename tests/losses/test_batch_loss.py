@@ -40,21 +40,34 @@ def test_labels_in_the_wrong_order_are_refused_in_every_batch(name):
 
 
 @pytest.mark.parametrize("name", WITH_REFERENCES)
-def test_references_have_to_be_finite_of_the_same_tree_and_labelled(name):
+def test_the_gradients_of_a_batch_with_references_are_finite(name):
     embeddings, labels = batch(CLASSES)
     references, classes = batch(CLASSES, seed=1)
-    loss, other_tree = build(name), torch.stack([1 - classes[:, 0], classes[:, 1]], dim=1)
-    value = loss(embeddings, labels, references, classes)
+    value = build(name)(embeddings, labels, references, classes)
     value.backward()
     assert torch.isfinite(value)
     assert torch.isfinite(embeddings.grad).all()
     assert references.grad is None or torch.isfinite(references.grad).all()
+
+
+@pytest.mark.parametrize("name", WITH_REFERENCES)
+def test_references_of_another_tree_or_without_labels_are_refused(name):
+    embeddings, labels = batch(CLASSES)
+    references, classes = batch(CLASSES, seed=1)
+    loss, other_tree = build(name), torch.stack([1 - classes[:, 0], classes[:, 1]], dim=1)
+    loss(embeddings, labels, references, classes)
     with pytest.raises(TreeError, match="column-1"):
         loss(embeddings, labels, references, other_tree)
     with pytest.raises(ConfigError, match="ref_embeddings without ref_labels"):
         loss(embeddings, labels, references)
     with pytest.raises(ConfigError, match="ref_labels without ref_embeddings"):
         loss(embeddings, labels, ref_labels=classes)
+
+
+@pytest.mark.parametrize("name", WITH_REFERENCES)
+def test_a_reference_that_is_not_finite_gives_a_value_that_is_not(name):
+    embeddings, labels = batch(CLASSES)
+    references, classes = batch(CLASSES, seed=1)
     references = references.detach()
     references[0, 0] = float("nan")
     assert not torch.isfinite(build(name)(embeddings, labels, references, classes))
