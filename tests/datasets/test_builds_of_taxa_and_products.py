@@ -70,7 +70,7 @@ def bioscan(raw):
     return raw
 
 
-def test_bioscan_asks_for_one_partition_in_another_and_trains_on_what_has_no_species_too(bioscan):
+def test_bioscan_asks_for_one_partition_in_another(bioscan):
     dataset = build("bioscan-5m", bioscan, unofficial=True)
     assert dataset.train.items.tolist() == ["train/c0/A1.jpg", "train/c0/A6.jpg"]
     asking = {name: test.items[test.query].tolist() for name, test in dataset.tests.items()}
@@ -78,11 +78,18 @@ def test_bioscan_asks_for_one_partition_in_another_and_trains_on_what_has_no_spe
     seen, unseen = dataset.tests["seen"], dataset.tests["unseen"]
     assert seen.items[seen.gallery].tolist() == dataset.train.items.tolist()
     assert unseen.items[unseen.gallery].tolist() == ["key_unseen/A4.jpg"]
-    assert names(unseen, "key_unseen/A4.jpg")[3:] == [
+
+
+def test_bioscan_names_a_species_as_it_is_and_a_missing_genus_after_its_family(bioscan):
+    tests = build("bioscan-5m", bioscan, unofficial=True).tests
+    assert names(tests["unseen"], "key_unseen/A4.jpg")[3:] == [
         "unplaced genus of Sciaridae",
         "Sciaridae sp. 1",
     ]
-    assert names(seen, "test/A2.jpg")[-1] == "Gnamptogenys sulcata"
+    assert names(tests["seen"], "test/A2.jpg")[-1] == "Gnamptogenys sulcata"
+
+
+def test_bioscan_partial_trains_on_what_has_no_species_too(bioscan):
     train = build("bioscan-5m-partial", bioscan, unofficial=True).train
     assert train.items.tolist() == ["pretrain/c1/A3.jpg", "train/c0/A1.jpg", "train/c0/A6.jpg"]
     assert names(train, "pretrain/c1/A3.jpg")[2:] == [

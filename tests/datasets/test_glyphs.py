@@ -49,15 +49,21 @@ def test_the_letters_are_those_that_eight_of_the_installed_fonts_hold():
     )
 
 
-def test_it_is_the_published_one_whose_names_tell_nodes_apart_without_their_parents(dataset):
+def test_names_tell_nodes_apart_without_their_parents(dataset):
     rows = []
     for each in dataset.manifests.values():
         rows += map(class_rows(each.tree).__getitem__, each.labels[:, -1].tolist())
     assert len(rows) == 20_638
     assert [len({row[: level + 1] for row in rows}) for level in range(4)] == [5, 10, 873, 1_635]
     assert [len({row[level] for row in rows}) for level in range(4)] == [5, 10, 873, 1_635]
+
+
+def test_no_base_letter_is_in_both_splits(dataset):
     bases = [len(manifest.tree.names[2]) for manifest in dataset.manifests.values()]
-    assert bases == [437, 436]  # no base letter in both
+    assert bases == [437, 436]  # of 873
+
+
+def test_it_is_the_published_one(dataset):
     assert (
         dataset.train.digest == "096cdb9c507cead2d873b5ab535015bd9e467b5f7dd2fe52c175ab9cb577883d"
     )
@@ -65,6 +71,9 @@ def test_it_is_the_published_one_whose_names_tell_nodes_apart_without_their_pare
         dataset.tests["test"].digest
         == "63a093ce92dcab0b309507a952d2fa33a2b348271c10092dba82321c3c797da5"
     )
+
+
+def test_every_item_of_the_test_is_a_query_and_in_the_gallery(dataset):
     assert dataset.tests["test"].query.all()
     assert dataset.tests["test"].gallery.all()
 
