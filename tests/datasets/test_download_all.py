@@ -187,25 +187,37 @@ def home(home):
     return home
 
 
-def test_a_dead_address_can_be_mended_by_the_user_a_mirror_goes_first_and_google_drive_goes_by_id(
-    home,
-):
+def test_a_dead_address_can_be_mended_by_the_user(home):
     shipped = sources_of(specs["cub200"])
     assert shipped[0].sha256 == "0c685df5597a8b24909f6a7c9db6d11e008733779a671760afef78feb49bf081"
     (home / "sources.toml").write_text(
         '[[cub200]]\nfile = "CUB_200_2011.tgz"\nurls = ["http://127.0.0.1/x"]\nunpack = "."\n'
-        '[[sop]]\nfile = "x.zip"\nurls = ["gdrive:1TclrpQOF"]\n'
     )
     assert [source.urls for source in sources_of(specs["cub200"])] == [("http://127.0.0.1/x",)]
     assert sources_of(specs["cub200"])[0].sha256 == shipped[0].sha256
+
+
+def test_a_file_of_google_drive_goes_by_its_id(home):
+    (home / "sources.toml").write_text(
+        '[[cub200]]\nfile = "CUB_200_2011.tgz"\nurls = ["http://127.0.0.1/x"]\nunpack = "."\n'
+        '[[sop]]\nfile = "x.zip"\nurls = ["gdrive:1TclrpQOF"]\n'
+    )
     assert (
         sources_of(specs["sop"])[-1]
         .urls[0]
         .endswith("download?export=download&confirm=t&id=1TclrpQOF")
     )
+
+
+@pytest.mark.usefixtures("home")
+def test_a_mirror_goes_first():
     first = sources_of(specs["gldv2"], part="metadata", mirror="http://127.0.0.1:1/landmarks/")[0]
     assert first.urls[0] == "http://127.0.0.1:1/landmarks/metadata/train_clean.csv"
     assert first.urls[1].startswith("https://s3.amazonaws.com/google-landmark/metadata/")
+
+
+@pytest.mark.usefixtures("home")
+def test_the_images_of_gldv2_are_620_archives_with_sums_of_their_own():
     parts = sources_of(specs["gldv2"], part="images")
     assert len(parts) == 620
     assert (parts[499].file, parts[499].unpack) == ("train/images_499.tar", "train")
