@@ -172,7 +172,7 @@ def test_distilled_deit_is_a_plain_one_without_the_distillation_token():
         assert torch.equal(net(image), net.forward_features(image)[:, 0])
 
 
-def test_there_is_a_recipe_for_every_method_on_its_datasets_and_two_differ_where_their_files_differ():
+def test_there_is_a_recipe_for_every_method_on_its_datasets():
     assert len(names()) > 140
     some = {
         "sop-happier",
@@ -185,7 +185,13 @@ def test_there_is_a_recipe_for_every_method_on_its_datasets_and_two_differ_where
         f"own-{method}" for method in ("data", "happier", "roadmap", "smooth-ap", "nsm", "fast-ap")
     }
     assert some <= set(names())
+
+
+def test_the_recipe_of_own_data_is_happier():
     assert resolve("own-data") == resolve("own-happier")
+
+
+def test_two_recipes_of_a_method_differ_where_their_files_differ():
     assert shipped()[1]["happier"]["losses"] == {
         "sup_hap": {"weight": 0.9},
         "cluster": {"weight": 0.1},
@@ -239,15 +245,21 @@ def test_unknown_recipes_and_settings_that_break_the_schema_are_named():
             resolve("sop-happier", [change.partition("=")[0]])
 
 
-def test_the_command_lists_and_prints_recipes_and_says_whose_the_values_of_every_setup_are():
+def test_the_command_lists_recipes_with_their_source():
     listed = call("recipes", "sop-*")
     assert "sop-happier" in listed.output
     assert "HAPPIER, ECCV 2022, Tab. 1" in listed.output
     assert "inat18" not in listed.output.split("recipe", 1)[1].split("sop-b64")[0]
+
+
+def test_the_command_prints_a_recipe_with_its_changes_and_as_json():
     printed = call("recipes", "sop-happier", "--set", "epochs=7")
     assert tomllib.loads(printed.output)["epochs"] == 7
     as_json = call("recipes", "sop-happier", "--json")
     assert json.loads(as_json.output)["losses"]["cluster"]["weight"] == 0.1
+
+
+def test_the_command_says_whose_the_values_of_every_setup_are():
     printed = call("recipes", "--setups").output
     rows = [line.strip("| ").split(" | ") for line in printed.splitlines()[2:]]
     assert [row[0].strip("`") for row in rows] == sorted(shipped()[0])
