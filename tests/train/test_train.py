@@ -498,27 +498,45 @@ def test_a_killed_run_resumes_to_the_same_bits(letters, tmp_path):
     assert logged(tmp_path / "whole") == logged(tmp_path / "killed")
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [(), ("glyphs-xbm", "losses.xbm.params.warm_up=0"), ("glyphs-rambo-log",)],
+@pytest.fixture(
+    scope="module",
+    params=[(), ("glyphs-xbm", "losses.xbm.params.warm_up=0"), ("glyphs-rambo-log",)],
     ids=["plain", "xbm", "rambo"],
 )
-def test_an_interrupted_run_saves_all_that_it_takes_to_resume_and_says_how(
-    letters, tmp_path, changes
-):
-    recipe = tiny(*changes)
+def interrupted(request, letters, tmp_path_factory):
+    """A recipe, the folder of a run of it that was interrupted, and how that run ended."""
+    recipe, folder = tiny(*request.param), tmp_path_factory.mktemp("interrupted")
     with pytest.raises(loop.TrainingInterrupted, match="stopped after step 3 of 6") as stopped:
-        loop.train(recipe, tmp_path / "a", dataset=letters, on_progress=signalled_at(3))
-    assert stopped.value.exit_code == 130
-    assert "--resume" in str(stopped.value)
-    loop.train(recipe, tmp_path / "a", dataset=letters, resume=True)
-    whole = loop.train(recipe, tmp_path / "b", dataset=letters)
-    assert weights_of(tmp_path / "a") == weights_of(tmp_path / "b")
-    assert logged(tmp_path / "a") == logged(tmp_path / "b")
-    # a finished run changes nothing
-    again = loop.train(recipe, tmp_path / "b", dataset=letters, resume=True)
-    assert weights_of(tmp_path / "a") == weights_of(tmp_path / "b")
-    assert again.scores["H-AP"] == whole.scores["H-AP"]
+        loop.train(recipe, folder, dataset=letters, on_progress=signalled_at(3))
+    return recipe, folder, stopped.value
+
+
+def test_an_interrupted_run_says_how_to_resume(interrupted):
+    _, _, stopped = interrupted
+    assert stopped.exit_code == 130
+    assert "--resume" in str(stopped)
+
+
+@pytest.fixture(scope="module")
+def resumed(interrupted, letters, tmp_path_factory):
+    """The recipe, the folder of the run that went on, and that of a whole one with its report."""
+    recipe, folder, _ = interrupted
+    loop.train(recipe, folder, dataset=letters, resume=True)
+    whole = tmp_path_factory.mktemp("whole")
+    return recipe, folder, whole, loop.train(recipe, whole, dataset=letters)
+
+
+def test_an_interrupted_run_saves_all_that_it_takes_to_resume(resumed):
+    _, folder, whole, _ = resumed
+    assert weights_of(folder) == weights_of(whole)
+    assert logged(folder) == logged(whole)
+
+
+def test_a_finished_run_changes_nothing_when_it_is_resumed(resumed, letters):
+    recipe, folder, whole, report = resumed
+    again = loop.train(recipe, whole, dataset=letters, resume=True)
+    assert weights_of(folder) == weights_of(whole)
+    assert again.scores["H-AP"] == report.scores["H-AP"]
 
 
 @pytest.fixture(scope="module")
@@ -766,26 +784,39 @@ def test_a_checkpoint_that_is_cut_or_has_other_types_is_refused(stored, tmp_path
             checkpoint.best(tmp_path)
 
 
-def test_the_last_two_checkpoints_and_the_best_are_kept_and_half_written_ones_do_not_count(
-    letters, tmp_path
-):
+@pytest.fixture
+def saved(letters, tmp_path):
+    """A run that saved six checkpoints to the folder, the second with the best score, and began a
+    seventh.
+    """
     run = begin(tiny(), letters)
     for step in range(1, 7):
         run.step = step
         run.best = BestStep(step, 0.5) if step in (1, 2) else run.best
         run.save(tmp_path)
     (tmp_path / ".step-00000007.1.part").mkdir()
+    return run
+
+
+@pytest.mark.usefixtures("saved")
+def test_the_last_two_checkpoints_and_the_best_are_kept(tmp_path):
     assert [int(path.name[5:]) for path in checkpoint.saved(tmp_path)] == [2, 5, 6]
     assert checkpoint.best(tmp_path).name == "step-00000002"
     assert checkpoint.latest(tmp_path).name == "step-00000006"
+
+
+def test_a_run_goes_on_from_the_checkpoint_before_one_that_is_half_written(saved, tmp_path):
     (checkpoint.latest(tmp_path) / checkpoint.MODEL).write_bytes(b"")
-    run.restore(checkpoint.saved(tmp_path)[-2])
-    assert (run.step, run.best) == (5, BestStep(2, 0.5))
-    run.save(tmp_path)
+    saved.restore(checkpoint.saved(tmp_path)[-2])
+    assert (saved.step, saved.best) == (5, BestStep(2, 0.5))
+    saved.save(tmp_path)
     assert not list(tmp_path.glob(".*.part"))
-    run.data = "other images"
+
+
+def test_a_checkpoint_of_other_training_data_and_a_folder_without_any_are_refused(saved, tmp_path):
+    saved.data = "other images"
     with pytest.raises(DataError, match="training data have changed"):
-        run.restore(checkpoint.saved(tmp_path)[-2])
+        saved.restore(checkpoint.saved(tmp_path)[-2])
     with pytest.raises(DataError, match="no checkpoint"):
         checkpoint.latest(tmp_path / "elsewhere")
 
