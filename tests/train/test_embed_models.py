@@ -42,14 +42,27 @@ def embed(folder, *more):
     return CliRunner().invoke(group, list(map(str, [*words, *options])))
 
 
-def test_every_model_has_a_file_the_failing_one_is_named_and_the_rest_is_used_again(folder):
+@pytest.fixture(scope="module")
+def embedded(folder):
+    """A first run over the list, and the files that it left."""
     build_pictures(folder)
-    run = embed(folder)
-    assert isinstance(run.exception, DataError), run.output
-    assert run.exception.exit_code == 4
-    assert "1 of 3 models failed" in str(run.exception)
-    assert "timm:no_such_net" in str(run.exception)
-    files = sorted((folder / "out").iterdir())
+    return embed(folder), sorted((folder / "out").iterdir())
+
+
+def times_of(files):
+    return [path.stat().st_mtime_ns for path in files]
+
+
+def test_the_model_that_fails_is_named_at_the_end(embedded):
+    first, _ = embedded
+    assert isinstance(first.exception, DataError), first.output
+    assert first.exception.exit_code == 4
+    assert "1 of 3 models failed" in str(first.exception)
+    assert "timm:no_such_net" in str(first.exception)
+
+
+def test_every_other_model_has_a_file_of_its_vectors(folder, embedded):
+    _, files = embedded
     assert [path.name for path in files] == [
         "timm-test_resnet.parquet",
         "torchvision-mobilenet_v3_small.parquet",
@@ -60,13 +73,22 @@ def test_every_model_has_a_file_the_failing_one_is_named_and_the_rest_is_used_ag
         assert each.ids.tolist() == items
         assert np.isfinite(each.vectors).all()
     assert vectors[0].dim != vectors[1].dim
-    times = [path.stat().st_mtime_ns for path in files]
+
+
+def test_files_that_are_there_are_used_again(folder, embedded):
+    _, files = embedded
+    times = times_of(files)
     again = embed(folder)
     assert again.output.count("is there") == 2
-    assert [path.stat().st_mtime_ns for path in files] == times
-    other = embed(folder, "--flip")  # other embeddings than those that lie there
+    assert times_of(files) == times
+
+
+def test_files_of_other_settings_are_not_replaced(folder, embedded):
+    _, files = embedded
+    times = times_of(files)
+    other = embed(folder, "--flip")
     assert "3 of 3 models failed" in str(other.exception)
-    assert [path.stat().st_mtime_ns for path in files] == times
+    assert times_of(files) == times
 
 
 def test_a_list_that_is_missing_empty_or_names_a_model_twice_and_a_model_next_to_a_list_are_refused(

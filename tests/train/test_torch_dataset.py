@@ -127,8 +127,17 @@ def root(tmp_path_factory):
     return tmp_path_factory.mktemp("omniglot")
 
 
-def test_the_arguments_of_torchvision_download_once_and_read(served, root):
+def test_the_package_has_vision_datasets():
     assert hbench.vision_dataset is vision_dataset
+
+
+def test_a_dataset_is_downloaded_once_for_all_splits(served, tmp_path):
+    vision_dataset("omniglot-small")(tmp_path, "test", download=True)
+    train = vision_dataset("omniglot-small")(tmp_path, download=True)
+    assert (len(train), len(served.asked)) == (2_720, 2)
+
+
+def test_the_arguments_of_torchvision_choose_a_split_and_its_transforms(root):
     test = vision_dataset("omniglot-small")(
         root, "test", transform=v2.ToImage(), target_transform=str, download=True
     )
@@ -137,11 +146,13 @@ def test_the_arguments_of_torchvision_download_once_and_read(served, root):
     image, target = test[5]
     assert (image.shape, target) == ((3, 105, 105), str(test.targets[5]))
     assert test.class_to_idx[test.classes[7]] == 7
-    train = vision_dataset("omniglot-small")(root, download=True)
-    assert (len(train), len(served.asked)) == (2_720, 2)
-    assert train[0][0].mode == "RGB"
     with pytest.raises(UnknownName, match="'test'"):
         vision_dataset("omniglot-small")(root, "tset")
+
+
+def test_items_classes_and_pictures_are_those_of_an_image_folder(root):
+    train = vision_dataset("omniglot-small")(root, download=True)
+    assert train[0][0].mode == "RGB"
     theirs = vision.ImageFolder(str(root / "images_background_small1"))
     assert [str(root / item) for item in train.manifest.items] == [
         path for path, _ in theirs.samples
