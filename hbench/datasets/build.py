@@ -27,7 +27,7 @@ from hbench.datasets.own.folder import not_taken
 from hbench.datasets.own.source import OwnSource, build_own
 from hbench.datasets.pictures import file_of, images_below
 from hbench.datasets.spec import Spec
-from hbench.tree.partial import is_unknown
+from hbench.tree.partial import classes_among
 
 ADOPTED = "adopted.txt"  # a file in the raw folder that names the folder of the user's copy
 COPIES = "copies.csv"  # a file of the dataset that lists the pictures that it holds several times
@@ -234,7 +234,7 @@ def counted(
     manifest: Manifest, official: Mapping[str, Mapping[str, str]] | None = None
 ) -> dict[str, int]:
     """Count the images, queries and gallery items of a manifest, and the classes of each level,
-    among which what marks the unknown is none.
+    among which what marks the unknown, or a distractor, is none.
 
     Names with the same name in `official` ({level: {name: official name}}) count once.
     """
@@ -245,7 +245,7 @@ def counted(
     }
     for level, names in zip(manifest.levels, manifest.tree.names, strict=True):
         renamed = (official or {}).get(level, {})
-        counts[level] = len({renamed.get(name, name) for name in names if not is_unknown(name)})
+        counts[level] = len({renamed.get(name, name) for name in classes_among(names)})
     if manifest.more is not None:
         counts["with several paths"] = manifest.more.owners
     return counts

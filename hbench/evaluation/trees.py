@@ -24,7 +24,6 @@ from hbench.core import tables
 from hbench.core.errors import TreeError, UsageError, examples
 from hbench.core.tables.understood import Understood
 from hbench.datasets.manifest import Manifest
-from hbench.datasets.own.table import DISTRACTOR
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute, Job, View
 from hbench.engine.ranker import Ranker
@@ -43,6 +42,7 @@ from hbench.tree import Labels, LabelTree
 from hbench.tree import files as tree_files
 from hbench.tree.columns import Chosen
 from hbench.tree.names import class_rows
+from hbench.tree.partial import NO_CLASS
 
 SHUFFLED = "shuffled"
 BY_LEVEL = ("AP#", "ASI/")  # what always names a level, and has no cut
@@ -93,7 +93,7 @@ def _from_file(path: Path, edges: Sequence[str]) -> OtherTree:
     tree, _ = names.tree()
 
     def paths(own: LabelTree) -> Labels:
-        missing = sorted(set(own.names[-1]) - {*tree.names[-1], DISTRACTOR})
+        missing = sorted(set(own.names[-1]) - {*tree.names[-1], NO_CLASS})
         if missing:
             raise TreeError(
                 f"{len(missing)} of {len(own.names[-1])} fine classes are not leaves of {path}",
@@ -102,7 +102,7 @@ def _from_file(path: Path, edges: Sequence[str]) -> OtherTree:
                 fix=_why_missing(missing, tree),
             )
         rows = {row[-1]: row for row in class_rows(tree)}
-        rows[DISTRACTOR] = (DISTRACTOR,) * tree.depth
+        rows[NO_CLASS] = (NO_CLASS,) * tree.depth
         # numbered by name, as a dataset's own tree is: the file's order of nodes would move the
         # last bits of a mean
         return LabelTree.from_names([rows[name] for name in own.names[-1]], levels=tree.levels)[1]
@@ -138,9 +138,9 @@ def _shuffled(word: str) -> OtherTree:
     def paths(own: LabelTree) -> Labels:
         # so that no numbering of classes matters
         by_name = np.argsort(np.array(own.names[-1], dtype=str))
-        if DISTRACTOR in own.names[-1]:
+        if NO_CLASS in own.names[-1]:
             by_name = by_name[
-                by_name != own.names[-1].index(DISTRACTOR)
+                by_name != own.names[-1].index(NO_CLASS)
             ]  # of no class under any tree
         place = np.arange(len(own.names[-1]))
         place[by_name] = by_name[np.random.default_rng(seed).permutation(len(by_name))]

@@ -15,7 +15,7 @@ and files need no special case; every ending has its own mark:
 [3, 2]
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from hbench.core.errors import TreeError, examples
 from hbench.tree import LabelTree
 
 MARK = "[unknown below "
+NO_CLASS = "[no class]"  # stands at every level of an item that is right for no query
 Known = NDArray[np.uint8]
 
 
@@ -54,9 +55,19 @@ def is_class(tree: LabelTree, level: int) -> NDArray[np.bool_]:
     return ~np.fromiter(map(is_unknown, tree.names[level - 1]), bool, len(tree.names[level - 1]))
 
 
+def classes_among(names: Iterable[str]) -> list[str]:
+    """Those names of a level that are classes: neither a mark of the unknown nor that of
+    distractors.
+
+    >>> classes_among(["Felis", "[unknown below family Felidae]", "[no class]"])
+    ['Felis']
+    """
+    return [name for name in names if not is_unknown(name) and name != NO_CLASS]
+
+
 def classes_in_words(tree: LabelTree, between: str) -> str:
     """How many classes each level of a tree has."""
-    sizes = [int(is_class(tree, level + 1).sum()) for level in range(tree.depth)]
+    sizes = [len(classes_among(names)) for names in tree.names]
     return between.join(f"{size:,} {level}" for size, level in zip(sizes, tree.levels, strict=True))
 
 

@@ -170,6 +170,13 @@ def test_a_node_of_two_parents_is_refused_with_the_policy_that_picks_one(imagene
     assert "--policy majority-parent" in refused.exception.fix
 
 
+def test_a_distractor_is_no_class_in_the_counts_of_a_build(tmp_path):
+    (tmp_path / "t.csv").write_text("id,order,species\na,x,1\nb,x,1\nc,y,2\nd,,\n")
+    result = build("few", "--from", tmp_path / "t.csv", "--levels", "order,species")
+    assert result.stdout.splitlines()[1].split("\t") == ["test", "4", "3", "4", "2", "2"]
+    assert "2 order, 2 species" in repr(load("few").tests["test"])
+
+
 def test_a_split_is_the_same_everywhere():
     names = [f"class {i}" for i in range(10)]
     assert held_out(names, fraction=0.3, seed=0) == held_out(reversed(names), fraction=0.3, seed=0)

@@ -26,13 +26,14 @@ from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import DROPPED, TEST, Dataset, Protocol
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.own import table as own_table
-from hbench.datasets.own.table import DISTRACTOR, OwnTable
+from hbench.datasets.own.table import OwnTable
 from hbench.datasets.pictures import SUFFIXES
 from hbench.datasets.spec import specs
 from hbench.tree import LabelTree, refuse_depth
 from hbench.tree.advice import advice
 from hbench.tree.columns import MAX_SMALL_TABLE, SPLITS, Chosen
 from hbench.tree.names import NameTable, Row
+from hbench.tree.partial import NO_CLASS
 from hbench.tree.policies import Mended
 
 OnRemark = Callable[[str], None]
@@ -107,7 +108,7 @@ def _rows_of(own: OwnTable) -> list[Row]:
     levels = own.columns.levels
     rows = own.rows
     if own.distractors.any():
-        nothing = (DISTRACTOR,) * len(levels)
+        nothing = (NO_CLASS,) * len(levels)
         named = zip(rows, own.distractors, strict=True)
         rows = [nothing if is_distractor else row for row, is_distractor in named]
 
@@ -148,7 +149,7 @@ def _refuse_gaps(own: OwnTable, rows: Sequence[Row]) -> None:
         for level, names in zip(levels, zip(*all_rows, strict=True), strict=True)
         if "" in names
     ]
-    classed = [row for row in all_rows if row[0] != DISTRACTOR]
+    classed = [row for row in all_rows if row[0] != NO_CLASS]
     raise DataError(
         f"{len(incomplete)} items have no name at some level",
         expected=f"a name for each of {', '.join(levels)}",
