@@ -50,9 +50,8 @@ def read_study(source: str) -> tuple[Values, str]:
     """The scores of a study's arms, and a line about them. Raises DataError."""
     path = kept_of(source)
     values, about = read(path)
-    seeds = max(
-        (len(scores.values) for arm in values.values() for scores in arm.values()), default=0
-    )
+    counts = {len(scores.values) for arm in values.values() for scores in arm.values()}
+    seeds = " to ".join(map(str, sorted({min(counts), max(counts)})))
     name = source if path.stem == source else path.resolve().parent.name
     return (
         values,

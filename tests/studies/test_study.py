@@ -4,7 +4,9 @@ scored again.
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -423,51 +425,75 @@ def write_study(folder, arms, settings, claim, **more):
     (folder / "tiny.toml").write_text(tomli_w.dumps(study), encoding="utf-8")
 
 
-def test_a_study_trains_what_is_missing_and_gives_tables_claims_and_rows(tmp_path):
+class TinyStudy(NamedTuple):
+    """A study of two arms and one seed that was run; `line`: the words that run it again."""
+
+    folder: Path
+    line: list[str]
+    claims: list[dict[str, object]]
+    progress: str
+
+    @property
+    def report(self):
+        path = self.folder / "out" / "NSM" / "seed-0" / "report.json"
+        return json.loads(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def tiny_study(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("study")
     arms = {
         "NSM": {"recipe": "glyphs-nsm"},
         "NSM λ": {"recipe": "glyphs-nsm", "set": ["optimizer.lr=0.0"]},
     }
     claim = {"says": "learning helps", "plus": ["NSM"], "minus": ["NSM λ"], "metric": "H-AP"}
-    write_study(tmp_path, arms, ["epochs=1", "steps_per_epoch=2"], claim, metrics=["H-AP", "R@1"])
-    line = [
-        "run",
-        str(tmp_path / "tiny.toml"),
-        "--seeds",
-        "1",
-        "--out",
-        str(tmp_path / "out"),
-        "--json",
-    ]
-    first = called(*line)
-    (claim,) = json.loads(first.stdout)
-    assert claim["says"] == "learning helps"
-    assert first.stderr.count("trained NSM") == 2
-    kept, about = read(tmp_path / "out" / "values.parquet")
-    report = json.loads((tmp_path / "out" / "NSM" / "seed-0" / "report.json").read_text())
-    assert kept["NSM"]["H-AP"].of_seeds.tolist() == pytest.approx(
-        [report["scores"]["H-AP"]["value"]], abs=1e-12
-    )
-    assert len(kept["NSM"]["H-AP"].units) > 3
+    write_study(folder, arms, ["epochs=1", "steps_per_epoch=2"], claim, metrics=["H-AP", "R@1"])
+    line = ["run", str(folder / "tiny.toml"), "--seeds", "1", "--out", str(folder / "out")]
+    done = called(*line, "--json")
+    return TinyStudy(folder, line, json.loads(done.stdout), done.stderr)
+
+
+def test_a_study_trains_every_arm_and_tests_its_claims(tiny_study):
+    assert tiny_study.progress.count("trained NSM") == 2
+    assert [claim["says"] for claim in tiny_study.claims] == ["learning helps"]
+
+
+def test_the_values_of_a_study_are_those_of_its_reports(tiny_study):
+    kept, about = read(tiny_study.folder / "out" / "values.parquet")
+    scores, report = kept["NSM"]["H-AP"], tiny_study.report
+    expected = [report["scores"]["H-AP"]["value"]]
+    assert scores.of_seeds.tolist() == pytest.approx(expected, abs=1e-12)
+    assert len(scores.units) > 3
     assert about.dataset_digest == report["dataset_digest"]
     assert "steps_per_epoch = 2" in about.arms["NSM"].recipe
-    shown_again = called("show", str(tmp_path / "out"), "--study", line[1])
-    assert shown_again.stdout == (tmp_path / "out" / "study.md").read_text()
-    rows = tmp_path / "rows.toml"
-    rows.write_text((ROOT / "leaderboards" / "glyphs.toml").read_text().split("[[row]]")[0])
-    assert "trained" not in called(*line[:-1], "--rows", str(rows)).stderr
-    assert "| NSM λ |" in (tmp_path / "out" / "study.md").read_text()
-    changed = CliRunner().invoke(group, [*line, "--set", "optimizer.lr=0.5"])
-    assert "2 finished runs are of another recipe" in str(changed.exception)
+
+
+def test_a_study_is_shown_again_from_its_values(tiny_study):
+    shown_again = called("show", str(tiny_study.folder / "out"), "--study", tiny_study.line[1])
+    page = (tiny_study.folder / "out" / "study.md").read_text(encoding="utf-8")
+    assert shown_again.stdout == page
+    assert "| NSM λ |" in page
+
+
+def test_an_ended_study_trains_nothing_and_gives_rows_that_are_scored_again(tiny_study):
+    rows = tiny_study.folder / "rows.toml"
+    head = (ROOT / "leaderboards" / "glyphs.toml").read_text(encoding="utf-8").split("[[row]]")[0]
+    rows.write_text(head, encoding="utf-8")
+    assert "trained" not in called(*tiny_study.line, "--rows", str(rows)).stderr
     board = leaderboard.read_file(rows)
     assert [row.method for row in board.rows] == ["NSM", "NSM λ"]
     assert "seed 0 of 1, 2 steps of 16" in board.rows[0].run.note
     scored = hbench.evaluate(
-        tmp_path / "out" / "NSM" / "seed-0" / "test.parquet", tmp_path / "letters"
+        tiny_study.folder / "out" / "NSM" / "seed-0" / "test.parquet", tiny_study.folder / "letters"
     )
     assert float(board.rows[0].scores["H-AP"]) == pytest.approx(
         100 * scored.scores["H-AP"], abs=1e-3
     )
+
+
+def test_a_study_whose_finished_runs_are_of_another_recipe_is_refused(tiny_study):
+    changed = CliRunner().invoke(group, [*tiny_study.line, "--set", "optimizer.lr=0.5"])
+    assert "2 finished runs are of another recipe" in str(changed.exception)
 
 
 def test_a_tuned_study_chooses_on_held_out_classes_and_tests_what_it_chose(tmp_path):
@@ -507,7 +533,11 @@ def test_a_tuned_study_chooses_on_held_out_classes_and_tests_what_it_chose(tmp_p
         chosen(study, tmp_path / "out", "NSM by R@1")
 
 
-PAGES = {"glyphs": "study.md", "omniglot": "study-omniglot.md"}
+PAGES = {
+    "glyphs": "study.md",
+    "omniglot": "study-omniglot.md",
+    "omniglot-sweeps": "study-sweeps.md",
+}
 
 
 def lines_of(name):
@@ -545,7 +575,9 @@ def test_the_sentences_of_the_page_have_figures_of_the_kept_values(name):
 def test_the_kept_values_say_what_they_rest_on(name):
     study, (values, about) = studies.read(name), read(kept_of(f"{name}-study"))
     assert about.dataset_digest == leaderboard.read(study.dataset).rows[0].run.dataset_digest
-    assert all({len(scores.values) for scores in arm.values()} == {5} for arm in values.values())
+    wanted = Counter(arm for arm, _ in study.runs(list(values), 5))
+    for arm, metrics in values.items():
+        assert {len(scores.values) for scores in metrics.values()} == {wanted[arm]}, arm
     for arm, record in about.arms.items():
         rates = [trial.settings for trial in record.trials]
         best = max(record.trials, key=lambda trial: trial.score).settings
