@@ -123,6 +123,15 @@ def test_decisions_about_a_published_dataset_make_one_of_ones_own(tmp_path):
     assert set(glyphs.items) - set(load("letters").tests["test"].items) == {item}
 
 
+def test_a_dataset_made_of_a_published_one_keeps_its_licence_and_says_what_it_is_made_of():
+    build("letters", "--from", "glyphs")
+    glyphs, letters = load("glyphs"), load("letters")
+    assert letters.card["made of"] == f"glyphs@{glyphs.version}"
+    assert [letters.card[key] for key in ("licence", "citation")] == [
+        glyphs.card[key] for key in ("licence", "citation")
+    ]
+
+
 def test_of_a_built_dataset_no_levels_are_chosen(birds):
     build("mine", "--from", birds, *TABLE)
     refused = CliRunner().invoke(command, ["again", "--from", "mine", "--levels", "order"])
@@ -162,6 +171,14 @@ def test_folders_of_synsets_are_placed_in_a_list_of_pairs(imagenet):
     ]
     assert data.tests["test"].items.tolist() == [f"val/{n}/1.png" for n in ("dog", "lion", "wolf")]
     assert "the folder val is the test" in " ".join(result.stderr.split())
+
+
+def test_an_empty_folder_val_is_not_said_to_be_the_test(tmp_path):
+    for split in ("train", "test"):
+        folder_of_images(tmp_path / "raw" / split, ["crow/1.jpg", "owl/1.jpg"])
+    (tmp_path / "raw" / "val").mkdir()
+    result = build("two", "--from", tmp_path / "raw", "--split-folders")
+    assert "val is the test" not in " ".join(result.stderr.split())
 
 
 def test_a_node_of_two_parents_is_refused_with_the_policy_that_picks_one(imagenet):

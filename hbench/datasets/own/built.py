@@ -16,6 +16,7 @@ from hbench.tree.columns import TableColumns
 from hbench.tree.names import class_rows
 
 BUILT = "dataset.json"  # the file of a dataset that tells its folder from others
+KEPT = ("licence", "citation", "homepage")  # of its card, since its images are the same
 TRAIN, QUERY, GALLERY = "train", "query", "gallery"
 
 
@@ -48,7 +49,9 @@ def table_of(dataset: Dataset) -> OwnTable:
     columns = dict(zip(dataset.levels, map(list, zip(*rows, strict=True)), strict=True))
     table = pa.table({"item": items, **columns, SPLIT: splits})
     named = TableColumns("item", tuple(dataset.levels), SPLIT)
-    return OwnTable(f"{dataset.name}@{dataset.version}", table, named)
+    made_of = f"{dataset.name}@{dataset.version}"
+    said = {key: dataset.card[key] for key in KEPT if key in dataset.card}
+    return OwnTable(made_of, table, named, origin={"made of": made_of, **said})
 
 
 def _rows(manifest: Manifest) -> list[tuple[str, ...]]:

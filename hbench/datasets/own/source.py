@@ -171,6 +171,7 @@ def build_own(
         on_remark(f"note: {remark}")
     card = {
         **dataset.card,
+        **own.origin,
         **changed,
         "background": source.background,
         "read": understood.document(),
@@ -269,8 +270,11 @@ def _of_folder(source: OwnSource) -> OwnTable:
     )
     levels = tuple(name for name in table.column_names if name not in {"item", SPLIT})
     columns = TableColumns("item", levels, SPLIT if source.split_folders else None)
-    has_validation = source.split_folders and (source.path / VALIDATION).is_dir()
-    facts = (f"the folder {VALIDATION} is the test",) if has_validation else ()
+    # where it is no test, `val` was refused
+    tests_by_val = source.split_folders and any(
+        item.startswith(f"{VALIDATION}/") for item in table["item"].to_pylist()
+    )
+    facts = (f"the folder {VALIDATION} is the test",) if tests_by_val else ()
     return OwnTable(source.path.name or str(source.path), table, columns, facts)
 
 
@@ -324,7 +328,9 @@ def _placed(own: OwnTable, source: OwnSource) -> OwnTable:
     given = [split_path(node, mark) if mark else () for node in nodes]
     paths = [known.get(path, ()) for path in given]
     if mark is None or any(path and not place for path, place in zip(given, paths, strict=True)):
-        paths = [() if not node else paths_of_nodes(names, [node])[0] for node in nodes]
+        different = [node for node in dict.fromkeys(nodes) if node]
+        of_node = dict(zip(different, paths_of_nodes(names, different), strict=True))
+        paths = [of_node.get(node, ()) for node in nodes]
     depth = len(names.levels)
     placed = own.with_levels(names.levels, [path + ("",) * (depth - len(path)) for path in paths])
     facts = (*own.facts, f"{own.columns.levels[0]} names nodes of {source.tree.name}")

@@ -7,10 +7,11 @@ What a table was taken for is kept with it, so that whoever uses it can say so.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -47,7 +48,7 @@ MASKED = ("query", "gallery")
 @dataclass(frozen=True)
 class OwnTable:
     """A table with a row per item, its columns by their part, and what was found on the way:
-    `facts` in words.
+    `facts` in words; `origin`: what the card of the dataset that it was made of says of its images.
 
     Where items may have several paths (hbench.datasets.own.several), it has a row per path until it
     is folded.
@@ -57,6 +58,7 @@ class OwnTable:
     table: pa.Table
     columns: TableColumns
     facts: tuple[str, ...] = ()
+    origin: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def item(self) -> str:
