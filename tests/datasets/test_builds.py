@@ -18,6 +18,7 @@ from PIL import Image
 from scipy.io import savemat
 
 import hbench
+from hbench.boards import Leaderboard
 from hbench.boards.formats import placing
 from hbench.core.errors import DataError, IntegrityError, TreeError
 from hbench.datasets import build as building
@@ -408,6 +409,15 @@ def test_a_set_of_which_no_counts_are_published_says_that_nothing_was_compared(d
     dataset, _, remarks = build_published(spec, dyml)
     assert dataset.version == "1"
     assert remarks == ["no counts of dyml-vehicle are published, so nothing was compared"]
+
+
+def test_a_set_that_nothing_published_was_compared_with_gets_no_place():
+    named = dataclasses.replace(load("glyphs"), name="products-10k", version="1")
+    items = named.tests["test"].items.tolist()
+    vectors = np.random.default_rng(0).normal(size=(len(items), 4)).astype(np.float32)
+    report = hbench.evaluate(vectors, named, ids=items, metrics="AP")
+    board = Leaderboard(dataset="products-10k", version="1", protocol="paper", metric="AP")
+    assert "no counts of products-10k are published" in placing(report.document, board)
 
 
 def test_a_dyml_query_ignores_its_copy_in_the_gallery(dyml):

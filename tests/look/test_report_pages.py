@@ -398,6 +398,7 @@ def test_a_node_of_the_tree_leads_to_its_queries(tree_page):
     tree_page.wait_for_function(
         "() => document.querySelector('#shown h2').textContent.endsWith('__proto__')"
     )
+    assert "explore.html#class=" in tree_page.url
 
 
 def test_a_cell_of_the_confusion_leads_to_its_queries(opened, reported, pages):
