@@ -224,9 +224,7 @@ def _embed_images(
     from hbench.train.processes import chosen_device
 
     listed = read_models(models, out) if models else {}
-    of_model: dict[str, Any] = {
-        name: options.pop(name) for name in ("size", "weights", "key_map", "net")
-    }
+    of_model: dict[str, Any] = {name: options.pop(name) for name in OF_MODEL}
     device = options.pop("device")
     chosen_device(device)  # one that is not there is refused before any model is loaded
     images = _Images(datasets.load(dataset), split, embedding.EmbedOptions(**options), device)
