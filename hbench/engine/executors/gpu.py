@@ -37,6 +37,7 @@ SCORE_BYTES = 40
 # and of a positive: its key, its level, the sorted ones, and what sorting takes
 POSITIVE_BYTES = 64
 ROWS_BYTES = 4 << 30  # on the device, for rows that are ranked at once
+SUMMING = 2  # a half of the host's threads sums up: more hold up the one that drives the device
 AHEAD = 3  # blocks that are ranked, or wait for their sums, at once
 SPREAD = 1024  # places in which the distractors that come after all positives are counted
 TABLES = 32  # tables in which the others are counted, at most
@@ -75,7 +76,8 @@ def on_device(name: str) -> Execute:
         plans = [MetricPlan.of(view.ranker, view.scorers) for view in (job, *job.others)]
         gallery = Gallery(job.ranker.scores, device)
         waiting: deque[_Started] = deque()
-        with _exact_products(), ThreadPoolExecutor(available_threads()) as pool:
+        threads = max(1, available_threads() // SUMMING)
+        with _exact_products(), ThreadPoolExecutor(threads) as pool:
             for block in blocks:
                 waiting.append(_start(plans, gallery, block, pool))
                 if len(waiting) == AHEAD:
@@ -301,11 +303,12 @@ def _listed(positives: NDArray[np.int64], scores: Tensor) -> tuple[Tensor, Tenso
 
 class Ranges(NamedTuple):
     """Where the items of n queries lie, in canonical order: `begins`, `sizes` (n, 1) of the
-    positives; `starts`, `ends` (n, K) by code, each written over those before; `lowest`: the lowest
-    code that is listed."""
+    positives, at `most` so many of one query; `starts`, `ends` (n, K) by code, each written over
+    those before; `lowest`: the lowest code that is listed."""
 
     begins: Tensor
     sizes: Tensor
+    most: int  # known on the host, which else would wait for the device here
     starts: Tensor
     ends: Tensor
     lowest: int
@@ -316,13 +319,13 @@ class Ranges(NamedTuple):
         parts = plan.coded(plan.parts(queries.start, queries.stop), queries.start, queries.stop)
         begins = _moved(parts.begins, device)[:, None]
         sizes = _moved(parts.sizes, device)[:, None]
-        return cls(
-            begins, sizes, _moved(parts.starts, device), _moved(parts.ends, device), parts.lowest
-        )
+        starts = _moved(parts.starts, device)
+        ends = _moved(parts.ends, device)
+        return cls(begins, sizes, int(parts.sizes.max()), starts, ends, parts.lowest)
 
     def positives(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The score and the code (n, P) of every positive; −inf and 0 where a query has fewer."""
-        place = torch.arange(max(1, int(self.sizes.max())), device=rows.device)
+        place = torch.arange(max(1, self.most), device=rows.device)
         columns = self.begins + place
         scores = torch.where(
             place < self.sizes, rows.gather(1, columns.clamp(max=rows.shape[1] - 1)), -torch.inf
