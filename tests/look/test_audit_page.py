@@ -88,6 +88,22 @@ def test_what_is_undone_is_as_before(page):
     assert page.locator("#undo").is_disabled()
 
 
+def test_what_was_undone_is_done_again_until_something_else_is_decided(page):
+    first = page.locator(".suspect").first
+    first.focus()
+    page.keyboard.press("d")
+    page.keyboard.press("Control+z")
+    assert first.get_attribute("data-decided") is None
+    page.keyboard.press("y")
+    assert first.get_attribute("data-decided") == "drop"
+
+    page.keyboard.press("u")
+    page.keyboard.press("k")
+    assert page.locator("#redo").is_disabled()
+    page.keyboard.press("Control+Shift+Z")
+    assert first.get_attribute("data-decided") == "keep"
+
+
 def test_decisions_survive_a_closed_page(page):
     page.locator(".suspect").nth(1).locator("[data-decision=drop]").click()
     page.reload()

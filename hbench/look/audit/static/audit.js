@@ -2,12 +2,11 @@
 "use strict";
 
 (() => {
-  const KEYS = { k: "keep", r: "relabel", d: "drop", m: "merge" };
   const at = (id) => document.getElementById(id);
   const cards = [...document.querySelectorAll(".suspect")];
   const stored = `hbench-audit-${at("audit").dataset.fingerprint}`;
   const decided = new Map(); // by item: a decision
-  const history = []; // [item, the decision before], the last one last
+  const steps = review.steps(); // each {card, before, after}
 
   const keep = () => review.keep(stored, JSON.stringify(Object.fromEntries(decided)));
 
@@ -22,7 +21,8 @@
   function tell() {
     const left = cards.length - decided.size;
     at("said").textContent = `${decided.size} decided, ${left} left`;
-    at("undo").disabled = !history.length;
+    at("undo").disabled = !steps.made.length;
+    at("redo").disabled = !steps.takenBack.length;
     at("export").disabled = !decided.size;
   }
 
@@ -36,17 +36,19 @@
 
   function decide(card, decision) {
     const item = card.dataset.item;
-    history.push([item, decided.get(item)]);
+    steps.add({ card, before: decided.get(item), after: decision });
     set(item, decision);
     move(card, 1);
   }
 
-  function undo() {
-    const last = history.pop();
-    if (!last) return;
-    set(...last);
-    cards.find((card) => card.dataset.item === last[0])?.focus();
+  function turn(step, decision) {
+    if (!step) return;
+    set(step.card.dataset.item, step[decision]);
+    step.card.focus();
   }
+
+  const undo = () => turn(steps.back(), "before");
+  const redo = () => turn(steps.again(), "after");
 
   function move(card, step) {
     const next = cards[cards.indexOf(card) + step];
@@ -79,18 +81,22 @@
 
   const save = () => review.give("decisions.csv", rows(), "text/csv");
 
-  document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === "u") return undo();
+  // A key acts on the card that has the keyboard, or on the first one.
+  const on = (act) => () => {
     const card = document.activeElement.closest(".suspect") ?? cards[0];
-    if (!card) return;
-    const decision = KEYS[event.key];
-    if (decision) decide(card, decision);
-    else if (event.key === "ArrowDown") move(card, 1);
-    else if (event.key === "ArrowUp") move(card, -1);
-    else return;
-    event.preventDefault();
-  });
+    if (card) act(card);
+  };
+  const KEYS = {
+    k: on((card) => decide(card, "keep")),
+    r: on((card) => decide(card, "relabel")),
+    d: on((card) => decide(card, "drop")),
+    m: on((card) => decide(card, "merge")),
+    u: undo,
+    y: redo,
+    ArrowDown: on((card) => move(card, 1)),
+    ArrowUp: on((card) => move(card, -1)),
+  };
+  review.listen(KEYS, undo, redo);
 
   for (const card of cards) {
     card.querySelector(".choices").hidden = false;
@@ -102,6 +108,7 @@
   for (const [item, decision] of Object.entries(earlier)) if (known.has(item)) decided.set(item, decision);
   cards.forEach(show);
   at("undo").addEventListener("click", undo);
+  at("redo").addEventListener("click", redo);
   at("export").addEventListener("click", save);
   at("tools").hidden = false;
   tell();

@@ -1,4 +1,4 @@
-// What every page of decisions does with them: kept from visit to visit, and given as a file.
+// What every page of decisions has: they are made by keys, taken back, kept from visit to visit, and given as a file.
 "use strict";
 
 const review = {
@@ -25,5 +25,51 @@ const review = {
     const url = URL.createObjectURL(new Blob([text], { type }));
     Object.assign(document.createElement("a"), { href: url, download: name }).click();
     setTimeout(() => URL.revokeObjectURL(url), 10_000);
+  },
+
+  // The steps that were made, the last one last, and those that were taken back, until another is made.
+  steps() {
+    const made = [];
+    const takenBack = [];
+    const turn = (from, to) => {
+      const step = from.pop();
+      if (step) to.push(step);
+      return step;
+    };
+    return {
+      made,
+      takenBack,
+      add(step) {
+        made.push(step);
+        takenBack.length = 0;
+      },
+      back: () => turn(made, takenBack),
+      again: () => turn(takenBack, made),
+      clear() {
+        made.length = takenBack.length = 0;
+      },
+    };
+  },
+
+  // Call the functions of `keys` by the key that is pressed, and `back` and `again` by Ctrl+Z and Ctrl+Shift+Z (on a
+  // Mac by the command key); not while a text is typed or a dialog is open.
+  listen(keys, back, again) {
+    const act = (event) => {
+      const key = event.key;
+      if (event.ctrlKey || event.metaKey) return key.toLowerCase() !== "z" ? null : event.shiftKey ? again : back;
+      const pressesIt = event.target.matches("button, a, select, input") && (key === "Enter" || key === " ");
+      return pressesIt || !Object.hasOwn(keys, key) ? null : keys[key];
+    };
+    document.addEventListener("keydown", (event) => {
+      if (event.target.matches("input[type=search], input[type=text]")) {
+        if (event.key === "Escape" || event.key === "Enter") event.target.blur();
+        return;
+      }
+      if (event.altKey || document.querySelector("dialog[open]")) return;
+      const action = act(event);
+      if (!action) return;
+      action();
+      event.preventDefault();
+    });
   },
 };

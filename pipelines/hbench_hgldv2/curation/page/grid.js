@@ -144,8 +144,8 @@ function summary() {
   const percent = Math.round((100 * decided) / (model.places.size || 1));
   $("bar").style.width = percent + "%";
   $("bar").parentElement.setAttribute("aria-valuenow", percent);
-  $("undo").disabled = !model.done.length;
-  $("redo").disabled = !model.undone.length;
+  $("undo").disabled = !model.steps.made.length;
+  $("redo").disabled = !model.steps.takenBack.length;
   document.body.dataset.decided = decided;
   $("summary").textContent =
     decided.toLocaleString("en") +

@@ -110,25 +110,7 @@ const KEYS = {
   "?": () => $("keys").showModal(),
 };
 
-document.addEventListener("keydown", (event) => {
-  if (event.target.matches("input[type=search], input[type=text]")) {
-    if (event.key === "Escape" || event.key === "Enter") event.target.blur();
-    return;
-  }
-  if (document.querySelector("dialog[open]") || event.altKey || event.metaKey) return;
-  if (event.ctrlKey) {
-    if (event.key.toLowerCase() !== "z") return;
-    (event.shiftKey ? stepForward : stepBack)();
-  } else {
-    if (
-      !(event.key in KEYS) ||
-      (event.target.matches("button, a, select, input") && ["Enter", " "].includes(event.key))
-    )
-      return;
-    KEYS[event.key]();
-  }
-  event.preventDefault();
-});
+review.listen(KEYS, stepBack, stepForward);
 
 $("cards").addEventListener("click", (event) => {
   const row = event.target.closest(".row"),

@@ -102,7 +102,7 @@ function showDetails() {
   if (!id) return;
   const label = model.labels.get(id),
     spoke = new Set(
-      model.done.filter((step) => step.places.some(([moved]) => moved === id)).map((step) => step.decision),
+      model.steps.made.filter((step) => step.places.some(([moved]) => moved === id)).map((step) => step.decision),
     );
   const linked = (name, text) =>
     name === "class id" && /^Q\d+$/.test(text)
@@ -134,7 +134,7 @@ function showDetails() {
 // --- why ---
 
 function askWhy() {
-  const last = model.done.at(-1)?.decision;
+  const last = model.steps.made.at(-1)?.decision;
   if (!last) return say("decide something first, then say why");
   $("why-title").textContent = "Why? " + last.op.replace("_", " ") + " " + told(last);
   $("why-text").value = last.why ?? "";
@@ -142,7 +142,7 @@ function askWhy() {
 }
 
 function keepWhy() {
-  const step = model.done.at(-1),
+  const step = model.steps.made.at(-1),
     why = $("why-text").value.trim();
   const { id, by, at, why: _, ...body } = step.decision;
   step.decision = { id, ...(by ? { by } : {}), ...(at ? { at } : {}), ...(why ? { why } : {}), ...body };

@@ -28,8 +28,7 @@ function makeModel(data) {
     order: [],
     cards: new Map(),
     sorted: new Map(),
-    done: [],
-    undone: [],
+    steps: review.steps(),
   };
   for (const label of data.labels) put(model, cardOf(label, model.places.get(label.id)), label.id);
   model.order.sort((a, b) => isPile(a) - isPile(b) || landmarksOf(model, b) - landmarksOf(model, a));
@@ -103,25 +102,32 @@ function effects(model, decision) {
 // Apply a decision that is not in the file yet; returns the cards it touched.
 function decide(model, body, stamp, newGroups = {}) {
   const decision = { id: nextId(model), ...stamp, ...body };
-  const step = { decision, places: [], kind: null, declared: [] };
-  for (const [group, table] of Object.entries(newGroups)) {
-    if (model.groups.has(group)) continue;
+  const step = {
+    decision,
+    // by index: [id, place] is slow until compiled
+    places: effects(model, decision).map((move) => [move[0], model.places.get(move[0]), move[1]]),
+    kind: decision.op === "set_kind" ? [decision.group, model.kinds.get(decision.group), decision.kind] : null,
+    declared: Object.entries(newGroups).filter(([group]) => !model.groups.has(group)),
+  };
+  model.steps.add(step);
+  return takeStep(model, step);
+}
+
+// Take a step, for the first time or again.
+function takeStep(model, step) {
+  for (const [group, table] of step.declared) {
     model.groups.set(group, table);
     model.kinds.set(group, table.kind);
-    step.declared.push([group, table]);
   }
-  if (decision.op === "set_kind") {
-    step.kind = [decision.group, model.kinds.get(decision.group), decision.kind];
-    model.kinds.set(decision.group, decision.kind);
+  const touched = shift(
+    model,
+    step.places.map((place) => [place[0], place[2]]),
+  );
+  if (step.kind) {
+    model.kinds.set(step.kind[0], step.kind[2]);
+    touched.add("g:" + step.kind[0]);
   }
-  const moves = effects(model, decision);
-  // by index: [id, place] is slow until compiled
-  step.places = moves.map((move) => [move[0], model.places.get(move[0]), move[1]]);
-  const touched = shift(model, moves);
-  if (step.kind) touched.add("g:" + step.kind[0]);
-  model.decisions.push(decision);
-  model.done.push(step);
-  model.undone = [];
+  model.decisions.push(step.decision);
   return touched;
 }
 
@@ -144,7 +150,7 @@ function shift(model, moves) {
 }
 
 function undo(model) {
-  const step = model.done.pop();
+  const step = model.steps.back();
   if (!step) return null;
   const touched = shift(model, step.places.map(([id, before]) => [id, before]).reverse());
   for (const [group] of step.declared) {
@@ -156,18 +162,12 @@ function undo(model) {
     touched.add("g:" + step.kind[0]);
   }
   model.decisions.pop();
-  model.undone.push(step);
   return touched;
 }
 
 function redo(model) {
-  const step = model.undone.pop();
-  if (!step) return null;
-  const { id, ...body } = step.decision;
-  const rest = model.undone;
-  const touched = decide(model, body, {}, Object.fromEntries(step.declared));
-  model.undone = rest;
-  return touched;
+  const step = model.steps.again();
+  return step ? takeStep(model, step) : null;
 }
 
 function nextId(model) {
@@ -242,7 +242,7 @@ function importText(model, text, known) {
   if (unknown.length)
     throw new Error("the file names labels that are not on this page: " + unknown.slice(0, 3).join(", "));
   while (undo(model));
-  model.undone = [];
+  model.steps.clear();
   const groups = Object.fromEntries(section.groups);
   for (const { id, ...body } of section.decisions.slice(known.length)) {
     const named = [body.to, body.group, ...(body.choices ?? []), ...Object.keys(body.into ?? {})].filter(
