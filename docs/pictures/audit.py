@@ -42,7 +42,7 @@ def pictured(page: Path, out: Path) -> None:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         opened = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
         opened.goto(page.as_uri())
-        opened.locator(".suspect").first.focus()
+        opened.locator(".case").first.focus()
         opened.keyboard.press("r")
         opened.evaluate("scrollTo(0, 0)")
         opened.screenshot(path=out)

@@ -20,7 +20,9 @@ KINDS = 24
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Pictures of some kinds of which twelve have a wrong label, their vectors, and the table."""
+    """Pictures of some kinds of which twelve have a wrong label, two of them copies of each other,
+    their vectors, and the table.
+    """
     folder = tmp_path_factory.mktemp("birds")
     rng = np.random.default_rng(0)
     paths = [(f"order{n // 6}", f"{NASTY}, {n}") for n in range(KINDS)]
@@ -30,6 +32,9 @@ def folder(tmp_path_factory):
     labels = true.copy()
     planted = rng.choice(len(true), 12, replace=False)
     labels[planted] = (labels[planted] + 6) % KINDS  # of another order
+    first, second = planted[:2]
+    true[second], vectors[second] = true[first], vectors[first]
+    labels[second] = (labels[first] + 6) % KINDS
     ids = [f"i{n:03}.png" for n in range(len(true))]
     for item, kind in zip(ids, true.tolist(), strict=True):
         Image.new("RGB", (16, 16), (10 * kind, 90, 200)).save(folder / item)
@@ -58,38 +63,67 @@ def exported(page):
 
 
 def test_the_page_shows_the_suspects_in_their_order(page, audit):
-    shown = each(page, ".suspect", "[e.dataset.item, e.dataset.label, e.dataset.proposed]")
+    suspects = "section:not(:has(#copies)) .case"
+    shown = each(page, suspects, "[e.dataset.item, e.dataset.label, e.dataset.proposed]")
     table = audit.suspects.to_pylist()
     assert shown == [[row["item"], row["label"], row["proposed"]] for row in table]
-    assert page.locator("#said").inner_text() == f"0 decided, {len(table)} left"
+
+
+def test_the_page_shows_the_copies_beside_each_other(page, audit):
+    table = audit.copies.to_pylist()
+    assert each(page, "section:has(#copies) .case", "[e.dataset.item, e.dataset.proposed]") == [
+        [row["item"], row["copy_label"]] for row in table
+    ]
+    beside = page.locator("section:has(#copies) .case").first.locator(".tile")
+    assert beside.count() == 2
+    remark = page.locator("section:has(#copies) .case").first.locator(".said-by").last
+    assert "the same vector" in remark.inner_text()
+
+
+def test_what_is_left_counts_items_not_cards(page, audit):
+    items = {row["item"] for table in (audit.suspects, audit.copies) for row in table.to_pylist()}
+    assert page.locator("#said").inner_text() == f"0 decided, {len(items)} left"
+
+
+def test_an_item_of_two_cards_is_decided_once_by_the_card_that_was_used(page, audit):
+    proposed = {row["item"]: row["proposed"] for row in audit.suspects.to_pylist()}
+    copy = audit.copies.to_pylist()[0]
+    assert copy["is_exact"]
+    assert copy["copy_label"] != proposed[copy["item"]]
+    cards = page.locator(f'.case[data-item="{copy["item"]}"]')
+    cards.last.locator("[data-decision=relabel]").click()
+    assert cards.first.get_attribute("data-decided") == "relabel"
+    assert cards.first.locator("[aria-pressed=true]").count() == 0  # that is another label
+    (row,) = exported(page)
+    assert (row["item"], row["path"]) == (copy["item"], copy["copy_label"])
 
 
 def test_keys_decide_and_move_on(page, audit):
     items = audit.suspects["item"].to_pylist()
-    page.locator(".suspect").first.focus()
+    page.locator(".case").first.focus()
     for key in "krdm":
         page.keyboard.press(key)
     assert page.evaluate("document.activeElement.dataset.item") == items[4]
-    assert each(page, ".suspect[data-decided]", "[e.dataset.item, e.dataset.decided]") == [
+    assert each(page, ".case[data-decided]", "[e.dataset.item, e.dataset.decided]") == [
         list(pair) for pair in zip(items, ("keep", "relabel", "drop", "merge"), strict=False)
     ]
     assert page.locator("#said").inner_text().startswith("4 decided")
 
 
 def test_what_is_undone_is_as_before(page):
-    page.locator(".suspect").first.focus()
+    page.locator(".case").first.focus()
     page.keyboard.press("k")
     page.keyboard.press("ArrowUp")
     page.keyboard.press("d")
     page.keyboard.press("u")
-    assert page.locator(".suspect").first.get_attribute("data-decided") == "keep"
+    assert page.locator(".case").first.get_attribute("data-decided") == "keep"
     page.click("#undo")
-    assert page.locator(".suspect").first.get_attribute("data-decided") is None
+    assert page.locator(".case").first.get_attribute("data-decided") is None
     assert page.locator("#undo").is_disabled()
 
 
 def test_what_was_undone_is_done_again_until_something_else_is_decided(page):
-    first = page.locator(".suspect").first
+    first = page.locator(".case").first
     first.focus()
     page.keyboard.press("d")
     page.keyboard.press("Control+z")
@@ -105,10 +139,10 @@ def test_what_was_undone_is_done_again_until_something_else_is_decided(page):
 
 
 def test_decisions_survive_a_closed_page(page):
-    page.locator(".suspect").nth(1).locator("[data-decision=drop]").click()
+    page.locator(".case").nth(1).locator("[data-decision=drop]").click()
     page.reload()
-    assert page.locator(".suspect").nth(1).get_attribute("data-decided") == "drop"
-    pressed = page.locator(".suspect").nth(1).locator("[aria-pressed=true]")
+    assert page.locator(".case").nth(1).get_attribute("data-decided") == "drop"
+    pressed = page.locator(".case").nth(1).locator("[aria-pressed=true]")
     assert pressed.inner_text() == "Drop"
 
 
@@ -117,7 +151,7 @@ def test_the_exported_table_is_what_a_build_takes(page, audit, folder, tmp_path,
     chosen = [row["item"] for row in audit.suspects.to_pylist() if row["item"] in planted]
     assert len(chosen) >= 10
     for item in chosen:
-        page.locator(f'.suspect[data-item="{item}"]').focus()
+        page.locator(f'.case[data-item="{item}"]').first.focus()
         page.keyboard.press("r")
     rows = exported(page)
     assert [row["item"] for row in rows] == chosen
@@ -137,9 +171,9 @@ def test_the_exported_table_is_what_a_build_takes(page, audit, folder, tmp_path,
 
 
 def test_a_merge_is_exported_once_for_a_class(page):
-    labels = each(page, ".suspect", "e.dataset.label")
+    labels = each(page, ".case", "e.dataset.label")
     several = next(label for label in labels if labels.count(label) > 1)
-    for card in page.locator(".suspect").all():
+    for card in page.locator(".case").all():
         if card.get_attribute("data-label") == several:
             card.locator("[data-decision=merge]").click()
     merges = exported(page)

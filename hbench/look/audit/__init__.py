@@ -1,5 +1,5 @@
-"""Writes the page of an audit: its suspects one below the other, decided by keys or buttons, with
-the decisions as a file that a build applies.
+"""Writes the page of an audit: its suspects and copies one below the other, decided by keys or
+buttons, with the decisions as a file that a build applies.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.auditing.audit import Audit
+from hbench.auditing.evidence import Indices
 from hbench.auditing.suspects import SHOWN_NEIGHBOURS, SuspectList
 from hbench.core.version import __version__
 from hbench.look.pages.folder import Pages, copy_assets, level_styles, replacing_folder
@@ -20,15 +21,12 @@ from hbench.look.strips.retrievals import legend_of
 
 PACKAGE = "hbench.look.audit"
 SHOWN_SUSPECTS = 300  # of each list
+SHOWN_COPIES = 100
 KIND = "audit"
-WORDS = {
-    "far": "Their neighbours say another branch of the tree: most likely slips.",
-    "near": "Their neighbours say a sibling: what experts confuse, too.",
-}
 
 
 class Neighbour(NamedTuple):
-    """A neighbour of a suspect; `level`: how many levels it shares with the suspect's label."""
+    """An item beside another one; `level`: how many levels it shares with the suspect's label."""
 
     position: int
     item: str
@@ -37,34 +35,76 @@ class Neighbour(NamedTuple):
 
 
 class Card(NamedTuple):
-    """A suspect as the page shows it. `shared`: how many names its label has in common with what
-    its neighbours say."""
+    """An item to decide about as the page shows it. `shared`: how many names its label has in
+    common with the `proposed` one; `remark`: its split, and why it is shown."""
 
     position: int
     item: str
-    split: str
     label: tuple[str, ...]
     proposed: tuple[str, ...]
     shared: int
-    sureness: float | None
+    remark: str
     neighbours: list[Neighbour]
 
 
-class Section(NamedTuple):
-    """A list of suspects: its cards, and how many there are in all."""
+class SectionKind(NamedTuple):
+    """What the page says of one kind of cards: its heading, whose word the proposed label is, and
+    the decisions that it offers."""
 
-    kind: str
+    key: str
+    title: str
     words: str
+    proposed_by: str
+    table: str
+    decisions: tuple[str, ...]
+
+
+class Section(NamedTuple):
+    """The cards of a kind, and how many there are in all."""
+
+    kind: SectionKind
     number: int
     expected: float | None
     cards: list[Card]
+
+
+SUSPECT = ("keep", "relabel", "drop", "merge")
+KINDS = {
+    "far": SectionKind(
+        "far",
+        "Far suspects",
+        "Their neighbours say another branch of the tree: most likely slips.",
+        "neighbours say",
+        "suspects.csv",
+        SUSPECT,
+    ),
+    "near": SectionKind(
+        "near",
+        "Near suspects",
+        "Their neighbours say a sibling: what experts confuse, too.",
+        "neighbours say",
+        "suspects.csv",
+        SUSPECT,
+    ),
+    "copies": SectionKind(
+        "copies",
+        "Copies",
+        "Each is nearly the same as the item beside it, which has another label or is in another "
+        "split. A decision is about the first of the two.",
+        "copy",
+        "copies.csv",
+        ("keep", "relabel", "drop"),
+    ),
+}
 
 
 def write_pages(audit: Audit, folder: Path) -> Path:
     """Write the page and its tables into a folder that is new, or of an audit, and return the path
     of the page. Raises UsageError for a folder with other files.
     """
-    sections = [_section(audit, each) for each in audit.lists]
+    sections = [_suspects(audit, each) for each in audit.lists]
+    if len(audit.copies):
+        sections.append(_copies(audit))
     with replacing_folder(folder, KIND) as temporary:
         audit.write(temporary)
         copy_assets(temporary / "assets", PACKAGE)
@@ -75,35 +115,51 @@ def write_pages(audit: Audit, folder: Path) -> Path:
     return folder / "index.html"
 
 
-def _section(audit: Audit, suspects: SuspectList) -> Section:
-    """The cards of a list, the surest first."""
-    paths = audit.pool.paths
+def _suspects(audit: Audit, suspects: SuspectList) -> Section:
+    """The cards of a list of suspects, the surest first."""
     cards = []
     for at, item in enumerate(suspects.items[:SHOWN_SUSPECTS].tolist()):
-        own = int(audit.votes.classes[item])
-        proposed = int(suspects.proposed[at])
+        remark = str(audit.pool.split[item])
         sureness = float(suspects.sureness[at])
-        cards.append(
-            Card(
-                item,
-                str(audit.pool.manifest.items[item]),
-                str(audit.pool.split[item]),
-                paths[own],
-                paths[proposed],
-                int(audit.votes.common(own, proposed)),
-                None if np.isnan(sureness) else sureness,
-                _neighbours(audit, item),
-            )
-        )
-    return Section(
-        suspects.kind, WORDS[suspects.kind], len(suspects.items), suspects.expected, cards
+        if not np.isnan(sureness):
+            remark += f" · {sureness:.0%} sure".replace("%", " %")
+        near = audit.votes.neighbours[item][:SHOWN_NEIGHBOURS]
+        cards.append(_card(audit, item, int(suspects.proposed[at]), near, remark))
+    return Section(KINDS[suspects.kind], len(suspects.items), suspects.expected, cards)
+
+
+def _copies(audit: Audit) -> Section:
+    """The cards of pairs that are nearly the same, the most alike first."""
+    position = {item: at for at, item in enumerate(audit.pool.manifest.items.tolist())}
+    cards = []
+    for row in audit.copies.slice(0, SHOWN_COPIES).to_pylist():
+        item = position[row["item"]]
+        copy = position[row["copy"]]
+        likeness = "the same vector" if row["is_exact"] else f"cosine {row['similarity']:.4f}"
+        remark = f"{row['split']} · copy {row['copy']} in {row['copy_split']} · {likeness}"
+        label = int(audit.votes.classes[copy])
+        cards.append(_card(audit, item, label, np.array([copy]), remark))
+    return Section(KINDS["copies"], len(audit.copies), None, cards)
+
+
+def _card(audit: Audit, item: int, proposed: int, beside: Indices, remark: str) -> Card:
+    """The card of an item, with a proposed class and the items beside it."""
+    own = int(audit.votes.classes[item])
+    paths = audit.pool.paths
+    return Card(
+        item,
+        str(audit.pool.manifest.items[item]),
+        paths[own],
+        paths[proposed],
+        int(audit.votes.common(own, proposed)),
+        remark,
+        _neighbours(audit, item, beside),
     )
 
 
-def _neighbours(audit: Audit, item: int) -> list[Neighbour]:
-    """The nearest neighbours of an item."""
+def _neighbours(audit: Audit, item: int, near: Indices) -> list[Neighbour]:
+    """The items beside an item, with the levels that they share with it."""
     votes = audit.votes
-    near = votes.neighbours[item][:SHOWN_NEIGHBOURS]
     levels = votes.common(votes.classes[near], votes.classes[item])
     return [
         Neighbour(

@@ -1,33 +1,42 @@
-// Decides about suspects, by keys and buttons, and exports what was decided as a table that a build reads.
+// Decides about suspects and copies, by keys and buttons, and exports what was decided as a table that a build reads.
 "use strict";
 
 (() => {
   const at = (id) => document.getElementById(id);
-  const cards = [...document.querySelectorAll(".suspect")];
-  const stored = `hbench-audit-${at("audit").dataset.fingerprint}`;
-  const decided = new Map(); // by item: a decision
+  const cards = [...document.querySelectorAll(".case")];
+  const items = new Set(cards.map((card) => card.dataset.item)); // an item may have several cards
+  const stored = `hbench-audit-decisions-${at("audit").dataset.fingerprint}`;
+  const decided = new Map(); // by item: {decision, path}
   const steps = review.steps(); // each {card, before, after}
 
   const keep = () => review.keep(stored, JSON.stringify(Object.fromEntries(decided)));
 
+  // What a button of a card decides: a new label is the one that this card proposes.
+  function meant(card, decision) {
+    const takesPath = decision === "relabel" || decision === "merge";
+    return { decision, path: takesPath ? card.dataset.proposed : "" };
+  }
+
+  const isSame = (one, other) => one?.decision === other.decision && one.path === other.path;
+
   function show(card) {
-    const decision = decided.get(card.dataset.item);
-    if (decision) card.dataset.decided = decision;
+    const found = decided.get(card.dataset.item);
+    if (found) card.dataset.decided = found.decision;
     else delete card.dataset.decided;
     for (const button of card.querySelectorAll("[data-decision]"))
-      button.setAttribute("aria-pressed", String(button.dataset.decision === decision));
+      button.setAttribute("aria-pressed", String(isSame(found, meant(card, button.dataset.decision))));
   }
 
   function tell() {
-    const left = cards.length - decided.size;
+    const left = items.size - decided.size;
     at("said").textContent = `${decided.size} decided, ${left} left`;
     at("undo").disabled = !steps.made.length;
     at("redo").disabled = !steps.takenBack.length;
     at("export").disabled = !decided.size;
   }
 
-  function set(item, decision) {
-    if (decision) decided.set(item, decision);
+  function set(item, found) {
+    if (found) decided.set(item, found);
     else decided.delete(item);
     for (const card of cards) if (card.dataset.item === item) show(card);
     keep();
@@ -35,15 +44,17 @@
   }
 
   function decide(card, decision) {
+    if (!card.querySelector(`[data-decision=${decision}]`)) return;
     const item = card.dataset.item;
-    steps.add({ card, before: decided.get(item), after: decision });
-    set(item, decision);
+    const after = meant(card, decision);
+    steps.add({ card, before: decided.get(item), after });
+    set(item, after);
     move(card, 1);
   }
 
-  function turn(step, decision) {
+  function turn(step, side) {
     if (!step) return;
-    set(step.card.dataset.item, step[decision]);
+    set(step.card.dataset.item, step[side]);
     step.card.focus();
   }
 
@@ -64,17 +75,14 @@
 
   function rows() {
     const lines = [["item", "decision", "label", "path"]];
+    const labels = new Map(cards.map((card) => [card.dataset.item, card.dataset.label]));
     const merged = new Set();
-    for (const card of cards) {
-      const { item, label, proposed } = card.dataset;
-      const decision = decided.get(item);
+    for (const [item, label] of labels) {
+      const { decision, path } = decided.get(item) ?? {};
       if (!decision) continue;
-      if (decision !== "merge") {
-        lines.push([item, decision, label, decision === "relabel" ? proposed : ""]);
-      } else if (!merged.has(label)) {
-        merged.add(label);
-        lines.push(["", "merge", label, proposed]);
-      }
+      if (decision !== "merge") lines.push([item, decision, label, path]);
+      else if (!merged.has(label)) lines.push(["", decision, label, path]);
+      if (decision === "merge") merged.add(label);
     }
     return lines.map((line) => line.map(cell).join(",")).join("\n") + "\n";
   }
@@ -83,7 +91,7 @@
 
   // A key acts on the card that has the keyboard, or on the first one.
   const on = (act) => () => {
-    const card = document.activeElement.closest(".suspect") ?? cards[0];
+    const card = document.activeElement.closest(".case") ?? cards[0];
     if (card) act(card);
   };
   const KEYS = {
@@ -103,9 +111,8 @@
     for (const button of card.querySelectorAll("[data-decision]"))
       button.addEventListener("click", () => decide(card, button.dataset.decision));
   }
-  const known = new Set(cards.map((card) => card.dataset.item));
   const earlier = JSON.parse(review.kept(stored) ?? "{}");
-  for (const [item, decision] of Object.entries(earlier)) if (known.has(item)) decided.set(item, decision);
+  for (const [item, found] of Object.entries(earlier)) if (items.has(item)) decided.set(item, found);
   cards.forEach(show);
   at("undo").addEventListener("click", undo);
   at("redo").addEventListener("click", redo);
