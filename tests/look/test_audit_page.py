@@ -80,6 +80,25 @@ def test_the_page_shows_the_copies_beside_each_other(page, audit):
     assert "the same vector" in remark.inner_text()
 
 
+def test_of_copies_in_two_splits_the_one_that_trains_is_decided_about(opened, tmp_path):
+    rng = np.random.default_rng(0)
+    true = np.arange(120) % 6
+    vectors = (rng.normal(size=(6, 16))[true] + 0.3 * rng.normal(size=(120, 16))).astype(np.float32)
+    vectors[100] = vectors[7]
+    ids = [f"i{n:03}" for n in range(120)]
+    with (tmp_path / "t.csv").open("w", newline="") as file:
+        rows = [
+            (item, f"k{kind}", "train" if n >= 60 else "test")
+            for n, (item, kind) in enumerate(zip(ids, true.tolist(), strict=True))
+        ]
+        csv.writer(file).writerows([("item", "kind", "split"), *rows])
+    audit = hbench.audit(vectors, tmp_path / "t.csv", ids=ids)
+    page = opened(write_pages(audit, tmp_path / "audit"))
+    card = page.locator("section:has(#copies) .case").first
+    assert card.get_attribute("data-item") == "i100"
+    assert "train · copy i007 in test" in card.inner_text()
+
+
 def test_what_is_left_counts_items_not_cards(page, audit):
     items = {row["item"] for table in (audit.suspects, audit.copies) for row in table.to_pylist()}
     assert page.locator("#said").inner_text() == f"0 decided, {len(items)} left"

@@ -22,6 +22,7 @@ from hbench.look.strips.retrievals import legend_of
 PACKAGE = "hbench.look.audit"
 SHOWN_SUSPECTS = 300  # of each list
 SHOWN_COPIES = 100
+TRAIN = "train"
 KIND = "audit"
 
 
@@ -90,7 +91,7 @@ KINDS = {
         "copies",
         "Copies",
         "Each is nearly the same as the item beside it, which has another label or is in another "
-        "split. A decision is about the first of the two.",
+        "split. A decision is about the first of the two, in the training set if one of them is.",
         "copy",
         "copies.csv",
         ("keep", "relabel", "drop"),
@@ -130,13 +131,18 @@ def _suspects(audit: Audit, suspects: SuspectList) -> Section:
 
 def _copies(audit: Audit) -> Section:
     """The cards of pairs that are nearly the same, the most alike first."""
+    split = audit.pool.split
     position = {item: at for at, item in enumerate(audit.pool.manifest.items.tolist())}
     cards = []
     for row in audit.copies.slice(0, SHOWN_COPIES).to_pylist():
         item = position[row["item"]]
         copy = position[row["copy"]]
+        # a leak is mended in the training set
+        if split[copy] == TRAIN and split[item] != TRAIN:
+            item, copy = copy, item
         likeness = "the same vector" if row["is_exact"] else f"cosine {row['similarity']:.4f}"
-        remark = f"{row['split']} · copy {row['copy']} in {row['copy_split']} · {likeness}"
+        name = audit.pool.manifest.items[copy]
+        remark = f"{split[item]} · copy {name} in {split[copy]} · {likeness}"
         label = int(audit.votes.classes[copy])
         cards.append(_card(audit, item, label, np.array([copy]), remark))
     return Section(KINDS["copies"], len(audit.copies), None, cards)
@@ -186,8 +192,8 @@ def _write_pictures(audit: Audit, sections: list[Section], folder: Path) -> NDAr
 def _pages(audit: Audit, places: NDArray[np.int32]) -> Pages:
     """The renderer of the page, with what its parts share."""
     levels = audit.pool.manifest.levels
-    numbers = audit.suspects.to_pydict()
-    content = hashlib.sha256(repr(sorted(numbers.items())).encode()).hexdigest()
+    shown = (audit.suspects.to_pylist(), audit.copies.to_pylist())
+    content = hashlib.sha256(repr(shown).encode()).hexdigest()
     shared: dict[str, Any] = {
         "version": __version__,
         "audit": audit,
