@@ -68,6 +68,10 @@ def test_a_path_may_end_early_where_partial_labels_are_taken(built):
         (["a,drop,Owls > bay owl,"], "others by now"),
         ([",merge,Owls > snowy owl,Owls > barn owl"], "no item has"),
         (["a,drop,,", "a,keep,,"], "twice"),
+        (
+            [",merge,Owls > bay owl,Owls > barn owl", ",merge,Owls > bay owl,Parrots > galah"],
+            "into several",
+        ),
         (["a,relabel,,"], "no decision"),
         (["a,drop,,Owls > bay owl"], "no decision"),
         (["a,perhaps,,"], "no decision"),

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections import defaultdict
 
 import numpy as np
 import pytest
@@ -189,16 +190,45 @@ def test_the_exported_table_is_what_a_build_takes(page, audit, folder, tmp_path,
         assert names == planted[item][1]
 
 
-def test_a_merge_is_exported_once_for_a_class(page):
-    labels = each(page, ".case", "e.dataset.label")
-    several = next(label for label in labels if labels.count(label) > 1)
+def merge_all(page, label):
+    """Decide to merge on every card of a label."""
     for card in page.locator(".case").all():
-        if card.get_attribute("data-label") == several:
+        if (
+            card.get_attribute("data-label") == label
+            and card.locator("[data-decision=merge]").count()
+        ):
             card.locator("[data-decision=merge]").click()
-    merges = exported(page)
-    assert [(row["item"], row["decision"], row["label"]) for row in merges] == [
-        ("", "merge", several)
-    ]
+
+
+def proposals(page):
+    """What the suspects of every label are said to be."""
+    found = defaultdict(list)
+    for label, proposed in each(
+        page, "section:not(:has(#copies)) .case", "[e.dataset.label, e.dataset.proposed]"
+    ):
+        found[label].append(proposed)
+    return found
+
+
+def test_a_merge_is_exported_once_for_a_class(page):
+    label, path = next(
+        (label, paths[0])
+        for label, paths in proposals(page).items()
+        if len(paths) > 1 and len(set(paths)) == 1
+    )
+    merge_all(page, label)
+    assert [tuple(row.values()) for row in exported(page)] == [("", "merge", label, path)]
+
+
+def test_a_class_that_is_merged_into_two_is_said_and_exported_as_decided(page):
+    label, paths = next(
+        (label, set(paths)) for label, paths in proposals(page).items() if len(set(paths)) > 1
+    )
+    merge_all(page, label)
+    assert f"{label} cannot be merged into two" in page.locator("#said").inner_text()
+    assert {row["path"] for row in exported(page)} == paths
+    page.click("#undo")
+    assert "cannot be merged" not in page.locator("#said").inner_text()
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1440, "light")])

@@ -100,10 +100,24 @@ def read_decisions(file: Path, depth: int) -> list[LabelDecision]:
             )
         decisions.append(each)
 
+    _refuse_contradictions(file, decisions)
+    return decisions
+
+
+def _refuse_contradictions(file: Path, decisions: list[LabelDecision]) -> None:
+    """Raise DataError for an item that is decided about twice, or a label with several paths."""
     about = Counter(each.item for each in decisions if each.decision != MERGE)
     if twice := [item for item, number in about.items() if number > 1]:
         raise DataError(f"{file} decides about items twice", found=examples(twice))
-    return decisions
+
+    merges = {(each.label, each.path) for each in decisions if each.decision == MERGE}
+    paths = Counter(label for label, _ in merges)
+    if several := [JOINED.join(label) for label, number in paths.items() if number > 1]:
+        raise DataError(
+            f"{file} merges labels into several others",
+            expected="one path for each label that is merged",
+            found=examples(several),
+        )
 
 
 def _refuse_absent(file: Path, decisions: list[LabelDecision], labels: dict[str, Row]) -> None:

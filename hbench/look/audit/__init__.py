@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from hbench.auditing.audit import Audit
 from hbench.auditing.evidence import Indices
-from hbench.auditing.suspects import SHOWN_NEIGHBOURS, SuspectList
+from hbench.auditing.suspects import FAR, NEAR, SHOWN_NEIGHBOURS, SuspectList
 from hbench.core.version import __version__
+from hbench.datasets.dataset import TRAIN
 from hbench.look.pages.folder import Pages, copy_assets, level_styles, replacing_folder
 from hbench.look.report.sprites import sprite_of, write_sprites
 from hbench.look.strips.retrievals import legend_of
@@ -22,12 +23,12 @@ from hbench.look.strips.retrievals import legend_of
 PACKAGE = "hbench.look.audit"
 SHOWN_SUSPECTS = 300  # of each list
 SHOWN_COPIES = 100
-TRAIN = "train"
 KIND = "audit"
 
 
 class Neighbour(NamedTuple):
-    """An item beside another one; `level`: how many levels it shares with the suspect's label."""
+    """An item beside another one; `level`: how many levels it shares with the label of that
+    one."""
 
     position: int
     item: str
@@ -49,15 +50,16 @@ class Card(NamedTuple):
 
 
 class SectionKind(NamedTuple):
-    """What the page says of one kind of cards: its heading, whose word the proposed label is, and
-    the decisions that it offers."""
+    """What the page says of one kind of cards: its heading, whose word the proposed label is, the
+    table that has all of them, and the decisions that it offers; unless given, those of suspects.
+    """
 
     key: str
     title: str
     words: str
-    proposed_by: str
-    table: str
-    decisions: tuple[str, ...]
+    proposed_by: str = "neighbours say"
+    table: str = "suspects.csv"
+    decisions: tuple[str, ...] = ("keep", "relabel", "drop", "merge")
 
 
 class Section(NamedTuple):
@@ -69,34 +71,27 @@ class Section(NamedTuple):
     cards: list[Card]
 
 
-SUSPECT = ("keep", "relabel", "drop", "merge")
 KINDS = {
-    "far": SectionKind(
-        "far",
+    FAR: SectionKind(
+        FAR,
         "Far suspects",
         "Their neighbours say another branch of the tree: most likely slips.",
-        "neighbours say",
-        "suspects.csv",
-        SUSPECT,
     ),
-    "near": SectionKind(
-        "near",
+    NEAR: SectionKind(
+        NEAR,
         "Near suspects",
         "Their neighbours say a sibling: what experts confuse, too.",
-        "neighbours say",
-        "suspects.csv",
-        SUSPECT,
-    ),
-    "copies": SectionKind(
-        "copies",
-        "Copies",
-        "Each is nearly the same as the item beside it, which has another label or is in another "
-        "split. A decision is about the first of the two, in the training set if one of them is.",
-        "copy",
-        "copies.csv",
-        ("keep", "relabel", "drop"),
     ),
 }
+COPIES = SectionKind(
+    "copies",
+    "Copies",
+    "Each is nearly the same as the item beside it, which has another label or is in another "
+    "split. A decision is about the first of the two, in the training set if one of them is.",
+    proposed_by="copy",
+    table="copies.csv",
+    decisions=("keep", "relabel", "drop"),
+)
 
 
 def write_pages(audit: Audit, folder: Path) -> Path:
@@ -123,7 +118,7 @@ def _suspects(audit: Audit, suspects: SuspectList) -> Section:
         remark = str(audit.pool.split[item])
         sureness = float(suspects.sureness[at])
         if not np.isnan(sureness):
-            remark += f" · {sureness:.0%} sure".replace("%", " %")
+            remark += f" · {100 * sureness:.0f} % sure"
         near = audit.votes.neighbours[item][:SHOWN_NEIGHBOURS]
         cards.append(_card(audit, item, int(suspects.proposed[at]), near, remark))
     return Section(KINDS[suspects.kind], len(suspects.items), suspects.expected, cards)
@@ -145,7 +140,7 @@ def _copies(audit: Audit) -> Section:
         remark = f"{split[item]} · copy {name} in {split[copy]} · {likeness}"
         label = int(audit.votes.classes[copy])
         cards.append(_card(audit, item, label, np.array([copy]), remark))
-    return Section(KINDS["copies"], len(audit.copies), None, cards)
+    return Section(COPIES, len(audit.copies), None, cards)
 
 
 def _card(audit: Audit, item: int, proposed: int, beside: Indices, remark: str) -> Card:

@@ -4,7 +4,8 @@
 (() => {
   const at = (id) => document.getElementById(id);
   const cards = [...document.querySelectorAll(".case")];
-  const items = new Set(cards.map((card) => card.dataset.item)); // an item may have several cards
+  // By item, which may have several cards.
+  const labels = new Map(cards.map((card) => [card.dataset.item, card.dataset.label]));
   const stored = `hbench-audit-decisions-${at("audit").dataset.fingerprint}`;
   const decided = new Map(); // by item: {decision, path}
   const steps = review.steps(); // each {card, before, after}
@@ -27,9 +28,23 @@
       button.setAttribute("aria-pressed", String(isSame(found, meant(card, button.dataset.decision))));
   }
 
+  // A label that is merged into several others, which a build refuses.
+  function mergedTwice() {
+    const paths = new Map();
+    for (const [item, { decision, path }] of decided) {
+      const label = labels.get(item);
+      if (decision !== "merge") continue;
+      if ((paths.get(label) ?? path) !== path) return label;
+      paths.set(label, path);
+    }
+    return null;
+  }
+
   function tell() {
-    const left = items.size - decided.size;
-    at("said").textContent = `${decided.size} decided, ${left} left`;
+    const left = labels.size - decided.size;
+    const torn = mergedTwice();
+    const remark = torn ? `; ${torn} cannot be merged into two classes` : "";
+    at("said").textContent = `${decided.size} decided, ${left} left${remark}`;
     at("undo").disabled = !steps.made.length;
     at("redo").disabled = !steps.takenBack.length;
     at("export").disabled = !decided.size;
@@ -74,17 +89,14 @@
   }
 
   function rows() {
-    const lines = [["item", "decision", "label", "path"]];
-    const labels = new Map(cards.map((card) => [card.dataset.item, card.dataset.label]));
-    const merged = new Set();
+    const lines = new Set(["item,decision,label,path"]); // a merge that several cards decide is one line
     for (const [item, label] of labels) {
       const { decision, path } = decided.get(item) ?? {};
       if (!decision) continue;
-      if (decision !== "merge") lines.push([item, decision, label, path]);
-      else if (!merged.has(label)) lines.push(["", decision, label, path]);
-      if (decision === "merge") merged.add(label);
+      const about = decision === "merge" ? "" : item;
+      lines.add([about, decision, label, path].map(cell).join(","));
     }
-    return lines.map((line) => line.map(cell).join(",")).join("\n") + "\n";
+    return [...lines].join("\n") + "\n";
   }
 
   const save = () => review.give("decisions.csv", rows(), "text/csv");
@@ -112,7 +124,7 @@
       button.addEventListener("click", () => decide(card, button.dataset.decision));
   }
   const earlier = JSON.parse(review.kept(stored) ?? "{}");
-  for (const [item, found] of Object.entries(earlier)) if (items.has(item)) decided.set(item, found);
+  for (const [item, found] of Object.entries(earlier)) if (labels.has(item)) decided.set(item, found);
   cards.forEach(show);
   at("undo").addEventListener("click", undo);
   at("redo").addEventListener("click", redo);
