@@ -37,6 +37,7 @@ from hbench.datasets.pictures import open_upright
 from hbench.tree import Labels, affected
 
 FORMAT = "hbench.dataset/1"
+TRAIN = "train"
 TEST = "test"
 DROPPED = "dropped"
 LEFT_OUT = -1
@@ -146,7 +147,7 @@ class Dataset:
     read: Understood | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
-        splits = ({"train": self.train} if self.train else {}) | self.tests
+        splits = ({TRAIN: self.train} if self.train else {}) | self.tests
         sizes = ", ".join(f"{split} {len(manifest):,}" for split, manifest in splits.items())
         return f"<Dataset {self.name}@{self.version}: {' › '.join(self.levels)}; {sizes} items>"
 
@@ -168,7 +169,7 @@ class Dataset:
         named = {
             TEST if name == TEST else f"{TEST}-{name}": test for name, test in self.tests.items()
         }
-        return named if self.train is None else {"train": self.train, **named}
+        return named if self.train is None else {TRAIN: self.train, **named}
 
     @property
     def dropped(self) -> list[str]:
@@ -300,7 +301,7 @@ def read(folder: Path) -> Dataset:
         name=description.name,
         version=description.version,
         protocol=description.protocol,
-        train=splits.pop("train", None),
+        train=splits.pop(TRAIN, None),
         tests={name.removeprefix(f"{TEST}-"): manifest for name, manifest in splits.items()},
         official_names=description.official_names,
         lists={

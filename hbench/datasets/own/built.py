@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from hbench.core.errors import UsageError
-from hbench.datasets.dataset import TEST, Dataset
+from hbench.datasets.dataset import TEST, TRAIN, Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.own.folder import SPLIT
 from hbench.datasets.own.table import OwnTable
@@ -17,7 +17,7 @@ from hbench.tree.names import class_rows
 
 BUILT = "dataset.json"  # the file of a dataset that tells its folder from others
 KEPT = ("licence", "citation", "homepage")  # of its card, since its images are the same
-TRAIN, QUERY, GALLERY = "train", "query", "gallery"
+QUERY, GALLERY = "query", "gallery"
 
 
 def built_at(path: Path) -> Dataset | None:

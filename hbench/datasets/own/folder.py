@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from hbench.core.errors import DataError, examples
+from hbench.datasets.dataset import TEST, TRAIN
 from hbench.datasets.pictures import SUFFIXES, images_below
 from hbench.tree import default_levels
 from hbench.tree.columns import SPLITS
 
 SPLIT = "split"
-TEST = "test"
 VALIDATION = "val"
 OTHER_PICTURES = (
     ".heic", ".heif", ".avif", ".jxl", ".jp2", ".j2k", ".svg", ".psd", ".tga", ".ico", ".dng",
@@ -76,7 +76,7 @@ def _splits(outermost: Sequence[str], folder: Path) -> list[str]:
     ImageNet is laid out. Raises DataError for folders that are no splits.
     """
     found = set(outermost)
-    if found == {"train", VALIDATION}:
+    if found == {TRAIN, VALIDATION}:
         return [TEST if name == VALIDATION else name for name in outermost]
 
     if other := sorted(found - SPLITS):

@@ -11,7 +11,7 @@ from itertools import compress
 import pyarrow as pa
 
 from hbench.core.errors import UnknownName, UsageError, examples
-from hbench.datasets.dataset import TEST
+from hbench.datasets.dataset import TEST, TRAIN
 from hbench.datasets.own.data import OnRemark
 from hbench.datasets.own.folder import SPLIT
 from hbench.datasets.own.table import OwnTable
@@ -59,7 +59,7 @@ def split(
     in_test = zip(nodes, own.distractors, strict=True)
     return _with_splits(
         own,
-        [TEST if node in tested or is_distractor else "train" for node, is_distractor in in_test],
+        [TEST if node in tested or is_distractor else TRAIN for node, is_distractor in in_test],
     )
 
 

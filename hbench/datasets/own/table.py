@@ -37,7 +37,6 @@ from hbench.tree.names import Row
 from hbench.tree.partial import ended_early, is_unknown
 from hbench.tree.paths import levels_of, separator_of, split_path, told_apart
 
-# the name at every level of an item that has none: it is relevant to no query
 TRUTH = {
     "true": True, "1": True, "1.0": True, "yes": True, "t": True,
     "false": False, "0": False, "0.0": False, "no": False, "f": False, "": False,

@@ -37,7 +37,7 @@ SCORE_BYTES = 40
 # and of a positive: its key, its level, the sorted ones, and what sorting takes
 POSITIVE_BYTES = 64
 ROWS_BYTES = 4 << 30  # on the device, for rows that are ranked at once
-SUMMING = 2  # a half of the host's threads sums up: more hold up the one that drives the device
+SUMMING = 0.5  # of the host's threads sum up: more hold up the one that drives the device
 AHEAD = 3  # blocks that are ranked, or wait for their sums, at once
 SPREAD = 1024  # places in which the distractors that come after all positives are counted
 TABLES = 32  # tables in which the others are counted, at most
@@ -76,7 +76,7 @@ def on_device(name: str) -> Execute:
         plans = [MetricPlan.of(view.ranker, view.scorers) for view in (job, *job.others)]
         gallery = Gallery(job.ranker.scores, device)
         waiting: deque[_Started] = deque()
-        threads = max(1, available_threads() // SUMMING)
+        threads = max(1, int(SUMMING * available_threads()))
         with _exact_products(), ThreadPoolExecutor(threads) as pool:
             for block in blocks:
                 waiting.append(_start(plans, gallery, block, pool))

@@ -54,11 +54,13 @@ const review = {
   // Call the functions of `keys` by the key that is pressed, and `back` and `again` by Ctrl+Z and Ctrl+Shift+Z (on a
   // Mac by the command key); not while a text is typed or a dialog is open.
   listen(keys, back, again) {
-    const act = (event) => {
-      const key = event.key;
-      if (event.ctrlKey || event.metaKey) return key.toLowerCase() !== "z" ? null : event.shiftKey ? again : back;
-      const pressesIt = event.target.matches("button, a, select, input") && (key === "Enter" || key === " ");
-      return pressesIt || !Object.hasOwn(keys, key) ? null : keys[key];
+    const undoes = (event) => (event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "z";
+    // Enter and the space bar press the button that has the keyboard.
+    const presses = (event) => event.target.matches("button, a, select, input") && ["Enter", " "].includes(event.key);
+    const actionOf = (event) => {
+      if (undoes(event)) return event.shiftKey ? again : back;
+      const isOther = event.ctrlKey || event.metaKey || presses(event);
+      return !isOther && Object.hasOwn(keys, event.key) ? keys[event.key] : null;
     };
     document.addEventListener("keydown", (event) => {
       if (event.target.matches("input[type=search], input[type=text]")) {
@@ -66,7 +68,7 @@ const review = {
         return;
       }
       if (event.altKey || document.querySelector("dialog[open]")) return;
-      const action = act(event);
+      const action = actionOf(event);
       if (!action) return;
       action();
       event.preventDefault();
