@@ -30,7 +30,7 @@ from hbench.engine.ranker import Ranker, Side
 from hbench.engine.settings import Settings
 from hbench.evaluation.measurement import Retrieval, job_of, measure, scorers_of
 from hbench.metrics.significance import UnitSums, difference_intervals, mean_intervals, sign_flip_p
-from hbench.tree import default_levels
+from hbench.sheets.rows import default_levels
 
 WORKERS, BLOCKS = 64, 3_000
 Rows = list[tuple[str, ...]]  # cells: what, then what was measured

@@ -20,6 +20,7 @@ MODULES = sorted((ROOT / "hbench").rglob("*.py"))
 PIPELINES = sorted((ROOT / "pipelines").rglob("*.py"))
 WINGS = [
     "core",
+    "sheets",
     "tree",
     "metrics",
     "datasets",

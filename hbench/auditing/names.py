@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from hbench.auditing.evidence import Votes
 from hbench.auditing.pool import Pool
-from hbench.tree.paths import JOINED
+from hbench.sheets.paths import JOINED
 
 AGREE = 0.9  # of the neighbours that are known further
 TOLD_APART = 0.4  # of the votes for either, so many go to the sibling

@@ -17,12 +17,12 @@ from hbench.engine.settings import Conditions
 from hbench.engine.similarity import SelectedRows
 from hbench.engine.top_k import NO_ITEM, TopResults
 from hbench.evaluation.measurement import OnBlock, Retrieval, job_of, measure
+from hbench.sheets.paths import JOINED
 from hbench.submissions import embeddings as embedding_files
 from hbench.submissions.embeddings import Embeddings
 from hbench.submissions.problems import refuse
 from hbench.tree.names import class_rows
 from hbench.tree.partial import known_levels, known_part
-from hbench.tree.paths import JOINED
 
 Indices = NDArray[np.int64]
 

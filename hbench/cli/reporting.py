@@ -296,7 +296,7 @@ def show_scores(document: Document) -> None:
 
 def show_read(read: Iterable[dict[str, Any]]) -> None:
     """Say what tables, trees and rankings were taken for."""
-    from hbench.core.tables.understood import Understood
+    from hbench.sheets.understood import Understood
 
     for document in read:
         say(f"read: {Understood.of(document)}")

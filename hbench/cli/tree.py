@@ -17,10 +17,11 @@ from hbench.cli.names import FILE
 from hbench.cli.reporting import with_options
 from hbench.cli.terminal import say, show, show_json, show_table, watched
 from hbench.core.errors import UnknownName, visible
+from hbench.sheets.columns import Chosen
+from hbench.sheets.rows import Row
 from hbench.tree import ROOT, LabelTree, Node
 from hbench.tree.advice import policies_for
-from hbench.tree.columns import Chosen
-from hbench.tree.names import KINDS, NameTable, Row, TreeProblem, runs_backwards
+from hbench.tree.names import KINDS, NameTable, TreeProblem, runs_backwards
 from hbench.tree.partial import classes_in_words, is_class
 from hbench.tree.policies import Mended, mend
 from hbench.tree.statistics import items_of_level

@@ -14,13 +14,14 @@ from pathlib import Path
 from hbench.core import paths
 from hbench.core.arguments import checked
 from hbench.core.errors import DataError, IntegrityError, UnknownName, UsageError
-from hbench.core.tables import SUFFIXES, kind_of
 from hbench.datasets import benchmarks
 from hbench.datasets.dataset import Dataset, Protocol, read, save
 from hbench.datasets.own.data import read_single
 from hbench.datasets.pictures import open_picture
 from hbench.datasets.spec import Spec, specs
-from hbench.tree.columns import NOTHING, Chosen
+from hbench.sheets.columns import NOTHING, Chosen
+from hbench.sheets.dialect import suffix_of
+from hbench.sheets.sheet import SUFFIXES
 
 __all__ = [
     "Dataset",
@@ -84,7 +85,7 @@ def load(
     levels = levels.split(",") if isinstance(levels, str) else levels
     of_taxa = None if taxonomy is None else Path(taxonomy)
     columns = Chosen(item, tuple(levels), separator, taxonomy=of_taxa, several=several)
-    if kind_of(path) in SUFFIXES:
+    if suffix_of(path) in SUFFIXES:
         return read_single(path, policies, columns if columns != NOTHING else None)
 
     _refuse_choices(str(name_or_path), policies, columns)

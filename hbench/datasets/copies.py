@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from hbench.core.errors import examples
 from hbench.core.tables import lines
 from hbench.datasets.pictures import file_of
-from hbench.tree.names import Row
+from hbench.sheets.rows import Row
 from hbench.tree.partial import is_unknown
 
 KEEP, FIRST, MERGE = CHOICES = ("keep", "first", "merge")

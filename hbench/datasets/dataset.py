@@ -28,12 +28,12 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 from hbench.core.errors import DataError, IntegrityError
 from hbench.core.files import write_text
 from hbench.core.tables import text_rows, write_parquet
-from hbench.core.tables.understood import Understood
 from hbench.core.text import first_line, first_problem
 from hbench.core.untrusted import LIST, parquet_table, read_json
 from hbench.datasets import manifest as manifests
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.pictures import open_upright
+from hbench.sheets.understood import Understood
 from hbench.tree import Labels, affected
 
 FORMAT = "hbench.dataset/1"

@@ -28,8 +28,9 @@ from hbench.core.errors import DataError, IntegrityError, UsageError, examples
 from hbench.core.tables import bytes_of_texts, numbers, text_array, write_parquet
 from hbench.core.text import first_line
 from hbench.core.untrusted import open_parquet, parquet_table, parse_json
+from hbench.sheets.rows import Row
 from hbench.tree import MORE_PATHS, RESERVED, Labels, LabelTree
-from hbench.tree.names import NameTable, Row, class_rows
+from hbench.tree.names import NameTable, class_rows
 from hbench.tree.partial import classes_in_words
 from hbench.tree.several import MorePaths, Paths
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from hbench.core.errors import DataError
-from hbench.core.tables import read_sheet, text_rows
+from hbench.core.tables import text_rows
 from hbench.core.untrusted import ANNOTATIONS, read_json, read_text
 from hbench.datasets.pictures import images_below
+from hbench.sheets.sheet import read_table
 
 
 def shipped(name: str) -> str:
@@ -121,7 +122,7 @@ def cells_of(path: Path, *names: str) -> list[tuple[str, ...]]:
     """Read the rows of a table with a header (.csv, .tsv, also .gz), of the named columns, every
     value as text.
     """
-    return text_rows(read_sheet(path, columns=names), names)
+    return text_rows(read_table(path, columns=names), names)
 
 
 HARMLESS = {

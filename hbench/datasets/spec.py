@@ -22,7 +22,8 @@ from hbench.core.schema import Strict
 from hbench.datasets.dataset import Protocol as Protocol  # benchmarks take it from here
 from hbench.datasets.manifest import Manifest, from_names
 from hbench.datasets.pictures import open_picture
-from hbench.tree.names import NameTable, Row, stripped
+from hbench.sheets.rows import Row, stripped
+from hbench.tree.names import NameTable
 from hbench.tree.policies import mend
 
 Picture = Callable[

@@ -32,7 +32,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.errors import SubmissionError, UsageError, examples
-from hbench.core.tables.understood import Understood
 from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.engine.job import Job
@@ -53,6 +52,7 @@ from hbench.metrics.names import MetricName
 from hbench.metrics.protocols import protocols
 from hbench.records.document import SubmittedFile
 from hbench.records.other_files import refuse_for_embeddings
+from hbench.sheets.understood import Understood
 from hbench.submissions import embeddings as embedding_files
 from hbench.submissions import pair_labels
 from hbench.submissions.embeddings import Embeddings

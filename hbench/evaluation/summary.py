@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hbench.core.tables.understood import Understood
 from hbench.core.version import __version__
 from hbench.engine.settings import Conditions
 from hbench.evaluation.findings import doubts_of_values, few_units, first_levels, remarks
@@ -22,6 +21,7 @@ from hbench.metrics.significance import UnitSums, mean_intervals
 from hbench.records.document import Document, Score, SubmittedFile
 from hbench.records.queries import units_of
 from hbench.records.report import Report
+from hbench.sheets.understood import Understood
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hbench.core import tables
 from hbench.core.errors import TreeError, UsageError, examples
-from hbench.core.tables.understood import Understood
 from hbench.datasets.manifest import Manifest
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute, Job, View
@@ -38,9 +36,11 @@ from hbench.records.comparison import differences_of
 from hbench.records.document import UnderTree
 from hbench.records.queries import units_of
 from hbench.records.report import Report
+from hbench.sheets.columns import Chosen
+from hbench.sheets.sheet import is_table
+from hbench.sheets.understood import Understood
 from hbench.tree import Labels, LabelTree
 from hbench.tree import files as tree_files
-from hbench.tree.columns import Chosen
 from hbench.tree.names import class_rows
 from hbench.tree.partial import NO_CLASS
 
@@ -88,8 +88,7 @@ def parse(text: str, edges: Sequence[str] = ()) -> list[OtherTree]:
 
 
 def _from_file(path: Path, edges: Sequence[str]) -> OtherTree:
-    is_table = tables.kind_of(path) in tables.SUFFIXES
-    names = tree_files.read(path, chosen=Chosen(edges=tuple(edges) if is_table else ()))
+    names = tree_files.read(path, chosen=Chosen(edges=tuple(edges) if is_table(path) else ()))
     tree, _ = names.tree()
 
     def paths(own: LabelTree) -> Labels:

@@ -8,7 +8,7 @@ asked for.
 from collections.abc import Sequence
 
 from hbench.engine.settings import Settings
-from hbench.tree import default_levels
+from hbench.sheets.rows import default_levels
 
 
 def checked_metrics(metrics: str | Sequence[str], *, similarity: str, ties: str) -> list[str]:

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hbench.core.arguments import as_array
 from hbench.core.errors import TreeError, UnknownName, examples
+from hbench.sheets.rows import default_levels
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -288,11 +289,6 @@ def _as_several(labels: NDArray[np.generic]) -> NDArray[np.generic]:
     if labels.ndim == 1:
         return labels[:, None, None]
     return labels[:, None, :] if labels.ndim == 2 else labels
-
-
-def default_levels(depth: int) -> tuple[str, ...]:
-    """Return the default names level1 (coarse) … levelL (fine)."""
-    return tuple(f"level{level}" for level in range(1, depth + 1))
 
 
 def as_labels(labels: ArrayLike) -> NDArray[np.int64]:

@@ -20,15 +20,18 @@ from numpy.typing import NDArray
 
 from hbench.core import tables
 from hbench.core.errors import DataError, TreeError, UnknownName, UsageError, examples
-from hbench.core.tables.understood import Understood
 from hbench.core.untrusted import DEPTH, LIST, parse_json, read_text
+from hbench.sheets import sheet
+from hbench.sheets.columns import NOTHING, Chosen, TableColumns, columns_of, of_one_class, sentence
+from hbench.sheets.dialect import suffix_of
+from hbench.sheets.paths import leaves_among, levels_of, separator_of, split_path, told_apart
+from hbench.sheets.rows import prefixes
+from hbench.sheets.understood import Understood
 from hbench.tree import ROOT, LabelTree, refuse_depth
-from hbench.tree.columns import NOTHING, Chosen, TableColumns, columns_of, of_one_class, sentence
 from hbench.tree.graphs import ClassGraph, NodeId, packed, unfold, unpacked
 from hbench.tree.graphs.edge_lists import EdgeColumns, edge_columns, edges_of, left_out, pairs_in
 from hbench.tree.graphs.newick import format_newick, parse_newick
-from hbench.tree.names import CONTROL, NameTable, class_columns, class_rows, prefixes
-from hbench.tree.paths import leaves_among, levels_of, separator_of, split_path, told_apart
+from hbench.tree.names import CONTROL, NameTable, class_columns, class_rows
 
 PATHS = ".txt"  # a path on each line
 LEVELS_KEY = b"hbench.levels"
@@ -41,15 +44,15 @@ def read(path: Path, *, levels: Sequence[str] = (), chosen: Chosen = NOTHING) ->
     Raises DataError for a file that cannot be read, UnknownName for a missing column, UsageError
     for an unknown format.
     """
-    kind = tables.kind_of(path)
+    kind = suffix_of(path)
     if levels:
         chosen = replace(chosen, levels=tuple(levels))
     if not path.exists():
         raise DataError(f"{path} does not exist")
-    if kind in tables.SUFFIXES:
-        return _read_sheet(path, chosen)
+    if sheet.is_table(path):
+        return _read_sheet(sheet.read(path), chosen)
     if kind not in (*GRAPH_READERS, PATHS):
-        known = ", ".join((*tables.SUFFIXES, *GRAPH_READERS, PATHS))
+        known = ", ".join((*sheet.SUFFIXES, *GRAPH_READERS, PATHS))
         raise UsageError(
             f"{path} is not in a format of trees",
             expected=f"one of {known}",
@@ -83,15 +86,15 @@ def _of_graph(source: str, graph: ClassGraph[NodeId], table: NameTable) -> Under
     return Understood(source, f"a tree of {len(table.rows):,} leaves", tuple(facts))
 
 
-def _read_sheet(path: Path, chosen: Chosen) -> NameTable:
-    table, written = tables.read_with_dialect(path)
-    facts = [written] if written else []
+def _read_sheet(found: sheet.Sheet, chosen: Chosen) -> NameTable:
+    table = found.table
+    facts = [found.written] if found.written else []
     if not chosen.levels and LEVELS_KEY in (table.schema.metadata or {}):
         chosen = replace(chosen, levels=tuple(parse_json(table.schema.metadata[LEVELS_KEY])))
     listed = None if chosen.levels else edge_columns(table, chosen.edges)
     if listed is not None:
         return replace(
-            unfold(edges_of(table, listed)), read=_of_edges(path.name, table, listed, facts)
+            unfold(edges_of(table, listed)), read=_of_edges(found.name, table, listed, facts)
         )
 
     columns = level_columns(table, chosen)
@@ -111,7 +114,7 @@ def _read_sheet(path: Path, chosen: Chosen) -> NameTable:
         *of_one_class(names.levels, sizes),
     ]
     return replace(
-        names, read=Understood(path.name, f"{len(table):,} rows", tuple(facts), columns.left_out)
+        names, read=Understood(found.name, f"{len(table):,} rows", tuple(facts), columns.left_out)
     )
 
 
@@ -195,7 +198,7 @@ def write(tree: LabelTree, kind: str) -> str:
             found=examples(map(repr, bad)),
             fix="--policy trim removes them",
         )
-    if kind in tables.SUFFIXES and not _reads_back(tree):
+    if kind in tables.DELIMITERS and not _reads_back(tree):
         raise TreeError(
             "a table of these levels would be read as something else",
             found=", ".join(tree.levels),

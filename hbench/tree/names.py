@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.errors import TreeError, UnknownName, examples
-from hbench.core.tables.understood import Understood
-from hbench.tree import LabelTree, default_levels
+from hbench.sheets.rows import Row, default_levels, stripped
+from hbench.sheets.understood import Understood
+from hbench.tree import LabelTree
 
-Row = tuple[str, ...]
 Key = tuple[int, Row]
 
 PLACEHOLDERS = frozenset(
@@ -164,23 +164,6 @@ class NameTable:
 def _numbers_of(row: Row, numbers: Sequence[dict[str, int]]) -> list[int]:
     """The number of each name of a row among those of its level, to which a new name is added."""
     return [known.setdefault(name, len(known)) for known, name in zip(numbers, row, strict=True)]
-
-
-def prefixes(row: Row) -> list[Row]:
-    """The paths of the nodes of a row, coarse to fine.
-
-    >>> prefixes(("Aves", "Owls"))
-    [('Aves',), ('Aves', 'Owls')]
-    """
-    return [row[:depth] for depth in range(1, len(row) + 1)]
-
-
-def stripped(row: Iterable[str]) -> Row:
-    """Remove the empty names at the fine end of a row."""
-    names = list(row)
-    while names and not names[-1]:
-        names.pop()
-    return tuple(names)
 
 
 def paths_of_nodes(table: NameTable, nodes: Iterable[str]) -> list[Row]:

@@ -19,19 +19,9 @@ from typing import NamedTuple
 
 from hbench.core.errors import TreeError, UsageError
 from hbench.core.registry import Registry
+from hbench.sheets.rows import Row, prefixes, stripped
 from hbench.tree import ROOT
-from hbench.tree.names import (
-    CONTROL,
-    ROOT_KEY,
-    Key,
-    NameTable,
-    Row,
-    folded,
-    levels_for,
-    look_alikes,
-    prefixes,
-    stripped,
-)
+from hbench.tree.names import CONTROL, ROOT_KEY, Key, NameTable, folded, levels_for, look_alikes
 from hbench.tree.partial import ended_early
 
 NewRows = Mapping[Row, Row | None]

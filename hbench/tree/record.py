@@ -11,12 +11,16 @@ from hbench.core import tables
 from hbench.core.errors import UsageError
 from hbench.core.files import write_text
 from hbench.core.version import __version__
+from hbench.sheets.columns import Chosen
+from hbench.sheets.rows import Row, stripped
+from hbench.sheets.sheet import is_table, read_table
 from hbench.tree.advice import mend_to_tree
-from hbench.tree.columns import Chosen
 from hbench.tree.files import LEVELS_KEY, level_columns
 from hbench.tree.graphs.edge_lists import edge_columns
-from hbench.tree.names import NameTable, Row, stripped
+from hbench.tree.names import NameTable
 from hbench.tree.policies import Mended
+
+WRITABLE = (*tables.DELIMITERS, ".parquet")
 
 
 def write_mended(
@@ -29,9 +33,9 @@ def write_mended(
     source becomes a row per leaf. Raises UsageError for an `out` that is not a table, or is the
     source.
     """
-    if tables.kind_of(out) not in tables.SUFFIXES:
+    if out.suffix.lower() not in WRITABLE:
         raise UsageError(
-            f"{out} is not a table", expected=f"a name that ends in {', '.join(tables.SUFFIXES)}"
+            f"{out} is not a table", expected=f"a name that ends in {', '.join(WRITABLE)}"
         )
     if out.exists() and source.exists() and out.samefile(source):
         raise UsageError(
@@ -81,8 +85,8 @@ def mend_sheet(
 
 
 def _table_of(source: Path, mended: Mended, levels: Sequence[str]) -> pa.Table:
-    if source.is_file() and tables.kind_of(source) in tables.SUFFIXES:
-        table = tables.read_sheet(source)
+    if source.is_file() and is_table(source):
+        table = read_table(source)
         is_edges = not levels and edge_columns(table, ()) is not None
         if LEVELS_KEY not in (table.schema.metadata or {}) and not is_edges:
             columns = level_columns(table, Chosen(levels=tuple(levels))).levels

@@ -14,23 +14,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from hbench.core.errors import DataError, TreeError, examples
-from hbench.core.tables import read_sheet, texts
-from hbench.core.tables.column_values import plain
-from hbench.tree.columns import RANKS
-from hbench.tree.names import Row
-
-IDS = ("taxonid", "taxon_id", "id", "tax_id", "taxonkey", "key")
-PARENTS = ("parentnameusageid", "parent_id", "parentid", "parent_tax_id", "parent")
-ACCEPTED = (
-    "acceptednameusageid",
-    "accepted_id",
-    "acceptedid",
-    "acceptedtaxonkey",
-    "acceptednameusage_id",
-)
-NAMES = ("canonicalname", "scientificname", "name")
-TAXON_RANK = ("taxonrank", "rank")
-MAIN_RANKS = ("kingdom", "phylum", "class", "order", "family", "genus", "species")
+from hbench.core.tables import texts
+from hbench.sheets import words
+from hbench.sheets.column_values import plain
+from hbench.sheets.rows import Row
+from hbench.sheets.sheet import read_table
 
 
 @dataclass(frozen=True)
@@ -74,13 +62,13 @@ def read(path: Path) -> Taxonomy:
     """Read a table of taxa. Raises DataError for one without ids, names, and either parents and
     ranks or a column per rank.
     """
-    table = read_sheet(path)
-    by_title = {name.lower(): name for name in table.column_names}
-    taxon_id = _first(by_title, IDS)
-    name = _first(by_title, NAMES)
-    parent = _first(by_title, PARENTS)
-    rank = _first(by_title, TAXON_RANK)
-    by_rank = {each: by_title[each] for each in RANKS if each in by_title}
+    table = read_table(path)
+    by_title = {words.folded(name): name for name in table.column_names}
+    taxon_id = _first(by_title, words.TAXA)
+    name = _first(by_title, words.TITLES)
+    parent = _first(by_title, words.PARENTS)
+    rank = _first(by_title, words.TAXON_RANKS)
+    by_rank = {each: by_title[each] for each in words.RANKS if each in by_title}
     if taxon_id is None or not (by_rank or (name and parent and rank)):
         raise DataError(
             f"{path} is not a table of taxa",
@@ -95,7 +83,7 @@ def read(path: Path) -> Taxonomy:
         values = [] if title is None else texts(table, title)
         return {taxon: value for taxon, value in zip(ids, values, strict=False) if value}
 
-    accepted = _other_taxa(of_column(_first(by_title, ACCEPTED)))
+    accepted = _other_taxa(of_column(_first(by_title, words.ACCEPTED)))
     if parent is None or rank is None:
         rows = _lineages(table, ids, by_rank)
         return Taxonomy(path.name, dict.fromkeys(ids, ""), {}, {}, accepted, rows)
@@ -145,7 +133,7 @@ def rows_of(
 
     lineages = {taxon: taxonomy.lineage(taxon) for taxon in different}
     there = {rank for lineage in lineages.values() for rank, name in lineage.items() if name}
-    chosen = tuple(levels) or tuple(rank for rank in MAIN_RANKS if rank in there)
+    chosen = tuple(levels) or tuple(rank for rank in words.MAIN_RANKS if rank in there)
     if missing := [level for level in chosen if level.lower() not in there]:
         raise DataError(
             f"no taxon of the table has a {missing[0]}",

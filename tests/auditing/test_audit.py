@@ -239,7 +239,8 @@ def test_labels_that_end_early_are_completed_and_are_no_suspects():
     known = [row[:2] if n % 20 == 0 else row for n, row in enumerate(rows)]
     table = [[*row, ""][:3] for row in known]
     ids = [f"i{n:05}" for n in range(len(rows))]
-    from hbench.tree.names import NameTable, stripped
+    from hbench.sheets.rows import stripped
+    from hbench.tree.names import NameTable
     from hbench.tree.policies import mend
 
     final = mend(NameTable.of(LEVELS, [tuple(row) for row in table]), ("unknown",)).final

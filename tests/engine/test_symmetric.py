@@ -14,7 +14,8 @@ from hbench.engine.similarity import cosine, dot, l2
 from hbench.engine.values import plan as plans
 from hbench.evaluation.measurement import measure, scorers_of
 from hbench.metrics.level_sequence import optimistic, pessimistic
-from hbench.tree import LabelTree, default_levels
+from hbench.sheets.rows import default_levels
+from hbench.tree import LabelTree
 from tests.engine.ways import go, small_blocks
 
 

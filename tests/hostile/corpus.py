@@ -21,11 +21,11 @@ from safetensors.numpy import save_file
 import hbench
 from hbench import boards as leaderboard
 from hbench.core import files as kept_files
-from hbench.core import tables
 from hbench.datasets import manifest as manifests
 from hbench.datasets import pictures
 from hbench.datasets.own import data as own_data
 from hbench.records import document as reports
+from hbench.sheets.sheet import read_table
 from hbench.submissions import embeddings
 from hbench.submissions.embeddings import ids as id_files
 from hbench.submissions.rankings import files as ranking_files
@@ -164,9 +164,7 @@ SAMPLES = (
     Sample("a.csv", _texts(TABLE), own_data.read_single),
     Sample("b.csv", _texts("id,images\na,b c\nb,a d\n"), ranking_files.read),
     Sample("c.csv", _texts("id\na\nb\n"), id_files.read),
-    Sample(
-        "a.csv.gz", lambda path: path.write_bytes(gzip.compress(TABLE.encode())), tables.read_sheet
-    ),
+    Sample("a.csv.gz", lambda path: path.write_bytes(gzip.compress(TABLE.encode())), read_table),
     Sample("a.tsv", _tree, tree_files.read),
     Sample("a.nwk", _tree, tree_files.read),
     Sample("a.graphml", _tree, tree_files.read),

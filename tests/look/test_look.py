@@ -21,7 +21,7 @@ from hbench.datasets import manifest as manifests
 from hbench.engine.settings import Settings
 from hbench.evaluation.submission import EmbeddingSubmission
 from hbench.look.palette import color_of, lightness_of, mark_of, text_color_on
-from hbench.look.strips import Sheet, Strip, StripRow, page_of, strip_of, write_strips
+from hbench.look.strips import Strip, StripRow, StripSheet, page_of, strip_of, write_strips
 from hbench.look.strips.results import Results
 from hbench.look.strips.retrievals import Hit, class_name, first_results, hits_of, right_of
 from hbench.submissions import embeddings
@@ -179,7 +179,7 @@ def test_csv_has_a_line_per_result_and_no_formula(folder):
     assert set(rows[0]) == {"file", "query", "rank", "id", "score", "level", "shares"}
     strip = Strip("=1+1", 0, "", [StripRow("@file", (Hit(1, "-2", 0.5, 1, 0),))])
     (row,) = csv.DictReader(
-        io.StringIO(Results(Sheet([strip], ("genus", "species"), "", None)).csv())
+        io.StringIO(Results(StripSheet([strip], ("genus", "species"), "", None)).csv())
     )
     assert (row["file"], row["query"], row["id"], row["shares"]) == (
         "'@file",
@@ -243,7 +243,7 @@ def nasty_sheet(picture=None):
         StripRow("b", hits, 1),
     ]
     strip = strip_of(manifest, 0, rows)._replace(query=NASTY, about=f"{NASTY} $x^2$")
-    return Sheet([strip], ("genus", NASTY), NASTY, picture)
+    return StripSheet([strip], ("genus", NASTY), NASTY, picture)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

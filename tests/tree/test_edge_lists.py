@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hbench.core.errors import TreeError
-from hbench.tree.columns import Chosen
+from hbench.sheets.columns import Chosen
 from hbench.tree.files import read
 from tests.command_line import in_folder
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hbench.core.errors import DataError
-from hbench.core.tables import read_sheet, text_rows
+from hbench.core.tables import text_rows
 from hbench.datasets.spec import (
     PARTIAL,
     Protocol,
@@ -22,6 +22,7 @@ from hbench.datasets.spec import (
     mended,
     queries_against,
 )
+from hbench.sheets.sheet import read_table
 
 LEVELS = ("class", "order", "family", "genus", "species")
 TABLE = "metadata/csv/BIOSCAN_5M_Insect_Dataset_metadata.csv"
@@ -37,7 +38,7 @@ def build(raw: Path, *, training: Sequence[str]) -> Splits:
 
     A path that ends early is unknown below its end, a gap in it becomes a class.
     """
-    table = read_sheet(raw / TABLE, columns=("processid", "chunk", "split", *LEVELS))
+    table = read_table(raw / TABLE, columns=("processid", "chunk", "split", *LEVELS))
     used = dict.fromkeys([*training, *(part for pair in TESTS.values() for part in pair)])
     table = table.filter(pc.is_in(table["split"], value_set=pa.array(used)))
     images = text_rows(table, ("split", "chunk", "processid"))

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from hbench.core.tables import read_sheet, text_rows
+from hbench.core.tables import text_rows
 from hbench.datasets.dataset import list_of
 from hbench.datasets.own.table import check_columns
 from hbench.datasets.raw_files import cells_of
@@ -23,6 +23,7 @@ from hbench.datasets.spec import (
     manifest_of,
     queries_against,
 )
+from hbench.sheets.sheet import read_table
 
 TRAIN = "metadata/train_clean.csv"
 INDEX = "metadata/index_image_to_landmark.csv"
@@ -67,7 +68,7 @@ def landmark_name(space: str, landmark: str, category: str = "") -> str:
 
 def hierarchy(raw: Path, space: str) -> Paths:
     """Read the path of every labelled landmark: natural or human-made, super-category, landmark."""
-    table = read_sheet(metadata_file(raw, LABELS.format(space)))
+    table = read_table(metadata_file(raw, LABELS.format(space)))
     check_columns(table, list(HIERARCHY))
     names = [*HIERARCHY, *({"category"} & {*table.column_names})]
     return {

@@ -17,7 +17,7 @@ from hbench.datasets.spec import (
     mended,
     queries_against,
 )
-from hbench.tree.names import Row
+from hbench.sheets.rows import Row
 
 TAXONOMY = "taxonomy.json"
 QUERIES, POSITIVES, DISTRACTORS = (

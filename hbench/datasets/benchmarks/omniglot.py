@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hbench.datasets.raw_files import images_in
 from hbench.datasets.spec import Publication, RemoteFile, Spec, Splits
-from hbench.tree.names import Row
+from hbench.sheets.rows import Row
 
 FOLDERS = {"train": "images_background", "test": "images_evaluation"}
 SMALL = {"train": "images_background_small1", "test": "images_background_small2"}

@@ -8,7 +8,7 @@ from typing import Any
 
 from hbench.datasets.raw_files import plain_pickle
 from hbench.datasets.spec import Protocol, Publication, RemoteFile, Spec, Splits
-from hbench.tree.names import Row
+from hbench.sheets.rows import Row
 
 FILE = "retrieval-SfM-120k.pkl"
 PARTS = {"train": "train", "test": "val"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hbench.datasets.raw_files import rows_of
 from hbench.datasets.spec import Protocol, Publication, RemoteFile, Spec, Splits
-from hbench.tree.names import Row
+from hbench.sheets.rows import Row
 
 
 def build(raw: Path) -> Splits:

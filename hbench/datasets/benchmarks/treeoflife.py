@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from hbench.core.tables import read_sheet, text_rows
+from hbench.core.tables import text_rows
 from hbench.datasets.spec import PARTIAL, RANKS, Protocol, RemoteFile, Spec, Splits, mended
+from hbench.sheets.sheet import read_table
 
 TABLE = "metadata/catalog.csv"
 PARTS = {"train": "train_small", "test": "val"}
@@ -15,7 +16,7 @@ def build(raw: Path) -> Splits:
     """Read the part and the seven ranks of every image from the catalogue; labels that end above
     the species are partial.
     """
-    table = read_sheet(raw / TABLE, columns=("split", "treeoflife_id", *RANKS))
+    table = read_table(raw / TABLE, columns=("split", "treeoflife_id", *RANKS))
     rows: dict[tuple[str, str], tuple[str, ...]] = {}
     for split, part in PARTS.items():
         cells = text_rows(table.filter(pc.equal(table["split"], part)), ("treeoflife_id", *RANKS))

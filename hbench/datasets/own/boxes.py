@@ -21,6 +21,7 @@ from hbench.core.errors import DataError, UsageError, examples
 from hbench.core.tables import texts
 from hbench.core.untrusted import LIST, read_json
 from hbench.datasets.pictures import box_name
+from hbench.sheets.sheet import Sheet
 
 SIZES = ({"w", "h"}, {"width", "height"})  # names of columns that are no corner
 COCO = ("images", "annotations", "categories")
@@ -118,7 +119,7 @@ def is_coco(path: Path) -> bool:
     return path.suffix.lower() == ".json"
 
 
-def coco_table(path: Path) -> tuple[pa.Table, str]:
+def coco_table(path: Path) -> Sheet:
     """Read COCO's annotations as a table with a row per box: its item, its supercategory where the
     file has them, and its category; and say what was read.
 
@@ -145,7 +146,7 @@ def coco_table(path: Path) -> tuple[pa.Table, str]:
     said = f"annotations of COCO: {len(table):,} boxes of {len(images):,} pictures"
     if len(table) < len(rows):
         said += f"; {len(rows) - len(table):,} boxes there twice, left out"
-    return table, said
+    return Sheet(path.name, table, said)
 
 
 def _schema(rows: Sequence[Mapping[str, str]]) -> pa.Schema:

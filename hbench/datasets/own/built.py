@@ -12,7 +12,7 @@ from hbench.datasets.dataset import TEST, TRAIN, Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.own.folder import SPLIT
 from hbench.datasets.own.table import OwnTable
-from hbench.tree.columns import TableColumns
+from hbench.sheets.columns import TableColumns
 from hbench.tree.names import class_rows
 
 BUILT = "dataset.json"  # the file of a dataset that tells its folder from others

@@ -19,8 +19,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hbench.core.errors import DataError, UsageError, examples
-from hbench.core.tables import SUFFIXES as TABLES
-from hbench.core.tables import kind_of
 from hbench.core.untrusted import load_picture
 from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import DROPPED, TEST, Dataset, Protocol
@@ -29,10 +27,14 @@ from hbench.datasets.own import table as own_table
 from hbench.datasets.own.table import OwnTable
 from hbench.datasets.pictures import SUFFIXES
 from hbench.datasets.spec import specs
+from hbench.sheets.columns import MAX_SMALL_TABLE, Chosen
+from hbench.sheets.dialect import suffix_of
+from hbench.sheets.rows import Row
+from hbench.sheets.sheet import SUFFIXES as TABLES
+from hbench.sheets.words import SPLIT_VALUES
 from hbench.tree import LabelTree, refuse_depth
 from hbench.tree.advice import advice
-from hbench.tree.columns import MAX_SMALL_TABLE, SPLITS, Chosen
-from hbench.tree.names import NameTable, Row
+from hbench.tree.names import NameTable
 from hbench.tree.partial import NO_CLASS
 from hbench.tree.policies import Mended
 
@@ -47,7 +49,7 @@ def read_single(path: Path, policies: Sequence[str] = (), chosen: Chosen | None 
     it is a query and in the gallery; `chosen` says which column is what, `policies` mend its names.
     """
     built: Sequence[str] = ()
-    if kind_of(path) == ".parquet":
+    if suffix_of(path) == ".parquet":
         # a file that cannot be read is refused below
         with suppress(pa.ArrowException, ValueError, OSError):
             built = manifests.levels_in(path)
@@ -218,7 +220,7 @@ def refuse_name(name: str) -> None:
         )
     if (
         not re.fullmatch(r"\w[\w.+-]*", name)
-        or kind_of(Path(name)) in TABLES
+        or suffix_of(Path(name)) in TABLES
         or name == "leaderboards"
     ):
         raise UsageError(
@@ -257,7 +259,7 @@ def _trains(own: OwnTable) -> NDArray[np.bool_]:
     values, or no row to test.
     """
     splits = np.asarray(own.splits, dtype=object)
-    if unknown := sorted(set(splits) - SPLITS):
+    if unknown := sorted(set(splits) - SPLIT_VALUES):
         raise DataError(
             f"the column {own.columns.split} has unknown values",
             expected="train, test (or query and gallery)",

@@ -15,11 +15,12 @@ from typing import NamedTuple
 import numpy as np
 
 from hbench.core.errors import DataError, examples
-from hbench.core.tables import read_sheet, text_rows
+from hbench.core.tables import text_rows
 from hbench.datasets.own.table import OwnTable
-from hbench.tree.names import Row
+from hbench.sheets.paths import JOINED
+from hbench.sheets.rows import Row
+from hbench.sheets.sheet import read_table
 from hbench.tree.partial import ended_early, known_part
-from hbench.tree.paths import JOINED
 
 COLUMNS = ("item", "decision", "label", "path")
 KEEP, DROP, RELABEL, MERGE = DECISIONS = ("keep", "drop", "relabel", "merge")
@@ -78,7 +79,7 @@ def in_words(counts: Mapping[str, int]) -> str:
 
 def read_decisions(file: Path, depth: int) -> list[LabelDecision]:
     """Read a table of decisions for paths of at most `depth` names; raises DataError."""
-    table = read_sheet(file)
+    table = read_table(file)
     if missing := [name for name in COLUMNS if name not in table.column_names]:
         raise DataError(
             f"{file} lacks the column {missing[0]}",

@@ -12,8 +12,8 @@ import pyarrow as pa
 from hbench.core.errors import DataError, examples
 from hbench.datasets.dataset import TEST, TRAIN
 from hbench.datasets.pictures import SUFFIXES, images_below
-from hbench.tree import default_levels
-from hbench.tree.columns import SPLITS
+from hbench.sheets.rows import default_levels
+from hbench.sheets.words import SPLIT_VALUES
 
 SPLIT = "split"
 VALIDATION = "val"
@@ -79,7 +79,7 @@ def _splits(outermost: Sequence[str], folder: Path) -> list[str]:
     if found == {TRAIN, VALIDATION}:
         return [TEST if name == VALIDATION else name for name in outermost]
 
-    if other := sorted(found - SPLITS):
+    if other := sorted(found - SPLIT_VALUES):
         raise DataError(
             f"the outermost folders of {folder} are not a split",
             expected="train and test, train and val, or train, query and gallery",

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from hbench.core.errors import DataError, examples
 from hbench.core.tables import text_rows, texts
+from hbench.sheets.rows import Row
 from hbench.tree import MORE_PATHS
-from hbench.tree.names import Row
 
 MARKS = ("|", ";")  # between the labels in a cell
 PATH_LISTS = pa.list_(pa.list_(pa.string()))

@@ -11,7 +11,6 @@ from PIL import ImageColor
 
 from hbench.core.arguments import checked_class
 from hbench.core.errors import DataError, TreeError, UnknownName, UsageError, examples
-from hbench.core.tables import read_with_dialect
 from hbench.datasets.copies import CHOICES, KEEP, MERGE, Copies, same_content
 from hbench.datasets.dataset import Dataset
 from hbench.datasets.manifest import name_table_of
@@ -24,11 +23,13 @@ from hbench.datasets.own.decisions import applied, in_words
 from hbench.datasets.own.folder import SPLIT, VALIDATION, folder_table
 from hbench.datasets.own.splits import split
 from hbench.datasets.own.table import OwnTable, check_columns
+from hbench.sheets import sheet
+from hbench.sheets.columns import Chosen, TableColumns, columns_of
+from hbench.sheets.paths import as_written, separator_of, split_path
+from hbench.sheets.rows import Row
 from hbench.tree import refuse_depth
 from hbench.tree.advice import mend_to_tree
-from hbench.tree.columns import Chosen, TableColumns, columns_of
-from hbench.tree.names import NameTable, Row, paths_of_nodes, refuse, remarks_on
-from hbench.tree.paths import as_written, separator_of, split_path
+from hbench.tree.names import NameTable, paths_of_nodes, refuse, remarks_on
 
 # choices about a table or a folder, which a dataset that is built does not leave
 OF_TABLES = (
@@ -218,11 +219,11 @@ def _read(source: OwnSource) -> tuple[OwnTable, Path, dict[str, bytes]]:
     if source.path.is_dir():
         return _placed(_of_folder(source), source), source.path, {}
 
-    read_file = coco_table if is_coco(source.path) else read_with_dialect
-    table, written = read_file(source.path)
+    found = coco_table(source.path) if is_coco(source.path) else sheet.read(source.path)
+    table = found.table
     table, item, images = without_images(table, source.image_column)
     levels = tuple(source.levels)
-    facts: tuple[str, ...] = (written,) if written else ()
+    facts: tuple[str, ...] = (found.written,) if found.written else ()
     if source.boxes:
         table, item, of_boxes = _boxed(table, item, source)
         facts += (of_boxes,)

@@ -19,12 +19,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hbench.core.errors import DataError, UnknownName, UsageError, examples
-from hbench.core.tables import read_with_dialect, text_rows, texts
-from hbench.core.tables.column_values import plain
-from hbench.core.tables.understood import Understood
+from hbench.core.tables import text_rows, texts
 from hbench.datasets.own import several
-from hbench.tree import taxonomy
-from hbench.tree.columns import (
+from hbench.sheets import sheet
+from hbench.sheets.column_values import plain
+from hbench.sheets.columns import (
     Chosen,
     TableColumns,
     columns_of,
@@ -33,9 +32,11 @@ from hbench.tree.columns import (
     sentence,
     several_labels,
 )
-from hbench.tree.names import Row
+from hbench.sheets.paths import levels_of, separator_of, split_path, told_apart
+from hbench.sheets.rows import Row
+from hbench.sheets.understood import Understood
+from hbench.tree import taxonomy
 from hbench.tree.partial import ended_early, is_unknown
-from hbench.tree.paths import levels_of, separator_of, split_path, told_apart
 
 TRUTH = {
     "true": True, "1": True, "1.0": True, "yes": True, "t": True,
@@ -187,8 +188,9 @@ def read(path: Path, chosen: Chosen, *, as_it_is: bool = False) -> OwnTable:
     """Read a table of items. Raises DataError for a file that is none, or whose columns cannot be
     told.
     """
-    table, written = read_with_dialect(path)
-    return of_table(path.name, table, chosen, (written,) if written else (), as_it_is=as_it_is)
+    found = sheet.read(path)
+    facts = (found.written,) if found.written else ()
+    return of_table(found.name, found.table, chosen, facts, as_it_is=as_it_is)
 
 
 def of_table(

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from hbench.core.arguments import as_array
 from hbench.core.errors import SubmissionError, UsageError
 from hbench.engine.ranker import Side
-from hbench.tree import Labels, LabelTree, default_levels
+from hbench.sheets.rows import Row, default_levels, stripped
+from hbench.tree import Labels, LabelTree
 from hbench.tree.advice import mend_to_tree
-from hbench.tree.names import NameTable, Row, stripped
+from hbench.tree.names import NameTable
 from hbench.tree.partial import Known
 from hbench.tree.several import MorePaths, gathered
 

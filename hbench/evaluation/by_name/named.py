@@ -34,13 +34,13 @@ from hbench.evaluation.submission import as_submission
 from hbench.evaluation.summary import summarise
 from hbench.records.document import Score
 from hbench.records.queries import queries_of, units_of
+from hbench.sheets.paths import JOINED
 from hbench.submissions import embeddings as embedding_files
 from hbench.submissions.embeddings import Embeddings, joined
 from hbench.submissions.embeddings.ids import as_ids
 from hbench.tree import LabelTree
 from hbench.tree.names import class_rows
 from hbench.tree.partial import is_unknown, known_levels
-from hbench.tree.paths import JOINED
 
 
 @dataclass(frozen=True)

@@ -21,14 +21,16 @@ from hbench.core.arguments import as_array
 from hbench.core.errors import SubmissionError, examples
 from hbench.core.untrusted import open_parquet, parquet_table
 from hbench.engine.similarity import as_vectors
+from hbench.sheets import words
+from hbench.sheets.paths import JOINED, SEPARATORS, split_path
+from hbench.sheets.rows import Row
 from hbench.submissions import embeddings as embedding_files
 from hbench.submissions.embeddings import Embeddings
 from hbench.submissions.embeddings.files import readable
-from hbench.submissions.embeddings.ids import ID_NAMES, as_ids
+from hbench.submissions.embeddings.ids import as_ids
 from hbench.tree import Labels, LabelTree
-from hbench.tree.names import Row, class_rows
+from hbench.tree.names import class_rows
 from hbench.tree.partial import is_unknown
-from hbench.tree.paths import JOINED, SEPARATORS, split_path
 
 FROM_THE_TOP = "> "  # before a name of the coarsest level that other nodes have, too
 Positions = NDArray[np.int64]
@@ -84,7 +86,7 @@ def by_levels(path: Path, levels: Sequence[str]) -> pa.Table | None:
     """
     with readable(path), open_parquet(path) as file:
         columns = file.schema_arrow.names
-    has_ids = any(name.casefold() in ID_NAMES for name in columns)
+    has_ids = any(words.folded(name) in words.SURE_IDS for name in columns)
     present = [level for level in levels if level in columns]
     if has_ids or not present:
         return None

@@ -30,11 +30,11 @@ from hbench.evaluation.summary import Subject, report_of
 from hbench.metrics.names import parse_metrics
 from hbench.records.queries import named_queries
 from hbench.records.report import Report
+from hbench.sheets.paths import JOINED
 from hbench.submissions import embeddings as embedding_files
 from hbench.submissions.embeddings import Embeddings
 from hbench.submissions.problems import refuse
 from hbench.tree import Labels, LabelTree
-from hbench.tree.paths import JOINED
 from hbench.tree.several import Paths
 
 CONSISTENCY = "consistency"

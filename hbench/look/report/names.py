@@ -11,7 +11,7 @@ from hbench.look.report.classes import ALL, BEST, WORST
 from hbench.look.report.runs import ReportedRun
 from hbench.metrics.names import goodness
 from hbench.records.queries import metric_columns
-from hbench.tree.paths import JOINED
+from hbench.sheets.paths import JOINED
 
 SHOWN_METRICS = ("H-AP", "AP", "mAP@R", "P@1", "P@10", "R@10", "consistency")
 

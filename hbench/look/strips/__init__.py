@@ -64,7 +64,7 @@ class Strip(NamedTuple):
     name: str = ""
 
 
-class Sheet(NamedTuple):
+class StripSheet(NamedTuple):
     """Strips with the level names, a caption, and the function that opens the picture of an item.
     `by`: the metric that the values of rows are of, if they were measured."""
 
@@ -91,7 +91,7 @@ def strip_of(manifest: Manifest, query: int, rows: Sequence[StripRow]) -> Strip:
     )
 
 
-def write_strips(sheet: Sheet, path: Path) -> None:
+def write_strips(sheet: StripSheet, path: Path) -> None:
     """Write a sheet in the format of the path's suffix, whole or not at all; raises UsageError for
     another suffix.
     """
@@ -125,7 +125,7 @@ def thumbnail(picture: Picture | None, item: str) -> Image.Image | None:
     return image
 
 
-def _draw_query(cell: Axes, sheet: Sheet, strip: Strip, row: StripRow) -> None:
+def _draw_query(cell: Axes, sheet: StripSheet, strip: Strip, row: StripRow) -> None:
     """Draw the query of a strip, with what it is above the whole row."""
     is_name = strip.position < 0
     image = None if is_name else thumbnail(sheet.picture, strip.query)
@@ -144,7 +144,7 @@ def _draw_query(cell: Axes, sheet: Sheet, strip: Strip, row: StripRow) -> None:
     ).set_in_layout(False)
 
 
-def _draw_hit(cell: Axes, sheet: Sheet, hit: Hit, *, is_right: bool) -> None:
+def _draw_hit(cell: Axes, sheet: StripSheet, hit: Hit, *, is_right: bool) -> None:
     """Draw a result in the colour of its level, with its rank above and its class below."""
     depth = len(sheet.levels)
     _draw_item(cell, thumbnail(sheet.picture, hit.item), hit.item)
@@ -163,7 +163,7 @@ def _draw_hit(cell: Axes, sheet: Sheet, hit: Hit, *, is_right: bool) -> None:
     cell.set_xlabel(f"{short(hit.name, 20)}\n{shares}", fontsize=5.5)
 
 
-def _drawn(sheet: Sheet) -> Figure:
+def _drawn(sheet: StripSheet) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
@@ -218,7 +218,7 @@ def _draw_item(cell: Axes, image: Image.Image | None, item: str) -> None:
         )
 
 
-def page_of(sheet: Sheet) -> str:
+def page_of(sheet: StripSheet) -> str:
     """Write a sheet as one HTML file that loads nothing else; names from outside are escaped."""
     from hbench.look.pages.folder import SHARED, Pages, level_styles
 

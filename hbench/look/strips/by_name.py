@@ -15,7 +15,7 @@ from hbench.engine.settings import Conditions
 from hbench.evaluation.by_name.queries import NodeTest, asked_by_name
 from hbench.evaluation.examination import Examined
 from hbench.evaluation.measurement import measure
-from hbench.look.strips import Sheet, Strip, StripRow
+from hbench.look.strips import Strip, StripRow, StripSheet
 from hbench.look.strips.retrievals import (
     SHOWN_RESULTS,
     Choice,
@@ -30,8 +30,8 @@ from hbench.look.strips.retrievals import (
 )
 from hbench.metrics.names import goodness
 from hbench.records.shown import shown
+from hbench.sheets.paths import JOINED
 from hbench.submissions.embeddings import Embeddings
-from hbench.tree.paths import JOINED
 
 
 class RankedNodes(NamedTuple):
@@ -46,7 +46,7 @@ class RankedNodes(NamedTuple):
 
 def sheet_by_name(
     examined: Examined, nodes: Embeddings, choice: Choice, *, model: str, by: str, k: int
-) -> Sheet:
+) -> StripSheet:
     """Rank the gallery of the only test of a dataset for every node by the metric `by`, and show
     the first k results of the chosen nodes; `model`: the name of the file of items.
     """
@@ -59,7 +59,7 @@ def sheet_by_name(
         for depth, row in _places(ranked, _chosen(ranked, choice, by))
     ]
     caption = _signature(examined, conditions, tests)
-    return Sheet(strips, manifest.tree.levels, caption, manifest.picture, by)
+    return StripSheet(strips, manifest.tree.levels, caption, manifest.picture, by)
 
 
 def _places(ranked: list[RankedNodes], chosen: Queries) -> list[tuple[RankedNodes, int]]:

@@ -25,7 +25,15 @@ from hbench.evaluation.examination import Examined
 from hbench.evaluation.measurement import Measurement, measure
 from hbench.look.inputs import EmbeddingFile, TwoFiles, examined_files, test_of
 from hbench.look.palette import mark_of
-from hbench.look.strips import Sheet, Strip, StripRow, page_of, retrievals, strip_of, write_strips
+from hbench.look.strips import (
+    Strip,
+    StripRow,
+    StripSheet,
+    page_of,
+    retrievals,
+    strip_of,
+    write_strips,
+)
 from hbench.look.strips.by_name import sheet_by_name
 from hbench.look.strips.retrievals import (
     SHOWN_RESULTS,
@@ -53,7 +61,7 @@ HEAD = 230
 class Results:
     """The first results of some queries by one or more models; a notebook shows them as strips."""
 
-    sheet: Sheet
+    sheet: StripSheet
 
     def __repr__(self) -> str:
         return self.text()
@@ -265,7 +273,9 @@ def _results(
 
     signature = examined[0].signature([test])
     return Results(
-        Sheet(strips, manifest.tree.levels, signature, manifest.picture, by if measured else "")
+        StripSheet(
+            strips, manifest.tree.levels, signature, manifest.picture, by if measured else ""
+        )
     )
 
 

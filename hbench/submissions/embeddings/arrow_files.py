@@ -28,6 +28,7 @@ from hbench.core.untrusted import (
     parse_json,
     read_json,
 )
+from hbench.sheets import words
 from hbench.submissions.embeddings.arrow_types import (
     is_list,
     lists_of,
@@ -35,11 +36,10 @@ from hbench.submissions.embeddings.arrow_types import (
     storage_type,
     texts_of,
 )
-from hbench.submissions.embeddings.ids import ID_NAMES, VECTOR_NAMES, Ids, from_texts, only
-from hbench.submissions.embeddings.parts import OTHER_IDS, OTHER_VECTORS, as_words, numbered
+from hbench.submissions.embeddings.ids import Ids, from_texts, only
+from hbench.submissions.embeddings.parts import as_words, numbered
 
 BLOCK_BYTES = 16 << 20
-INDEX = "__index_level_0__"  # what pandas calls an index without a name
 BATCH_ROWS = 1024  # larger batches of float16 cost more memory and time
 
 Batches = Callable[[Path, Sequence[str]], Iterator[pa.RecordBatch]]
@@ -63,7 +63,7 @@ class VectorColumns(NamedTuple):
     vectors: tuple[str, ...]
 
     @property
-    def words(self) -> str:
+    def said(self) -> str:
         first = self.vectors[0]
         last = self.vectors[-1]
         return as_words(first if first == last else f"the columns {first} … {last}", self.ids)
@@ -122,25 +122,15 @@ def _read(
     )
 
     return TableRead(
-        all_ids, _stacked(parts, len(all_ids)), list(files), columns[0].words if columns else ""
+        all_ids, _stacked(parts, len(all_ids)), list(files), columns[0].said if columns else ""
     )
 
 
 def _columns(schema: pa.Schema, file: Path, batches_of: Batches) -> VectorColumns:
     """The columns of ids and vectors by their usual names, else those that can be nothing else."""
     kinds = {field.name: storage_type(field.type) for field in schema}
-    ids = [name for name in kinds if name.casefold() in ID_NAMES]
-    others = [
-        name
-        for name, kind in kinds.items()
-        if name.casefold() in (*OTHER_IDS, INDEX) and not _are_numbers(kind)
-    ]
-    id_name = (
-        others[0]
-        if not ids and len(others) == 1
-        else only(list(kinds), ids or ID_NAMES, "id column", file)
-    )
-    known = [name for name in kinds if name.casefold() in VECTOR_NAMES]
+    id_name = _id_column(kinds, file)
+    known = [name for name in kinds if words.folded(name) in words.VECTORS]
     if known:
         return VectorColumns(id_name, (only(list(kinds), known, "column of vectors", file),))
 
@@ -149,7 +139,7 @@ def _columns(schema: pa.Schema, file: Path, batches_of: Batches) -> VectorColumn
         for name, kind in kinds.items()
         if is_list(kind) and _are_numbers(storage_type(kind.value_type))
     ]
-    lists = [name for name in lists if name.casefold() in OTHER_VECTORS] or lists
+    lists = [name for name in lists if words.folded(name) in words.OTHER_VECTORS] or lists
     if len(lists) == 1 and _width(file, lists[0], batches_of) > 1:
         return VectorColumns(id_name, (lists[0],))
 
@@ -158,8 +148,32 @@ def _columns(schema: pa.Schema, file: Path, batches_of: Batches) -> VectorColumn
         [name for name, kind in kinds.items() if _are_numbers(kind) and name != id_name]
     )
     return VectorColumns(
-        id_name, wide or (only(list(kinds), VECTOR_NAMES, "column of vectors", file),)
+        id_name, wide or (only(list(kinds), words.VECTORS, "column of vectors", file),)
     )
+
+
+def _id_column(kinds: Mapping[str, pa.DataType], file: Path) -> str:
+    """The column of ids: of a sure word, else the only one of the other words, of texts before
+    whole numbers, or an index of texts.
+    """
+    sure = [name for name in kinds if words.folded(name) in words.SURE_IDS]
+    texts = []
+    numbered_ones = []
+    for name, kind in kinds.items():
+        is_called_so = words.folded(name) in words.OTHER_IDS
+        is_index = words.is_index(name, counts_rows=False)
+        if (is_called_so or is_index) and _are_texts(kind):
+            texts.append(name)
+        elif is_called_so and pa.types.is_integer(kind):
+            numbered_ones.append(name)
+    others = texts or numbered_ones
+    if not sure and len(others) == 1:
+        return others[0]
+    return only(list(kinds), sure or others or words.SURE_IDS[2:], "id column", file)
+
+
+def _are_texts(kind: pa.DataType) -> bool:
+    return not _are_numbers(kind) and not is_list(kind)
 
 
 def _are_numbers(kind: pa.DataType) -> bool:

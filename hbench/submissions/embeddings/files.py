@@ -22,6 +22,8 @@ from safetensors import SafetensorError, safe_open
 from hbench.core.errors import SubmissionError, UsageError, shorten
 from hbench.core.text import first_line
 from hbench.core.untrusted import load_tensors, open_zip, parse_json
+from hbench.sheets import words
+from hbench.sheets.dialect import suffix_of
 from hbench.submissions.embeddings import ids as id_files
 from hbench.submissions.embeddings.arrow_files import (
     TableRead,
@@ -33,7 +35,7 @@ from hbench.submissions.embeddings.arrow_files import (
     write_parquet,
 )
 from hbench.submissions.embeddings.conversions import foreign, pickled
-from hbench.submissions.embeddings.ids import ID_NAMES, VECTOR_NAMES, Ids, as_ids
+from hbench.submissions.embeddings.ids import Ids, as_ids
 from hbench.submissions.embeddings.numpy_files import (
     header_of,
     mapped,
@@ -43,7 +45,6 @@ from hbench.submissions.embeddings.numpy_files import (
     write_npz,
 )
 from hbench.submissions.embeddings.parts import (
-    OTHER_IDS,
     ArrayPart,
     are_all_vectors,
     as_words,
@@ -51,7 +52,6 @@ from hbench.submissions.embeddings.parts import (
     named,
     vectors_among,
 )
-from hbench.submissions.embeddings.text_tables import suffix_of
 from hbench.submissions.embeddings.text_vectors import read_csv, read_jsonl
 from hbench.submissions.embeddings.torch_files import are_sparse, by_name, held_part, numpy_of
 from hbench.submissions.problems import listed
@@ -96,9 +96,9 @@ def read_npz(path: Path, ids: Path | None) -> Stored:
     these, or of one array for each id; members stored without compression are mapped."""
     with readable(path), open_zip(path) as archive:
         names = [name.removesuffix(".npy") for name in archive.namelist()]
-        usual = [name for name in names if name.casefold() in (*VECTOR_NAMES, *ID_NAMES)]
+        usual = [name for name in names if words.folded(name) in (*words.VECTORS, *words.SURE_IDS)]
         # then no other member is looked at
-        sure = len({name.casefold() in ID_NAMES for name in usual}) == 2
+        sure = len({words.folded(name) in words.SURE_IDS for name in usual}) == 2
         parts = [ArrayPart(name, (), "?") for name in usual]
         if not sure:
             parts = [_member_part(archive, name, path) for name in names if name != "left_out"]
@@ -147,13 +147,13 @@ def _one_by_one(
             f"{path} has its own ids", found=f"--ids {ids} as well", fix="leave --ids out"
         )
     vectors = np.stack([array.reshape(-1) for array in arrays.values()])
-    words = "vectors, one under each id"
+    said = "vectors, one under each id"
     return Stored(
         as_ids(list(arrays), path.name),
         vectors,
         dtype or str(vectors.dtype),
         (path,),
-        read_as=words,
+        read_as=said,
     )
 
 
@@ -167,7 +167,7 @@ def read_safetensors(path: Path, ids: Path | None) -> Stored:
         ) as file:  # checks the header and that the tensors fill the file
             name = vectors_among(_tensor_parts(file), path, "tensor of vectors")
             metadata = file.metadata() or {}
-            of_ids = next((key for key in ("ids", *ID_NAMES, *OTHER_IDS) if key in metadata), None)
+            of_ids = next(iter(words.ids_in(metadata)), None)
 
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
@@ -222,7 +222,7 @@ def read_torch(path: Path, ids: Path | None) -> Stored:
     held = by_name(content)
     parts = [held_part(name, part) for name, part in held.items()]
     if (
-        not named(parts, (*VECTOR_NAMES, *ID_NAMES))
+        not named(parts, (*words.VECTORS, *words.SURE_IDS))
         and are_all_vectors(parts)
         and not are_sparse(held)
     ):
@@ -380,10 +380,10 @@ def _joined(
     usual = (
         sidecar is None or sidecar == ids or "ids" in sidecar.name.removesuffix(sidecar.suffix)[-3:]
     )
-    words = "" if usual or sidecar is None else f"vectors, with the ids of {sidecar.name}"
+    said = "" if usual or sidecar is None else f"vectors, with the ids of {sidecar.name}"
     kind = dtype or str(vectors.dtype)
 
-    return Stored(chosen, vectors, kind, files, read_as=words)  # type: ignore[arg-type]
+    return Stored(chosen, vectors, kind, files, read_as=said)  # type: ignore[arg-type]
 
 
 def _how_many(folder: Path) -> str | None:

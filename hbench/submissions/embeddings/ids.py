@@ -6,8 +6,6 @@ of their own. `emb.npy` is joined by `emb.ids.txt`, `emb_ids.txt` or `ids.txt` b
 .npy (strings) and .parquet (a column id).
 """
 
-import csv
-import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,14 +18,14 @@ from numpy.typing import NDArray
 from hbench.core.errors import SubmissionError, UsageError, examples, shorten
 from hbench.core.text import first_line
 from hbench.core.untrusted import LIST, parquet_table, read_json, read_text
+from hbench.sheets import words
+from hbench.sheets.text import TextTable
 from hbench.submissions.embeddings.arrow_types import texts_of
 from hbench.submissions.embeddings.numpy_files import mapped_npy
 from hbench.submissions.problems import listed
 
 COLUMNS_SHOWN = 12
 Ids = NDArray[np.object_]
-ID_NAMES = ("id", "ids", "item", "items", "image_id")
-VECTOR_NAMES = ("embedding", "embeddings", "vector", "vectors")
 
 
 def read(path: Path) -> Ids:
@@ -49,7 +47,7 @@ def read(path: Path) -> Ids:
         raise SubmissionError(
             f"{path} is not UTF-8", found=f"byte {error.start}: {error.reason}"
         ) from None
-    except (pa.ArrowException, OSError, EOFError, csv.Error, ValueError) as error:
+    except (pa.ArrowException, OSError, EOFError, ValueError) as error:
         raise SubmissionError(
             f"{path} cannot be read as ids", found=shorten(first_line(error), 300)
         ) from None
@@ -213,26 +211,21 @@ def _lines(path: Path) -> Ids:
 
 
 def _csv(path: Path) -> Ids:
-    rows = [row for row in csv.reader(io.StringIO(_text(path), newline=""), strict=True) if row]
-    header = [cell.strip().casefold() for cell in rows[0]] if rows else []
-    named = [position for position, cell in enumerate(header) if cell in ID_NAMES]
-    if len(named) == 1:
-        rows = rows[1:]
-    elif len(header) > 1:
+    text = TextTable(path)
+    header = text.dialect.rows[0] if text.dialect.rows else []
+    named = words.ids_in(header)
+    if not header:
+        return as_ids([], path.name)
+    if len(named) != 1 and len(header) > 1:
         raise SubmissionError(
-            f"{path} has no single column of ids", expected="a column id", found=listed(rows[0])
+            f"{path} has no single column of ids", expected="a column id", found=listed(header)
         )
 
-    column = named[0] if named else 0
-    short = [number for number, row in enumerate(rows, start=1) if len(row) != len(header)]
-    if short:
-        raise SubmissionError(
-            f"{path} has {len(short):,} rows of another length",
-            expected=f"{len(header)} columns",
-            found=f"rows {examples(short)}",
-        )
-
-    return as_ids([row[column] for row in rows], path.name)
+    text.refuse_open_quote()
+    places = [f"c{place}" for place in range(len(header))]
+    column = places[header.index(named[0]) if named else 0]
+    table = text.texts(places, header=bool(named))
+    return from_texts(table[column].combine_chunks(), path.name)
 
 
 def _json(path: Path) -> Ids:
@@ -264,7 +257,7 @@ def _list_in(value: Any) -> list[Any] | None:
     if not isinstance(value, list) or not value:
         return value if isinstance(value, list) else None
     if all(isinstance(held, dict) for held in value):
-        known = [name for name in value[0] if name.casefold() in ID_NAMES]
+        known = words.ids_in(value[0])
         return [held.get(known[0]) for held in value] if len(known) == 1 else None
     if all(isinstance(held, list) and len(held) == len(value[0]) > 0 for held in value):
         columns = [list(column) for column in zip(*value, strict=True)]
@@ -291,11 +284,7 @@ def _list_in_object(value: dict[str, Any]) -> list[Any] | None:
     if value and set(value) == set(map(str, rows)):
         return [value[str(row)] for row in rows]
 
-    lists = [
-        held
-        for name, held in value.items()
-        if name.casefold() in ID_NAMES and isinstance(held, list)
-    ]
+    lists = [held for name, held in value.items() if words.is_id(name) and isinstance(held, list)]
     return lists[0] if len(lists) == 1 else None
 
 
@@ -305,7 +294,7 @@ def _npy(path: Path) -> Ids:
 
 def _parquet(path: Path) -> Ids:
     table = parquet_table(path)
-    named = [name for name in table.column_names if name in ID_NAMES]
+    named = words.ids_in(table.column_names)
     if len(named) != 1:
         raise SubmissionError(
             f"{path} has no single column of ids",

@@ -12,24 +12,13 @@ whole numbers) of its length are taken, and said.
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple
 
 from hbench.core.errors import SubmissionError, examples, shorten
-from hbench.submissions.embeddings.ids import ID_NAMES, VECTOR_NAMES, only
+from hbench.sheets import words
+from hbench.submissions.embeddings.ids import only
 
-OTHER_IDS = (
-    "path", "paths", "image_path", "image_paths", "file_path", "filepath", "filepaths", "filename",
-    "filenames", "file_name",
-    "file_names", "file", "files", "image", "images", "image_ids", "image_name", "image_names",
-    "img_path", "img_paths", "names",
-    "key", "keys", "uuid", "item_id", "item_ids", "photo_id", "sample_id",
-)  # fmt: skip
-OTHER_VECTORS = (
-    "features", "feature", "feats", "feat", "emb", "embs", "embeds", "image_features",
-    "image_feats", "image_embeddings",
-    "image_embeds", "img_emb", "img_embs", "representations", "descriptors", "global_descriptors",
-)  # fmt: skip
 KINDS = {str: "U", int: "i"}
 NUMBERED = re.compile(r"(.*?)(\d+)")
 
@@ -64,22 +53,22 @@ def list_part(name: str, values: Sequence[Any]) -> ArrayPart:
     return ArrayPart(name, (len(values),), kind, values)
 
 
-def named(parts: Sequence[ArrayPart], known: Sequence[str]) -> list[str]:
+def named(parts: Sequence[ArrayPart], known: Container[str]) -> list[str]:
     """The names of the parts that are known ones, in any case of their letters."""
-    return [part.name for part in parts if part.name.casefold() in known]
+    return [part.name for part in parts if words.folded(part.name) in known]
 
 
 def vectors_among(parts: Sequence[ArrayPart], source: object, what: str) -> str:
     """The name of the part that holds the vectors. Raises SubmissionError, which lists the parts,
     where none or several may.
     """
-    usual = named(parts, VECTOR_NAMES)
+    usual = named(parts, words.VECTORS)
     if usual:
         return only(usual, usual, what, source)
     fitting = [
         part for part in parts if len(part.shape) == 2 and part.kind == "f" and part.shape[1] != 1
     ]
-    fitting = [part for part in fitting if named([part], OTHER_VECTORS)] or fitting
+    fitting = [part for part in fitting if named([part], words.OTHER_VECTORS)] or fitting
     if len(fitting) != 1:
         raise SubmissionError(
             f"{source} has {'several' if fitting else 'no'} {what}",
@@ -95,7 +84,7 @@ def ids_among(
     """The name of the part that holds the ids of `count` vectors; None where it is not sure, or
     none has a usual name and ids are `given` elsewhere. Raises SubmissionError where several have a
     usual name."""
-    usual = named(parts, ID_NAMES)
+    usual = named(parts, words.SURE_IDS)
     if usual or given:
         return only(usual, usual, what, source) if usual else None
     lists = [part for part in parts if part.shape == (count,)]
@@ -103,7 +92,7 @@ def ids_among(
     numbers = [part for part in lists if part.kind in "iu" and part.are_unique()]
     for fitting in (
         texts,
-        [part for part in texts if named([part], OTHER_IDS)],
+        [part for part in texts if named([part], words.OTHER_IDS)],
         [] if texts else numbers,
     ):
         if len(fitting) == 1:
@@ -113,7 +102,8 @@ def ids_among(
 
 def as_words(vectors: str, ids: str | None) -> str:
     """What was taken, in words, where a name is not a usual one; else ""."""
-    if vectors.casefold() in VECTOR_NAMES and (ids is None or ids.casefold() in ID_NAMES):
+    of_usual_ids = ids is None or words.folded(ids) in words.SURE_IDS
+    if words.folded(vectors) in words.VECTORS and of_usual_ids:
         return ""
     of_ids = "" if ids is None else f", with the ids of {shorten(ids, 60)}"
     return f"vectors, of {shorten(vectors, 60)}{of_ids}"

@@ -9,15 +9,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
 from numpy.typing import NDArray
 
 from hbench.core.errors import SubmissionError, shorten
-from hbench.core.untrusted import LIST, parse_json, read_gzip, read_text
+from hbench.core.untrusted import LIST, parse_json, read_text
+from hbench.sheets import words
+from hbench.sheets.dialect import Dialect
+from hbench.sheets.text import TextTable
 from hbench.submissions.embeddings.arrow_files import TableRead
-from hbench.submissions.embeddings.ids import ID_NAMES, VECTOR_NAMES, as_ids, from_texts, only
+from hbench.submissions.embeddings.ids import as_ids, from_texts, only
 from hbench.submissions.embeddings.parts import (
-    OTHER_IDS,
     ArrayPart,
     as_words,
     ids_among,
@@ -25,23 +26,8 @@ from hbench.submissions.embeddings.parts import (
     numbered,
     vectors_among,
 )
-from hbench.submissions.embeddings.text_tables import Layout, head_of, is_compressed, layout_of
 from hbench.submissions.problems import listed
 
-INDEX = ("", "index", "unnamed: 0")
-LABELS = (
-    "label",
-    "labels",
-    "class",
-    "class_id",
-    "target",
-    "targets",
-    "y",
-    "split",
-    "fold",
-    "label_id",
-    "category_id",
-)
 POINT, COMMA = (
     re.compile(rf"[+-]?(\d+{mark}?\d*|{mark}\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infinity)", re.I)
     for mark in (r"\.", ",")
@@ -62,28 +48,27 @@ class VectorSheet(NamedTuple):
     vectors: tuple[int, ...]
     header: bool
     decimal: str
-    words: str
+    said: str
 
 
 def read_csv(path: Path) -> TableRead:
     """Ids and vectors of a table of text, which may be compressed, and separated by commas,
     semicolons, tabs or bars.
     """
-    head = head_of(path)
-    layout = layout_of(head) if head is not None else None
-    if layout is None or not layout.rows:
+    text = TextTable(path)
+    if not text.dialect.rows:
         raise SubmissionError(
             f"{path} holds no vectors",
             expected=EXPECTED,
-            found="no text in UTF-8" if head is None else "no line",
+            found="no text in UTF-8" if text.head is None else "no line",
         )
 
-    sheet = _sheet_of(layout, path)
-    table = _read(path, layout, sheet)
+    sheet = _sheet_of(text.dialect, path)
+    table = _read(text, sheet)
     columns = [table.column(place) for place in range(1, table.num_columns)]
     ids = from_texts(table.column(0).combine_chunks(), path.name)
     if pa.types.is_large_string(columns[0].type):
-        return TableRead(ids, _parsed(columns[0].to_pylist(), path), [path], sheet.words)
+        return TableRead(ids, _parsed(columns[0].to_pylist(), path), [path], sheet.said)
     if nulls := sum(column.null_count for column in columns):
         raise SubmissionError(
             f"{path} has {nulls:,} empty cells inside its vectors", expected="numbers"
@@ -92,28 +77,28 @@ def read_csv(path: Path) -> TableRead:
     vectors = np.empty((len(ids), len(columns)))
     for place, column in enumerate(columns):
         vectors[:, place] = column.to_numpy()
-    return TableRead(ids, vectors, [path], sheet.words)
+    return TableRead(ids, vectors, [path], sheet.said)
 
 
-def _decimal_of(layout: Layout) -> str:
+def _decimal_of(dialect: Dialect) -> str:
     """The decimal mark: a comma, where numbers have one and it separates no cells."""
-    if layout.delimiter == ",":
+    if dialect.delimiter == ",":
         return "."
-    cells = (cell for row in layout.rows[1:] for cell in row)
+    cells = (cell for row in dialect.rows[1:] for cell in row)
     return "," if any(COMMA.fullmatch(cell) and "," in cell for cell in cells) else "."
 
 
-def _sheet_of(layout: Layout, path: Path) -> VectorSheet:
+def _sheet_of(dialect: Dialect, path: Path) -> VectorSheet:
     """The roles of the columns, by the first rows."""
-    first, *rest = layout.rows
-    decimal = _decimal_of(layout)
+    first, *rest = dialect.rows
+    decimal = _decimal_of(dialect)
     number = COMMA if decimal == "," else POINT
     header = _is_header(first, rest, number)
-    filled = _filled_columns(rest if header else layout.rows, len(first))
+    filled = _filled_columns(rest if header else dialect.rows, len(first))
     numeric = _places_of(number, filled)
     names = [cell.casefold() for cell in first] if header else [""] * len(first)
     fractions = [place for place in numeric if any(map(NOT_WHOLE.search, filled[place]))]
-    lists = [place for place, name in enumerate(names) if name in VECTOR_NAMES]
+    lists = [place for place, name in enumerate(names) if name in words.VECTORS]
     lists = lists or _places_of(LIST_OF_NUMBERS, filled)
     ids = _place_of_ids(names, [*numeric, *lists], fractions, header=header)
 
@@ -135,7 +120,7 @@ def _sheet_of(layout: Layout, path: Path) -> VectorSheet:
             found=f"the columns {listed(first)}",
         )
 
-    return VectorSheet(ids, vectors, header, decimal, _words(first, ids, vectors, header=header))
+    return VectorSheet(ids, vectors, header, decimal, _said(first, ids, vectors, header=header))
 
 
 def _filled_columns(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
@@ -161,7 +146,7 @@ def _is_header(
     numbers 0, 1, 2 … of pandas.
     """
     names = [cell.casefold() for cell in first]
-    if any(name in (*ID_NAMES, *VECTOR_NAMES, *OTHER_IDS) for name in names):
+    if any(words.is_id(name) or name in words.VECTORS for name in names):
         return True
     if names[1:] == [str(place) for place in range(len(names) - 1)] and (
         not names[0] or not number.fullmatch(names[0])
@@ -182,16 +167,19 @@ def _place_of_ids(
     """The column of the ids: a known name, the only text, or, where there is none, the first
     column.
     """
-    for known in (ID_NAMES, OTHER_IDS):
+    for known in (words.SURE_IDS, words.OTHER_IDS):
         there = [place for place, name in enumerate(names) if name in known]
         if len(there) == 1:
             return there[0]
     texts = [
-        place for place, name in enumerate(names) if place not in numeric and name not in LABELS
+        place
+        for place, name in enumerate(names)
+        if place not in numeric and name not in words.CLASS_NUMBERS
     ]
     if len(texts) == 1:
         return texts[0]
-    return 0 if not texts and 0 not in fractions and (not header or names[0] in INDEX) else None
+    is_index = not header or words.is_index(names[0], counts_rows=True)
+    return 0 if not texts and 0 not in fractions and is_index else None
 
 
 def _places_of_vectors(
@@ -204,21 +192,25 @@ def _places_of_vectors(
     if family:
         return tuple(names.index(name) for name in family)
 
-    vectors = tuple(
-        place for place in free if names[place] not in (*INDEX, *LABELS) or not any(names)
-    )
+    vectors = tuple(place for place in free if not any(names) or _may_be_dimension(names[place]))
     others = (
         {*range(len(names))}
         - {*numeric}
         - {ids}
-        - {place for place, name in enumerate(names) if name in LABELS}
+        - {place for place, name in enumerate(names) if name in words.CLASS_NUMBERS}
     )
     needed = vectors if any(names) else vectors[:1]
 
     return vectors if not others and {*needed} <= {*fractions} else ()
 
 
-def _words(first: Sequence[str], ids: int, vectors: Sequence[int], *, header: bool) -> str:
+def _may_be_dimension(name: str) -> bool:
+    """Whether a number may be one of a vector: an index and a class are none."""
+    is_index = name == "index" or words.is_index(name, counts_rows=False)
+    return not is_index and name not in words.CLASS_NUMBERS
+
+
+def _said(first: Sequence[str], ids: int, vectors: Sequence[int], *, header: bool) -> str:
     if not header:
         return (
             f"vectors, of the columns {vectors[0] + 1} … {vectors[-1] + 1}, with the ids of "
@@ -232,29 +224,14 @@ def _words(first: Sequence[str], ids: int, vectors: Sequence[int], *, header: bo
     )
 
 
-def _read(path: Path, layout: Layout, sheet: VectorSheet) -> pa.Table:
+def _read(text: TextTable, sheet: VectorSheet) -> pa.Table:
     """The ids and the numbers as an Arrow table; a list in a cell stays a text."""
-    names = [f"c{place}" for place in range(len(layout.rows[0]))]
-    chosen = [names[place] for place in (sheet.ids, *sheet.vectors)]
+    names = [f"c{place}" for place in range(len(text.dialect.rows[0]))]
     is_list = len(sheet.vectors) == 1
-    types = dict.fromkeys(chosen[1:], pa.large_string() if is_list else pa.float64()) | {
-        chosen[0]: pa.large_string()
-    }
-    content = read_gzip(path) if is_compressed(path) else None
-
-    return pyarrow.csv.read_csv(
-        path if content is None else pa.BufferReader(content),
-        read_options=pyarrow.csv.ReadOptions(
-            column_names=names, skip_rows=layout.skipped + sheet.header, block_size=8 << 20
-        ),
-        parse_options=pyarrow.csv.ParseOptions(delimiter=layout.delimiter),
-        convert_options=pyarrow.csv.ConvertOptions(
-            column_types=types,
-            include_columns=chosen,
-            null_values=[""],
-            decimal_point=sheet.decimal,
-        ),
-    )
+    kind = pa.large_string() if is_list else pa.float64()
+    types = {names[sheet.ids]: pa.large_string()}
+    types |= {names[place]: kind for place in sheet.vectors}
+    return text.cells(names, types, header=sheet.header, decimal=sheet.decimal)
 
 
 def _parsed(cells: Sequence[str], path: Path) -> NDArray[np.float64]:
@@ -282,11 +259,8 @@ def _stacked(rows: Sequence[NDArray[np.float64]], path: Path) -> NDArray[np.floa
 
 def read_jsonl(path: Path) -> TableRead:
     """Ids and vectors of JSON objects, one a line: {"id": "a.png", "embedding": [0.1, 0.2]}."""
-    text = (
-        read_gzip(path).decode("utf-8-sig")
-        if is_compressed(path)
-        else read_text(path, most=8 * LIST)
-    )
+    unpacked = TextTable(path).content
+    text = read_text(path, most=8 * LIST) if unpacked is None else unpacked.decode("utf-8-sig")
     records = [
         _record(line, number, path)
         for number, line in enumerate(text.split("\n"), 1)

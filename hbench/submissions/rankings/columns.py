@@ -20,16 +20,11 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import SubmissionError
 from hbench.core.untrusted import open_parquet, parquet_table
+from hbench.sheets import words
+from hbench.sheets.dialect import CALLED, suffix_of
+from hbench.sheets.text import TextTable
+from hbench.sheets.words import first_of, folded
 from hbench.submissions.embeddings.arrow_types import texts_of
-from hbench.submissions.embeddings.ids import VECTOR_NAMES
-from hbench.submissions.embeddings.text_tables import (
-    CALLED,
-    Head,
-    Layout,
-    layout_of,
-    read_texts,
-    suffix_of,
-)
 from hbench.submissions.problems import listed
 from hbench.submissions.rankings.lines import (
     BY_SCORE,
@@ -41,47 +36,40 @@ from hbench.submissions.rankings.lines import (
     scored,
 )
 from hbench.submissions.rankings.roles import (
-    ASKED,
-    DISTANCES,
-    ITEM_NAMES,
-    LISTS,
-    QUERY_NAMES,
-    RANKS,
-    SCORES,
     Roles,
     are_several,
-    first_of,
-    plain,
+    asks,
     roles_of_lists,
     roles_of_rows,
 )
 
 BETWEEN = (",", ";", "|")
+ORDERS = (*words.SCORES, *words.POSITIONS, *words.DISTANCES)
 IN_BRACKETS = re.compile(r"^\s*[\[(].*[\])]\s*$", re.DOTALL)
 QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 
 
-def text_reader(path: Path, head: Head) -> Callable[[Path], Lines] | None:
+def text_reader(text: TextTable) -> Callable[[Path], Lines] | None:
     """The reader of a table of text that is a ranking, or was meant as one; None for any other
     table.
     """
-    layout = layout_of(head)
-    if not layout.rows or len(layout.rows[0]) < 2:
+    first_rows = text.dialect.rows
+    if not first_rows or len(first_rows[0]) < 2:
         return None
 
-    header, *rows = layout.rows
-    if any(plain(name) in VECTOR_NAMES for name in header):
+    header, *rows = first_rows
+    if any(folded(name) in words.VECTORS for name in header):
         return None
-    if _is_run(layout.rows):
-        return partial(_read_text_run, layout=layout)
+    if _is_run(first_rows):
+        return partial(_read_text_run, text=text)
     if roles := roles_of_rows(
         header, [name for place, name in enumerate(header) if not _are_numbers(rows, place)]
     ):
-        return partial(_read_text_rows, layout=layout, roles=roles)
+        return partial(_read_text_rows, text=text, roles=roles)
     if roles := roles_of_lists(header, rows):
-        return partial(_read_text_lists, layout=layout, roles=roles)
+        return partial(_read_text_lists, text=text, roles=roles)
 
-    return _refuse(_about(header)) if _was_meant(layout.rows, suffix_of(path)) else None
+    return _refuse(_about(header)) if _was_meant(first_rows, suffix_of(text.path)) else None
 
 
 def _was_meant(rows: Sequence[Sequence[str]], suffix: str) -> bool:
@@ -89,12 +77,10 @@ def _was_meant(rows: Sequence[Sequence[str]], suffix: str) -> bool:
     or scores under no header.
     """
     header = rows[0]
-    if first_of(header, QUERY_NAMES):
-        is_ranking = first_of(header, (*LISTS, *SCORES, *RANKS, *DISTANCES)) or first_of(
-            header, ITEM_NAMES
-        )
+    if first_of(header, words.QUERIES):
+        is_ranking = first_of(header, (*words.LISTS, *ORDERS)) or first_of(header, words.RETRIEVED)
         # a table of labels has these
-        return bool(is_ranking) and not {"query", "gallery", "item"} <= set(map(plain, header))
+        return bool(is_ranking) and not {"query", "gallery", "item"} <= set(map(folded, header))
     is_list = len(header) == 2 and are_several(header[1]) and suffix == ".csv"
     repeated = len({row[0] for row in rows}) < len(rows)
     is_rows = len(header) == 3 and repeated and _are_numbers(rows, 2) and not _are_numbers(rows, 1)
@@ -114,11 +100,9 @@ def _is_run(rows: Sequence[Sequence[str]]) -> bool:
     return fits and _are_numbers(rows, 3) and _are_numbers(rows, 4)
 
 
-def _read_text_run(path: Path, layout: Layout) -> Lines:
+def _read_text_run(path: Path, text: TextTable) -> Lines:
     roles = Roles("query", "item", "score", BY_SCORE, "rank")
-    return _read_text_rows(
-        path, layout, roles, names=("query", "Q0", "item", "rank", "score", "tag")
-    )
+    return _read_text_rows(path, text, roles, names=("query", "Q0", "item", "rank", "score", "tag"))
 
 
 def _about(header: Sequence[str]) -> SubmissionError:
@@ -128,7 +112,7 @@ def _about(header: Sequence[str]) -> SubmissionError:
         "the header id,images with the lists between blanks; or columns query, item and "
         "score or rank"
     )
-    if not any(plain(name) in (*ASKED, *ITEM_NAMES, *LISTS) for name in header):
+    if not any(asks(name) or folded(name) in (*words.RETRIEVED, *words.LISTS) for name in header):
         columns = "id,images" if len(header) == 2 else "query,item,score"
         return SubmissionError(
             "line 1 is no header that is known",
@@ -136,9 +120,9 @@ def _about(header: Sequence[str]) -> SubmissionError:
             found=found,
             fix=f"write {columns} above it, or for it",
         )
-    if first_of(header, ITEM_NAMES):
+    if first_of(header, words.RETRIEVED):
         return SubmissionError("it has no column score or rank", expected=expected, found=found)
-    if first_of(header, (*SCORES, *RANKS, *DISTANCES)):
+    if first_of(header, ORDERS):
         return SubmissionError("it has no column item", expected=expected, found=found)
 
     return SubmissionError(
@@ -159,24 +143,25 @@ def _refuse(error: SubmissionError) -> Callable[[Path], Lines]:
 
 
 def _read_text_rows(
-    path: Path, layout: Layout, roles: Roles, *, names: Sequence[str] = ()
+    path: Path, text: TextTable, roles: Roles, *, names: Sequence[str] = ()
 ) -> Lines:
     """The lines of a table of text; `names` are those of its columns where it has no header."""
-    table = read_texts(path, layout, names or layout.rows[0], header=not names)
+    table = text.texts(names or text.dialect.rows[0], header=not names)
     values = table[roles.value].combine_chunks()
-    words = f"rows of {roles.words}"
-    if layout.delimiter != ",":
-        words += f" between {CALLED.get(layout.delimiter, repr(layout.delimiter))}"
+    said = f"rows of {roles.said}"
+    if text.dialect.delimiter != ",":
+        said += f" between {CALLED.get(text.dialect.delimiter, repr(text.dialect.delimiter))}"
 
     has_commas = (
-        layout.delimiter != "," and pc.any(pc.match_substring_regex(values, DECIMAL_COMMA)).as_py()
+        text.dialect.delimiter != ","
+        and pc.any(pc.match_substring_regex(values, DECIMAL_COMMA)).as_py()
     )
     has_points = pc.any(pc.match_substring(values, ".")).as_py()
     if has_commas and not has_points:
         place = table.column_names.index(roles.value)
         table = table.set_column(place, roles.value, pc.replace_substring(values, ",", "."))
-        words += ", decimal commas"
-    return _rows(path, table, roles, words)
+        said += ", decimal commas"
+    return _rows(path, table, roles, said)
 
 
 def _rows(path: Path, table: pa.Table, roles: Roles, form: str) -> Lines:
@@ -201,14 +186,16 @@ def _as_floats(column: pa.ChunkedArray) -> NDArray[np.float64]:
     return np.asarray(column.cast(pa.float64(), safe=False).to_numpy().astype(np.float64))
 
 
-def _read_text_lists(path: Path, layout: Layout, roles: Roles) -> Lines:
+def _read_text_lists(path: Path, text: TextTable, roles: Roles) -> Lines:
     """Google Landmarks' submission and its kin: no value is ever "missing" ("NA" is an id), an
     empty list is allowed.
     """
-    table = read_texts(path, layout, layout.rows[0])
+    table = text.texts(text.dialect.rows[0])
     cells = table[roles.items].combine_chunks()
-    lists, words = _split(cells)
-    form = f"lists of items under {roles.words}{words}"
+    lists, said = _split(cells)
+    if text.encoding:
+        said += f", in {text.encoding}"
+    form = f"lists of items under {roles.said}{said}"
     return _listed(path, table[roles.query].combine_chunks(), lists, replace(roles, value=form))
 
 
@@ -278,7 +265,7 @@ def parquet_reader(path: Path) -> Callable[[Path], Lines] | None:
     """
     fields = _parquet_fields(path)
     names = list(fields)
-    if any(plain(name) in VECTOR_NAMES for name in names):
+    if any(folded(name) in words.VECTORS for name in names):
         return None
 
     texts = [
@@ -290,22 +277,24 @@ def parquet_reader(path: Path) -> Callable[[Path], Lines] | None:
         return partial(_read_parquet_rows, roles=roles)
 
     lists = [
-        name for name, kind in fields.items() if plain(name) in LISTS and _is_list_of_names(kind)
+        name
+        for name, kind in fields.items()
+        if folded(name) in words.LISTS and _is_list_of_names(kind)
     ]
-    asked = [name for name in names if plain(name) in ASKED]
+    asked = [name for name in names if asks(name)]
     if len(lists) == len(asked) == 1:
         others = tuple(name for name in names if name not in (asked[0], lists[0]))
         found = Roles(asked[0], lists[0], others=others)
         return partial(_read_parquet_lists, roles=found)
 
-    is_labels = {"query", "gallery", "item"} <= set(map(plain, names))
-    is_ranking = first_of(names, (*ITEM_NAMES, *SCORES, *RANKS, *DISTANCES)) and not is_labels
-    return _refuse(_about(names)) if first_of(names, QUERY_NAMES) and is_ranking else None
+    is_labels = {"query", "gallery", "item"} <= set(map(folded, names))
+    is_ranking = first_of(names, (*words.RETRIEVED, *ORDERS)) and not is_labels
+    return _refuse(_about(names)) if first_of(names, words.QUERIES) and is_ranking else None
 
 
 def _read_parquet_rows(path: Path, roles: Roles) -> Lines:
     needed = [name for name in (roles.query, roles.items, roles.value, roles.ranks) if name]
-    return _rows(path, _table(path, needed), roles, f"a table of {roles.words}")
+    return _rows(path, _table(path, needed), roles, f"a table of {roles.said}")
 
 
 def _is_list_of_names(kind: Any) -> bool:
@@ -323,7 +312,7 @@ def _read_parquet_lists(path: Path, roles: Roles) -> Lines:
     lists = table[roles.items].combine_chunks()
     kind = pa.large_list(pa.large_string())
     return _listed(
-        path, queries, lists.cast(kind), replace(roles, value=f"lists of items under {roles.words}")
+        path, queries, lists.cast(kind), replace(roles, value=f"lists of items under {roles.said}")
     )
 
 

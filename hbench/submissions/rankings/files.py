@@ -18,10 +18,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hbench.core.errors import SubmissionError, examples
+from hbench.sheets.dialect import is_compressed, suffix_of
+from hbench.sheets.text import TextTable
 from hbench.submissions.embeddings import digest
 from hbench.submissions.embeddings.files import VECTORS_ALONE, readable
 from hbench.submissions.embeddings.ids import Ids
-from hbench.submissions.embeddings.text_tables import head_of, is_compressed, suffix_of
 from hbench.submissions.problems import SubmissionProblem
 from hbench.submissions.rankings import json_runs, trec
 from hbench.submissions.rankings.columns import parquet_reader, text_reader
@@ -149,15 +150,17 @@ def _reader_of(path: Path) -> Reader | None:
 def _reader_of_text(path: Path) -> Reader | None:
     if suffix_of(path) == ".json":
         return json_runs.reader(path)
-    head = head_of(path)
+    text = TextTable(path)
+    head = text.head
     is_named = suffix_of(path) in trec.SUFFIXES
-    if head is None:
+    # a run is read as it lies there, and no program writes one in another encoding
+    if head is None or (is_named and text.encoding):
         return _no_text if is_named else None
     if not head.lines:
         return _no_line if is_named else None
     if trec.is_run(head):
         return trec.read
-    return text_reader(path, head) or (trec.read if trec.is_meant(path, head) else None)
+    return text_reader(text) or (trec.read if trec.is_meant(path, head) else None)
 
 
 def _no_text(path: Path) -> Lines:

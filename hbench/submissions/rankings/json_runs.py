@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from hbench.core.untrusted import LIST, parse_json, read_gzip, read_json
-from hbench.submissions.embeddings.text_tables import is_compressed
+from hbench.sheets.dialect import is_compressed
 from hbench.submissions.rankings.lines import Lines, scored
 
 NUMBERS = (int, float)

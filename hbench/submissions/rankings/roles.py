@@ -10,34 +10,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hbench.submissions.embeddings.ids import ID_NAMES, VECTOR_NAMES
+from hbench.sheets import words
+from hbench.sheets.words import first_of, folded
 from hbench.submissions.problems import in_a_line
 from hbench.submissions.rankings.lines import BY_DISTANCE, BY_RANK, BY_SCORE
 
-# The surest names first: PyTerrier's `query` is a text and its `docid` a number of its own.
-QUERY_NAMES = ("query_id", "qid", "q_id", "queryid", "query_image", "query")
-ITEM_NAMES = (
-    "docno", "doc_id", "document_id", "documentid", "item_id", "gallery_id", "gallery_image",
-    "item", "docid", "doc", "document",
-    "corpus_id", "gallery", "neighbor", "neighbour", "candidate", "retrieved",
-)  # fmt: skip
-SCORES = ("score", "similarity", "sim")
-RANKS = ("rank", "position")
-DISTANCES = ("distance", "dist")
-LISTS = (
-    "images",
-    "items",
-    "results",
-    "predictions",
-    "ranking",
-    "retrieved",
-    "neighbors",
-    "neighbours",
-    "docs",
-)
-# how pandas and R head the index that they write
-INDEX = re.compile(r"^(unnamed: ?\d+|index|level_\d+|x|)$")
-ASKED = (*QUERY_NAMES, *ID_NAMES, "image", "image_name", "filename", "file_name", "path")
 USUAL = ["id", "images"]
 NUMBERS = re.compile(r"^[\[\](),;|\s\d.eE+-]*\.[\[\](),;|\s\d.eE+-]*$")  # vectors, not ids
 
@@ -55,7 +32,7 @@ class Roles:
     others: tuple[str, ...] = ()
 
     @property
-    def words(self) -> str:
+    def said(self) -> str:
         """What was taken for what, in words."""
         query, items, value = map(in_a_line, (self.query, self.items, self.value))
         return f"query {query}, item {items}, {value}" if self.value else f"{query},{items}"
@@ -63,7 +40,7 @@ class Roles:
     @property
     def left_out(self) -> tuple[str, ...]:
         """The other columns as they are named to people."""
-        indexes = {name for name in self.others if INDEX.match(plain(name))}
+        indexes = {name for name in self.others if _is_index(name)}
         return tuple(
             f"column {in_a_line(name)} (an index)"
             if name in indexes
@@ -72,38 +49,37 @@ class Roles:
         )
 
 
-def plain(name: str) -> str:
-    return name.strip().casefold()
+def _is_index(name: str) -> bool:
+    return words.is_index(name, counts_rows=True)
+
+
+def asks(name: str) -> bool:
+    """Whether a column of a table with one row per query may name the query."""
+    return folded(name) in words.QUERIES or (words.is_id(name) and folded(name) not in words.LISTS)
 
 
 def roles_of_rows(names: Sequence[str], texts: Sequence[str]) -> Roles | None:
     """The roles of the columns of a table of query, item and score, rank or distance; None for
     another table. The only one of the `texts` beside the query holds the items, where no column of
     a usual name does."""
-    query = first_of(names, QUERY_NAMES)
-    item = first_of(names, ITEM_NAMES)
-    orders = ((SCORES, BY_SCORE), (DISTANCES, BY_DISTANCE), (RANKS, BY_RANK))
+    query = first_of(names, words.QUERIES)
+    item = first_of(names, words.RETRIEVED)
+    orders = ((words.SCORES, BY_SCORE), (words.DISTANCES, BY_DISTANCE), (words.POSITIONS, BY_RANK))
     value, order = next(
         ((name, order) for known, order in orders if (name := first_of(names, known))), ("", "")
     )
-    others = [name for name in texts if name not in (query, value) and not INDEX.match(plain(name))]
+    others = [name for name in texts if name not in (query, value) and not _is_index(name)]
     item = item or (others[0] if len(others) == 1 else "")
     if not (query and item and value):
         return None
 
-    ranks = first_of(names, RANKS) if order != BY_RANK else ""
+    ranks = first_of(names, words.POSITIONS) if order != BY_RANK else ""
     used = [query, item, value]
     if ranks:
         used.append(ranks)
     return Roles(
         query, item, value, order, ranks, tuple(name for name in names if name not in used)
     )
-
-
-def first_of(names: Sequence[str], known: Sequence[str]) -> str:
-    """The name that is the first of the `known` ones; "" for none."""
-    by_name = {plain(name): name for name in reversed(names)}
-    return next((by_name[each] for each in known if each in by_name), "")
 
 
 def roles_of_lists(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Roles | None:
@@ -118,18 +94,16 @@ def roles_of_lists(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Role
     several = [
         place
         for place, name in enumerate(header)
-        if plain(name) not in VECTOR_NAMES and has_several(place)
+        if folded(name) not in words.VECTORS and has_several(place)
     ]
-    named = [place for place, name in enumerate(header) if plain(name) in LISTS]
-    usual = [plain(name) for name in header if not INDEX.match(plain(name))][:2] == USUAL
+    named = [place for place, name in enumerate(header) if folded(name) in words.LISTS]
+    usual = [folded(name) for name in header if not _is_index(name)][:2] == USUAL
     at = (named if usual else [place for place in several if place in named]) or several
-    asked = [name for place, name in enumerate(header) if plain(name) in ASKED and place not in at]
+    asked = [name for place, name in enumerate(header) if asks(name) and place not in at]
     asked = asked or [
-        name
-        for place, name in enumerate(header)
-        if place not in at and not INDEX.match(plain(name))
+        name for place, name in enumerate(header) if place not in at and not _is_index(name)
     ]
-    is_header = any(plain(name) in (*ASKED, *LISTS) for name in header) or not any(
+    is_header = any(asks(name) or folded(name) in words.LISTS for name in header) or not any(
         map(are_several, header)
     )
     if len(at) != 1 or not asked or (len(asked) > 1 and not usual) or not is_header:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import SubmissionError, examples, shorten
 from hbench.core.untrusted import read_gzip
-from hbench.submissions.embeddings.text_tables import Head, is_compressed, suffix_of
+from hbench.sheets.dialect import Head, is_compressed, suffix_of
 from hbench.submissions.problems import in_a_line
 from hbench.submissions.rankings.lines import (
     DECIMAL_COMMA,

@@ -22,6 +22,8 @@ from hbench.core.arguments import checked
 from hbench.core.errors import DataError, UsageError, examples
 from hbench.datasets import Dataset, load
 from hbench.evaluation.by_name.nodes import path_text, paths_of
+from hbench.sheets.paths import as_written
+from hbench.sheets.rows import Row
 from hbench.submissions import embeddings
 from hbench.train.embed_dataset import items_of, refuse_existing
 from hbench.train.models.backbones import PRETRAINED, RANDOM, open_clip_model
@@ -29,8 +31,6 @@ from hbench.train.models.other_names import OtherNames, read_names, variants
 from hbench.train.models.weights import fetched
 from hbench.train.processes import chosen_device
 from hbench.tree import LabelTree
-from hbench.tree.names import Row
-from hbench.tree.paths import as_written
 
 PHOTO = "a photo of {}"
 TextTower = Callable[[Sequence[str]], Tensor]

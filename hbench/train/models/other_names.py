@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hbench.core.errors import DataError, UnknownName
-from hbench.core.tables import read_sheet, text_rows
+from hbench.core.tables import text_rows
 from hbench.evaluation.by_name.nodes import placed_in
+from hbench.sheets.rows import Row
+from hbench.sheets.sheet import read_table
 from hbench.tree import LabelTree
-from hbench.tree.names import Row, names_along
+from hbench.tree.names import names_along
 
 LANGUAGE = "language"
 OtherNames = dict[Row, list[str]]  # further names, by the path to their node
@@ -55,7 +57,7 @@ def variants(path: Row, others: OtherNames | None, *, is_replaced: bool) -> Sequ
 
 def _rows(path: Path, language: str | None) -> list[tuple[str, str]]:
     """The nodes and names of a table, of one language or all, without empty ones."""
-    table = read_sheet(path)
+    table = read_table(path)
     columns = ["node", "name", *([LANGUAGE] if language is not None else [])]
     if missing := [column for column in columns if column not in table.column_names]:
         raise DataError(

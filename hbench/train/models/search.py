@@ -19,13 +19,13 @@ from torch import nn
 from hbench.core.errors import SubmissionError, UsageError, examples
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.pictures import open_upright
-from hbench.look.strips import Picture, Sheet, Strip, StripRow
+from hbench.look.strips import Picture, Strip, StripRow, StripSheet
 from hbench.look.strips.results import Results
 from hbench.look.strips.retrievals import Hit, class_name
+from hbench.sheets.paths import JOINED
 from hbench.submissions.embeddings import Embeddings
 from hbench.train.embed_dataset import Embedder
 from hbench.train.images.transforms import Normalise, augmentations
-from hbench.tree.paths import JOINED
 
 
 class SearchedItems(NamedTuple):
@@ -80,7 +80,7 @@ def search(model: Embedder, pictures: Sequence[Path], gallery: SearchedItems, *,
     caption = (
         f"{gallery.name}: {len(gallery.rows):,} items; framed by what they share with the first"
     )
-    return Results(Sheet(strips, gallery.manifest.levels, caption, opened))
+    return Results(StripSheet(strips, gallery.manifest.levels, caption, opened))
 
 
 def embedded_pictures(model: Embedder, images: Sequence[Image.Image]) -> NDArray[np.float32]:

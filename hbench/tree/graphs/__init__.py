@@ -16,8 +16,9 @@ from urllib.parse import quote, unquote
 import networkx as nx
 
 from hbench.core.errors import DataError, TreeError
-from hbench.tree import default_levels, refuse_depth
-from hbench.tree.names import NameTable, TreeProblem, stripped
+from hbench.sheets.rows import default_levels, stripped
+from hbench.tree import refuse_depth
+from hbench.tree.names import NameTable, TreeProblem
 
 NodeId = str | int
 # A node is a NodeId with a `name`. graph["levels"]: the level names, if the file has them;

@@ -24,17 +24,9 @@ import pyarrow as pa
 
 from hbench.core.errors import UnknownName, UsageError
 from hbench.core.tables import texts
-from hbench.core.tables.column_values import plain
-from hbench.tree.columns import INDEX_NAME
+from hbench.sheets import words
+from hbench.sheets.column_values import plain
 from hbench.tree.graphs import ClassGraph, NodeId, edges
-
-PAIRS = (
-    ("parent", "child"), ("source", "target"), ("from", "to"), ("hypernym", "hyponym"),
-    ("broader", "narrower"),
-    ("supercategory", "subcategory"),
-)  # fmt: skip
-IDS = ("id", "taxonid", "node", "node_id", "key", "code", "tax_id", "category_id")
-NAMES = ("name", "canonicalname", "scientificname", "label", "title")
 
 
 class EdgeColumns(NamedTuple):
@@ -55,8 +47,8 @@ def edge_columns(table: pa.Table, chosen: Sequence[str]) -> EdgeColumns | None:
     """
     if chosen:
         return _chosen(table.column_names, chosen)
-    by_title = {name.lower(): name for name in table.column_names}
-    for parent, child in PAIRS:
+    by_title = {words.folded(name): name for name in table.column_names}
+    for parent, child in words.EDGES:
         if parent in by_title and child in by_title:
             return EdgeColumns(by_title[parent], by_title[child])
     return _by_ids(table, by_title) or _by_values(table)
@@ -76,10 +68,10 @@ def _chosen(names: Sequence[str], chosen: Sequence[str]) -> EdgeColumns:
 def _by_ids(table: pa.Table, by_title: dict[str, str]) -> EdgeColumns | None:
     """Rows with an id, a name, and the id or the name of the parent."""
     parents = [by_title[title] for title in by_title if "parent" in title and "rank" not in title]
-    named = next((by_title[title] for title in NAMES if title in by_title), None)
+    named = next((by_title[title] for title in words.TITLES if title in by_title), None)
     for parent in sorted(parents, key=lambda name: "id" not in name.lower()):
         asked = {plain(text) for text in texts(table, parent)} - {""}
-        for child in [by_title[title] for title in IDS if title in by_title] + (
+        for child in [by_title[title] for title in words.NODES if title in by_title] + (
             [named] if named else []
         ):
             ids = [plain(text) for text in texts(table, child)]
@@ -99,7 +91,7 @@ def _by_values(table: pa.Table) -> EdgeColumns | None:
     """Two columns where the names of one come back in the other, all but one, the root; each child
     stands once.
     """
-    columns = [name for name in table.column_names if not INDEX_NAME.fullmatch(name)]
+    columns = [name for name in table.column_names if not words.is_index(name, counts_rows=False)]
     if len(columns) != 2:
         return None
     for parent, child in (columns, columns[::-1]):
@@ -161,5 +153,6 @@ def left_out(table: pa.Table, columns: EdgeColumns) -> dict[str, str]:
     used = {columns.parent, columns.child, columns.name}
     others = [name for name in table.column_names if name not in used]
     return {
-        name: "an index" if INDEX_NAME.fullmatch(name) else "not of the edges" for name in others
+        name: "an index" if words.is_index(name, counts_rows=False) else "not of the edges"
+        for name in others
     }

@@ -17,9 +17,10 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from hbench.core.errors import DataError, UnknownName, UsageError, examples
-from hbench.core.tables import read_with_dialect, text_rows
-from hbench.core.tables.column_values import plain
-from hbench.core.tables.understood import Understood
+from hbench.core.tables import text_rows
+from hbench.sheets import sheet
+from hbench.sheets.column_values import plain
+from hbench.sheets.understood import Understood
 from hbench_hgldv2.artefact import SEPARATOR, record_of
 from hbench_hgldv2.labels.label import GROUP, Label
 
@@ -126,7 +127,7 @@ def read(path: Path, chosen: Mapping[str, str]) -> LabelTable:
     Raises DataError for a file that is not a table, for columns that cannot be told apart, and for
     the rows that cannot be used, by their lines.
     """
-    table, written = read_with_dialect(path)
+    _, table, written = sheet.read(path)
     columns = parts_of(path.name, table.column_names, chosen)
     rows = _rows_of(table, columns)
     labelled = [row for row in rows if row.label]

@@ -13,15 +13,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from hbench.tree import default_levels
-from hbench.tree.names import Row, prefixes, stripped
+from hbench.sheets.rows import Row, default_levels, prefixes, stripped
+from hbench.sheets.words import RANK_OF_LETTER
 
 JOINED = " > "  # how hbench writes a path as one text
 SEPARATORS = (" > ", ">", " / ", "|", "; ", ";")
-RANK_OF = {
-    "d": "domain", "k": "kingdom", "p": "phylum", "c": "class", "o": "order", "f": "family",
-    "g": "genus", "s": "species",
-}  # fmt: skip
 PREFIX = re.compile(r"^([a-z])__")
 NUMBER = re.compile(r"^(?:\d+ - |gid://\S+ *: *)")  # Google's and Shopify's number of a category
 NEEDS_PREFIX = (";",)  # a semicolon separates many things
@@ -60,7 +56,7 @@ def levels_of(values: Iterable[str], separator: str) -> tuple[str, ...]:
     """The names of the levels of paths: their ranks, where they say so, else level1, level2, …"""
     longest = max((value.split(separator) for value in values), key=len, default=[])
     letters = [found[1] if (found := PREFIX.match(name.strip())) else "" for name in longest]
-    named = tuple(RANK_OF.get(letter, "") for letter in letters)
+    named = tuple(RANK_OF_LETTER.get(letter, "") for letter in letters)
     return named if all(named) and len(set(named)) == len(named) else default_levels(len(longest))
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hbench import load
 from hbench.core.errors import DataError, UnknownName
-from hbench.tree.columns import NOTHING, Chosen, columns_of
+from hbench.sheets.columns import NOTHING, Chosen, columns_of
 
 SPECIES = [
     ("Owls", "Barn owl"),

@@ -24,38 +24,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hbench.core.errors import DataError, UnknownName, examples
-from hbench.core.tables.column_values import SAMPLE, ColumnValues
+from hbench.sheets import words
+from hbench.sheets.column_values import SAMPLE, ColumnValues
 
-ITEM_NAMES = (
-    "item", "id", "image", "image_id", "imageid", "img", "filename", "file_name", "file", "path",
-    "filepath", "file_path",
-    "image_path", "key", "taxonid", "gbifid", "occurrenceid", "catalognumber", "uuid", "sku",
-    "product_id", "productid",
-)  # fmt: skip
-MASKS = {"query": "query", "is_query": "query", "gallery": "gallery", "is_gallery": "gallery"}
-SPLITS = frozenset(["train", "test", "query", "gallery"])
-RANKS = (
-    "domain", "superkingdom", "kingdom", "subkingdom", "phylum", "subphylum", "superclass", "class",
-    "subclass",
-    "superorder", "order", "suborder", "infraorder", "superfamily", "family", "subfamily", "tribe",
-    "subtribe", "genus",
-    "subgenus", "species", "subspecies",
-)  # fmt: skip
-DARWIN_CORE = frozenset(
-    [
-        "taxonrank",
-        "scientificname",
-        "gbifid",
-        "occurrenceid",
-        "basisofrecord",
-        "taxonid",
-        "taxonkey",
-        "datasetkey",
-    ]
-    # columns by which an export of biodiversity data is known: its levels are ranks, whatever
-    # stands beside them
-)
-INDEX_NAME = re.compile(r"(unnamed: ?\d+)?", re.IGNORECASE)
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ].*)?")
 MAX_SMALL_TABLE = 5  # a table of at most this many rows may have a class per row by chance
 
@@ -120,7 +91,11 @@ def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> Tab
     left_out |= index
     rest = {name: each for name, each in values.items() if name != item and name not in left_out}
 
-    masks = {MASKS[name.lower()]: name for name in rest if name.lower() in MASKS and of_items}
+    masks = {
+        words.MASKS[words.folded(name)]: name
+        for name in rest
+        if words.folded(name) in words.MASKS and of_items
+    }
     split = next((name for name in rest if of_items and _is_split(rest[name])), None)
     taken = {*masks.values(), split}
     rest = {name: each for name, each in rest.items() if name not in taken}
@@ -164,15 +139,9 @@ def _not_texts(table: pa.Table, chosen: Chosen) -> dict[str, str]:
 
 def _is_index(values: ColumnValues) -> bool:
     """Whether a column is what a program wrote to number its rows."""
-    if INDEX_NAME.fullmatch(values.name):
+    if words.is_index(values.name, counts_rows=False):
         return (values.is_unique and values.is_whole) or not values.name
-    return values.counts_rows and values.name.lower() in {
-        "index",
-        "row",
-        "level_0",
-        "rownames",
-        "row_id",
-    }
+    return values.counts_rows and words.is_index(values.name, counts_rows=True)
 
 
 def _item_of(
@@ -185,11 +154,7 @@ def _item_of(
     if "item" in by_title:
         return by_title["item"]
 
-    fitting = [
-        each
-        for each in values
-        if each.name.lower() in ITEM_NAMES and (each.is_unique or may_repeat)
-    ]
+    fitting = [each for each in values if words.is_id(each.name) and (each.is_unique or may_repeat)]
     if not of_items:  # of a table with a row per class, only a number that stands for it
         fitting = [each for each in fitting if each.is_whole and len(values) > 1]
     if len(fitting) > 1:  # a number beside a file's name only counts the rows
@@ -211,7 +176,7 @@ def _refuse_item(names: Sequence[str], unique: Sequence[str]) -> None:
     fix = "name it: --item COLUMN, or call it item"
     if unique:
         fix = f"name it: --item {unique[0]}, or call it item"
-    elif titled := [name for name in names if name.lower() in ITEM_NAMES]:
+    elif titled := [name for name in names if words.is_id(name)]:
         fix = (
             f"{titled[0]} has values several times: --several takes the rows of an item for its "
             "paths"
@@ -225,9 +190,10 @@ def _refuse_item(names: Sequence[str], unique: Sequence[str]) -> None:
 
 
 def _is_split(values: ColumnValues) -> bool:
-    if values.name.lower() == "split":
+    if words.folded(values.name) == words.SPLIT:
         return True
-    return 1 < values.size <= len(SPLITS) and set(values.filled) <= SPLITS
+    known = words.SPLIT_VALUES
+    return 1 < values.size <= len(known) and set(values.filled) <= known
 
 
 def _with_levels(
@@ -267,9 +233,11 @@ def _ranks_among(names: Sequence[str], rest: dict[str, ColumnValues]) -> list[st
     """The columns that are ranks, coarse to fine, of a table that says that it is one of taxa; none
     of another table.
     """
-    by_title = {name.lower(): name for name in rest}
-    ranks = [by_title[rank] for rank in RANKS if rank in by_title and rest[by_title[rank]].size]
-    is_of_taxa = bool(DARWIN_CORE & {name.lower() for name in names})
+    by_title = {words.folded(name): name for name in rest}
+    ranks = [
+        by_title[rank] for rank in words.RANKS if rank in by_title and rest[by_title[rank]].size
+    ]
+    is_of_taxa = bool(words.DARWIN_CORE & set(map(words.folded, names)))
     return ranks if is_of_taxa and len(ranks) > 1 else []
 
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from hbench import load
 from hbench.core.errors import DataError
+from hbench.sheets.paths import separator_of, split_path, told_apart
 from hbench.tree.files import read
-from hbench.tree.paths import separator_of, split_path, told_apart
 
 BIRDS = [
     ("Animals", "Owls", "Barn owl"),

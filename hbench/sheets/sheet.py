@@ -1,0 +1,177 @@
+"""Reads any table that people bring, by its suffix: text of four delimiters, parquet, Arrow, and
+records of JSON.
+
+"NA" and "None" are names, not gaps; only an empty cell and a null are "".
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from hbench.core.errors import DataError, UsageError, shorten
+from hbench.core.text import first_line
+from hbench.core.untrusted import LIST, arrow_batches, arrow_schema, parquet_table, parse_json
+from hbench.core.untrusted import read_text as text_of
+from hbench.sheets.dialect import USUAL, Head, dialect_of, head_of, suffix_of
+from hbench.sheets.text import TextTable, read_text_table
+
+TEXTS = (*USUAL, ".txt")
+ARROW = (".feather", ".arrow", ".ipc")
+LINES = (".jsonl", ".ndjson")
+SUFFIXES = (*USUAL, ".parquet", *ARROW, *LINES)
+MAYBE = (".txt", ".json")  # suffixes of tables, and of much else: the content decides
+# formats of tables that are known and not read, and what to do with them
+FOREIGN = {
+    ".xlsx": "save the sheet as CSV: File › Save as › CSV UTF-8",
+    ".xls": "save the sheet as CSV: File › Save as › CSV UTF-8",
+    ".ods": "save the sheet as CSV: File › Save as › Text CSV",
+    ".pkl": "in the program that wrote it: table.to_parquet('table.parquet')",
+    ".pickle": "in the program that wrote it: table.to_parquet('table.parquet')",
+    ".h5ad": 'python -c "import sys, anndata; anndata.read_h5ad(sys.argv[1]).obs.to_csv'
+    "(sys.argv[2], index_label='id')\" FILE.h5ad labels.csv",
+}
+
+
+class Sheet(NamedTuple):
+    """A table as it was read: the file's `name`, the columns, and in words how it is written where
+    its suffix says otherwise (`written`)."""
+
+    name: str
+    table: pa.Table
+    written: str = ""
+
+
+def is_table(path: Path) -> bool:
+    """Whether a file holds a table: by its suffix, or, where that may be anything, by its first
+    lines.
+    """
+    kind = suffix_of(path)
+    if kind in SUFFIXES:
+        return True
+    if kind == ".json" and path.is_file():
+        return _begins_with_record(path)
+    return kind == ".txt" and path.is_file() and has_columns(head_of(path))
+
+
+def has_columns(head: Head | None) -> bool:
+    """Whether the first lines of a text have the cells of a header, under which are others."""
+    rows = dialect_of(head, ".txt").rows if head is not None else []
+    widths = {len(row) for row in rows}
+    return len(rows) > 1 and len(widths) == 1 and widths != {1}
+
+
+def read(path: Path, *, columns: Sequence[str] | None = None) -> Sheet:
+    """Read the columns of a file, or only those that are named; the values of text are texts.
+
+    Raises DataError for a file that is not a table, or lacks one of `columns`.
+    """
+    if not path.exists():
+        raise DataError(f"{path} does not exist", expected="a table")
+    if suffix_of(path) not in (*SUFFIXES, *MAYBE):
+        raise unknown_format(path)
+
+    try:
+        table, written = _read(path, columns)
+        table = table if columns is None else table.select(list(columns))
+    except (pa.ArrowException, KeyError, ValueError, OSError) as error:
+        expected = f"a table with the columns {', '.join(columns)}" if columns else "a table"
+        is_text = suffix_of(path) in TEXTS
+        fix = "save it as UTF-8" if is_text and r"\x00" in ascii(str(error)) else None
+        raise DataError(
+            f"{path} cannot be read", expected=expected, found=first_line(error), fix=fix
+        ) from None
+
+    doubled = sorted(name for name, count in Counter(table.column_names).items() if count > 1)
+    if doubled or not len(table):
+        raise DataError(
+            f"{path} is not a table of names",
+            expected="a header of different column names, and rows",
+            found=f"{', '.join(doubled)} several times" if doubled else "no rows",
+        )
+    return Sheet(path.name, table, written)
+
+
+def unknown_format(path: Path) -> UsageError | DataError:
+    """The refusal of a file in another format, with what makes a table of it."""
+    kind = suffix_of(path)
+    expected = f"a table in {', '.join(SUFFIXES)}"
+    if kind in FOREIGN:
+        return UsageError(
+            f"{path}: {kind} is not read as a table", expected=expected, fix=FOREIGN[kind]
+        )
+    return DataError(
+        f"the format of {path} is not known", expected=expected, found=kind or "no suffix"
+    )
+
+
+def read_table(path: Path, *, columns: Sequence[str] | None = None) -> pa.Table:
+    """The table of `read` alone, for files that hbench wrote or whose format is published."""
+    return read(path, columns=columns).table
+
+
+def _read(path: Path, columns: Sequence[str] | None) -> tuple[pa.Table, str]:
+    kind = suffix_of(path)
+    if kind == ".parquet":
+        return parquet_table(path), ""
+    if kind in ARROW:
+        return pa.Table.from_batches(arrow_batches(path), schema=arrow_schema(path)), ""
+    if kind in LINES:
+        return _of_records(_records_in_lines(path)), ""
+    if kind == ".json":
+        return _of_records(_records_in(parse_json(text_of(path, most=LIST)))), "records of JSON"
+    return read_text_table(path, columns)
+
+
+def _begins_with_record(path: Path) -> bool:
+    """Whether a JSON file is a list of objects that are not nodes of a tree."""
+    with path.open("rb") as file:
+        first = file.read(1 << 12).removeprefix(b"\xef\xbb\xbf").split()
+    start = b"".join(first)
+    return start.startswith(b"[{") and b'"children"' not in start
+
+
+def _records_in_lines(path: Path) -> list[dict[str, Any]]:
+    content = TextTable(path).content
+    text = text_of(path, most=8 * LIST) if content is None else content.decode()
+    return _records_in([parse_json(line) for line in text.split("\n") if line.strip()])
+
+
+def _records_in(value: Any) -> list[dict[str, Any]]:
+    """The rows of a JSON value. Raises ValueError for one that is no list of objects."""
+    if isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
+        return value
+    found = ", ".join(map(str, value)) if isinstance(value, dict) else type(value).__name__
+    raise ValueError(
+        f"it is no list of records, but has {shorten(found)}: make a table of it, .csv or .parquet"
+    )
+
+
+def _of_records(records: Sequence[dict[str, Any]]) -> pa.Table:
+    """The columns of some records: numbers and texts as texts, lists of texts as lists."""
+    names = dict.fromkeys(key for record in records for key in record)
+    columns = {}
+    for name in names:
+        values = [record.get(name) for record in records]
+        is_listed = any(isinstance(value, list) for value in values)
+        columns[name] = _lists(values) if is_listed else pa.array(map(_as_text, values))
+    return pa.table(columns)
+
+
+def _lists(values: Sequence[Any]) -> pa.Array:
+    """Cells of which some are lists."""
+    listed = [value if isinstance(value, list) else [value] for value in values]
+    if all(isinstance(part, str) for value in listed for part in value):
+        return pa.array(listed, pa.list_(pa.string()))
+    return pa.array([json.dumps(value, ensure_ascii=False) for value in listed])
+
+
+def _as_text(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,143 @@
+"""What people call the columns of a table, once for every door: tables of labels, files of vectors,
+lists of ids, rankings, trees, taxonomies.
+
+A word is compared as `folded` writes it: without blanks around it, in small letters.
+
+>>> [name for name in ("ID", "sku", "Barn owl") if is_id(name)]
+['ID', 'sku']
+>>> first_of(["docno", "QID"], QUERIES)
+'QID'
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+# ids of items
+# hbench's own, and what next to no table calls anything else
+SURE_IDS = ("item", "items", "id", "ids", "image_id")
+OTHER_IDS = frozenset(
+    [
+        # datasets of pictures: torchvision, timm, COCO, FiftyOne, Open Images, OML
+        "image", "images", "imageid", "image_ids", "image_name", "image_names", "image_path",
+        "image_paths", "img", "img_path", "img_paths", "file", "files", "filename", "filenames",
+        "file_name", "file_names", "file_path", "file_paths", "filepath", "filepaths", "path",
+        "paths", "names", "photo_id", "sample_id", "item_id", "item_ids", "key", "keys",
+        # Darwin Core, GBIF, museums
+        "gbifid", "occurrenceid", "catalognumber", "taxonid", "uuid",
+        # shops: Google's product feed, Amazon's reviews
+        "sku", "asin", "product_id", "productid", "article_id",
+    ]
+)  # fmt: skip
+
+# an index that a program wrote
+# pandas without and with a name, parquet's, and the empty head that R and pandas write
+INDEX = re.compile(r"(unnamed: ?\d+|__index_level_\d+__|)")
+# words that number the rows where their values do: pandas' reset_index, R's write.csv, Excel
+COUNTERS = re.compile(r"(index|level_\d+|rownames|row|row_id|rowid|x|nr|nr\.|no|no\.|num|number|#)")
+
+# vectors
+VECTORS = ("embedding", "embeddings", "vector", "vectors")
+OTHER_VECTORS = frozenset(
+    [
+        "features", "feature", "feats", "feat", "emb", "embs", "embeds", "image_features",
+        "image_feats", "image_embeddings", "image_embeds", "img_emb", "img_embs",
+        "representations", "descriptors", "global_descriptors",
+    ]
+)  # fmt: skip
+# numbers beside a vector that are none of its dimensions
+CLASS_NUMBERS = frozenset(
+    ["label", "labels", "class", "class_id", "target", "targets", "y", "split", "fold", "label_id",
+     "category_id"]
+)  # fmt: skip
+
+# splits
+SPLIT = "split"
+SPLIT_VALUES = frozenset(["train", "test", "query", "gallery"])
+# OML writes is_query and is_gallery
+MASKS = {"query": "query", "is_query": "query", "gallery": "gallery", "is_gallery": "gallery"}
+
+# rankings: ranx, PyTerrier, ir_measures, BEIR, Google Landmarks
+# The surest names first: PyTerrier's `query` is a text and its `docid` a number of its own.
+QUERIES = ("query_id", "qid", "q_id", "queryid", "query-id", "query_image", "query")
+RETRIEVED = (
+    "docno", "doc_id", "document_id", "documentid", "item_id", "corpus-id", "corpus_id",
+    "gallery_id", "gallery_image", "item", "docid", "doc", "document", "gallery", "neighbor",
+    "neighbour", "candidate", "retrieved",
+)  # fmt: skip
+SCORES = ("score", "similarity", "sim")
+POSITIONS = ("rank", "position")
+DISTANCES = ("distance", "dist")
+GRADES = ("relevance", "rel", "grade", "qrel")
+LISTS = (
+    "images", "items", "results", "predictions", "ranking", "retrieved", "neighbors", "neighbours",
+    "docs", "hits",
+)  # fmt: skip
+
+# trees: networkx, Gephi, WordNet, SKOS
+EDGES = (
+    ("parent", "child"), ("source", "target"), ("from", "to"), ("hypernym", "hyponym"),
+    ("broader", "narrower"), ("supercategory", "subcategory"),
+)  # fmt: skip
+NODES = ("id", "taxonid", "node", "node_id", "key", "code", "tax_id", "category_id", "tsn")
+
+# taxonomies: Darwin Core, Catalogue of Life's ColDP, NCBI, ITIS, GBIF
+TAXA = ("taxonid", "taxon_id", "id", "tax_id", "taxonkey", "key", "tsn")
+PARENTS = (
+    "parentnameusageid", "parent_id", "parentid", "parent_tax_id", "parent_tsn", "parentkey",
+    "parent",
+)  # fmt: skip
+ACCEPTED = (
+    "acceptednameusageid", "accepted_id", "acceptedid", "acceptedtaxonkey", "acceptednameusage_id",
+    "accepted_tsn",
+)  # fmt: skip
+TITLES = ("canonicalname", "scientificname", "complete_name", "name", "label", "title")
+TAXON_RANKS = ("taxonrank", "rank", "rank_name")
+RANKS = (
+    "domain", "superkingdom", "kingdom", "subkingdom", "phylum", "subphylum", "superclass", "class",
+    "subclass", "superorder", "order", "suborder", "infraorder", "superfamily", "family",
+    "subfamily", "tribe", "subtribe", "genus", "subgenus", "species", "subspecies",
+)  # fmt: skip
+MAIN_RANKS = ("kingdom", "phylum", "class", "order", "family", "genus", "species")
+# columns by which an export of biodiversity data is known: its levels are ranks, whatever else
+# stands beside them
+DARWIN_CORE = frozenset(
+    ["taxonrank", "scientificname", "gbifid", "occurrenceid", "basisofrecord", "taxonid",
+     "taxonkey", "datasetkey"]
+)  # fmt: skip
+# QIIME's, GTDB's and SILVA's letters before a name
+RANK_OF_LETTER = {
+    "d": "domain", "k": "kingdom", "p": "phylum", "c": "class", "o": "order", "f": "family",
+    "g": "genus", "s": "species",
+}  # fmt: skip
+
+
+def folded(name: str) -> str:
+    """A column's name as the words here are written, without the prefix of ColDP."""
+    return name.strip().casefold().removeprefix("col:")
+
+
+def is_id(name: str) -> bool:
+    """Whether people call the column of ids so."""
+    word = folded(name)
+    return word in SURE_IDS or word in OTHER_IDS
+
+
+def ids_in(names: Iterable[str]) -> list[str]:
+    """The columns that are called like ids: those of the sure words, else those of the others."""
+    listed = list(names)
+    sure = [name for name in listed if folded(name) in SURE_IDS]
+    return sure or [name for name in listed if folded(name) in OTHER_IDS]
+
+
+def is_index(name: str, *, counts_rows: bool) -> bool:
+    """Whether a column is an index: by its name alone, or by one that numbers the rows."""
+    word = folded(name)
+    return bool(INDEX.fullmatch(word) or (counts_rows and COUNTERS.fullmatch(word)))
+
+
+def first_of(names: Sequence[str], words: Iterable[str]) -> str:
+    """The column that the first of `words` names; "" for none."""
+    by_word = {folded(name): name for name in reversed(names)}
+    return next((by_word[word] for word in words if word in by_word), "")
