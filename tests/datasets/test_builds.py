@@ -25,6 +25,7 @@ from hbench.datasets import build as building
 from hbench.datasets import load, save, specs
 from hbench.datasets.benchmarks import inshop as inshop_list
 from hbench.datasets.build import build_published, counted
+from hbench.datasets.spec import held_out
 from hbench.submissions.embeddings import Embeddings
 from tests.raw_folders import Evil, build, names, omniglot_archives, touch, write
 
@@ -139,6 +140,79 @@ def test_the_open_omniglot_tests_on_alphabets_that_do_not_train(omniglot):
     trained, tested = (list(manifest.tree.names[0]) for manifest in dataset.manifests.values())
     assert {"Greek", "Latin"} < set(trained)
     assert tested == ["Japanese_(katakana)", "Sanskrit", "Tagalog"]
+
+
+# Grocery Store: the real lists of its 5,421 photographs, and the real table of its classes
+
+ITS_TESTS = ("grocery", "grocery-open", "grocery-iconic", "grocery-description")
+MUSHROOM = "Vegetables/{}Brown-Cap-Mushroom/Brown-Cap-Mushroom_001.jpg"
+
+
+@pytest.fixture
+def grocery(raw):
+    with tarfile.open(GOLDEN / "grocery" / "lists.tar.gz") as archive:
+        archive.extractall(raw, filter="data")
+    (raw / "iconic-images-and-descriptions").mkdir()
+    return raw
+
+
+@pytest.mark.parametrize("name", ITS_TESTS)
+def test_the_groceries_have_their_published_counts(name, grocery):
+    dataset, _, errors = building.build_published(specs[name], grocery)
+    assert errors == []
+    assert {split: manifest.digest for split, manifest in dataset.manifests.items()} == (
+        specs[name].digests
+    )
+
+
+def test_a_grocery_has_one_path_in_the_tree_however_deep_its_folder_is(grocery):
+    dataset = build("grocery", grocery)
+    path = ["Vegetables", "Mushroom", "Brown-Cap-Mushroom"]
+    assert names(dataset.train, "train/" + MUSHROOM.format("")) == path
+    assert names(dataset.tests["test"], "test/" + MUSHROOM.format("Mushroom/")) == path
+    assert names(dataset.train, "train/Fruit/Avocado/Avocado_001.jpg") == [
+        "Fruit",
+        "Avocado",
+        "Avocado",
+    ]
+
+
+def test_the_open_groceries_deal_every_photograph_by_coarse_classes_chosen_by_seed(grocery):
+    dataset = build("grocery-open", grocery)
+    trained, tested = (set(manifest.tree.names[1]) for manifest in dataset.manifests.values())
+    assert tested == held_out(trained | tested, fraction=0.5, seed=0)
+    assert trained.isdisjoint(tested)
+    assert len(trained | tested) == 43  # the README has 42
+    assert sum(map(len, dataset.manifests.values())) == 2_640 + 296 + 2_485
+
+
+def test_clean_pictures_and_descriptions_ask_for_the_photographs_of_the_test(grocery):
+    photographs = set(build("grocery", grocery).tests["test"].items)
+    for name, suffix in (("iconic", "_Iconic.jpg"), ("description", "_Description.txt")):
+        test = build(f"grocery-{name}", grocery).tests["test"]
+        assert set(test.items[test.gallery]) == photographs
+        asking = test.items[test.query].tolist()
+        assert len(asking) == 81
+        assert all(item.endswith(suffix) for item in asking)
+        apple = "iconic-images-and-descriptions/Fruit/Apple/Pink-Lady/Pink-Lady" + suffix
+        assert names(test, apple) == ["Fruit", "Apple", "Pink-Lady"]
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "found"),
+    [
+        ("train.txt", "_001.jpg, 0, 0", "_001.jpg, 81, 0", "a number below 81"),
+        ("train.txt", "_001.jpg, 0, 0", "_001.jpg", "expected: 3 words"),
+        ("classes.csv", "Granny-Smith,1,", "Granny-Smith,2,", "class 1"),
+        ("classes.csv", "Class ID (int)", "ID", "another header"),
+    ],
+)
+def test_lists_of_groceries_of_another_form_are_refused(file, old, new, found, grocery):
+    text = (grocery / file).read_text(encoding="utf-8")
+    assert old in text
+    (grocery / file).write_text(text.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(DataError, match=found):
+        build("grocery", grocery)
 
 
 # iNaturalist 2018: the real categories, with images of every species made up
