@@ -62,6 +62,7 @@ def test_sizes_follow_from_the_dataset_and_processes_can_share_the_batch():
         ("timm:vit_tiny_patch16_384", 384, 0.5, "bicubic"),
         ("open_clip:ViT-B-16-SigLIP/webli", 224, 0.5, "bicubic"),
         ("hbench:small", 32, 0.5, "bilinear"),
+        ("hbench:small-photo", 96, 0.5, "bilinear"),
     ],
 )
 def test_images_are_as_the_net_wants_them(net, size, mean, interpolation):

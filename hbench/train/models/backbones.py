@@ -25,7 +25,7 @@ from hbench.core.errors import ConfigError, UnknownName, UsageError
 from hbench.core.registry import Registry
 from hbench.core.text import first_line
 from hbench.train.models.classifiers import without_classifier
-from hbench.train.models.small import Small
+from hbench.train.models.small import Small, SmallPhoto
 from hbench.train.models.weights import fetched, load_weights, refuse_without_hub
 from hbench.train.recipes.own_code import OwnCode, is_own_code
 
@@ -341,13 +341,24 @@ def _edges_of(processor: Any, key: str) -> dict[str, int]:
     return {edge: n for edge, n in edges.items() if n is not None}
 
 
+# by name: what builds it, and the side, mean and standard deviation of its images
+OWN_NETS: dict[str, tuple[type[nn.Module], int, tuple[float, ...], tuple[float, ...]]] = {
+    "small": (Small, 32, (0.5,), (0.5,)),
+    "small-photo": (SmallPhoto, 96, (0.5,) * 3, (0.25,) * 3),
+}
+
+
 @sources.register("hbench")
 def own_backbone(name: str, weights: str, pools: bool) -> Backbone:
-    """Build hbench:small, four convolutions for small grey images; it is never pretrained."""
-    if name != "small":
-        raise UnknownName("hbench backbone", name, ["small"])
-    net = nn.Sequential(Small(), nn.AdaptiveAvgPool2d(1), nn.Flatten()) if pools else Small()
-    return Backbone(net, Small.widths[-1], 32, (0.5,), (0.5,))
+    """Build hbench:small, four convolutions for small grey images, or hbench:small-photo, as many
+    for small colour photographs; they are never pretrained."""
+    if name not in OWN_NETS:
+        raise UnknownName("hbench backbone", name, OWN_NETS)
+    build, side, mean, std = OWN_NETS[name]
+    net = build()
+    if pools:
+        net = nn.Sequential(net, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    return Backbone(net, COUNTED, side, mean, std)
 
 
 class ImageTower(nn.Module):

@@ -1,4 +1,6 @@
-"""The net hbench:small, for small grey images; it is never pretrained."""
+"""The nets hbench:small, for small grey images, and hbench:small-photo, for small photographs; they
+are never pretrained.
+"""
 
 from torch import Tensor, nn
 
@@ -26,3 +28,35 @@ class Small(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         features: Tensor = self.layers(images)
         return features
+
+
+class SmallPhoto(nn.Module):
+    """A 5×5 convolution of every second pixel, then three of 3×3, with batch norm, for colour
+    photographs: (B, 3, 96, 96) -> (B, 192, 6, 6).
+
+    The first one takes half of each side at once: a net of two cores has no time for the full
+    resolution.
+    """
+
+    widths = (24, 48, 96, 192)
+
+    def __init__(self) -> None:
+        super().__init__()
+        first, *others = self.widths
+        layers = _convolution(3, first, side=5, stride=2)
+        for before, after in zip(self.widths, others, strict=False):
+            layers += [nn.MaxPool2d(2), *_convolution(before, after, side=3, stride=1)]
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, images: Tensor) -> Tensor:
+        features: Tensor = self.layers(images)
+        return features
+
+
+def _convolution(before: int, after: int, *, side: int, stride: int) -> list[nn.Module]:
+    """A convolution that keeps the sides up to its stride, batch norm and ReLU."""
+    return [
+        nn.Conv2d(before, after, side, stride=stride, padding=side // 2, bias=False),
+        nn.BatchNorm2d(after),
+        nn.ReLU(),
+    ]
