@@ -9,6 +9,7 @@ import click
 
 from hbench.cli import reporting
 from hbench.cli.names import FILE, SIMILARITY
+from hbench.cli.table_options import TABLE, loaded
 from hbench.cli.terminal import bar, say, show, show_json, show_table
 
 SHOWN_SUSPECTS = 5
@@ -19,8 +20,7 @@ SHOWN_SUSPECTS = 5
 @click.option("--dataset", "-d", required=True, help="A dataset's name, folder or table.")
 @click.option("--out", "-o", "folder", type=FILE, required=True, help="The folder to write.")
 @click.option("--ids", type=FILE, help="The ids of a .npy or .safetensors file.")
-@click.option("--policy", "policies", multiple=True, metavar="NAME", help="Mend a table's names.")
-@reporting.with_options(reporting.READ)
+@reporting.with_options(TABLE)
 @click.option(
     "--neighbours", "-k", type=click.IntRange(3, 100), default=10, show_default=True, metavar="K"
 )
@@ -48,7 +48,7 @@ def command(file: Path, dataset: str, folder: Path, *, as_json: bool, **options:
     from hbench.submissions import embeddings
 
     refuse_folder(folder, KIND)
-    data = reporting.loaded(dataset, options)
+    data = loaded(dataset, options)
     vectors = embeddings.read(file, ids=options["ids"])
     with bar("ranking") as on_block:
         found = audit(

@@ -9,13 +9,14 @@ import click
 
 from hbench.cli import reporting
 from hbench.cli.names import FILE, FOLDER
+from hbench.cli.table_options import TABLE, loaded
 from hbench.cli.terminal import bars, say, show_json
 
 
 @click.command("evaluate")
 @click.argument("file", type=FILE, required=False)
 @reporting.with_options(reporting.SETTINGS)
-@reporting.with_options(reporting.READ)
+@reporting.with_options(TABLE)
 @click.option(
     "--edges", metavar="PARENT,CHILD", help="The columns of a list of edges, for --trees."
 )
@@ -73,7 +74,7 @@ def command(
     """
     execution = reporting.execution_of(options)
     _refuse_options(options)
-    data = reporting.loaded(dataset, options)
+    data = loaded(dataset, options)
     given = reporting.submitted(
         _queries_file(file, options), options["ids"], options["gallery"], movable=True
     )

@@ -10,6 +10,7 @@ import click
 
 from hbench.cli import reporting
 from hbench.cli.names import FILE, FOLDER
+from hbench.cli.table_options import TABLE, loaded
 from hbench.cli.terminal import bars, format_of, say, show, show_json, show_table
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ FORMATS = click.Choice(["table", "json", "csv", "markdown", "latex"])
 @click.command("evaluate-all")
 @click.argument("folder", type=FOLDER)
 @reporting.with_options(reporting.SETTINGS)
+@reporting.with_options(TABLE)
 @click.option(
     "--out", "-o", "output", type=FOLDER, required=True, help="The folder of the reports."
 )
@@ -59,12 +61,11 @@ def command(
     Example: hbench evaluate-all embeddings/ --dataset sop --metrics H-AP,R@1 --by R@1 --out
     reports/
     """
-    from hbench import datasets
     from hbench.core.errors import HBenchError, SubmissionError
     from hbench.evaluation import many
     from hbench.metrics.names import MetricName
 
-    data = datasets.load(dataset, options["policies"])
+    data = loaded(dataset, options)
     if by is not None:
         by = str(MetricName.parse(by).at(data.levels))
         options["metrics"] = options["metrics"] and f"{options['metrics']},{by}"

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hbench.cli.names import FILE, MENDED, SIMILARITY, TESTED
+from hbench.cli.names import FILE, SIMILARITY, TESTED
+from hbench.cli.reporting import with_options
+from hbench.cli.table_options import TABLE, loaded
 from hbench.cli.terminal import bar, say, show_json, show_table
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 @click.command("gap")
 @click.argument("file", type=FILE)
 @TESTED
-@MENDED
+@with_options(TABLE)
 @click.option("--ids", type=FILE, help="The ids of a .npy or .safetensors file.")
 @click.option(
     "--batch",
@@ -58,7 +60,6 @@ def command(file: Path, dataset: str, metrics: str, as_json: bool, **options: An
 
     Example: hbench gap mine.parquet --dataset sop --batch 256
     """
-    from hbench import datasets
     from hbench.core.errors import UsageError
     from hbench.engine.settings import Settings
     from hbench.evaluation.examination import examine
@@ -67,7 +68,7 @@ def command(file: Path, dataset: str, metrics: str, as_json: bool, **options: An
 
     batch = options["batch"]
     seed = options["seed"]
-    data = datasets.load(dataset, options["policies"])
+    data = loaded(dataset, options)
     given = read(file, ids=options["ids"]).embeddings("a gap")
     if data.lists:
         raise UsageError(

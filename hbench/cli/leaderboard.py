@@ -11,6 +11,7 @@ import click
 from hbench.cli.board_tables import selected, terminal_table, written
 from hbench.cli.names import BOARD, DATASET, FILE
 from hbench.cli.reporting import submitted, with_options
+from hbench.cli.table_options import TABLE, loaded_if_named
 from hbench.cli.terminal import format_of, say, show, show_json, show_table
 from hbench.cli.verification import dataset_of, verify_fetched, verify_file
 from hbench.core.errors import ConfigError, UnknownName, UsageError
@@ -250,6 +251,7 @@ def remove(name: str, method: str, run: str | None, path: Path | None) -> None:
     type=DATASET,
     help="Where the dataset is.  [default: the leaderboard's, by name]",
 )
+@with_options(TABLE)
 @click.option(
     "--fetch",
     is_flag=True,
@@ -299,7 +301,8 @@ def verify(
     else:
         given = submitted(options["embeddings"], options["ids"], options["gallery"])
         nodes = options["nodes"]
-        verify_file(name, method, given, options["dataset"], nodes=nodes, as_json=as_json)
+        data = loaded_if_named(options["dataset"], options)
+        verify_file(name, method, given, data, nodes=nodes, as_json=as_json)
 
 
 @command.command("submit", short_help="Check a report and its embeddings, and print the row.")
@@ -309,6 +312,7 @@ def verify(
 @click.option(
     "--dataset", "-d", type=DATASET, help="Where the dataset is.  [default: the report's, by name]"
 )
+@with_options(TABLE)
 def submit(report: Path, *, embeddings: Path, dataset: str | None, **details: Any) -> None:
     """Check everything that a leaderboard's row is checked for, and print the row and what to do
     with it.
@@ -319,9 +323,10 @@ def submit(report: Path, *, embeddings: Path, dataset: str | None, **details: An
     from hbench.boards import runs as leaderboard_runs
     from hbench.boards.verification import checked
 
+    data = loaded_if_named(dataset, details)
     document, board, row = _row_of(report, None, details)
     checks = checked(
-        row, board, submitted(embeddings, None, None), dataset_of(dataset, document.dataset)
+        row, board, submitted(embeddings, None, None), dataset_of(data, document.dataset)
     )
     for doubt in document.doubts:
         say(f"doubt: {doubt}")

@@ -5,8 +5,9 @@ from typing import Any
 
 import click
 
-from hbench.cli.names import FILE, MENDED, SIMILARITY, TESTED
+from hbench.cli.names import FILE, SIMILARITY, TESTED
 from hbench.cli.reporting import show_results, with_options
+from hbench.cli.table_options import TABLE_BESIDE_ITEMS, loaded
 from hbench.cli.two_files import OPTIONS, pairs_of
 
 SHOWN_RESULTS = 8
@@ -17,7 +18,7 @@ WAYS = ("queries", "class_name", "worst", "best", "severe", "at_random")
 @click.argument("files", nargs=-1, type=FILE)
 @with_options(OPTIONS)
 @TESTED
-@MENDED
+@with_options(TABLE_BESIDE_ITEMS)
 @click.option("--test", help="Which test, where a dataset has several.  [default: the first]")
 @click.option(
     "--nodes",
@@ -84,7 +85,6 @@ def command(
     Example: hbench look mine.parquet --dataset glyphs --severe 5 -o mistakes.png
     """
     from hbench.core.files import refuse_unwritable
-    from hbench.datasets import load
     from hbench.look.inputs import EmbeddingFile
     from hbench.look.strips import SUFFIXES
     from hbench.look.strips.results import browse
@@ -110,7 +110,7 @@ def command(
         )
     if report is not None:
         options |= _conditions_of(report, options["similarity"])
-    results = browse(models, load(dataset, options.pop("policies")), k=k, **options)
+    results = browse(models, loaded(dataset, options), k=k, **options)
     show_results(results, out, as_json=as_json, as_csv=as_csv)
 
 

@@ -9,6 +9,7 @@ import click
 
 from hbench.cli import reporting
 from hbench.cli.names import FILE
+from hbench.cli.table_options import TABLE, loaded
 from hbench.cli.terminal import say, show, show_json, show_table
 
 
@@ -17,8 +18,7 @@ from hbench.cli.terminal import say, show, show_json, show_table
 @click.option("--dataset", "-d", required=True, help="A dataset's name, folder or table.")
 @click.option("--nodes", type=FILE, required=True, help="Vectors of nodes, by name or path.")
 @click.option("--ids", type=FILE, help="The ids of a .npy or .safetensors file.")
-@click.option("--policy", "policies", multiple=True, metavar="NAME", help="Mend a table's names.")
-@reporting.with_options(reporting.READ)
+@reporting.with_options(TABLE)
 @click.option(
     "--scale", type=float, default=100.0, show_default=True, help="Of the cosines in sum."
 )
@@ -46,7 +46,7 @@ def command(
     for path in (output, page):
         if path is not None:
             refuse_unwritable(path)
-    data = reporting.loaded(dataset, options)
+    data = loaded(dataset, options)
     pictures = embeddings.read(file, ids=options["ids"])
     named = name(pictures, data, nodes, scale=options["scale"], unit=options["unit"])
     for warning in named.warnings:

@@ -95,6 +95,12 @@ def _held(module: str, names: str) -> Listed:
     return lambda: getattr(importlib.import_module(module), names)
 
 
+def _policies() -> Iterable[str]:
+    from hbench.tree.policies import RECOMMENDED, policies
+
+    return [*policies, RECOMMENDED]
+
+
 DATASET = Known("dataset", hbench.list_datasets)
 BOARD = Known("board", hbench.list_leaderboards)
 LOSS = Known("loss", hbench.list_losses)
@@ -102,6 +108,7 @@ RECIPE = Known("recipe", hbench.list_recipes)
 METRICS = Known("metrics", _held("hbench.metrics.definitions", "metrics"), separator=",")
 PROTOCOL = OneOf("protocol", _held("hbench.metrics.protocols", "protocols"))
 SIMILARITY = SimilarityName("similarity", _held("hbench.engine.similarity", "similarities"))
+POLICY = Known("policy", _policies)
 TIES = click.Choice(["pessimistic", "optimistic"])
 TESTED = click.option(
     "--dataset",
@@ -109,11 +116,4 @@ TESTED = click.option(
     type=DATASET,
     required=True,
     help="A dataset's name, its folder, or one manifest (.parquet, .csv).",
-)
-MENDED = click.option(
-    "--policy",
-    "policies",
-    metavar="NAME",
-    multiple=True,
-    help="Mend the names of a table given by --dataset.",
 )

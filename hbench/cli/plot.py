@@ -6,6 +6,8 @@ from typing import Any
 import click
 
 from hbench.cli.names import DATASET, FILE
+from hbench.cli.reporting import with_options
+from hbench.cli.table_options import TABLE, loaded_if_named
 from hbench.cli.terminal import say
 
 
@@ -33,6 +35,7 @@ class KindsInHelp(click.Command):
     type=DATASET,
     help="The dataset of embedding files, by name, folder or table.",
 )
+@with_options(TABLE)
 @click.option("--test", help="Which test, where a dataset has several.  [default: the first]")
 @click.option(
     "--name", "names", multiple=True, help="What a file is called in the picture; one for each."
@@ -55,5 +58,6 @@ def command(kind: str, files: tuple[str, ...], out: Path, **options: Any) -> Non
 
     refuse_suffix(out)
     refuse_unwritable(out)
-    draw(kind, PlotRequest(files, **options)).write(out)
+    data = loaded_if_named(options.pop("dataset"), options)
+    draw(kind, PlotRequest(files, data, **options)).write(out)
     say(f"wrote {out}")

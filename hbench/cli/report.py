@@ -5,8 +5,9 @@ from typing import Any
 
 import click
 
-from hbench.cli.names import DATASET, FILE, MENDED
+from hbench.cli.names import DATASET, FILE
 from hbench.cli.reporting import with_options
+from hbench.cli.table_options import TABLE, loaded_if_named
 from hbench.cli.terminal import bar, say, show
 from hbench.cli.two_files import OPTIONS, pairs_of
 
@@ -33,7 +34,7 @@ from hbench.cli.two_files import OPTIONS, pairs_of
     type=DATASET,
     help="The dataset's folder or table, where its name does not find it.",
 )
-@MENDED
+@with_options(TABLE)
 @click.option("--test", help="Which test, where a dataset has several.  [default: the first]")
 @click.option("--by", metavar="METRIC", help="Ranks queries and classes.  [default: H-AP]")
 @click.option(
@@ -71,11 +72,8 @@ def command(
     from hbench.look.report.runs import read_runs, with_embeddings
 
     refuse_folder(out, "report")
-    data = options["dataset"]
-    policies = options["policies"]
-    reported = read_runs(
-        files, dataset=data, policies=policies, test=options["test"], by=options["by"]
-    )
+    data = loaded_if_named(options["dataset"], options)
+    reported = read_runs(files, dataset=data, test=options["test"], by=options["by"])
     scored: list[EmbeddingFile] = [*embeddings, *pairs_of(options["query"], options["gallery"])]
     if scored:
         with bar("ranking") as on_block:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from hbench.cli.names import FILE, MENDED, METRICS, PROTOCOL, SIMILARITY, TESTED, TIES
+from hbench.cli.names import FILE, METRICS, PROTOCOL, SIMILARITY, TESTED, TIES
 from hbench.cli.terminal import say, show, show_json, show_table
 from hbench.core.errors import shorten
 
@@ -64,7 +64,6 @@ SETTINGS = [
         help="cosine, dot, l2, poincare(curvature=0.1), lorentz, hamming.  [default: the "
              "dataset's]",
     ),
-    MENDED,
     click.option("--unit", metavar="LEVEL|query", help="What intervals are taken over.  [default: "
                                                        "the finest classes]"),
 ]  # fmt: skip
@@ -102,43 +101,6 @@ MACHINE = [
 def with_options(options: list[Callable[[CommandT], CommandT]]) -> Callable[[CommandT], CommandT]:
     """Give a command these options, in their order."""
     return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
-
-
-READ = [
-    click.option(
-        "--item",
-        metavar="COLUMN",
-        help="A table's column of ids.  [default: the one that looks so]",
-    ),
-    click.option(
-        "--levels",
-        metavar="A,B,C",
-        help="A table's columns of names, coarse to fine.  [default: those that nest]",
-    ),
-    click.option(
-        "--separator",
-        metavar="TEXT",
-        help="What stands between the names of a path in a cell, such as '>'.",
-    ),
-    click.option(
-        "--taxonomy", type=FILE, help="A table of taxa, whose ids a column of the table holds."
-    ),
-    click.option(
-        "--several",
-        is_flag=True,
-        help="Items of the table may have several paths: lists, cells a;b, or rows.",
-    ),
-]
-
-
-def loaded(dataset: str, options: dict[str, Any]) -> Dataset:
-    """Load the dataset, by the policies and columns that the options name."""
-    from hbench import datasets
-
-    chosen = {name: options.get(name) for name in ("item", "separator", "taxonomy")}
-    levels = [level.strip() for level in (options.get("levels") or "").split(",") if level.strip()]
-    several = bool(options.get("several"))
-    return datasets.load(dataset, options["policies"], levels=levels, several=several, **chosen)
 
 
 def settings_of(options: dict[str, Any]) -> Settings:

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from hbench.evaluation.submission import Submission
 
 
-def dataset_of(given: str | None, name: str) -> Dataset:
+def dataset_of(given: Dataset | None, name: str) -> Dataset:
     """The dataset that --dataset gives, or else the one of this name."""
     from hbench.datasets import load
 
+    if given is not None:
+        return given
     try:
-        return load(given or name)
+        return load(name)
     except UnknownName:
-        if given:
-            raise
         raise UsageError(
             f"no dataset is called {name}", fix="name your table or folder: --dataset FILE"
         ) from None
@@ -39,7 +39,7 @@ def verify_file(
     name: str,
     method: str,
     given: Submission,
-    dataset: str | None,
+    dataset: Dataset | None,
     *,
     nodes: Path | None,
     as_json: bool,

@@ -17,11 +17,12 @@ from hbench.core.errors import DataError, IntegrityError, UnknownName, UsageErro
 from hbench.datasets import benchmarks
 from hbench.datasets.dataset import Dataset, Protocol, read, save
 from hbench.datasets.own.data import read_single
+from hbench.datasets.own.qrels import is_qrels, read_qrels
 from hbench.datasets.pictures import open_picture
 from hbench.datasets.spec import Spec, specs
+from hbench.sheets import sheet
 from hbench.sheets.columns import NOTHING, Chosen
 from hbench.sheets.dialect import suffix_of
-from hbench.sheets.sheet import SUFFIXES
 
 __all__ = [
     "Dataset",
@@ -53,6 +54,8 @@ def load(
     separator: str | None = None,
     taxonomy: str | Path | None = None,
     several: bool = False,
+    level_names: str | Sequence[str] = (),
+    taxon: str | None = None,
 ) -> Dataset:
     """Load a dataset by name ("sop", "sop@1"), from its folder, or from a table of your own.
 
@@ -67,6 +70,8 @@ def load(
         separator: what stands between the names of a path in a cell, such as ">".
         taxonomy: a table of taxa, whose ids a column holds.
         several: whether an item may have several paths (docs/several-paths.md). Default: no.
+        level_names: what the levels of paths in one column are called, coarse to fine.
+        taxon: the column of the ids of `taxonomy`. Default: that in which most rows find theirs.
 
     Returns:
         A Dataset with its manifests for training and testing.
@@ -82,10 +87,18 @@ def load(
     name, _, version = str(name_or_path).partition("@")
     policies = (policies,) if isinstance(policies, str) else tuple(policies)
     policies = tuple(name.strip() for text in policies for name in text.split(",") if name.strip())
-    levels = levels.split(",") if isinstance(levels, str) else levels
-    of_taxa = None if taxonomy is None else Path(taxonomy)
-    columns = Chosen(item, tuple(levels), separator, taxonomy=of_taxa, several=several)
-    if suffix_of(path) in SUFFIXES:
+    columns = Chosen(
+        item,
+        _words(levels),
+        separator,
+        taxonomy=None if taxonomy is None else Path(taxonomy),
+        several=several,
+        level_names=_words(level_names),
+        taxon=taxon,
+    )
+    if path.is_file() or suffix_of(path) in sheet.SUFFIXES:
+        if columns == NOTHING and not policies and path.is_file() and is_qrels(path):
+            return read_qrels(path)
         return read_single(path, policies, columns if columns != NOTHING else None)
 
     _refuse_choices(str(name_or_path), policies, columns)
@@ -111,6 +124,11 @@ def load(
     return _of_version(dataset, version)
 
 
+def _words(names: str | Sequence[str]) -> tuple[str, ...]:
+    """Names in a list, or in one text with commas."""
+    return tuple(names.split(",") if isinstance(names, str) else names)
+
+
 def _own_dataset(path: Path, built: Path | None, version: str, *, is_plain: bool) -> Dataset:
     """Read a dataset that is none of the published: a folder, or one that was `built` by name."""
     if path.is_dir() and ((path / "dataset.json").exists() or built is None):
@@ -122,7 +140,7 @@ def _own_dataset(path: Path, built: Path | None, version: str, *, is_plain: bool
         problem = "is neither a dataset nor a table" if path.exists() else "does not exist"
         raise DataError(
             f"{path} {problem}",
-            expected=f"a dataset's name, its folder, or {', '.join(SUFFIXES)}",
+            expected=f"a dataset's name, its folder, or {', '.join(sheet.SUFFIXES)}",
         )
     name = path.name.partition("@")[0]
     raise UnknownName("dataset", name, [*specs, *own_names()], searched=paths.data_home())
@@ -130,13 +148,13 @@ def _own_dataset(path: Path, built: Path | None, version: str, *, is_plain: bool
 
 def _refuse_choices(name: str, policies: Sequence[str], columns: Chosen) -> None:
     """Raise UsageError for choices that only a table leaves open."""
-    tables = f"one of {', '.join(SUFFIXES)}"
+    tables = f"one of {', '.join(sheet.SUFFIXES)}"
     if columns != NOTHING:
         raise UsageError(
             "the columns of a table can be chosen",
             expected=tables,
             found=name,
-            fix="leave --item, --levels, --separator, --taxonomy and --several out",
+            fix="leave --item, --levels, --level-names, --separator, --taxonomy and --several out",
         )
     if policies:
         raise UsageError(

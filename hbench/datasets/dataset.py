@@ -219,6 +219,8 @@ def save(dataset: Dataset, folder: str | Path) -> None:
     """Write `dataset` into `folder`: the manifests first, `dataset.json` last, each file whole or
     not at all.
     """
+    for part in [*dataset.tests.values(), *([dataset.train] if dataset.train else [])]:
+        part.refuse_outside()
     folder = Path(folder)
     root = dataset.root
     if root is not None and root.resolve().is_relative_to(folder.resolve()):

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 
 # items that are not plain ids or POSIX paths that stay in their folder
+NAMELESS = r"^$|\x00"
 OUTSIDE = r"^$|^/|(^|/)\.\.(/|$)|[\\\x00]"
 
 
@@ -114,12 +115,36 @@ class Manifest:
                 "the items of a manifest are not unique", expected="each item once", found=found
             )
 
-        bad = self._item_array.filter(pc.match_substring_regex(self._item_array, OUTSIDE))
-        if len(bad):
+        nameless = self._item_array.filter(pc.match_substring_regex(self._item_array, NAMELESS))
+        if len(nameless):
+            raise DataError(
+                f"{len(nameless):,} items of a manifest have no name that files can hold",
+                expected="an id for each item",
+                found=examples(map(repr, nameless.to_pylist())),
+            )
+        if self.picture is not None:
+            self.refuse_outside()
+
+    @cached_property
+    def _outside(self) -> pa.Array:
+        """The items that are no paths below a folder."""
+        return self._item_array.filter(pc.match_substring_regex(self._item_array, OUTSIDE))
+
+    @property
+    def stays_in_folder(self) -> bool:
+        """Whether all items are plain ids or paths below a folder, such as files have."""
+        return len(self._outside) == 0
+
+    def refuse_outside(self) -> None:
+        """Raise DataError for items that could not be files below a folder."""
+        if not self.stays_in_folder:
+            first = str(self._outside[0])
+            below = first.replace("\\", "/").replace("/../", "/").lstrip("/.")
             raise DataError(
                 "the items of a manifest leave its folder",
-                expected="relative POSIX paths or plain ids",
-                found=examples(map(repr, bad.to_pylist())),
+                expected="relative POSIX paths or plain ids, where pictures are opened",
+                found=examples(map(repr, self._outside.to_pylist())),
+                fix=f"{first!r} should be {below!r}, below the folder that --root names",
             )
 
     @cached_property

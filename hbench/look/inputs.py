@@ -139,11 +139,11 @@ def shown_names(given: Sequence[str], own: Sequence[str], paths: Sequence[Path])
     return list(given or by_place)
 
 
-def dataset_of(name: str | None, kind: str) -> Dataset:
+def dataset_of(name: str | Dataset | None, kind: str) -> Dataset:
     """Load the dataset that --dataset names; raises UsageError without a name."""
     if name is None:
         raise UsageError(f"{kind} of an embedding file needs its dataset", fix="add --dataset NAME")
-    return load(name)
+    return name if isinstance(name, Dataset) else load(name)
 
 
 def test_of(data: Dataset, name: str | None) -> str:

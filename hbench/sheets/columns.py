@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +27,7 @@ import pyarrow.compute as pc
 from hbench.core.errors import DataError, UnknownName, examples
 from hbench.sheets import words
 from hbench.sheets.column_values import SAMPLE, ColumnValues
+from hbench.sheets.dialect import NUMBER
 
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ].*)?")
 MAX_SMALL_TABLE = 5  # a table of at most this many rows may have a class per row by chance
@@ -35,7 +37,8 @@ MAX_SMALL_TABLE = 5  # a table of at most this many rows may have a class per ro
 class Chosen:
     """What a user said about a file: the column of `item`, the `levels`, coarse to fine, the
     `separator` in a cell that holds a path, the two columns of `edges` (parent, child); None or
-    empty where nothing was said. `several`: items may have several paths."""
+    empty where nothing was said. `several`: items may have several paths. `level_names`: what the
+    levels of paths in one column are called; `taxon`: the column of ids of the `taxonomy`."""
 
     item: str | None = None
     levels: tuple[str, ...] = ()
@@ -43,6 +46,8 @@ class Chosen:
     edges: tuple[str, ...] = ()
     taxonomy: Path | None = None
     several: bool = False
+    level_names: tuple[str, ...] = ()
+    taxon: str | None = None
 
 
 NOTHING = Chosen()
@@ -103,7 +108,7 @@ def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> Tab
         others = {name: "not named as a level" for name in rest if name not in chosen.levels}
         return TableColumns(item, chosen.levels, split, masks, left_out | others)
     if item is None and of_items:
-        _refuse_item(names, [name for name in rest if rest[name].is_unique])
+        _refuse_item(names, rest)
     return _with_levels(TableColumns(item, (), split, masks, left_out), rest, of_items=of_items)
 
 
@@ -166,16 +171,27 @@ def _item_of(
             "several columns could name the items",
             expected="one that holds the ids of the embeddings",
             found=", ".join(each.name for each in fitting),
-            fix=f"say which one: --item {fitting[0].name}",
+            fix=f"say which one: --item-column {shlex.quote(fitting[0].name)}",
         )
 
     return fitting[0].name if fitting else None
 
 
-def _refuse_item(names: Sequence[str], unique: Sequence[str]) -> None:
-    fix = "name it: --item COLUMN, or call it item"
+def _refuse_item(names: Sequence[str], rest: Mapping[str, ColumnValues]) -> None:
+    """Raise DataError for a table without a column of ids, with what names it."""
+    unique = [name for name, each in rest.items() if each.is_unique and not each.counts_rows]
+    if _are_values(names):
+        raise DataError(
+            "the table has no header line: its first line holds values",
+            expected="the names of the columns in the first line: item, and the levels, coarse to "
+            "fine",
+            found=", ".join(names),
+            fix=f"write a line above it that names its {len(names)} columns, such as item,species",
+        )
+
+    fix = "name it: --item-column COLUMN, or call it item"
     if unique:
-        fix = f"name it: --item {unique[0]}, or call it item"
+        fix = f"name it: --item-column {shlex.quote(unique[0])}, or call it item"
     elif titled := [name for name in names if words.is_id(name)]:
         fix = (
             f"{titled[0]} has values several times: --several takes the rows of an item for its "
@@ -187,6 +203,15 @@ def _refuse_item(names: Sequence[str], unique: Sequence[str]) -> None:
         found=", ".join(name or "a column without a title" for name in names),
         fix=fix,
     )
+
+
+def _are_values(names: Sequence[str]) -> bool:
+    """Whether the cells of a first line are no names of columns: some are numbers, and none is a
+    word that people call a column.
+    """
+    numbers = [name for name in names if NUMBER.fullmatch(name.strip())]
+    is_counted = [*map(str, range(len(numbers)))] == numbers  # pandas' names of columns without any
+    return bool(numbers) and not is_counted and not any(map(words.is_id, names))
 
 
 def _is_split(values: ColumnValues) -> bool:
@@ -233,11 +258,10 @@ def _ranks_among(names: Sequence[str], rest: dict[str, ColumnValues]) -> list[st
     """The columns that are ranks, coarse to fine, of a table that says that it is one of taxa; none
     of another table.
     """
-    by_title = {words.folded(name): name for name in rest}
-    ranks = [
-        by_title[rank] for rank in words.RANKS if rank in by_title and rest[by_title[rank]].size
-    ]
-    is_of_taxa = bool(words.DARWIN_CORE & set(map(words.folded, names)))
+    by_rank = {words.rank_of(name): name for name in rest}
+    there = [by_rank[rank] for rank in words.RANKS if rank in by_rank]
+    ranks = [name for name in there if rest[name].size]
+    is_of_taxa = bool(words.OF_TAXA & set(map(words.folded, names)))
     return ranks if is_of_taxa and len(ranks) > 1 else []
 
 

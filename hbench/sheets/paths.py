@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from hbench.sheets.rows import Row, default_levels, prefixes, stripped
 from hbench.sheets.words import RANK_OF_LETTER
 
 JOINED = " > "  # how hbench writes a path as one text
 SEPARATORS = (" > ", ">", " / ", "|", "; ", ";")
+STRICT = (";", "/", ":")  # marks that stand in names, too: every path must have them, and nest
 PREFIX = re.compile(r"^([a-z])__")
 NUMBER = re.compile(r"^(?:\d+ - |gid://\S+ *: *)")  # Google's and Shopify's number of a category
 NEEDS_PREFIX = (";",)  # a semicolon separates many things
@@ -41,7 +42,27 @@ def separator_of(values: Iterable[str]) -> str | None:
         alone = {split_path(value, mark)[0] for value in different if separator not in value}
         if alone <= first and len(first) < len(different) and not (mark == "|" and first & later):
             return mark
-    return None
+    return next((mark for mark in STRICT if _all_nest(different, mark)), None)
+
+
+def _all_nest(values: Set[str], mark: str) -> bool:
+    """Whether every value is a path by this mark."""
+    paths = {split_path(value, mark) for value in values}
+    return all(len(path) > 1 and "" not in path for path in paths) and nest(paths)
+
+
+def nest(paths: Set[Row]) -> bool:
+    """Whether rows of names are paths, coarse to fine, and not labels side by side: each name has
+    one path above it, none is both a first and a later one, and some paths begin alike.
+    """
+    above: dict[tuple[int, str], Row] = {}
+    for path in paths:
+        for depth, name in enumerate(path):
+            if above.setdefault((depth, name), path[:depth]) != path[:depth]:
+                return False
+    first = {path[0] for path in paths if path}
+    later = {name for path in paths for name in path[1:]}
+    return len(first) < len(paths) and not first & later
 
 
 def split_path(text: str, separator: str) -> Row:
@@ -54,7 +75,7 @@ def split_path(text: str, separator: str) -> Row:
 
 def levels_of(values: Iterable[str], separator: str) -> tuple[str, ...]:
     """The names of the levels of paths: their ranks, where they say so, else level1, level2, …"""
-    longest = max((value.split(separator) for value in values), key=len, default=[])
+    longest = max((stripped(value.split(separator)) for value in values), key=len, default=())
     letters = [found[1] if (found := PREFIX.match(name.strip())) else "" for name in longest]
     named = tuple(RANK_OF_LETTER.get(letter, "") for letter in letters)
     return named if all(named) and len(set(named)) == len(named) else default_levels(len(longest))

@@ -26,6 +26,8 @@ ARROW = (".feather", ".arrow", ".ipc")
 LINES = (".jsonl", ".ndjson")
 SUFFIXES = (*USUAL, ".parquet", *ARROW, *LINES)
 MAYBE = (".txt", ".json")  # suffixes of tables, and of much else: the content decides
+VECTORS = (".npz", ".npy", ".pt", ".pth", ".safetensors")
+TREES = (".nwk", ".newick", ".graphml")
 # formats of tables that are known and not read, and what to do with them
 FOREIGN = {
     ".xlsx": "save the sheet as CSV: File › Save as › CSV UTF-8",
@@ -33,6 +35,8 @@ FOREIGN = {
     ".ods": "save the sheet as CSV: File › Save as › Text CSV",
     ".pkl": "in the program that wrote it: table.to_parquet('table.parquet')",
     ".pickle": "in the program that wrote it: table.to_parquet('table.parquet')",
+    **dict.fromkeys(VECTORS, "vectors are what is scored: hbench evaluate FILE -d TABLE"),
+    **dict.fromkeys(TREES, "a tree is shown by hbench tree show FILE, and scored by --trees FILE"),
     ".h5ad": 'python -c "import sys, anndata; anndata.read_h5ad(sys.argv[1]).obs.to_csv'
     "(sys.argv[2], index_label='id')\" FILE.h5ad labels.csv",
 }

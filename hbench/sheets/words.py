@@ -102,10 +102,16 @@ RANKS = (
 MAIN_RANKS = ("kingdom", "phylum", "class", "order", "family", "genus", "species")
 # columns by which an export of biodiversity data is known: its levels are ranks, whatever else
 # stands beside them
-DARWIN_CORE = frozenset(
-    ["taxonrank", "scientificname", "gbifid", "occurrenceid", "basisofrecord", "taxonid",
-     "taxonkey", "datasetkey"]
+OF_TAXA = frozenset(
+    [
+        # Darwin Core and GBIF
+        "taxonrank", "scientificname", "gbifid", "occurrenceid", "basisofrecord", "taxonid",
+        "taxonkey", "datasetkey",
+        # iNaturalist's export of observations
+        "iconic_taxon_name", "taxon_id", "quality_grade", "scientific_name",
+    ]
 )  # fmt: skip
+RANK_COLUMN = re.compile(r"taxon_(\w+)_name")  # iNaturalist's `taxon_species_name`
 # QIIME's, GTDB's and SILVA's letters before a name
 RANK_OF_LETTER = {
     "d": "domain", "k": "kingdom", "p": "phylum", "c": "class", "o": "order", "f": "family",
@@ -116,6 +122,16 @@ RANK_OF_LETTER = {
 def folded(name: str) -> str:
     """A column's name as the words here are written, without the prefix of ColDP."""
     return name.strip().casefold().removeprefix("col:")
+
+
+def rank_of(name: str) -> str:
+    """The word of a column of ranks without what iNaturalist writes around it.
+
+    >>> rank_of("taxon_order_name"), rank_of("Genus")
+    ('order', 'genus')
+    """
+    found = RANK_COLUMN.fullmatch(folded(name))
+    return found[1] if found else folded(name)
 
 
 def is_id(name: str) -> bool:

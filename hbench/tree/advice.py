@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from hbench.core.errors import HBenchError, TreeError
 from hbench.tree import SHOWN_NODES
@@ -12,7 +12,7 @@ from hbench.tree.names import (
     NameTable,
     find_problems,
 )
-from hbench.tree.policies import Mended, Policy, _exclude_each_other, mend, policies
+from hbench.tree.policies import RECOMMENDED, Mended, Policy, _exclude_each_other, mend, policies
 
 
 def policies_for(kind: str) -> list[Policy]:
@@ -25,6 +25,7 @@ def mend_to_tree(table: NameTable, names: Sequence[str], source: str) -> Mended:
     """Apply policies by name; raises TreeError, with the problems by node and the policies that
     mend them, if no tree results.
     """
+    names = recommended(table, names)
     mended = mend(table, names)
     try:
         mended.table.tree()
@@ -85,25 +86,51 @@ MOST_OFFERED = 3
 def advice(table: NameTable, chosen: Sequence[str] = ()) -> list[str]:
     """Describe what at most three combinations of policies, with the chosen ones, would do to these
     rows, each of which makes a tree; the recommended one comes first."""
-    offered: list[str] = []
-    effects: set[str] = set()
     if any(problem.kind == "cycle" for problem in table.broken):
         return [UNMENDED]
+    return [
+        f"{' '.join(f'--policy {name}' for name in names)}: {what}"
+        for names, what in itertools.islice(_combinations(table, chosen), MOST_OFFERED)
+    ]
 
+
+def recommended(table: NameTable, names: Sequence[str]) -> tuple[str, ...]:
+    """The policies to apply, where `names` may hold the word `recommended`: it stands for those
+    that `advice` names first.
+
+    Raises TreeError where no combination makes a tree.
+    """
+    chosen = [name for name in names if name != RECOMMENDED]
+    if len(chosen) == len(names):
+        return tuple(names)
+    if _leaves_whole_rows(table, chosen):
+        return tuple(chosen)
+    if found := next(_combinations(table, chosen), None):
+        return tuple(found[0])
+    raise TreeError(
+        "no policies are recommended for these names",
+        expected="names that policies make a tree of",
+        found=f"{len(table.rows):,} paths of the levels {', '.join(table.levels)}",
+        fix="hbench tree validate lists their problems",
+    )
+
+
+def _combinations(table: NameTable, chosen: Sequence[str]) -> Iterator[tuple[list[str], str]]:
+    """The combinations of policies that make a tree, each with its effect, the recommended first;
+    a longer one with the effect of a shorter one says nothing.
+    """
+    effects: set[str] = set()
     for combination in COMBINATIONS:
         names = list(dict.fromkeys([*chosen, *combination]))
         is_possible = not any(
             _exclude_each_other(policies[a], policies[b])
             for a, b in itertools.combinations(names, 2)
         )
-        if len(offered) < MOST_OFFERED and is_possible and _leaves_whole_rows(table, names):
+        if is_possible and _leaves_whole_rows(table, names):
             what = effect(table, names)
-            # a longer combination with the effect of a shorter one says nothing
             if what not in effects:
-                offered.append(f"{' '.join(f'--policy {name}' for name in names)}: {what}")
+                yield names, what
             effects.add(what)
-
-    return offered
 
 
 MAX_SMALL_TABLE = 5  # items, of which each may be of a class of its own

@@ -42,6 +42,8 @@ PLACEHOLDERS = frozenset(
         "null",
         "unassigned",
         "undefined",
+        "undetermined",
+        "unidentified",
         "unknown",
     ]
 )

@@ -138,6 +138,7 @@ def _with_rows(table: NameTable, new: NewRows, step: Policy) -> NameTable:
 
 
 MAJORITY_PARENT = "majority-parent"
+RECOMMENDED = "recommended"  # no policy, but those that the refusal of a table proposes first
 ALTERNATIVES = ({"repeat-leaf", "cut", "unknown"}, {"by-path", MAJORITY_PARENT})
 
 

@@ -7,7 +7,7 @@ ranks are columns of the table.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,9 @@ from hbench.sheets import words
 from hbench.sheets.column_values import plain
 from hbench.sheets.rows import Row
 from hbench.sheets.sheet import read_table
+
+# what stands in a column of ids for no taxon: pandas, R, MySQL's dump, ITIS and NCBI
+NO_TAXON = frozenset(["", "0", "na", "nan", "none", "null", "\\n"])
 
 
 @dataclass(frozen=True)
@@ -35,14 +38,18 @@ class Taxonomy:
     rows: dict[str, dict[str, str]]
 
     def lineage(self, taxon: str) -> dict[str, str]:
-        """The name of a taxon, or of what it is a synonym of, and of those above it, by rank."""
-        taxon = self.accepted.get(taxon, taxon)
+        """The name of a taxon, or of what it is a synonym of, and of those above it, by rank.
+
+        Raises TreeError for a taxon that is above itself, or a synonym of itself, DataError for one
+        whose parent is not in the taxonomy.
+        """
+        taxon = self._accepted(taxon)
         if self.rows:
             return self.rows[taxon]
 
         found: dict[str, str] = {}
         seen: set[str] = set()
-        while taxon in self.names:
+        while True:
             if taxon in seen:
                 raise TreeError(
                     f"the taxon {taxon} of {self.source} is above itself",
@@ -50,9 +57,37 @@ class Taxonomy:
                 )
             seen.add(taxon)
             found.setdefault(self.ranks.get(taxon, ""), self.names[taxon])
-            taxon = self.parents.get(taxon, "")
+            parent = self.parents.get(taxon)
+            if parent is None:
+                return found
+            if parent not in self.names:
+                raise DataError(
+                    f"the parent {parent} of taxon {taxon} ({self.names[taxon]}) is not in "
+                    f"{self.source}",
+                    expected="a row for each taxon that is named as a parent",
+                    fix=f"add the row of taxon {parent}, or leave its cell empty in that of "
+                    f"{taxon}: then {self.names[taxon]} is a root",
+                )
+            taxon = self._accepted(parent)
 
-        return found
+    def _accepted(self, taxon: str) -> str:
+        """What a taxon is a synonym of, over as many steps as there are; itself, if of nothing."""
+        steps = [taxon]
+        while (of := self.accepted.get(steps[-1])) is not None:
+            if of in steps:
+                raise TreeError(
+                    f"taxa of {self.source} are synonyms of each other, in a cycle",
+                    found=" = ".join(f"{each} ({self.names.get(each, '')})" for each in steps),
+                    fix="mend the column of accepted names in the source",
+                )
+            if of not in self:
+                raise DataError(
+                    f"the accepted taxon {of} of {taxon} is not in {self.source}",
+                    expected="a row for each taxon that is named as accepted",
+                    fix=f"add the row of taxon {of}, or leave its cell empty",
+                )
+            steps.append(of)
+        return steps[-1]
 
     def __contains__(self, taxon: str) -> bool:
         return taxon in self.names
@@ -60,43 +95,68 @@ class Taxonomy:
 
 def read(path: Path) -> Taxonomy:
     """Read a table of taxa. Raises DataError for one without ids, names, and either parents and
-    ranks or a column per rank.
+    ranks or a column per rank, and for an id in two rows that differ.
     """
     table = read_table(path)
-    by_title = {words.folded(name): name for name in table.column_names}
-    taxon_id = _first(by_title, words.TAXA)
-    name = _first(by_title, words.TITLES)
-    parent = _first(by_title, words.PARENTS)
-    rank = _first(by_title, words.TAXON_RANKS)
-    by_rank = {each: by_title[each] for each in words.RANKS if each in by_title}
-    if taxon_id is None or not (by_rank or (name and parent and rank)):
+    titles = table.column_names
+    taxon_id = words.first_of(titles, words.TAXA)
+    name = words.first_of(titles, words.TITLES)
+    parent = words.first_of(titles, words.PARENTS)
+    rank = words.first_of(titles, words.TAXON_RANKS)
+    by_word = {words.folded(title): title for title in titles}
+    by_rank = {each: by_word[each] for each in words.RANKS if each in by_word}
+    if not taxon_id or not (by_rank or (name and parent and rank)):
         raise DataError(
             f"{path} is not a table of taxa",
-            found=", ".join(table.column_names),
+            found=", ".join(titles),
             expected="taxonID, scientificName, taxonRank and parentNameUsageID, or taxonID and a "
             "column per rank",
         )
 
     ids = [plain(text) for text in texts(table, taxon_id)]
 
-    def of_column(title: str | None) -> dict[str, str]:
-        values = [] if title is None else texts(table, title)
+    def of_column(title: str) -> dict[str, str]:
+        values = texts(table, title) if title else []
         return {taxon: value for taxon, value in zip(ids, values, strict=False) if value}
 
-    accepted = _other_taxa(of_column(_first(by_title, words.ACCEPTED)))
-    if parent is None or rank is None:
+    accepted = _other_taxa(of_column(words.first_of(titles, words.ACCEPTED)))
+    if not parent or not rank:
         rows = _lineages(table, ids, by_rank)
         return Taxonomy(path.name, dict.fromkeys(ids, ""), {}, {}, accepted, rows)
 
-    parents = _other_taxa(of_column(parent))
+    _refuse_repeated(
+        path.name, ids, list(zip(texts(table, parent), texts(table, name), strict=True))
+    )
     ranks = {taxon: text.lower() for taxon, text in of_column(rank).items()}
+    parents = _other_taxa(of_column(parent))
     return Taxonomy(path.name, of_column(name), ranks, parents, accepted, {})
 
 
+def _refuse_repeated(source: str, ids: Sequence[str], facts: Sequence[tuple[str, str]]) -> None:
+    """Raise DataError for a taxon that stands in two rows with another parent or name."""
+    if len({*ids}) == len(ids):
+        return
+    lines: dict[str, int] = {}
+    for number, taxon in enumerate(ids):
+        first = lines.setdefault(taxon, number)
+        if facts[first] != facts[number]:
+            raise DataError(
+                f"the taxon {taxon} of {source} stands in two rows that differ",
+                expected="one parent and one name of each id",
+                found=f"lines {first + 2} and {number + 2}: {facts[first][1]} below "
+                f"{facts[first][0]}, {facts[number][1]} below {facts[number][0]}",
+                fix="keep one of the two",
+            )
+
+
 def _other_taxa(named: Mapping[str, str]) -> dict[str, str]:
-    """The taxon that each taxon names, such as its parent, but for those that name themselves."""
+    """The taxon that each taxon names, such as its parent, but for those that name themselves or
+    none.
+    """
     other = {taxon: plain(text) for taxon, text in named.items()}
-    return {taxon: of for taxon, of in other.items() if of != taxon}
+    return {
+        taxon: of for taxon, of in other.items() if of != taxon and of.casefold() not in NO_TAXON
+    }
 
 
 def _lineages(
@@ -108,10 +168,6 @@ def _lineages(
     return {
         taxon: dict(zip(by_rank, row, strict=True)) for taxon, row in zip(ids, rows, strict=True)
     }
-
-
-def _first(by_title: dict[str, str], titles: Iterable[str]) -> str | None:
-    return next((by_title[title] for title in titles if title in by_title), None)
 
 
 def rows_of(
@@ -128,12 +184,21 @@ def rows_of(
             f"{len(unknown):,} taxa are not in {taxonomy.source}",
             expected="the id of a taxon, or an empty cell",
             found=examples(unknown),
-            fix="take the ids from the same release of the taxonomy",
+            fix=_spelling(taxonomy, unknown)
+            or "take the ids from the same release of the taxonomy",
         )
 
     lineages = {taxon: taxonomy.lineage(taxon) for taxon in different}
     there = {rank for lineage in lineages.values() for rank, name in lineage.items() if name}
     chosen = tuple(levels) or tuple(rank for rank in words.MAIN_RANKS if rank in there)
+    if not chosen:
+        raise DataError(
+            f"the taxa of {taxonomy.source} have none of the main ranks",
+            expected=f"some of {', '.join(words.MAIN_RANKS)}",
+            found=examples(sorted(map(repr, there))) or "no ranks",
+            fix="name the ranks that are levels, coarse to fine: --levels A,B; or list the tree by "
+            "its edges: hbench build NAME --from TABLE --levels COLUMN --tree FILE",
+        )
     if missing := [level for level in chosen if level.lower() not in there]:
         raise DataError(
             f"no taxon of the table has a {missing[0]}",
@@ -148,3 +213,15 @@ def rows_of(
 
     rows = {taxon: row(lineage) for taxon, lineage in lineages.items()}
     return chosen, [rows.get(taxon, ("",) * len(chosen)) for taxon in taxa]
+
+
+def _spelling(taxonomy: Taxonomy, unknown: Sequence[str]) -> str | None:
+    """How ids of the taxonomy end like those that were not found, if they do."""
+    ending = unknown[0]
+    written = next((taxon for taxon in taxonomy.names if taxon.endswith(f"/{ending}")), None)
+    return None if written is None else f"{ending} should be {written}, as the taxonomy has it"
+
+
+def hint(taxonomy: Taxonomy, taxa: Sequence[str]) -> str | None:
+    """What the ids of a table lack to be those of the taxonomy; None where nothing shows it."""
+    return _spelling(taxonomy, taxa) if taxa else None

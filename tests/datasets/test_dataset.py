@@ -173,8 +173,6 @@ def test_a_bad_table_is_refused(tmp_path):
         ("item\na\n", "has no levels"),
         ("item,ignore,class\na,1,x\n", "has a column ignore"),
         ("item,class\na,x\na,x\n", "not unique"),
-        ("item,class\n/etc/passwd,x\n", "leave its folder"),
-        ("item,class\n../a,x\n", "leave its folder"),
         ("item,class,query\na,x,maybe\n", "column query is not a mask"),
         ("item,class,split\na,x,valid\n", "column split has unknown values"),
         ("item,class,split\na,x,train\n", "has no test rows"),
@@ -184,6 +182,17 @@ def test_a_bad_table_is_refused(tmp_path):
         (tmp_path / "bad.csv").write_text(text)
         with pytest.raises((DataError, UnknownName), match=message):
             load(tmp_path / "bad.csv")
+
+
+@pytest.mark.parametrize("item", ["/data/upload/3/a.jpg", "../a", "owls\\a.jpg"])
+def test_ids_that_are_no_files_below_the_table_are_taken_without_pictures(tmp_path, item):
+    (tmp_path / "own.csv").write_text(f"item,class\n{item},x\nb,x\n")
+    data = load(tmp_path / "own.csv")
+    assert data.tests["test"].items.tolist() == [item, "b"]
+    assert data.root is None
+    assert data.tests["test"].picture is None
+    with pytest.raises(DataError, match="should be"):
+        save(data, tmp_path / "built")
 
 
 def test_a_dataset_is_whole_or_not_there(tmp_path):

@@ -122,15 +122,20 @@ def test_items_that_are_not_inside_or_not_unique_and_levels_named_as_a_column_ar
     for item in ("a..b", "..a", "a/..b/c", "a//b", "ä/é", "a b", "."):  # unusual, and inside
         assert len(manifests.from_names([item], [("x", "y")], levels=LEVELS)) == 1
     for item, levels, problem in (
-        *(
-            (item, LEVELS, "leave its folder")
-            for item in ("", "/b", "b/../c", "..", "b\\c", "b\0c")
-        ),
+        ("", LEVELS, "no name"),
+        ("b\0c", LEVELS, "no name"),
         ("a", LEVELS, r"not unique.*\n.*\n.*a"),
         ("b", ["class", "item"], "item cannot be the name of a level"),
     ):
         with pytest.raises(DataError, match=problem):
             manifests.from_names(["a", item], [("x", "y")] * 2, levels=levels)
+
+
+@pytest.mark.parametrize("item", ["/b", "b/../c", "..", "b\\c"])
+def test_items_outside_of_a_folder_are_scored_but_have_no_pictures(item):
+    manifest = manifests.from_names(["a", item], [("x", "y")] * 2, levels=LEVELS)
+    with pytest.raises(DataError, match="leave its folder"):
+        dataclasses.replace(manifest, picture=str)
 
 
 @pytest.mark.parametrize("size", [0, 4, -50, None])

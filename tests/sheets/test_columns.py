@@ -157,7 +157,7 @@ def test_what_a_user_names_is_taken_as_it_is(tmp_path):
     path = written(tmp_path / "t.csv", ["filename", "path", "order", "species", "number"], rows)
     with pytest.raises(DataError, match="several columns could name the items") as refusal:
         load(path)
-    assert "--item filename" in refusal.value.fix
+    assert "--item-column filename" in refusal.value.fix
     found = load(path, item="path", levels=["species"])
     assert (found.levels, found.tests["test"].items[0]) == (("species",), "other/img_000.jpg")
     with pytest.raises(UnknownName, match="unknown column 'genus'"):

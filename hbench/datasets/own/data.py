@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hbench.core.errors import DataError, UsageError, examples
+from hbench.core.errors import DataError, TreeError, UsageError, examples
 from hbench.core.untrusted import load_picture
 from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import DROPPED, TEST, Dataset, Protocol
@@ -33,10 +33,10 @@ from hbench.sheets.rows import Row
 from hbench.sheets.sheet import SUFFIXES as TABLES
 from hbench.sheets.words import SPLIT_VALUES
 from hbench.tree import LabelTree, refuse_depth
-from hbench.tree.advice import advice
+from hbench.tree.advice import advice, effect, mend_to_tree, recommended
 from hbench.tree.names import NameTable
 from hbench.tree.partial import NO_CLASS
-from hbench.tree.policies import Mended
+from hbench.tree.policies import RECOMMENDED, Mended
 
 OnRemark = Callable[[str], None]
 IMAGES = "images"  # a folder of the dataset, for the images that were inside its table
@@ -75,12 +75,31 @@ def read_single(path: Path, policies: Sequence[str] = (), chosen: Chosen | None 
     understood = own.understood
     listed = own.items if policies else ()
     if policies:
+        policies, facts = chosen_policies(own, policies)
+        understood = dataclasses.replace(understood, facts=(*understood.facts, *facts))
         own, _ = mended_by(own, policies)
     if chosen is not None and chosen.several:
         own = own.folded()
-    return dataclasses.replace(
-        own_dataset(path.stem, own, path.parent, listed=listed), read=understood
-    )
+    try:
+        data = own_dataset(path.stem, own, path.parent, listed=listed)
+    except TreeError:  # the next line raises the problems by node, with advice
+        mend_to_tree(NameTable.of(own.columns.levels, own.rows), (), path.name)
+        raise
+    return dataclasses.replace(data, read=understood)
+
+
+def chosen_policies(
+    own: OwnTable, policies: Sequence[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The policies to apply to a table, and in words which `recommended` stands for, if it is among
+    them.
+    """
+    if RECOMMENDED not in policies:
+        return tuple(policies), ()
+    names = NameTable.of(own.columns.levels, own.of_rows(~own.distractors).rows)
+    chosen = recommended(names, policies)
+    what = effect(names, chosen) if chosen else "nothing is to be mended"
+    return chosen, (f"recommended: {' '.join(chosen) or 'no policy'} ({what})",)
 
 
 def mended_by(own: OwnTable, policies: Sequence[str]) -> tuple[OwnTable, Mended]:
@@ -251,7 +270,10 @@ def own_dataset(name: str, own: OwnTable, root: Path, *, listed: Sequence[str] =
     test = _part(own, items, rows, masks, ~trains)
     train = _part(own, items, rows, masks, trains) if trains.any() else None
     card = {"title": name} | ({DROPPED: dropped} if dropped else {})
-    return Dataset(name, test.digest[:12], Protocol(), train, {TEST: test}, card=card).rooted(root)
+    data = Dataset(name, test.digest[:12], Protocol(), train, {TEST: test}, card=card)
+    # ids such as /data/1.jpg name no files below a folder: they are scored without pictures
+    has_files = all(part.stays_in_folder for part in (test, train) if part is not None)
+    return data.rooted(root) if has_files else data
 
 
 def _trains(own: OwnTable) -> NDArray[np.bool_]:

@@ -7,7 +7,7 @@ folded again: then an item has one row, with its first path, and a column of the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from itertools import chain, compress
 
 import numpy as np
@@ -18,7 +18,8 @@ from hbench.core.tables import text_rows, texts
 from hbench.sheets.rows import Row
 from hbench.tree import MORE_PATHS
 
-MARKS = ("|", ";")  # between the labels in a cell
+MARKS = ("|", ";", ",")  # between the labels in a cell
+MOST_PATHS = 1_000  # of an item: pairs of paths are compared
 PATH_LISTS = pa.list_(pa.list_(pa.string()))
 
 
@@ -59,10 +60,20 @@ def without_marks(table: pa.Table, levels: Sequence[str], separator: str | None)
 
 def _mark_in(cells: Sequence[str], separator: str | None) -> str | None:
     """Return the first mark in any of the cells, or None; a separator of names is no mark."""
+    different = {*cells}
     for mark in MARKS:
-        if mark != separator and any(mark in text for text in cells):
+        if mark == separator:
+            continue
+        joined = [text for text in different if mark in text]
+        # a comma stands in names, too: it joins labels where one of them stands alone elsewhere
+        if joined and (mark != "," or all(_has_label(text, mark, different) for text in joined)):
             return mark
     return None
+
+
+def _has_label(text: str, mark: str, cells: Set[str]) -> bool:
+    """Whether a part of a cell is the whole of another one."""
+    return any(label in cells for label in _labels_in(text, mark))
 
 
 def _labels_in(text: str, mark: str) -> list[str]:
@@ -79,6 +90,12 @@ def _unfolded(table: pa.Table, cells: dict[str, list[list[str]]]) -> pa.Table:
     """
     by_row = list(zip(*cells.values(), strict=True))
     numbers = [max(map(len, of_row)) for of_row in by_row]
+    if max(numbers, default=0) > MOST_PATHS:
+        raise DataError(
+            f"an item has {max(numbers):,} paths",
+            expected=f"at most {MOST_PATHS:,} for an item",
+            found=f"row {numbers.index(max(numbers)) + 1:,} of the table",
+        )
     unequal = []
     for of_row, number in zip(by_row, numbers, strict=True):
         lengths = [len(labels) for labels in of_row]

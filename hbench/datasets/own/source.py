@@ -18,7 +18,14 @@ from hbench.datasets.own import several
 from hbench.datasets.own import table as own_table
 from hbench.datasets.own.boxes import coco_table, is_coco, with_boxes
 from hbench.datasets.own.built import built_at, table_of
-from hbench.datasets.own.data import IMAGES, OnRemark, mended_by, own_dataset, without_images
+from hbench.datasets.own.data import (
+    IMAGES,
+    OnRemark,
+    chosen_policies,
+    mended_by,
+    own_dataset,
+    without_images,
+)
 from hbench.datasets.own.decisions import applied, in_words
 from hbench.datasets.own.folder import SPLIT, VALIDATION, folder_table
 from hbench.datasets.own.splits import split
@@ -146,7 +153,10 @@ def build_own(
 
     changed: dict[str, object] = {}
     if source.policies:
-        own, numbers = _mended(own, source.policies, on_remark)
+        policies, facts = chosen_policies(own, source.policies)
+        for fact in facts:
+            on_remark(fact)
+        own, numbers = _mended(own, policies, on_remark)
         changed |= numbers
     if source.decisions is not None:
         own, numbers = applied(own, source.decisions, root)

@@ -6,6 +6,7 @@ What a table was taken for is kept with it, so that whoever uses it can say so.
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,8 @@ from numpy.typing import NDArray
 from hbench.core.errors import DataError, UnknownName, UsageError, examples
 from hbench.core.tables import text_rows, texts
 from hbench.datasets.own import several
-from hbench.sheets import sheet
+from hbench.sheets import sheet, words
+from hbench.sheets.cells import with_lists, with_paths
 from hbench.sheets.column_values import plain
 from hbench.sheets.columns import (
     Chosen,
@@ -208,14 +210,15 @@ def of_table(
     if chosen.taxonomy is not None:
         return _joined(source, table, chosen, facts)
 
+    table, of_lists = with_lists(table, [n for n in table.column_names if n != chosen.item])
+    table, of_paths = with_paths(table, several=chosen.several)
+    facts = (*facts, *(of_paths or of_lists))
     if chosen.several:
         table = several.without_lists(table, chosen.levels)
     check_columns(table, [*([chosen.item] if chosen.item else []), *chosen.levels])
     columns = columns_of(table, chosen)
-    if chosen.several:  # how names nest shows when each cell holds one
-        labels = chosen.levels or [*columns.levels, *_with_several(table, columns)]
-        table = several.without_marks(table, labels, chosen.separator)
-        columns = columns_of(table, replace(chosen, item=columns.item))
+    if chosen.several:
+        table, columns = _with_a_row_per_path(table, columns, chosen)
 
     own = OwnTable(source, table, columns, facts)
     if not own.columns.levels:
@@ -227,7 +230,7 @@ def of_table(
 
     check_columns(table, [own.item, *own.columns.levels])
     if len(own.columns.levels) == 1:
-        own = _with_paths(own, chosen.separator, as_it_is=as_it_is)
+        own = _with_paths(own, chosen, as_it_is=as_it_is)
     elif chosen.separator:
         raise UsageError(
             "a separator splits the paths of one column",
@@ -238,6 +241,20 @@ def of_table(
     if not chosen.several:
         _refuse_several_labels(own)
     return own
+
+
+def _with_a_row_per_path(
+    table: pa.Table, columns: TableColumns, chosen: Chosen
+) -> tuple[pa.Table, TableColumns]:
+    """The table with a row per path, and its columns anew: how names nest shows when each cell
+    holds one.
+    """
+    labels = chosen.levels or [*columns.levels, *_with_several(table, columns)]
+    # what was no level before is none now that rows are repeated, such as a title
+    others = {name: why for name, why in columns.left_out.items() if name not in labels}
+    table = several.without_marks(table, labels, chosen.separator)
+    found = columns_of(table.drop_columns([*others]), replace(chosen, item=columns.item))
+    return table, replace(found, left_out={**found.left_out, **others})
 
 
 def _with_several(table: pa.Table, columns: TableColumns) -> list[str]:
@@ -254,23 +271,36 @@ def _with_several(table: pa.Table, columns: TableColumns) -> list[str]:
     ]
 
 
-def _with_paths(own: OwnTable, separator: str | None, *, as_it_is: bool) -> OwnTable:
+def _with_paths(own: OwnTable, chosen: Chosen, *, as_it_is: bool) -> OwnTable:
     """Split the paths in the one column of names into levels, if it holds paths; one that ends
     early is a partial label.
     """
     column = own.columns.levels[0]
-    mark = separator or separator_of(pc.unique(own.text(column)).to_pylist())
+    mark = chosen.separator or separator_of(pc.unique(own.text(column)).to_pylist())
     if mark is None:
         return own
     values = [row[0] for row in own.rows]
-    levels = levels_of(values, mark)
+    levels = _named(levels_of(values, mark), chosen.level_names)
     paths = told_apart([split_path(value, mark) for value in values])
     ended = [path if as_it_is or not path else ended_early(path, levels) for path in paths]
     rows = [path + ("",) * (len(levels) - len(path)) for path in ended]
     fact = f"{column} holds paths, separated by {mark}"
-    if separator is None:
+    if chosen.separator is None:
         fact += " (--separator names another)"
     return replace(own.with_levels(levels, rows), facts=(*own.facts, fact))
+
+
+def _named(levels: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
+    """The levels of paths by the names that the user gave them. Raises UsageError where these are
+    not as many.
+    """
+    if names and len(names) != len(levels):
+        raise UsageError(
+            f"the paths have {len(levels)} levels",
+            expected=f"--level-names with {len(levels)} names",
+            found=", ".join(names),
+        )
+    return names or levels
 
 
 def _joined(source: str, table: pa.Table, chosen: Chosen, facts: tuple[str, ...]) -> OwnTable:
@@ -279,34 +309,56 @@ def _joined(source: str, table: pa.Table, chosen: Chosen, facts: tuple[str, ...]
     taxa = taxonomy.read(chosen.taxonomy)
     named = [level for level in chosen.levels if level in table.column_names]
     of_ids = named if len(chosen.levels) == 1 else []
-    column = of_ids[0] if of_ids else _column_of_taxa(table, taxa, chosen.item)
+    if chosen.taxon:
+        check_columns(table, [chosen.taxon])
+        of_ids = []
+    named_column = chosen.taxon or next(iter(of_ids), None)
+    column, other = (named_column or "", "")
+    if named_column is None:
+        column, other = _column_of_taxa(table, taxa, chosen.item)
     columns = columns_of(table, Chosen(item=chosen.item, levels=(column,)))
     levels, rows = taxonomy.rows_of(
         taxa, [plain(text) for text in texts(table, column)], () if of_ids else chosen.levels
     )
-    own = OwnTable(source, table, columns, (*facts, f"{column} joined with {taxa.source}"))
+    own = OwnTable(source, table, columns, (*facts, f"{column} joined with {taxa.source}{other}"))
     return own.with_levels(levels, rows)
 
 
-def _column_of_taxa(table: pa.Table, taxa: taxonomy.Taxonomy, item: str | None) -> str:
-    """The column whose values are ids of the taxonomy."""
-    shares = {}
+def _column_of_taxa(table: pa.Table, taxa: taxonomy.Taxonomy, item: str | None) -> tuple[str, str]:
+    """The column of which most rows find their taxon, a word for ids of taxa before another; and in
+    words the runner-up, "" for none.
+    """
+    found: dict[str, int] = {}
+    sample: dict[str, list[str]] = {}
     for name in table.column_names:
         if name in (item, "item") or pa.types.is_nested(table.schema.field(name).type):
             continue
         values = [plain(text) for text in texts(table, name) if text]
-        shares[name] = sum(value in taxa for value in values) / max(len(values), 1)
+        sample[name] = values[:1]
+        found[name] = sum(value in taxa for value in values)
 
-    best: str | None = max(shares, key=shares.__getitem__, default=None)
-    if best is None or shares[best] == 0:
+    def known_first(name: str) -> tuple[int, bool]:
+        return found[name], words.folded(name) in words.TAXA
+
+    order = sorted(found, key=known_first, reverse=True)
+    if not order or found[order[0]] == 0:
+        hints = [taxonomy.hint(taxa, values) for values in sample.values()]
         raise DataError(
             f"no column of the table holds ids of {taxa.source}",
             expected="a column of taxon ids",
             found=", ".join(table.column_names),
-            fix="name it: --levels COLUMN",
+            fix=next(filter(None, hints), "name it: --taxon COLUMN"),
         )
 
-    return best
+    best = order[0]
+    other = ""
+    if len(order) > 1 and found[order[1]]:
+        second = order[1]
+        other = (
+            f": {found[best]:,} of {len(table):,} rows find their taxon ({second}: "
+            f"{found[second]:,}; --taxon {shlex.quote(second)} takes it)"
+        )
+    return best, other
 
 
 def _refuse_several_labels(own: OwnTable) -> None:

@@ -22,7 +22,7 @@ from hbench.core.errors import SubmissionError, examples
 from hbench.core.untrusted import open_parquet, parquet_table
 from hbench.engine.similarity import as_vectors
 from hbench.sheets import words
-from hbench.sheets.paths import JOINED, SEPARATORS, split_path
+from hbench.sheets.paths import JOINED, SEPARATORS, as_written, split_path
 from hbench.sheets.rows import Row
 from hbench.submissions import embeddings as embedding_files
 from hbench.submissions.embeddings import Embeddings
@@ -151,8 +151,7 @@ def placed_in(tree: LabelTree, names: Sequence[str]) -> PlacedNodes:
 
 def paths_of(tree: LabelTree) -> list[Row]:
     """The names from the top to every node, those that stand for an unknown name left out."""
-    of_path, _ = _nodes_of(tree)
-    return list(of_path)
+    return list(_nodes_by_path(tree))
 
 
 def path_text(path: Row) -> str:
@@ -168,28 +167,43 @@ def path_text(path: Row) -> str:
 Node = tuple[int, int]  # a depth, and a fine class below the node
 
 
-def _nodes_of(tree: LabelTree) -> tuple[dict[Row, Node], dict[str, list[Node]]]:
-    """The nodes by the names from the top to them, and by their own name."""
-    of_path: dict[Row, Node] = {}
-    of_name: dict[str, list[Node]] = {}
+def _nodes_by_path(tree: LabelTree) -> dict[Row, Node]:
+    """The nodes by the names from the top to them, but for those that stand for an unknown name."""
+    nodes: dict[Row, Node] = {}
     for fine, row in enumerate(class_rows(tree)):
         for depth in range(1, tree.depth + 1):
-            path = row[:depth]
-            if path in of_path or is_unknown(path[-1]):
-                continue
-            of_path[path] = (depth, fine)
-            of_name.setdefault(path[-1], []).append((depth, fine))
-    return of_path, of_name
+            if not is_unknown(row[depth - 1]):
+                nodes.setdefault(row[:depth], (depth, fine))
+    return nodes
+
+
+def _nodes_of(tree: LabelTree) -> tuple[dict[Row, Node], dict[str, list[Node]]]:
+    """The nodes by the names from the top to them, and by their own name; both also as they were
+    before equal names were told apart by their parents.
+    """
+    of_path = _nodes_by_path(tree)
+    of_name: dict[str, list[Node]] = {}
+    brought: dict[Row, list[Node]] = {}
+    for path, node in of_path.items():
+        of_name.setdefault(path[-1], []).append(node)
+        if (written := as_written(path)) != path:
+            brought.setdefault(written, []).append(node)
+
+    of_written_name: dict[str, list[Node]] = {}
+    for written, nodes in brought.items():
+        of_written_name.setdefault(written[-1], []).extend(nodes)
+    alone = {written: nodes[0] for written, nodes in brought.items() if len(nodes) == 1}
+    return {**alone, **of_path}, {**of_written_name, **of_name}
 
 
 def _found(name: str, of_path: dict[Row, Node], of_name: dict[str, list[Node]]) -> list[Node]:
     """The nodes that a text may name."""
     if name in of_name:
         return of_name[name]
-    as_written = name.removeprefix(FROM_THE_TOP)
+    bare = name.removeprefix(FROM_THE_TOP)
     marks = dict.fromkeys(separator.strip() for separator in SEPARATORS)
-    paths = [tuple(as_written.split(JOINED))]
-    paths += [split_path(as_written, mark) for mark in marks if mark in name]
+    paths = [tuple(bare.split(JOINED))]
+    paths += [split_path(bare, mark) for mark in marks if mark in name]
     return [of_path[path] for path in paths if path in of_path][:1]
 
 

@@ -15,15 +15,18 @@ from typing import NamedTuple
 from hbench.core.arguments import checked
 from hbench.core.errors import UsageError, examples
 from hbench.core.registry import Registry
+from hbench.datasets import Dataset
 from hbench.look.figures import Drawing
 from hbench.records.report import Report, document_of
 
 
 class PlotRequest(NamedTuple):
-    """A request to draw files or names, with options, of which every kind takes some."""
+    """A request to draw files or names, with options, of which every kind takes some. `dataset`:
+    its name, or itself.
+    """
 
     files: tuple[str, ...]
-    dataset: str | None = None
+    dataset: str | Dataset | None = None
     test: str | None = None
     names: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()

@@ -117,13 +117,12 @@ class Reported:
 def read_runs(
     files: Sequence[Path],
     *,
-    dataset: str | None = None,
-    policies: Sequence[str] = (),
+    dataset: str | Dataset | None = None,
     test: str | None = None,
     by: str | None = None,
 ) -> Reported:
-    """Read reports, and the files of values and results next to them; `policies` mend the names of
-    a `dataset` that is a table.
+    """Read reports, and the files of values and results next to them; `dataset`: where theirs is,
+    or itself, where its name does not find it.
 
     Raises the errors of `runs_of`, UnknownName for the test or the metric, and DataError for a
     named dataset that is not on this disk, or is not the dataset of the report.
@@ -141,7 +140,7 @@ def read_runs(
         raise UnknownName("test of this report", test, document.tests)
 
     chosen = test or document.tests[0]
-    data = _dataset(document, dataset, policies)
+    data = _dataset(document, dataset)
     manifest = None if data is None else data.tests[chosen]
     found = [_reported(run, path, chosen, manifest) for path, run in zip(files, runs, strict=True)]
     return Reported(tuple(found), data, chosen, _metric(document, by), named)
@@ -190,20 +189,21 @@ def _refuse_other_dataset(document: Document, named: Sequence[ReportedRun]) -> N
             )
 
 
-def _dataset(document: Document, name: str | None, policies: Sequence[str]) -> Dataset | None:
+def _dataset(document: Document, named: str | Dataset | None) -> Dataset | None:
     """Load the dataset of a report; None if it is not named and not on this disk."""
     try:
-        data = load(name or document.dataset, policies)
+        data = named if isinstance(named, Dataset) else load(named or document.dataset)
     except (DataError, UnknownName):
-        if name is not None:
+        if named is not None:
             raise
         return None
 
     if digest_of(data) == document.dataset_digest:
         return without_items(data, document.embedding.left_out if document.embedding else ())[0]
-    if name is None:
+    if named is None:
         return None
 
+    name = named.name if isinstance(named, Dataset) else named
     expected = (
         f"digest {document.dataset_digest[:12]}…, {document.dataset}@{document.dataset_version}"
     )

@@ -122,6 +122,7 @@ def _by_place(graph: ClassGraph[NodeId], names: dict[NodeId, str]) -> dict[NodeI
         if not names[node] and graph.out_degree(node):
             first, last = ends[node]
             names[node] = first if first == last else f"{first} … {last}"
+    names = _siblings_apart(graph, names, ends)
     times = Counter((depth[node], name) for node, name in names.items() if name)
     shown: dict[NodeId, str] = {}
     for node in order:
@@ -130,6 +131,32 @@ def _by_place(graph: ClassGraph[NodeId], names: dict[NodeId, str]) -> dict[NodeI
         is_repeated = times[depth[node], name] > 1 and bool(above)
         shown[node] = f"{name} ({shown[above[0]]})" if is_repeated else name
     return shown
+
+
+def _siblings_apart(
+    graph: ClassGraph[NodeId], names: dict[NodeId, str], ends: dict[NodeId, tuple[str, str]]
+) -> dict[NodeId, str]:
+    """The names of nodes, with the first and last leaf behind that of an inner node whose sibling
+    has it, too. Raises TreeError for two leaves of one name under one parent.
+    """
+    apart = dict(names)
+    for parent in graph:
+        below = list(graph.successors(parent))
+        times = Counter(names[node] for node in below if names[node])
+        for node in below:
+            if times[names[node]] < 2:
+                continue
+            if not graph.out_degree(node):
+                raise TreeError(
+                    f"two leaves of one node have the same name, {names[node]!r}",
+                    expected="names that differ among the children of a node",
+                    found=f"{times[names[node]]} of them below {names[parent] or 'the root'!r}",
+                    fix="rename all but one in the file, or take them out",
+                )
+            first, last = ends[node]
+            of_leaves = first if first == last else f"{first} … {last}"
+            apart[node] = f"{names[node]} ({of_leaves})"
+    return apart
 
 
 def _without_cycles(

@@ -1,0 +1,142 @@
+"""Reads judgements (qrels) as a dataset: for each query the items that are relevant, and by what
+grade, as trec_eval, ir_measures, ranx and BEIR take them.
+
+A level is a grade: an item of the second of two grades is at level 2 of 2. Items that are not
+judged, or by a grade of 0 or less, are right for no query.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from hbench.core.errors import DataError, examples
+from hbench.core.tables import text_rows
+from hbench.datasets import manifest as manifests
+from hbench.datasets.dataset import TEST, Dataset, Protocol, digest_of, list_of
+from hbench.sheets import words
+from hbench.sheets.dialect import suffix_of
+from hbench.sheets.rows import Row
+from hbench.sheets.sheet import TEXTS
+from hbench.sheets.text import TextTable
+from hbench.sheets.understood import Understood
+from hbench.tree.partial import NO_CLASS
+
+FIELDS = 4  # query iteration item grade
+SUFFIXES = (*TEXTS, "", ".qrel", ".qrels", ".trec", ".test", ".dev")
+NAMES = ("query", "iteration", "item", "grade")
+
+
+def is_qrels(path: Path) -> bool:
+    """Whether a file holds judgements: TREC's four columns, or a header of query, item, grade."""
+    if suffix_of(path) not in SUFFIXES:
+        return False
+    text = TextTable(path)
+    if text.head is None or not text.head.lines:
+        return False
+    if all(_is_line(line) for line in text.head.lines):
+        return True
+    header = text.dialect.rows[0] if text.dialect.rows else []
+    return _columns_of(header) is not None
+
+
+def _is_line(line: str) -> bool:
+    fields = line.split()
+    return len(fields) == FIELDS and fields[1] in ("0", "1", "Q0") and _is_whole(fields[3])
+
+
+def _is_whole(text: str) -> bool:
+    return text.removeprefix("-").isdigit()
+
+
+def _columns_of(header: list[str]) -> tuple[str, str, str] | None:
+    """The columns of query, item and grade; None for another table. BEIR calls its grades score,
+    and hence its ids by dashes.
+    """
+    query = words.first_of(header, words.QUERIES)
+    item = words.first_of(header, words.RETRIEVED)
+    is_beir = words.folded(query) == "query-id"
+    grade = words.first_of(header, (*words.GRADES, "score") if is_beir else words.GRADES)
+    return (query, item, grade) if query and item and grade else None
+
+
+def read_qrels(path: Path) -> Dataset:
+    """The dataset of a file of judgements. Raises DataError for grades that are not whole numbers,
+    an item that is judged twice, and a file in which nothing is relevant.
+    """
+    rows = _rows_of(TextTable(path))
+    bad = [grade for _, _, grade in rows if not _is_whole(grade)]
+    if bad:
+        raise DataError(
+            f"{path} has grades that are not whole numbers",
+            expected="0, 1, 2 …",
+            found=examples(map(repr, bad)),
+        )
+    grades = {(query, item): int(grade) for query, item, grade in rows}
+    if len(grades) < len(rows):
+        times = Counter((query, item) for query, item, _ in rows)
+        twice = [f"{query} and {item}" for (query, item), count in times.items() if count > 1]
+        raise DataError(
+            f"{path} judges {len(twice):,} pairs more than once",
+            expected="one grade for each query and item",
+            found=examples(twice),
+        )
+
+    steps = sorted({grade for grade in grades.values() if grade > 0})
+    if not steps:
+        raise DataError(f"{path} judges nothing as relevant", expected="grades above 0")
+    level_of = {grade: level for level, grade in enumerate(steps, start=1)}
+    listed = [(query, item, level_of[g]) for (query, item), g in grades.items() if g > 0]
+    return _dataset(path, grades, listed, tuple(f"grade{grade}" for grade in steps))
+
+
+def _rows_of(text: TextTable) -> list[tuple[str, ...]]:
+    """Query, item and grade of each line."""
+    assert text.head is not None
+    lines = text.content.decode() if text.content is not None else text.path.read_text("utf-8-sig")
+    if all(_is_line(line) for line in text.head.lines):
+        fields = [line.split() for line in lines.splitlines() if line.strip()]
+        short = [number for number, parts in enumerate(fields, 1) if len(parts) != FIELDS]
+        if short:
+            raise DataError(
+                f"{text.path} has {len(short):,} lines without four columns",
+                expected=" ".join(NAMES),
+                found=f"lines {examples(short)}",
+            )
+        return [(query, item, grade) for query, _, item, grade in fields]
+    columns = _columns_of(text.dialect.rows[0])
+    assert columns is not None
+    return text_rows(text.texts(text.dialect.rows[0]), columns)
+
+
+def _dataset(
+    path: Path,
+    grades: dict[tuple[str, str], int],
+    listed: list[tuple[str, str, int]],
+    levels: tuple[str, ...],
+) -> Dataset:
+    """A dataset of one test. Each query is a class of its own, over which intervals are taken."""
+    queries = dict.fromkeys(query for query, _ in grades)
+    gallery = dict.fromkeys(item for _, item in grades)
+    items = [*queries, *(item for item in gallery if item not in queries)]
+    rows: list[Row] = [(item if item in queries else NO_CLASS,) * len(levels) for item in items]
+    manifest = manifests.from_names(
+        items,
+        rows,
+        levels=levels,
+        query=np.array([item in queries for item in items]),
+        gallery=np.array([item in gallery for item in items]),
+    )
+    table = list_of(listed)
+    facts = [f"{len(listed):,} relevant of {len(grades):,} judged pairs"]
+    if both := sum(item in gallery for item in queries):
+        facts.append(f"{both:,} ids are of a query and of an item: left out of their own lists")
+    times = Counter(number for *_, number in listed)
+    at_level = [f"{level} ({times[number]:,})" for number, level in enumerate(levels, start=1)]
+    what = f"judgements (qrels): {len(queries):,} queries, {len(gallery):,} items"
+    read = Understood(path.name, what, (*facts, f"levels {' › '.join(at_level)}"))
+    version = digest_of(table)[:12]
+    tests = {TEST: manifest}
+    return Dataset(path.stem, version, Protocol(), None, tests, lists={TEST: table}, read=read)

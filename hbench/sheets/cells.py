@@ -1,0 +1,139 @@
+"""Reads lists that stand as text in the cells of a column, as pandas, JSON and programs for
+annotation write them.
+
+>>> as_list("['Owls', 'Night']"), as_list('[["Birds", "Owls"]]'), as_list("Owls")
+(['Owls', 'Night'], [['Birds', 'Owls']], None)
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hbench.core.errors import DataError
+from hbench.core.untrusted import parse_json
+from hbench.sheets.paths import JOINED, nest
+
+LISTS = pa.list_(pa.string())
+PATH_LISTS = pa.list_(LISTS)
+BRACKETS = re.compile(r"\s*[\[(].*[\])]\s*", re.DOTALL)
+SAMPLE = 1000
+MOST_LETTERS = 100_000  # of one cell that is parsed as a list
+
+
+def as_list(text: str) -> list[Any] | None:
+    """The list that a text is in JSON or Python; None for any other text."""
+    if not BRACKETS.fullmatch(text) or len(text) > MOST_LETTERS:
+        return None
+    try:
+        value = parse_json(text)
+    except ValueError:
+        try:
+            value = ast.literal_eval(text.strip())
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            return None
+    return list(value) if isinstance(value, list | tuple) else None
+
+
+def _kind_of(lists: Iterable[Sequence[Any]]) -> pa.DataType | None:
+    """Whether lists hold texts or lists of texts; None for anything else."""
+    parts = [part for held in lists for part in held]
+    if parts and all(isinstance(part, str) for part in parts):
+        return LISTS
+    if parts and all(isinstance(part, list | tuple) for part in parts):
+        return PATH_LISTS if all(isinstance(name, str) for part in parts for name in part) else None
+    return None
+
+
+def with_lists(table: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, list[str]]:
+    """The table with columns of lists in place of those of `columns` whose cells are all lists as
+    text; and in words which these were.
+    """
+    facts = []
+    for name in columns:
+        column = table[name]
+        if not pa.types.is_string(column.type) or not _begins_with_bracket(column):
+            continue
+        encoded = column.combine_chunks().dictionary_encode()
+        whole = encoded if isinstance(encoded, pa.Array) else encoded.combine_chunks()
+        parsed = _parsed(whole.dictionary.to_pylist())
+        kind = None if parsed is None else _kind_of(held for held in parsed if held is not None)
+        if parsed is None or kind is None:
+            continue
+        cells = pa.array(parsed, kind).take(whole.indices)
+        table = table.set_column(table.column_names.index(name), name, cells)
+        facts.append(f"{name} holds lists as text")
+    return table, facts
+
+
+def _begins_with_bracket(column: pa.ChunkedArray) -> bool:
+    """Whether the first cell that is not empty may be a list."""
+    first = next((text for text in column[:SAMPLE].to_pylist() if text), "")
+    return first.lstrip()[:1] in ("[", "(")
+
+
+def _parsed(values: Sequence[str | None]) -> list[list[Any] | None] | None:
+    """The different cells as lists, None for an empty one; None where some cell is no list."""
+    parsed: list[list[Any] | None] = []
+    for value in values:
+        held = as_list(value) if value else []
+        if held is None:
+            return None
+        parsed.append(held or None)
+    return parsed if any(parsed) else None
+
+
+def are_paths(column: pa.ChunkedArray) -> bool:
+    """Whether lists of texts are paths, and not labels side by side: those of some items would be
+    one alone.
+    """
+    paths = {tuple(held) for held in column.to_pylist() if held}
+    return all(len(path) > 1 for path in paths) and nest(paths)
+
+
+def with_paths(table: pa.Table, *, several: bool) -> tuple[pa.Table, list[str]]:
+    """The table with paths as texts in place of columns of lists of names: one list is a path where
+    it nests and no other column has lists; a list of lists holds the paths of an item.
+
+    Raises DataError for an item of several paths, unless there may be `several`.
+    """
+    facts: list[str] = []
+    listed = [field.name for field in table.schema if field.type in (LISTS, PATH_LISTS)]
+    for name in listed:
+        column = table[name]
+        if column.type == PATH_LISTS:
+            table = _of_path_lists(table, name, several=several)
+            facts.append(f"{name} holds lists of names")
+        elif not several and len(listed) == 1 and are_paths(column):
+            table = _with_texts(table, name, pc.binary_join(column, JOINED))
+            facts.append(f"{name} holds paths in lists")
+    return table, facts
+
+
+def _of_path_lists(table: pa.Table, name: str, *, several: bool) -> pa.Table:
+    """The table with the paths of a column of lists of lists as texts, a row for each."""
+    column = table[name].combine_chunks()
+    numbers = pc.list_value_length(column).fill_null(0)
+    most = pc.max(numbers).as_py()
+    if most > 1 and not several:
+        raise DataError(
+            f"the column {name} gives some items several paths",
+            expected="one path of each item",
+            found=f"up to {most:,}",
+            fix="--several takes them all, or keep one path of each of these items",
+        )
+    # an empty list is an item without labels, which keeps its row
+    held = [[JOINED.join(path) for path in paths or [()]] for paths in column.to_pylist()]
+    rows = np.repeat(np.arange(len(table)), [len(paths) for paths in held])
+    repeated = table.take(pa.array(rows))
+    return _with_texts(repeated, name, pa.array([path for paths in held for path in paths]))
+
+
+def _with_texts(table: pa.Table, name: str, texts: pa.Array | pa.ChunkedArray) -> pa.Table:
+    return table.set_column(table.column_names.index(name), name, pc.fill_null(texts, ""))
