@@ -29,7 +29,7 @@ def group() -> None:
 @group.command("run")
 @click.argument("name")
 @click.option(
-    "--seeds", type=click.IntRange(min=1), default=5, show_default=True, help="Runs of every arm."
+    "--seeds", type=click.IntRange(min=1), help="Runs of every arm.  [default: the study's, 5 or 3]"
 )
 @click.option(
     "--set",
@@ -75,6 +75,7 @@ def run(name: str, only: tuple[str, ...], out: Path | None, headline: bool, **op
         if arm not in study.arms:
             raise UnknownName("arm", arm, study.arms)
     folder = out or Path("runs") / f"study-{Path(name).stem}"
+    options["seeds"] = options["seeds"] or study.seeds
     _train(study, folder, list(only or (study.headline if headline else study.arms)), options)
     _tell(study, folder, options)
 

@@ -256,7 +256,7 @@ def _row(board: Leaderboard, out: Path, arm: str, scores: Mapping[str, Scores]) 
         board,
         method=arm,
         backbone=recipe.model.backbone,
-        setup={"batch_size": recipe.sampler.batch},
+        setup={"batch_size": recipe.sampler.batch, "resolution": recipe.images.size},
     )
     assert row.run is not None
 

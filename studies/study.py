@@ -100,9 +100,9 @@ class Claim(BaseModel):
 class Study(BaseModel):
     """Arms by name, the settings that all of them share, and what is shown and tested of them.
 
-    `unit`: the level whose classes intervals are taken over, beside seeds. `minutes`: what a run
-    takes on one core. `gaps`: batch sizes of which the decomposability gap of AP is measured, as
-    metrics gap@B and AP in B.
+    `unit`: the level whose classes intervals are taken over, beside seeds. `seeds`: the runs of an
+    arm that a claim is about. `minutes`: what a run takes on one core. `gaps`: batch sizes of which
+    the decomposability gap of AP is measured, as metrics gap@B and AP in B.
     """
 
     model_config = STRICT
@@ -110,6 +110,7 @@ class Study(BaseModel):
     settings: tuple[str, ...] = ()
     metrics: tuple[str, ...]
     unit: str
+    seeds: Annotated[int, Field(gt=0)] = 5
     minutes: Annotated[float, Field(gt=0)] | None = None
     gaps: tuple[Annotated[int, Field(gt=1)], ...] = ()
     tuning: Tuning | None = None

@@ -150,9 +150,11 @@ MUSHROOM = "Vegetables/{}Brown-Cap-Mushroom/Brown-Cap-Mushroom_001.jpg"
 
 @pytest.fixture
 def grocery(raw):
+    """Laid out as its archive is unpacked."""
+    folder = raw / "GroceryStoreDataset-fc80ba9" / "dataset"
+    (folder / "iconic-images-and-descriptions").mkdir(parents=True)
     with tarfile.open(GOLDEN / "grocery" / "lists.tar.gz") as archive:
-        archive.extractall(raw, filter="data")
-    (raw / "iconic-images-and-descriptions").mkdir()
+        archive.extractall(folder, filter="data")
     return raw
 
 
@@ -208,9 +210,10 @@ def test_clean_pictures_and_descriptions_ask_for_the_photographs_of_the_test(gro
     ],
 )
 def test_lists_of_groceries_of_another_form_are_refused(file, old, new, found, grocery):
-    text = (grocery / file).read_text(encoding="utf-8")
+    (path,) = grocery.rglob(file)
+    text = path.read_text(encoding="utf-8")
     assert old in text
-    (grocery / file).write_text(text.replace(old, new, 1), encoding="utf-8")
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
     with pytest.raises(DataError, match=found):
         build("grocery", grocery)
 

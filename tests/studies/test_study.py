@@ -575,7 +575,7 @@ def test_the_sentences_of_the_page_have_figures_of_the_kept_values(name):
 def test_the_kept_values_say_what_they_rest_on(name):
     study, (values, about) = studies.read(name), read(kept_of(f"{name}-study"))
     assert about.dataset_digest == leaderboard.read(study.dataset).rows[0].run.dataset_digest
-    wanted = Counter(arm for arm, _ in study.runs(list(values), 5))
+    wanted = Counter(arm for arm, _ in study.runs(list(values), study.seeds))
     for arm, metrics in values.items():
         assert {len(scores.values) for scores in metrics.values()} == {wanted[arm]}, arm
     for arm, record in about.arms.items():
