@@ -18,6 +18,7 @@ import click
 
 from hbench.core import extras
 from hbench.core.errors import (
+    ConfigError,
     HBenchError,
     UsageError,
     closest,
@@ -56,6 +57,7 @@ VERBS = {
     "hgldv2": "rebuild the super-categories of H-GLDv2, step by step",
 }
 PLUGINS = "hbench.verbs"  # the entry-point group of the verbs that other packages bring
+OWN_CODE = "own_"  # begins the modules of FILE.py:NAME (hbench.train.recipes.own_code)
 VARIABLES = {
     "HBENCH_HOME": "the folder of datasets, cache and own leaderboards, unless said below",
     "HBENCH_DATA": "downloaded and built datasets",
@@ -229,6 +231,19 @@ def _say_warning(message: Warning | str, category: type[Warning], *_: object) ->
         click.echo(f"hbench: {visible(str(message))}", err=True)
 
 
+def _end_in_own_code(error: Exception) -> None:
+    """End with the line of a user's own program, FILE.py:NAME, where an error came through it."""
+    at = error.__traceback__
+    place = ""
+    while at is not None:
+        if at.tb_frame.f_globals.get("__name__", "").startswith(OWN_CODE):
+            place = f"{at.tb_frame.f_code.co_filename}, line {at.tb_lineno}"
+        at = at.tb_next
+    if place:
+        met = shorten(one_line(f"{type(error).__name__}: {error}"), 300)
+        _end_refused(ConfigError(f"your own program fails in {place}", found=met))
+
+
 def _end_unforeseen(error: Exception) -> NoReturn:
     """Say in one line what was being done and what was met; with --verbose where, too."""
     # Python 3.11 wraps what interrupts the making of a class, as while a library is imported.
@@ -238,6 +253,7 @@ def _end_unforeseen(error: Exception) -> NoReturn:
         raise error
     if {"-v", "--verbose"} & set(sys.argv):
         traceback.print_exception(error)
+    _end_in_own_code(error)
     doing = shorten(one_line(" ".join(["hbench", *sys.argv[1:]])))
     met = shorten(one_line(f"{type(error).__name__}: {error}"), 300)
     click.echo(

@@ -74,12 +74,17 @@ def command(
     """
     execution = reporting.execution_of(options)
     _refuse_options(options)
+    reporting.refuse_missing(
+        [file, *(options[name] for name in ("query", "gallery", "ids", "nodes"))]
+    )
     data = loaded(dataset, options)
     given = reporting.submitted(
         _queries_file(file, options), options["ids"], options["gallery"], movable=True
     )
     given = reporting.without_zeros(given, options["leave_out"])
-    checked = reporting.examined(given, data, reporting.settings_of(options), options["method"])
+    with reporting.read_if_refused(data):
+        settings = reporting.settings_of(options)
+        checked = reporting.examined(given, data, settings, options["method"])
     if check:
         reporting.show_read(understood.document() for understood in checked.subject.read)
         for doubt in checked.subject.doubts:

@@ -61,7 +61,7 @@ def command(
     Example: hbench evaluate-all embeddings/ --dataset sop --metrics H-AP,R@1 --by R@1 --out
     reports/
     """
-    from hbench.core.errors import HBenchError, SubmissionError
+    from hbench.core.errors import HBenchError, SubmissionError, examples
     from hbench.evaluation import many
     from hbench.metrics.names import MetricName
 
@@ -72,7 +72,13 @@ def command(
     documents: dict[Path, Document] = {}
     asked: dict[str, None] = {}
     refused: dict[str, HBenchError] = {}
-    files = {options["output"] / f"{file.stem}.json": file for file in many.files_in(folder)}
+    found = many.files_in(folder)
+    if others := many.passed_over(folder, found):
+        say(
+            f"note: {len(others):,} files are not scored ({examples(others)}): score a CSV or "
+            "ranking by hbench evaluate"
+        )
+    files = {options["output"] / f"{file.stem}.json": file for file in found}
     for report, file in files.items():
         try:
             documents[report], names = _report_of(file, report, data, options)

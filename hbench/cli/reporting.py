@@ -5,7 +5,8 @@ writing, and showing.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,7 +15,7 @@ import click
 
 from hbench.cli.names import FILE, METRICS, PROTOCOL, SIMILARITY, TESTED, TIES
 from hbench.cli.terminal import say, show, show_json, show_table
-from hbench.core.errors import shorten
+from hbench.core.errors import HBenchError, SubmissionError, shorten
 
 if TYPE_CHECKING:
     from hbench.boards import Leaderboard
@@ -254,6 +255,29 @@ def show_scores(document: Document) -> None:
         show_table(None if place else formats.heading(document), content.header, content.cells)
     signatures = [document.signature, *(tree.signature for tree in document.trees.values())]
     show("\n".join([formats.unit_note(document), *signatures]))
+
+
+def refuse_missing(files: Iterable[Path | None]) -> None:
+    """Raise SubmissionError that names all files that are not there, before any is read."""
+    missing = [str(file) for file in files if file is not None and not file.exists()]
+    if missing:
+        raise SubmissionError(
+            f"{' and '.join(missing)} {'does' if len(missing) == 1 else 'do'} not exist",
+            expected="files of embeddings, or of rankings",
+        )
+
+
+@contextmanager
+def read_if_refused(data: Dataset) -> Iterator[None]:
+    """Say what the dataset's table was taken for where its embeddings are refused: a wrong guess
+    may be why.
+    """
+    try:
+        yield
+    except HBenchError:
+        if data.read is not None:
+            say(f"read: {data.read}")
+        raise
 
 
 def show_read(read: Iterable[dict[str, Any]]) -> None:

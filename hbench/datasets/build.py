@@ -203,8 +203,8 @@ def find_raw(spec: Spec, root: Path | None) -> Path:
 
 @dataclass(frozen=True)
 class Joined:
-    """The comparison of a folder's files with the items: `missing` items have no file, `surplus`
-    files no item.
+    """The comparison of a folder's files with the pictures of items: `missing` ones have no file,
+    `surplus` files no item.
     """
 
     items: int
@@ -220,13 +220,15 @@ class Joined:
 
 
 def joined(manifests: Iterable[Manifest], folder: Path, known: Iterable[str] = ()) -> Joined:
-    """Compare the items of all manifests with the image files below `folder`; a file of a `known`
-    item is not surplus.
+    """Compare the pictures of all manifests' items with the image files below `folder`; a file of a
+    `known` item is not surplus. A picture of several boxes counts once.
     """
-    items = {str(item) for manifest in manifests for item in manifest.items}
+    items = {file_of(str(item)) for manifest in manifests for item in manifest.items}
     files = set(images_below(folder))
     return Joined(
-        len(items), tuple(sorted(items - files)), tuple(sorted(files - items - set(known)))
+        len(items),
+        tuple(sorted(items - files)),
+        tuple(sorted(files - items - set(map(file_of, known)))),
     )
 
 

@@ -127,8 +127,26 @@ def images_below(folder: Path, *, suffixes: tuple[str, ...] = SUFFIXES) -> Itera
         folders[:] = sorted(name for name in folders if _is_followed(directory, name, here))
         below = Path(directory).relative_to(folder)
         for name in files:
-            if name.lower().endswith(suffixes) and not name.startswith("."):
+            is_picture = name.lower().endswith(suffixes) and not name.startswith(".")
+            if is_picture and not leads_nowhere(os.path.join(directory, name)):  # noqa: PTH118
                 yield (below / name).as_posix()
+
+
+def leads_nowhere(path: str) -> bool:
+    """Whether a path is a link to what is not there."""
+    return os.path.islink(path) and not os.path.exists(path)  # noqa: PTH110, PTH114
+
+
+def broken_links(folder: Path) -> list[str]:
+    """The links below a folder that lead nowhere, as POSIX paths relative to it."""
+    found = []
+    for directory, folders, files in os.walk(folder, followlinks=True):
+        here = os.path.realpath(directory)
+        folders[:] = sorted(name for name in folders if _is_followed(directory, name, here))
+        for name in files:
+            if leads_nowhere(os.path.join(directory, name)):  # noqa: PTH118
+                found.append((Path(directory).relative_to(folder) / name).as_posix())
+    return sorted(found)
 
 
 LEFT_BEHIND = ("__MACOSX", "@eaDir")  # folders of systems, beside the hidden ones

@@ -84,6 +84,8 @@ def examine(
     partial = partial_labels_of(data)
     if partial:
         given.refuse_partial(data)
+    if settings.similarity is None and data.protocol.similarity != "hamming":
+        given.refuse_bits()
     also = _official(data, settings, partial=bool(partial)) if also_official else None
     conditions = _conditions(settings, data, partial=bool(partial), left_out=left_out)
     if conditions.several > 1 and also is not None:

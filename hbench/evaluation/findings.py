@@ -24,7 +24,7 @@ WITHOUT_POSITIVES = "have no positive at any level"
 WITH_INVERSION = "have a relevance inversion"
 
 
-def few_units(units: NDArray[np.int64], unit: str) -> list[str]:
+def few_units(units: NDArray[np.int64], unit: str, *, partial: bool = False) -> list[str]:
     """A remark where intervals are taken over so few units that none can be trusted; `units`: that
     of every scored query.
 
@@ -35,7 +35,7 @@ def few_units(units: NDArray[np.int64], unit: str) -> list[str]:
     effective = sizes.sum() ** 2 / max(1, (sizes.astype(float) ** 2).sum())
     if number == 0 or round(effective, 6) >= MIN_UNITS:
         return []
-    over = f"the intervals are over {units_in_words(unit, number)}"
+    over = f"the intervals are over {units_in_words(unit, number, partial=partial)}"
     if number >= MIN_UNITS:
         over += f", whose sizes differ so much that they say as much as {effective:.1f} equal ones"
     return [f"{over}: with fewer than {MIN_UNITS} no interval can be trusted"]

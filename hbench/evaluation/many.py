@@ -47,6 +47,22 @@ def files_in(folder: Path) -> list[Path]:
     return files
 
 
+def passed_over(folder: Path, files: Collection[Path]) -> list[str]:
+    """The files of a folder that are none of those to score, and not what hbench wrote beside them:
+    a report, values by query, results, ids.
+    """
+    stems = {file.stem for file in files}
+    names = []
+    for path in sorted(folder.iterdir()):
+        is_hidden = path.name.startswith(".")
+        is_beside = (
+            path.name.endswith(BESIDE) or path.name.split(".")[0].removesuffix("_ids") in stems
+        )
+        if path not in files and not is_hidden and not is_beside:
+            names.append(path.name)
+    return names
+
+
 def earlier(path: Path, examined: Examined) -> Document | None:
     """The report at `path` where it is of this very file and dataset, under whichever
     conditions."""

@@ -102,6 +102,9 @@ def as_submission(
     )
 
 
+HIGHEST_BIT = 128  # of a byte
+
+
 class EmbeddingSubmission:
     """Embeddings of the queries and of the gallery, from one file or from a file each. `movable`:
     evaluation may reorder and scale an array in memory in place, since nobody uses it afterwards.
@@ -189,6 +192,18 @@ class EmbeddingSubmission:
                 found="listed positives",
             )
 
+    def refuse_bits(self) -> None:
+        """Raise UsageError for bytes that may be packed bits: nothing but the user knows."""
+        for part in self.parts:
+            # bits set both the highest and the lowest place; counts seldom reach the former
+            if part.dtype == "uint8" and float(part.vectors.max(initial=0)) >= HIGHEST_BIT:
+                raise UsageError(
+                    f"the bytes (uint8) in {part.source} may be packed bits or numbers",
+                    found=f"{part.dim} bytes an item, up to {int(part.vectors.max())}",
+                    fix="--similarity hamming, if they are packed bits; --similarity cosine, if "
+                    "they are numbers",
+                )
+
     def embeddings(self, purpose: str) -> EmbeddingSubmission:
         """Return itself if it holds vectors. Raises SubmissionError, which names the purpose, for
         rankings.
@@ -274,6 +289,8 @@ class RankingSubmission:
             return tuple(possible), []
         if chosen or not possible:
             better = "a list for every query" if missing else "embeddings, or longer lists"
+            if not missing and depth > 0:
+                better += f"; or ask for what lists of {depth} can give: --metrics mAP@{depth}"
             raise SubmissionError(
                 f"a ranking of depth {depth} cannot give {left_out}",
                 expected=f"metrics cut at k ≤ {depth}, such as R@k, mAP@k, NDCG@k, P@k",
@@ -295,6 +312,9 @@ class RankingSubmission:
             expected="an embedding file",
             found="a ranking",
         )
+
+    def refuse_bits(self) -> None:
+        """Do nothing: lists hold no bytes."""
 
     def embeddings(self, purpose: str) -> EmbeddingSubmission:
         raise SubmissionError(

@@ -97,7 +97,7 @@ def _few(
 ) -> list[str]:
     """Say where intervals go by few units, of those that have a value."""
     is_scored = ~np.isnan(values).all(axis=0)
-    return list(few_units(units[is_scored], conditions.unit))
+    return list(few_units(units[is_scored], conditions.unit, partial=conditions.partial))
 
 
 def _mistakes(

@@ -130,9 +130,8 @@ class Document(Strict):
     @property
     def over(self) -> str:
         """The units that the intervals are taken over, in words."""
-        return units_in_words(
-            self.unit, max((score.units for score in self.scores.values()), default=0)
-        )
+        number = max((score.units for score in self.scores.values()), default=0)
+        return units_in_words(self.unit, number, partial=bool(self.unknown_wrong))
 
     def marks(self) -> dict[str, str]:
         """Return the metadata of this report's tables, so that none is taken for that of another

@@ -123,10 +123,14 @@ def _numbered(column: pa.ChunkedArray) -> NDArray[np.int64]:
     return ranks
 
 
-def units_in_words(unit: str, number: int) -> str:
-    """Say how many of which units an interval is taken over.
+def units_in_words(unit: str, number: int, *, partial: bool = False) -> str:
+    """Say how many of which units an interval is taken over; of `partial` labels, the ends of paths
+    above the level count, too.
 
     >>> units_in_words("species", 1912), units_in_words("query", 70)
     ('1,912 classes of the level species', '70 queries')
     """
-    return f"{number:,} queries" if unit == QUERY else f"{number:,} classes of the level {unit}"
+    if unit == QUERY:
+        return f"{number:,} queries"
+    classes = f"{number:,} classes of the level {unit}"
+    return f"{classes} and ends of paths above it" if partial else classes

@@ -357,10 +357,38 @@ def _names_same_classes(one: ColumnValues, other: ColumnValues) -> bool:
 def _doubts(levels: Sequence[ColumnValues]) -> list[str]:
     """Remarks on a header that looks like a row."""
     like_rows = [each.name for each in levels if pc.index(each.dictionary, each.name).as_py() >= 0]
-    return [
+    notes = [
         f"the level {name} is called like one of its classes: does the header line miss?"
         for name in like_rows
     ]
+    for coarse, fine in itertools.combinations(levels, 2):
+        if both := _names_at_both(coarse, fine):
+            notes.append(
+                f"names stand at two levels, {coarse.name} and {fine.name} ({examples(both)}): are "
+                "the columns swapped in some rows?"
+            )
+    return notes
+
+
+def _names_at_both(coarse: ColumnValues, fine: ColumnValues) -> list[str]:
+    """The names that two levels share, but for those that are repeated below themselves, and for
+    numbers.
+    """
+    if coarse.is_numeric or fine.is_numeric:
+        return []
+    shared = {*coarse.filled} & {*fine.filled}
+    if not shared:
+        return []
+    # a leaf that is repeated down to the finest level stands at both in its row
+    repeated = set()
+    names = fine.dictionary.to_pylist()
+    for code in np.unique(fine.codes[fine.codes >= 0]):
+        if names[code] in shared:
+            above = np.unique(coarse.codes[fine.codes == code])
+            parents = {coarse.dictionary[int(one)].as_py() for one in above if one >= 0}
+            if names[code] in parents:
+                repeated.add(names[code])
+    return sorted(shared - repeated)
 
 
 def of_one_class(levels: Sequence[str], sizes: Sequence[int]) -> list[str]:

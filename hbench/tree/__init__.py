@@ -348,9 +348,19 @@ def check_nested(
                 "parents",
                 expected=f"each {levels[level]} in one {levels[level - 1]}",
                 found=f"{levels[level]} {'; '.join(shown)}",
-                fix="order the columns from coarse to fine; if they are, a policy mends it: hbench "
-                "tree validate --help",
+                fix=_about_columns(labels),
             )
+
+
+def _about_columns(labels: NDArray[np.integer]) -> str:
+    """What labels that form no tree may be instead."""
+    is_one_hot = labels.shape[1] > 1 and bool(((labels == 0) | (labels == 1)).all())
+    if is_one_hot and bool((labels.sum(axis=1) == 1).all()):
+        return "these are one-hot: labels.argmax(axis=1) has the class of each item"
+    return (
+        "order the columns from coarse to fine; if they are, a policy mends it: hbench tree "
+        "validate --help"
+    )
 
 
 def distinct(column: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.intp]]:

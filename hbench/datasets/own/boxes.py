@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,7 @@ from hbench.core.errors import DataError, UsageError, examples
 from hbench.core.tables import texts
 from hbench.core.untrusted import LIST, read_json
 from hbench.datasets.pictures import box_name
-from hbench.sheets.sheet import Sheet
+from hbench.sheets.sheet import Sheet, is_table
 
 SIZES = ({"w", "h"}, {"width", "height"})  # names of columns that are no corner
 COCO = ("images", "annotations", "categories")
@@ -115,38 +116,118 @@ def _of_one(table: pa.Table, column: str) -> NDArray[np.float64]:
 
 
 def is_coco(path: Path) -> bool:
-    """Whether a file is to be read as COCO's annotations."""
-    return path.suffix.lower() == ".json"
+    """Whether a file is to be read as COCO's annotations: a JSON file that is no table."""
+    return path.suffix.lower() == ".json" and not is_table(path)
+
+
+class Boxes(NamedTuple):
+    """The boxes that annotations hold, a row each, and how many were left out, by the reason;
+    `over`: how many reach over the border of their picture."""
+
+    rows: list[dict[str, str]]
+    left_out: Counter[str]
+    over: int
 
 
 def coco_table(path: Path) -> Sheet:
     """Read COCO's annotations as a table with a row per box: its item, its supercategory where the
     file has them, and its category; and say what was read.
 
-    Raises DataError for a file that is not in this format.
+    Boxes without an area, as COCO itself has some, and crowds are left out. Raises DataError for a
+    file that is not in this format.
     """
     try:
         content = read_json(path, most=LIST)
-        images = {image["id"]: str(image["file_name"]) for image in content["images"]}
+        images = {image["id"]: image for image in content["images"]}
         kinds = {kind["id"]: kind for kind in content["categories"]}
-        rows = [_coco_row(each, images, kinds) for each in content["annotations"]]
+        boxes = _boxes_of(content["annotations"], images, kinds)
     except FileNotFoundError:
         raise DataError(f"{path} does not exist", expected="annotations of COCO") from None
     except (ValueError, OSError, KeyError, TypeError) as error:
         raise DataError(
             f"{path} cannot be read as annotations of COCO",
-            expected=f"lists of {', '.join(COCO)}, each annotation with a bbox",
+            expected=f"lists of {', '.join(COCO)}, each annotation with a bbox; or a table, .csv "
+            "or .parquet, or a list of records in JSON",
             found=f"{type(error).__name__}: {error}",
         ) from None
-    if not rows:
-        raise DataError(f"{path} has no annotations", expected="annotations of COCO")
+    if not boxes.rows:
+        raise DataError(
+            f"{path} has no annotations with a box",
+            expected="annotations of COCO",
+            found=_in_words(boxes.left_out) or "none",
+        )
 
-    table = pa.Table.from_pylist(rows, schema=_schema(rows))
+    table = pa.Table.from_pylist(boxes.rows, schema=_schema(boxes.rows))
     table = table.take(_first_of_each(table["item"]))
-    said = f"annotations of COCO: {len(table):,} boxes of {len(images):,} pictures"
-    if len(table) < len(rows):
-        said += f"; {len(rows) - len(table):,} boxes there twice, left out"
-    return Sheet(path.name, table, said)
+    boxes.left_out["there twice"] += len(boxes.rows) - len(table)
+    facts = [f"annotations of COCO: {len(table):,} boxes of {len(images):,} pictures"]
+    if left_out := _in_words(boxes.left_out):
+        facts.append(f"left out: {left_out}")
+    if boxes.over:
+        facts.append(f"{boxes.over:,} boxes reach over the border of their picture: cut there")
+    return Sheet(path.name, table, "; ".join(facts))
+
+
+def _in_words(left_out: Counter[str]) -> str:
+    return ", ".join(f"{count:,} boxes {why}" for why, count in left_out.items() if count)
+
+
+def _boxes_of(
+    annotations: Sequence[Mapping[str, Any]],
+    images: Mapping[Any, Mapping[str, Any]],
+    kinds: Mapping[Any, Mapping[str, Any]],
+) -> Boxes:
+    """The boxes of all annotations. Raises ValueError for an annotation whose category or picture
+    is not listed, or whose box is no four numbers.
+    """
+    rows: list[dict[str, str]] = []
+    left_out: Counter[str] = Counter()
+    over = 0
+    for annotation in annotations:
+        image = images.get(annotation["image_id"])
+        kind = kinds.get(annotation["category_id"])
+        if image is None or kind is None:
+            what = "category" if kind is None else "image"
+            raise ValueError(
+                f"the annotation {annotation.get('id')} is of {what} "
+                f"{annotation[f'{what}_id']}, which is not listed"
+            )
+        if reason := _reason_against(annotation):
+            left_out[reason] += 1
+            continue
+        box = [float(number) for number in annotation["bbox"]]
+        over += _reaches_over(box, image)
+        rows.append(
+            {
+                # Windows' annotators write backslashes
+                "item": box_name(str(image["file_name"]).replace("\\", "/"), box),
+                "supercategory": str(kind.get("supercategory") or ""),
+                "category": str(kind["name"]),
+            }
+        )
+    return Boxes(rows, left_out, over)
+
+
+def _reason_against(annotation: Mapping[str, Any]) -> str:
+    """Why a box is left out; "" for one that is not. Raises ValueError for one that is not four
+    numbers.
+    """
+    box = annotation.get("bbox")
+    if not box:
+        return "without a bbox"
+    if annotation.get("iscrowd") == 1:
+        return "around a crowd (iscrowd)"
+    numbers = [float(number) for number in box]
+    if len(numbers) != 4 or not all(map(math.isfinite, numbers)):
+        raise ValueError(f"the bbox {json.dumps(box)} of the annotation {annotation.get('id')}")
+    return "without width or height" if min(numbers[2:]) <= 0 else ""
+
+
+def _reaches_over(box: Sequence[float], image: Mapping[str, Any]) -> bool:
+    """Whether a box is not inside of its picture, where the file says how large that is."""
+    left, top, width, height = box
+    sides = (image.get("width") or math.inf, image.get("height") or math.inf)
+    return bool(left < 0 or top < 0 or left + width > sides[0] or top + height > sides[1])
 
 
 def _schema(rows: Sequence[Mapping[str, str]]) -> pa.Schema:
@@ -155,21 +236,6 @@ def _schema(rows: Sequence[Mapping[str, str]]) -> pa.Schema:
     has_super &= any(row["supercategory"] != row["category"] for row in rows)
     levels = ["supercategory", "category"] if has_super else ["category"]
     return pa.schema([(name, pa.string()) for name in ("item", *levels)])
-
-
-def _coco_row(
-    annotation: Mapping[str, Any], images: Mapping[Any, str], kinds: Mapping[Any, Mapping[str, Any]]
-) -> dict[str, str]:
-    """A row of the table: the item of a box, and its names."""
-    kind = kinds[annotation["category_id"]]
-    box = [float(number) for number in annotation["bbox"]]
-    if len(box) != 4 or not all(map(math.isfinite, box)) or min(box[2:]) <= 0:
-        raise ValueError(f"the bbox {json.dumps(box)} of {images[annotation['image_id']]}")
-    return {
-        "item": box_name(images[annotation["image_id"]], box),
-        "supercategory": str(kind.get("supercategory") or ""),
-        "category": str(kind["name"]),
-    }
 
 
 def _first_of_each(items: pa.ChunkedArray) -> NDArray[np.int64]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from hbench.core.errors import DataError, examples
 from hbench.datasets.dataset import TEST, TRAIN
-from hbench.datasets.pictures import SUFFIXES, images_below
+from hbench.datasets.pictures import SUFFIXES, broken_links, images_below
 from hbench.sheets.rows import default_levels
 from hbench.sheets.words import SPLIT_VALUES
 
@@ -90,8 +90,8 @@ def _splits(outermost: Sequence[str], folder: Path) -> list[str]:
 
 
 def not_taken(folder: Path) -> str:
-    """Name the pictures below a folder in formats that hbench does not open, by format; "" where
-    there are none.
+    """Name the pictures below a folder in formats that hbench does not open, by format, and the
+    links to none; "" where there are neither.
     """
     by_kind: dict[str, list[str]] = defaultdict(list)
     for item in sorted(images_below(folder, suffixes=OTHER_PICTURES)):
@@ -101,4 +101,7 @@ def not_taken(folder: Path) -> str:
         "make PNG or JPEG of them first (Pillow opens JP2, with pillow-heif also HEIC; cairosvg "
         "draws SVG)"
     )
-    return f"not taken: {', '.join(kinds)}; {how}" if kinds else ""
+    parts = [f"not taken: {', '.join(kinds)}; {how}"] if kinds else []
+    if links := broken_links(folder):
+        parts.append(f"{len(links):,} links lead nowhere, and are left out ({examples(links)})")
+    return "; ".join(parts)

@@ -66,9 +66,14 @@ def _mark_in(cells: Sequence[str], separator: str | None) -> str | None:
             continue
         joined = [text for text in different if mark in text]
         # a comma stands in names, too: it joins labels where one of them stands alone elsewhere
-        if joined and (mark != "," or all(_has_label(text, mark, different) for text in joined)):
+        if joined and (mark != "," or have_labels(joined, mark, different)):
             return mark
     return None
+
+
+def have_labels(joined: Sequence[str], mark: str, cells: Set[str]) -> bool:
+    """Whether all of some cells with a mark hold a label that another cell is."""
+    return all(_has_label(text, mark, cells) for text in joined)
 
 
 def _has_label(text: str, mark: str, cells: Set[str]) -> bool:

@@ -163,8 +163,10 @@ class OwnTable:
         unknown = pa.array([name for name in different[-1] if is_unknown(name)], pa.string())
         if ends := pc.sum(pc.is_in(self.text(columns.levels[-1]), unknown)).as_py():
             facts.append(
-                f"the paths of {ends:,} items end early (partial labels; --policy repeat-leaf: "
-                "classes of their own)"
+                f"the paths of {ends:,} items end early: whole paths of uneven depth, as of a "
+                "shop's categories, are scored by --policy repeat-leaf (an item is of the class "
+                "where its path ends); as it is, what lies below an end is taken as not known "
+                "(--policy unknown says that it is meant)"
             )
 
         hints = ("--levels A,B says otherwise",) if columns.left_out or columns.notes else ()
@@ -240,7 +242,28 @@ def of_table(
 
     if not chosen.several:
         _refuse_several_labels(own)
+        return replace(own, facts=(*own.facts, *_maybe_several(own)))
+    if len({*own.items}) == len(own.table):
+        unchanged = "--several changes nothing: every item has one path"
+        return replace(own, facts=(*own.facts, unchanged))
     return own
+
+
+def _maybe_several(own: OwnTable) -> list[str]:
+    """Remarks on levels some of whose cells hold a mark between labels, one of which other cells
+    have alone.
+    """
+    facts = []
+    for level in own.columns.levels:
+        cells = {text for text in pc.unique(own.text(level)).to_pylist() if text}
+        for mark in ("|", ";"):
+            joined = [text for text in cells if mark in text]
+            if 0 < len(joined) < len(cells) and several.have_labels(joined, mark, cells):
+                facts.append(
+                    f"{len(joined):,} names of {level} hold {mark} between names: --several takes "
+                    "them for several labels of an item"
+                )
+    return facts
 
 
 def _with_a_row_per_path(

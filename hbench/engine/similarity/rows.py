@@ -108,6 +108,11 @@ def where(
     return np.asarray(vectors), positions
 
 
+def _holds_arrays(array: NDArray[Any]) -> bool:
+    """Whether each element is an array or list, as in a column of vectors of pandas."""
+    return array.ndim == 1 and len(array) > 0 and isinstance(array.flat[0], np.ndarray | list)
+
+
 def as_vectors(vectors: ArrayLike, what: str = "vectors") -> NDArray[np.floating]:
     """Finite native floats (N, D) from an array or a torch tensor; integers of one or two bytes
     become float32, others float64. Raises SubmissionError otherwise."""
@@ -124,6 +129,7 @@ def as_vectors(vectors: ArrayLike, what: str = "vectors") -> NDArray[np.floating
             f"the {what} cannot be ranked",
             expected="numbers of shape (items, dimensions)",
             found=f"{array.dtype} of shape {array.shape}",
+            fix=f"stack the rows of arrays: np.stack({what})" if _holds_arrays(array) else None,
         )
 
     native = array.dtype.newbyteorder("=")

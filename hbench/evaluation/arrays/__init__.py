@@ -35,7 +35,7 @@ from hbench.records.report import Report
 from hbench.submissions.embeddings import Embeddings
 from hbench.tree import Labels, LabelTree, as_labels
 from hbench.tree.names import NameTable, class_rows, remarks_on
-from hbench.tree.partial import Known, is_partial, known_levels
+from hbench.tree.partial import NO_CLASS, Known, is_partial, known_levels
 from hbench.tree.policies import listed
 from hbench.tree.several import Paths
 
@@ -223,7 +223,23 @@ def _retrieval_of_arrays(
     if len(given) > 1:
         gallery = given[1].placed(rows[1], *_part(renumbered, known, slice(len(paths[0]), None)))
     ids = np.array([str(position) for position in range(len(rows[0]))], dtype=object)
-    return Retrieval(queries, gallery, None, ids), tree
+    test = Retrieval(queries, gallery, None, ids)
+
+    is_query = _is_named(tree, queries.labels)
+    if is_query.all():
+        return test, tree
+    if gallery is not None:
+        raise SubmissionError(
+            f"{int((~is_query).sum()):,} of the labels have no name at any level",
+            expected="a name of each query; items of the gallery without one are distractors",
+        )
+    return test.of_queries(np.flatnonzero(is_query)), tree
+
+
+def _is_named(tree: LabelTree, labels: Labels) -> NDArray[np.bool_]:
+    """Which items (N,) have a label, and are no distractors."""
+    finest = np.array([name != NO_CLASS for name in tree.names[-1]])
+    return np.asarray(finest[labels[:, -1]])
 
 
 def _part(labels: Labels, known: Known | None, at: slice) -> tuple[Labels, Known | None]:

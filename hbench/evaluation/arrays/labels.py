@@ -16,7 +16,7 @@ from hbench.sheets.rows import Row, default_levels, stripped
 from hbench.tree import Labels, LabelTree
 from hbench.tree.advice import mend_to_tree
 from hbench.tree.names import NameTable
-from hbench.tree.partial import Known
+from hbench.tree.partial import NO_CLASS, Known
 from hbench.tree.several import MorePaths, gathered
 
 
@@ -160,6 +160,8 @@ def numbered(
     _refuse_other_kinds(columns)
     rows = [tuple(map(_text_of, row)) for row in np.concatenate(columns).tolist()]
     levels = tuple(level_names or default_levels(columns[0].shape[1]))
+    if any(map(any, rows)):  # an item without a name at any level is a distractor
+        rows = [row if any(row) else (NO_CLASS,) * len(levels) for row in rows]
     if policies:
         rows, levels = _mended(rows, levels, policies)
     if incomplete := sum("" in row for row in rows):
@@ -187,8 +189,10 @@ def _text_of(name: Any) -> str:
 
 
 def _mended(rows: list[Row], levels: Row, policies: Sequence[str]) -> tuple[list[Row], Row]:
-    mended = mend_to_tree(NameTable.of(levels, rows), policies, "the labels")
-    kept = [after for row in rows if (after := mended.final[stripped(row)]) is not None]
+    named = [row for row in rows if row[0] != NO_CLASS]
+    mended = mend_to_tree(NameTable.of(levels, named), policies, "the labels")
+    final = {**mended.final, (NO_CLASS,) * len(levels): (NO_CLASS,) * len(levels)}
+    kept = [after for row in rows if (after := final[stripped(row)]) is not None]
     if len(kept) < len(rows) or mended.table.levels != levels:
         raise UsageError(
             "a policy may not leave out rows or levels here",

@@ -55,6 +55,11 @@ FOREIGN = {
     "for x in tf.data.TFRecordDataset(sys.argv[1])]; i = [x['id'].numpy().decode() for x in d]; "
     f"v = [x['embedding'].values.numpy() for x in d]; {SAVE}",
 }
+FOREIGN[".h5ad"] = (
+    "import sys, anndata, numpy as np; d = anndata.read_h5ad(sys.argv[1]); m = d.obsm; "
+    "v = next(iter(m.values())) if len(m) == 1 else d.X; v = v.toarray() if hasattr(v, 'toarray') "
+    f"else np.asarray(v); i = list(d.obs_names); {SAVE}"
+)
 SAME_AS = {
     ".pickle": ".pkl",
     ".pth": ".pt",

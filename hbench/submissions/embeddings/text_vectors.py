@@ -33,7 +33,10 @@ POINT, COMMA = (
     for mark in (r"\.", ",")
 )
 NOT_WHOLE = re.compile(r"[.,eEnN]")  # in a number
-LIST_OF_NUMBERS = re.compile(r"[\[(]\s*[-+.\deE]+([\s,;]+[-+.\deE]+)+[\s,]*[\])]")
+SCALAR = r"(?:np\.float\d+\()?[-+.\deE]+\)?"  # NumPy 2 prints a list of its own numbers so
+# JSON, NumPy's print, pgvector, and an array of Postgres
+LIST_OF_NUMBERS = re.compile(rf"[\[({{]\s*{SCALAR}(?:[\s,;]+{SCALAR})+[\s,]*[\])}}]")
+WRAPPED = re.compile(r"np\.float\d+\(([^)]*)\)")
 EXPECTED = (
     "an id and a number in each further column, or a column embedding with the numbers of a vector"
 )
@@ -242,7 +245,7 @@ def _parsed(cells: Sequence[str], path: Path) -> NDArray[np.float64]:
 
 def _numbers_in(cell: str) -> list[str]:
     """The numbers of a vector that stands in a cell, as they are written there."""
-    inner = cell.strip().strip("[]()")
+    inner = WRAPPED.sub(r"\1", cell).strip().strip("[](){}")
     return [part for part in re.split(r"[\s,;]+", inner) if part]
 
 
@@ -275,6 +278,7 @@ def read_jsonl(path: Path) -> TableRead:
         """The values of a key in all lines."""
         return [record.get(key) for record in records]
 
+    records, said = _of_named_vectors(records, path)
     parts = [_part(key, values_of(key)) for key in records[0]]
     name = vectors_among(parts, path, "list of numbers")
     of_ids = ids_among(parts, len(records), path, "id in each line")
@@ -287,7 +291,30 @@ def read_jsonl(path: Path) -> TableRead:
 
     ids = as_ids(values_of(of_ids), path.name)
     rows = [np.asarray(vector, np.float64).reshape(-1) for vector in values_of(name)]
-    return TableRead(ids, _stacked(rows, path), [path], as_words(name, of_ids))
+    return TableRead(ids, _stacked(rows, path), [path], said or as_words(name, of_ids))
+
+
+def _of_named_vectors(
+    records: list[dict[str, Any]], path: Path
+) -> tuple[list[dict[str, Any]], str]:
+    """The records with a vector in place of an object that holds it by name, as Qdrant's points
+    have; and in words which. Raises SubmissionError where several have names.
+    """
+    usual = [key for key in records[0] if words.folded(key) in words.VECTORS]
+    if len(usual) != 1 or not all(isinstance(record.get(usual[0]), dict) for record in records):
+        return records, ""
+    key = usual[0]
+    names = sorted({name for record in records for name in record[key]})
+    if len(names) != 1:
+        raise SubmissionError(
+            f"{path} has several vectors of each item",
+            expected="one list of numbers",
+            found=f"{key} with the names {listed(names)}",
+            fix="write the one that is to be scored: "
+            f'{{"id": …, "embedding": point["{key}"]["{names[0]}"]}}',
+        )
+    taken = [{**record, key: record[key].get(names[0])} for record in records]
+    return taken, f"vectors, of {key}, by the name {names[0]}"
 
 
 def _record(line: str, number: int, path: Path) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from hbench.submissions.rankings.lines import (
     DECIMAL_COMMA,
     NUMBER,
     Lines,
+    against_lines,
     against_ranks,
     as_numbers,
     scored,
@@ -175,8 +176,10 @@ def _rows(path: Path, table: pa.Table, roles: Roles, form: str) -> Lines:
         pa.chunked_array([texts_of(table[name], str(path))]) for name in (roles.query, roles.items)
     )
     found = scored(path, query, item, values if roles.order == BY_SCORE else -values)
-    ranks = _as_floats(table[roles.ranks]) if roles.ranks else np.zeros(0)
-    remarks = against_ranks(found, ranks)
+    if roles.ranks:
+        remarks = against_ranks(found, _as_floats(table[roles.ranks]))
+    else:
+        remarks = against_lines(found) if roles.order == BY_SCORE else ()
     return replace(found, form=form, order=roles.order, left_out=roles.left_out, remarks=remarks)
 
 

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hbench.core.errors import SubmissionError, examples
+from hbench.sheets import sheet
 from hbench.sheets.dialect import is_compressed, suffix_of
 from hbench.sheets.text import TextTable
 from hbench.submissions.embeddings import digest
@@ -148,7 +149,7 @@ def _reader_of(path: Path) -> Reader | None:
 
 
 def _reader_of_text(path: Path) -> Reader | None:
-    if suffix_of(path) == ".json":
+    if suffix_of(path) in (".json", *sheet.LINES):
         return json_runs.reader(path)
     text = TextTable(path)
     head = text.head

@@ -1,37 +1,89 @@
-"""Reads rankings in JSON: {"query": {"item": score}}, as ranx, pytrec_eval and BEIR hold a run, or
-{"query": ["item", …]}, best first."""
+"""Reads rankings in JSON: {"query": {"item": score}}, as ranx, pytrec_eval and BEIR hold a run,
+{"query": ["item", …]}, best first, or {"query": [{"id": "item", "score": 0.9}, …]}; and lines of
+{"query_id": "query", "hits": […]} with the same kinds of lists."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from hbench.core.untrusted import LIST, parse_json, read_gzip, read_json
-from hbench.sheets.dialect import is_compressed
+from hbench.core.untrusted import LIST, parse_json, read_gzip, read_json, read_text
+from hbench.sheets import sheet, words
+from hbench.sheets.dialect import is_compressed, suffix_of
 from hbench.submissions.rankings.lines import Lines, scored
 
 NUMBERS = (int, float)
 NAMES = (str, int)
+Lists = Mapping[str, Any]  # what each query retrieved, as the file has it
 
 
 def reader(path: Path) -> Callable[[Path], Lines] | None:
     """The reader of a JSON file that is a run; None for any other."""
     try:
-        content = parse_json(read_gzip(path)) if is_compressed(path) else read_json(path, most=LIST)
+        content = _lists_in_lines(path) if suffix_of(path) in sheet.LINES else _content(path)
     except (ValueError, OSError):
         return None
-    return (lambda _: _lines(path, content)) if _is_run(content) else None
+    lists = _as_run(content)
+    return None if lists is None else (lambda _: _lines(path, lists))
 
 
-def _is_run(content: Any) -> bool:
-    if not isinstance(content, dict) or not content:
-        return False
+def _content(path: Path) -> Any:
+    return parse_json(read_gzip(path)) if is_compressed(path) else read_json(path, most=LIST)
+
+
+def _lists_in_lines(path: Path) -> dict[str, Any] | None:
+    """The lists of a file with an object in each line; None where the first one has no query and
+    list.
+    """
+    packed = is_compressed(path)
+    text = read_gzip(path).decode("utf-8-sig") if packed else read_text(path, most=8 * LIST)
+    lines = [line for line in text.split("\n") if line.strip()]
+    first = parse_json(lines[0]) if lines else None
+    if not isinstance(first, dict):
+        return None
+    query = words.first_of(list(first), words.QUERIES)
+    held = words.first_of(list(first), words.LISTS)
+    if not query or not held:
+        return None
+    records = [parse_json(line) for line in lines]
+    return {str(record[query]): record[held] for record in records if query in record}
+
+
+def _as_run(content: Any) -> Lists | None:
+    """The lists of a value that is a run, records in them as scores by item; None for another."""
+    if not isinstance(content, dict) or not content or not any(content.values()):
+        return None
     lists = content.values()
-    of_scores = all(isinstance(held, dict) and _are(NUMBERS, held.values()) for held in lists)
-    of_names = all(isinstance(held, list) and _are(NAMES, held) for held in lists)
-    return any(lists) and (of_scores or of_names)
+    if all(isinstance(held, dict) and _are(NUMBERS, held.values()) for held in lists):
+        return content
+    if all(isinstance(held, list) and _are(NAMES, held) for held in lists):
+        return content
+    scores = {query: _scores_of(held) for query, held in content.items()}
+    return None if None in scores.values() else scores
+
+
+def _scores_of(records: Any) -> dict[str, float] | None:
+    """The scores by item of a list of records such as {"id": "a", "score": 0.9}; None for anything
+    else.
+    """
+    if not isinstance(records, list) or not all(isinstance(each, dict) for each in records):
+        return None
+    found: dict[str, float] = {}
+    for record in records:
+        names = list(record)
+        item = words.first_of(names, (*words.RETRIEVED, *words.SURE_IDS))
+        score = words.first_of(names, words.SCORES)
+        if (
+            not item
+            or not score
+            or not _are(NUMBERS, [record[score]])
+            or str(record[item]) in found
+        ):
+            return None
+        found[str(record[item])] = record[score]
+    return found if len(found) == len(records) else None
 
 
 def _are(types: Collection[type], values: Iterable[Any]) -> bool:
@@ -39,7 +91,7 @@ def _are(types: Collection[type], values: Iterable[Any]) -> bool:
     return all(type(value) in types for value in values)
 
 
-def _lines(path: Path, content: dict[str, Any]) -> Lines:
+def _lines(path: Path, content: Lists) -> Lines:
     pairs = [(query, str(item)) for query, held in content.items() for item in held]
     items = pa.chunked_array([pa.array([item for _, item in pairs], pa.large_string())])
     if isinstance(next(iter(content.values())), list):

@@ -76,6 +76,23 @@ def as_numbers(texts: pa.Array) -> NDArray[np.float64]:
     return np.asarray(numbers.cast(pa.float64()).to_numpy(zero_copy_only=False))
 
 
+def against_lines(lines: Lines) -> tuple[SubmissionProblem, ...]:
+    """A remark where the scores rise from line to line in every list, as distances do in results
+    that are written nearest first."""
+    if lines.scores is None or len(lines.of) < 2:
+        return ()
+    is_within = np.diff(lines.of) == 0
+    is_grouped = bool((np.diff(lines.of) >= 0).all())
+    rises = np.diff(lines.scores)[is_within]
+    if not is_grouped or not len(rises) or not (rises > 0).all():
+        return ()
+    count = int(np.unique(lines.of[1:][is_within]).size)
+    names = lines.queries.take(pa.array(np.unique(lines.of[1:][is_within])[:5])).to_pylist()
+    kind = "lists, all that tell, in which the scores ascend in the order of the lines"
+    fix = "are these distances? The scores decide: negate them, or call the column distance"
+    return tuple(found(kind, names, count, fix, fatal=False))
+
+
 def against_ranks(lines: Lines, ranks: NDArray[np.float64]) -> tuple[SubmissionProblem, ...]:
     """A remark where the stated ranks (n,) contradict the scores in every list that has several of
     both: by distances, which grow with the rank, or otherwise."""

@@ -11,7 +11,7 @@ Every source downloads and caches weights in its own way. Those of transformers 
 safetensors, and no code of a model's authors is run.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -21,13 +21,13 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from hbench.core.errors import ConfigError, UnknownName, UsageError
+from hbench.core.errors import ConfigError, UnknownName, UsageError, examples
 from hbench.core.registry import Registry
 from hbench.core.text import first_line
 from hbench.train.models.classifiers import without_classifier
 from hbench.train.models.small import Small, SmallPhoto
 from hbench.train.models.weights import fetched, load_weights, refuse_without_hub
-from hbench.train.recipes.own_code import OwnCode, is_own_code
+from hbench.train.recipes.own_code import OwnCode, blamed_on, is_own_code, place_in
 
 PRETRAINED = "pretrained"
 RANDOM = "random"
@@ -114,7 +114,9 @@ def net_of_a_file(code: OwnCode) -> Backbone:
     Its attributes `size`, `mean`, `std`, `interpolation` and `prepare` say what images it expects,
     as Backbone does. Raises ConfigError for what is no module.
     """
-    net = code.load()()
+    made = code.load()
+    with blamed_on(code):
+        net = made()
     if not isinstance(net, nn.Module):
         raise ConfigError(
             f"{code.file}:{code.name} makes no net",
@@ -128,26 +130,46 @@ def net_of_a_file(code: OwnCode) -> Backbone:
     }
     backbone = Backbone(net, COUNTED, **described)
     try:
-        shape_of_features(backbone, backbone.size)
-    except (RuntimeError, ValueError, TypeError) as error:
+        features = _features(backbone, backbone.size)
+    except Exception as error:  # whatever somebody's own program raises
         raise ConfigError(
             f"{code.file}:{code.name} takes no images of {len(backbone.mean)} colours and "
             f"{backbone.size} × {backbone.size} pixels",
-            found=first_line(error),
-            fix="give the net attributes that say what it takes: size, mean and std (of each "
-            "colour)",
+            found=f"{type(error).__name__}: {first_line(error)}{place_in(code, error)}",
+            fix="mend it there; or give the net attributes that say what it takes: size, mean and "
+            "std (of each colour)",
         ) from error
+    if not isinstance(features, Tensor):
+        raise ConfigError(
+            f"{code.file}:{code.name} gives no vectors",
+            expected="a tensor (B, D), or features (B, C, H, W)",
+            found=_in_words(features),
+            fix="return the one tensor that is the embedding",
+        )
     return backbone
+
+
+def _in_words(features: Any) -> str:
+    """What a net returned in place of a tensor."""
+    kind = type(features).__name__
+    if isinstance(features, Mapping):
+        return f"a {kind} of {examples(map(str, features))}"
+    return f"a {kind} of {len(features)}" if isinstance(features, list | tuple) else f"a {kind}"
 
 
 def shape_of_features(backbone: Backbone, side: int) -> tuple[int, ...]:
     """The shape of a net's features of one image of this side; raises what the net raises for a
     side that it cannot take.
     """
+    return tuple(_features(backbone, side).shape)
+
+
+def _features(backbone: Backbone, side: int) -> Any:
+    """What a net makes of one image of this side."""
     with torch.no_grad():
         features = backbone.net.eval()(torch.zeros(1, len(backbone.mean), side, side))
     backbone.net.train()
-    return tuple(features.shape)
+    return features
 
 
 @sources.register("torchvision")

@@ -15,6 +15,10 @@ from hbench.core.text import first_line
 from hbench.core.untrusted import load_tensors, parse_toml, read_text
 
 LOG = logging.getLogger(__name__)
+# where checkpoints keep their weights: Lightning, timm, torchvision's references, MoCo, DINO
+INSIDE = ("state_dict", "model", "model_state_dict", "state_dict_ema", "model_ema", "net")
+# what DistributedDataParallel, torch.compile and Lightning put before each name
+WRAPPERS = ("module.", "_orig_mod.", "model.")
 PATIENCE = 5  # seconds, for the hub's first answer
 
 
@@ -88,9 +92,12 @@ def load_weights(net: nn.Module, path: Path, key_map: Path | None = None) -> Non
         expected = "pretrained, random, or a .safetensors or .pth file"
         raise DataError(f"there is no file of weights {path}", expected=expected)
     try:
-        weights = load_file(path) if path.suffix == ".safetensors" else load_tensors(path)
+        held = load_file(path) if path.suffix == ".safetensors" else load_tensors(path)
+        weights = _weights_in(held, net, path)
         _refuse_not_finite(weights, path)
-        missing = net.load_state_dict(_renamed(weights, net, key_map), strict=False).missing_keys
+        renamed = _renamed(weights, net, key_map)
+        _refuse_other_shapes(renamed, net, path)
+        missing = net.load_state_dict(renamed, strict=False).missing_keys
     except (
         SafetensorError,
         UnpicklingError,
@@ -109,6 +116,44 @@ def load_weights(net: nn.Module, path: Path, key_map: Path | None = None) -> Non
             "net's are missing",
             fix='rename the keys by --key-map FILE.toml: "old beginning" = "new beginning", or '
             "order = true",
+        )
+
+
+def _weights_in(held: Any, net: nn.Module, path: Path) -> Mapping[str, Tensor]:
+    """The weights in a checkpoint: its own, or those that stand beside an optimizer, such as
+    Lightning's `state_dict` and timm's `model`, without the prefix of a wrapper that all have.
+    """
+    if not isinstance(held, Mapping):
+        raise TypeError(f"it holds a {type(held).__name__}, not weights by name")
+    weights = held
+    inside = [name for name in INSIDE if isinstance(held.get(name), Mapping)]
+    if inside and not any(isinstance(value, Tensor) for value in held.values()):
+        weights = held[inside[0]]
+        LOG.warning('the weights of %s are those in ["%s"]', path, inside[0])
+    own = list(net.state_dict())
+    for prefix in WRAPPERS:
+        if all(name.startswith(prefix) for name in weights) and not any(
+            name.startswith(prefix) for name in own
+        ):
+            weights = {name.removeprefix(prefix): value for name, value in weights.items()}
+            LOG.warning("the names of the weights are taken without %s", prefix)
+    return weights
+
+
+def _refuse_other_shapes(weights: Mapping[str, Tensor], net: nn.Module, path: Path) -> None:
+    """Raise DataError for weights of the net's names and other shapes."""
+    own = net.state_dict()
+    differing = [
+        f"{name} {tuple(value.shape)} for {tuple(own[name].shape)}"
+        for name, value in weights.items()
+        if isinstance(value, Tensor) and name in own and value.shape != own[name].shape
+    ]
+    if differing:
+        raise DataError(
+            f"{path} holds weights of another net",
+            expected="the shapes of the net's own weights",
+            found=f"{len(differing)} of another shape: {examples(differing)}",
+            fix="make the net as the one whose weights these are, such as of its width",
         )
 
 

@@ -5,6 +5,9 @@ Such a file is a program of whoever names it, and is run; nothing else that hben
 
 import importlib.util
 import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,8 +15,10 @@ from types import ModuleType
 from typing import Any
 
 from hbench.core.errors import ConfigError, UnknownName
+from hbench.core.text import first_line
 
 SEPARATOR = ".py:"
+MODULE = "own_"  # begins the names of modules that are somebody's own files
 
 
 def is_own_code(name: str) -> bool:
@@ -51,12 +56,34 @@ class OwnCode:
         return getattr(module, self.name)
 
 
+@contextmanager
+def blamed_on(code: OwnCode) -> Iterator[None]:
+    """Turn what somebody's own program raises into a ConfigError that names its line."""
+    try:
+        yield
+    except Exception as error:
+        raise ConfigError(
+            f"{code.file}:{code.name} fails",
+            expected="a class or a function that can be called without arguments",
+            found=f"{type(error).__name__}: {first_line(error)}{place_in(code, error)}",
+        ) from error
+
+
+def place_in(code: OwnCode, error: BaseException) -> str:
+    """The line of somebody's own file where an error was raised, as words behind it; "" where it
+    was raised elsewhere.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename) == code.file.resolve()]
+    return f" (line {lines[-1]} of {code.file})" if lines else ""
+
+
 @cache
 def _module_of(file: Path) -> ModuleType:
     """Run a file as a module; it finds the files beside it."""
     if not file.is_file():
         raise ConfigError(f"{file} does not exist", expected="FILE.py:NAME, of a file on this disk")
-    specification = importlib.util.spec_from_file_location(f"own_{file.stem}", file)
+    specification = importlib.util.spec_from_file_location(f"{MODULE}{file.stem}", file)
     assert specification is not None
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
