@@ -29,9 +29,9 @@ ELSEWHERE = {  # pages whose commands are run by others
     "own-pictures",  # tests/train/test_own_pictures.py, which brings pretrained weights
 }
 LONGEST = 150  # lines of a page, so that it is read to its end
-LONGER = {"gallery"}  # of pictures
+LONGER = {"gallery", "labels"}  # of pictures; one page that branches, of which one is read
 TRIED = "test_the_blocks_of_a_page_run_in_order"
-LONG = {"training", "look"}
+LONG = {"training", "look", "labels"}
 KINDS = {"console", "python", "sh", "toml", "yaml", "csv", "text", "bibtex", "math"}
 
 

@@ -6,6 +6,7 @@ hangs on a rounding. `python -m tests.test_house` records the values anew, which
 meaning justifies.
 """
 
+import ast
 import json
 from pathlib import Path
 
@@ -38,6 +39,26 @@ DECISIONS = """
 - {id: i, op: ambiguous, labels: [Q7], choices: [water, castle]}
 - {id: j, op: move, labels: [Q1], to: water, expect_from: castle}
 """
+
+
+READERS = ["tree", "datasets/own", "submissions", "evaluation", "auditing"]
+ROOM = {"csv", "pyarrow.csv"}  # what reads the cells of a table
+
+
+def test_no_text_of_a_user_is_read_outside_of_the_room_that_reads():
+    home = Path(__file__).parent.parent / "hbench"
+    found = []
+    for path in (path for wing in READERS for path in (home / wing).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [node.module or "", *(f"{node.module}.{each.name}" for each in node.names)]
+            is_read = isinstance(node, ast.Attribute) and node.attr == "read_text"
+            if ROOM & set(names) or is_read:
+                found.append(f"{path.relative_to(home)}:{node.lineno}")
+    assert found == []
 
 
 def vectors_near_their_classes(labels, dim, most):

@@ -22,7 +22,7 @@ from hbench.sheets.rows import Row
 from hbench.tree import ROOT, LabelTree, Node
 from hbench.tree.advice import policies_for
 from hbench.tree.names import KINDS, NameTable, TreeProblem, runs_backwards
-from hbench.tree.partial import classes_in_words, is_class
+from hbench.tree.partial import classes_in_words, is_class, shown
 from hbench.tree.policies import Mended, mend
 from hbench.tree.statistics import items_of_level
 
@@ -50,9 +50,8 @@ def outline(tree: LabelTree, items: NDArray[np.int64], *, depth: int, most: int)
                         int(counts[level][i]),
                         at_leaf=level == tree.depth - 1,
                     )
-                    drawn[level + 1, i] = branch.add(
-                        Text(visible(f"{tree.names[level][i]}  {count}".rstrip()))
-                    )
+                    name = shown(tree.names[level][i], tree.levels, level)
+                    drawn[level + 1, i] = branch.add(Text(visible(f"{name}  {count}".rstrip())))
                 if len(children) > most:
                     branch.add(Text(f"… {len(children) - most:,} more"))
 

@@ -62,14 +62,14 @@ def load(
     Args:
         name_or_path: a name of `hbench.list_datasets()` or of your own, a folder, or a table (.csv,
             .tsv, .parquet).
-        policies: mend the names in a table (docs/own-data.md), as a list or a text with commas; a
-            built dataset takes none.
+        policies: mend the names in a table (docs/labels.md), a list or a text with commas; a built
+            dataset takes none.
         item: the column of ids of a table. Default: the one that looks so; `dataset.read` says
             which.
         levels: its columns of names, coarse to fine. Default: those that nest.
         separator: what stands between the names of a path in a cell, such as ">".
         taxonomy: a table of taxa, whose ids a column holds.
-        several: whether an item may have several paths (docs/several-paths.md). Default: no.
+        several: whether an item may have several paths (docs/labels.md). Default: no.
         level_names: what the levels of paths in one column are called, coarse to fine.
         taxon: the column of the ids of `taxonomy`. Default: that in which most rows find theirs.
 

@@ -96,7 +96,7 @@ class Document(Strict):
     `by_test`: where a score is the mean over several tests, its value on each. `doubts`: what
     speaks against the submission (hbench.submissions.embeddings.doubts). `unknown_wrong`,
     `unknown_right`: under partial labels, the metrics that go by all levels with every unknown
-    level at its lowest, and at its highest (docs/partial-labels.md); `scores` use known levels.
+    level at its lowest, and at its highest (docs/labels.md); `scores` use known levels.
     `trees`: the scores under other trees, by their names. `unit`: the level whose classes intervals
     are taken over, or "query". `read`: what tables, trees and rankings were taken for. `names`: the
     file of the vectors of names, where these are the queries.

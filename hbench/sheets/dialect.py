@@ -113,7 +113,7 @@ def dialect_of(head: Head, suffix: str) -> Dialect:
     """Return the dialect of a file by its first lines; `suffix` (.csv, .tsv) decides between
     delimiters that fit equally well.
     """
-    stated = SEPARATOR_LINE.fullmatch(head.lines[0].strip()) if head.lines else None
+    stated = SEPARATOR_LINE.fullmatch(head.lines[0].strip(" \r")) if head.lines else None
     lines = head.lines[1:] if stated else head.lines
     usual = USUAL.get(suffix, ",")
     delimiter = stated[1] if stated else _best_delimiter(lines, usual)

@@ -128,6 +128,18 @@ class TextTable:
             ),
         )
 
+    def lines(self) -> pa.Array:
+        """Every line as a large string, also the empty ones, so that lines keep their numbers."""
+        whole = pa_csv.read_csv(
+            self.path if self.content is None else pa.BufferReader(self.content),
+            read_options=pa_csv.ReadOptions(column_names=["line"]),
+            parse_options=pa_csv.ParseOptions(
+                delimiter="\x1f", quote_char=False, ignore_empty_lines=False
+            ),
+            convert_options=pa_csv.ConvertOptions(column_types={"line": pa.large_string()}),
+        )
+        return whole["line"].combine_chunks()
+
     def refuse_open_quote(self) -> None:
         """Raise ValueError, with its line, for a quote that no other one closes."""
         content = self.path.read_bytes() if self.content is None else self.content

@@ -50,6 +50,37 @@ def is_unknown(name: str) -> bool:
     return name.startswith(MARK)
 
 
+def shown(name: str, levels: Sequence[str], level: int) -> str:
+    """The name of a node of the level number `level` (from 0) as people read it: what marks the
+    unknown is said in words, without what tells it apart.
+
+    >>> levels = ("order", "family", "genus")
+    >>> shown("[unknown below family Felidae]", levels, 2), shown("Felis", levels, 2)
+    ('unknown genus of Felidae', 'Felis')
+    >>> shown("[unknown below order Cats] (Cats (Animals))", levels, 1)
+    'unknown family of Cats'
+    """
+    if not is_unknown(name):
+        return name
+    below = name.removeprefix(MARK).partition("]")[0]
+    of_level = next((each for each in levels if below.startswith(f"{each} ")), "")
+    return f"unknown {levels[level]} of {below.removeprefix(f'{of_level} ')}"
+
+
+def shown_along(tree: LabelTree, path: Sequence[int]) -> tuple[str, ...]:
+    """The names of the nodes of a path as people read them, coarse to fine; it may end early."""
+    names = zip(tree.names, path, strict=False)
+    return tuple(shown(of_level[node], tree.levels, n) for n, (of_level, node) in enumerate(names))
+
+
+def shown_names(tree: LabelTree) -> list[list[str]]:
+    """The names of all nodes as people read them, by level."""
+    return [
+        [shown(name, tree.levels, level) for name in names]
+        for level, names in enumerate(tree.names)
+    ]
+
+
 def is_class(tree: LabelTree, level: int) -> NDArray[np.bool_]:
     """Which nodes of a level, 1 … L, are classes (n,): those that do not mark the unknown."""
     return ~np.fromiter(map(is_unknown, tree.names[level - 1]), bool, len(tree.names[level - 1]))

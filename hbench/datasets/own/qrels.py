@@ -95,9 +95,8 @@ def read_qrels(path: Path) -> Dataset:
 def _rows_of(text: TextTable) -> list[tuple[str, ...]]:
     """Query, item and grade of each line."""
     assert text.head is not None
-    lines = text.content.decode() if text.content is not None else text.path.read_text("utf-8-sig")
     if all(_is_line(line) for line in text.head.lines):
-        fields = [line.split() for line in lines.splitlines() if line.strip()]
+        fields = [line.split() for line in text.lines().to_pylist() if line.strip()]
         short = [number for number, parts in enumerate(fields, 1) if len(parts) != FIELDS]
         if short:
             raise DataError(

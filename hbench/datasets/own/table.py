@@ -37,7 +37,7 @@ from hbench.sheets.columns import (
 from hbench.sheets.paths import levels_of, separator_of, split_path, told_apart
 from hbench.sheets.rows import Row
 from hbench.sheets.understood import Understood
-from hbench.tree import taxonomy
+from hbench.tree import distinct, taxonomy
 from hbench.tree.partial import ended_early, is_unknown
 
 TRUTH = {
@@ -145,8 +145,7 @@ class OwnTable:
     def understood(self) -> Understood:
         """What the table was taken for."""
         columns = self.columns
-        different = [pc.unique(self.text(level)).to_pylist() for level in columns.levels]
-        sizes = [sum(map(bool, names)) for names in different]  # an empty text is no name
+        sizes = self._nodes()
         facts = [*self.facts, sentence(columns, sizes)]
         if columns.item != "item":
             facts.append(f"items by {columns.item}")
@@ -160,7 +159,8 @@ class OwnTable:
                 "right for no query"
             )
 
-        unknown = pa.array([name for name in different[-1] if is_unknown(name)], pa.string())
+        finest = pc.unique(self.text(columns.levels[-1])).to_pylist()
+        unknown = pa.array([name for name in finest if is_unknown(name)], pa.string())
         if ends := pc.sum(pc.is_in(self.text(columns.levels[-1]), unknown)).as_py():
             facts.append(
                 f"the paths of {ends:,} items end early: whole paths of uneven depth, as of a "
@@ -173,6 +173,29 @@ class OwnTable:
         facts += [*columns.notes, *of_one_class(columns.levels, sizes)]
         items = pc.count_distinct(self.table[self.item]).as_py()
         return Understood(self.source, f"{items:,} items", tuple(facts), columns.left_out, hints)
+
+    def _nodes(self) -> list[int]:
+        """How many nodes each level has: a name below another parent is another node; an empty
+        name, and one that marks the unknown, is none.
+        """
+        path = np.zeros(len(self.table), np.int64)
+        sizes = []
+        for level in self.columns.levels:
+            encoded = self.text(level).combine_chunks().dictionary_encode()
+            whole = encoded if isinstance(encoded, pa.Array) else encoded.combine_chunks()
+            names = whole.dictionary.to_pylist()
+            codes = whole.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+            is_name = np.array([bool(name) and not is_unknown(name) for name in names], bool)
+            parent = np.zeros(len(names), np.int64)
+            parent[codes] = path
+            if bool((parent[codes] == path).all()):  # each name has one parent: names are nodes
+                path = codes
+                sizes.append(int(is_name.sum()))
+                continue
+            # the node above and the name, as one number, numbered anew
+            path = distinct(path * len(names) + codes)[1]
+            sizes.append(len(np.unique(path[is_name[codes]])))
+        return sizes
 
     def _of_several(self) -> list[str]:
         """How many items have several paths, of a table that has a row per path."""

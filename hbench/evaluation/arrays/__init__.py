@@ -70,7 +70,7 @@ def score(
     Args:
         vectors: (N, D), numpy arrays or torch tensors of any float type.
         labels: (N, L), or (N,) for one level: numbers or names, coarse to fine; no -1, which the
-            losses take for unknown. Where items have several right paths (docs/several-paths.md),
+            losses take for unknown. Where items have several right paths (docs/labels.md),
             (N, P, L), or for each item a list of its paths.
         gallery: (G, D), what the queries rank instead of each other. Default: they rank themselves.
         gallery_labels: (G, L), given together with `gallery`.
@@ -86,7 +86,7 @@ def score(
             "optimistic".
         similarity: "cosine" (default), "dot", "l2", "hamming", "poincare(curvature=…)" or
             "lorentz".
-        policies: mend labels that are names (docs/own-data.md), such as "unknown" for paths that
+        policies: mend labels that are names (docs/labels.md), such as "unknown" for paths that
             end early. Without it a missing name (None, NaN, "") is refused.
         unit: what intervals are taken over: the classes of a level, or "query". Default: the
             finest.

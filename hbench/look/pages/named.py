@@ -20,8 +20,7 @@ from hbench.look.pages.folder import SHARED, Pages, level_styles
 from hbench.look.strips import thumbnail
 from hbench.look.strips.retrievals import path_of
 from hbench.records.document import Score
-from hbench.tree.names import names_along
-from hbench.tree.partial import known_levels
+from hbench.tree.partial import known_levels, shown_along
 
 MATRIX = 24  # most classes in a readable confusion matrix
 PAIRS = 12
@@ -155,7 +154,7 @@ def surest_of(named: NamedPictures) -> list[SureMistake]:
             str(manifest.items[asked[row]]),
             _embedded(named, int(asked[row])),
             path_of(manifest, int(asked[row])),
-            names_along(manifest.tree, manifest.tree.paths[said[row]].tolist()),
+            shown_along(manifest.tree, manifest.tree.paths[said[row]].tolist()),
             float(shares[row]),
         )
         for row in list(found.values())[:SUREST]

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from hbench.look.palette import CIVIDIS
 from hbench.tree import LabelTree
+from hbench.tree.partial import shown_names
 from hbench.tree.statistics import items_of_level
 
 DIGITS = 4
@@ -46,7 +47,7 @@ def tree_data(tree: LabelTree, items: NDArray[np.int64]) -> dict[str, Any]:
         items_of_level(tree, items, level + 1)[order].tolist() for level, order in enumerate(orders)
     ]
     names = []
-    for of_level, order in zip(tree.names, orders, strict=True):
+    for of_level, order in zip(shown_names(tree), orders, strict=True):
         names.append([of_level[node] for node in order])
 
     return {

@@ -11,7 +11,7 @@ from hbench.look.plots.confusion import confusion
 from hbench.look.report.runs import Floats, Reported
 from hbench.look.strips.retrievals import TopLists
 from hbench.metrics.names import factor_of, goodness
-from hbench.tree.names import names_along
+from hbench.tree.partial import shown_along
 from hbench.tree.statistics import means_of_nodes
 
 # up to ALL classes of a level are all listed; of more, the worst and the best
@@ -79,7 +79,7 @@ def class_means(
     order = np.argsort(goodness(metric, means[0]), kind="stable")
     first = np.unique(tree.paths[:, level], return_index=True)[1]
     # of every node, from the coarsest level
-    paths = [names_along(tree, path) for path in tree.paths[first, : level + 1].tolist()]
+    paths = [shown_along(tree, path) for path in tree.paths[first, : level + 1].tolist()]
     some = [node for node in order.tolist() if counts[node]]
 
     return [

@@ -19,6 +19,7 @@ from hbench.look.plots.class_map import ClassPlaces
 from hbench.look.report.runs import Reported
 from hbench.look.strips.retrievals import TopLists
 from hbench.metrics.names import factor_of, lower_is_better
+from hbench.tree.partial import shown_names
 from hbench.tree.statistics import means_of_nodes
 
 # per script, about 50 and 100 KB
@@ -107,7 +108,7 @@ def _index(reported: Reported, manifest: Manifest) -> dict[str, Any]:
     tree = manifest.tree
     return {
         "levels": list(tree.levels),
-        "names": [list(names) for names in tree.names],
+        "names": shown_names(tree),
         "paths": tree.paths.tolist(),
         "by": reported.by,
         "lower_is_better": lower_is_better(reported.by),

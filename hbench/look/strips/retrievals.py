@@ -21,7 +21,7 @@ from hbench.engine.settings import Conditions
 from hbench.engine.top_k import NO_ITEM, TopResults
 from hbench.evaluation.submission import EmbeddingSubmission, retrieval_of
 from hbench.look.palette import mark_of
-from hbench.tree.names import names_along
+from hbench.tree.partial import shown_along
 
 UNRELATED = "unrelated"
 SHOWN_RESULTS = 8
@@ -205,7 +205,7 @@ def path_of(manifest: Manifest, position: int, query: int | None = None) -> tupl
         None if manifest.more is None or query is None else manifest.paths.shared(query, position)
     )
     nodes = manifest.labels[position] if shared is None else shared
-    return names_along(manifest.tree, nodes.tolist())
+    return shown_along(manifest.tree, nodes.tolist())
 
 
 def class_name(manifest: Manifest, position: int, query: int | None = None) -> str:
@@ -229,7 +229,7 @@ def all_paths_of(manifest: Manifest, position: int) -> str:
     'Office › desk; Home › shelf'
     """
     paths = manifest.paths.of_item(position).tolist()
-    return "; ".join(" › ".join(names_along(manifest.tree, path)) for path in paths)
+    return "; ".join(" › ".join(shown_along(manifest.tree, path)) for path in paths)
 
 
 def ranker_of(

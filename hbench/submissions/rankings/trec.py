@@ -12,12 +12,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 from numpy.typing import NDArray
 
 from hbench.core.errors import SubmissionError, examples, shorten
-from hbench.core.untrusted import read_gzip
-from hbench.sheets.dialect import Head, is_compressed, suffix_of
+from hbench.sheets.dialect import Head, suffix_of
+from hbench.sheets.text import TextTable
 from hbench.submissions.problems import in_a_line
 from hbench.submissions.rankings.lines import (
     DECIMAL_COMMA,
@@ -65,7 +64,7 @@ def is_meant(path: Path, head: Head) -> bool:
 
 def read(path: Path) -> Lines:
     """The lines of a run; a header line, and lines without any letter, are passed over."""
-    lines = pc.ascii_trim_whitespace(_lines(path))
+    lines = pc.ascii_trim_whitespace(TextTable(path).lines())
     filled = pc.not_equal(lines, "")
     numbers = np.flatnonzero(filled.to_numpy(zero_copy_only=False)) + 1
     fields = pc.ascii_split_whitespace(
@@ -108,21 +107,6 @@ def _ranks(texts: pa.Array) -> NDArray[np.float64]:
         return np.asarray(texts.cast(pa.float64()).to_numpy(zero_copy_only=False))
     except pa.ArrowInvalid:
         return np.zeros(0)
-
-
-def _lines(path: Path) -> pa.Array:
-    """Every line of a file as a large string, also the empty ones, so that lines keep their
-    numbers.
-    """
-    whole = pyarrow.csv.read_csv(
-        pa.BufferReader(read_gzip(path)) if is_compressed(path) else path,
-        read_options=pyarrow.csv.ReadOptions(column_names=["line"]),
-        parse_options=pyarrow.csv.ParseOptions(
-            delimiter="\x1f", quote_char=False, ignore_empty_lines=False
-        ),
-        convert_options=pyarrow.csv.ConvertOptions(column_types={"line": pa.large_string()}),
-    )
-    return whole["line"].combine_chunks()
 
 
 def _is_line(line: str) -> bool:
