@@ -141,7 +141,8 @@ def _best_delimiter(lines: Sequence[str], usual: str) -> str:
         width = len(header)
         if width < 2:
             continue
-        share = sum(len(row) == width for row in rows) / max(len(rows), 1)
+        fitting = [len(row) == width and all(map(_are_closed, row)) for row in rows]
+        share = sum(fitting) / max(len(rows), 1)
         if share >= MOSTLY or delimiter == usual:
             numbers = _numbers_in([header, *rows], delimiter)
             fits[delimiter] = (share, numbers, delimiter == usual, width)
@@ -149,6 +150,11 @@ def _best_delimiter(lines: Sequence[str], usual: str) -> str:
         return max(fits, key=fits.__getitem__)
     counted = max(DELIMITERS, key=lines[0].count) if lines else usual
     return counted if lines and lines[0].count(counted) else usual
+
+
+def _are_closed(cell: str) -> bool:
+    """Whether the brackets that a cell opens are closed in it: a vector, [1,2], is one cell."""
+    return cell.count("[") == cell.count("]") and cell.count("{") == cell.count("}")
 
 
 def _numbers_in(rows: Sequence[Sequence[str]], delimiter: str) -> int:

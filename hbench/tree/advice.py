@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from hbench.core.errors import HBenchError, TreeError
+from hbench.sheets.rows import default_levels
 from hbench.tree import SHOWN_NODES
 from hbench.tree.names import (
     REMARKS,
@@ -12,6 +13,7 @@ from hbench.tree.names import (
     NameTable,
     find_problems,
 )
+from hbench.tree.partial import is_unknown
 from hbench.tree.policies import RECOMMENDED, Mended, Policy, _exclude_each_other, mend, policies
 
 
@@ -54,6 +56,7 @@ def mend_to_tree(table: NameTable, names: Sequence[str], source: str) -> Mended:
     )
 
 
+WHOLE_PATHS = ("repeat-leaf",)
 # in the order in which they are recommended: what keeps most of the names as they are comes first
 COMBINATIONS = (
     ("fill-from-same-name",),
@@ -80,11 +83,11 @@ COMBINATIONS = (
 )
 
 
-MOST_OFFERED = 3
+MOST_OFFERED = 4
 
 
 def advice(table: NameTable, chosen: Sequence[str] = ()) -> list[str]:
-    """Describe what at most three combinations of policies, with the chosen ones, would do to these
+    """Describe what at most four combinations of policies, with the chosen ones, would do to these
     rows, each of which makes a tree; the recommended one comes first."""
     if any(problem.kind == "cycle" for problem in table.broken):
         return [UNMENDED]
@@ -120,7 +123,10 @@ def _combinations(table: NameTable, chosen: Sequence[str]) -> Iterator[tuple[lis
     a longer one with the effect of a shorter one says nothing.
     """
     effects: set[str] = set()
-    for combination in COMBINATIONS:
+    # paths whose levels nobody named, as of a shop or of folders, are whole where they end
+    is_unnamed = table.levels == default_levels(len(table.levels))
+    first = [WHOLE_PATHS] if is_unnamed else []
+    for combination in dict.fromkeys([*first, *COMBINATIONS]):
         names = list(dict.fromkeys([*chosen, *combination]))
         is_possible = not any(
             _exclude_each_other(policies[a], policies[b])
@@ -187,5 +193,5 @@ def effect(table: NameTable, names: Sequence[str]) -> str:
 
 def _fine_classes(table: NameTable) -> int:
     """The number of nodes at the finest level, to which not every row may reach."""
-    whole = [row for row in table.rows if len(row) == len(table.levels)]
+    whole = [row for row in table.rows if len(row) == len(table.levels) and not is_unknown(row[-1])]
     return len({table.keys(row)[-1] for row in whole})
