@@ -535,6 +535,7 @@ def test_a_tuned_study_chooses_on_held_out_classes_and_tests_what_it_chose(tmp_p
 
 PAGES = {
     "glyphs": "study.md",
+    "grocery": "study-grocery.md",
     "omniglot": "study-omniglot.md",
     "omniglot-sweeps": "study-sweeps.md",
 }
@@ -588,8 +589,9 @@ def test_the_kept_values_say_what_they_rest_on(name):
         )
 
 
-def test_the_rows_of_the_reference_are_the_middle_seeds_of_its_kept_values():
-    values, about = read(kept_of("omniglot-study"))
+@pytest.mark.parametrize("name", ["grocery", "omniglot"])
+def test_the_rows_of_the_tested_nets_are_the_middle_seeds_of_the_kept_values(name):
+    values, about = read(kept_of(f"{name}-study"))
     rows = {row.method: row for row in leaderboard.read(about.dataset).rows}
     for arm, metrics in values.items():
         middle = 100 * float(np.median(metrics["H-AP"].of_seeds))
