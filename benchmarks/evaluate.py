@@ -37,8 +37,8 @@ from hbench.engine.settings import Settings
 from hbench.engine.similarity import SelectedRows
 from hbench.engine.values.plan import plan_of
 from hbench.evaluation.measurement import scorers_of
-from hbench.tree import LabelTree
 from hbench.sheets.rows import default_levels
+from hbench.tree import LabelTree
 
 SETS = {
     "sop": (60_502, (12, 11_316)),

@@ -16,8 +16,8 @@ from hbench.engine.settings import Settings
 from hbench.engine.values.blocks import Block
 from hbench.engine.values.plan import MetricPlan
 from hbench.evaluation.measurement import scorers_of
-from hbench.tree import LabelTree
 from hbench.sheets.rows import default_levels
+from hbench.tree import LabelTree
 from hbench.tree.partial import ended_early, known_levels
 
 NOISE = 1.6  # of a class, in units of the distance of centres

@@ -22,8 +22,8 @@ from hbench.engine.settings import Settings
 from hbench.engine.similarity import dot
 from hbench.evaluation import examination, trees
 from hbench.evaluation.measurement import measure, scorers_of
-from hbench.submissions.embeddings import Embeddings, joined
 from hbench.sheets.rows import default_levels
+from hbench.submissions.embeddings import Embeddings, joined
 from hbench.tree.several import MorePaths
 
 ROUNDING = 1e-12  # sums of the metrics are added up on the processors, in blocks of another size
