@@ -168,7 +168,7 @@ def figures(ranking: Ranking, wrong: dict[str, np.ndarray]) -> dict[str, dict[st
 
 def sureness(audit: Audit, planting: Planted) -> dict[str, Any]:
     """By kind: how many suspects each bin of sureness has, and how many of them are wrong; how many
-    are expected to be, and are."""
+    labels are said to be at least and at most, and are."""
     wrong = np.concatenate(list(planting.wrong.values()))
     found = {}
     for each in audit.lists:
@@ -178,7 +178,8 @@ def sureness(audit: Audit, planting: Planted) -> dict[str, Any]:
             inside = (each.sureness >= low) & ((each.sureness < high) | (high == BINS[-1]))
             bins.append([int(inside.sum()), int(is_wrong[inside].sum())])
         number = len(planting.wrong[each.kind])
-        found[each.kind] = {"bins": bins, "expected": each.expected, "planted": number}
+        said = [each.at_least, each.at_most]
+        found[each.kind] = {"bins": bins, "said": said, "planted": number}
     return found
 
 
@@ -212,7 +213,7 @@ def in_markdown(found: dict[str, Any]) -> str:
     ]
     lines += ["|---|---|---|---|---|"]
     lines += [f"| {name} | {' | '.join(cells)} |" for name, cells in method_rows(found["runs"])]
-    lines += ["", "| sureness | .5 – .7 | .7 – .9 | .9 – 1 | expected wrong | planted |"]
+    lines += ["", "| sureness | .5 – .7 | .7 – .9 | .9 – 1 | wrong, at least – at most | planted |"]
     lines += ["|---|---|---|---|---|---|"]
     lines += [f"| {name} | {' | '.join(cells)} |" for name, cells in sureness_rows(found["runs"])]
     return "\n".join(lines) + "\n"
@@ -237,7 +238,7 @@ def method_rows(runs: list[dict[str, Any]]) -> Iterator[tuple[str, list[str]]]:
 
 
 def sureness_rows(runs: list[dict[str, Any]]) -> Iterator[tuple[str, list[str]]]:
-    """Sums over seeds: wrong of said, and the share; the expected numbers of each seed."""
+    """Sums over seeds: wrong of said, and the share; the numbers said of each seed."""
     for kind in KINDS:
         for rate in (0.0, *RATES):
             some = [run["sureness"][kind] for run in runs if run["rate"] == rate]
@@ -246,8 +247,8 @@ def sureness_rows(runs: list[dict[str, Any]]) -> Iterator[tuple[str, list[str]]]
                 f"{wrong:,} of {said:,} ({wrong / said:.0%})" if said else "none is said"
                 for said, wrong in sums.tolist()
             ]
-            expected = ["none said" if x["expected"] is None else x["expected"] for x in some]
-            cells += [", ".join(str(each) for each in expected), str(some[0]["planted"])]
+            ends = [["" if end is None else str(end) for end in each["said"]] for each in some]
+            cells += [", ".join(" – ".join(each) for each in ends), str(some[0]["planted"])]
             yield f"{kind}, {100 * rate:.0f} % planted", cells
 
 

@@ -15,8 +15,10 @@ from numpy.typing import ArrayLike
 
 from hbench.auditing.copies import copies_of
 from hbench.auditing.evidence import Votes
+from hbench.auditing.groups import SuspectGroup
 from hbench.auditing.names import completions_of, merges_of
-from hbench.auditing.pool import Pool, neighbours_of, pool_of
+from hbench.auditing.pool import Pool, nearest_of, pool_of
+from hbench.auditing.repeats import votes_of
 from hbench.auditing.suspects import SuspectList, suspects_of, table_of
 from hbench.core.arguments import checked
 from hbench.core.errors import UsageError
@@ -43,6 +45,7 @@ class Audit:
         completions: items whose labels end early, with what their neighbours say.
         merges: pairs of siblings that are not told apart.
         lists: the two lists, with the curves of their sureness.
+        groups: classes many of whose items are said to be one other class, the largest first.
         pool: the items of all splits.
         votes: their neighbours.
         remarks: what is left out, and what cannot be trusted.
@@ -53,6 +56,7 @@ class Audit:
     completions: pa.Table
     merges: pa.Table
     lists: tuple[SuspectList, SuspectList]
+    groups: tuple[SuspectGroup, ...]
     pool: Pool
     votes: Votes
     remarks: tuple[str, ...] = ()
@@ -66,9 +70,10 @@ class Audit:
         for each in self.lists:
             sure = int((each.sureness >= 0.9).sum())
             words = f"{sure:,} at least 90 % sure"
-            if each.expected is not None:
-                words += f", about {each.expected:,.0f} wrong"
+            bounds = in_words(each)
+            words += f", {bounds}" if bounds else ""
             parts.append(f"{len(each.items):,} {each.kind} suspects ({words})")
+        parts.append(f"{len(self.groups):,} groups of one class that look like one other")
         parts.append(f"{len(self.copies):,} copies")
         parts.append(f"{len(self.completions):,} completions")
         parts.append(f"{len(self.merges):,} pairs of siblings to merge")
@@ -79,7 +84,8 @@ class Audit:
         lists = {
             each.kind: {
                 "suspects": len(each.items),
-                "wrong_labels_expected": each.expected,
+                "wrong_labels_at_least": each.at_least,
+                "wrong_labels_at_most": each.at_most,
                 "is_calibrated": each.curve.is_trusted,
             }
             for each in self.lists
@@ -90,6 +96,7 @@ class Audit:
             "splits": {str(name): int(number) for name, number in splits.items()},
             "neighbours": self.votes.k,
             **lists,
+            "groups": [self._of_group(each) for each in self.groups],
             "copies": len(self.copies),
             "copies_under_other_labels": _number(self.copies, "label", "copy_label"),
             "copies_across_splits": _number(self.copies, "split", "copy_split"),
@@ -97,6 +104,15 @@ class Audit:
             "completions": len(self.completions),
             "merges": len(self.merges),
             "remarks": list(self.remarks),
+        }
+
+    def _of_group(self, group: SuspectGroup) -> dict[str, Any]:
+        label, proposed = group.label, group.proposed
+        return {
+            "label": self.pool.labels[label],
+            "proposed": self.pool.labels[proposed],
+            "level": self.pool.manifest.levels[int(self.votes.common(label, proposed))],
+            "items": self.pool.manifest.items[group.items].tolist(),
         }
 
     def write(self, folder: str | Path) -> None:
@@ -152,37 +168,67 @@ def audit(
     given: Any = vectors
     if ids is not None:
         given = joined(as_ids(ids, "ids"), as_vectors(given, "vectors"))
-    elif not isinstance(given, Embeddings):
+    elif isinstance(given, str | Path):
         given = embedding_files.read(Path(given))
+    elif not isinstance(given, Embeddings):
+        raise UsageError(
+            "vectors in memory need the names of their items",
+            expected="ids, one of each row, as the items of the dataset",
+            fix="hbench.audit(vectors, dataset, ids=…)",
+        )
 
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     settings = Settings("R@1", similarity=similarity or data.protocol.similarity)
     conditions = settings.resolve(data.levels)
     pool = pool_of(data, given, cosine=conditions.similarity_name == "cosine")
-    nearest = neighbours_of(pool, conditions, neighbours, on_block)
-    votes = Votes(pool.manifest.tree.paths.astype(np.int64), pool.known, pool.classes, nearest)
-    lists = suspects_of(votes, most=most)
-    copies = copies_of(pool, votes)
+    nearest = nearest_of(pool, conditions, neighbours, on_block)
+    labelled = (pool.manifest.tree.paths.astype(np.int64), pool.known, pool.classes)
+    votes, distances = votes_of(labelled, nearest, neighbours)
+    lists, groups = suspects_of(votes, distances, most=most)
+    copies = copies_of(pool, votes, nearest.first(neighbours))
     return Audit(
         table_of(pool, lists, votes),
         copies,
         completions_of(pool, votes),
         merges_of(pool, votes),
         lists,
+        groups,
         pool,
         votes,
         (*pool.remarks, *_doubts(lists), *_leaks(pool, copies)),
     )
 
 
+def in_words(suspects: SuspectList) -> str:
+    """How many labels are wrong, at least and at most; empty where nothing is to be trusted.
+
+    >>> from types import SimpleNamespace as Like
+    >>> in_words(Like(at_least=1_200, at_most=1_400)), in_words(Like(at_least=0, at_most=3))
+    ('at least 1,200 and at most 1,400 wrong', 'at most 3 wrong')
+    """
+    if suspects.at_least is None:
+        return ""
+    ends = [f"at least {suspects.at_least:,}"] if suspects.at_least else []
+    if suspects.at_most is not None:
+        ends.append(f"at most {suspects.at_most:,}")
+    return f"{' and '.join(ends)} wrong" if ends else ""
+
+
 def _doubts(lists: tuple[SuspectList, SuspectList]) -> list[str]:
-    """Say where sureness is not to be trusted."""
-    return [
-        f"no sureness is said of {each.kind} suspects: labels made wrong on purpose do not stand "
-        "out enough by these vectors, or there are too few"
-        for each in lists
-        if not each.curve.is_trusted
-    ]
+    """Say where sureness is not to be trusted, and which mistakes would not be seen."""
+    said = []
+    for each in lists:
+        if not each.curve.is_trusted:
+            said.append(
+                f"no sureness is said of {each.kind} suspects, their order alone: labels made "
+                "wrong on purpose do not stand out enough by these vectors, or there are too few"
+            )
+        elif each.at_most is None:
+            said.append(
+                f"how many {each.kind} labels are wrong at most is not said: a class that is often "
+                "taken for one other would not be seen by these vectors"
+            )
+    return said
 
 
 def held_out(pool: Pool) -> tuple[str, ...]:

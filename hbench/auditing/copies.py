@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hbench.auditing.evidence import Indices, Votes
-from hbench.auditing.pool import Pool
+from hbench.auditing.pool import Nearest, Pool
 
 Floats = NDArray[np.float64]
 EXACT = 1 - 1e-6  # cosines from which vectors are the same but for rounding
@@ -26,7 +26,6 @@ DEVIATIONS = 6
 TO_DEVIATION = 1.4826  # from the median of absolute differences, of a normal distribution
 FEWEST = 30  # items with a nearest neighbour, below which those of all parents count
 SMALLEST = 1e-12  # a distance of rounding
-ROWS_AT_ONCE = 4096
 
 
 class Pairs(NamedTuple):
@@ -37,55 +36,42 @@ class Pairs(NamedTuple):
     cosines: Floats
 
 
-def copies_of(pool: Pool, votes: Votes) -> pa.Table:
-    """A row per pair of an item and one of its neighbours that is a copy under another label, or in
+def copies_of(pool: Pool, votes: Votes, nearest: Nearest) -> pa.Table:
+    """A row per pair of an item and one of its nearest that is a copy under another label, or in
     another split, the most alike first; `is_exact`: whether the vectors are the same."""
-    pairs = _neighbours(UnitVectors(pool), votes)
-    distances = np.log(np.maximum(1 - pairs.cosines, SMALLEST))
+    pairs = _pairs(nearest)
     same = votes.classes[pairs.first] == votes.classes[pairs.second]
-    limits = np.where(
-        same, _limits(votes, pairs, distances, same), _limits(votes, pairs, distances, ~same)
-    )
-
-    is_copy = (pairs.cosines >= EXACT) | (distances < limits)
+    is_copy = np.where(same, _are_copies(votes, pairs, same), _are_copies(votes, pairs, ~same))
     elsewhere = pool.split[pairs.first] != pool.split[pairs.second]
     at = np.flatnonzero(is_copy & (~same | elsewhere))
     at = at[np.argsort(-pairs.cosines[at], kind="stable")]
     return _table(pool, votes, Pairs(pairs.first[at], pairs.second[at], pairs.cosines[at]))
 
 
-class UnitVectors:
-    """The vectors of a pool at length 1, read as they are needed."""
-
-    def __init__(self, pool: Pool) -> None:
-        self.rows = pool.vectors
-
-    def cosines(self, first: Indices, second: Indices) -> Floats:
-        """The cosines of pairs (p,)."""
-        found = np.empty(len(first))
-        for start in range(0, len(first), ROWS_AT_ONCE):
-            some = slice(start, start + ROWS_AT_ONCE)
-            one, other = (self._of(each[some]) for each in (first, second))
-            found[some] = np.einsum("ij,ij->i", one, other)
-        return found
-
-    def _of(self, items: Indices) -> Floats:
-        """The vectors of items (m, D), at length 1."""
-        vectors = np.asarray(self.rows.vectors[self.rows.rows[items]], np.float64)
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        unit: Floats = vectors / np.where(lengths > 0, lengths, 1)
-        return unit
+def is_copy_of_its_label(votes: Votes, nearest: Nearest) -> NDArray[np.bool_]:
+    """Which of its nearest items (N, m) are copies of an item under the same label."""
+    first = np.repeat(np.arange(len(nearest.items)), nearest.items.shape[1])
+    pairs = Pairs(first, nearest.items.ravel(), nearest.cosines.ravel())
+    same = votes.classes[pairs.first] == votes.classes[pairs.second]
+    found: NDArray[np.bool_] = same & _are_copies(votes, pairs, same)
+    return found.reshape(nearest.items.shape)
 
 
-def _neighbours(unit: UnitVectors, votes: Votes) -> Pairs:
-    """Every item with each of its neighbours, each pair once."""
-    first = np.repeat(np.arange(len(votes.classes)), votes.k)
-    second = votes.neighbours.ravel()
-    low = np.minimum(first, second)
-    high = np.maximum(first, second)
-    keys = np.unique(low * len(votes.classes) + high)
-    low, high = np.divmod(keys, len(votes.classes))
-    return Pairs(low, high, unit.cosines(low, high))
+def _pairs(nearest: Nearest) -> Pairs:
+    """Every item with each of its nearest ones, each pair once."""
+    number = len(nearest.items)
+    first = np.repeat(np.arange(number), nearest.items.shape[1])
+    second = nearest.items.ravel()
+    keys = np.minimum(first, second) * number + np.maximum(first, second)
+    keys, place = np.unique(keys, return_index=True)
+    return Pairs(*np.divmod(keys, number), nearest.cosines.ravel()[place])
+
+
+def _are_copies(votes: Votes, pairs: Pairs, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which pairs are copies, of pairs like the chosen ones (p,)."""
+    distances = np.log(np.maximum(1 - pairs.cosines, SMALLEST))
+    found: NDArray[np.bool_] = distances < _limits(votes, pairs, distances, chosen)
+    return (pairs.cosines >= EXACT) | found
 
 
 def _limits(votes: Votes, pairs: Pairs, distances: Floats, chosen: NDArray[np.bool_]) -> Floats:

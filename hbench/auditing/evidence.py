@@ -7,8 +7,9 @@ class c,
 
     P_l(v | c) = (n(c, v) + w · Q_l(v)) / (n(c) + w),    w = k / 2,
 
-without the votes of the item itself. Q is the share of v among all items, and for far alternatives
-P of the parent of c in its place, which small classes need. The evidence for another class d is
+without the votes of the item itself and its copies (hbench/auditing/repeats.py). Q is the share of
+v among all items, and for far alternatives P of the parent of c in its place, which small classes
+need. The evidence for another class d is
 
     Σ_l mean_j log P_l(v_j | d) − log P_l(v_j | c),
 
@@ -54,12 +55,14 @@ class Votes:
         known: (C,), how many levels of a class are known.
         classes: (N,), the class of every item.
         neighbours: (N, k), items.
+        weights: (N,), 1 over the number of an item's copies under its own label and itself.
     """
 
     paths: Indices
     known: Indices
     classes: Indices
     neighbours: Indices
+    weights: Floats
 
     @property
     def k(self) -> int:
@@ -84,15 +87,19 @@ class Votes:
 
 
 class VoteCounts:
-    """How often the items of each group have a vote for each node: pairs that occur, sorted."""
+    """How often the items of each group have a vote for each node: pairs that occur, sorted. An
+    item that comes several times counts once."""
 
-    def __init__(self, groups: Indices, votes: NDArray[np.int32], nodes: int) -> None:
+    def __init__(
+        self, groups: Indices, votes: NDArray[np.int32], nodes: int, weights: Floats
+    ) -> None:
         self.nodes = nodes
         keys = groups[:, None] * nodes + votes
-        self.keys, self.counts = np.unique(keys, return_counts=True)
-        self.totals = np.bincount(groups) * votes.shape[1]
+        self.keys, place = np.unique(keys, return_inverse=True)
+        self.counts = np.bincount(place.ravel(), np.repeat(weights, votes.shape[1]))
+        self.totals = np.bincount(groups, weights) * votes.shape[1]
 
-    def of(self, groups: Indices, votes: NDArray[np.int32]) -> Indices:
+    def of(self, groups: Indices, votes: NDArray[np.int32]) -> Floats:
         """The counts of votes (m, k) among the items of groups (m,)."""
         wanted = groups[:, None] * self.nodes + votes
         place = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
@@ -114,8 +121,8 @@ class Evidence:
                 Level(
                     cast,
                     np.bincount(nodes[classes], minlength=number) / len(classes),
-                    VoteCounts(classes, cast, number),
-                    VoteCounts(votes.parents[classes], cast, number),
+                    VoteCounts(classes, cast, number, votes.weights),
+                    VoteCounts(votes.parents[classes], cast, number, votes.weights),
                 )
             )
 
@@ -169,8 +176,9 @@ class Evidence:
             own = (cast[:, :, None] == cast[:, None, :]).sum(axis=2)
             usual = level.shares[cast]
             in_class = level.of_class.of(classes, cast) - np.where(is_own[:, None], own, 0)
+            in_class = np.maximum(in_class, 0)  # copies vote nearly alike, not quite
             of_parent = level.of_parent.of(parents[classes], cast)
-            of_parent = of_parent - np.where(in_parent[:, None], own, 0)
+            of_parent = np.maximum(of_parent - np.where(in_parent[:, None], own, 0), 0)
             total = level.of_class.totals[classes] - np.where(is_own, self.votes.k, 0)
             total_of_parent = level.of_parent.totals[parents[classes]]
             total_of_parent = total_of_parent - np.where(in_parent, self.votes.k, 0)

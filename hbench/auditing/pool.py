@@ -25,6 +25,7 @@ from hbench.tree.names import class_rows
 from hbench.tree.partial import known_levels, known_part
 
 Indices = NDArray[np.int64]
+PAIRS_AT_ONCE = 1 << 14  # of vectors
 
 
 @dataclass(frozen=True)
@@ -147,14 +148,26 @@ def _refuse_items(items: list[str], vectors: Embeddings, known: set[str], *, cos
     )
 
 
-def neighbours_of(
+class Nearest(NamedTuple):
+    """The nearest other `items` (N, m) of every item, best first, and the `cosines` (N, m) of their
+    vectors."""
+
+    items: Indices
+    cosines: NDArray[np.float64]
+
+    def first(self, k: int) -> Nearest:
+        """The k nearest of them."""
+        return Nearest(self.items[:, :k], self.cosines[:, :k])
+
+
+def nearest_of(
     pool: Pool,
     conditions: Conditions,
     k: int,
     on_block: OnBlock | None = None,
-) -> Indices:
-    """The k nearest other items of every item, best first, (N, k), in one ranking pass. Raises
-    UsageError for fewer than k + 1 items.
+) -> Nearest:
+    """The nearest other items of every item, twice k or all, in one ranking pass. Raises UsageError
+    for fewer than k + 1 items.
     """
     if len(pool) <= k:
         raise UsageError(
@@ -165,8 +178,29 @@ def neighbours_of(
     rows: Any = pool.vectors
     side = Side(rows, pool.manifest.labels)
     job = job_of(Retrieval(side, None, None, pool.manifest.items), conditions)
-    top = TopResults(len(pool), k)
+    top = TopResults(len(pool), min(2 * k, len(pool) - 1))
     # the job's only metric needs the finest level alone, so little is sorted
     measure(replace(job, top=top), on_block=on_block)
     assert (top.items != NO_ITEM).all()
-    return top.items.astype(np.int64)
+    items = top.items.astype(np.int64)
+    return Nearest(items, _cosines(pool.vectors, items))
+
+
+def _cosines(vectors: SelectedRows, nearest: Indices) -> NDArray[np.float64]:
+    """The cosines (N, m) of every item and its nearest ones, read as they are needed."""
+    found = np.empty(nearest.shape)
+    step = max(1, PAIRS_AT_ONCE // nearest.shape[1])
+    for start in range(0, len(nearest), step):
+        some = slice(start, start + step)
+        own = _unit(vectors, np.arange(len(nearest))[some])
+        others = _unit(vectors, nearest[some].ravel()).reshape(*nearest[some].shape, -1)
+        found[some] = np.einsum("nd,nmd->nm", own, others)
+    return found
+
+
+def _unit(vectors: SelectedRows, items: Indices) -> NDArray[np.float64]:
+    """The vectors of items (m, D), at length 1."""
+    rows = np.asarray(vectors.vectors[vectors.rows[items]], np.float64)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    unit: NDArray[np.float64] = rows / np.where(lengths > 0, lengths, 1)
+    return unit

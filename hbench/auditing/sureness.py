@@ -1,14 +1,17 @@
 """Says how sure it is that a label is wrong, calibrated by labels that are made wrong on purpose.
 
-Labels of some items are swapped, one at a time, and the evidence against the swapped label is
-taken: its density is f₁. That of the labels as they are is f = (1 − π) f₀ + π f₁, where π is the
-unknown share of wrong ones. The log-odds of f₁ against f₀ grow with the evidence s as a + b·s, so
+Labels of some items are swapped, one at a time, and what is seen of them is taken: the evidence s
+against the swapped label, and how strange z the item would be in the class that its neighbours
+propose. Its density is f₁. That of the labels as they are is f = (1 − π) f₀ + π f₁, where π is the
+unknown share of wrong ones. The log-odds of f₁ against f₀ are taken as
 
-    f₁(s) / f(s) = 1 / (π + (1 − π) e^−(a + b·s)),
+    o = a + b·s + c·log(1 + s⁺) + d·z·min(s⁺/m, 1),    m the median evidence of swapped labels,
 
-which saturates at 1 / π: that is how π is known. a, b and π are those of the highest likelihood of
-telling swapped labels from those as they are; of all π that are hardly less likely, the smallest.
-The sureness is π f₁(s) / f(s).
+and f₁/f = 1 / (π + (1 − π) e^−o) saturates at 1 / π: that is how π is known. The coefficients and π
+are those of the highest likelihood of telling swapped labels from those as they are; of all π that
+are hardly less likely the smallest gives the sureness π f₁/f, and both ends the numbers of wrong
+labels at least and at most. The bend c is for heavy tails, whose odds grow ever more slowly. Where
+next to nothing lies between right labels and swapped ones it cannot be known, and is left out.
 """
 
 from __future__ import annotations
@@ -17,118 +20,216 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
-from hbench.auditing.evidence import Evidence, Indices
+from hbench.auditing.evidence import Best, Evidence, Indices
+from hbench.auditing.strangeness import Strangeness
 from hbench.auditing.swaps import swapped
 
 Floats = NDArray[np.float64]
 FEWEST = 100  # swapped labels, below which nothing is said
 BINS = 200
-SHARES = np.concatenate([[1e-6], np.geomspace(2e-4, 0.4, 30)])  # π that are tried
-HARDLY_LESS = 1.35  # of the log-likelihood: the 90 % interval of one parameter
+SHARES = np.concatenate([[1e-6], np.geomspace(1e-4, 0.4, 84)])  # π that are tried
+# of the log-likelihood of the smallest and the largest π: the 98 and the 90 % interval of one
+# parameter; a false alarm is worse than a miss
+HARDLY_LESS = (2.7, 1.35)
 # nats a level of evidence against swapped labels: below them classes overlap so much that the odds
 # are no line, and sureness was too high (synthetic sets, Omniglot by two nets)
 TENTH_OF_FAR = 3.0  # that nine of ten far ones reach
 MEDIAN_OF_NEAR = 0.7
 ITEMS_FOR_NEAR = 5_000  # siblings overlap: of fewer items their tail is not known well enough
+APART = 0.1  # as many suspects below the weakest swapped labels as above, or fewer: nothing between
+WEAKEST = 0.05  # quantile of swapped labels
+# of squares of coefficients, in standard deviations: a bend needs a reason
+HELD = np.array([1e-4, 1e-4, 8.0])
+SMALLEST = 1e-9  # of the height, that a curvature can be inverted
+ROUNDS, HALVINGS, ENOUGH = 60, 12, 1e-5  # of the search for a line
+
+
+class Seen(NamedTuple):
+    """What is seen of labels: the `evidence` (m,) against them, and how strange (m,) items would be
+    in the proposed classes."""
+
+    evidence: Floats
+    strange: Floats
+
+    @classmethod
+    def of(cls, items: Indices, best: Best, strangeness: Strangeness) -> Seen:
+        """Of the best alternatives (m,) of items (m,)."""
+        return cls(best.evidence, strangeness.in_class(items, best.classes))
+
+    def at(self, chosen: NDArray[np.bool_]) -> Seen:
+        return Seen(self.evidence[chosen], self.strange[chosen])
+
+    def features(self, middle: float) -> Floats:
+        """What the log-odds are a sum of, (m, 3)."""
+        against = np.maximum(self.evidence, 0)
+        strange = self.strange * np.minimum(against / middle, 1)
+        return np.stack([self.evidence, strange, np.log1p(against)], axis=1)
 
 
 class Sureness(NamedTuple):
-    """A curve from evidence to sureness. `share`: π, of labels that are wrong in this way; `start`
-    and `slope`: a and b; `is_trusted`: whether swapped labels stand out enough."""
+    """From what is seen to sureness. `share`: π, of labels that are wrong in this way; `line`: the
+    height and the coefficients (4,); `middle`: m; `is_trusted`: whether swapped labels stand out
+    enough; `most`: the largest π that is hardly less likely; `is_apart`: whether next to nothing
+    lies between right and swapped labels."""
 
     share: float
-    start: float
-    slope: float
+    line: Floats
+    middle: float
     is_trusted: bool
+    most: float
+    is_apart: bool
 
-    def of(self, evidence: Floats) -> Floats:
-        """The sureness (N,) of evidence (N,); 0 without evidence, NaN where it is not trusted."""
+    def odds(self, seen: Seen) -> Floats:
+        """The log-odds (m,) that order suspects; the evidence where nothing is trusted."""
         if not self.is_trusted:
-            return np.full(len(evidence), np.nan)
-        has_some = np.isfinite(evidence)
-        odds = np.clip(self.start + self.slope * np.where(has_some, evidence, 0), -50, 50)
-        sureness = self.share / (self.share + (1 - self.share) * np.exp(-odds))
-        return np.where(has_some, sureness, 0.0)
+            return seen.evidence
+        odds: Floats = self.line[0] + seen.features(self.middle) @ self.line[1:]
+        return odds
+
+    def of(self, seen: Seen) -> Floats:
+        """The sureness (m,), NaN where it is not trusted."""
+        if not self.is_trusted:
+            return np.full(len(seen.evidence), np.nan)
+        odds = np.clip(self.odds(seen), -50, 50)
+        return self.share / (self.share + (1 - self.share) * np.exp(-odds))
 
 
-def calibrated(evidence: Evidence, observed: Floats, *, is_far: bool, seed: int = 0) -> Sureness:
-    """Fit the sureness of far or near suspects to the evidence against the labels as they are,
-    (N,), −inf where there is none."""
+NOT_TRUSTED = Sureness(0.0, np.zeros(4), 1.0, is_trusted=False, most=1.0, is_apart=False)
+
+
+def calibrated(
+    evidence: Evidence, strangeness: Strangeness, observed: Seen, *, is_far: bool
+) -> Sureness:
+    """Fit the sureness of far or near suspects to what is seen of the labels as they are, without
+    those that have no alternative."""
     votes = evidence.votes
-    swaps = swapped(votes, np.random.default_rng(seed), is_far=is_far)
-    of_swaps = evidence.alternatives(*swaps)
-    scores = (of_swaps.far if is_far else of_swaps.near).evidence
-    scores = scores[np.isfinite(scores)]
-    observed = observed[np.isfinite(observed)]
-    is_enough = min(len(scores), len(observed)) >= FEWEST
-    if not is_far:
-        is_enough = is_enough and len(votes.classes) >= ITEMS_FOR_NEAR
-    if not is_enough or not _stand_out(scores / votes.depth, is_far=is_far):
-        return Sureness(0.0, 0.0, 0.0, is_trusted=False)
-    return Sureness(*_fitted(Densities.of(observed, scores)), is_trusted=True)
+    swaps = swapped(votes, np.random.default_rng(0), is_far=is_far)
+    found = evidence.alternatives(*swaps)
+    best = found.far if is_far else found.near
+    has_some = np.isfinite(best.evidence)
+    if min(int(has_some.sum()), len(observed.evidence)) < FEWEST:
+        return NOT_TRUSTED
+    of_swaps = Seen.of(swaps.items, best, strangeness).at(has_some)
+    if not is_far and len(votes.classes) < ITEMS_FOR_NEAR:
+        return NOT_TRUSTED
+    if not _stand_out(of_swaps.evidence / votes.depth, is_far=is_far):
+        return NOT_TRUSTED
+    ratio = len(of_swaps.evidence) / len(votes.classes)
+    return _fitted(observed, of_swaps, ratio)
 
 
 def _stand_out(scores: Floats, *, is_far: bool) -> bool:
     """Whether the evidence against swapped labels, in nats a level, is strong enough."""
     if is_far:
-        return bool(np.quantile(scores, 0.1) >= TENTH_OF_FAR)
+        return bool(np.quantile(scores, 1 - 0.9) >= TENTH_OF_FAR)
     return bool(np.median(scores) >= MEDIAN_OF_NEAR)
 
 
-class Densities(NamedTuple):
-    """Evidence in bins: `middle` (B,) of each in standard units, how many labels are in it as they
-    are, and how many swapped; `ratio`: of swapped labels to others; `center`, `width`: the units.
-    """
+class Sample(NamedTuple):
+    """Labels as they are and swapped ones, from the middle of what is observed on: the `features`
+    (B, p), from the second on in standard units after a column of ones, how many labels of either
+    kind have them, and the `ratio` of the numbers of all."""
 
-    middle: Floats
-    as_is: Indices
-    swapped: Indices
+    features: Floats
+    as_is: Floats
+    swapped: Floats
     ratio: float
-    center: float
-    width: float
 
-    @classmethod
-    def of(cls, observed: Floats, of_swaps: Floats) -> Densities:
-        """The densities in the upper half of what is observed."""
-        lowest = np.median(observed)
-        both = [each[each > lowest] for each in (observed, of_swaps)]
-        whole = np.sort(np.concatenate(both))
-        edges = np.unique(np.quantile(whole, np.linspace(0, 1, BINS + 1)))
-        as_is, swapped = (np.histogram(each, edges)[0] for each in both)
-        sums = np.histogram(whole, edges, weights=whole)[0]
-        center = float(np.median(whole))
-        width = float(whole.std()) or 1.0
-        middle = (sums / np.maximum(as_is + swapped, 1) - center) / width
-        return cls(middle, as_is, swapped, len(of_swaps) / len(observed), center, width)
+    def fit(self, line: Floats, share: float) -> tuple[Floats, float]:
+        """The line of the highest likelihood, from a first one on, and its cost: Fisher's scoring,
+        whose steps are halved until they help."""
+        cost, slope, curvature = self.cost(line, share)
+        for _ in range(ROUNDS):
+            step = np.linalg.solve(curvature, slope)
+            for _ in range(HALVINGS):
+                following = self.cost(line - step, share)
+                if following[0] < cost:
+                    break
+                step = step / 2
+            if cost - following[0] < ENOUGH:
+                break
+            line = line - step
+            cost, slope, curvature = following
+        return line, cost
 
-    def cost(self, line: Floats, share: float) -> float:
-        """The negative log-likelihood of which labels are swapped, by a line of log-odds (its
-        height, and the logarithm of its slope) and the share of wrong labels."""
-        odds = np.clip(line[0] + np.exp(line[1]) * self.middle, -50, 50)
-        seen = share + (1 - share) * np.exp(-odds)
+    def cost(self, line: Floats, share: float) -> tuple[float, Floats, Floats]:
+        """The negative log-likelihood of which labels are swapped by a line of log-odds and the
+        share of wrong labels, its gradient (p,), and its expected curvature (p, p)."""
+        # sums of columns, as a product of matrices may depend on the number of threads
+        columns = self.features.T
+        odds = np.clip(
+            sum(weight * each for weight, each in zip(line, columns, strict=True)), -50, 50
+        )
+        against = (1 - share) * np.exp(-odds)
+        seen = share + against
         chance = self.ratio / (self.ratio + seen)
         likely = self.swapped * np.log(chance) + self.as_is * np.log1p(-chance)
-        return -float(likely.sum())
+        steps = against / (self.ratio + seen)
+        slopes = self.as_is * steps * self.ratio / seen - self.swapped * steps
+        # of a chance p that has the slope p·steps, p² steps² / (p (1 − p)) for each label
+        curves = (self.swapped + self.as_is) * steps**2 * chance / (1 - chance)
+
+        held = np.concatenate([[SMALLEST], HELD[: len(line) - 1]])
+        cost = float(held @ line**2) - float(likely.sum())
+        slope = 2 * held * line + np.array([(each * slopes).sum() for each in columns])
+        curvature = np.array(
+            [[(one * other * curves).sum() for one in columns] for other in columns]
+        )
+        return cost, slope, curvature + 2 * np.diag(held)
 
 
-def _fitted(densities: Densities) -> tuple[float, float, float]:
-    """The share π, and a and b, of the highest likelihood; of shares that are hardly less likely,
-    the smallest."""
-    line = np.zeros(2)
+def _fitted(observed: Seen, of_swaps: Seen, ratio: float) -> Sureness:
+    """The curve of the highest likelihood, by the smallest π that is hardly less likely."""
+    middle = max(float(np.median(of_swaps.evidence)), 1e-6)
+    weakest = np.quantile(of_swaps.evidence, WEAKEST)
+    between = int(((observed.evidence > 0) & (observed.evidence < weakest)).sum())
+    are_apart = between <= APART * int((observed.evidence >= weakest).sum())
+    columns = 2 if are_apart else 3
+
+    lowest = min(float(np.median(observed.evidence)), 0.0)
+    both = [each.at(each.evidence > lowest) for each in (observed, of_swaps)]
+    features = [each.features(middle)[:, :columns] for each in both]
+    center = features[1].mean(axis=0)
+    width = features[1].std(axis=0) + 1e-9
+    sample = _sample(both, [(each - center) / width for each in features], ratio)
+
     lines = []
     costs = []
+    line = np.zeros(columns + 1)
     for share in SHARES:
-        starts = (line, np.zeros(2))
-        found = [
-            minimize(densities.cost, start, (share,), method="Nelder-Mead") for start in starts
-        ]
-        best = min(found, key=lambda fit: float(fit.fun))
-        line = best.x
+        line, cost = sample.fit(line, share)
         lines.append(line)
-        costs.append(float(best.fun))
+        costs.append(cost)
+    above = np.array(costs) - min(costs)
+    least = int(np.flatnonzero(above <= HARDLY_LESS[0])[0])
+    most = int(np.flatnonzero(above <= HARDLY_LESS[1])[-1])
+    slopes = np.zeros(3)
+    slopes[:columns] = lines[least][1:] / width
+    height = lines[least][0] - slopes[:columns] @ center
+    share, largest = float(SHARES[least]), float(SHARES[most])
+    weights = np.array([height, *slopes])
+    return Sureness(share, weights, middle, is_trusted=True, most=largest, is_apart=are_apart)
 
-    at = int(np.flatnonzero(np.array(costs) <= min(costs) + HARDLY_LESS)[0])
-    slope = float(np.exp(lines[at][1])) / densities.width
-    return float(SHARES[at]), float(lines[at][0]) - slope * densities.center, slope
+
+def _sample(both: list[Seen], features: list[Floats], ratio: float) -> Sample:
+    """Labels without evidence against them, which differ in one feature alone, in bins; all others
+    one by one."""
+    is_low = [each.evidence <= 0 for each in both]
+    low = [each[some] for each, some in zip(features, is_low, strict=True)]
+    whole = np.sort(np.concatenate(low)[:, 0])
+    edges = np.unique(np.quantile(whole, np.linspace(0, 1, BINS + 1))) if len(whole) else whole
+    binned = np.repeat(np.concatenate([*low, features[1]])[:1], max(len(edges) - 1, 0), axis=0)
+    counts = [np.zeros(0), np.zeros(0)]
+    if len(edges) > 1:
+        binned[:, 0] = (edges[1:] + edges[:-1]) / 2
+        counts = [np.histogram(each[:, 0], edges)[0].astype(float) for each in low]
+    high = [each[~some] for each, some in zip(features, is_low, strict=True)]
+    ones = [np.ones(len(each)) for each in high]
+    rows = np.concatenate([binned, *high])
+    return Sample(
+        np.concatenate([np.ones((len(rows), 1)), rows], axis=1),
+        np.concatenate([counts[0], ones[0], 0 * ones[1]]),
+        np.concatenate([counts[1], 0 * ones[0], ones[1]]),
+        ratio,
+    )

@@ -4,35 +4,45 @@ their parent, and near ones, which leave their own class alone.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from hbench.auditing.evidence import Alternatives, Best, Evidence, Indices, Votes
+from hbench.auditing.groups import SuspectGroup, contradicted, groups_of, recall_of_groups
 from hbench.auditing.pool import Pool
-from hbench.auditing.sureness import Sureness, calibrated
+from hbench.auditing.strangeness import Strangeness
+from hbench.auditing.sureness import Sureness, Seen, calibrated
 from hbench.auditing.swaps import SMALLEST
 
 FAR, NEAR = "far", "near"
 SHOWN_NEIGHBOURS = 4
+LIKELY = 0.5  # sureness, from which a suspect comes before groups
+RECALL = 0.5  # of groups made on purpose, below which nothing is said of how many are wrong at most
+NORMAL = 1.645  # a quantile, for numbers that vary by chance
 BETWEEN = " | "  # ids of neighbours in a cell
 
 
 @dataclass(frozen=True)
 class SuspectList:
-    """Suspects of one kind, best first.
+    """Suspects of one kind, best first: those that are more likely wrong than not, then groups,
+    then the others.
 
     Attributes:
         kind: "far" or "near".
         items: places in the pool, (S,).
         proposed: the classes that their neighbours propose, (S,).
         evidence: in nats, (S,).
-        sureness: that the label is wrong, (S,), NaN where it is not to be trusted.
+        sureness: that the label is wrong, (S,), NaN where it is not to be trusted, and in groups.
+        group: the number of each suspect's group, from 1 on, (S,), 0 without one.
         curve: by which evidence becomes sureness.
-        expected: how many of all suspects, also of those beyond `most`, are expected to be wrong:
-            the sum of their sureness; None where it is not to be trusted.
+        at_least: how many labels are wrong in this way, also beyond the listed ones; None where
+            nothing is to be trusted.
+        at_most: likewise, None where a class that is taken for another one would not be seen.
     """
 
     kind: str
@@ -40,55 +50,126 @@ class SuspectList:
     proposed: Indices
     evidence: NDArray[np.float64]
     sureness: NDArray[np.float64]
+    group: Indices
     curve: Sureness
-    expected: float | None
+    at_least: int | None
+    at_most: int | None
 
 
-def suspects_of(votes: Votes, *, most: int) -> tuple[SuspectList, SuspectList]:
+class Suspects(NamedTuple):
+    """The far and the near list, and the groups of both, the largest first."""
+
+    lists: tuple[SuspectList, SuspectList]
+    groups: tuple[SuspectGroup, ...]
+
+
+def suspects_of(votes: Votes, distances: NDArray[np.float64], *, most: int) -> Suspects:
     """The far and the near suspects, at most so many of each; an item is in one list, that of the
-    alternative with more evidence."""
+    alternative with more evidence. `distances` (N, k): to the neighbours."""
+    strangeness = Strangeness.of(votes, distances)
     evidence = Evidence(votes)
-    found = evidence.alternatives(np.arange(len(votes.classes)), votes.classes)
+    everyone = np.arange(len(votes.classes))
+    found = evidence.alternatives(everyone, votes.classes)
     sizes = np.bincount(votes.classes, minlength=len(votes.paths))[votes.classes]
     # the votes of a class of one or two items say nothing of its nearest relatives
     near = np.where(sizes >= SMALLEST, found.near.evidence, -np.inf)
     found = Alternatives(found.far, Best(near, found.near.classes))
 
     is_far = found.far.evidence >= found.near.evidence
-    return (
-        _listed(FAR, evidence, found.far, is_far, most),
-        _listed(NEAR, evidence, found.near, ~is_far, most),
-    )
+    groups = groups_of(votes, contradicted(found, everyone), strangeness)
+    recall = recall_of_groups(votes, strangeness)
+    group = np.zeros(len(everyone), np.int64)
+    for number, each in enumerate(groups, start=1):
+        group[each.items] = number
+    parts = []
+    for kind, best, chosen, share in (
+        (FAR, found.far, is_far, recall.far),
+        (NEAR, found.near, ~is_far, recall.near),
+    ):
+        some = Candidates(kind, best, chosen, group, share)
+        parts.append(_listed(some, evidence, strangeness, most))
+    return Suspects((parts[0], parts[1]), tuple(groups))
+
+
+class Candidates(NamedTuple):
+    """What a list is made of: the `best` alternatives of all items (N,), which of them are of this
+    `kind`, the number of their group, and the `recall` of groups."""
+
+    kind: str
+    best: Best
+    chosen: NDArray[np.bool_]
+    group: Indices
+    recall: float
 
 
 def _listed(
-    kind: str, evidence: Evidence, best: Best, chosen: NDArray[np.bool_], most: int
+    some: Candidates, evidence: Evidence, strangeness: Strangeness, most: int
 ) -> SuspectList:
     """The suspects of a kind, with their sureness."""
-    curve = calibrated(evidence, best.evidence, is_far=kind == FAR)
-    against = np.flatnonzero(chosen & (best.evidence > 0))
-    items = against[np.argsort(-best.evidence[against], kind="stable")]
-    sureness = curve.of(best.evidence[items])
-    expected = round(float(sureness.sum()), 1) if curve.is_trusted else None
+    best = some.best
+    everyone = np.arange(len(best.evidence))
+    seen = Seen.of(everyone, best, strangeness)
+    is_alone = some.group == 0
+    observed = seen.at(np.isfinite(best.evidence) & is_alone)
+    curve = calibrated(evidence, strangeness, observed, is_far=some.kind == FAR)
 
-    items = items[:most]
-    shown = best.evidence[items]
-    return SuspectList(kind, items, best.classes[items], shown, sureness[:most], curve, expected)
+    items = np.flatnonzero(some.chosen & (best.evidence > 0))
+    sureness = np.where(is_alone, curve.of(seen), np.nan)[items]
+    at_least, at_most = _bounds(curve, sureness, len(everyone))
+    if at_least == 0 and not curve.is_apart:
+        # so few that all may be right
+        sureness = np.minimum(sureness, LIKELY)
+    odds = curve.odds(seen)[items]
+    is_likely = np.nan_to_num(sureness) >= LIKELY
+    first = np.where(is_likely, 0, np.where(is_alone[items], 2, 1))
+    order = np.lexsort((-odds, np.where(first == 1, some.group[items], 0), first))
+    if at_most is not None:
+        at_most = _with_groups(at_most, some.group[items], some.recall)
+
+    listed = items[order][:most]
+    return SuspectList(
+        some.kind, listed, best.classes[listed], best.evidence[listed], sureness[order][:most],
+        some.group[listed], curve, at_least, at_most,
+    )  # fmt: skip
+
+
+def _with_groups(at_most: int, groups: Indices, recall: float) -> int | None:
+    """How many labels are wrong at most where all groups are, as many as were not found, and one
+    more; None where too few would be found. `groups` (S,): of suspects, 0 without one."""
+    if not recall >= RECALL:
+        return None
+    found = len(np.unique(groups[groups > 0]))
+    in_groups = int((groups > 0).sum())
+    return at_most + math.ceil(in_groups / recall * (1 + 1 / max(found, 1)))
+
+
+def _bounds(
+    curve: Sureness, sureness: NDArray[np.float64], items: int
+) -> tuple[int | None, int | None]:
+    """How many labels are wrong at least and at most, as suspects that stand alone say: by the
+    smallest and the largest share that is likely, and by chance."""
+    if not curve.is_trusted:
+        return None, None
+    least = min(float(np.nansum(sureness)), curve.share * items)
+    most = max(float(np.nansum(sureness)), curve.most * items)
+    by_chance = NORMAL * np.sqrt([least, most])
+    return max(0, int(least - by_chance[0])), int(np.ceil(most + by_chance[1] + 1))
 
 
 def table_of(pool: Pool, lists: tuple[SuspectList, ...], votes: Votes) -> pa.Table:
     """A row per suspect, best first within the lists: item, split, list, level where it leaves its
-    path, label, proposed path, sureness, evidence, and its nearest neighbours."""
+    path, label, proposed path, sureness, evidence, group, and its nearest neighbours."""
     labels = pool.labels
     levels = pool.manifest.levels
     ids = pool.manifest.items
     rows = []
     for each in lists:
-        for item, proposed, sureness, evidence in zip(
+        for item, proposed, sureness, evidence, group in zip(
             each.items.tolist(),
             each.proposed.tolist(),
             each.sureness.tolist(),
             each.evidence.tolist(),
+            each.group.tolist(),
             strict=True,
         ):
             own = int(votes.classes[item])
@@ -102,6 +183,7 @@ def table_of(pool: Pool, lists: tuple[SuspectList, ...], votes: Votes) -> pa.Tab
                     "proposed": labels[proposed],
                     "sureness": None if np.isnan(sureness) else round(sureness, 4),
                     "evidence": round(evidence, 3),
+                    "group": group or None,
                     "neighbours": BETWEEN.join(
                         ids[votes.neighbours[item][:SHOWN_NEIGHBOURS]].astype(str)
                     ),
@@ -115,6 +197,7 @@ SCHEMA = pa.schema(
         *((name, pa.string()) for name in ("item", "split", "list", "level", "label", "proposed")),
         ("sureness", pa.float64()),
         ("evidence", pa.float64()),
+        ("group", pa.int64()),
         ("neighbours", pa.string()),
     ]
 )

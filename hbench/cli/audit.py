@@ -37,8 +37,9 @@ def command(file: Path, dataset: str, folder: Path, *, as_json: bool, **options:
     """Find labels that the neighbours of items contradict, by FILE, vectors of a net that was not
     trained on these labels. All splits are taken together.
 
-    Far suspects belong to another branch of the tree, near ones to a sibling. The folder holds a
-    page to decide on, suspects.csv, copies.csv, completions.csv, merges.csv and audit.json.
+    Far suspects belong to another branch of the tree, near ones to a sibling; groups are many items
+    of one class that look like one other. The folder holds a page to decide on, suspects.csv,
+    copies.csv, completions.csv, merges.csv and audit.json; files of yours in it stay.
 
     Example: hbench audit dino.parquet -d birds.csv -o audit
     """
@@ -68,6 +69,13 @@ def command(file: Path, dataset: str, folder: Path, *, as_json: bool, **options:
         show_json(found.summary())
         return
 
+    groups = [
+        [group["label"], group["proposed"], f"{len(group['items']):,}"]
+        for group in found.summary()["groups"][:SHOWN_SUSPECTS]
+    ]
+    if groups:
+        header = ["label", "neighbours say", "items"]
+        show_table("groups: one decision each", header, groups, left=("label", "neighbours say"))
     for each in found.lists:
         of_kind = [row for row in found.suspects.to_pylist() if row["list"] == each.kind]
         cells = [

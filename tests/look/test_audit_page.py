@@ -12,6 +12,7 @@ import hbench
 from hbench.core.errors import UsageError
 from hbench.look.audit import write_pages
 from hbench.submissions import embeddings
+from tests.auditing.test_audit import audited, paths_of, zoo
 from tests.command_line import call
 from tests.look.elements import check_page, each
 from tests.look.plotting import NASTY
@@ -124,7 +125,8 @@ def test_keys_decide_and_move_on(page, audit):
     for key in "krdm":
         page.keyboard.press(key)
     assert page.evaluate("document.activeElement.dataset.item") == items[4]
-    assert each(page, ".case[data-decided]", "[e.dataset.item, e.dataset.decided]") == [
+    alone = "section:not(:has(#copies)) .case[data-decided]"
+    assert each(page, alone, "[e.dataset.item, e.dataset.decided]") == [
         list(pair) for pair in zip(items, ("keep", "relabel", "drop", "merge"), strict=False)
     ]
     assert page.locator("#said").inner_text().startswith("4 decided")
@@ -243,3 +245,56 @@ def test_a_folder_of_other_files_is_kept(audit, tmp_path):
     with pytest.raises(UsageError, match="other files"):
         write_pages(audit, tmp_path / "mine")
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.tex"]
+
+
+def test_decisions_that_the_browser_damaged_are_said_and_left_out(page):
+    page.locator(".case").first.locator("[data-decision=drop]").click()
+    key = "Object.keys(localStorage).find((name) => name.startsWith('hbench-audit'))"
+    page.evaluate(f"localStorage.setItem({key}, '{{\"i0')")
+    page.reload()
+    assert page.locator("#damaged").is_visible()
+    assert each(page, ".case[data-decided]", "e.dataset.item") == []
+    page.locator(".case").first.locator("[data-decision=keep]").click()
+    assert [row["decision"] for row in exported(page)] == ["keep"]
+
+
+def test_decisions_of_an_earlier_audit_stay_and_are_on_the_new_page(opened, audit, tmp_path):
+    write_pages(audit, tmp_path / "audit")
+    first = audit.suspects.to_pylist()[0]
+    rows = [(first["item"], "drop", first["label"], ""), ("gone.png", "drop", "", "")]
+    with (tmp_path / "audit" / "decisions.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("item", "decision", "label", "path"), *rows])
+    kept = (tmp_path / "audit" / "decisions.csv").read_bytes()
+    page = opened(write_pages(audit, tmp_path / "audit"))
+    assert (tmp_path / "audit" / "decisions.csv").read_bytes() == kept
+    decided = each(page, ".case[data-decided]", "[e.dataset.item, e.dataset.decided]")
+    assert {tuple(pair) for pair in decided} == {(first["item"], "drop")}
+    assert "Of decisions.csv, 1" in page.locator("#audit").inner_text()
+
+
+def test_a_damaged_file_of_decisions_is_said_and_kept(opened, audit, tmp_path):
+    write_pages(audit, tmp_path / "audit")
+    (tmp_path / "audit" / "decisions.csv").write_text("item,decision,label,path\na,perhaps,,\n")
+    page = opened(write_pages(audit, tmp_path / "audit"))
+    assert "line 2, is no decision" in page.locator("#audit").inner_text()
+    assert (tmp_path / "audit" / "decisions.csv").exists()
+
+
+def test_a_group_is_one_card_with_one_decision_for_all_its_items(opened, tmp_path):
+    vectors, rows = zoo(each_has=40)
+    paths = paths_of()
+    lost = [n for n, row in enumerate(rows) if row == paths[0]][:12]
+    for item in lost:
+        rows[item] = paths[40]
+    found = audited(vectors, rows)
+    page = opened(write_pages(found, tmp_path / "audit"))
+    card = page.locator("section:has(#groups) .case")
+    assert card.count() == 1
+    card.locator("[data-decision=relabel]").click()
+    decided = exported(page)
+    assert [row["item"] for row in decided] == [f"i{item:05}" for item in lost]
+    assert {(row["decision"], row["label"], row["path"]) for row in decided} == {
+        ("relabel", " > ".join(paths[40]), " > ".join(paths[0]))
+    }
+    page.click("#undo")
+    assert page.locator("#said").inner_text().startswith("0 decided")

@@ -1,4 +1,6 @@
-"""Folders of pages are replaced as a whole, and what killed processes left of them goes."""
+"""Pages are replaced as a whole, what killed processes left of them goes, and what is not hbench's
+stays.
+"""
 
 import os
 import subprocess
@@ -6,6 +8,7 @@ import sys
 
 import pytest
 
+from hbench.core.errors import UsageError
 from hbench.look.pages.folder import replacing_folder
 
 pytestmark = pytest.mark.skipif(
@@ -47,3 +50,26 @@ def test_what_a_running_process_makes_stays(tmp_path):
     making.mkdir()
     pages(tmp_path / "site", "whole")
     assert making.exists()
+
+
+def test_files_that_hbench_did_not_write_stay_and_old_pages_go(tmp_path):
+    with replacing_folder(tmp_path / "site", "site") as temporary:
+        (temporary / "data").mkdir()
+        (temporary / "data" / "old.js").write_text("of hbench")
+    (tmp_path / "site" / "data" / "mine.txt").write_text("of mine")
+    (tmp_path / "site" / "decisions.csv").write_text("of mine, too")
+    pages(tmp_path / "site", "whole")
+    pages(tmp_path / "site", "whole again")
+    assert (tmp_path / "site" / "index.html").read_text() == "whole again"
+    assert (tmp_path / "site" / "data" / "mine.txt").read_text() == "of mine"
+    assert (tmp_path / "site" / "decisions.csv").read_text() == "of mine, too"
+    assert not (tmp_path / "site" / "data" / "old.js").exists()
+
+
+def test_a_file_in_the_way_of_a_new_one_is_refused(tmp_path):
+    with replacing_folder(tmp_path / "site", "site") as temporary:
+        (temporary / "start.html").write_text("of hbench")
+    (tmp_path / "site" / "index.html").write_text("of mine")
+    with pytest.raises(UsageError, match=r"index\.html is not of hbench"):
+        pages(tmp_path / "site", "whole")
+    assert (tmp_path / "site" / "index.html").read_text() == "of mine"

@@ -5,17 +5,19 @@ buttons, with the decisions as a file that a build applies.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.auditing.audit import Audit
+from hbench.auditing.audit import Audit, in_words
 from hbench.auditing.evidence import Indices
 from hbench.auditing.suspects import FAR, NEAR, SHOWN_NEIGHBOURS, SuspectList
 from hbench.core.version import __version__
 from hbench.datasets.dataset import TRAIN
+from hbench.look.audit.earlier import DECISIONS, decided_on, earlier_decisions
 from hbench.look.pages.folder import Pages, copy_assets, level_styles, replacing_folder
 from hbench.look.report.sprites import sprite_of, write_sprites
 from hbench.look.strips.retrievals import legend_of
@@ -23,6 +25,7 @@ from hbench.look.strips.retrievals import legend_of
 PACKAGE = "hbench.look.audit"
 SHOWN_SUSPECTS = 300  # of each list
 SHOWN_COPIES = 100
+SHOWN_MEMBERS = 4  # of a group
 KIND = "audit"
 
 
@@ -36,12 +39,20 @@ class Neighbour(NamedTuple):
     level: int
 
 
-class Card(NamedTuple):
-    """An item to decide about as the page shows it. `shared`: how many names its label has in
-    common with the `proposed` one; `remark`: its split, and why it is shown."""
+class Shown(NamedTuple):
+    """A picture of an item that is decided about."""
 
     position: int
     item: str
+
+
+class Card(NamedTuple):
+    """Items of one label to decide about as the page shows them, most often one. `shown`: the
+    first of them; `shared`: how many names their label has in common with the `proposed` one;
+    `remark`: the split, and why they are shown."""
+
+    items: tuple[str, ...]
+    shown: list[Shown]
     label: tuple[str, ...]
     proposed: tuple[str, ...]
     shared: int
@@ -63,11 +74,11 @@ class SectionKind(NamedTuple):
 
 
 class Section(NamedTuple):
-    """The cards of a kind, and how many there are in all."""
+    """The cards of a kind, how many there are in all, and how many labels are wrong, in words."""
 
     kind: SectionKind
     number: int
-    expected: float | None
+    wrong: str
     cards: list[Card]
 
 
@@ -83,6 +94,13 @@ KINDS = {
         "Their neighbours say a sibling: what experts confuse, too.",
     ),
 }
+GROUPS = SectionKind(
+    "groups",
+    "Groups",
+    "Many items of one class lie among those of one other, and the rest of their class lies "
+    "elsewhere: either the class was taken for the other one, or a kind of it looks like that. One "
+    "decision is about all items of a card.",
+)
 COPIES = SectionKind(
     "copies",
     "Copies",
@@ -96,9 +114,13 @@ COPIES = SectionKind(
 
 def write_pages(audit: Audit, folder: Path) -> Path:
     """Write the page and its tables into a folder that is new, or of an audit, and return the path
-    of the page. Raises UsageError for a folder with other files.
+    of the page. Decisions in a `decisions.csv` of that folder are on the page. Raises UsageError
+    for a folder with other files.
     """
+    earlier = earlier_decisions(folder / DECISIONS, len(audit.pool.manifest.levels))
     sections = [_suspects(audit, each) for each in audit.lists]
+    if audit.groups:
+        sections.insert(0, _groups(audit))
     if len(audit.copies):
         sections.append(_copies(audit))
     with replacing_folder(folder, KIND) as temporary:
@@ -107,21 +129,38 @@ def write_pages(audit: Audit, folder: Path) -> Path:
         styles = level_styles(audit.votes.depth)
         (temporary / "assets" / "levels.css").write_text(styles, encoding="utf-8")
         places = _write_pictures(audit, sections, temporary / "pictures")
-        _pages(audit, places).write(temporary, "index", sections=sections)
+        found = decided_on(sections, earlier.decisions)
+        remark = " ".join(filter(None, (earlier.remark, found.remark)))
+        pages = _pages(audit, places)
+        pages.write(temporary, "index", sections=sections, decided=found.by_item, remark=remark)
     return folder / "index.html"
 
 
 def _suspects(audit: Audit, suspects: SuspectList) -> Section:
-    """The cards of a list of suspects, the surest first."""
+    """The cards of a list of suspects that stand alone, the surest first."""
     cards = []
-    for at, item in enumerate(suspects.items[:SHOWN_SUSPECTS].tolist()):
+    alone = np.flatnonzero(suspects.group == 0)
+    for at in alone[:SHOWN_SUSPECTS].tolist():
+        item = int(suspects.items[at])
         remark = str(audit.pool.split[item])
         sureness = float(suspects.sureness[at])
         if not np.isnan(sureness):
             remark += f" · {100 * sureness:.0f} % sure"
         near = audit.votes.neighbours[item][:SHOWN_NEIGHBOURS]
-        cards.append(_card(audit, item, int(suspects.proposed[at]), near, remark))
-    return Section(KINDS[suspects.kind], len(suspects.items), suspects.expected, cards)
+        cards.append(_card(audit, [item], int(suspects.proposed[at]), near, remark))
+    return Section(KINDS[suspects.kind], len(alone), in_words(suspects), cards)
+
+
+def _groups(audit: Audit) -> Section:
+    """A card per class of which many items are said to be one other class."""
+    votes = audit.votes
+    cards = []
+    for group in audit.groups:
+        near = votes.neighbours[group.items].ravel()
+        near = near[votes.classes[near] == group.proposed]
+        beside = near[np.sort(np.unique(near, return_index=True)[1])][:SHOWN_NEIGHBOURS]
+        cards.append(_card(audit, group.items, group.proposed, beside, f"{len(group.items)} items"))
+    return Section(GROUPS, len(cards), "", cards)
 
 
 def _copies(audit: Audit) -> Section:
@@ -139,22 +178,27 @@ def _copies(audit: Audit) -> Section:
         name = audit.pool.manifest.items[copy]
         remark = f"{split[item]} · copy {name} in {split[copy]} · {likeness}"
         label = int(audit.votes.classes[copy])
-        cards.append(_card(audit, item, label, np.array([copy]), remark))
-    return Section(COPIES, len(audit.copies), None, cards)
+        cards.append(_card(audit, [item], label, np.array([copy]), remark))
+    return Section(COPIES, len(audit.copies), "", cards)
 
 
-def _card(audit: Audit, item: int, proposed: int, beside: Indices, remark: str) -> Card:
-    """The card of an item, with a proposed class and the items beside it."""
-    own = int(audit.votes.classes[item])
+def _card(
+    audit: Audit, items: Sequence[int] | Indices, proposed: int, beside: Indices, remark: str
+) -> Card:
+    """The card of items of one class, with a proposed class and the items beside them."""
+    names = audit.pool.manifest.items[np.asarray(items)].tolist()
+    first = int(items[0])
+    own = int(audit.votes.classes[first])
     paths = audit.pool.paths
+    shown = [Shown(int(at), str(name)) for at, name in zip(items, names, strict=True)]
     return Card(
-        item,
-        str(audit.pool.manifest.items[item]),
+        tuple(map(str, names)),
+        shown[:SHOWN_MEMBERS],
         paths[own],
         paths[proposed],
         int(audit.votes.common(own, proposed)),
         remark,
-        _neighbours(audit, item, beside),
+        _neighbours(audit, first, beside),
     )
 
 
@@ -175,7 +219,7 @@ def _neighbours(audit: Audit, item: int, near: Indices) -> list[Neighbour]:
 
 def _write_pictures(audit: Audit, sections: list[Section], folder: Path) -> NDArray[np.int32]:
     """Write the pictures of all items that the page shows; their places, −1 without one."""
-    shown = {card.position for section in sections for card in section.cards}
+    shown = {each.position for section in sections for card in section.cards for each in card.shown}
     for section in sections:
         for card in section.cards:
             shown |= {neighbour.position for neighbour in card.neighbours}

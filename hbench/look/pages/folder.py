@@ -1,4 +1,5 @@
-"""Writes a folder of pages under a temporary name, and renames it when it is complete.
+"""Writes a folder of pages under a temporary name, and renames it when it is complete. What else
+lies in the folder comes along.
 
 Pages are in the folder itself; `assets/` holds styles and scripts, `data/` what scripts load on
 demand. Nothing is loaded from elsewhere, and a policy in every page forbids it. Data are scripts
@@ -53,8 +54,8 @@ def mark_of(kind: str) -> str:
 
 @contextmanager
 def replacing_folder(folder: Path, kind: str) -> Iterator[Path]:
-    """Yield a new folder that replaces `folder` when the block succeeds, and is removed
-    otherwise."""
+    """Yield a new folder that replaces `folder` when the block succeeds, and is removed otherwise.
+    Files that hbench did not write stay; raises UsageError for one in the way of a new one."""
     refuse_folder(folder, kind)
     folder = folder.resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -65,15 +66,41 @@ def replacing_folder(folder: Path, kind: str) -> Iterator[Path]:
 
     try:
         yield temporary
-        (temporary / mark_of(kind)).write_text(
-            f"made by hbench {kind}; replaced as a whole\n", encoding="utf-8"
-        )
+        written = _files_of(temporary)
+        if folder.exists():
+            _take_along(folder, temporary, kind)
+        text = "\n".join([f"made by hbench {kind}; these files are replaced:", *written])
+        (temporary / mark_of(kind)).write_text(text + "\n", encoding="utf-8")
         if folder.exists():
             folder.replace(old)
         temporary.replace(folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _files_of(folder: Path) -> list[str]:
+    """The files below a folder, by their paths from there."""
+    found = (each for each in folder.rglob("*") if each.is_symlink() or not each.is_dir())
+    return sorted(each.relative_to(folder).as_posix() for each in found)
+
+
+def _take_along(folder: Path, temporary: Path, kind: str) -> None:
+    """Copy what hbench did not write; of a folder without a list of what it wrote, all that is not
+    replaced."""
+    mark = folder / mark_of(kind)
+    listed = mark.read_text(encoding="utf-8").splitlines()[1:] if mark.exists() else []
+    for name in _files_of(folder):
+        new = temporary / name
+        if name in listed or name == mark.name or (not listed and new.exists()):
+            continue
+        if new.exists():
+            raise UsageError(
+                f"{folder / name} is not of hbench, and would be replaced",
+                fix="give it another name, or choose another -o",
+            )
+        new.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(folder / name, new, follow_symlinks=False)
 
 
 def _clear_leftovers(folder: Path) -> None:

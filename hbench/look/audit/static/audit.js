@@ -4,13 +4,28 @@
 (() => {
   const at = (id) => document.getElementById(id);
   const cards = [...document.querySelectorAll(".case")];
+  const itemsOf = new Map(cards.map((card) => [card, JSON.parse(card.dataset.items)]));
   // By item, which may have several cards.
-  const labels = new Map(cards.map((card) => [card.dataset.item, card.dataset.label]));
+  const labels = new Map(cards.flatMap((card) => itemsOf.get(card).map((item) => [item, card.dataset.label])));
   const stored = `hbench-audit-decisions-${at("audit").dataset.fingerprint}`;
   const decided = new Map(); // by item: {decision, path}
-  const steps = review.steps(); // each {card, before, after}
+  const steps = review.steps(); // each {card, before, after}, of all items of the card
 
   const keep = () => review.keep(stored, JSON.stringify(Object.fromEntries(decided)));
+
+  // What was decided: in this browser, else as an earlier decisions.csv says.
+  function earlier() {
+    const given = JSON.parse(at("audit").dataset.decided);
+    try {
+      const found = JSON.parse(review.kept(stored)) ?? given;
+      const isSound = (each) => typeof each?.decision === "string" && typeof each.path === "string";
+      if (typeof found === "object" && Object.values(found).every(isSound)) return found;
+    } catch (error) {
+      if (!(error instanceof SyntaxError)) throw error;
+    }
+    at("damaged").hidden = false;
+    return given;
+  }
 
   // What a button of a card decides: a new label is the one that this card proposes.
   function meant(card, decision) {
@@ -21,11 +36,15 @@
   const isSame = (one, other) => one?.decision === other.decision && one.path === other.path;
 
   function show(card) {
-    const found = decided.get(card.dataset.item);
-    if (found) card.dataset.decided = found.decision;
+    const found = itemsOf.get(card).map((item) => decided.get(item));
+    const isOne = found.every((each) => each && isSame(each, found[0]));
+    if (isOne) card.dataset.decided = found[0].decision;
     else delete card.dataset.decided;
     for (const button of card.querySelectorAll("[data-decision]"))
-      button.setAttribute("aria-pressed", String(isSame(found, meant(card, button.dataset.decision))));
+      button.setAttribute(
+        "aria-pressed",
+        String(isOne && isSame(found[0], meant(card, button.dataset.decision))),
+      );
   }
 
   // A label that is merged into several others, which a build refuses.
@@ -50,26 +69,28 @@
     at("export").disabled = !decided.size;
   }
 
-  function set(item, found) {
-    if (found) decided.set(item, found);
-    else decided.delete(item);
-    for (const card of cards) if (card.dataset.item === item) show(card);
+  function set(items, found) {
+    items.forEach((item, at) => {
+      if (found[at]) decided.set(item, found[at]);
+      else decided.delete(item);
+    });
+    for (const card of cards) if (itemsOf.get(card).some((item) => items.includes(item))) show(card);
     keep();
     tell();
   }
 
   function decide(card, decision) {
     if (!card.querySelector(`[data-decision=${decision}]`)) return;
-    const item = card.dataset.item;
-    const after = meant(card, decision);
-    steps.add({ card, before: decided.get(item), after });
-    set(item, after);
+    const items = itemsOf.get(card);
+    const after = items.map(() => meant(card, decision));
+    steps.add({ card, before: items.map((item) => decided.get(item)), after });
+    set(items, after);
     move(card, 1);
   }
 
   function turn(step, side) {
     if (!step) return;
-    set(step.card.dataset.item, step[side]);
+    set(itemsOf.get(step.card), step[side]);
     step.card.focus();
   }
 
@@ -123,8 +144,7 @@
     for (const button of card.querySelectorAll("[data-decision]"))
       button.addEventListener("click", () => decide(card, button.dataset.decision));
   }
-  const earlier = JSON.parse(review.kept(stored) ?? "{}");
-  for (const [item, found] of Object.entries(earlier)) if (labels.has(item)) decided.set(item, found);
+  for (const [item, found] of Object.entries(earlier())) if (labels.has(item)) decided.set(item, found);
   cards.forEach(show);
   at("undo").addEventListener("click", undo);
   at("redo").addEventListener("click", redo);

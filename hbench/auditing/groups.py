@@ -1,0 +1,168 @@
+"""Finds classes that lose many items to one other class: one decision for all of them.
+
+If a class is always taken for another one, the mistakes of its items are usual for the wrong label,
+and none of them stands out. Together they do. Of the items labelled A, those whose neighbours say B
+are a group where they lie among the items of B as these do themselves (as many of their neighbours
+are B, and none is strange in B), where the other items of A have hardly a neighbour in B, and where
+B sends no such group to A. That a kind of A merely looks like B cannot be excluded by vectors, so
+nothing is said of how sure that is.
+
+How many such mistakes there are at most is known where groups are found: classes are relabelled on
+purpose, 30 % of their items, and the share that comes back in groups is counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.auditing.evidence import Alternatives, Evidence, Indices, Votes
+from hbench.auditing.strangeness import Strangeness
+from hbench.auditing.swaps import SMALLEST
+
+Floats = NDArray[np.float64]
+FEWEST = 5  # items of a group, copies counted once
+AT_HOME = 0.8  # of the share of B among the neighbours of B's own items
+RECOGNISED = 0.4  # the least such share: else B is no class to be taken for
+ELSEWHERE = 0.15  # of a group's share of B, at most, among the other items of A
+STRANGE = 1.0  # mean of a group, in standard deviations
+LOST = 0.3  # of the items of a class, on purpose
+SOURCES = 60  # classes that lose items on purpose, at most
+FEWEST_SOURCES = 8
+OF_CLASSES = 6  # of so many classes one loses items
+
+
+class Contradicted(NamedTuple):
+    """Items (m,) whose neighbours propose other classes (m,)."""
+
+    items: Indices
+    proposed: Indices
+
+
+class SuspectGroup(NamedTuple):
+    """Items (m,) of one class whose neighbours say one other class."""
+
+    label: int
+    proposed: int
+    items: Indices
+
+
+def contradicted(found: Alternatives, items: Indices) -> Contradicted:
+    """Those of some items (m,) for whose best alternative, far or near, there is evidence."""
+    is_far = found.far.evidence >= found.near.evidence
+    against = np.where(is_far, found.far.evidence, found.near.evidence)
+    proposed = np.where(is_far, found.far.classes, found.near.classes)
+    return Contradicted(items[against > 0], proposed[against > 0])
+
+
+def groups_of(votes: Votes, found: Contradicted, strangeness: Strangeness) -> list[SuspectGroup]:
+    """The groups among items whose neighbours contradict their labels, the largest first."""
+    if not len(found.items):
+        return []
+    classes = len(votes.paths)
+    keys = votes.classes[found.items] * classes + found.proposed
+    order = np.argsort(keys, kind="stable")
+    pairs, starts = np.unique(keys[order], return_index=True)
+    members = np.split(found.items[order], starts[1:])
+    sizes = np.array([votes.weights[each].sum() for each in members])
+    by_class = _items_by_class(votes)
+    number = dict(zip(pairs.tolist(), sizes.tolist(), strict=True))
+
+    groups = []
+    for at in np.flatnonzero(sizes >= FEWEST - 1e-9).tolist():
+        label, proposed = divmod(int(pairs[at]), classes)
+        group = SuspectGroup(label, proposed, members[at])
+        back = number.get(proposed * classes + label, 0.0)
+        is_one_way = back <= sizes[at] / 2
+        if is_one_way and _is_at_home(votes, group, strangeness, by_class):
+            groups.append(group)
+    return sorted(groups, key=lambda each: (-len(each.items), each.label, each.proposed))
+
+
+def _is_at_home(
+    votes: Votes, group: SuspectGroup, strangeness: Strangeness, by_class: list[Indices]
+) -> bool:
+    """Whether a group lies among the items of the proposed class as these do, and the rest of its
+    own class elsewhere."""
+    own = by_class[group.label]
+    rest = own[~np.isin(own, group.items)]
+    if len(rest) < SMALLEST:
+        return False
+    of_proposed = _share(votes, by_class[group.proposed], group.proposed)
+    of_group = _share(votes, group.items, group.proposed)
+    strange = strangeness.in_class(group.items, np.full(len(group.items), group.proposed))
+    return bool(
+        of_proposed >= RECOGNISED
+        and of_group >= AT_HOME * of_proposed
+        and _share(votes, rest, group.proposed) <= ELSEWHERE * of_group
+        and strange.mean() <= STRANGE
+    )
+
+
+def _share(votes: Votes, items: Indices, of_class: int) -> float:
+    """The share of a class among the neighbours of items."""
+    return float((votes.classes[votes.neighbours[items]] == of_class).mean()) if len(items) else 0.0
+
+
+def _items_by_class(votes: Votes) -> list[Indices]:
+    order = np.argsort(votes.classes, kind="stable")
+    bounds = np.searchsorted(votes.classes[order], np.arange(1, len(votes.paths)))
+    return list(np.split(order, bounds))
+
+
+class GroupRecall(NamedTuple):
+    """The shares of labels, wrong by classes that lose items to another one on purpose, that come
+    back in groups; NaN where too few classes could lose any."""
+
+    far: float
+    near: float
+
+
+def recall_of_groups(votes: Votes, strangeness: Strangeness) -> GroupRecall:
+    """Relabel items of some classes and look for groups again."""
+    rng = np.random.default_rng(0)
+    lost = {True: _lost(votes, rng, is_far=True), False: _lost(votes, rng, is_far=False)}
+    shares = []
+    for flows in lost.values():
+        if len(flows) < FEWEST_SOURCES:
+            shares.append(np.nan)
+            continue
+        classes = votes.classes.copy()
+        for group in flows:
+            classes[group.items] = group.label
+        changed = replace(votes, classes=classes)
+        targets = np.unique([group.label for group in flows])
+        looked_at = np.flatnonzero(np.isin(classes, targets))
+        best = Evidence(changed).alternatives(looked_at, classes[looked_at])
+        found = groups_of(changed, contradicted(best, looked_at), strangeness)
+        in_groups = np.concatenate([np.zeros(0, np.int64), *(each.items for each in found)])
+        wrong = np.concatenate([each.items for each in flows])
+        shares.append(float(np.isin(wrong, in_groups).mean()))
+    return GroupRecall(*shares)
+
+
+def _lost(votes: Votes, rng: np.random.Generator, *, is_far: bool) -> list[SuspectGroup]:
+    """Items of some classes, each with the wrong class that they get: one of another parent, or a
+    sibling."""
+    by_class = _items_by_class(votes)
+    fewest = int(np.ceil(FEWEST / LOST))
+    large = [label for label, items in enumerate(by_class) if len(items) >= fewest]
+    enough = np.array([len(items) > SMALLEST for items in by_class])
+    sources = rng.permutation(large)[: max(FEWEST_SOURCES, min(SOURCES, len(large) // OF_CLASSES))]
+    taken = set(sources.tolist())
+    flows = []
+    for source in sources.tolist():
+        is_sibling = votes.parents == votes.parents[source]
+        others = np.flatnonzero((is_sibling != is_far) & enough & (votes.known == votes.depth))
+        others = np.array([other for other in others.tolist() if other not in taken], np.int64)
+        if not len(others):
+            continue
+        label = int(rng.choice(others))
+        taken.add(label)
+        items = by_class[source]
+        number = round(LOST * len(items))
+        flows.append(SuspectGroup(label, source, np.sort(rng.choice(items, number, replace=False))))
+    return flows

@@ -1,0 +1,77 @@
+"""Carries the decisions of an earlier audit over to the page of a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from hbench.core.errors import HBenchError
+from hbench.datasets.own.decisions import MERGE, LabelDecision, read_decisions
+from hbench.tree.paths import JOINED
+
+DECISIONS = "decisions.csv"
+
+
+class DecidedCard(Protocol):
+    """Items of one label that are decided about."""
+
+    @property
+    def items(self) -> tuple[str, ...]: ...
+    @property
+    def label(self) -> tuple[str, ...]: ...
+
+
+class DecidedSection(Protocol):
+    """Cards of one kind."""
+
+    @property
+    def cards(self) -> Sequence[DecidedCard]: ...
+
+
+class Earlier(NamedTuple):
+    """Decisions that were made before, and why there are none."""
+
+    decisions: list[LabelDecision]
+    remark: str
+
+
+class Decided(NamedTuple):
+    """By item, the decision and the path as the page keeps them, and what is not on the page."""
+
+    by_item: dict[str, dict[str, str]]
+    remark: str
+
+
+def earlier_decisions(file: Path, depth: int) -> Earlier:
+    """Read decisions about paths of at most `depth` names, if there are any; of a damaged file,
+    say so."""
+    if not file.exists():
+        return Earlier([], "")
+    try:
+        return Earlier(read_decisions(file, depth), "")
+    except HBenchError as error:
+        words = " ".join(str(error).split())
+        return Earlier([], f"The decisions of {DECISIONS} are not shown, since {words}.")
+
+
+def decided_on(sections: Iterable[DecidedSection], decisions: list[LabelDecision]) -> Decided:
+    """What was decided about the items of the cards, under the labels that they still have."""
+    of_item = {each.item: each for each in decisions if each.decision != MERGE}
+    of_label = {each.label: each for each in decisions if each.decision == MERGE}
+    found = {}
+    used = set()
+    for section in sections:
+        for card in section.cards:
+            for item in card.items:
+                made = of_item.get(item) or of_label.get(card.label)
+                if made and made.label in {(), card.label}:
+                    found[item] = {"decision": made.decision, "path": JOINED.join(made.path)}
+                    used.add(made)
+    left = len(set(decisions) - used)
+    if not left:
+        return Decided(found, "")
+    return Decided(
+        found,
+        f"Of {DECISIONS}, {left:,} are about labels that are not shown here: keep that file.",
+    )
