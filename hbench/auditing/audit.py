@@ -178,8 +178,8 @@ def audit(
         )
 
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
-    settings = Settings("R@1", similarity=similarity or data.protocol.similarity)
-    conditions = settings.resolve(data.levels)
+    similarity = similarity or data.protocol.similarity
+    conditions = Settings("R@1", similarity=similarity).resolve(data.levels)
     pool = pool_of(data, given, cosine=conditions.similarity_name == "cosine")
     nearest = nearest_of(pool, conditions, neighbours, on_block)
     labelled = (pool.manifest.tree.paths.astype(np.int64), pool.known, pool.classes)

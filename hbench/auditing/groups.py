@@ -32,6 +32,7 @@ STRANGE = 1.0  # mean of a group, in standard deviations
 LOST = 0.3  # of the items of a class, on purpose
 SOURCES = 60  # classes that lose items on purpose, at most
 FEWEST_SOURCES = 8
+ROUNDED = 1e-9  # a sum of weights
 OF_CLASSES = 6  # of so many classes one loses items
 
 
@@ -60,26 +61,29 @@ def contradicted(found: Alternatives, items: Indices) -> Contradicted:
 
 def groups_of(votes: Votes, found: Contradicted, strangeness: Strangeness) -> list[SuspectGroup]:
     """The groups among items whose neighbours contradict their labels, the largest first."""
+    pairs = _by_pair(votes, found)
+    sizes = [float(votes.weights[each.items].sum()) for each in pairs]
+    size_of = {(e.label, e.proposed): size for e, size in zip(pairs, sizes, strict=True)}
+    by_class = _items_by_class(votes)
+    groups = []
+    for group, size in zip(pairs, sizes, strict=True):
+        back = size_of.get((group.proposed, group.label), 0.0)
+        is_large = size >= FEWEST - ROUNDED and back <= size / 2
+        if is_large and _is_at_home(votes, group, strangeness, by_class):
+            groups.append(group)
+    return sorted(groups, key=lambda each: (-len(each.items), each.label, each.proposed))
+
+
+def _by_pair(votes: Votes, found: Contradicted) -> list[SuspectGroup]:
+    """Items by their class and the proposed one."""
     if not len(found.items):
         return []
-    classes = len(votes.paths)
-    keys = votes.classes[found.items] * classes + found.proposed
+    keys = votes.classes[found.items] * len(votes.paths) + found.proposed
     order = np.argsort(keys, kind="stable")
     pairs, starts = np.unique(keys[order], return_index=True)
     members = np.split(found.items[order], starts[1:])
-    sizes = np.array([votes.weights[each].sum() for each in members])
-    by_class = _items_by_class(votes)
-    number = dict(zip(pairs.tolist(), sizes.tolist(), strict=True))
-
-    groups = []
-    for at in np.flatnonzero(sizes >= FEWEST - 1e-9).tolist():
-        label, proposed = divmod(int(pairs[at]), classes)
-        group = SuspectGroup(label, proposed, members[at])
-        back = number.get(proposed * classes + label, 0.0)
-        is_one_way = back <= sizes[at] / 2
-        if is_one_way and _is_at_home(votes, group, strangeness, by_class):
-            groups.append(group)
-    return sorted(groups, key=lambda each: (-len(each.items), each.label, each.proposed))
+    ends = [divmod(pair, len(votes.paths)) for pair in pairs.tolist()]
+    return [SuspectGroup(a, b, items) for (a, b), items in zip(ends, members, strict=True)]
 
 
 def _is_at_home(

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.auditing.evidence import Best, Evidence, Indices
+from hbench.auditing.likelihood import Sample, line_of
 from hbench.auditing.strangeness import Strangeness
 from hbench.auditing.swaps import swapped
 
@@ -39,10 +40,6 @@ MEDIAN_OF_NEAR = 0.7
 ITEMS_FOR_NEAR = 5_000  # siblings overlap: of fewer items their tail is not known well enough
 APART = 0.1  # as many suspects below the weakest swapped labels as above, or fewer: nothing between
 WEAKEST = 0.05  # quantile of swapped labels
-# of squares of coefficients, in standard deviations: a bend needs a reason
-HELD = np.array([1e-4, 1e-4, 8.0])
-SMALLEST = 1e-9  # of the height, that a curvature can be inverted
-ROUNDS, HALVINGS, ENOUGH = 60, 12, 1e-5  # of the search for a line
 
 
 class Seen(NamedTuple):
@@ -84,8 +81,7 @@ class Sureness(NamedTuple):
         """The log-odds (m,) that order suspects; the evidence where nothing is trusted."""
         if not self.is_trusted:
             return seen.evidence
-        odds: Floats = self.line[0] + seen.features(self.middle) @ self.line[1:]
-        return odds
+        return line_of(self.line, [np.ones(len(seen.evidence)), *seen.features(self.middle).T])
 
     def of(self, seen: Seen) -> Floats:
         """The sureness (m,), NaN where it is not trusted."""
@@ -126,66 +122,20 @@ def _stand_out(scores: Floats, *, is_far: bool) -> bool:
     return bool(np.median(scores) >= MEDIAN_OF_NEAR)
 
 
-class Sample(NamedTuple):
-    """Labels as they are and swapped ones, from the middle of what is observed on: the `features`
-    (B, p), from the second on in standard units after a column of ones, how many labels of either
-    kind have them, and the `ratio` of the numbers of all."""
+class Ends(NamedTuple):
+    """The smallest and the largest π that are hardly less likely than any, and the line of the
+    smallest."""
 
-    features: Floats
-    as_is: Floats
-    swapped: Floats
-    ratio: float
-
-    def fit(self, line: Floats, share: float) -> tuple[Floats, float]:
-        """The line of the highest likelihood, from a first one on, and its cost: Fisher's scoring,
-        whose steps are halved until they help."""
-        cost, slope, curvature = self.cost(line, share)
-        for _ in range(ROUNDS):
-            step = np.linalg.solve(curvature, slope)
-            for _ in range(HALVINGS):
-                following = self.cost(line - step, share)
-                if following[0] < cost:
-                    break
-                step = step / 2
-            if cost - following[0] < ENOUGH:
-                break
-            line = line - step
-            cost, slope, curvature = following
-        return line, cost
-
-    def cost(self, line: Floats, share: float) -> tuple[float, Floats, Floats]:
-        """The negative log-likelihood of which labels are swapped by a line of log-odds and the
-        share of wrong labels, its gradient (p,), and its expected curvature (p, p)."""
-        # sums of columns, as a product of matrices may depend on the number of threads
-        columns = self.features.T
-        odds = np.clip(
-            sum(weight * each for weight, each in zip(line, columns, strict=True)), -50, 50
-        )
-        against = (1 - share) * np.exp(-odds)
-        seen = share + against
-        chance = self.ratio / (self.ratio + seen)
-        likely = self.swapped * np.log(chance) + self.as_is * np.log1p(-chance)
-        steps = against / (self.ratio + seen)
-        slopes = self.as_is * steps * self.ratio / seen - self.swapped * steps
-        # of a chance p that has the slope p·steps, p² steps² / (p (1 − p)) for each label
-        curves = (self.swapped + self.as_is) * steps**2 * chance / (1 - chance)
-
-        held = np.concatenate([[SMALLEST], HELD[: len(line) - 1]])
-        cost = float(held @ line**2) - float(likely.sum())
-        slope = 2 * held * line + np.array([(each * slopes).sum() for each in columns])
-        curvature = np.array(
-            [[(one * other * curves).sum() for one in columns] for other in columns]
-        )
-        return cost, slope, curvature + 2 * np.diag(held)
+    least: float
+    most: float
+    line: Floats
 
 
 def _fitted(observed: Seen, of_swaps: Seen, ratio: float) -> Sureness:
     """The curve of the highest likelihood, by the smallest π that is hardly less likely."""
     middle = max(float(np.median(of_swaps.evidence)), 1e-6)
-    weakest = np.quantile(of_swaps.evidence, WEAKEST)
-    between = int(((observed.evidence > 0) & (observed.evidence < weakest)).sum())
-    are_apart = between <= APART * int((observed.evidence >= weakest).sum())
-    columns = 2 if are_apart else 3
+    are_apart = _are_apart(observed, of_swaps)
+    columns = 2 if are_apart else 3  # without the bend
 
     lowest = min(float(np.median(observed.evidence)), 0.0)
     both = [each.at(each.evidence > lowest) for each in (observed, of_swaps)]
@@ -194,9 +144,26 @@ def _fitted(observed: Seen, of_swaps: Seen, ratio: float) -> Sureness:
     width = features[1].std(axis=0) + 1e-9
     sample = _sample(both, [(each - center) / width for each in features], ratio)
 
+    found = _ends(sample)
+    slopes = np.zeros(3)
+    slopes[:columns] = found.line[1:] / width
+    height = found.line[0] - slopes[:columns] @ center
+    line = np.array([height, *slopes])
+    return Sureness(found.least, line, middle, True, found.most, are_apart)
+
+
+def _are_apart(observed: Seen, of_swaps: Seen) -> bool:
+    """Whether next to nothing lies between right labels and swapped ones."""
+    weakest = np.quantile(of_swaps.evidence, WEAKEST)
+    between = int(((observed.evidence > 0) & (observed.evidence < weakest)).sum())
+    return between <= APART * int((observed.evidence >= weakest).sum())
+
+
+def _ends(sample: Sample) -> Ends:
+    """The shares of wrong labels that are hardly less likely than any."""
     lines = []
     costs = []
-    line = np.zeros(columns + 1)
+    line = np.zeros(sample.features.shape[1])
     for share in SHARES:
         line, cost = sample.fit(line, share)
         lines.append(line)
@@ -204,12 +171,7 @@ def _fitted(observed: Seen, of_swaps: Seen, ratio: float) -> Sureness:
     above = np.array(costs) - min(costs)
     least = int(np.flatnonzero(above <= HARDLY_LESS[0])[0])
     most = int(np.flatnonzero(above <= HARDLY_LESS[1])[-1])
-    slopes = np.zeros(3)
-    slopes[:columns] = lines[least][1:] / width
-    height = lines[least][0] - slopes[:columns] @ center
-    share, largest = float(SHARES[least]), float(SHARES[most])
-    weights = np.array([height, *slopes])
-    return Sureness(share, weights, middle, is_trusted=True, most=largest, is_apart=are_apart)
+    return Ends(float(SHARES[least]), float(SHARES[most]), lines[least])
 
 
 def _sample(both: list[Seen], features: list[Floats], ratio: float) -> Sample:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from hbench.auditing.evidence import Alternatives, Best, Evidence, Indices, Vote
 from hbench.auditing.groups import SuspectGroup, contradicted, groups_of, recall_of_groups
 from hbench.auditing.pool import Pool
 from hbench.auditing.strangeness import Strangeness
-from hbench.auditing.sureness import Sureness, Seen, calibrated
+from hbench.auditing.sureness import Seen, Sureness, calibrated
 from hbench.auditing.swaps import SMALLEST
 
 FAR, NEAR = "far", "near"
@@ -77,18 +78,14 @@ def suspects_of(votes: Votes, distances: NDArray[np.float64], *, most: int) -> S
 
     is_far = found.far.evidence >= found.near.evidence
     groups = groups_of(votes, contradicted(found, everyone), strangeness)
-    recall = recall_of_groups(votes, strangeness)
     group = np.zeros(len(everyone), np.int64)
     for number, each in enumerate(groups, start=1):
         group[each.items] = number
-    parts = []
-    for kind, best, chosen, share in (
-        (FAR, found.far, is_far, recall.far),
-        (NEAR, found.near, ~is_far, recall.near),
-    ):
-        some = Candidates(kind, best, chosen, group, share)
-        parts.append(_listed(some, evidence, strangeness, most))
-    return Suspects((parts[0], parts[1]), tuple(groups))
+    recall = recall_of_groups(votes, strangeness)
+    of_far = Candidates(FAR, found.far, is_far, group, recall.far)
+    of_near = Candidates(NEAR, found.near, ~is_far, group, recall.near)
+    listed = partial(_listed, evidence=evidence, strangeness=strangeness, most=most)
+    return Suspects((listed(of_far), listed(of_near)), tuple(groups))
 
 
 class Candidates(NamedTuple):
@@ -120,17 +117,29 @@ def _listed(
         # so few that all may be right
         sureness = np.minimum(sureness, LIKELY)
     odds = curve.odds(seen)[items]
-    is_likely = np.nan_to_num(sureness) >= LIKELY
-    first = np.where(is_likely, 0, np.where(is_alone[items], 2, 1))
-    order = np.lexsort((-odds, np.where(first == 1, some.group[items], 0), first))
+    order = _order(sureness, odds, some.group[items])
     if at_most is not None:
         at_most = _with_groups(at_most, some.group[items], some.recall)
 
     listed = items[order][:most]
     return SuspectList(
-        some.kind, listed, best.classes[listed], best.evidence[listed], sureness[order][:most],
-        some.group[listed], curve, at_least, at_most,
-    )  # fmt: skip
+        some.kind,
+        listed,
+        best.classes[listed],
+        best.evidence[listed],
+        sureness[order][:most],
+        some.group[listed],
+        curve,
+        at_least,
+        at_most,
+    )
+
+
+def _order(sureness: NDArray[np.float64], odds: NDArray[np.float64], group: Indices) -> Indices:
+    """Those that are more likely wrong than not by their odds, then groups, then the others."""
+    is_likely = np.nan_to_num(sureness) >= LIKELY
+    part = np.where(is_likely, 0, np.where(group == 0, 2, 1))
+    return np.lexsort((-odds, group, part))
 
 
 def _with_groups(at_most: int, groups: Indices, recall: float) -> int | None:

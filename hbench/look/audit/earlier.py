@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from hbench.core.errors import HBenchError
 from hbench.datasets.own.decisions import MERGE, LabelDecision, read_decisions
-from hbench.tree.paths import JOINED
+from hbench.sheets.paths import JOINED
 
 DECISIONS = "decisions.csv"
 
