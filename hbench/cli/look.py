@@ -110,7 +110,8 @@ def command(
         )
     if report is not None:
         options |= _conditions_of(report, options["similarity"])
-    results = browse(models, loaded(dataset, options), k=k, **options)
+    data = loaded(dataset, options, kept=report)
+    results = browse(models, data, k=k, **options)
     show_results(results, out, as_json=as_json, as_csv=as_csv)
 
 

@@ -7,7 +7,7 @@ import click
 
 from hbench.cli.names import DATASET, FILE
 from hbench.cli.reporting import with_options
-from hbench.cli.table_options import TABLE, loaded_if_named
+from hbench.cli.table_options import NAMES, TABLE, loaded
 from hbench.cli.terminal import bar, say, show
 from hbench.cli.two_files import OPTIONS, pairs_of
 
@@ -72,7 +72,9 @@ def command(
     from hbench.look.report.runs import read_runs, with_embeddings
 
     refuse_folder(out, "report")
-    data = loaded_if_named(options["dataset"], options)
+    # without options of its own, a table is read as the report says
+    is_said = any(options[name] for name in NAMES)
+    data = loaded(options["dataset"], options) if is_said else options["dataset"]
     reported = read_runs(files, dataset=data, test=options["test"], by=options["by"])
     scored: list[EmbeddingFile] = [*embeddings, *pairs_of(options["query"], options["gallery"])]
     if scored:

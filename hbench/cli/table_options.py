@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -77,11 +78,16 @@ NAMES = (
 )
 
 
-def loaded(dataset: str, options: dict[str, Any]) -> Dataset:
-    """Load the dataset as the options of its table say, which are taken out of `options`."""
+def loaded(dataset: str, options: dict[str, Any], *, kept: Path | None = None) -> Dataset:
+    """Load the dataset as the options of its table say, which are taken out of `options`; where
+    none is given, as the report `kept` says that it was read.
+    """
     from hbench import datasets
+    from hbench.records import document as reports
 
     said = {name: options.pop(name) for name in NAMES}
+    if kept is not None and not any(said.values()):
+        return datasets.load(dataset, **reports.read(kept).table_options())
     return datasets.load(
         dataset,
         said["policies"],

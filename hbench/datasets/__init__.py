@@ -6,6 +6,7 @@ in `benchmarks`).
 (('script', 'case', 'base', 'character'), 9474, 11164)
 """
 
+import dataclasses
 import importlib
 import pkgutil
 from collections.abc import Sequence
@@ -99,7 +100,8 @@ def load(
     if path.is_file() or suffix_of(path) in sheet.SUFFIXES:
         if columns == NOTHING and not policies and path.is_file() and is_qrels(path):
             return read_qrels(path)
-        return read_single(path, policies, columns if columns != NOTHING else None)
+        data = read_single(path, policies, columns if columns != NOTHING else None)
+        return _with_options(data, _options(columns, policies))
 
     _refuse_choices(str(name_or_path), policies, columns)
     plain = name == Path(name).name and name not in {"", ".", ".."}
@@ -122,6 +124,28 @@ def load(
         else _as_published(read(built))
     )
     return _of_version(dataset, version)
+
+
+def _options(columns: Chosen, policies: Sequence[str]) -> dict[str, object]:
+    """What a user said about a table, as arguments of `load`, and plain JSON values."""
+    said = {
+        "policies": list(policies),
+        "item": columns.item,
+        "levels": list(columns.levels),
+        "separator": columns.separator,
+        "taxonomy": None if columns.taxonomy is None else str(columns.taxonomy.absolute()),
+        "several": columns.several,
+        "level_names": list(columns.level_names),
+        "taxon": columns.taxon,
+    }
+    return {name: value for name, value in said.items() if value}
+
+
+def _with_options(data: Dataset, options: dict[str, object]) -> Dataset:
+    """The dataset of a table with what was said about it kept in its record."""
+    if data.read is None or not options:
+        return data
+    return dataclasses.replace(data, read=dataclasses.replace(data.read, options=options))
 
 
 def _words(names: str | Sequence[str]) -> tuple[str, ...]:

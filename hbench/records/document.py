@@ -133,6 +133,13 @@ class Document(Strict):
         number = max((score.units for score in self.scores.values()), default=0)
         return units_in_words(self.unit, number, partial=bool(self.unknown_wrong))
 
+    def table_options(self) -> dict[str, Any]:
+        """What was said about the dataset's table, as arguments of `hbench.load`; empty for other
+        datasets.
+        """
+        kept = (understood.get("options") for understood in self.read)
+        return next(filter(None, kept), {})
+
     def marks(self) -> dict[str, str]:
         """Return the metadata of this report's tables, so that none is taken for that of another
         evaluation: the signature, the checksum of the embeddings, and a digest of the dataset and

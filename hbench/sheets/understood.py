@@ -23,13 +23,14 @@ MOST_NAMED = 6  # columns that are left out and named in the sentence; the docum
 class Understood:
     """What was read from `source`: `what` and how much of it, in words; `facts`, such as its
     levels; the columns that are `left_out` and why; `hints`: what else it could have been, with the
-    option that says so."""
+    option that says so; `options`: what the user said about it, as `hbench.load` takes it."""
 
     source: str
     what: str
     facts: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
     hints: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         parts = [self.what, *self.facts]
@@ -50,15 +51,20 @@ class Understood:
         """The record that a document holds."""
         listed = {name: tuple(document[name]) for name in ("facts", "hints")}
         return cls(
-            document["source"], document["what"], left_out=dict(document["left_out"]), **listed
+            document["source"],
+            document["what"],
+            left_out=dict(document["left_out"]),
+            options=dict(document.get("options", {})),
+            **listed,
         )
 
     def document(self) -> dict[str, Any]:
         """The record as JSON values."""
-        return {
+        values = {
             "source": self.source,
             "what": self.what,
             "facts": list(self.facts),
             "left_out": dict(self.left_out),
             "hints": list(self.hints),
         }
+        return {**values, "options": dict(self.options)} if self.options else values

@@ -189,10 +189,17 @@ def _refuse_other_dataset(document: Document, named: Sequence[ReportedRun]) -> N
             )
 
 
+def _loaded(document: Document, name: str | None) -> Dataset:
+    """Load the dataset of a report; a table that is named, as the report says it was read."""
+    if name is None:
+        return load(document.dataset)
+    return load(name, **document.table_options())
+
+
 def _dataset(document: Document, named: str | Dataset | None) -> Dataset | None:
     """Load the dataset of a report; None if it is not named and not on this disk."""
     try:
-        data = named if isinstance(named, Dataset) else load(named or document.dataset)
+        data = named if isinstance(named, Dataset) else _loaded(document, named)
     except (DataError, UnknownName):
         if named is not None:
             raise
