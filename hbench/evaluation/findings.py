@@ -75,10 +75,15 @@ def remarks(measurements: Mapping[str, Measurement], conditions: Conditions) -> 
         tied = int(each.tied.sum())
         alone = int((each.counts[:, 1:].sum(axis=1) == 0).sum())
         inversions = int(inverted(conditions.relevance(each.counts), each.counts).sum())
+        # under partial labels `counts` are those of known levels, by which no R@k goes
+        left_out = f"{WITHOUT_POSITIVES} and are left out of the means"
+        if conditions.partial:
+            left_out += " of H-AP and others of all levels: no item of known level is one"
+        else:
+            left_out += ", but for R@k, where they count as 0"
         facts = {
             f"{WITH_TIES}, in {conditions.ties_name} order (the other: --ties)": tied,
-            f"{WITHOUT_POSITIVES} and are left out of the means, but for R@k, where they "
-            "count as 0": alone,
+            left_out: alone,
             f"{WITH_INVERSION}: a coarser level worth more than a finer one": inversions,
         }
         found += [
@@ -94,7 +99,10 @@ def remarks(measurements: Mapping[str, Measurement], conditions: Conditions) -> 
 
 def _without_positives(measurement: Measurement, conditions: Conditions, alone: int) -> list[str]:
     """Say of each level of an R@k how many queries have no positive there, beyond those that have
-    none at any level: other packages leave them out."""
+    none at any level: other packages leave them out. Nothing is said under partial labels, where an
+    item may be a positive of a coarser level while its own is unknown."""
+    if conditions.partial:
+        return []
     asked = len(measurement.counts)
     levels = {
         name.level or conditions.levels[-1] for name in conditions.metrics if name.base == "R"

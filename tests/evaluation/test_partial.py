@@ -200,3 +200,18 @@ def test_what_partial_labels_cannot_do_is_refused_before_work_starts(zoo, tmp_pa
     call("tree", "validate", table, "--policy", "unknown", "-o", tmp_path / "mended.csv")
     with pytest.raises(UsageError, match="the gap cannot be measured for partial labels"):
         call("gap", embeddings, "-d", tmp_path / "mended.csv", "--batch", "20")
+
+
+def test_no_remark_says_that_unknown_queries_count_as_0_in_recall(tmp_path):
+    rows = [
+        ("a", "f", "x", ""), ("b", "f", "x", "s"), ("c", "f", "x", "s"), ("d", "g", "", ""),
+        ("e", "g", "y", "t"), ("h", "g", "y", "t"),
+    ]  # fmt: skip
+    vectors = np.random.default_rng(0).normal(size=(len(rows), 4))
+    labels = [row[1:] for row in rows]
+    levels = ["family", "genus", "species"]
+    metrics = ["H-AP", "R@1", "R@1/genus"]
+    report = score(vectors, labels, policies=["unknown"], level_names=levels, metrics=metrics)
+    # a, b and c are of one genus, e and h too: every query that R@1/genus asks has a positive
+    assert int(np.isfinite(report.values["R@1/genus"]).sum()) == 5
+    assert not any("count as 0" in warning for warning in report.document.warnings)
