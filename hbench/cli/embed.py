@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +31,7 @@ def _scales(_context: click.Context, _option: click.Parameter, text: str) -> tup
         scales = tuple(float(part) for part in text.split(","))
     except ValueError:
         scales = ()
-    if not scales or min(scales) <= 0:
+    if not scales or not all(0 < scale < math.inf for scale in scales):
         raise click.BadParameter(f"{text!r}: expected numbers above 0, such as 1,0.7071,0.5")
     return scales
 

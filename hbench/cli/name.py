@@ -12,6 +12,21 @@ from hbench.cli.names import FILE
 from hbench.cli.table_options import TABLE, loaded
 from hbench.cli.terminal import say, show, show_json, show_table
 
+WRITTEN = (".csv", ".tsv", ".parquet")
+
+
+def _refuse_outputs(output: Path | None, page: Path | None) -> None:
+    """Refuse a table or a page in a format that is not written, or where it cannot be."""
+    from hbench.core.files import refuse_unwritable
+
+    if page is not None and page.suffix != ".html":
+        raise click.UsageError(f"{page} is no page: end its name in .html.")
+    if output is not None and output.suffix.lower() not in WRITTEN:
+        raise click.UsageError(f"{output} is no table: end its name in {', '.join(WRITTEN)}.")
+    for path in (output, page):
+        if path is not None:
+            refuse_unwritable(path)
+
 
 @click.command("name", short_help="give pictures a path in the tree, by vectors of names")
 @click.argument("file", type=FILE)
@@ -36,16 +51,11 @@ def command(
 
     Example: hbench name images.parquet -d birds --nodes names.parquet -o names.csv
     """
-    from hbench.core.files import refuse_unwritable
     from hbench.evaluation.by_name.named import name
     from hbench.submissions import embeddings
 
     page = options["page"]
-    if page is not None and page.suffix != ".html":
-        raise click.UsageError(f"{page} is no page: end its name in .html.")
-    for path in (output, page):
-        if path is not None:
-            refuse_unwritable(path)
+    _refuse_outputs(output, page)
     data = loaded(dataset, options)
     pictures = embeddings.read(file, ids=options["ids"])
     named = name(pictures, data, nodes, scale=options["scale"], unit=options["unit"])

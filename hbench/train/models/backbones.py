@@ -23,7 +23,6 @@ from torch import Tensor, nn
 
 from hbench.core.errors import ConfigError, UnknownName, UsageError, examples
 from hbench.core.registry import Registry
-from hbench.core.text import first_line
 from hbench.train.models.classifiers import without_classifier
 from hbench.train.models.small import Small, SmallPhoto
 from hbench.train.models.weights import fetched, load_weights, refuse_without_hub
@@ -131,11 +130,11 @@ def net_of_a_file(code: OwnCode) -> Backbone:
     backbone = Backbone(net, COUNTED, **described)
     try:
         features = _features(backbone, backbone.size)
-    except Exception as error:  # whatever somebody's own program raises
+    except (Exception, SystemExit) as error:  # whatever somebody's own program does
         raise ConfigError(
             f"{code.file}:{code.name} takes no images of {len(backbone.mean)} colours and "
             f"{backbone.size} × {backbone.size} pixels",
-            found=f"{type(error).__name__}: {first_line(error)}{place_in(code, error)}",
+            found=f"{type(error).__name__}: {error}{place_in(code, error)}",
             fix="mend it there; or give the net attributes that say what it takes: size, mean and "
             "std (of each colour)",
         ) from error
@@ -296,6 +295,16 @@ def open_clip_model(name: str, *, pretrained: bool) -> Any:
     arch, _, tag = (name, "", "") if name.startswith("hf-hub:") else name.partition("/")
     if not name.startswith("hf-hub:") and arch not in open_clip.list_models():
         raise UnknownName("open_clip model", arch, open_clip.list_models())
+    if pretrained and not tag and not name.startswith("hf-hub:"):
+        tags = open_clip.list_pretrained_tags_by_model(arch)
+        raise ConfigError(
+            f"open_clip:{arch} names no weights",
+            expected=f"open_clip:{arch}/TAG, or the weights random",
+            found="no tag",
+            fix=f"one of {', '.join(tags[:5])}"
+            if tags
+            else "--weights random, or a file of weights",
+        )
     chosen = tag if pretrained and tag else None
     # Random weights, or those of a file, get images like those of the tag.
     described = open_clip.get_pretrained_cfg(arch, tag) if tag else {}

@@ -93,7 +93,7 @@ def load_weights(net: nn.Module, path: Path, key_map: Path | None = None) -> Non
         raise DataError(f"there is no file of weights {path}", expected=expected)
     try:
         held = load_file(path) if path.suffix == ".safetensors" else load_tensors(path)
-        weights = _weights_in(held, net, path)
+        weights = _weights_in(held, net, path, has_map=key_map is not None)
         _refuse_not_finite(weights, path)
         renamed = _renamed(weights, net, key_map)
         _refuse_other_shapes(renamed, net, path)
@@ -119,9 +119,10 @@ def load_weights(net: nn.Module, path: Path, key_map: Path | None = None) -> Non
         )
 
 
-def _weights_in(held: Any, net: nn.Module, path: Path) -> Mapping[str, Tensor]:
+def _weights_in(held: Any, net: nn.Module, path: Path, *, has_map: bool) -> Mapping[str, Tensor]:
     """The weights in a checkpoint: its own, or those that stand beside an optimizer, such as
-    Lightning's `state_dict` and timm's `model`, without the prefix of a wrapper that all have.
+    Lightning's `state_dict` and timm's `model`, without the prefix of a wrapper where they have the
+    net's names then. A key map names them as they are in the file.
     """
     if not isinstance(held, Mapping):
         raise TypeError(f"it holds a {type(held).__name__}, not weights by name")
@@ -130,13 +131,15 @@ def _weights_in(held: Any, net: nn.Module, path: Path) -> Mapping[str, Tensor]:
     if inside and not any(isinstance(value, Tensor) for value in held.values()):
         weights = held[inside[0]]
         LOG.warning('the weights of %s are those in ["%s"]', path, inside[0])
-    own = list(net.state_dict())
+    own = set(net.state_dict())
+    if has_map:
+        return weights
     for prefix in WRAPPERS:
-        if all(name.startswith(prefix) for name in weights) and not any(
-            name.startswith(prefix) for name in own
-        ):
-            weights = {name.removeprefix(prefix): value for name, value in weights.items()}
+        bare = {name.removeprefix(prefix): value for name, value in weights.items()}
+        has_prefix = all(name.startswith(prefix) for name in weights)
+        if has_prefix and own & bare.keys() and not own & weights.keys():
             LOG.warning("the names of the weights are taken without %s", prefix)
+            return bare
     return weights
 
 

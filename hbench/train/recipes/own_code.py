@@ -15,7 +15,6 @@ from types import ModuleType
 from typing import Any
 
 from hbench.core.errors import ConfigError, UnknownName
-from hbench.core.text import first_line
 
 SEPARATOR = ".py:"
 MODULE = "own_"  # begins the names of modules that are somebody's own files
@@ -61,11 +60,11 @@ def blamed_on(code: OwnCode) -> Iterator[None]:
     """Turn what somebody's own program raises into a ConfigError that names its line."""
     try:
         yield
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a program of somebody's own may end itself
         raise ConfigError(
             f"{code.file}:{code.name} fails",
             expected="a class or a function that can be called without arguments",
-            found=f"{type(error).__name__}: {first_line(error)}{place_in(code, error)}",
+            found=f"{type(error).__name__}: {error}{place_in(code, error)}",
         ) from error
 
 
@@ -90,7 +89,7 @@ def _module_of(file: Path) -> ModuleType:
     sys.path.insert(0, str(file.parent))
     try:
         specification.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a program of somebody's own may end itself
         raise ConfigError(
             f"{file} cannot be run",
             found=f"{type(error).__name__}: {error}",
