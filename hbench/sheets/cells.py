@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -129,10 +128,13 @@ def _of_path_lists(table: pa.Table, name: str, *, several: bool) -> pa.Table:
             fix="--several takes them all, or keep one path of each of these items",
         )
     # an empty list is an item without labels, which keeps its row
-    held = [[JOINED.join(path) for path in paths or [()]] for paths in column.to_pylist()]
-    rows = np.repeat(np.arange(len(table)), [len(paths) for paths in held])
-    repeated = table.take(pa.array(rows))
-    return _with_texts(repeated, name, pa.array([path for paths in held for path in paths]))
+    texts: list[str] = []
+    rows: list[int] = []
+    for row, paths in enumerate(column.to_pylist()):
+        of_row = [JOINED.join(path) for path in paths or [()]]
+        texts += of_row
+        rows += [row] * len(of_row)
+    return _with_texts(table.take(pa.array(rows, pa.int64())), name, pa.array(texts))
 
 
 def _with_texts(table: pa.Table, name: str, texts: pa.Array | pa.ChunkedArray) -> pa.Table:

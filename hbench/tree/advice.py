@@ -91,10 +91,11 @@ def advice(table: NameTable, chosen: Sequence[str] = ()) -> list[str]:
     rows, each of which makes a tree; the recommended one comes first."""
     if any(problem.kind == "cycle" for problem in table.broken):
         return [UNMENDED]
-    return [
-        f"{' '.join(f'--policy {name}' for name in names)}: {what}"
-        for names, what in itertools.islice(_combinations(table, chosen), MOST_OFFERED)
-    ]
+    offered = []
+    for names, what in itertools.islice(_combinations(table, chosen), MOST_OFFERED):
+        options = " ".join(f"--policy {name}" for name in names)
+        offered.append(f"{options}: {what}")
+    return offered
 
 
 def recommended(table: NameTable, names: Sequence[str]) -> tuple[str, ...]:

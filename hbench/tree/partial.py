@@ -75,10 +75,10 @@ def shown_along(tree: LabelTree, path: Sequence[int]) -> tuple[str, ...]:
 
 def shown_names(tree: LabelTree) -> list[list[str]]:
     """The names of all nodes as people read them, by level."""
-    return [
-        [shown(name, tree.levels, level) for name in names]
-        for level, names in enumerate(tree.names)
-    ]
+    by_level = []
+    for level, names in enumerate(tree.names):
+        by_level.append([shown(name, tree.levels, level) for name in names])
+    return by_level
 
 
 def is_class(tree: LabelTree, level: int) -> NDArray[np.bool_]:

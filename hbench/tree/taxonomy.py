@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from hbench.core.errors import DataError, TreeError, examples
-from hbench.core.tables import texts
+from hbench.core.tables import text_rows, texts
 from hbench.sheets import words
 from hbench.sheets.column_values import plain
 from hbench.sheets.rows import Row
@@ -124,15 +124,17 @@ def read(path: Path) -> Taxonomy:
         rows = _lineages(table, ids, by_rank)
         return Taxonomy(path.name, dict.fromkeys(ids, ""), {}, {}, accepted, rows)
 
-    _refuse_repeated(
-        path.name, ids, list(zip(texts(table, parent), texts(table, name), strict=True))
-    )
-    ranks = {taxon: text.lower() for taxon, text in of_column(rank).items()}
+    _refuse_repeated(path.name, ids, text_rows(table, [parent, name]))
     parents = _other_taxa(of_column(parent))
-    return Taxonomy(path.name, of_column(name), ranks, parents, accepted, {})
+    return Taxonomy(path.name, of_column(name), _in_small(of_column(rank)), parents, accepted, {})
 
 
-def _refuse_repeated(source: str, ids: Sequence[str], facts: Sequence[tuple[str, str]]) -> None:
+def _in_small(named: Mapping[str, str]) -> dict[str, str]:
+    """Ranks by taxon, in small letters."""
+    return {taxon: text.lower() for taxon, text in named.items()}
+
+
+def _refuse_repeated(source: str, ids: Sequence[str], facts: Sequence[tuple[str, ...]]) -> None:
     """Raise DataError for a taxon that stands in two rows with another parent or name."""
     if len({*ids}) == len(ids):
         return

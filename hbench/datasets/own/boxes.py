@@ -1,7 +1,7 @@
 """Makes items of the boxes of pictures: an item is a picture's path and the box that is cut from
 it, `photo.jpg#xywh=10,20,110,200` (W3C media fragments), so that nothing else has to be kept.
 
-Boxes stand in columns of a table, or in a file of COCO's format.
+CocoBoxes stand in columns of a table, or in a file of COCO's format.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def is_coco(path: Path) -> bool:
     return path.suffix.lower() == ".json" and not is_table(path)
 
 
-class Boxes(NamedTuple):
+class CocoBoxes(NamedTuple):
     """The boxes that annotations hold, a row each, and how many were left out, by the reason;
     `over`: how many reach over the border of their picture."""
 
@@ -176,7 +176,7 @@ def _boxes_of(
     annotations: Sequence[Mapping[str, Any]],
     images: Mapping[Any, Mapping[str, Any]],
     kinds: Mapping[Any, Mapping[str, Any]],
-) -> Boxes:
+) -> CocoBoxes:
     """The boxes of all annotations. Raises ValueError for an annotation whose category or picture
     is not listed, or whose box is no four numbers.
     """
@@ -205,7 +205,7 @@ def _boxes_of(
                 "category": str(kind["name"]),
             }
         )
-    return Boxes(rows, left_out, over)
+    return CocoBoxes(rows, left_out, over)
 
 
 def _reason_against(annotation: Mapping[str, Any]) -> str:

@@ -271,9 +271,15 @@ def own_dataset(name: str, own: OwnTable, root: Path, *, listed: Sequence[str] =
     train = _part(own, items, rows, masks, trains) if trains.any() else None
     card = {"title": name} | ({DROPPED: dropped} if dropped else {})
     data = Dataset(name, test.digest[:12], Protocol(), train, {TEST: test}, card=card)
-    # ids such as /data/1.jpg name no files below a folder: they are scored without pictures
-    has_files = all(part.stays_in_folder for part in (test, train) if part is not None)
-    return data.rooted(root) if has_files else data
+    return _with_pictures(data, root)
+
+
+def _with_pictures(data: Dataset, root: Path) -> Dataset:
+    """The dataset with its pictures below `root`, unless its ids are no files below a folder, such
+    as /data/1.jpg: these are scored without pictures.
+    """
+    parts = [*data.tests.values(), *([data.train] if data.train else [])]
+    return data.rooted(root) if all(part.stays_in_folder for part in parts) else data
 
 
 def _trains(own: OwnTable) -> NDArray[np.bool_]:

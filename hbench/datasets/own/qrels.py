@@ -16,6 +16,7 @@ from hbench.core.errors import DataError, examples
 from hbench.core.tables import text_rows
 from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import TEST, Dataset, Protocol, digest_of, list_of
+from hbench.datasets.manifest import Manifest
 from hbench.sheets import words
 from hbench.sheets.dialect import suffix_of
 from hbench.sheets.rows import Row
@@ -116,26 +117,42 @@ def _dataset(
     listed: list[tuple[str, str, int]],
     levels: tuple[str, ...],
 ) -> Dataset:
-    """A dataset of one test. Each query is a class of its own, over which intervals are taken."""
+    """A dataset of one test."""
+    table = list_of(listed)
+    read = _understood(path.name, grades, listed, levels)
+    tests = {TEST: _manifest(grades, levels)}
+    version = digest_of(table)[:12]
+    return Dataset(path.stem, version, Protocol(), None, tests, lists={TEST: table}, read=read)
+
+
+def _manifest(grades: dict[tuple[str, str], int], levels: tuple[str, ...]) -> Manifest:
+    """The queries, each a class of its own, over which intervals are taken, and the items."""
     queries = dict.fromkeys(query for query, _ in grades)
     gallery = dict.fromkeys(item for _, item in grades)
     items = [*queries, *(item for item in gallery if item not in queries)]
     rows: list[Row] = [(item if item in queries else NO_CLASS,) * len(levels) for item in items]
-    manifest = manifests.from_names(
+    return manifests.from_names(
         items,
         rows,
         levels=levels,
         query=np.array([item in queries for item in items]),
         gallery=np.array([item in gallery for item in items]),
     )
-    table = list_of(listed)
+
+
+def _understood(
+    source: str,
+    grades: dict[tuple[str, str], int],
+    listed: list[tuple[str, str, int]],
+    levels: tuple[str, ...],
+) -> Understood:
+    """What a file of judgements was taken for."""
+    queries = {query for query, _ in grades}
+    gallery = {item for _, item in grades}
     facts = [f"{len(listed):,} relevant of {len(grades):,} judged pairs"]
-    if both := sum(item in gallery for item in queries):
+    if both := len(queries & gallery):
         facts.append(f"{both:,} ids are of a query and of an item: left out of their own lists")
     times = Counter(number for *_, number in listed)
     at_level = [f"{level} ({times[number]:,})" for number, level in enumerate(levels, start=1)]
     what = f"judgements (qrels): {len(queries):,} queries, {len(gallery):,} items"
-    read = Understood(path.name, what, (*facts, f"levels {' › '.join(at_level)}"))
-    version = digest_of(table)[:12]
-    tests = {TEST: manifest}
-    return Dataset(path.stem, version, Protocol(), None, tests, lists={TEST: table}, read=read)
+    return Understood(source, what, (*facts, f"levels {' › '.join(at_level)}"))

@@ -153,10 +153,7 @@ def build_own(
 
     changed: dict[str, object] = {}
     if source.policies:
-        policies, facts = chosen_policies(own, source.policies)
-        for fact in facts:
-            on_remark(fact)
-        own, numbers = _mended(own, policies, on_remark)
+        own, numbers = _mended(own, source.policies, on_remark)
         changed |= numbers
     if source.decisions is not None:
         own, numbers = applied(own, source.decisions, root)
@@ -195,9 +192,12 @@ def _mended(
     own: OwnTable, policies: Sequence[str], on_remark: OnRemark
 ) -> tuple[OwnTable, dict[str, int]]:
     """Apply policies to a table; remark on, and return, how many rows of names each changed."""
-    own, mended = mended_by(own, policies)
+    chosen, facts = chosen_policies(own, policies)
+    for fact in facts:
+        on_remark(fact)
+    own, mended = mended_by(own, chosen)
     changed = {}
-    for policy in policies:
+    for policy in chosen:
         rows = sum(change.policy == policy for change in mended.changes)
         changed[f"changed by {policy}"] = rows
         on_remark(f"{rows:,} rows of names changed by {policy}")

@@ -223,17 +223,22 @@ def _retrieval_of_arrays(
     if len(given) > 1:
         gallery = given[1].placed(rows[1], *_part(renumbered, known, slice(len(paths[0]), None)))
     ids = np.array([str(position) for position in range(len(rows[0]))], dtype=object)
-    test = Retrieval(queries, gallery, None, ids)
+    return _of_named_queries(Retrieval(queries, gallery, None, ids), tree), tree
 
-    is_query = _is_named(tree, queries.labels)
+
+def _of_named_queries(test: Retrieval, tree: LabelTree) -> Retrieval:
+    """The test without the distractors among its queries. Raises SubmissionError for queries
+    without a name against a gallery of its own.
+    """
+    is_query = _is_named(tree, test.queries.labels)
     if is_query.all():
-        return test, tree
-    if gallery is not None:
+        return test
+    if test.gallery is not None:
         raise SubmissionError(
             f"{int((~is_query).sum()):,} of the labels have no name at any level",
             expected="a name of each query; items of the gallery without one are distractors",
         )
-    return test.of_queries(np.flatnonzero(is_query)), tree
+    return test.of_queries(np.flatnonzero(is_query))
 
 
 def _is_named(tree: LabelTree, labels: Labels) -> NDArray[np.bool_]:
