@@ -1,7 +1,7 @@
 """Makes items of the boxes of pictures: an item is a picture's path and the box that is cut from
 it, `photo.jpg#xywh=10,20,110,200` (W3C media fragments), so that nothing else has to be kept.
 
-CocoBoxes stand in columns of a table, or in a file of COCO's format.
+Boxes stand in columns of a table, or in a file of COCO's format.
 """
 
 from __future__ import annotations
