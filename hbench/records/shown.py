@@ -44,23 +44,42 @@ def interval(metric: str, score: Score) -> str:
 
 
 def margin(metric: str, score: Score) -> str:
-    """A score, ± half its interval, or with the one end of it."""
+    """A score, ± half its interval, or with its ends, or the one end of it.
+
+    >>> margin("AP", Score(value=0.9886, low=0.75, high=0.9996, queries=90, skipped=0))
+    '98.86 (75.00 … 99.96)'
+    """
     value = shown(metric, score.value)
     bound = _bound(metric, score)
     if bound:
         return f"{value} ({bound})"
     if score.low is None or score.high is None:
         return value
-    return f"{value} ±{shown(metric, (score.high - score.low) / 2)}"
+    if half := _half(metric, score):
+        return f"{value} {half}"
+    return f"{value} ({interval(metric, score)})"
 
 
 def beside(metric: str, score: Score) -> str:
-    """What stands behind a score on a page: ± half its interval, or the one end of it; empty
-    without an interval.
+    """What stands behind a score on a page: ± half its interval, or its ends, or the one end of it;
+    empty without an interval.
     """
     if score.low is None or score.high is None:
         return ""
-    return _bound(metric, score) or f"±{shown(metric, (score.high - score.low) / 2)}"
+    return _bound(metric, score) or _half(metric, score) or interval(metric, score)
+
+
+def _half(metric: str, score: Score) -> str:
+    """± half the interval of a score; empty for a fraction that it would take below 0 or above 1,
+    whose interval is too uneven to be halved.
+    """
+    if score.value is None or score.low is None or score.high is None:
+        return ""
+    half = (score.high - score.low) / 2
+    is_fraction = factor_of(metric) == 100
+    if is_fraction and not half <= score.value <= 1 - half:
+        return ""
+    return f"±{shown(metric, half)}"
 
 
 def _bound(metric: str, score: Score) -> str:

@@ -114,6 +114,16 @@ def unknown_format(path: Path) -> UsageError | DataError:
     )
 
 
+def read_document(path: Path) -> str:
+    """The text of a file that is no table, such as one of a tree. Raises DataError where it is not
+    UTF-8.
+    """
+    try:
+        return text_of(path, most=LIST)
+    except ValueError as error:
+        raise DataError(f"{path} is not UTF-8 text", found=str(error)) from None
+
+
 def read_table(path: Path, *, columns: Sequence[str] | None = None) -> pa.Table:
     """The table of `read` alone, for files that hbench wrote or whose format is published."""
     return read(path, columns=columns).table

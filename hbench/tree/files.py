@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from hbench.core import tables
 from hbench.core.errors import DataError, TreeError, UnknownName, UsageError, examples
-from hbench.core.untrusted import DEPTH, LIST, parse_json, read_text
+from hbench.core.untrusted import DEPTH, parse_json
 from hbench.sheets import sheet
 from hbench.sheets.columns import NOTHING, Chosen, TableColumns, columns_of, of_one_class, sentence
 from hbench.sheets.dialect import suffix_of
@@ -63,11 +63,7 @@ def read(path: Path, *, levels: Sequence[str] = (), chosen: Chosen = NOTHING) ->
             "only the columns of a table can be chosen as levels", found=f"{path} is not a table"
         )
 
-    try:
-        text = read_text(path, most=LIST)
-    except ValueError as error:
-        raise DataError(f"{path} is not UTF-8 text", found=str(error)) from None
-
+    text = sheet.read_document(path)
     if kind == PATHS:
         return _read_paths(path.name, text, chosen)
 

@@ -229,7 +229,15 @@ def all_paths_of(manifest: Manifest, position: int) -> str:
     'Office › desk; Home › shelf'
     """
     paths = manifest.paths.of_item(position).tolist()
-    return "; ".join(" › ".join(shown_along(manifest.tree, path)) for path in paths)
+    return "; ".join(" › ".join(_once(shown_along(manifest.tree, path))) for path in paths)
+
+
+def _once(path: Sequence[str]) -> Sequence[str]:
+    """A path whose leaf is repeated down to the finest level, with the leaf once."""
+    end = len(path)
+    while end > 1 and path[end - 1] == path[end - 2]:
+        end -= 1
+    return path[:end]
 
 
 def ranker_of(
