@@ -63,16 +63,27 @@ def test_whole_floats_are_classes_only_as_far_as_the_type_tells_them_apart(kind,
 
 
 @pytest.mark.parametrize("missing", [None, np.nan, pd.NA, pd.NaT, np.datetime64("NaT")])
-def test_what_says_that_a_name_is_missing_is_no_class(missing):
+def test_what_says_that_a_name_is_missing_makes_a_distractor(missing):
     labels = np.array([*["x"] * 3, *["y"] * 2, missing], dtype=object)
-    with pytest.raises(SubmissionError, match="1 of the labels have no name"):
-        hap(labels)
+    report = hbench.score(VECTORS, labels, metrics=["H-AP"])
+    assert len(report.values["H-AP"]) == 5  # of which the sixth item asks nothing, and is ranked
+    alone = np.array([*["x"] * 3, *["y"] * 2, "z"], dtype=object)
+    of_five = hbench.score(VECTORS, alone, metrics=["H-AP"]).values["H-AP"][:5]
+    np.testing.assert_array_equal(report.values["H-AP"], of_five)
+    assert any(
+        "1 items without a label are distractors" in each for each in report.document.warnings
+    )
 
 
 def test_masked_labels_are_missing_names():
     labels = np.ma.MaskedArray(np.array(["x", "x", "x", "y", "y", "z"]), [0, 0, 0, 0, 0, 1])
-    with pytest.raises(SubmissionError, match="1 of the labels have no name"):
-        hap(labels)
+    assert len(hbench.score(VECTORS, labels, metrics=["H-AP"]).values["H-AP"]) == 5
+
+
+def test_a_query_without_a_label_against_a_gallery_of_its_own_is_refused():
+    labels = np.array([*["x"] * 3, *["y"] * 2, None], dtype=object)
+    with pytest.raises(SubmissionError, match="no name at any level"):
+        hbench.score(VECTORS, labels, gallery=VECTORS, gallery_labels=labels)
 
 
 def test_masked_vectors_are_refused():

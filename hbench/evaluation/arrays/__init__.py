@@ -135,6 +135,11 @@ def score(
 
     measurement = measure(job_of(test, conditions, memory=memory), execute=execute)
     warnings = _remarks_on_names(tree, test) if given[0].are_names else []
+    if test.self_rows is not None:  # some items of the one array are no queries
+        number = len(sides[-1].labels) - len(test.ids)
+        warnings.append(
+            f"{number:,} items without a label are distractors: only ranked, and right for no query"
+        )
     if most > 1:
         items = sum(side.more.owners for side in sides if side.more is not None)
         warnings.append(several_in_words(items, most))
