@@ -132,8 +132,7 @@ def without_quotes(dialect: Dialect) -> Dialect:
 
 def _best_delimiter(lines: Sequence[str], usual: str) -> str:
     """The delimiter by which the rows have the header's width; of several, the one that makes most
-    numbers, the usual one, then the one that makes most cells; where none does, the one that the
-    first line has most of.
+    numbers, the usual one, then the one that makes most cells; the usual one where none does.
     """
     fits = {}
     for delimiter in DELIMITERS:
@@ -146,10 +145,7 @@ def _best_delimiter(lines: Sequence[str], usual: str) -> str:
         if share >= MOSTLY or delimiter == usual:
             numbers = _numbers_in([header, *rows], delimiter)
             fits[delimiter] = (share, numbers, delimiter == usual, width)
-    if fits:
-        return max(fits, key=fits.__getitem__)
-    counted = max(DELIMITERS, key=lines[0].count) if lines else usual
-    return counted if lines and lines[0].count(counted) else usual
+    return max(fits, key=fits.__getitem__, default=usual)
 
 
 def _are_closed(cell: str) -> bool:
