@@ -29,7 +29,11 @@ ELSEWHERE = {  # pages whose commands are run by others
     "own-pictures",  # tests/train/test_own_pictures.py, which brings pretrained weights
 }
 LONGEST = 150  # lines of a page, so that it is read to its end
-LONGER = {"gallery", "labels"}  # of pictures; one page that branches, of which one is read
+LONGER = {  # of pictures; one that branches; one with the tables that hold what it says
+    "gallery",
+    "labels",
+    "audit",
+}
 TRIED = "test_the_blocks_of_a_page_run_in_order"
 LONG = {"training", "look", "labels"}
 KINDS = {"console", "python", "sh", "toml", "yaml", "csv", "text", "bibtex", "math"}

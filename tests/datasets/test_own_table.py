@@ -193,7 +193,7 @@ def test_every_combination_that_a_refusal_offers_makes_a_dataset(tmp_path, seed)
     with pytest.raises((DataError, TreeError)) as refusal:
         load(path, levels=RANKS)
     offered = re.findall(r"(?m)^ *((?:--policy [\w-]+ ?)+):", str(refusal.value))
-    assert len(offered) <= 3
+    assert len(offered) <= 4
     for combination in offered:
         load(path, combination.replace("--policy", "").split(), levels=RANKS)
 

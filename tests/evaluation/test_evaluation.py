@@ -291,7 +291,7 @@ def test_a_metric_that_no_query_defines_has_no_value():
         ([[1.0], [2.0]], [[0.5], [1.0]], {}, TreeError, "labels must be integers of shape"),
         (
             [[1.0], [2.0]],
-            [["a"], [None]],
+            [["a", "b"], ["a", None]],
             {},
             SubmissionError,
             "1 of the labels have no name at some level",
