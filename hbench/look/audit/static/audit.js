@@ -41,10 +41,7 @@
     if (isOne) card.dataset.decided = found[0].decision;
     else delete card.dataset.decided;
     for (const button of card.querySelectorAll("[data-decision]"))
-      button.setAttribute(
-        "aria-pressed",
-        String(isOne && isSame(found[0], meant(card, button.dataset.decision))),
-      );
+      button.setAttribute("aria-pressed", String(isOne && isSame(found[0], meant(card, button.dataset.decision))));
   }
 
   // A label that is merged into several others, which a build refuses.
