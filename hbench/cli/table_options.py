@@ -83,10 +83,11 @@ def loaded(dataset: str, options: dict[str, Any], *, kept: Path | None = None) -
     none is given, as the report `kept` says that it was read.
     """
     from hbench import datasets
-    from hbench.records import document as reports
 
     said = {name: options.pop(name) for name in NAMES}
     if kept is not None and not any(said.values()):
+        from hbench.records import document as reports
+
         return datasets.load(dataset, **reports.read(kept).table_options())
     return datasets.load(
         dataset,

@@ -86,11 +86,11 @@ def against_lines(lines: Lines) -> tuple[SubmissionProblem, ...]:
     rises = np.diff(lines.scores)[is_within]
     if not is_grouped or not len(rises) or not (rises > 0).all():
         return ()
-    count = int(np.unique(lines.of[1:][is_within]).size)
-    names = lines.queries.take(pa.array(np.unique(lines.of[1:][is_within])[:5])).to_pylist()
+    telling = np.unique(lines.of[1:][is_within])  # queries whose lists have several lines
+    names = lines.queries.take(pa.array(telling[:5])).to_pylist()
     kind = "lists, all that tell, in which the scores ascend in the order of the lines"
     fix = "are these distances? The scores decide: negate them, or call the column distance"
-    return tuple(found(kind, names, count, fix, fatal=False))
+    return tuple(found(kind, names, len(telling), fix, fatal=False))
 
 
 def against_ranks(lines: Lines, ranks: NDArray[np.float64]) -> tuple[SubmissionProblem, ...]:
