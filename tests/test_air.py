@@ -10,7 +10,7 @@ ROOT = Path(__file__).parent.parent
 LISTED = ["git", "ls-files", "hbench/*.py", "pipelines/*.py", "studies/*.py"]
 MOST_NAMES = 18  # parameters and local names of a function
 MANY_NAMES = {  # compiled kernels, and functions whose parameters are what a user can choose
-    "score", "evaluate", "load", "browse", "embed_names", "rank_rows", "sum_up", "count_tile", "list_sums", "window_sums",
+    "score", "evaluate", "browse", "embed_names", "rank_rows", "sum_up", "count_tile", "list_sums", "window_sums",
 }  # fmt: skip
 LOOPS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 

@@ -85,7 +85,6 @@ def load(
         UsageError: choices that do not apply, such as policies for a built dataset.
     """
     path = Path(name_or_path)
-    name, _, version = str(name_or_path).partition("@")
     policies = (policies,) if isinstance(policies, str) else tuple(policies)
     policies = tuple(name.strip() for text in policies for name in text.split(",") if name.strip())
     columns = Chosen(
@@ -104,6 +103,13 @@ def load(
         return _with_options(data, _options(columns, policies))
 
     _refuse_choices(str(name_or_path), policies, columns)
+    return _by_name(str(name_or_path))
+
+
+def _by_name(named: str) -> Dataset:
+    """Load a dataset that is built or published, by its name or folder."""
+    path = Path(named)
+    name, _, version = named.partition("@")
     plain = name == Path(name).name and name not in {"", ".", ".."}
     built = next(
         (folder for folder in folders(name) if plain and (folder / "dataset.json").exists()), None
