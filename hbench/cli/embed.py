@@ -23,6 +23,7 @@ EVERY = 10  # seconds between two lines, where no bar is watched
 OF_MODEL = ("size", "weights", "key_map", "net")
 OF_IMAGES = {
     "models", "size", "scales", "flip", "workers", "precision", "skip_unreadable", "key_map", "net",
+    "trust_code",
 }  # fmt: skip
 
 
@@ -94,6 +95,12 @@ def _scales(_context: click.Context, _option: click.Parameter, text: str) -> tup
 )
 @click.option(
     "--net", metavar="FILE.py:NAME", help="Of a run whose net is a program: that program."
+)
+@click.option(
+    "--trust-code",
+    multiple=True,
+    type=FILE,
+    help="Let this Python file run, which --models names; remembered until it changes.",
 )
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1.")
 @click.option(
@@ -223,7 +230,10 @@ def _embed_images(
     from hbench.train import embed_dataset as embedding
     from hbench.train.models.embed_models import read_models, refuse_failed
     from hbench.train.processes import chosen_device
+    from hbench.train.recipes.consent import trust
 
+    for file in options.pop("trust_code"):
+        trust(file)
     listed = read_models(models, out) if models else {}
     of_model: dict[str, Any] = {name: options.pop(name) for name in OF_MODEL}
     device = options.pop("device")

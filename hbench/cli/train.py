@@ -37,6 +37,12 @@ if TYPE_CHECKING:
 )
 @click.option("--out", "-o", type=FILE, help="Folder of the run.  [default: runs/RECIPE]")
 @click.option("--resume", is_flag=True, help="Go on with the run in that folder.")
+@click.option(
+    "--trust-code",
+    multiple=True,
+    type=FILE,
+    help="Let this Python file run, which the recipe names; remembered until it changes.",
+)
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1.")
 @click.option(
     "--threads", type=click.IntRange(min=1), help="Threads that compute.  [default: torch's]"
@@ -54,6 +60,7 @@ def command(
     out: Path | None,
     *,
     sweep: tuple[str, ...],
+    trust_code: tuple[Path, ...],
     only_print: bool,
     **options: Any,
 ) -> None:
@@ -73,6 +80,7 @@ def command(
     """
     from hbench.train.recipes import files
 
+    _consent(changes, sweep, trust_code)
     chosen = files.resolve(recipe, changes)
     if only_print:
         from hbench.train.recipes.choices import refuse_choices
@@ -90,6 +98,21 @@ def command(
     if sweep:
         chosen = _best_of_sweep(recipe, changes, sweep, out=folder, options=options)
     _train(chosen, folder, **options)
+
+
+def _consent(
+    changes: tuple[str, ...], sweep: tuple[str, ...], trust_code: tuple[Path, ...]
+) -> None:
+    """Let the programs run that were typed: after --trust-code, or as the value of a setting."""
+    from hbench.train.recipes.consent import trust
+    from hbench.train.recipes.files import changed
+    from hbench.train.recipes.own_code import programs_in
+    from hbench.train.sweep import parsed
+
+    tried = [f"{key}={value}" for key, values in map(parsed, sweep) for value in values]
+    typed = [code.file for change in [*changes, *tried] for code in programs_in(changed(change))]
+    for file in [*trust_code, *typed]:
+        trust(file)
 
 
 def _best_of_sweep(

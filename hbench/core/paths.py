@@ -19,8 +19,14 @@ def cache_home() -> Path:
     return _folder("HBENCH_CACHE", "cache", platformdirs.user_cache_path("hbench"))
 
 
+def consent_home() -> Path:
+    """The folder that remembers which programs of somebody's own may run; nothing can make it
+    again."""
+    return _folder("", "trusted", platformdirs.user_config_path("hbench") / "trusted")
+
+
 def _folder(variable: str, name: str, default: Path) -> Path:
-    if os.environ.get(variable):
+    if variable and os.environ.get(variable):
         return Path(os.environ[variable])
     if os.environ.get("HBENCH_HOME"):
         return Path(os.environ["HBENCH_HOME"]) / name

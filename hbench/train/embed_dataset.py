@@ -35,8 +35,9 @@ from hbench.train.models.backbones import PRETRAINED, Backbone, build_backbone, 
 from hbench.train.models.embed_images import Views, embedded
 from hbench.train.models.model import build_model
 from hbench.train.processes import joined
+from hbench.train.recipes.consent import trust
 from hbench.train.recipes.files import resolve
-from hbench.train.recipes.own_code import is_own_code
+from hbench.train.recipes.own_code import OwnCode, is_own_code
 from hbench.train.recipes.recipe import Images, Model
 from hbench.train.records import checkpoints
 from hbench.train.records.refusals import RECIPE
@@ -92,8 +93,11 @@ def embedder(
     """Load the model of a run's folder or checkpoint, or of SOURCE:NAME with its own pooling and
     without a projection. `net`: of a run whose net is a program, FILE.py:NAME, that program.
 
-    Raises UnknownName, and DataError where a checkpoint or weights cannot be loaded.
+    A program that is named here is run, and consented to. Raises UnknownName, and DataError where a
+    checkpoint or weights cannot be loaded.
     """
+    for named in filter(is_own_code, (source, net or "")):
+        trust(OwnCode.parse(named).file)
     folder = Path(source)
     # a bare name is refused as a backbone
     if folder.exists() or (":" not in source and folder.name != source):
@@ -394,7 +398,7 @@ def _from_checkpoint(path: Path, net: str | None) -> Embedder:
         )
     recipe = resolve(str(recipe_file))
     backbone = recipe.model.backbone
-    if is_own_code(backbone) and net is None:
+    if is_own_code(backbone) and net is None and not OwnCode.parse(backbone).is_trusted():
         raise UsageError(
             f"the net of {folder} is a program, which its recipe does not run by itself",
             found=backbone,

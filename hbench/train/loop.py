@@ -34,6 +34,7 @@ from hbench.train.images.batches import (
 from hbench.train.models.embed_images import embed_all
 from hbench.train.processes import SINGLE_PROCESS, Processes, any_of, together
 from hbench.train.recipes.choices import refuse_choices
+from hbench.train.recipes.consent import trust
 from hbench.train.recipes.files import as_toml, resolve
 from hbench.train.recipes.recipe import Recipe
 from hbench.train.recipes.sizes import fitted_to, require_dataset
@@ -73,6 +74,7 @@ def train(
     processes: Processes = SINGLE_PROCESS,
     resume: bool = False,
     track: Sequence[str] = (),
+    trust_code: Sequence[str | Path] = (),
     callbacks: Sequence[Callback] = (),
     on_progress: OnProgress = lambda _step: None,
     on_validation: OnValidation = lambda _validation: None,
@@ -90,6 +92,8 @@ def train(
         processes: this process among those of torchrun. Default: it trains alone.
         resume: continue the run in `out` from its last checkpoint, to the same bits. Default: no.
         track: names of trackers: "tensorboard", "wandb".
+        trust_code: Python files that may run where a recipe names them as ./FILE.py:NAME. This is
+            remembered until they change.
         callbacks: are called with (step, values by name) of every logged step.
         on_progress: is called with every step.
         on_validation: is called with every validation: its step, metric and score, and the best.
@@ -101,12 +105,15 @@ def train(
 
     Raises:
         UnknownName: a recipe that does not exist.
+        ConfigError: a recipe that names a program that nobody has consented to.
         UsageError: a folder with another run.
         DataError: a dataset without training images, or whose items have several paths.
         TrainingInterrupted: after a request to stop; everything is saved.
         HBenchError: a loss that is not finite.
     """
     out = Path(out)
+    for file in trust_code:
+        trust(Path(file))
     recipe = resolve(recipe) if isinstance(recipe, str) else recipe
     refuse_choices(recipe)
     whole = dataset or load(require_dataset(recipe))

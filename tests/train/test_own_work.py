@@ -21,6 +21,7 @@ from hbench.train.images.transforms import augmentations
 from hbench.train.models.blocks import blocks_of, by_depth, recompute
 from hbench.train.models.model import build_model
 from hbench.train.recipes import keys
+from hbench.train.recipes.consent import trust
 from hbench.train.recipes.files import losses_in_words, resolve
 from hbench.train.recipes.recipe import Images, Model
 from hbench.train.records import checkpoints
@@ -67,9 +68,11 @@ def large(image):
 
 
 @pytest.fixture
-def own(tmp_path):
+def own(tmp_path, consents):
+    """A file of somebody's own, who has consented to it."""
     file = tmp_path / "mine.py"
     file.write_text(OWN, encoding="utf-8")
+    trust(file)
     return file
 
 
@@ -205,8 +208,10 @@ def test_a_net_of_ones_own_trains_and_its_run_embeds_where_the_net_is_typed(lett
     backbone = f"{own}:Net"
     recipe = tiny("glyphs-nsm", f"model.backbone={backbone}")
     loop.train(recipe, tmp_path / "run", dataset=letters)
+    own.rename(tmp_path / "moved.py")
     with pytest.raises(UsageError, match="--net"):
         embedding.embedder(str(tmp_path / "run"))
+    backbone = f"{tmp_path / 'moved.py'}:Net"
     given = embedding.embedder(str(tmp_path / "run"), net=backbone)
     found = embeddings.read(
         embedding.embed(given, letters, tmp_path / "again.parquet", device="cpu")

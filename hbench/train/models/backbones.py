@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from hbench.core.errors import ConfigError, UnknownName, UsageError, examples
 from hbench.core.registry import Registry
+from hbench.core.text import first_line
 from hbench.train.models.classifiers import without_classifier
 from hbench.train.models.small import Small, SmallPhoto
 from hbench.train.models.weights import fetched, load_weights, refuse_without_hub
@@ -332,23 +333,8 @@ def transformers_backbone(name: str, weights: str, pools: bool) -> Backbone:
     """
     if not pools:
         raise ConfigError(f"transformers:{name} has its own pooling", fix="--set model.pooling=own")
-    try:
-        hub = import_module("transformers")
-    except ModuleNotFoundError:
-        raise UsageError("transformers is not installed", fix="pip install transformers") from None
-    if not Path(name).is_dir():
-        refuse_without_hub(name, f"transformers:{name}")
-    where = "the Hugging Face cache (HF_HOME), or name a folder: transformers:FOLDER"
-    processor = fetched(
-        lambda: hub.AutoImageProcessor.from_pretrained(name), f"transformers:{name}", where
-    )
-
-    def create() -> Any:
-        if weights == PRETRAINED:
-            return hub.AutoModel.from_pretrained(name, use_safetensors=True)
-        return hub.AutoModel.from_config(hub.AutoConfig.from_pretrained(name))
-
-    net = ImageTower(fetched(create, f"transformers:{name}", where))
+    processor, model = _from_transformers(name, weights)
+    net = ImageTower(model)
     sizes = {key: _edges_of(processor, key) for key in ("size", "crop_size")}
     decides = "crop_size" if getattr(processor, "do_center_crop", False) else "size"
     side = min(sizes[decides].values())
@@ -364,6 +350,40 @@ def transformers_backbone(name: str, weights: str, pools: bool) -> Backbone:
     std = tuple(processor.image_std)
     interpolation = Image.Resampling(int(processor.resample)).name.lower()
     return Backbone(net, COUNTED, side, mean, std, prepare, interpolation)
+
+
+def _from_transformers(name: str, weights: str) -> tuple[Any, Any]:
+    """The image processor and the model of a name or folder; code of its authors is neither run
+    nor asked about."""
+    try:
+        hub = import_module("transformers")
+    except ModuleNotFoundError:
+        raise UsageError("transformers is not installed", fix="pip install transformers") from None
+    if not Path(name).is_dir():
+        refuse_without_hub(name, f"transformers:{name}")
+    where = "the Hugging Face cache (HF_HOME), or name a folder: transformers:FOLDER"
+
+    def create() -> tuple[Any, Any]:
+        # without the argument transformers asks on stdin
+        plain = {"trust_remote_code": False}
+        processor = hub.AutoImageProcessor.from_pretrained(name, **plain)
+        if weights == PRETRAINED:
+            return processor, hub.AutoModel.from_pretrained(name, use_safetensors=True, **plain)
+        config = hub.AutoConfig.from_pretrained(name, **plain)
+        return processor, hub.AutoModel.from_config(config, **plain)
+
+    try:
+        made: tuple[Any, Any] = fetched(create, f"transformers:{name}", where)
+    except ValueError as error:
+        if "trust_remote_code" not in str(error):
+            raise
+        raise ConfigError(
+            f"transformers:{name} needs code of its authors, which hbench does not run",
+            expected="a model whose net transformers has itself",
+            found=first_line(error),
+            fix="write the net in a file of your own: ./FILE.py:NAME",
+        ) from None
+    return made
 
 
 def _edges_of(processor: Any, key: str) -> dict[str, int]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from hbench.core import extras
 from hbench.core.errors import ConfigError, DataError, HBenchError, examples
 from hbench.core.untrusted import read_text
+from hbench.train.recipes.own_code import OwnCode, is_own_code
 
 MAX_LIST_BYTES = 1 << 20  # bytes of a list of models
 
@@ -20,8 +21,8 @@ def read_models(path: Path, folder: Path) -> dict[str, Path]:
     """Read a list of models, one per line, with remarks after #; return the file of embeddings in
     `folder` of each.
 
-    Raises ConfigError for a list that is empty, cannot be read, or has two models with the same
-    file.
+    Raises ConfigError for a list that is empty, cannot be read, has two models with the same file,
+    or names a program that nobody has consented to.
     """
     try:
         lines = [
@@ -41,6 +42,9 @@ def read_models(path: Path, folder: Path) -> dict[str, Path]:
         raise ConfigError(
             f"{path} names no models, or one twice", expected="a model per line", found=found
         )
+
+    for model in filter(is_own_code, models):
+        OwnCode.parse(model).load()
 
     return dict(zip(models, files, strict=True))
 

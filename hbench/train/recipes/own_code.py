@@ -1,12 +1,14 @@
 """Takes a function or class from a Python file that somebody names as FILE.py:NAME.
 
-Such a file is a program of whoever names it, and is run; nothing else that hbench reads is.
+Such a file is a program of whoever names it, and is run if that is the user, or if the user has
+consented to it; nothing else that hbench reads is run.
 """
 
+import hashlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from hbench.core.errors import ConfigError, UnknownName
+from hbench.train.recipes.consent import is_trusted, program_in
 
 SEPARATOR = ".py:"
 MODULE = "own_"  # begins the names of modules that are somebody's own files
@@ -42,11 +45,16 @@ class OwnCode:
         file, _, attribute = name.rpartition(":")
         return OwnCode(Path(file), attribute)
 
+    def is_trusted(self) -> bool:
+        """Whether somebody has consented to this file as it is now."""
+        file = self.file.resolve()
+        return file.is_file() and is_trusted(file, program_in(file))
+
     def load(self) -> Any:
         """Run the file, once in a process, and return what it calls by this name.
 
-        Raises ConfigError for a file that is missing or cannot be run, UnknownName for a name that
-        it does not have.
+        Raises ConfigError for a file that is missing, that nobody has consented to, or that cannot
+        be run, UnknownName for a name that it does not have.
         """
         module = _module_of(self.file.resolve())
         if not hasattr(module, self.name):
@@ -77,18 +85,38 @@ def place_in(code: OwnCode, error: BaseException) -> str:
     return f" (line {lines[-1]} of {code.file})" if lines else ""
 
 
+def programs_in(values: Mapping[str, Any]) -> Iterator[OwnCode]:
+    """What the tables of a recipe, or of changes to one, take from files.
+
+    >>> [code.name for code in programs_in({"model": {"backbone": "./mynet.py:Net"}, "epochs": 2})]
+    ['Net']
+    """
+    for value in values.values():
+        if isinstance(value, Mapping):
+            yield from programs_in(value)
+        elif isinstance(value, str) and is_own_code(value):
+            yield OwnCode.parse(value)
+
+
 @cache
 def _module_of(file: Path) -> ModuleType:
     """Run a file as a module; it finds the files beside it."""
-    if not file.is_file():
-        raise ConfigError(f"{file} does not exist", expected="FILE.py:NAME, of a file on this disk")
+    program = program_in(file)
+    if not is_trusted(file, program):
+        raise ConfigError(
+            f"{file} is a program that a recipe, a list or a checkpoint names, so it is not run "
+            "unasked",
+            expected="your consent, which is remembered until the file changes",
+            found=f"sha256 {hashlib.sha256(program).hexdigest()}",
+            fix=f'read it, then add --trust-code {file} (in Python: trust_code=["{file}"])',
+        )
     specification = importlib.util.spec_from_file_location(f"{MODULE}{file.stem}", file)
     assert specification is not None
-    assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
     sys.path.insert(0, str(file.parent))
     try:
-        specification.loader.exec_module(module)
+        # the bytes that were consented to: not what lies there now, nor in a __pycache__
+        exec(compile(program, file, "exec"), module.__dict__)
     except (Exception, SystemExit) as error:  # a program of somebody's own may end itself
         raise ConfigError(
             f"{file} cannot be run",
