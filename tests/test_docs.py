@@ -154,6 +154,12 @@ def test_a_page_is_short_and_says_first_what_it_is_for():
         assert page.stem in LONGER or 3 + len(rest) <= LONGEST, page.name
 
 
+def test_the_source_archive_has_every_page_of_the_top_folder():
+    lines = (ROOT / "MANIFEST.in").read_text(encoding="utf-8").splitlines()
+    included = {word for line in lines if line.startswith("include ") for word in line.split()}
+    assert {page.name for page in ROOT.glob("*.md")} <= included
+
+
 def test_files_that_pages_name_exist():
     for page in (
         *PAGES,
