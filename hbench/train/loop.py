@@ -12,6 +12,7 @@ a resumed run therefore continues bit for bit as if it had never stopped.
 import logging
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -166,6 +167,8 @@ def _trained(
     run = begin(recipe, data, processes)
     if resume and checkpoints.saved(out):
         run.restore(checkpoints.latest(out))
+    elif resume and processes.first and (out / RECIPE).exists():
+        watch.on_remark(f"{out} has no checkpoint yet, so its run begins anew")
     names = track if processes.first else ()
     with opened(names, out, recipe.model_dump(mode="json"), run.step) as tracked:
         # not before, for a refused recipe leaves no run
@@ -205,6 +208,7 @@ def _learn(
     if is_over(run.best, recipe):
         return
 
+    saved_at = time.monotonic()
     with _stop_signals() as is_stopped:
         for step in steps(run, recipe, data, out, processes):
             watch.on_step(step)
@@ -224,10 +228,11 @@ def _learn(
                 watch.on_validation(said_of(step.step, scores, run.best, recipe, held))
                 last = last or is_over(run.best, recipe)
             stop = any_of(is_stopped(), processes) and not last
-            due = bool(recipe.checkpoint_every) and run.step % recipe.checkpoint_every == 0
+            due = _is_due(recipe, run.step, time.monotonic() - saved_at)
             is_best = run.best is not None and run.best.step == run.step
             if processes.first and (last or stop or due or is_best):
                 run.save(out)  # after logging, so that the log is complete up to every checkpoint
+                saved_at = time.monotonic()
             if stop:
                 raise TrainingInterrupted(
                     f"stopped after step {step.step} of {step.steps}; everything is saved in {out}",
@@ -235,6 +240,18 @@ def _learn(
                 )
             if last:
                 return
+
+
+def _is_due(recipe: Recipe, step: int, seconds: float) -> bool:
+    """Whether a checkpoint is written after a step, this long after the last one.
+
+    By time, too: steps of a large net on a CPU take so long that a run that is killed would have
+    lost hours.
+    """
+    if not recipe.checkpoint_every:
+        return False
+    late = 0 < recipe.checkpoint_minutes * 60 <= seconds
+    return late or step % recipe.checkpoint_every == 0
 
 
 def _score(

@@ -578,6 +578,30 @@ def test_the_log_of_a_killed_run_is_that_of_an_undisturbed_one(
     assert names[0] == names[1]
 
 
+def test_a_checkpoint_is_written_by_time_too(letters, tmp_path):
+    """Steps of a large net are slow: a run that is killed would have lost the hours before."""
+    there = []
+    recipe = tiny("glyphs-nsm", "checkpoint_every=1000", "checkpoint_minutes=1e-9")
+    loop.train(
+        recipe,
+        tmp_path,
+        dataset=letters,
+        on_progress=lambda _step: there.append(len(checkpoint.saved(tmp_path))),
+    )
+    assert there[:3] == [0, 1, 2]
+
+
+def test_a_resumed_run_without_a_checkpoint_says_that_it_begins_anew(letters, tmp_path):
+    def dies(_step):
+        raise SystemExit
+
+    said = []
+    with suppress(SystemExit):
+        loop.train(tiny(), tmp_path, dataset=letters, on_progress=dies)
+    loop.train(tiny(), tmp_path, dataset=letters, resume=True, on_remark=said.append)
+    assert any("begins anew" in remark for remark in said)
+
+
 def test_a_process_that_torchrun_restarts_resumes_by_itself(letters, tmp_path, monkeypatch):
     with pytest.raises(loop.TrainingInterrupted):
         loop.train(tiny(), tmp_path, dataset=letters, on_progress=signalled_at(4, signal.SIGTERM))

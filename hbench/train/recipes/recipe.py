@@ -251,6 +251,8 @@ class Recipe(BaseModel):
     """Steps between lines of the log, and of what is printed without a terminal."""
     checkpoint_every: Natural = 200
     """Steps between checkpoints; 0: only at the end."""
+    checkpoint_minutes: NonNegative = 5.0
+    """A checkpoint is written after this long, too, unless only at the end; 0: never."""
     aim: Aim | None = None
     """The published row that the recipe should reproduce."""
     source: str = ""
