@@ -87,14 +87,14 @@ def _only(rows: Sequence[Row], method: str, run: str | None, path: Path) -> int:
             fix="only rows of runs are removed by hbench",
         )
 
-    chosen = [number for number, made in of_runs.items() if made.sha256.startswith(run or "")]
+    chosen = [number for number, made in of_runs.items() if made.digest.startswith(run or "")]
     if len(chosen) != 1:
         raise UsageError(
             f"{len(chosen)} rows of {path} are of {method}"
             + (f" and begin with {run}" if run else ""),
             expected="one row",
-            found=examples(f"{made.sha256[:12]}, {made.date}" for made in of_runs.values()),
-            fix="--run CHECKSUM chooses one by the beginning of its checksum",
+            found=examples(f"{made.digest[:12]}, {made.date}" for made in of_runs.values()),
+            fix="--run DIGEST chooses one by the beginning of its digest",
         )
 
     return chosen[0]

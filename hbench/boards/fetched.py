@@ -1,7 +1,7 @@
 """Verifies rows of runs without their authors: fetches the embedding file that a row names, checks
 it, and scores it again.
 
-A row of a run may say where its file is (`url`). The file must have the row's checksum, be scored
+A row of a run may say where its file is (`url`). The file must have the row's content, be scored
 on the row's dataset, and give the row in every field (hbench.boards.verification). Only annotations
 are needed, no pictures.
 """
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from hbench.boards import Leaderboard, Row, RunProvenance, read_file
 from hbench.boards.runs import block, refuse_several_files
-from hbench.boards.verification import checked
+from hbench.boards.verification import checked, identity_of
 from hbench.core.errors import HBenchError, IntegrityError, SourceError
 from hbench.core.files import write_text
 from hbench.core.paths import cache_home
@@ -49,7 +49,7 @@ def verdict_on(
 ) -> RowVerdict:
     """Fetch the file of a row of a run, and verify the row by it.
 
-    The file is kept in hbench's cache by its checksum, and an interrupted download is resumed.
+    The file is kept in hbench's cache by its digest, and an interrupted download is resumed.
     `on_progress` is called with each number of new bytes. A row that says it was verified differs
     where its file cannot be had.
     """
@@ -67,7 +67,7 @@ def verdict_on(
         return RowVerdict(
             board.dataset, row.method, DIFFERS if said else ABSENT, said + one_line(error)
         )
-    return verdict_by(row, board, partial(_read, path, row.run.sha256), data)
+    return verdict_by(row, board, partial(_read, path, row.run), data)
 
 
 def verdict_by(
@@ -94,12 +94,12 @@ def _dataset(name: str) -> Dataset:
     return load(name)
 
 
-def _read(path: Path, sha256: str) -> Submission:
+def _read(path: Path, run: RunProvenance) -> Submission:
     """Read a file of the cache, which is removed where it is no longer what it was, so that the
     next run fetches it.
     """
     given = submission.read(path)
-    if given.source.sha256 != sha256:
+    if not run.is_of(*identity_of(given)):
         path.unlink(missing_ok=True)
     return given
 
@@ -113,7 +113,7 @@ def _file_of(run: RunProvenance, requester: Requester, on_progress: Callable[[in
     if run.url is None:
         raise SourceError("the row does not say where its file is", expected="url in the row's run")
     refuse_several_files(run.file)
-    path = cache_home() / "rows" / f"{run.sha256}{Path(run.file).suffix.lower()}"
+    path = cache_home() / "rows" / f"{run.digest}{Path(run.file).suffix.lower()}"
     if not path.is_file():
         source = RemoteFile(path.name, (run.url,), sha256=run.sha256, most=LARGEST)
         fetch(source, path, requester, on_progress=on_progress)

@@ -2,7 +2,7 @@
 or a run.
 
 >>> run = RunProvenance(
-...     sha256="0" * 64,
+...     content="0" * 64,
 ...     file="a.parquet",
 ...     hbench="0.1.0",
 ...     dataset_digest="d",
@@ -109,13 +109,16 @@ def relevance_in_words(text: str) -> str | None:
 
 class RunProvenance(BaseModel):
     """The evaluation a row comes from: enough to score it again, and to see that embedding and
-    dataset are the same; `doubt`: what the evaluation found to speak against it
-    (hbench.submissions.embeddings.doubts). `url`: where the file can be had; `verified`: when, and
-    by which version, `hbench leaderboard verify --fetch` got the same scores. `names`: the sha256
-    of the vectors of names, where these are the queries."""
+    dataset are the same. `content`: the sha256 of the file's ids and vectors
+    (hbench.submissions.content), whatever container they lie in; rows of former versions, and of
+    other programs, have that of the file, `sha256`, instead. `doubt`: what the evaluation found to
+    speak against it (hbench.submissions.embeddings.doubts). `url`: where the file can be had;
+    `verified`: when, and by which version, `hbench leaderboard verify --fetch` got the same scores.
+    `names`: the content of the vectors of names, where these are the queries."""
 
     model_config = STRICT
-    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+    content: str | None = Field(None, pattern="^[0-9a-f]{64}$")
+    sha256: str | None = Field(None, pattern="^[0-9a-f]{64}$")
     file: str = Field(pattern=ONE_LINE)
     signature: str = Field(pattern=ONE_LINE)
     hbench: str = Field(pattern=ONE_LINE)
@@ -127,6 +130,24 @@ class RunProvenance(BaseModel):
     verified: str | None = Field(None, pattern=ONE_LINE)
     note: str | None = None
     doubt: str | None = None
+
+    @model_validator(mode="after")
+    def _one_identity(self) -> RunProvenance:
+        if (self.content is None) == (self.sha256 is None):
+            raise ValueError(
+                "expected exactly one of content and sha256, found "
+                f"{'both' if self.content else 'neither'}"
+            )
+        return self
+
+    @property
+    def digest(self) -> str:
+        """What tells the file from others: its content, or of rows of former versions its bytes."""
+        return self.content or self.sha256 or ""
+
+    def is_of(self, content: str, sha256: str) -> bool:
+        """Whether a file of this content and of this checksum is the row's."""
+        return self.content == content if self.content else self.sha256 == sha256
 
     @cached_property
     def conditions(self) -> Signature | None:
@@ -175,7 +196,7 @@ class Row(BaseModel):
     def source(self) -> str:
         """The table, or the run, in a few words."""
         if self.run:
-            return f"run {self.run.sha256[:8]}, {self.run.date}"
+            return f"run {self.run.digest[:8]}, {self.run.date}"
         assert self.paper
         return f"{self.paper.citation}, {self.paper.table}"
 
@@ -185,6 +206,6 @@ class Row(BaseModel):
         conditions of its scores.
         """
         if self.run:
-            files = (self.run.sha256, self.run.names)
+            files = (self.run.digest, self.run.names)
             return (*files, self.run.conditions or self.run.signature)
         return (self.method, self.backbone, self.dim, self.setup.text, self.source)

@@ -192,7 +192,7 @@ def _file_scored(document: Document, *, dim: int | None) -> SubmittedFile:
 def _run_of(document: Document, source: SubmittedFile, board: Leaderboard) -> dict[str, Any]:
     """Where the scores of a report come from, as the fields of a RunProvenance."""
     run: dict[str, Any] = {
-        "sha256": source.sha256,
+        ("content" if source.content else "sha256"): source.content or source.sha256,
         "file": source.file,
         "signature": document.signature.replace(
             f"protocol:{document.protocol}", f"protocol:{board.protocol}"
@@ -202,7 +202,7 @@ def _run_of(document: Document, source: SubmittedFile, board: Leaderboard) -> di
         "date": document.date,
     }
     if document.names is not None:
-        run["names"] = document.names.sha256
+        run["names"] = document.names.content or document.names.sha256
     if document.doubts:
         run["doubt"] = "; ".join(document.doubts)
     return run
@@ -302,7 +302,7 @@ def _refuse_again(same: Sequence[Row], row: Row, path: Path) -> None:
     named = "" if same[0].method == row.method else f", as {same[0].method}"
     raise ConfigError(
         f"the run of {row.method} is there already{named}: nothing was added to {path}",
-        found=f"sha256 {row.run.sha256[:12]}…, {row.run.signature}",
+        found=f"content {row.run.digest[:12]}…, {row.run.signature}",
         fix="--replace replaces the row; hbench leaderboard remove NAME METHOD removes it",
     )
 

@@ -33,9 +33,17 @@ from hbench.evaluation.evaluate import report_on
 from hbench.evaluation.examination import examine
 from hbench.evaluation.submission import Submission
 from hbench.metrics.names import factor_of
-from hbench.records.document import Document
+from hbench.records.document import Document, SubmittedFile
 
+CONTENT = ("content", "sha256")  # the fields that tell a file from others
 NOISE = Decimal("0.0005")  # percent: what another block size may move a mean by
+
+
+class GivenFile(NamedTuple):
+    """What tells a file from others: the sha256 of its content, and of its bytes."""
+
+    content: str
+    sha256: str
 
 
 class Check(NamedTuple):
@@ -90,6 +98,11 @@ def computed_metrics(row: Row, board: Leaderboard) -> list[str]:
     return metrics
 
 
+def identity_of(given: Submission) -> GivenFile:
+    """What tells a submission's file from others."""
+    return GivenFile(given.content, given.source.sha256)
+
+
 def checked(row: Row, board: Leaderboard, given: Submission, data: Dataset) -> list[Check]:
     """Compare a row of a run with its file, scored again.
 
@@ -99,42 +112,42 @@ def checked(row: Row, board: Leaderboard, given: Submission, data: Dataset) -> l
     assert row.run is not None
     alone = board.model_copy(update={"rows": (row,)})
     checks = verify(
-        alone, row.method, given.source.sha256, lambda row: rescored(row, board, given, data)
+        alone, row.method, identity_of(given), lambda row: rescored(row, board, given, data)
     )
     refuse_differences(checks)
     return checks
 
 
 def verify(
-    board: Leaderboard, method: str, sha256: str, rescore: Callable[[Row], Document]
+    board: Leaderboard, method: str, given: GivenFile, rescore: Callable[[Row], Document]
 ) -> list[Check]:
-    """Compare every row of `method` with the embedding file of that hash, which `rescore` evaluates
-    for a row.
+    """Compare every row of `method` with an embedding file, which `rescore` evaluates for a row.
 
-    A row of a run must be of this very file, and is compared in every field; a published one is
-    compared in its scores. A score is equal when it rounds to the recorded digits, up to the noise
-    of float32 similarities. Raises UnknownName for the method, ComparisonError where nothing can be
-    compared, SubmissionError where a leaderboard does not take the report.
+    A row of this very file is compared in every field; where no row of a run is, all are compared
+    in their content, which differs, and in their scores, as a published one is. A score is equal
+    when it rounds to the recorded digits, up to the noise of float32 similarities. Raises
+    UnknownName for the method, ComparisonError where nothing can be compared, SubmissionError where
+    a leaderboard does not take the report.
     """
     rows = [row for row in board.rows if row.method == method]
     if not rows:
         raise UnknownName("method", method, dict.fromkeys(row.method for row in board.rows))
-    hashes = [row.run.sha256 for row in rows if row.run]
-    if hashes and sha256 not in hashes:
-        raise ComparisonError(
-            f"this is not the file that the row of {method!r} was made from",
-            expected=f"sha256 {' or '.join(hashes)}",
-            found=f"sha256 {sha256}",
-        )
-    same_file = [row for row in rows if row.run and row.run.sha256 == sha256]
-    return [check for row in same_file or rows for check in _checks(board, row, rescore)]
+    same_file = [row for row in rows if row.run and row.run.is_of(*given)]
+    of_runs = [row for row in rows if row.run]
+    return [
+        check
+        for row in same_file or of_runs or rows
+        for check in _checks(board, row, given, rescore)
+    ]
 
 
 def refuse_differences(checks: Sequence[Check]) -> None:
-    """Raise ComparisonError when a score differs by more than its recorded precision, or another
-    field at all.
+    """Raise ComparisonError when the content differs, a score by more than its recorded precision,
+    or another field at all.
     """
     wrong = [check for check in checks if check.differs]
+    if any(check.field in CONTENT for check in wrong):
+        raise _of_another_file(checks)
     if wrong:
         raise ComparisonError(
             f"{len(wrong)} of {len(checks)} scores differ from the recorded ones"
@@ -145,8 +158,36 @@ def refuse_differences(checks: Sequence[Check]) -> None:
         )
 
 
-def _checks(board: Leaderboard, row: Row, rescore: Callable[[Row], Document]) -> Iterator[Check]:
-    """Yield a check for every score of a row, and for every other field of it that differs."""
+def _of_another_file(checks: Sequence[Check]) -> ComparisonError:
+    """What is said of a file that is not the row's: how far its scores are."""
+    scores = [check for check in checks if check.field not in CONTENT]
+    equal = sum(not check.differs for check in scores)
+    apart = [f"{check.field} by {_distance(check)}" for check in scores if check.differs]
+    content = next(check for check in checks if check.field in CONTENT)
+    differing = f"; {examples(apart)} differ" if apart else ""
+    return ComparisonError(
+        f"another file than the row's: {equal} of {len(scores)} scores are equal{differing}",
+        expected=f"{content.field} {content.recorded}",
+        found=f"{content.field} {content.rescored}",
+        fix="hbench leaderboard add … --replace records the content in place of the file's checksum"
+        if content.field == "sha256" and not apart
+        else None,
+    )
+
+
+def _distance(check: Check) -> str:
+    """How far a score is from the recorded one, in points."""
+    if not (isinstance(check.recorded, Decimal) and isinstance(check.rescored, Decimal)):
+        return "no value"
+    return str(abs(check.rescored - check.recorded).quantize(check.recorded))
+
+
+def _checks(
+    board: Leaderboard, row: Row, given: GivenFile, rescore: Callable[[Row], Document]
+) -> Iterator[Check]:
+    """Yield a check for every score of a row, and for every other field of it that differs; of
+    another file than the row's, that is its content alone.
+    """
     metrics = computed_metrics(row, board)
     document = rescore(row)
     if row.run and document.dataset_digest != row.run.dataset_digest:
@@ -156,33 +197,45 @@ def _checks(board: Leaderboard, row: Row, rescore: Callable[[Row], Document]) ->
             found=f"digest {document.dataset_digest}",
         )
 
-    if row.run:
-        anew = row_of(document, board, method=row.method)
-        assert anew.run is not None
-        hidden = [doubt for doubt in document.doubts if doubt not in (row.run.doubt or "")]
-        if hidden:
-            raise SubmissionError(
-                "the row does not say what speaks against its file", found="; ".join(hidden)
-            )
-        for field, recorded_as, made in (
-            *_differing(row, anew),
-            *_differing_in_run(row.run, anew.run),
-        ):
-            yield Check(row.source, field, str(recorded_as), str(made), differs=True)
+    if row.run and not row.run.is_of(*given):
+        found = given.content if row.run.content else given.sha256
+        field = CONTENT[0] if row.run.content else CONTENT[1]
+        yield Check(row.source, field, row.run.digest, found, differs=True)
+    elif row.run:
+        yield from _checked_fields(row, row.run, board, document)
 
     scores = scores_under(board, document)
     for metric in metrics:
-        score = row.scores[metric]
         value = scores[metric].value if metric in scores else None
-        again = (
-            None
-            if value is None
-            else round(Decimal(factor_of(board.key(metric)) * value), 2 * PLACES)
+        yield _checked_score(row, metric, value, factor_of(board.key(metric)))
+
+
+def _checked_fields(
+    row: Row, run: RunProvenance, board: Leaderboard, document: Document
+) -> Iterator[Check]:
+    """Yield a check for every field of a row, but for its scores, that its file gives otherwise."""
+    anew = row_of(document, board, method=row.method)
+    assert anew.run is not None
+    hidden = [doubt for doubt in document.doubts if doubt not in (run.doubt or "")]
+    if hidden:
+        raise SubmissionError(
+            "the row does not say what speaks against its file", found="; ".join(hidden)
         )
-        allowed = Decimal("0.5").scaleb(int(score.as_tuple().exponent)) + NOISE
-        yield Check(
-            row.source, metric, score, again, differs=again is None or abs(again - score) > allowed
-        )
+    for field, recorded_as, made in (
+        *_differing(row, anew),
+        *_differing_names(run, document.names),
+        *_differing_in_run(run, anew.run),
+    ):
+        yield Check(row.source, field, str(recorded_as), str(made), differs=True)
+
+
+def _checked_score(row: Row, metric: str, value: float | None, factor: float) -> Check:
+    """Compare a recorded score with the same as it is now, a fraction."""
+    score = row.scores[metric]
+    again = None if value is None else round(Decimal(factor * value), 2 * PLACES)
+    allowed = Decimal("0.5").scaleb(int(score.as_tuple().exponent)) + NOISE
+    differs = again is None or abs(again - score) > allowed
+    return Check(row.source, metric, score, again, differs=differs)
 
 
 def _differing(row: Row, anew: Row) -> Iterator[tuple[str, object, object]]:
@@ -197,14 +250,21 @@ def _differing(row: Row, anew: Row) -> Iterator[tuple[str, object, object]]:
         yield "year", row.year, f"{anew.year} or before"
 
 
+def _differing_names(
+    run: RunProvenance, names: SubmittedFile | None
+) -> Iterator[tuple[str, object, object]]:
+    """Yield the vectors of names where they are not the row's; rows of former versions have the
+    checksum of their file.
+    """
+    of_file = (None,) if names is None else (names.content, names.sha256)
+    if run.names not in of_file:
+        yield "names", run.names, of_file[0]
+
+
 def _differing_in_run(
     run: RunProvenance, anew: RunProvenance
 ) -> Iterator[tuple[str, object, object]]:
     """Yield the fields of a run that are not those of the run made anew."""
-    if run.sha256 != anew.sha256:
-        yield "sha256", run.sha256, anew.sha256
-    if run.names != anew.names:
-        yield "names", run.names, anew.names
     if run.queries != anew.queries:
         yield "queries", run.queries, anew.queries
     if run.date > anew.date:

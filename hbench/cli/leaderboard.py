@@ -220,8 +220,8 @@ def add(name: str, report: Path, *, to: Path | None, replace: bool, **details: A
 @click.argument("method")
 @click.option(
     "--run",
-    metavar="CHECKSUM",
-    help="Where several rows have this name: how the checksum of the file begins.",
+    metavar="DIGEST",
+    help="Where several rows have this name: how the digest of its content begins.",
 )
 @click.option(
     "--from", "path", type=FILE, help="Remove from this file.  [default: ./leaderboards or own]"
@@ -274,9 +274,10 @@ def verify(
     """Score METHOD's embeddings again and compare with its row: equal, or by how much each score
     differs (exit code 7).
 
-    An own row is checked against the very file it was made from; a published one against the digits
-    it is printed with. With --fetch the files come from the addresses that the rows name, and a
-    Markdown table of all verdicts is printed; exit code 6 where some cannot be had.
+    An own row is checked against the content it was made from, in whatever container; other vectors
+    are scored all the same. A published one is checked against the digits it is printed with. With
+    --fetch the files come from the addresses that the rows name, and a Markdown table of all
+    verdicts is printed; exit code 6 where some cannot be had.
 
     Example: hbench leaderboard verify sop mine --embeddings emb.parquet
     """

@@ -45,7 +45,7 @@ def verify_file(
     as_json: bool,
 ) -> None:
     from hbench.boards import read
-    from hbench.boards.verification import refuse_differences, rescored, verify
+    from hbench.boards.verification import identity_of, refuse_differences, rescored, verify
 
     board = read(name)
     data = dataset_of(dataset, board.dataset)
@@ -53,7 +53,7 @@ def verify_file(
     if any(row.method == method for row in alike):
         board = board.model_copy(update={"rows": tuple(alike)})
     checks = verify(
-        board, method, given.source.sha256, lambda row: rescored(row, board, given, data, nodes)
+        board, method, identity_of(given), lambda row: rescored(row, board, given, data, nodes)
     )
     header = ("source", "metric", "recorded", "scored again", "verdict")
     lines = [(*map(str, check[:4]), "differs" if check.differs else "equal") for check in checks]

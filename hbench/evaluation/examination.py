@@ -127,7 +127,9 @@ def _subject(
     given: Submission, whole: Dataset, method: str | None, doubts: tuple[str, ...]
 ) -> Subject:
     """What is scored, for the report's head."""
-    source = given.source if given.source.sha256 else None  # of arrays there is no file
+    source = None
+    if given.source.sha256:  # of arrays there is no file
+        source = given.source.model_copy(update={"content": given.content})
     read_as = (*([whole.read] if whole.read else []), *given.understood)
     return Subject(whole.name, whole.version, digest_of(whole), method, source, doubts, read_as)
 

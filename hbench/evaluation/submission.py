@@ -53,8 +53,8 @@ from hbench.metrics.protocols import protocols
 from hbench.records.document import SubmittedFile
 from hbench.records.other_files import refuse_for_embeddings
 from hbench.sheets.understood import Understood
+from hbench.submissions import content, pair_labels
 from hbench.submissions import embeddings as embedding_files
-from hbench.submissions import pair_labels
 from hbench.submissions.embeddings import Embeddings
 from hbench.submissions.embeddings.doubts import doubts_of, trained_on
 from hbench.submissions.embeddings.files import VECTORS_ALONE
@@ -133,6 +133,11 @@ class EmbeddingSubmission:
             left_out=tuple(sorted({item for part in self.parts for item in part.left_out})),
             image_size=self.queries.image_size,
         )
+
+    @property
+    def content(self) -> str:
+        """The sha256 of its ids and vectors, whatever files they lie in."""
+        return content.of_parts([part.content for part in self.parts])
 
     def problems(self, data: Dataset, *, cosine: bool) -> list[SubmissionProblem]:
         """Everything that is wrong with it for a dataset, in one pass; remarks have `fatal`
@@ -251,6 +256,11 @@ class RankingSubmission:
             sha256=self.ranking.sha256,
             items=len(self.ranking),
         )
+
+    @property
+    def content(self) -> str:
+        """The sha256 of its lists, whatever file they lie in."""
+        return self.ranking.content
 
     def problems(self, data: Dataset, *, cosine: bool) -> list[SubmissionProblem]:
         known = _items(data)

@@ -68,8 +68,10 @@ class Score(Strict):
 
 
 class SubmittedFile(Strict):
-    """The file that was scored. `left_out`: the items that it says could not be embedded.
-    `image_size`: the side, in pixels, of the images that were embedded, where it says so."""
+    """The file that was scored: `sha256` is that of the file, `content` that of its ids and
+    vectors (hbench.submissions.content), which another container of the same has, too. `left_out`:
+    the items that it says could not be embedded. `image_size`: the side, in pixels, of the images
+    that were embedded, where it says so."""
 
     file: str
     sha256: str
@@ -78,6 +80,7 @@ class SubmittedFile(Strict):
     dtype: str | None = None
     left_out: tuple[str, ...] = ()
     image_size: int | None = None
+    content: str | None = None
 
 
 class UnderTree(Strict):

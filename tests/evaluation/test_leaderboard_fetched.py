@@ -89,7 +89,7 @@ def copied_items(world, seed):
 
 def another_file(world, seed):
     row, board = published(world, vectors_of(seed), f"replaced{seed}")
-    world[1].files[f"replaced{seed}.npz"] += b"more"
+    published(world, 2 * vectors_of(seed), f"replaced{seed}")  # which has the same scores
     return row, board
 
 
@@ -111,7 +111,7 @@ def another_split(world, seed):
     folder, server = world
     embeddings.write(folder / "half.npz", ITEMS[:80].tolist(), vectors_of(seed)[:80])
     server.files[f"half{seed}.npz"] = (folder / "half.npz").read_bytes()
-    return with_run(row, sha256=embeddings.digest([folder / "half.npz"])), board
+    return with_run(row, content=embeddings.read(folder / "half.npz").content), board
 
 
 def another_dataset(world, seed):
@@ -184,7 +184,7 @@ def test_a_damaged_file_of_the_cache_is_fetched_by_the_next_run(world):
         verdicts.append(verdict_on(row, board, REQUESTER, on_progress=lambda _: None).verdict)
         if len(verdicts) == 1:
             embeddings.write(
-                cache_home() / "rows" / f"{row.run.sha256}.npz", ITEMS.tolist(), vectors_of(35)
+                cache_home() / "rows" / f"{row.run.content}.npz", ITEMS.tolist(), vectors_of(35)
             )
     assert verdicts == [VERIFIED, DIFFERS, VERIFIED]
 

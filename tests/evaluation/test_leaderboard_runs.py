@@ -3,6 +3,7 @@ commands that do it.
 """
 
 import json
+import re
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
@@ -15,7 +16,7 @@ import pytest
 from hbench.boards import Paper, Row, rank, read, read_file
 from hbench.boards import runs as leaderboard_runs
 from hbench.boards.runs import add, block, empty_board, recorded, row_of, scores_under, target
-from hbench.boards.verification import refuse_differences, verify
+from hbench.boards.verification import GivenFile, refuse_differences, verify
 from hbench.core.errors import (
     ComparisonError,
     ConfigError,
@@ -106,7 +107,7 @@ def test_a_row_names_the_method_and_what_is_needed_to_score_it_again(document):
         4,
         int(document.date[:4]),
     )
-    assert (row.run.sha256, row.run.file) == (document.embedding.sha256, "emb.npz")
+    assert (row.run.content, row.run.file) == (document.embedding.content, "emb.npz")
     assert (row.run.dataset_digest, row.run.queries) == (document.dataset_digest, 8)
     assert row.run.signature == document.signature
 
@@ -203,7 +204,7 @@ def test_rows_added_at_the_same_time_are_all_there(place, document, board):
     assert row.run is not None
     rows = [
         row.model_copy(
-            update={"method": f"m{n}", "run": row.run.model_copy(update={"sha256": f"{n:064x}"})}
+            update={"method": f"m{n}", "run": row.run.model_copy(update={"content": f"{n:064x}"})}
         )
         for n in range(12)
     ]
@@ -226,6 +227,10 @@ def test_own_rows_go_to_the_working_folder_where_it_has_the_file_and_to_the_user
 # rows are scored again
 
 
+def identity(document):
+    return GivenFile(document.embedding.content, document.embedding.sha256)
+
+
 def test_a_row_scored_again_under_its_conditions_is_equal(place):
     document = report(place, similarity="l2", ties="optimistic", alpha=2.0)
     board = empty_board(document)
@@ -238,7 +243,7 @@ def test_a_row_scored_again_under_its_conditions_is_equal(place):
         return report(place, **asdict(replace(recorded(row, board), metrics=list(row.scores))))
 
     assert document.embedding is not None
-    checks = verify(board, "mine", document.embedding.sha256, rescore)
+    checks = verify(board, "mine", identity(document), rescore)
     assert [check.field for check in checks] == list(document.scores)
     assert not any(check.differs for check in checks)
     refuse_differences(checks)
@@ -251,7 +256,10 @@ def test_a_published_row_is_compared_at_the_digits_it_is_printed_with(document):
     for value, differs in ((printed, False), (off, True)):
         row = Row(method="theirs", scores={"H-AP": value}, paper=Paper(citation="c", table="t"))
         checks = verify(
-            board.model_copy(update={"rows": (row,)}), "theirs", "any", lambda _: document
+            board.model_copy(update={"rows": (row,)}),
+            "theirs",
+            identity(document),
+            lambda _: document,
         )
         assert [check.differs for check in checks] == [differs]
     with pytest.raises(
@@ -264,7 +272,7 @@ def test_a_row_that_cannot_be_verified_is_refused_and_before_anything_is_scored_
     document, with_row
 ):
     assert document.embedding is not None
-    sha256, changed = document.embedding.sha256, document.model_copy(update={"dataset_digest": "0"})
+    given, changed = identity(document), document.model_copy(update={"dataset_digest": "0"})
     foreign = Row(
         method="theirs", scores={"AP50": Decimal(1)}, paper=Paper(citation="c", table="t")
     )
@@ -274,13 +282,11 @@ def test_a_row_that_cannot_be_verified_is_refused_and_before_anything_is_scored_
         raise AssertionError("scored")
 
     with pytest.raises(UnknownName, match="did you mean 'mine'"):
-        verify(with_row, "mien", sha256, never)
-    with pytest.raises(ComparisonError, match="not the file that the row"):
-        verify(with_row, "mine", "0" * 64, never)
+        verify(with_row, "mien", given, never)
     with pytest.raises(ComparisonError, match="is not what it was"):
-        verify(with_row, "mine", sha256, lambda _: changed)
+        verify(with_row, "mine", given, lambda _: changed)
     with pytest.raises(ComparisonError, match="no score of 'theirs'"):
-        verify(boxes, "theirs", "any", lambda _: document)
+        verify(boxes, "theirs", given, lambda _: document)
 
 
 # the command line
@@ -325,6 +331,46 @@ def test_a_row_is_verified_with_its_file_and_not_with_another(place):
     assert {line["verdict"] for line in checks} == {"equal"}
     write(place / "other.npz", seed=1)
     assert isinstance(refused(*again, "other.npz"), ComparisonError)
+
+
+@pytest.mark.usefixtures("added")
+def test_another_container_of_the_same_vectors_is_the_rows_file(place):
+    found = embeddings.read(place / "emb.npz")
+    shuffled = np.random.default_rng(0).permutation(len(found))
+    embeddings.write(
+        place / "again.parquet",
+        found.ids[shuffled],
+        found.vectors[shuffled],
+        metadata={"recipe": "of another version"},
+    )
+    again = ("verify", "toy", "mine", "--dataset", "toy.csv", "--embeddings")
+    checks = json.loads(call("leaderboard", *again, "again.parquet", "--json").stdout)
+    assert {line["verdict"] for line in checks} == {"equal"}
+
+
+@pytest.mark.usefixtures("added")
+def test_other_vectors_are_scored_all_the_same_and_it_is_said_how_far_they_are(place):
+    found = embeddings.read(place / "emb.npz")
+    vectors = found.vectors.copy()
+    vectors[0] *= 2  # the same direction, so that every score is equal
+    embeddings.write(place / "scaled.npz", found.ids, vectors)
+    vectors[:4] = vectors[4:]
+    embeddings.write(place / "moved.npz", found.ids, vectors)
+    again = ("verify", "toy", "mine", "--dataset", "toy.csv", "--embeddings")
+    scaled = str(refused(*again, "scaled.npz"))
+    assert re.search(r"another file.*: (\d+) of \1 scores are equal$", scaled, re.MULTILINE)
+    assert re.search(r"another file.*; H-AP by \d+\.\d{3}", str(refused(*again, "moved.npz")))
+
+
+def test_a_row_of_a_former_version_knows_its_file_by_the_checksum_alone(document, board):
+    row = row_of(document, board)
+    former = row.run.model_copy(update={"content": None, "sha256": document.embedding.sha256})
+    board = board.model_copy(update={"rows": (row.model_copy(update={"run": former}),)})
+    refuse_differences(verify(board, "mine", identity(document), lambda _: document))
+    other = identity(document)._replace(sha256="0" * 64)
+    with pytest.raises(ComparisonError, match="another file") as refusal:
+        refuse_differences(verify(board, "mine", other, lambda _: document))
+    assert "--replace" in refusal.value.fix
 
 
 @pytest.mark.usefixtures("added")
@@ -373,10 +419,10 @@ def two_runs(toy):
 
 def test_one_run_of_several_is_removed_by_its_file(two_runs):
     assert "2 rows of" in str(refused("remove", "toy", "mine"))
-    (first, _) = [row.run.sha256 for row in read_file(two_runs).rows if row.method == "mine"]
+    (first, _) = [row.run.digest for row in read_file(two_runs).rows if row.method == "mine"]
     assert "removed mine" in call("leaderboard", "remove", "toy", "mine", "--run", first[:8]).stderr
     call("leaderboard", "remove", "toy", "other")
-    assert [(row.method, row.run.sha256 == first) for row in read_file(two_runs).rows] == [
+    assert [(row.method, row.run.digest == first) for row in read_file(two_runs).rows] == [
         ("mine", False)
     ]
     assert "# about the next" in two_runs.read_text()

@@ -150,7 +150,7 @@ def honest(bench: Bench, random: Random) -> Iterator[tuple[str, Case]]:
         others = tuple(
             other
             for other in bench.runs
-            if other.run.sha256 not in {row.run.sha256, others_of(row, bench).run.sha256}
+            if other.run.content not in {row.run.content, others_of(row, bench).run.content}
         )[:3]
         yield "a row", bench.case(row)
         yield "a row among others", bench.case(row, before=others)
@@ -190,12 +190,8 @@ def honest(bench: Bench, random: Random) -> Iterator[tuple[str, Case]]:
                 bench.case(bench.row(path, metrics=METRICS, similarity=similarity)),
             )
         name = row.method.replace("run", "table")
-        yield (
-            "as parquet",
-            bench.case(
-                bench.run(name, vectors_of(int(row.method[3:])), ".parquet", metrics=METRICS)
-            ),
-        )
+        copy = bench.written(name, vectors_of(int(row.method[3:])), ".parquet")
+        yield "as parquet", bench.case(with_run(row, url=f"https://example.org/{copy.name}"))
 
 
 def others_of(row: Row, bench: Bench) -> Row:
@@ -282,7 +278,8 @@ def forged_fields(bench: Bench, row: Row) -> Iterator[tuple[str, Case]]:
         ("hbench", "9.9.9"),
         ("hbench", "0"),
         ("sha256", "0" * 64),
-        ("sha256", others_of(row, bench).run.sha256),
+        ("content", "0" * 64),
+        ("content", others_of(row, bench).run.content),
         ("url", None),
         ("url", "https://example.org/none.npz"),
         ("url", others_of(row, bench).run.url),
@@ -379,16 +376,18 @@ def forged_files(bench: Bench, row: Row, seed: int) -> Iterator[tuple[str, Case]
     yield (
         "half of the items",
         bench.case(
-            with_run(row, sha256=embeddings.digest([path]), url=f"https://example.org/{path.name}")
+            with_run(
+                row,
+                content=embeddings.read(path).content,
+                url=f"https://example.org/{path.name}",
+            )
         ),
     )
     path = bench.written(f"garbage{seed}", vectors)
     path.write_bytes(b"no file of vectors")
     yield (
         "no file of vectors",
-        bench.case(
-            with_run(row, sha256=embeddings.digest([path]), url=f"https://example.org/{path.name}")
-        ),
+        bench.case(with_run(row, url=f"https://example.org/{path.name}")),
     )
 
 
@@ -404,7 +403,7 @@ def forged_heads(bench: Bench, row: Row) -> Iterator[tuple[str, Case]]:
             Case(before, after.replace("[[row]]", foreign.format(metric), 1), bench.files),
         )
         made = row.model_copy(update={"scores": {metric: row.scores["NDCG"]}, "method": "new"})
-        text = bench.text(row) + "\n" + block(with_run(made, sha256="1" * 64))
+        text = bench.text(row) + "\n" + block(with_run(made, content="1" * 64))
         yield (
             f"{metric} is foreign, a row",
             Case(before, text.replace("[[row]]", foreign.format(metric), 1), bench.files),
@@ -440,7 +439,7 @@ def forged_heads(bench: Bench, row: Row) -> Iterator[tuple[str, Case]]:
         "a rival is unranked",
         Case(bench.text(row, rival), bench.text(row, unranked), bench.files),
     )
-    doubted = bench.text(row, with_run(rival, sha256=row.run.sha256, url=row.run.url))
+    doubted = bench.text(row, with_run(rival, content=row.run.content, url=row.run.url))
     yield "a rival's file is replaced", Case(bench.text(rival), doubted, bench.files)
 
 

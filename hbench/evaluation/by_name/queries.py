@@ -86,6 +86,8 @@ def report_on_nodes(
     asked = asked_by_name(examined, nodes, metrics)
     asked = asked._replace(remarks=[*examined.warnings, *asked.remarks])
     names = EmbeddingSubmission(nodes).source
+    if names.sha256:
+        names = names.model_copy(update={"content": nodes.content})
     subject = replace(examined.subject, names=names)
     return report_of_names(asked, subject, memory=memory, execute=execute, on_test=on_test)
 

@@ -198,8 +198,10 @@ def _facts(row: Row) -> list[tuple[str, str]]:
     if row.paper:
         facts.append(("source", row.source))
     if row.run:
-        names = ("file", "sha256", "signature", "dataset_digest", "hbench", "date", "queries")
-        facts += [(name.replace("_", " "), str(getattr(row.run, name))) for name in names]
+        names = ["file", "content", "sha256", "signature", "dataset_digest"]
+        names += ["hbench", "date", "queries"]
+        stated = [(name, getattr(row.run, name)) for name in names]
+        facts += [(name.replace("_", " "), str(value)) for name, value in stated if value]
         facts += [("embeddings", row.run.url)] if row.run.url else []
         facts += [("verified", row.run.verified)] if row.run.verified else []
 

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from hbench.core.errors import SubmissionError, UsageError
 from hbench.core.tables import numbers, text_array
 from hbench.engine.scan import Scan, scan
+from hbench.submissions import content
 from hbench.submissions.embeddings.arrow_files import blocks
 from hbench.submissions.embeddings.files import KEEP_LEFT_OUT as KEEP_LEFT_OUT
 from hbench.submissions.embeddings.files import WRITERS, Stored, open_stored, stored_table
@@ -60,6 +61,11 @@ class Embeddings:
     @property
     def dim(self) -> int:
         return int(self.vectors.shape[1])
+
+    @cached_property
+    def content(self) -> str:
+        """The sha256 of the ids and vectors themselves, whatever file they came from."""
+        return content.of_vectors(self.ids, self.vectors)
 
     @cached_property
     def scan(self) -> Scan:

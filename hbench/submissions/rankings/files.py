@@ -9,6 +9,7 @@ be compressed (.gz).
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +22,7 @@ from hbench.core.errors import SubmissionError, examples
 from hbench.sheets import sheet
 from hbench.sheets.dialect import is_compressed, suffix_of
 from hbench.sheets.text import TextTable
+from hbench.submissions import content
 from hbench.submissions.embeddings import digest
 from hbench.submissions.embeddings.files import VECTORS_ALONE, readable
 from hbench.submissions.embeddings.ids import Ids
@@ -64,6 +66,11 @@ class Ranking:
     def depth(self) -> int:
         """The length of the longest list: the cut up to which the ranking says anything."""
         return int(np.diff(self.offsets).max(initial=0))
+
+    @cached_property
+    def content(self) -> str:
+        """The sha256 of the lists themselves, whatever file they came from."""
+        return content.of_lists(self.queries, self.names, (self.offsets, self.items, self.scores))
 
     def __len__(self) -> int:
         return len(self.queries)
