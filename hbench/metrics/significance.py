@@ -29,6 +29,7 @@ SEED = 20240101
 MIN_UNITS = 12  # units, below which no interval can be trusted
 NORMAL = 1.959963984540054  # the quantile .975
 SMALLEST = 1e-30  # a variance that is rounding alone
+ROUNDS = 3  # of weighing units by what they say: the third changes no digit that is shown
 ROUNDED = 1e-12  # a mean difference that is rounding alone
 
 Values = NDArray[np.float64]
@@ -39,13 +40,15 @@ class UnitSums(NamedTuple):
     """Means (M,) and what each of G units adds to them.
 
     `parts` (M, G) sum to the mean, `errors` (M, G) to 0: a unit's part less the mean's share of it;
-    `shares` (M, G) of the weight sum to 1.
+    `shares` (M, G) of the weight sum to 1. `trials` (M,): how many independent ones say as much as
+    the mean, where large units are like small ones.
     """
 
     means: Values
     parts: Values
     errors: Values
     shares: Values
+    trials: Values
 
     @classmethod
     def of(cls, values: Values, units: Units, tests: Units | None = None) -> UnitSums:
@@ -68,12 +71,13 @@ class UnitSums(NamedTuple):
             queries = counts.sum(axis=2, keepdims=True)
             means = sums.sum(axis=2, keepdims=True) / queries
             weight = 1 / (several * queries)
-            errors = (sums - counts * means) * weight
+            shares = (counts * weight).sum(1)
             return cls(
                 means.mean(axis=(1, 2)),
                 (sums * weight).sum(1),
-                errors.sum(1),
-                (counts * weight).sum(1),
+                ((sums - counts * means) * weight).sum(1),
+                shares,
+                _trials(values, units, shares=shares, counts=counts.sum(1), sums=sums.sum(1)),
             )
 
     @property
@@ -105,8 +109,7 @@ class UnitSums(NamedTuple):
         Satterthwaite's (Σ v_g)² / Σ v_g² is the number of units that the variance rests on: where a
         few units make nearly all of it, it is known as badly as of these alone. Observed v are more
         uneven than their expectations (equal units of normal errors rest on a third of themselves),
-        so half as many again are taken: with them 94 % of the truths and more are held where means
-        are near 0 or 1 (docs/intervals.md).
+        so half as many again are taken (docs/intervals.md).
         """
         terms = self._terms
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -120,6 +123,59 @@ class UnitSums(NamedTuple):
             return np.asarray(1 / (self.shares**2).sum(axis=1))
 
 
+def _trials(
+    values: Values, units: Units, *, shares: Values, counts: Values, sums: Values
+) -> Values:
+    """`trials_of` every mean (M,) of values (M, Q); NaN for those of fewer than two units."""
+    found = np.full(len(values), np.nan)
+    for row, of_queries in enumerate(np.where(np.isnan(values), 0, values) ** 2):
+        has = counts[row] > 0
+        if has.sum() > 1 and not np.isnan(shares[row]).any():
+            squares = np.bincount(units, of_queries, len(has))[has]
+            own = shares[row][has], counts[row][has]
+            found[row] = trials_of(*own, sums=sums[row][has], squares=squares)
+    return found
+
+
+def trials_of(shares: Values, counts: Values, *, sums: Values, squares: Values) -> float:
+    """How many independent trials say as much as a mean over units, where large units are like
+    small ones: μ(1 − μ) over its variance; infinite where all values are alike.
+
+    The variance of a mean over a few large units and many small ones rests on the few, whose values
+    hardly tell how much units vary. All units together do, if the mean of a unit has nothing to do
+    with its size: that of n_g values has the variance τ² + σ²/n_g around a common μ, and the mean
+    with the shares s_g the variance Σ s_g² (τ² + σ²/n_g).
+
+    >>> equal = np.full(2, 0.5), np.full(2, 3.0)
+    >>> trials_of(*equal, sums=np.array([3.0, 0.0]), squares=np.array([3.0, 0.0]))
+    1.0
+
+    Args:
+        shares: of the units in the weight, (G,), above 0, with the sum 1.
+        counts: how many values each has, (G,).
+        sums: of the values of each, (G,).
+        squares: of the squared values of each, (G,).
+    """
+    means = sums / counts
+    within = np.maximum(squares - sums * means, 0).sum() / max(counts.sum() - len(counts), 1)
+    mean, between = _common(means, within / counts)
+    variance = float((shares**2 * (between + within / counts)).sum())
+    return mean * (1 - mean) / variance if variance > SMALLEST else np.inf
+
+
+def _common(means: Values, own: Values) -> tuple[float, float]:
+    """μ and τ² of means (G,) whose own variances (G,) are known: by moments, each unit weighed by
+    what it says (DerSimonian and Kacker 2007)."""
+    weights = np.ones(len(means))
+    for _ in range(ROUNDS):
+        weights = weights / weights.sum()
+        mean = float(weights @ means)
+        spread = weights @ (means - mean) ** 2 - (weights * (1 - weights)) @ own
+        between = max(float(spread / (weights @ (1 - weights))), 0.0)
+        weights = 1 / np.maximum(between + own, SMALLEST)
+    return mean, between
+
+
 def mean_intervals(sums: UnitSums) -> Values:
     """95 % intervals (M, 2) of means of values in [0, 1], which hold of other units like these; NaN
     with fewer than two units.
@@ -129,6 +185,9 @@ def mean_intervals(sums: UnitSums) -> Values:
     Student's t with the variance's degrees of freedom (Korn and Graubard 1998; Dean and Pagano
     2015). Where all values are 0 or all 1, n is the effective units. In the middle it is the t
     interval; near 0 and 1 it does not collapse. Means outside of [0, 1] have the t interval.
+
+    That n rests on the large units, and is far too large where these happen to be right: so the
+    interval also holds the one of `trials`, to which all units testify.
     """
     low_high = np.full((len(sums.means), 2), np.nan)
     columns = zip(sums.means, sums.variance, sums.effective_units, sums.freedom, strict=True)
@@ -142,12 +201,24 @@ def mean_intervals(sums: UnitSums) -> Values:
             low_high[row] = mean - t * math.sqrt(variance), mean + t * math.sqrt(variance)
             continue
         n = units if all_alike else inside / max(variance, SMALLEST)
-        n_more = n + t**2
-        p = (n * mean + t**2 / 2) / n_more
-        half = t * math.sqrt(max(p * (1 - p), 0) / n_more)
-        low_high[row] = min(max(p - half, 0), mean), max(min(p + half, 1), mean)
+        low, high = _of_trials(mean, n, t)
+        if not all_alike and sums.trials[row] > 0:
+            wider = _of_trials(mean, sums.trials[row], NORMAL)
+            low, high = min(low, wider[0]), max(high, wider[1])
+        low_high[row] = low, high
 
     return low_high
+
+
+def _of_trials(mean: float, n: float, t: float) -> tuple[float, float]:
+    """Agresti and Coull's interval of a mean of n trials: within [0, 1], and with the mean in
+    it."""
+    if math.isinf(n):
+        return mean, mean
+    n_more = n + t**2
+    p = (n * mean + t**2 / 2) / n_more
+    half = t * math.sqrt(max(p * (1 - p), 0) / n_more)
+    return min(max(p - half, 0), mean), max(min(p + half, 1), mean)
 
 
 def difference_intervals(sums: UnitSums) -> Values:

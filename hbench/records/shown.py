@@ -18,6 +18,8 @@ from hbench.metrics.names import MetricName, factor_of
 from hbench.records.document import ROUNDED, Score
 
 RECALL = "R"
+# the share of half an interval that its middle may lie away from the score
+UNEVEN = 0.25
 LEFT_OUT = "of R@k that is 100 for all, only the smallest k is shown"
 
 
@@ -70,14 +72,13 @@ def beside(metric: str, score: Score) -> str:
 
 
 def _half(metric: str, score: Score) -> str:
-    """± half the interval of a score; empty for a fraction that it would take below 0 or above 1,
-    whose interval is too uneven to be halved.
-    """
+    """± half the interval of a score; empty where its sides are too uneven to be halved, as near 0
+    and 1."""
     if score.value is None or score.low is None or score.high is None:
         return ""
     half = (score.high - score.low) / 2
-    is_fraction = factor_of(metric) == 100
-    if is_fraction and not half <= score.value <= 1 - half:
+    middle = (score.high + score.low) / 2
+    if abs(middle - score.value) > UNEVEN * half:
         return ""
     return f"±{shown(metric, half)}"
 

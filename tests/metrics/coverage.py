@@ -8,7 +8,7 @@ truth is the mean over all classes that there might be.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from hbench.metrics.significance import UnitSums, difference_intervals, mean_intervals, sign_flip_p
 
 REPETITIONS = 4000
+AT_ONCE = 50
 Floats = NDArray[np.float64]
 RNG = np.random.default_rng(7)
 DESIGNS: dict[str, NDArray[np.int64]] = {
@@ -118,6 +119,35 @@ def coverage_near_one() -> dict[tuple[str, float], float]:
     return found
 
 
+def long_tails() -> dict[str, NDArray[np.int64]]:
+    """Sizes of classes by Pareto's law with the exponent 1.1, whose effective classes are few."""
+    found = {}
+    for seed, number in ((11, 100), (3, 200), (10, 300), (7, 800), (8, 1000)):
+        drawn = (np.random.default_rng(seed).pareto(1.1, number) + 1) * 4
+        sizes = np.maximum(2, drawn).astype(int)
+        effective = sizes.sum() ** 2 / (sizes.astype(float) ** 2).sum()
+        found[f"{number}, Pareto 1.1 ({effective:.0f} effective)"] = sizes
+    return found
+
+
+def coverage_on_long_tails(
+    designs: dict[str, NDArray[np.int64]], rates: Sequence[float], repetitions: int
+) -> dict[tuple[str, float], float]:
+    """The same where most of the weight is in a few large classes, some test sets at a time."""
+    found = {}
+    for design, sizes in designs.items():
+        units = np.repeat(np.arange(len(sizes)), sizes)
+        for rate in rates:
+            rng = np.random.default_rng(23)
+            holding = []
+            for _ in range(repetitions // AT_ONCE):
+                by_class = rng.beta(rate * 2.3, (1 - rate) * 2.3, (AT_ONCE, len(sizes)))
+                right = (rng.random((AT_ONCE, len(units))) < by_class[:, units]).astype(float)
+                holding.append(share_that_holds(mean_intervals(UnitSums.of(right, units)), rate))
+            found[design, rate] = float(np.mean(holding))
+    return found
+
+
 def levels_of_the_test() -> dict[tuple[str, str], tuple[float, float]]:
     """By design and kind, how often two models of equal merit are told apart at .05, by classes and
     by queries; and how often the interval of their difference over classes holds 0."""
@@ -143,6 +173,10 @@ def main() -> None:
         print(f"| {rate} | {queries} | {100 * share:.1f} % |")
     print("\n| test set | true R@1 | holds the truth |\n|---|---|---|")
     for (design, rate), share in coverage_near_one().items():
+        print(f"| {design} | {rate} | {100 * share:.1f} % |")
+    print("\n| test set | true R@1 | holds the truth |\n|---|---|---|")
+    on_tails = coverage_on_long_tails(long_tails(), (0.9, 0.95, 0.98, 0.99), REPETITIONS // 4)
+    for (design, rate), share in on_tails.items():
         print(f"| {design} | {rate} | {100 * share:.1f} % |")
     print(
         "\n| test set | values | told apart at .05 | interval of the difference holds 0 "

@@ -26,6 +26,12 @@ def test_intervals_hold_where_a_few_classes_make_most_mistakes():
         assert share >= 0.935, case
 
 
+def test_intervals_hold_where_a_few_large_classes_make_most_of_the_score():
+    designs = dict(list(coverage.long_tails().items())[1:4])
+    for case, share in coverage.coverage_on_long_tails(designs, (0.9, 0.99), 200).items():
+        assert share >= 0.94, case
+
+
 def test_equal_models_are_told_apart_as_often_as_the_level_says():
     for (design, kind), (level, holds_zero) in coverage.levels_of_the_test().items():
         assert 0.04 <= level <= 0.06, (design, kind)
