@@ -18,9 +18,10 @@ from hbench.records.queries import units_in_words
 
 UNRELATED = "unrelated"
 MIN_QUERIES = 100  # queries, below which all may be right by chance
-# these three begin the remarks on which pages give advice
+# these begin the remarks on which pages give advice
 WITH_TIES = "have items of equal score and other level"
 WITHOUT_POSITIVES = "have no positive at any level"
+WITHOUT_KNOWN = "have no positive whose level is known"
 WITH_INVERSION = "have a relevance inversion"
 
 
@@ -75,16 +76,16 @@ def remarks(measurements: Mapping[str, Measurement], conditions: Conditions) -> 
         tied = int(each.tied.sum())
         alone = int((each.counts[:, 1:].sum(axis=1) == 0).sum())
         inversions = int(inverted(conditions.relevance(each.counts), each.counts).sum())
-        # under partial labels `counts` are those of known levels, by which no R@k goes
-        left_out = f"{WITHOUT_POSITIVES} and are left out of the means"
+        left_out = f"{WITHOUT_POSITIVES} and are left out of the means, but for R@k, where they "
+        left_out += "count as 0"
         if conditions.partial:
-            left_out += " of H-AP and others of all levels: no item of known level is one"
-        else:
-            left_out += ", but for R@k, where they count as 0"
+            # `counts` are those of known levels; an item may well be a positive of a coarser one
+            left_out = f"{WITHOUT_KNOWN} and are left out of the means of H-AP and others of all "
+            left_out += "levels"
         facts = {
             f"{WITH_TIES}, in {conditions.ties_name} order (the other: --ties)": tied,
             left_out: alone,
-            f"{WITH_INVERSION}: a coarser level worth more than a finer one": inversions,
+            f"{WITH_INVERSION}: a coarser level worth no less than a finer one": inversions,
         }
         found += [
             f"{name}: {count:,} of {asked:,} queries {fact}"

@@ -9,7 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from hbench.evaluation.findings import WITH_INVERSION, WITH_TIES, WITHOUT_POSITIVES
+from hbench.evaluation.findings import (
+    WITH_INVERSION,
+    WITH_TIES,
+    WITHOUT_KNOWN,
+    WITHOUT_POSITIVES,
+)
 from hbench.look.plots.h_pr import BINS, Curve
 from hbench.look.report.classes import levels_within
 from hbench.look.report.runs import CURVE_QUERIES, Reported, ReportedRun
@@ -21,19 +26,25 @@ RANKS = (1, 5, 10)
 ADVICE = {
     WITH_TIES: (
         "Equal scores are ordered by the ties policy, against the model (pessimistic) or for it "
-        "(optimistic); the true value is between the two. Evaluate again with the other --ties: if "
+        "(optimistic); any other order is between the two, but for H-AP under a relevance "
+        "inversion. Evaluate again with the other --ties: if "
         "the scores hardly change, ignore this remark. If they do, many items have the same "
         "vector: look for duplicate images, embeddings rounded to few bits, or a collapsed model."
     ),
     WITHOUT_POSITIVES: (
-        "Their class has one item, so there is nothing to find. These are not mistakes of the "
-        "model; if there are many, check the labels and the split."
+        "Nothing in the gallery shares even the coarsest level, so there is nothing to find. These "
+        "are not mistakes of the model; if there are many, check the labels and the split."
+    ),
+    WITHOUT_KNOWN: (
+        "Their own label ends early, or those of all that might be positives do: how much such a "
+        "pair shares is not known, so it is left out of these metrics. It counts in AP and R@k of "
+        "the levels that are known of both."
     ),
     WITH_INVERSION: (
-        "In their galleries a coarser level has so few items that each is worth more than an item "
-        "of the finer level, and H-AP does not reward ranking fine before coarse. If you optimise "
-        "for the fine classes, read AP next to H-AP; another --protocol or relevance changes the "
-        "worth of items."
+        "In their galleries a coarser level has so few items that each is worth no less than an "
+        "item of the finer level, and H-AP does not reward ranking fine before coarse. If you "
+        "optimise for the fine classes, read AP next to H-AP; another --protocol or relevance "
+        "changes the worth of items."
     ),
 }
 GENERAL = (
@@ -67,6 +78,7 @@ def overview_of(reported: Reported) -> dict[str, Any]:
         "families": families,
         "official": official_rows(documents),
         "by_test": reported.document.by_test,
+        "partial": "|labels:partial" in reported.document.signature,
         "curves": [
             (number, run.name, points(run.curve))
             for number, run in enumerate(reported.runs)

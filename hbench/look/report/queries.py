@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 from hbench.engine.top_k import NO_ITEM
 from hbench.look.report.runs import Reported
 from hbench.look.strips import Strip, StripRow, strip_of
-from hbench.look.strips.retrievals import Queries, hits_of, most_severe_first, right_of, worst_first
+from hbench.look.strips.retrievals import (
+    Queries,
+    hits_of,
+    known_first,
+    most_severe_first,
+    right_of,
+    worst_first,
+)
 from hbench.metrics.names import goodness
 
 SHOWN_RESULTS = 8
@@ -55,14 +62,14 @@ def chapters_of(reported: Reported) -> list[Chapter]:
             "The positives come late. These may be unusual pictures of their "
             "class, or the whole class may be "
             "bad: the classes page shows which.",
-            worst_first(values),
+            known_first(reported.manifest, worst_first(values)),
         ),
         (
             "best",
             f"Best {by}",
             "The model has learned these. Near copies of the query at the front "
             "make a benchmark easy.",
-            worst_first(-values),
+            known_first(reported.manifest, worst_first(-values)),
         ),
     ]
     fine = reported.manifest.labels[reported.manifest.query, -1]

@@ -356,7 +356,8 @@ def _chosen(
     values = goodness(by, measured.values[0])
     if way == "severe":
         return retrievals.most_severe_first(values, measured.first_level)[:value]
-    return retrievals.worst_first(-values if way == "best" else values)[:value]
+    sorted_ = retrievals.worst_first(-values if way == "best" else values)
+    return retrievals.known_first(manifest, sorted_)[:value]
 
 
 def _names(files: Sequence[EmbeddingFile]) -> list[str]:

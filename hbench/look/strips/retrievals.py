@@ -21,7 +21,7 @@ from hbench.engine.settings import Conditions
 from hbench.engine.top_k import NO_ITEM, TopResults
 from hbench.evaluation.submission import EmbeddingSubmission, retrieval_of
 from hbench.look.palette import mark_of
-from hbench.tree.partial import shown_along
+from hbench.tree.partial import known_levels, shown_along
 
 UNRELATED = "unrelated"
 SHOWN_RESULTS = 8
@@ -285,6 +285,13 @@ def worst_first(values: Floats) -> Queries:
     """
     order = np.argsort(values, kind="stable")
     return order[~np.isnan(values[order])]
+
+
+def known_first(manifest: Manifest, queries: Queries) -> Queries:
+    """Put queries whose label ends early behind the others, else in the same order: items that are
+    right as far as is known are left out of their values, which are low for that alone."""
+    known = known_levels(manifest.tree)[manifest.labels[manifest.query][queries, -1]]
+    return queries[np.argsort(-known.astype(np.int64), kind="stable")]
 
 
 def most_severe_first(values: Floats, first_level: NDArray[np.integer]) -> Queries:
