@@ -92,13 +92,14 @@ def test_scores_are_those_of_sets_of_nodes(seed):
     ).astype(np.int32)
     found = scores_of(tree, nodes, labels, items, known)
     for n in range(pictures):
-        predicted = {(level, int(node)) for level, node in enumerate(nodes[n])}
+        whole = {(level, int(node)) for level, node in enumerate(nodes[n])}
         truths = [
             {(level, int(labels[row, level])) for level in range(known[row])}
             for row in np.flatnonzero(items == n)
         ]
         values = []
         for truth in truths:
+            predicted = {(level, node) for level, node in whole if level < len(truth)}
             both = len(predicted & truth)
             precision, recall = both / len(predicted), both / len(truth)
             values.append(
@@ -111,7 +112,8 @@ def test_scores_are_those_of_sets_of_nodes(seed):
             best = [max(column) for column in zip(*values, strict=True)]
             lenient = [found[f"{name}, lenient"][n] for name in ("hP", "hR", "hF1")]
             assert lenient == pytest.approx(best, abs=1e-12)
-        ancestors = {(level, int(node)) for level, node in enumerate(tree.paths[nodes[n, -1]])}
+        finest = tree.paths[nodes[n, -1]].tolist()
+        ancestors = {(level, node) for level, node in enumerate(finest[: known[n]])}
         assert found["hops"][n] == len(ancestors ^ truths[0])
         for level, name in enumerate(LEVELS):
             right = found[f"accuracy/{name}"][n]
@@ -120,6 +122,16 @@ def test_scores_are_those_of_sets_of_nodes(seed):
                 if level >= known[n]
                 else right == (nodes[n, level] == labels[n, level])
             )
+
+
+def test_what_is_not_known_of_a_picture_is_no_mistake(tmp_path):
+    folder = birds(tmp_path)
+    (folder / "birds.csv").write_text(BIRDS.replace("a,Owls,barn owl", "a,Owls,"))
+    data = hbench.load(folder / "birds.csv", policies=["unknown"])
+    named = hbench.name(folder / "items.npz", data, folder / "nodes.npz")
+    for reader in ("each", "down"):
+        scores = named.scores[reader]
+        assert [scores[name].value for name in ("hP", "hR", "hF1", "hops")] == [1, 1, 1, 0]
 
 
 BIRDS = "item,order,kind\na,Owls,barn owl\nb,Owls,bay owl\nc,Parrots,galah\nd,Parrots,corella\n"

@@ -1,9 +1,10 @@
 """Scores of naming: how far the path that a reader gives to a picture agrees with its true paths.
 
-A_t are the nodes of a true path without the root, as far as it is known; A_p those of the reader,
-one a level: hP = |A_p ∩ A_t| / |A_p|, hR = |A_p ∩ A_t| / |A_t|, hF1 their harmonic mean. Strict
-values are of the picture's first path, lenient ones of the path that fits best. `hops`: the edges
-between the finest node of the reader and the last known one of the truth.
+A_t are the nodes of a true path without the root, as far as it is known; A_p those of the reader
+down to the same level, for of a finer one nobody knows whether it is right: hP = |A_p ∩ A_t| /
+|A_p|, hR = |A_p ∩ A_t| / |A_t|, hF1 their harmonic mean, each of one picture. Strict values are of
+the picture's first path, lenient ones of the path that fits best. `hops`: the edges between the
+reader's node at that level and the last known one of the truth.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def scores_of(
         correct = np.where(is_known[:number, level], same[:number, level], np.nan)
         scores[f"accuracy/{name}"] = correct.astype(np.float64)
 
-    of_paths = _hierarchical(same.sum(axis=1), depth, known)
+    of_paths = _hierarchical(same.sum(axis=1), known)
     for measure, values in zip(HIERARCHICAL, of_paths, strict=True):
         scores[measure] = values[:number]
     if len(labels) > number:  # some pictures have several true paths
@@ -50,7 +51,7 @@ def scores_of(
     # the finest node's own path counts here, whatever a reader says above it
     shared = np.cumprod((tree.paths[nodes[:, -1]] == labels[:number]) & is_known[:number], axis=1)
     common = shared.sum(axis=1)
-    scores["hops"] = (depth - common + known[:number] - common).astype(np.float64)
+    scores["hops"] = 2.0 * (known[:number] - common)
     return scores
 
 
@@ -61,9 +62,10 @@ def _best_of(values: Values, items: NDArray[np.int64], number: int) -> Values:
     return best
 
 
-def _hierarchical(both: NDArray[np.int64], depth: int, known: Known) -> tuple[Values, ...]:
-    """hP, hR and hF1 of paths of which `both` (E,) nodes are right, of `known` (E,) true ones."""
-    precision = both / depth
+def _hierarchical(both: NDArray[np.int64], known: Known) -> tuple[Values, ...]:
+    """hP, hR and hF1 of paths of which `both` (E,) nodes are right, of `known` (E,) true ones, and
+    of as many of the reader's: it has one a level."""
+    precision = both / known
     recall = both / known
     total = precision + recall
     f1 = np.divide(2 * precision * recall, total, out=np.zeros(len(both)), where=total > 0)
