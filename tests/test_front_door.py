@@ -4,6 +4,7 @@ pictures of long things.
 
 import inspect
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -47,6 +48,18 @@ def test_two_reports_are_compared_in_memory_as_their_files_are(reports, tmp_path
     assert compared.to_pandas().loc["H-AP", "difference"] == compared["H-AP"].difference
     assert "over 12 classes of the level species" in repr(compared)
     assert hbench.compare(good, bad, unit="genus")["H-AP"].units == 4
+
+
+def test_two_reports_of_one_method_are_told_apart_by_their_files(reports, tmp_path):
+    for folder, report in zip(("one", "two"), reports, strict=True):
+        named = replace(report, document=report.document.model_copy(update={"method": "HAPPIER"}))
+        named.write(tmp_path / folder / "report.json")
+        named.write_by_query(tmp_path / folder / "report.by-query.parquet")
+    files = [tmp_path / folder / "report.json" for folder in ("one", "two")]
+    expected = "HAPPIER (one/report)", "HAPPIER (two/report)"
+    assert hbench.compare(*files, metrics="H-AP").methods == expected
+    same = hbench.compare(files[0], files[0], metrics="H-AP").methods
+    assert same == ("HAPPIER (first)", "HAPPIER (second)")
 
 
 def test_own_data_is_built_embedded_and_trained_on_by_functions(tmp_path):

@@ -376,7 +376,7 @@ def compare(
         names = [str(name) for name in parse_metrics(metrics, one.levels)]
         one_table = only(one_table, other_table, names)
     unit = unit or one.unit
-    methods = _named(one, first, "first"), _named(other, second, "second")
+    methods = _told_apart((one, first), (other, second))
     return Comparison(
         methods,
         unit,
@@ -392,6 +392,32 @@ def sizes_in_words(one: Document, other: Document) -> str:
     if None in sizes or sizes[0] == sizes[1]:
         return ""
     return f"the images were embedded at {sizes[0]} and at {sizes[1]} pixels"
+
+
+Reported = tuple[Document, Report | str | Path]
+
+
+def _told_apart(one: Reported, other: Reported) -> tuple[str, str]:
+    """The names of two reports: their methods; where these are one, with the files, or the folders
+    in which these lie."""
+    names = _named(*one, "first"), _named(*other, "second")
+    if names[0] != names[1]:
+        return names
+    places = _places(one[1], other[1])
+    return f"{names[0]} ({places[0]})", f"{names[1]} ({places[1]})"
+
+
+def _places(one: Report | str | Path, other: Report | str | Path) -> tuple[str, str]:
+    """What the files of two reports differ by; that they are the first and the second, where these
+    are no files, or the same."""
+    if isinstance(one, Report) or isinstance(other, Report):
+        return "first", "second"
+    files = Path(one).resolve(), Path(other).resolve()
+    for parts in range(1, max(len(file.parts) for file in files) + 1):
+        ends = ["/".join(file.with_suffix("").parts[-parts:]) for file in files]
+        if ends[0] != ends[1]:
+            return ends[0], ends[1]
+    return "first", "second"
 
 
 def _named(document: Document, report: Report | str | Path, place: str) -> str:

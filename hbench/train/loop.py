@@ -36,7 +36,7 @@ from hbench.train.models.embed_images import embed_all
 from hbench.train.processes import SINGLE_PROCESS, Processes, any_of, together
 from hbench.train.recipes.choices import refuse_choices
 from hbench.train.recipes.consent import trust
-from hbench.train.recipes.files import as_toml, resolve
+from hbench.train.recipes.files import as_toml, method_of, resolve
 from hbench.train.recipes.recipe import Recipe
 from hbench.train.recipes.sizes import fitted_to, require_dataset
 from hbench.train.records import checkpoints
@@ -269,7 +269,7 @@ def _score(
             "image_size": str(recipe.images.size),
         }
         embeddings.write(out / EMBEDDINGS, manifest.items.tolist(), vectors, metadata=about)
-        report = evaluate(out / EMBEDDINGS, data, method=recipe.aim.method if recipe.aim else None)
+        report = evaluate(out / EMBEDDINGS, data, method=method_of(recipe))
         report.write(out / REPORT)
         report.write_by_query(out / BY_QUERY)
     shared: Report = together(report if processes.first else None, processes)[0]

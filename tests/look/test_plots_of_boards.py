@@ -85,6 +85,17 @@ def test_curves_draw_every_whole_line_of_the_logs(plotted):
     assert words_of(one).count("a") == 1
 
 
+def test_scores_of_held_out_classes_and_of_tests_are_told_apart(plotted, tmp_path):
+    (tmp_path / "v").mkdir()
+    held_out = log_lines("a").replace('"scores"', '"validation"')
+    (tmp_path / "v" / "log.jsonl").write_text(held_out, encoding="utf-8")
+    both = draw("curves", PlotRequest((str(plotted / "a"), str(tmp_path / "v"))))
+    labels = [line.get_label() for line in both.figure.axes[1].lines]
+    assert labels == ["a (tests)", "v (held-out classes)"]
+    alone = draw("curves", PlotRequest((str(tmp_path / "v"),)))
+    assert "held-out classes" in alone.figure.axes[1].get_ylabel()
+
+
 def test_losses_of_different_terms_have_their_own_panels(plotted, tmp_path):
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "log.jsonl").write_text(

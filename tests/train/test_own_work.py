@@ -22,7 +22,7 @@ from hbench.train.models.blocks import blocks_of, by_depth, recompute
 from hbench.train.models.model import build_model
 from hbench.train.recipes import keys
 from hbench.train.recipes.consent import trust
-from hbench.train.recipes.files import losses_in_words, resolve
+from hbench.train.recipes.files import losses_in_words, method_of, resolve
 from hbench.train.recipes.recipe import Images, Model
 from hbench.train.records import checkpoints
 from hbench.train.records.validation import split_off
@@ -103,6 +103,26 @@ def test_losses_of_a_child_that_the_parent_has_change_it_and_the_others_are_said
     assert "0.5 sup_hap + 0.1 cluster (cluster from glyphs-happier)" in losses_in_words(
         recipe, child
     )
+
+
+def test_a_run_is_named_by_the_losses_that_it_uses_not_by_those_of_its_parent(tmp_path):
+    child = written(tmp_path, 'extends = "glyphs-happier"\n[losses]\ntriplet = {}\n')
+    assert method_of(resolve(child)) == "triplet"
+    off = ["losses.sup_hap.weight=0", "losses.triplet.weight=1"]
+    assert method_of(resolve("glyphs-happier", off)) == "cluster + triplet"
+
+
+def test_a_run_keeps_the_name_of_its_parent_where_it_minimises_the_same_or_names_itself(tmp_path):
+    child = written(tmp_path, 'extends = "glyphs-happier"\n[losses]\nsup_hap.weight = 0.5\n')
+    assert method_of(resolve(child)) == method_of(resolve("glyphs-happier"))
+    own = 'extends = "glyphs-happier"\naim.method = "mine"\n[losses]\ntriplet = {}\n'
+    assert method_of(resolve(written(tmp_path, own))) == "mine"
+
+
+def test_a_trained_run_has_its_name_in_its_report(letters, tmp_path):
+    changes = ["losses.sup_hap.weight=0", "losses.cluster.weight=0", "losses.triplet.weight=1"]
+    report = loop.train(tiny("glyphs-happier", *changes), tmp_path, dataset=letters)
+    assert report.document.method == "triplet"
 
 
 def test_validations_are_told_as_they_come_and_so_is_the_checkpoint_that_is_scored(

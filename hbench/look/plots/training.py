@@ -23,17 +23,21 @@ if TYPE_CHECKING:
 
 LOG = "log.jsonl"  # in the folder of a run
 METRICS = ("H-AP", "AP", "R@1")
+HELD_OUT = "held-out classes"
+TESTS = "tests"
 Floats = NDArray[np.float64]
 
 
 class TrainingLog(NamedTuple):
     """The log of a run: (epoch, loss) of every logged step, also by term, and (epoch, score) of
-    every validation, or of the tests without validation; each (n, 2)."""
+    every validation, or of the tests without validation; each (n, 2). `scored`: what they are
+    scores of."""
 
     name: str
     loss: Floats
     terms: Mapping[str, Floats]
     scores: Mapping[str, Floats]
+    scored: str
 
 
 def read_log(path: Path, name: str) -> TrainingLog:
@@ -61,7 +65,7 @@ def read_log(path: Path, name: str) -> TrainingLog:
         expected = f"the folder of a run, or its {LOG}"
         raise DataError(f"{path} cannot be drawn", expected=expected, found=str(error)) from None
 
-    return TrainingLog(name, loss, terms, scores)
+    return TrainingLog(name, loss, terms, scores, HELD_OUT if of == "validation" else TESTS)
 
 
 def _points(lines: Sequence[Any], per_epoch: int, value: Any) -> Floats:
@@ -138,11 +142,14 @@ def _paint_losses(panel: Axes, logs: Sequence[TrainingLog], terms: Sequence[str]
 
 
 def _paint_scores(panel: Axes, logs: Sequence[TrainingLog], metrics: Sequence[str]) -> None:
+    of = list(dict.fromkeys(log.scored for log in logs if log.scores))
     lines = []
     for metric in metrics:
         for log in logs:
             points = log.scores[metric] * (1, factor_of(metric))
-            lines.append((metric if len(logs) == 1 else log.name, points))
+            name = metric if len(logs) == 1 else short(log.name, 26)
+            # scores of other classes are no worse or better, so they are told apart
+            lines.append((name if len(of) == 1 else f"{name} ({log.scored})", points))
 
     for number, (name, points) in enumerate(lines):
         color = series_color(number, len(lines))
@@ -154,10 +161,12 @@ def _paint_scores(panel: Axes, logs: Sequence[TrainingLog], metrics: Sequence[st
             ls="-",
             color=color,
             markersize=3,
-            label=short(name, 26),
+            label=short(name, 46),
         )
 
     what = "score" if len(logs) == 1 else ", ".join(metrics)
+    if len(of) == 1:
+        what += f", {of[0]}"
     panel.set_ylabel(f"{what} (%)" if all(factor_of(metric) == 100 for metric in metrics) else what)
 
 

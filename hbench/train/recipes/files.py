@@ -46,8 +46,10 @@ def resolve(name_or_file: str, changes: Sequence[str] = ()) -> Recipe:
     the schema, UsageError for a change without KEY=VALUE.
     """
     values = values_of(name_or_file)
+    before = values
     for change in changes:
         values = merged(values, changed(change))
+    values = _without_foreign_aim(values, before)
     source = name_or_file + "".join(f" --set {change}" for change in changes)
     return build(Recipe, values, source=source)
 
@@ -168,7 +170,42 @@ def _changed_by_file(values: Values, over: Values) -> Values:
         result["losses"] = {
             name: merged(earlier.get(name, {}), spec) for name, spec in over["losses"].items()
         }
-    return result
+    return result if "aim" in over else _without_foreign_aim(result, values)
+
+
+def _without_foreign_aim(values: Values, before: Values) -> Values:
+    """The tables without the published row that a recipe should reproduce where they minimise other
+    losses than before: what is trained so is not that method."""
+    if losses_in_use(values) == losses_in_use(before) or values.get("aim") != before.get("aim"):
+        return values
+    return {key: value for key, value in values.items() if key != "aim"}
+
+
+def losses_in_use(values: Mapping[str, Any]) -> set[str]:
+    """The losses of a recipe's tables whose weight is not 0."""
+    losses = values.get("losses")
+    if not isinstance(losses, Mapping):
+        return set()
+    return {
+        name
+        for name, spec in losses.items()
+        if not isinstance(spec, Mapping) or spec.get("weight", 1)
+    }
+
+
+def method_of(recipe: Recipe) -> str:
+    """What a run of a recipe is called: by the published row that it should reproduce, or else by
+    what it minimises.
+
+    >>> method_of(resolve("sop-happier"))
+    'HAPPIER'
+    >>> changes = ["losses.sup_hap.weight=0", "losses.cluster.weight=0", "losses.triplet.weight=1"]
+    >>> method_of(resolve("sop-happier", changes))
+    'triplet'
+    """
+    if recipe.aim is not None:
+        return recipe.aim.method
+    return " + ".join(name for name, spec in recipe.losses.items() if spec.weight)
 
 
 def losses_in_words(recipe: Recipe, name_or_file: str) -> str:
