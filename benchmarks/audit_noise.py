@@ -4,8 +4,9 @@ labels that it states hold the true one.
 
 Mistakes: `uniform` (any other class), `sibling` (a class of the same parent), `flow` (some classes
 lose 30 % of their items to one other class each, a sibling or any, in turns), `copied` (a uniform
-mistake whose picture comes five times, nearly the same, each with the wrong label). 1, 2 and 5 % of
-the labels are wrong, two seeds; and none.
+mistake whose picture comes five times, nearly the same, each with the wrong label), `neighbourhood`
+(an item and the four of its class that are nearest, with one wrong label). 1, 2 and 5 % of the
+labels are wrong, two seeds; and none.
 
     python benchmarks/audit_noise.py --out noise-figures [--shapes gaussian glyphs] [--seeds 0 1]
     python benchmarks/audit_noise.py --out noise-figures --vectors test.parquet -d omniglot
@@ -35,6 +36,7 @@ ORDERS, FAMILIES, SPECIES = 4, 4, 6
 ITEMS, DIM = 8_000, 24
 SPREAD = 0.7  # of the items of a class
 LOST = 0.3  # of the items of a class, to another one
+BATCH = 5  # items that are labelled at once
 COPIES, JITTER = 5, 0.02  # pictures of one item, and their spread beside that of the set
 LEVELS = ("order", "family", "species")
 
@@ -162,11 +164,35 @@ def copied(sample: Sample, rate: float, rng: np.random.Generator) -> Mistakes:
     return Mistakes(changed, [*true, *(true[n] for n in more.tolist())])
 
 
+def neighbourhood(sample: Sample, rate: float, rng: np.random.Generator) -> Mistakes:
+    """An item and those of its class that are nearest to it, each with one wrong label: a batch
+    that was labelled at once."""
+    members = defaultdict(list)
+    for item, path in enumerate(sample.rows):
+        members[path].append(item)
+    paths = sorted(members)
+    rows = list(sample.rows)
+    left = round(rate * len(rows))
+    for item in rng.permutation(len(rows)).tolist():
+        if not left or rows[item] != sample.rows[item]:
+            continue
+        own = np.array(members[sample.rows[item]])
+        apart = np.linalg.norm(sample.vectors[own] - sample.vectors[item], axis=1)
+        batch = own[np.argsort(apart, kind="stable")[: min(BATCH, left)]]
+        others = [path for path in paths if path != sample.rows[item]]
+        wrong = others[rng.integers(len(others))]
+        for each in batch.tolist():
+            rows[each] = wrong
+        left -= len(batch)
+    return Mistakes(sample._replace(rows=rows), sample.rows)
+
+
 NOISES: dict[str, Noise] = {
     "uniform": uniform,
     "sibling": sibling,
     "flow": flow,
     "copied": copied,
+    "neighbourhood": neighbourhood,
 }
 
 

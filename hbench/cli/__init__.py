@@ -2,6 +2,7 @@
 code.
 """
 
+import errno
 import importlib
 import importlib.util
 import io
@@ -12,6 +13,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -199,10 +201,7 @@ def main() -> None:
             _end_refused(refusal)
         _end_unforeseen(error)  # the module belongs to no extra
     except OSError as error:
-        click.echo(f"hbench: {readable(visible(str(error)))}", err=True)
-        with suppress(OSError, AttributeError):
-            sys.stdout.close()  # what a full one still holds back is not tried again
-        sys.exit(1)
+        _end_by_system(error)
     except (click.Abort, KeyboardInterrupt):
         _end_interrupted()
     except Exception as error:  # the one guard behind all checks
@@ -224,6 +223,22 @@ def _refuse_other_bytes(arguments: Sequence[str]) -> None:
 def _end_refused(refusal: HBenchError) -> NoReturn:
     click.echo(f"hbench: {refusal}", err=True)
     sys.exit(refusal.exit_code)
+
+
+def _end_by_system(error: OSError) -> NoReturn:
+    """Say what the system refused, and why."""
+    if error.errno == errno.ENAMETOOLONG:
+        _end_refused(
+            UsageError(
+                "a name is longer than the name of a file can be",
+                expected="at most 255 bytes between two slashes",
+                found=shorten(Path(str(error.filename)).name),
+            )
+        )
+    click.echo(f"hbench: {readable(visible(str(error)))}", err=True)
+    with suppress(OSError, AttributeError):
+        sys.stdout.close()  # what a full one still holds back is not tried again
+    sys.exit(1)
 
 
 def _say_warning(message: Warning | str, category: type[Warning], *_: object) -> None:

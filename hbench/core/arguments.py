@@ -39,6 +39,7 @@ T = TypeVar("T")
 
 FLAGS = ("bool", "bool_")  # Python's and numpy's
 MAX_FOUND = 60  # letters of what was found
+MAX_NAME = 255  # bytes of a file's name
 UNIONS = (typing.Union, types.UnionType)
 LISTS = (
     collections.abc.Sequence,
@@ -87,9 +88,29 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
             if kinds and not any(kind.fits(value) for kind in kinds):
                 expected = " or ".join(kind.name for kind in kinds)
                 raise UsageError(f"{name} must be {expected}", found=_described(value))
+            if isinstance(value, str | os.PathLike) and name in _paths_of(function):
+                _refuse_long_name(name, value)
         return function(*args, **kwargs)
 
     return call
+
+
+def _refuse_long_name(name: str, value: str | os.PathLike[str]) -> None:
+    """Raise UsageError for a path with a part that no file system takes."""
+    parts = Path(os.fspath(value)).parts
+    if any(len(os.fsencode(part)) > MAX_NAME for part in parts):
+        raise UsageError(
+            f"{name} is longer than the name of a file can be",
+            expected=f"at most {MAX_NAME} bytes between two slashes",
+            found=_described(value),
+        )
+
+
+@functools.cache
+def _paths_of(function: Callable[..., Any]) -> frozenset[str]:
+    """The parameters that take paths."""
+    parameters = inspect.signature(function).parameters
+    return frozenset(name for name, each in parameters.items() if "Path" in str(each.annotation))
 
 
 def checked_class(cls: type[T]) -> type[T]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from hbench.core.arguments import checked
 from hbench.core.errors import UsageError
 from hbench.core.files import replacing, write_text
 from hbench.metrics.names import factor_of
@@ -45,6 +46,7 @@ class Report:
     results: pa.Table | None = None
 
     @classmethod
+    @checked
     def read(cls, path: str | Path) -> Report:
         """Read a report from its file (JSON), with the values of every query and the first results
         that lie beside it.

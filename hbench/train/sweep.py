@@ -10,6 +10,7 @@ A trial that has ended is not trained again, and one that was interrupted goes o
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from hbench.train.records.validation import with_sizes
 
 TrainIn = Callable[[Recipe, Path, bool], object]  # the folder, and whether to go on in it
 TRIALS = "trials"
+MOST_TRIALS = 1_000
 HELD_OUT = 0.2  # of the training classes, where the recipe holds none out
 
 
@@ -60,7 +62,16 @@ class Sweep:
     choices: tuple[TriedKey, ...]
 
     def combinations(self) -> list[tuple[str, ...]]:
-        """List what is tried, as KEY=VALUE of every key."""
+        """List what is tried, as KEY=VALUE of every key. Raises UsageError for more than anybody
+        can train."""
+        number = math.prod(len(values) for _, values in self.choices)
+        if number > MOST_TRIALS:
+            raise UsageError(
+                "a sweep tries every combination of its values",
+                expected=f"at most {MOST_TRIALS:,} trials",
+                found=f"{number:,}",
+                fix="sweep fewer keys at once, or fewer values of each",
+            )
         of_keys = [[f"{key}={value}" for value in values] for key, values in self.choices]
         return list(itertools.product(*of_keys))
 

@@ -108,3 +108,11 @@ def test_several_processes_train_no_sweep(tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     said = refusal(*COMMAND, "--sweep", "optimizer.lr=0.0,0.01", "--out", tmp_path / "run")
     assert "one process" in said
+
+
+def test_more_trials_than_anybody_trains_are_refused_before_they_are_listed(tmp_path):
+    values = ",".join(map(str, range(1, 40)))
+    keys = ["optimizer.lr", "epochs", "seed", "log_every", "sampler.batches_per_group", "two_pass"]
+    words = [word for key in keys for word in ("--sweep", f"{key}={values}")]
+    said = refusal(*COMMAND, *words, "--out", tmp_path / "run")
+    assert f"{39**6:,}" in said
