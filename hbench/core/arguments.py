@@ -80,25 +80,35 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            given = signature.bind(*args, **kwargs).arguments
+            given = signature.bind(*args, **kwargs)
         except TypeError:
             return function(*args, **kwargs)  # where Python says what is missing or unknown
-        for name, value in given.items():
+        for name, value in given.arguments.items():
             kinds = _kinds_of(function).get(name)
             if kinds and not any(kind.fits(value) for kind in kinds):
                 expected = " or ".join(kind.name for kind in kinds)
                 raise UsageError(f"{name} must be {expected}", found=_described(value))
             if isinstance(value, str | os.PathLike) and name in _paths_of(function):
-                _refuse_long_name(name, value)
-        return function(*args, **kwargs)
+                _refuse_no_name(name, value)
+            if kinds and hasattr(value, "tolist"):
+                given.arguments[name] = value.tolist()  # an array has no truth, a list has
+        return function(*given.args, **given.kwargs)
 
     return call
 
 
-def _refuse_long_name(name: str, value: str | os.PathLike[str]) -> None:
-    """Raise UsageError for a path with a part that no file system takes."""
-    parts = Path(os.fspath(value)).parts
-    if any(len(os.fsencode(part)) > MAX_NAME for part in parts):
+def _refuse_no_name(name: str, value: str | os.PathLike[str]) -> None:
+    """Raise UsageError for a path that no file can have: with letters that no name has, or with a
+    part that is too long."""
+    try:
+        parts = [os.fsencode(part) for part in Path(os.fspath(value)).parts]
+    except UnicodeEncodeError:
+        parts = [b"\0"]
+    if any(b"\0" in part for part in parts):
+        raise UsageError(
+            f"{name} is no name of a file", expected="letters of UTF-8", found=ascii(value)
+        )
+    if any(len(part) > MAX_NAME for part in parts):
         raise UsageError(
             f"{name} is longer than the name of a file can be",
             expected=f"at most {MAX_NAME} bytes between two slashes",
@@ -123,24 +133,40 @@ def checked_class(cls: type[T]) -> type[T]:
 
 def as_array(given: Any, name: str) -> NDArray[Any]:
     """An argument as an array: of a torch tensor on any device, a column of a table, or nested
-    lists.
+    lists, also of tensors.
 
-    Raises UsageError for lists of different lengths, which are no array.
+    Raises UsageError for lists of different lengths, which are no array, and for masked values.
     """
     import numpy as np
 
-    detach = getattr(given, "detach", None)  # a torch tensor's, which may need a gradient
-    tensor = detach().cpu() if detach else given
-    if "bfloat16" in str(getattr(tensor, "dtype", "")):
-        tensor = tensor.float()  # numpy has no such type
     try:
-        return np.asanyarray(tensor)
-    except (ValueError, TypeError) as error:
+        array = np.asanyarray(_without_gradient(given))
+    except (ValueError, TypeError, RuntimeError) as error:
         raise UsageError(
             f"{name} cannot be read as an array",
             expected="rows of one length",
             found=one_line(str(error)),
         ) from None
+    if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
+        raise UsageError(
+            f"{name} has masked values",
+            expected="a value everywhere",
+            found=f"{int(np.ma.count_masked(array)):,} masked",
+            fix="fill them, such as scores by .filled(-np.inf), which leaves an item out",
+        )
+    return np.asanyarray(np.ma.getdata(array)) if isinstance(array, np.ma.MaskedArray) else array
+
+
+def _without_gradient(given: Any) -> Any:
+    """Torch tensors, alone or in lists, as what numpy reads: without a gradient, on the processor,
+    in a type that numpy has."""
+    if isinstance(given, list | tuple) and given and hasattr(given[0], "detach"):
+        import numpy as np
+
+        return np.stack([np.asarray(_without_gradient(each)) for each in given])
+    detach = getattr(given, "detach", None)
+    tensor = detach().cpu() if detach else given
+    return tensor.float() if "bfloat16" in str(getattr(tensor, "dtype", "")) else tensor
 
 
 def _described(value: object) -> str:
@@ -175,12 +201,14 @@ def _resolved(annotation: Any, function: Callable[..., Any]) -> Any:
 def _kinds(annotation: Any) -> tuple[ArgumentKind, ...]:
     """The kinds of an annotation; none where any of its members cannot be told by looking.
 
-    Nor where a class is one of several: a function that takes a report or its path knows better
-    what to say of an array.
+    Nor where a class is one of several, but for None: a function that takes a report or its path
+    knows better what to say of an array.
     """
     if typing.get_origin(annotation) in UNIONS:
         members = typing.get_args(annotation)
-        if any(isinstance(member, type) and member not in WORDS for member in members):
+        is_optional = len(members) == 2 and types.NoneType in members
+        has_class = any(isinstance(member, type) and member not in WORDS for member in members)
+        if has_class and not is_optional:
             return ()
         kinds = [_kinds(member) for member in members]
         return tuple(kind for of_member in kinds for kind in of_member) if all(kinds) else ()
@@ -231,7 +259,7 @@ def _list_of(member: Any) -> ArgumentKind | None:
         return any(kind.fits(value) for kind in kinds)
 
     def fits(value: Any) -> bool:
-        if isinstance(value, str | bytes | dict) or not hasattr(value, "__len__"):
+        if isinstance(value, str | bytes | dict | type) or not hasattr(value, "__len__"):
             return False
         if getattr(value, "ndim", 1) != 1:
             return False

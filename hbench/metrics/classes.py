@@ -119,8 +119,14 @@ def nmi(
 
     rows = as_array(vectors, "vectors")
     of_items = as_array(classes, "classes")
-    if seed < 0:
-        raise UsageError("the seed must be at least 0", found=str(seed))
+    if not 0 <= seed < 2**32:
+        raise UsageError("the seed must be from 0 to 2³² − 1", found=str(seed))
+    kinds = {type(each) for each in of_items.ravel().tolist()} if of_items.dtype == object else {}
+    if len(kinds) > 1 or type(None) in kinds:
+        raise UsageError(
+            "classes must be numbers, or names, for every item",
+            found=", ".join(sorted(kind.__name__ for kind in kinds)),
+        )
     number = len(np.unique(of_items)) if clusters is None else clusters
     fit = rows.ndim == 2 and of_items.shape == rows.shape[:1] and 1 <= number <= len(rows)
     if not fit or rows.dtype.kind not in "fiub" or not np.isfinite(rows).all():

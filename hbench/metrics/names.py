@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from hbench.core.arguments import checked
 from hbench.core.errors import UnknownName, UsageError
 from hbench.metrics.aliases import meant_by
 from hbench.metrics.definitions import Definition, metrics
@@ -53,6 +54,7 @@ class MetricName:
     level: str | None = None
 
     @classmethod
+    @checked
     def parse(cls, text: str) -> MetricName:
         """Parse a `text` such as "R@10/genus". Raises UnknownName, with suggestions, for an unknown
         metric, UsageError for wrong parameters."""

@@ -147,10 +147,12 @@ class Report:
             {name: score.model_dump() for name, score in self.document.scores.items()}
         ).T
 
+    @checked
     def write(self, path: str | Path) -> None:
         """Write the document as JSON to `path`, whole or not at all."""
         write_text(Path(path), self.document.model_dump_json(indent=1) + "\n")
 
+    @checked
     def write_by_query(self, path: str | Path) -> None:
         """Write the per-query values as parquet to `path`: `query`, `test`, `class:LEVEL` …, one
         float64 column per metric; the metadata says which report they belong to (`Document.marks`).

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hbench.core.arguments import as_array
+from hbench.core.arguments import as_array, checked
 from hbench.core.errors import TreeError, UnknownName, examples
 from hbench.sheets.rows import default_levels
 
@@ -88,6 +88,7 @@ class LabelTree:
         return hash((self.levels, self.names))
 
     @classmethod
+    @checked
     def from_labels(
         cls,
         labels: ArrayLike,
@@ -124,12 +125,13 @@ class LabelTree:
             order = np.lexsort(np.array([old, *above]))
             ids.append(np.argsort(order).astype(np.int32)[place])
             of_node = of_node[order]
-            new_names.append(tuple(names[level][old[i]] if names else str(old[i]) for i in order))
+            new_names.append(_names_of(old[order], names, level))
 
         renumbered = np.stack(ids, axis=1)
         return cls(levels, tuple(new_names), renumbered[of_node]), renumbered
 
     @classmethod
+    @checked
     def from_names(
         cls, rows: Sequence[Sequence[str]], *, levels: Sequence[str]
     ) -> tuple[LabelTree, Labels]:
@@ -139,6 +141,7 @@ class LabelTree:
         `levels` names the L levels. Raises TreeError for rows of another length, and for names that
         do not form a tree.
         """
+        _refuse_other_rows(rows)
         if short := [row for row in rows if len(row) != len(levels)]:
             raise TreeError(
                 f"{len(short)} rows have no name at some level, or one too many",
@@ -268,7 +271,7 @@ def levels_of_pairs(queries: ArrayLike, gallery: ArrayLike) -> NDArray[np.uint8]
         raise TreeError(
             "the labels differ in levels",
             expected="(Q, L) and (G, L)",
-            found=f"{np.shape(queries)} and {np.shape(gallery)}",
+            found=f"{first.shape[:1] + first.shape[2:]} and {second.shape[:1] + second.shape[2:]}",
         )
 
     best = np.zeros((len(first), len(second)), np.uint8)
@@ -282,6 +285,38 @@ def levels_of_pairs(queries: ArrayLike, gallery: ArrayLike) -> NDArray[np.uint8]
             )
 
     return best
+
+
+def _names_of(
+    ids: NDArray[np.integer], names: Sequence[Sequence[str]] | None, level: int
+) -> tuple[str, ...]:
+    """The names of nodes of a level by their ids, or the ids as names. Raises TreeError where the
+    names are none of these ids."""
+    if names is None:
+        return tuple(map(str, ids.tolist()))
+    try:
+        of_level = names[level]
+        found = tuple(of_level[i] for i in ids.tolist())
+    except (TypeError, LookupError, ValueError):
+        found = ()
+    if len(found) < len(ids) or not all(isinstance(name, str) for name in found):
+        raise TreeError(
+            "names do not name the labels",
+            expected="names[level][id], a text for each id of a level",
+            found=f"{names!r:.60}",
+        )
+    return found
+
+
+def _refuse_other_rows(rows: Sequence[Sequence[str]]) -> None:
+    """Raise TreeError for what is no list of rows of names."""
+    is_list = hasattr(rows, "__len__") and not isinstance(rows, str | bytes | type)
+    if not is_list or not all(hasattr(row, "__len__") for row in rows):
+        raise TreeError(
+            "rows must be lists of names",
+            expected='[["owl", "barn owl"], …], coarse to fine',
+            found=f"{rows!r:.60}",
+        )
 
 
 def _as_several(labels: NDArray[np.generic]) -> NDArray[np.generic]:

@@ -10,10 +10,13 @@ import pytest
 
 import hbench
 from hbench.core.arguments import checked, checked_class
-from hbench.core.errors import UsageError
+from hbench.core.errors import HBenchError, UsageError
 from hbench.datasets.own.source import OwnSource
 from hbench.engine.settings import Settings
+from hbench.look.strips.results import browse
+from hbench.metrics.names import MetricName
 from hbench.train.embed_dataset import EmbedOptions
+from hbench.tree import LabelTree
 
 VECTORS = np.random.default_rng(0).normal(size=(12, 4))
 LABELS = np.stack([np.zeros(12, int), np.arange(12) % 2], axis=1)
@@ -158,3 +161,48 @@ def test_lists_of_different_lengths_are_no_array(call, name):
 def test_a_loss_takes_tensors(embeddings, labels):
     with pytest.raises(hbench.ConfigError, match="are no tensor"):
         hbench.losses.build_loss("sup_hap")(embeddings, labels)
+
+
+WRONG_CALLS = {
+    "metrics as an array of texts": lambda: hbench.score(VECTORS, LABELS, metrics=np.array(["x"])),
+    "labels as a number": lambda: hbench.score(VECTORS, 3),
+    "nodes in score": lambda: hbench.score(VECTORS, LABELS, nodes=VECTORS),
+    "nodes in evaluate": lambda: hbench.evaluate(VECTORS, "glyphs", ids=["a"] * 12, nodes=3),
+    "an audit without ids": lambda: hbench.audit(VECTORS, "glyphs"),
+    "files of browse": lambda: browse(VECTORS, "glyphs"),
+    "no files of browse": lambda: browse(None, "glyphs"),
+    "a metric that is no text": lambda: MetricName.parse(3),
+    "levels of a tree": lambda: LabelTree.from_labels(LABELS, levels=3),
+    "names of a tree": lambda: LabelTree.from_labels(LABELS, names=[["a"]]),
+    "rows of a tree": lambda: LabelTree.from_names([1, 2], levels=["a", "b"]),
+    "no rows of a tree": lambda: LabelTree.from_names(None, levels=["a", "b"]),
+    "a source as a path": lambda: hbench.build("birds", source="birds.csv"),
+    "a report at a number": lambda: hbench.Report.read(3),
+    "half a surrogate pair": lambda: hbench.load("\ud800"),
+    "a null byte": lambda: hbench.load("a\0b"),
+    "classes of two kinds": lambda: hbench.metrics.nmi(VECTORS, [None, 1] * 6),
+    "masked scores": lambda: hbench.metrics.ap(np.ma.masked_less(SCORES, 0), LEVELS),
+    "masked classes": lambda: hbench.metrics.knn_accuracy(
+        SCORES, np.ma.masked_equal([0, 1, 1, 0], 0), [0, 1, 1], 1
+    ),
+}
+
+
+@pytest.mark.parametrize("call", WRONG_CALLS.values(), ids=list(WRONG_CALLS))
+def test_a_wrong_call_is_refused_in_words(call):
+    with pytest.raises(HBenchError):
+        call()
+
+
+def test_tensors_with_a_gradient_are_taken_also_in_a_list():
+    torch = pytest.importorskip("torch")
+    tensor = torch.tensor(VECTORS, requires_grad=True)
+    expected = hbench.score(VECTORS, LABELS, metrics="H-AP").scores
+    assert hbench.score(tensor, LABELS, metrics="H-AP").scores == expected
+    assert hbench.score(list(tensor), LABELS, metrics="H-AP").scores == expected
+
+
+def test_texts_in_an_array_or_a_column_are_as_good_as_in_a_list():
+    pandas = pytest.importorskip("pandas")
+    for names in (np.array(["H-AP", "AP"]), pandas.Series(["H-AP", "AP"])):
+        assert set(hbench.score(VECTORS, LABELS, metrics=names).scores) == {"H-AP", "AP"}

@@ -116,14 +116,13 @@ def _holds_arrays(array: NDArray[Any]) -> bool:
 def as_vectors(vectors: ArrayLike, what: str = "vectors") -> NDArray[np.floating]:
     """Finite native floats (N, D) from an array or a torch tensor; integers of one or two bytes
     become float32, others float64. Raises SubmissionError otherwise."""
-    array = as_array(vectors, what)
-    if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
-        masked = f"{int(np.ma.getmaskarray(array).sum()):,} masked"
+    if isinstance(vectors, np.ma.MaskedArray) and np.ma.is_masked(vectors):
+        masked = f"{int(np.ma.getmaskarray(vectors).sum()):,} masked"
         raise SubmissionError(
             f"the {what} hold masked numbers", expected="a number in every place", found=masked
         )
 
-    array = np.asarray(array)
+    array = np.asarray(as_array(vectors, what))
     if array.ndim != 2 or not array.size or array.dtype.kind not in "fiu":
         raise SubmissionError(
             f"the {what} cannot be ranked",

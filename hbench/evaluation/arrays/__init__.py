@@ -149,7 +149,14 @@ def score(
 
 
 def _vectors_of(nodes: Mapping[str | tuple[str, ...], ArrayLike]) -> Embeddings:
-    """The vectors of nodes, which are named by a text or by the names from the top."""
+    """The vectors of nodes, which are named by a text or by the names from the top. Raises
+    UsageError for what has no names."""
+    if not isinstance(nodes, Mapping):
+        raise UsageError(
+            "nodes must be vectors by name",
+            expected='{"owl": (D,), …}',
+            found=type(nodes).__name__,
+        )
     return read(
         {
             path_text(tuple(map(str, name))) if isinstance(name, tuple) else str(name): vector

@@ -91,6 +91,14 @@ def as_paths(labels: Any, what: str) -> Any:
     """
     if hasattr(labels, "detach"):
         return labels.detach().cpu()
+    if not hasattr(labels, "__len__"):
+        raise UsageError(
+            f"the {what} must be a list or an array",
+            expected="a class at every level for each item",
+            found=f"{labels!r:.60}",
+        )
+    if isinstance(labels, list | tuple) and len(labels) and hasattr(labels[0], "detach"):
+        return as_array(labels, what)
     if isinstance(labels, np.ma.MaskedArray) and np.ma.is_masked(labels):
         named = np.array(labels.data, dtype=object)
         named[np.ma.getmaskarray(labels)] = None

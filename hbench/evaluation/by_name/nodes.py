@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from hbench.core.arguments import as_array
-from hbench.core.errors import SubmissionError, examples
+from hbench.core.errors import SubmissionError, UsageError, examples
 from hbench.core.untrusted import open_parquet, parquet_table
 from hbench.engine.similarity import as_vectors
 from hbench.sheets import words
@@ -70,6 +70,12 @@ def read(
     if isinstance(given, Mapping):
         vectors = as_vectors([as_array(each, "nodes") for each in given.values()], "nodes")
         return embedding_files.joined(as_ids(list(given), "nodes"), vectors)
+    if not isinstance(given, str | Path):
+        raise UsageError(
+            "nodes must be vectors by name, or a file of them",
+            expected='{"owl": (D,), …}, or an embedding file whose ids are names',
+            found=type(given).__name__,
+        )
     path = Path(given)
     if path.suffix == ".parquet" and path.is_file():
         table = by_levels(path, levels)

@@ -211,6 +211,7 @@ def browse(
     )
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     test = test_of(data, test)
+    k = min(k, len(data.tests[test]))
     examined = examined_files(paths, data, by, similarity=similarity, ties=ties)
     if nodes is None:
         return _results(test, _names(paths), examined, choice, by=by, k=k)
@@ -318,6 +319,12 @@ def _paths(
     asked for.
     """
     given = [files] if isinstance(files, str | Path | TwoFiles) else files
+    if not isinstance(given, list | tuple) or not all(
+        isinstance(file, str | Path | TwoFiles) for file in given
+    ):
+        raise UsageError(
+            "files must be an embedding file, or a list of them", found=type(files).__name__
+        )
     paths = [
         TwoFiles(*map(Path, file)) if isinstance(file, TwoFiles) else Path(file) for file in given
     ]
