@@ -151,7 +151,7 @@ def as_array(given: Any, name: str) -> NDArray[Any]:
         raise UsageError(
             f"{name} has masked values",
             expected="a value everywhere",
-            found=f"{int(np.ma.count_masked(array)):,} masked",
+            found=f"{int(np.ma.getmaskarray(array).sum()):,} masked",
             fix="fill them, such as scores by .filled(-np.inf), which leaves an item out",
         )
     return np.asanyarray(np.ma.getdata(array)) if isinstance(array, np.ma.MaskedArray) else array
