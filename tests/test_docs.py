@@ -29,11 +29,7 @@ ELSEWHERE = {  # pages whose commands are run by others
     "own-pictures",  # tests/train/test_own_pictures.py, which brings pretrained weights
 }
 LONGEST = 150  # lines of a page, so that it is read to its end
-LONGER = {  # of pictures; one that branches; one with the tables that hold what it says
-    "gallery",
-    "labels",
-    "audit",
-}
+LONGER = {"gallery", "labels"}  # of pictures; one that branches
 TRIED = "test_the_blocks_of_a_page_run_in_order"
 LONG = {"training", "look", "labels"}
 KINDS = {"console", "python", "sh", "toml", "yaml", "csv", "text", "bibtex", "math"}

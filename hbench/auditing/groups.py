@@ -8,7 +8,8 @@ B sends no such group to A. That a kind of A merely looks like B cannot be exclu
 nothing is said of how sure that is.
 
 How many such mistakes there are at most is known where groups are found: classes are relabelled on
-purpose, 30 % of their items, and the share that comes back in groups is counted.
+purpose, 30 % of their items, or a batch of items that are near each other; the smaller share that
+comes back in groups counts.
 """
 
 from __future__ import annotations
@@ -128,24 +129,37 @@ class GroupRecall(NamedTuple):
 def recall_of_groups(votes: Votes, strangeness: Strangeness) -> GroupRecall:
     """Relabel items of some classes and look for groups again."""
     rng = np.random.default_rng(0)
-    lost = {True: _lost(votes, rng, is_far=True), False: _lost(votes, rng, is_far=False)}
     shares = []
-    for flows in lost.values():
-        if len(flows) < FEWEST_SOURCES:
-            shares.append(np.nan)
-            continue
-        classes = votes.classes.copy()
-        for group in flows:
-            classes[group.items] = group.label
-        changed = replace(votes, classes=classes)
-        targets = np.unique([group.label for group in flows])
-        looked_at = np.flatnonzero(np.isin(classes, targets))
-        best = Evidence(changed).alternatives(looked_at, classes[looked_at])
-        found = groups_of(changed, contradicted(best, looked_at), strangeness)
-        in_groups = np.concatenate([np.zeros(0, np.int64), *(each.items for each in found)])
-        wrong = np.concatenate([each.items for each in flows])
-        shares.append(float(np.isin(wrong, in_groups).mean()))
+    for is_far in (True, False):
+        flows = _lost(votes, rng, is_far=is_far)
+        batches = [_nearest_of(votes, flow) for flow in flows]
+        both = (_found_again(votes, strangeness, lost) for lost in (flows, batches))
+        shares.append(min(both) if len(flows) >= FEWEST_SOURCES else np.nan)
     return GroupRecall(*shares)
+
+
+def _found_again(votes: Votes, strangeness: Strangeness, lost: list[SuspectGroup]) -> float:
+    """The share of items, relabelled on purpose, that come back in groups."""
+    classes = votes.classes.copy()
+    for group in lost:
+        classes[group.items] = group.label
+    changed = replace(votes, classes=classes)
+    targets = np.unique([group.label for group in lost])
+    looked_at = np.flatnonzero(np.isin(classes, targets))
+    best = Evidence(changed).alternatives(looked_at, classes[looked_at])
+    found = groups_of(changed, contradicted(best, looked_at), strangeness)
+    in_groups = np.concatenate([np.zeros(0, np.int64), *(each.items for each in found)])
+    wrong = np.concatenate([each.items for each in lost])
+    return float(np.isin(wrong, in_groups).mean())
+
+
+def _nearest_of(votes: Votes, flow: SuspectGroup) -> SuspectGroup:
+    """The first item of a class that loses some, and its nearest neighbours in that class: a batch
+    that was labelled at once."""
+    first = flow.items[0]
+    near = votes.neighbours[first]
+    batch = [first, *near[votes.classes[near] == flow.proposed][: FEWEST - 1].tolist()]
+    return SuspectGroup(flow.label, flow.proposed, np.unique(np.array(batch, np.int64)))
 
 
 def _lost(votes: Votes, rng: np.random.Generator, *, is_far: bool) -> list[SuspectGroup]:

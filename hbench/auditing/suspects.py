@@ -22,6 +22,7 @@ from hbench.auditing.swaps import SMALLEST
 
 FAR, NEAR = "far", "near"
 SHOWN_NEIGHBOURS = 4
+FEWEST_WRONG = 20  # labels that are wrong at least, below which none is said to be surely so
 LIKELY = 0.5  # sureness, from which a suspect comes before groups
 RECALL = 0.5  # of groups made on purpose, below which nothing is said of how many are wrong at most
 NORMAL = 1.645  # a quantile, for numbers that vary by chance
@@ -113,8 +114,8 @@ def _listed(
     items = np.flatnonzero(some.chosen & (best.evidence > 0))
     sureness = np.where(is_alone, curve.of(seen), np.nan)[items]
     at_least, at_most = _bounds(curve, sureness, len(everyone))
-    if at_least == 0 and not curve.is_apart:
-        # so few that all may be right
+    if at_least is not None and at_least < FEWEST_WRONG and not curve.is_apart:
+        # so few that a handful of look-alikes makes most of those that are said to be sure
         sureness = np.minimum(sureness, LIKELY)
     odds = curve.odds(seen)[items]
     order = _order(sureness, odds, some.group[items])

@@ -74,7 +74,8 @@ def test_of_groups_no_sureness_is_said_and_they_come_before_what_is_likely_right
 def test_groups_count_among_the_wrong_labels_at_most_not_at_least(taken_for_another):
     audit, _lost = taken_for_another
     far, near = audit.lists
-    assert 48 <= far.at_most <= 100  # 2 × 24 of 80
+    # 2 × 24 of 80; of batches of 5, relabelled on purpose, half are found
+    assert 48 <= far.at_most <= 140
     assert 48 <= near.at_most <= 100
     assert far.at_least == near.at_least == 0
 
