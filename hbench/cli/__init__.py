@@ -200,7 +200,7 @@ def main() -> None:
         if (refusal := extras.missing(error)) is not None:
             _end_refused(refusal)
         _end_unforeseen(error)  # the module belongs to no extra
-    except OSError as error:
+    except (OSError, SystemExit) as error:
         _end_by_system(error)
     except (click.Abort, KeyboardInterrupt):
         _end_interrupted()
@@ -225,8 +225,12 @@ def _end_refused(refusal: HBenchError) -> NoReturn:
     sys.exit(refusal.exit_code)
 
 
-def _end_by_system(error: OSError) -> NoReturn:
-    """Say what the system refused, and why."""
+def _end_by_system(error: OSError | SystemExit) -> NoReturn:
+    """Say what the system refused, and why; and that a program of the user's own ended the process,
+    which has made no file then."""
+    if isinstance(error, SystemExit):
+        _end_in_own_code(error)
+        raise error
     if error.errno == errno.ENAMETOOLONG:
         _end_refused(
             UsageError(
@@ -246,7 +250,7 @@ def _say_warning(message: Warning | str, category: type[Warning], *_: object) ->
         click.echo(f"hbench: {visible(str(message))}", err=True)
 
 
-def _end_in_own_code(error: Exception) -> None:
+def _end_in_own_code(error: BaseException) -> None:
     """End with the line of a user's own program, FILE.py:NAME, where an error came through it."""
     at = error.__traceback__
     place = ""

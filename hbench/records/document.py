@@ -111,7 +111,7 @@ class Document(Strict):
     dataset_version: str
     dataset_digest: str
     tests: tuple[str, ...]
-    levels: tuple[str, ...]
+    levels: tuple[str, ...] = Field(min_length=1)
     protocol: str
     signature: str
     method: str | None = None

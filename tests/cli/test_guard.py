@@ -128,3 +128,20 @@ def test_a_name_never_leaves_its_comment_or_heading():
         markdown(content, title="mine\n\\input{x}"),
     ):
         assert not any(line.startswith("\\input") for line in text.splitlines())
+
+
+def test_a_net_of_ones_own_that_ends_the_process_is_named_with_its_line(folder):
+    lines = [
+        "import sys",
+        "from torch import nn",
+        "class Net(nn.Module):",
+        "    size, mean, std, calls = 32, (0.5,), (0.5,), 0",
+        "    def forward(self, images):",
+        "        Net.calls += 1",
+        "        return sys.exit(0) if Net.calls > 1 else images.flatten(1)[:, :4]",
+    ]
+    (folder / "mine.py").write_text("\n".join(lines))
+    words = ("embed", "./mine.py:Net", "-d", "glyphs", "-o", "out.npz")
+    said = hbench(folder, *words, code=3, HBENCH_HOME=str(folder / "home")).stderr
+    assert "mine.py, line 7" in said
+    assert not (folder / "out.npz").exists()

@@ -241,3 +241,14 @@ def test_settings_of_the_user_change_no_picture(plotted):
 def test_letters_that_the_font_lacks_are_boxes_and_no_warning():
     drawing = drawn(lambda figure: figure.text(0.5, 0.5, "語"), height=1, about="")
     assert drawing.as_bytes("png").startswith(b"\x89PNG")
+
+
+def test_reports_whose_levels_do_not_fit_are_refused_in_words(tmp_path):
+    labels = np.stack([np.arange(12) // 4, np.arange(12) // 2], axis=1)
+    vectors = np.random.default_rng(0).normal(size=(12, 4))
+    hbench.score(vectors, labels).write(tmp_path / "good.json")
+    document = json.loads((tmp_path / "good.json").read_text(encoding="utf-8"))
+    for name, changed in (("levels", {"levels": []}), ("mistakes", {"mistakes": {"test": {}}})):
+        file = tmp_path / f"{name}.json"
+        file.write_text(json.dumps(document | changed), encoding="utf-8")
+        assert "evaluate" in refusal("plot", "mistakes", file, "-o", tmp_path / "x.png")

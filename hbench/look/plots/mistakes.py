@@ -71,7 +71,8 @@ def of_document(name: str, document: Document, distances: NDArray[np.float64] | 
     HD-first-mistake (Q,), if given.
     """
     depth = len(document.levels)
-    if not document.mistakes:
+    known = all(len(own) == depth + 1 for own in document.mistakes.values())
+    if not (document.mistakes and known):
         raise UsageError(
             f"the report of {name} does not say of what level the first results are",
             fix="evaluate again",
