@@ -7,13 +7,15 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from decimal import Decimal
 from itertools import takewhile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hbench.boards import Leaderboard, Row
+from hbench.boards.rows import PLACES
 from hbench.boards.runs import row_of
 from hbench.core.errors import HBenchError, UsageError, examples
 from hbench.core.files import write_text
@@ -228,39 +230,68 @@ def _record(study: Study, arm: str, out: Path) -> ArmRecord:
     )
 
 
-def rows(board: Leaderboard, values: Values, out: Path) -> list[Row]:
-    """Return one row per arm: its seed in the middle by the leaderboard's metric, and the mean of
-    all its seeds.
+def rows(study: Study, board: Leaderboard, values: Values, out: Path) -> list[Row]:
+    """Return one row per arm: its seed in the middle by the leaderboard's metric, the mean of all
+    its seeds, and the command that trains it again.
     """
-    return [_row(board, out, arm, scores) for arm, scores in values.items()]
+    return [
+        row_from(study, board, arm, values[arm], (folder_of(out, arm, seed), seed))
+        for arm, seed in middle_seeds(board, values).items()
+    ]
 
 
-def _row(board: Leaderboard, out: Path, arm: str, scores: Mapping[str, Scores]) -> Row:
-    of_seeds = scores[board.metric].of_seeds
-    seeds = len(of_seeds)
-    seed = int(np.argsort(of_seeds, kind="stable")[(seeds - 1) // 2])
-    recipe = resolve(str(folder_of(out, arm, seed) / RECIPE))
-    steps = _steps(folder_of(out, arm, seed))
+def middle_seeds(board: Leaderboard, values: Values) -> dict[str, int]:
+    """Return the seed in the middle, by the leaderboard's metric, of every arm."""
+    middle = {}
+    for arm, scores in values.items():
+        of_seeds = scores[board.metric].of_seeds
+        middle[arm] = int(np.argsort(of_seeds, kind="stable")[(len(of_seeds) - 1) // 2])
+    return middle
+
+
+def row_from(
+    study: Study,
+    board: Leaderboard,
+    arm: str,
+    scores: Mapping[str, Scores],
+    run: tuple[Path, int],
+) -> Row:
+    """Return the row of an arm's run, a folder and its seed, beside the scores of all seeds."""
+    folder, seed = run
+    recipe = resolve(str(folder / RECIPE))
+    seeds = len(scores[board.metric].of_seeds)
     over_seeds = "; ".join(
         f"{metric} {shown(interval_of(scores[metric]))}"
         for metric in ("H-AP", "AP", "R@1")
         if metric in scores
     )
     note = (
-        f"seed {seed} of {seeds}, {steps} steps of {recipe.sampler.batch}; mean over seeds: "
-        f"{over_seeds}"
+        f"seed {seed} of {seeds}, {_steps(folder)} steps of {recipe.sampler.batch}; mean over "
+        f"seeds: {over_seeds}"
     )
-    document = reports.read(folder_of(out, arm, seed) / REPORT)
+    document = reports.read(folder / REPORT)
     row = row_of(
         document,
         board,
         method=arm,
         backbone=recipe.model.backbone,
         setup={"batch_size": recipe.sampler.batch, "resolution": recipe.images.size},
+        made=study.command(arm, seed, (f"optimizer.lr={recipe.optimizer.lr}",)),
     )
     assert row.run is not None
+    known: dict[str, Any] = {"note": note}
+    if seeds > 1:
+        known |= {"seeds": seeds, "between_seeds": between_seeds(row, scores)}
+    return row.model_copy(update={"run": row.run.model_copy(update=known)})
 
-    return row.model_copy(update={"run": row.run.model_copy(update={"note": note})})
+
+def between_seeds(row: Row, scores: Mapping[str, Scores]) -> dict[str, Decimal]:
+    """Return the standard deviation over seeds of a row's metrics, in points."""
+    return {
+        metric: round(Decimal(100 * float(np.std(of.of_seeds, ddof=1))), PLACES)
+        for metric, of in scores.items()
+        if metric in row.scores
+    }
 
 
 def _steps(folder: Path) -> int:

@@ -7,6 +7,7 @@ Every arm is trained once per seed (studies.runs); the claims are tested over th
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -214,6 +215,34 @@ class Study(BaseModel):
             origin.recipe,
             [*self.settings, *inherited, *chosen, *own.set, *selection, *changes, f"seed={seed}"],
         )
+
+    def command(self, arm: str, seed: int, chosen: Sequence[str] = ()) -> str:
+        """The command that trains an arm's run of a seed: its recipe, and the settings that the
+        recipe does not have already."""
+        origin = self.arms[self.arms[arm].like or arm]
+        wanted = self.recipe(arm, seed, chosen=chosen)
+        inherited = origin.set if self.arms[arm].like else ()
+        settings = [*self.settings, *inherited, *chosen, *self.arms[arm].set, f"seed={seed}"]
+        needed = list(settings)
+        for setting in settings:
+            without = [each for each in needed if each != setting]
+            if _is_alike(origin.recipe, without, wanted):
+                needed = without
+        words = [f"--set {shlex.quote(setting)}" for setting in needed]
+        return " ".join(["hbench train", origin.recipe, *words, "--threads 1"])
+
+
+def _is_alike(name: str, settings: Sequence[str], other: Recipe) -> bool:
+    """Whether a recipe with settings gives the same embeddings as another, whatever they save on
+    the way; what chooses a checkpoint matters where there are validations alone.
+    """
+    try:
+        one = resolve(name, settings)
+    except ConfigError:
+        return False
+    own = {"checkpoint_every", "checkpoint_minutes", "log_every", "aim", "source"}
+    own |= set() if other.validation else {"select_by"}
+    return one.model_dump(exclude=own) == other.model_dump(exclude=own)
 
 
 def names() -> list[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hbench.boards import Leaderboard, Row, RunProvenance, read_file
-from hbench.boards.runs import block, refuse_several_files
+from hbench.boards.runs import SINGLE_FILE, block, refuse_several_files
 from hbench.boards.verification import checked, identity_of
 from hbench.core.errors import HBenchError, IntegrityError, SourceError
 from hbench.core.files import write_text
@@ -31,6 +31,7 @@ LARGEST = 8 << 30  # bytes of one embedding file: a million vectors of 2,048 flo
 VERIFIED = "verified"
 DIFFERS = "differs"
 ABSENT = "cannot be had"
+BY_HAND = "its queries are names: verify it with --embeddings FILE --nodes NODES"
 
 
 class RowVerdict(NamedTuple):
@@ -55,8 +56,7 @@ def verdict_on(
     """
     assert row.run is not None
     if row.setup.queries is not None:
-        by_hand = "its queries are names: verify it with --embeddings FILE --nodes NODES"
-        return RowVerdict(board.dataset, row.method, ABSENT, by_hand)
+        return RowVerdict(board.dataset, row.method, ABSENT, BY_HAND)
     try:
         data = _dataset(board.dataset)
         path = _file_of(row.run, requester, on_progress)
@@ -83,6 +83,35 @@ def verdict_by(
         f"; the row says: {row.run.doubt}" if row.run.doubt else ""
     )
     return RowVerdict(board.dataset, row.method, VERIFIED, detail)
+
+
+def contents_in(folder: Path) -> dict[str, Path]:
+    """The files of vectors below a folder, by their content, and by their checksum."""
+    found: dict[str, Path] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.suffix.lower() not in SINGLE_FILE or not path.is_file():
+            continue
+        try:
+            given = identity_of(submission.read(path))
+        except HBenchError:
+            continue  # values by query, and other tables
+        found |= {given.content: path, given.sha256: path}
+    return found
+
+
+def verdict_among(row: Row, board: Leaderboard, kept: Mapping[str, Path]) -> RowVerdict:
+    """Verify a row of a run by one of some files, by their content (`contents_in`)."""
+    assert row.run is not None
+    if row.run.digest not in kept:
+        missing = f"no file there has its content, {row.run.digest[:12]}…"
+        return RowVerdict(board.dataset, row.method, ABSENT, missing)
+    if row.setup.queries is not None:
+        return RowVerdict(board.dataset, row.method, ABSENT, BY_HAND)
+    try:
+        data = _dataset(board.dataset)
+    except HBenchError as error:
+        return RowVerdict(board.dataset, row.method, ABSENT, one_line(error))
+    return verdict_by(row, board, partial(submission.read, kept[row.run.digest]), data)
 
 
 def _dataset(name: str) -> Dataset:

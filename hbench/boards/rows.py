@@ -114,7 +114,9 @@ class RunProvenance(BaseModel):
     other programs, have that of the file, `sha256`, instead. `doubt`: what the evaluation found to
     speak against it (hbench.submissions.embeddings.doubts). `url`: where the file can be had;
     `verified`: when, and by which version, `hbench leaderboard verify --fetch` got the same scores.
-    `names`: the content of the vectors of names, where these are the queries."""
+    `names`: the content of the vectors of names, where these are the queries. `made`: the command
+    that makes the file again, the `seconds` it took and the `device`. `between_seeds`: by metric,
+    the standard deviation over the `seeds` of the method, in points."""
 
     model_config = STRICT
     content: str | None = Field(None, pattern="^[0-9a-f]{64}$")
@@ -128,6 +130,11 @@ class RunProvenance(BaseModel):
     names: str | None = Field(None, pattern="^[0-9a-f]{64}$")
     url: str | None = Field(None, pattern=r"^https?://[^\s\x00-\x1f\x7f]+$")
     verified: str | None = Field(None, pattern=ONE_LINE)
+    made: str | None = Field(None, pattern=ONE_LINE)
+    seconds: int | None = Field(None, gt=0)
+    device: str | None = Field(None, pattern=ONE_LINE)
+    seeds: int | None = Field(None, gt=1)
+    between_seeds: dict[str, Percent] = {}
     note: str | None = None
     doubt: str | None = None
 
@@ -138,6 +145,8 @@ class RunProvenance(BaseModel):
                 "expected exactly one of content and sha256, found "
                 f"{'both' if self.content else 'neither'}"
             )
+        if bool(self.between_seeds) != (self.seeds is not None):
+            raise ValueError("expected seeds and between_seeds together, or neither")
         return self
 
     @property

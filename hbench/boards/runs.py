@@ -129,13 +129,14 @@ def row_of(
     *,
     method: str | None = None,
     url: str | None = None,
+    made: str | None = None,
     **details: Any,
 ) -> Row:
     """The row of a report: every score in percent, and all its provenance.
 
-    `url`: where the embedding file can be had. `details`: backbone, dim, year, setup of the Row
-    where they are known. Raises SubmissionError for a report without a method or a file, or that
-    `recordable_scores` refuses.
+    `url`: where the embedding file can be had; `made`: the command that makes it. `details`:
+    backbone, dim, year, setup of the Row where they are known. Raises SubmissionError for a report
+    without a method or a file, or that `recordable_scores` refuses.
     """
     scores = recordable_scores(board, document)
     name = method or document.method
@@ -147,8 +148,7 @@ def row_of(
         refuse_several_files(source.file)
     queries = max(score.queries for score in scores.values())
     run = _run_of(document, source, board) | {"queries": queries}
-    if url:
-        run["url"] = url
+    run |= {key: value for key, value in (("url", url), ("made", made)) if value}
 
     printed = {
         metric: round(Decimal(factor_of(board.key(metric)) * score.value), PLACES)
@@ -229,9 +229,10 @@ def carried_row(path: Path, name: str, **details: Any) -> tuple[Leaderboard, Row
         raise SubmissionError(
             "the report is of another dataset", expected=expected, found=str(content.get("dataset"))
         )
-    if details.get("url") or details.get("setup"):
+    if details.get("url") or details.get("setup") or details.pop("made", None):
         raise UsageError(
-            "this report states the row's setup and file itself", fix="leave --url and --setup out"
+            "this report states the row's setup and file itself",
+            fix="leave --url, --setup and --made out",
         )
 
     changed = {key: value for key, value in details.items() if value}
@@ -347,4 +348,16 @@ def block(row: Row) -> str:
 
 
 def _inline(table: Mapping[str, Any]) -> str:
-    return f"{{ {', '.join(tomli_w.dumps(table).splitlines())} }}"
+    """A table in one line, with those in it."""
+    parts = [
+        f"{_key(key)} = {_inline(value)}"
+        if isinstance(value, dict)
+        else tomli_w.dumps({key: value}).strip()
+        for key, value in table.items()
+    ]
+    return f"{{ {', '.join(parts)} }}"
+
+
+def _key(key: str) -> str:
+    """A key as TOML writes it."""
+    return tomli_w.dumps({key: 0}).rpartition(" = ")[0]

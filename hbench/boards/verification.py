@@ -129,9 +129,7 @@ def verify(
     UnknownName for the method, ComparisonError where nothing can be compared, SubmissionError where
     a leaderboard does not take the report.
     """
-    rows = [row for row in board.rows if row.method == method]
-    if not rows:
-        raise UnknownName("method", method, dict.fromkeys(row.method for row in board.rows))
+    rows = rows_of(board, method)
     same_file = [row for row in rows if row.run and row.run.is_of(*given)]
     of_runs = [row for row in rows if row.run]
     return [
@@ -139,6 +137,14 @@ def verify(
         for row in same_file or of_runs or rows
         for check in _checks(board, row, given, rescore)
     ]
+
+
+def rows_of(board: Leaderboard, method: str) -> list[Row]:
+    """The rows of a method; raises UnknownName where there are none."""
+    rows = [row for row in board.rows if row.method == method]
+    if not rows:
+        raise UnknownName("method", method, dict.fromkeys(row.method for row in board.rows))
+    return rows
 
 
 def refuse_differences(checks: Sequence[Check]) -> None:

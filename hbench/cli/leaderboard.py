@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hbench.cli.board_tables import selected, terminal_table, written
-from hbench.cli.names import BOARD, DATASET, FILE
+from hbench.cli.names import BOARD, DATASET, FILE, FOLDER
 from hbench.cli.reporting import submitted, with_options
 from hbench.cli.table_options import TABLE, loaded_if_named
 from hbench.cli.terminal import format_of, say, show, show_json, show_table
-from hbench.cli.verification import dataset_of, verify_fetched, verify_file
+from hbench.cli.verification import dataset_of, verify_fetched, verify_file, verify_kept
 from hbench.core.errors import ConfigError, UnknownName, UsageError
 
 if TYPE_CHECKING:
@@ -88,6 +88,8 @@ DETAILS = [  # of a row, beside its scores
         help="How the model was made, such as pretraining=ImageNet-1k or parameters=86000000; "
              "repeatable.",
     ),
+    click.option("--made", metavar="COMMAND", help="What made the file: hbench train … or embed …; "
+                                                   "`leaderboard rerun` runs it again."),
     click.option("--url", help="Where the embedding file is published; others then verify the row "
                                "by it."),
 ]  # fmt: skip
@@ -131,6 +133,7 @@ def list_(as_json: bool, as_csv: bool) -> None:
 
 @command.command("show", short_help="Show a leaderboard ranked by one metric.")
 @with_options(SELECTION)
+@click.argument("row", required=False)
 @click.option(
     "--format", "form", type=click.Choice(["table", *FORMATS]), default="table", show_default=True
 )
@@ -138,17 +141,58 @@ def list_(as_json: bool, as_csv: bool) -> None:
 @click.option(
     "--csv", "as_csv", is_flag=True, help="The same as --format csv: percent, as printed."
 )
-def show_(form: str, as_json: bool, as_csv: bool, **selection: Any) -> None:
+def show_(row: str | None, form: str, as_json: bool, as_csv: bool, **selection: Any) -> None:
     """Show a leaderboard ranked by one metric; methods with a mark have a note below the table.
+    With ROW, a method, show all that is known of its rows, and how they are made again.
 
+    \b
     Example: hbench leaderboard show inat18-base --metric AP/supercategory
+             hbench leaderboard show glyphs "pixels → PCA (64)"
     """
+    if row is not None:
+        _show_row(selection["name"], row)
+        return
     board, standings, metrics = selected(**selection)
     form = format_of(form, as_json=as_json, as_csv=as_csv)
     if form != "table":
         show(written(board, standings, metrics, form=form).rstrip("\n"))
         return
     terminal_table(board, standings, metrics, fixed=bool(selection["columns"]))
+
+
+def _show_row(name: str, method: str) -> None:
+    """Print the rows of a method as TOML, and the commands that make them again."""
+    import shlex
+
+    from hbench.boards import read
+    from hbench.boards.runs import block
+    from hbench.boards.verification import rows_of
+
+    rows = rows_of(read(name), method)
+    show("\n".join(map(block, rows)).rstrip("\n"))
+    for row in rows:
+        if row.run and row.run.made:
+            say(f"made by: {row.run.made}")
+            say(f"again:   hbench leaderboard rerun {shlex.join([name, method])}")
+
+
+@command.command("rerun", short_help="Make a row's file again by its command, and compare.")
+@click.argument("name", type=BOARD)
+@click.argument("method")
+@click.option(
+    "--out", "-o", type=FOLDER, help="Keep what it makes in this folder.  [default: not kept]"
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def rerun(name: str, method: str, *, out: Path | None, as_json: bool) -> None:
+    """Run the command by which METHOD's row was made (`leaderboard show NAME METHOD`), score what
+    it makes, and compare: the same content, or scores within what another seed or processor may
+    move; else exit code 7. Files that the command names lie in this folder.
+
+    Example: hbench leaderboard rerun glyphs "pixels → PCA (64)"
+    """
+    from hbench.cli.verification import rerun_rows
+
+    rerun_rows(name, method, out, as_json=as_json)
 
 
 @command.command("export", short_help="Write a leaderboard as Markdown, LaTeX, CSV, JSON, BibTeX.")
@@ -258,6 +302,11 @@ def remove(name: str, method: str, run: str | None, path: Path | None) -> None:
     help="Fetch the files that rows of runs name by their url, and verify all of them.",
 )
 @click.option(
+    "--files",
+    type=FOLDER,
+    help="Verify rows of runs by the files in this folder, whatever their names.",
+)
+@click.option(
     "--changed-since",
     metavar="REV",
     help="With --fetch: only rows that the git revision REV does not have.",
@@ -286,19 +335,25 @@ def verify(
         for option in ("embeddings", "ids", "gallery", "nodes", "dataset")
         if options[option]
     ]
-    if fetch and of_a_file:
+    files = options["files"]
+    if (fetch or files) and (of_a_file or (fetch and files)):
         raise click.UsageError(
-            f"--fetch verifies by the files that rows name: leave {' '.join(of_a_file)} out."
+            "--fetch verifies by the files that rows name, --files by those of a folder: leave "
+            f"{' '.join(of_a_file) or 'one of the two'} out."
         )
     if not fetch and (options["changed_since"] or options["mark"]):
         raise click.UsageError("--changed-since and --mark go with --fetch.")
 
-    if fetch:
+    if files:
+        verify_kept(name, method, files, as_json=as_json)
+    elif fetch:
         verify_fetched(
             name, method, options["changed_since"], mark=options["mark"], as_json=as_json
         )
     elif name is None or method is None or options["embeddings"] is None:
-        raise click.UsageError("Give NAME, METHOD and --embeddings FILE, or --fetch.")
+        raise click.UsageError(
+            "Give NAME, METHOD and --embeddings FILE, or --files FOLDER, or --fetch."
+        )
     else:
         given = submitted(options["embeddings"], options["ids"], options["gallery"])
         nodes = options["nodes"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +14,9 @@ from hbench.core.errors import ConfigError, UnknownName, UsageError
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from hbench.boards import Leaderboard
+    from hbench.boards import Leaderboard, Row
     from hbench.boards.fetched import RowVerdict
+    from hbench.boards.verification import Check
     from hbench.datasets import Dataset
     from hbench.datasets.download import Requester
     from hbench.evaluation.submission import Submission
@@ -55,15 +56,79 @@ def verify_file(
     checks = verify(
         board, method, identity_of(given), lambda row: rescored(row, board, given, data, nodes)
     )
+    _show_checks(checks, f"{method} on {board.dataset}, percent", as_json=as_json)
+    refuse_differences(checks)
+
+
+def _show_checks(checks: Sequence[Check], title: str, *, as_json: bool) -> None:
     header = ("source", "metric", "recorded", "scored again", "verdict")
     lines = [(*map(str, check[:4]), "differs" if check.differs else "equal") for check in checks]
     if as_json:
         show_json([dict(zip(header, line, strict=True)) for line in lines])
     else:
-        show_table(
-            f"{method} on {board.dataset}, percent", header, lines, left=("metric", "verdict")
+        show_table(title, header, lines, left=("metric", "verdict"))
+
+
+def rerun_rows(name: str, method: str, out: Path | None, *, as_json: bool) -> None:
+    """Make the files of a method's rows again, and show how their scores compare."""
+    from tempfile import TemporaryDirectory
+
+    from hbench.boards import read
+    from hbench.boards.verification import rows_of
+    from hbench.core.errors import ComparisonError
+
+    board = read(name)
+    rows = [row for row in rows_of(board, method) if row.run is not None]
+    if not rows:
+        raise UsageError(
+            f"{method} is a published row", fix="its paper says how it was made; own rows say it"
         )
-    refuse_differences(checks)
+
+    said = []
+    with TemporaryDirectory(prefix="hbench-rerun-") as temporary:
+        for number, row in enumerate(rows):
+            folder = (out or Path(temporary)) / str(number) if len(rows) > 1 else out
+            said.append(_rerun(board, row, folder or Path(temporary) / "again", as_json=as_json))
+    failed = [words for words, stands in said if not stands]
+    if failed:
+        raise ComparisonError(f"{len(failed)} of {len(said)} rows are not repeated: {failed[0]}")
+
+
+def _rerun(board: Leaderboard, row: Row, out: Path, *, as_json: bool) -> tuple[str, bool]:
+    """Make the file of a row again in a folder, show its scores, and say how it compares."""
+    from hbench.boards.reruns import make, outcome
+    from hbench.boards.verification import identity_of, rescored, verify
+    from hbench.datasets import load
+    from hbench.evaluation import submission
+
+    out.mkdir(parents=True, exist_ok=True)
+    given = submission.read(make(row, out))
+    data = load(board.dataset)
+    alone = board.model_copy(update={"rows": (row,)})
+    checks = verify(
+        alone, row.method, identity_of(given), lambda row: rescored(row, board, given, data)
+    )
+    words, stands = outcome(row, checks)
+    _show_checks(checks, f"{row.method} on {board.dataset}, made again", as_json=as_json)
+    say(f"{words}: the row stands" if stands else words)
+    return words, stands
+
+
+def verify_kept(name: str | None, method: str | None, folder: Path, *, as_json: bool) -> None:
+    """Verify the rows of runs of one leaderboard, or of all, by the files in a folder."""
+    from hbench.boards import fetched, read_file
+
+    kept = fetched.contents_in(folder)
+    verdicts = []
+    found: set[str] = set()
+    for path in _boards_to_verify(name, None)[0]:
+        board = read_file(path)
+        found |= {row.method for row in board.rows}
+        asked = _asked(range(len(board.rows)), board, method)
+        verdicts += [fetched.verdict_among(board.rows[n], board, kept) for n in asked]
+    if method is not None and method not in found:
+        raise UnknownName("method", method, sorted(found))
+    _show_verdicts(verdicts, as_json=as_json)
 
 
 def verify_fetched(

@@ -115,7 +115,8 @@ def embedder(
     side = size or backbone.size
     if side != backbone.size:
         _refuse_size(source, backbone, side)
-    images = Images(size=side, resize=round(side * 8 / 7), mean=backbone.mean, std=backbone.std)
+    resize = round(side * 8 / 7) if backbone.crops else side
+    images = Images(size=side, resize=resize, mean=backbone.mean, std=backbone.std)
     read = [path for path in (Path(weights), key_map) if path and path.is_file()]
     identity = " ".join(
         [source, weights, str(side), *(embeddings.digest([path])[:16] for path in read)]

@@ -17,6 +17,7 @@ from scipy import stats
 
 import hbench
 from hbench import boards as leaderboard
+from hbench.boards.reruns import allowed_of
 from hbench.core.errors import ConfigError, DataError, UnknownName
 from hbench.datasets import load, save, specs
 from hbench.metrics.names import MetricName
@@ -590,9 +591,11 @@ def test_the_kept_values_say_what_they_rest_on(name):
 
 
 @pytest.mark.parametrize("name", ["grocery", "omniglot"])
-def test_the_rows_of_the_tested_nets_are_the_middle_seeds_of_the_kept_values(name):
+def test_the_rows_of_the_tested_nets_are_near_the_middle_seeds_of_the_kept_values(name):
+    """Those of another make of processor have other bits."""
     values, about = read(kept_of(f"{name}-study"))
     rows = {row.method: row for row in leaderboard.read(about.dataset).rows}
     for arm, metrics in values.items():
         middle = 100 * float(np.median(metrics["H-AP"].of_seeds))
-        assert float(rows[arm].scores["H-AP"]) == pytest.approx(middle, abs=1e-3), arm
+        allowed = float(allowed_of(rows[arm].run)["H-AP"])
+        assert float(rows[arm].scores["H-AP"]) == pytest.approx(middle, abs=allowed), arm

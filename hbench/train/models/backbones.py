@@ -39,7 +39,8 @@ class Backbone(NamedTuple):
     deviation, interpolation.
 
     `prepare` makes the transform with which its source evaluates it, for images of a given side;
-    None if there is none.
+    None if there is none. `crops`: whether images are a little larger at first, and their middle is
+    taken.
     """
 
     net: nn.Module
@@ -49,6 +50,7 @@ class Backbone(NamedTuple):
     std: tuple[float, ...] = (0.229, 0.224, 0.225)
     prepare: Callable[[int], Callable[[Any], Tensor]] | None = None
     interpolation: str = "bilinear"
+    crops: bool = True
 
 
 Source = Callable[[str, str, bool], Backbone]  # name, weights, whether to keep its pooling
@@ -399,12 +401,18 @@ OWN_NETS: dict[str, tuple[type[nn.Module], int, tuple[float, ...], tuple[float, 
 }
 
 
+PIXELS = "pixels"
+
+
 @sources.register("hbench")
 def own_backbone(name: str, weights: str, pools: bool) -> Backbone:
     """Build hbench:small, four convolutions for small grey images, or hbench:small-photo, as many
-    for small colour photographs; they are never pretrained."""
+    for small colour photographs, neither of which is ever pretrained; or hbench:pixels, the small
+    grey images themselves."""
+    if name == PIXELS:
+        return Backbone(nn.Flatten(), COUNTED, 32, (0.0,), (1.0,), crops=False)
     if name not in OWN_NETS:
-        raise UnknownName("hbench backbone", name, OWN_NETS)
+        raise UnknownName("hbench backbone", name, (*OWN_NETS, PIXELS))
     build, side, mean, std = OWN_NETS[name]
     net = build()
     if pools:

@@ -1,0 +1,132 @@
+"""Makes a row's file again by the command that the row names, and compares the two.
+
+The command is one of hbench's own that reads no program and no recipe of a stranger; it is never
+given to a shell. Where the vectors come out bit by bit, the content is the row's; another make of
+processor rounds otherwise, and training carries that far: then the scores are compared with what
+another seed would move them by, where the row says so.
+
+>>> command_of("hbench train glyphs-happier --set seed=1", Path("out"), "test.parquet")
+['train', 'glyphs-happier', '--set', 'seed=1', '--out', 'out']
+>>> command_of("hbench embed timm:resnet18 -d glyphs", Path("out"), "r18.parquet")[-1]
+'out/r18.parquet'
+"""
+
+import math
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+
+from hbench.boards import Row, RunProvenance
+from hbench.boards.verification import CONTENT, Check
+from hbench.core.errors import HBenchError, UsageError
+
+OPTIONS = {  # of each verb, those that a row may name
+    "train": {"--set", "--threads"},
+    "embed": {
+        "-d", "--dataset", "--split", "--size", "--weights", "--key-map", "--scales", "--flip",
+        "--batch", "--precision", "--workers",
+    },
+    "demo": {"--dim"},
+}  # fmt: skip
+STRANGE = (".py", "://")  # parts of words that lead to programs, or elsewhere
+SURE = 0.95  # of all metrics of a further seed together
+ROUNDING = Decimal("0.05")  # points by which other processors' rounding may move a net's scores
+SAME = "the same content"
+EQUAL = "another content, equal scores"
+WITHIN = "another content, scores within what another {} gives"
+BEYOND = "another content, scores beyond what another {} gives"
+
+
+def command_of(made: str, out: Path, file: str) -> list[str]:
+    """The words of the command that a row names, with a folder for what it makes; raises UsageError
+    where it is none that is run again.
+    """
+    try:
+        words = shlex.split(made)
+    except ValueError:
+        words = []
+    verb = words[1] if len(words) > 1 and words[0] == "hbench" else ""
+    if verb not in OPTIONS:
+        raise UsageError(
+            "the row's command is none that is run again",
+            expected=f"hbench {', '.join(OPTIONS)} …",
+            found=made,
+        )
+
+    for word in words[2:]:
+        option = word.partition("=")[0]
+        is_recipe = verb == "train" and ("/" in word or word.endswith(".toml"))
+        is_strange = is_recipe or any(part in word for part in STRANGE)
+        if is_strange or (word.startswith("-") and option not in OPTIONS[verb]):
+            raise UsageError(
+                "the row's command has a word that is not run for a stranger",
+                found=word,
+                fix="read it, and run it yourself; verify NAME METHOD --embeddings FILE compares",
+            )
+    target = out / file if verb == "embed" else out
+    return [*words[1:], "--out", str(target)]
+
+
+def make(row: Row, out: Path) -> Path:
+    """Run the command of a row of a run, and return the file that it made in the folder `out`.
+
+    Raises UsageError where the row names no command that is run again, HBenchError where it fails.
+    """
+    if row.run is None or row.run.made is None:
+        raise UsageError(
+            f"the row of {row.method} does not say how it was made",
+            expected='made = "hbench train …" in its run',
+        )
+
+    words = command_of(row.run.made, out, Path(row.run.file).name)
+    done = subprocess.run([sys.executable, "-m", "hbench", *words], check=False, stdout=sys.stderr)
+    made = out / Path(row.run.file).name
+    if done.returncode or not made.exists():
+        raise HBenchError(
+            f"the command of {row.method} did not make {made.name} (exit code {done.returncode})",
+            found=shlex.join(["hbench", *words]),
+            fix="what it says above is what it lacks",
+        )
+    return made
+
+
+def outcome(row: Row, checks: Sequence[Check]) -> tuple[str, bool]:
+    """What a comparison with the remade file says, in words, and whether the row stands."""
+    wrong = [check for check in checks if check.differs]
+    if not any(check.field in CONTENT for check in wrong):
+        return SAME, not wrong
+    if len(wrong) == 1:
+        return EQUAL, True
+    assert row.run is not None
+    allowed = allowed_of(row.run)
+    far = [check for check in wrong if check.field not in CONTENT and _is_far(check, allowed)]
+    what = f"seed (of {row.run.seeds})" if row.run.seeds else "processor's rounding"
+    return (BEYOND if far else WITHIN).format(what), not far
+
+
+def allowed_of(run: RunProvenance) -> dict[str, Decimal] | None:
+    """How far a further run may be from one of n seeds, by metric, in points: √2 t s, s their
+    standard deviation and t of Student's distribution with n − 1 degrees of freedom, all metrics
+    together; None where there are no seeds.
+    """
+    from scipy.stats import t
+
+    if run.seeds is None:
+        return None
+    quantile = t.ppf(1 - (1 - SURE) / 2 / len(run.between_seeds), run.seeds - 1)
+    factor = Decimal(math.sqrt(2) * float(quantile))
+    return {metric: factor * s for metric, s in run.between_seeds.items()}
+
+
+def _is_far(check: Check, allowed: dict[str, Decimal] | None) -> bool:
+    """Whether a score is further from the row's than another seed, or processor, may move it; where
+    there are seeds, metrics without a deviation are not judged.
+    """
+    if not isinstance(check.rescored, Decimal) or not isinstance(check.recorded, Decimal):
+        return True
+    if allowed is None:
+        return abs(check.rescored - check.recorded) > ROUNDING
+    return abs(check.rescored - check.recorded) > max(allowed.get(check.field, 100), ROUNDING)

@@ -1,0 +1,168 @@
+"""Rows say how they are made: their commands are run again, and what they make is the rows'."""
+
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from hbench import boards
+from hbench.boards import read_file
+from hbench.boards.reruns import OPTIONS, command_of, outcome
+from hbench.boards.runs import block
+from hbench.boards.verification import Check
+from hbench.core.errors import UsageError
+from hbench.train.recipes.files import resolve
+from studies import study as studies
+from studies import values
+from studies.runs import middle_seeds
+from tests.command_line import call, refusal, run
+
+ROOT = Path(__file__).parents[2]
+OWN = {"glyphs": "glyphs", "omniglot-small-open": "omniglot", "grocery": "grocery"}
+
+
+def own_rows():
+    for path in sorted((ROOT / "leaderboards").glob("*.toml")):
+        for row in read_file(path).rows:
+            if row.run is not None:
+                yield path.stem, row
+
+
+def test_every_own_row_says_its_content_and_the_command_that_makes_it():
+    rows = list(own_rows())
+    assert len(rows) > 20
+    for _, row in rows:
+        if (row.run.doubt or "").startswith("untuned"):
+            continue  # of a former version
+        assert row.run.content
+        assert command_of(row.run.made, Path("out"), row.run.file)[0] in OPTIONS
+        assert row.run.device
+
+
+@pytest.mark.parametrize("name", ["omniglot-small-open", "grocery"])
+def test_the_recipe_of_a_row_is_that_of_the_study(name):
+    board = boards.read(name)
+    study = studies.read(OWN[name])
+    kept, about = values.read(ROOT / f"leaderboards/{OWN[name]}-study.parquet")
+    commands = {row.method: row.run.made for row in board.rows if row.run.seeds}
+    for arm, seed in middle_seeds(board, kept).items():
+        if arm in commands:
+            assert commands[arm] == study.command(arm, seed, about.arms[arm].chosen)
+    assert commands.keys() <= kept.keys()
+    assert len(commands) >= 6
+
+
+def test_the_shipped_recipe_has_the_rate_that_was_chosen():
+    for name in ("omniglot", "grocery"):
+        study = studies.read(name)
+        _, about = values.read(ROOT / f"leaderboards/{name}-study.parquet")
+        for arm, record in about.arms.items():
+            (rate,) = record.chosen
+            lr = resolve(study.arms[arm].recipe).optimizer.lr
+            assert rate == f"optimizer.lr={lr}", arm
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """A folder with what the command of the demo's row made, and what was said of it."""
+    folder = tmp_path_factory.mktemp("demo")
+    words = ("leaderboard", "rerun", "glyphs", "pixels → PCA (64)", "--out", folder / "made")
+    return folder / "made", run(*words, folder=folder).stderr
+
+
+def test_the_demos_row_is_made_again(demo):
+    assert "the row stands" in demo[1]
+
+
+def test_the_cheapest_row_of_omniglot_is_made_again(tmp_path, monkeypatch):
+    built_omniglot(tmp_path, monkeypatch)
+    done = call("leaderboard", "rerun", "omniglot-small-open", "pixels")
+    assert "the row stands" in done.stderr
+
+
+def built_omniglot(folder, monkeypatch):
+    """Build Omniglot's small open set from the parts of its archives in this clone."""
+    monkeypatch.setenv("HBENCH_HOME", str(folder / "home"))
+    raw = folder / "raw"
+    raw.mkdir()
+    for number in (1, 2):
+        name = f"images_background_small{number}.zip"
+        parts = sorted((ROOT / "tests/golden/omniglot").glob(f"{name}.part*"))
+        (raw / name).write_bytes(b"".join(part.read_bytes() for part in parts))
+    call("download", "omniglot-small", "--adopt", raw)
+    call("build", "omniglot-small-open")
+
+
+def test_a_row_is_shown_with_its_command(empty_home):
+    done = call("leaderboard", "show", "glyphs", "pixels → PCA (64)")
+    (row,) = [row for row in boards.read("glyphs").rows if row.method == "pixels → PCA (64)"]
+    assert done.stdout.strip() == block(row).strip()
+    assert "made by: hbench demo" in done.stderr
+    assert "hbench leaderboard rerun glyphs 'pixels → PCA (64)'" in done.stderr
+    assert "did you mean" in refusal("leaderboard", "show", "glyphs", "pixel")
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "rm -r .",
+        "hbench site --out .",
+        "hbench train ./mine.toml",
+        "hbench train mine.toml",
+        "hbench train glyphs-happier --out /etc",
+        "hbench train glyphs-happier --set model.backbone=./net.py:Net",
+        "hbench train glyphs-happier --track wandb",
+        "hbench embed ./net.py:Net -d glyphs",
+        "hbench embed timm:resnet18 -d glyphs --net net.py:Net",
+        "hbench demo -o /etc",
+        "hbench train 'glyphs",
+    ],
+)
+def test_a_command_that_names_a_program_or_a_place_is_not_run(made):
+    with pytest.raises(UsageError):
+        command_of(made, Path("out"), "test.parquet")
+
+
+def checks_of(**differences):
+    yield Check("run", "content", "a", "b", differs=True)
+    for metric, by in differences.items():
+        yield Check("run", metric, Decimal("50.000"), 50 + Decimal(by), differs=by != "0")
+
+
+@pytest.mark.parametrize(
+    ("seeds", "by", "said", "stands"),
+    [
+        (5, "0", "equal scores", True),
+        (5, "0.39", "another seed (of 5)", True),
+        (5, "0.40", "beyond", False),
+        (None, "0.04", "within what another processor", True),
+        (None, "0.06", "beyond", False),
+    ],
+)
+def test_other_scores_stand_within_what_another_seed_gives(seeds, by, said, stands):
+    """t of 4 degrees of freedom at .975 is 2.776, so that .1 · √2 · 2.776 = .3926."""
+    (row,) = [row for row in boards.read("glyphs").rows if row.method == "pixels → PCA (64)"]
+    between = {"AP": Decimal("0.1")} if seeds else {}
+    made = row.run.model_copy(update={"seeds": seeds, "between_seeds": between})
+    row = row.model_copy(update={"run": made})
+    words, found = outcome(row, list(checks_of(AP=by)))
+    assert said in words
+    assert found == stands
+
+
+def test_seeds_and_their_deviations_come_together(tmp_path):
+    text = (ROOT / "leaderboards/grocery.toml").read_text(encoding="utf-8")
+    (tmp_path / "a.toml").write_text(text.replace("seeds = 3, ", ""), encoding="utf-8")
+    assert "seeds and between_seeds together" in refusal("leaderboard", "show", tmp_path / "a.toml")
+
+
+def test_rows_are_verified_by_the_files_of_a_folder_whatever_their_names(demo, tmp_path):
+    made, _ = demo
+    (tmp_path / "any-name.parquet").write_bytes((made / "glyphs-pca.parquet").read_bytes())
+    words = ("leaderboard", "verify", "glyphs", "pixels → PCA (64)", "--files", tmp_path, "--json")
+    (verdict,) = json.loads(call(*words).stdout)
+    assert verdict["verdict"] == "verified"
+    (tmp_path / "any-name.parquet").unlink()
+    assert "no file there has its content" in refusal(*words)
+    assert "leave" in refusal(*words, "--fetch")
