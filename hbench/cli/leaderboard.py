@@ -165,8 +165,8 @@ def _show_row(name: str, method: str) -> None:
     import shlex
 
     from hbench.boards import read
+    from hbench.boards.proof.verification import rows_of
     from hbench.boards.runs import block
-    from hbench.boards.verification import rows_of
 
     rows = rows_of(read(name), method)
     show("\n".join(map(block, rows)).rstrip("\n"))
@@ -377,7 +377,7 @@ def submit(report: Path, *, embeddings: Path, dataset: str | None, **details: An
     https://example.org/emb.parquet
     """
     from hbench.boards import runs as leaderboard_runs
-    from hbench.boards.verification import checked
+    from hbench.boards.proof.verification import checked
 
     data = loaded_if_named(dataset, details)
     document, board, row = _row_of(report, None, details)

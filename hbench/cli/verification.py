@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from hbench.boards import Leaderboard, Row
-    from hbench.boards.fetched import RowVerdict
-    from hbench.boards.verification import Check
+    from hbench.boards.proof.fetched import RowVerdict
+    from hbench.boards.proof.verification import Check
     from hbench.datasets import Dataset
     from hbench.datasets.download import Requester
     from hbench.evaluation.submission import Submission
@@ -46,7 +46,7 @@ def verify_file(
     as_json: bool,
 ) -> None:
     from hbench.boards import read
-    from hbench.boards.verification import identity_of, refuse_differences, rescored, verify
+    from hbench.boards.proof.verification import identity_of, refuse_differences, rescored, verify
 
     board = read(name)
     data = dataset_of(dataset, board.dataset)
@@ -74,7 +74,7 @@ def rerun_rows(name: str, method: str, out: Path | None, *, as_json: bool) -> No
     from tempfile import TemporaryDirectory
 
     from hbench.boards import read
-    from hbench.boards.verification import rows_of
+    from hbench.boards.proof.verification import rows_of
     from hbench.core.errors import ComparisonError
 
     board = read(name)
@@ -96,8 +96,8 @@ def rerun_rows(name: str, method: str, out: Path | None, *, as_json: bool) -> No
 
 def _rerun(board: Leaderboard, row: Row, out: Path, *, as_json: bool) -> tuple[str, bool]:
     """Make the file of a row again in a folder, show its scores, and say how it compares."""
-    from hbench.boards.reruns import make, outcome
-    from hbench.boards.verification import identity_of, rescored, verify
+    from hbench.boards.proof.reruns import make, outcome
+    from hbench.boards.proof.verification import identity_of, rescored, verify
     from hbench.datasets import load
     from hbench.evaluation import submission
 
@@ -116,7 +116,8 @@ def _rerun(board: Leaderboard, row: Row, out: Path, *, as_json: bool) -> tuple[s
 
 def verify_kept(name: str | None, method: str | None, folder: Path, *, as_json: bool) -> None:
     """Verify the rows of runs of one leaderboard, or of all, by the files in a folder."""
-    from hbench.boards import fetched, read_file
+    from hbench.boards import read_file
+    from hbench.boards.proof import fetched
 
     kept = fetched.contents_in(folder)
     verdicts = []
@@ -136,8 +137,8 @@ def verify_fetched(
 ) -> None:
     """Verify the rows of runs of one leaderboard, or of all, by the files that they name."""
     from hbench import boards as leaderboard
-    from hbench.boards import fetched
-    from hbench.boards.addresses import strangers_requester
+    from hbench.boards.proof import fetched
+    from hbench.boards.proof.addresses import strangers_requester
 
     paths, gone = _boards_to_verify(name, revision)
     verdicts = [
@@ -168,7 +169,7 @@ def verify_fetched(
 
 def _mark(path: Path, verdicts: Mapping[int, RowVerdict]) -> None:
     """Mark the rows of a file, by number, that were scored again, as verified or not."""
-    from hbench.boards import fetched
+    from hbench.boards.proof import fetched
 
     verified = {number: each.verdict == fetched.VERIFIED for number, each in verdicts.items()}
     say(f"marked {fetched.mark(path, verified)} rows of {path}")
@@ -187,7 +188,7 @@ def _verify_row(
     requester: Requester, bars: Progress, task: TaskID, board: Leaderboard, number: int
 ) -> RowVerdict:
     """Fetch what a row names, and score it again; a bar shows the bytes."""
-    from hbench.boards import fetched
+    from hbench.boards.proof import fetched
 
     bars.update(task, description=f"{board.dataset}, row {number + 1}")
     return fetched.verdict_on(
@@ -201,7 +202,7 @@ def _verify_row(
 def _boards_to_verify(name: str | None, revision: str | None) -> tuple[list[Path], list[str]]:
     """The files to verify, and the leaderboards that a branch deletes."""
     from hbench import boards as leaderboard
-    from hbench.boards.changes import deleted_since
+    from hbench.boards.proof.changes import deleted_since
 
     if name is None and revision:  # what is not in this folder has no revisions
         return sorted(Path(leaderboard.FOLDER).glob("*.toml")), deleted_since(revision)
@@ -216,8 +217,8 @@ def _rows_to_verify(
     """The numbers of the rows of runs to verify, by default all; and verdicts on what else a branch
     changes since a revision.
     """
-    from hbench.boards.changes import changes_since
-    from hbench.boards.fetched import ABSENT, DIFFERS, RowVerdict
+    from hbench.boards.proof.changes import changes_since
+    from hbench.boards.proof.fetched import ABSENT, DIFFERS, RowVerdict
 
     if revision is None:
         return _asked(range(len(board.rows)), board, method), []
@@ -243,8 +244,8 @@ def _show_verdicts(verdicts: list[RowVerdict], *, as_json: bool) -> None:
     """Print the verdicts; raises ComparisonError where a row is not what its file gives,
     SourceError where a file cannot be had.
     """
-    from hbench.boards import fetched
-    from hbench.boards.summary import as_markdown, escaped
+    from hbench.boards.proof import fetched
+    from hbench.boards.proof.summary import as_markdown, escaped
     from hbench.core.errors import ComparisonError, SourceError
 
     verified = sum(verdict.verdict == fetched.VERIFIED for verdict in verdicts)

@@ -3,7 +3,7 @@ passwords."""
 
 import pytest
 
-from hbench.boards.addresses import (
+from hbench.boards.proof.addresses import (
     TRUSTED,
     is_open,
     refuse_closed,

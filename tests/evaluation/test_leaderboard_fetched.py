@@ -13,8 +13,8 @@ import yaml
 
 import hbench
 from hbench.boards import read_file
-from hbench.boards.addresses import TRUSTED
-from hbench.boards.fetched import ABSENT, DIFFERS, VERIFIED, verdict_on
+from hbench.boards.proof.addresses import TRUSTED
+from hbench.boards.proof.fetched import ABSENT, DIFFERS, VERIFIED, verdict_on
 from hbench.boards.runs import add, empty_board, row_of
 from hbench.core.paths import cache_home
 from hbench.datasets.download import Patience, Requester, session

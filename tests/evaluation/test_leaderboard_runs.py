@@ -15,8 +15,8 @@ import pytest
 
 from hbench.boards import Paper, Row, rank, read, read_file
 from hbench.boards import runs as leaderboard_runs
+from hbench.boards.proof.verification import GivenFile, refuse_differences, verify
 from hbench.boards.runs import add, block, empty_board, recorded, row_of, scores_under, target
-from hbench.boards.verification import GivenFile, refuse_differences, verify
 from hbench.core.errors import (
     ComparisonError,
     ConfigError,

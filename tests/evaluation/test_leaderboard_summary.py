@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hbench.boards.summary import as_markdown, escaped
+from hbench.boards.proof.summary import as_markdown, escaped
 
 HOSTILE = (
     "a\\|b", "a|verified|b", "<img src=x onerror=alert(1)>", "##[error]forged", "::error::forged",

@@ -8,9 +8,9 @@ import pytest
 
 from hbench import boards
 from hbench.boards import read_file
-from hbench.boards.reruns import OPTIONS, command_of, outcome
+from hbench.boards.proof.reruns import OPTIONS, command_of, outcome
+from hbench.boards.proof.verification import Check
 from hbench.boards.runs import block
-from hbench.boards.verification import Check
 from hbench.core.errors import UsageError
 from hbench.train.recipes.files import resolve
 from studies import study as studies

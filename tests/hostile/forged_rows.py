@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 
 import hbench
 from hbench.boards import Leaderboard, Row, parse
-from hbench.boards.changes import compared
-from hbench.boards.fetched import VERIFIED, verdict_by
+from hbench.boards.proof.changes import compared
+from hbench.boards.proof.fetched import VERIFIED, verdict_by
 from hbench.boards.runs import block, empty_board, head, row_of
 from hbench.core.errors import HBenchError
 from hbench.datasets import Dataset

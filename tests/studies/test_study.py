@@ -17,7 +17,7 @@ from scipy import stats
 
 import hbench
 from hbench import boards as leaderboard
-from hbench.boards.reruns import allowed_of
+from hbench.boards.proof.reruns import allowed_of
 from hbench.core.errors import ConfigError, DataError, UnknownName
 from hbench.datasets import load, save, specs
 from hbench.metrics.names import MetricName

@@ -2,8 +2,8 @@
 it, and scores it again.
 
 A row of a run may say where its file is (`url`). The file must have the row's content, be scored
-on the row's dataset, and give the row in every field (hbench.boards.verification). Only annotations
-are needed, no pictures.
+on the row's dataset, and give the row in every field (hbench.boards.proof.verification).
+Only annotations are needed, no pictures.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hbench.boards import Leaderboard, Row, RunProvenance, read_file
+from hbench.boards.proof.verification import checked, identity_of
 from hbench.boards.runs import SINGLE_FILE, block, refuse_several_files
-from hbench.boards.verification import checked, identity_of
 from hbench.core.errors import HBenchError, IntegrityError, SourceError
 from hbench.core.files import write_text
 from hbench.core.paths import cache_home

@@ -20,7 +20,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from hbench.boards import Row, RunProvenance
-from hbench.boards.verification import CONTENT, Check
+from hbench.boards.proof.verification import CONTENT, Check
 from hbench.core.errors import HBenchError, UsageError
 
 OPTIONS = {  # of each verb, those that a row may name
@@ -82,7 +82,9 @@ def make(row: Row, out: Path) -> Path:
         )
 
     words = command_of(row.run.made, out, Path(row.run.file).name)
-    done = subprocess.run([sys.executable, "-m", "hbench", *words], check=False, stdout=sys.stderr)
+    done = subprocess.run(  # what it prints is told apart from what is found
+        [sys.executable, "-m", "hbench", *words], check=False, stdout=subprocess.DEVNULL
+    )
     made = out / Path(row.run.file).name
     if done.returncode or not made.exists():
         raise HBenchError(

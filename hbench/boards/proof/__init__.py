@@ -1,0 +1,1 @@
+"""Proves rows: scores their files again, or makes them again, and compares."""
