@@ -65,10 +65,11 @@ OTHER_CLASSES = {  # of values that are as good
 
 
 class ArgumentKind(NamedTuple):
-    """A kind of values: what it is called, and whether a value is one."""
+    """A kind of values: what it is called, and whether a value is one; `is_list`: of several."""
 
     name: str
     fits: Callable[[Any], bool]
+    is_list: bool = False
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
@@ -84,13 +85,14 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         except TypeError:
             return function(*args, **kwargs)  # where Python says what is missing or unknown
         for name, value in given.arguments.items():
-            kinds = _kinds_of(function).get(name)
-            if kinds and not any(kind.fits(value) for kind in kinds):
+            kinds = _kinds_of(function).get(name, ())
+            fitting = next((kind for kind in kinds if kind.fits(value)), None)
+            if kinds and fitting is None:
                 expected = " or ".join(kind.name for kind in kinds)
                 raise UsageError(f"{name} must be {expected}", found=_described(value))
             if isinstance(value, str | os.PathLike) and name in _paths_of(function):
                 _refuse_no_name(name, value)
-            if kinds and hasattr(value, "tolist"):
+            if fitting is not None and fitting.is_list and hasattr(value, "tolist"):
                 given.arguments[name] = value.tolist()  # an array has no truth, a list has
         return function(*given.args, **given.kwargs)
 
@@ -265,4 +267,4 @@ def _list_of(member: Any) -> ArgumentKind | None:
             return False
         return all(map(is_member, value))
 
-    return ArgumentKind(f"a list of {names}", fits)
+    return ArgumentKind(f"a list of {names}", fits, is_list=True)

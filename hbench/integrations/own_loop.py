@@ -29,6 +29,8 @@ from hbench.train.recipes.recipe import LossSpec
 from hbench.train.records.refusals import refuse_several
 from hbench.train.steps.gradients import build_objective
 
+MOST_AXES = 8  # of a part of a batch
+
 
 class LabelsById:
     """The labels of training items, int64, coarse to fine, −1 where nothing is known.
@@ -158,10 +160,28 @@ def gather_batch(part: Tensor) -> Tensor:
         (B, …), the parts in order of rank; `part` itself outside of torch.distributed.
 
     Raises:
-        UsageError: a tensor without rows.
+        UsageError: a tensor without rows, or parts of different shapes.
     """
     if part.ndim == 0:
         raise UsageError("a part of a batch has rows", expected="(B/W, …)", found="a scalar")
     if not (dist.is_available() and dist.is_initialized()):
         return part
+    _refuse_other_shapes(part)
     return gather(part, Processes(dist.get_rank(), dist.get_world_size(), part.device))
+
+
+def _refuse_other_shapes(part: Tensor) -> None:
+    """Raise UsageError, in every process, where the parts of a batch differ in shape: to gather
+    them would end all processes without a word."""
+    shape = torch.zeros(MOST_AXES, dtype=torch.int64, device=part.device)
+    shape[: part.ndim] = torch.tensor(part.shape)
+    shapes = [torch.empty_like(shape) for _ in range(dist.get_world_size())]
+    dist.all_gather(shapes, shape)
+    if any(not torch.equal(other, shape) for other in shapes):
+        rows = ", ".join(str(tuple(each[each > 0].tolist())) for each in shapes)
+        raise UsageError(
+            "the parts of a batch differ in shape",
+            expected="parts of the same shape in all processes",
+            found=f"{rows}, in order of rank",
+            fix="leave out the last, smaller batch: DataLoader(…, drop_last=True)",
+        )

@@ -218,3 +218,32 @@ def test_two_processes_of_a_plain_loop_take_the_steps_of_one(name, tmp_path):
     for rank in range(2):
         for shared, expected in zip(torch.load(tmp_path / f"shared-{rank}.pt"), alone, strict=True):
             torch.testing.assert_close(shared, expected, rtol=0, atol=1e-6)
+
+
+UNEQUAL = """
+import sys
+import torch
+import torch.distributed as dist
+from hbench import gather_batch
+from hbench.core.errors import UsageError
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+try:
+    gather_batch(torch.ones(4 - rank, 3))
+except UsageError as refusal:
+    open(f"{sys.argv[1]}-{rank}.txt", "w").write(str(refusal))
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.process
+def test_parts_of_unequal_size_are_refused_in_every_process(tmp_path):
+    script = tmp_path / "loop.py"
+    script.write_text(UNEQUAL)
+    start = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+    process(*start, script, tmp_path / "said", OMP_NUM_THREADS=1, CUDA_VISIBLE_DEVICES="")
+    for rank in range(2):
+        said = (tmp_path / f"said-{rank}.txt").read_text()
+        assert "(4, 3), (3, 3)" in said
+        assert "drop_last" in said
