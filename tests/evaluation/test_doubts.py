@@ -14,6 +14,7 @@ from hbench.datasets.manifest import from_names
 from hbench.evaluation.evaluate import evaluate
 from hbench.evaluation.submission import as_submission
 from hbench.submissions.embeddings import Embeddings
+from hbench.submissions.embeddings.mixed_labels import odd_share
 
 ITEMS = [f"i{number}" for number in range(240)]
 LABELS = [[f"c{number % 6}", f"f{number % 24}"] for number in range(240)]
@@ -110,3 +111,63 @@ def test_the_random_vectors_and_pixels_of_glyphs_are_not_doubted():
     vectors = np.random.default_rng(0).normal(size=(len(test), 8)).astype(np.float32)
     honest = Embeddings(test.items, vectors, "0" * 64, "e.npz", "float32")
     assert as_submission(honest).doubts(glyphs) == ()
+
+
+@pytest.fixture(scope="module")
+def seen():
+    """Vectors as of a net on 60 classes of 20 items: what tells classes apart varies within them,
+    and more in some directions than in others."""
+    rng = np.random.default_rng(4)
+    scale = np.geomspace(1, 0.02, 24) * np.linalg.qr(rng.normal(size=(24, 24)))[0]
+    classes = np.repeat(np.arange(60), 20)
+    honest = (1.5 * rng.normal(size=(60, 24))[classes] + rng.normal(size=(1200, 24))) @ scale.T
+    return honest / np.linalg.norm(honest, axis=1, keepdims=True), classes
+
+
+def doubts_on(vectors, classes):
+    labels = np.stack([classes // 10, classes], axis=1)
+    ids = [f"{n}" for n in range(len(classes))]
+    names = [(f"genus {a}", f"species {b}") for a, b in labels.tolist()]
+    test = from_names(ids, names, levels=["genus", "species"])
+    data = hbench.Dataset("zoo", "1", hbench.datasets.Protocol(), None, {"test": test})
+    report = hbench.evaluate(vectors.astype(np.float32), data, ids=ids, metrics="R@1")
+    return [doubt for doubt in report.document.doubts if "mixed" in doubt]
+
+
+def test_labels_behind_the_vectors_are_doubted_also_turned(seen):
+    honest, classes = seen
+    mixed = np.concatenate([honest, 0.3 * np.eye(60)[classes]], axis=1)
+    turn = np.linalg.qr(np.random.default_rng(5).normal(size=(84, 84)))[0]
+    assert doubts_on(mixed, classes)
+    assert doubts_on(mixed @ turn, classes)
+
+
+def test_codes_of_classes_in_the_vectors_are_doubted(seen):
+    honest, classes = seen
+    codes = np.random.default_rng(6).normal(size=(60, 24)) / np.sqrt(24)
+    assert doubts_on(honest + 0.5 * codes[classes], classes)
+
+
+def test_vectors_of_a_net_are_not_doubted_for_telling_classes_apart(seen):
+    honest, classes = seen
+    assert not doubts_on(honest, classes)
+    padded = np.concatenate([honest, np.full((1200, 3), 0.2)], axis=1)
+    assert not doubts_on(padded, classes)
+
+
+def test_the_share_in_odd_directions_is_that_of_its_definition(seen):
+    honest, classes = seen
+    mixed = np.concatenate([honest, 0.1 * np.eye(60)[classes]], axis=1)
+    units = mixed / np.linalg.norm(mixed, axis=1, keepdims=True)
+    within, between = np.zeros((84, 84)), np.zeros((84, 84))
+    for one in range(60):
+        own = units[classes == one]
+        for item in own:
+            within += np.outer(item - own.mean(axis=0), item - own.mean(axis=0)) / (1200 - 60)
+        apart = own.mean(axis=0) - units.mean(axis=0)
+        between += len(own) * np.outer(apart, apart)
+    values, directions = np.linalg.eigh(within)
+    spread = np.array([way @ between @ way for way in directions.T])
+    ratio = spread / np.maximum(values, 1e-9 * values.mean())
+    expected = spread[ratio > 10 * spread.sum() / values.sum()].sum() / spread.sum()
+    assert odd_share(mixed, np.arange(1200), classes) == pytest.approx(expected, rel=1e-6)

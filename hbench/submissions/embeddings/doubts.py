@@ -10,6 +10,7 @@ row.
 | copies across classes | 5 % of the items have exactly the vector of an item of another class |
 | labels as vectors | half of the items have exactly the vector of another item of their own class |
 | labels with noise | within classes of some level lies under 0.1 % of the directions' variance |
+| labels mixed in | classes differ where their items do not (mixed_labels.py, beside this file) |
 | queries inside the gallery | 5 % of the queries have exactly the vector of a gallery item |
 | items of the training set | any test item is one |
 | all right at rank 1 | every query's first result is of its finest class, of 100 queries or more |
@@ -28,6 +29,7 @@ from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.submissions.embeddings import Embeddings, align
 from hbench.submissions.embeddings.arrow_files import blocks
+from hbench.submissions.embeddings.mixed_labels import doubt_of_labels
 
 # shares of the items
 COPIES = 0.05
@@ -55,6 +57,8 @@ def doubts_of(queries: Embeddings, gallery: Embeddings, data: Dataset) -> tuple[
         doubts = list(_copies(test, (queries, gallery), both)) or (
             [] if near else list(_collapsed(test, gallery))
         )
+        if not (near or doubts):
+            doubts = list(doubt_of_labels(test, gallery))
         sentences += [f"{name}: {doubt}" for doubt in doubts]
     return tuple(sentences)
 

@@ -1,0 +1,113 @@
+"""Finds labels that were mixed into vectors: directions that tell classes apart and in which the
+items of a class hardly differ.
+
+A net sees pictures, and what makes classes differ makes the pictures of one class differ, too. So
+the variance between classes, beside that within them, is of one order in all directions: of 43
+honest files (pixels, principal components, nets of ImageNet, nets trained by 16 losses; glyphs,
+Omniglot, groceries) nothing of it lies where the ratio is more than ten times that of all, and at
+most .02 % where it is more than five times. Of the same vectors with half or a fifth of a one-hot
+vector of the class behind them it is 4 % and more.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.datasets.manifest import Manifest
+from hbench.submissions.embeddings import Embeddings, align
+
+Floats = NDArray[np.float64]
+OFTEN = 10  # times the ratio of all directions, above which one is odd
+ODD = 0.02  # share of the variance between classes in odd directions
+MOST_DIM = 2_048  # eigenvectors of more take longer than the evaluation
+# items of a sample of classes
+ITEMS = 8_192
+ITEMS_PER_DIM = 4
+MOST_OF_A_CLASS = 64  # items
+AT_ONCE = 2_048  # items
+# of fewer the variance within classes, and between them, is known too badly in every direction
+FEWEST = 1_000  # items beyond the classes
+FEWEST_PER_DIM = 1.5
+FEWEST_CLASSES = 30
+SMALLEST = 1e-9  # of the mean variance within classes: less is rounding
+
+
+def doubt_of_labels(test: Manifest, given: Embeddings) -> Iterator[str]:
+    """Yield a doubt where labels seem to be mixed into the vectors of a test's gallery."""
+    if given.dim > MOST_DIM:
+        return
+    ranked = np.flatnonzero(test.gallery)
+    classes = test.labels[ranked, -1]
+    chosen = _sample(classes, max(ITEMS, ITEMS_PER_DIM * given.dim))
+    named, place = np.unique(classes[chosen], return_inverse=True)
+    beyond = len(chosen) - len(named)
+    if len(named) < FEWEST_CLASSES or beyond < max(FEWEST, FEWEST_PER_DIM * given.dim):
+        return
+    share = odd_share(given.vectors, align(given, test.items[ranked[chosen]]), place)
+    if share >= ODD:
+        yield (
+            f"{100 * share:.0f} % of what tells classes apart lies in directions in which the "
+            "items of a class hardly differ, as labels that were mixed into the vectors do"
+        )
+
+
+def odd_share(
+    vectors: NDArray[np.floating], rows: NDArray[np.int64], classes: NDArray[np.integer]
+) -> float:
+    """The share of the variance between classes that lies in odd directions.
+
+    Args:
+        vectors: (M, D), of any lengths.
+        rows: those that count, (N,).
+        classes: of these rows, (N,), 0 … C − 1, each with a row.
+    """
+    sizes = np.bincount(classes)
+    order = np.argsort(classes, kind="stable")
+    means = np.empty((len(sizes), vectors.shape[1]))
+    scatter = np.zeros((vectors.shape[1],) * 2)  # of the items around their classes' means
+    for some in _blocks(sizes):
+        first = int(sizes[: some.start].sum())
+        units = _directions(vectors[rows[order[first : first + int(sizes[some].sum())]]])
+        starts = np.cumsum(sizes[some]) - sizes[some]
+        means[some] = np.add.reduceat(units, starts) / sizes[some, None]
+        units -= np.repeat(means[some], sizes[some], axis=0)
+        scatter += units.T @ units
+
+    within, directions = np.linalg.eigh(scatter / (len(rows) - len(sizes)))
+    apart = (means - sizes @ means / len(rows)) @ directions
+    between = sizes @ apart**2
+    of_all = between.sum() / max(within.sum(), 1e-300)
+    ratio = between / np.maximum(within, SMALLEST * within.mean() + 1e-300)
+    return float(between[ratio > OFTEN * of_all].sum() / max(between.sum(), 1e-300))
+
+
+def _directions(vectors: NDArray[np.floating]) -> Floats:
+    """The vectors (n, D) at length 1."""
+    units = vectors.astype(np.float64)
+    length = np.sqrt(np.einsum("nd,nd->n", units, units))
+    units /= np.maximum(length, 1e-300)[:, None]
+    return units
+
+
+def _blocks(sizes: NDArray[np.int64]) -> Iterator[slice]:
+    """Slices of classes, so many that they have AT_ONCE items or hardly more."""
+    block = np.cumsum(sizes) // AT_ONCE
+    edges = np.flatnonzero(np.diff(block, prepend=-1, append=block[-1] + 1))
+    for start, stop in itertools.pairwise(edges):
+        yield slice(int(start), int(stop))
+
+
+def _sample(classes: NDArray[np.integer], items: int) -> NDArray[np.int64]:
+    """Places of about so many items: the first ones of every class of two and more, or of every
+    second, third … such class."""
+    order = np.argsort(classes, kind="stable")
+    _, starts, sizes = np.unique(classes[order], return_index=True, return_counts=True)
+    kept = np.minimum(sizes, MOST_OF_A_CLASS)
+    several = np.flatnonzero(sizes > 1)
+    step = max(1, int(kept[several].sum() // max(items, 1)))
+    parts = [order[starts[each] : starts[each] + kept[each]] for each in several[::step]]
+    return np.concatenate([np.zeros(0, np.int64), *parts])
