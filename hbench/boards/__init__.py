@@ -19,12 +19,12 @@ of that name, read with them.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -35,7 +35,7 @@ from hbench.boards.rows import Setup as Setup
 from hbench.boards.rows import decimal_of, relevance_in_words
 from hbench.core import schema
 from hbench.core.arguments import checked
-from hbench.core.errors import ConfigError, HBenchError, SubmissionError, UnknownName
+from hbench.core.errors import ConfigError, HBenchError, SubmissionError, UnknownName, examples
 from hbench.core.paths import data_home
 from hbench.core.schema import STRICT
 from hbench.core.untrusted import read_text
@@ -195,10 +195,16 @@ class Leaderboard(BaseModel):
         """The spelling under which rows keep a metric (AP of the finest level is AP); raises
         UnknownName.
         """
-        return (
-            metric
-            if metric in self.foreign_metrics
-            else str(MetricName.parse(metric).at(self.levels))
+        if metric in self.foreign_metrics or self.lacks(metric):
+            return metric
+        return str(MetricName.parse(metric).at(self.levels))
+
+    def lacks(self, metric: str) -> bool:
+        """Whether a run has a metric that no package here brings: its scores are shown as they
+        are, and nothing else of the leaderboard waits for it.
+        """
+        return not _is_known(metric) and any(
+            row.run is not None and metric in row.scores for row in self.rows
         )
 
 
@@ -382,6 +388,8 @@ def read(name: str) -> Leaderboard:
 
 def read_file(path: Path) -> Leaderboard:
     """The leaderboard of one file; raises ConfigError."""
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise ConfigError(f"{path} is not a file", expected="a leaderboard, in TOML")
     try:
         text = read_text(path)
     except (OSError, ValueError) as error:
@@ -392,8 +400,33 @@ def read_file(path: Path) -> Leaderboard:
 
 
 def parse(text: str, source: str) -> Leaderboard:
-    """The leaderboard that a text describes; raises ConfigError, which names the source."""
-    return schema.parse(Leaderboard, text, source=source, parse_float=decimal_of)
+    """The leaderboard that a text describes; raises ConfigError, which names the source, and the
+    scores that are no plain decimals: 25 and 0x19 would be compared by half a point.
+    """
+
+    def refuse(values: Mapping[str, Any]) -> None:
+        if whole := list(_whole_scores(values)):
+            raise ConfigError(
+                f"{source} has scores without a point",
+                expected="such as 25.0",
+                found=examples(whole),
+            )
+
+    return schema.parse(Leaderboard, text, source=source, parse_float=decimal_of, refuse=refuse)
+
+
+def _whole_scores(values: Mapping[str, Any]) -> Iterator[str]:
+    """The scores of a leaderboard's file that are whole numbers, as they are read."""
+    rows = values.get("row")
+    if not isinstance(rows, list):
+        return
+    for row in filter(lambda row: isinstance(row, dict), rows):
+        scores = row.get("scores")
+        if not isinstance(scores, dict):
+            continue
+        for metric, score in scores.items():
+            if isinstance(score, int) and not isinstance(score, bool) and score >= 0:
+                yield f"{row.get('method')}: {metric} = {score}"
 
 
 def _conditions(board: Leaderboard) -> str:
@@ -443,6 +476,17 @@ def _problems(board: Leaderboard) -> Iterator[str]:
                 f"rows {' and '.join(str(number) for number, _ in same)} ({same[0][1].method!r}) "
                 "are duplicates"
             )
+
+
+def _is_known(metric: str) -> bool:
+    """Whether hbench, or a package with it, has a metric of this name, whatever its level."""
+    try:
+        MetricName.parse(metric)
+    except UnknownName:
+        return False
+    except HBenchError:
+        return True  # misspelt, which is said elsewhere
+    return True
 
 
 def _letters(metric: str) -> str:

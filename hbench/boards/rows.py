@@ -20,18 +20,23 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from dataclasses import replace
 from decimal import Decimal
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
 from hbench.core.errors import UsageError
 from hbench.core.schema import STRICT
 from hbench.engine.settings import ALPHA, Signature
 
 ONE_LINE = r"^[^\x00-\x1f\x7f]+$"
+# hbench's, such as 0.1.0 and 0.2.dev3+g1a2b3c
+VERSION = r"^[0-9]{1,4}(\.[0-9]{1,6}){0,3}([.+-]?[a-z0-9]{1,20}){0,4}$"
+NUMBER = re.compile(r"[^a-z]*[0-9].*")  # of a similarity
+UNSEEN = {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}  # letters that show nothing, or turn the others round
 PLACES = 3  # of a percentage: finer than the noise of float32 similarities
 PLAIN = re.compile(rf"[0-9]{{1,3}}\.[0-9]{{1,{PLACES}}}", re.ASCII)
 
@@ -57,21 +62,34 @@ def _exact(value: Any) -> Any:
 Percent = Annotated[Decimal, BeforeValidator(_exact), Field(ge=0, le=100)]
 
 
+def _visible(text: str) -> str:
+    """A text of letters that are seen; ValueError where two texts could look alike."""
+    letters = text.replace("\n", "").replace("\t", "")  # of the texts that may have lines
+    unseen = next((char for char in letters if unicodedata.category(char) in UNSEEN), None)
+    if unseen is not None:
+        raise ValueError(f"expected letters that are seen, found U+{ord(unseen):04X}")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_visible)]
+Line = Annotated[str, Field(pattern=ONE_LINE), AfterValidator(_visible)]
+
+
 class Setup(BaseModel):
     """The training of a method, as far as the source says; `trained_on`: if not the dataset's own
     training set. `parameters`: how many the net has; `licence`, `revision`: of its published
     weights. `queries`: "nodes" where names of the tree were asked for in place of items."""
 
     model_config = STRICT
-    family: str | None = None
-    loss: str | None = None
-    pretraining: str | None = None
-    trained_on: str | None = None
+    family: Line | None = None
+    loss: Line | None = None
+    pretraining: Line | None = None
+    trained_on: Line | None = None
     batch_size: int | None = None
     resolution: int | None = None
     parameters: Annotated[int | None, Field(gt=0)] = None
-    licence: Annotated[str | None, Field(pattern=ONE_LINE)] = None
-    revision: Annotated[str | None, Field(pattern=ONE_LINE)] = None
+    licence: Line | None = None
+    revision: Line | None = None
     queries: Literal["nodes"] | None = None
 
     @property
@@ -121,18 +139,18 @@ class RunProvenance(BaseModel):
     model_config = STRICT
     content: str | None = Field(None, pattern="^[0-9a-f]{64}$")
     sha256: str | None = Field(None, pattern="^[0-9a-f]{64}$")
-    file: str = Field(pattern=ONE_LINE)
-    signature: str = Field(pattern=ONE_LINE)
-    hbench: str = Field(pattern=ONE_LINE)
-    dataset_digest: str = Field(pattern=ONE_LINE)
+    file: Line
+    signature: Line
+    hbench: str = Field(pattern=VERSION)
+    dataset_digest: Line
     date: str = Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")
     queries: int = Field(gt=0)
     names: str | None = Field(None, pattern="^[0-9a-f]{64}$")
     url: str | None = Field(None, pattern=r"^https?://[^\s\x00-\x1f\x7f]+$")
-    verified: str | None = Field(None, pattern=ONE_LINE)
-    made: str | None = Field(None, pattern=ONE_LINE)
+    verified: Line | None = None
+    made: Line | None = None
     seconds: int | None = Field(None, gt=0)
-    device: str | None = Field(None, pattern=ONE_LINE)
+    device: Line | None = None
     seeds: int | None = Field(None, gt=1)
     between_seeds: dict[str, Percent] = {}
     note: str | None = None
@@ -182,9 +200,9 @@ class Row(BaseModel):
     """
 
     model_config = STRICT
-    method: str = Field(pattern=ONE_LINE)
+    method: Line
     year: int | None = Field(None, ge=1950, le=2200)
-    backbone: str | None = None
+    backbone: Text | None = None
     dim: int | None = Field(None, gt=0)
     setup: Setup = Setup()
     scores: dict[str, Percent] = Field(min_length=1)
@@ -211,10 +229,13 @@ class Row(BaseModel):
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """The values that no two rows of a leaderboard may share: of a run, its file and the
-        conditions of its scores.
+        """The values that no two rows of a leaderboard may share: of a run, its content and the
+        conditions of its scores, whatever number a similarity has, such as a curvature.
         """
         if self.run:
             files = (self.run.digest, self.run.names)
-            return (*files, self.run.conditions or self.run.signature)
+            found = self.run.conditions
+            if found is None:
+                return (*files, self.run.signature)
+            return (*files, replace(found, similarity=NUMBER.sub("", found.similarity)))
         return (self.method, self.backbone, self.dim, self.setup.text, self.source)

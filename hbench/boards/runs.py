@@ -34,6 +34,10 @@ def recorded(row: Row, board: Leaderboard) -> Settings:
         return Settings(protocol=board.protocol)
     try:
         return Signature.parse(row.run.signature).settings
+    except ValueError:
+        raise SubmissionError(
+            "the row's signature has a relevance that is none", found=row.run.signature
+        ) from None
     except UsageError:
         raise SubmissionError(
             "this row is of object detection: no embedding file gives its scores",

@@ -151,7 +151,7 @@ def verify_fetched(
         for path in paths:
             try:
                 board = leaderboard.read_file(path)
-                asked, more = _rows_to_verify(path, board, revision, method)
+                asked, more, replaced = _rows_to_verify(path, board, revision, method)
             except ConfigError as error:
                 verdicts.append(
                     fetched.RowVerdict(path.stem, "(all)", fetched.DIFFERS, fetched.one_line(error))
@@ -159,19 +159,28 @@ def verify_fetched(
                 continue
             found |= {row.method for row in board.rows}
             new = {number: verify(board, number) for number in asked}
-            verdicts += [*more, *new.values()]
+            verdicts += [*more, *(_with_place(new[n], replaced.get(n)) for n in asked)]
             if mark and new:
-                _mark(path, new)
+                _mark(path, board, new)
     if method is not None and method not in found and not verdicts:
         raise UnknownName("method", method, sorted(found))
     _show_verdicts(verdicts, as_json=as_json)
 
 
-def _mark(path: Path, verdicts: Mapping[int, RowVerdict]) -> None:
-    """Mark the rows of a file, by number, that were scored again, as verified or not."""
+def _with_place(verdict: RowVerdict, replaced: str | None) -> RowVerdict:
+    """A verdict that also says what its row takes the place of."""
+    if replaced is None:
+        return verdict
+    return verdict._replace(detail=f"{verdict.detail}; {replaced}")
+
+
+def _mark(path: Path, board: Leaderboard, verdicts: Mapping[int, RowVerdict]) -> None:
+    """Mark the rows of a file that were scored again, as verified or not."""
     from hbench.boards.proof import fetched
 
-    verified = {number: each.verdict == fetched.VERIFIED for number, each in verdicts.items()}
+    verified = [
+        (board.rows[number], each.verdict == fetched.VERIFIED) for number, each in verdicts.items()
+    ]
     say(f"marked {fetched.mark(path, verified)} rows of {path}")
 
 
@@ -213,15 +222,15 @@ def _boards_to_verify(name: str | None, revision: str | None) -> tuple[list[Path
 
 def _rows_to_verify(
     path: Path, board: Leaderboard, revision: str | None, method: str | None
-) -> tuple[list[int], list[RowVerdict]]:
-    """The numbers of the rows of runs to verify, by default all; and verdicts on what else a branch
-    changes since a revision.
+) -> tuple[list[int], list[RowVerdict], dict[int, str]]:
+    """The numbers of the rows of runs to verify, by default all; verdicts on what else a branch
+    changes since a revision; and what rows take the place of.
     """
-    from hbench.boards.proof.changes import changes_since
+    from hbench.boards.proof.changes import changes_since, in_place_of
     from hbench.boards.proof.fetched import ABSENT, DIFFERS, RowVerdict
 
     if revision is None:
-        return _asked(range(len(board.rows)), board, method), []
+        return _asked(range(len(board.rows)), board, method), [], {}
     changes = changes_since(revision, path)
     verdicts = (
         [RowVerdict(board.dataset, "(head)", DIFFERS, f"changed: {', '.join(changes.head)}")]
@@ -237,7 +246,8 @@ def _rows_to_verify(
     verdicts += [
         RowVerdict(board.dataset, row.method, ABSENT, f"{by_hand}, {row.source}") for row in papers
     ]
-    return _asked(changes.rows, board, method), verdicts
+    replaced = {n: in_place_of(board.rows[n], old) for n, old in changes.replaced.items()}
+    return _asked(changes.rows, board, method), verdicts, replaced
 
 
 def _show_verdicts(verdicts: list[RowVerdict], *, as_json: bool) -> None:

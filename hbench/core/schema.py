@@ -50,17 +50,24 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def parse(
-    model: type[Model], text: str, *, source: str, parse_float: Callable[[str], Decimal] = Decimal
+    model: type[Model],
+    text: str,
+    *,
+    source: str,
+    parse_float: Callable[[str], Decimal] = Decimal,
+    refuse: Callable[[Mapping[str, Any]], None] = lambda _values: None,
 ) -> Model:
     """The instance that a TOML text describes; numbers with a point become what `parse_float` makes
-    of their digits.
+    of their digits, and `refuse` looks at the values as they are written.
 
     Raises ConfigError that names `source` and the first problems, each with the path of its key.
     """
     try:
-        return build(model, parse_toml(text, parse_float=parse_float), source=source)
+        values = parse_toml(text, parse_float=parse_float)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{source} is not TOML", found=str(error)) from None
+    refuse(values)
+    return build(model, values, source=source)
 
 
 def build(model: type[Model], values: Mapping[str, Any], *, source: str) -> Model:

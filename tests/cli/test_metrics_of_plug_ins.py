@@ -4,6 +4,7 @@
 
 import json
 import os
+import shutil
 import sys
 
 import numpy as np
@@ -94,3 +95,15 @@ def test_a_page_shows_a_rank_as_it_is(folder):
     assert f">{expected:.2f}</span>" in page
     classes = (folder / "page" / "classes.html").read_text(encoding="utf-8")
     assert 'width="100' in classes
+
+
+def test_a_row_of_a_metric_whose_package_is_not_here_blocks_nothing(folder):
+    words = ("evaluate", "one.npz", "-d", "d.csv", "--method", "one")
+    hbench(folder, *words, "--metrics", "mean-rank,R@1", "-o", "one.json")
+    hbench(folder, "leaderboard", "add", "d", "one.json", "--to", "leaderboards/d.toml")
+    (folder / "plugin_rank.py").unlink()
+    shutil.rmtree(folder / "ranks-1.dist-info")
+    assert "mean-rank" in hbench(folder, "leaderboard", "show", "d")
+    assert "d\t1" in hbench(folder, "leaderboard", "list").replace(" ", "")
+    hbench(folder, *words, "--metrics", "R@1")
+    hbench(folder, "site", "--out", "site")

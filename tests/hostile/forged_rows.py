@@ -219,6 +219,9 @@ def forged_scores(bench: Bench, row: Row) -> Iterator[tuple[str, Case]]:
         "99.0001",
         '"99"',
         "0x63",
+        str(int(kept["H-AP"] + 1)),  # a whole number was compared by half a point
+        hex(int(kept["H-AP"] + 1)),
+        str(int(kept["H-AP"])),
         "true",
     ):
         yield (
@@ -264,6 +267,8 @@ def forged_fields(bench: Bench, row: Row) -> Iterator[tuple[str, Case]]:
     changed = row.model_copy
     yield "a smaller dim", bench.case(changed(update={"dim": 4}))
     yield "no dim", bench.case(changed(update={"dim": None}))
+    for name in (f"{row.method}\u200b", f"\u202e{row.method}", f"{row.method}\u2066x"):
+        yield f"a method of unseen letters {name!r}", bench.case(changed(update={"method": name}))
     yield "year to come", bench.case(changed(update={"year": 2199}))
     yield (
         "unranked where it is bad",
@@ -277,6 +282,7 @@ def forged_fields(bench: Bench, row: Row) -> Iterator[tuple[str, Case]]:
         ("date", "yesterday"),
         ("hbench", "9.9.9"),
         ("hbench", "0"),
+        ("hbench", "0.1 verified by its authors"),
         ("sha256", "0" * 64),
         ("content", "0" * 64),
         ("content", others_of(row, bench).run.content),
@@ -308,6 +314,7 @@ def forged_signatures(bench: Bench, row: Row) -> Iterator[tuple[str, Case]]:
         ("ties:pessimistic", "ties:optimistic"),
         ("rel:alpha=1", "rel:alpha=3"),
         ("rel:alpha=1", "rel:alpha=nan"),
+        ("rel:alpha=1", "rel:alpha=x"),
         ("toy@1", "toy@2"),
         ("toy@1", "sop@1"),
         ("rel:alpha=1", "rel:alpha=1.0"),
@@ -338,6 +345,10 @@ def forged_signatures(bench: Bench, row: Row) -> Iterator[tuple[str, Case]]:
             f"a second row by {new}",
             bench.case(made.model_copy(update={"method": "another"}), before=(row,)),
         )
+    for curvature in ("0.5", "2"):
+        hyperbolic = bench.row(path, metrics=METRICS, similarity=f"lorentz(curvature={curvature})")
+        first = bench.row(path, metrics=METRICS, similarity="lorentz")
+        yield f"a second row by a curvature of {curvature}", bench.case(hyperbolic, before=(first,))
     newer = with_run(signed(row, "hbench:0.1", "hbench:9.9"), hbench="9.9.9")
     yield "a version that is not there yet", bench.case(newer)
 

@@ -5,21 +5,24 @@ it.
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from hbench.boards import FOLDER, Leaderboard, Row, parse, read_file
-from hbench.core.errors import UsageError
+from hbench.core.errors import ConfigError, UsageError, examples
 
 
 class BoardChanges(NamedTuple):
-    """The numbers of the rows that are new or changed, the methods whose rows are gone, and the
-    keys of the head that changed.
+    """The numbers of the rows that are new or changed, the methods whose rows are gone, the keys of
+    the head that changed, and the rows that new ones take the place of, by the numbers of these.
     """
 
     rows: tuple[int, ...]
     gone: tuple[str, ...]
     head: tuple[str, ...]
+    replaced: Mapping[int, Row] = MappingProxyType({})
 
 
 def changes_since(revision: str, path: Path) -> BoardChanges:
@@ -27,8 +30,12 @@ def changes_since(revision: str, path: Path) -> BoardChanges:
     unknown revision.
 
     A new file is a leaderboard of its dataset, whose name it must have; a new citation changes no
-    head.
+    head. Raises ConfigError for a link: what it leads to has no revisions here.
     """
+    if path.is_symlink() or path.parent.is_symlink():
+        raise ConfigError(
+            f"{path} is a link to another place", expected="a file of this folder, with revisions"
+        )
     return compared(_at(revision, path), read_file(path), path.stem)
 
 
@@ -42,7 +49,8 @@ def compared(before: Leaderboard | None, after: Leaderboard, name: str) -> Board
             ("dataset, which the file is not named by",) * misnamed,
         )
     rows = tuple(number for number, row in enumerate(after.rows) if row not in before.rows)
-    return BoardChanges(rows, tuple(_gone(before, after)), tuple(_head(before, after)))
+    gone, replaced = _gone(before, after)
+    return BoardChanges(rows, tuple(gone), tuple(_head(before, after)), replaced)
 
 
 def deleted_since(revision: str) -> list[str]:
@@ -56,21 +64,35 @@ def deleted_since(revision: str) -> list[str]:
     return [path.stem for path in paths if not path.is_file()]
 
 
-def _gone(before: Leaderboard, after: Leaderboard) -> list[str]:
-    """The methods of rows that are gone and have no successor: a row of the same method and kind
-    that is new.
+def _gone(before: Leaderboard, after: Leaderboard) -> tuple[list[str], dict[int, Row]]:
+    """The methods of rows that are gone, and those that have a successor, a row of the same method
+    and kind that is new, by its number.
     """
-    new = [row for row in after.rows if row not in before.rows]
+    new = [number for number, row in enumerate(after.rows) if row not in before.rows]
     gone = []
+    replaced = {}
     for row in before.rows:
         if row in after.rows:
             continue
-        successor = next((other for other in new if _succeeds(other, row)), None)
+        successor = next((number for number in new if _succeeds(after.rows[number], row)), None)
         if successor is None:
             gone.append(row.method)
         else:
             new.remove(successor)
-    return gone
+            replaced[successor] = row
+    return gone, replaced
+
+
+def in_place_of(new: Row, old: Row) -> str:
+    """What a row takes the place of, and how its scores change, in words."""
+    changes = [
+        f"{metric} {old.scores[metric]} → {score}"
+        for metric, score in new.scores.items()
+        if metric in old.scores and old.scores[metric] != score
+    ]
+    lost = [metric for metric in old.scores if metric not in new.scores]
+    parts = [examples(changes) or "equal scores", *([f"without {examples(lost)}"] if lost else [])]
+    return f"in place of {old.source}: {'; '.join(parts)}"
 
 
 def _succeeds(new: Row, old: Row) -> bool:

@@ -8,7 +8,7 @@ Only annotations are needed, no pictures.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from hbench.boards import Leaderboard, Row, RunProvenance, read_file
 from hbench.boards.proof.verification import checked, identity_of
 from hbench.boards.runs import SINGLE_FILE, block, refuse_several_files
 from hbench.core.errors import HBenchError, IntegrityError, SourceError
-from hbench.core.files import write_text
+from hbench.core.files import locked, write_text
 from hbench.core.paths import cache_home
 from hbench.core.version import __version__
 from hbench.datasets import Dataset, load, own_names, specs
@@ -56,18 +56,21 @@ def verdict_on(
     """
     assert row.run is not None
     if row.setup.queries is not None:
-        return RowVerdict(board.dataset, row.method, ABSENT, BY_HAND)
+        return _unproven(row, row.run, board, BY_HAND)
     try:
         data = _dataset(board.dataset)
         path = _file_of(row.run, requester, on_progress)
     except IntegrityError as error:
         return RowVerdict(board.dataset, row.method, DIFFERS, one_line(error))
     except HBenchError as error:
-        said = "the row says that it was verified: " if row.run.verified else ""
-        return RowVerdict(
-            board.dataset, row.method, DIFFERS if said else ABSENT, said + one_line(error)
-        )
+        return _unproven(row, row.run, board, one_line(error))
     return verdict_by(row, board, partial(_read, path, row.run), data)
+
+
+def _unproven(row: Row, run: RunProvenance, board: Leaderboard, why: str) -> RowVerdict:
+    """The verdict on a row that nothing proves: one that says it was verified differs."""
+    said = "the row says that it was verified: " if run.verified else ""
+    return RowVerdict(board.dataset, row.method, DIFFERS if said else ABSENT, said + why)
 
 
 def verdict_by(
@@ -104,13 +107,13 @@ def verdict_among(row: Row, board: Leaderboard, kept: Mapping[str, Path]) -> Row
     assert row.run is not None
     if row.run.digest not in kept:
         missing = f"no file there has its content, {row.run.digest[:12]}…"
-        return RowVerdict(board.dataset, row.method, ABSENT, missing)
+        return _unproven(row, row.run, board, missing)
     if row.setup.queries is not None:
-        return RowVerdict(board.dataset, row.method, ABSENT, BY_HAND)
+        return _unproven(row, row.run, board, BY_HAND)
     try:
         data = _dataset(board.dataset)
     except HBenchError as error:
-        return RowVerdict(board.dataset, row.method, ABSENT, one_line(error))
+        return _unproven(row, row.run, board, one_line(error))
     return verdict_by(row, board, partial(submission.read, kept[row.run.digest]), data)
 
 
@@ -149,33 +152,29 @@ def _file_of(run: RunProvenance, requester: Requester, on_progress: Callable[[in
     return path
 
 
-def mark(path: Path, verified: Mapping[int, bool]) -> int:
+def mark(path: Path, verified: Sequence[tuple[Row, bool]]) -> int:
     """Write into a leaderboard's file when, and by which version, rows were verified, and return
     how many were found.
 
-    `verified`: by the number of a row, whether it was; the mark of one that was not is taken away.
+    `verified`: rows as they were verified, and whether they are; the mark of one that is not is
+    taken away. A row that another process has changed since then is not found, wherever it stands.
     The rest of the text stays as it is; a row whose text was not written by hbench is not found.
     """
-    rows = read_file(path).rows
-    text = path.read_text(encoding="utf-8")
-    marked = 0
     stamp = f"{datetime.now(UTC).date()}, hbench {__version__}"
-
-    for number, is_verified in verified.items():
-        row = rows[number]
-        assert row.run is not None
-        old = block(row)
-        stamped = stamp if is_verified else None
-        if text.count(old) == 1:
-            text = text.replace(
-                old,
-                block(
-                    row.model_copy(update={"run": row.run.model_copy(update={"verified": stamped})})
-                ),
-            )
+    marked = 0
+    with locked(path):
+        rows = read_file(path).rows
+        text = path.read_text(encoding="utf-8")
+        for row, is_verified in verified:
+            old = block(row)
+            if row not in rows or text.count(old) != 1:
+                continue
+            assert row.run is not None
+            run = row.run.model_copy(update={"verified": stamp if is_verified else None})
+            text = text.replace(old, block(row.model_copy(update={"run": run})))
             marked += is_verified
+        write_text(path, text)
 
-    write_text(path, text)
     return marked
 
 

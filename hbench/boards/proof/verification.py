@@ -86,7 +86,11 @@ def computed_metrics(row: Row, board: Leaderboard) -> list[str]:
     """Return the metrics of a row that hbench computes. Raises ComparisonError where there is none,
     or a run has others, too.
     """
-    metrics = [metric for metric in row.scores if metric not in board.foreign_metrics]
+    metrics = [
+        metric
+        for metric in row.scores
+        if metric not in board.foreign_metrics and not board.lacks(metric)
+    ]
     if not metrics or (row.run and len(metrics) < len(row.scores)):
         foreign = [metric for metric in row.scores if metric not in metrics]
         raise ComparisonError(

@@ -119,6 +119,8 @@ def _metric(board: Leaderboard, key: str) -> BoardMetric:
             family = str(replace(parsed, level=None))
             level = parsed.level or board.levels[-1]
     definition = board.foreign_metrics.get(key, "")
+    if board.lacks(key):
+        definition = "a metric of a package that is not installed here"
     return BoardMetric(key, family, level, definition, lower_is_better(key), resolution(board, key))
 
 
