@@ -8,14 +8,16 @@ product, and no ranking of whole rows.
 ...     [[0.1, 0.9, 0.5, 0.9, -np.inf], [0.3, -np.inf, 0.2, -np.inf, -np.inf]], np.float32
 ... )
 >>> keys = np.array([[0, 1, 0, 0, 0], [0, 0, 0, 0, 0]])
->>> best_columns(
-...     rows, 3, lambda row, column: keys[row, column]
-... ).tolist()  # among equals the lower key first
-[[3, 1, 2], [0, 2, -1]]
+>>> row, place, column, score = candidates(rows, 3).best(3, lambda row, column: keys[row, column])
+>>> row.tolist(), column.tolist()  # among equals the lower key first
+([0, 0, 0, 1, 1], [3, 1, 2, 0, 2])
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,15 +56,17 @@ class TopResults:
         step = max(1, SCORES_AT_ONCE // scores.shape[1])
         for start in range(0, len(scores), step):
             rows = scores[start : start + step]
-            query = first + start
-            best = best_columns(rows, self.k, partial(_tie_keys, ranker, query))
-            row, place = np.nonzero(best != NO_ITEM)
-            columns = best[row, place]
-            at = ranker.queries[query + row]
-            self.items[at, place] = ranker.columns_of(query + row, columns)
-            self.scores[at, place] = rows[row, columns]
-            self.levels[at, place] = _levels(ranker, query, row, columns)
-            self.kept[ranker.queries[query : query + len(rows)]] = True
+            self.keep_found(ranker, candidates(rows, self.k), first + start, len(rows))
+
+    def keep_found(self, ranker: Ranker, found: Contenders, first: int, queries: int) -> None:
+        """Keep those of so many canonical queries from `first` on, of items that hold them all."""
+        best = found.best(self.k, partial(_tie_keys, ranker, first))
+        row, place, column, score = best
+        at = ranker.queries[first + row]
+        self.items[at, place] = ranker.columns_of(first + row, column)
+        self.scores[at, place] = score
+        self.levels[at, place] = _levels(ranker, first, row, column)
+        self.kept[ranker.queries[first : first + queries]] = True
 
     def similarities(self, ranker: Ranker, name: str) -> NDArray[np.float64]:
         """The similarities that the scores stand for, which rank alike but leave out what all items
@@ -84,25 +88,35 @@ class TopResults:
         return cosines
 
 
-def best_columns(rows: NDArray[np.floating], k: int, tie_keys: TieKeys) -> Places:
-    """The columns (n, k) of the k highest scores of every row (n, G), best first; equal scores by
-    their tie key, then by column.
+class Contenders(NamedTuple):
+    """Items (n,) that may be among the first of their rows: rows, columns and scores, by row and
+    then by column."""
 
-    −inf is left out of the list, and NO_ITEM stands behind the end of a list. `tie_keys`: of pairs
-    of a row and a column.
-    """
+    rows: Places
+    columns: Places
+    scores: NDArray[np.floating]
+
+    def best(
+        self, k: int, tie_keys: TieKeys
+    ) -> tuple[Places, Places, Places, NDArray[np.floating]]:
+        """The k highest scores of every row, best first; equal scores by their tie key, then by
+        column: rows, places among the k, columns and scores. `tie_keys`: of pairs of a row and a
+        column."""
+        # stable: by column in the end
+        order = np.lexsort((tie_keys(self.rows, self.columns), -self.scores, self.rows))
+        rows, columns, scores = self.rows[order], self.columns[order], self.scores[order]
+        place = np.arange(len(rows)) - np.searchsorted(rows, rows)
+        listed = place < k
+        return rows[listed], place[listed], columns[listed], scores[listed]
+
+
+def candidates(rows: NDArray[np.floating], k: int) -> Contenders:
+    """The items of rows of scores (n, G) that reach a bound of the k-th best score; −inf is left
+    out of the list."""
     # flat places: np.nonzero of two axes takes ten times as long
     places = np.flatnonzero((rows >= _bounds(rows, k)[:, None]) & (rows > -np.inf))
     row, column = np.divmod(places, rows.shape[1])
-    # stable: by column in the end
-    order = np.lexsort((tie_keys(row, column), -rows[row, column], row))
-    row = row[order]
-    column = column[order]
-    rank = np.arange(len(row)) - np.searchsorted(row, np.arange(len(rows)))[row]
-    best = np.full((len(rows), k), NO_ITEM)
-    listed = rank < k
-    best[row[listed], rank[listed]] = column[listed]
-    return best
+    return Contenders(row, column, rows[row, column])
 
 
 def _bounds(rows: NDArray[np.floating], k: int) -> NDArray[np.floating]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hbench.engine.ranker import Side
 from hbench.engine.settings import Settings
-from hbench.engine.top_k import NO_ITEM, STRIPES, TopResults, best_columns
+from hbench.engine.top_k import NO_ITEM, STRIPES, TopResults, candidates
 from hbench.evaluation.measurement import Retrieval, job_of, measure
 
 
@@ -28,11 +28,12 @@ def test_the_best_columns_are_the_first_of_a_full_sort(seed, k, items):
         rng.random(rows.shape) < rng.choice([0.3, 1.0], (4, 1))
     ] = -np.inf  # of some rows nothing is left
     keys = rng.integers(0, 3, rows.shape)
-    found = best_columns(rows, k, lambda row, column: keys[row, column]).tolist()
-    for row, own, listed in zip(rows, keys, found, strict=True):
+    of_row, place, column, _ = candidates(rows, k).best(k, lambda row, column: keys[row, column])
+    for number, (row, own) in enumerate(zip(rows, keys, strict=True)):
         order = np.lexsort((np.arange(items), own, -row))
         expected = [column for column in order.tolist() if row[column] > -np.inf][:k]
-        assert listed == expected + [NO_ITEM] * (k - len(expected))
+        assert column[of_row == number].tolist() == expected
+        assert place[of_row == number].tolist() == list(range(len(expected)))
 
 
 def retrieval(seed, *, split):
