@@ -22,6 +22,9 @@ FLAGS = [
     *("--disable-component-update", "--disable-sync", "--disable-quic"),
 ]
 
+# kernels of graphics cards run in numba's simulator, which is asked for before numba is loaded
+os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")
+
 # as a shell leaves it to what runs in its background
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

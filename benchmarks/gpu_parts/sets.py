@@ -9,11 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from hbench.engine.executors import gpu
+from hbench.engine.executors.gpu import CardJob, exact_products
 from hbench.engine.job import Job
 from hbench.engine.ranker import Ranker, Side
 from hbench.engine.settings import Settings
-from hbench.engine.values.blocks import Block
 from hbench.engine.values.plan import MetricPlan
 from hbench.evaluation.measurement import scorers_of
 from hbench.sheets.rows import default_levels
@@ -45,36 +44,32 @@ class Set:
     def ranks_beyond_rounding(self, job: Job, device: torch.device) -> tuple[float, float]:
         """How many ranks of some queries no rounding of the scores explains, and how many may
         be."""
-        plan, gallery = (
-            MetricPlan.of(job.ranker, job.scorers),
-            gpu.Gallery(job.ranker.scores, device),
-        )
+        plan = MetricPlan.of(job.ranker, job.scorers)
         number = job.ranker.blocks // 2
-        block = Block(plan.ranker, number, plan.metrics)
-        rows = gallery.rows(number)[:SAMPLE]
-        rows = gpu._finished(rows, plan.ranker, block.first)
-        at = slice(0, len(rows))
-        ranks = gpu.rank(plan, block, rows, at).ranks.cpu().numpy()
+        first = number * job.ranker.scores.block_size
+        asked_rows = job.ranker.rows(number)[:SAMPLE]
+        card = CardJob(job, [plan], device)
+        with exact_products():
+            card.views[0].rank(card.finished_rows(range(number, number + 1)), first)
+        lists = card.views[0].lists
+        ranks, sizes = (each.cpu().numpy() for each in (lists.ranks, lists.sizes))
 
         whole = torch.from_numpy(self.vectors[job.ranker.columns]).double()
-        asked = torch.from_numpy(self.vectors[job.ranker.rows(number)[:SAMPLE]]).double()
+        asked = torch.from_numpy(self.vectors[asked_rows]).double()
         exact = asked @ whole.T
-        exact[
-            torch.arange(len(asked)), torch.arange(block.first, block.first + len(asked))
-        ] = -torch.inf
-        parts = plan.parts(block.first, block.first + len(asked))
-        beyond, place = 0, 0
+        exact[torch.arange(len(asked)), torch.arange(first, first + len(asked))] = -torch.inf
+        parts = plan.parts(first, first + len(asked))
+        beyond = 0
         for query, scores in enumerate(exact):
             begin, size = parts.begins[query], parts.sizes[query]
-            count = int(block.counts[query, plan.lowest :].sum())
+            count = int(sizes[query])
             own = scores[begin : begin + size].sort(descending=True).values[:count]
             ordered = scores.sort().values
             after = torch.searchsorted(ordered, own - ROUNDING)
             before = torch.searchsorted(ordered, own + ROUNDING, right=True)
-            found = torch.from_numpy(ranks[place : place + count].astype(np.int64))
+            found = torch.from_numpy(ranks[query, :count].astype(np.int64))
             low, high = len(ordered) - before + 1, len(ordered) - after
             beyond += int(((found < low) | (found > high)).sum())
-            place += count
         return float(beyond), 0.0
 
 
@@ -101,6 +96,14 @@ def partial_set(items: int, nodes: tuple[int, ...], dim: int) -> Set:
     ]
     tree, labels = LabelTree.from_names(rows, levels=levels)
     return Set(whole.vectors, labels, known_levels(tree)[labels[:, -1]])
+
+
+def all_positives(items: int, dim: int) -> Set:
+    """Seven levels of which the coarsest is one class: every other item is a positive."""
+    nodes = (5, 20, 50, 230, 700, 1500)
+    whole = uneven_set(items, nodes, dim)
+    one = np.zeros((items, 1), whole.labels.dtype)
+    return Set(whole.vectors, np.concatenate([one, whole.labels], axis=1))
 
 
 def vectors_of(labels: np.ndarray, dim: int) -> np.ndarray:

@@ -13,7 +13,7 @@ import hbench
 from gpu_parts.rows import Row, Sizes, failed, seconds_of, tree_of
 from hbench.datasets import Dataset, Protocol
 from hbench.datasets import manifest as manifests
-from hbench.engine.executors.gpu import on_device
+from hbench.engine.executors.gpu import on_devices
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute, Job
 from hbench.engine.lists.pairs import QueryLists
@@ -31,7 +31,7 @@ ROUNDING = 1e-12  # sums of the metrics are added up on the processors, in block
 
 def of_views(sizes: Sizes, device: torch.device) -> Iterator[Row]:
     """A row per view: items of several paths, listed pairs, other trees, names as queries."""
-    execute = on_device(str(device))
+    execute = on_devices(str(device))
     views: dict[str, Callable[[], Row]] = {
         "several paths": lambda: _of_job("several paths", several_paths(sizes), device),
         "listed pairs": lambda: _of_job("listed pairs", listed_pairs(sizes), device),
@@ -47,7 +47,7 @@ def of_views(sizes: Sizes, device: torch.device) -> Iterator[Row]:
 
 def _of_job(what: str, job: Job, device: torch.device) -> Row:
     """The values of a job, and whether all else of it is the same."""
-    execute = on_device(str(device))
+    execute = on_devices(str(device))
     expected, found = measure(job), measure(job, execute=execute)
     unlike = [
         name

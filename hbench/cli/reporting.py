@@ -93,7 +93,8 @@ MACHINE = [
     ),
     click.option("--workers", type=click.IntRange(min=1), help="Rank in this many processes (needs "
                                                                "the extra `cluster`)."),
-    click.option("--device", help="Rank on a GPU: cuda, cuda:1.  [default: the processors]"),
+    click.option("--device", help="Rank on a GPU, or on several: cuda, cuda:1, cuda:0,cuda:1.  "
+                                  "[default: the processors]"),
     click.option("--scheduler", help="Rank on a dask cluster, tcp://HOST:PORT (needs the extra "
                                      "`cluster`)."),
 ]  # fmt: skip

@@ -48,6 +48,16 @@ class Values(NamedTuple):
             np.full((metrics, n), np.nan), np.zeros(n, np.uint8), np.zeros(n, bool), counts, others
         )
 
+    def of(self, queries: slice) -> Values:
+        """The values of some of the queries."""
+        return Values(
+            self.values[:, queries],
+            self.first_level[queries],
+            self.tied[queries],
+            self.counts[queries],
+            tuple(other.of(queries) for other in self.others),
+        )
+
     def put(self, at: NDArray[np.int64], found: Values) -> None:
         """Write the values of other queries at their positions."""
         self.values[:, at], self.first_level[at], self.tied[at], self.counts[at] = found[:4]

@@ -82,9 +82,9 @@ class Execution:
         kept = self.resume
         with ExitStack() as stack:
             if self.device:
-                from hbench.engine.executors.gpu import on_device
+                from hbench.engine.executors.gpu import on_devices
 
-                execute = on_device(self.device)
+                execute = on_devices(self.device)
                 kept = kept and kept / self.device.partition(":")[0]
             elif self.scheduler or self.workers:
                 from hbench.engine.executors import dask

@@ -23,7 +23,7 @@ import torch.distributed.nn
 from torch import Tensor, nn
 
 from hbench.core.errors import UsageError
-from hbench.engine.executors.gpu import refuse_device
+from hbench.engine.executors.devices import refuse_device
 
 
 class Processes(NamedTuple):

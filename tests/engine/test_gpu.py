@@ -1,94 +1,164 @@
-"""Ranking in torch, here on its processor device, against the ranking of the threads."""
+"""The kernels of graphics cards, run by numba's simulator, against the ranking of the threads."""
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from hbench.core.errors import SubmissionError, UsageError
 from hbench.engine.executors import gpu
-from hbench.engine.executors.gpu import descending, on_device
-from hbench.engine.job import Job
+from hbench.engine.executors.gpu import on_devices, together
+from hbench.engine.job import Job, View
 from hbench.engine.ranker import Ranker, Side
 from hbench.engine.similarity import dot
+from hbench.engine.top_k import TopResults
 from hbench.engine.values.fast_metrics import FAST
 from hbench.evaluation.measurement import measure
 from hbench.metrics.level_sequence import optimistic, pessimistic
 from hbench.metrics.protocols import Scorer
 from tests.engine.test_rank_positives import every_scorer, random_sides
-from tests.engine.ways import MIXED, go
+from tests.engine.ways import MIXED, go, small_blocks
+
+ROUNDING = 1e-12  # sums are added up in another order
 
 
-@settings(max_examples=100, deadline=None)
-@given(
-    st.integers(0, 10**9),
-    st.integers(1, 6),
-    st.sampled_from([pessimistic, optimistic]),
-    st.integers(1, 7),
-)
-def test_a_device_gives_the_values_of_the_threads(seed, depth, policy, lowest):
-    rng = np.random.default_rng(seed)
-    queries, gallery, own = random_sides(rng, depth)
-    for side in (queries, gallery):  # products of whole numbers have no last bits to differ in
-        if side is not None:
-            side.vectors[:] = np.round(4 * side.vectors)
-    ranker = Ranker(queries, gallery, self_rows=own, similarity=dot, tie_key=policy)
-    scorers = every_scorer(depth, queries.labels, gallery is None)
-    if lowest > 1:  # only sums over the ranks of higher levels: lower positives are not listed then
-        fast = [each for each in scorers if isinstance(each, Scorer) and each.name.base in FAST]
-        scorers = [each for each in fast if each.arguments.get("level", 1) >= lowest] or scorers
-    job = Job(ranker, scorers)
-    with pytest.MonkeyPatch.context() as patched:
-        # the device takes the kernels' path, whose last bits are not those of the formulas
-        go(patched, MIXED)
-        expected, found = measure(job), measure(job, execute=on_device("cpu"))
-    assert np.array_equal(found.values, expected.values, equal_nan=True)
+def assert_alike(job, monkeypatch, blocks=None):
+    """The same values, ties and levels by the kernels of cards and by those of the processor."""
+    go(monkeypatch, MIXED)
+    expected = measure(job, blocks=blocks)
+    found = measure(job, execute=on_devices("cpu"), blocks=blocks)
+    np.testing.assert_allclose(found.values, expected.values, rtol=0, atol=ROUNDING)
     for name in ("first_level", "counts", "tied"):
         assert np.array_equal(getattr(found, name), getattr(expected, name)), name
 
 
-def test_rows_that_do_not_fit_the_device_at_once_are_sorted_in_turn(monkeypatch):
+def scorers_of(depth, labels, every, lowest=1):
+    """Some of all metrics; only sums over higher levels, whose lower positives are not listed,
+    where `lowest` is one of these."""
+    scorers = every_scorer(depth, labels, True)
+    if lowest == 1:
+        return scorers[::every]
+    fast = [each for each in scorers if isinstance(each, Scorer) and each.name.base in FAST]
+    return [each for each in fast if each.arguments.get("level", 1) >= lowest] or scorers
+
+
+def whole_numbers(items, dim=3, seed=0):
+    """Vectors whose products tie often, and have no last bits to differ in."""
+    return np.random.default_rng(seed).integers(-3, 4, (items, dim)).astype(np.float32)
+
+
+# by their seeds: partial labels, distractors, a gallery of its own, groups, several paths, copies
+@pytest.mark.parametrize("seed", range(6))
+def test_a_card_gives_the_values_of_the_threads(seed, monkeypatch):
+    policy = (pessimistic, optimistic)[seed % 2]
+    small_blocks(monkeypatch)
+    rng = np.random.default_rng(seed)
+    depth = 1 + seed % 3
+    queries, gallery, own = random_sides(rng, depth)
+    for side in (queries, gallery):
+        if side is not None:
+            side.vectors[:] = np.round(4 * side.vectors)
+    ranker = Ranker(queries, gallery, self_rows=own, similarity=dot, tie_key=policy)
+    scorers = every_scorer(depth, queries.labels, gallery is None)[seed % 8 :: 8]
+    assert_alike(Job(ranker, scorers), monkeypatch, blocks=range(1))
+
+
+@pytest.mark.parametrize("policy", [pessimistic, optimistic])
+def test_metrics_of_finer_levels_list_only_those(policy, monkeypatch):
+    labels = np.sort(np.random.default_rng(1).integers(9, size=(12, 1)), axis=0)
+    labels = np.concatenate([labels // 3, labels], axis=1)
+    labels = np.unique(labels, axis=0)[np.unique(labels, axis=0, return_inverse=True)[1].ravel()]
+    ranker = Ranker(Side(whole_numbers(12), labels), similarity=dot, tie_key=policy)
+    assert_alike(Job(ranker, scorers_of(2, labels, 1, lowest=2)), monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        np.zeros(40),  # all equal
+        np.concatenate([[1e6], np.random.default_rng(0).permutation(39) / 4]),  # in one bucket
+        np.round(np.random.default_rng(0).normal(size=40), 1),
+        np.concatenate([[-0.0, 0.0], -np.arange(38)]),
+    ],
+    ids=["equal", "skewed", "tied", "zeros"],
+)
+def test_positives_are_sorted_whatever_their_scores(scores, monkeypatch):
+    labels = np.stack([np.arange(40) // 30, np.arange(40) // 10], axis=1)
+    vectors = np.stack([scores, np.zeros(40)], axis=1).astype(np.float32)
+    asked = Side(np.array([[1, 0], [-1, 0]], np.float32), labels[[3, 33]])
+    ranker = Ranker(asked, Side(vectors, labels), similarity=dot)
+    assert_alike(Job(ranker, scorers_of(2, asked.labels, 2)), monkeypatch)
+
+
+def test_blocks_that_do_not_fit_the_card_at_once_are_ranked_in_turn(monkeypatch):
     monkeypatch.setattr(gpu, "ROWS_BYTES", 1)
-    go(monkeypatch, MIXED)
-    rng = np.random.default_rng(3)
-    labels = np.sort(rng.integers(5, size=(40, 1)), axis=0)
-    ranker = Ranker(
-        Side(rng.integers(-3, 4, size=(40, 3)).astype(np.float32), labels), similarity=dot
+    small_blocks(monkeypatch)
+    labels = np.sort(np.random.default_rng(3).integers(5, size=(18, 1)), axis=0)
+    ranker = Ranker(Side(whole_numbers(18), labels), similarity=dot)
+    assert ranker.blocks > 1
+    assert_alike(Job(ranker, scorers_of(1, labels, 9)), monkeypatch)
+
+
+def test_other_trees_are_measured_in_the_same_pass(monkeypatch):
+    labels = np.stack([np.arange(12) // 6, np.arange(12) // 3], axis=1)
+    ranker = Ranker(Side(whole_numbers(12), labels), similarity=dot)
+    scorers = scorers_of(2, labels, 9)
+    shuffled = np.stack([labels[:, 1] % 2, labels[:, 1]], axis=1)
+    job = Job(
+        ranker,
+        scorers,
+        others=[View.of_labels(ranker, (shuffled, shuffled), scorers, pessimistic)],
     )
-    job = Job(ranker, every_scorer(1, labels, True))
-    expected, found = measure(job), measure(job, execute=on_device("cpu"))
-    assert np.array_equal(found.values, expected.values, equal_nan=True)
+    go(monkeypatch, MIXED)
+    expected, found = measure(job).others[0], measure(job, execute=on_devices("cpu")).others[0]
+    np.testing.assert_allclose(found.values, expected.values, rtol=0, atol=ROUNDING)
 
 
-@given(st.lists(st.floats(width=32, allow_nan=False), min_size=2, max_size=20))
-def test_keys_fall_as_scores_rise(numbers):
-    scores = np.sort(np.array(numbers, np.float32))
-    keys = descending(torch.from_numpy(scores)).numpy()
-    assert np.array_equal(keys[1:] < keys[:-1], scores[1:] > scores[:-1])
-    assert np.array_equal(keys[1:] == keys[:-1], scores[1:] == scores[:-1])
-    assert keys.min() >= 0
-    assert keys.max() < 2**32
+def test_the_first_results_are_those_of_the_threads(monkeypatch):
+    labels = np.arange(12)[:, None] // 3
+    ranker = Ranker(Side(whole_numbers(12), labels), similarity=dot)
+    tops = [TopResults(12, 4), TopResults(12, 4)]
+    for top, execute in zip(tops, (None, on_devices("cpu")), strict=True):
+        job = Job(ranker, scorers_of(1, labels, 9), top=top)
+        measure(job, **({} if execute is None else {"execute": execute}))
+    for name in ("items", "scores", "levels", "kept"):
+        assert np.array_equal(*(getattr(top, name) for top in tops)), name
 
 
-def test_a_device_that_is_not_there_is_refused():
+def test_several_cards_share_the_blocks():
+    assert sorted(together([iter("ac"), iter("b"), iter("")])) == ["a", "b", "c"]
+
+
+def test_an_error_of_one_of_several_cards_is_raised():
+    def failing():
+        yield 1
+        raise SubmissionError("this card has failed")
+
+    with pytest.raises(SubmissionError, match="this card"):
+        list(together([failing(), iter(range(3))]))
+
+
+@pytest.mark.parametrize("name", ["cuda", "cuda:7", "tpu"])
+def test_a_device_that_is_not_there_is_refused(name):
     if torch.cuda.is_available():
         pytest.skip("there is one here")
-    with pytest.raises(UsageError, match="no device 'cuda'"):
-        on_device("cuda")
+    with pytest.raises(UsageError, match=f"no device '{name}'"):
+        on_devices(name)
 
 
 LABELS = np.array([[0], [0], [1]])
 
 
+# numpy counts for the simulator, and warns of what is no number
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize(
     ("vectors", "error", "words"),
     [
         (np.random.default_rng(0).normal(size=(3, 2)), UsageError, "float32"),
         (np.array([[1e19, 0], [2e19, 0], [1, 1]], np.float32), SubmissionError, "overflow"),
+        (np.array([[1e19, 1e19], [1e30, -1e30], [1, 1]], np.float32), SubmissionError, "overflow"),
     ],
 )
-def test_float64_and_products_that_overflow_on_a_device_are_refused(vectors, error, words):
+def test_float64_and_products_that_overflow_on_a_card_are_refused(vectors, error, words):
     ranker = Ranker(Side(vectors, LABELS), similarity=dot)
     with pytest.raises(error, match=words):
-        measure(Job(ranker, every_scorer(1, LABELS, True)), execute=on_device("cpu"))
+        measure(Job(ranker, scorers_of(1, LABELS, 9)), execute=on_devices("cpu"))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hbench
-from hbench.engine.executors.gpu import on_device
+from hbench.engine.executors.gpu import on_devices
 from hbench.engine.executors.kept_blocks import kept_in
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Job
@@ -20,6 +20,7 @@ from hbench.metrics.level_sequence import optimistic, pessimistic
 from hbench.metrics.names import MetricName
 from hbench.metrics.protocols import Setting, paper
 from hbench.metrics.relevance import alpha
+from tests.engine.ways import MIXED, go
 
 METRICS = ("H-AP", "wAP", "ASI", "NDCG", "AP", "AP/coarse", "R@1", "R@5/coarse", "mAP@R", "MRR")
 LEVELS = ("coarse", "fine")
@@ -84,15 +85,20 @@ def test_every_executor_gives_the_same_values(tmp_path):
     job, _, _ = problem(300, 5000, 5)
     whole = measure(job)
     alone = measure(job, execute=lambda job, blocks: on_threads(job, blocks, threads=1))
-    on_torch = measure(job, execute=on_device("cpu"))
     kept = measure(job, execute=kept_in(tmp_path, on_threads))
     again = measure(job, execute=kept_in(tmp_path, on_threads))
     for other in (alone, kept, again):
         for field in dataclasses.fields(whole):
             np.testing.assert_array_equal(getattr(other, field.name), getattr(whole, field.name))
-    np.testing.assert_allclose(on_torch.values, whole.values, atol=1e-12)
-    np.testing.assert_array_equal(on_torch.first_level, whole.first_level)
-    np.testing.assert_array_equal(on_torch.tied, whole.tied)
+
+
+def test_a_card_gives_the_same_values(monkeypatch):
+    go(monkeypatch, MIXED)
+    job, _, _ = problem(6, 90, 5)
+    whole, on_card = measure(job), measure(job, execute=on_devices("cpu"))
+    np.testing.assert_allclose(on_card.values, whole.values, atol=1e-12)
+    np.testing.assert_array_equal(on_card.first_level, whole.first_level)
+    np.testing.assert_array_equal(on_card.tied, whole.tied)
 
 
 def test_other_lists_are_another_evaluation():

@@ -178,16 +178,12 @@ def test_half_of_the_products_and_a_device_give_the_values_of_whole_rows(
         return threads._by_rows(job, plans.plan_of(job), blocks, 2)
 
     expected = measure(job, execute=by_rows)
-    ways = [measure(job)]
     assert threads.triangle_of(job, plans.plan_of(job), range(job.ranker.blocks), 2)
-    ways.append(
-        measure(job, execute=pytest.importorskip("hbench.engine.executors.gpu").on_device("cpu"))
-    )
-    for found in ways:
-        for name in ("values", "first_level", "counts", "tied"):
-            assert np.array_equal(
-                getattr(found, name), getattr(expected, name), equal_nan=name == "values"
-            ), name
+    found = measure(job)
+    for name in ("values", "first_level", "counts", "tied"):
+        assert np.array_equal(
+            getattr(found, name), getattr(expected, name), equal_nan=name == "values"
+        ), name
 
 
 def test_items_of_another_order_have_the_same_bits():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hbench.engine.executors.gpu import on_device
+from hbench.engine.executors.gpu import on_devices
 from hbench.engine.executors.kept_blocks import kept_in
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Job
@@ -25,7 +25,7 @@ from hbench.tree.several import MorePaths, Paths, gathered
 from tests import oracle
 from tests import oracle_partial as bounds
 from tests.engine.test_partial import expected_values, labelled, levels_of, random_paths, scorers
-from tests.engine.ways import WAYS, go, small_blocks
+from tests.engine.ways import MIXED, WAYS, go, small_blocks
 
 METRICS = (
     "H-AP",
@@ -189,9 +189,16 @@ def test_every_executor_gives_the_same_values(monkeypatch, tmp_path):
         np.testing.assert_array_equal(
             measure(job, execute=kept_in(tmp_path, on_threads)).values, found.values
         )
-    on_torch = measure(job, execute=on_device("cpu"))
-    np.testing.assert_allclose(on_torch.values, found.values, atol=1e-12)
-    np.testing.assert_array_equal(on_torch.first_level, found.first_level)
+
+
+def test_a_card_gives_the_same_values(monkeypatch):
+    go(monkeypatch, MIXED)
+    side, _ = large()
+    asked, gallery = side.of(np.arange(0, 3000, 500)), side.of(np.arange(0, 3000, 20))
+    job = Job(Ranker(asked, gallery, similarity=dot), whole(METRICS, 3, asked.labels)[::3])
+    found, on_card = measure(job), measure(job, execute=on_devices("cpu"))
+    np.testing.assert_allclose(on_card.values, found.values, atol=1e-12)
+    np.testing.assert_array_equal(on_card.first_level, found.first_level)
 
 
 def test_the_order_of_items_and_of_paths_changes_no_bit():

@@ -15,7 +15,6 @@ from PIL import Image
 from torchvision.transforms import v2
 
 from hbench.core.errors import UsageError
-from hbench.engine.similarity import similarities
 from hbench.losses import losses
 from hbench.train.images.batches import PIECE, Batches, Files, keys_of
 from hbench.train.images.sampler import plan
@@ -146,16 +145,14 @@ def test_gathering_leaves_the_gradient_that_comes_in(monkeypatch, tmp_path):
     assert torch.equal(part.grad, torch.full((2, 3), 2.0))
 
 
-def test_the_table_of_devices_agrees_and_has_every_similarity_and_loss(tmp_path):
+def test_the_table_of_devices_agrees_and_has_every_loss(tmp_path):
     """benchmarks/gpu.py: here through torch's processor device, which it says."""
     shown = process(ROOT / "benchmarks" / "gpu.py", "--quick", "--out", tmp_path).stdout
     assert torch.cuda.is_available() or "no GPU here" in shown
     rows = json.loads((tmp_path / "gpu.json").read_text())["rows"]
     checks = {row["what"]: row["difference"] <= row["allowed"] for row in rows}
     ways = ("loss", "bfloat16", "compiled")
-    expected = {f"evaluate, {name}" for name in similarities} | {
-        f"{way}, {name}" for name in losses for way in ways
-    }
+    expected = {f"{way}, {name}" for name in losses for way in ways}
     assert expected < set(checks)
     assert not [what for what, is_good in checks.items() if not is_good]
     assert all(what in shown for what in checks)
@@ -171,13 +168,13 @@ def test_a_check_of_devices_that_fails_hides_no_other(tmp_path):
         "--quick",
         "--parts",
         "losses",
-        "sets",
+        "training",
         "--out",
         tmp_path,
         code=1,
     )
     assert "TypeError" in done.stdout
-    assert "iNaturalist, ranks" in done.stdout
+    assert "training step" in done.stdout
 
 
 def test_a_compiled_net_sees_batches_of_one_size(files):

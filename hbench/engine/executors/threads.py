@@ -217,7 +217,7 @@ class Triangle:
 
     def _finish(self, block: int, lists: SortedPositives, counts: Counts) -> Values:
         """The values of a block all of whose queries have been counted."""
-        values = Block(self.ranker, block, self.plan.metrics)
+        values = Block(self.ranker, range(block, block + 1), self.plan.metrics)
         side = self._side(block, lists, counts)
         fast = FastColumns(values, self.plan)
         positives = side.lists.parts.sizes - 1

@@ -40,14 +40,16 @@ SEQUENCE_BYTES = 64  # per item of the gallery, for one level sequence while it 
 
 
 class Block:
-    """Accumulates the metric values of one block of queries: `adders` take rows of scores (n, G) of
+    """Accumulates the metric values of one block of queries, or of some that follow one another:
+    `adders` take rows of scores (n, G) of
     the queries from a place of the block on, and `finishers` write what can only be written when
     every query was added. `others`: the same block under other views, which take their rows from
     this one."""
 
-    def __init__(self, ranker: Ranker, number: int, metrics: int) -> None:
-        self.ranker, self.queries = ranker, ranker.rows(number)
-        self.first = number * ranker.scores.block_size
+    def __init__(self, ranker: Ranker, numbers: range, metrics: int) -> None:
+        size = ranker.scores.block_size
+        self.ranker, self.first = ranker, numbers.start * size
+        self.queries = ranker.queries[self.first : numbers.stop * size]
         self.counts = ranker.counts_by_code(self.first, self.first + len(self.queries))
         self.reading = None if ranker.known is None else readings.known(ranker.depth)
         self.values = Values.empty(
@@ -123,7 +125,7 @@ class JobPlans:
 
 
 def _started(view: View, plan: MetricPlan | None, number: int) -> Block:
-    block = Block(view.ranker, number, len(view.scorers))
+    block = Block(view.ranker, range(number, number + 1), len(view.scorers))
     if plan is None:
         fill_by_formulas(block, view.scorers)
     else:
@@ -215,14 +217,14 @@ class FastColumns:
                 first = _levels_at_rank_1(read)
 
         if self.plan.others:
-            self._add_sequences(ranked, at)
+            self.add_sequences(ranked, at)
 
         if block.reading is not None:
             if first is None:
                 first = _levels_at_rank_1(read_by(block.reading, ranked, workspace))
             block.values.first_level[at] = first
 
-    def _add_sequences(self, ranked: RankedPositives, at: slice) -> None:
+    def add_sequences(self, ranked: RankedPositives, at: slice) -> None:
         """Compute the metrics that are no sums over ranks, one level sequence after another."""
         block = self.block
         for n in range(at.start, at.stop):

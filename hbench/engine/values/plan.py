@@ -106,12 +106,18 @@ class MetricGroup:
             ranked = read_by(self.reading, ranked, workspace)
         if self.loses_last:
             ranked = _without_last(ranked, counts)
-        for place, grade in enumerate(self.grades.values()):
-            batch.request.relevance[at, place], batch.request.weight[at, place] = grade(
-                queries, counts
-            )
+        self.grade(batch, queries=queries, at=at)
         rank_sums.sum_up(ranked, batch.request, workspace.sums, batch.sums, at.start)
         return ranked
+
+    def grade(self, batch: Batch, *, queries: NDArray[np.int64], at: slice) -> None:
+        """Write the relevance and the weight of the levels for the queries `at` these places of the
+        batch, whose input positions are `queries` (n,)."""
+        request = batch.request
+        for place, grade in enumerate(self.grades.values()):
+            request.relevance[at, place], request.weight[at, place] = grade(
+                queries, request.counts[at]
+            )
 
     def put(self, batch: Batch, values: NDArray[np.float64]) -> None:
         """Write the metrics of a batch to their rows of the values (M, n)."""

@@ -19,8 +19,8 @@ from hbench.datasets import Dataset, load
 from hbench.datasets import manifest as manifests
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.spec import held_out
-from hbench.engine.executors.gpu import on_device
 from hbench.engine.executors.threads import on_threads
+from hbench.engine.job import Execute
 from hbench.evaluation.evaluate import evaluate
 from hbench.metrics.names import MetricName, goodness
 from hbench.submissions import embeddings
@@ -95,9 +95,12 @@ def validated(
         names = dict.fromkeys([recipe.select_by, *held.protocol.all_metrics])
         # On the GPU that trains, ranked there: the others wait for it, and nobody compares these
         # with a report's last digits.
-        execute = (
-            on_device(str(processes.device)) if processes.device.type == "cuda" else on_threads
-        )
+        execute: Execute = on_threads
+        if processes.device.type == "cuda":
+            from hbench.engine.executors.gpu import on_devices
+            from hbench.engine.kernels.card.compiling import can_compile
+
+            execute = on_devices(str(processes.device)) if can_compile() else on_threads
         report = evaluate(
             embeddings.joined(manifest.items, vectors), held, metrics=list(names), execute=execute
         )

@@ -1,0 +1,70 @@
+"""Memory of a graphics card that is used again and again: arrays of one shape that are filled anew
+for every share of the queries.
+
+To make an array known to a kernel takes the host as long as to start one, so it is done once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hbench.engine.kernels.card.compiling import IS_SIMULATED, cuda
+
+ALIGNED = 16  # bytes to whole multiples of which arrays are filled up
+DTYPES = {name: getattr(torch, name) for name in ("uint8", "int32", "int64", "float32", "float64")}
+
+
+def on_card(tensor: Tensor) -> Any:
+    """The same memory as a kernel takes it."""
+    return tensor.numpy() if IS_SIMULATED else cuda.as_cuda_array(tensor, sync=False)
+
+
+def fetched(tensor: Tensor) -> Tensor:
+    """A copy in the host's memory, which the device fills in while the host goes on."""
+    return tensor.to("cpu", non_blocking=True)
+
+
+class Staged:
+    """Arrays on the device, which travel there in one piece.
+
+    `arrays`: of the same types and, but for the first axis, shapes as those that it is made from;
+    the first axis holds `queries`.
+    """
+
+    def __init__(
+        self, like: Sequence[NDArray[Any]], queries: int | None, device: torch.device
+    ) -> None:
+        shapes = [each.shape if queries is None else (queries, *each.shape[1:]) for each in like]
+        sizes = [
+            int(np.prod(shape)) * each.itemsize for shape, each in zip(shapes, like, strict=True)
+        ]
+        self.places = [-(-size // ALIGNED) * ALIGNED for size in sizes]
+        self.packed = torch.empty(sum(self.places), dtype=torch.uint8, device=device)
+        self.arrays = [
+            part[:size].view(DTYPES[each.dtype.name]).view(shape)
+            for part, size, shape, each in zip(
+                torch.split(self.packed, self.places), sizes, shapes, like, strict=True
+            )
+        ]
+
+    def fill(self, arrays: Sequence[NDArray[Any]]) -> None:
+        """Have the first rows of the arrays filled; they need not be there when this returns."""
+        on_host = torch.empty(
+            sum(self.places), dtype=torch.uint8, pin_memory=self.packed.device.type == "cuda"
+        )
+        for part, array in zip(torch.split(on_host, self.places), arrays, strict=True):
+            part.numpy()[: array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        self.packed.copy_(on_host, non_blocking=True)
+
+
+def sent(arrays: Sequence[NDArray[Any]], device: torch.device) -> list[Tensor]:
+    """Copies on the device, which need not be there yet when this returns."""
+    staged = Staged(arrays, None, device)
+    staged.fill(arrays)
+    return staged.arrays

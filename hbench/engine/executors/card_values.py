@@ -1,0 +1,291 @@
+"""Values of queries from rows of scores on a graphics card: launches the kernels that rank and sum
+up, and takes what they found back to the host.
+
+Everything is asked of the card first, and waited for later; so the card works on the next queries
+while the host makes metrics of the sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hbench.engine.executors.card_memory import Staged, fetched, on_card, sent
+from hbench.engine.kernels import rank_sums
+from hbench.engine.kernels.card import best, ranks, reading, sums
+from hbench.engine.kernels.rank_positives import RankedPositives
+from hbench.engine.values.blocks import Block, FastColumns
+from hbench.engine.values.fast_metrics import Batch
+from hbench.engine.values.plan import MetricGroup, MetricPlan
+from hbench.metrics import readings as readings_of
+from hbench.metrics.readings import Reading
+
+POSITIVE_BYTES = 2 * 4 + 4 + 3 * 1  # on the card, of a positive: two scores, rank, three codes
+
+
+class CardLists(NamedTuple):
+    """Ranked positives on the card, as reading.Listed."""
+
+    ranks: Tensor
+    levels: Tensor
+    sizes: Tensor
+    first: Tensor
+
+    @classmethod
+    def empty(cls, queries: int, positives: int, device: torch.device) -> CardLists:
+        """Room for the lists of n queries of up to this many positives."""
+        shape = (queries, positives)
+        return cls(
+            torch.empty(shape, dtype=torch.int32, device=device),
+            torch.empty(shape, dtype=torch.uint8, device=device),
+            torch.empty(queries, dtype=torch.int32, device=device),
+            torch.empty(queries, dtype=torch.uint8, device=device),
+        )
+
+    def of_kernel(self) -> reading.Listed:
+        """The same lists as a kernel takes them."""
+        return reading.Listed(*map(on_card, self))
+
+
+class ReadLists:
+    """Room for lists read by one reading of their codes."""
+
+    def __init__(self, how: Reading, like: CardLists) -> None:
+        device = like.ranks.device
+        self.name = how.name
+        self.lists = CardLists.empty(like.ranks.shape[0], like.ranks.shape[1], device)
+        self.of_kernel = self.lists.of_kernel()
+        by_code = sent([how.stays.astype(np.uint8), how.level], device)
+        self.meaning = reading.Meaning(*map(on_card, by_code))
+
+    def read(self, coded: reading.Listed, queries: int) -> None:
+        """Read the codes of the first n queries' lists."""
+        reading.read_lists[queries, reading.THREADS](coded, self.meaning, self.of_kernel)
+
+
+class GroupSums:
+    """Room for the sums of one group of metrics, and for what they are taken of."""
+
+    def __init__(self, group: MetricGroup, read: ReadLists | None, view: CardView) -> None:
+        self.group = group
+        self.read = read
+        # of no query: what shapes and constants the sums have
+        batch = group.batch(np.zeros((0, view.codes), np.int64))
+        request = batch.request
+        self.staged = Staged(_of_queries(request), view.queries, view.device)
+        cuts = request.cuts if len(request.cuts) else np.zeros(1, np.int64)
+        tables = [cuts, group.tables.discount, group.tables.harmonic]
+        counts, relevance, weight = map(on_card, self.staged.arrays)
+        at_cuts, discount, harmonic = map(on_card, sent(tables, view.device))
+        self.request = sums.CardRequest(
+            counts,
+            at_cuts,
+            relevance,
+            weight,
+            discount,
+            harmonic,
+            graded=request.relevance.shape[1],
+            lowest=request.lowest,
+            binary=request.binary,
+            gain=request.gain,
+            overlap=request.overlap,
+        )
+        self.shapes = [(view.queries, *np.maximum(1, each.shape[1:])) for each in batch.sums]
+        self.flat = torch.empty(
+            sum(map(_size, self.shapes)), dtype=torch.float64, device=view.device
+        )
+        self.out = sums.CardSums(*map(on_card, self._parts(self.flat)))
+
+    def _parts(self, flat: Tensor) -> list[Tensor]:
+        """The sums as they lie in one tensor, so that one copy fetches them."""
+        parts = torch.split(flat, [_size(shape) for shape in self.shapes])
+        return [part.view(shape) for part, shape in zip(parts, self.shapes, strict=True)]
+
+    def start(self, lists: reading.Listed, spare: sums.Spare, batch: Batch) -> Tensor:
+        """Have all sums of the queries of a batch taken and fetched."""
+        self.staged.fill(_of_queries(batch.request))
+        self.flat.zero_()
+        sums.sum_lists[len(batch.request.counts), sums.THREADS](
+            lists, spare, self.request, self.out
+        )
+        return fetched(self.flat)
+
+    def take(self, flat: Tensor, batch: Batch) -> None:
+        """Write fetched sums to the batch."""
+        for own, part in zip(batch.sums, self._parts(flat), strict=True):
+            if own.size:
+                own[:] = part[: len(own)].numpy()
+
+
+class CardView:
+    """What one view of a job needs on a card, of up to so many queries at once."""
+
+    def __init__(self, plan: MetricPlan, queries: int, device: torch.device) -> None:
+        self.plan = plan
+        self.queries = queries
+        self.device = device
+        self.codes = len(plan.ranker.code_ties)
+        positives = max(1, plan.most_positives)
+        self.lists = CardLists.empty(queries, positives, device)
+        scores = torch.empty((2, queries, positives), device=device)
+        codes = torch.empty((2, queries, positives), dtype=torch.uint8, device=device)
+        left_out = torch.empty(queries, dtype=torch.int32, device=device)
+        flags = torch.empty((2, queries), dtype=torch.uint8, device=device)
+        self.found = ranks.Found(self.lists.sizes, left_out, self.lists.first, flags[0], flags[1])
+
+        of_lists = self.of_lists = self.lists.of_kernel()
+        first_scores, other_scores = map(on_card, scores)
+        self.slots = ranks.Slots(
+            first_scores, of_lists.levels, of_lists.ranks, other_scores, on_card(codes[0])
+        )
+        self.of_found = ranks.Found(*map(on_card, self.found))
+        # the scores are not asked for once all are ranked
+        self.spare = sums.Spare(on_card(scores.view(torch.int32)), on_card(codes))
+        self._stage_ranges()
+        self._make_groups()
+
+    def _stage_ranges(self) -> None:
+        """Room for the ranges of the positives."""
+        self.staged = Staged(self._ranges(0, 0), self.queries, self.device)
+        begins, sizes, starts, ends = map(on_card, self.staged.arrays)
+        (keys,) = sent([self.plan.ranker.code_ties], self.device)
+        self.ranges = ranks.CardRanges(
+            begins,
+            sizes,
+            starts,
+            ends,
+            on_card(keys),
+            lowest=self.plan.lowest,
+            pessimistic=self.plan.rule.pessimistic,
+            nested=self.plan.ranker.known is None,
+        )
+
+    def _ranges(self, first: int, last: int) -> list[NDArray[np.int32]]:
+        """Where the positives of some canonical queries lie."""
+        parts = self.plan.coded(self.plan.parts(first, last), first, last)
+        bounds = (parts.begins, parts.sizes, parts.starts, parts.ends)
+        return [each.astype(np.int32) for each in bounds]
+
+    def _make_groups(self) -> None:
+        """Room for every reading of the codes, and for the sums of every group of metrics."""
+        readings = {
+            group.reading.name: group.reading for group in self.plan.groups if group.reading
+        }
+        self.first_by = ""
+        if self.plan.ranker.known is not None:
+            # by it the level of the item ranked first is told
+            own = readings_of.known(self.plan.ranker.depth)
+            readings.setdefault(own.name, own)
+            self.first_by = own.name
+        self.readings = {name: ReadLists(how, self.lists) for name, how in readings.items()}
+        self.groups = [
+            GroupSums(group, self.readings.get(group.reading.name if group.reading else ""), self)
+            for group in self.plan.groups
+        ]
+
+    def rank(self, rows: Tensor, first: int) -> None:
+        """Have the positives of finished rows of scores (n, G), of the canonical queries from
+        `first` on, ranked."""
+        self.staged.fill(self._ranges(first, first + len(rows)))
+        scores = on_card(rows)
+        ranks.rank_rows[len(rows), ranks.THREADS](scores, self.ranges, self.slots, self.of_found)
+        if self.plan.lowest > 1:
+            best.codes_of_best[len(rows), ranks.THREADS](
+                scores, self.ranges._replace(lowest=1), self.of_lists.first
+            )
+
+
+class CardValues:
+    """The values of some blocks' queries under one view, in the making."""
+
+    def __init__(self, view: CardView, numbers: range, rows: Tensor) -> None:
+        """Have the positives of finished rows of scores (n, G) ranked, and their sums taken."""
+        self.view = view
+        self.block = Block(view.plan.ranker, numbers, view.plan.metrics)
+        self.fast = FastColumns(self.block, view.plan)
+        self.width = rows.shape[1]
+        queries = len(rows)
+        view.rank(rows, self.block.first)
+        found = (view.found.left_out, view.found.tied, view.found.overflows)
+        self.found = [fetched(each[:queries]) for each in found]
+        # metrics that are no sums over ranks go by the lists themselves
+        self.lists = [fetched(each[:queries]) for each in view.lists[:3] if view.plan.others]
+
+        for read in view.readings.values():
+            read.read(view.of_lists, queries)
+        own = view.readings[view.first_by].lists if view.first_by else view.lists
+        self.first = fetched(own.first[:queries])
+        self.sums = [
+            self._start(group, batch)
+            for group, (_, batch) in zip(view.groups, self.fast.batches, strict=True)
+        ]
+
+    def _start(self, group: GroupSums, batch: Batch) -> Tensor:
+        """Have the sums of one group taken."""
+        lists = self.view.lists if group.read is None else group.read.lists
+        of_kernel = self.view.of_lists if group.read is None else group.read.of_kernel
+        if group.group.loses_last:
+            sizes = _sizes_without_last(lists, batch)
+            of_kernel = of_kernel._replace(sizes=on_card(sizes))
+        at = slice(0, len(self.block.queries))
+        group.group.grade(batch, queries=self.block.queries, at=at)
+        return group.start(of_kernel, self.view.spare, batch)
+
+    def overflows(self) -> bool:
+        """Whether a score was beyond the largest float: then more is missing in a row than what is
+        left out of the list. The card must have finished."""
+        left_out, _, overflows = (each.numpy() for each in self.found)
+        listed = self.block.counts.sum(axis=1)
+        return bool(overflows.any() or (left_out != self.width - listed).any())
+
+    def finish(self) -> None:
+        """Write the values to the block. The card must have finished."""
+        values = self.block.values
+        values.tied[:] = self.found[1].numpy()
+        values.first_level[:] = self.first.numpy()
+        for group, (_, batch), flat in zip(
+            self.view.groups, self.fast.batches, self.sums, strict=True
+        ):
+            group.take(flat, batch)
+        if self.lists:
+            ranks_of, levels, sizes = (each.numpy() for each in self.lists)
+            starts = np.arange(len(sizes)) * ranks_of.shape[1]
+            ranked = RankedPositives(
+                ranks_of.reshape(-1), levels.reshape(-1), starts, starts + sizes, values.tied
+            )
+            self.fast.add_sequences(ranked, slice(0, len(sizes)))
+
+
+def _of_queries(request: rank_sums.SumRequest) -> list[NDArray[Any]]:
+    """What a request says of every query; a kernel takes no array without numbers."""
+    grades = [
+        each if each.shape[1] else np.zeros((len(each), 1, each.shape[2]), each.dtype)
+        for each in (request.relevance, request.weight)
+    ]
+    return [request.counts, *grades]
+
+
+def _sizes_without_last(lists: CardLists, batch: Batch) -> Tensor:
+    """The sizes of the lists without their last items, which are taken off the batch's counts, too;
+    for this the host waits."""
+    counts = batch.request.counts
+    sizes = lists.sizes[: len(counts)]
+    at = (sizes.long() - 1).clamp(min=0)[:, None]
+    rank, level = (
+        each[: len(counts)].gather(1, at)[:, 0].cpu().numpy()
+        for each in (lists.ranks, lists.levels)
+    )
+    size = sizes.cpu().numpy()
+    is_lost = (size > 0) & (rank == counts.sum(axis=1))
+    # an empty list has no last item
+    counts[np.arange(len(counts)), np.where(is_lost, level, 0)] -= counts.sum(axis=1) > 0
+    return sent([(size - is_lost).astype(np.int32)], sizes.device)[0]
+
+
+def _size(shape: Sequence[int]) -> int:
+    return int(np.prod(shape))

@@ -1,0 +1,139 @@
+"""Sums, running sums and extremes over the threads of one block.
+
+Each ends with all threads at one point, so that `shared` (a place per thread) can be used again.
+Sums are added in a fixed order: the same numbers give the same bits.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hbench.engine.kernels.card.compiling import (
+    Number,
+    card_part,
+    cuda,
+    int32,
+    sizes,
+)
+
+AT_ONCE = sizes(8, 3)  # neighbouring numbers that one thread takes of a running sum
+
+
+class Span(NamedTuple):
+    """The neighbouring numbers that one thread takes, from `begin` to `end`."""
+
+    begin: Number
+    end: Number
+
+
+@card_part
+def span_from(start: Number, size: Number) -> Span:
+    """The numbers of this thread among those that a block takes at once from `start` on."""
+    begin = start + cuda.threadIdx.x * AT_ONCE
+    return Span(begin, min(size, begin + AT_ONCE))
+
+
+@card_part
+def at_once() -> Number:
+    """How many numbers a block takes at once."""
+    return cuda.blockDim.x * AT_ONCE
+
+
+@card_part
+def running(value: Number, shared: Number) -> tuple[Number, Number]:
+    """The sum of the values of the threads before this one, and that of all."""
+    thread = cuda.threadIdx.x
+    threads = cuda.blockDim.x
+    shared[thread] = value
+    cuda.syncthreads()
+
+    step = 1
+    while step < threads:
+        added = shared[thread - step] if thread >= step else value - value
+        cuda.syncthreads()
+        shared[thread] += added
+        cuda.syncthreads()
+        step *= 2
+
+    before = shared[thread] - value
+    total = shared[threads - 1]
+    cuda.syncthreads()
+    return before, total
+
+
+@card_part
+def total(value: Number, shared: Number) -> Number:
+    """The sum of the values of all threads, a power of two."""
+    thread = cuda.threadIdx.x
+    shared[thread] = value
+    cuda.syncthreads()
+
+    step = cuda.blockDim.x // 2
+    while step > 0:
+        if thread < step:
+            shared[thread] += shared[thread + step]
+        cuda.syncthreads()
+        step //= 2
+
+    found = shared[0]
+    cuda.syncthreads()
+    return found
+
+
+@card_part
+def add_up_columns(shared: Number) -> None:
+    """Add up the columns of a place per thread (T, C): the sums are in the first row afterwards."""
+    thread = cuda.threadIdx.x
+    cuda.syncthreads()
+
+    step = cuda.blockDim.x // 2
+    while step > 0:
+        if thread < step:
+            for column in range(shared.shape[1]):
+                shared[thread, column] += shared[thread + step, column]
+        cuda.syncthreads()
+        step //= 2
+
+
+@card_part
+def largest(value: Number, shared: Number) -> Number:
+    """The largest value of all threads, a power of two."""
+    thread = cuda.threadIdx.x
+    shared[thread] = value
+    cuda.syncthreads()
+
+    step = cuda.blockDim.x // 2
+    while step > 0:
+        if thread < step:
+            shared[thread] = max(shared[thread], shared[thread + step])
+        cuda.syncthreads()
+        step //= 2
+
+    found = shared[0]
+    cuda.syncthreads()
+    return found
+
+
+@card_part
+def sum_up_before(numbers: Number, size: Number, shared: Number) -> None:
+    """Make each of `numbers` (size + 1,) the sum of those before it; the last becomes that of
+    all.
+    """
+    done = int32(0)
+    for start in range(0, size, at_once()):
+        span = span_from(start, size)
+        own = int32(0)
+        for place in range(span.begin, span.end):
+            own += numbers[place]
+        before, of_all = running(own, shared)
+
+        before += done
+        for place in range(span.begin, span.end):
+            number = numbers[place]
+            numbers[place] = before
+            before += number
+        done += of_all
+
+    if cuda.threadIdx.x == 0:
+        numbers[size] = done
+    cuda.syncthreads()

@@ -1,0 +1,123 @@
+"""Orders the positives of one part, few, or many whose scores are equal or nearly: by score, then
+by the tie key of the code; both with the best first.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hbench.engine.kernels.card.compiling import (
+    Float32s,
+    Number,
+    Uint8s,
+    card_call,
+    card_part,
+    uint32,
+)
+
+
+class Slotted(NamedTuple):
+    """The positives of one query: `scores`, `codes` (P,), and the tie `keys` by code."""
+
+    scores: Float32s
+    codes: Uint8s
+    keys: Uint8s
+
+
+@card_part
+def place_among(unsorted: Slotted, slot: Number, first: Number, last: Number) -> Number:
+    """The place of one positive among those of its part; of equal ones by where they lie."""
+    score = unsorted.scores[slot]
+    key = unsorted.keys[unsorted.codes[slot]]
+    place = first
+    for each in range(first, last):
+        other = uint32(each)
+        beside = unsorted.scores[other]
+        if beside > score:
+            place += uint32(1)
+        elif beside == score and other != slot:
+            own = unsorted.keys[unsorted.codes[other]]
+            if own < key or (own == key and other < slot):
+                place += uint32(1)
+    return place
+
+
+@card_part
+def copy(unsorted: Slotted, slot: Number, ordered: Slotted, place: Number) -> None:
+    """Write the positive in a slot to its place."""
+    ordered.scores[place] = unsorted.scores[slot]
+    ordered.codes[place] = unsorted.codes[slot]
+
+
+@card_call
+def sort_part(positives: Slotted, first: Number, last: Number) -> None:
+    """Sort the many positives of one part in place, by one thread: so many fall together only where
+    scores are equal, or nearly."""
+    equal = True
+    for slot in range(first + 1, last):
+        equal &= positives.scores[slot] == positives.scores[first]
+    if equal:
+        sort_equal(positives, first, last)
+    else:
+        sort_many(positives, first, last)
+
+
+@card_part
+def comes_first(positives: Slotted, slot: Number, score: Number, code: Number) -> bool:
+    """Whether the positive in a slot comes before one of this score and code."""
+    other = positives.scores[slot]
+    keys = positives.keys
+    return bool(other > score or (other == score and keys[positives.codes[slot]] < keys[code]))
+
+
+@card_call
+def sort_equal(positives: Slotted, first: Number, last: Number) -> None:
+    """Move the codes of equal scores to the front, one code after another by its key."""
+    codes = positives.codes
+    place = first
+    for key in range(len(positives.keys)):
+        for slot in range(place, last):
+            if positives.keys[codes[slot]] == key:
+                code = codes[slot]
+                codes[slot] = codes[place]
+                codes[place] = code
+                place += 1
+
+
+@card_call
+def sort_many(positives: Slotted, first: Number, last: Number) -> None:
+    """Heap sort: the last in order is taken off the top of a heap, again and again."""
+    size = last - first
+    for top in range(size // 2 - 1, -1, -1):
+        sink(positives, first, top, size)
+    for end in range(size - 1, 0, -1):
+        swap(positives, first, first + end)
+        sink(positives, first, 0, end)
+
+
+@card_call
+def sink(positives: Slotted, first: Number, top: Number, size: Number) -> None:
+    """Move the positive at a place of the heap down, until what lies below it comes first."""
+    scores = positives.scores
+    codes = positives.codes
+    place = top
+    while 2 * place + 1 < size:
+        below = first + 2 * place + 1
+        other = below + 1
+        if other < first + size and comes_first(positives, below, scores[other], codes[other]):
+            below = other
+        if not comes_first(positives, first + place, scores[below], codes[below]):
+            return
+        swap(positives, first + place, below)
+        place = below - first
+
+
+@card_part
+def swap(positives: Slotted, one: Number, other: Number) -> None:
+    """Exchange the positives of two slots."""
+    score = positives.scores[one]
+    code = positives.codes[one]
+    positives.scores[one] = positives.scores[other]
+    positives.codes[one] = positives.codes[other]
+    positives.scores[other] = score
+    positives.codes[other] = code
