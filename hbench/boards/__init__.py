@@ -110,6 +110,11 @@ class Leaderboard(BaseModel):
             counts[key] = counts.get(key, 0) + 1
         return tuple(sorted(counts, key=lambda key: (key != self.metric, -counts[key])))
 
+    @property
+    def levels_of_one_test(self) -> tuple[str, ...]:
+        """The levels, where all are scored on one test, so that their scores compare."""
+        return () if self.averaged else self.levels
+
     def __repr__(self) -> str:
         about = f"{len(self.rows)} rows, ranked by {self.metric}, {self.protocol} protocol"
         return f"<Leaderboard {self.dataset}@{self.version}: {about}>"

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from hbench.boards import Citation, Leaderboard, Paper, Row, RunProvenance, Setup, Standing, as_one
+from hbench.boards.identities import impossible
 from hbench.core.errors import one_line
 from hbench.core.tables import without_formula
 from hbench.core.text import NONE, csv_text
@@ -62,15 +63,21 @@ class BoardTable(NamedTuple):
 
 
 def table(
-    standings: Sequence[Standing], metrics: Sequence[str], citations: Mapping[str, Citation]
+    standings: Sequence[Standing],
+    metrics: Sequence[str],
+    citations: Mapping[str, Citation],
+    levels: Sequence[str] = (),
 ) -> BoardTable:
     """Place, method, year, backbone, dimension, the scores of `metrics` and the sources, without
-    empty columns; and what was trained on, where all say so.
+    empty columns; and what was trained on, where all say so. `levels`: those of one test, whose
+    scores are compared with each other.
     """
     header = ("place", "method", "year", "backbone", "dim", "trained on", *metrics, "source")
     marks: dict[str, int] = {}
     all_say_so = all(as_one(standing.rows).setup.trained_on for standing in standings)
-    lines = [_line(standing, metrics, marks, trained_on=all_say_so) for standing in standings]
+    lines = [
+        _line(standing, metrics, (marks, levels), trained_on=all_say_so) for standing in standings
+    ]
 
     def is_used(place: int) -> bool:
         """Whether a column is always shown, or says something of some standing."""
@@ -91,13 +98,18 @@ def table(
 
 
 def _line(
-    standing: Standing, metrics: Sequence[str], marks: dict[str, int], *, trained_on: bool
+    standing: Standing,
+    metrics: Sequence[str],
+    remarked: tuple[dict[str, int], Sequence[str]],
+    *,
+    trained_on: bool,
 ) -> tuple[str, ...]:
-    """A standing as texts; remarks that have no number in `marks` yet get the next one."""
+    """A standing as texts; remarks that have no number yet get the next one. `remarked`: the
+    numbers, and the levels whose scores are compared."""
     first = as_one(standing.rows)
-    numbers = [
-        marks.setdefault(text, len(marks) + 1) for row in standing.rows for text in remarks(row)
-    ]
+    marks, levels = remarked
+    texts = [text for row in standing.rows for text in remarks(row, levels)]
+    numbers = [marks.setdefault(text, len(marks) + 1) for text in texts]
     values = [
         standing.place,
         " ".join([first.method, *(f"[{number}]" for number in dict.fromkeys(numbers))]),
@@ -112,15 +124,16 @@ def _line(
     return (*texts, ", ".join(sources))
 
 
-def remarks(row: Row) -> list[str]:
-    """Return the remarks on a row: its doubts, and which scores are not comparable, and why.
+def remarks(row: Row, levels: Sequence[str]) -> list[str]:
+    """Return the remarks on a row: its doubts, which scores are not comparable, and why, and which
+    no ranking can have together.
 
     Those of a paper begin with its table; runs of one kind share a remark.
     """
     source = row.paper or row.run
     doubt = [source.doubt] if source and source.doubt else []
     unranked = [f"{metric} is not ranked: {reason}" for metric, reason in row.unranked.items()]
-    texts = [*doubt, *unranked]
+    texts = [*doubt, *unranked, *impossible(row, levels)]
     return [f"{short_source(row)}: {text}" for text in texts] if row.paper else texts
 
 

@@ -82,7 +82,7 @@ def written(
 
     from hbench.boards import export as exports
 
-    content = exports.table(standings, metrics, board.citations)
+    content = exports.table(standings, metrics, board.citations, board.levels_of_one_test)
     title = exports.title(board)
     writers: dict[str, Callable[[], str]] = {
         "markdown": lambda: exports.markdown(content, title=title),
@@ -107,7 +107,9 @@ def terminal_table(
 
     width = shutil.get_terminal_size((100, 24)).columns if watched(sys.stdout) else 10_000
     for shown in range(len(metrics), 0, -1):
-        content = exports.table(standings, metrics[:shown], board.citations)
+        content = exports.table(
+            standings, metrics[:shown], board.citations, board.levels_of_one_test
+        )
         if fixed or needed_width(content) <= width:
             break
     show_table(exports.title(board), content.header, content.cells, left=exports.LEFT)

@@ -26,7 +26,7 @@ BAD = {
     "notes": NASTY, "citations": {NASTY: {"text": f"{NASTY} & 100 %", "later": True}},
     "row": [
         {"method": f"=HYPERLINK(1){NASTY}", "backbone": NASTY, "setup": {"family": "__proto__"},
-         "scores": {"R@1": 50.0, "AP": 12.5, "AP/coarse": 60},
+         "scores": {"R@1": 50.0, "AP": 12.5, "AP/coarse": 60.0},
          "paper": {"citation": NASTY, "table": NASTY, "doubt": NASTY}},
         {"method": "plain", "scores": {"R@1": 50.0, "AP": 13.5}, "unranked": {"AP": NASTY},
          "paper": {"citation": NASTY, "table": "Tab. 1"}},

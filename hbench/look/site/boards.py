@@ -134,7 +134,9 @@ def _row(
         for key in board.metrics
     ]
     facts = list(dict.fromkeys(fact for each in result for fact in _facts(each)))
-    doubts = list(dict.fromkeys(doubt for each in result for doubt in remarks(each)))
+    doubts = list(
+        dict.fromkeys(doubt for each in result for doubt in remarks(each, board.levels_of_one_test))
+    )
 
     if row.setup.queries is not None:
         doubts.append(f"{row.source} is not ranked: its queries are names of the tree, not items")

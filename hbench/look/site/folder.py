@@ -83,7 +83,7 @@ def _write_board(folder: Path, pages: Pages, slug: str, view: BoardView, card: D
 def downloads_of(board: Leaderboard) -> dict[str, str]:
     """Write a leaderboard in every format, as suffix -> text."""
     standings = rank(board, board.metric)
-    content = export.table(standings, board.metrics, board.citations)
+    content = export.table(standings, board.metrics, board.citations, board.levels_of_one_test)
     title = export.title(board)
     return {
         "csv": export.as_csv(board, standings),
