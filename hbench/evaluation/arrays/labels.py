@@ -92,9 +92,9 @@ def as_paths(labels: Any, what: str) -> Any:
     if hasattr(labels, "detach"):
         return labels.detach().cpu()
     if not hasattr(labels, "__len__"):
-        raise UsageError(
-            f"the {what} must be a list or an array",
-            expected="a class at every level for each item",
+        raise SubmissionError(
+            f"the {what} are not names or numbers of a row for each item",
+            expected="a list or an array, with a class at every level",
             found=f"{labels!r:.60}",
         )
     if isinstance(labels, list | tuple) and len(labels) and hasattr(labels[0], "detach"):
