@@ -52,7 +52,7 @@ def test_the_worst_queries_are_those_of_the_largest_distance(folder):
 def test_boards_rank_and_place_by_the_smallest_distance(tmp_path):
     values = [("far", 40, 50, 2020), ("near", 10, 50, 2021), ("middle", 20, 60, 2022)]
     rows = [
-        {"method": name, "year": year, "scores": {"HD@1": hd, "R@1": r}}
+        {"method": name, "year": year, "scores": {"HD@1": float(hd), "R@1": float(r)}}
         for name, hd, r, year in values
     ]
     board = {

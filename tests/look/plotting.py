@@ -90,11 +90,11 @@ def write_boards(folder):
         ("f", 2024, 99, 99),
     ]
     rows = [
-        {"method": method, "year": year, "scores": {"AP": ap, "H-AP": h_ap}}
+        {"method": method, "year": year, "scores": {"AP": float(ap), "H-AP": float(h_ap)}}
         for method, year, ap, h_ap in values
     ]
     rows[-1]["unranked"] = {"H-AP": "cut"}
-    rows.append({"method": "e", "scores": {"AP": 80, "H-AP": 20}})
+    rows.append({"method": "e", "scores": {"AP": 80.0, "H-AP": 20.0}})
     board = {
         "dataset": "made",
         "version": "1",
