@@ -1,6 +1,7 @@
 """Rows say how they are made: their commands are run again, and what they make is the rows'."""
 
 import json
+from collections import Counter
 from decimal import Decimal
 from pathlib import Path
 
@@ -33,14 +34,12 @@ def test_every_own_row_says_its_content_and_the_command_that_makes_it():
     rows = list(own_rows())
     assert len(rows) > 20
     for _, row in rows:
-        if (row.run.doubt or "").startswith("untuned"):
-            continue  # of a former version
         assert row.run.content
         assert command_of(row.run.made, Path("out"), row.run.file)[0] in OPTIONS
         assert row.run.device
 
 
-@pytest.mark.parametrize("name", ["omniglot-small-open", "grocery"])
+@pytest.mark.parametrize("name", ["glyphs", "omniglot-small-open", "grocery"])
 def test_the_recipe_of_a_row_is_that_of_the_study(name):
     board = boards.read(name)
     study = studies.read(OWN[name])
@@ -51,6 +50,17 @@ def test_the_recipe_of_a_row_is_that_of_the_study(name):
             assert commands[arm] == study.command(arm, seed, about.arms[arm].chosen)
     assert commands.keys() <= kept.keys()
     assert len(commands) >= 6
+
+
+def test_the_counts_of_own_rows_in_prose_are_those_of_the_files():
+    counts = Counter(name for name, _ in own_rows())
+    read_me = (ROOT / "leaderboards/README.md").read_text(encoding="utf-8")
+    line = next(line for line in read_me.splitlines() if line.startswith("| runs of hbench's own"))
+    assert f"| {counts.total()} |" in line
+    assert all(f"{name} {count}" in line for name, count in counts.items())
+    total = sum(len(read_file(path).rows) for path in (ROOT / "leaderboards").glob("*.toml"))
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"{total} rows" in changes
 
 
 def test_the_shipped_recipe_has_the_rate_that_was_chosen():
