@@ -284,18 +284,18 @@ def _policies_in_words(kind: str) -> list[str]:
     return [policy.name for policy in policies_for(kind)]
 
 
-@command.command("export", short_help="Write a tree as CSV, JSON, GraphML, Newick or DOT.")
+@command.command("export", short_help="Write a tree as CSV, JSON or Newick.")
 @with_options(SOURCE)
 @click.option("--out", "-o", type=FILE, help="The file to write; its ending is the format.")
 @click.option(
     "--format",
     "kind",
-    help="csv, tsv, json, graphml, nwk or dot; by default the ending of --out, else csv.",
+    help="csv, tsv, json or nwk; by default the ending of --out, else csv.",
 )
 def export_command(*, out: Path | None, kind: str | None, **source: Any) -> None:
-    """Write a tree as CSV (one row per class), JSON, GraphML, Newick or DOT, to a file or stdout.
+    """Write a tree as CSV (one row per class), JSON or Newick, to a file or stdout.
 
-    Example: hbench tree export glyphs --out glyphs.graphml
+    Example: hbench tree export glyphs --out glyphs.nwk
     """
     from hbench.core.files import write_text
     from hbench.tree import files as tree_files

@@ -1,10 +1,9 @@
-"""Reads and writes label trees: name tables (CSV, TSV, parquet), lists of edges, GraphML, nested
-JSON and Newick.
+"""Reads label trees: name tables (CSV, TSV, parquet), lists of edges, GraphML, nested JSON and
+Newick; and writes them as tables, JSON and Newick.
 """
 
 from __future__ import annotations
 
-import io
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -28,7 +27,7 @@ from hbench.sheets.paths import leaves_among, levels_of, separator_of, split_pat
 from hbench.sheets.rows import prefixes
 from hbench.sheets.understood import Understood
 from hbench.tree import ROOT, LabelTree, refuse_depth
-from hbench.tree.graphs import ClassGraph, NodeId, packed, unfold, unpacked
+from hbench.tree.graphs import ClassGraph, NodeId, unfold, unpacked
 from hbench.tree.graphs.edge_lists import EdgeColumns, edge_columns, edges_of, left_out, pairs_in
 from hbench.tree.graphs.newick import format_newick, parse_newick
 from hbench.tree.names import CONTROL, NameTable, class_columns, class_rows
@@ -199,7 +198,7 @@ def write(tree: LabelTree, kind: str) -> str:
             "a table of these levels would be read as something else",
             found=", ".join(tree.levels),
             expected="levels and names that cannot be taken for ids, edges or a split",
-            fix="--format json, graphml or nwk",
+            fix="--format json or nwk",
         )
 
     return WRITERS[kind](tree)
@@ -235,14 +234,6 @@ def _parse_graphml(text: str) -> ClassGraph[NodeId]:
     tree.add_edges_from(graph.edges())
     tree.graph["levels"] = unpacked(str(graph.graph.get("levels", "")))
     return tree
-
-
-def _format_graphml(tree: LabelTree) -> str:
-    graph = nx.relabel_nodes(tree.graph(), lambda node: f"{node[0]}.{node[1]}")
-    graph.graph["levels"] = packed(tree.levels)
-    file = io.BytesIO()
-    nx.write_graphml_xml(graph, file)
-    return file.getvalue().decode() + "\n"
 
 
 def _parse_json(text: str) -> ClassGraph[NodeId]:
@@ -299,23 +290,9 @@ def _format_json(tree: LabelTree) -> str:
             "the tree is too deep for nested JSON",
             expected=f"at most {deepest} levels",
             found=f"{tree.depth}",
-            fix="write GraphML, Newick or CSV",
+            fix="write Newick or CSV",
         )
     return json.dumps(nested(tree), ensure_ascii=False, indent=1) + "\n"
-
-
-def _format_dot(tree: LabelTree) -> str:
-    def quoted(name: str) -> str:
-        return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-    graph = tree.graph()
-    nodes = [
-        f"  n{depth}_{i} [label={quoted(graph.nodes[depth, i]['name'])}];" for depth, i in graph
-    ]
-    arrows = [f"  n{a}_{i} -> n{b}_{j};" for (a, i), (b, j) in graph.edges]
-    return "\n".join(
-        ["digraph tree {", "  rankdir=LR;", "  node [shape=box];", *nodes, *arrows, "}", ""]
-    )
 
 
 GRAPH_READERS: dict[str, Callable[[str], ClassGraph[NodeId]]] = {
@@ -324,6 +301,7 @@ GRAPH_READERS: dict[str, Callable[[str], ClassGraph[NodeId]]] = {
 WRITERS: dict[str, Callable[[LabelTree], str]] = {
     ".csv": lambda tree: tables.lines(tree.levels, class_rows(tree)),
     ".tsv": lambda tree: tables.lines(tree.levels, class_rows(tree), delimiter="\t"),
-    ".json": _format_json, ".graphml": _format_graphml, ".nwk": format_newick,
-    ".newick": format_newick, ".dot": _format_dot,
-}  # fmt: skip
+    ".json": _format_json,
+    ".nwk": format_newick,
+    ".newick": format_newick,
+}

@@ -204,7 +204,7 @@ def test_what_counts_as_a_missing_name_can_be_said(tmp_path):
     assert "fine 'TBD' in EU" in run.stdout
 
 
-@pytest.mark.parametrize("suffix", ["csv", "tsv", "json", "graphml", "nwk"])
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "json", "nwk"])
 def test_a_tree_goes_to_a_file_and_back(tmp_path, suffix):
     arguments = ["export", CUB, "--levels", "order,family,species", "--policy", "by-path"]
     hbench(tmp_path, *arguments, "--out", f"cub.{suffix}")

@@ -206,7 +206,7 @@ DAG = "parent,child\nentity,animal\nentity,food\nanimal,hen\nfood,hen\nanimal,do
 @pytest.mark.parametrize(
     "names", [[name] for name in policies] + [["by-path", "repeat-leaf"], ["add-root", "by-path"]]
 )
-@pytest.mark.parametrize("kind", ["csv", "json", "graphml", "nwk"])
+@pytest.mark.parametrize("kind", ["csv", "json", "nwk"])
 def test_what_export_writes_build_reads(tmp_path, names, kind, monkeypatch):
     from hbench.tree import files
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import networkx as nx
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -90,6 +91,11 @@ def _tree(path: Path) -> None:
     path.write_text(tree_files.write(tree, path.suffix), encoding="utf-8")
 
 
+def _graphml(path: Path) -> None:
+    tree, _ = LabelTree.from_names([["x", "x1"], ["x", "x2"], ["y", "y1"]], levels=["f", "s"])
+    nx.write_graphml_xml(nx.relabel_nodes(tree.graph(), str), path)
+
+
 def _manifest(path: Path) -> None:
     manifests.from_names(
         list("abcd"), [["x", "1"], ["x", "2"], ["y", "3"], ["y", "4"]], levels=["f", "s"]
@@ -167,7 +173,7 @@ SAMPLES = (
     Sample("a.csv.gz", lambda path: path.write_bytes(gzip.compress(TABLE.encode())), read_table),
     Sample("a.tsv", _tree, tree_files.read),
     Sample("a.nwk", _tree, tree_files.read),
-    Sample("a.graphml", _tree, tree_files.read),
+    Sample("a.graphml", _graphml, tree_files.read),
     Sample("a.trec", _texts("a Q0 b 1 0.5 x\na Q0 c 2 0.4 x\n"), ranking_files.read),
     Sample(
         "a.toml",

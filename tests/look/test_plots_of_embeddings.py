@@ -101,7 +101,7 @@ def test_the_boxes_of_a_tree_are_as_tall_as_it_has_items_and_coloured_by_means(p
 
 def test_a_tree_file_is_drawn_by_classes(plotted, tmp_path):
     tree = hbench.load(plotted / "own.csv").tests["test"].tree
-    for suffix in (".graphml", ".newick"):
+    for suffix in (".json", ".newick"):
         (tmp_path / f"t{suffix}").write_text(tree_files.write(tree, suffix), encoding="utf-8")
         drawing = draw("tree", PlotRequest((str(tmp_path / f"t{suffix}"),)))
         assert [
