@@ -34,6 +34,19 @@ def test_a_tree_written_and_read_is_the_same_tree(tmp_path_factory, kind, tree):
     assert items.tolist() == [1] * len(tree.paths)
 
 
+def test_a_table_whose_delimiter_would_not_be_found_again_is_not_written():
+    rows = [
+        ("NA", "NA", "NA", "NA", "NA"),
+        ("NA", "NA", "None", "0", "0"),
+        ("NA", "NA", "nan", "1", "1"),
+        ("NA", "NA", "nan", ",", "["),
+        ("NA", "NA", "nan", "&amp;", " "),
+    ]
+    tree, _ = LabelTree.from_names(rows, levels=("NA", "None", "nan", "null", "&amp;"))
+    with pytest.raises(TreeError, match="read as something else"):
+        write(tree, ".csv")
+
+
 def test_graphml_that_networkx_writes_of_a_tree_is_read_as_this_tree(tmp_path):
     tree, _ = LabelTree.from_names([("a", "x"), ("a", "y"), ("b", "z")], levels=("coarse", "fine"))
     graph = nx.relabel_nodes(tree.graph(), lambda node: f"{node[0]}.{node[1]}")
