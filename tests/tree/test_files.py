@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import networkx as nx
+import numpy as np
 import pytest
 from hypothesis import assume, given
 
@@ -35,14 +36,20 @@ def test_a_tree_written_and_read_is_the_same_tree(tmp_path_factory, kind, tree):
 
 
 def test_a_table_whose_delimiter_would_not_be_found_again_is_not_written():
-    rows = [
-        ("NA", "NA", "NA", "NA", "NA"),
-        ("NA", "NA", "None", "0", "0"),
-        ("NA", "NA", "nan", "1", "1"),
-        ("NA", "NA", "nan", ",", "["),
-        ("NA", "NA", "nan", "&amp;", " "),
-    ]
-    tree, _ = LabelTree.from_names(rows, levels=("NA", "None", "nan", "null", "&amp;"))
+    tree = LabelTree(
+        levels=("NA", "None", "nan", "null", "&amp;"),
+        names=(
+            ("NA",),
+            ("NA",),
+            ("NA", "None", "nan"),
+            ("NA", "0", "1", ",", "&amp;"),
+            ("NA", "0", "1", "[", " "),
+        ),
+        paths=np.array(
+            [[0, 0, 0, 0, 0], [0, 0, 1, 1, 1], [0, 0, 2, 2, 2], [0, 0, 2, 3, 3], [0, 0, 2, 4, 4]],
+            np.int32,
+        ),
+    )
     with pytest.raises(TreeError, match="read as something else"):
         write(tree, ".csv")
 
