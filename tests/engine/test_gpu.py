@@ -98,6 +98,18 @@ def test_blocks_that_do_not_fit_the_card_at_once_are_ranked_in_turn(monkeypatch)
     assert_alike(Job(ranker, scorers_of(1, labels, 9)), monkeypatch)
 
 
+def test_a_block_has_the_same_bits_whichever_others_are_asked_for(monkeypatch):
+    small_blocks(monkeypatch)
+    go(monkeypatch, MIXED)
+    labels = np.sort(np.random.default_rng(3).integers(5, size=(20, 1)), axis=0)
+    vectors = np.random.default_rng(4).normal(size=(20, 5)).astype(np.float32)
+    ranker = Ranker(Side(vectors, labels), similarity=dot)
+    job = Job(ranker, scorers_of(1, labels, 9))
+    execute = on_devices("cpu")
+    whole, last = dict(execute(job, range(2))), dict(execute(job, [1]))
+    assert np.array_equal(last[1].values, whole[1].values, equal_nan=True)
+
+
 def test_other_trees_are_measured_in_the_same_pass(monkeypatch):
     labels = np.stack([np.arange(12) // 6, np.arange(12) // 3], axis=1)
     ranker = Ranker(Side(whole_numbers(12), labels), similarity=dot)
