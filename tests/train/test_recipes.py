@@ -355,3 +355,10 @@ def test_a_recipe_file_has_at_most_25_lines_and_opens_with_what_it_is(path):
     # a setup that a method changes nothing in is a line of a list, to be skipped
     assert len([line for line in text.splitlines() if not line.endswith(" = {}")]) <= 25
     assert text.startswith("# ")
+
+
+@pytest.mark.parametrize(
+    ("typed", "rate"), [(".5", 0.5), ("5.", 5.0), (".5e-1", 0.05), ("+.25", 0.25), ("2", 2.0)]
+)
+def test_numbers_are_taken_as_people_type_them(typed, rate):
+    assert resolve("sop-happier", [f"optimizer.lr={typed}"]).optimizer.lr == rate

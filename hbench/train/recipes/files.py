@@ -14,6 +14,7 @@ differences. Its table of losses replaces the other's as soon as it names one th
 else it changes those it names.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
@@ -29,6 +30,7 @@ from hbench.train.recipes.recipe import Recipe
 
 Values = dict[str, Any]
 MOST_FILES = 20  # in a chain of files that extend one another
+SHORT_NUMBER = re.compile(r"[+-]?(\d+\.|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)  # TOML has none such
 
 
 def names() -> list[str]:
@@ -102,11 +104,11 @@ def merged(values: Mapping[str, Any], over: Mapping[str, Any]) -> Values:
 
 
 def changed(change: str) -> Values:
-    """Parse a change, KEY=VALUE, into a table: dots in the key nest tables, the value is TOML or
-    else a text.
+    """Parse a change, KEY=VALUE, into a table: dots in the key nest tables, the value is TOML, a
+    number as Python writes it, which needs no digit on both sides of its point, or else a text.
 
-    >>> changed("optimizer.lr=1e-4"), changed("model.pooling=gem")
-    ({'optimizer': {'lr': 0.0001}}, {'model': {'pooling': 'gem'}})
+    >>> changed("optimizer.lr=1e-4"), changed("model.pooling=gem"), changed("validation=.2")
+    ({'optimizer': {'lr': 0.0001}}, {'model': {'pooling': 'gem'}}, {'validation': 0.2})
     """
     key, sign, text = change.partition("=")
     if not (key.strip() and sign):
@@ -119,6 +121,7 @@ def changed(change: str) -> Values:
         value = parse_toml(f"value = {text}")["value"]
     except ValueError:
         value = text.strip()
+        value = float(value) if SHORT_NUMBER.fullmatch(value) else value
     for part in reversed(key.strip().split(".")):
         value = {part: value}
     return dict(value)
