@@ -244,9 +244,10 @@ def add(name: str, report: Path, *, to: Path | None, replace: bool, **details: A
     )
     path = to or leaderboard_runs.target(name)
     gone = leaderboard_runs.add(row, board, path, replace=replace)
-    board = board.model_copy(
-        update={"rows": tuple(each for each in board.rows if each not in gone)}
-    )
+    # the file may be one that the name does not stand for
+    beside = [each for each in leaderboard.read(str(path)).rows if each != row]
+    known = [each for each in board.rows if each not in (*gone, *beside)]
+    board = board.model_copy(update={"rows": (*known, *beside)})
     say(
         f"replaced {', '.join(each.method for each in gone)} in {path}"
         if gone

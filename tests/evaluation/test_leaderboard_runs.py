@@ -306,6 +306,18 @@ def added(place):
     return call("leaderboard", "add", "toy", "report.json", "--backbone", "PCA", *setup).stderr
 
 
+def test_a_row_is_placed_among_those_of_the_file_that_it_goes_to(place):
+    write(place / "other.npz", seed=1)
+    said = []
+    for method, file in {"mine": "emb.npz", "other": "other.npz"}.items():
+        report = evaluate(place / file, place / "toy.csv", method=method)
+        report.write(place / f"{method}.json")
+        details = ("--backbone", "PCA", "--method", method, "--to", "elsewhere.toml")
+        said.append(call("leaderboard", "add", "toy", f"{method}.json", *details).stderr)
+    assert "of 1 by" in said[0]
+    assert "of 2 by" in said[1]
+
+
 def test_a_report_that_is_added_is_placed_and_shown_with_its_setup(added):
     assert "place 1 of 1 by H-AP, paper protocol" in added
     shown = json.loads(call("leaderboard", "show", "toy", "--json").stdout)
