@@ -50,8 +50,9 @@ class Set:
         asked_rows = job.ranker.rows(number)[:SAMPLE]
         card = CardJob(job, [plan], device)
         with exact_products():
-            card.views[0].rank(card.finished_rows(range(number, number + 1)), first)
-        lists = card.views[0].lists
+            (view,) = card.views(1)
+            view.rank(card.finished_rows(range(number, number + 1)), first)
+        lists = view.lists
         ranks, sizes = (each.cpu().numpy() for each in (lists.ranks, lists.sizes))
 
         whole = torch.from_numpy(self.vectors[job.ranker.columns]).double()

@@ -2,8 +2,8 @@
 hbench.engine.kernels.card rank and sum up, and only the sums come back.
 
 The card's matrix product rounds in other places than the processor's, so scores differ in their
-last bits, and values in about the seventh digit. A block is multiplied by itself, in one shape;
-so its values do not depend on which others are asked for, or were kept.
+last bits, and values in about the seventh digit. Blocks are multiplied by groups that the data
+alone decide, so a block's values do not depend on which others are asked for, or were kept.
 """
 
 from __future__ import annotations
@@ -52,9 +52,10 @@ def on_devices(names: str) -> Execute:
             )
         plans = [MetricPlan.of(view.ranker, view.scorers) for view in (job, *job.others)]
         cards = [CardJob(job, plans, device) for device in devices]
-        shares = iter(cards[0].shares(blocks))
-        with exact_products():
-            yield from together([card.values(shares) for card in cards])
+        with exact_products(), _enough_memory(job.ranker, devices[0]):
+            at_once = min(card.fitting for card in cards)
+            shares = iter(shares_of(blocks, at_once))
+            yield from together([card.values(shares, at_once) for card in cards])
 
     return execute
 
@@ -82,6 +83,18 @@ def _device(name: str) -> torch.device:
 def _free(device: torch.device) -> int:
     """The bytes that a device has free; of the simulator's, what is ranked at once."""
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 3 * ROWS_BYTES
+
+
+def shares_of(blocks: Sequence[int], at_once: int) -> list[range]:
+    """Blocks that follow one another, as many as are ranked at once."""
+    shares: list[range] = []
+    for block in blocks:
+        last = shares[-1] if shares else range(0)
+        if last and block == last.stop and len(last) < at_once:
+            shares[-1] = range(last.start, block + 1)
+        else:
+            shares.append(range(block, block + 1))
+    return shares
 
 
 def together(each: Sequence[Iterator[tuple[int, Values]]]) -> Iterator[tuple[int, Values]]:
@@ -126,37 +139,26 @@ class CardJob:
         self.device = device
 
     @cached_property
-    def at_once(self) -> int:
-        """The blocks that are ranked at once."""
+    def fitting(self) -> int:
+        """The blocks that can be ranked at once, in whole groups."""
         scores = self.job.ranker.scores
         # arranged anew, the rows lie there twice
         copies = 1 if len(self.plans) == 1 and self.job.ranker.arrange is None else 2
         positives = max(plan.most_positives for plan in self.plans)
         of_query = 4 * copies * len(scores.columns) + POSITIVE_BYTES * positives
-        budget = min(ROWS_BYTES, _free(self.device) // 3)
         group = self.gallery.group
+        budget = min(ROWS_BYTES, _free(self.device) // 3)
         return group * max(1, budget // (of_query * scores.block_size * group))
-
-    def shares(self, blocks: Sequence[int]) -> list[range]:
-        """Blocks that follow one another, as many as are ranked at once."""
-        shares: list[range] = []
-        for block in blocks:
-            last = shares[-1] if shares else range(0)
-            if last and block == last.stop and len(last) < self.at_once:
-                shares[-1] = range(last.start, block + 1)
-            else:
-                shares.append(range(block, block + 1))
-        return shares
 
     @cached_property
     def gallery(self) -> Gallery:
         return Gallery(self.job.ranker.scores, self.device)
 
-    @cached_property
-    def views(self) -> list[CardView]:
-        """The dataset's own view and others, with what they need on the card."""
+    def views(self, at_once: int) -> list[CardView]:
+        """The dataset's own view and others, with what they need on the card for so many blocks at
+        once."""
         scores = self.job.ranker.scores
-        queries = min(self.at_once * scores.block_size, len(scores.queries))
+        queries = min(at_once * scores.block_size, len(scores.queries))
         return [CardView(plan, queries, self.device) for plan in self.plans]
 
     @cached_property
@@ -166,26 +168,26 @@ class CardJob:
         copies, originals = sent([ranker.copies, ranker.originals], self.device)
         return copies, originals
 
-    def values(self, shares: Iterator[range]) -> Iterator[tuple[int, Values]]:
-        """The values of every block of the shares that this card takes."""
-        with _current(self.device), _enough_memory(self.job.ranker, self.device):
+    def values(self, shares: Iterator[range], at_once: int) -> Iterator[tuple[int, Values]]:
+        """The values of every block of the shares, of `at_once` blocks at most, that this card
+        takes."""
+        with _current(self.device):
+            views = self.views(at_once)
             waiting: deque[_Share] = deque()
             while True:
                 numbers = next(shares, None) if len(waiting) < AHEAD else None
                 if numbers is not None:
-                    waiting.append(self._start(numbers))
+                    waiting.append(self._start(numbers, views))
                 elif waiting:
                     yield from waiting.popleft().finish()
                 else:
                     return
 
-    def _start(self, numbers: range) -> _Share:
+    def _start(self, numbers: range, views: Sequence[CardView]) -> _Share:
         """Start to rank some blocks on the device, under the dataset's own view and others."""
         ranker = self.job.ranker
         rows = self.finished_rows(numbers)
-        own, *others = [
-            CardValues(view, numbers, self._in_order(rows, view)) for view in self.views
-        ]
+        own, *others = [CardValues(view, numbers, self._in_order(rows, view)) for view in views]
         if self.job.top is not None:
             first = own.block.first
             self.job.top.keep_found(ranker, _best(rows, self.job.top.k), first, len(rows))
