@@ -111,7 +111,10 @@ def test_latex_escapes_every_special_character():
     assert r"\toprule" in text
     # \\ takes what is in brackets for a length
     assert not any(line.startswith("[") for line in text.splitlines())
-    assert r"HAPPIER $\lambda$=0" in latex(exported("glyphs", "H-AP")[2], title="t")
+    paper = Paper(citation="A, 2026", table="1")
+    row = Row(method="HAPPIER λ=0", scores={"R@1": Decimal("81.0")}, paper=paper)
+    greek = table([Standing(1, row.scores["R@1"], (row,))], ["R@1"], {})
+    assert r"HAPPIER $\lambda$=0" in latex(greek, title="t")
 
 
 def test_a_latex_table_has_a_line_per_result_and_a_cell_per_column():
