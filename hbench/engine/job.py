@@ -108,9 +108,9 @@ class Job(View):
 
     `rebuild`: recreates the job in another process, from the embeddings that were read there.
     `by_name`: the labels by name, where a scorer goes by them and they form no tree. `top`: where
-    the first results of every query are kept, by the executor that sees whole rows of scores
-    (threads). `others`: more views of the same queries and scores, whose values are found in the
-    same pass.
+    the first results of every query are kept, by the executors that see whole rows of scores
+    in this process (threads, cards). `others`: more views of the same queries and scores, whose
+    values are found in the same pass.
     """
 
     rebuild: Callable[[Any], Job] | None = None

@@ -158,8 +158,8 @@ def report_on(
     """Measure every test and report; with the first `top_k` results of every query, kept in the
     same pass.
 
-    Raises UsageError where results are to be kept and the submission is not ranked here, or not by
-    threads.
+    Raises UsageError where results are to be kept and the submission is not ranked here, or by a
+    cluster.
     """
     jobs = examined.jobs(memory=memory)
     if top_k:
@@ -183,8 +183,8 @@ def report_on(
         assert job.top is not None
         if not job.top.kept.all():
             raise UsageError(
-                "first results are kept by threads of this process alone",
-                fix="leave the cluster or GPU out",
+                "first results are not kept by the workers of a cluster",
+                fix="leave --scheduler and --workers out",
             )
         test = examined.data.tests[name]
         similarities = job.top.similarities(job.ranker, examined.conditions.similarity_name)
