@@ -235,7 +235,7 @@ def rows(study: Study, board: Leaderboard, values: Values, out: Path) -> list[Ro
     its seeds, and the command that trains it again.
     """
     return [
-        row_from(study, board, arm, values[arm], (folder_of(out, arm, seed), seed))
+        row_from(study, board, arm, values[arm], folder=folder_of(out, arm, seed), seed=seed)
         for arm, seed in middle_seeds(board, values).items()
     ]
 
@@ -254,10 +254,11 @@ def row_from(
     board: Leaderboard,
     arm: str,
     scores: Mapping[str, Scores],
-    run: tuple[Path, int],
+    *,
+    folder: Path,
+    seed: int,
 ) -> Row:
-    """Return the row of an arm's run, a folder and its seed, beside the scores of all seeds."""
-    folder, seed = run
+    """Return the row of the run of an arm in a folder, beside the scores of all seeds."""
     recipe = resolve(str(folder / RECIPE))
     seeds = len(scores[board.metric].of_seeds)
     over_seeds = "; ".join(

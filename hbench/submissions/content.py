@@ -53,12 +53,14 @@ def of_vectors(ids: Sequence[str] | NDArray[Any], vectors: NDArray[Any]) -> str:
 def of_lists(
     queries: NDArray[Any],
     names: NDArray[Any],
-    lists: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64] | None],
+    *,
+    offsets: NDArray[np.int64],
+    items: NDArray[np.int64],
+    scores: NDArray[np.float64] | None,
 ) -> str:
     """The sha256 of queries (Q,) and their lists: offsets (Q + 1,), items (n,), which are places in
     `names` (M,), and scores (n,) or None.
     """
-    offsets, items, scores = lists
     whole = hashlib.sha256(f"hbench lists {len(queries)}\n".encode())
     for query in _by_name(queries).tolist():
         start, end = offsets[query], offsets[query + 1]

@@ -70,7 +70,9 @@ class Ranking:
     @cached_property
     def content(self) -> str:
         """The sha256 of the lists themselves, whatever file they came from."""
-        return content.of_lists(self.queries, self.names, (self.offsets, self.items, self.scores))
+        return content.of_lists(
+            self.queries, self.names, offsets=self.offsets, items=self.items, scores=self.scores
+        )
 
     def __len__(self) -> int:
         return len(self.queries)
