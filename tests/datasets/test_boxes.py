@@ -46,6 +46,20 @@ def built(folder, table, *words):
     return load(out).tests["test"], done.stderr
 
 
+def test_pictures_are_counted_and_not_their_boxes(pictures):
+    (pictures / "b.png").unlink()
+    table = table_with(pictures, "image,order,kind,bbox", lambda left: f'"[{left}, 4, 12, 12]"')
+    _, said = built(pictures, table, "--box-columns", "bbox")
+    assert "1 of 2 images are there" in said
+    assert "1 missing (b.png)" in said
+
+
+def test_a_table_of_boxes_without_the_option_is_told_of_it(pictures):
+    table = table_with(pictures, "image,order,kind,bbox", lambda left: f'"[{left}, 4, 12, 12]"')
+    said = refusal("build", "boxes", "--from", table, "--root", pictures)
+    assert "--box-columns bbox" in said
+
+
 @pytest.mark.parametrize(
     ("columns", "box", "word"),
     [

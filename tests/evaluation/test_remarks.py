@@ -99,6 +99,8 @@ def is_inverted(counts):
 def written(folder, kind, paths, vectors):
     """The table and the file of vectors, as somebody brings them."""
     ids = [f"{n:02}.jpg" for n in range(ITEMS)]
+    if kind == "boxes":  # four of every picture
+        ids = [f"{n // 4:02}.jpg#xywh={10 * (n % 4)},0,10,10" for n in range(ITEMS)]
     rows = [
         [name, *path, *[""] * (3 - len(path))]
         for name, own in zip(ids, paths, strict=True)
@@ -112,7 +114,7 @@ def written(folder, kind, paths, vectors):
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("kind", ["whole", "partial", "several", "distractors"])
+@pytest.mark.parametrize("kind", ["whole", "partial", "several", "distractors", "boxes"])
 def test_every_count_of_a_remark_is_that_of_loops(tmp_path, kind, seed):
     paths, vectors = drawn(kind, seed)
     data, file = written(tmp_path, kind, paths, vectors)

@@ -28,6 +28,26 @@ SIZES = ({"w", "h"}, {"width", "height"})  # names of columns that are no corner
 COCO = ("images", "annotations", "categories")
 CORNERS = "corners x1, y1, x2, y2"
 SIDES = "left, top, width, height"
+COLUMNS = (  # that hold boxes wherever a table has them
+    ("bbox",),
+    ("x1", "y1", "x2", "y2"),
+    ("xmin", "ymin", "xmax", "ymax"),
+    ("x", "y", "width", "height"),
+    ("x", "y", "w", "h"),
+)
+
+
+def box_columns_among(names: Sequence[str]) -> tuple[str, ...]:
+    """The columns of a table whose names say that they hold boxes; none where there are none.
+
+    >>> box_columns_among(["image", "XMin", "YMin", "XMax", "YMax", "label"])
+    ('XMin', 'YMin', 'XMax', 'YMax')
+    """
+    as_written = {name.lower(): name for name in names}
+    for columns in COLUMNS:
+        if all(name in as_written for name in columns):
+            return tuple(as_written[name] for name in columns)
+    return ()
 
 
 def with_boxes(table: pa.Table, item: str, columns: Sequence[str]) -> tuple[pa.Table, str]:

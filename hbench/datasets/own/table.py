@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from hbench.core.errors import DataError, UnknownName, UsageError, examples
 from hbench.core.tables import text_rows, texts
 from hbench.datasets.own import several
+from hbench.datasets.own.boxes import box_columns_among
 from hbench.sheets import sheet, words
 from hbench.sheets.cells import with_lists, with_paths
 from hbench.sheets.column_values import plain
@@ -418,11 +419,14 @@ def _refuse_several_labels(own: OwnTable) -> None:
     labels = dict(zip(own.items, own.rows, strict=True))
     other = [item for item, row in zip(own.items, own.rows, strict=True) if labels[item] != row]
     if other:
+        fix = "--several takes them all, or keep one of the rows of each"
+        if boxes := box_columns_among(own.table.column_names):
+            fix = f"if each row is a box of its picture: --box-columns {','.join(boxes)}; else {fix}"
         raise DataError(
             f"{len(set(other)):,} items have several labels, in several rows",
             expected="one row, and one class at each level, of each item",
             found=examples(dict.fromkeys(other)),
-            fix="--several takes them all, or keep one of the rows of each",
+            fix=fix,
         )
 
 
