@@ -4,7 +4,6 @@ labels, several paths, distractors and boxes.
 
 import html
 import itertools
-import os
 import re
 
 import numpy as np
@@ -18,8 +17,11 @@ LEAD = re.compile(r"is of the same species for ([\d.]+) % of .*? with ([\d.]+) %
 
 def shared(one, other):
     """The deepest level that both items are known to share."""
-    pairs = itertools.product(one, other)
-    return max((len(os.path.commonprefix([a, b])) for a, b in pairs), default=0)
+    deepest = 0
+    for a, b in itertools.product(one, other):
+        same = [mine == theirs for mine, theirs in zip(a, b, strict=False)]
+        deepest = max(deepest, len(list(itertools.takewhile(bool, same))))
+    return deepest
 
 
 def lists_of(vectors, paths):
