@@ -358,7 +358,7 @@ def files(name: str) -> list[Path]:
 
 
 @checked
-def read(name: str) -> Leaderboard:
+def read(name: str | Path) -> Leaderboard:
     """Read the leaderboard of a dataset, published and own rows together.
 
     Args:
@@ -369,9 +369,10 @@ def read(name: str) -> Leaderboard:
 
     Raises:
         UnknownName: a dataset without a leaderboard.
+        UsageError: a name that no file can have.
         ConfigError: what breaks the schema, with file, row and key.
     """
-    boards = [(path, read_file(path)) for path in files(name)]
+    boards = [(path, read_file(path)) for path in files(str(name))]
     (base, board), *others = boards
     for path, user_board in others:
         if _conditions(user_board) != _conditions(board):
