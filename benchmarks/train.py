@@ -32,14 +32,14 @@ from torchvision.transforms import v2
 from hbench.datasets import load
 from hbench.datasets.own.data import folder_table, own_dataset
 from hbench.train import loop
+from hbench.train.fitting.sizes import fitted_to
 from hbench.train.images.batches import Batches, images_of, keys_of
 from hbench.train.images.sampler import plan
 from hbench.train.images.transforms import augmentations
 from hbench.train.recipes.files import resolve
 from hbench.train.recipes.recipe import Images
-from hbench.train.recipes.sizes import fitted_to
 from hbench.train.records.log import Log
-from hbench.train.run import begin
+from hbench.train.steps.run import begin
 
 
 def bare(run, pixels: torch.Tensor, labels: torch.Tensor) -> None:

@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from hbench.metrics.relevance import relevance_of_pairs
     from hbench.records.comparison import Comparison, compare
     from hbench.records.report import Report
-    from hbench.train.embed_dataset import embed
+    from hbench.train.embedding.embed_dataset import embed
+    from hbench.train.embedding.embed_names import embed_names
     from hbench.train.images.torch_dataset import torch_dataset, vision_dataset
-    from hbench.train.models.embed_names import embed_names
     from hbench.tree import LabelTree, levels_of_pairs
 
 HOME = {
@@ -68,8 +68,8 @@ HOME = {
     "build": "hbench.datasets.build",
     "build_loss_for": "hbench.integrations.own_loop",
     "compare": "hbench.records.comparison",
-    "embed": "hbench.train.embed_dataset",
-    "embed_names": "hbench.train.models.embed_names",
+    "embed": "hbench.train.embedding.embed_dataset",
+    "embed_names": "hbench.train.embedding.embed_names",
     "evaluate": "hbench.evaluation.evaluate",
     "gather_batch": "hbench.integrations.own_loop",
     "name": "hbench.evaluation.by_name.named",

@@ -20,7 +20,7 @@ from hbench_hgldv2.curation.replay import Placed, replay
 from hbench import evaluate
 from hbench.datasets import load
 from hbench.submissions import embeddings
-from hbench.train.run import begin
+from hbench.train.steps.run import begin
 from hbench.train.steps.take import update
 from tests.pipelines.test_replay import CLUSTERS, GROUPS, LABELS
 from tests.training import small_glyphs, tiny

@@ -26,7 +26,7 @@ from hbench.train.images.batches import Batches, images_of, keys_of
 from hbench.train.images.sampler import plan as plan_batches
 from hbench.train.processes import SINGLE_PROCESS, Processes
 from hbench.train.recipes.recipe import Recipe
-from hbench.train.run import TrainingRun, begin
+from hbench.train.steps.run import TrainingRun, begin
 from hbench.train.steps.take import steps, update
 
 

@@ -19,13 +19,13 @@ from torch import Tensor, nn
 from gpu_parts.rows import Row, Sizes, failed, tree_of
 from hbench.datasets import Dataset, Protocol
 from hbench.datasets import manifest as manifests
+from hbench.train.fitting.sizes import fitted_to
 from hbench.train.processes import SINGLE_PROCESS, Processes
 from hbench.train.recipes.files import resolve
 from hbench.train.recipes.recipe import LossSpec, Recipe
-from hbench.train.recipes.sizes import fitted_to
 from hbench.train.records import checkpoints
-from hbench.train.run import TrainingRun, begin
 from hbench.train.steps.gradients import TrainStep, direct, in_two_passes
+from hbench.train.steps.run import TrainingRun, begin
 from hbench.train.steps.take import update
 
 Pair = tuple[Tensor, Tensor]  # images and their labels

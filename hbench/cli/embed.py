@@ -17,7 +17,7 @@ from hbench.cli.terminal import progress, say
 if TYPE_CHECKING:
     from hbench.core.errors import HBenchError
     from hbench.datasets import Dataset
-    from hbench.train.embed_dataset import Embedder, EmbedOptions
+    from hbench.train.embedding.embed_dataset import Embedder, EmbedOptions
 
 EVERY = 10  # seconds between two lines, where no bar is watched
 OF_MODEL = ("size", "weights", "key_map", "net")
@@ -186,9 +186,9 @@ def _embed_names(
     """Embed the names of nodes, with a bar, and say what was embedded and what comes next."""
     from hbench import datasets
     from hbench.evaluation.by_name.nodes import paths_of
-    from hbench.train.embed_dataset import items_of
-    from hbench.train.models.embed_names import PHOTO, embed_names, first_sentences
-    from hbench.train.models.other_names import read_names
+    from hbench.train.embedding.embed_dataset import items_of
+    from hbench.train.embedding.embed_names import PHOTO, embed_names, first_sentences
+    from hbench.train.embedding.other_names import read_names
 
     if model is None:
         raise click.UsageError("Give MODEL: --names takes one model.")
@@ -227,8 +227,8 @@ def _embed_images(
 ) -> None:
     """Embed the images of a split with one model, or with every model of a list."""
     from hbench import datasets
-    from hbench.train import embed_dataset as embedding
-    from hbench.train.models.embed_models import read_models, refuse_failed
+    from hbench.train.embedding import embed_dataset as embedding
+    from hbench.train.embedding.embed_models import read_models, refuse_failed
     from hbench.train.processes import chosen_device
     from hbench.train.recipes.consent import trust
 
@@ -272,8 +272,8 @@ def _embed_with_each(
     """Embed with every model of a list whose file is not there; return the errors of those that
     fail.
     """
-    from hbench.train.embed_dataset import is_embedded
-    from hbench.train.models.embed_models import embed_models
+    from hbench.train.embedding.embed_dataset import is_embedded
+    from hbench.train.embedding.embed_models import embed_models
 
     def embed_unless_there(name: str, file: Path) -> str:
         given = load_model(name)

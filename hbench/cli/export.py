@@ -21,8 +21,8 @@ def command(model: str, file: Path, net: str | None) -> None:
 
     Example: hbench export runs/birds --onnx birds.onnx
     """
-    from hbench.train.embed_dataset import embedder
-    from hbench.train.models.export import export_onnx
+    from hbench.train.embedding.embed_dataset import embedder
+    from hbench.train.embedding.export import export_onnx
 
     apart = export_onnx(embedder(model, net=net), file)
     say(f"wrote {file}: on random images its embeddings differ from the model's by {apart:.0e}")

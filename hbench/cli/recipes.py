@@ -49,7 +49,7 @@ def command(
         return
 
     if keys:
-        from hbench.train.recipes import keys as explained
+        from hbench.train.fitting import keys as explained
 
         show_table(
             None, explained.HEADER, explained.rows(), left=explained.HEADER[1:], as_csv=as_csv

@@ -57,8 +57,8 @@ def command(
     from hbench.look.inputs import test_of
     from hbench.look.strips import SUFFIXES
     from hbench.submissions import embeddings as files
-    from hbench.train.embed_dataset import embedder
-    from hbench.train.models.search import gallery_of, search
+    from hbench.train.embedding.embed_dataset import embedder
+    from hbench.train.embedding.search import gallery_of, search
 
     if out is not None:
         refuse_suffix(out, SUFFIXES)

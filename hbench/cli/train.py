@@ -83,8 +83,8 @@ def command(
     _consent(changes, sweep, trust_code)
     chosen = files.resolve(recipe, changes)
     if only_print:
-        from hbench.train.recipes.choices import refuse_choices
-        from hbench.train.records.validation import with_sizes
+        from hbench.train.fitting.choices import refuse_choices
+        from hbench.train.validation import with_sizes
 
         refuse_choices(chosen)
         show(files.as_toml(with_sizes(chosen)).rstrip("\n"))

@@ -28,17 +28,17 @@ from hbench.evaluation.evaluate import evaluate
 from hbench.records.report import Report
 from hbench.records.shown import shown
 from hbench.submissions import embeddings
+from hbench.train.fitting.choices import refuse_choices
+from hbench.train.fitting.sizes import fitted_to, require_dataset
 from hbench.train.images.batches import (
     all_tests,
     refuse_too_large,
 )
 from hbench.train.models.embed_images import embed_all
 from hbench.train.processes import SINGLE_PROCESS, Processes, any_of, together
-from hbench.train.recipes.choices import refuse_choices
 from hbench.train.recipes.consent import trust
 from hbench.train.recipes.files import as_toml, method_of, resolve
 from hbench.train.recipes.recipe import Recipe
-from hbench.train.recipes.sizes import fitted_to, require_dataset
 from hbench.train.records import checkpoints
 from hbench.train.records.log import Callback, Log, StepRecord, ValidationRecord, Watch
 from hbench.train.records.refusals import (
@@ -48,9 +48,9 @@ from hbench.train.records.refusals import (
     remarks_on,
 )
 from hbench.train.records.trackers import opened
-from hbench.train.records.validation import best_after, is_over, said_of, split_off, validated
-from hbench.train.run import TrainingRun, begin, training_manifest
+from hbench.train.steps.run import TrainingRun, begin, training_manifest
 from hbench.train.steps.take import planned, steps
+from hbench.train.validation import best_after, is_over, said_of, split_off, validated
 
 LOG = logging.getLogger(__name__)
 OnProgress = Callable[[StepRecord], None]

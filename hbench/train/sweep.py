@@ -19,13 +19,13 @@ from typing import NamedTuple
 
 from hbench.core.errors import UsageError
 from hbench.metrics.names import goodness
+from hbench.train.fitting.choices import refuse_choices
 from hbench.train.loop import REPORT
-from hbench.train.recipes.choices import refuse_choices
 from hbench.train.recipes.files import changed, merged, resolve
 from hbench.train.recipes.recipe import Recipe, build
 from hbench.train.records import checkpoints
 from hbench.train.records.refusals import RECIPE, refuse_folder
-from hbench.train.records.validation import with_sizes
+from hbench.train.validation import with_sizes
 
 TrainIn = Callable[[Recipe, Path, bool], object]  # the folder, and whether to go on in it
 TRIALS = "trials"

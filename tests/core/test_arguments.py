@@ -15,7 +15,7 @@ from hbench.datasets.own.source import OwnSource
 from hbench.engine.settings import Settings
 from hbench.look.strips.results import browse
 from hbench.metrics.names import MetricName
-from hbench.train.embed_dataset import EmbedOptions
+from hbench.train.embedding.embed_dataset import EmbedOptions
 from hbench.tree import LabelTree
 
 VECTORS = np.random.default_rng(0).normal(size=(12, 4))

@@ -23,7 +23,7 @@ from hbench.datasets import load, save, specs
 from hbench.metrics.names import MetricName
 from hbench.train.images.sampler import plan
 from hbench.train.recipes.files import names, resolve
-from hbench.train.records.validation import split_off
+from hbench.train.validation import split_off
 from hbench.tree.names import class_rows
 from studies import study as studies
 from studies.__main__ import group

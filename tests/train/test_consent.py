@@ -8,8 +8,8 @@ import pytest
 import transformers
 
 from hbench.core.errors import ConfigError, UsageError
-from hbench.train import embed_dataset as embedding
 from hbench.train import loop
+from hbench.train.embedding import embed_dataset as embedding
 from hbench.train.recipes.consent import trust
 from hbench.train.recipes.files import resolve
 from hbench.train.recipes.own_code import OwnCode

@@ -22,8 +22,8 @@ from hbench.boards.runs import rankable_scores
 from hbench.core.errors import ConfigError, DataError, SubmissionError, UnknownName, UsageError
 from hbench.datasets import load, save
 from hbench.submissions import embeddings
-from hbench.train import embed_dataset as embedding
 from hbench.train import loop
+from hbench.train.embedding import embed_dataset as embedding
 from hbench.train.images.batches import all_tests
 from hbench.train.models.backbones import build_backbone
 from hbench.train.models.embed_images import Views

@@ -10,7 +10,7 @@ from hbench.cli import group
 from hbench.core.errors import ConfigError, DataError
 from hbench.datasets import load
 from hbench.submissions import embeddings
-from hbench.train.models.embed_models import file_name, read_models
+from hbench.train.embedding.embed_models import file_name, read_models
 from tests.training import build_pictures
 
 MODELS = """\

@@ -11,8 +11,8 @@ from hbench.datasets import manifest, save
 from hbench.datasets.dataset import Dataset, Protocol
 from hbench.evaluation.by_name import nodes
 from hbench.submissions import embeddings
+from hbench.train.embedding.embed_names import embed_names
 from hbench.train.models.backbones import open_clip_model
-from hbench.train.models.embed_names import embed_names
 from hbench.tree.names import names_along
 from tests.command_line import call, refusal
 

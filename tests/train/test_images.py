@@ -16,14 +16,14 @@ from torchvision.models import ResNet18_Weights
 from hbench.core.errors import ConfigError
 from hbench.datasets import manifest
 from hbench.datasets.pictures import open_upright
-from hbench.train import embed_dataset as embedding
+from hbench.train.embedding import embed_dataset as embedding
 from hbench.train.images.batches import PIECE, Files, Held, images_of, in_order, workers_for
 from hbench.train.images.transforms import Normalise, augmentations
 from hbench.train.models.backbones import build_backbone
 from hbench.train.models.model import build_model
 from hbench.train.recipes.files import resolve
 from hbench.train.recipes.recipe import Images, Model
-from hbench.train.run import begin
+from hbench.train.steps.run import begin
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -17,10 +17,10 @@ from torchvision import models
 from hbench.core.errors import ConfigError, UsageError
 from hbench.datasets import manifest as manifests
 from hbench.train import loop
+from hbench.train.fitting.sizes import fitted_to, is_open
 from hbench.train.images.transforms import augmentations
 from hbench.train.models.backbones import build_backbone
 from hbench.train.recipes.files import resolve
-from hbench.train.recipes.sizes import fitted_to, is_open
 from tests.command_line import call
 from tests.page import blocks
 

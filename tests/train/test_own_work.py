@@ -14,21 +14,21 @@ from hbench.datasets import Dataset, Protocol, load
 from hbench.datasets import manifest as manifests
 from hbench.evaluation.evaluate import evaluate
 from hbench.submissions import embeddings
-from hbench.train import embed_dataset as embedding
 from hbench.train import loop
+from hbench.train.embedding import embed_dataset as embedding
+from hbench.train.fitting import keys
 from hbench.train.images.batches import images_of, in_order
 from hbench.train.images.transforms import augmentations
 from hbench.train.models.blocks import blocks_of, by_depth, recompute
 from hbench.train.models.model import build_model
-from hbench.train.recipes import keys
 from hbench.train.recipes.consent import trust
 from hbench.train.recipes.files import losses_in_words, method_of, resolve
 from hbench.train.recipes.recipe import Images, Model
 from hbench.train.records import checkpoints
-from hbench.train.records.validation import split_off
-from hbench.train.run import begin
 from hbench.train.steps import take
 from hbench.train.steps.optimizers import BODY, set_rates
+from hbench.train.steps.run import begin
+from hbench.train.validation import split_off
 from tests.command_line import ROOT, call, refusal
 from tests.training import build_pictures, signalled_at, tiny
 

@@ -17,14 +17,14 @@ from hbench import boards as leaderboard
 from hbench.core.errors import ConfigError, DataError, UnknownName, UsageError
 from hbench.datasets import Dataset, Protocol, specs
 from hbench.datasets import manifest as manifests
+from hbench.train.fitting.sizes import fitted_to
 from hbench.train.models.backbones import build_backbone
 from hbench.train.models.model import build_model
 from hbench.train.recipes.files import as_toml, names, resolve, shipped
 from hbench.train.recipes.recipe import Model
-from hbench.train.recipes.sizes import fitted_to
-from hbench.train.run import begin
 from hbench.train.steps import take
 from hbench.train.steps.optimizers import set_rates
+from hbench.train.steps.run import begin
 from tests.command_line import call
 
 pytestmark = pytest.mark.usefixtures("one_thread")

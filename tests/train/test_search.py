@@ -9,8 +9,8 @@ import torch
 from hbench.core.errors import SubmissionError
 from hbench.datasets import load
 from hbench.submissions import embeddings
-from hbench.train.embed_dataset import embedder
-from hbench.train.models.search import agreement, embedded_pictures, gallery_of, search
+from hbench.train.embedding.embed_dataset import embedder
+from hbench.train.embedding.search import agreement, embedded_pictures, gallery_of, search
 from tests.command_line import call, refusal
 from tests.training import build_pictures
 

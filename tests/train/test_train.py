@@ -27,8 +27,8 @@ from hbench.core.errors import ConfigError, DataError, HBenchError, UnknownName,
 from hbench.datasets import manifest as manifests
 from hbench.datasets import save
 from hbench.submissions import embeddings
-from hbench.train import embed_dataset as embedding
 from hbench.train import loop
+from hbench.train.embedding import embed_dataset as embedding
 from hbench.train.images.batches import images_of, in_order
 from hbench.train.images.transforms import shifted, uniform
 from hbench.train.models.model import GeM, begin_projection_by_pca, build_model
@@ -37,11 +37,11 @@ from hbench.train.recipes.files import resolve
 from hbench.train.recipes.recipe import Model, Schedule
 from hbench.train.records import checkpoints as checkpoint
 from hbench.train.records.log import Log
-from hbench.train.records.validation import split_off
-from hbench.train.run import BestStep, begin
 from hbench.train.steps import take
 from hbench.train.steps.gradients import direct, in_two_passes
 from hbench.train.steps.optimizers import FACTORS, build_optimizers, set_rates
+from hbench.train.steps.run import BestStep, begin
+from hbench.train.validation import split_off
 from hbench.tree.names import class_rows
 from hbench.tree.partial import ended_early
 from tests.command_line import call

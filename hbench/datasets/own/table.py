@@ -421,7 +421,9 @@ def _refuse_several_labels(own: OwnTable) -> None:
     if other:
         fix = "--several takes them all, or keep one of the rows of each"
         if boxes := box_columns_among(own.table.column_names):
-            fix = f"if each row is a box of its picture: --box-columns {','.join(boxes)}; else {fix}"
+            fix = (
+                f"if each row is a box of its picture: --box-columns {','.join(boxes)}; else {fix}"
+            )
         raise DataError(
             f"{len(set(other)):,} items have several labels, in several rows",
             expected="one row, and one class at each level, of each item",

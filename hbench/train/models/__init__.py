@@ -1,1 +1,1 @@
-"""Builds networks (backbones by name, pooling, projection), and embeds images with them."""
+"""Builds networks (backbones by name, pooling, projection), and embeds batches of images."""

@@ -1,1 +1,1 @@
-"""Keeps the records of a run: checkpoints, the log, trackers and validations."""
+"""Keeps the records of a run: checkpoints, the log, trackers, refusals."""

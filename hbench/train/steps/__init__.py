@@ -1,1 +1,1 @@
-"""Defines a step of training: the gradient of a batch, and the optimisers."""
+"""Defines the state of a training run and its steps: the gradient of a batch, the optimisers."""

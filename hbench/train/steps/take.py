@@ -20,9 +20,9 @@ from hbench.train.processes import SINGLE_PROCESS, Processes, average_gradients
 from hbench.train.recipes.recipe import Recipe
 from hbench.train.records.log import StepRecord
 from hbench.train.records.refusals import non_finite
-from hbench.train.run import TrainingRun, freeze_body, training_manifest
 from hbench.train.steps.gradients import TrainStep, direct, in_two_passes
 from hbench.train.steps.optimizers import clipped, set_rates, step_unless
+from hbench.train.steps.run import TrainingRun, freeze_body, training_manifest
 
 NON_FINITE = "non-finite.json"
 

@@ -24,7 +24,7 @@ from hbench.look.strips.results import Results
 from hbench.look.strips.retrievals import Hit, class_name
 from hbench.sheets.paths import JOINED
 from hbench.submissions.embeddings import Embeddings
-from hbench.train.embed_dataset import Embedder
+from hbench.train.embedding.embed_dataset import Embedder
 from hbench.train.images.transforms import Normalise, augmentations
 
 

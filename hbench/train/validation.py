@@ -24,12 +24,12 @@ from hbench.engine.job import Execute
 from hbench.evaluation.evaluate import evaluate
 from hbench.metrics.names import MetricName, goodness
 from hbench.submissions import embeddings
+from hbench.train.fitting.sizes import fitted_to, is_open
 from hbench.train.models.embed_images import embed_all
 from hbench.train.processes import Processes, together
 from hbench.train.recipes.recipe import Recipe
-from hbench.train.recipes.sizes import fitted_to, is_open
 from hbench.train.records.log import ValidationRecord
-from hbench.train.run import BestStep, TrainingRun, training_manifest
+from hbench.train.steps.run import BestStep, TrainingRun, training_manifest
 from hbench.tree.names import class_rows
 
 VALIDATION = "validation"

@@ -41,7 +41,7 @@ from hbench.train.recipes.own_code import OwnCode, is_own_code
 from hbench.train.recipes.recipe import Images, Model
 from hbench.train.records import checkpoints
 from hbench.train.records.refusals import RECIPE
-from hbench.train.run import PRECISIONS, training_manifest
+from hbench.train.steps.run import PRECISIONS, training_manifest
 
 RANDOM = "random"
 Piece = tuple[NDArray[np.int64], NDArray[np.float32]]  # rows and their vectors

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from hbench.core.errors import HBenchError, UsageError
 from hbench.core.files import replacing
-from hbench.train.embed_dataset import Embedder
+from hbench.train.embedding.embed_dataset import Embedder
 from hbench.train.images.transforms import Normalise
 
 APART = 1e-5  # of a number of an embedding, at most

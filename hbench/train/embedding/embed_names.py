@@ -25,9 +25,9 @@ from hbench.evaluation.by_name.nodes import path_text, paths_of
 from hbench.sheets.paths import as_written
 from hbench.sheets.rows import Row
 from hbench.submissions import embeddings
-from hbench.train.embed_dataset import items_of, refuse_existing
+from hbench.train.embedding.embed_dataset import items_of, refuse_existing
+from hbench.train.embedding.other_names import OtherNames, read_names, variants
 from hbench.train.models.backbones import PRETRAINED, RANDOM, open_clip_model
-from hbench.train.models.other_names import OtherNames, read_names, variants
 from hbench.train.models.weights import fetched
 from hbench.train.processes import chosen_device
 from hbench.tree import LabelTree

@@ -1,0 +1,1 @@
+"""Fits a recipe to what is here: names that exist, sizes of dataset and net, keys explained."""
