@@ -32,7 +32,7 @@ from hbench.core.version import __version__
 if TYPE_CHECKING:
     from hbench.auditing.audit import audit
     from hbench.boards import Leaderboard
-    from hbench.boards import read as leaderboard
+    from hbench.boards import read_board as leaderboard
     from hbench.datasets import Dataset, load
     from hbench.datasets.build import build
     from hbench.datasets.manifest import Manifest
@@ -73,7 +73,7 @@ HOME = {
     "evaluate": "hbench.evaluation.evaluate",
     "gather_batch": "hbench.integrations.own_loop",
     "name": "hbench.evaluation.by_name.named",
-    "leaderboard": "hbench.boards:read",
+    "leaderboard": "hbench.boards:read_board",
     "levels_of_pairs": "hbench.tree",
     "load": "hbench.datasets",
     "plot": "hbench.look.plots",
@@ -175,9 +175,9 @@ def list_leaderboards(pattern: str = "*") -> list[str]:
     Returns:
         The names, sorted.
     """
-    from hbench.boards import names
+    from hbench.boards import board_names
 
-    return _matching(names(), pattern)
+    return _matching(board_names(), pattern)
 
 
 def _matching(names: Iterable[str], pattern: str) -> list[str]:

@@ -135,8 +135,8 @@ def _tell(study: Study, out: Path, options: dict[str, Any]) -> None:
     say(f"wrote {out / 'study.md'} and the score of every seed to {out / VALUES}")
     if options["rows"]:
         path = options["rows"]
-        for row in rows(study, leaderboard.read_file(path), found, out):
-            leaderboard_runs.add(row, leaderboard.read_file(path), path)
+        for row in rows(study, leaderboard.read_board_file(path), found, out):
+            leaderboard_runs.add(row, leaderboard.read_board_file(path), path)
         say(f"added {len(found)} rows to {path}")
 
 

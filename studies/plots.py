@@ -63,9 +63,9 @@ def _arms_of(source: str) -> tuple[Values, str]:
     """The scores of a study's arms, or of a leaderboard's rows as arms of one seed; and a line
     about them.
     """
-    if source not in leaderboard.names() and not source.endswith(".toml"):
+    if source not in leaderboard.board_names() and not source.endswith(".toml"):
         return read_study(source)
-    board = leaderboard.read(source)
+    board = leaderboard.read_board(source)
     rows = {row.method: _as_one_seed(row.scores) for row in board.rows}
     return rows, f"{board.dataset}@{board.version} · protocol {board.protocol} · leaderboard"
 

@@ -107,6 +107,22 @@ def test_no_modules_import_each_other_in_a_circle():
     assert all(place[imported] < place[name] for name, own in arrows.items() for imported in own)
 
 
+def room_of(name):
+    """The wing of a module, and the package or module of it that lies directly in the wing."""
+    return tuple(name.split(".")[1:3])
+
+
+def test_the_rooms_of_a_wing_import_each_other_in_one_direction():
+    sources = {name_of(path): ast.parse(path.read_text(encoding="utf-8")) for path in MODULES}
+    arrows = set()
+    for name, tree in sources.items():
+        for each in imported_by(tree):
+            imported = each if each in sources else each.rpartition(".")[0]
+            arrows.add((room_of(name), room_of(imported)))
+    inside = {(one, other) for one, other in arrows if one != other and one[:1] == other[:1]}
+    assert not {(one, other) for one, other in inside if (other, one) in inside}
+
+
 @pytest.mark.parametrize(
     "folder", sorted({path.parent for path in [*MODULES, *PIPELINES]}), ids=str
 )

@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from hbench.boards import Row, parse, read_file
+from hbench.boards import Row, parse_board, read_board_file
 from hbench.core.errors import ConfigError, UnknownName, UsageError, examples
 from hbench.core.files import locked, write_text
 
@@ -41,10 +41,10 @@ def cut(text: str, numbers: Collection[int]) -> str:
 def without_rows(path: Path, text: str, numbers: Collection[int]) -> str:
     """A file's text without the rows of these numbers; raises ConfigError where it is written so
     that hbench cannot tell its rows apart."""
-    before = parse(text, str(path)).rows
+    before = parse_board(text, str(path)).rows
     shorter = cut(text, numbers) if len(HEAD.findall(text)) == len(before) else text
     expected = tuple(row for number, row in enumerate(before) if number not in numbers)
-    if parse(shorter, str(path)).rows != expected:
+    if parse_board(shorter, str(path)).rows != expected:
         named = examples(before[number].method for number in numbers)
         raise ConfigError(
             f"{path} is written in another form than hbench writes",
@@ -66,7 +66,7 @@ def remove(path: Path, method: str, run: str | None = None) -> Row:
             fix="--from FILE names another file",
         )
     with locked(path):
-        rows = read_file(path).rows
+        rows = read_board_file(path).rows
         number = _only(rows, method, run, path)
         write_text(path, without_rows(path, path.read_text(encoding="utf-8"), [number]))
     return rows[number]

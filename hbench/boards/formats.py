@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from hbench.boards import Leaderboard, place
 from hbench.boards.export import BoardTable, latex, markdown
-from hbench.boards.runs import rankable_scores
+from hbench.boards.reported import rankable_scores
 from hbench.core.errors import SubmissionError
 from hbench.core.text import NONE, csv_text, percent
 from hbench.metrics.names import MetricName, factor_of

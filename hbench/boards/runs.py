@@ -7,27 +7,26 @@ from typing import Any
 
 import tomli_w
 
-from hbench.boards import FOLDER, Leaderboard, Row, parse, read, read_file, user_folder
 from hbench.boards.edits import without_rows
-from hbench.boards.rows import PLACES, relevance_in_words
+from hbench.boards.files import FOLDER, parse_board, read_board, read_board_file, user_folder
+from hbench.boards.ranking import Leaderboard
+from hbench.boards.reported import PAPER, recordable_scores
+from hbench.boards.rows import PLACES, Row
 from hbench.core import schema
 from hbench.core.errors import ConfigError, SubmissionError, UsageError
 from hbench.core.files import locked, write_text
 from hbench.core.untrusted import read_json
-from hbench.datasets import specs
 from hbench.engine.settings import Settings, Signature
 from hbench.metrics.names import factor_of
-from hbench.records.document import Document, Score, SubmittedFile
-
-PAPER = "paper"
+from hbench.records.document import Document, SubmittedFile
 
 
 def recorded(row: Row, board: Leaderboard) -> Settings:
     """The conditions under which `row` is scored again: those of its signature, the dataset's own
     for a published row.
 
-    >>> from hbench.boards import read
-    >>> recorded(read("sop").rows[0], read("sop")).protocol
+    >>> sop = read_board("sop")
+    >>> recorded(sop.rows[0], sop).protocol
     'official'
     """
     if row.run is None:
@@ -44,69 +43,6 @@ def recorded(row: Row, board: Leaderboard) -> Settings:
             found=row.run.signature,
             fix="hbench detect RECIPE --score detections.json --root DIR",
         ) from None
-
-
-def scores_under(board: Leaderboard, document: Document) -> Mapping[str, Score]:
-    """The report's scores under the leaderboard's protocol; SubmissionError without them, or of
-    another dataset.
-    """
-    expected = f"{board.dataset}@{board.version}"
-    reported = f"{document.dataset}@{document.dataset_version}"
-    if expected != reported:
-        raise SubmissionError("the report is of another dataset", expected=expected, found=reported)
-    if (document.protocol == PAPER) == (board.protocol == PAPER):
-        return document.scores
-    if board.protocol == PAPER or not document.official:
-        raise SubmissionError(
-            f"the report has no scores under the {board.protocol} protocol, which this "
-            "leaderboard's rows have",
-            found=f"protocol {document.protocol}",
-            fix=f"hbench evaluate … --protocol {board.protocol}",
-        )
-    return document.official
-
-
-def rankable_scores(board: Leaderboard, document: Document) -> Mapping[str, Score]:
-    """Like `scores_under`, but also refuse ties or relevance that are not those of the rows: luck
-    in ties must not gain a place.
-    """
-    signature = Signature.parse(document.signature)
-    if signature.asks_by_name:
-        raise SubmissionError(
-            "the report's queries are names, and the rows' are items",
-            expected="the queries of the dataset",
-            found=f"queries:{signature.queries}",
-            fix="hbench leaderboard add takes its row, which --by-name shows",
-        )
-    if board.dataset in specs and not specs[board.dataset].is_compared:
-        raise SubmissionError(
-            f"no counts of {board.dataset} are published, so that nothing says whether the report "
-            "is of the same images",
-            expected="a dataset whose counts were compared when it was built",
-        )
-    return recordable_scores(board, document)
-
-
-def recordable_scores(board: Leaderboard, document: Document) -> Mapping[str, Score]:
-    """Like `rankable_scores`, also of names as queries, which are ranked among themselves."""
-    signature = Signature.parse(document.signature)
-    if signature.left_out:
-        raise SubmissionError(
-            "the report leaves items out that the rows have",
-            expected="every item of the tests",
-            found=f"left-out:{signature.left_out}",
-            fix="embed these items as well: hbench embed without --skip-unreadable names them",
-        )
-
-    found = (signature.ties, relevance_in_words(signature.relevance))
-    if found != (board.ties, relevance_in_words(board.relevance)):
-        raise SubmissionError(
-            "the report's ties or relevance are not those of the rows",
-            expected=f"ties:{board.ties}, rel:{board.relevance}",
-            found=document.signature,
-        )
-
-    return scores_under(board, document)
 
 
 # Formats that hold the ids, too, and are read without torch.
@@ -228,7 +164,7 @@ def carried_row(path: Path, name: str, **details: Any) -> tuple[Leaderboard, Row
     if not (isinstance(content, dict) and isinstance(content.get("row"), dict)):
         return None
 
-    board = read(name)
+    board = read_board(name)
     if content.get("dataset") != (expected := f"{board.dataset}@{board.version}"):
         raise SubmissionError(
             "the report is of another dataset", expected=expected, found=str(content.get("dataset"))
@@ -278,10 +214,10 @@ def add(row: Row, board: Leaderboard, path: Path, *, replace: bool = False) -> l
     already, or a metric the leaderboard does not know.
     """
     if path.is_file():
-        read_file(path)  # a file that is no leaderboard is refused before anything is written
+        read_board_file(path)  # a file that is no leaderboard is refused before anything is written
     with locked(path):
         text = path.read_text(encoding="utf-8") if path.is_file() else head(board)
-        rows = read_file(path).rows if path.is_file() else ()
+        rows = read_board_file(path).rows if path.is_file() else ()
         old = [n for n, each in enumerate(rows) if replace and each.run and _is_of(each, row)]
         gone = [rows[number] for number in old]
         kept = [each for each in (*board.rows, *rows) if each not in gone]
@@ -290,7 +226,7 @@ def add(row: Row, board: Leaderboard, path: Path, *, replace: bool = False) -> l
         others = tuple(each for each in board.rows if each not in gone)
         schema.build(Leaderboard, dict(board) | {"rows": (*others, row)}, source=source)
         text = without_rows(path, text, old).rstrip("\n") + "\n\n" + block(row)
-        parse(text, f"{path} with the new row")
+        parse_board(text, f"{path} with the new row")
         write_text(path, text)
 
     return gone

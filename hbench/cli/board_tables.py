@@ -37,9 +37,9 @@ def selected(
     """The leaderboard, its standings as asked for, and the metrics to show, the one it is ranked by
     first.
     """
-    from hbench.boards import rank, read
+    from hbench.boards import rank, read_board
 
-    board = read(name)
+    board = read_board(name)
     key = board.key(metric or board.metric)
     chosen = [row for row in board.rows if not papers or _is_of(row, papers)]
     if papers and not chosen:

@@ -83,10 +83,10 @@ def sources(name: str) -> dict[str, str]:
 
 def _of_rows(method: str) -> dict[str, str]:
     """The papers of the rows of a method on any leaderboard, whatever the case of its letters."""
-    from hbench.boards import names, read
+    from hbench.boards import board_names, read_board
 
     citations = {}
-    for board in map(read, names()):
+    for board in map(read_board, board_names()):
         for row in board.rows:
             if row.method.lower() == method.lower() and row.paper is not None:
                 citations[row.paper.citation] = board.citations[row.paper.citation].text

@@ -103,15 +103,15 @@ def list_(as_json: bool, as_csv: bool) -> None:
 
     Example: hbench leaderboard list
     """
-    from hbench.boards import leader, names, read
+    from hbench.boards import board_names, leader, read_board
     from hbench.core.text import NONE
 
     header = ("dataset", "rows", "metric", "score", "best", "own", "protocol")
     lines: list[tuple[Any, ...]] = []
     broken: list[ConfigError] = []
-    for name in names():
+    for name in board_names():
         try:
-            board = read(name)
+            board = read_board(name)
         except ConfigError as error:
             broken.append(error)
             continue
@@ -164,11 +164,11 @@ def _show_row(name: str, method: str) -> None:
     """Print the rows of a method as TOML, and the commands that make them again."""
     import shlex
 
-    from hbench.boards import read
+    from hbench.boards import read_board
     from hbench.boards.proof.verification import rows_of
     from hbench.boards.runs import block
 
-    rows = rows_of(read(name), method)
+    rows = rows_of(read_board(name), method)
     show("\n".join(map(block, rows)).rstrip("\n"))
     for row in rows:
         if row.run and row.run.made:
@@ -245,7 +245,7 @@ def add(name: str, report: Path, *, to: Path | None, replace: bool, **details: A
     path = to or leaderboard_runs.target(name)
     gone = leaderboard_runs.add(row, board, path, replace=replace)
     # the file may be one that the name does not stand for
-    beside = [each for each in leaderboard.read(str(path)).rows if each != row]
+    beside = [each for each in leaderboard.read_board(str(path)).rows if each != row]
     known = [each for each in board.rows if each not in (*gone, *beside)]
     board = board.model_copy(update={"rows": (*known, *beside)})
     say(
@@ -410,9 +410,9 @@ def _row_of(
 
     document = reports.read(report)
     name = document.dataset if name is None else name
-    listed = leaderboard.names()
+    listed = leaderboard.board_names()
     if name not in {*listed, document.dataset} and not name.endswith(".toml"):
         raise UnknownName("leaderboard", name, dict.fromkeys([*listed, document.dataset]))
     known = name in listed or (name.endswith(".toml") and Path(name).is_file())
-    board = leaderboard.read(name) if known else leaderboard_runs.empty_board(document)
+    board = leaderboard.read_board(name) if known else leaderboard_runs.empty_board(document)
     return document, board, leaderboard_runs.row_of(document, board, **details)

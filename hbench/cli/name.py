@@ -62,7 +62,7 @@ def command(
     for warning in named.warnings:
         say(f"note: {warning}")
     if page is not None:
-        from hbench.look.pages.named import write_page
+        from hbench.look.naming import write_page
 
         write_page(named, page)
         say(f"wrote {page}")

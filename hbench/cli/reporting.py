@@ -193,7 +193,7 @@ def board_of(dataset: str) -> Leaderboard | None:
     """The leaderboard of a dataset, if it has one."""
     from hbench import boards as leaderboard
 
-    return leaderboard.read(dataset) if dataset in leaderboard.names() else None
+    return leaderboard.read_board(dataset) if dataset in leaderboard.board_names() else None
 
 
 def refuse_unwritable(files: dict[str, Any]) -> None:

@@ -29,7 +29,9 @@ def command(names: tuple[str, ...], out: Path) -> None:
     refuse_folder(out, "site")
     with bar("writing pages"):
         page = write_site(
-            names or [name for name in leaderboard.names() if leaderboard.read(name).rows], out
+            names
+            or [name for name in leaderboard.board_names() if leaderboard.read_board(name).rows],
+            out,
         )
     say("open this page:")
     show(str(page))

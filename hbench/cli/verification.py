@@ -45,10 +45,10 @@ def verify_file(
     nodes: Path | None,
     as_json: bool,
 ) -> None:
-    from hbench.boards import read
+    from hbench.boards import read_board
     from hbench.boards.proof.verification import identity_of, refuse_differences, rescored, verify
 
-    board = read(name)
+    board = read_board(name)
     data = dataset_of(dataset, board.dataset)
     alike = [row for row in board.rows if (row.setup.queries is not None) == (nodes is not None)]
     if any(row.method == method for row in alike):
@@ -73,11 +73,11 @@ def rerun_rows(name: str, method: str, out: Path | None, *, as_json: bool) -> No
     """Make the files of a method's rows again, and show how their scores compare."""
     from tempfile import TemporaryDirectory
 
-    from hbench.boards import read
+    from hbench.boards import read_board
     from hbench.boards.proof.verification import rows_of
     from hbench.core.errors import ComparisonError
 
-    board = read(name)
+    board = read_board(name)
     rows = [row for row in rows_of(board, method) if row.run is not None]
     if not rows:
         raise UsageError(
@@ -116,14 +116,14 @@ def _rerun(board: Leaderboard, row: Row, out: Path, *, as_json: bool) -> tuple[s
 
 def verify_kept(name: str | None, method: str | None, folder: Path, *, as_json: bool) -> None:
     """Verify the rows of runs of one leaderboard, or of all, by the files in a folder."""
-    from hbench.boards import read_file
+    from hbench.boards import read_board_file
     from hbench.boards.proof import fetched
 
     kept = fetched.contents_in(folder)
     verdicts = []
     found: set[str] = set()
     for path in _boards_to_verify(name, None)[0]:
-        board = read_file(path)
+        board = read_board_file(path)
         found |= {row.method for row in board.rows}
         asked = _asked(range(len(board.rows)), board, method)
         verdicts += [fetched.verdict_among(board.rows[n], board, kept) for n in asked]
@@ -150,7 +150,7 @@ def verify_fetched(
         verify = partial(_verify_row, strangers_requester(), bars, task)
         for path in paths:
             try:
-                board = leaderboard.read_file(path)
+                board = leaderboard.read_board_file(path)
                 asked, more, replaced = _rows_to_verify(path, board, revision, method)
             except ConfigError as error:
                 verdicts.append(
@@ -216,7 +216,9 @@ def _boards_to_verify(name: str | None, revision: str | None) -> tuple[list[Path
     if name is None and revision:  # what is not in this folder has no revisions
         return sorted(Path(leaderboard.FOLDER).glob("*.toml")), deleted_since(revision)
     return [
-        file for one in ([name] if name else leaderboard.names()) for file in leaderboard.files(one)
+        file
+        for one in ([name] if name else leaderboard.board_names())
+        for file in leaderboard.board_files(one)
     ], []
 
 

@@ -17,7 +17,7 @@ from hbench.core.arguments import checked
 from hbench.core.errors import DataError, IntegrityError, UsageError, examples
 from hbench.core.files import replacing, write_text
 from hbench.core.untrusted import check_picture
-from hbench.datasets import assemble, folders, save, specs
+from hbench.datasets import assemble, folders, load, own_names, save, specs
 from hbench.datasets.copies import KEEP, Copies
 from hbench.datasets.dataset import Dataset
 from hbench.datasets.manifest import Manifest
@@ -277,11 +277,24 @@ def _build_own(
             fix="--force replaces it; another NAME or --out DIR keeps both",
         )
 
-    dataset, images, copies = build_own(chosen, source, folder, on_remark)
+    built = built_at(source.path)
+    dataset, images, copies = build_own(chosen, source, folder, on_remark, built=built)
     save_built(dataset, folder, images=images, copies=copies, cards=cards, on_remark=on_remark)
     for line in _remarks(dataset, source, folder, copies):
         on_remark(line)
     return dataset
+
+
+def built_at(path: Path) -> Dataset | None:
+    """The dataset in a folder, or under a name; None where there is neither. Raises DataError for a
+    published one that is not built yet.
+    """
+    if (path / "dataset.json").is_file():
+        return load(path)
+    is_name = len(path.parts) == 1 and not path.exists()
+    if is_name and path.name in {*specs, *own_names()}:
+        return load(path.name)
+    return None
 
 
 def _remarks(

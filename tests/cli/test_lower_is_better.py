@@ -65,7 +65,7 @@ def test_boards_rank_and_place_by_the_smallest_distance(tmp_path):
     board |= {"citations": {"A, 2026": {"text": "A"}}}
     board |= {"row": [row | {"paper": {"citation": "A, 2026", "table": "T"}} for row in rows]}
     (tmp_path / "zoo.toml").write_text(tomli_w.dumps(board), encoding="utf-8")
-    board = leaderboard.read(str(tmp_path / "zoo.toml"))
+    board = leaderboard.read_board(str(tmp_path / "zoo.toml"))
     assert [standing.rows[0].method for standing in leaderboard.rank(board, "HD@1")] == [
         "near",
         "middle",

@@ -18,7 +18,7 @@ NO_PAPERS = {"GLDv2 README", "OML model zoo", "revisitop README"}
 def test_the_papers_of_the_boards_the_losses_and_the_datasets_are_known():
     from hbench.losses import loss_entry, losses
 
-    boards = map(leaderboard.read, leaderboard.names())
+    boards = map(leaderboard.read_board, leaderboard.board_names())
     texts = {key: source.text for board in boards for key, source in board.citations.items()}
     texts |= {name: loss_entry(name).paper for name in losses}
     unknown = {name for name, text in texts.items() if publication_of(text) is None}

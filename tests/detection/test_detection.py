@@ -14,8 +14,7 @@ from hbench_detection.voc import Boxes, boxes_of, part_of
 from PIL import Image
 from torch import Tensor
 
-from hbench.boards import read as read_board
-from hbench.boards import read_file
+from hbench.boards import read_board, read_board_file
 from hbench.boards.runs import carried_row, recorded
 from hbench.core.errors import ConfigError, DataError, SubmissionError, UnknownName, UsageError
 from hbench.losses.baselines.rambo import RamboClasses
@@ -302,7 +301,7 @@ def test_a_run_writes_what_a_leaderboard_takes(few, tmp_path, monkeypatch):
     (tmp_path / "out" / "report.json").write_text(json.dumps(report | {"dataset": "voc07@1"}))
     board = tmp_path / "voc07.toml"
     call("leaderboard", "add", "voc07", tmp_path / "out" / "report.json", "--to", board)
-    row = read_file(board).rows[-1]
+    row = read_board_file(board).rows[-1]
     assert row.method == "Faster R-CNN RaMBO"
     assert float(row.scores["AP50"]) == pytest.approx(100 * report["scores"]["AP50"], abs=0.01)
     assert row.run.sha256 == report["detections"]["sha256"]

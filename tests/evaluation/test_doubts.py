@@ -102,7 +102,7 @@ def test_doubts_stand_in_the_report_and_in_the_row(tmp_path):
     assert row.run.doubt == "; ".join(report.document.doubts)
     path = tmp_path / "own.toml"
     runs.add(row, runs.empty_board(report.document), path)
-    assert leaderboard.read_file(path).rows[0] == row
+    assert leaderboard.read_board_file(path).rows[0] == row
 
 
 def test_the_random_vectors_and_pixels_of_glyphs_are_not_doubted():

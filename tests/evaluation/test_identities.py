@@ -62,7 +62,7 @@ def test_rounding_is_allowed_for():
 
 
 def test_the_sentence_stands_below_the_table_of_a_leaderboard(tmp_path):
-    board = boards.read("sop")
+    board = boards.read_board("sop")
     row = next(row for row in board.rows if {"R@1", "R@10"} <= row.scores.keys())
     swapped = row.scores | {"R@1": row.scores["R@10"], "R@10": row.scores["R@1"]}
     mixed = row.model_copy(update={"scores": swapped})
@@ -74,8 +74,8 @@ def test_the_sentence_stands_below_the_table_of_a_leaderboard(tmp_path):
 def test_every_published_row_keeps_to_them_or_is_a_known_erratum():
     found = {}
     rows = 0
-    for name in boards.names():
-        board = boards.read(name)
+    for name in boards.board_names():
+        board = boards.read_board(name)
         for row in board.rows:
             rows += 1
             for said in impossible(row, board.levels_of_one_test):
@@ -85,7 +85,7 @@ def test_every_published_row_keeps_to_them_or_is_a_known_erratum():
 
 
 def test_a_mixed_up_cell_of_a_published_row_is_found():
-    board = boards.read("sop")
+    board = boards.read_board("sop")
     row = next(row for row in board.rows if {"R@1", "R@10"} <= row.scores.keys())
     swapped = row.scores | {"R@1": row.scores["R@10"], "R@10": row.scores["R@1"]}
     mixed = row.model_copy(update={"scores": swapped})

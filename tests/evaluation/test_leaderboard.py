@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hbench import boards as leaderboard
-from hbench.boards import Row, RunProvenance, place, rank, read, read_file
+from hbench.boards import Row, RunProvenance, place, rank, read_board, read_board_file
 from hbench.core.errors import ConfigError, UnknownName
 from hbench.datasets import load, specs
 from hbench.evaluation.examination import digest_of
@@ -94,7 +94,7 @@ def row(method, source=PAPER, *, scores='{ "H-AP" = 50.0 }', more=""):
 
 
 def board(*rows, head=HEAD):
-    return leaderboard.parse(head + "".join(rows), "toy.toml")
+    return leaderboard.parse_board(head + "".join(rows), "toy.toml")
 
 
 def refusal(*rows, head=HEAD):
@@ -237,7 +237,7 @@ def test_an_unknown_metric_and_a_missing_file_are_refused(tmp_path):
     with pytest.raises(UnknownName, match="did you mean 'H-AP'"):
         rank(board(row("a")), "HAP")
     with pytest.raises(ConfigError, match="cannot be read"):
-        read(str(tmp_path / "none.toml"))
+        read_board(str(tmp_path / "none.toml"))
 
 
 # files
@@ -259,25 +259,25 @@ def own(dataset="sop", version="1"):
 
 
 def test_own_rows_are_read_with_the_published_ones_and_boards_of_own_datasets_listed(home):
-    before = len(read("sop").rows)
+    before = len(read_board("sop").rows)
     home.mkdir(parents=True)
     (home / "sop.toml").write_text(own())
     (home / "mine.toml").write_text(own("mine"))
-    assert len(read("sop").rows) == before + 1
-    assert rank(read("sop"), "H-AP")[0].rows[0].method == "mine"
-    assert "mine" in leaderboard.names()
-    assert read("mine").dataset == "mine"
+    assert len(read_board("sop").rows) == before + 1
+    assert rank(read_board("sop"), "H-AP")[0].rows[0].method == "mine"
+    assert "mine" in leaderboard.board_names()
+    assert read_board("mine").dataset == "mine"
     (home / "sop.toml").write_text(own(version="2"))
     with pytest.raises(ConfigError, match="cannot be read together"):
-        read("sop")
+        read_board("sop")
 
 
 def test_a_leaderboards_folder_where_one_works_replaces_the_shipped_one(home):
     Path("leaderboards").mkdir()
     Path("leaderboards/sop.toml").write_text(own())
-    assert [r.method for r in read("sop").rows] == ["mine"]
+    assert [r.method for r in read_board("sop").rows] == ["mine"]
     with pytest.raises(UnknownName, match="did you mean 'inat18-base'"):
-        read("inat-base")
+        read_board("inat-base")
 
 
 # the shipped rows
@@ -287,7 +287,7 @@ SHIPPED = sorted((Path(__file__).parents[2] / "leaderboards").glob("*.toml"))
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_a_shipped_leaderboard_is_named_after_its_file_has_a_leader_and_rows_in_order_of_year(path):
-    shipped = read_file(path)
+    shipped = read_board_file(path)
     assert shipped.dataset == path.stem
     assert rank(shipped, shipped.metric)[0].place == 1
     assert [r.year or 9999 for r in shipped.rows] == sorted(r.year or 9999 for r in shipped.rows)
@@ -295,7 +295,10 @@ def test_a_shipped_leaderboard_is_named_after_its_file_has_a_leader_and_rows_in_
 
 def test_every_published_row_is_there_and_no_other():
     counts = Counter(
-        (r.paper.citation, path.stem) for path in SHIPPED for r in read_file(path).rows if r.paper
+        (r.paper.citation, path.stem)
+        for path in SHIPPED
+        for r in read_board_file(path).rows
+        if r.paper
     )
     expected = {
         (paper, name): n
@@ -312,7 +315,7 @@ def test_only_work_beyond_the_four_papers_is_marked_as_later():
     later = {
         key: citation.later
         for path in SHIPPED
-        for key, citation in read_file(path).citations.items()
+        for key, citation in read_board_file(path).citations.items()
     }
     assert later == {key: key in LATER for key in (*PUBLISHED, *LATER)}
 
@@ -320,7 +323,7 @@ def test_only_work_beyond_the_four_papers_is_marked_as_later():
 def value(name, method, metric, table):
     scores = [
         r.scores
-        for r in read(name).rows
+        for r in read_board(name).rows
         if r.method == method and r.source.endswith(table) and metric in r.scores
     ]
     assert len(scores) == 1, f"{len(scores)} rows of {method} in {table}"
@@ -377,7 +380,7 @@ def test_a_hand_checked_value_is_as_printed(name, method, table, metric, printed
 def test_a_known_disagreement_stays_with_its_row(name, method, table, said):
     doubts = [
         r.paper.doubt
-        for r in read(name).rows
+        for r in read_board(name).rows
         if r.method == method and r.paper and r.paper.table == table and r.paper.doubt
     ]
     assert any(said in doubt for doubt in doubts)
@@ -385,7 +388,11 @@ def test_a_known_disagreement_stays_with_its_row(name, method, table, said):
 
 def test_clcd_is_ranked_by_neither_its_asi_nor_its_map():
     for metric in ("ASI", "AP"):
-        clcd = [s for s in rank(read("dyml-animal"), metric) if s.rows[0].method.startswith("CLCD")]
+        clcd = [
+            s
+            for s in rank(read_board("dyml-animal"), metric)
+            if s.rows[0].method.startswith("CLCD")
+        ]
         assert clcd
         assert all(standing.place is None for standing in clcd)
 
@@ -394,7 +401,7 @@ def test_published_h_ap_on_inat_base_is_the_weighted_mean_of_its_aps_but_for_the
     """H-AP at L = 2 is (2·AP + AP/supercategory)/3 up to the smallness of the fine classes; it
     tells a misprint.
     """
-    rows = read("inat18-base").rows
+    rows = read_board("inat18-base").rows
     h_ap = {r.method: r.scores["H-AP"] for r in rows if r.source == "HAPPIER, ECCV 2022, Tab. 1"}
     aps = {
         r.method.replace("TL_SH", "Triplet SH"): r.scores
@@ -426,7 +433,7 @@ def test_the_row_in_the_readme_is_a_row_of_the_shipped_file():
     readme = (Path(__file__).parents[2] / "leaderboards" / "README.md").read_text(encoding="utf-8")
     block = readme.split("```toml\n")[1].split("```")[0]
     head = HEAD.replace("genus", "super_class").replace("Me, 2026", "HAPPIER, ECCV 2022")
-    assert board(block, head=head).rows[0] in read("sop").rows
+    assert board(block, head=head).rows[0] in read_board("sop").rows
 
 
 def test_a_metric_that_hbench_computes_is_never_foreign():
@@ -475,13 +482,13 @@ SHARED = sorted({path.stem for path in SHIPPED} & set(specs))
 
 def test_the_papers_benchmarks_have_a_leaderboard_and_a_dataset_of_the_same_levels():
     assert {"sop", "inat18-base", "inat18-full", "cub200", "inshop", "hgldv2", *DYML} <= set(SHARED)
-    assert {name: tuple(read(name).levels) for name in SHARED} == {
+    assert {name: tuple(read_board(name).levels) for name in SHARED} == {
         name: tuple(specs[name].levels) for name in SHARED
     }
 
 
 def test_the_shipped_rows_of_the_embedded_benchmark_are_of_its_items_as_they_are_now():
-    (shipped,) = (read_file(path) for path in SHIPPED if path.stem == "glyphs")
+    (shipped,) = (read_board_file(path) for path in SHIPPED if path.stem == "glyphs")
     assert {row.run.dataset_digest for row in shipped.rows if row.run} == {
         digest_of(load("glyphs"))
     }

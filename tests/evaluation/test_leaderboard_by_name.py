@@ -38,7 +38,7 @@ def write_report(folder, method, **how):
 
 
 def test_names_and_items_are_ranked_apart(folder):
-    board = boards.read(str(folder / "board.toml"))
+    board = boards.read_board(str(folder / "board.toml"))
     of_items = {each.rows[0].method: each.place for each in boards.rank(board, "AP")}
     by_name = {each.rows[0].method: each.place for each in boards.rank(board, "AP", by_name=True)}
     assert of_items == {"items": 1, "sharp": None, "vague": None}
@@ -54,7 +54,7 @@ def test_the_command_shows_the_rows_by_name(folder):
 
 
 def test_a_report_by_name_has_no_place_among_items(folder):
-    board = boards.read(str(folder / "board.toml"))
+    board = boards.read_board(str(folder / "board.toml"))
     with pytest.raises(SubmissionError, match="--by-name"):
         board.place(folder / "sharp.json")
 
@@ -82,7 +82,7 @@ def test_a_row_is_refused_with_other_queries(folder, method, nodes, words):
 
 
 def test_the_site_says_why_a_row_by_name_is_not_ranked(folder):
-    view = view_of(boards.read(str(folder / "board.toml")))
+    view = view_of(boards.read_board(str(folder / "board.toml")))
     doubts = {row.row.method: row.doubts for row in view.rows}
     assert any("names of the tree" in doubt for doubt in doubts["sharp"])
     assert doubts["items"] == []

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hbench.boards import Leaderboard, Paper, Row, Standing, rank, read
+from hbench.boards import Leaderboard, Paper, Row, Standing, rank, read_board
 from hbench.boards.export import as_csv, as_json, latex, markdown, table, title
 from hbench.cli import board_tables as cli
 from hbench.cli import group
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("empty_home")
 
 
 def exported(name, metric):
-    board = read(name)
+    board = read_board(name)
     standings = rank(board, metric)
     return board, standings, table(standings, board.metrics, board.citations)
 
@@ -86,7 +86,7 @@ def test_below_a_table_stand_its_sources_later_work_by_name_and_why_scores_are_n
 
 @pytest.mark.parametrize("name", ["sop", "dyml-product", "gldv2"])
 def test_a_markdown_table_parses_back(name):
-    board, _, content = exported(name, read(name).metric)
+    board, _, content = exported(name, read_board(name).metric)
     lines = [
         line for line in markdown(content, title=title(board)).splitlines() if line.startswith("|")
     ]
@@ -129,7 +129,7 @@ def test_a_latex_table_has_a_line_per_result_and_a_cell_per_column():
 
 
 def test_a_csv_has_every_row_with_scores_as_printed_and_its_provenance():
-    board = read("sop")
+    board = read_board("sop")
     lines = list(csv.DictReader(io.StringIO(as_csv(board, rank(board, "H-AP")))))
     assert len(lines) == len(board.rows)
     printed = {
@@ -153,7 +153,7 @@ def test_a_csv_has_every_row_with_scores_as_printed_and_its_provenance():
 
 
 def test_a_json_export_is_the_leaderboard_with_places():
-    board = read("inat18-full")
+    board = read_board("inat18-full")
     document = json.loads(json.dumps(as_json(board, rank(board, "H-AP")), allow_nan=False))
     assert (document["dataset"], document["protocol"], document["unit"]) == (
         "inat18-full",
@@ -175,7 +175,7 @@ def test_scores_in_the_csv_of_every_command_are_numbers(words):
     columns = (
         ["score", "rows", "own"]
         if words[0] == "list"
-        else ["place", "year", "dim", *read("sop").metrics]
+        else ["place", "year", "dim", *read_board("sop").metrics]
     )
     cells = [row[column] for row in rows for column in columns]
     assert [cell for cell in cells if cell and not re.fullmatch(r"\d+(\.\d+)?", cell)] == []
@@ -304,7 +304,7 @@ def test_an_export_is_written_whole_to_a_file(tmp_path):
 
 def test_a_narrow_terminal_drops_metrics_before_it_squeezes_numbers():
     _, _, content = exported("inat18-base", "H-AP")
-    board = read("inat18-base")
+    board = read_board("inat18-base")
     widths = [
         cli.needed_width(table(rank(board, "H-AP"), board.metrics[:n], board.citations))
         for n in range(len(board.metrics))

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import hbench
-from hbench.boards import read_file
+from hbench.boards import read_board_file
 from hbench.boards.proof.addresses import TRUSTED
 from hbench.boards.proof.fetched import ABSENT, DIFFERS, VERIFIED, verdict_on
 from hbench.boards.runs import add, empty_board, row_of
@@ -240,7 +240,7 @@ def test_what_a_branch_changes_beside_its_rows_is_a_difference(world, tmp_path):
     path.write_text(before, encoding="utf-8")
     add(with_run(second, verified="2020-01-01, hbench 0.1.0", queries=9), board, path)
     run(*words, "--mark", folder=tmp_path, code=7)
-    assert [row.run.verified for row in read_file(path).rows] == [None, None]
+    assert [row.run.verified for row in read_board_file(path).rows] == [None, None]
 
 
 def test_a_dataset_that_is_not_here_is_not_a_difference(world):
@@ -272,7 +272,7 @@ def test_the_command_verifies_what_changed_and_marks_it(world):
         folder=folder,
     )
     assert ("| second | verified |" in done.stdout, "| first |" in done.stdout) == (True, False)
-    marks = [row.run.verified for row in read_file(path).rows]
+    marks = [row.run.verified for row in read_board_file(path).rows]
     assert (marks[0], "hbench" in marks[1]) == (None, True)
     path.write_text(path.read_text().replace(str(first.scores["H-AP"]), "99.0"))
     assert (
@@ -354,7 +354,7 @@ def test_the_script_of_the_action_writes_the_table_and_fails_on_a_difference(wor
             done.returncode,
             f"| {row.method} | {verdict} |" in summary.read_text(encoding="utf-8"),
         ) == (code, True)
-    assert [row.run.verified is not None for row in read_file(path).rows] == [
+    assert [row.run.verified is not None for row in read_board_file(path).rows] == [
         False,
         True,
         False,

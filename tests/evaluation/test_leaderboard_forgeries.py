@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from hbench.boards import RunProvenance, read_file
+from hbench.boards import RunProvenance, read_board_file
 from hbench.boards.proof.changes import changes_since, in_place_of
 from hbench.boards.proof.fetched import ABSENT, DIFFERS, mark, verdict_among
 from hbench.boards.rows import Row
@@ -58,7 +58,7 @@ def test_a_board_that_is_a_link_hides_no_removed_row(branch, tmp_path, of_folder
 def test_a_pipe_is_no_board_and_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "toy.toml")
     with pytest.raises(ConfigError, match="is not a file"):
-        read_file(tmp_path / "toy.toml")
+        read_board_file(tmp_path / "toy.toml")
 
 
 def test_a_row_that_another_takes_the_place_of_is_told_with_both_scores(branch):
@@ -66,7 +66,7 @@ def test_a_row_that_another_takes_the_place_of_is_told_with_both_scores(branch):
     changes = changes_since("HEAD", branch)
     ((number, old),) = changes.replaced.items()
     assert (changes.gone, number) == ((), 0)
-    assert "R@1 50.000 → 49.000" in in_place_of(read_file(branch).rows[number], old)
+    assert "R@1 50.000 → 49.000" in in_place_of(read_board_file(branch).rows[number], old)
 
 
 def test_names_as_queries_cannot_be_marked_by_hand():
@@ -80,16 +80,16 @@ def test_names_as_queries_cannot_be_marked_by_hand():
 
 
 def read_of(*rows):
-    from hbench.boards import parse
+    from hbench.boards import parse_board
 
-    return parse(HEAD + "\n".join(map(block, rows)), "toy")
+    return parse_board(HEAD + "\n".join(map(block, rows)), "toy")
 
 
 def test_a_mark_goes_to_the_row_that_was_verified_wherever_it_stands_now(tmp_path):
     honest, forged = row_of("honest"), row_of("forged", "99.000")
     path = write(tmp_path / "toy.toml", forged, honest)  # another process put a row before it
     assert mark(path, [(honest, True)]) == 1
-    marks = {row.method: row.run.verified for row in read_file(path).rows}
+    marks = {row.method: row.run.verified for row in read_board_file(path).rows}
     assert marks["forged"] is None
     assert "hbench" in marks["honest"]
     assert mark(path, [(row_of("honest", "60.000"), True)]) == 0  # no row is this one
@@ -100,7 +100,7 @@ def test_marks_of_several_processes_are_all_kept(tmp_path):
     path = write(tmp_path / "toy.toml", *rows)
     with ThreadPoolExecutor(8) as pool:
         assert sum(pool.map(lambda row: mark(path, [(row, True)]), rows)) == 8
-    assert all(row.run.verified for row in read_file(path).rows)
+    assert all(row.run.verified for row in read_board_file(path).rows)
 
 
 def test_a_relevance_that_is_none_is_refused_in_a_sentence():

@@ -11,7 +11,7 @@ import pytest
 from scipy.optimize import nnls
 
 import hbench
-from hbench.boards import read
+from hbench.boards import read_board
 from hbench.boards.resolution import SIZES, VARIATION, resolution, typical_difference
 from hbench.datasets import folders
 from hbench.datasets.dataset import TestSize
@@ -56,15 +56,15 @@ def test_it_is_about_the_interval_that_the_runs_have(metric):
 
 
 def test_it_needs_the_sizes_of_the_classes_and_a_metric_whose_variation_is_known(empty_home):
-    assert resolution(read("sop"), "R@1") is None  # which is not built here
-    assert resolution(read("dyml-animal"), "ASI") is None
+    assert resolution(read_board("sop"), "R@1") is None  # which is not built here
+    assert resolution(read_board("dyml-animal"), "ASI") is None
     of_glyphs = TestSize.of(hbench.load("glyphs").tests["test"])
     assert of_glyphs.queries == SIZES["glyphs"].queries
     assert of_glyphs.effective_classes == pytest.approx(SIZES["glyphs"].effective_classes, abs=0.05)
-    assert resolution(read("glyphs"), "R@1") == typical_difference(
+    assert resolution(read_board("glyphs"), "R@1") == typical_difference(
         "R@1", classes=846.6, queries=11164
     )
-    assert resolution(read("glyphs"), "R@1000") is None
+    assert resolution(read_board("glyphs"), "R@1000") is None
 
 
 def test_a_dataset_that_is_built_says_how_large_its_classes_are(empty_home, tmp_path):
@@ -73,7 +73,7 @@ def test_a_dataset_that_is_built_says_how_large_its_classes_are(empty_home, tmp_
     lines = [f"{number}.png,g{name // 2},s{name}" for number, name in enumerate(names)]
     (tmp_path / "uneven.csv").write_text("\n".join(["item,genus,species", *lines]))
     hbench.build("uneven", source=hbench.OwnSource(tmp_path / "uneven.csv", ["genus", "species"]))
-    board = read("glyphs").model_copy(update={"dataset": "uneven"})
+    board = read_board("glyphs").model_copy(update={"dataset": "uneven"})
     effective = 100**2 / (90**2 + 6**2 + 4**2)
     assert resolution(board, "R@1") == typical_difference("R@1", classes=effective, queries=100)
     path = folders("uneven")[0] / "dataset.json"

@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hbench.boards import Paper, Row, rank, read, read_file
+from hbench.boards import Paper, Row, rank, read_board, read_board_file
 from hbench.boards import runs as leaderboard_runs
 from hbench.boards.proof.verification import GivenFile, refuse_differences, verify
-from hbench.boards.runs import add, block, empty_board, recorded, row_of, scores_under, target
+from hbench.boards.reported import scores_under
+from hbench.boards.runs import add, block, empty_board, recorded, row_of, target
 from hbench.core.errors import (
     ComparisonError,
     ConfigError,
@@ -134,7 +135,7 @@ def test_a_report_that_a_leaderboard_cannot_take_is_refused(place, document, boa
     refused = [
         (document, official(document), None, "--protocol official"),
         (by_protocol, board, None, "--protocol paper"),
-        (document, read("sop"), None, r"expected: sop@1\n  found:    toy@"),
+        (document, read_board("sop"), None, r"expected: sop@1\n  found:    toy@"),
         (document, board.model_copy(update={"version": "2"}), None, "another dataset"),
         (document.model_copy(update={"method": None}), board, None, "--method"),
         (arrays, empty_board(arrays), "mine", "of arrays, not of a file"),
@@ -156,20 +157,20 @@ def test_a_metric_that_no_query_defines_is_left_out_of_the_row(document, board):
 def test_a_row_is_read_back_as_it_was_added_below_the_text_that_was_there(place, document, board):
     row, path = row_of(document, board), place / "own" / "toy.toml"
     add(row, board, path)
-    assert read_file(path).rows == (row,)
-    assert rank(read("own/toy.toml"), "H-AP")[0].rows[0].method == "mine"
+    assert read_board_file(path).rows == (row,)
+    assert rank(read_board("own/toy.toml"), "H-AP")[0].rows[0].method == "mine"
     before = leaderboard_runs.head(board) + "\n# my remark\n\n\n"
     path.write_text(before)
     add(row, board, path)
     assert path.read_text().startswith(before.rstrip("\n"))
-    assert len(read_file(path).rows) == 1
+    assert len(read_board_file(path).rows) == 1
 
 
 def test_a_duplicate_and_a_broken_file_are_refused_and_the_file_stays(place, document, board):
     path, row = place / "toy.toml", row_of(document, board)
     add(row, board, path)
     whole = path.read_text()
-    renamed = row_of(document, read_file(path), method="another name")
+    renamed = row_of(document, read_board_file(path), method="another name")
     broken = "dataset = 'toy'\nversion ="
     for text, more, words in (
         (whole, row, "the run of mine is there already: nothing was added"),
@@ -211,7 +212,7 @@ def test_rows_added_at_the_same_time_are_all_there(place, document, board):
     with ThreadPoolExecutor(max_workers=6) as pool:
         for done in [pool.submit(add, each, board, place / "toy.toml") for each in rows]:
             done.result()
-    assert {each.method for each in read_file(place / "toy.toml").rows} == {
+    assert {each.method for each in read_board_file(place / "toy.toml").rows} == {
         each.method for each in rows
     }
 
@@ -412,7 +413,7 @@ def test_a_row_is_replaced_by_a_new_run(toy):
     done = call("leaderboard", "add", "toy", "mine2.json", "--replace", "--backbone", "PCA")
     assert "replaced mine in" in done.stderr
     assert "of 2 by H-AP" in done.stderr
-    assert [(row.method, row.backbone) for row in read_file(toy).rows] == [
+    assert [(row.method, row.backbone) for row in read_board_file(toy).rows] == [
         ("other", None),
         ("mine", "PCA"),
     ]
@@ -431,10 +432,10 @@ def two_runs(toy):
 
 def test_one_run_of_several_is_removed_by_its_file(two_runs):
     assert "2 rows of" in str(refused("remove", "toy", "mine"))
-    (first, _) = [row.run.digest for row in read_file(two_runs).rows if row.method == "mine"]
+    (first, _) = [row.run.digest for row in read_board_file(two_runs).rows if row.method == "mine"]
     assert "removed mine" in call("leaderboard", "remove", "toy", "mine", "--run", first[:8]).stderr
     call("leaderboard", "remove", "toy", "other")
-    assert [(row.method, row.run.digest == first) for row in read_file(two_runs).rows] == [
+    assert [(row.method, row.run.digest == first) for row in read_board_file(two_runs).rows] == [
         ("mine", False)
     ]
     assert "# about the next" in two_runs.read_text()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hbench import boards
-from hbench.boards import read_file
+from hbench.boards import read_board_file
 from hbench.boards.proof.reruns import OPTIONS, command_of, outcome
 from hbench.boards.proof.verification import Check
 from hbench.boards.runs import block
@@ -25,7 +25,7 @@ OWN = {"glyphs": "glyphs", "omniglot-small-open": "omniglot", "grocery": "grocer
 
 def own_rows():
     for path in sorted((ROOT / "leaderboards").glob("*.toml")):
-        for row in read_file(path).rows:
+        for row in read_board_file(path).rows:
             if row.run is not None:
                 yield path.stem, row
 
@@ -41,7 +41,7 @@ def test_every_own_row_says_its_content_and_the_command_that_makes_it():
 
 @pytest.mark.parametrize("name", ["glyphs", "omniglot-small-open", "grocery"])
 def test_the_recipe_of_a_row_is_that_of_the_study(name):
-    board = boards.read(name)
+    board = boards.read_board(name)
     study = studies.read(OWN[name])
     kept, about = values.read(ROOT / f"leaderboards/{OWN[name]}-study.parquet")
     commands = {row.method: row.run.made for row in board.rows if row.run.seeds}
@@ -58,7 +58,7 @@ def test_the_counts_of_own_rows_in_prose_are_those_of_the_files():
     line = next(line for line in read_me.splitlines() if line.startswith("| runs of hbench's own"))
     assert f"| {counts.total()} |" in line
     assert all(f"{name} {count}" in line for name, count in counts.items())
-    total = sum(len(read_file(path).rows) for path in (ROOT / "leaderboards").glob("*.toml"))
+    total = sum(len(read_board_file(path).rows) for path in (ROOT / "leaderboards").glob("*.toml"))
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert f"{total} rows" in changes
 
@@ -106,7 +106,7 @@ def built_omniglot(folder, monkeypatch):
 
 def test_a_row_is_shown_with_its_command(empty_home):
     done = call("leaderboard", "show", "glyphs", "pixels → PCA (64)")
-    (row,) = [row for row in boards.read("glyphs").rows if row.method == "pixels → PCA (64)"]
+    (row,) = [row for row in boards.read_board("glyphs").rows if row.method == "pixels → PCA (64)"]
     assert done.stdout.strip() == block(row).strip()
     assert "made by: hbench demo" in done.stderr
     assert "hbench leaderboard rerun glyphs 'pixels → PCA (64)'" in done.stderr
@@ -152,7 +152,7 @@ def checks_of(**differences):
 )
 def test_other_scores_stand_within_what_another_seed_gives(seeds, by, said, stands):
     """t of 4 degrees of freedom at .975 is 2.776, so that .1 · √2 · 2.776 = .3926."""
-    (row,) = [row for row in boards.read("glyphs").rows if row.method == "pixels → PCA (64)"]
+    (row,) = [row for row in boards.read_board("glyphs").rows if row.method == "pixels → PCA (64)"]
     between = {"AP": Decimal("0.1")} if seeds else {}
     made = row.run.model_copy(update={"seeds": seeds, "between_seeds": between})
     row = row.model_copy(update={"run": made})

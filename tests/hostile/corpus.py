@@ -180,7 +180,9 @@ SAMPLES = (
         _texts('extends = "sop"\n[optimizer]\nlr = 1e-5\n'),
         lambda path: recipes.values_of(str(path)),
     ),
-    Sample("b.toml", lambda path: path.write_bytes(BOARD.read_bytes()), leaderboard.read_file),
+    Sample(
+        "b.toml", lambda path: path.write_bytes(BOARD.read_bytes()), leaderboard.read_board_file
+    ),
     Sample("a.yaml", _texts(DECISIONS), decisions_file.load),
     Sample("a.png", _noise, _picture),
     Sample("a.jpg", _noise, _picture),

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 import hbench
-from hbench.boards import Leaderboard, Row, parse
+from hbench.boards import Leaderboard, Row, parse_board
 from hbench.boards.proof.changes import compared
 from hbench.boards.proof.fetched import VERIFIED, verdict_by
 from hbench.boards.runs import block, empty_board, head, row_of
@@ -101,8 +101,8 @@ class Bench:
     def is_accepted(self, case: Case) -> bool:
         """Whether everything that a branch changes is verified."""
         try:
-            board = parse(case.after, "after")
-            changes = compared(parse(case.before, "before"), board, board.dataset)
+            board = parse_board(case.after, "after")
+            changes = compared(parse_board(case.before, "before"), board, board.dataset)
         except HBenchError:
             return False
         if changes.head or changes.gone or not changes.rows:

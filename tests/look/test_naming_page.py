@@ -8,7 +8,7 @@ import pytest
 import hbench
 from hbench.datasets import manifest
 from hbench.datasets.dataset import Dataset, Protocol
-from hbench.look.pages.named import agreement_of, confusion_of, surest_of, write_page
+from hbench.look.naming import agreement_of, confusion_of, surest_of, write_page
 from tests.command_line import refusal
 from tests.look.elements import check_page, each
 from tests.look.plotting import NASTY

@@ -57,14 +57,14 @@ def test_time_draws_the_best_so_far_and_says_what_is_left_out(plotted):
     assert f"1  {NASTY}"[:20] in drawing.figure.legends[0].get_texts()[0].get_text()
 
 
-@pytest.mark.parametrize("name", leaderboard.names())
+@pytest.mark.parametrize("name", leaderboard.board_names())
 def test_every_shipped_leaderboard_can_be_drawn_by_time_or_says_why_not(name):
     try:
         drawing = draw("time", PlotRequest((name,)))
     except UsageError as refusal:
         assert "and a year" in str(refusal)  # noqa: PT017
     else:
-        board = leaderboard.read(name)
+        board = leaderboard.read_board(name)
         shown = sum(len(own.get_offsets()) for own in drawing.figure.axes[0].collections)
         key = board.key(board.metric)
         results = map(leaderboard.as_one, leaderboard.joined(board.rows))

@@ -19,7 +19,7 @@ from tests.command_line import call
 from tests.look.elements import Opened, check_page, each
 
 NASTY = "</script><img src=x onerror=alert(1)>"
-SHIPPED = leaderboard.names()
+SHIPPED = leaderboard.board_names()
 BAD = {
     "dataset": f"../{NASTY}", "version": "1", "protocol": "paper",
     "levels": ["coarse", "__proto__"], "metric": "R@1",
@@ -80,7 +80,7 @@ def test_every_number_of_every_leaderboard_is_on_its_page(opened, site):
     best = each(page, "[data-board]", "[e.dataset.board, e.querySelector('.best').textContent]")
     assert [name for name, _ in best] == [*SHIPPED, "bad"]
     for name, score in best[:-1]:
-        board = leaderboard.read(name)
+        board = leaderboard.read_board(name)
         assert score == str(rank(board, board.metric)[0].score)
         page.goto((site / f"board-{name}.html").as_uri())
         ready(page)
@@ -108,7 +108,7 @@ def test_every_number_of_every_leaderboard_is_on_its_page(opened, site):
     ("name", "metric"), [("sop", "R@1"), ("dyml-animal", "ASI"), ("glyphs", "AP/script")]
 )
 def test_rows_are_ranked_by_a_metric_as_the_leaderboard_ranks_them(opened, site, name, metric):
-    board = leaderboard.read(name)
+    board = leaderboard.read_board(name)
     page = ready(opened(site / f"board-{name}.html"))
     family, _, level = metric.partition("/")
     page.select_option("#metric", family)
@@ -136,7 +136,7 @@ def filtered(opened, site):
 
 
 def test_rows_are_filtered_by_all_that_is_chosen(filtered):
-    board = leaderboard.read("sop")
+    board = leaderboard.read_board("sop")
     expected = [
         result[0].method
         for result in joined(board.rows)
@@ -172,7 +172,7 @@ def test_the_rows_that_are_shown_are_sorted_by_keys_and_saved_as_they_stand(filt
 
 
 def test_rows_are_filtered_by_what_was_trained_on_and_by_a_name_in_any_case(opened, site):
-    board = leaderboard.read("sop")
+    board = leaderboard.read_board("sop")
     page = ready(opened(site / "board-sop.html"))
     page.select_option("#trained_on", "nothing (zero-shot)")
     shown = {method for (method,) in shown_rows(page, "method")}
@@ -190,7 +190,7 @@ def test_the_front_is_that_of_the_print_picture(opened, site, name, metrics):
     page = ready(opened(site / f"board-{name}.html"))
     page.select_option("#x-metric", metrics[0])
     page.select_option("#y-metric", metrics[1])
-    points = points_of(leaderboard.read(name), metrics)
+    points = points_of(leaderboard.read_board(name), metrics)
     front = [point.row.scores for point in front_of(points)]
     expected = [", ".join(f"{metric} {scores[metric]}" for metric in metrics) for scores in front]
     shown = page.locator("#front li").all_inner_texts()
@@ -207,7 +207,7 @@ def test_the_front_is_that_of_the_print_picture(opened, site, name, metrics):
 
 
 def test_sources_and_doubts_stand_with_the_rows(opened, site):
-    board = leaderboard.read("sop")
+    board = leaderboard.read_board("sop")
     page = ready(opened(site / "board-sop.html"))
     doubts = sorted(row.paper.doubt for row in board.rows if row.paper.doubt)
     assert doubts
@@ -236,7 +236,7 @@ def test_the_contents_lead_to_every_section_and_keep_the_view(opened, site):
     ("name", "metric"), [("glyphs", "R@1"), ("sop", "AP"), ("dyml-animal", "ASI")]
 )
 def test_places_that_may_be_chance_are_marked(opened, site, name, metric):
-    board = leaderboard.read(name)
+    board = leaderboard.read_board(name)
     page = opened(site / "index.html")
     page.goto(f"{(site / f'board-{name}.html').as_uri()}#metric={metric}")
     ready(page)
@@ -275,9 +275,9 @@ def test_pages_fit_and_are_accessible_and_texts_stay_texts(
 def test_downloads_are_the_exports_and_no_formula(site):
     for name in SHIPPED:
         document = json.loads((site / "downloads" / f"{name}.json").read_text(encoding="utf-8"))
-        assert len(document["rows"]) == len(leaderboard.read(name).rows)
+        assert len(document["rows"]) == len(leaderboard.read_board(name).rows)
         text = (site / "downloads" / f"{name}.bib").read_text(encoding="utf-8")
-        assert text.count("\n}\n") == len(leaderboard.read(name).citations)
+        assert text.count("\n}\n") == len(leaderboard.read_board(name).citations)
         assert text.count("author = {") == text.count("\n}\n") - text.count("@misc{")
     rows = rows_of(site / "downloads" / "bad.csv")
     assert {row["method"] for row in rows} == {f"'=HYPERLINK(1){NASTY}", "plain"}
@@ -315,7 +315,7 @@ def heads_of(page):
 
 
 def test_many_columns_fold_to_a_table_that_fits(opened, site):
-    board = leaderboard.read("glyphs")
+    board = leaderboard.read_board("glyphs")
     page = ready(opened(site / "board-glyphs.html"))
     assert heads_of(page) == list(board.metrics[:8])
     assert (
@@ -334,7 +334,7 @@ def test_rows_are_low(opened, site):
 
 
 def test_what_ranks_is_shown_wherever_it_stands_and_when_columns_fold_again(opened, site):
-    board = leaderboard.read("glyphs")
+    board = leaderboard.read_board("glyphs")
     page = ready(opened(site / "board-glyphs.html"))
     page.select_option("#metric", "R@1")
     page.select_option("#level", "script")
@@ -346,7 +346,7 @@ def test_what_ranks_is_shown_wherever_it_stands_and_when_columns_fold_again(open
 
 
 def test_columns_that_were_unfolded_stay_so_when_the_page_is_loaded_again(opened, site):
-    board = leaderboard.read("glyphs")
+    board = leaderboard.read_board("glyphs")
     page = ready(opened(site / "board-glyphs.html"))
     page.select_option("#metric", "R@1")
     page.select_option("#level", "script")
@@ -384,7 +384,7 @@ def test_backticks_are_code(opened, site, every_board):
 
 def test_only_tables_of_many_metrics_fold(every_board):
     for name, (_, folds) in every_board.items():
-        assert folds == (len(leaderboard.read(name).metrics) > 12), name
+        assert folds == (len(leaderboard.read_board(name).metrics) > 12), name
 
 
 def test_columns_that_are_empty_in_all_shown_rows_go_and_come_back(opened, site):
@@ -395,7 +395,7 @@ def test_columns_that_are_empty_in_all_shown_rows_go_and_come_back(opened, site)
     shown = page.locator("#board thead th").evaluate_all(heads)
     for key in shown[1:]:
         assert any(text for (text,) in shown_rows(page, key)), key
-    gone = set(leaderboard.read("sop").metrics) - set(shown)
+    gone = set(leaderboard.read_board("sop").metrics) - set(shown)
     assert gone
     assert not any(text for key in gone for (text,) in shown_rows(page, key))
     page.fill("#method", "")

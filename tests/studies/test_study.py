@@ -481,7 +481,7 @@ def test_an_ended_study_trains_nothing_and_gives_rows_that_are_scored_again(tiny
     head = (ROOT / "leaderboards" / "glyphs.toml").read_text(encoding="utf-8").split("[[row]]")[0]
     rows.write_text(head, encoding="utf-8")
     assert "trained" not in called(*tiny_study.line, "--rows", str(rows)).stderr
-    board = leaderboard.read_file(rows)
+    board = leaderboard.read_board_file(rows)
     assert [row.method for row in board.rows] == ["NSM", "NSM λ"]
     assert "seed 0 of 1, 2 steps of 16" in board.rows[0].run.note
     scored = hbench.evaluate(
@@ -562,7 +562,7 @@ def test_the_tables_of_the_page_are_what_the_kept_values_give(name):
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_sentences_of_the_page_have_figures_of_the_kept_values(name):
     # a page also speaks of rows beside its study, whose means stand in their notes
-    rows = leaderboard.read(studies.read(name).dataset).rows
+    rows = leaderboard.read_board(studies.read(name).dataset).rows
     notes = " ".join(row.run.note for row in rows if row.run and row.run.note)
     numbers = re.findall(r"[+-]?\d+\.\d+", f"{given_by(name)} {notes}")
     figures = {f"{abs(float(number)):.1f}" for number in numbers}
@@ -576,7 +576,7 @@ def test_the_sentences_of_the_page_have_figures_of_the_kept_values(name):
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_kept_values_say_what_they_rest_on(name):
     study, (values, about) = studies.read(name), read(kept_of(f"{name}-study"))
-    assert about.dataset_digest == leaderboard.read(study.dataset).rows[0].run.dataset_digest
+    assert about.dataset_digest == leaderboard.read_board(study.dataset).rows[0].run.dataset_digest
     wanted = Counter(arm for arm, _ in study.runs(list(values), study.seeds))
     for arm, metrics in values.items():
         assert {len(scores.values) for scores in metrics.values()} == {wanted[arm]}, arm
@@ -594,7 +594,7 @@ def test_the_kept_values_say_what_they_rest_on(name):
 def test_the_rows_of_the_tested_nets_are_near_the_middle_seeds_of_the_kept_values(name):
     """Those of another make of processor have other bits."""
     values, about = read(kept_of(f"{name}-study"))
-    rows = {row.method: row for row in leaderboard.read(about.dataset).rows}
+    rows = {row.method: row for row in leaderboard.read_board(about.dataset).rows}
     for arm, metrics in values.items():
         middle = 100 * float(np.median(metrics["H-AP"].of_seeds))
         allowed = float(allowed_of(rows[arm].run)["H-AP"])

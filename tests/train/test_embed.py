@@ -18,7 +18,7 @@ from torch.nn import functional
 
 import hbench
 from hbench import boards as leaderboard
-from hbench.boards.runs import rankable_scores
+from hbench.boards.reported import rankable_scores
 from hbench.core.errors import ConfigError, DataError, SubmissionError, UnknownName, UsageError
 from hbench.datasets import load, save
 from hbench.submissions import embeddings
@@ -446,7 +446,7 @@ def test_images_that_are_left_out_are_left_out_of_the_evaluation_too(
     )
     assert len(report.queries) == 22
     with pytest.raises(SubmissionError, match="leaves items out"):
-        rankable_scores(leaderboard.read("glyphs"), report.document)
+        rankable_scores(leaderboard.read_board("glyphs"), report.document)
     embeddings.write(tmp_path / "f.parquet", kept.ids.tolist(), kept.vectors)
     with pytest.raises(SubmissionError, match="2 missing ids"):
         hbench.evaluate(tmp_path / "f.parquet", broken)

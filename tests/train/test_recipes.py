@@ -71,7 +71,7 @@ def test_a_recipe_is_read_back_as_written_and_names_a_published_row(name, tmp_pa
     (tmp_path / "recipe.toml").write_text(as_toml(recipe))
     assert resolve(str(tmp_path / "recipe.toml")) == recipe
     if recipe.aim and recipe.aim.table:
-        rows = leaderboard.read(recipe.dataset).rows
+        rows = leaderboard.read_board(recipe.dataset).rows
         assert [
             row for row in rows if (row.method, row.source) == (recipe.aim.method, recipe.aim.table)
         ]

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from hbench.boards import FOLDER, Leaderboard, Row, parse, read_file
+from hbench.boards import FOLDER, Leaderboard, Row, parse_board, read_board_file
 from hbench.core.errors import ConfigError, UsageError, examples
 
 
@@ -36,7 +36,7 @@ def changes_since(revision: str, path: Path) -> BoardChanges:
         raise ConfigError(
             f"{path} is a link to another place", expected="a file of this folder, with revisions"
         )
-    return compared(_at(revision, path), read_file(path), path.stem)
+    return compared(_at(revision, path), read_board_file(path), path.stem)
 
 
 def compared(before: Leaderboard | None, after: Leaderboard, name: str) -> BoardChanges:
@@ -115,7 +115,7 @@ def _at(revision: str, path: Path) -> Leaderboard | None:
     shown = subprocess.run(
         ["git", "show", f"{revision}:./{path.name}"], cwd=folder, capture_output=True, check=False
     )
-    return None if shown.returncode else parse(shown.stdout.decode(), f"{path} at {revision}")
+    return None if shown.returncode else parse_board(shown.stdout.decode(), f"{path} at {revision}")
 
 
 def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from hbench.boards import Leaderboard, Row, RunProvenance, read_file
+from hbench.boards import Leaderboard, Row, RunProvenance, read_board_file
 from hbench.boards.proof.verification import checked, identity_of
 from hbench.boards.runs import SINGLE_FILE, block, refuse_several_files
 from hbench.core.errors import HBenchError, IntegrityError, SourceError
@@ -163,7 +163,7 @@ def mark(path: Path, verified: Sequence[tuple[Row, bool]]) -> int:
     stamp = f"{datetime.now(UTC).date()}, hbench {__version__}"
     marked = 0
     with locked(path):
-        rows = read_file(path).rows
+        rows = read_board_file(path).rows
         text = path.read_text(encoding="utf-8")
         for row, is_verified in verified:
             old = block(row)

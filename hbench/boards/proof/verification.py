@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hbench.boards import Leaderboard, Row, RunProvenance
+from hbench.boards.reported import scores_under
 from hbench.boards.rows import PLACES
-from hbench.boards.runs import recorded, row_of, scores_under
+from hbench.boards.runs import recorded, row_of
 from hbench.core.errors import (
     ComparisonError,
     SubmissionError,

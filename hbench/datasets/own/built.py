@@ -2,8 +2,6 @@
 as those of an audit, make another dataset of it.
 """
 
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 
@@ -15,23 +13,8 @@ from hbench.datasets.own.table import OwnTable
 from hbench.sheets.columns import TableColumns
 from hbench.tree.names import class_rows
 
-BUILT = "dataset.json"  # the file of a dataset that tells its folder from others
 KEPT = ("licence", "citation", "homepage")  # of its card, since its images are the same
 QUERY, GALLERY = "query", "gallery"
-
-
-def built_at(path: Path) -> Dataset | None:
-    """The dataset in a folder, or under a name; None where there is neither. Raises DataError for a
-    published one that is not built yet.
-    """
-    from hbench.datasets import load, own_names, specs
-
-    if (path / BUILT).is_file():
-        return load(path)
-    is_name = len(path.parts) == 1 and not path.exists()
-    if is_name and path.name in {*specs, *own_names()}:
-        return load(path.name)
-    return None
 
 
 def table_of(dataset: Dataset) -> OwnTable:

@@ -17,7 +17,7 @@ from hbench.datasets.manifest import name_table_of
 from hbench.datasets.own import several
 from hbench.datasets.own import table as own_table
 from hbench.datasets.own.boxes import coco_table, is_coco, with_boxes
-from hbench.datasets.own.built import built_at, table_of
+from hbench.datasets.own.built import table_of
 from hbench.datasets.own.data import (
     IMAGES,
     OnRemark,
@@ -138,14 +138,19 @@ class OwnSource:
 
 
 def build_own(
-    name: str, source: OwnSource, folder: Path, on_remark: OnRemark
+    name: str,
+    source: OwnSource,
+    folder: Path,
+    on_remark: OnRemark,
+    *,
+    built: Dataset | None = None,
 ) -> tuple[Dataset, dict[str, bytes], Copies | None]:
     """Build the dataset of a source, to be saved in `folder`; return also the images inside the
-    table, and the copies.
+    table, and the copies. `built`: the dataset that the source's path names, if it names one.
 
     Raises UsageError, DataError and TreeError for a source that does not make a dataset.
     """
-    own, root, images = _read(source)
+    own, root, images = _read(source, built)
     root = folder / IMAGES if images else root
     understood = own.understood
     on_remark(str(understood))
@@ -218,11 +223,10 @@ def _after_copies(own: OwnTable, copies: Copies, *, choice: str) -> OwnTable:
     return left
 
 
-def _read(source: OwnSource) -> tuple[OwnTable, Path, dict[str, bytes]]:
+def _read(source: OwnSource, built: Dataset | None) -> tuple[OwnTable, Path, dict[str, bytes]]:
     """Read the table of a source; return it, the folder of its images, and the images that are
     inside of it.
     """
-    built = built_at(source.path)
     if built is not None:
         _refuse_columns(source, built.name)
         return table_of(built), source.root or built.root or Path(), {}

@@ -249,7 +249,7 @@ def _about(board: Leaderboard, results: int) -> str:
 def _board(request: PlotRequest, name: str) -> Leaderboard:
     if len(request.files) != 1:
         raise UsageError(f"plot {name} takes one leaderboard", found=", ".join(request.files))
-    return leaderboard.read(request.files[0])
+    return leaderboard.read_board(request.files[0])
 
 
 @kind(

@@ -36,7 +36,7 @@ def write_site(names: Sequence[str], folder: Path) -> Path:
             "every leaderboard has a separate page", found=f"{', '.join(twice)} several times"
         )
 
-    boards = map(leaderboard.read, names)
+    boards = map(leaderboard.read_board, names)
     site_pages = [
         (slug, view_of(board), card_of(board.dataset))
         for slug, board in zip(slugs, boards, strict=True)

@@ -1,0 +1,102 @@
+"""Says which scores of a report a leaderboard takes: those of its dataset and conditions."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import BaseModel
+
+from hbench.boards.rows import relevance_in_words
+from hbench.core.errors import SubmissionError
+from hbench.core.schema import STRICT
+from hbench.datasets import specs
+from hbench.engine.settings import Signature
+from hbench.records.document import Document, Score
+
+PAPER = "paper"
+
+
+class BoardHead(BaseModel):
+    """What all rows of a leaderboard have in common.
+
+    Attributes:
+        dataset: its name.
+        version: that of the dataset.
+        protocol: "paper", the papers' equations, or "official", the evaluator released for the
+            dataset (see its SPEC).
+        ties: the order of equal scores of all rows, as a signature names it.
+        relevance: of all rows, as a signature names it.
+        levels: the level names, coarse to fine, that metrics may name.
+        averaged: the tests a score is the mean of, where there are several.
+    """
+
+    model_config = STRICT
+    dataset: str
+    version: str
+    protocol: Literal["paper", "official"]
+    ties: str = "pessimistic"
+    relevance: str = "alpha=1"
+    levels: tuple[str, ...] = ()
+    averaged: tuple[str, ...] = ()
+
+
+def scores_under(board: BoardHead, document: Document) -> Mapping[str, Score]:
+    """The report's scores under the leaderboard's protocol; SubmissionError without them, or of
+    another dataset.
+    """
+    expected = f"{board.dataset}@{board.version}"
+    reported = f"{document.dataset}@{document.dataset_version}"
+    if expected != reported:
+        raise SubmissionError("the report is of another dataset", expected=expected, found=reported)
+    if (document.protocol == PAPER) == (board.protocol == PAPER):
+        return document.scores
+    if board.protocol == PAPER or not document.official:
+        raise SubmissionError(
+            f"the report has no scores under the {board.protocol} protocol, which this "
+            "leaderboard's rows have",
+            found=f"protocol {document.protocol}",
+            fix=f"hbench evaluate … --protocol {board.protocol}",
+        )
+    return document.official
+
+
+def rankable_scores(board: BoardHead, document: Document) -> Mapping[str, Score]:
+    """Like `scores_under`, but also refuse ties or relevance that are not those of the rows: luck
+    in ties must not gain a place.
+    """
+    signature = Signature.parse(document.signature)
+    if signature.asks_by_name:
+        raise SubmissionError(
+            "the report's queries are names, and the rows' are items",
+            expected="the queries of the dataset",
+            found=f"queries:{signature.queries}",
+            fix="hbench leaderboard add takes its row, which --by-name shows",
+        )
+    if board.dataset in specs and not specs[board.dataset].is_compared:
+        raise SubmissionError(
+            f"no counts of {board.dataset} are published, so that nothing says whether the report "
+            "is of the same images",
+            expected="a dataset whose counts were compared when it was built",
+        )
+    return recordable_scores(board, document)
+
+
+def recordable_scores(board: BoardHead, document: Document) -> Mapping[str, Score]:
+    """Like `rankable_scores`, also of names as queries, which are ranked among themselves."""
+    signature = Signature.parse(document.signature)
+    if signature.left_out:
+        raise SubmissionError(
+            "the report leaves items out that the rows have",
+            expected="every item of the tests",
+            found=f"left-out:{signature.left_out}",
+            fix="embed these items as well: hbench embed without --skip-unreadable names them",
+        )
+
+    found = (signature.ties, relevance_in_words(signature.relevance))
+    if found != (board.ties, relevance_in_words(board.relevance)):
+        raise SubmissionError(
+            "the report's ties or relevance are not those of the rows",
+            expected=f"ties:{board.ties}, rel:{board.relevance}",
+            found=document.signature,
+        )
+
+    return scores_under(board, document)
