@@ -1,9 +1,12 @@
 # Everything assumes the README's test command has made .venv.
 PYTHON := .venv/bin/python
 
-.PHONY: check test fast demo bench site fuzz format release
-check:            ## what CI checks beside the tests
-	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
+.PHONY: check lint test fast demo bench site fuzz format release
+check:            ## all that CI does beside the tests (a quarter of an hour; `.ci/run site gallery` runs some of it)
+	.ci/run steps
+
+lint:             ## ruff, mypy, and the format of scripts
+	.ci/run lint
 
 test:             ## the whole suite
 	$(PYTHON) -m pytest
