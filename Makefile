@@ -26,7 +26,7 @@ fuzz:               ## damaged files of every format, ROUNDS=20000 of each from 
 	$(PYTHON) -m tests.hostile.campaign $(or $(ROUNDS),20000) $(or $(SEED),1)
 
 fast:             ## the quick tests of every wing, in two minutes on two cores
-	$(PYTHON) -m pytest -n 2 --dist loadfile @tests/fast.txt
+	$(PYTHON) -m pytest -n 2 --dist loadfile $$(git grep -l pytest.mark.fast -- tests)
 
 format:           ## Python by ruff, scripts and styles of pages by prettier (needs npx)
 	.venv/bin/ruff format . && .venv/bin/ruff check --fix .

@@ -14,6 +14,8 @@ import pytest
 import hbench
 from tests.command_line import python
 
+pytestmark = pytest.mark.fast
+
 ROOT = Path(__file__).parent.parent
 MODULES = sorted((ROOT / "hbench").rglob("*.py"))
 PIPELINES = sorted((ROOT / "pipelines").rglob("*.py"))

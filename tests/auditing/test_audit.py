@@ -15,6 +15,8 @@ from hbench.datasets import manifest
 from hbench.datasets.dataset import Dataset, Protocol
 from tests.command_line import call
 
+pytestmark = pytest.mark.fast
+
 LEVELS = ["order", "family", "species"]
 
 

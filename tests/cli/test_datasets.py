@@ -16,7 +16,7 @@ MODULES = [module.name for module in pkgutil.iter_modules(benchmarks.__path__)]
 PUBLISHED = sorted(specs)
 
 
-pytestmark = pytest.mark.usefixtures("empty_home")
+pytestmark = [pytest.mark.fast, pytest.mark.usefixtures("empty_home")]
 
 
 def shown(*words):

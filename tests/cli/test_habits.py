@@ -18,6 +18,8 @@ from hbench.datasets import specs
 from hbench.metrics.definitions import metrics
 from tests.command_line import at_a_terminal
 
+pytestmark = pytest.mark.fast
+
 
 def lines_at_a_terminal(columns, *words):
     """What a terminal shows, in lines without colours."""

@@ -12,6 +12,8 @@ from hbench.look.plots.boards import front_of, points_of, records_of
 from tests import zoo
 from tests.command_line import call
 
+pytestmark = pytest.mark.fast
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):

@@ -18,6 +18,8 @@ from hbench.metrics.names import MetricName
 from hbench.train.embedding.embed_dataset import EmbedOptions
 from hbench.tree import LabelTree
 
+pytestmark = pytest.mark.fast
+
 VECTORS = np.random.default_rng(0).normal(size=(12, 4))
 LABELS = np.stack([np.zeros(12, int), np.arange(12) % 2], axis=1)
 SCORES, LEVELS = VECTORS[:3], np.array([[0, 1, 2, 0]] * 3)

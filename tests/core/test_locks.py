@@ -3,7 +3,11 @@
 import subprocess
 import sys
 
+import pytest
+
 from hbench.core.files import lock_of, locked
+
+pytestmark = pytest.mark.fast
 
 WAITS = """
 import sys

@@ -10,6 +10,8 @@ from pydantic import BaseModel
 from hbench.core.errors import ConfigError
 from hbench.core.schema import STRICT, parse
 
+pytestmark = pytest.mark.fast
+
 
 class Wheel(BaseModel):
     model_config = STRICT

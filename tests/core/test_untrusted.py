@@ -16,6 +16,8 @@ from PIL import Image
 
 from hbench.core import untrusted
 
+pytestmark = pytest.mark.fast
+
 ROOT = Path(__file__).parents[2]
 DOORS = {
     "hbench/core/untrusted.py",

@@ -17,6 +17,8 @@ from hbench.datasets import load, save
 from hbench.datasets.spec import RANKS
 from tests.raw_folders import build, names, touch, write
 
+pytestmark = pytest.mark.fast
+
 BIOSCAN = "bioscan5m/metadata/csv/BIOSCAN_5M_Insect_Dataset_metadata.csv"
 
 

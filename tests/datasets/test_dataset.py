@@ -13,6 +13,8 @@ from hbench.core.errors import DataError, HBenchError, IntegrityError, UnknownNa
 from hbench.datasets import Dataset, Protocol, load, save
 from hbench.datasets import manifest as manifests
 
+pytestmark = pytest.mark.fast
+
 ITEMS = ["a/1.png", "a/2.png", "b/1.png", "c/1.png"]
 ROWS = [("animal", "cat"), ("animal", "cat"), ("animal", "dog"), ("plant", "oak")]
 

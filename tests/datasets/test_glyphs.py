@@ -18,6 +18,8 @@ from hbench.datasets import load
 from hbench.datasets.benchmarks import glyphs
 from hbench.tree.names import class_rows
 
+pytestmark = pytest.mark.fast
+
 SCRIPTS = ("LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "GEORGIAN")
 
 

@@ -15,6 +15,8 @@ from hbench.datasets.manifest import Manifest
 from hbench.tree import LabelTree
 from hbench.tree.names import class_rows
 
+pytestmark = pytest.mark.fast
+
 LEVELS = ["kingdom", "species"]
 NAMES = st.text(
     st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=5

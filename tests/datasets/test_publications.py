@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from hbench import boards as leaderboard
 from hbench.datasets import specs
 from hbench.datasets.metadata.publications import (
@@ -11,6 +13,8 @@ from hbench.datasets.metadata.publications import (
     publication_of,
     publications,
 )
+
+pytestmark = pytest.mark.fast
 
 NO_PAPERS = {"GLDv2 README", "OML model zoo", "revisitop README"}
 

@@ -21,6 +21,8 @@ from hbench.losses.baselines.rambo import RamboClasses
 from tests.command_line import call
 from tests.detection import shapes
 
+pytestmark = pytest.mark.fast
+
 SMALL = [
     'backbone="small"', 'weights="random"', 'train=["2007/trainval"]', 'classes=["disc", "square", '
                                                                        '"bar"]', "batch=4",

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from hbench.engine.kernels.sort_keys import MIN_RADIX_KEYS, sort_parts
 
+pytestmark = pytest.mark.fast
+
 KINDS = [
     "any",
     "few values",

@@ -24,6 +24,8 @@ from hbench.metrics.level_sequence import canonical_order, optimistic, pessimist
 from hbench.tree import LabelTree
 from tests import oracle
 
+pytestmark = pytest.mark.fast
+
 
 def random_problem(seed, items=40, depth=3, spread=3, dim=3):
     """Nested labels (N, L) and small-integer vectors, so that ties and duplicates abound and every

@@ -12,6 +12,8 @@ from hbench.engine.similarity import similarities
 from hbench.metrics.level_sequence import ties
 from hbench.metrics.protocols import protocols
 
+pytestmark = pytest.mark.fast
+
 WORDS = st.text(
     st.characters(codec="utf-8", exclude_characters="|+:", categories=("L", "N", "P")),
     min_size=1,

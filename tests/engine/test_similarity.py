@@ -18,6 +18,8 @@ from hbench.evaluation.arrays import score
 from tests import oracle
 from tests.command_line import python
 
+pytestmark = pytest.mark.fast
+
 curvatures = st.sampled_from([0.1, 1.0, 2.5])
 
 

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from hbench.engine.kernels import sort_keys
 
+pytestmark = pytest.mark.fast
+
 WIDTH = 40
 
 

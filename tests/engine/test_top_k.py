@@ -14,6 +14,8 @@ from hbench.engine.settings import Settings
 from hbench.engine.top_k import NO_ITEM, STRIPES, TopResults, candidates
 from hbench.evaluation.measurement import Retrieval, job_of, measure
 
+pytestmark = pytest.mark.fast
+
 
 @settings(max_examples=60, deadline=None)
 @given(

@@ -19,6 +19,8 @@ from hbench.tree.partial import ended_early
 from tests import oracle, oracle_partial
 from tests.command_line import call, refusal
 
+pytestmark = pytest.mark.fast
+
 LEVELS = ("order", "family", "genus")
 METRICS = ["H-AP", "wAP", "ASI", "NDCG", "AP", "mAP@R", "P@2", "R@1", "consistency"]
 

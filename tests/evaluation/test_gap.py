@@ -21,6 +21,8 @@ from hbench.submissions import embeddings
 from tests import oracle
 from tests.command_line import call
 
+pytestmark = pytest.mark.fast
+
 batches_of_counts = st.lists(
     st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=3
 ).filter(lambda drawn: any(positive for positive, _ in drawn))

@@ -11,6 +11,8 @@ import hbench
 from hbench import metrics
 from hbench.core.errors import SubmissionError, TreeError, UsageError
 
+pytestmark = pytest.mark.fast
+
 VECTORS = np.random.default_rng(0).normal(size=(6, 3))
 PATHS = [["A", "a"], ["A", "a"], ["A", "b"], ["A", "b"], ["B", "c"], ["B", "c"]]
 

@@ -19,6 +19,8 @@ from hbench.records import document as report
 from tests import oracle_partial as oracle
 from tests.command_line import call
 
+pytestmark = pytest.mark.fast
+
 LEVELS = ("order", "family", "genus")
 
 

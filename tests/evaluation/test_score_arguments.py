@@ -10,6 +10,8 @@ import pytest
 import hbench
 from hbench.core.errors import UsageError
 
+pytestmark = pytest.mark.fast
+
 
 def test_the_names_of_files_in_place_of_arrays_are_sent_to_the_function_for_them():
     with pytest.raises(UsageError, match=r"hbench\.score takes arrays") as refusal:

@@ -15,6 +15,8 @@ from hbench.train.recipes.files import resolve
 from tests import oracle
 from tests.command_line import refusal
 
+pytestmark = pytest.mark.fast
+
 PATHS = {
     "a": [("Office", "desk"), ("Home", "shelf")],
     "b": [("Home", "shelf")],

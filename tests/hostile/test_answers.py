@@ -6,6 +6,7 @@ import hashlib
 import random
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,8 @@ from hbench.core.errors import HBenchError
 from hbench.datasets.download import Patience, Requester, fetch, session
 from hbench.datasets.spec import RemoteFile
 from tests.file_server import FileServer
+
+pytestmark = pytest.mark.fast
 
 BODY = random.Random(0).randbytes(40_000)
 SHA256 = hashlib.sha256(BODY).hexdigest()

@@ -9,6 +9,8 @@ from hbench.look.plots import PlotRequest, draw
 from hbench.look.plots.boards import BoardPoint, front_of, records_of
 from tests.look.plotting import NASTY, log_lines, request, words_of
 
+pytestmark = pytest.mark.fast
+
 
 def test_pareto_draws_comparable_rows_and_names_the_front(plotted):
     drawing = draw("pareto", request(plotted, "pareto"))

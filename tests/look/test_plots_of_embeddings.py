@@ -15,6 +15,8 @@ from hbench.submissions import embeddings
 from hbench.tree import files as tree_files
 from tests.look.plotting import LEVELS, request
 
+pytestmark = pytest.mark.fast
+
 
 @pytest.mark.parametrize("level", [None, *LEVELS])
 def test_confusion_counts_the_classes_of_first_results(plotted, level):

@@ -49,7 +49,7 @@ def batch(labels, seed=0):
     ).reshape(-1, 2)
 
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.fast, pytest.mark.usefixtures("one_thread")]
 
 
 BATCHES = {

@@ -12,6 +12,8 @@ from hbench.losses.batch_loss import unknown_pairs
 from hbench.losses.entry import REQUIRED
 from hbench.losses.partial import leave_unknown_out
 
+pytestmark = pytest.mark.fast
+
 LEAVE_OUT = [
     name
     for name in losses

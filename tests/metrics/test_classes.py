@@ -15,6 +15,8 @@ from sklearn.neighbors import KNeighborsClassifier
 import hbench
 from hbench.core.errors import UsageError
 
+pytestmark = pytest.mark.fast
+
 
 def vote(scores, classes, own, k):
     """Whether the class with the most of the first k items, the first of several, is `own` in every

@@ -16,6 +16,8 @@ from hbench.metrics.names import MetricName, default_metrics
 from hbench.metrics.relevance import alpha, inverted, sum_wap, table
 from tests import oracle
 
+pytestmark = pytest.mark.fast
+
 SPELLINGS = [
     *(
         "H-AP",

@@ -13,6 +13,8 @@ from torchmetrics.functional.retrieval import (
 
 import hbench
 
+pytestmark = pytest.mark.fast
+
 RNG = np.random.default_rng(0)
 SCORES, LEVELS = RNG.random((20, 12)), RNG.integers(0, 3, size=(20, 12))
 LEVELS[:, 0] = 2  # every query has a positive

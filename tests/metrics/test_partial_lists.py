@@ -16,6 +16,8 @@ from hbench.metrics.partial_lists import is_graded
 from hbench.metrics.readings import at_level, known, right, wrong
 from tests import oracle_partial as oracle
 
+pytestmark = pytest.mark.fast
+
 DEPTH = 2
 
 

@@ -18,6 +18,8 @@ from hbench.metrics.significance import (
 )
 from hbench.records.comparison import differences_of, refuse_other_conditions
 
+pytestmark = pytest.mark.fast
+
 
 def test_over_single_queries_the_interval_is_students_where_values_are_not_near_0_or_1():
     values = np.random.default_rng(0).beta(20, 20, size=400)

@@ -10,6 +10,8 @@ import pytest
 from hbench.metrics import evaluate
 from hbench.metrics.relevance import alpha, inverted
 
+pytestmark = pytest.mark.fast
+
 BOUNDED = ["AP", "NDCG", "NDCG@3", "ASI", "R@2", "P@3", "mAP@R", "mAP@3", "wAP", "MRR", "TR@2"]
 BY_RELEVANCE = ["H-AP", "H-AP@R", "H-R@3"]
 

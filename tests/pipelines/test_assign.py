@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from hbench.core.errors import DataError
 
+pytestmark = pytest.mark.fast
+
 
 def by_loops(images, names, groups, nearest):
     """Each image's group: the largest sum of exp(100·similarity) over its most similar names."""

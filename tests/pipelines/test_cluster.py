@@ -13,6 +13,8 @@ from scipy.cluster.hierarchy import linkage
 
 from hbench.core.errors import ConfigError, DataError, UsageError
 
+pytestmark = pytest.mark.fast
+
 IDS = [f"Q{number}" for number in range(1, 61)]
 
 

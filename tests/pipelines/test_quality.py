@@ -15,6 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import silhouette_samples
 
+pytestmark = pytest.mark.fast
+
 ids = st.lists(st.integers(0, 4), min_size=2, max_size=25)
 
 

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from hbench.core.errors import ComparisonError, ConfigError, UnknownName
 
+pytestmark = pytest.mark.fast
+
 NAMES = ["church building", "cathedral", "abbey", "castle", "fort", "lake", "river", "bridge"]
 LABELS = [Label(f"Q{number + 1}", name, number, 1, 0, ()) for number, name in enumerate(NAMES)]
 CLUSTERS = {"Q1": 0, "Q2": 0, "Q3": 0, "Q4": 1, "Q5": 1, "Q6": 2, "Q7": 2, "Q8": 2}

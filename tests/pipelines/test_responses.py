@@ -12,6 +12,8 @@ from hbench_hgldv2.wikimedia.responses import Again, Good, Refused, TooLong, jud
 
 from hbench.core.errors import DataError, SourceError
 
+pytestmark = pytest.mark.fast
+
 GOLDEN = Path(__file__).parents[1] / "golden" / "wikimedia"
 
 

@@ -15,6 +15,8 @@ from tests.pipelines.test_scrape import scraping
 from tests.pipelines.wikimedia_server import DIRECT, ENTITY, Server
 from tests.pipelines.wikimedia_world import CLASSES, WITHOUT_ENGLISH, world_of
 
+pytestmark = pytest.mark.fast
+
 
 def landmarks_of(world):
     return [scrape.Landmark("index", number, category) for number, category in world.landmarks]

@@ -3,10 +3,13 @@ over-general classes.
 """
 
 import networkx as nx
+import pytest
 from hbench_hgldv2.grouping.taxonomy import ROOT, Removed, ancestors_of, rows, taxonomy
 from hbench_hgldv2.wikimedia.facts import MISSING, Entity
 from hypothesis import given
 from hypothesis import strategies as st
+
+pytestmark = pytest.mark.fast
 
 PARENTS = {
     "Q1": ("Q10", "Q20"),  # church building: place of worship, building

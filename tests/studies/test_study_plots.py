@@ -11,6 +11,8 @@ from studies.plots import draw, swept
 from studies.values import About, whole, write
 from tests.look.plotting import NASTY, check_svg, cut_texts
 
+pytestmark = pytest.mark.fast
+
 VALUES = {
     arm: {"H-AP": np.array(scores), "AP": np.array(scores) / 2}
     for arm, scores in {

@@ -25,7 +25,7 @@ from hbench.train.recipes.files import resolve
 from hbench.train.recipes.recipe import Images, Model
 from hbench.train.steps.run import begin
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.fast, pytest.mark.usefixtures("one_thread")]
 
 
 def circle():

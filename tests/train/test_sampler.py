@@ -11,6 +11,8 @@ from hbench.core.errors import ConfigError, UnknownName
 from hbench.train.images.sampler import plan
 from hbench.train.recipes.recipe import Sampler
 
+pytestmark = pytest.mark.fast
+
 
 def labels_of(sizes, coarse=None):
     """(N, 2) labels of classes of these sizes, whose coarse classes are given or one."""

@@ -25,6 +25,8 @@ from hbench.train.images.torch_dataset import torch_dataset, vision_dataset
 from tests.file_server import FileServer
 from tests.raw_folders import omniglot_archives, write_sources
 
+pytestmark = pytest.mark.fast
+
 
 def folder_dataset(root, images):
     for item, image in images.items():

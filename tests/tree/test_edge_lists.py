@@ -12,6 +12,8 @@ from hbench.sheets.columns import Chosen
 from hbench.tree.files import read
 from tests.command_line import in_folder
 
+pytestmark = pytest.mark.fast
+
 TREE = {
     "": ["animals"],
     "animals": ["owls", "cats"],

@@ -11,6 +11,8 @@ from hbench.tree.graphs import edges, packed, unfold, unpacked
 from hbench.tree.names import find_problems
 from tests.tree_strategies import level_names
 
+pytestmark = pytest.mark.fast
+
 pairs = st.lists(
     st.tuples(st.sampled_from("abcdefg"), st.sampled_from("abcdefg")), min_size=1, max_size=14
 )

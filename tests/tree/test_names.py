@@ -19,6 +19,8 @@ from hbench.tree.names import (
 )
 from tests.tree_strategies import messy_rows
 
+pytestmark = pytest.mark.fast
+
 TREES = Path(__file__).parents[1] / "golden" / "trees"
 LEVELS = ("order", "family", "species")
 

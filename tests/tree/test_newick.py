@@ -8,6 +8,8 @@ from hbench.tree.graphs import unfold
 from hbench.tree.graphs.newick import label, parse_newick
 from tests.tree_strategies import names
 
+pytestmark = pytest.mark.fast
+
 
 def rows_of(text):
     return list(unfold(parse_newick(text)).rows)

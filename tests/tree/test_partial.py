@@ -14,6 +14,8 @@ from hbench.tree.partial import ended_early, is_partial, known_levels
 from hbench.tree.policies import mend
 from tests.command_line import call
 
+pytestmark = pytest.mark.fast
+
 LEVELS = ("order", "family", "genus")
 partial_rows = st.lists(
     st.lists(st.sampled_from("ab"), min_size=1, max_size=3).map(tuple), min_size=1, max_size=6

@@ -16,6 +16,8 @@ from hbench.tree.names import KINDS, REMARKS, NameTable, class_rows, find_proble
 from hbench.tree.policies import Change, mend, policies
 from tests.tree_strategies import messy_rows
 
+pytestmark = pytest.mark.fast
+
 TREES = Path(__file__).parents[1] / "golden" / "trees"
 LEVELS = ("order", "family", "species")
 MENDING = ["trim", "add-root", "fill-from-parent", "repeat-leaf", "by-path"]

@@ -8,6 +8,8 @@ import pytest
 from hbench.tree import LabelTree
 from hbench.tree.statistics import effective_number, items_of_level, statistics
 
+pytestmark = pytest.mark.fast
+
 ROWS = [("a", "u", "1"), ("a", "u", "2"), ("a", "v", "3"), ("b", "w", "4")]
 
 

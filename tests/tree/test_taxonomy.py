@@ -7,6 +7,8 @@ import pytest
 from hbench import load
 from hbench.core.errors import DataError
 
+pytestmark = pytest.mark.fast
+
 TAXA = """taxonID,parentNameUsageID,acceptedNameUsageID,scientificName,taxonRank
 1,,,Animalia,kingdom
 3,1,,Strigiformes,order

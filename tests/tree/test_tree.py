@@ -12,6 +12,8 @@ from hypothesis.extra import numpy as hnp
 from hbench.core.errors import TreeError, UnknownName
 from hbench.tree import LabelTree, as_labels, check_nested, distinct, levels_of_pairs
 
+pytestmark = pytest.mark.fast
+
 ROWS = [
     ("animal", "cat", "tabby"),
     ("animal", "dog", "pug"),

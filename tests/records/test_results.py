@@ -13,6 +13,8 @@ from hbench.records import results
 from tests import zoo
 from tests.command_line import call, refusal
 
+pytestmark = pytest.mark.fast
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):

@@ -9,6 +9,8 @@ from huggingface_hub import eval_result_entries_to_yaml, parse_eval_result_entri
 from hbench.boards.formats import FORMATS
 from hbench.evaluation.arrays import score
 
+pytestmark = pytest.mark.fast
+
 
 @pytest.fixture(scope="module")
 def document():

@@ -15,6 +15,8 @@ from hbench.datasets.download import Patience, Requester, fetch
 from hbench.datasets.spec import RemoteFile
 from tests.file_server import FileServer, status
 
+pytestmark = pytest.mark.fast
+
 CLOSED = (
     "127.0.0.1", "127.8.8.8", "0.0.0.0", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254",
     "100.64.0.1", "224.0.0.1",

@@ -19,6 +19,8 @@ from hbench.records.document import Document
 from hbench.records.shown import LEFT_OUT, worth_showing
 from tests.command_line import refusal
 
+pytestmark = pytest.mark.fast
+
 
 @pytest.fixture(scope="module")
 def report():

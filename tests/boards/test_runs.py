@@ -32,6 +32,8 @@ from hbench.records.document import Score
 from hbench.submissions import embeddings
 from tests.command_line import call, run
 
+pytestmark = pytest.mark.fast
+
 LABELS = [
     ["a", "a1"],
     ["a", "a1"],

@@ -13,6 +13,8 @@ import hbench
 from hbench.core.errors import HBenchError
 from hbench.submissions import embeddings
 
+pytestmark = pytest.mark.fast
+
 LONG = "x" * 50_000
 NAMES = [f"{LONG}{number}" for number in range(60)]
 BAD = np.ones((60, 3), np.float32)

@@ -9,6 +9,8 @@ import hbench
 from hbench.core.errors import SubmissionError, UnknownName
 from tests.command_line import in_folder
 
+pytestmark = pytest.mark.fast
+
 
 @pytest.fixture
 def birds(tmp_path):

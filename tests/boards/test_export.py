@@ -24,7 +24,7 @@ NASTY = r"a|b_c*d`e<f>\g & 50% $x$ #1 {~^}"
 
 
 # the leaderboards of whoever runs the tests stay out of them
-pytestmark = pytest.mark.usefixtures("empty_home")
+pytestmark = [pytest.mark.fast, pytest.mark.usefixtures("empty_home")]
 
 
 def exported(name, metric):

@@ -16,6 +16,8 @@ from hbench.evaluation.submission import as_submission
 from hbench.submissions.embeddings import Embeddings
 from hbench.submissions.embeddings.mixed_labels import odd_share
 
+pytestmark = pytest.mark.fast
+
 ITEMS = [f"i{number}" for number in range(240)]
 LABELS = [[f"c{number % 6}", f"f{number % 24}"] for number in range(240)]
 ONE_HOT = np.eye(24, dtype=np.float32)[np.arange(240) % 24]

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from hbench.boards.proof.summary import as_markdown, escaped
 
+pytestmark = pytest.mark.fast
+
 HOSTILE = (
     "a\\|b", "a|verified|b", "<img src=x onerror=alert(1)>", "##[error]forged", "::error::forged",
     "a\n::error file=x::b", "`code`",

@@ -86,7 +86,7 @@ LATER = {  # rows transcribed from public pages
 
 
 # the leaderboards of whoever runs the tests stay out of them
-pytestmark = pytest.mark.usefixtures("empty_home")
+pytestmark = [pytest.mark.fast, pytest.mark.usefixtures("empty_home")]
 
 
 def row(method, source=PAPER, *, scores='{ "H-AP" = 50.0 }', more=""):

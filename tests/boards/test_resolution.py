@@ -18,6 +18,8 @@ from hbench.datasets.dataset import TestSize
 from hbench.metrics.significance import UnitSums, difference_intervals
 from studies.values import read as read_values
 
+pytestmark = pytest.mark.fast
+
 VALUES, _ = read_values(Path(__file__).parents[2] / "leaderboards/glyphs-study.parquet")
 
 

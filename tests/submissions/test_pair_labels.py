@@ -15,6 +15,8 @@ from hbench.metrics.protocols import p_at_last, trapezoid_ap
 from hbench.submissions.embeddings import Embeddings
 from hbench.submissions.rankings import files as run_files
 
+pytestmark = pytest.mark.fast
+
 QUERIES, GALLERY = ["q1", "q2", "q3"], [f"g{i}" for i in range(8)]
 
 

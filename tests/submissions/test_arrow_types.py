@@ -14,6 +14,8 @@ from hbench.core.errors import SubmissionError
 from hbench.submissions import embeddings
 from hbench.submissions.rankings import files as run_files
 
+pytestmark = pytest.mark.fast
+
 UUIDS = [uuid.UUID(int=7**40 * number) for number in (1, 2, 3)]
 VECTORS = np.arange(12, dtype=np.float32).reshape(3, 4)
 FIXED = pa.FixedSizeListArray.from_arrays(pa.array(VECTORS.ravel()), 4)

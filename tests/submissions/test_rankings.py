@@ -25,6 +25,8 @@ from hbench.submissions.rankings import files as run_files
 from hbench.submissions.rankings import level_sequences as run_levels
 from tests.embedding_formats import FORMATS
 
+pytestmark = pytest.mark.fast
+
 LISTS = {"q1": ["a", "b", "c"], "q2": ["c"], "q3": []}
 
 
