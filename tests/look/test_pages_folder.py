@@ -11,7 +11,7 @@ import pytest
 from hbench.core.errors import UsageError
 from hbench.look.pages.folder import replacing_folder
 
-pytestmark = [pytest.mark.fast, pytest.mark.skipif(]
+pytestmark = pytest.mark.skipif(
     os.name != "posix", reason="whether a process runs is asked on POSIX alone"
 )
 
