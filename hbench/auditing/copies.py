@@ -41,6 +41,7 @@ def copies_of(pool: Pool, votes: Votes, nearest: Nearest) -> pa.Table:
     another split, the most alike first; `is_exact`: whether the vectors are the same."""
     pairs = _pairs(nearest)
     same = votes.classes[pairs.first] == votes.classes[pairs.second]
+    # what is far for one label is near for two: either kind of pair has limits of its own
     is_copy = np.where(same, _are_copies(votes, pairs, same), _are_copies(votes, pairs, ~same))
     elsewhere = pool.split[pairs.first] != pool.split[pairs.second]
     at = np.flatnonzero(is_copy & (~same | elsewhere))
@@ -62,6 +63,7 @@ def _pairs(nearest: Nearest) -> Pairs:
     number = len(nearest.items)
     first = np.repeat(np.arange(number), nearest.items.shape[1])
     second = nearest.items.ravel()
+    # a pair as one number, whichever of the two comes first
     keys = np.minimum(first, second) * number + np.maximum(first, second)
     keys, place = np.unique(keys, return_index=True)
     return Pairs(*np.divmod(keys, number), nearest.cosines.ravel()[place])
@@ -83,6 +85,7 @@ def _limits(votes: Votes, pairs: Pairs, distances: Floats, chosen: NDArray[np.bo
 
     parents = votes.parents[votes.classes]
     known = np.flatnonzero(np.isfinite(nearest))
+    # a parent of few pairs takes the limit of all
     limits = np.full(int(parents.max()) + 1, _limit(nearest[known]))
     order = known[np.argsort(parents[known], kind="stable")]
     bounds = np.searchsorted(parents[order], np.arange(len(limits) + 1))

@@ -82,6 +82,7 @@ class Votes:
     def common(self, one: Indices | int, other: Indices | int) -> Indices:
         """How many levels pairs of classes (m,) share from the top, (m,)."""
         same = self.paths[one] == self.paths[other]
+        # a node that two paths share counts only while all above it are shared
         shared: Indices = np.cumprod(same, axis=-1).sum(axis=-1)
         return shared
 
@@ -94,6 +95,7 @@ class VoteCounts:
         self, groups: Indices, votes: NDArray[np.int32], nodes: int, weights: Floats
     ) -> None:
         self.nodes = nodes
+        # a pair of a group and a node as one number (m, k), so that pairs are counted by sorting
         keys = groups[:, None] * nodes + votes
         self.keys, place = np.unique(keys, return_inverse=True)
         self.counts = np.bincount(place.ravel(), np.repeat(weights, votes.shape[1]))
@@ -102,6 +104,7 @@ class VoteCounts:
     def of(self, groups: Indices, votes: NDArray[np.int32]) -> Floats:
         """The counts of votes (m, k) among the items of groups (m,)."""
         wanted = groups[:, None] * self.nodes + votes
+        # a pair that never occurred is sorted beside another one, or behind the last
         place = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
         return np.where(self.keys[place] == wanted, self.counts[place], 0)
 
@@ -159,6 +162,7 @@ class Evidence:
         votes = self.votes
         named = votes.classes[votes.neighbours[items]]
         classes = np.concatenate([named, votes.classes[items][:, None]], axis=1)
+        # a pair as one number, so that each comes once, in the order of the items
         keys = np.unique(np.arange(len(items))[:, None] * len(votes.paths) + classes)
         return np.divmod(keys, len(votes.paths))
 
@@ -173,6 +177,7 @@ class Evidence:
         weight = PRIOR * self.votes.k
         for level in self.levels:
             cast = level.cast[items]
+            # (m, k): what the item itself gave to the counts, which is taken away again
             own = (cast[:, :, None] == cast[:, None, :]).sum(axis=2)
             usual = level.shares[cast]
             in_class = level.of_class.of(classes, cast) - np.where(is_own[:, None], own, 0)
@@ -202,6 +207,7 @@ class Level(NamedTuple):
 def _best(number: int, rows: Indices, classes: Indices, evidence: Floats) -> Best:
     """The best alternative of each of a `number` of items; of equal ones the first class."""
     order = np.lexsort((classes, -evidence, rows))
+    # the first of each row in the order of evidence
     first = order[np.unique(rows[order], return_index=True)[1]]
     best = Best(np.full(number, -np.inf), np.full(number, NOTHING))
     best.evidence[rows[first]] = evidence[first]

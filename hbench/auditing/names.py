@@ -91,6 +91,7 @@ def _votes_between(votes: Votes) -> dict[tuple[int, int], int]:
     """How many votes of the items of a class go to a class."""
     own = np.repeat(votes.classes, votes.k)
     voted = votes.classes[votes.neighbours].ravel()
+    # a pair of classes as one number
     pairs, counts = np.unique(own * len(votes.paths) + voted, return_counts=True)
     first, second = (each.tolist() for each in np.divmod(pairs, len(votes.paths)))
     return dict(zip(zip(first, second, strict=True), counts.tolist(), strict=True))

@@ -38,6 +38,7 @@ class Strangeness(NamedTuple):
         mean, spread = np.array([logs.mean()]), np.array([logs.std()])
         of_parents = votes.parents
         shape = int(of_parents.max()) + 1
+        # all parents are under one root, which lends them its mean
         above = np.zeros(shape, np.int64)
         mean, spread = _borrowing(logs, of_parents[votes.classes], mean[above], spread[above])
         means, deviations = _borrowing(logs, votes.classes, mean[of_parents], spread[of_parents])

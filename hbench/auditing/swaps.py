@@ -24,6 +24,7 @@ def swapped(votes: Votes, rng: np.random.Generator, *, is_far: bool) -> Swaps:
     """Draw items, and for each the class of another item: one with its parent, or one that leaves
     its path at a level above, each as often. Items without such another are left out.
     """
+    # small sets have fewer: more would be the same swaps again
     number = min(SWAPS, 2 * len(votes.classes))
     items = rng.integers(0, len(votes.classes), number)
     known = votes.known[votes.classes[items]]
@@ -32,6 +33,7 @@ def swapped(votes: Votes, rng: np.random.Generator, *, is_far: bool) -> Swaps:
 
     sizes = np.bincount(votes.classes, minlength=len(votes.paths))
     is_deep = known > 1 if is_far else known > 0
+    # with the swapped item the class has SMALLEST items, as those that are judged
     kept = has_others & is_deep & (sizes[drawn] >= SMALLEST - 1)
     kept &= votes.known[drawn] > leaves
     return Swaps(items[kept], drawn[kept])
@@ -50,6 +52,7 @@ def _drawn(
     first_above, last_above = _range_of(votes, ranked, classes, leaves - 1)
     first, last = _range_of(votes, ranked, classes, leaves)
     others = (last_above - first_above) - (last - first)
+    # a place among the others, counted without the range of the node itself, which is skipped
     place = first_above + (rng.random(len(classes)) * others).astype(np.int64)
     place = np.where(place >= first, place + (last - first), place)
     return ranked[np.minimum(place, len(ranked) - 1)], others > 0

@@ -24,14 +24,16 @@ REST = re.compile(
 )  # comments and blank lines belong to what follows
 
 
-def cut(text: str, numbers: Collection[int]) -> str:
+def _without(text: str, numbers: Collection[int]) -> str:
     """A leaderboard's text without the rows of these numbers, counted from 0."""
     starts = [found.start() for found in HEAD.finditer(text)]
+    # from behind, so that the places of those before it stay
     for number in sorted(numbers, reverse=True):
         start = starts[number]
         end = starts[number + 1] if number + 1 < len(starts) else len(text)
         if other := OTHER_TABLE.search(text, start, end):
             end = other.start()
+        # a comment before the next row is that row's
         kept = REST.search(text[start:end])
         rest = kept[0].lstrip("\n") if kept else ""
         text = text[:start] + rest + text[end:]
@@ -42,7 +44,7 @@ def without_rows(path: Path, text: str, numbers: Collection[int]) -> str:
     """A file's text without the rows of these numbers; raises ConfigError where it is written so
     that hbench cannot tell its rows apart."""
     before = parse_board(text, str(path)).rows
-    shorter = cut(text, numbers) if len(HEAD.findall(text)) == len(before) else text
+    shorter = _without(text, numbers) if len(HEAD.findall(text)) == len(before) else text
     expected = tuple(row for number, row in enumerate(before) if number not in numbers)
     if parse_board(shorter, str(path)).rows != expected:
         named = examples(before[number].method for number in numbers)

@@ -76,7 +76,8 @@ def table(
     marks: dict[str, int] = {}
     all_say_so = all(as_one(standing.rows).setup.trained_on for standing in standings)
     lines = [
-        _line(standing, metrics, (marks, levels), trained_on=all_say_so) for standing in standings
+        _line(standing, metrics, marks, levels=levels, trained_on=all_say_so)
+        for standing in standings
     ]
 
     def is_used(place: int) -> bool:
@@ -100,14 +101,14 @@ def table(
 def _line(
     standing: Standing,
     metrics: Sequence[str],
-    remarked: tuple[dict[str, int], Sequence[str]],
+    marks: dict[str, int],
     *,
+    levels: Sequence[str],
     trained_on: bool,
 ) -> tuple[str, ...]:
-    """A standing as texts; remarks that have no number yet get the next one. `remarked`: the
-    numbers, and the levels whose scores are compared."""
+    """A standing as texts; remarks that are not in `marks` yet get the next number. `levels`: those
+    whose scores are compared."""
     first = as_one(standing.rows)
-    marks, levels = remarked
     texts = [text for row in standing.rows for text in remarks(row, levels)]
     numbers = [marks.setdefault(text, len(marks) + 1) for text in texts]
     values = [
@@ -181,6 +182,7 @@ def latex(content: BoardTable, *, title: str) -> str:
     import pandas as pd
 
     def tabular(frame: pd.DataFrame, columns: str, bold: Sequence[Collection[int]] = ()) -> str:
+        """A tabular with these column types (such as llrr); `bold`: the columns, by line."""
         style = (
             frame.style.hide(axis="index")
             .format(escape="latex")
@@ -192,6 +194,7 @@ def latex(content: BoardTable, *, title: str) -> str:
                 strong.iloc[line, list(places)] = "textbf:--rwrap;"
             style = style.apply(lambda _: strong, axis=None)
 
+        # a cell that begins with [ would be an option of the line before it
         text = style.to_latex(hrules=True, column_format=columns)
         return re.sub(r"(?m)^\[", "{[}", FOREIGN.sub(lambda found: IN_LATEX[found[0]], text))
 

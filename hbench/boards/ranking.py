@@ -164,6 +164,7 @@ class Leaderboard(BoardHead):
         """Whether hbench knows a metric, whatever the head says, and whatever case and dashes it is
         written with.
         """
+        # "h-ap" is a spelling of H-AP; "recall", an alias of R@1, may be a paper's own metric
         meant = meant_by(metric)
         if meant is not None and _letters(meant) == _letters(metric):
             return True

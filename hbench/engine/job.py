@@ -94,6 +94,7 @@ class View:
         return cls(
             ranker.relabelled(*labels, ties),
             scorers,
+            # means are summed by the order of these labels, as an evaluation under them alone would
             canonical=asked[np.lexsort(labels[0][asked].T[::-1])],
         )
 

@@ -53,10 +53,12 @@ def duplicates(
     """
     sorted_keys = keys[order]
     by_key = np.argsort(sorted_keys, kind="stable")
+    # where a run of equal keys begins; ~ of the first key makes the first item begin one
     starts = np.flatnonzero(np.diff(sorted_keys[by_key], prepend=~sorted_keys[by_key[:1]]))
     first = by_key[np.repeat(starts, np.diff(starts, append=len(by_key)))]
     copies = by_key[first != by_key]
     originals = first[first != by_key]
+    # a key is a hash: equal ones are compared
     equal = equal_rows(vectors, order[copies], order[originals])
     return copies[equal], originals[equal]
 
@@ -276,6 +278,8 @@ class Ranker:
         rows, columns = self.left_out(first, last)
         starts = self.starts[first:last]
         ends = self.ends[first:last]
+        # items that share at least l levels lie in a range, and none more than all: differences of
+        # neighbouring counts are those of exactly l
         at_least = np.zeros((last - first, self.depth + 2), np.int64)
         at_least[:, 0], at_least[:, 1:-1] = self.sizes[first:last], ends - starts
         counts: NDArray[np.int64] = at_least[:, :-1] - at_least[:, 1:]
@@ -290,6 +294,7 @@ class Ranker:
         if self.known is None:
             return counts
         rows, columns = self.left_out(first, last)
+        # every second range is that of the items that may be finer than their level
         starts, ends = (bounds[first:last, 1::2] for bounds in self.coded)
         unknown = ends - starts
         inside = (starts[rows] <= columns[:, None]) & (columns[:, None] < ends[rows])
@@ -351,6 +356,7 @@ class Ranker:
         ranker made of these labels.
         """
         other = self._without_digest()
+        # lexsort takes its last key first: the coarsest level
         order = np.lexsort(gallery[self.columns].T[::-1])
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
@@ -407,6 +413,7 @@ def _left_out(
     """Return a function that lists, for a range of queries in canonical order, the items left out:
     itself, and its ignore group.
     """
+    # one longer, so that −1, a query that is not in the gallery, finds −1
     column_of = np.full(len(columns) + 1, -1)
     column_of[columns] = np.arange(len(columns))
     self_columns = np.full(len(queries), -1) if self_rows is None else column_of[self_rows[queries]]
@@ -419,6 +426,7 @@ def _left_out(
         return itself
     groups = ignore[0][queries]
     members = ignore[1][columns]
+    # the members of a group lie side by side in this order, from a start to an end
     by_group = np.argsort(members, kind="stable")
     starts, ends = (
         np.searchsorted(members[by_group], groups, side=side) for side in ("left", "right")

@@ -105,6 +105,7 @@ class Contenders(NamedTuple):
         # stable: by column in the end
         order = np.lexsort((tie_keys(self.rows, self.columns), -self.scores, self.rows))
         rows, columns, scores = self.rows[order], self.columns[order], self.scores[order]
+        # rows are sorted: the place within a row counts from where it begins
         place = np.arange(len(rows)) - np.searchsorted(rows, rows)
         listed = place < k
         return rows[listed], place[listed], columns[listed], scores[listed]
@@ -124,6 +125,8 @@ def _bounds(rows: NDArray[np.floating], k: int) -> NDArray[np.floating]:
     maxima of stripes.
     """
     n, items = rows.shape
+    # k stripes have a maximum that reaches the k-th largest of all maxima, and so do k scores:
+    # a bound from a fraction of the numbers
     stripes = items // STRIPES
     if stripes > 1 and k <= STRIPES:
         rows = rows[:, : stripes * STRIPES].reshape(n, stripes, STRIPES).max(axis=1)

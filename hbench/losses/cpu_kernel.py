@@ -95,6 +95,7 @@ class CompiledLists(Lists):
         keys = np.empty(levels.shape, np.uint64)
         counts = np.zeros((len(levels), self.depth + 2), np.float32)
         pack(scores.numpy().view(np.uint32), levels, keys, counts)
+        # a key is the score, the level and, in its low 24 bits, the column: one sort of numbers
         keys.sort(axis=1)
         self.sorted_levels = (keys >> np.uint64(24)).astype(np.uint8)
         keys &= np.uint64((1 << 24) - 1)
@@ -119,6 +120,7 @@ class CompiledLists(Lists):
             return super().step_sums(positives, table, step)
         rows = self._rows(positives, table)
         shape = shape_of(step, self.scores.shape[1])
+        # relative to the best score, so that none overflows; SPAN keeps small ones normal
         below = self.sorted_scores - self.sorted_scores[:, :1]
         below /= step.tau
         below += SPAN

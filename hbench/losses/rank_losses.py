@@ -89,12 +89,14 @@ class RankLoss(BatchLoss):
         """Compute the score of each query (Q,), and whether it has positives (Q,), from its scores
         and the levels (Q, N).
         """
+        # columns that a loss adds to its lists, as SupRank's mixed positives
         if self.extra is not None:
             scores, levels = self.extra(scores, levels, depth)
         lists = cpu_kernel.make_lists(scores, levels, depth)
         table = rank_sums.relevance_table(lists.counts, self.relevance)
         positives = lists.find_positives(table)
         ranked = lists, positives, self.split(table), self.steps
+        # H-rank costs as much as rank, and H-AP alone has it
         h_rank = rank_sums.h_ranks(*ranked) if self.score is rank_scores.h_ap else None
         score = self.score(RankEstimates(lists, positives, rank_sums.ranks(*ranked), h_rank))
         return score, (lists.counts * table).sum(1) > 0
@@ -155,6 +157,7 @@ def fine_label() -> Relevance:
     """Use relevance 1 for the fine level, 0 for the others."""
 
     def relevance(counts: Tensor) -> Tensor:
+        # 1 … L+1 along the levels: the finest is the last
         return (counts.new_ones(counts.shape).cumsum(-1) == counts.shape[-1]).to(counts)
 
     return relevance

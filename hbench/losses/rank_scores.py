@@ -42,10 +42,12 @@ def ideal_gain(lists: Lists, table: Tensor) -> Tensor:
     """Compute Σ_r rel/log2(1 + r) of every list in order of relevance, from its level counts:
     (Q,)."""
     place = torch.arange(1, lists.scores.shape[1] + 1, device=table.device)
+    # the sum of the discounts of the first n places, for n = 0 …
     discount = torch.cat(
         [table.new_zeros(1), torch.log2(1 + place.to(table)).reciprocal().cumsum(0)]
     )
     gains, best_first = table.sort(dim=1, descending=True)
+    # the ideal list has the items of highest relevance first: each level takes a stretch of places
     until = lists.counts.gather(1, best_first).cumsum(1).long()
     reached = discount[until]
     return (

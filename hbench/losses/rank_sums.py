@@ -66,6 +66,7 @@ class Lists:
 
     def find_positives(self, table: Tensor) -> Positives:
         """Find the items of positive relevance; table (Q, L+1)."""
+        # items outside of a list have level L+1, which is no positive
         is_positive = torch.cat(
             [table > 0, torch.zeros_like(table[:, :1], dtype=torch.bool)], dim=1
         )
@@ -88,6 +89,7 @@ class Lists:
         result = torch.zeros_like(positives.relevance)
 
         for level in range(1, table.shape[1]):
+            # the weights of all items up to each place, as a positive of this level weighs them
             so_far = weights[:, level].gather(1, sorted_levels).cumsum(1, dtype=exact)
             itself = table[positives.query, level, level]
             result = torch.where(
@@ -226,6 +228,7 @@ def with_outside(table: Tensor) -> Tensor:
 
 def sort_levels(levels: Tensor, depth: int) -> Tensor:
     """Sort the columns of every list by level, by counting: int64 (Q, N)."""
+    # a column goes behind all of lower level, and behind those of its own level before it
     place = torch.zeros_like(levels)
     before = torch.zeros_like(levels[:, :1])
     for level in range(depth + 2):
@@ -265,6 +268,7 @@ class _StepSums(torch.autograd.Function):
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (scores,) = ctx.saved_tensors
+        # padding points behind the last positive, where the gradient is 0
         upstream = torch.cat([grads[0], grads[0].new_zeros(1)])
         result = torch.zeros_like(scores)
         for tile in _tiles(scores, ctx.pairs, ctx.layout):
@@ -318,6 +322,7 @@ def _layout(pairs: _Pairs) -> _Layout:
     )
     sorted_levels = levels.gather(1, by_level)
     column = torch.arange(1, items + 1, device=levels.device)
+    # the last column, by level, with a weight for positives of a level: none beyond is read
     weighs = [
         (table[:, level].gather(1, sorted_levels) != 0).any(dim=0) for level in range(1, depth + 1)
     ]
@@ -349,6 +354,7 @@ def _tiles(scores: Tensor, pairs: _Pairs, layout: _Layout) -> Iterator[Tile]:
         for query, place in _padded(
             places, layout.number[level - 1], sizes, len(positives.query), max(1, most // reach)
         ):
+            # padding takes item 0, whose sums are cut off
             item = torch.cat([positives.item, positives.item.new_zeros(1)])[place]
             own = scores[query].gather(1, item)
             yield Tile(

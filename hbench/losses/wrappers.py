@@ -198,10 +198,12 @@ def mix_positives(
 
     def add(scores: Tensor, levels: Tensor, depth: int) -> tuple[Tensor, Tensor]:
         fine = levels == depth
+        # triu(1): each pair once, and no item with itself
         query, first, second = (fine[:, :, None] & fine[:, None, :]).triu(1).nonzero(as_tuple=True)
         share = draw(len(query)).to(scores)
         mixed = share * scores[query, first] + (1 - share) * scores[query, second]
         number = torch.bincount(query, minlength=len(scores))
+        # pairs come query by query: each is numbered from where those of its query begin
         column = torch.arange(len(query), device=query.device) - (number.cumsum(0) - number)[query]
         width = int(number.max()) if len(query) else 0
         extra = scores.new_zeros(len(scores), width).index_put((query, column), mixed)

@@ -66,6 +66,7 @@ def ap(sequence: LevelSequence, *, level: int) -> float:
 def ap_exclusive(sequence: LevelSequence, *, level: int) -> float:
     """AP of Ω^(l) alone, the items of higher level removed from the list (HAPPIER's evaluator)."""
     higher = sequence.levels > level
+    # without the higher ones before it an item moves up by as many ranks
     ranks = (sequence.ranks - np.cumsum(higher))[sequence.levels == level]
     return float((np.arange(1, len(ranks) + 1) / ranks).mean()) if len(ranks) else NAN
 
@@ -103,6 +104,7 @@ def h_ranks(
     """H-rank(k) = Σ_{j∈Ω+, rank(j)≤rank(k)} min(rel(k), rel(j)) of the first `first` positives (all
     by default), (P,).
     """
+    # per positive k and level: how many of that level stand at k or before, times min(rel, rel)
     levels = sequence.levels[:first, None]
     ranks: NDArray[np.float64] = (
         np.cumsum(np.arange(len(rel)) == levels, axis=0) * np.minimum(rel[levels], rel)
@@ -198,6 +200,7 @@ def _set_intersection(
     at_rank = np.zeros((total, depth))
     within = ranks <= total
     at_rank[ranks[within] - 1, levels[within] - 1] = 1
+    # the ideal list has the finest first: those of a level begin behind all higher ones
     higher = np.cumsum(counts[:0:-1])[::-1] - counts[1:]
     ideal = np.clip(n[:, None] - higher, 0, counts[1:])
     return float((np.minimum(at_rank.cumsum(axis=0), ideal).sum(axis=1) / n).mean())
@@ -213,6 +216,7 @@ def ndcg(sequence: LevelSequence) -> float:
 def ndcg_at_k(sequence: LevelSequence, *, cut: int) -> float:
     """NDCG@k: both sums over the first k items; the ideal order is that of the whole gallery."""
     gains = 2.0 ** np.arange(len(sequence.counts)) - 1
+    # the finest first; level 0 gains nothing
     ideal = np.repeat(gains[:0:-1], sequence.counts[:0:-1])[:cut]
     if not len(ideal):
         return NAN

@@ -74,6 +74,7 @@ def _tied(
     """Whether an item of another level has the same score as a positive; scores and levels in
     ranked order.
     """
+    # equal scores stand side by side, so a look at either neighbour is enough
     before = positives[positives > 0]
     after = positives[positives < len(scores) - 1]
     return bool(
@@ -96,10 +97,12 @@ def level_ranges(queries: Labels, gallery: Labels) -> tuple[NDArray[np.int64], N
     ends = np.zeros(queries.shape, np.int64)
     for level in range(queries.shape[1]):
         labels = gallery[:, level]
+        # where the run of each label begins; runs are in the order of the tree, labels need not be
         first = np.flatnonzero(np.diff(labels, prepend=labels[:1] - 1))
         of_label = np.argsort(labels[first])
         places = np.searchsorted(labels[first], queries[:, level], sorter=of_label)
         run = of_label[np.minimum(places, len(first) - 1)]
+        # a label that the gallery lacks is sorted beside another one, and gets an empty range
         present = labels[first][run] == queries[:, level]
         starts[:, level] = np.where(present, first[run], 0)
         ends[:, level] = np.where(present, np.append(first[1:], len(labels))[run], 0)

@@ -203,6 +203,7 @@ def _filled_from(row: Row, by_name: Mapping[tuple[int, str], list[Row]], table: 
     finest = max(
         (level for level, name in enumerate(row) if not table.is_placeholder(name)), default=-1
     )
+    # from fine to coarse, so that what was filled in helps the level above it
     for level in range(finest - 1, -1, -1):
         if table.is_placeholder(names[level]):
             below = next(

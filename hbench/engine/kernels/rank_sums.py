@@ -90,6 +90,7 @@ def scratch(positives: int) -> SumBuffers:
 def tables(size: int) -> Tables:
     """The tables for rankings of up to this many items."""
     ranks = np.arange(size + 1, dtype=np.float64)
+    # no item has rank 0: any finite value does, and sums begin with 0 there
     ranks[0] = 1
     discount = 1 / np.log2(1 + ranks)
     return Tables(

@@ -209,6 +209,7 @@ def empty(items: int, dtype: np.dtype[np.floating], tie_key: NDArray[np.uint8]) 
     """Buffers for parts of this many items together, ordered by these tie keys (L+1,) of the
     levels.
     """
+    # the tie key of a level takes the low bits of a key, the score those above it
     bits = (len(tie_key) - 1).bit_length()
     kind = np.dtype(np.uint32 if bits <= 3 else np.uint64)
     middle = min(2 ** (8 * kind.itemsize - 1 - bits) - 1, INFINITE)
@@ -243,6 +244,7 @@ def sort_distinct(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> N
         kind = to.keys.dtype.type
         at = slice(first, first + size)
         to.scores[at], ties = scores[by_rank], ties[by_rank]
+        # a score by how many distinct ones are better, which fits where the score does not
         places = np.zeros(size, np.int64)
         np.cumsum(to.scores[at][1:] != to.scores[at][:-1], out=places[1:])
         places[to.scores[at] == -np.inf] = 2 * coding.middle

@@ -66,6 +66,7 @@ class ListedItems:
         self.lists = lists
         self.size = size
         positive = lists.counts[:, 1:]
+        # (Q, K − 1): items of this code or a higher one, which come first in an arranged row
         at_least = np.ascontiguousarray(positive[:, ::-1].cumsum(axis=1)[:, ::-1])
         self.numbers = at_least[:, 0]
         self.starts = np.full_like(at_least, size)

@@ -67,6 +67,7 @@ class PathLists:
         by_path = (
             [*queries.labels.T] if queries.known is None else [*queries.labels.T, queries.known]
         )
+        # queries share few different paths; one known less deep is another path
         different, first, place = np.unique(
             np.stack(by_path, axis=1), axis=0, return_index=True, return_inverse=True
         )
@@ -88,6 +89,7 @@ class PathLists:
                 known_of_queries=known,
                 known_of_gallery=gallery.known[order],
             )
+            # below the level to which a query is known no item is a positive
             beyond = np.arange(1, self.depth + 1) > known[:, None]
             self.starts, self.ends = (
                 np.where(beyond, 0, bounds) for bounds in (self.starts, self.ends)
@@ -128,6 +130,7 @@ class PathLists:
         number = self.depth + 1 if self.unknown is None else 2 * self.depth
         counts = np.empty((len(self.set_of), number), np.int64)
         rows, columns = self.out(0, len(self.set_of))
+        # what is left out, and the queries, in order of their set of paths: each set is one slice
         by_set = np.argsort(self.set_of[rows], kind="stable")
         bounds = np.searchsorted(self.set_of[rows][by_set], np.arange(len(self.sets) + 1))
         of_sets = np.argsort(self.set_of, kind="stable")
@@ -149,6 +152,7 @@ class PathLists:
         """
         codes = self.codes(self.sets[place])
         listed = np.flatnonzero(codes)
+        # 255 − code: an ascending, stable sort that begins with the highest code
         return listed[np.argsort(np.uint8(255) - codes[listed], kind="stable")]
 
     def positives(self, query: int) -> Positions:

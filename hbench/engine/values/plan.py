@@ -186,6 +186,7 @@ class MetricPlan:
         """
         starts = self.ranker.starts[first:last]
         ends = self.ranker.ends[first:last]
+        # ranges are nested: that of the lowest level which any metric asks for holds all positives
         begins = np.ascontiguousarray(starts[:, self.lowest - 1])
         sizes = ends[:, self.lowest - 1] - begins
         return sort_keys.Parts(

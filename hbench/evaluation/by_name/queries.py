@@ -210,6 +210,7 @@ def _in_gallery(gallery: Side, nodes: PlacedNodes) -> NDArray[np.bool_]:
     """Whether the gallery has an item below each node, (n,)."""
     labels = Paths(gallery.labels, gallery.more).all_labels()[0]
     present = [np.unique(column) for column in labels.T]
+    # by column whether the gallery has the label; of each node the column of its own depth counts
     here = [np.isin(column, there) for column, there in zip(nodes.labels.T, present, strict=True)]
     own: NDArray[np.bool_] = np.stack(here, axis=1)[np.arange(len(nodes.rows)), nodes.depths - 1]
     if not own.any():

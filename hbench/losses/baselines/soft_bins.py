@@ -71,6 +71,7 @@ class SoftBinAP(BatchLoss):
         for share in self._shares(scores):
             items.append((share * present).sum(1))
             hits.append((share * positive).sum(1))
+        # (Q, bins), the highest scores first
         total = torch.stack(items, dim=1)
         positives = torch.stack(hits, dim=1)
         precision = positives.cumsum(1) / (total.cumsum(1) + torch.finfo(total.dtype).tiny)

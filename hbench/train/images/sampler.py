@@ -75,12 +75,15 @@ def m_per_class(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Gen
     width = settings.batch // m
     _require_classes(len(classes), width, "in all")
     groups = [ceil(len(items) / m) for items in classes]
+    # room for all groups, and as many batches as the largest class has groups, one in each
     batches = max(ceil(sum(groups) / width), max(groups))
     free = np.full(batches, width)
     taken = np.zeros((batches, len(classes)), dtype=bool)
     parts: list[list[Rows]] = [[] for _ in range(batches)]
 
+    # large classes first: they need most batches without their class; equal ones in any order
     for label in sorted(rng.permutation(len(classes)), key=lambda label: -groups[label]):
+        # the emptiest batches, at random among equals
         chosen = np.lexsort((rng.random(batches), -free))[: groups[label]]
         for batch, group in zip(
             chosen, _groups(classes[label], m, groups[label], rng), strict=True

@@ -58,6 +58,7 @@ def in_two_passes(part: int) -> TrainStep:
         processes: Processes,
         scale: Scale,
     ) -> LossAndTerms:
+        # the first pass keeps vectors alone; the loss of the whole batch gives their gradients
         pieces = torch.split(images, part)
         states = []
         with torch.no_grad():
@@ -72,6 +73,7 @@ def in_two_passes(part: int) -> TrainStep:
         assert leaf.grad is not None
         after = _random_state(images.device)
 
+        # the second pass draws the same dropout again, and carries the gradients into the net
         for piece, gradient, state in zip(
             pieces, torch.split(leaf.grad, part), states, strict=True
         ):

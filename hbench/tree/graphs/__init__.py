@@ -177,6 +177,7 @@ def _without_cycles(
     problems = []
     for cyclic in inside.values():
         acyclic.remove_edges_from(cyclic.edges)
+        # the cycle first, closed, then all others that hang together with it
         around = [names[parent] for parent, _ in nx.find_cycle(cyclic)]
         on_the_way = set(around)
         others = [names[node] for node in cyclic if names[node] not in on_the_way]
