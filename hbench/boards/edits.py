@@ -1,7 +1,7 @@
 """Removes rows from the text of a leaderboard's file; comments, order and every other byte stay.
 
 >>> text = 'metric = "AP"\\n\\n[[row]]\\nmethod = "a"\\n\\n# about b\\n[[row]]\\nmethod = "b"\\n'
->>> print(cut(text, [0]), end="")
+>>> print(_without(text, [0]), end="")
 metric = "AP"
 <BLANKLINE>
 # about b
