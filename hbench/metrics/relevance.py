@@ -72,6 +72,7 @@ def exponential() -> Relevance:
     """rel_l = 2^l − 1, the gain of NDCG, whatever the counts."""
 
     def relevance(counts: Any) -> Any:
+        # + 0 · counts: a row for every query, whose values are the same
         return _like(counts, [2.0**level - 1 for level in range(counts.shape[-1])]) + 0 * counts
 
     return relevance
@@ -88,6 +89,7 @@ def table(values: Sequence[float]) -> Relevance:
                 expected=f"{counts.shape[-1] - 1} values, one per level",
                 found=f"{len(values)} values",
             )
+        # + 0 · counts: a row for every query
         return _like(counts, [0.0, *values]) + 0 * counts
 
     return relevance

@@ -25,6 +25,7 @@ def build(raw: Path) -> Splits:
             f"{raw} has images without a name at some level", found=", ".join(short[:5])
         )
 
+    # the split of metric learning: the first half of the classes, in the order of their file
     variants = lines_of(raw / "variants.txt")
     training = {name.strip() for name in variants[: len(variants) // 2]}
     from_coarse = itemgetter(*SPEC.levels)

@@ -10,6 +10,8 @@ is in.
 
 A slot is a place among the sorted positives, best first. Equal scores are ordered by one flag:
 `pessimistic`, the item of lower level first, or its contrary.
+
+Places are uint64: numba wraps an index that may be negative, a branch at every access.
 """
 
 from __future__ import annotations
