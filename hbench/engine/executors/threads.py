@@ -344,6 +344,8 @@ def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
 def _valuing(
     pool: ThreadPoolExecutor, threads: int, stage: Stage, queries: int
 ) -> list[Future[Any]]:
+    """Hand the queries of a block to the threads for scoring: large shares first, then ever smaller
+    ones, so that all threads end at about the same time."""
     tasks = []
     start = 0
     while start < queries:
