@@ -172,6 +172,26 @@ def progress(*columns: ProgressColumn) -> Progress:
     )
 
 
+def steps_first() -> Progress:
+    """A bar on stderr of a long run: its step and the time that is left, then the bar, then what is
+    said of the step, as far as the terminal is wide; silent when stderr is not a terminal.
+    """
+    from rich import progress as parts
+    from rich.console import Console
+    from rich.table import Column
+
+    columns = (
+        parts.MofNCompleteColumn(),
+        parts.TimeRemainingColumn(),
+        parts.BarColumn(bar_width=12),
+        parts.TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True)),
+    )
+    console = Console(stderr=True)
+    return parts.Progress(
+        *columns, console=console, disable=not shows_bars(), transient=True, expand=True
+    )
+
+
 @contextmanager
 def bars(what: str) -> Iterator[Callable[[str], Callable[[int, int], None]]]:
     """Bars for parts of some work; yields a function of a part's name that makes its bar and

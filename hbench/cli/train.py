@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +12,17 @@ import click
 
 from hbench.cli.names import FILE, RECIPE
 from hbench.cli.reporting import show_scores
-from hbench.cli.terminal import progress, say, show, show_table
-from hbench.records.shown import shown
+from hbench.cli.terminal import say, show, show_table, steps_first
+from hbench.records.shown import percent_note, shown
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
 
     from hbench.train.recipes.recipe import Recipe
     from hbench.train.records.log import StepRecord, ValidationRecord
+    from hbench.train.sweep import Sweep, Trial
+
+FIRST_LINE = 10  # seconds, after which the first line comes where no bar is shown
 
 
 @click.command("train")
@@ -34,6 +39,13 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="KEY=V1,V2,…",
     help="Try these values on held-out classes, and train the best: optimizer.lr=1e-4,3e-4,1e-3.",
+)
+@click.option(
+    "--keep",
+    type=click.Choice(["best", "all"]),
+    default="best",
+    show_default=True,
+    help="Trials of a sweep whose weights are kept.",
 )
 @click.option("--out", "-o", type=FILE, help="Folder of the run.  [default: runs/RECIPE]")
 @click.option("--resume", is_flag=True, help="Go on with the run in that folder.")
@@ -60,6 +72,7 @@ def command(
     out: Path | None,
     *,
     sweep: tuple[str, ...],
+    keep: str,
     trust_code: tuple[Path, ...],
     only_print: bool,
     **options: Any,
@@ -96,7 +109,7 @@ def command(
         say(files.losses_in_words(chosen, recipe))
     folder = out or Path("runs") / Path(recipe).stem
     if sweep:
-        chosen = _best_of_sweep(recipe, changes, sweep, out=folder, options=options)
+        chosen = _best_of_sweep(recipe, changes, sweep, out=folder, keep=keep, options=options)
     _train(chosen, folder, **options)
 
 
@@ -121,10 +134,10 @@ def _best_of_sweep(
     choices: tuple[str, ...],
     *,
     out: Path,
+    keep: str,
     options: dict[str, Any],
 ) -> Recipe:
     """Train the trials of a sweep, show them as a table, and return the recipe of the best."""
-    from hbench.records.shown import percent_note
     from hbench.train import sweep as sweeps
 
     sweep = sweeps.Sweep(recipe, changes, tuple(map(sweeps.parsed, choices)))
@@ -134,16 +147,35 @@ def _best_of_sweep(
         say(f"trial {folder.name}, of {number}")
         _train(trial, folder, **{**options, "resume": resume, "is_trial": True})
 
-    trials = sweeps.tried(sweep, out, train)
+    if not sweep.resolved().validation:
+        say(f"{sweeps.HELD_OUT:.0%} of the training classes are held out, to compare the trials")
+    trials: list[Trial] = []
+    try:
+        for trial in sweeps.tried(sweep, out, train):
+            trials.append(trial)
+    finally:
+        if trials:
+            _show_trials(sweep, sweeps.best_first(sweep, trials), number)
+
+    best, *others = sweeps.best_first(sweep, trials)
+    for end in sweeps.ends_of(sweep, best):
+        say(f"the best has {end}, an end of what was tried: a better one may lie beyond")
+    if keep == "best":
+        size = sweeps.delete_weights(out, others)
+        say(f"deleted the weights of the other trials, {size / 1e6:.0f} MB (--keep all keeps them)")
+    say(f"trains {' '.join(best.changes)}")
+    return sweep.resolved(*best.changes)
+
+
+def _show_trials(sweep: Sweep, trials: Sequence[Trial], number: int) -> None:
+    """The table of the trials that ended, of so many."""
     metric = sweep.resolved().select_by
     rows = [[*trial.values, shown(metric, trial.score)] for trial in trials]
     keys = [choice.key for choice in sweep.choices]
     note = f"on held-out training classes, best first; {percent_note([metric])}"
+    if len(trials) < number:
+        note += f"; {number - len(trials)} of {number} trials did not end"
     show_table(None, [*keys, metric], rows, note, left=keys)
-    for end in sweeps.ends_of(sweep, trials[0]):
-        say(f"the best has {end}, an end of what was tried: a better one may lie beyond")
-    say(f"trains {' '.join(trials[0].changes)}")
-    return sweep.resolved(*trials[0].changes)
 
 
 def _train(
@@ -166,7 +198,7 @@ def _train(
     if threads:
         torch.set_num_threads(threads)
     with joined(device) as processes:
-        bars = progress()
+        bars = steps_first()
         bars.disable |= not processes.first
         with bars:
             watch = Progress(bars, chosen.log_every, is_first=processes.first)
@@ -191,7 +223,11 @@ def _train(
 
 
 class Progress:
-    """Shows a run as a bar or, without a terminal, as a line for every step that is logged."""
+    """Shows a run as a bar or, without a terminal, as a line for every step that is logged, and for
+    the first step after ten seconds.
+
+    The step and the time that is left come first, so that a narrow terminal cuts neither.
+    """
 
     def __init__(self, bars: Bars, log_every: int, *, is_first: bool) -> None:
         self.bars = bars
@@ -200,6 +236,9 @@ class Progress:
         self.says = is_first and bars.disable
         self.task = bars.add_task("first step", total=None)
         self.best = ""
+        self.begun = time.monotonic()
+        self.taken = 0  # steps, by this process: a resumed run has others before
+        self.has_said = False
 
     def step(self, step: StepRecord) -> None:
         """Move the bar, or print a line."""
@@ -207,16 +246,21 @@ class Progress:
         rates = "/".join(f"{rate:.1e}" for rate in dict.fromkeys(step.rates.values()))
         epoch = (step.step - 1) // step.steps_per_epoch + 1
         line = (
-            f"epoch {epoch}  loss {step.loss:.3f}  {terms}  lr {rates}  "
-            f"{step.images_per_second:.0f} images/s{self.best}"
+            f"loss {step.loss:.3f}{self.best}  epoch {epoch}  {terms}  lr {rates}  "
+            f"{step.images_per_second:.0f} images/s"
         )
         if step.skipped:
-            line += "  left out: not finite"
+            line = f"left out: not finite  {line}"
         self.bars.update(self.task, description=line, completed=step.step, total=step.steps)
 
+        self.taken += 1
+        seconds = time.monotonic() - self.begun
         is_logged = step.step % self.log_every == 0 or step.step == step.steps or step.skipped
-        if self.says and is_logged:
-            say(f"step {step.step}/{step.steps}  {line}")
+        is_awaited = not self.has_said and seconds >= FIRST_LINE
+        if self.says and (is_logged or is_awaited):
+            self.has_said = True
+            left = duration((step.steps - step.step) * seconds / self.taken)
+            say(f"step {step.step}/{step.steps}  {left} left  {line}")
 
     def validation(self, record: ValidationRecord) -> None:
         """Print a line, and keep the best score in the bar."""
@@ -227,3 +271,14 @@ class Progress:
         if self.is_first:
             value = shown(record.metric, record.score)
             say(f"validation at step {record.step}: {record.metric} {value}, {beside}")
+
+
+def duration(seconds: float) -> str:
+    """Hours, minutes and seconds.
+
+    >>> duration(9), duration(75.2), duration(3_725)
+    ('0:09', '1:15', '1:02:05')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

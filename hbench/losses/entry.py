@@ -31,10 +31,8 @@ class LossEntry:
     paper: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
-    def __call__(self, name: str, params: Mapping[str, Any]) -> nn.Module:
-        """Build the loss with `params` in place of defaults; raises ConfigError for those it does
-        not have or cannot use.
-        """
+    def refuse_unknown(self, name: str, params: Mapping[str, Any]) -> None:
+        """Raise ConfigError for a parameter that the loss does not have, or of another kind."""
         for parameter, value in params.items():
             if parameter not in self.parameters:
                 close = " or ".join(map(repr, closest(parameter, self.parameters)))
@@ -45,6 +43,11 @@ class LossEntry:
                 )
             _check_kind(name, parameter, value, self.parameters[parameter])
 
+    def __call__(self, name: str, params: Mapping[str, Any]) -> nn.Module:
+        """Build the loss with `params` in place of defaults; raises ConfigError for those it does
+        not have or cannot use.
+        """
+        self.refuse_unknown(name, params)
         missing = [
             p for p, default in self.parameters.items() if default is REQUIRED and p not in params
         ]

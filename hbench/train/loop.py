@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import NamedTuple
 
 from filelock import Timeout
 
@@ -116,12 +117,8 @@ def train(
     for file in trust_code:
         trust(Path(file))
     recipe = resolve(recipe) if isinstance(recipe, str) else recipe
-    refuse_choices(recipe)
-    whole = dataset or load(require_dataset(recipe))
-    refuse_several(training_manifest(whole))
-    data, held = split_off(whole, recipe)
-    recipe = fitted_to(recipe, training_manifest(data), processes.world)
-    refuse_too_large(len(training_manifest(data)), recipe.images)
+    ready = prepared(recipe, dataset or load(require_dataset(recipe)), processes.world)
+    recipe, data, held = ready.recipe, ready.data, ready.held
     if recipe.sampler.batch % processes.world:  # leaving out a rest would change the gradient
         raise UsageError(
             "the processes cannot share a batch",
@@ -133,8 +130,7 @@ def train(
     resume = resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     if processes.first:
         refuse_folder(out, recipe, resume=resume)
-        # refuses a bad sampler
-        for remark in remarks_on(recipe, len(planned(recipe, training_manifest(data), 0).rows)):
+        for remark in remarks_on(recipe, ready.steps_per_epoch):
             on_remark(remark)
 
     with _alone_in(out, processes):
@@ -149,6 +145,32 @@ def train(
             callbacks=callbacks,
             watch=Watch(on_progress, on_validation, on_remark),
         )
+
+
+class PreparedRun(NamedTuple):
+    """A recipe with all its sizes; the dataset without the classes that are held out, and these as
+    a dataset, if the recipe holds some out; the steps of an epoch."""
+
+    recipe: Recipe
+    data: Dataset
+    held: Dataset | None
+    steps_per_epoch: int
+
+
+def prepared(recipe: Recipe, whole: Dataset, world: int = 1) -> PreparedRun:
+    """Fit a recipe to its dataset and the number of processes; whatever cannot be trained is
+    refused here, before any weights or images are loaded.
+
+    Raises UnknownName, ConfigError and DataError.
+    """
+    refuse_choices(recipe)
+    refuse_several(training_manifest(whole))
+    data, held = split_off(whole, recipe)
+    manifest = training_manifest(data)
+    recipe = fitted_to(recipe, manifest, world)
+    refuse_too_large(len(manifest), recipe.images)
+    # composes the batches of an epoch, which too few classes do not allow
+    return PreparedRun(recipe, data, held, len(planned(recipe, manifest, 0).rows))
 
 
 def _trained(

@@ -4,23 +4,28 @@ one on all.
     trials/KEY=VALUE,…/     each scored on held-out training classes, never on the tests
     .                       the best choice, trained and tested as the recipe says
 
-A trial that has ended is not trained again, and one that was interrupted goes on.
+A trial that has ended is not trained again, and one that was interrupted goes on. At the end only
+the best trial keeps its weights, unless all are asked for.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from hbench.core.errors import UsageError
+from hbench.core.errors import ConfigError, HBenchError, UsageError
+from hbench.core.files import write_text
+from hbench.core.untrusted import read_json
+from hbench.datasets import Dataset, load
 from hbench.metrics.names import goodness
-from hbench.train.fitting.choices import refuse_choices
-from hbench.train.loop import REPORT
+from hbench.train.fitting.sizes import require_dataset
+from hbench.train.loop import EMBEDDINGS, REPORT, prepared
 from hbench.train.recipes.files import changed, merged, resolve
 from hbench.train.recipes.recipe import Recipe, build
 from hbench.train.records import checkpoints
@@ -29,6 +34,7 @@ from hbench.train.validation import with_sizes
 
 TrainIn = Callable[[Recipe, Path, bool], object]  # the folder, and whether to go on in it
 TRIALS = "trials"
+RESULT = "trial.json"  # the best validation of a trial that ended
 MOST_TRIALS = 1_000
 HELD_OUT = 0.2  # of the training classes, where the recipe holds none out
 
@@ -106,28 +112,82 @@ def parsed(text: str) -> TriedKey:
     return TriedKey(key.strip(), tried)
 
 
-def tried(sweep: Sweep, out: Path, train: TrainIn) -> list[Trial]:
-    """Train all trials of a sweep below a folder, and return them, best first; of equal ones, the
-    one that was named first.
+def tried(sweep: Sweep, out: Path, train: TrainIn) -> Iterator[Trial]:
+    """Train all trials of a sweep below a folder, one after the other, as they were named.
 
     `train` trains a recipe in a folder, going on with what is there if the last argument says so.
     """
-    # all are read before the first is trained, so that what is wrong with the last is said now
+    # all are checked before the first is trained, so that what is wrong with the last is said now
     recipes = {combination: sweep.trial(combination) for combination in sweep.combinations()}
-    for recipe in recipes.values():
-        refuse_choices(recipe)
+    _refuse_trials(recipes, is_held_out=not sweep.resolved().validation)
 
-    trials = []
     for combination, recipe in recipes.items():
-        folder = out / TRIALS / ",".join(combination).replace("/", "_")
+        folder = folder_of(out, combination)
         if (folder / REPORT).exists():
             refuse_folder(folder, with_sizes(recipe), resume=True)
         else:
             train(recipe, folder, (folder / RECIPE).exists())
-        best = checkpoints.load_state(checkpoints.latest(folder))["best"]
-        trials.append(Trial(combination, float(best["score"]), int(best["step"])))
+        yield _ended(folder, combination)
+
+
+def best_first(sweep: Sweep, trials: Iterable[Trial]) -> list[Trial]:
+    """The trials by their score; of equal ones, the one that was named first."""
     metric = sweep.resolved().select_by
     return sorted(trials, key=lambda trial: -goodness(metric, trial.score))
+
+
+def delete_weights(out: Path, trials: Iterable[Trial]) -> int:
+    """Delete the checkpoints and vectors of trials, and return how many bytes they were. Recipes,
+    logs and reports stay, so that none is trained again."""
+    deleted = 0
+    for trial in trials:
+        folder = folder_of(out, trial.changes)
+        files = [*folder.glob(f"{checkpoints.PREFIX}*/*"), folder / EMBEDDINGS]
+        for file in filter(Path.is_file, files):
+            deleted += file.stat().st_size
+            file.unlink()
+        for emptied in folder.glob(f"{checkpoints.PREFIX}*"):
+            emptied.rmdir()
+    return deleted
+
+
+def folder_of(out: Path, combination: Sequence[str]) -> Path:
+    """The folder of a trial."""
+    return out / TRIALS / ",".join(combination).replace("/", "_")
+
+
+def _ended(folder: Path, combination: tuple[str, ...]) -> Trial:
+    """The trial that ended in a folder; its result is written there, since its checkpoints may be
+    deleted."""
+    file = folder / RESULT
+    if not file.exists():
+        best = checkpoints.load_state(checkpoints.latest(folder))["best"]
+        values = {"score": float(best["score"]), "step": int(best["step"])}
+        write_text(file, json.dumps(values) + "\n")
+    result = read_json(file)
+    return Trial(combination, float(result["score"]), int(result["step"]))
+
+
+def _refuse_trials(recipes: Mapping[tuple[str, ...], Recipe], *, is_held_out: bool) -> None:
+    """Raise ConfigError for the first trial that cannot be trained: by its names, or by the classes
+    of its dataset."""
+    datasets: dict[str, Dataset] = {}
+    for combination, recipe in recipes.items():
+        try:
+            name = require_dataset(recipe)
+            if name not in datasets:
+                datasets[name] = load(name)
+            prepared(recipe, datasets[name])
+        except HBenchError as error:
+            found = error.found
+            if found and is_held_out:
+                found += f"; {HELD_OUT:.0%} of the training classes are held out for the comparison"
+            raise ConfigError(
+                f"the trial {' '.join(combination)} cannot be trained: {error.problem}",
+                expected=error.expected,
+                found=found,
+                fix=error.fix,
+            ) from None
 
 
 def ends_of(sweep: Sweep, best: Trial) -> list[str]:

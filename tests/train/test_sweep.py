@@ -3,7 +3,9 @@
 import json
 
 import pytest
+from click.testing import CliRunner
 
+from hbench.cli import group
 from hbench.core.errors import UsageError
 from hbench.train.recipes.files import resolve
 from hbench.train.sweep import Sweep, Trial, TriedKey, ends_of, parsed
@@ -21,6 +23,14 @@ def swept(tmp_path_factory):
     out = tmp_path_factory.mktemp("sweep") / "run"
     done = call(*COMMAND, "--sweep", "optimizer.lr=0.0,0.01", "--out", out)
     return out, done
+
+
+@pytest.fixture(scope="module")
+def swept_by_batch(tmp_path_factory):
+    """What is said of a sweep whose second trial has more classes in a batch than are left."""
+    out = tmp_path_factory.mktemp("sweep") / "run"
+    said = refusal(*COMMAND, "--sweep", "sampler.batch=16,2800", "--out", out)
+    return out, said
 
 
 def validations(folder):
@@ -70,6 +80,34 @@ def test_what_is_wrong_with_the_last_trial_is_said_before_the_first(tmp_path):
     said = refusal(*COMMAND, "--sweep", "sampler.name=m_per_class,none", "--out", tmp_path / "run")
     assert "sampler" in said
     assert not (tmp_path / "run").exists()
+
+
+def test_a_batch_of_too_many_classes_is_refused_before_the_first_trial(swept_by_batch):
+    out, said = swept_by_batch
+    assert "sampler.batch=2800" in said
+    assert "20% of the training classes are held out" in said
+    assert not out.exists()
+
+
+def test_only_the_best_trial_keeps_its_weights(swept):
+    out, done = swept
+    kept = {file.parent.parent.name for file in out.glob("trials/*/*/model.safetensors")}
+    best = done.stdout.splitlines()[1].split("\t")[0]
+    assert kept == {f"optimizer.lr={best}"}
+    assert "--keep all" in done.stderr
+
+
+def test_what_was_tried_is_shown_where_a_later_trial_fails(tmp_path):
+    out = tmp_path / "run"
+    lost = out / "trials" / "optimizer.lr=0.02"
+    lost.mkdir(parents=True)
+    (lost / "report.json").write_text("{}")  # of another run, as the folder's check says
+    done = CliRunner().invoke(
+        group, [*COMMAND, "--sweep", "optimizer.lr=0.01,0.02", "--out", str(out)]
+    )
+    assert done.exit_code != 0
+    assert done.stdout.splitlines()[0] == "optimizer.lr\tH-AP"
+    assert "1 of 2 trials did not end" in done.stdout
 
 
 @pytest.mark.parametrize("text", ["optimizer.lr", "optimizer.lr=1e-4", "optimizer.lr=1e-4,1e-4"])

@@ -44,7 +44,7 @@ from hbench.train.steps.run import BestStep, begin
 from hbench.train.validation import split_off
 from hbench.tree.names import class_rows
 from hbench.tree.partial import ended_early
-from tests.command_line import call
+from tests.command_line import at_a_terminal, call, refusal
 from tests.training import TINY, signalled_at, tiny
 
 ROOT = Path(__file__).parents[2]
@@ -875,7 +875,36 @@ def test_the_command_prints_a_recipe_and_trains_it(letters, tmp_path):
     (tmp_path / "mine.toml").write_text(call("train", "glyphs-happier", "--print", *sets).stdout)
     done = call("train", tmp_path / "mine.toml", "--out", tmp_path / "run", "--device", "cpu")
     assert "H-AP" in done.stdout
-    assert "step 1/1" in done.stderr
+    assert "step 1/1  0:00 left  loss" in done.stderr
+
+
+def test_a_bar_shows_step_and_time_left_at_80_columns(letters, tmp_path):
+    save(letters, tmp_path / "letters")
+    sets = [f"dataset={tmp_path / 'letters'}", "epochs=1", "steps_per_epoch=3", "sampler.batch=16"]
+    words = [word for change in sets for word in ("--set", change)]
+    sent = at_a_terminal("train", "glyphs-happier", *words, "--out", tmp_path / "run", remarks=True)
+    bars = [
+        line
+        for line in re.split(r"[\r\n]", re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", sent))
+        if "/3 " in line
+    ]
+    assert bars
+    assert all(re.match(r" *\d/3 [-\d]+:[-\d]+:[-\d]+ ", bar) and len(bar) <= 80 for bar in bars)
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ("losses.csl.params.dim=16", "dim of loss 'csl'"),
+        ("losses.sup_hap.params.aplha=2.0", "alpha"),
+        ("losses.xbm.params.params.aplha=2.0", "alpha"),
+    ],
+)
+def test_a_parameter_that_no_loss_takes_is_refused_where_the_recipe_is_printed(change, word):
+    memory = ["losses.xbm.params.loss='sup_hap'", "losses.xbm.params.size=64"]
+    changes = [*(memory if "xbm" in change else []), change]
+    sets = [text for each in changes for text in ("--set", each)]
+    assert word in refusal("train", "glyphs-happier", "--print", *sets)
 
 
 def test_a_second_training_into_one_folder_is_refused_while_the_first_is_at_work(letters, tmp_path):

@@ -2,8 +2,12 @@
 is loaded or written.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from hbench.core.errors import ConfigError, UnknownName
 from hbench.losses import loss_entry
+from hbench.losses.entry import REQUIRED
 from hbench.train.images.batches import HELD, NONE, SHIFTED
 from hbench.train.images.sampler import samplers
 from hbench.train.images.transforms import augmentations
@@ -13,12 +17,14 @@ from hbench.train.recipes.own_code import OwnCode, is_own_code
 from hbench.train.recipes.recipe import Recipe
 from hbench.train.steps.optimizers import optimizer_names
 
+FACTS = ("classes", "level_classes", "paths", "dim")  # of dataset and net, which losses may need
+
 
 def refuse_choices(recipe: Recipe) -> None:
     """Raise UnknownName for a name that does not exist, ConfigError for a variation that images in
     memory do not have."""
-    for loss in recipe.losses:
-        loss_entry(loss)
+    for loss, spec in recipe.losses.items():
+        _refuse_parameters(loss, spec.params)
         if recipe.precision == "float16" and loss.startswith("rambo"):
             raise ConfigError(
                 f"{loss} does not learn in float16, whose scaler multiplies the gradient of the "
@@ -37,6 +43,23 @@ def refuse_choices(recipe: Recipe) -> None:
     else:
         source_of(recipe.model.backbone)
     _refuse_variation(recipe)
+
+
+def _refuse_parameters(loss: str, params: Mapping[str, Any]) -> None:
+    """Raise UnknownName for a loss, ConfigError for a parameter that it does not have, or that is
+    the dataset's or the net's to say."""
+    entry = loss_entry(loss)
+    entry.refuse_unknown(loss, params)
+    of_data = [name for name in FACTS if name in params and entry.parameters[name] is REQUIRED]
+    if of_data:
+        raise ConfigError(
+            f"{of_data[0]} of loss {loss!r} is not a recipe's to say",
+            expected="the number that the dataset and the net have, which training fills in",
+            found=f"{params[of_data[0]]!r}",
+            fix="leave it out; model.dim is the dimension of the embeddings",
+        )
+    if loss == "xbm" and "loss" in params:
+        _refuse_parameters(params["loss"], params.get("params", {}))
 
 
 def _refuse_variation(recipe: Recipe) -> None:
