@@ -71,13 +71,14 @@ def rankable_scores(board: BoardHead, document: Document) -> Mapping[str, Score]
             found=f"queries:{signature.queries}",
             fix="hbench leaderboard add takes its row, which --by-name shows",
         )
+    scores = recordable_scores(board, document)
     if board.dataset in specs and not specs[board.dataset].is_compared:
         raise SubmissionError(
-            f"no counts of {board.dataset} are published, so that nothing says whether the report "
-            "is of the same images",
-            expected="a dataset whose counts were compared when it was built",
+            f"no counts of the tests of {board.dataset} are at hand, so that nothing says whether "
+            "the report is of the same images",
+            expected="a dataset whose tests were counted when it was built",
         )
-    return recordable_scores(board, document)
+    return scores
 
 
 def recordable_scores(board: BoardHead, document: Document) -> Mapping[str, Score]:

@@ -137,7 +137,9 @@ def build_published(
 
     remarks = [*errors, *disputed]
     if not spec.is_compared:
-        remarks.append(f"no counts of {spec.name} are published, so nothing was compared")
+        remarks.append(
+            f"no counts of the tests of {spec.name} are at hand, so they were not compared"
+        )
     return dataset, files, remarks
 
 

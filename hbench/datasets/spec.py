@@ -185,8 +185,9 @@ class Spec:
 
     @property
     def is_compared(self) -> bool:
-        """Whether a build is compared with anything that is published of the dataset."""
-        return bool(self.counts or self.disputed or self.digests)
+        """Whether a build's tests are compared with anything that is published of them; the training
+        set alone says nothing of what is scored."""
+        return not {*self.counts, *self.disputed, *self.digests} <= {"train"}
 
     @property
     def source(self) -> str:

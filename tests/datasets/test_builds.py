@@ -478,14 +478,24 @@ def test_a_set_with_the_counts_of_one_publication_is_the_published_one(dyml):
         disputed={"train": ({"fine": 4, "middle": 3}, {"fine": 2, "middle": 2})},
     )
     dataset, _, remarks = build_published(spec, dyml)
-    assert (dataset.version, remarks) == ("1", [])
+    assert dataset.version == "1"
+    assert not [remark for remark in remarks if "another dataset" in remark]
 
 
-def test_a_set_of_which_no_counts_are_published_says_that_nothing_was_compared(dyml):
-    spec = dataclasses.replace(specs["dyml-vehicle"], disputed={})
+def test_a_set_of_which_the_training_alone_is_counted_says_so_and_gets_no_place(dyml):
+    spec = dataclasses.replace(
+        specs["dyml-animal"], counts={"train": {"fine": 2, "middle": 2, "coarse": 2}}
+    )
     dataset, _, remarks = build_published(spec, dyml)
     assert dataset.version == "1"
-    assert remarks == ["no counts of dyml-vehicle are published, so nothing was compared"]
+    assert [remark.split(",")[0] for remark in remarks] == [
+        "no counts of the tests of dyml-animal are at hand"
+    ]
+    items = [item for test in dataset.tests.values() for item in test.items]
+    vectors = np.eye(len(items), dtype=np.float32)
+    report = hbench.evaluate(vectors, dataset, ids=items, protocol="official")
+    placed = placing(report.document, hbench.leaderboard("dyml-animal"))
+    assert "no counts of the tests of dyml-animal" in placed
 
 
 def test_a_set_that_nothing_published_was_compared_with_gets_no_place():
@@ -494,7 +504,7 @@ def test_a_set_that_nothing_published_was_compared_with_gets_no_place():
     vectors = np.random.default_rng(0).normal(size=(len(items), 4)).astype(np.float32)
     report = hbench.evaluate(vectors, named, ids=items, metrics="AP")
     board = Leaderboard(dataset="products-10k", version="1", protocol="paper", metric="AP")
-    assert "no counts of products-10k are published" in placing(report.document, board)
+    assert "no counts of the tests of products-10k" in placing(report.document, board)
 
 
 def test_a_dyml_query_ignores_its_copy_in_the_gallery(dyml):
