@@ -7,7 +7,7 @@ import numpy as np
 
 from studies.claims import Interval, Verdict, interval_of, judged
 from studies.study import Study
-from studies.values import About, Values
+from studies.values import About, Values, with_means
 
 ROWS = Path(__file__).parents[1] / "leaderboards"
 VALUES = "values.parquet"
@@ -26,6 +26,7 @@ def kept_of(source: str) -> Path:
 
 def markdown(study: Study, values: Values, about: About) -> str:
     """Return the study's claims, trials and tables as Markdown, from the kept values alone."""
+    values = with_means(values, study.means)
     verdicts = judged(study, values)
     lines = [
         f"# Study of {study.dataset}",

@@ -103,7 +103,8 @@ class Study(BaseModel):
 
     `unit`: the level whose classes intervals are taken over, beside seeds. `seeds`: the runs of an
     arm that a claim is about. `minutes`: what a run takes on one core. `gaps`: batch sizes of which
-    the decomposability gap of AP is measured, as metrics gap@B and AP in B.
+    the decomposability gap of AP is measured, as metrics gap@B and AP in B. `means`: metrics that
+    are the mean of others, for values that were kept without them.
     """
 
     model_config = STRICT
@@ -114,6 +115,7 @@ class Study(BaseModel):
     seeds: Annotated[int, Field(gt=0)] = 5
     minutes: Annotated[float, Field(gt=0)] | None = None
     gaps: tuple[Annotated[int, Field(gt=1)], ...] = ()
+    means: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     tuning: Tuning | None = None
     arms: dict[str, Arm]
     tables: tuple[ArmTable, ...] = Field((), alias="table")

@@ -7,7 +7,7 @@ table's metadata (`About`) has the settings, the rates that were tried, the dige
 and the version of hbench.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,6 +86,31 @@ Values = Mapping[str, Mapping[str, Scores]]  # arm -> metric -> its scores
 def whole(scores: Floats) -> Scores:
     """Make scores (S,) that are known as wholes only, such as gaps, one class."""
     return Scores(np.asarray(scores, float)[:, None], np.ones(1, np.int64), ("",))
+
+
+def with_means(values: Values, means: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Scores]]:
+    """Add the metrics that are means of others and that values of earlier runs lack, such as wAP of
+    the levels' APs; `means`: the others by the name of their mean.
+
+    Raises DataError where these are not of the same queries, so that their mean says nothing.
+    """
+    found = {arm: dict(metrics) for arm, metrics in values.items()}
+    for arm, metrics in found.items():
+        for name, others in means.items():
+            parts = [metrics[other] for other in others if other in metrics]
+            if name not in metrics and len(parts) == len(others):
+                metrics[name] = _mean_of(parts, f"{name} of {arm}")
+    return found
+
+
+def _mean_of(parts: Sequence[Scores], what: str) -> Scores:
+    first = parts[0]
+    for part in parts:
+        if part.units != first.units or not np.array_equal(part.queries, first.queries):
+            raise DataError(
+                f"{what} is no mean of what was kept", expected="metrics of the same queries"
+            )
+    return Scores(np.mean([part.values for part in parts], axis=0), first.queries, first.units)
 
 
 def write(values: Values, about: About, path: Path) -> None:

@@ -31,7 +31,7 @@ from studies.claims import holm, interval_of, judged
 from studies.page import kept_of, markdown, shown
 from studies.study import Claim, Study, Tuning
 from studies.tuning import chosen, folder_of_trial, trials, wanted
-from studies.values import About, ArmRecord, Scores, Trial, read, whole, write
+from studies.values import About, ArmRecord, Scores, Trial, read, whole, with_means, write
 from tests.training import small_glyphs
 
 ROOT = Path(__file__).parents[2]
@@ -215,6 +215,26 @@ def test_the_scores_of_every_seed_and_class_are_written_and_read_back(tmp_path):
 def refused(path, problem):
     with pytest.raises(DataError, match=problem):
         read(path)
+
+
+def test_wap_of_kept_aps_is_the_wap_that_was_measured():
+    values, _ = read(kept_of("grocery-study"))
+    without = {
+        arm: {name: scores for name, scores in metrics.items() if name != "wAP"}
+        for arm, metrics in values.items()
+    }
+    means = {"wAP": ["AP/group", "AP/coarse", "AP"], "never": ["AP", "R@7"]}
+    found = with_means(without, means)
+    for arm, metrics in values.items():
+        np.testing.assert_allclose(found[arm]["wAP"].values, metrics["wAP"].values, atol=1e-12)
+        assert "never" not in found[arm]
+
+
+def test_metrics_of_other_queries_have_no_mean():
+    one = Scores(np.array([[0.5, 0.7]]), np.array([2, 3]), ("a", "b"))
+    fewer = Scores(np.array([[0.5, 0.7]]), np.array([2, 2]), ("a", "b"))
+    with pytest.raises(DataError, match="same queries"):
+        with_means({"NSM": {"AP": one, "AP/genus": fewer}}, {"wAP": ["AP/genus", "AP"]})
 
 
 def test_a_claim_whose_arms_are_not_there_yet_is_not_measured_and_counts_in_the_correction():
