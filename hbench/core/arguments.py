@@ -230,7 +230,7 @@ def _kind(annotation: Any) -> ArgumentKind | None:
     if (
         origin is not None
         or not isinstance(annotation, type)
-        or annotation in (object, inspect.Parameter.empty)
+        or annotation in (object, Any, inspect.Parameter.empty)
     ):
         return None
 

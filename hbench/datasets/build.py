@@ -264,7 +264,7 @@ def _build_own(
     cards: bool,
     on_remark: OnRemark,
 ) -> Dataset:
-    chosen = name or Path(source.path.name.removesuffix(".gz")).stem
+    chosen = name or Path(Path(source.name).name.removesuffix(".gz")).stem
     refuse_name(chosen)
     folder = out or writable_folder(chosen)
     used = [
@@ -307,7 +307,7 @@ def _remarks(
     """
     root = dataset.root or Path()
     yield str(joined(dataset.manifests.values(), root, copies.items if copies else ()))
-    if source.path.is_dir() and (others := not_taken(source.path)):
+    if source.folder is not None and (others := not_taken(source.folder)):
         yield others
     reasons = []
     for item in (

@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -21,12 +21,16 @@ from hbench.core.untrusted import read_text as text_of
 from hbench.sheets.dialect import USUAL, Head, dialect_of, head_of, suffix_of
 from hbench.sheets.text import TextTable, read_text_table
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 TEXTS = (*USUAL, ".txt")
 ARROW = (".feather", ".arrow", ".ipc")
 LINES = (".jsonl", ".ndjson")
 SUFFIXES = (*USUAL, ".parquet", *ARROW, *LINES)
 MAYBE = (".txt", ".json")  # suffixes of tables, and of much else: the content decides
 VECTORS = (".npz", ".npy", ".pt", ".pth", ".safetensors")
+FRAME = "the DataFrame"  # what messages call one, which has no name
 TREES = (".nwk", ".newick", ".graphml")
 # formats of tables that are known and not read, and what to do with them
 FOREIGN = {
@@ -91,14 +95,35 @@ def read(path: Path, *, columns: Sequence[str] | None = None) -> Sheet:
             f"{path} cannot be read", expected=expected, found=first_line(error), fix=fix
         ) from None
 
+    _refuse_nameless(table, str(path))
+    return Sheet(path.name, table, written)
+
+
+def of_frame(frame: pd.DataFrame) -> Sheet:
+    """Take a DataFrame as the parquet file that pandas would write of it: its index is a column
+    where it is more than the numbers of the rows. Raises DataError as `read`.
+    """
+    try:
+        table = pa.Table.from_pandas(frame).replace_schema_metadata()
+    except (pa.ArrowException, ValueError) as error:
+        raise DataError(
+            f"{FRAME} cannot be read",
+            expected="columns of one kind each",
+            found=first_line(error),
+        ) from None
+    _refuse_nameless(table, FRAME)
+    return Sheet(FRAME, table)
+
+
+def _refuse_nameless(table: pa.Table, named: str) -> None:
+    """Raise DataError for a table without rows, or whose columns share a name."""
     doubled = sorted(name for name, count in Counter(table.column_names).items() if count > 1)
     if doubled or not len(table):
         raise DataError(
-            f"{path} is not a table of names",
+            f"{named} is not a table of names",
             expected="a header of different column names, and rows",
             found=f"{', '.join(doubled)} several times" if doubled else "no rows",
         )
-    return Sheet(path.name, table, written)
 
 
 def unknown_format(path: Path) -> UsageError | DataError:

@@ -1,11 +1,14 @@
 """Builds a dataset of your own from its source: a table or a folder, and how to read it."""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 from PIL import ImageColor
 
@@ -28,15 +31,16 @@ from hbench.datasets.own.data import (
 )
 from hbench.datasets.own.decisions import applied, in_words
 from hbench.datasets.own.folder import SPLIT, VALIDATION, folder_table
+from hbench.datasets.own.in_tree import placed
 from hbench.datasets.own.splits import split
 from hbench.datasets.own.table import OwnTable, check_columns
 from hbench.sheets import sheet
 from hbench.sheets.columns import Chosen, TableColumns, columns_of
-from hbench.sheets.paths import as_written, separator_of, split_path
-from hbench.sheets.rows import Row
-from hbench.tree import refuse_depth
 from hbench.tree.advice import mend_to_tree
-from hbench.tree.names import NameTable, paths_of_nodes, refuse, remarks_on
+from hbench.tree.names import NameTable, remarks_on
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # choices about a table or a folder, which a dataset that is built does not leave
 OF_TABLES = (
@@ -48,13 +52,15 @@ OF_TABLES = (
 @checked_class
 @dataclass(frozen=True)
 class OwnSource:
-    """A CSV or parquet table, a folder of images, or a dataset that is built, and how to read it.
+    """A CSV or parquet table, a DataFrame, a folder of images, or a dataset that is built, and how
+    to read it.
 
     Args:
-        path: the table or the folder; or the name or folder of a dataset that is built, whose items
-            with their levels and splits are taken for a table.
+        path: the table, also as a pandas DataFrame, or the folder; or the name or folder of a
+            dataset that is built, whose items with their levels and splits are taken for a table.
         levels: columns, coarse to fine, or names of the nested folders; also one text with commas.
-        root: the folder of the images. Default: that of the table.
+        root: the folder of the images. Default: that of the table, of a DataFrame the one in which
+            you are.
         image_column: the column of their paths below it, or of ids. Default: the one that looks so.
         depth: the number of nested folders that are levels. Default: all.
         split_column: the column that says train or test.
@@ -81,7 +87,7 @@ class OwnSource:
         UsageError: a background that is no colour.
     """
 
-    path: Path
+    path: Path | pd.DataFrame
     levels: str | Sequence[str] = ()
     root: Path | None = None
     image_column: str | None = None
@@ -106,10 +112,7 @@ class OwnSource:
         """Take texts for paths and levels. Raises UnknownName for `copies`, UsageError for a
         background that is not a colour.
         """
-        for field in ("path", "root", "tree", "taxonomy", "decisions"):
-            value = getattr(self, field)
-            object.__setattr__(self, field, None if value is None else Path(value))
-
+        self._take_paths()
         for field in ("levels", "boxes"):
             value = getattr(self, field)
             if isinstance(value, str):
@@ -135,6 +138,25 @@ class OwnSource:
             raise UsageError(
                 f"{self.background!r} is not a colour", expected="white, #rrggbb, or none"
             ) from None
+
+    def _take_paths(self) -> None:
+        """Take texts for paths. Raises UsageError for a source that is neither one nor a table."""
+        if not (hasattr(self.path, "columns") or isinstance(self.path, str | PathLike)):
+            raise UsageError("path must be a path or a DataFrame", found=type(self.path).__name__)
+        for field in ("path", "root", "tree", "taxonomy", "decisions"):
+            value = getattr(self, field)
+            if isinstance(value, str | PathLike):
+                object.__setattr__(self, field, Path(value))
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return str(self.path) if isinstance(self.path, Path) else sheet.FRAME
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of images that it is, if it is one."""
+        return self.path if isinstance(self.path, Path) and self.path.is_dir() else None
 
 
 def build_own(
@@ -177,7 +199,7 @@ def build_own(
     try:
         dataset = own_dataset(name, own, root, listed=listed)
     except TreeError:  # the next line raises the problems by node, with advice
-        mend_to_tree(NameTable.of(own.columns.levels, own.rows), (), str(source.path))
+        mend_to_tree(NameTable.of(own.columns.levels, own.rows), (), source.name)
         raise
 
     for remark in remarks_on(name_table_of(list(dataset.manifests.values()))):
@@ -230,10 +252,10 @@ def _read(source: OwnSource, built: Dataset | None) -> tuple[OwnTable, Path, dic
     if built is not None:
         _refuse_columns(source, built.name)
         return table_of(built), source.root or built.root or Path(), {}
-    if source.path.is_dir():
-        return _placed(_of_folder(source), source), source.path, {}
+    if source.folder is not None:
+        return placed(_of_folder(source, source.folder), source), source.folder, {}
 
-    found = coco_table(source.path) if is_coco(source.path) else sheet.read(source.path)
+    found, beside = _table_of(source)
     table = found.table
     table, item, images = without_images(table, source.image_column)
     levels = tuple(source.levels)
@@ -254,17 +276,23 @@ def _read(source: OwnSource, built: Dataset | None) -> tuple[OwnTable, Path, dic
             table = several.without_marks(
                 several.without_lists(table, levels), levels, source.separator
             )
-        own = OwnTable(source.path.name, table, columns_of(table, chosen), facts)
+        own = OwnTable(found.name, table, columns_of(table, chosen), facts)
     else:
-        own = own_table.of_table(
-            source.path.name, table, chosen, facts, as_it_is=bool(source.policies)
-        )
+        own = own_table.of_table(found.name, table, chosen, facts, as_it_is=bool(source.policies))
 
     column = source.split_column
     if column is not None:
         check_columns(table, [column])
     own = dataclasses.replace(own, columns=_with_split(own.columns, column))
-    return _placed(own, source), source.root or source.path.parent, images
+    return placed(own, source), source.root or beside, images
+
+
+def _table_of(source: OwnSource) -> tuple[sheet.Sheet, Path]:
+    """The table of a source, and the folder in which its images are unless it says otherwise."""
+    if not isinstance(source.path, Path):
+        return sheet.of_frame(source.path), Path()
+    found = coco_table(source.path) if is_coco(source.path) else sheet.read(source.path)
+    return found, source.path.parent
 
 
 def _refuse_columns(source: OwnSource, dataset: str) -> None:
@@ -278,10 +306,10 @@ def _refuse_columns(source: OwnSource, dataset: str) -> None:
         )
 
 
-def _of_folder(source: OwnSource) -> OwnTable:
+def _of_folder(source: OwnSource, folder: Path) -> OwnTable:
     """The table of a folder of images, whose nested folders are the levels."""
     table = folder_table(
-        source.path, levels=source.levels, split_folders=source.split_folders, depth=source.depth
+        folder, levels=source.levels, split_folders=source.split_folders, depth=source.depth
     )
     levels = tuple(name for name in table.column_names if name not in {"item", SPLIT})
     columns = TableColumns("item", levels, SPLIT if source.split_folders else None)
@@ -290,7 +318,7 @@ def _of_folder(source: OwnSource) -> OwnTable:
         item.startswith(f"{VALIDATION}/") for item in table["item"].to_pylist()
     )
     facts = (f"the folder {VALIDATION} is the test",) if tests_by_val else ()
-    return OwnTable(source.path.name or str(source.path), table, columns, facts)
+    return OwnTable(folder.name or str(folder), table, columns, facts)
 
 
 def _boxed(table: pa.Table, item: str | None, source: OwnSource) -> tuple[pa.Table, str, str]:
@@ -311,75 +339,3 @@ def _with_split(columns: TableColumns, split: str | None) -> TableColumns:
     if columns.split is not None and split is None:
         left_out[columns.split] = "a split; --split-column uses it"
     return dataclasses.replace(columns, split=split, left_out=left_out)
-
-
-def _placed(own: OwnTable, source: OwnSource) -> OwnTable:
-    """Replace the column that names a node of a tree, or the path to it, by a column per level of
-    the tree.
-    """
-    if source.tree is None:
-        refuse_depth(len(own.columns.levels))
-        return own
-    if len(own.columns.levels) != 1:
-        raise UsageError(
-            "with --tree, one column names the node of each item", expected="--levels COLUMN"
-        )
-    from hbench.tree import files as tree_files  # loads networkx
-    from hbench.tree.policies import MAJORITY_PARENT, mend
-
-    names = tree_files.read(source.tree, chosen=Chosen(edges=tuple(source.edges)))
-    if source.several:
-        return _placed_in_all(own, names, source.tree.name)
-    refuse([problem for problem in names.broken if problem.kind == "cycle"], str(source.tree))
-    if MAJORITY_PARENT in source.policies:  # it decides where items of such a node are, too
-        names = mend(names, [MAJORITY_PARENT]).table
-    nodes = [row[0] for row in own.rows]
-    mark = source.separator or separator_of(nodes)
-    known = {
-        as_written(row[:depth]): row[:depth]
-        for row in names.rows
-        for depth in range(1, len(row) + 1)
-    }
-    given = [split_path(node, mark) if mark else () for node in nodes]
-    paths = [known.get(path, ()) for path in given]
-    if mark is None or any(path and not place for path, place in zip(given, paths, strict=True)):
-        different = [node for node in dict.fromkeys(nodes) if node]
-        of_node = dict(zip(different, paths_of_nodes(names, different), strict=True))
-        paths = [of_node.get(node, ()) for node in nodes]
-    depth = len(names.levels)
-    placed = own.with_levels(names.levels, [path + ("",) * (depth - len(path)) for path in paths])
-    facts = (*own.facts, f"{own.columns.levels[0]} names nodes of {source.tree.name}")
-    return dataclasses.replace(placed, facts=facts)
-
-
-def _placed_in_all(own: OwnTable, names: NameTable, tree: str) -> OwnTable:
-    """Replace the column that names a node of a DAG by a column per level, in a row for every path
-    to the node.
-    """
-    refuse([problem for problem in names.broken if problem.kind == "cycle"], tree)
-    paths = _paths_to(names)
-    nodes = [row[0] for row in own.rows]
-    if unknown := [node for node in dict.fromkeys(nodes) if node and node not in paths]:
-        raise UnknownName("node of the tree", unknown[0], list(paths))
-    found: list[list[Row]] = [paths[node] if node else [()] for node in nodes]
-
-    numbers = list(map(len, found))
-    repeated = dataclasses.replace(
-        own, table=own.table.take(pa.array(np.repeat(np.arange(len(nodes)), numbers)))
-    )
-    depth = len(names.levels)
-    rows = [path + ("",) * (depth - len(path)) for of_node in found for path in of_node]
-    facts = (*own.facts, f"{own.columns.levels[0]} names nodes of {tree}, by every path to them")
-    return dataclasses.replace(repeated.with_levels(names.levels, rows), facts=facts)
-
-
-def _paths_to(names: NameTable) -> dict[str, list[Row]]:
-    """List every path to each node of a DAG."""
-    from hbench.tree.policies import mend
-
-    apart = mend(names, ["by-path"]).final  # a node under another parent has a name of its own
-    paths: dict[str, dict[Row, None]] = {}
-    for row, shown in apart.items():
-        for depth, name in enumerate(row, start=1):
-            paths.setdefault(name, {})[(shown or row)[:depth]] = None
-    return {name: list(to_node) for name, to_node in paths.items()}

@@ -25,7 +25,12 @@ from hbench.engine.ranker import Side
 from hbench.engine.settings import Settings
 from hbench.engine.similarity import SelectedRows, as_vectors
 from hbench.engine.similarity.rows import float_type
-from hbench.evaluation.arrays.labels import GivenSide, given_side, numbered
+from hbench.evaluation.arrays.labels import (
+    GivenSide,
+    given_side,
+    names_of_columns,
+    numbered,
+)
 from hbench.evaluation.by_name.nodes import path_text, read
 from hbench.evaluation.by_name.queries import asked_of, conditions_by_name, report_of_names
 from hbench.evaluation.measurement import Retrieval, job_of, measure, several_in_words
@@ -71,10 +76,11 @@ def score(
         vectors: (N, D), numpy arrays or torch tensors of any float type.
         labels: (N, L), or (N,) for one level: numbers or names, coarse to fine; no -1, which the
             losses take for unknown. Where items have several right paths (docs/labels.md),
-            (N, P, L), or for each item a list of its paths.
+            (N, P, L), or for each item a list of its paths. A DataFrame has a column per level.
         gallery: (G, D), what the queries rank instead of each other. Default: they rank themselves.
         gallery_labels: (G, L), given together with `gallery`.
-        level_names: L names, coarse to fine. Default: level1 … levelL.
+        level_names: L names, coarse to fine. Default: the columns of a DataFrame, or else level1 …
+            levelL.
         nodes: vectors (D,) by the name of a node, or by the names from the top to it: these are the
             queries then, and `vectors` what they rank (docs/by-name.md).
         metrics: names such as "H-AP", "AP/level1" or "R@10" (`hbench.list_metrics()`), as a list or
@@ -118,7 +124,7 @@ def score(
         given.append(given_side(gallery, gallery_labels, "gallery vectors", "gallery labels"))
     test, tree = _retrieval_of_arrays(
         given,
-        level_names=level_names,
+        level_names=level_names or names_of_columns([labels, gallery_labels]),
         policies=listed(policies),
         needs_direction=similarity == "cosine",
     )

@@ -13,7 +13,7 @@ from hbench.core.arguments import as_array
 from hbench.core.errors import SubmissionError, UsageError
 from hbench.engine.ranker import Side
 from hbench.sheets.rows import Row, default_levels, stripped
-from hbench.tree import Labels, LabelTree
+from hbench.tree import NOT_LEVELS, Labels, LabelTree
 from hbench.tree.advice import mend_to_tree
 from hbench.tree.names import NameTable
 from hbench.tree.partial import NO_CLASS, Known
@@ -62,6 +62,36 @@ def given_side(vectors: Any, labels: Any, whose: str, what: str) -> GivenSide:
         )
     first, further, owners = gathered([list(map(tuple, of_item)) for of_item in paths])
     return GivenSide(vectors, as_paths([*first, *further], what), owners, whose)
+
+
+def names_of_columns(labels: Sequence[Any]) -> tuple[str, ...] | None:
+    """The level names that labels bring, as columns of DataFrames; None where they bring none.
+
+    Raises SubmissionError for a column that is never a level in a table either, and for a gallery
+    with other columns than the queries.
+    """
+    found = [named for given in labels if (named := _columns_of(given)) is not None]
+    if not found:
+        return None
+    if other := [named for named in found if named != found[0]]:
+        raise SubmissionError(
+            "the labels of queries and gallery have other columns",
+            expected=", ".join(found[0]),
+            found=", ".join(other[0]),
+        )
+    if reserved := [name for name in found[0] if name.lower() in NOT_LEVELS]:
+        raise SubmissionError(
+            f"the labels have the column {reserved[0]}, which is no level",
+            expected="a column per level, coarse to fine",
+            fix='labels[["order", "species"]] picks columns',
+        )
+    return found[0]
+
+
+def _columns_of(labels: Any) -> tuple[str, ...] | None:
+    """The columns of a DataFrame, if all are texts."""
+    names = tuple(labels.columns) if hasattr(labels, "columns") else ()
+    return names if names and all(isinstance(name, str) for name in names) else None
 
 
 def _several(labels: Any) -> list[list[Any]] | None:

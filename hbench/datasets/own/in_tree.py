@@ -1,0 +1,93 @@
+"""Places the items of a table in a tree that a file holds: by the node that a column names, or by
+the path to it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from hbench.core.errors import UnknownName, UsageError
+from hbench.sheets.columns import Chosen
+from hbench.sheets.paths import as_written, separator_of, split_path
+from hbench.tree import refuse_depth
+from hbench.tree.names import NameTable, paths_of_nodes, refuse
+
+if TYPE_CHECKING:
+    from hbench.datasets.own.source import OwnSource
+    from hbench.datasets.own.table import OwnTable
+    from hbench.sheets.rows import Row
+
+
+def placed(own: OwnTable, source: OwnSource) -> OwnTable:
+    """Replace the column that names a node of a tree, or the path to it, by a column per level of
+    the tree.
+    """
+    if source.tree is None:
+        refuse_depth(len(own.columns.levels))
+        return own
+    if len(own.columns.levels) != 1:
+        raise UsageError(
+            "with --tree, one column names the node of each item", expected="--levels COLUMN"
+        )
+    from hbench.tree import files as tree_files  # loads networkx
+    from hbench.tree.policies import MAJORITY_PARENT, mend
+
+    names = tree_files.read(source.tree, chosen=Chosen(edges=tuple(source.edges)))
+    if source.several:
+        return _placed_in_all(own, names, source.tree.name)
+    refuse([problem for problem in names.broken if problem.kind == "cycle"], str(source.tree))
+    if MAJORITY_PARENT in source.policies:  # it decides where items of such a node are, too
+        names = mend(names, [MAJORITY_PARENT]).table
+    nodes = [row[0] for row in own.rows]
+    mark = source.separator or separator_of(nodes)
+    known = {
+        as_written(row[:depth]): row[:depth]
+        for row in names.rows
+        for depth in range(1, len(row) + 1)
+    }
+    given = [split_path(node, mark) if mark else () for node in nodes]
+    paths = [known.get(path, ()) for path in given]
+    if mark is None or any(path and not place for path, place in zip(given, paths, strict=True)):
+        different = [node for node in dict.fromkeys(nodes) if node]
+        of_node = dict(zip(different, paths_of_nodes(names, different), strict=True))
+        paths = [of_node.get(node, ()) for node in nodes]
+    depth = len(names.levels)
+    placed = own.with_levels(names.levels, [path + ("",) * (depth - len(path)) for path in paths])
+    facts = (*own.facts, f"{own.columns.levels[0]} names nodes of {source.tree.name}")
+    return dataclasses.replace(placed, facts=facts)
+
+
+def _placed_in_all(own: OwnTable, names: NameTable, tree: str) -> OwnTable:
+    """Replace the column that names a node of a DAG by a column per level, in a row for every path
+    to the node.
+    """
+    refuse([problem for problem in names.broken if problem.kind == "cycle"], tree)
+    paths = _paths_to(names)
+    nodes = [row[0] for row in own.rows]
+    if unknown := [node for node in dict.fromkeys(nodes) if node and node not in paths]:
+        raise UnknownName("node of the tree", unknown[0], list(paths))
+    found: list[list[Row]] = [paths[node] if node else [()] for node in nodes]
+
+    numbers = list(map(len, found))
+    repeated = dataclasses.replace(
+        own, table=own.table.take(pa.array(np.repeat(np.arange(len(nodes)), numbers)))
+    )
+    depth = len(names.levels)
+    rows = [path + ("",) * (depth - len(path)) for of_node in found for path in of_node]
+    facts = (*own.facts, f"{own.columns.levels[0]} names nodes of {tree}, by every path to them")
+    return dataclasses.replace(repeated.with_levels(names.levels, rows), facts=facts)
+
+
+def _paths_to(names: NameTable) -> dict[str, list[Row]]:
+    """List every path to each node of a DAG."""
+    from hbench.tree.policies import mend
+
+    apart = mend(names, ["by-path"]).final  # a node under another parent has a name of its own
+    paths: dict[str, dict[Row, None]] = {}
+    for row, shown in apart.items():
+        for depth, name in enumerate(row, start=1):
+            paths.setdefault(name, {})[(shown or row)[:depth]] = None
+    return {name: list(to_node) for name, to_node in paths.items()}
