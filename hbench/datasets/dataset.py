@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +34,13 @@ from hbench.datasets import manifest as manifests
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.pictures import open_upright
 from hbench.sheets.understood import Understood
-from hbench.tree import Labels, affected
+from hbench.tree import Labels, LabelTree, affected
+from hbench.tree.names import class_rows
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+    from hbench.tree import Node
 
 FORMAT = "hbench.dataset/1"
 TRAIN = "train"
@@ -162,6 +168,23 @@ class Dataset:
     def levels(self) -> tuple[str, ...]:
         """The level names of the tests, coarse to fine; `train` may have others."""
         return next(iter(self.tests.values())).levels
+
+    @property
+    def tree(self) -> nx.DiGraph[Node]:
+        """The label tree of all classes, those that train and those that are tested, as a networkx
+        graph, from "root" down; a node is (depth, id) and has a `name` and a `level`.
+
+        Where tests have fewer levels than the training set (DyML), it is that of the training set.
+        Raises TreeError where a class lies under two parents in two splits.
+        """
+        deepest = max((each.levels for each in self.manifests.values()), key=len)
+        rows = {
+            row
+            for each in self.manifests.values()
+            if each.levels == deepest
+            for row in class_rows(each.tree)
+        }
+        return LabelTree.from_names(sorted(rows), levels=deepest)[0].graph()
 
     @property
     def manifests(self) -> dict[str, Manifest]:

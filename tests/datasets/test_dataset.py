@@ -5,11 +5,12 @@ to get it.
 import dataclasses
 import json
 
+import networkx as nx
 import numpy as np
 import pytest
 from PIL import Image
 
-from hbench.core.errors import DataError, HBenchError, IntegrityError, UnknownName
+from hbench.core.errors import DataError, HBenchError, IntegrityError, TreeError, UnknownName
 from hbench.datasets import Dataset, Protocol, load, save
 from hbench.datasets import manifest as manifests
 
@@ -204,3 +205,26 @@ def test_a_dataset_is_whole_or_not_there(tmp_path):
     with pytest.raises(TypeError):
         save(broken, tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
+
+
+# the tree
+
+
+def test_the_tree_of_a_dataset_has_the_classes_of_all_splits_and_is_one_of_networkx():
+    tested = manifests.from_names(["d.png"], [("plant", "elm")], levels=["kingdom", "species"])
+    data = dataclasses.replace(small(), tests={"test": tested})
+    tree = data.tree
+    assert nx.is_arborescence(tree)
+    named = nx.get_node_attributes(tree, "name")
+    leaves = sorted(named[node] for node in tree if not tree.out_degree(node))
+    assert leaves == ["cat", "dog", "elm", "oak"]
+    number = {name: node for node, name in named.items()}
+    assert nx.lowest_common_ancestor(tree, number["elm"], number["oak"]) == number["plant"]
+    assert nx.lowest_common_ancestor(tree, number["elm"], number["cat"]) == number["root"]
+    assert tree.nodes[number["elm"]]["level"] == "species"
+
+
+def test_a_class_under_two_parents_in_two_splits_is_no_tree():
+    moved = manifests.from_names(["d.png"], [("animal", "oak")], levels=["kingdom", "species"])
+    with pytest.raises(TreeError, match="several parents"):
+        dataclasses.replace(small(), tests={"test": moved}).tree  # noqa: B018
