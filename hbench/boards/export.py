@@ -51,15 +51,20 @@ IN_LATEX = {  # what its default fonts lack
 FOREIGN = re.compile(f"[{''.join(IN_LATEX)}]")
 
 
+Marks = Sequence[Collection[int]]  # the columns of every line
+
+
 class BoardTable(NamedTuple):
     """`cells`: a line per standing, as texts. `notes`: "[n] …" for the marks behind methods, then
-    full sources. `bold`: for every line, the columns whose cell is printed in bold, where any is.
+    full sources. `bold`, `underlined`: for every line, the columns whose cell is printed so, where
+    any is.
     """
 
     header: tuple[str, ...]
     cells: list[tuple[str, ...]]
     notes: list[str]
-    bold: Sequence[Collection[int]] = ()
+    bold: Marks = ()
+    underlined: Marks = ()
 
 
 def table(
@@ -181,28 +186,29 @@ def latex(content: BoardTable, *, title: str) -> str:
     """
     import pandas as pd
 
-    def tabular(frame: pd.DataFrame, columns: str, bold: Sequence[Collection[int]] = ()) -> str:
-        """A tabular with these column types (such as llrr); `bold`: the columns, by line."""
+    def tabular(frame: pd.DataFrame, columns: str, marked: Mapping[str, Marks]) -> str:
+        """A tabular with these column types (such as llrr); `marked`: by command, the columns of every
+        line that it is put around."""
         style = (
             frame.style.hide(axis="index")
             .format(escape="latex")
             .format_index(axis=1, escape="latex")
         )
-        if bold:
-            strong = pd.DataFrame("", frame.index, frame.columns)
-            for line, places in enumerate(bold):
-                strong.iloc[line, list(places)] = "textbf:--rwrap;"
-            style = style.apply(lambda _: strong, axis=None)
+        commands = pd.DataFrame("", frame.index, frame.columns)
+        for command, marks in marked.items():
+            for line, places in enumerate(marks):
+                commands.iloc[line, list(places)] = f"{command}:--rwrap;"
+        style = style.apply(lambda _: commands, axis=None)
 
         # a cell that begins with [ would be an option of the line before it
         text = style.to_latex(hrules=True, column_format=columns)
         return re.sub(r"(?m)^\[", "{[}", FOREIGN.sub(lambda found: IN_LATEX[found[0]], text))
 
     aligned = "".join("l" if name in LEFT else "r" for name in content.header)
-    body = tabular(pd.DataFrame(content.cells, columns=list(content.header)), aligned, content.bold)
-    notes = (
-        tabular(pd.DataFrame({"Notes": content.notes}), r"p{\linewidth}") if content.notes else ""
-    )
+    cells = pd.DataFrame(content.cells, columns=list(content.header))
+    body = tabular(cells, aligned, {"textbf": content.bold, "underline": content.underlined})
+    below = pd.DataFrame({"Notes": content.notes})
+    notes = tabular(below, r"p{\linewidth}", {}) if content.notes else ""
     return f"% {one_line(title)}\n\\begin{{table}}\n\\centering\n{body}{notes}\\end{{table}}\n"
 
 

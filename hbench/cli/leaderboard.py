@@ -206,7 +206,8 @@ def rerun(name: str, method: str, *, out: Path | None, as_json: bool) -> None:
 @click.option("--out", "-o", "output", type=FILE, help="Write this file instead of stdout.")
 def export(form: str | None, output: Path | None, **selection: Any) -> None:
     """Export a leaderboard as Markdown, LaTeX, CSV (one line per row), JSON (everything), or its
-    sources as BibTeX.
+    sources as BibTeX. LaTeX prints the best of a column in bold and underlines the second, Markdown
+    has the best in bold.
 
     Example: hbench leaderboard export sop --columns H-AP,ASI,NDCG --top 10 -o sop.tex
     """

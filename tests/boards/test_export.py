@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hbench.boards import Leaderboard, Paper, Row, Standing, rank, read_board
+from hbench.boards import Citation, Leaderboard, Paper, Row, Standing, rank, read_board
 from hbench.boards.export import as_csv, as_json, latex, markdown, table, title
 from hbench.cli import board_tables as cli
 from hbench.cli import group
@@ -318,3 +318,49 @@ def test_what_was_trained_on_is_a_column_where_every_row_says_so():
     assert "trained on" in said[1].split("\t")
     assert {row.split("\t")[4] for row in said[2:10]} == {"VOC 07", "VOC 07+12"}
     assert "trained on" not in run("show", "sop").splitlines()[1]
+
+
+# the best and the second
+
+
+def marked(command, text):
+    """What a LaTeX command is put around, in a table's lines."""
+    return re.findall(rf"\\{command}{{([^}}]*)}}", text)
+
+
+def small_board():
+    """Three rows of which the first has a score that is not comparable; two distances tie."""
+    paper = Paper(citation="Me, 2026", table="Tab. 1")
+    rows = [
+        Row(
+            method="a",
+            scores={"R@1": Decimal("90.0"), "HD@1": Decimal("1.00")},
+            unranked={"R@1": "of another gallery"},
+            paper=paper,
+        ),
+        Row(method="b", scores={"R@1": Decimal("80.5"), "HD@1": Decimal("0.50")}, paper=paper),
+        Row(method="c", scores={"R@1": Decimal("81.0"), "HD@1": Decimal("0.50")}, paper=paper),
+        Row(method="d", scores={"R@1": Decimal("79.0"), "HD@1": Decimal("2.00")}, paper=paper),
+    ]
+    return Leaderboard(
+        dataset="sop",
+        version="1",
+        protocol="paper",
+        metric="R@1",
+        citations={"Me, 2026": Citation(text="Me")},
+        rows=tuple(rows),
+    )
+
+
+def test_latex_has_the_best_in_bold_and_the_second_underlined_whatever_is_better():
+    text = cli.written(small_board(), rank(small_board(), "R@1"), ["R@1", "HD@1"], form="latex")
+    assert marked("textbf", text) == ["81.0", "0.50", "0.50"]
+    assert marked("underline", text) == ["80.5", "1.00"]
+
+
+def test_nothing_is_best_where_all_are_equal():
+    board = small_board()
+    equal = board.model_copy(update={"rows": board.rows[1:2]})
+    text = cli.written(equal, rank(equal, "R@1"), ["R@1"], form="latex")
+    assert r"\textbf" not in text
+    assert r"\underline" not in text
