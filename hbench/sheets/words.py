@@ -69,7 +69,7 @@ RETRIEVED = (
 SCORES = ("score", "similarity", "sim")
 POSITIONS = ("rank", "position")
 DISTANCES = ("distance", "dist")
-GRADES = ("relevance", "rel", "grade", "qrel")
+GRADES = ("relevance", "rel", "grade", "qrel", "level")
 LISTS = (
     "images", "items", "results", "predictions", "ranking", "retrieved", "neighbors", "neighbours",
     "docs", "hits",

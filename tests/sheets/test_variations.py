@@ -487,12 +487,19 @@ def test_a_run_is_scored_by_judgements_with_a_level_for_each_grade(tmp_path):
         "q1\t0\ta\t1\nq2\t0\tb\t1\n",
         "query-id\tcorpus-id\tscore\nq1\ta\t1\nq2\tb\t1\n",
         "query_id,doc_id,relevance\nq1,a,1\nq2,b,1\n",
+        "query,item,level\nq1,a,1\nq2,b,1\n",
     ],
 )
 def test_judgements_are_read_as_trec_and_beir_write_them(text):
     data = in_folder("qrels.tsv", text, load)
     assert data.levels == ("grade1",)
     assert data.tests["test"].items[data.tests["test"].query].tolist() == ["q1", "q2"]
+
+
+def test_items_whose_level_is_called_level_are_no_judgements():
+    data = in_folder("own.csv", "query,item,level\n1,a,3\n0,b,3\n1,c,5\n0,d,5\n", load)
+    assert data.levels == ("level",)
+    assert data.tests["test"].items[data.tests["test"].query].tolist() == ["a", "c"]
 
 
 @pytest.mark.parametrize(

@@ -39,8 +39,18 @@ def is_qrels(path: Path) -> bool:
         return False
     if all(_is_line(line) for line in text.head.lines):
         return True
-    header = text.dialect.rows[0] if text.dialect.rows else []
-    return _columns_of(header) is not None
+    header, *rows = text.dialect.rows or [[]]
+    columns = _columns_of(header)
+    return columns is not None and not _are_items(header, rows, columns)
+
+
+def _are_items(header: list[str], rows: list[list[str]], columns: tuple[str, str, str]) -> bool:
+    """Whether rows are items of a table whose only level is called "level": they say by a flag
+    whether each is a query."""
+    query, _, grade = columns
+    place = header.index(query)
+    flags = {row[place].lower() for row in rows if len(row) == len(header)}
+    return words.folded(grade) == "level" and flags <= {"0", "1", "true", "false"}
 
 
 def _is_line(line: str) -> bool:
