@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hbench.losses import build_loss, rank_losses
 from hbench.losses.cpu_kernel import CompiledLists, make_lists
 from hbench.losses.rank_losses import RankLoss
-from hbench.losses.rank_sums import Lists, RankSteps
+from hbench.losses.rank_sums import Lists, RankSteps, sum_by_query
 from hbench.losses.steps import LowerBound, Sigmoid, SupRank
 from hbench.metrics import definitions
 from hbench.metrics.level_sequence import LevelSequence
@@ -84,6 +84,31 @@ def test_with_the_exact_step_each_loss_is_one_minus_the_metric(drawn):
     for score, relevance, metric in cases:
         value, _ = loss_of(RankLoss(score, EXACT, relevance), scores, levels, depth)
         assert value.item() == pytest.approx(0.0 if math.isnan(metric) else 1 - metric, abs=4e-9)
+
+
+def rank_biased_precision(ranked, p=0.8):
+    """docs/losses.md: a metric of one's own, a sum over the positives."""
+    return sum_by_query((1 - p) * p ** (ranked.rank - 1), ranked.positives, ranked.lists)
+
+
+@given(lists())
+@settings(max_examples=100, deadline=None)
+def test_a_metric_of_ones_own_is_a_loss_with_exact_steps_itself_with_suprank_never_below(drawn):
+    scores, levels, depth = drawn
+    sequence = sequence_of(scores, levels, depth)
+    worth = [
+        0.2 * 0.8 ** (rank - 1)
+        for rank, level in zip(sequence.ranks.tolist(), sequence.levels.tolist(), strict=True)
+        if level == depth
+    ]
+    expected = 1 - sum(worth) if worth else 0.0
+    fine = rank_losses.fine_label()
+    exact, _ = loss_of(RankLoss(rank_biased_precision, EXACT, fine), scores, levels, depth)
+    above, _ = loss_of(
+        RankLoss(rank_biased_precision, rank_losses.suprank(), fine), scores, levels, depth
+    )
+    assert exact.item() == pytest.approx(expected, abs=1e-9)
+    assert above.item() >= expected - 1e-9
 
 
 @given(lists(), st.sampled_from(NAMES))
