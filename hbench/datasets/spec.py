@@ -185,8 +185,8 @@ class Spec:
 
     @property
     def is_compared(self) -> bool:
-        """Whether a build's tests are compared with anything that is published of them; the training
-        set alone says nothing of what is scored."""
+        """Whether a build's tests are compared with anything that is published of them; the
+        training set alone says nothing of what is scored."""
         return not {*self.counts, *self.disputed, *self.digests} <= {"train"}
 
     @property
