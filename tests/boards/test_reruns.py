@@ -1,7 +1,6 @@
 """Rows say how they are made: their commands are run again, and what they make is the rows'."""
 
 import json
-from collections import Counter
 from decimal import Decimal
 from pathlib import Path
 
@@ -50,17 +49,6 @@ def test_the_recipe_of_a_row_is_that_of_the_study(name):
             assert commands[arm] == study.command(arm, seed, about.arms[arm].chosen)
     assert commands.keys() <= kept.keys()
     assert len(commands) >= 6
-
-
-def test_the_counts_of_own_rows_in_prose_are_those_of_the_files():
-    counts = Counter(name for name, _ in own_rows())
-    read_me = (ROOT / "leaderboards/README.md").read_text(encoding="utf-8")
-    line = next(line for line in read_me.splitlines() if line.startswith("| runs of hbench's own"))
-    assert f"| {counts.total()} |" in line
-    assert all(f"{name} {count}" in line for name, count in counts.items())
-    total = sum(len(read_board_file(path).rows) for path in (ROOT / "leaderboards").glob("*.toml"))
-    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    assert f"{total} rows" in changes
 
 
 def test_the_shipped_recipe_has_the_rate_that_was_chosen():
