@@ -4,7 +4,9 @@ the path to it."""
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,22 +14,28 @@ import pyarrow as pa
 from hbench.core.errors import UnknownName, UsageError
 from hbench.sheets.columns import Chosen
 from hbench.sheets.paths import as_written, separator_of, split_path
-from hbench.tree import refuse_depth
 from hbench.tree.names import NameTable, paths_of_nodes, refuse
 
 if TYPE_CHECKING:
-    from hbench.datasets.own.source import OwnSource
     from hbench.datasets.own.table import OwnTable
     from hbench.sheets.rows import Row
 
 
-def placed(own: OwnTable, source: OwnSource) -> OwnTable:
+class TreeFile(NamedTuple):
+    """The file of a tree, and how nodes are found in it: the columns of its `edges`, what stands
+    between the names of a path, the policies, and whether a node may have several parents."""
+
+    path: Path
+    edges: tuple[str, ...]
+    separator: str | None
+    policies: Sequence[str]
+    several: bool
+
+
+def placed(own: OwnTable, source: TreeFile) -> OwnTable:
     """Replace the column that names a node of a tree, or the path to it, by a column per level of
     the tree.
     """
-    if source.tree is None:
-        refuse_depth(len(own.columns.levels))
-        return own
     if len(own.columns.levels) != 1:
         raise UsageError(
             "with --tree, one column names the node of each item", expected="--levels COLUMN"
@@ -35,10 +43,10 @@ def placed(own: OwnTable, source: OwnSource) -> OwnTable:
     from hbench.tree import files as tree_files  # loads networkx
     from hbench.tree.policies import MAJORITY_PARENT, mend
 
-    names = tree_files.read(source.tree, chosen=Chosen(edges=tuple(source.edges)))
+    names = tree_files.read(source.path, chosen=Chosen(edges=source.edges))
     if source.several:
-        return _placed_in_all(own, names, source.tree.name)
-    refuse([problem for problem in names.broken if problem.kind == "cycle"], str(source.tree))
+        return _placed_in_all(own, names, source.path.name)
+    refuse([problem for problem in names.broken if problem.kind == "cycle"], str(source.path))
     if MAJORITY_PARENT in source.policies:  # it decides where items of such a node are, too
         names = mend(names, [MAJORITY_PARENT]).table
     nodes = [row[0] for row in own.rows]
@@ -56,7 +64,7 @@ def placed(own: OwnTable, source: OwnSource) -> OwnTable:
         paths = [of_node.get(node, ()) for node in nodes]
     depth = len(names.levels)
     placed = own.with_levels(names.levels, [path + ("",) * (depth - len(path)) for path in paths])
-    facts = (*own.facts, f"{own.columns.levels[0]} names nodes of {source.tree.name}")
+    facts = (*own.facts, f"{own.columns.levels[0]} names nodes of {source.path.name}")
     return dataclasses.replace(placed, facts=facts)
 
 

@@ -31,11 +31,12 @@ from hbench.datasets.own.data import (
 )
 from hbench.datasets.own.decisions import applied, in_words
 from hbench.datasets.own.folder import SPLIT, VALIDATION, folder_table
-from hbench.datasets.own.in_tree import placed
+from hbench.datasets.own.in_tree import TreeFile, placed
 from hbench.datasets.own.splits import split
 from hbench.datasets.own.table import OwnTable, check_columns
 from hbench.sheets import sheet
 from hbench.sheets.columns import Chosen, TableColumns, columns_of
+from hbench.tree import refuse_depth
 from hbench.tree.advice import mend_to_tree
 from hbench.tree.names import NameTable, remarks_on
 
@@ -253,7 +254,7 @@ def _read(source: OwnSource, built: Dataset | None) -> tuple[OwnTable, Path, dic
         _refuse_columns(source, built.name)
         return table_of(built), source.root or built.root or Path(), {}
     if source.folder is not None:
-        return placed(_of_folder(source, source.folder), source), source.folder, {}
+        return _placed(_of_folder(source, source.folder), source), source.folder, {}
 
     found, beside = _table_of(source)
     table = found.table
@@ -284,7 +285,7 @@ def _read(source: OwnSource, built: Dataset | None) -> tuple[OwnTable, Path, dic
     if column is not None:
         check_columns(table, [column])
     own = dataclasses.replace(own, columns=_with_split(own.columns, column))
-    return placed(own, source), source.root or beside, images
+    return _placed(own, source), source.root or beside, images
 
 
 def _table_of(source: OwnSource) -> tuple[sheet.Sheet, Path]:
@@ -339,3 +340,14 @@ def _with_split(columns: TableColumns, split: str | None) -> TableColumns:
     if columns.split is not None and split is None:
         left_out[columns.split] = "a split; --split-column uses it"
     return dataclasses.replace(columns, split=split, left_out=left_out)
+
+
+def _placed(own: OwnTable, source: OwnSource) -> OwnTable:
+    """The table with a column per level of the tree that its source names, if it names one."""
+    if source.tree is None:
+        refuse_depth(len(own.columns.levels))
+        return own
+    tree = TreeFile(
+        source.tree, tuple(source.edges), source.separator, source.policies, source.several
+    )
+    return placed(own, tree)
