@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 import hbench
-from hbench.boards import read
+from hbench.boards import read_board
 from hbench.datasets import specs
 from hbench.train.recipes import files
 
 ROOT = Path(__file__).parent.parent
-BOARDS = [read(str(path)) for path in sorted((ROOT / "leaderboards").glob("*.toml"))]
+BOARDS = [read_board(str(path)) for path in sorted((ROOT / "leaderboards").glob("*.toml"))]
 ROWS = [row for board in BOARDS for row in board.rows]
 OWN = Counter(board.dataset for board in BOARDS for row in board.rows if row.run)
 OF_PAPERS = Counter(

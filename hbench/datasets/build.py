@@ -279,7 +279,7 @@ def _build_own(
             fix="--force replaces it; another NAME or --out DIR keeps both",
         )
 
-    built = built_at(source.path)
+    built = built_at(source.path) if isinstance(source.path, Path) else None
     dataset, images, copies = build_own(chosen, source, folder, on_remark, built=built)
     save_built(dataset, folder, images=images, copies=copies, cards=cards, on_remark=on_remark)
     for line in _remarks(dataset, source, folder, copies):
