@@ -81,10 +81,9 @@ def written(
     import json
 
     from hbench.boards import export as exports
-    from hbench.boards.best import with_best
 
     content = exports.table(standings, metrics, board.citations, board.levels_of_one_test)
-    content = with_best(content, board, standings)
+    content = exports.with_best(content, board, standings)
     title = exports.title(board)
     writers: dict[str, Callable[[], str]] = {
         "markdown": lambda: exports.markdown(content, title=title),
