@@ -239,8 +239,8 @@ def latex(content: BoardTable, *, title: str) -> str:
     import pandas as pd
 
     def tabular(frame: pd.DataFrame, columns: str, marked: Mapping[str, Marks]) -> str:
-        """A tabular with these column types (such as llrr); `marked`: by command, the columns of every
-        line that it is put around."""
+        """A tabular with these column types (such as llrr); `marked`: by command, the columns of
+        every line that it is put around."""
         style = (
             frame.style.hide(axis="index")
             .format(escape="latex")
