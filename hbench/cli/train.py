@@ -215,6 +215,8 @@ def _train(
             )
         if processes.first and not is_trial:
             show_scores(report.document)
+            for doubt in report.document.doubts:
+                say(f"doubt: {doubt}")
             if chosen.tested:
                 command = f"hbench evaluate {out / EMBEDDINGS} --dataset {chosen.dataset}"
                 say(f"wrote {out}: {command} scores it again")

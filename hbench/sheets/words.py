@@ -12,7 +12,7 @@ A word is compared as `folded` writes it: without blanks around it, in small let
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 # ids of items
 # hbench's own, and what next to no table calls anything else
@@ -55,6 +55,8 @@ CLASS_NUMBERS = frozenset(
 # splits
 SPLIT = "split"
 SPLIT_VALUES = frozenset(["train", "test", "query", "gallery"])
+# beside "train" alone the test, as ImageNet's folders and OML's tables have it
+VALIDATIONS = ("val", "validation", "valid", "dev")
 # OML writes is_query and is_gallery
 MASKS = {"query": "query", "is_query": "query", "gallery": "gallery", "is_gallery": "gallery"}
 
@@ -157,3 +159,14 @@ def first_of(names: Sequence[str], words: Iterable[str]) -> str:
     """The column that the first of `words` names; "" for none."""
     by_word = {folded(name): name for name in reversed(names)}
     return next((by_word[word] for word in words if word in by_word), "")
+
+
+def tested_for(splits: Collection[str]) -> str | None:
+    """The split that is the test although it is called a validation: the only one beside "train".
+
+    >>> tested_for({"train", "validation"}), tested_for({"train", "val", "test"})
+    ('validation', None)
+    """
+    others = [name for name in splits if name != "train"]
+    is_pair = len(splits) == 2 and len(others) == 1
+    return others[0] if is_pair and others[0].lower() in VALIDATIONS else None

@@ -248,7 +248,12 @@ def _learn(
                 log.validation(step.step, scores)
                 run.best = best_after(run.best, step.step, scores, recipe, held)
                 watch.on_validation(said_of(step.step, scores, run.best, recipe, held))
-                last = last or is_over(run.best, recipe)
+                if is_over(run.best, recipe) and not last:
+                    watch.on_remark(
+                        f"stops after step {step.step:,} of {step.steps:,}: the last "
+                        f"{run.best.missed} validations were not better (patience)"
+                    )
+                    last = True
             stop = any_of(is_stopped(), processes) and not last
             due = _is_due(recipe, run.step, time.monotonic() - saved_at)
             is_best = run.best is not None and run.best.step == run.step

@@ -408,6 +408,23 @@ def test_a_split_column_that_is_not_used_is_named(birds):
     assert "is not used" not in output.stderr
 
 
+def test_a_validation_beside_the_training_alone_is_the_test_and_said(birds):
+    """As Open Metric Learning's tables have it."""
+    birds.write_text(BIRDS.replace(",test", ",validation").replace(",fold", ",split"))
+    output = build("oml", "--from", birds, *TABLE, "--split-column", "split")
+    assert "validation is the test" in output.stderr
+    assert len(load("oml").tests["test"]) == 3
+
+
+def test_a_validation_beside_a_test_is_refused(birds):
+    birds.write_text(BIRDS.replace("mallard,test", "mallard,validation"))
+    output = CliRunner().invoke(
+        command, ["oml", "--from", str(birds), *TABLE, "--split-column", "fold"]
+    )
+    assert isinstance(output.exception, DataError)
+    assert "validation" in str(output.exception)
+
+
 @pytest.fixture
 def hugging_face(tmp_path):
     """A parquet file as the datasets library writes it: an Image column, and a number per class."""

@@ -138,9 +138,11 @@ def test_a_run_stops_early_once_and_for_all(letters, tmp_path):
         "patience=2",
     ]
     recipe = tiny("glyphs-happier", *changes, "epochs=8")
-    loop.train(recipe, tmp_path, dataset=letters)
+    remarks = []
+    loop.train(recipe, tmp_path, dataset=letters, on_remark=remarks.append)
     before, taken = logged(tmp_path), []
     assert before[-1]["step"] == 9
+    assert any("stops after step 9 of 24" in remark for remark in remarks)
     assert checkpoint.best(tmp_path).name == "step-00000003"
     loop.train(recipe, tmp_path, dataset=letters, resume=True, on_progress=taken.append)
     assert taken == []

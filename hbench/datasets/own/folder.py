@@ -10,13 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from hbench.core.errors import DataError, examples
-from hbench.datasets.dataset import TEST, TRAIN
+from hbench.datasets.dataset import TEST
 from hbench.datasets.pictures import SUFFIXES, broken_links, images_below
 from hbench.sheets.rows import default_levels
-from hbench.sheets.words import SPLIT_VALUES
+from hbench.sheets.words import SPLIT_VALUES, tested_for
 
 SPLIT = "split"
-VALIDATION = "val"
 OTHER_PICTURES = (
     ".heic", ".heif", ".avif", ".jxl", ".jp2", ".j2k", ".svg", ".psd", ".tga", ".ico", ".dng",
     ".cr2", ".nef", ".arw",
@@ -72,12 +71,12 @@ def folder_table(
 
 
 def _splits(outermost: Sequence[str], folder: Path) -> list[str]:
-    """The split of every image, by its outermost folder: `val` beside `train` is the test, as
+    """The split of every image, by its outermost folder: `val` beside `train` alone is the test, as
     ImageNet is laid out. Raises DataError for folders that are no splits.
     """
     found = set(outermost)
-    if found == {TRAIN, VALIDATION}:
-        return [TEST if name == VALIDATION else name for name in outermost]
+    if validation := tested_for(found):
+        return [TEST if name == validation else name for name in outermost]
 
     if other := sorted(found - SPLIT_VALUES):
         raise DataError(

@@ -30,12 +30,13 @@ from hbench.datasets.own.data import (
     without_images,
 )
 from hbench.datasets.own.decisions import applied, in_words
-from hbench.datasets.own.folder import SPLIT, VALIDATION, folder_table
+from hbench.datasets.own.folder import SPLIT, folder_table
 from hbench.datasets.own.in_tree import TreeFile, placed
 from hbench.datasets.own.splits import split
 from hbench.datasets.own.table import OwnTable, check_columns
 from hbench.sheets import sheet
 from hbench.sheets.columns import Chosen, TableColumns, columns_of
+from hbench.sheets.words import tested_for
 from hbench.tree import refuse_depth
 from hbench.tree.advice import mend_to_tree
 from hbench.tree.names import NameTable, remarks_on
@@ -314,11 +315,9 @@ def _of_folder(source: OwnSource, folder: Path) -> OwnTable:
     )
     levels = tuple(name for name in table.column_names if name not in {"item", SPLIT})
     columns = TableColumns("item", levels, SPLIT if source.split_folders else None)
-    # where it is no test, `val` was refused
-    tests_by_val = source.split_folders and any(
-        item.startswith(f"{VALIDATION}/") for item in table["item"].to_pylist()
-    )
-    facts = (f"the folder {VALIDATION} is the test",) if tests_by_val else ()
+    outermost = {item.partition("/")[0] for item in table["item"].to_pylist()}
+    validation = tested_for(outermost) if source.split_folders else None
+    facts = (f"the folder {validation} is the test",) if validation else ()
     return OwnTable(folder.name or str(folder), table, columns, facts)
 
 

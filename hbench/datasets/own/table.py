@@ -88,8 +88,13 @@ class OwnTable:
 
     @cached_property
     def splits(self) -> list[str]:
+        """What each item is for: train, test, query or gallery."""
         split = self.columns.split
-        return ["test"] * len(self.table) if split is None else texts(self.table, split)
+        if split is None:
+            return ["test"] * len(self.table)
+        written = texts(self.table, split)
+        validation = words.tested_for(set(written))
+        return ["test" if name == validation else name for name in written]
 
     @cached_property
     def masks(self) -> dict[str, NDArray[np.bool_]]:
@@ -154,6 +159,8 @@ class OwnTable:
         facts += [f"{part} by {name}" for part, name in columns.masks.items() if part != name]
         if columns.split is not None:
             facts.append(f"split by {columns.split}")
+            if validation := words.tested_for(set(texts(self.table, columns.split))):
+                facts.append(f"{validation} is the test, since no row is called so")
         if number := int(self.distractors.sum()):
             facts.append(
                 f"{number:,} items without a name at any level are distractors: only ranked, and "

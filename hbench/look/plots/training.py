@@ -129,6 +129,8 @@ def _paint_losses(panel: Axes, logs: Sequence[TrainingLog], terms: Sequence[str]
             *points.T,
             color=series_color(number, len(lines)),
             linewidth=width,
+            marker="o" if len(points) == 1 else "",  # a line needs two points
+            markersize=3,
             label=short(name, 26),
         )
     if all((lines[number][1][:, 1] > 0).all() for number in drawn_here):
