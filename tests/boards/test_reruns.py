@@ -1,6 +1,7 @@
 """Rows say how they are made: their commands are run again, and what they make is the rows'."""
 
 import json
+import tarfile
 from decimal import Decimal
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from studies.runs import middle_seeds
 from tests.command_line import call, refusal, run
 
 ROOT = Path(__file__).parents[2]
+GROCERY = ROOT / "tests" / "golden" / "grocery"
 OWN = {"glyphs": "glyphs", "omniglot-small-open": "omniglot", "grocery": "grocery"}
 
 
@@ -77,6 +79,22 @@ def test_the_cheapest_row_of_omniglot_is_made_again(tmp_path, monkeypatch):
     built_omniglot(tmp_path, monkeypatch)
     done = call("leaderboard", "rerun", "omniglot-small-open", "pixels")
     assert "the row stands" in done.stderr
+
+
+def test_a_row_of_groceries_is_scored_again_from_the_vectors_that_are_kept_of_it(
+    tmp_path, monkeypatch
+):
+    """Its photographs, 123 MB, are not in a clone; its lists are, and what the net made of them."""
+    monkeypatch.setenv("HBENCH_HOME", str(tmp_path / "home"))
+    folder = tmp_path / "raw" / "GroceryStoreDataset-fc80ba9" / "dataset"
+    (folder / "iconic-images-and-descriptions").mkdir(parents=True)
+    with tarfile.open(GROCERY / "lists.tar.gz") as archive:
+        archive.extractall(folder, filter="data")
+    call("build", "grocery", "--root", tmp_path / "raw")
+    file = GROCERY / "nsm.parquet"
+    shown = call("leaderboard", "verify", "grocery", "NSM", "--embeddings", file).stdout
+    verdicts = [line.split("\t")[-1] for line in shown.splitlines()[2:]]
+    assert verdicts == ["equal"] * 22
 
 
 def built_omniglot(folder, monkeypatch):
