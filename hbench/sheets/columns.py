@@ -16,7 +16,8 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -75,18 +76,17 @@ def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> Tab
     than one, could be the item's.
     """
     names = table.column_names
+    there = frozenset(names)
     for name in [*chosen.levels, *([chosen.item] if chosen.item else [])]:
-        if name not in names:
+        if name not in there:
             raise UnknownName("column", name, names)
-    left_out = _not_texts(table, chosen)
+    named = frozenset(_named(chosen))
+    left_out = _not_texts(table, named)
     values = {name: ColumnValues(name, table[name]) for name in names if name not in left_out}
 
-    index = {
-        name: "an index"
-        for name in values
-        if _is_index(values[name]) and name not in _named(chosen)
-    }
-    free = [each for name, each in values.items() if name not in chosen.levels]
+    index = {name: "an index" for name in values if name not in named and _is_index(values[name])}
+    levels = frozenset(chosen.levels)
+    free = [each for name, each in values.items() if name not in levels]
     may_repeat = chosen.several
     fitting = [each for each in free if each.name not in index]
     item = chosen.item or _item_of(fitting, of_items=of_items, may_repeat=may_repeat)
@@ -105,7 +105,7 @@ def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> Tab
     taken = {*masks.values(), split}
     rest = {name: each for name, each in rest.items() if name not in taken}
     if chosen.levels:
-        others = {name: "not named as a level" for name in rest if name not in chosen.levels}
+        others = {name: "not named as a level" for name in rest if name not in levels}
         return TableColumns(item, chosen.levels, split, masks, left_out | others)
     if item is None and of_items:
         _refuse_item(names, rest)
@@ -116,7 +116,7 @@ def _named(chosen: Chosen) -> tuple[str, ...]:
     return (*chosen.levels, *([chosen.item] if chosen.item else []), *chosen.edges)
 
 
-def _not_texts(table: pa.Table, chosen: Chosen) -> dict[str, str]:
+def _not_texts(table: pa.Table, named: Collection[str]) -> dict[str, str]:
     """The columns that hold no names, such as images and vectors. Raises DataError for a list of
     labels.
     """
@@ -124,7 +124,7 @@ def _not_texts(table: pa.Table, chosen: Chosen) -> dict[str, str]:
     for field_ in table.schema:
         kind = field_.type
         name = field_.name
-        if name in _named(chosen):
+        if name in named:
             continue
         if pa.types.is_list(kind) and pa.types.is_string(kind.value_type):
             raise DataError(
@@ -361,13 +361,25 @@ def _doubts(levels: Sequence[ColumnValues]) -> list[str]:
         f"the level {name} is called like one of its classes: does the header line miss?"
         for name in like_rows
     ]
-    for coarse, fine in itertools.combinations(levels, 2):
+    for one, other in _sharing_a_name(levels):
+        coarse, fine = levels[one], levels[other]
         if both := _names_at_both(coarse, fine):
             notes.append(
                 f"names stand at two levels, {coarse.name} and {fine.name} ({examples(both)}): are "
                 "the columns swapped in some rows?"
             )
     return notes
+
+
+def _sharing_a_name(levels: Sequence[ColumnValues]) -> list[tuple[int, int]]:
+    """The pairs of levels that have a name in common, by their numbers, in order: of thousands of
+    columns, as in a table that is transposed, comparing all pairs would take minutes."""
+    holders = defaultdict(list)
+    for number, level in enumerate(levels):
+        for name in {*level.filled}:
+            holders[name].append(number)
+    pairs = {pair for numbers in holders.values() for pair in itertools.combinations(numbers, 2)}
+    return sorted(pairs)
 
 
 def _names_at_both(coarse: ColumnValues, fine: ColumnValues) -> list[str]:

@@ -444,8 +444,9 @@ def check_columns(table: pa.Table, names: Sequence[str]) -> None:
     or lists.
     """
     columns = table.column_names
+    there = frozenset(columns)
     for name in names:
-        if name not in columns:
+        if name not in there:
             raise UnknownName("column", name, columns)
         kind = table.schema.field(name).type
         if pa.types.is_nested(kind) or pa.types.is_binary(kind):
