@@ -24,6 +24,7 @@ WINGS = [
     "sheets",
     "tree",
     "metrics",
+    "trust",
     "datasets",
     "engine",
     "records",

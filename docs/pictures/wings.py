@@ -17,6 +17,7 @@ WHAT = {  # what lives there, and where its box stands: floor, and columns from 
     "tree": ("label trees, policies, drawing", 2, 1),
     "datasets": ("manifests, builds, downloads", 3, 0),
     "metrics": ("formulas, relevance, protocols", 3, 2),
+    "trust": ("masses, thresholds, answers", 4, 3),
     "engine": ("exact ranking, kernels, executors", 4, 1),
     "records": ("reports, values by query, comparison", 5, 0),
     "submissions": ("embedding files, rankings, ids", 5, 2),

@@ -28,6 +28,8 @@ AT_ONCE = 256  # patterns drawn at once
 SEED = 20240101
 MIN_UNITS = 12  # units, below which no interval can be trusted
 NORMAL = 1.959963984540054  # the quantile .975
+ONE_SIDED = 1.6448536269514722  # the quantile .95
+BESIDE_MEDIAN = {NORMAL: 0.475, ONE_SIDED: 0.45}  # the probability between 0 and each of them
 SMALLEST = 1e-30  # a variance that is rounding alone
 ROUNDS = 3  # of weighing units by what they say: the third changes no digit that is shown
 ROUNDED = 1e-12  # a mean difference that is rounding alone
@@ -79,6 +81,28 @@ class UnitSums(NamedTuple):
                 shares,
                 _trials(values, units, shares=shares, counts=counts.sum(1), sums=sums.sum(1)),
             )
+
+    @classmethod
+    def of_counts(cls, counts: Values, ones: Values) -> UnitSums:
+        """The means of values 0 and 1, of which every unit has `counts` (M, G), `ones` (M, G) of
+        them 1.
+
+        >>> sums = UnitSums.of_counts(np.array([[2.0, 2.0]]), np.array([[2.0, 1.0]]))
+        >>> sums.means.tolist(), sums.parts.tolist()
+        ([0.75], [[0.5, 0.25]])
+        """
+        with np.errstate(divide="ignore", invalid="ignore"):
+            weight = 1 / counts.sum(axis=1, keepdims=True)
+            means = ones.sum(axis=1, keepdims=True) * weight
+            shares = counts * weight
+        trials = np.full(len(counts), np.nan)
+        for row, of_row in enumerate(counts):
+            has = of_row > 0
+            if has.sum() > 1:
+                own = ones[row][has]
+                trials[row] = trials_of(shares[row][has], of_row[has], sums=own, squares=own)
+        errors = (ones - counts * means) * weight
+        return cls(means[:, 0], ones * weight, errors, shares, trials)
 
     @property
     def units(self) -> Units:
@@ -189,12 +213,34 @@ def mean_intervals(sums: UnitSums) -> Values:
     That n rests on the large units, and is far too large where these happen to be right: so the
     interval also holds the one of `trials`, to which all units testify.
     """
+    return _intervals(sums, NORMAL)
+
+
+def upper_bounds(sums: UnitSums) -> Values:
+    """The one-sided 95 % bounds (M,) above means of values in [0, 1]: the upper ends of the same
+    intervals by the quantile .95; NaN with fewer than two units."""
+    return np.asarray(_intervals(sums, ONE_SIDED)[:, 1])
+
+
+def bound_without_errors(units: float) -> float:
+    """The one-sided 95 % bound above a mean of as many equal units, all of whose values are 0.
+
+    >>> round(bound_without_errors(60), 4)
+    0.0533
+    """
+    if units < 2:
+        return 1.0
+    return _of_trials(0.0, units, _t_quantile(units - 1, ONE_SIDED))[1]
+
+
+def _intervals(sums: UnitSums, normal: float) -> Values:
+    """The intervals (M, 2) of `mean_intervals` by a quantile of the normal distribution."""
     low_high = np.full((len(sums.means), 2), np.nan)
     columns = zip(sums.means, sums.variance, sums.effective_units, sums.freedom, strict=True)
     for row, (mean, variance, units, freedom) in enumerate(columns):
         if sums.units[row] < 2 or np.isnan(mean):
             continue
-        t = _t_quantile(freedom)
+        t = _t_quantile(freedom, normal)
         inside = mean * (1 - mean)
         all_alike = variance <= SMALLEST and abs(inside) < 1e-9  # all 0 or all 1, but for rounding
         if not (all_alike or variance <= 2 * inside):  # no mean of fractions
@@ -203,7 +249,7 @@ def mean_intervals(sums: UnitSums) -> Values:
         n = units if all_alike else inside / max(variance, SMALLEST)
         low, high = _of_trials(mean, n, t)
         if not all_alike and sums.trials[row] > 0:
-            wider = _of_trials(mean, sums.trials[row], NORMAL)
+            wider = _of_trials(mean, sums.trials[row], normal)
             low, high = min(low, wider[0]), max(high, wider[1])
         low_high[row] = low, high
 
@@ -285,14 +331,14 @@ def holm(p: Sequence[float]) -> Values:
 SERIES_FROM = 5.0  # degrees of freedom from which the series holds to three digits
 
 
-def _t_quantile(freedom: float) -> float:
-    """The quantile .975 of Student's t (Abramowitz and Stegun 1964, 26.7.5, from 5 degrees of
-    freedom on).
+def _t_quantile(freedom: float, normal: float = NORMAL) -> float:
+    """The quantile of Student's t that the normal distribution has at `normal` (Abramowitz and
+    Stegun 1964, 26.7.5, from 5 degrees of freedom on).
     """
-    z = NORMAL
+    z = normal
     nu = max(freedom, 1.0)
     if nu < SERIES_FROM:
-        return _small_t_quantile(nu)
+        return _small_t_quantile(nu, BESIDE_MEDIAN[normal])
     terms = (
         (z**3 + z) / 4,
         (5 * z**5 + 16 * z**3 + 3 * z) / 96,
@@ -302,7 +348,7 @@ def _t_quantile(freedom: float) -> float:
     return z + sum(term / nu**power for power, term in enumerate(terms, start=1))
 
 
-def _small_t_quantile(nu: float) -> float:
+def _small_t_quantile(nu: float, probability: float) -> float:
     """The same for few degrees of freedom: with t = √ν tan θ, P(0 < T < t) = Γ((ν+1)/2)/(√π Γ(ν/2))
     ∫₀^θ cos^(ν−1) u du, by quadrature, and θ by halving."""
     nodes, weights = np.polynomial.legendre.leggauss(64)
@@ -312,5 +358,5 @@ def _small_t_quantile(nu: float) -> float:
     for _ in range(60):
         theta = (low + high) / 2
         within = scale * theta / 2 * float(weights @ np.cos(theta / 2 * (nodes + 1)) ** (nu - 1))
-        low, high = (theta, high) if within < 0.475 else (low, theta)
+        low, high = (theta, high) if within < probability else (low, theta)
     return math.sqrt(nu) * math.tan(low)

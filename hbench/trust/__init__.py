@@ -1,0 +1,1 @@
+"""How far down a name can be trusted: masses on the tree, thresholds whose promise holds."""

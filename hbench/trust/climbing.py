@@ -1,0 +1,175 @@
+"""Answers at a threshold: from the leaf with the largest share up its path, to the deepest node
+whose mass is large enough.
+
+The mass of a node is the sum of an item's shares over the leaves below it; the root's is 1, and an
+answer there says nothing. Shares come from names, from neighbours, or from somebody's predictions;
+all of them end in a `Climb`, which holds L numbers of an item, and not one of every class.
+
+>>> labels = np.array([[0, 0], [0, 1], [1, 2]])
+>>> rows = Shares(np.array([0, 0, 0]), labels, np.array([0.5, 0.375, 0.125]))
+>>> climb = climb_of(rows, 1)
+>>> climb.nodes.tolist(), climb.masses.tolist()
+([[0, 0]], [[0.875, 0.5]])
+>>> climb.levels_at(0.8).tolist(), climb.levels_at(0.9).tolist()
+([1], [0])
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.tree import Labels, LabelTree
+from hbench.tree.partial import is_unknown
+
+Values = NDArray[np.float64]
+Positions = NDArray[np.int64]
+BELOW = -1  # stands for a node below the end of a path
+
+
+class Shares(NamedTuple):
+    """What R rows say of items: `owners` (R,), whose each is; `paths` (R, L), its nodes from the
+    coarsest level on, BELOW its end; `shares` (R,), at least 0, of an item at most 1 in sum. What
+    is missing to 1 stays on the root."""
+
+    owners: Positions
+    paths: Labels
+    shares: Values
+
+
+class Climb(NamedTuple):
+    """The path of the largest share of each of N items: its `nodes` (N, L), BELOW its end, and
+    their `masses` (N, L), 0 below it."""
+
+    nodes: Labels
+    masses: Values
+
+    @property
+    def reach(self) -> Values:
+        """The largest threshold at which an item has an answer at a level or below it, (N, L)."""
+        return np.maximum.accumulate(self.masses[:, ::-1], axis=1)[:, ::-1]
+
+    def levels_at(self, threshold: float | Values) -> Positions:
+        """The level of each answer (N,), 0 … L; the threshold may be one of each item (N,)."""
+        thresholds = np.broadcast_to(np.asarray(threshold, np.float64), len(self.masses))
+        said = (self.reach >= thresholds[:, None]) & (self.nodes != BELOW)
+        return np.asarray(said.sum(axis=1), np.int64)
+
+    def of(self, rows: Positions | NDArray[np.bool_]) -> Climb:
+        """Those of some items."""
+        return Climb(self.nodes[rows], self.masses[rows])
+
+
+def climb_of(rows: Shares, items: int) -> Climb:
+    """The paths of the largest shares of a number of items.
+
+    Rows of one path count together. Of equal shares the path comes first whose nodes do; a path
+    that ends above others goes on along the largest of them.
+    """
+    rows = _summed(rows)
+    depth = rows.paths.shape[1]
+    first = _largest(rows, items)
+    nodes = np.full((items, depth), BELOW, rows.paths.dtype)
+    has = first >= 0
+    nodes[has] = rows.paths[first[has]]
+    nodes = _gone_on(rows, nodes)
+
+    masses = np.zeros((items, depth))
+    for level in range(depth):
+        own = nodes[rows.owners, level]
+        same = (rows.paths[:, level] == own) & (own != BELOW)
+        masses[:, level] = np.bincount(rows.owners[same], rows.shares[same], items)
+    return Climb(nodes, masses)
+
+
+def _summed(rows: Shares) -> Shares:
+    """The rows with one of each path of an item, by item, then by path."""
+    keys = np.concatenate([rows.owners[:, None], rows.paths], axis=1)
+    different, of_row = np.unique(keys, axis=0, return_inverse=True)
+    sums = np.bincount(of_row.ravel(), rows.shares, len(different)).astype(np.float64)
+    return Shares(different[:, 0], different[:, 1:].astype(rows.paths.dtype), sums)
+
+
+def _largest(rows: Shares, items: int) -> Positions:
+    """The row of the largest share of every item (items,), the first of equal ones; −1 of none."""
+    order = np.lexsort((np.arange(len(rows.owners)), -rows.shares, rows.owners))
+    owners, at = np.unique(rows.owners[order], return_index=True)
+    found = np.full(items, -1, np.int64)
+    found[owners] = order[at]
+    return found
+
+
+def _gone_on(rows: Shares, nodes: Labels) -> Labels:
+    """The paths (N, L), of which those that end above others go on along the largest of them."""
+    depth = nodes.shape[1]
+    if not (nodes == BELOW).any():
+        return nodes
+    ends = (nodes != BELOW).sum(axis=1)
+    lengths = (rows.paths != BELOW).sum(axis=1)
+    own = nodes[rows.owners]
+    agrees = (own == rows.paths) | (np.arange(depth) >= ends[rows.owners][:, None])
+    further = agrees.all(axis=1) & (lengths > ends[rows.owners]) & (ends[rows.owners] > 0)
+    if not further.any():
+        return nodes
+    below = Shares(rows.owners[further], rows.paths[further], rows.shares[further])
+    first = _largest(below, len(nodes))
+    has = first >= 0
+    nodes = nodes.copy()
+    nodes[has] = below.paths[first[has]]
+    return _gone_on(rows, nodes)
+
+
+def leaf_counts(tree: LabelTree) -> list[Positions]:
+    """How many leaves lie below every node, level by level: classes below which is no other, so
+    none of what marks the unknown."""
+    by_level: list[Positions] = []
+    for level in range(tree.depth - 1, -1, -1):
+        names = tree.names[level]
+        below = np.zeros(len(names), np.int64)
+        if by_level:
+            np.add.at(below, tree.parents[level + 1], by_level[0])
+        is_class = ~np.fromiter(map(is_unknown, names), bool, len(names))
+        by_level.insert(0, np.where(is_class, np.maximum(below, 1), 0))
+    return by_level
+
+
+def coverage_of(tree: LabelTree, nodes: Labels) -> Values:
+    """1 − log2 leaves / log2 F of the nodes (N, L) of paths: 1 of a leaf, and of a node that the
+    tree does not have; 0 BELOW the end of a path."""
+    counts = leaf_counts(tree)
+    whole = np.log2(max(int(counts[0].sum()), 2))
+    coverage = np.zeros(nodes.shape)
+    for level, of_level in enumerate(counts):
+        here = nodes[:, level]
+        leaves = np.ones(len(here))
+        in_tree = (here >= 0) & (here < len(of_level))
+        leaves[in_tree] = np.maximum(of_level[here[in_tree]], 1)
+        coverage[:, level] = np.where(here == BELOW, 0.0, 1 - np.log2(leaves) / whole)
+    return coverage
+
+
+def verdicts(nodes: Labels, labels: Labels, owners: Positions, known: Positions) -> Values:
+    """Whether the nodes (N, L) of paths are right (N, L): 1, 0, or NaN, where nobody knows.
+
+    Args:
+        nodes: of every item, BELOW the end of its path.
+        labels: every true path (E, L).
+        owners: whose path each is (E,).
+        known: to how many levels each is known (E,); of 0, nothing is.
+    """
+    depth = labels.shape[1]
+    same = nodes[owners] == labels
+    is_known = np.arange(1, depth + 1) <= known[:, None]
+    right = np.zeros(nodes.shape, bool)
+    np.logical_or.at(right, owners, np.cumprod(same & is_known, axis=1).astype(bool))
+    # below what is known, a path may be right where it is right as far as that
+    so_far = np.cumprod(same | ~is_known, axis=1).astype(bool)
+    perhaps = np.zeros(nodes.shape, bool)
+    np.logical_or.at(perhaps, owners, so_far & ~is_known)
+
+    values = np.where(right, 1.0, np.where(perhaps, np.nan, 0.0))
+    has_truth = np.bincount(owners, minlength=len(nodes)) > 0
+    values[(nodes == BELOW) | ~has_truth[:, None]] = np.nan
+    return values

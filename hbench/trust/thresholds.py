@@ -1,0 +1,158 @@
+"""Sets the least threshold above which a share of answers is right, for classes drawn anew.
+
+Fixed-sequence testing: thresholds are tried from the largest down, in an order that looks at the
+masses alone. At each, the one-sided 95 % bound over units (by default classes) of the share wrong
+among what is said is compared with 1 − target; the first that exceeds it ends the sequence, and the
+one before it holds. Since each test is made only after all before it were passed, the chance that
+any false one passes is that of one test, 5 %.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from hbench.metrics.significance import UnitSums, bound_without_errors, upper_bounds
+from hbench.trust.climbing import BELOW, Climb, Positions, Values
+
+STEPS = 200  # thresholds that are tried at most
+ROOM = 0.75  # of the errors that a target allows, what a bound without any may take at the start
+AT_ONCE = 8  # of them that are bounded together
+MOST_UNITS = 10**7  # beyond which no number of units is said to do
+
+
+class Promise(NamedTuple):
+    """What a threshold promises: `threshold`, inf where nothing passed; `units`, how many were
+    there; `needed`, how many equal ones without any error would do."""
+
+    threshold: float
+    units: int
+    needed: int
+
+
+def threshold_for(climb: Climb, right: Values, units: Positions, target: float) -> Promise:
+    """The least threshold at which, with 95 % confidence, at least `target` of what is said is
+    right.
+
+    Args:
+        climb: of the items calibrated on.
+        right: whether each of their nodes is (N, L), NaN where nobody knows.
+        units: of every item (N,), what varies: items of one are right or wrong together.
+        target: more than 0 and less than 1.
+    """
+    needed = units_needed(target)
+    units = np.unique(units, return_inverse=True)[1].ravel()
+    number = int(units.max(initial=-1)) + 1
+    answers = _answers(climb, right, units)
+    first = _first(answers, target)
+    if first is None:
+        return Promise(math.inf, number, needed)
+    held = math.inf
+    for tried, said, wrong in answers.by_unit(first):
+        passed = upper_bounds(UnitSums.of_counts(said, wrong)) <= 1 - target
+        through = len(passed) if passed.all() else int(passed.argmin())
+        if through:
+            held = float(tried[through - 1])
+        if through < len(passed):
+            break
+    return Promise(held, number, needed)
+
+
+def units_needed(target: float) -> int:
+    """How many equal units without any error a target needs.
+
+    >>> units_needed(0.95), units_needed(0.9)
+    (65, 32)
+    """
+    low, high = 1, 2
+    while bound_without_errors(high) > 1 - target and high < MOST_UNITS:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if bound_without_errors(middle) > 1 - target:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def said_at(climb: Climb, right: Values, threshold: float | Values) -> Values:
+    """Whether each answer is right (N,): NaN where nothing is said, or nobody knows."""
+    levels = climb.levels_at(threshold)
+    padded = np.concatenate([np.full((len(right), 1), np.nan), right], axis=1)
+    return np.asarray(padded[np.arange(len(right)), levels])
+
+
+class _Answers(NamedTuple):
+    """How answers change where the threshold falls: at the `tried` (T,) number `at` (E,), a unit
+    `of` (E,) says `said` (E,) more, of which `wrong` (E,) are wrong."""
+
+    tried: Values
+    at: Positions
+    of: Positions
+    said: Values
+    wrong: Values
+    units: int
+
+    def by_unit(self, first: int = 0) -> Iterator[tuple[Values, Values, Values]]:
+        """Some thresholds (n,) at once, from number `first` on, with what each unit says there and
+        what of it is wrong (n, G)."""
+        totals = np.zeros((2, self.units))
+        for start in range(0, len(self.tried), AT_ONCE):
+            here = (self.at >= start) & (self.at < start + AT_ONCE)
+            some = self.tried[start : start + AT_ONCE]
+            cells = (self.at[here] - start) * self.units + self.of[here]
+            size = len(some) * self.units
+            more = [np.bincount(cells, each[here], size) for each in (self.said, self.wrong)]
+            changes = np.stack(more).reshape(2, len(some), self.units)
+            sums = np.asarray(np.cumsum(changes, axis=1) + totals[:, None], np.float64)
+            totals = sums[:, -1]
+            skipped = max(first - start, 0)
+            if skipped < len(some):
+                yield some[skipped:], sums[0, skipped:], sums[1, skipped:]
+
+
+def _answers(climb: Climb, right: Values, units: Positions) -> _Answers:
+    """The answers of items at the thresholds that are tried."""
+    reach = climb.reach
+    is_node = climb.nodes != BELOW
+    falling = np.unique(reach[is_node])[::-1]
+    every = np.sort(reach[is_node])[::-1]
+    step = max(1, -(-len(every) // STEPS))
+    tried = np.unique(every[step - 1 :: step])[::-1]
+    if len(falling) and (not len(tried) or tried[-1] > falling[-1]):
+        tried = np.append(tried, falling[-1])
+
+    # the first of the thresholds, which fall, that a node reaches
+    at = np.searchsorted(-tried, -reach, side="left")
+    known = ~np.isnan(right)
+    said = np.diff(np.where(known, 1.0, 0.0), prepend=0.0, axis=1)
+    wrong = np.diff(np.where(known, 1 - right, 0.0), prepend=0.0, axis=1)
+    owners = np.broadcast_to(units[:, None], reach.shape)
+    some = is_node & ((said != 0) | (wrong != 0))
+    number = int(units.max(initial=-1)) + 1
+    return _Answers(tried, at[some], owners[some], said[some], wrong[some], number)
+
+
+def _first(answers: _Answers, target: float) -> int | None:
+    """The number of the threshold at which the sequence begins, by what is said alone: the first
+    at which so many units speak that they would do with ROOM for errors; if there is none, the one
+    at which most speak; None where these would not do without an error."""
+    most = 0.0
+    found = None
+    number = 0
+    for _, said, _ in answers.by_unit():
+        for of_units in said:
+            total = of_units.sum()
+            effective = total**2 / (of_units**2).sum() if total else 0.0
+            bound = bound_without_errors(effective)
+            if bound <= ROOM * (1 - target):
+                return number
+            if bound <= 1 - target and effective > most:
+                most = effective
+                found = number
+            number += 1
+    return found
