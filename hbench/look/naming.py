@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hbench.core.files import write_text
 from hbench.evaluation.by_name.named import NamedPictures
-from hbench.evaluation.by_name.naming import SUM
+from hbench.evaluation.by_name.naming import SUM, Nodes
 from hbench.look.pages.folder import SHARED, Pages, level_styles
 from hbench.look.strips import thumbnail
 from hbench.look.strips.retrievals import path_of
@@ -70,6 +70,11 @@ def write_page(named: NamedPictures, path: Path) -> None:
     write_text(path, Pages(SHARED, {}).text("named", **shared))
 
 
+def _main(named: NamedPictures) -> Nodes:
+    """The nodes of the reader whose masses are shown: `sum`, or the only one."""
+    return named.nodes[SUM] if SUM in named.nodes else next(iter(named.nodes.values()))
+
+
 def _of_readers(named: NamedPictures, value: str) -> list[Score]:
     """A value's score by every reader."""
     return [scores[value] for scores in named.scores.values()]
@@ -103,7 +108,7 @@ def _known_at(
     manifest = named.manifest
     labels = manifest.labels[manifest.query]
     is_known = known_levels(manifest.tree)[labels[:, -1]] > level
-    return labels[is_known, level], named.nodes[SUM][is_known, level]
+    return labels[is_known, level], _main(named)[is_known, level]
 
 
 def _matrix(
@@ -125,7 +130,7 @@ def agreement_of(named: NamedPictures) -> list[tuple[str, int, float]]:
     """
     manifest = named.manifest
     labels = manifest.labels[manifest.query]
-    said = named.nodes[SUM]
+    said = _main(named)
     agreed = np.array(named.table["agreed_to"].to_pylist(), dtype=object)
     rows = []
     for depth, level in enumerate(("", *manifest.levels)):
@@ -141,9 +146,9 @@ def surest_of(named: NamedPictures) -> list[SureMistake]:
     """The items that are named wrong by the largest shares, one for each pair of classes."""
     manifest = named.manifest
     asked = np.flatnonzero(manifest.query)
-    said = named.nodes[SUM][:, -1]
+    said = _main(named)[:, -1]
     truth = manifest.labels[asked, -1]
-    shares = named.table["share"].to_numpy()
+    shares = named.table["mass"].to_numpy()
     wrong = np.flatnonzero(truth != said)
 
     found: dict[tuple[int, int], int] = {}

@@ -57,6 +57,12 @@ class Climb(NamedTuple):
         said = (self.reach >= thresholds[:, None]) & (self.nodes != BELOW)
         return np.asarray(said.sum(axis=1), np.int64)
 
+    def levels_by(self, thresholds: Values) -> Positions:
+        """The deepest level (N,) whose mass reaches the threshold of that level (L,), 0 … L."""
+        depth = self.masses.shape[1]
+        said = (self.masses >= thresholds) & (self.nodes != BELOW)
+        return np.asarray((said * np.arange(1, depth + 1)).max(axis=1), np.int64)
+
     def of(self, rows: Positions | NDArray[np.bool_]) -> Climb:
         """Those of some items."""
         return Climb(self.nodes[rows], self.masses[rows])

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.trust.climbing import BELOW, Climb, Positions, Values
-from hbench.trust.thresholds import said_at
+from hbench.trust.thresholds import answers_of
 
 BINS = 10
 
@@ -71,9 +71,13 @@ class RiskCoverage(NamedTuple):
 
 def outcome_at(judged: JudgedClimb, threshold: float | Values) -> Outcome:
     """What comes of a threshold, or of one for each item (N,)."""
-    climb, right, coverage = judged
-    levels = climb.levels_at(threshold)
-    answers = said_at(climb, right, threshold)
+    return outcome_of(judged, judged.climb.levels_at(threshold))
+
+
+def outcome_of(judged: JudgedClimb, levels: Positions) -> Outcome:
+    """What comes of answers at levels (N,), of which 0 says nothing."""
+    _, right, coverage = judged
+    answers = answers_of(levels, right)
     is_right = np.where(levels == 0, 1.0, answers)
     covered = np.concatenate([np.zeros((len(levels), 1)), coverage], axis=1)
     by_level = tuple(

@@ -81,7 +81,11 @@ def units_needed(target: float) -> int:
 
 def said_at(climb: Climb, right: Values, threshold: float | Values) -> Values:
     """Whether each answer is right (N,): NaN where nothing is said, or nobody knows."""
-    levels = climb.levels_at(threshold)
+    return answers_of(climb.levels_at(threshold), right)
+
+
+def answers_of(levels: Positions, right: Values) -> Values:
+    """Whether the answers at levels (N,), of which 0 says nothing, are right (N,), or NaN."""
     padded = np.concatenate([np.full((len(right), 1), np.nan), right], axis=1)
     return np.asarray(padded[np.arange(len(right)), levels])
 

@@ -213,5 +213,5 @@ def test_shares_are_the_same_bits_whatever_the_order_of_the_table(tmp_path):
         table = tmp_path / f"{name}.csv"
         table.write_text("\n".join(["item,order,kind", *rows]))
         found = hbench.name(vectors, table, nodes, ids=[f"p{n}" for n in range(701)]).table
-        shares.append({row["item"]: row["share"] for row in found.to_pylist()})
+        shares.append({row["item"]: row["mass"] for row in found.to_pylist()})
     assert shares[0] == shares[1]

@@ -72,7 +72,7 @@ def test_the_surest_mistakes_come_first_one_for_each_pair_of_classes():
     named, rows = named_of(9)
     best = {}
     paths = named.table["path"].to_pylist()
-    for row, path, share in zip(rows, paths, named.table["share"].to_pylist(), strict=True):
+    for row, path, share in zip(rows, paths, named.table["mass"].to_pylist(), strict=True):
         if path != " > ".join(row):
             best[row, path] = max(best.get((row, path), 0), share)
     found = surest_of(named)

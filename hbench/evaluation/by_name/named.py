@@ -1,9 +1,12 @@
-"""Names the pictures of a dataset by the vectors of its nodes, and scores the readers."""
+"""Names the items of a dataset by the vectors of its nodes, by neighbours, or as somebody's table
+has it, and scores the readers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 from hbench.core import tables
 from hbench.core.arguments import checked
 from hbench.core.errors import SubmissionError, UsageError
-from hbench.datasets import Dataset
+from hbench.core.version import __version__
+from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
 from hbench.engine.settings import Settings
 from hbench.engine.similarity import as_vectors
+from hbench.evaluation.by_name.galleries import gallery_of
 from hbench.evaluation.by_name.naming import (
     SCALE,
     SUM,
@@ -26,9 +31,13 @@ from hbench.evaluation.by_name.naming import (
     Readings,
     are_consistent,
 )
+from hbench.evaluation.by_name.neighbours import SHARPNESS, K, climb_by_neighbours
 from hbench.evaluation.by_name.nodes import PlacedNodes, placed_in, read
+from hbench.evaluation.by_name.numbering import Numbering
+from hbench.evaluation.by_name.predicted import climb_of_table
 from hbench.evaluation.by_name.queries import refuse_vectors
-from hbench.evaluation.by_name.scores import scores_of
+from hbench.evaluation.by_name.scores import scores_of, scores_of_path
+from hbench.evaluation.by_name.trusted import Named, Trusted, part_of_units, trusted_of
 from hbench.evaluation.examination import Examined, examine
 from hbench.evaluation.submission import as_submission
 from hbench.evaluation.summary import summarise
@@ -38,22 +47,31 @@ from hbench.sheets.paths import JOINED
 from hbench.submissions import embeddings as embedding_files
 from hbench.submissions.embeddings import Embeddings, joined
 from hbench.submissions.embeddings.ids import as_ids
-from hbench.tree import LabelTree
+from hbench.tree import Labels, LabelTree
 from hbench.tree.names import class_rows
-from hbench.tree.partial import is_unknown, known_levels
+from hbench.tree.partial import NO_CLASS, is_unknown, known_levels
+from hbench.trust.climbing import BELOW, Climb, Positions, coverage_of, verdicts
+from hbench.trust.outcomes import JudgedClimb, Reliability, reliability_of
+
+NEIGHBOURS = "neighbours"
+PREDICTIONS = "predictions"
 
 
 @dataclass(frozen=True)
 class NamedPictures:
-    """The names of a test's pictures, and how good they are.
+    """The names of a test's items, and how good they are.
 
     Attributes:
-        table: item, path and share by the reader `sum`, and the finest level down to which all
-            readers agree.
+        table: item, path and mass (of the path's last node) by the first of the readers that sum,
+            and the finest level down to which all readers agree, where there are several.
         scores: of every reader, each value's mean with its interval over classes.
         signature: what the scores cannot be quoted without.
         manifest: the items, whose queries are named, with their labels.
-        nodes: of every reader, the nodes (Q, L) of the queries, coarse to fine.
+        nodes: of every reader, the nodes (Q, L) of the queries, coarse to fine; −1 below the end of
+            a path.
+        climb: the masses along the path of the largest share.
+        numbering: the names of the nodes, also of those that the tree does not have.
+        unit: what intervals are taken over.
         warnings: what is left out.
     """
 
@@ -62,60 +80,166 @@ class NamedPictures:
     signature: str
     manifest: Manifest
     nodes: Mapping[str, Nodes]
+    climb: Climb
+    numbering: Numbering
+    unit: str
     warnings: tuple[str, ...] = ()
 
     def write(self, path: str | Path) -> None:
         """Write the names as .csv, .tsv or .parquet, whole or not at all."""
         tables.write_sheet(self.table, Path(path))
 
+    @property
+    def items(self) -> NDArray[np.object_]:
+        """The ids of the items (N,), in the dataset's order."""
+        return self.manifest.items[self.manifest.query]
+
+    @cached_property
+    def judged(self) -> JudgedClimb:
+        """The masses beside the truth."""
+        right = verdicts(self.climb.nodes, *_truth(self.manifest))
+        return JudgedClimb(self.climb, right, coverage_of(self.manifest.tree, self.climb.nodes))
+
+    def reliability(self) -> dict[str, tuple[Reliability, ...]]:
+        """Masses in ten bins beside what is right of them, by level: they are no chances."""
+        columns = zip(self.climb.masses.T, self.judged.right.T, strict=True)
+        return {
+            level: reliability_of(masses, right)
+            for level, (masses, right) in zip(self.manifest.levels, columns, strict=True)
+        }
+
+    @property
+    def remark(self) -> str:
+        """How often masses of .9 and more are right at the finest level, in words."""
+        masses, right = self.climb.masses[:, -1], self.judged.right[:, -1]
+        large = masses >= 0.9
+        known = large & ~np.isnan(right)
+        if not known.any():
+            return "masses are shares, no chances: none of .9 or more at the finest level"
+        return (
+            f"masses are shares, no chances: items with .9 or more at {self.manifest.levels[-1]} "
+            f"({large.mean():.0%}) were right in {right[known].mean():.0%}"
+        )
+
+    @checked
+    def trust(
+        self, target: float, calibrate: ArrayLike | None = None, *, unit: str | None = None
+    ) -> Trusted:
+        """Answer as deep as `target` of what is said is right, for classes drawn anew.
+
+        The threshold is set on some classes and measured on others: on each half of the classes
+        that of the other half, or, with `calibrate`, on the rest that of the chosen items. Items of
+        unknown truth are answered by the threshold of all that was calibrated on.
+
+        Args:
+            target: the share of what is said that is to be right, such as 0.95.
+            calibrate: the items to set the threshold on, as a mask (N,) or by id. Default: halves.
+            unit: what the promise is made over: a level, or "query", which promises nothing about
+                new classes. Default: the finest level.
+
+        Returns:
+            Trusted: `threshold`, `levels`, `nodes`, `right_of_said`, `write("answers.csv")`.
+
+        Raises:
+            UsageError: a target outside of 0 … 1, a mask of another length.
+            UnknownName: a unit or an item that does not exist.
+        """
+        chosen = self.unit if unit is None else unit
+        units = units_of(queries_of("test", self.manifest), chosen)
+        return trusted_of(self._named(units), target, calibrate, chosen)
+
+    def part(self, share: float, *, unit: str | None = None) -> NDArray[np.bool_]:
+        """The items (N,) of a share of the classes, to calibrate on."""
+        units = units_of(queries_of("test", self.manifest), self.unit if unit is None else unit)
+        return part_of_units(units, share)
+
+    def _named(self, units: Positions) -> Named:
+        """What is known of the items, with their units."""
+        texts: dict[tuple[int, ...], str] = {}
+        paths = []
+        for nodes in self.climb.nodes.tolist():
+            own = [tuple(nodes[:depth]) for depth in range(1, len(nodes) + 1)]
+            for each in own:
+                if each not in texts:
+                    texts[each] = self.numbering.text(each)
+            paths.append(tuple(texts[each] for each in own))
+        return Named(self.items, self.judged, units, tuple(paths), self.manifest.levels)
+
+
+def _truth(manifest: Manifest) -> tuple[Labels, Positions, Positions]:
+    """The true paths (E, L) of the queries, whose each is, and to how many levels it is known."""
+    labels, owners = manifest.paths.of(np.flatnonzero(manifest.query)).all_labels()
+    known = known_levels(manifest.tree)[labels[:, -1]].astype(np.int64)
+    nothing = np.array([name == NO_CLASS for name in manifest.tree.names[0]])
+    return labels, owners, np.where(nothing[labels[:, 0]], 0, known)
+
 
 @checked
 def name(
-    pictures: str | Path | Embeddings | ArrayLike,
+    pictures: str | Path | Embeddings | ArrayLike | None,
     dataset: str | Path | Dataset,
-    nodes: str | Path | Embeddings | Mapping[str, ArrayLike],
+    nodes: str | Path | Embeddings | Mapping[str, ArrayLike] | None = None,
     *,
+    gallery: str | Path | Embeddings | None = None,
+    predictions: str | Path | None = None,
     ids: Sequence[str] | None = None,
     scale: float = SCALE,
+    k: int = K,
+    sharpness: float = SHARPNESS,
     unit: str | None = None,
 ) -> NamedPictures:
-    """Give every picture of a test a path in the label tree, by the vectors of the tree's nodes.
+    """Give every item of a test a path in the label tree, with the masses of the nodes on it.
 
-    Three readers stand beside each other (hbench.evaluation.by_name.naming): `each`, the best node
-    of every level; `sum`, softmax(scale · cosine) of the finest nodes, summed upwards; `down`, the
-    best child of the best child. A node without a vector scores as the best of its children.
+    Masses are sums of shares over the classes below a node. Shares come from one of three sources:
+    the vectors of names (`nodes`), neighbours with labels (`gallery`), or a table of predictions.
+
+    Of names, three readers stand beside each other (hbench.evaluation.by_name.naming): `each`, the
+    best node of every level; `sum`, softmax(scale · cosine) of the finest nodes, summed upwards;
+    `down`, the best child of the best child. A node without a vector scores as the best of its
+    children.
 
     Args:
-        pictures: an embedding file of the test's queries, or, with `ids`, vectors (N, D).
+        pictures: an embedding file of the test's queries, or, with `ids`, vectors (N, D); without
+            `nodes` and `gallery`, a table of predictions.
         dataset: a name, a folder, a table, or what `hbench.load` returns, of one test.
         nodes: an embedding file whose ids are names of nodes, or the paths to them; or vectors by
             such a name, a dictionary.
+        gallery: an embedding file of items that the dataset has labels of, in any split; an item is
+            never its own neighbour.
+        predictions: a table of predictions, in place of `pictures`.
         ids: (N,), of vectors in memory.
         scale: of the cosines in `sum`, more than 0. Default: 100, as CLIP has it.
+        k: how many neighbours have a share. Default: 10.
+        sharpness: τ of their weights exp(τ · (cosine − 1)). Default: 20.
         unit: what intervals are taken over: the classes of a level, or "query". Default: the
             finest.
 
     Returns:
-        NamedPictures: `table`, `scores`, `write("names.csv")`.
+        NamedPictures: `table`, `scores`, `write("names.csv")`, `trust(0.95)`.
 
     Raises:
         SubmissionError: vectors that cannot be used, names that are no nodes of the tree.
         UnknownName: a dataset or unit that does not exist.
-        UsageError: a dataset of several tests, or without a label tree.
+        UsageError: a dataset of several tests, or without a label tree; several sources.
     """
     if not scale > 0:
         raise UsageError("the scale is not positive", expected="more than 0", found=f"{scale}")
+    if k < 1 or not sharpness > 0:
+        raise UsageError(
+            "the settings of neighbours are not positive",
+            expected="k of 1 or more, a sharpness above 0",
+            found=f"{k}, {sharpness}",
+        )
+    _refuse_sources(nodes, gallery, predictions)
+    if nodes is None and gallery is None:
+        return _of_predictions(pictures if predictions is None else predictions, dataset, unit)
     given: Any = pictures
     if ids is not None:
         given = joined(as_ids(ids, "ids"), as_vectors(given, "vectors"))
     examined = examine(as_submission(given), dataset, Settings(metrics="R@1", unit=unit))
-    if len(examined.data.tests) > 1 or examined.data.lists:
-        raise UsageError(
-            "pictures are named in one label tree",
-            expected="a dataset with one test, which has labels",
-            found=", ".join(examined.data.tests),
-        )
-    (manifest,) = examined.data.tests.values()
+    manifest = _one_test(examined.data)
+    if nodes is None:
+        return _of_neighbours(examined, gallery, k=k, sharpness=sharpness)
     vectors = read(nodes, manifest.levels)
     embedded = examined.submission.embeddings("naming").queries
     refuse_vectors(vectors, embedded.dim, cosine=True)
@@ -126,6 +250,103 @@ def name(
     of_nodes = _node_vectors(manifest, placed, vectors)
     readings = of_nodes.read(_unit(embedded.vectors[rows]), scale=scale).of(np.argsort(order))
     return _named(examined, manifest, readings, placed, vectors)
+
+
+def _refuse_sources(*sources: object) -> None:
+    """Raise UsageError for more than one source of shares."""
+    if sum(source is not None for source in sources) > 1:
+        raise UsageError(
+            "names, neighbours and predictions are three sources of the same masses",
+            expected="one of nodes, gallery and predictions",
+        )
+
+
+def _one_test(data: Dataset) -> Manifest:
+    """The test of a dataset. Raises UsageError for several, and for pairs without labels."""
+    if len(data.tests) > 1 or data.lists:
+        raise UsageError(
+            "pictures are named in one label tree",
+            expected="a dataset with one test, which has labels",
+            found=", ".join(data.tests),
+        )
+    (manifest,) = data.tests.values()
+    return manifest
+
+
+def _of_neighbours(examined: Examined, given: Any, *, k: int, sharpness: float) -> NamedPictures:
+    """The names of items by their nearest neighbours in a gallery."""
+    manifest = _one_test(examined.data)
+    embedded = examined.submission.embeddings("naming").queries
+    order = _order_of_names(manifest)
+    items = manifest.items[manifest.query][order]
+    numbering = Numbering(manifest.tree)
+    source = embedding_files.read(Path(given)) if isinstance(given, str | Path) else given
+    refuse_vectors(source, embedded.dim, cosine=True)
+    gallery, remarks = gallery_of(source, examined.data, numbering, items)
+    rows = embedding_files.align(embedded, items)
+    vectors = _unit(embedded.vectors[rows])
+    climb = climb_by_neighbours(vectors, gallery, k=k, sharpness=sharpness).of(np.argsort(order))
+    signature = (
+        f"{examined.signature()}|{NEIGHBOURS}:k({k}),tau({sharpness:g}),of({len(gallery.paths)})"
+    )
+    return _of_climb(
+        manifest,
+        Source(NEIGHBOURS, climb, numbering, signature, (*examined.warnings, *remarks)),
+        examined.conditions.unit,
+    )
+
+
+def _of_predictions(given: Any, dataset: Any, unit: str | None) -> NamedPictures:
+    """The names of items as a table has them."""
+    if not isinstance(given, str | Path):
+        raise UsageError(
+            "without nodes and without a gallery, names come from a table of predictions",
+            expected="a file, or nodes=…, or gallery=…",
+            found=type(given).__name__,
+        )
+    data = dataset if isinstance(dataset, Dataset) else load(dataset)
+    manifest = _one_test(data)
+    numbering = Numbering(manifest.tree)
+    climb, remarks = climb_of_table(Path(given), manifest, numbering)
+    unit = unit or manifest.levels[-1]
+    signature = f"dataset:{data.name}@{data.version}|test|{PREDICTIONS}|hbench:{__version__}"
+    return _of_climb(manifest, Source(PREDICTIONS, climb, numbering, signature, remarks), unit)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where masses come from: the name of the reader, its climbs, the names of their nodes, and
+    what is said about them."""
+
+    reader: str
+    climb: Climb
+    numbering: Numbering
+    signature: str
+    warnings: tuple[str, ...]
+
+
+def _of_climb(manifest: Manifest, source: Source, unit: str) -> NamedPictures:
+    """The names along the paths of the largest shares, and their scores."""
+    units = units_of(queries_of("test", manifest), unit)
+    values = scores_of_path(manifest.levels, source.climb.nodes, *_truth(manifest))
+    means = summarise(np.stack(list(values.values())), [_order_of_names(manifest)], units)
+    nodes = source.climb.nodes
+    ends = (nodes != BELOW).sum(axis=1)
+    masses = np.where(ends > 0, source.climb.masses[np.arange(len(ends)), ends - 1], 0.0)
+    texts = [source.numbering.text(path) for path in nodes.tolist()]
+    items = manifest.items[manifest.query]
+    table = pa.table({"item": items.tolist(), "path": texts, "mass": masses})
+    return NamedPictures(
+        table=table,
+        scores={source.reader: dict(zip(values, means, strict=True))},
+        signature=source.signature,
+        manifest=manifest,
+        nodes={source.reader: nodes},
+        climb=source.climb,
+        numbering=source.numbering,
+        unit=unit,
+        warnings=source.warnings,
+    )
 
 
 def _order_of_names(manifest: Manifest) -> NDArray[np.int64]:
@@ -190,7 +411,15 @@ def _named(
         )
     scores = _scores(manifest, readings, units)
     return NamedPictures(
-        _table(manifest, readings), scores, signature, manifest, readings.nodes, tuple(warnings)
+        table=_table(manifest, readings),
+        scores=scores,
+        signature=signature,
+        manifest=manifest,
+        nodes=readings.nodes,
+        climb=readings.climb,
+        numbering=Numbering(tree),
+        unit=examined.conditions.unit,
+        warnings=tuple(warnings),
     )
 
 
@@ -227,7 +456,7 @@ def _table(manifest: Manifest, readings: Readings) -> pa.Table:
         {
             "item": pa.array(manifest.items[manifest.query].tolist()),
             "path": pa.array(paths[nodes[:, -1]].tolist()),
-            "share": pa.array(readings.shares),
+            "mass": pa.array(readings.shares),
             "agreed_to": pa.array(levels[down_to].tolist()),
         }
     )

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from hbench.core.compiled import available_threads, one_blas_thread
 from hbench.tree import LabelTree
+from hbench.trust.climbing import Climb
 
 EACH, SUM, DOWN = READERS = ("each", "sum", "down")
 SCALE = 100.0  # by which CLIP multiplies cosines
@@ -32,17 +33,21 @@ Positions = NDArray[np.int64]
 
 
 class Readings(NamedTuple):
-    """What the readers say of N pictures: `nodes` (N, L) of each reader; `shares` (N,), the
-    probability of the finest node of `sum`."""
+    """What the readers say of N pictures: `nodes` (N, L) of each reader; `climb`, the masses along
+    the path of the most probable finest node."""
 
     nodes: dict[str, Nodes]
-    shares: NDArray[np.float64]
+    climb: Climb
+
+    @property
+    def shares(self) -> NDArray[np.float64]:
+        """The probability (N,) of the finest node of `sum`."""
+        return self.climb.masses[:, -1]
 
     def of(self, rows: NDArray[np.int64]) -> Readings:
         """Those of some pictures, in this order."""
-        return Readings(
-            {name: nodes[rows] for name, nodes in self.nodes.items()}, self.shares[rows]
-        )
+        nodes = {name: nodes[rows] for name, nodes in self.nodes.items()}
+        return Readings(nodes, self.climb.of(rows))
 
 
 class NodeVectors:
@@ -71,23 +76,24 @@ class NodeVectors:
         """
         depth = self.tree.depth
         nodes = {reader: np.empty((len(pictures), depth), np.int32) for reader in READERS}
-        shares = np.empty(len(pictures))
+        masses = np.empty((len(pictures), depth))
         bytes_of_one = 4 * len(self.tree.names[-1])
-        for block in _slices(len(pictures), BLOCK_BYTES // bytes_of_one):
-            products = [_product(pictures[block], each) for each in self.vectors[self.first :]]
+        for block in slices(len(pictures), BLOCK_BYTES // bytes_of_one):
+            products = [product_of(pictures[block], each) for each in self.vectors[self.first :]]
             # A product is fastest of many pictures, what follows of few: their scores stay in the
             # cache of the processor.
-            for part in _slices(block.stop - block.start, CACHE_BYTES // bytes_of_one):
+            for part in slices(block.stop - block.start, CACHE_BYTES // bytes_of_one):
                 by_level = self._of_all_nodes([product[part] for product in products])
                 best = [scores.argmax(axis=1) for scores in by_level]
                 at = slice(block.start + part.start, block.start + part.stop)
                 nodes[EACH][at, self.first :] = np.stack(best, axis=1)
                 nodes[DOWN][at] = self._down(by_level)
-                nodes[SUM][at], shares[at] = self._summed(by_level[-1], best[-1], scale)
+                nodes[SUM][at], masses[at] = self._summed(by_level[-1], best[-1], scale)
         for reader in (EACH, DOWN):
             for level in range(self.first, 0, -1):
                 nodes[reader][:, level - 1] = self.parents[level][nodes[reader][:, level]]
-        return Readings(nodes, shares)
+        climb = Climb(self.tree.paths[nodes[SUM][:, -1]].astype(np.int32), masses)
+        return Readings(nodes, climb)
 
     def _of_all_nodes(self, products: list[Floats]) -> list[Floats]:
         """The scores (n, nodes) of every level from the first with vectors on, given those of the
@@ -125,22 +131,28 @@ class NodeVectors:
     def _summed(
         self, finest: Floats, best: NDArray[np.intp], scale: float
     ) -> tuple[Nodes, NDArray[np.float64]]:
-        """The most probable node of every level (n, L), and the probability of the finest (n,);
-        `best` (n,) are the finest nodes of the highest scores. The scores are used up."""
-        finest -= finest[np.arange(len(finest)), best][:, None]
+        """The most probable node of every level (n, L), and the probabilities (n, L) of the nodes
+        above the finest of them; `best` (n,) are the finest nodes of the highest scores. The scores
+        are used up."""
+        rows = np.arange(len(finest))
+        finest -= finest[rows, best][:, None]
         finest *= np.float32(scale)
         # in proportion to the probabilities, 1 for the most probable
-        shares = np.exp(finest, out=finest)
-        probability = 1 / shares.sum(axis=1, dtype=np.float64)
+        shares: NDArray[np.floating] = np.exp(finest, out=finest)
+        whole = shares.sum(axis=1, dtype=np.float64)
+        above = self.tree.paths[best]
+        masses = np.ones(above.shape)
         nodes = np.empty((len(finest), self.tree.depth), np.int32)
         nodes[:, -1] = best
         for level in range(self.tree.depth - 2, -1, -1):
-            shares = np.add.reduceat(shares, self.edges[level][:-1], axis=1)
+            starts = self.edges[level][:-1]
+            shares = np.add.reduceat(shares, starts, axis=1, dtype=np.float64)
             nodes[:, level] = shares.argmax(axis=1)
-        return nodes, probability
+            masses[:, level] = shares[rows, above[:, level]]
+        return nodes, np.minimum(masses / whole[:, None], 1.0)
 
 
-def _product(pictures: Floats, vectors: Floats) -> Floats:
+def product_of(pictures: Floats, vectors: Floats) -> Floats:
     """The scores (n, nodes) of pictures (n, D) for vectors (nodes, D)."""
     scores = np.empty((len(pictures), len(vectors)), np.float32)
 
@@ -148,11 +160,11 @@ def _product(pictures: Floats, vectors: Floats) -> Floats:
         scores[:, piece] = pictures @ vectors[piece].T
 
     with one_blas_thread(), ThreadPoolExecutor(available_threads()) as pool:
-        list(pool.map(multiply, _slices(len(vectors), PIECE)))
+        list(pool.map(multiply, slices(len(vectors), PIECE)))
     return scores
 
 
-def _slices(number: int, at_once: int) -> Iterator[slice]:
+def slices(number: int, at_once: int) -> Iterator[slice]:
     """Cut a range into slices of `at_once`, or of 1 where that is less."""
     step = max(1, at_once)
     for start in range(0, number, step):

@@ -9,11 +9,14 @@ reader's node at that level and the last known one of the truth.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from hbench.evaluation.by_name.naming import Nodes
 from hbench.tree import Labels, LabelTree
+from hbench.trust.climbing import BELOW
 
 Values = NDArray[np.float64]
 Known = NDArray[np.int64]
@@ -53,6 +56,50 @@ def scores_of(
     common = shared.sum(axis=1)
     scores["hops"] = 2.0 * (known[:number] - common)
     return scores
+
+
+def scores_of_path(
+    levels: Sequence[str], nodes: Nodes, labels: Labels, items: NDArray[np.int64], known: Known
+) -> dict[str, Values]:
+    """The values (N,) of paths (N, L) that may end early, by name.
+
+    `too shallow`: the path ends right, but above what is known; `too deep`: it goes on below a
+    truth that ends there. An item without any node has no hP.
+    """
+    depth = nodes.shape[1]
+    number = len(nodes)
+    is_known = np.arange(1, depth + 1) <= known[:, None]
+    has_truth = known[:number] > 0
+    said = nodes != BELOW
+    same = np.cumprod((nodes[items] == labels) & is_known & said[items], axis=1).astype(bool)
+    common = same.sum(axis=1)
+    # of a finer node than what is known, nobody knows whether it is right
+    of_path = np.minimum(said.sum(axis=1)[items], known)
+
+    scores = {}
+    for level, name in enumerate(levels):
+        scores[f"accuracy/{name}"] = np.where(
+            is_known[:number, level], same[:number, level], np.nan
+        )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        precision = np.where(of_path > 0, common / of_path, np.nan)
+        recall = common / known
+        f1 = 2 * common / (of_path + known)
+    of_paths = dict(zip(HIERARCHICAL, (precision, recall, f1), strict=True))
+    for measure, values in of_paths.items():
+        scores[measure] = values[:number]
+    if len(labels) > number:
+        for measure, values in of_paths.items():
+            scores[f"{measure}, lenient"] = _best_of(np.nan_to_num(values), items, number)
+    own = common[:number]
+    scores["hops"] = (of_path[:number] - own + known[:number] - own).astype(np.float64)
+    ends_right = own == of_path[:number]
+    scores["too shallow"] = (ends_right & (of_path[:number] < known[:number])).astype(np.float64)
+    scores["too deep"] = (ends_right & (said.sum(axis=1) > known[:number])).astype(np.float64)
+    return {
+        measure: np.where(has_truth, np.asarray(values, np.float64), np.nan)
+        for measure, values in scores.items()
+    }
 
 
 def _best_of(values: Values, items: NDArray[np.int64], number: int) -> Values:

@@ -1,0 +1,66 @@
+"""Numbers paths of names by the nodes of a label tree, and names it does not have beyond them.
+
+>>> rows = [("Owls", "Barn owl"), ("Parrots", "Galah")]
+>>> tree, _ = LabelTree.from_names(rows, levels=["order", "kind"])
+>>> numbers = Numbering(tree)
+>>> numbers.paths([("Owls", "Barn owl"), ("Owls", "Bay owl"), ("Owls",)]).tolist()
+[[0, 0], [0, 2], [0, -1]]
+>>> numbers.unknown, numbers.text([0, 2])
+(('Owls > Bay owl',), 'Owls > Bay owl')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hbench.sheets.paths import JOINED
+from hbench.sheets.rows import Row
+from hbench.tree import Labels, LabelTree
+from hbench.tree.names import class_rows
+from hbench.tree.partial import known_part
+from hbench.trust.climbing import BELOW
+
+
+class Numbering:
+    """The numbers of nodes by the names from the top to them, level by level."""
+
+    def __init__(self, tree: LabelTree) -> None:
+        self.tree = tree
+        self.names = [list(names) for names in tree.names]
+        self._of_path: dict[Row, int] = {}
+        for labels, row in zip(tree.paths.tolist(), class_rows(tree), strict=True):
+            known = known_part(row)
+            for depth in range(1, len(known) + 1):
+                self._of_path[known[:depth]] = labels[depth - 1]
+        self._unknown: dict[Row, None] = {}
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """The paths that the tree does not have, from the first name that it lacks on."""
+        return tuple(JOINED.join(path) for path in self._unknown)
+
+    def paths(self, rows: Sequence[Row]) -> Labels:
+        """The nodes (R, L) of rows of names, BELOW their end."""
+        nodes = np.full((len(rows), self.tree.depth), BELOW, np.int32)
+        for number, row in enumerate(rows):
+            for depth in range(1, len(row) + 1):
+                nodes[number, depth - 1] = self._number(row[:depth])
+        return nodes
+
+    def _number(self, path: Row) -> int:
+        """The number of a node; a new one for one that is not in the tree."""
+        found = self._of_path.get(path)
+        if found is None:
+            names = self.names[len(path) - 1]
+            found = self._of_path[path] = len(names)
+            names.append(path[-1])
+            if path[:-1] not in self._unknown:
+                self._unknown[path] = None
+        return found
+
+    def text(self, nodes: Sequence[int]) -> str:
+        """The path of nodes as one text; it may end early."""
+        named = zip(self.names, nodes, strict=False)
+        return JOINED.join(names[node] for names, node in named if node != BELOW)

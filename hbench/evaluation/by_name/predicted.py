@@ -1,0 +1,170 @@
+"""Places predictions in the label tree, and sums their chances to masses.
+
+A lineage may have more names than the tree has levels: from the top, each name is looked for among
+the nodes below the last one found. Names behind the last one found are an answer that the tree does
+not have, and is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from hbench.core.errors import SubmissionError, examples
+from hbench.datasets.manifest import Manifest
+from hbench.evaluation.by_name.numbering import Numbering
+from hbench.sheets.paths import as_written
+from hbench.sheets.predictions import Prediction, read
+from hbench.sheets.rows import Row, prefixes
+from hbench.tree import LabelTree
+from hbench.tree.names import class_rows
+from hbench.tree.partial import known_part
+from hbench.trust.climbing import Climb, Shares, climb_of
+
+PERCENT = 100.0
+ROUNDED = 1e-6  # by which chances may exceed 1 in sum
+
+
+class NamesBelow:
+    """The nodes of a tree by the names that people write for them."""
+
+    def __init__(self, tree: LabelTree) -> None:
+        self.below: dict[Row, dict[str, Row]] = {}
+        self.of_name: dict[str, set[Row]] = {}
+        for row in map(known_part, class_rows(tree)):
+            for path, written in zip(prefixes(row), as_written(row), strict=True):
+                for name in {path[-1], written}:
+                    self.below.setdefault(path[:-1], {})[_folded(name)] = path
+                    self.of_name.setdefault(_folded(name), set()).add(path)
+
+    def place(self, names: Row) -> Row:
+        """The path of names, in the spelling of the tree; behind it those it does not have."""
+        named = [name for name in names if name]
+        if len(named) == 1:
+            nodes = self.of_name.get(_folded(named[0]), set())
+            return next(iter(nodes)) if len(nodes) == 1 else tuple(named)
+        path: Row = ()
+        last = 0
+        for number, name in enumerate(named):
+            children = self.below.get(path, {})
+            # a species' own word may stand without its genus
+            spelt = (name, f"{named[number - 1]} {name}" if number else name)
+            found = next(
+                (children[_folded(each)] for each in spelt if _folded(each) in children), None
+            )
+            if found is not None:
+                path = found
+                last = number + 1
+        return (*path, *named[last:])
+
+
+def _folded(name: str) -> str:
+    return name.strip().casefold().replace("_", " ")
+
+
+def climb_of_table(
+    source: Path, manifest: Manifest, numbering: Numbering
+) -> tuple[Climb, tuple[str, ...]]:
+    """The masses along the predicted paths of a test's queries, in its order, and what was read.
+
+    Raises SubmissionError where the file has none of the queries.
+    """
+    tree = manifest.tree
+    names = NamesBelow(tree)
+    known = {path[-1] for paths in names.of_name.values() for path in paths}
+    read_as = read(source, manifest.levels, known)
+    items = manifest.items[manifest.query].tolist()
+    place = {item: number for number, item in enumerate(items)}
+    rows = [row for row in read_as.rows if row.item in place]
+    if not rows:
+        raise SubmissionError(
+            f"{source.name} predicts none of the queries",
+            expected=f"items such as {examples(items)}",
+            found=examples([row.item for row in read_as.rows]),
+        )
+    remarks = [str(read_as.understood), *_remarks(read_as.rows, rows, place)]
+    rows, more = _as_chances(rows)
+    climb = _climb(rows, place, names, numbering)
+    if numbering.unknown:
+        unknown = numbering.unknown
+        remarks.append(
+            f"{len(unknown):,} names are no nodes of the tree, and are wrong: {examples(unknown)}"
+        )
+    return climb, (*remarks, *more)
+
+
+def _remarks(
+    every: Sequence[Prediction], kept: Sequence[Prediction], place: dict[str, int]
+) -> list[str]:
+    """Say which items are not predicted, and which are none of the test's."""
+    remarks = []
+    predicted = {row.item for row in kept}
+    missing = [item for item in place if item not in predicted]
+    if missing:
+        remarks.append(f"{len(missing):,} items are not predicted: {examples(missing)}")
+    others = list(dict.fromkeys(row.item for row in every if row.item not in place))
+    if others:
+        remarks.append(f"{len(others):,} predicted items are no queries: {examples(others)}")
+    return remarks
+
+
+def _as_chances(rows: list[Prediction]) -> tuple[list[Prediction], list[str]]:
+    """The rows with chances in 0 … 1 that are at most 1 in sum of an item; and what was done.
+
+    Raises SubmissionError for negative ones, such as logits.
+    """
+    given = [row.score for row in rows if row.score is not None]
+    given += [value for row in rows for value in row.by_level]
+    if any(not value >= 0 for value in given):
+        raise SubmissionError(
+            "some chances are negative",
+            expected="0 … 1, or percent",
+            found=f"{min(given)}",
+            fix="take the softmax of logits",
+        )
+    said = []
+    scale = 1.0
+    if given and max(given) > 1 + ROUNDED:
+        scale = PERCENT if max(given) <= PERCENT + ROUNDED else max(given)
+        said.append(f"chances are taken as parts of {scale:g}")
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row.item] = counts.get(row.item, 0) + 1
+    sums: dict[str, float] = {}
+    scaled = []
+    for row in rows:
+        # several answers without chances share 1
+        score = 1 / counts[row.item] if row.score is None else row.score / scale
+        by_level = tuple(value / scale for value in row.by_level)
+        scaled.append(row._replace(score=score, by_level=by_level))
+        sums[row.item] = sums.get(row.item, 0.0) + score
+    large = {item for item, total in sums.items() if total > 1 + ROUNDED}
+    if large:
+        said.append(f"chances of {len(large):,} items are more than 1 in sum, and are scaled to 1")
+    return [
+        row._replace(score=(row.score or 0.0) / max(sums[row.item], 1.0)) for row in scaled
+    ], said
+
+
+def _climb(
+    rows: Sequence[Prediction], place: dict[str, int], names: NamesBelow, numbering: Numbering
+) -> Climb:
+    """The masses along the paths of the largest shares."""
+    depth = numbering.tree.depth
+    placed = {row.names: names.place(row.names)[:depth] for row in rows}
+    paths = numbering.paths([placed[row.names] for row in rows])
+    owners = np.array([place[row.item] for row in rows], np.int64)
+    shares = np.array([row.score for row in rows], np.float64)
+    some = paths[:, 0] >= 0
+    climb = climb_of(Shares(owners[some], paths[some], shares[some]), len(place))
+    for row, path in zip(rows, paths, strict=True):
+        if row.by_level:
+            # of more names than levels, the last ones belong to the finest
+            end = int((path >= 0).sum())
+            values = row.by_level[max(len(row.by_level) - end, 0) :][:end]
+            climb.nodes[place[row.item]] = path
+            climb.masses[place[row.item]] = 0
+            climb.masses[place[row.item], : len(values)] = values
+    return climb

@@ -1,0 +1,337 @@
+"""Answers as deep as a promise holds: a threshold set on some classes, and what comes of it on
+others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
+
+from hbench.core import tables
+from hbench.core.arguments import as_array
+from hbench.core.errors import UnknownName, UsageError
+from hbench.metrics.significance import UnitSums, mean_intervals
+from hbench.trust.climbing import Positions, Values
+from hbench.trust.outcomes import (
+    JudgedClimb,
+    Outcome,
+    RiskCoverage,
+    area_under,
+    curve_of,
+    outcome_of,
+)
+from hbench.trust.thresholds import Promise, answers_of, threshold_for
+
+FIXED = (0.8, 0.6, 0.4)  # thresholds in use, of the finest level and the ones above
+
+
+@dataclass(frozen=True)
+class Named:
+    """What is known of the items that are named: their ids, `judged`, the `units` (N,), how a path
+    is written, and the levels."""
+
+    items: NDArray[np.object_]
+    judged: JudgedClimb
+    units: Positions
+    paths: tuple[tuple[str, ...], ...]  # of every item, the text of its node at every level
+    levels: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Trusted:
+    """Answers at a threshold, and how good they are on classes on which it was not set.
+
+    Attributes:
+        target: the share that is to be right of what is said.
+        unit: what the promise is made over: a level's classes, or "query".
+        items: ids (N,), in the order of the naming.
+        threshold: set on all that was calibrated on: for new items; inf where nothing passes.
+        halves: the thresholds of the two halves of the classes, each set on the other one; () where
+            a part was chosen to calibrate on.
+        promise: `units`, how many were there, and `needed`, how many would do without an error.
+        levels: of every answer (N,), 1 … L, and 0 where nothing is said.
+        nodes: the paths of the answers (N,); "" where nothing is said.
+        masses: of the answers (N,); 1 where nothing is said.
+        right: whether each is right (N,); False where nobody knows, or nothing is said.
+        known: whether the truth of each answer is known (N,).
+        outcome: of the items that no threshold was set on: `said`, `right_of_said`, `risk`,
+            `coverage`, `by_level`.
+        interval: of the share right, 95 %, over units; NaN with fewer than two.
+        curve: risk against coverage of these items.
+        fixed: the outcome of the thresholds in use, .8, .6 and .4, beside it.
+    """
+
+    target: float
+    unit: str
+    items: NDArray[np.object_]
+    threshold: float
+    halves: tuple[float, ...]
+    promise: Promise
+    levels: Positions
+    nodes: list[str]
+    masses: Values
+    right: NDArray[np.bool_]
+    known: NDArray[np.bool_]
+    outcome: Outcome
+    interval: tuple[float, float]
+    curve: RiskCoverage
+    fixed: Outcome
+    level_names: tuple[str, ...]
+
+    @property
+    def said(self) -> float:
+        """The share of items of which something is said."""
+        return self.outcome.said
+
+    @property
+    def right_of_said(self) -> float:
+        """The share that is right of what is said; NaN where nothing is."""
+        return self.outcome.right_of_said
+
+    @property
+    def risk(self) -> float:
+        """The share of all items whose answer is not right."""
+        return self.outcome.risk
+
+    @property
+    def coverage(self) -> float:
+        """The mean of 1 − log2 leaves / log2 F over the answers."""
+        return self.outcome.coverage
+
+    @property
+    def haurc(self) -> float:
+        """The area under risk against coverage over all thresholds."""
+        return area_under(self.curve)
+
+    @property
+    def by_level(self) -> dict[str, tuple[int, float]]:
+        """By level, how many items are answered there, and the share of them that is right."""
+        return _by_level(self.outcome, self.level_names)
+
+    @property
+    def remark(self) -> str:
+        """In words, what is promised, or why nothing is."""
+        return in_words(self.target, self.unit, self.promise)
+
+    def document(self) -> dict[str, Any]:
+        """What `--json` has under `trust`."""
+        return {
+            "target": self.target,
+            "unit": self.unit,
+            "threshold": _json(self.threshold),
+            "halves": [_json(each) for each in self.halves],
+            "units": self.promise.units,
+            "needed": self.promise.needed,
+            "interval": [_json(each) for each in self.interval],
+            "haurc": _json(self.haurc),
+            **_outcome_document(self.outcome, self.level_names),
+            "fixed": _outcome_document(self.fixed, self.level_names),
+        }
+
+    def table(self) -> pa.Table:
+        """item, answer, answer_level, mass, promised: a row of every item."""
+        said = self.levels > 0
+        names = np.array(["", *self.level_names], dtype=object)
+        promised = [f"{self.target:g}" if here else "" for here in said.tolist()]
+        return pa.table(
+            {
+                "item": pa.array(self.items.tolist()),
+                "answer": pa.array(self.nodes),
+                "answer_level": pa.array(names[self.levels].tolist()),
+                "mass": pa.array(self.masses),
+                "promised": pa.array(promised),
+            }
+        )
+
+    def write(self, path: str | Path) -> None:
+        """Write the answers as .csv, .tsv or .parquet, whole or not at all."""
+        tables.write_sheet(self.table(), Path(path))
+
+
+def in_words(target: float, unit: str, promise: Promise) -> str:
+    """What is promised, or why nothing is."""
+    of = "items" if unit == "query" else f"classes ({unit})"
+    if math.isfinite(promise.threshold):
+        kind = "for other items of the same classes" if unit == "query" else "for new classes"
+        return (
+            f"from a mass of {promise.threshold:.3f} on, at least {target:.0%} of what is said is "
+            f"right {kind}, with 95 % confidence ({promise.units:,} {of})"
+        )
+    if promise.units < promise.needed:
+        return (
+            f"nothing is promised: {promise.units:,} {of} are too few for {target:.0%}, which "
+            f"takes {promise.needed:,} even without an error"
+        )
+    return (
+        f"nothing is promised: of {promise.units:,} {of}, too many are wrong among the surest, or "
+        f"too few speak, for {target:.0%}"
+    )
+
+
+def _json(value: float) -> float | None:
+    """A number as JSON has it: null for what is not finite."""
+    return value if math.isfinite(value) else None
+
+
+def _by_level(outcome: Outcome, levels: tuple[str, ...]) -> dict[str, tuple[int, float]]:
+    return {levels[each.level - 1]: (each.items, each.right) for each in outcome.by_level}
+
+
+def _outcome_document(outcome: Outcome, levels: tuple[str, ...]) -> dict[str, Any]:
+    by_level = {
+        level: {"items": items, "right": _json(right)}
+        for level, (items, right) in _by_level(outcome, levels).items()
+    }
+    return {
+        "said": _json(outcome.said),
+        "right_of_said": _json(outcome.right_of_said),
+        "risk": _json(outcome.risk),
+        "coverage": _json(outcome.coverage),
+        "by_level": by_level,
+    }
+
+
+def trusted_of(named: Named, target: float, calibrate: ArrayLike | None, unit: str) -> Trusted:
+    """Set the threshold of a target, and answer; raises as `NamedPictures.trust`."""
+    if not 0 < target < 1:
+        raise UsageError(
+            "the target is no share", expected="more than 0, less than 1", found=f"{target}"
+        )
+    judged = named.judged
+    has_truth = np.asarray(~np.isnan(judged.right).all(axis=1))
+    if calibrate is None:
+        chosen = has_truth
+        halves, thresholds = _by_halves(named, target, has_truth)
+        promise = threshold_for(*_of(named, chosen), target)
+        thresholds = np.where(has_truth, thresholds, promise.threshold)
+        tested = has_truth
+    else:
+        chosen = _chosen(named.items, calibrate) & has_truth
+        promise = threshold_for(*_of(named, chosen), target)
+        halves = ()
+        thresholds = np.full(len(named.items), promise.threshold)
+        tested = has_truth & ~chosen
+    return _answered(named, tested, thresholds, _Setting(target, unit, promise, halves))
+
+
+@dataclass(frozen=True)
+class _Setting:
+    target: float
+    unit: str
+    promise: Promise
+    halves: tuple[float, ...]
+
+
+def _answered(
+    named: Named, tested: NDArray[np.bool_], thresholds: Values, setting: _Setting
+) -> Trusted:
+    """The answers at a threshold of each item (N,), measured on the tested ones."""
+    judged = named.judged
+    levels = judged.climb.levels_at(thresholds)
+    answers = answers_of(levels, judged.right)
+    rows = np.arange(len(levels))
+    masses = np.concatenate([np.ones((len(levels), 1)), judged.climb.masses], axis=1)
+    of_tested = judged.of(tested)
+    interval = np.full(2, np.nan)
+    if tested.any():
+        units = np.unique(named.units[tested], return_inverse=True)[1].ravel()
+        interval = mean_intervals(UnitSums.of(answers[tested][None], units))[0]
+    return Trusted(
+        target=setting.target,
+        unit=setting.unit,
+        items=named.items,
+        threshold=setting.promise.threshold,
+        halves=setting.halves,
+        promise=setting.promise,
+        levels=levels,
+        nodes=[
+            named.paths[row][level - 1] if level else ""
+            for row, level in zip(rows.tolist(), levels.tolist(), strict=True)
+        ],
+        masses=masses[rows, levels],
+        right=answers == 1,
+        known=~np.isnan(answers),
+        outcome=outcome_of(of_tested, levels[tested]),
+        interval=(float(interval[0]), float(interval[1])),
+        curve=curve_of(of_tested),
+        fixed=outcome_of(of_tested, of_tested.climb.levels_by(fixed_thresholds(len(named.levels)))),
+        level_names=named.levels,
+    )
+
+
+def fixed_thresholds(depth: int) -> Values:
+    """The thresholds in use, coarse to fine; levels above the third have the third's.
+
+    >>> fixed_thresholds(4).tolist(), fixed_thresholds(2).tolist()
+    ([0.4, 0.4, 0.6, 0.8], [0.6, 0.8])
+    """
+    from_finest = [FIXED[min(number, len(FIXED) - 1)] for number in range(depth)]
+    return np.array(from_finest[::-1])
+
+
+def _of(named: Named, chosen: NDArray[np.bool_]) -> tuple[Any, Values, Positions]:
+    """What a threshold is set on."""
+    return named.judged.climb.of(chosen), named.judged.right[chosen], named.units[chosen]
+
+
+def _by_halves(
+    named: Named, target: float, has_truth: NDArray[np.bool_]
+) -> tuple[tuple[float, ...], Values]:
+    """The thresholds of the two halves of the units, each set on the other one, and that of every
+    item (N,)."""
+    is_first = in_first_half(named.units)
+    thresholds = np.full(len(named.items), np.inf)
+    halves = []
+    for half in (is_first, ~is_first):
+        promise = threshold_for(*_of(named, has_truth & ~half), target)
+        thresholds[half] = promise.threshold
+        halves.append(promise.threshold)
+    return tuple(halves), thresholds
+
+
+def in_first_half(units: Positions) -> NDArray[np.bool_]:
+    """Whether the unit of each item (N,) is in the first of two halves: by a digest of its number,
+    so that neighbours in name are set apart."""
+    different, of_item = np.unique(units, return_inverse=True)
+    digests = [hashlib.sha256(str(unit).encode()).digest() for unit in different.tolist()]
+    order = sorted(range(len(digests)), key=digests.__getitem__)
+    first = np.zeros(len(different), bool)
+    first[order[: len(order) // 2]] = True
+    return np.asarray(first[of_item.ravel()])
+
+
+def part_of_units(units: Positions, share: float) -> NDArray[np.bool_]:
+    """A share of the units (N,), chosen by a digest, to calibrate on."""
+    different, of_item = np.unique(units, return_inverse=True)
+    digests = [hashlib.sha256(f"calibrate {unit}".encode()).digest() for unit in different.tolist()]
+    order = sorted(range(len(digests)), key=digests.__getitem__)
+    first = np.zeros(len(different), bool)
+    first[order[: round(share * len(order))]] = True
+    return np.asarray(first[of_item.ravel()])
+
+
+def _chosen(items: NDArray[np.object_], calibrate: ArrayLike) -> NDArray[np.bool_]:
+    """Which items are calibrated on, by a mask or by their ids."""
+    given = as_array(calibrate, "calibrate")
+    if given.dtype == bool:
+        if given.shape != items.shape:
+            raise UsageError(
+                "calibrate has another length than the items",
+                expected=f"({len(items)},), in the order of naming.items",
+                found=str(given.shape),
+            )
+        return np.asarray(given)
+    place = {item: number for number, item in enumerate(items.tolist())}
+    chosen = np.zeros(len(items), bool)
+    for item in map(str, given.ravel().tolist()):
+        if item not in place:
+            raise UnknownName("item to calibrate on", item, list(place)[:50])
+        chosen[place[item]] = True
+    return chosen

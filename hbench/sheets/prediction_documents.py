@@ -1,0 +1,168 @@
+"""Reads documents of JSON in which tools write what they predict: SpeciesNet, iNaturalist, COCO,
+agents with several candidates.
+
+>>> text = '[{"item": "a.jpg", "candidates": [{"path": "Owls > Barn owl", "score": 0.9}]}]'
+>>> predictions_in(text, "p.json").rows
+[('a.jpg', 'Owls > Barn owl', 0.9)]
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from hbench.core.errors import DataError
+from hbench.core.untrusted import parse_json
+
+Row = tuple[str, str, float | None]
+ITEMS = ("item", "image", "filepath", "file_name", "filename", "id", "image_id", "query")
+PATHS = ("path", "prediction", "label", "name", "taxon", "class", "category")
+SCORES = ("score", "confidence", "probability", "prediction_score", "combined_score", "share")
+CANDIDATES = ("candidates", "predictions", "answers", "results", "labels")
+UUID = re.compile(r"^[0-9a-f]{8}-[0-9a-f-]{27};", re.IGNORECASE)
+
+
+class Found(NamedTuple):
+    """Rows of item, path and chance, None where none is given, and of which form they are."""
+
+    rows: list[Row]
+    form: str
+
+
+def is_document(text: str) -> bool:
+    """Whether a text is a JSON object, or a list of objects that hold others."""
+    start = text.lstrip()[:1]
+    if start not in ("{", "["):
+        return False
+    value = parse_json(text)
+    if isinstance(value, dict):
+        return True
+    return isinstance(value, list) and any(
+        isinstance(each, dict) and any(isinstance(part, dict | list) for part in each.values())
+        for each in value
+    )
+
+
+def predictions_in(text: str, source: str) -> Found:
+    """The predictions in a document. Raises DataError for one of no known form."""
+    value = parse_json(text)
+    if isinstance(value, dict) and isinstance(value.get("predictions"), list):
+        return Found([*_of_records(value["predictions"])], "predictions of records")
+    if isinstance(value, dict) and "categories" in value and "annotations" in value:
+        return Found([*_of_coco(value)], "COCO's annotations")
+    if isinstance(value, list):
+        return Found([*_of_records(value)], "records")
+    if isinstance(value, dict) and value:
+        return Found([*_of_mapping(value)], "answers by item")
+    raise DataError(
+        f"{source} holds no predictions",
+        expected="records of item, path and score; or paths by item",
+        found=", ".join(map(str, value))[:80] if isinstance(value, dict) else type(value).__name__,
+    )
+
+
+def _of_records(records: list[Any]) -> Iterator[Row]:
+    """The rows of records, each of an item."""
+    for record in records:
+        if not isinstance(record, Mapping):
+            continue
+        item = str(_first(record, ITEMS) or "")
+        for path, score in _candidates(record):
+            yield item, path, score
+
+
+def _candidates(record: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:
+    """The paths of a record with their chances: classes with scores, the ancestor that all results
+    share, candidates, or one path."""
+    classes = record.get("classifications")
+    if isinstance(classes, Mapping) and classes.get("classes"):
+        for path, score in zip(classes["classes"], classes.get("scores", []), strict=False):
+            yield _without_id(path), float(score)
+        return
+    ancestor = record.get("common_ancestor")
+    if isinstance(ancestor, Mapping):
+        yield _of_taxon(ancestor.get("taxon", ancestor)), _score(ancestor)
+        return
+    several = _first(record, CANDIDATES)
+    if isinstance(several, list | Mapping):
+        yield from _of_several(several)
+        return
+    path = _first(record, PATHS)
+    if path is not None:
+        yield _path(path), _score(record)
+
+
+def _of_several(several: Any) -> Iterator[tuple[str, float | None]]:
+    """Paths with their chances: of a mapping, of records, or of texts."""
+    if isinstance(several, Mapping):
+        for path, score in several.items():
+            yield str(path), float(score)
+        return
+    for each in several:
+        if isinstance(each, Mapping):
+            yield _path(_first(each, PATHS)), _score(each)
+        else:
+            yield _path(each), None
+
+
+def _of_mapping(value: Mapping[str, Any]) -> Iterator[Row]:
+    """The rows of answers by item."""
+    for item, answer in value.items():
+        is_several = isinstance(answer, Mapping) and not set(answer) & {*PATHS, "common_ancestor"}
+        if is_several or isinstance(answer, list):
+            found = _of_several(answer)
+        elif isinstance(answer, Mapping):
+            found = _candidates(answer)
+        else:
+            found = iter([(_path(answer), None)])
+        for path, score in found:
+            yield str(item), path, score
+
+
+def _of_coco(value: Mapping[str, Any]) -> Iterator[Row]:
+    """The surest box of every picture: its category, below its super-category."""
+    paths = {
+        each["id"]: " > ".join(filter(None, [each.get("supercategory", ""), each["name"]]))
+        for each in value["categories"]
+    }
+    files = {each["id"]: each.get("file_name", each["id"]) for each in value.get("images", [])}
+    surest: dict[Any, tuple[float, Any]] = {}
+    for box in value["annotations"]:
+        score = float(box.get("score", 1.0))
+        if score > surest.get(box["image_id"], (-1.0, None))[0]:
+            surest[box["image_id"]] = score, box["category_id"]
+    for image, (score, category) in surest.items():
+        yield str(files.get(image, image)), paths.get(category, str(category)), score
+
+
+def _first(record: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
+    """The value of the first of some keys that a record has."""
+    return next((record[key] for key in keys if record.get(key) is not None), None)
+
+
+def _score(record: Mapping[str, Any]) -> float | None:
+    score = _first(record, SCORES)
+    return None if score is None else float(score)
+
+
+def _path(value: Any) -> str:
+    """A path as a text: a text, a list of names, or a taxon."""
+    if isinstance(value, Mapping):
+        return _of_taxon(value)
+    if isinstance(value, list):
+        return " > ".join(map(str, value))
+    return _without_id(str(value))
+
+
+def _of_taxon(taxon: Mapping[str, Any]) -> str:
+    """The names of a taxon's ancestors, where it has them, and its own."""
+    above = [each.get("name", "") for each in taxon.get("ancestors", [])]
+    return " > ".join([*above, str(taxon.get("name", ""))])
+
+
+def _without_id(path: str) -> str:
+    """A path without the uuid that SpeciesNet writes in front, and the common name behind."""
+    if not UUID.match(path):
+        return path
+    return ";".join(path.split(";")[1:-1])

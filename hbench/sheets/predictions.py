@@ -1,0 +1,249 @@
+"""Reads what people's tools predict, by its form: tables of paths, of levels, of chances by class,
+lineages with ranks, and documents of JSON.
+
+>>> table = pa.table({"file": ["a"], "Taxon": ["k__Aves; f__Strigidae"], "Confidence": ["0.9"]})
+>>> read = of_table(table, ("class", "family"), frozenset(["Aves", "Strigidae"]), "t.tsv")
+>>> read.rows
+[Prediction(item='a', names=('Aves', 'Strigidae'), score=0.9, by_level=())]
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence, Set
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from hbench.core.errors import DataError
+from hbench.core.tables import texts
+from hbench.sheets import words
+from hbench.sheets.paths import PREFIX, SEPARATORS, split_path
+from hbench.sheets.prediction_documents import Found, is_document, predictions_in
+from hbench.sheets.rows import Row, stripped
+from hbench.sheets.sheet import read as read_sheet
+from hbench.sheets.sheet import read_document
+from hbench.sheets.understood import Understood
+
+PATHS = (
+    "path", "prediction", "predicted", "taxon", "taxonomy", "lineage", "label", "class", "answer",
+    "pred", "predicted_label", "predicted_class", "category", "name",
+)  # fmt: skip
+SCORES = (
+    "score", "confidence", "probability", "prob", "mass", "p", "share", "prediction_score",
+    "combined_score",
+)  # fmt: skip
+IDS = (
+    "item",
+    "feature id",
+    "feature_id",
+    "#otu id",
+    "otu",
+    "query",
+    "read",
+    "sample",
+    "cell",
+    "barcode",
+)
+OF_LEVEL = "(?:{0}[ _.-](?:{1})|(?:{1})[ _.-]{0})"
+# vsearch and USEARCH: d:Bacteria(1.00),p:Firmicutes(0.98)
+WITH_CONFIDENCE = re.compile(r"^[a-z]:[^(),]+\([0-9.]+\)(?:,[a-z]:[^(),]+\([0-9.]+\))*$")
+ONE_RANK = re.compile(r"[a-z]:([^(),]+)\(([0-9.]+)\)")
+NOTHING = frozenset(["", "unassigned", "unclassified", "unknown", "none", "na", "nan", "blank"])
+
+
+class Prediction(NamedTuple):
+    """A row of somebody's table: the names from the top to a node, the chance that it has, None
+    where none is given; or one `by_level` (L′,), coarse to fine."""
+
+    item: str
+    names: Row
+    score: float | None = None
+    by_level: tuple[float, ...] = ()
+
+
+class Predictions(NamedTuple):
+    """All rows of a file, and what it was taken for."""
+
+    rows: list[Prediction]
+    understood: Understood
+
+
+def read(path: Path, levels: Sequence[str], names: Set[str]) -> Predictions:
+    """Read a file of predictions for a tree of `levels`, whose nodes have the `names`.
+
+    Raises DataError for one in which no form is found.
+    """
+    if path.suffix.lower() == ".json" and path.is_file():
+        text = read_document(path)
+        if is_document(text):
+            found = predictions_in(text, path.name)
+            return _of_found(found, path.name)
+    return of_table(read_sheet(path).table, levels, names, path.name)
+
+
+def _of_found(found: Found, source: str) -> Predictions:
+    rows = [Prediction(item, _names(path), score) for item, path, score in found.rows]
+    return Predictions(rows, Understood(source, f"predictions of {_items(rows)}", (found.form,)))
+
+
+def of_table(table: pa.Table, levels: Sequence[str], names: Set[str], source: str) -> Predictions:
+    """The predictions in a table."""
+    table = _with_header(table)
+    item = _column(table, IDS) or next(
+        (name for name in table.column_names if words.is_id(name) and name.lower() not in levels),
+        "",
+    )
+    rest = [name for name in table.column_names if name != item]
+    if not item:
+        item, *rest = table.column_names
+    items = texts(table, item)
+    score = _column(table.select(rest), SCORES)
+    by_rank = _level_columns(rest, levels)
+    classes = [name for name in rest if name in names or _last(name) in names]
+    predicted = [name for name in rest if name.lower().startswith("predicted ")]
+    if by_rank:
+        rows, form = _of_levels(table, items, by_rank, score)
+    elif len(classes) > 1 and len(classes) >= len(rest) - 1:
+        rows, form = _of_classes(table, items, classes)
+    elif len(predicted) > 1:
+        rows, form = _of_levels(table, items, dict.fromkeys(predicted, ""), score)
+    else:
+        column = _column(table.select(rest), PATHS) or next(
+            (name for name in rest if name != score), ""
+        )
+        if not column:
+            raise _no_form(source, table.column_names)
+        rows, form = _of_paths(table, items, column, score)
+    rows = [row for row in rows if row.item]
+    facts = (form, *([f"chances in {score}"] if score else []))
+    return Predictions(rows, Understood(source, f"predictions of {_items(rows)}", facts))
+
+
+def _items(rows: Sequence[Prediction]) -> str:
+    return f"{len({row.item for row in rows}):,} items"
+
+
+def _no_form(source: str, columns: Sequence[str]) -> DataError:
+    return DataError(
+        f"{source} holds no predictions",
+        expected="item, path and, perhaps, score; or a column per level; or one per class",
+        found=", ".join(columns),
+        fix="name the columns item, path and score",
+    )
+
+
+def _with_header(table: pa.Table) -> pa.Table:
+    """The table, with its header as the first row where that holds a lineage."""
+    header = table.column_names
+    if not any(WITH_CONFIDENCE.match(name) for name in header):
+        return table
+    named = ["item", "taxon", *(f"column{number}" for number in range(2, len(header)))]
+    cells = [[name, *texts(table, name)] for name in header]
+    return pa.table(dict(zip(named, cells, strict=True)))
+
+
+def _column(table: pa.Table, wanted: Sequence[str]) -> str:
+    """The column that is called by the first of some words; "" for none."""
+    return words.first_of(table.column_names, wanted)
+
+
+def _level_columns(columns: Sequence[str], levels: Sequence[str]) -> dict[str, str]:
+    """The columns of names at the levels, coarse to fine, each with that of its chance, or ""."""
+    by_word = {words.rank_of(name): name for name in columns}
+    found = {}
+    for level in levels:
+        column = by_word.get(words.folded(level))
+        if column is None:
+            continue
+        chance = OF_LEVEL.format(re.escape(words.folded(level)), "|".join(SCORES))
+        scores = [name for name in columns if re.fullmatch(chance, words.folded(name))]
+        found[column] = scores[0] if scores else ""
+    return found if len(found) > 1 or len(levels) == 1 else {}
+
+
+def _of_levels(
+    table: pa.Table, items: Sequence[str], columns: dict[str, str], score: str
+) -> tuple[list[Prediction], str]:
+    """Rows of a column per level."""
+    names = list(zip(*(texts(table, name) for name in columns), strict=True))
+    chances = [name for name in columns.values() if name]
+    if chances and len(chances) == len(columns):
+        numbers = zip(*(texts(table, name) for name in chances), strict=True)
+        rows = []
+        for item, row, each in zip(items, names, numbers, strict=True):
+            kept = _said(row)
+            by_level = tuple(_number(text) or 0.0 for text in each[: len(kept)])
+            rows.append(Prediction(item, kept, None, by_level))
+        return rows, "a column per level, each with its chance"
+    scores = texts(table, score) if score else [""] * len(items)
+    rows = [
+        Prediction(item, _said(row), _number(text))
+        for item, row, text in zip(items, names, scores, strict=True)
+    ]
+    return rows, "a column per level"
+
+
+def _of_classes(
+    table: pa.Table, items: Sequence[str], classes: Sequence[str]
+) -> tuple[list[Prediction], str]:
+    """Rows of a column per class."""
+    rows = []
+    for name in classes:
+        path = _names(name)
+        for item, text in zip(items, texts(table, name), strict=True):
+            rows.append(Prediction(item, path, _number(text) or 0.0))
+    return rows, f"a column per class ({len(classes):,})"
+
+
+def _of_paths(
+    table: pa.Table, items: Sequence[str], column: str, score: str
+) -> tuple[list[Prediction], str]:
+    """Rows of a path in one cell, or of several, a line or a list of each."""
+    scores = texts(table, score) if score else [""] * len(items)
+    rows = []
+    for item, text, number in zip(items, table[column].to_pylist(), scores, strict=True):
+        several = text if isinstance(text, list) else (text or "").split("\n")
+        for each in several:
+            if WITH_CONFIDENCE.match(each.strip()):
+                ranks = ONE_RANK.findall(each)
+                by_level = tuple(float(chance) for _, chance in ranks)
+                rows.append(Prediction(item, tuple(name for name, _ in ranks), None, by_level))
+            else:
+                rows.append(Prediction(item, _names(each), _number(number)))
+    return rows, f"paths in {column}"
+
+
+def _names(text: str) -> Row:
+    """The names of a path, without ranks before them and an id in front."""
+    text = text.strip()
+    mark = next((each.strip() for each in SEPARATORS if each in text), None)
+    if mark is None and "," in text and PREFIX.match(text):
+        mark = ","
+    names = split_path(text, mark) if mark else (PREFIX.sub("", text),)
+    return _said(names)
+
+
+def _said(names: Sequence[str]) -> Row:
+    """The names down to the last that says something."""
+    return stripped("" if name.strip().casefold() in NOTHING else name.strip() for name in names)
+
+
+def _last(path: str) -> str:
+    """The last name of a path."""
+    names = _names(path)
+    return names[-1] if names else ""
+
+
+def _number(text: str) -> float | None:
+    """The number in a cell; None for an empty one. Raises DataError for another text."""
+    if not text.strip():
+        return None
+    try:
+        value = float(text.strip().removesuffix("%"))
+    except ValueError:
+        raise DataError(
+            "a chance is no number", expected="0 … 1, or percent", found=repr(text)
+        ) from None
+    return value / 100 if text.strip().endswith("%") else value
