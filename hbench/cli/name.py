@@ -82,7 +82,7 @@ def command(
         say(f"note: {warning}")
     trusted = _trusted(named, options)
     if page is not None:
-        from hbench.look.pages.named import write_page
+        from hbench.look.naming import write_page
 
         write_page(named, page)
         say(f"wrote {page}")
