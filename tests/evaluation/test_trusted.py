@@ -117,7 +117,7 @@ def test_neighbours_leave_the_item_itself_out(tmp_path):
     unit = vectors.astype(np.float32)
     unit /= np.linalg.norm(unit, axis=1, keepdims=True)
     cosines = (unit @ unit.T).astype(np.float64)
-    for n, (order, kind) in enumerate((row[1], row[2]) for row in rows):
+    for n in range(len(rows)):
         others = sorted((m for m in range(len(rows)) if m != n), key=lambda m: -cosines[n, m])[:3]
         weights = [np.exp(20 * (cosines[n, m] - 1)) for m in others]
         by_kind = {}
@@ -130,7 +130,7 @@ def test_neighbours_leave_the_item_itself_out(tmp_path):
 
 
 def test_a_promise_is_set_on_one_half_of_the_classes_and_measured_on_the_other(tmp_path):
-    file, table, rows, _ = many(tmp_path)
+    file, table, _rows, _ = many(tmp_path)
     trusted = hbench.name(file, table, gallery=file).trust(0.8)
     assert len(trusted.halves) == 2
     assert np.isfinite(trusted.threshold)
