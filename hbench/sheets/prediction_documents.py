@@ -23,7 +23,7 @@ CANDIDATES = ("candidates", "predictions", "answers", "results", "labels")
 UUID = re.compile(r"^[0-9a-f]{8}-[0-9a-f-]{27};", re.IGNORECASE)
 
 
-class Found(NamedTuple):
+class DocumentRows(NamedTuple):
     """Rows of item, path and chance, None where none is given, and of which form they are."""
 
     rows: list[Row]
@@ -36,25 +36,27 @@ def is_document(text: str) -> bool:
     if start not in ("{", "["):
         return False
     value = parse_json(text)
-    if isinstance(value, dict):
-        return True
-    return isinstance(value, list) and any(
-        isinstance(each, dict) and any(isinstance(part, dict | list) for part in each.values())
-        for each in value
+    return isinstance(value, dict) or any(map(_holds_others, value))
+
+
+def _holds_others(record: Any) -> bool:
+    """Whether a record of a list has records or lists in it."""
+    return isinstance(record, dict) and any(
+        isinstance(part, dict | list) for part in record.values()
     )
 
 
-def predictions_in(text: str, source: str) -> Found:
+def predictions_in(text: str, source: str) -> DocumentRows:
     """The predictions in a document. Raises DataError for one of no known form."""
     value = parse_json(text)
     if isinstance(value, dict) and isinstance(value.get("predictions"), list):
-        return Found([*_of_records(value["predictions"])], "predictions of records")
+        return DocumentRows([*_of_records(value["predictions"])], "predictions of records")
     if isinstance(value, dict) and "categories" in value and "annotations" in value:
-        return Found([*_of_coco(value)], "COCO's annotations")
+        return DocumentRows([*_of_coco(value)], "COCO's annotations")
     if isinstance(value, list):
-        return Found([*_of_records(value)], "records")
+        return DocumentRows([*_of_records(value)], "records")
     if isinstance(value, dict) and value:
-        return Found([*_of_mapping(value)], "answers by item")
+        return DocumentRows([*_of_mapping(value)], "answers by item")
     raise DataError(
         f"{source} holds no predictions",
         expected="records of item, path and score; or paths by item",

@@ -20,7 +20,7 @@ from hbench.core.errors import DataError
 from hbench.core.tables import texts
 from hbench.sheets import words
 from hbench.sheets.paths import PREFIX, SEPARATORS, split_path
-from hbench.sheets.prediction_documents import Found, is_document, predictions_in
+from hbench.sheets.prediction_documents import DocumentRows, is_document, predictions_in
 from hbench.sheets.rows import Row, stripped
 from hbench.sheets.sheet import read as read_sheet
 from hbench.sheets.sheet import read_document
@@ -83,7 +83,7 @@ def read(path: Path, levels: Sequence[str], names: Set[str]) -> Predictions:
     return of_table(read_sheet(path).table, levels, names, path.name)
 
 
-def _of_found(found: Found, source: str) -> Predictions:
+def _of_found(found: DocumentRows, source: str) -> Predictions:
     rows = [Prediction(item, _names(path), score) for item, path, score in found.rows]
     return Predictions(rows, Understood(source, f"predictions of {_items(rows)}", (found.form,)))
 

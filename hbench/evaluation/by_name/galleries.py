@@ -12,30 +12,25 @@ from hbench.core.errors import SubmissionError, examples
 from hbench.core.tables import text_array
 from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
-from hbench.evaluation.by_name.neighbours import Gallery
+from hbench.evaluation.by_name.neighbours import Neighbours
 from hbench.evaluation.by_name.numbering import Numbering
 from hbench.submissions.embeddings import Embeddings
+from hbench.tree import Labels
 from hbench.tree.names import class_rows
 from hbench.tree.partial import known_part
+from hbench.trust.climbing import BELOW
 
 
 def gallery_of(
     source: Embeddings, data: Dataset, numbering: Numbering, items: NDArray[np.object_]
-) -> tuple[Gallery, list[str]]:
+) -> tuple[Neighbours, list[str]]:
     """The neighbours that a file holds for items (N,), by name, and remarks on the others.
 
     Raises SubmissionError where the dataset has labels of none.
     """
     order = np.argsort(source.ids.astype(str), kind="stable")
     ids = source.ids[order]
-    paths = np.full((len(ids), len(data.levels)), -1, np.int32)
-    for manifest in _manifests(data):
-        place = pc.index_in(text_array(ids), value_set=text_array(manifest.items))
-        rows = place.fill_null(-1).to_numpy(zero_copy_only=False)
-        names = [known_part(row) for row in class_rows(manifest.tree)]
-        nodes = numbering.paths(names)[manifest.labels[:, -1]]
-        paths[rows >= 0] = nodes[rows[rows >= 0]]
-
+    paths = _paths_of(ids, data, numbering)
     labelled = paths[:, 0] >= 0
     if not labelled.any():
         raise SubmissionError(
@@ -54,7 +49,19 @@ def gallery_of(
     places = own.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     vectors = np.asarray(source.vectors[order[labelled]], np.float32)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return Gallery(vectors / lengths, paths[labelled], places), remarks
+    return Neighbours(vectors / lengths, paths[labelled], places), remarks
+
+
+def _paths_of(ids: NDArray[np.object_], data: Dataset, numbering: Numbering) -> Labels:
+    """The paths (M, L) of items by the labels of any split; BELOW of items without a label."""
+    paths = np.full((len(ids), len(data.levels)), BELOW, np.int32)
+    for manifest in _manifests(data):
+        place = pc.index_in(text_array(ids), value_set=text_array(manifest.items))
+        rows = place.fill_null(-1).to_numpy(zero_copy_only=False)
+        names = [known_part(row) for row in class_rows(manifest.tree)]
+        nodes = numbering.paths(names)[manifest.labels[:, -1]]
+        paths[rows >= 0] = nodes[rows[rows >= 0]]
+    return paths
 
 
 def _manifests(data: Dataset) -> Iterator[Manifest]:

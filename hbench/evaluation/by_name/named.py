@@ -37,7 +37,7 @@ from hbench.evaluation.by_name.numbering import Numbering
 from hbench.evaluation.by_name.predicted import climb_of_table
 from hbench.evaluation.by_name.queries import refuse_vectors
 from hbench.evaluation.by_name.scores import scores_of, scores_of_path
-from hbench.evaluation.by_name.trusted import Named, Trusted, part_of_units, trusted_of
+from hbench.evaluation.by_name.trusted import NamedItems, Trusted, part_of_units, trusted_of
 from hbench.evaluation.examination import Examined, examine
 from hbench.evaluation.submission import as_submission
 from hbench.evaluation.summary import summarise
@@ -153,7 +153,7 @@ class NamedPictures:
         units = units_of(queries_of("test", self.manifest), self.unit if unit is None else unit)
         return part_of_units(units, share)
 
-    def _named(self, units: Positions) -> Named:
+    def _named(self, units: Positions) -> NamedItems:
         """What is known of the items, with their units."""
         texts: dict[tuple[int, ...], str] = {}
         paths = []
@@ -163,7 +163,7 @@ class NamedPictures:
                 if each not in texts:
                     texts[each] = self.numbering.text(each)
             paths.append(tuple(texts[each] for each in own))
-        return Named(self.items, self.judged, units, tuple(paths), self.manifest.levels)
+        return NamedItems(self.items, self.judged, units, tuple(paths), self.manifest.levels)
 
 
 def _truth(manifest: Manifest) -> tuple[Labels, Positions, Positions]:
@@ -237,9 +237,14 @@ def name(
     if ids is not None:
         given = joined(as_ids(ids, "ids"), as_vectors(given, "vectors"))
     examined = examine(as_submission(given), dataset, Settings(metrics="R@1", unit=unit))
-    manifest = _one_test(examined.data)
     if nodes is None:
         return _of_neighbours(examined, gallery, k=k, sharpness=sharpness)
+    return _of_names(examined, nodes, scale)
+
+
+def _of_names(examined: Examined, nodes: Any, scale: float) -> NamedPictures:
+    """The names of items by the vectors of the tree's nodes."""
+    manifest = _one_test(examined.data)
     vectors = read(nodes, manifest.levels)
     embedded = examined.submission.embeddings("naming").queries
     refuse_vectors(vectors, embedded.dim, cosine=True)
@@ -309,7 +314,8 @@ def _of_predictions(given: Any, dataset: Any, unit: str | None) -> NamedPictures
     numbering = Numbering(manifest.tree)
     climb, remarks = climb_of_table(Path(given), manifest, numbering)
     unit = unit or manifest.levels[-1]
-    signature = f"dataset:{data.name}@{data.version}|test|{PREDICTIONS}|hbench:{__version__}"
+    short = ".".join(__version__.split(".")[:2])
+    signature = f"{data.name}@{data.version}|test|{PREDICTIONS}|hbench:{short}"
     return _of_climb(manifest, Source(PREDICTIONS, climb, numbering, signature, remarks), unit)
 
 

@@ -92,8 +92,7 @@ class NodeVectors:
         for reader in (EACH, DOWN):
             for level in range(self.first, 0, -1):
                 nodes[reader][:, level - 1] = self.parents[level][nodes[reader][:, level]]
-        climb = Climb(self.tree.paths[nodes[SUM][:, -1]].astype(np.int32), masses)
-        return Readings(nodes, climb)
+        return Readings(nodes, Climb(self.tree.paths[nodes[SUM][:, -1]].astype(np.int32), masses))
 
     def _of_all_nodes(self, products: list[Floats]) -> list[Floats]:
         """The scores (n, nodes) of every level from the first with vectors on, given those of the

@@ -16,7 +16,7 @@ K = 10
 SHARPNESS = 20.0  # τ
 
 
-class Gallery(NamedTuple):
+class Neighbours(NamedTuple):
     """Items with labels: `vectors` (M, D) of length 1, `paths` (M, L), and `places` (M,), that
     of each among the items that are named, −1 of others: no item is its own neighbour."""
 
@@ -26,7 +26,7 @@ class Gallery(NamedTuple):
 
 
 def climb_by_neighbours(
-    vectors: Floats, gallery: Gallery, *, k: int = K, sharpness: float = SHARPNESS
+    vectors: Floats, gallery: Neighbours, *, k: int = K, sharpness: float = SHARPNESS
 ) -> Climb:
     """The paths of the largest shares of items with vectors (N, D) of length 1.
 
@@ -39,7 +39,7 @@ def climb_by_neighbours(
     return climb_of(Shares(owners, gallery.paths[found], shares), len(vectors))
 
 
-def _nearest(vectors: Floats, gallery: Gallery, k: int) -> tuple[Positions, Positions, Values]:
+def _nearest(vectors: Floats, gallery: Neighbours, k: int) -> tuple[Positions, Positions, Values]:
     """Items, their k nearest in the gallery, and the cosines; (E,) each."""
     own = np.flatnonzero(gallery.places >= 0)
     place = gallery.places[own]

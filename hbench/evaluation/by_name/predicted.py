@@ -71,8 +71,7 @@ def climb_of_table(
 
     Raises SubmissionError where the file has none of the queries.
     """
-    tree = manifest.tree
-    names = NamesBelow(tree)
+    names = NamesBelow(manifest.tree)
     known = {path[-1] for paths in names.of_name.values() for path in paths}
     read_as = read(source, manifest.levels, known)
     items = manifest.items[manifest.query].tolist()
@@ -87,12 +86,15 @@ def climb_of_table(
     remarks = [str(read_as.understood), *_remarks(read_as.rows, rows, place)]
     rows, more = _as_chances(rows)
     climb = _climb(rows, place, names, numbering)
-    if numbering.unknown:
-        unknown = numbering.unknown
-        remarks.append(
-            f"{len(unknown):,} names are no nodes of the tree, and are wrong: {examples(unknown)}"
-        )
-    return climb, (*remarks, *more)
+    return climb, (*remarks, *more, *_remarks_on_names(numbering.unknown))
+
+
+def _remarks_on_names(unknown: Sequence[str]) -> list[str]:
+    """Say which names the tree does not have."""
+    if not unknown:
+        return []
+    number = f"{len(unknown):,} names"
+    return [f"{number} are no nodes of the tree, and are wrong: {examples(unknown)}"]
 
 
 def _remarks(

@@ -66,10 +66,8 @@ def scores_of_path(
     `too shallow`: the path ends right, but above what is known; `too deep`: it goes on below a
     truth that ends there. An item without any node has no hP.
     """
-    depth = nodes.shape[1]
     number = len(nodes)
-    is_known = np.arange(1, depth + 1) <= known[:, None]
-    has_truth = known[:number] > 0
+    is_known = np.arange(1, nodes.shape[1] + 1) <= known[:, None]
     said = nodes != BELOW
     same = np.cumprod((nodes[items] == labels) & is_known & said[items], axis=1).astype(bool)
     common = same.sum(axis=1)
@@ -81,25 +79,42 @@ def scores_of_path(
         scores[f"accuracy/{name}"] = np.where(
             is_known[:number, level], same[:number, level], np.nan
         )
+    for measure, values in _of_lengths(common, of_path, known).items():
+        scores[measure] = values[:number]
+        if len(labels) > number:
+            scores[f"{measure}, lenient"] = _best_of(np.nan_to_num(values), items, number)
+    scores |= _of_ends(common[:number], of_path[:number], known[:number], said.sum(axis=1))
+    return _where_known(scores, known[:number])
+
+
+def _where_known(scores: dict[str, Values], known: Known) -> dict[str, Values]:
+    """The scores of items of which something is known (N,); NaN of others."""
+    return {name: np.where(known > 0, values, np.nan) for name, values in scores.items()}
+
+
+def _of_lengths(common: Known, of_path: Known, known: Known) -> dict[str, Values]:
+    """hP, hR and hF1 (E,) of paths of which `common` (E,) nodes are right, of so many of the path
+    and of the truth."""
     with np.errstate(divide="ignore", invalid="ignore"):
         precision = np.where(of_path > 0, common / of_path, np.nan)
-        recall = common / known
-        f1 = 2 * common / (of_path + known)
-    of_paths = dict(zip(HIERARCHICAL, (precision, recall, f1), strict=True))
-    for measure, values in of_paths.items():
-        scores[measure] = values[:number]
-    if len(labels) > number:
-        for measure, values in of_paths.items():
-            scores[f"{measure}, lenient"] = _best_of(np.nan_to_num(values), items, number)
-    own = common[:number]
-    scores["hops"] = (of_path[:number] - own + known[:number] - own).astype(np.float64)
-    ends_right = own == of_path[:number]
-    scores["too shallow"] = (ends_right & (of_path[:number] < known[:number])).astype(np.float64)
-    scores["too deep"] = (ends_right & (said.sum(axis=1) > known[:number])).astype(np.float64)
-    return {
-        measure: np.where(has_truth, np.asarray(values, np.float64), np.nan)
-        for measure, values in scores.items()
+        return dict(
+            zip(
+                HIERARCHICAL,
+                (precision, common / known, 2 * common / (of_path + known)),
+                strict=True,
+            )
+        )
+
+
+def _of_ends(common: Known, of_path: Known, known: Known, lengths: Known) -> dict[str, Values]:
+    """hops, too shallow and too deep (N,); `lengths` (N,), of the whole paths."""
+    ends_right = common == of_path
+    values = {
+        "hops": of_path + known - 2 * common,
+        "too shallow": ends_right & (of_path < known),
+        "too deep": ends_right & (lengths > known),
     }
+    return {measure: np.asarray(each, np.float64) for measure, each in values.items()}
 
 
 def _best_of(values: Values, items: NDArray[np.int64], number: int) -> Values:

@@ -33,7 +33,7 @@ FIXED = (0.8, 0.6, 0.4)  # thresholds in use, of the finest level and the ones a
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedItems:
     """What is known of the items that are named: their ids, `judged`, the `units` (N,), how a path
     is written, and the levels."""
 
@@ -198,7 +198,7 @@ def _outcome_document(outcome: Outcome, levels: tuple[str, ...]) -> dict[str, An
     }
 
 
-def trusted_of(named: Named, target: float, calibrate: ArrayLike | None, unit: str) -> Trusted:
+def trusted_of(named: NamedItems, target: float, calibrate: ArrayLike | None, unit: str) -> Trusted:
     """Set the threshold of a target, and answer; raises as `NamedPictures.trust`."""
     if not 0 < target < 1:
         raise UsageError(
@@ -230,7 +230,7 @@ class _Setting:
 
 
 def _answered(
-    named: Named, tested: NDArray[np.bool_], thresholds: Values, setting: _Setting
+    named: NamedItems, tested: NDArray[np.bool_], thresholds: Values, setting: _Setting
 ) -> Trusted:
     """The answers at a threshold of each item (N,), measured on the tested ones."""
     judged = named.judged
@@ -276,13 +276,13 @@ def fixed_thresholds(depth: int) -> Values:
     return np.array(from_finest[::-1])
 
 
-def _of(named: Named, chosen: NDArray[np.bool_]) -> tuple[Any, Values, Positions]:
+def _of(named: NamedItems, chosen: NDArray[np.bool_]) -> tuple[Any, Values, Positions]:
     """What a threshold is set on."""
     return named.judged.climb.of(chosen), named.judged.right[chosen], named.units[chosen]
 
 
 def _by_halves(
-    named: Named, target: float, has_truth: NDArray[np.bool_]
+    named: NamedItems, target: float, has_truth: NDArray[np.bool_]
 ) -> tuple[tuple[float, ...], Values]:
     """The thresholds of the two halves of the units, each set on the other one, and that of every
     item (N,)."""
