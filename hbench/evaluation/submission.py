@@ -51,7 +51,7 @@ from hbench.metrics.name_columns import NamedSequences
 from hbench.metrics.names import MetricName
 from hbench.metrics.protocols import protocols
 from hbench.records.document import SubmittedFile
-from hbench.records.other_files import refuse_for_embeddings
+from hbench.records.other_files import refuse_for_embeddings, refuse_predictions
 from hbench.sheets.understood import Understood
 from hbench.submissions import content, pair_labels
 from hbench.submissions import embeddings as embedding_files
@@ -72,6 +72,7 @@ def read(path: Path, *, ids: Path | None = None, movable: bool = False) -> Submi
     """
     if path.is_file():
         refuse_for_embeddings(path)
+        refuse_predictions(path)
     if path.suffix.lower() not in VECTORS_ALONE and run_files.kind_of(path) == "ranking":
         return RankingSubmission(run_files.read(path))
     return EmbeddingSubmission(embedding_files.read(path, ids=ids), movable=movable)

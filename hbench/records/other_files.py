@@ -7,6 +7,8 @@ from pathlib import Path
 
 from hbench.core.errors import SubmissionError, examples
 from hbench.core.untrusted import read_json
+from hbench.sheets import words
+from hbench.sheets.dialect import dialect_of, head_of
 
 VECTORS = (
     ".npz",
@@ -24,6 +26,11 @@ VECTORS = (
     ".pkl",
 )
 TABLES = (".csv", ".tsv", ".txt", ".jsonl")
+# what no table of vectors or rankings calls a column beside its ids
+PREDICTED = (
+    "path", "prediction", "predicted", "predicted_label", "predicted_class", "taxon", "lineage",
+)  # fmt: skip
+MOST_COLUMNS = 6  # of a table of predictions; vectors have more
 BESIDE = (".by-query.parquet", ".top-k.parquet")
 WRITES = "hbench evaluate {file} -d DATASET -o {report}"
 
@@ -86,6 +93,26 @@ def refuse_for_embeddings(path: Path) -> None:
             expected="an embedding file",
             found=examples(found) or "no embedding file",
             fix=f"give files of it: {shlex.quote(str(path))}/{found[0] if found else 'FILE'}",
+        )
+
+
+def refuse_predictions(path: Path) -> None:
+    """Raise SubmissionError for a table of predictions, which another verb scores."""
+    if path.suffix.lower() not in TABLES:
+        return
+    head = head_of(path)
+    rows = dialect_of(head, path.suffix.lower()).rows if head is not None else []
+    if not rows or len(rows[0]) > MOST_COLUMNS:
+        return
+    header = rows[0]
+    predicted = words.first_of(header, PREDICTED)
+    items = words.first_of(header, words.SURE_IDS)
+    if predicted and items and predicted != items:
+        raise SubmissionError(
+            f"{path} is a table of predictions",
+            expected="embeddings, or a ranking",
+            found=", ".join(header),
+            fix=f"hbench name {shlex.quote(str(path))} -d DATASET scores it",
         )
 
 

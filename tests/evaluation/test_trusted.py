@@ -218,3 +218,10 @@ def test_the_first_line_says_that_masses_are_no_chances(tmp_path):
     file, table, _, _ = many(tmp_path, classes=24)
     run = call("name", file, "-d", table, "--gallery", file)
     assert run.stdout.splitlines()[0].startswith("masses are shares, no chances")
+
+
+def test_a_table_of_predictions_given_to_evaluate_is_sent_to_the_verb_that_scores_it(tmp_path):
+    table, rows = birds(tmp_path)
+    lines = ["item,path,score", *(f"{item},{order},.9" for item, order, _ in rows)]
+    with pytest.raises(hbench.SubmissionError, match="hbench name"):
+        hbench.evaluate(predicted(tmp_path, lines), table)
