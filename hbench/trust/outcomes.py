@@ -26,6 +26,7 @@ from hbench.trust.climbing import BELOW, Climb, Positions, Values
 from hbench.trust.thresholds import answers_of
 
 BINS = 10
+ROUNDED = 1e-12  # by which equal masses differ that were summed in another order
 
 
 class JudgedClimb(NamedTuple):
@@ -113,7 +114,7 @@ def curve_of(judged: JudgedClimb) -> RiskCoverage:
 
     order = np.argsort(-reach[some], kind="stable")
     falling = reach[some][order]
-    at = np.flatnonzero(np.append(np.diff(falling) != 0, True)[: len(falling)])
+    at = np.flatnonzero(np.append(np.diff(falling) < -ROUNDED, True)[: len(falling)])
     sums = [np.cumsum(each[order])[at] for each in (wrong, counted, covered)]
     items = len(right)
     risk = np.round(sums[0]) / np.maximum(items + np.round(sums[1]), 1)
