@@ -251,16 +251,31 @@ def _say_warning(message: Warning | str, category: type[Warning], *_: object) ->
 
 
 def _end_in_own_code(error: BaseException) -> None:
-    """End with the line of a user's own program, FILE.py:NAME, where an error came through it."""
+    """End with the line of a user's own program, FILE.py:NAME, or of a package that adds to hbench,
+    where an error came through one."""
+    packages = _packages_of_plugins()
     at = error.__traceback__
     place = ""
     while at is not None:
-        if at.tb_frame.f_globals.get("__name__", "").startswith(OWN_CODE):
-            place = f"{at.tb_frame.f_code.co_filename}, line {at.tb_lineno}"
+        module = at.tb_frame.f_globals.get("__name__", "")
+        line = f"{at.tb_frame.f_code.co_filename}, line {at.tb_lineno}"
+        if module.startswith(OWN_CODE):
+            place = f"your own program fails in {line}"
+        elif package := packages.get(module.partition(".")[0]):
+            place = f"the package {package} fails in {line}"
         at = at.tb_next
     if place:
         met = shorten(one_line(f"{type(error).__name__}: {error}"), 300)
-        _end_refused(ConfigError(f"your own program fails in {place}", found=met))
+        _end_refused(ConfigError(place, found=met))
+
+
+def _packages_of_plugins() -> dict[str, str]:
+    """The packages that add to hbench, by the modules at their top."""
+    from hbench.cli.environment import GROUPS
+
+    points = [point for group in GROUPS for point in entry_points(group=group)]
+    named = {point.module.partition(".")[0]: point.dist for point in points}
+    return {module: dist.name for module, dist in named.items() if dist and dist.name != "hbench"}
 
 
 def _end_unforeseen(error: Exception) -> NoReturn:

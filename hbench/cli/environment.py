@@ -2,24 +2,38 @@
 write to them.
 
 >>> sorted(environment())
-['folders', 'processor', 'variables', 'versions']
+['folders', 'plugins', 'processor', 'variables', 'versions']
 """
 
+import importlib
 import os
 import platform
+import warnings
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from pathlib import Path
 from typing import Any
 
 from hbench.core.compiled import available_threads, is_own, kernel_folder
 from hbench.core.paths import cache_home, data_home
+from hbench.core.registry import PluginWarning
+from hbench.core.text import first_line
 from hbench.core.version import __version__
 
 PACKAGES = (
     "numpy", "numba", "pyarrow", "networkx", "pandas", "scikit-learn", "matplotlib", "torch",
     "torchvision", "timm",
 )  # fmt: skip
+# the entry-point groups of plug-ins: what one is called, and the registry that loads it
+GROUPS = {
+    "hbench.datasets": ("dataset", "hbench.datasets:specs"),
+    "hbench.metrics": ("metric", "hbench.metrics.definitions:metrics"),
+    "hbench.losses": ("loss", "hbench.losses:losses"),
+    "hbench.similarities": ("similarity", "hbench.engine.similarity:similarities"),
+    "hbench.backbones": ("source of backbones", "hbench.train.models.backbones:sources"),
+    "hbench.verbs": ("verb", ""),
+}
 VARIABLES = (
     "HBENCH_HOME",
     "HBENCH_DATA",
@@ -37,7 +51,47 @@ def environment() -> dict[str, Any]:
         "processor": _processor(),
         "folders": {"data": _folder(data_home()), "cache": _folder(cache_home())},
         "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
+        "plugins": list(plugins()),
     }
+
+
+def plugins() -> Iterator[dict[str, str | None]]:
+    """What other packages add: each is loaded as hbench would load it, and `problem` is why it is
+    left out, None where it works."""
+    for group, (kind, table) in GROUPS.items():
+        points = [point for point in entry_points(group=group) if not _is_ours(point)]
+        if not points:
+            continue
+        module, _, name = table.partition(":")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            known = set(getattr(importlib.import_module(module), name)) if table else set()
+        said = [str(each.message) for each in caught if each.category is PluginWarning]
+        for point in points:
+            yield {
+                "kind": kind,
+                "name": point.name,
+                "package": f"{point.dist.name} {point.dist.version}" if point.dist else None,
+                "problem": _problem(point, known if table else None, said),
+            }
+
+
+def _is_ours(point: EntryPoint) -> bool:
+    return point.dist is not None and point.dist.name == "hbench"
+
+
+def _problem(point: EntryPoint, known: Collection[str] | None, said: Sequence[str]) -> str | None:
+    """Why a plug-in is left out: as the registry of its kind says, or, of a verb, which has none,
+    as loading it does."""
+    if known is not None:
+        if point.name in known:
+            return None
+        return next((text for text in said if repr(point.name) in text), "it is not registered")
+    try:
+        point.load()
+    except Exception as error:
+        return f"{type(error).__name__}: {first_line(error)}"
+    return None
 
 
 def _versions() -> dict[str, str]:

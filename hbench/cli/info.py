@@ -16,7 +16,8 @@ from hbench.cli.terminal import progress, show_json, show_table
 )
 @click.option("--json", "as_json", is_flag=True, help="As JSON on stdout.")
 def command(compiles: bool, as_json: bool) -> None:
-    """Print versions, processor, folders and environment variables: what a bug report needs.
+    """Print versions, processor, folders, variables and plug-ins, each tried: what a bug report
+    needs.
 
     Example: hbench info --json
     """
@@ -64,4 +65,7 @@ def _show(machine: dict[str, Any]) -> None:
         state += ", read-only" if folder["writable"] is False else ""
         rows.append([f"{name} folder", f"{folder['path']} ({state})"])
     rows += [[name, value] for name, value in machine["variables"].items()]
+    for each in machine["plugins"]:
+        state = "works" if each["problem"] is None else f"left out: {each['problem']}"
+        rows.append([f"{each['kind']} {each['name']}", f"of {each['package']}: {state}"])
     show_table(None, ["", "here"], rows, left=["here"])

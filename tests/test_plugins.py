@@ -1,0 +1,75 @@
+"""The example package of plug-ins, installed as anybody would, and what is said of one that fails."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.command_line import process
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """A folder where the example package is installed."""
+    folder = tmp_path_factory.mktemp("plugin")
+    source = shutil.copytree(ROOT / "examples" / "plugin", folder / "source")
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", folder / "site"]
+    subprocess.run([*pip, source], check=True)
+    return folder / "site"
+
+
+def hbench(site, folder, *words, code=0):
+    path = os.pathsep.join([str(site), *sys.path])
+    home = {"HBENCH_HOME": folder / "home", "PYTHONPATH": path}
+    return process("-m", "hbench", *words, folder=folder, code=code, **home)
+
+
+def test_plug_ins_are_listed_and_tried(site, tmp_path):
+    listed = json.loads(hbench(site, tmp_path, "info", "--json").stdout)["plugins"]
+    names = {(each["kind"], each["name"]): each for each in listed if "example" in each["package"]}
+    assert set(names) == {("metric", "first-relative"), ("loss", "centre"), ("dataset", "stripes")}
+    assert all(each["problem"] is None for each in names.values())
+
+
+def test_a_plug_in_that_fails_is_named_with_its_package_and_cause(site, tmp_path):
+    broken = shutil.copytree(site, tmp_path / "site")
+    (broken / "hbench_example.py").write_text("import no_such_module\n")
+    listed = json.loads(hbench(broken, tmp_path, "info", "--json").stdout)["plugins"]
+    metric = next(each for each in listed if each["name"] == "first-relative")
+    assert "no_such_module" in metric["problem"]
+    assert "hbench-example" in metric["problem"]
+
+
+def test_the_loss_trains_on_the_dataset_and_the_metric_scores_it(site, tmp_path):
+    changes = [
+        "dataset=stripes", "model.backbone=hbench:small", "model.weights=random", "images.size=16",
+        "images.resize=16", "images.workers=0", "epochs=1", "sampler.batch=4", "model.dim=8",
+        "losses.centre.weight=1.0",
+    ]  # fmt: skip
+    sets = [word for change in changes for word in ("--set", change)]
+    hbench(site, tmp_path, "train", "own-data", *sets, "--out", "run")
+    metrics = "first-relative/direction,R@1/direction"
+    scored = ("evaluate", "run/test.parquet", "-d", "stripes", "--metrics", metrics, "--json")
+    scores = json.loads(hbench(site, tmp_path, *scored).stdout)["scores"]
+    assert 1 <= scores["first-relative/direction"]["value"] <= 5
+
+
+def test_an_error_of_a_plug_in_names_its_package_and_line(site, tmp_path):
+    broken = shutil.copytree(site, tmp_path / "site")
+    module = broken / "hbench_example.py"
+    module.write_text(module.read_text().replace("sequence.ranks[", "sequence.nothing["))
+    rows = "".join(f"i{n},a,a{n % 2}\n" for n in range(6))
+    (tmp_path / "d.csv").write_text(f"item,genus,species\n{rows}")
+    np.savez(tmp_path / "v.npz", ids=[f"i{n}" for n in range(6)], embeddings=np.eye(6))
+    scored = ("evaluate", "v.npz", "-d", "d.csv", "--metrics", "first-relative")
+    said = hbench(broken, tmp_path, *scored, code=3).stderr
+    assert "the package hbench-example fails in" in said
+    assert "hbench_example.py, line" in said
+    assert "is a bug" not in said
