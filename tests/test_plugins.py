@@ -27,7 +27,7 @@ def site(tmp_path_factory):
 
 def hbench(site, folder, *words, code=0):
     path = os.pathsep.join([str(site), *sys.path])
-    home = {"HBENCH_HOME": folder / "home", "PYTHONPATH": path}
+    home = {"HBENCH_HOME": folder / "home", "PYTHONPATH": path, "HBENCH_GUARD": "1"}
     return process("-m", "hbench", *words, folder=folder, code=code, **home)
 
 
