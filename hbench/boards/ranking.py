@@ -55,7 +55,15 @@ class Citation(BaseModel):
 class Leaderboard(BoardHead):
     """The rows of a dataset, all scored under one protocol.
 
-    Attributes, beside those of its head:
+    Attributes:
+        dataset: its name.
+        version: that of the dataset.
+        protocol: "paper", the papers' equations, or "official", the evaluator released for the
+            dataset (see its SPEC).
+        ties: the order of equal scores of all rows, as a signature names it.
+        relevance: of all rows, as a signature names it.
+        levels: the level names, coarse to fine, that metrics may name.
+        averaged: the tests a score is the mean of, where there are several.
         metric: the one that rows are ranked by at first.
         notes: what readers must know, as Markdown.
         foreign_metrics: those of published tables that hbench does not compute, and what they are.

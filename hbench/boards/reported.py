@@ -16,18 +16,7 @@ PAPER = "paper"
 
 
 class BoardHead(BaseModel):
-    """What all rows of a leaderboard have in common.
-
-    Attributes:
-        dataset: its name.
-        version: that of the dataset.
-        protocol: "paper", the papers' equations, or "official", the evaluator released for the
-            dataset (see its SPEC).
-        ties: the order of equal scores of all rows, as a signature names it.
-        relevance: of all rows, as a signature names it.
-        levels: the level names, coarse to fine, that metrics may name.
-        averaged: the tests a score is the mean of, where there are several.
-    """
+    """What all rows of a leaderboard have in common; `Leaderboard` explains its fields."""
 
     model_config = STRICT
     dataset: str

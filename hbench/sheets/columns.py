@@ -76,10 +76,7 @@ def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> Tab
     than one, could be the item's.
     """
     names = table.column_names
-    there = frozenset(names)
-    for name in [*chosen.levels, *([chosen.item] if chosen.item else [])]:
-        if name not in there:
-            raise UnknownName("column", name, names)
+    _refuse_absent(chosen, names)
     named = frozenset(_named(chosen))
     left_out = _not_texts(table, named)
     values = {name: ColumnValues(name, table[name]) for name in names if name not in left_out}
@@ -87,11 +84,10 @@ def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> Tab
     index = {name: "an index" for name in values if name not in named and _is_index(values[name])}
     levels = frozenset(chosen.levels)
     free = [each for name, each in values.items() if name not in levels]
-    may_repeat = chosen.several
     fitting = [each for each in free if each.name not in index]
-    item = chosen.item or _item_of(fitting, of_items=of_items, may_repeat=may_repeat)
+    item = chosen.item or _item_of(fitting, of_items=of_items, may_repeat=chosen.several)
     if item is None and of_items:
-        item = _item_of(free, of_items=True, may_repeat=may_repeat)
+        item = _item_of(free, of_items=True, may_repeat=chosen.several)
         index.pop(item or "", None)
     left_out |= index
     rest = {name: each for name, each in values.items() if name != item and name not in left_out}
@@ -102,14 +98,21 @@ def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> Tab
         if words.folded(name) in words.MASKS and of_items
     }
     split = next((name for name in rest if of_items and _is_split(rest[name])), None)
-    taken = {*masks.values(), split}
-    rest = {name: each for name, each in rest.items() if name not in taken}
+    rest = {name: each for name, each in rest.items() if name not in {*masks.values(), split}}
     if chosen.levels:
         others = {name: "not named as a level" for name in rest if name not in levels}
         return TableColumns(item, chosen.levels, split, masks, left_out | others)
     if item is None and of_items:
         _refuse_item(names, rest)
     return _with_levels(TableColumns(item, (), split, masks, left_out), rest, of_items=of_items)
+
+
+def _refuse_absent(chosen: Chosen, names: Sequence[str]) -> None:
+    """Raise UnknownName for a chosen column that the table does not have."""
+    there = frozenset(names)
+    for name in [*chosen.levels, *([chosen.item] if chosen.item else [])]:
+        if name not in there:
+            raise UnknownName("column", name, names)
 
 
 def _named(chosen: Chosen) -> tuple[str, ...]:
