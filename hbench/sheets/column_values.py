@@ -1,5 +1,5 @@
 """Tells what the values of one column have in common: whether they are numbers, count the rows, or
-lie within other classes.
+lie within other classes; and which names two columns share.
 
 >>> order = ColumnValues("order", pa.chunked_array([["o", "o", "p", ""]]))
 >>> species = ColumnValues("species", pa.chunked_array([["1", "2", "3", "3"]]))
@@ -9,9 +9,11 @@ lie within other classes.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -103,3 +105,35 @@ def plain(text: str) -> str:
     stripped = text.strip()
     whole = FLOAT_OF_WHOLE.fullmatch(stripped)
     return whole[1] if whole else stripped
+
+
+def sharing_a_name(levels: Sequence[ColumnValues]) -> list[tuple[int, int]]:
+    """The pairs of levels that have a name in common, by their numbers, in order: of thousands of
+    columns, as in a table that is transposed, comparing all pairs would take minutes."""
+    holders = defaultdict(list)
+    for number, level in enumerate(levels):
+        for name in {*level.filled}:
+            holders[name].append(number)
+    pairs = {pair for numbers in holders.values() for pair in itertools.combinations(numbers, 2)}
+    return sorted(pairs)
+
+
+def names_at_both(coarse: ColumnValues, fine: ColumnValues) -> list[str]:
+    """The names that two levels share, but for those that are repeated below themselves, and for
+    numbers.
+    """
+    if coarse.is_numeric or fine.is_numeric:
+        return []
+    shared = {*coarse.filled} & {*fine.filled}
+    if not shared:
+        return []
+    # a leaf that is repeated down to the finest level stands at both in its row
+    repeated = set()
+    names = fine.dictionary.to_pylist()
+    for code in np.unique(fine.codes[fine.codes >= 0]):
+        if names[code] in shared:
+            above = np.unique(coarse.codes[fine.codes == code])
+            parents = {coarse.dictionary[int(one)].as_py() for one in above if one >= 0}
+            if names[code] in parents:
+                repeated.add(names[code])
+    return sorted(shared - repeated)

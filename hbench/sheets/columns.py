@@ -16,7 +16,6 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +26,12 @@ import pyarrow.compute as pc
 
 from hbench.core.errors import DataError, UnknownName, examples
 from hbench.sheets import words
-from hbench.sheets.column_values import SAMPLE, ColumnValues
+from hbench.sheets.column_values import (
+    SAMPLE,
+    ColumnValues,
+    names_at_both,
+    sharing_a_name,
+)
 from hbench.sheets.dialect import NUMBER
 
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ].*)?")
@@ -364,46 +368,14 @@ def _doubts(levels: Sequence[ColumnValues]) -> list[str]:
         f"the level {name} is called like one of its classes: does the header line miss?"
         for name in like_rows
     ]
-    for one, other in _sharing_a_name(levels):
+    for one, other in sharing_a_name(levels):
         coarse, fine = levels[one], levels[other]
-        if both := _names_at_both(coarse, fine):
+        if both := names_at_both(coarse, fine):
             notes.append(
                 f"names stand at two levels, {coarse.name} and {fine.name} ({examples(both)}): are "
                 "the columns swapped in some rows?"
             )
     return notes
-
-
-def _sharing_a_name(levels: Sequence[ColumnValues]) -> list[tuple[int, int]]:
-    """The pairs of levels that have a name in common, by their numbers, in order: of thousands of
-    columns, as in a table that is transposed, comparing all pairs would take minutes."""
-    holders = defaultdict(list)
-    for number, level in enumerate(levels):
-        for name in {*level.filled}:
-            holders[name].append(number)
-    pairs = {pair for numbers in holders.values() for pair in itertools.combinations(numbers, 2)}
-    return sorted(pairs)
-
-
-def _names_at_both(coarse: ColumnValues, fine: ColumnValues) -> list[str]:
-    """The names that two levels share, but for those that are repeated below themselves, and for
-    numbers.
-    """
-    if coarse.is_numeric or fine.is_numeric:
-        return []
-    shared = {*coarse.filled} & {*fine.filled}
-    if not shared:
-        return []
-    # a leaf that is repeated down to the finest level stands at both in its row
-    repeated = set()
-    names = fine.dictionary.to_pylist()
-    for code in np.unique(fine.codes[fine.codes >= 0]):
-        if names[code] in shared:
-            above = np.unique(coarse.codes[fine.codes == code])
-            parents = {coarse.dictionary[int(one)].as_py() for one in above if one >= 0}
-            if names[code] in parents:
-                repeated.add(names[code])
-    return sorted(shared - repeated)
 
 
 def of_one_class(levels: Sequence[str], sizes: Sequence[int]) -> list[str]:

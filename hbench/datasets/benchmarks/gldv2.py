@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from hbench.core.tables import text_rows
 from hbench.datasets.dataset import list_of
-from hbench.datasets.own.table import check_columns
+from hbench.datasets.own.reading import check_columns
 from hbench.datasets.raw_files import cells_of
 from hbench.datasets.spec import (
     Protocol,

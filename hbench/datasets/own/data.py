@@ -23,7 +23,7 @@ from hbench.core.untrusted import load_picture
 from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import DROPPED, TEST, Dataset, Protocol
 from hbench.datasets.manifest import Manifest
-from hbench.datasets.own import table as own_table
+from hbench.datasets.own.reading import read_own_table
 from hbench.datasets.own.table import OwnTable
 from hbench.datasets.pictures import SUFFIXES
 from hbench.datasets.spec import specs
@@ -64,7 +64,7 @@ def read_single(path: Path, policies: Sequence[str] = (), chosen: Chosen | None 
         manifest = manifests.read(path)
         return Dataset(path.stem, manifest.digest[:12], Protocol(), None, {TEST: manifest})
 
-    own = own_table.read(path, chosen or Chosen(), as_it_is=bool(policies))
+    own = read_own_table(path, chosen or Chosen(), as_it_is=bool(policies))
     if "ignore" in own.columns.levels:
         raise DataError(
             f"{path} has a column ignore, as only built manifests may",

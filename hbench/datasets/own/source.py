@@ -18,7 +18,6 @@ from hbench.datasets.copies import CHOICES, KEEP, MERGE, Copies, same_content
 from hbench.datasets.dataset import Dataset
 from hbench.datasets.manifest import name_table_of
 from hbench.datasets.own import several
-from hbench.datasets.own import table as own_table
 from hbench.datasets.own.boxes import coco_table, is_coco, with_boxes
 from hbench.datasets.own.built import table_of
 from hbench.datasets.own.data import (
@@ -32,8 +31,9 @@ from hbench.datasets.own.data import (
 from hbench.datasets.own.decisions import applied, in_words
 from hbench.datasets.own.folder import SPLIT, folder_table
 from hbench.datasets.own.in_tree import TreeFile, placed
+from hbench.datasets.own.reading import check_columns, own_table_of
 from hbench.datasets.own.splits import split
-from hbench.datasets.own.table import OwnTable, check_columns
+from hbench.datasets.own.table import OwnTable
 from hbench.sheets import sheet
 from hbench.sheets.columns import Chosen, TableColumns, columns_of
 from hbench.sheets.words import tested_for
@@ -280,7 +280,7 @@ def _read(source: OwnSource, built: Dataset | None) -> tuple[OwnTable, Path, dic
             )
         own = OwnTable(found.name, table, columns_of(table, chosen), facts)
     else:
-        own = own_table.of_table(found.name, table, chosen, facts, as_it_is=bool(source.policies))
+        own = own_table_of(found.name, table, chosen, facts, as_it_is=bool(source.policies))
 
     column = source.split_column
     if column is not None:

@@ -1,0 +1,272 @@
+"""Reads a user's table of items: which columns are what, paths that stand in a cell, taxa joined by
+id.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hbench.core.errors import DataError, UnknownName, UsageError, examples
+from hbench.core.tables import texts
+from hbench.datasets.own import several
+from hbench.datasets.own.boxes import box_columns_among
+from hbench.datasets.own.table import OwnTable
+from hbench.sheets import sheet, words
+from hbench.sheets.cells import with_lists, with_paths
+from hbench.sheets.column_values import plain
+from hbench.sheets.columns import (
+    Chosen,
+    TableColumns,
+    columns_of,
+    refuse_several,
+    several_labels,
+)
+from hbench.sheets.paths import levels_of, separator_of, split_path, told_apart
+from hbench.tree import taxonomy
+from hbench.tree.partial import ended_early
+
+
+def read_own_table(path: Path, chosen: Chosen, *, as_it_is: bool = False) -> OwnTable:
+    """Read a table of items. Raises DataError for a file that is none, or whose columns cannot be
+    told.
+    """
+    found = sheet.read(path)
+    facts = (found.written,) if found.written else ()
+    return own_table_of(found.name, found.table, chosen, facts, as_it_is=as_it_is)
+
+
+def own_table_of(
+    source: str,
+    table: pa.Table,
+    chosen: Chosen,
+    facts: tuple[str, ...] = (),
+    *,
+    as_it_is: bool = False,
+) -> OwnTable:
+    """A table as what it is taken for; `as_it_is`: somebody else mends paths that end early.
+
+    Raises DataError where its columns cannot be told, or an item has several labels.
+    """
+    if chosen.taxonomy is not None:
+        return _joined(source, table, chosen, facts)
+
+    table, of_lists = with_lists(table, [n for n in table.column_names if n != chosen.item])
+    table, of_paths = with_paths(table, several=chosen.several)
+    facts = (*facts, *(of_paths or of_lists))
+    if chosen.several:
+        table = several.without_lists(table, chosen.levels)
+    check_columns(table, [*([chosen.item] if chosen.item else []), *chosen.levels])
+    columns = columns_of(table, chosen)
+    if chosen.several:
+        table, columns = _with_a_row_per_path(table, columns, chosen)
+
+    own = OwnTable(source, table, columns, facts)
+    if not own.columns.levels:
+        raise DataError(
+            "the table has no levels",
+            expected="columns next to item, coarse to fine",
+            found=", ".join(table.column_names),
+        )
+
+    check_columns(table, [own.item, *own.columns.levels])
+    if len(own.columns.levels) == 1:
+        own = _with_paths(own, chosen, as_it_is=as_it_is)
+    elif chosen.separator:
+        raise UsageError(
+            "a separator splits the paths of one column",
+            expected="--levels COLUMN with --separator",
+            found=", ".join(own.columns.levels),
+        )
+
+    if not chosen.several:
+        _refuse_several_labels(own)
+        return replace(own, facts=(*own.facts, *_maybe_several(own)))
+    if len({*own.items}) == len(own.table):
+        unchanged = "--several changes nothing: every item has one path"
+        return replace(own, facts=(*own.facts, unchanged))
+    return own
+
+
+def _maybe_several(own: OwnTable) -> list[str]:
+    """Remarks on levels some of whose cells hold a mark between labels, one of which other cells
+    have alone.
+    """
+    facts = []
+    for level in own.columns.levels:
+        cells = {text for text in pc.unique(own.text(level)).to_pylist() if text}
+        for mark in ("|", ";"):
+            joined = [text for text in cells if mark in text]
+            if 0 < len(joined) < len(cells) and several.have_labels(joined, mark, cells):
+                facts.append(
+                    f"{len(joined):,} names of {level} hold {mark} between names: --several takes "
+                    "them for several labels of an item"
+                )
+    return facts
+
+
+def _with_a_row_per_path(
+    table: pa.Table, columns: TableColumns, chosen: Chosen
+) -> tuple[pa.Table, TableColumns]:
+    """The table with a row per path, and its columns anew: how names nest shows when each cell
+    holds one.
+    """
+    labels = chosen.levels or [*columns.levels, *_with_several(table, columns)]
+    # what was no level before is none now that rows are repeated, such as a title
+    others = {name: why for name, why in columns.left_out.items() if name not in labels}
+    table = several.without_marks(table, labels, chosen.separator)
+    found = columns_of(table.drop_columns([*others]), replace(chosen, item=columns.item))
+    return table, replace(found, left_out={**found.left_out, **others})
+
+
+def _with_several(table: pa.Table, columns: TableColumns) -> list[str]:
+    """The columns that were taken for no level, some cells of which hold several labels of other
+    cells.
+    """
+    texts_left = [
+        name for name in columns.left_out if pa.types.is_string(table.schema.field(name).type)
+    ]
+    return [
+        name
+        for name in texts_left
+        if several_labels(pc.unique(table[name].fill_null("")).to_pylist())
+    ]
+
+
+def _with_paths(own: OwnTable, chosen: Chosen, *, as_it_is: bool) -> OwnTable:
+    """Split the paths in the one column of names into levels, if it holds paths; one that ends
+    early is a partial label.
+    """
+    column = own.columns.levels[0]
+    mark = chosen.separator or separator_of(pc.unique(own.text(column)).to_pylist())
+    if mark is None:
+        return own
+    values = [row[0] for row in own.rows]
+    levels = _named(levels_of(values, mark), chosen.level_names)
+    paths = told_apart([split_path(value, mark) for value in values])
+    ended = [path if as_it_is or not path else ended_early(path, levels) for path in paths]
+    rows = [path + ("",) * (len(levels) - len(path)) for path in ended]
+    fact = f"{column} holds paths, separated by {mark}"
+    if chosen.separator is None:
+        fact += " (--separator names another)"
+    return replace(own.with_levels(levels, rows), facts=(*own.facts, fact))
+
+
+def _named(levels: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
+    """The levels of paths by the names that the user gave them. Raises UsageError where these are
+    not as many.
+    """
+    if names and len(names) != len(levels):
+        raise UsageError(
+            f"the paths have {len(levels)} levels",
+            expected=f"--level-names with {len(levels)} names",
+            found=", ".join(names),
+        )
+    return names or levels
+
+
+def _joined(source: str, table: pa.Table, chosen: Chosen, facts: tuple[str, ...]) -> OwnTable:
+    """Join the lineages of a taxonomy by the column of the table that holds its ids."""
+    assert chosen.taxonomy is not None
+    taxa = taxonomy.read(chosen.taxonomy)
+    named = [level for level in chosen.levels if level in table.column_names]
+    of_ids = named if len(chosen.levels) == 1 else []
+    if chosen.taxon:
+        check_columns(table, [chosen.taxon])
+        of_ids = []
+    named_column = chosen.taxon or next(iter(of_ids), None)
+    column, other = (named_column or "", "")
+    if named_column is None:
+        column, other = _column_of_taxa(table, taxa, chosen.item)
+    columns = columns_of(table, Chosen(item=chosen.item, levels=(column,)))
+    levels, rows = taxonomy.rows_of(
+        taxa, [plain(text) for text in texts(table, column)], () if of_ids else chosen.levels
+    )
+    own = OwnTable(source, table, columns, (*facts, f"{column} joined with {taxa.source}{other}"))
+    return own.with_levels(levels, rows)
+
+
+def _column_of_taxa(table: pa.Table, taxa: taxonomy.Taxonomy, item: str | None) -> tuple[str, str]:
+    """The column of which most rows find their taxon, a word for ids of taxa before another; and in
+    words the runner-up, "" for none.
+    """
+    found: dict[str, int] = {}
+    sample: dict[str, list[str]] = {}
+    for name in table.column_names:
+        if name in (item, "item") or pa.types.is_nested(table.schema.field(name).type):
+            continue
+        values = [plain(text) for text in texts(table, name) if text]
+        sample[name] = values[:1]
+        found[name] = sum(value in taxa for value in values)
+
+    def known_first(name: str) -> tuple[int, bool]:
+        return found[name], words.folded(name) in words.TAXA
+
+    order = sorted(found, key=known_first, reverse=True)
+    if not order or found[order[0]] == 0:
+        hints = [taxonomy.hint(taxa, values) for values in sample.values()]
+        raise DataError(
+            f"no column of the table holds ids of {taxa.source}",
+            expected="a column of taxon ids",
+            found=", ".join(table.column_names),
+            fix=next(filter(None, hints), "name it: --taxon COLUMN"),
+        )
+
+    best = order[0]
+    other = ""
+    if len(order) > 1 and found[order[1]]:
+        second = order[1]
+        other = (
+            f": {found[best]:,} of {len(table):,} rows find their taxon ({second}: "
+            f"{found[second]:,}; --taxon {shlex.quote(second)} takes it)"
+        )
+    return best, other
+
+
+def _refuse_several_labels(own: OwnTable) -> None:
+    """Raise DataError for cells with several labels, and for an item that stands in several rows
+    with different ones.
+    """
+    for level in own.columns.levels:
+        refuse_several(level, pc.unique(own.text(level)).to_pylist())
+    if pc.count_distinct(own.table[own.item]).as_py() == len(own.table):
+        return
+    labels = dict(zip(own.items, own.rows, strict=True))
+    other = [item for item, row in zip(own.items, own.rows, strict=True) if labels[item] != row]
+    if other:
+        fix = "--several takes them all, or keep one of the rows of each"
+        if boxes := box_columns_among(own.table.column_names):
+            fix = (
+                f"if each row is a box of its picture: --box-columns {','.join(boxes)}; else {fix}"
+            )
+        raise DataError(
+            f"{len(set(other)):,} items have several labels, in several rows",
+            expected="one row, and one class at each level, of each item",
+            found=examples(dict.fromkeys(other)),
+            fix=fix,
+        )
+
+
+def check_columns(table: pa.Table, names: Sequence[str]) -> None:
+    """Raise UnknownName for the first of `names` that is not a column, DataError for one of images
+    or lists.
+    """
+    columns = table.column_names
+    there = frozenset(columns)
+    for name in names:
+        if name not in there:
+            raise UnknownName("column", name, columns)
+        kind = table.schema.field(name).type
+        if pa.types.is_nested(kind) or pa.types.is_binary(kind):
+            raise DataError(
+                f"the column {name} holds no names",
+                expected="texts or numbers",
+                found=str(kind),
+                fix=f"hbench build NAME --from FILE --levels … --image-column {name} takes images "
+                "out of a table",
+            )
