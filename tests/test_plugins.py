@@ -61,6 +61,16 @@ def test_the_loss_trains_on_the_dataset_and_the_metric_scores_it(site, tmp_path)
     assert 1 <= scores["first-relative/direction"]["value"] <= 5
 
 
+def test_ranks_that_are_all_1_have_no_interval_of_fractions(site, tmp_path):
+    rows = "".join(f"i{n},{'ab'[n % 2]},k{n % 4}\n" for n in range(8))
+    (tmp_path / "d.csv").write_text(f"item,genus,species\n{rows}")
+    vectors = np.array([[1.0 + n % 2, 2.0 - n % 2] for n in range(8)])
+    np.savez(tmp_path / "v.npz", ids=[f"i{n}" for n in range(8)], embeddings=vectors)
+    scored = ("evaluate", "v.npz", "-d", "d.csv", "--metrics", "first-relative/genus", "--json")
+    score = json.loads(hbench(site, tmp_path, *scored).stdout)["scores"]["first-relative/genus"]
+    assert (score["value"], score["low"], score["high"]) == (1.0, None, None)
+
+
 def test_an_error_of_a_plug_in_names_its_package_and_line(site, tmp_path):
     broken = shutil.copytree(site, tmp_path / "site")
     module = broken / "hbench_example.py"

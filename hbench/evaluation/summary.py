@@ -16,6 +16,7 @@ from hbench.core.version import __version__
 from hbench.engine.settings import Conditions
 from hbench.evaluation.findings import doubts_of_values, few_units, first_levels, remarks
 from hbench.evaluation.measurement import Measurement
+from hbench.metrics.names import factor_of
 from hbench.metrics.partial_lists import is_graded
 from hbench.metrics.significance import UnitSums, mean_intervals
 from hbench.records.document import Document, Score, SubmittedFile
@@ -59,7 +60,8 @@ def report_of(
     if is_pooled:
         canonical = [_one_order(canonical)]
     units = units_of(queries, conditions.unit)
-    scores = summarise(values, canonical, units)
+    are_fractions = [factor_of(name) == 100 for name in names]
+    scores = summarise(values, canonical, units, are_fractions=are_fractions)
     others = scores[len(names) :]
     graded = []
     if conditions.partial:
@@ -141,11 +143,16 @@ def _means(values: NDArray[np.float64], names: Sequence[str]) -> dict[str, float
 
 
 def summarise(
-    values: NDArray[np.float64], canonical: Sequence[NDArray[np.int64]], units: NDArray[np.int64]
+    values: NDArray[np.float64],
+    canonical: Sequence[NDArray[np.int64]],
+    units: NDArray[np.int64],
+    *,
+    are_fractions: Sequence[bool] = (),
 ) -> list[Score]:
     """Scores of per-query values (M, Q), the queries of one test behind those of another: means,
     intervals over the units (Q,), numbers of queries. `canonical`: for each test, the positions of
-    its queries in the order in which they are summed."""
+    its queries in the order in which they are summed; `are_fractions`: whether the values of each
+    metric lie in [0, 1], as they do where nothing is said."""
     sizes = list(map(len, canonical))
     starts = np.cumsum([0, *sizes])[:-1]
     of_tests = [start + own for start, own in zip(starts, canonical, strict=True)]
@@ -155,6 +162,10 @@ def summarise(
     scores = []
     for row, interval in enumerate(mean_intervals(sums).tolist()):
         by_test = [values[row, queries] for queries in of_tests]
+        is_fraction = row >= len(are_fractions) or are_fractions[row]
+        if not is_fraction and len({*values[row][~np.isnan(values[row])].tolist()}) == 1:
+            # ranks that are all 1 are no fractions that are all right: nothing says how they vary
+            interval = [np.nan, np.nan]
         scores.append(_score(by_test, interval, int(sums.units[row])))
 
     return scores
