@@ -14,6 +14,7 @@ from hbench.cli.table_options import TABLE, loaded
 from hbench.cli.terminal import say, show, show_json, show_table
 
 if TYPE_CHECKING:
+    from hbench.evaluation.by_name.compared import NamesCompared
     from hbench.evaluation.by_name.named import NamedPictures
     from hbench.evaluation.by_name.trusted import Trusted
 
@@ -46,6 +47,7 @@ def _refuse_outputs(output: Path | None, page: Path | None) -> None:
 @click.option("--k", type=int, default=10, show_default=True, help="Neighbours that have a share.")
 @click.option("--trust", type=float, help="Answer as deep as this share is right, such as .95.")
 @click.option("--calibrate", help="A file of ids, or a share of classes, to set it on.")
+@click.option("--against", type=FILE, help="A table of predictions to compare with, paired.")
 @click.option("--unit", help="What intervals go by: a level, or query.  [default: the finest]")
 @click.option("--out", "-o", "output", type=FILE, help="Write the names: .csv, .tsv or .parquet.")
 @click.option("--page", type=FILE, help="Write a page with confusions at every level: .html.")
@@ -81,6 +83,7 @@ def command(
     for warning in named.warnings:
         say(f"note: {warning}")
     trusted = _trusted(named, options)
+    against = _against(named, data, options)
     if page is not None:
         from hbench.look.naming import write_page
 
@@ -91,9 +94,12 @@ def command(
         written.write(output)
         say(f"wrote {output}")
     if as_json:
-        show_json(_document(named, trusted))
+        beside = {} if against is None else {"against": against.document()}
+        show_json(_document(named, trusted) | beside)
         return
     _show(named, trusted)
+    if against is not None:
+        _show_differences(against, file, options["against"])
 
 
 def _read(file: Path, options: dict[str, Any]) -> Any:
@@ -131,6 +137,18 @@ def _trusted(named: NamedPictures, options: dict[str, Any]) -> Trusted | None:
     return named.trust(options["trust"], chosen, unit=options["unit"])
 
 
+def _against(named: NamedPictures, data: Any, options: dict[str, Any]) -> NamesCompared | None:
+    """The differences to the predictions of --against; None without them."""
+    if options["against"] is None:
+        return None
+    from hbench.evaluation.by_name.named import name
+
+    other = name(options["against"], data, unit=options["unit"])
+    for warning in other.warnings:
+        say(f"note: {options['against']}: {warning}")
+    return named.against(other)
+
+
 def _document(named: NamedPictures, trusted: Trusted | None) -> dict[str, Any]:
     """What --json shows."""
     scores = {}
@@ -159,6 +177,21 @@ def _show(named: NamedPictures, trusted: Trusted | None) -> None:
     show_table("names, percent; hops: edges", ["value", *readers], rows)
     show_table("mass, and what is right of it, percent", *_reliability(named))
     show(named.signature)
+
+
+def _show_differences(against: NamesCompared, file: Path, other: Path) -> None:
+    """The table of the paired differences."""
+    from hbench.evaluation.by_name.compared import HEADER
+    from hbench.records.queries import units_in_words
+
+    units = max(each.units for each in against)
+    show_table(
+        f"{file.stem} − {other.stem}, percent; hops: edges",
+        ["value", "first", "second", *HEADER],
+        against.rows(),
+        f"over {units_in_words(against.unit, units)}; p: two-sided paired sign-flip test; "
+        f"corrected: by Holm's method for all {len(against.differences)} values",
+    )
 
 
 def _answers(named: NamedPictures, trusted: Trusted) -> tuple[list[str], list[list[str]]]:

@@ -225,3 +225,64 @@ def test_a_table_of_predictions_given_to_evaluate_is_sent_to_the_verb_that_score
     lines = ["item,path,score", *(f"{item},{order},.9" for item, order, _ in rows)]
     with pytest.raises(hbench.SubmissionError, match="hbench name"):
         hbench.evaluate(predicted(tmp_path, lines), table)
+
+
+def two_predictions(tmp_path):
+    """A table of 120 classes, and two tables of predictions: the second errs in more items."""
+    _, table, rows, _ = many(tmp_path)
+    files = []
+    for name, wrong in (("one", 7), ("two", 3)):
+        lines = ["item,path"]
+        for n, (item, order, kind) in enumerate(rows):
+            lines.append(f"{item},{order}{'' if n % wrong == 0 else ' > ' + kind}")
+        files.append(predicted(tmp_path, lines, f"{name}.csv"))
+    return table, rows, files
+
+
+def test_two_predictions_of_the_same_items_are_compared_pairwise_by_class(tmp_path):
+    table, rows, (one, two) = two_predictions(tmp_path)
+    found = hbench.name(one, table).against(hbench.name(two, table))
+    right = [[n % wrong != 0 for n in range(len(rows))] for wrong in (7, 3)]
+    assert found["accuracy/kind"].difference == pytest.approx(np.mean(right[0]) - np.mean(right[1]))
+    assert found["accuracy/order"].difference == 0
+    assert found["hops"].difference == pytest.approx(np.mean(right[1]) - np.mean(right[0]))
+    assert found["accuracy/kind"].units == 120
+    assert 0 < found["accuracy/kind"].low < found["accuracy/kind"].high
+    assert found["accuracy/kind"].p < 0.01
+
+
+def test_a_comparison_is_the_same_whatever_the_order_of_rows(tmp_path):
+    table, _, (one, two) = two_predictions(tmp_path)
+    header, *lines = two.read_text().splitlines()
+    turned = predicted(tmp_path, [header, *lines[::-1]], "turned.csv")
+    named = hbench.name(one, table)
+    assert named.against(hbench.name(two, table)).differences == (
+        named.against(hbench.name(turned, table)).differences
+    )
+
+
+def test_namings_of_other_items_or_labels_are_not_compared(tmp_path):
+    table, _, (one, _) = two_predictions(tmp_path)
+    named = hbench.name(one, table)
+    fewer = tmp_path / "fewer.csv"
+    fewer.write_text("\n".join(table.read_text().splitlines()[:-1]) + "\n")
+    with pytest.raises(hbench.ComparisonError, match="different queries"):
+        named.against(hbench.name(one, fewer))
+    moved = tmp_path / "moved.csv"
+    moved.write_text(table.read_text().replace("order 1,kind 7\n", "order 2,kind 7\n"))
+    with pytest.raises(hbench.ComparisonError, match="other labels"):
+        named.against(hbench.name(one, moved))
+
+
+def test_neighbours_are_compared_with_predictions_by_the_verb(tmp_path):
+    file, table, rows, _ = many(tmp_path)
+    lines = ["item,path", *(f"{item},{order} > {kind}" for item, order, kind in rows)]
+    perfect = predicted(tmp_path, lines)
+    words = ("name", file, "-d", table, "--gallery", file, "--against", perfect)
+    document = json.loads(call(*words, "--json").stdout)
+    (of_kind,) = (
+        each for each in document["against"]["differences"] if each["metric"] == "accuracy/kind"
+    )
+    own = document["scores"]["neighbours"]["accuracy/kind"]["value"]
+    assert (of_kind["first"], of_kind["second"]) == (pytest.approx(own), 1)
+    assert "many − pred" in call(*words).stdout

@@ -22,6 +22,7 @@ from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
 from hbench.engine.settings import Settings
 from hbench.engine.similarity import as_vectors
+from hbench.evaluation.by_name.compared import NamesCompared, ValuesByItem, compared
 from hbench.evaluation.by_name.galleries import gallery_of
 from hbench.evaluation.by_name.naming import (
     SCALE,
@@ -50,7 +51,7 @@ from hbench.submissions.embeddings.ids import as_ids
 from hbench.tree import Labels, LabelTree
 from hbench.tree.names import class_rows
 from hbench.tree.partial import NO_CLASS, is_unknown, known_levels
-from hbench.trust.climbing import BELOW, Climb, Positions, coverage_of, verdicts
+from hbench.trust.climbing import BELOW, Climb, Positions, Values, coverage_of, verdicts
 from hbench.trust.outcomes import JudgedClimb, Reliability, reliability_of
 
 NEIGHBOURS = "neighbours"
@@ -65,6 +66,7 @@ class NamedPictures:
         table: item, path and mass (of the path's last node) by the first of the readers that sum,
             and the finest level down to which all readers agree, where there are several.
         scores: of every reader, each value's mean with its interval over classes.
+        values: of every reader, each value of every item (N,), NaN where it has none.
         signature: what the scores cannot be quoted without.
         manifest: the items, whose queries are named, with their labels.
         nodes: of every reader, the nodes (Q, L) of the queries, coarse to fine; −1 below the end of
@@ -77,6 +79,7 @@ class NamedPictures:
 
     table: pa.Table
     scores: Mapping[str, Mapping[str, Score]]
+    values: Mapping[str, Mapping[str, Values]]
     signature: str
     manifest: Manifest
     nodes: Mapping[str, Nodes]
@@ -147,6 +150,31 @@ class NamedPictures:
         chosen = self.unit if unit is None else unit
         units = units_of(queries_of("test", self.manifest), chosen)
         return trusted_of(self._named(units), target, calibrate, chosen)
+
+    @checked
+    def against(self, other: NamedPictures, *, unit: str | None = None) -> NamesCompared:
+        """The paired differences, this naming − another of the same items, value by value.
+
+        Of several readers the one that sums is taken.
+
+        Args:
+            other: what `hbench.name` gave for the same dataset, from any source.
+            unit: what intervals and the test go by: a level, or "query". Default: as here.
+
+        Returns:
+            NamesCompared: a `Difference` of each value that both have, by name.
+
+        Raises:
+            ComparisonError: another dataset, other items.
+            UnknownName: a unit that does not exist.
+        """
+        return compared(self._by_item, other._by_item, self.unit if unit is None else unit)
+
+    @property
+    def _by_item(self) -> ValuesByItem:
+        """The values of every item by the reader that sums, or the only one."""
+        reader = SUM if SUM in self.values else next(iter(self.values))
+        return ValuesByItem(self.manifest, self.values[reader], self.signature)
 
     def part(self, share: float, *, unit: str | None = None) -> NDArray[np.bool_]:
         """The items (N,) of a share of the classes, to calibrate on."""
@@ -345,6 +373,7 @@ def _of_climb(manifest: Manifest, source: Source, unit: str) -> NamedPictures:
     return NamedPictures(
         table=table,
         scores={source.reader: dict(zip(values, means, strict=True))},
+        values={source.reader: values},
         signature=source.signature,
         manifest=manifest,
         nodes={source.reader: nodes},
@@ -415,10 +444,11 @@ def _named(
             f"{without:,} of {len(of_finest):,} names of {tree.levels[-1]} have no vector, and no "
             "picture gets them"
         )
-    scores = _scores(manifest, readings, units)
+    values = _values(manifest, readings)
     return NamedPictures(
         table=_table(manifest, readings),
-        scores=scores,
+        scores=_scores(manifest, values, units),
+        values=values,
         signature=signature,
         manifest=manifest,
         nodes=readings.nodes,
@@ -429,20 +459,27 @@ def _named(
     )
 
 
-def _scores(
-    manifest: Manifest, readings: Readings, units: NDArray[np.int64]
-) -> dict[str, dict[str, Score]]:
-    """The scores of every reader, by name, with intervals over the units (Q,)."""
+def _values(manifest: Manifest, readings: Readings) -> dict[str, dict[str, Values]]:
+    """The values of every reader, by name, of every item (Q,)."""
     tree = manifest.tree
     asked = np.flatnonzero(manifest.query)
     labels, items = manifest.paths.of(asked).all_labels()
     known = known_levels(tree)[labels[:, -1]].astype(np.int64)
-    order = [_order_of_names(manifest)]
 
-    scores = {}
+    by_reader = {}
     for reader, nodes in readings.nodes.items():
-        values = scores_of(tree, nodes, labels, items, known)
-        values["consistent"] = are_consistent(tree, nodes).astype(np.float64)
+        by_reader[reader] = scores_of(tree, nodes, labels, items, known)
+        by_reader[reader]["consistent"] = are_consistent(tree, nodes).astype(np.float64)
+    return by_reader
+
+
+def _scores(
+    manifest: Manifest, by_reader: Mapping[str, Mapping[str, Values]], units: NDArray[np.int64]
+) -> dict[str, dict[str, Score]]:
+    """The means of every reader's values, by name, with intervals over the units (Q,)."""
+    order = [_order_of_names(manifest)]
+    scores = {}
+    for reader, values in by_reader.items():
         means = summarise(np.stack(list(values.values())), order, units)
         scores[reader] = dict(zip(values, means, strict=True))
     return scores
