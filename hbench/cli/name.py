@@ -87,7 +87,7 @@ def command(
     if page is not None:
         from hbench.look.naming import write_page
 
-        write_page(named, page)
+        write_page(named, page, trusted)
         say(f"wrote {page}")
     if output is not None:
         written = named if trusted is None else trusted

@@ -16,15 +16,19 @@ from numpy.typing import NDArray
 from hbench.core.files import write_text
 from hbench.evaluation.by_name.named import NamedPictures
 from hbench.evaluation.by_name.naming import SUM, Nodes
+from hbench.evaluation.by_name.trusted import Trusted
 from hbench.look.pages.folder import SHARED, Pages, level_styles
 from hbench.look.strips import thumbnail
 from hbench.look.strips.retrievals import path_of
+from hbench.look.trusting import answered_by_target, curve_of_page, stack_of
 from hbench.records.document import Score
-from hbench.tree.partial import known_levels, shown_along
+from hbench.sheets.paths import JOINED
+from hbench.tree.partial import known_levels
+from hbench.trust.climbing import BELOW
 
 MATRIX = 24  # most classes in a readable confusion matrix
 PAIRS = 12
-SUREST = 12
+SUREST = 20
 SHADES = (0.005, 0.05, 0.2, 0.5)  # shares from which a cell is darker
 
 
@@ -51,19 +55,26 @@ class SureMistake(NamedTuple):
     share: float
 
 
-def write_page(named: NamedPictures, path: Path) -> None:
-    """Write the page as one file that loads nothing else, whole or not at all."""
+def write_page(named: NamedPictures, path: Path, chosen: Trusted | None = None) -> None:
+    """Write the page as one file that loads nothing else, whole or not at all; `chosen`: the
+    answers whose point is shown on the line of risk against coverage."""
     tree = named.manifest.tree
     readers = list(named.scores)
     levels = range(tree.depth)
     style = resources.files(SHARED).joinpath("static/pages.css").read_text("utf-8")
     values = [(value, _of_readers(named, value)) for value in named.scores[readers[0]]]
+    by_target = answered_by_target(named)
+    measured = chosen or (by_target[0] if by_target else None)
     shared: dict[str, Any] = {
         "named": named,
         "readers": readers,
         "values": values,
         "confusions": [confusion_of(named, level) for level in levels],
+        "main": SUM if SUM in named.nodes else readers[0],
         "agreement": agreement_of(named),
+        "reliability": list(zip(*named.reliability().values(), strict=True)),
+        "answered": [stack_of(each) for each in by_target],
+        "curve": curve_of_page(measured, chosen is not None) if measured and by_target else None,
         "surest": surest_of(named),
         "style": style + level_styles(tree.depth),
     }
@@ -84,6 +95,7 @@ def confusion_of(named: NamedPictures, level: int) -> LevelConfusion:
     """Count what the items known to a level are named there by `sum`."""
     manifest = named.manifest
     names = manifest.tree.names[level]
+    said_names = [*named.numbering.names[level], "nothing"]  # the last one is that of BELOW
     truth, said = _known_at(named, level)
     pairs, counts = np.unique(np.stack([truth, said]), axis=1, return_counts=True)
     of_class = np.bincount(truth, minlength=len(names))
@@ -91,7 +103,7 @@ def confusion_of(named: NamedPictures, level: int) -> LevelConfusion:
     wrong = pairs[0] != pairs[1]
     order = np.argsort(-counts[wrong], kind="stable")[:PAIRS]
     frequent = [
-        (names[own], names[other], int(number), float(number / of_class[own]))
+        (names[own], said_names[other], int(number), float(number / of_class[own]))
         for own, other, number in zip(
             *pairs[:, wrong][:, order].tolist(), counts[wrong][order].tolist(), strict=True
         )
@@ -117,7 +129,9 @@ def _matrix(
     """The cells of a confusion matrix, by class."""
     number = len(of_class)
     whole = np.zeros((number, number), np.int64)
-    whole[pairs[0], pairs[1]] = counts
+    # what the tree does not have, or is not said, has no column
+    has_column = (pairs[1] >= 0) & (pairs[1] < number)
+    whole[tuple(pairs[:, has_column])] = counts[has_column]
     shares = whole / np.maximum(of_class, 1)[:, None]
     shades = np.searchsorted(SHADES, shares, side="right")
     rows = zip(whole.tolist(), shares.tolist(), shades.tolist(), strict=True)
@@ -126,8 +140,11 @@ def _matrix(
 
 def agreement_of(named: NamedPictures) -> list[tuple[str, int, float]]:
     """By the level down to which the readers agree, coarse to fine ("" is none): the number of
-    items, and the share of them whose node is right there; of none, at the coarsest level.
+    items, and the share of them whose node is right there; of none, at the coarsest level. Empty
+    for one reader alone.
     """
+    if len(named.nodes) == 1:
+        return []
     manifest = named.manifest
     labels = manifest.labels[manifest.query]
     said = _main(named)
@@ -143,24 +160,26 @@ def agreement_of(named: NamedPictures) -> list[tuple[str, int, float]]:
 
 
 def surest_of(named: NamedPictures) -> list[SureMistake]:
-    """The items that are named wrong by the largest shares, one for each pair of classes."""
+    """The items whose path ends wrong with the largest masses, one for each pair of paths."""
     manifest = named.manifest
     asked = np.flatnonzero(manifest.query)
-    said = _main(named)[:, -1]
-    truth = manifest.labels[asked, -1]
-    shares = named.table["mass"].to_numpy()
-    wrong = np.flatnonzero(truth != said)
+    paths = named.table["path"].to_pylist()
+    truth = manifest.labels[asked, -1].tolist()
+    masses = named.table["mass"].to_numpy()
+    ends = (_main(named) != BELOW).sum(axis=1)
+    right = named.judged.right[np.arange(len(ends)), np.maximum(ends, 1) - 1]
+    wrong = np.flatnonzero((ends > 0) & (right == 0))
 
-    found: dict[tuple[int, int], int] = {}
-    for row in wrong[np.argsort(-shares[wrong], kind="stable")].tolist():
-        found.setdefault((int(truth[row]), int(said[row])), row)
+    found: dict[tuple[int, str], int] = {}
+    for row in wrong[np.argsort(-masses[wrong], kind="stable")].tolist():
+        found.setdefault((truth[row], paths[row]), row)
     return [
         SureMistake(
             str(manifest.items[asked[row]]),
             _embedded(named, int(asked[row])),
             path_of(manifest, int(asked[row])),
-            shown_along(manifest.tree, manifest.tree.paths[said[row]].tolist()),
-            float(shares[row]),
+            tuple(paths[row].split(JOINED)),
+            float(masses[row]),
         )
         for row in list(found.values())[:SUREST]
     ]

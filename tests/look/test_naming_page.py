@@ -76,7 +76,7 @@ def test_the_surest_mistakes_come_first_one_for_each_pair_of_classes():
         if path != " > ".join(row):
             best[row, path] = max(best.get((row, path), 0), share)
     found = surest_of(named)
-    assert [each_one.share for each_one in found] == sorted(best.values(), reverse=True)[:12]
+    assert [each_one.share for each_one in found] == sorted(best.values(), reverse=True)[:20]
     assert all(best[one.path, " > ".join(one.named)] == one.share for one in found)
 
 
@@ -97,3 +97,33 @@ def test_another_suffix_is_refused_before_any_work(tmp_path):
     (tmp_path / "x.npz").touch()
     words = ("-d", "glyphs", "--nodes", tmp_path / "x.npz", "--page", tmp_path / "names.pdf")
     assert "end its name in .html" in refusal("name", tmp_path / "x.npz", *words)
+
+
+def test_the_page_of_predictions_shows_reliability_the_line_and_what_is_answered(
+    opened, findings, tmp_path
+):
+    rows = [(f"i{n}", f"g{n // 12}", f"s{n // 4}") for n in range(48)]
+    lines = ["item,genus,species", *map(",".join, rows)]
+    (tmp_path / "items.csv").write_text("\n".join(lines) + "\n")
+    said = ["item,path,score"]
+    for n, (item, genus, species) in enumerate(rows):
+        # right, above the truth, a name that the tree lacks, and nothing at all
+        path = (f"{genus} > {species}", genus, f"{genus} > {NASTY}", "")[n % 4]
+        said.append(f'{item},"{path.replace(chr(34), chr(34) * 2)}",{0.5 + n % 5 / 10}')
+    (tmp_path / "said.csv").write_text("\n".join(said) + "\n")
+    named = hbench.name(tmp_path / "said.csv", tmp_path / "items.csv")
+    trusted = named.trust(0.6, unit="query")
+    write_page(named, tmp_path / "page.html", trusted)
+
+    page = opened(tmp_path / "page.html", width=390)
+    shown = each(page, "[aria-labelledby=reliability] td", "+e.dataset.items")
+    counted = zip(*named.reliability().values(), strict=True)
+    assert shown == [one.items for bins in counted for one in bins]
+    shown = each(page, "[aria-labelledby=risk] td", "+e.dataset.value")
+    outcomes = (trusted.outcome, trusted.fixed)
+    assert shown == [value for each_one in outcomes for value in (each_one.coverage, each_one.risk)]
+    shares = each(page, "[aria-labelledby=answered] td[data-value]", "+e.dataset.value")
+    assert [sum(shares[n : n + 3]) for n in range(0, 12, 3)] == pytest.approx([1] * 4)
+    wrong = sorted((one.share for one in surest_of(named)), reverse=True)
+    assert [one.share for one in surest_of(named)] == wrong
+    check_page(page, findings)
