@@ -27,7 +27,7 @@ class Mark(NamedTuple):
     y: float
 
 
-class Curve(NamedTuple):
+class RiskCurve(NamedTuple):
     """Risk against coverage as a picture: its size, the `line` (points of a polyline), the end of
     the axis of risk, the points beside the line, and the area under it."""
 
@@ -66,7 +66,7 @@ def stack_of(trusted: Trusted) -> Answered:
     return Answered(trusted.target, trusted.remark, shares, right)
 
 
-def curve_of_page(trusted: Trusted, is_chosen: bool) -> Curve:
+def curve_of_page(trusted: Trusted, is_chosen: bool) -> RiskCurve:
     """Risk against coverage, with the point of a target, where it was chosen, and of the thresholds
     in use."""
     curve = trusted.curve
@@ -78,7 +78,7 @@ def curve_of_page(trusted: Trusted, is_chosen: bool) -> Curve:
         Mark(label, each.coverage, each.risk, *_place(each.coverage, each.risk, end))
         for label, each in outcomes.items()
     ]
-    return Curve(WIDTH, HEIGHT, _line(curve, end), end, marks, trusted.haurc)
+    return RiskCurve(WIDTH, HEIGHT, _line(curve, end), end, marks, trusted.haurc)
 
 
 def _line(curve: RiskCoverage, end: float) -> str:
