@@ -173,10 +173,10 @@ def _refuse_trials(recipes: Mapping[tuple[str, ...], Recipe], *, is_held_out: bo
     of its dataset."""
     datasets: dict[str, Dataset] = {}
     for combination, recipe in recipes.items():
+        name = require_dataset(recipe)
+        if name not in datasets:
+            datasets[name] = load(name)  # one that is not here is no fault of a trial
         try:
-            name = require_dataset(recipe)
-            if name not in datasets:
-                datasets[name] = load(name)
             prepared(recipe, datasets[name])
         except HBenchError as error:
             found = error.found

@@ -462,13 +462,11 @@ def _named(
 def _values(manifest: Manifest, readings: Readings) -> dict[str, dict[str, Values]]:
     """The values of every reader, by name, of every item (Q,)."""
     tree = manifest.tree
-    asked = np.flatnonzero(manifest.query)
-    labels, items = manifest.paths.of(asked).all_labels()
-    known = known_levels(tree)[labels[:, -1]].astype(np.int64)
+    truth = _truth(manifest)
 
     by_reader = {}
     for reader, nodes in readings.nodes.items():
-        by_reader[reader] = scores_of(tree, nodes, labels, items, known)
+        by_reader[reader] = scores_of(tree, nodes, *truth)
         by_reader[reader]["consistent"] = are_consistent(tree, nodes).astype(np.float64)
     return by_reader
 
