@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from hbench.datasets.manifest import Manifest
     from hbench.datasets.own.source import OwnSource
     from hbench.evaluation.arrays import score
-    from hbench.evaluation.by_name.named import name
+    from hbench.evaluation.by_name.sources import name
     from hbench.evaluation.evaluate import evaluate
     from hbench.integrations.own_loop import build_loss_for, gather_batch
     from hbench.look.plots import plot
@@ -72,7 +72,7 @@ HOME = {
     "embed_names": "hbench.train.embedding.embed_names",
     "evaluate": "hbench.evaluation.evaluate",
     "gather_batch": "hbench.integrations.own_loop",
-    "name": "hbench.evaluation.by_name.named",
+    "name": "hbench.evaluation.by_name.sources",
     "leaderboard": "hbench.boards:read_board",
     "levels_of_pairs": "hbench.tree",
     "load": "hbench.datasets",

@@ -63,7 +63,7 @@ def command(
 
     Example: hbench name images.parquet -d birds --gallery images.parquet --trust .95 -o answers.csv
     """
-    from hbench.evaluation.by_name.named import name
+    from hbench.evaluation.by_name.sources import name
 
     page = options["page"]
     _refuse_outputs(output, page)
@@ -141,7 +141,7 @@ def _against(named: NamedPictures, data: Any, options: dict[str, Any]) -> NamesC
     """The differences to the predictions of --against; None without them."""
     if options["against"] is None:
         return None
-    from hbench.evaluation.by_name.named import name
+    from hbench.evaluation.by_name.sources import name
 
     other = name(options["against"], data, unit=options["unit"])
     for warning in other.warnings:
