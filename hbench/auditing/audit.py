@@ -180,7 +180,7 @@ def audit(
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     similarity = similarity or data.protocol.similarity
     conditions = Settings("R@1", similarity=similarity).resolve(data.levels)
-    pool = pool_of(data, given, cosine=conditions.similarity_name == "cosine")
+    pool = pool_of(data, given, cosine=conditions.words.similarity == "cosine")
     nearest = nearest_of(pool, conditions, neighbours, on_block)
     labelled = (pool.manifest.tree.paths.astype(np.int64), pool.known, pool.classes)
     votes, distances = votes_of(labelled, nearest, neighbours)

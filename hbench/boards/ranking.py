@@ -154,14 +154,13 @@ class Leaderboard(BoardHead):
         if found is None:  # another program's, as that of object detection
             return row.scores.keys() <= self.foreign_metrics.keys()
 
-        same_protocol = (found.protocol == "paper") == (self.protocol == "paper")
-        same_scale = (found.ties, found.relevance) == (
-            self.ties,
-            relevance_in_words(self.relevance),
-        )
+        words = found.words
+        same_protocol = (words.protocol == "paper") == (self.protocol == "paper")
+        scale = (self.ties, relevance_in_words(self.relevance))
+        same_scale = (words.ties, words.relevance) == scale
         of_this = (
             found.dataset == f"{self.dataset}@{self.version}"
-            and not found.left_out
+            and not words.left_out
             and not found.tree
             and found.asks_by_name == by_name
         )

@@ -57,7 +57,7 @@ def rankable_scores(board: BoardHead, document: Document) -> Mapping[str, Score]
         raise SubmissionError(
             "the report's queries are names, and the rows' are items",
             expected="the queries of the dataset",
-            found=f"queries:{signature.queries}",
+            found=f"queries:{signature.words.queries}",
             fix="hbench leaderboard add takes its row, which --by-name shows",
         )
     scores = recordable_scores(board, document)
@@ -73,15 +73,15 @@ def rankable_scores(board: BoardHead, document: Document) -> Mapping[str, Score]
 def recordable_scores(board: BoardHead, document: Document) -> Mapping[str, Score]:
     """Like `rankable_scores`, also of names as queries, which are ranked among themselves."""
     signature = Signature.parse(document.signature)
-    if signature.left_out:
+    if signature.words.left_out:
         raise SubmissionError(
             "the report leaves items out that the rows have",
             expected="every item of the tests",
-            found=f"left-out:{signature.left_out}",
+            found=f"left-out:{signature.words.left_out}",
             fix="embed these items as well: hbench embed without --skip-unreadable names them",
         )
 
-    found = (signature.ties, relevance_in_words(signature.relevance))
+    found = (signature.words.ties, relevance_in_words(signature.words.relevance))
     if found != (board.ties, relevance_in_words(board.relevance)):
         raise SubmissionError(
             "the report's ties or relevance are not those of the rows",

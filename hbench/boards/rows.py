@@ -185,13 +185,16 @@ class RunProvenance(BaseModel):
             found = Signature.parse(self.signature)
         except UsageError:
             return None
-        relevance = relevance_in_words(found.relevance)
+        relevance = relevance_in_words(found.words.relevance)
         if relevance is None:
             return None
-        words = ("dataset", "similarity", "ties", "protocol", "left_out", "tree")
-        stripped = {name: getattr(found, name).strip() for name in words}
-        tests = tuple(sorted({test.strip() for test in found.tests}))
-        return replace(found, **stripped, tests=tests, relevance=relevance, version="")
+        return Signature(
+            dataset=found.dataset.strip(),
+            tests=tuple(sorted({test.strip() for test in found.tests})),
+            words=replace(found.words.stripped, relevance=relevance),
+            version="",
+            tree=found.tree.strip(),
+        )
 
 
 class Row(BaseModel):
@@ -237,5 +240,6 @@ class Row(BaseModel):
             found = self.run.conditions
             if found is None:
                 return (*files, self.run.signature)
-            return (*files, replace(found, similarity=NUMBER.sub("", found.similarity)))
+            similarity = NUMBER.sub("", found.words.similarity)
+            return (*files, replace(found, words=replace(found.words, similarity=similarity)))
         return (self.method, self.backbone, self.dim, self.setup.text, self.source)

@@ -75,13 +75,13 @@ def command(file: Path, dataset: str, metrics: str, as_json: bool, **options: An
             "the gap is measured by labels", expected="a label tree", found="listed positives"
         )
     examined = examine(given, data, Settings(metrics, similarity=options["similarity"]))
-    if examined.conditions.several > 1:
+    if examined.conditions.words.several > 1:
         raise UsageError(
             "the gap goes by one path of each item",
             expected="one class at each level",
-            found=f"up to {examined.conditions.several} paths",
+            found=f"up to {examined.conditions.words.several} paths",
         )
-    if examined.conditions.partial:
+    if examined.conditions.words.partial:
         raise UsageError(
             "the gap cannot be measured for partial labels",
             fix="leave their items out: hbench build NAME --policy drop …",

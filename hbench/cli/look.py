@@ -122,4 +122,4 @@ def _conditions_of(report: Path, similarity: str | None) -> dict[str, str]:
     if similarity is not None:
         raise click.UsageError("--report states the similarity: leave --similarity out.")
     signature = Signature.parse(reports.read(report).signature)
-    return {"similarity": signature.similarity, "ties": signature.ties}
+    return {"similarity": signature.words.similarity, "ties": signature.words.ties}

@@ -9,7 +9,7 @@ score cannot be quoted:
 >>> text = str(conditions.signature("sop@1", ["test"]))
 >>> text
 'sop@1|test|sim:cosine|self:excluded-by-id|ties:pessimistic|rel:alpha=1|protocol:paper|hbench:0.1'
->>> Signature.parse(text).similarity
+>>> Signature.parse(text).words.similarity
 'cosine'
 """
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hbench.core.arguments import checked_class
 from hbench.core.errors import UnknownName, UsageError
@@ -34,39 +34,26 @@ ALPHA = "alpha"  # the relevance that takes an exponent
 SEVERAL = re.compile(r"labels:several\((\d+)\)")
 
 
-@dataclass(frozen=True)
-class Signature:
-    """The conditions of a score in words. `dataset` is name@version; `relevance` is alpha=… or a
-    name; `left_out`: how many items could not be embedded, and a digest of them; `tree`: the name
-    and source of another tree than the dataset's. `several`: the paths of the item that has most.
-    """
+@dataclass(frozen=True, kw_only=True)
+class Words:
+    """The choices that a signature quotes, each in the word or number by which it is quoted.
+    `relevance`: alpha=… or a name; `several`: the paths of the item that has most; `queries`: what
+    is asked by name, where no item asks; `left_out`: how many items could not be embedded, and a
+    digest of them."""
 
-    dataset: str
-    tests: tuple[str, ...]
     similarity: str
     ties: str
-    relevance: str
-    protocol: str
-    version: str
-    partial: bool = False
-    left_out: str = ""
-    tree: str = ""
+    partial: bool = False  # whether some paths of the labels end early (hbench.tree.partial)
     several: int = 1
     queries: str = ""
+    left_out: str = ""
+    relevance: str
+    protocol: str
 
     @property
-    def asks_by_name(self) -> bool:
-        """Whether the queries are names, nodes of the tree, and not items."""
-        return bool(self.queries)
-
-    def __str__(self) -> str:
-        parts = [
-            self.dataset,
-            "+".join(self.tests),
-            f"sim:{self.similarity}",
-            "self:excluded-by-id",
-            f"ties:{self.ties}",
-        ]
+    def parts(self) -> list[str]:
+        """The parts of a signature, in its order; what is as usual is not said."""
+        parts = [f"sim:{self.similarity}", "self:excluded-by-id", f"ties:{self.ties}"]
         if self.partial:
             parts.append("labels:partial")
         if self.several > 1:
@@ -75,10 +62,60 @@ class Signature:
             parts.append(f"queries:{self.queries}")
         if self.left_out:
             parts.append(f"left-out:{self.left_out}")
-        parts += [f"rel:{self.relevance}", f"protocol:{self.protocol}", f"hbench:{self.version}"]
-        if self.tree:
-            parts.append(f"tree:{self.tree}")
-        return "|".join(parts)
+        return [*parts, f"rel:{self.relevance}", f"protocol:{self.protocol}"]
+
+    @property
+    def stripped(self) -> Words:
+        """The same words without space around them."""
+        return replace(
+            self,
+            similarity=self.similarity.strip(),
+            ties=self.ties.strip(),
+            queries=self.queries.strip(),
+            left_out=self.left_out.strip(),
+            protocol=self.protocol.strip(),
+        )
+
+    @classmethod
+    def of_parts(cls, parts: Sequence[str]) -> Words:
+        """The words that these parts of a signature state."""
+        values = _by_key(parts)
+        several = next(filter(None, map(SEVERAL.fullmatch, parts)), None)
+        return cls(
+            similarity=values["sim"],
+            ties=values["ties"],
+            partial="labels:partial" in parts,
+            several=int(several[1]) if several else 1,
+            queries=values.get("queries", ""),
+            left_out=values.get("left-out", ""),
+            relevance=values["rel"],
+            protocol=values["protocol"],
+        )
+
+
+def _by_key(parts: Iterable[str]) -> dict[str, str]:
+    return dict(part.split(":", 1) for part in parts if ":" in part)
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The conditions of a score in words. `dataset` is name@version; `version` hbench's; `tree`:
+    the name and source of another tree than the dataset's."""
+
+    dataset: str
+    tests: tuple[str, ...]
+    words: Words
+    version: str
+    tree: str = ""
+
+    @property
+    def asks_by_name(self) -> bool:
+        """Whether the queries are names, nodes of the tree, and not items."""
+        return bool(self.words.queries)
+
+    def __str__(self) -> str:
+        parts = [self.dataset, "+".join(self.tests), *self.words.parts, f"hbench:{self.version}"]
+        return "|".join([*parts, f"tree:{self.tree}"] if self.tree else parts)
 
     @classmethod
     def parse(cls, text: str) -> Signature:
@@ -87,37 +124,28 @@ class Signature:
         """
         dataset, _, rest = text.partition("|")
         tests, *parts = rest.split("|")
-        words = dict(part.split(":", 1) for part in parts if ":" in part)
-        missing = [key for key in ("sim", "ties", "rel", "protocol", "hbench") if key not in words]
+        values = _by_key(parts)
+        missing = [key for key in ("sim", "ties", "rel", "protocol", "hbench") if key not in values]
         if missing:
             raise UsageError(
                 "this is not the signature of an evaluation", expected=f"{missing[0]}:…", found=text
             )
-
-        several = next(filter(None, map(SEVERAL.fullmatch, parts)), None)
         return cls(
-            dataset=dataset,
-            tests=tuple(tests.split("+")),
-            similarity=words["sim"],
-            ties=words["ties"],
-            relevance=words["rel"],
-            protocol=words["protocol"],
-            version=words["hbench"],
-            partial="labels:partial" in parts,
-            left_out=words.get("left-out", ""),
-            tree=words.get("tree", ""),
-            several=int(several[1]) if several else 1,
-            queries=words.get("queries", ""),
+            dataset,
+            tuple(tests.split("+")),
+            Words.of_parts(parts),
+            version=values["hbench"],
+            tree=values.get("tree", ""),
         )
 
     @property
     def settings(self) -> Settings:
         """The settings that resolve to these conditions."""
-        name, _, exponent = self.relevance.partition("=")
+        name, _, exponent = self.words.relevance.partition("=")
         return Settings(
-            protocol=self.protocol,
-            ties=self.ties,
-            similarity=self.similarity,
+            protocol=self.words.protocol,
+            ties=self.words.ties,
+            similarity=self.words.similarity,
             relevance=name,
             alpha=float(exponent or 1),
         )
@@ -125,42 +153,25 @@ class Signature:
 
 @dataclass(frozen=True)
 class Conditions:
-    """Each choice by its name and, where it is a function, as that function. `partial`: whether
-    some paths of the labels end early (hbench.tree.partial). `left_out`, `several` as in a
-    signature. `unit`: the level whose classes intervals are taken over, or "query"."""
+    """What a score is measured by on a tree of these levels: the functions that are computed, and
+    the `words` in which they are quoted. `unit`: the level whose classes intervals are taken over,
+    or "query"."""
 
     levels: tuple[str, ...]
     metrics: tuple[MetricName, ...]
-    relevance_name: str
     relevance: Relevance
     exponent: float
-    similarity_name: str
     similarity: Similarity
-    ties_name: str
     ties: Ties
-    protocol_name: str
     protocol: Protocol
-    partial: bool = False
-    left_out: str = ""
-    several: int = 1
-    queries: str = ""
+    words: Words
     unit: str = QUERY
 
     def signature(self, dataset: str, tests: Iterable[str]) -> Signature:
         """The text without which a score on the tests of `dataset` (name@version) cannot be
         quoted."""
         return Signature(
-            dataset,
-            tuple(tests),
-            self.similarity_name,
-            self.ties_name,
-            self.relevance_name,
-            self.protocol_name,
-            ".".join(__version__.split(".")[:2]),
-            self.partial,
-            self.left_out,
-            several=self.several,
-            queries=self.queries,
+            dataset, tuple(tests), self.words, version=".".join(__version__.split(".")[:2])
         )
 
 
@@ -207,21 +218,24 @@ class Settings:
         # kept blocks of another alpha are not these
         exact = f"{ALPHA}={float(self.alpha)!r}".removesuffix(".0")
 
+        words = Words(
+            similarity=similarity_name,
+            ties=self.ties,
+            partial=partial,
+            several=several,
+            left_out=left_out,
+            relevance=exact if self.relevance == ALPHA else self.relevance,
+            protocol=self.protocol,
+        )
         return Conditions(
             levels=tuple(levels),
             metrics=tuple(names),
-            relevance_name=exact if self.relevance == ALPHA else self.relevance,
             relevance=relevance,
             exponent=self.alpha,
-            similarity_name=similarity_name,
             similarity=similarity,
-            ties_name=self.ties,
             ties=ties_policies[self.ties],
-            protocol_name=self.protocol,
             protocol=protocols[self.protocol],
-            partial=partial,
-            left_out=left_out,
-            several=several,
+            words=words,
             unit=self.unit or levels[-1],
         )
 

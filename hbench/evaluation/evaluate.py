@@ -187,7 +187,7 @@ def report_on(
                 fix="leave --scheduler and --workers out",
             )
         test = examined.data.tests[name]
-        similarities = job.top.similarities(job.ranker, examined.conditions.similarity_name)
+        similarities = job.top.similarities(job.ranker, examined.conditions.words.similarity)
         tables.append(
             results.table_of(
                 name, test.items[test.query], test.items[test.gallery], job.top, similarities

@@ -88,12 +88,12 @@ def examine(
         given.refuse_bits()
     also = _official(data, settings, partial=bool(partial)) if also_official else None
     conditions = _conditions(settings, data, partial=bool(partial), left_out=left_out)
-    if conditions.several > 1 and also is not None:
+    if conditions.words.several > 1 and also is not None:
         raise UsageError(
             "the released evaluators know one path of an item", fix="leave the official values out"
         )
 
-    problems = given.problems(data, cosine=conditions.similarity_name == "cosine")
+    problems = given.problems(data, cosine=conditions.words.similarity == "cosine")
     # before the metrics: an id that is misspelt makes lists look short
     refuse(given.source.file, problems)
     possible, impossible = given.metrics(

@@ -78,12 +78,12 @@ def remarks(measurements: Mapping[str, Measurement], conditions: Conditions) -> 
         inversions = int(inverted(conditions.relevance(each.counts), each.counts).sum())
         left_out = f"{WITHOUT_POSITIVES} and are left out of the means, but for R@k, where they "
         left_out += "count as 0"
-        if conditions.partial:
+        if conditions.words.partial:
             # `counts` are those of known levels; an item may well be a positive of a coarser one
             left_out = f"{WITHOUT_KNOWN} and are left out of the means of H-AP and others of all "
             left_out += "levels"
         facts = {
-            f"{WITH_TIES}, in {conditions.ties_name} order (the other: --ties)": tied,
+            f"{WITH_TIES}, in {conditions.words.ties} order (the other: --ties)": tied,
             left_out: alone,
             f"{WITH_INVERSION}: a coarser level worth no less than a finer one": inversions,
         }
@@ -102,7 +102,7 @@ def _without_positives(measurement: Measurement, conditions: Conditions, alone: 
     """Say of each level of an R@k how many queries have no positive there, beyond those that have
     none at any level: other packages leave them out. Nothing is said under partial labels, where an
     item may be a positive of a coarser level while its own is unknown."""
-    if conditions.partial:
+    if conditions.words.partial:
         return []
     asked = len(measurement.counts)
     levels = {

@@ -113,7 +113,7 @@ def _bounds(
     negatives = counts[:, :, :-1].sum(axis=2).T
     some = np.flatnonzero(positives.any(axis=1))
     bound = float(np.mean([largest_gap(positives[query], negatives[query]) for query in some]))
-    if chosen.similarity_name != "cosine" or test.queries.ignore is not None:
+    if chosen.words.similarity != "cosine" or test.queries.ignore is not None:
         return bound, None
 
     good, bad = _sides(test, batches, margins)

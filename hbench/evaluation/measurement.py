@@ -78,7 +78,7 @@ def scorers_of(
     setting = Setting(
         conditions.levels, conditions.relevance, conditions.exponent, labels, all_pairs, names
     )
-    if conditions.partial:
+    if conditions.words.partial:
         return list(partial_scorers(conditions.metrics, setting))
     protocols = [conditions.protocol] if also is None else [conditions.protocol, also]
     return [protocol(metric, setting) for protocol in protocols for metric in conditions.metrics]
@@ -109,7 +109,7 @@ def job_of(
     gallery = test.gallery
 
     # another test of the dataset has the partial labels
-    if conditions.partial and queries.known is None:
+    if conditions.words.partial and queries.known is None:
         queries = _fully_known(queries)
         gallery = gallery and _fully_known(gallery)
 

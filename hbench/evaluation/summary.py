@@ -64,7 +64,7 @@ def report_of(
     scores = summarise(values, canonical, units, are_fractions=are_fractions)
     others = scores[len(names) :]
     graded = []
-    if conditions.partial:
+    if conditions.words.partial:
         graded = [str(name) for name in conditions.metrics if is_graded(name)]
     document = Document(
         hbench_version=__version__,
@@ -73,13 +73,13 @@ def report_of(
         dataset_digest=subject.digest,
         tests=tuple(measurements),
         levels=tuple(conditions.levels),
-        protocol=conditions.protocol_name,
+        protocol=conditions.words.protocol,
         signature=str(conditions.signature(f"{subject.dataset}@{subject.version}", measurements)),
         method=subject.method,
         embedding=subject.source,
         names=subject.names,
         scores=dict(zip(names, scores, strict=False)),
-        official={} if conditions.partial else dict(zip(names, others, strict=False)),
+        official={} if conditions.words.partial else dict(zip(names, others, strict=False)),
         unknown_wrong=dict(zip(graded, others, strict=False)),
         unknown_right=dict(zip(graded, others[len(graded) :], strict=False)),
         by_test=_means_by_test(measurements, names),
@@ -99,7 +99,7 @@ def _few(
 ) -> list[str]:
     """Say where intervals go by few units, of those that have a value."""
     is_scored = ~np.isnan(values).all(axis=0)
-    return list(few_units(units[is_scored], conditions.unit, partial=conditions.partial))
+    return list(few_units(units[is_scored], conditions.unit, partial=conditions.words.partial))
 
 
 def _mistakes(
@@ -118,9 +118,8 @@ def _one_order(canonical: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
 def rows_of_values(conditions: Conditions) -> int:
     """Count the values that every query has under one protocol: the metrics; of partial labels,
     also those with all unknown wrong and right."""
-    return (
-        len(conditions.metrics) + 2 * sum(map(is_graded, conditions.metrics)) * conditions.partial
-    )
+    both = 2 * sum(map(is_graded, conditions.metrics)) if conditions.words.partial else 0
+    return len(conditions.metrics) + both
 
 
 def _means_by_test(

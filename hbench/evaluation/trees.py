@@ -243,8 +243,9 @@ def _views(
 def _refuse_unfit(examined: Examined) -> None:
     conditions = examined.conditions
     graded = any(map(is_graded, conditions.metrics))
-    is_plain = not conditions.partial and conditions.several == 1 and not examined.data.lists
-    if not is_plain or conditions.protocol_name != "paper" or not graded:
+    words = conditions.words
+    is_plain = not words.partial and words.several == 1 and not examined.data.lists
+    if not is_plain or words.protocol != "paper" or not graded:
         raise UsageError(
             "this cannot be scored under other trees",
             expected="one path of each item, known to the finest level, --protocol paper, and a "

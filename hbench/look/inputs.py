@@ -196,7 +196,7 @@ def examined_files(
         examined_embeddings(path, data, metric, similarity=similarity, ties=ties) for path in paths
     ]
     for other in examined[1:]:
-        if other.conditions.left_out != examined[0].conditions.left_out:
+        if other.conditions.words.left_out != examined[0].conditions.words.left_out:
             raise ComparisonError(
                 "these files leave out other items",
                 expected=examined[0].signature(),

@@ -154,7 +154,7 @@ def asked_of(
     remarks: list[str] = []
     for prefix, (tree, gallery) in galleries.items():
         refuse_vectors(
-            nodes, gallery.vectors.shape[1], cosine=conditions.similarity_name == "cosine"
+            nodes, gallery.vectors.shape[1], cosine=conditions.words.similarity == "cosine"
         )
         placed = placed_in(tree, nodes.ids.tolist())
         some = _in_gallery(gallery, placed)
@@ -162,14 +162,15 @@ def asked_of(
         tests += _tests(tree, placed.of(some), nodes, gallery=gallery, prefix=prefix)
 
     numbers = ",".join(f"{len(test.retrieval.ids)}@{test.name}" for test in tests)
-    return AskedByName(tests, replace(conditions, queries=f"nodes({numbers})"), remarks)
+    words = replace(conditions.words, queries=f"nodes({numbers})")
+    return AskedByName(tests, replace(conditions, words=words), remarks)
 
 
 def conditions_by_name(conditions: Conditions, asked: str | Sequence[str] | None) -> Conditions:
     """The conditions of queries by name: metrics of all levels, and of the node's own; by default
     the usual ones.
     """
-    if conditions.protocol_name != "paper":
+    if conditions.words.protocol != "paper":
         raise UsageError(
             "names are scored by labels and the papers' equations",
             expected="a label tree, and --protocol paper",
@@ -187,7 +188,7 @@ def conditions_by_name(conditions: Conditions, asked: str | Sequence[str] | None
             expected="metrics without a level, such as AP or R@10",
             found=", ".join(of_a_level),
         )
-    if conditions.partial:  # by the levels of its own list nothing is above
+    if conditions.words.partial:  # by the levels of its own list nothing is above
         metrics = [name for name in metrics if name.base != CONSISTENCY]
     return replace(conditions, metrics=tuple(metrics), unit=QUERY)
 

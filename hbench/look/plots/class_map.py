@@ -179,7 +179,7 @@ def _draw(request: PlotRequest) -> Drawing:
     column = manifest.tree.level(level) - 1
     submission = examined.submission.embeddings("a map")
     found = map_of(
-        manifest, submission, cosine=examined.conditions.similarity_name == "cosine", method=method
+        manifest, submission, cosine=examined.conditions.words.similarity == "cosine", method=method
     )
     if found is None:
         raise UsageError("a map needs at least four classes")

@@ -162,7 +162,7 @@ def _reported(run: Run, path: Path, test: str, manifest: Manifest | None) -> Rep
     beside = path.with_suffix(results.SUFFIX)
     if beside.is_file():
         top = _top_lists(results.read(beside, run.document), test, manifest, beside)
-        similarity = Signature.parse(run.document.signature).similarity
+        similarity = Signature.parse(run.document.signature).words.similarity
         top = top._replace(copies=copies_of(top.scores, similarity))
     return ReportedRun(run.name, run.document, values, run.by_query, top)
 
@@ -319,7 +319,7 @@ def _ranked(
     examined = examine(given, data, settings, doubted=False)
     job = examined.job(reported.test, fix="leave --embeddings out")
     manifest = data.tests[reported.test]
-    similarity = examined.conditions.similarity_name
+    similarity = examined.conditions.words.similarity
     results = RightResults(len(job.ranker.queries), k if run.top is None else 1)
     # the job's only metric needs the finest level alone, so little is sorted
     measure(replace(job, conditions="", by_name=None, top=results), on_block=on_block)

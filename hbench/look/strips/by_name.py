@@ -80,7 +80,7 @@ def _ranked(test: NodeTest, manifest: Manifest, conditions: Conditions, k: int) 
     job = test.job(conditions)
     top = RightResults(len(test.retrieval.ids), k)
     measured = measure(replace(job, top=top))
-    lists = lists_of(manifest, job.ranker, top, conditions.similarity_name)
+    lists = lists_of(manifest, job.ranker, top, conditions.words.similarity)
     return RankedNodes(test, measured.values[0], measured.first_level, lists)
 
 

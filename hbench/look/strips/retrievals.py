@@ -124,7 +124,7 @@ def first_results(
         first = block * ranker.scores.block_size
         for start, rows in ranker.arranged(scores, first):
             top.keep(ranker, rows, first + start)
-    return lists_of(manifest, ranker, top, conditions.similarity_name)
+    return lists_of(manifest, ranker, top, conditions.words.similarity)
 
 
 def lists_of(manifest: Manifest, ranker: Ranker, top: RightResults, similarity: str) -> TopLists:
