@@ -4,19 +4,15 @@ trained and tested.
 Where the best rate is at an end of the grid, the next one beyond it is tried, until the best is
 inside or the study names no more.
 
-Each trial leaves a folder, in which log.jsonl has all metrics of every validation. So one run
-serves any metric that is to choose: the metric decides the rate and, in the tested runs, the
-checkpoint.
+The metric decides the rate and, in the tested runs, the checkpoint.
 """
 
 from pathlib import Path
 
 from hbench.core.errors import DataError
 from hbench.train.loop import REPORT
-from hbench.train.records.log import FILE as LOG
-from hbench.train.records.log import records
+from hbench.train.records.trials import Trial, best_first, trial_of_run
 from studies.study import Study, folder_of
-from studies.values import Trial
 
 TRIAL = "trial"
 
@@ -50,10 +46,10 @@ def _outwards(study: Study, out: Path, arm: str, metric: str) -> list[tuple[str,
     high = grid.index(common[-1])
     while True:
         tried = [_trial(study, out, arm, settings, metric) for settings in grid[low : high + 1]]
-        scores = [trial.score for trial in tried if trial is not None]
-        if len(scores) < len(tried):
+        ended = [trial for trial in tried if trial is not None]
+        if len(ended) < len(tried):
             break
-        best = low + scores.index(max(scores))  # the first of equal ones
+        best = grid.index(best_first(ended, metric)[0].settings)
         if best == low > 0:
             low -= 1
         elif best == high < len(grid) - 1:
@@ -68,11 +64,7 @@ def _trial(
     study: Study, out: Path, arm: str, settings: tuple[str, ...], metric: str
 ) -> Trial | None:
     folder = folder_of_trial(study, out, arm, settings)
-    if not (folder / REPORT).exists():
-        return None
-    validations = _validations(folder / LOG, metric)
-    score, step = max(validations, key=lambda validation: validation[0])  # the first of equal ones
-    return Trial(settings=settings, score=score, step=step)
+    return trial_of_run(folder, settings, metric) if (folder / REPORT).exists() else None
 
 
 def folder_of_trial(study: Study, out: Path, arm: str, settings: tuple[str, ...]) -> Path:
@@ -98,25 +90,4 @@ def chosen(study: Study, out: Path, arm: str) -> tuple[str, ...]:
             found=f"{len(needed) - len(missing)} in {out}",
             fix="the same study without --only trains them first",
         )
-    return max(ended, key=lambda trial: trial.score).settings  # the first of equal ones
-
-
-def _validations(log: Path, metric: str) -> list[tuple[float, int]]:
-    """Return the scores of a run's validations and their steps."""
-    try:
-        found = [
-            (float(r["validation"][metric]), r["step"])
-            for _, r in records(log)
-            if "validation" in r
-        ]
-    except (KeyError, TypeError, ValueError):
-        found = []
-
-    if not found:
-        raise DataError(
-            f"{log} has no validations",
-            expected=f"{metric} of the held-out classes",
-            fix="train it again",
-        )
-
-    return found
+    return best_first(ended, study.by(arm))[0].settings

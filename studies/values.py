@@ -21,6 +21,7 @@ from hbench.core.errors import DataError
 from hbench.core.files import replacing
 from hbench.core.schema import Strict
 from hbench.core.untrusted import parquet_table
+from hbench.train.records.trials import Trial
 
 Floats = NDArray[np.float64]
 COLUMNS = {
@@ -29,15 +30,6 @@ COLUMNS = {
     "queries": pa.int64(),
 }  # fmt: skip
 KEY = b"study"
-
-
-class Trial(Strict):
-    """A rate that was tried: the settings, and the best score on held-out classes, at which
-    step."""
-
-    settings: tuple[str, ...]
-    score: float
-    step: int
 
 
 class ArmRecord(Strict):

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from hbench.train.recipes.recipe import Recipe
     from hbench.train.records.log import StepRecord, ValidationRecord
-    from hbench.train.sweep import Sweep, Trial
+    from hbench.train.records.trials import Trial
+    from hbench.train.sweep import Sweep
 
 FIRST_LINE = 10  # seconds, after which the first line comes where no bar is shown
 
@@ -139,6 +140,7 @@ def _best_of_sweep(
 ) -> Recipe:
     """Train the trials of a sweep, show them as a table, and return the recipe of the best."""
     from hbench.train import sweep as sweeps
+    from hbench.train.records.trials import best_first
 
     sweep = sweeps.Sweep(recipe, changes, tuple(map(sweeps.parsed, choices)))
     number = len(sweep.combinations())
@@ -155,16 +157,16 @@ def _best_of_sweep(
             trials.append(trial)
     finally:
         if trials:
-            _show_trials(sweep, sweeps.best_first(sweep, trials), number)
+            _show_trials(sweep, best_first(trials, sweep.resolved().select_by), number)
 
-    best, *others = sweeps.best_first(sweep, trials)
+    best, *others = best_first(trials, sweep.resolved().select_by)
     for end in sweeps.ends_of(sweep, best):
         say(f"the best has {end}, an end of what was tried: a better one may lie beyond")
     if keep == "best":
         size = sweeps.delete_weights(out, others)
         say(f"deleted the weights of the other trials, {size / 1e6:.0f} MB (--keep all keeps them)")
-    say(f"trains {' '.join(best.changes)}")
-    return sweep.resolved(*best.changes)
+    say(f"trains {' '.join(best.settings)}")
+    return sweep.resolved(*best.settings)
 
 
 def _show_trials(sweep: Sweep, trials: Sequence[Trial], number: int) -> None:

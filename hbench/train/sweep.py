@@ -11,7 +11,6 @@ the best trial keeps its weights, unless all are asked for.
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,21 +19,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hbench.core.errors import ConfigError, HBenchError, UsageError
-from hbench.core.files import write_text
-from hbench.core.untrusted import read_json
 from hbench.datasets import Dataset, load
-from hbench.metrics.names import goodness
 from hbench.train.fitting.sizes import require_dataset
 from hbench.train.loop import EMBEDDINGS, REPORT, prepared
 from hbench.train.recipes.files import changed, merged, resolve
 from hbench.train.recipes.recipe import Recipe, build
 from hbench.train.records import checkpoints
 from hbench.train.records.refusals import RECIPE, refuse_folder
-from hbench.train.validation import with_sizes
+from hbench.train.records.trials import Trial, trial_of_run
+from hbench.train.validation import choosing_metric, with_sizes
 
 TrainIn = Callable[[Recipe, Path, bool], object]  # the folder, and whether to go on in it
 TRIALS = "trials"
-RESULT = "trial.json"  # the best validation of a trial that ended
 MOST_TRIALS = 1_000
 HELD_OUT = 0.2  # of the training classes, where the recipe holds none out
 
@@ -44,19 +40,6 @@ class TriedKey(NamedTuple):
 
     key: str
     values: tuple[str, ...]
-
-
-class Trial(NamedTuple):
-    """What was tried, as KEY=VALUE of every key, and its best validation: score and step."""
-
-    changes: tuple[str, ...]
-    score: float
-    step: int
-
-    @property
-    def values(self) -> list[str]:
-        """The values of the keys, as they were given."""
-        return [change.partition("=")[2] for change in self.changes]
 
 
 @dataclass(frozen=True)
@@ -119,7 +102,8 @@ def tried(sweep: Sweep, out: Path, train: TrainIn) -> Iterator[Trial]:
     """
     # all are checked before the first is trained, so that what is wrong with the last is said now
     recipes = {combination: sweep.trial(combination) for combination in sweep.combinations()}
-    _refuse_trials(recipes, is_held_out=not sweep.resolved().validation)
+    datasets = {name: load(name) for name in dict.fromkeys(map(require_dataset, recipes.values()))}
+    _refuse_trials(recipes, datasets, is_held_out=not sweep.resolved().validation)
 
     for combination, recipe in recipes.items():
         folder = folder_of(out, combination)
@@ -127,13 +111,8 @@ def tried(sweep: Sweep, out: Path, train: TrainIn) -> Iterator[Trial]:
             refuse_folder(folder, with_sizes(recipe), resume=True)
         else:
             train(recipe, folder, (folder / RECIPE).exists())
-        yield _ended(folder, combination)
-
-
-def best_first(sweep: Sweep, trials: Iterable[Trial]) -> list[Trial]:
-    """The trials by their score; of equal ones, the one that was named first."""
-    metric = sweep.resolved().select_by
-    return sorted(trials, key=lambda trial: -goodness(metric, trial.score))
+        metric = choosing_metric(recipe, datasets[require_dataset(recipe)].levels)
+        yield trial_of_run(folder, combination, str(metric))
 
 
 def delete_weights(out: Path, trials: Iterable[Trial]) -> int:
@@ -141,7 +120,7 @@ def delete_weights(out: Path, trials: Iterable[Trial]) -> int:
     logs and reports stay, so that none is trained again."""
     deleted = 0
     for trial in trials:
-        folder = folder_of(out, trial.changes)
+        folder = folder_of(out, trial.settings)
         files = [*folder.glob(f"{checkpoints.PREFIX}*/*"), folder / EMBEDDINGS]
         for file in filter(Path.is_file, files):
             deleted += file.stat().st_size
@@ -156,28 +135,17 @@ def folder_of(out: Path, combination: Sequence[str]) -> Path:
     return out / TRIALS / ",".join(combination).replace("/", "_")
 
 
-def _ended(folder: Path, combination: tuple[str, ...]) -> Trial:
-    """The trial that ended in a folder; its result is written there, since its checkpoints may be
-    deleted."""
-    file = folder / RESULT
-    if not file.exists():
-        best = checkpoints.load_state(checkpoints.latest(folder))["best"]
-        values = {"score": float(best["score"]), "step": int(best["step"])}
-        write_text(file, json.dumps(values) + "\n")
-    result = read_json(file)
-    return Trial(combination, float(result["score"]), int(result["step"]))
-
-
-def _refuse_trials(recipes: Mapping[tuple[str, ...], Recipe], *, is_held_out: bool) -> None:
+def _refuse_trials(
+    recipes: Mapping[tuple[str, ...], Recipe],
+    datasets: Mapping[str, Dataset],
+    *,
+    is_held_out: bool,
+) -> None:
     """Raise ConfigError for the first trial that cannot be trained: by its names, or by the classes
     of its dataset."""
-    datasets: dict[str, Dataset] = {}
     for combination, recipe in recipes.items():
-        name = require_dataset(recipe)
-        if name not in datasets:
-            datasets[name] = load(name)  # one that is not here is no fault of a trial
         try:
-            prepared(recipe, datasets[name])
+            prepared(recipe, datasets[require_dataset(recipe)])
         except HBenchError as error:
             found = error.found
             if found and is_held_out:

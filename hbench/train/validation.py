@@ -10,7 +10,7 @@ classes that were learned make the scores too good. The tests are not used befor
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -45,7 +45,7 @@ def split_off(data: Dataset, recipe: Recipe) -> tuple[Dataset, Dataset | None]:
     if not recipe.validation:
         return data, None
 
-    metric = _metric(recipe, data)
+    metric = choosing_metric(recipe, data.levels)
     metric.bind(data.levels)
     manifest = training_manifest(data)
     level = recipe.validation_level
@@ -113,7 +113,7 @@ def best_after(
     best: BestStep | None, step: int, scores: Mapping[str, float], recipe: Recipe, held: Dataset
 ) -> BestStep:
     """Return the best step so far, given the scores of `step`; the first of equal ones."""
-    metric = _metric(recipe, held)
+    metric = choosing_metric(recipe, held.levels)
     score = scores[str(metric)]
     if best is None or goodness(str(metric), score) > goodness(str(metric), best.score):
         return BestStep(step, score)
@@ -124,7 +124,7 @@ def said_of(
     step: int, scores: Mapping[str, float], best: BestStep, recipe: Recipe, held: Dataset
 ) -> ValidationRecord:
     """The record of a validation, by the metric that chooses."""
-    metric = str(_metric(recipe, held))
+    metric = str(choosing_metric(recipe, held.levels))
     return ValidationRecord(step, metric, scores[metric], best.step, best.score)
 
 
@@ -133,8 +133,9 @@ def is_over(best: BestStep | None, recipe: Recipe) -> bool:
     return bool(recipe.patience) and best is not None and best.missed >= recipe.patience
 
 
-def _metric(recipe: Recipe, data: Dataset) -> MetricName:
-    return MetricName.parse(recipe.select_by).at(data.levels)
+def choosing_metric(recipe: Recipe, levels: Sequence[str]) -> MetricName:
+    """The metric that chooses, as it is called among the scores of data of these levels."""
+    return MetricName.parse(recipe.select_by).at(levels)
 
 
 def _part(manifest: Manifest, mask: np.ndarray) -> Manifest:

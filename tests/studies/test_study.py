@@ -23,6 +23,7 @@ from hbench.datasets import load, save, specs
 from hbench.metrics.names import MetricName
 from hbench.train.images.sampler import plan
 from hbench.train.recipes.files import names, resolve
+from hbench.train.records.trials import Trial
 from hbench.train.validation import split_off
 from hbench.tree.names import class_rows
 from studies import study as studies
@@ -31,7 +32,7 @@ from studies.claims import holm, interval_of, judged
 from studies.page import kept_of, markdown, shown
 from studies.study import Claim, Study, Tuning
 from studies.tuning import chosen, folder_of_trial, trials, wanted
-from studies.values import About, ArmRecord, Scores, Trial, read, whole, with_means, write
+from studies.values import About, ArmRecord, Scores, read, whole, with_means, write
 from tests.training import small_glyphs
 
 ROOT = Path(__file__).parents[2]

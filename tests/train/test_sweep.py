@@ -8,7 +8,8 @@ from click.testing import CliRunner
 from hbench.cli import group
 from hbench.core.errors import UsageError
 from hbench.train.recipes.files import resolve
-from hbench.train.sweep import Sweep, Trial, TriedKey, ends_of, parsed
+from hbench.train.records.trials import Trial
+from hbench.train.sweep import Sweep, TriedKey, ends_of, parsed
 from tests.command_line import call, refusal
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -131,7 +132,7 @@ def test_every_combination_is_tried():
 )
 def test_a_best_value_at_an_end_of_what_was_tried_is_said(value, expected):
     sweep = Sweep("glyphs-nsm", (), (TriedKey("lr", ("1e-3", "1e-4", "1e-2")),))
-    assert ends_of(sweep, Trial((f"lr={value}",), 0.5, 1)) == expected
+    assert ends_of(sweep, Trial(settings=(f"lr={value}",), score=0.5, step=1)) == expected
 
 
 def test_a_trial_of_another_recipe_is_not_taken(swept):

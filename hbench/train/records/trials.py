@@ -1,0 +1,54 @@
+"""Trials: trainings on part of the classes, from which settings are chosen by the classes that were
+held out.
+
+A trial's result is read from the log of its run, which has all metrics of every validation. So one
+run serves any metric that is to choose, and its weights may be deleted.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from hbench.core.errors import DataError
+from hbench.core.schema import Strict
+from hbench.metrics.names import goodness
+from hbench.train.records.log import FILE as LOG
+from hbench.train.records.log import records
+
+
+class Trial(Strict):
+    """What was tried, as KEY=VALUE of every key, and its best score on held-out classes, at which
+    step."""
+
+    settings: tuple[str, ...]
+    score: float
+    step: int
+
+    @property
+    def values(self) -> list[str]:
+        """The values of the keys, as they were given."""
+        return [setting.partition("=")[2] for setting in self.settings]
+
+
+def trial_of_run(folder: Path, settings: Iterable[str], metric: str) -> Trial:
+    """The trial whose run ended in a folder, by a metric of its validations; the first step of
+    equal ones. Raises DataError for a log without them."""
+    log = folder / LOG
+    scored = [record for _, record in records(log) if "validation" in record]
+    try:
+        found = [(float(each["validation"][metric]), int(each["step"])) for each in scored]
+    except (KeyError, TypeError, ValueError):
+        found = []
+    if not found:
+        raise DataError(
+            f"{log} has no validations",
+            expected=f"{metric} of the held-out classes",
+            fix="train it again",
+        )
+
+    score, step = max(found, key=lambda each: goodness(metric, each[0]))
+    return Trial(settings=tuple(settings), score=score, step=step)
+
+
+def best_first(trials: Iterable[Trial], metric: str) -> list[Trial]:
+    """The trials by their score; of equal ones, the one that was named first."""
+    return sorted(trials, key=lambda trial: -goodness(metric, trial.score))
