@@ -185,6 +185,11 @@ def test_every_page_is_in_the_navigation_once():
     )
 
 
+def test_the_first_page_leads_to_every_other():
+    first = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    assert {page.name for page in PAGES} - set(re.findall(r"\]\((.+?\.md)", first)) == {"index.md"}
+
+
 @of_kind("toml")
 def test_settings_are_read(page, text):
     assert tomllib.loads(text)

@@ -80,6 +80,8 @@ def test_the_site_works_from_the_disk_alone(site, browser):
     assert page.locator("math mfrac").count() > 10
     page.locator("input.md-search__input").click()
     page.locator("input.md-search__input").press_sequentially("inversion")
-    page.locator(".md-search-result__link[href*='faq.html']").first.wait_for(state="attached")
+    page.locator(".md-search-result__link[href*='troubleshooting.html']").first.wait_for(
+        state="attached"
+    )
     page.close()
     assert not wrong

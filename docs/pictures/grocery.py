@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/study-grocery.md by the commands of hbench themselves, from two files
+"""Draws the pictures of docs/studies.md by the commands of hbench themselves, from two files
 of embeddings of the test: of a net that was not trained, and of one that was.
 
 Run: python docs/pictures/grocery.py FROZEN.parquet TRAINED.parquet

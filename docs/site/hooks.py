@@ -1,8 +1,8 @@
 """Extends mkdocs for the documentation site: pages made from the code, and formulas as MathML.
 
-The cards of the datasets, the losses, the policies and the verbs are written from what hbench
-knows, so that they cannot disagree with it. Formulas (blocks of the kind `math`) become MathML,
-which browsers draw by themselves: a page from the disk loads nothing.
+The cards of the datasets, the losses, the policies, the verbs and the tables of the studies are
+written from what hbench knows, so that they cannot disagree with it. Formulas (blocks of the kind
+`math`) become MathML, which browsers draw by themselves: a page from the disk loads nothing.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from hbench.losses import loss_entry, losses
 from hbench.losses.entry import REQUIRED
 from hbench.train.recipes import overview
 from hbench.tree.policies import policies
+from studies import study
+from studies.page import kept_of, markdown
+from studies.values import read
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -53,6 +56,7 @@ MADE = (
     "libraries.md",
     "loss-catalogue.md",
     "recipe-setups.md",
+    "study-tables.md",
 )  # by the functions below
 TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
 MATH = re.compile(r"^```math\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -69,6 +73,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         libraries(),
         loss_catalogue(),
         recipe_setups(),
+        study_tables(),
     )
     for name, text in zip(MADE, texts, strict=True):
         files.append(File.generated(config, name, content=text))
@@ -175,7 +180,7 @@ def loss_catalogue() -> str:
         "This page has the formula of every loss, with its paper and parameters. Scores are s, "
         "ranks are within Ω, positives "
         "are Ω⁺; a rank with σ or S has that step in place of the exact one ([the "
-        "steps](loss-families.md#rank-losses)).",
+        "steps](losses.md#what-they-do-to-a-rank)).",
     ]
     for name in losses:
         entry = loss_entry(name)
@@ -206,6 +211,20 @@ def _in_full(citation: str) -> str:
     return f": *{paper.title}*" + (
         f" ([arXiv {paper.arxiv}](https://arxiv.org/abs/{paper.arxiv}))" if paper.arxiv else ""
     )
+
+
+def study_tables() -> str:
+    """What `python -m studies show` prints of every study, from the values that ship with it."""
+    parts = [
+        "# Tables of the studies",
+        "This page has the claims, trials and scores of every [study](studies.md), as `python -m "
+        "studies show` prints them.",
+    ]
+    for name in study.names():
+        text = markdown(study.read(name), *read(kept_of(f"{name}-study")))
+        below = re.sub("^#", "##", text.split("\n", 1)[1], flags=re.MULTILINE)
+        parts.append(f"## {name}\n{below}".rstrip())
+    return "\n\n".join(parts) + "\n"
 
 
 def libraries() -> str:
