@@ -141,6 +141,8 @@ class Evidence:
         return Alternatives(_joined(far), _joined(near))
 
     def _alternatives(self, items: Indices, classes: Indices) -> tuple[Best, Best]:
+        """The best other class of every item that contradicts its label: of those far away in the
+        tree, and of siblings. `classes`: the class that each item is taken to have, (items,)."""
         votes = self.votes
         row, other = self._candidates(items)
         common = votes.common(other, classes[row])

@@ -75,6 +75,8 @@ def remove(path: Path, method: str, run: str | None = None) -> Row:
 
 
 def _only(rows: Sequence[Row], method: str, run: str | None, path: Path) -> int:
+    """The number of the one row that a method, and the beginning of a run's digest, name. Raises
+    UnknownName or UsageError for none and for several."""
     named = [number for number, row in enumerate(rows) if row.method == method]
     if not named:
         raise UnknownName(

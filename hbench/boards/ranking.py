@@ -313,6 +313,8 @@ def leader(board: Leaderboard) -> tuple[str, str]:
 
 
 def _reprints(row: Row, result: list[Row]) -> bool:
+    """Whether a published row repeats the scores of another one: those that both have, for one
+    method on one net."""
     first = result[0]
     if (
         row.run
@@ -328,6 +330,8 @@ def _reprints(row: Row, result: list[Row]) -> bool:
 
 
 def _problems(board: Leaderboard) -> Iterator[str]:
+    """What is wrong with a leaderboard beyond its types: names of metrics, citations, rows that
+    stand there twice."""
     yield from _spelling(board, board.metric, "metric")
     for key in filter(board.computes, board.foreign_metrics):
         yield f"foreign_metrics: hbench computes {key!r} itself"

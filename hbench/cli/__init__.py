@@ -126,6 +126,8 @@ class Verbs(click.Group):
         ] + sorted(plugins - set(VERBS))
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Import the module of one verb, so that no command waits for the packages of the
+        others."""
         if name in VERBS and importlib.util.find_spec(module_of(name)):
             command = importlib.import_module(module_of(name)).command
         elif name in (plugins := entry_points(group=PLUGINS)).names:

@@ -186,6 +186,7 @@ def _from_scratch(spec: Spec, root: Path | None, work: Path, contact: str | None
 
 
 def _tell(dataset: Dataset, folder: Path, *, as_json: bool) -> None:
+    """Show what was built: the counts and digests of every split."""
     from hbench.datasets.build import counted
 
     numbers = {split: counted(manifest) for split, manifest in dataset.manifests.items()}

@@ -36,6 +36,7 @@ def command(name: str | None, *, as_json: bool, as_csv: bool) -> None:
 
 
 def _list(*, as_json: bool, as_csv: bool) -> None:
+    """Show all published datasets and one's own, a row each."""
     from hbench.datasets import own_names, specs
 
     rows = [*(_row(specs[name]) for name in specs), *map(_own_row, own_names())]
@@ -62,6 +63,7 @@ def _list(*, as_json: bool, as_csv: bool) -> None:
 
 
 def _row(spec: Spec) -> dict[str, Any]:
+    """What the list says of a published dataset, by keys that --json prints."""
     numbers = [
         counts.get("images", counts.get("gallery"))
         for split, counts in spec.counts.items()
@@ -81,6 +83,7 @@ def _row(spec: Spec) -> dict[str, Any]:
 
 
 def _own_row(name: str) -> dict[str, Any]:
+    """What the list says of a dataset of one's own; the keys are those of the published ones."""
     from hbench.datasets import load
 
     dataset = load(name)
@@ -106,6 +109,8 @@ def here(spec: Spec) -> str:
 
 
 def _card(name: str, *, as_json: bool) -> None:
+    """Show what is published of a dataset, then what lies on this disk. A dataset that is not here
+    is no error while its card can be shown."""
     from hbench.core.errors import DataError
     from hbench.datasets import card, load, specs
 
@@ -137,6 +142,7 @@ def _card(name: str, *, as_json: bool) -> None:
 
 
 def _files(spec: Spec) -> list[str]:
+    """The files that a download would fetch, the first eight of them."""
     from hbench.datasets.download.sources import own_file, sources_of
 
     sources = sources_of(spec)
@@ -153,6 +159,7 @@ def _files(spec: Spec) -> list[str]:
 
 
 def _found(dataset: Dataset) -> dict[str, Any]:
+    """What a dataset that was built here holds."""
     from hbench.datasets.build import counted
 
     trees = {f"tree of {split}": _tree(manifest) for split, manifest in dataset.manifests.items()}

@@ -44,6 +44,8 @@ def bars(sources: Sequence[RemoteFile], folder: Path) -> Iterator[OnDownload]:
         lock = threading.Lock()
 
         def on_progress(source: RemoteFile, what: str, number: int) -> None:
+            """Draw a file's bar: its bytes as they come, then its unpacking, whose length is
+            unknown. Called from several threads."""
             with lock:
                 if what == "end":
                     if source.file in tasks:

@@ -109,6 +109,7 @@ def _versions() -> dict[str, str]:
 
 
 def _processor() -> dict[str, Any]:
+    """The processor and the libraries that multiply on it: what a measured time depends on."""
     from threadpoolctl import threadpool_info
 
     model = platform.processor() or "unknown"

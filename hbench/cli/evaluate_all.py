@@ -150,6 +150,7 @@ def _report_of(file: Path, report: Path, data: Dataset, options: dict[str, Any])
 def _show(
     standings: list[ModelStanding], metric: str, asked: list[str], *, refused: list[str], form: str
 ) -> None:
+    """Print the table of all models in a form that the command line offers."""
     from hbench.boards import many_tables
 
     best = standings[0].document

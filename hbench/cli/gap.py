@@ -124,6 +124,7 @@ def _document(gap: Gap, signature: str) -> dict[str, Any]:
 
 
 def _show(document: dict[str, Any]) -> None:
+    """Print the gap of every metric, and how large it can be at most."""
     cells = [
         (
             name,

@@ -45,6 +45,8 @@ def verify_file(
     nodes: Path | None,
     as_json: bool,
 ) -> None:
+    """Score a file again and compare it with the rows of its method on a leaderboard. Rows of items
+    and rows of names are apart: only those that are asked alike can be this file's."""
     from hbench.boards import read_board
     from hbench.boards.proof.verification import identity_of, refuse_differences, rescored, verify
 

@@ -219,6 +219,8 @@ def _kinds(annotation: Any) -> tuple[ArgumentKind, ...]:
 
 
 def _kind(annotation: Any) -> ArgumentKind | None:
+    """What values an annotation takes, or None where this cannot be told from the annotation alone:
+    nothing is checked then."""
     if annotation is None:
         annotation = types.NoneType
     origin = typing.get_origin(annotation)

@@ -62,6 +62,8 @@ class Compiled:
         return self.made
 
     def _make(self) -> Any:
+        """Compile the function. numba knows one folder for all kernels while it is set, so it is
+        set for this one, by the digest of its sources, and set back."""
         numba: Any = importlib.import_module("numba")
         usual = numba.config.CACHE_DIR
         folder = kernel_folder()

@@ -64,6 +64,7 @@ class Registry(Generic[T]):
         return iter(sorted(self._entries))
 
     def _load_plugins(self) -> None:
+        """Take what other packages register, once, and warn of what cannot be taken."""
         if self._plugins_loaded or self.group is None:
             return
 

@@ -95,6 +95,8 @@ def _lists_as_tuples(value: Any) -> Any:
 
 
 def _problem(values: Mapping[str, Any], detail: ErrorDetails) -> str:
+    """One error of pydantic in a sentence: the place in the file, what is wrong, and what stands
+    there."""
     path = detail["loc"]
     kind = detail["type"]
     if kind == "extra_forbidden":

@@ -264,6 +264,8 @@ def _build_own(
     cards: bool,
     on_remark: OnRemark,
 ) -> Dataset:
+    """Build a dataset from what somebody brings, in the folder of its name or in `out`. Raises
+    UsageError for a name that is taken, unless forced."""
     chosen = name or Path(Path(source.name).name.removesuffix(".gz")).stem
     refuse_name(chosen)
     folder = out or writable_folder(chosen)

@@ -97,6 +97,7 @@ class Manifest:
 
     def __post_init__(self, text: pa.Array | None) -> None:
         if text is not None:
+            # the cached property is filled here: a million ids are not converted to Arrow again
             self.__dict__["_item_array"] = text
         if len({len(self.items), len(self.labels), len(self.query), len(self.gallery)}) != 1:
             raise DataError("the columns of a manifest differ in length")
@@ -354,6 +355,8 @@ def _ignore_groups(table: pa.Table) -> NDArray[np.int64] | None:
 
 
 def _from_table(table: pa.Table, levels: list[str]) -> Manifest:
+    """The manifest that a table holds: a dictionary column of names for every level, the masks, and
+    where an item has several paths the further ones."""
     names = []
     columns = []
     for level in levels:

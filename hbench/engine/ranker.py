@@ -133,6 +133,7 @@ class Ranker:
         tie_key: Ties = pessimistic,
         memory: int | None = None,
     ) -> None:
+        # every item is asked and ranked, and leaves out itself alone: similarities are symmetric
         self.mutual = gallery is None and queries.ignore is None and queries.more is None
         if gallery is None:
             gallery = queries
@@ -162,12 +163,13 @@ class Ranker:
         else:
             self._take_paths(queries, gallery, tie_key)
 
+        # what the tables above take of the memory is not there for the scores
         tables = (
             40 * (len(self.queries) + len(self.columns)) + self.starts.nbytes + self.ends.nbytes
         )
         tables += 0 if self.known is None else sum(bounds.nbytes for bounds in self.coded)
         rows = similarity(queries.vectors, gallery.vectors)
-        if rows[0] is rows[1]:
+        if rows[0] is rows[1]:  # in the order of the columns, so that no block copies them
             rows = (rows[1].reordered_in_place(self.columns),) * 2
         left = None if memory is None else memory - tables
         self.scores = Scores(rows, self.queries, self.columns, left)
@@ -433,6 +435,8 @@ def _left_out(
     )
 
     def with_group(first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The items that queries of a range leave out: those of their group, and themselves. As
+        pairs: the query, from the first one on, and the column."""
         together = [
             by_group[starts[q] : ends[q]] if groups[q] >= 0 else by_group[:0]
             for q in range(first, last)

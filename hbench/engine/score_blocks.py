@@ -48,6 +48,7 @@ class Scores:
         self.memory = ample if memory is None else memory
         self.query_rows, self.gallery_rows = rows
         self.dtype = self.gallery_rows.dtype
+        # a block leaves room for the chunks of the gallery that two threads hold
         left = self.memory - 2 * min(CHUNK, self.gallery_bytes)
         most = SCORES if memory is None else max(SCORES, memory * 3 // 5)
         self.block_size = block_size(

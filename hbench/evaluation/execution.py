@@ -51,6 +51,7 @@ class Execution:
     edges: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        """Raises UsageError for options that exclude each other, before anything is read."""
         for option, (does, others) in APART.items():
             joined = [other for other in others if getattr(self, option) and getattr(self, other)]
             if joined:

@@ -342,6 +342,8 @@ class RankingSubmission:
     def measured(
         self, data: Dataset, name: str, conditions: Conditions, also: str | None
     ) -> Measurement:
+        """The levels of a ranking's lists, which are measured as those of vectors are. By judged
+        pairs where the test has them, else by the labels."""
         manifest = data.tests[name]
         ranking = self.ranking
         named = None

@@ -88,10 +88,13 @@ def parse(text: str, edges: Sequence[str] = ()) -> list[OtherTree]:
 
 
 def _from_file(path: Path, edges: Sequence[str]) -> OtherTree:
+    """The tree of a file, whose leaves are the dataset's fine classes."""
     names = tree_files.read(path, chosen=Chosen(edges=tuple(edges) if is_table(path) else ()))
     tree, _ = names.tree()
 
     def paths(own: LabelTree) -> Labels:
+        """The paths of the dataset's fine classes in the file, by their names. Raises TreeError for
+        classes that the file lacks."""
         missing = sorted(set(own.names[-1]) - {*tree.names[-1], NO_CLASS})
         if missing:
             raise TreeError(
@@ -125,6 +128,8 @@ def _why_missing(missing: Sequence[str], tree: LabelTree) -> str:
 
 
 def _shuffled(word: str) -> OtherTree:
+    """The dataset's own tree with its fine classes exchanged at random: a tree of the same shape
+    that means nothing."""
     _, _, text = word.partition(":")
     if not (text or "0").isdecimal():
         raise UsageError(
@@ -274,6 +279,8 @@ def _graded(conditions: Conditions) -> tuple[MetricName, ...]:
 def _under(
     report: Report, tree: OtherTree, conditions: Conditions, found: Mapping[str, Measurement]
 ) -> UnderTree:
+    """The scores under another tree, and their paired differences to those under the dataset's
+    own."""
     names = list(map(str, _graded(conditions)))
     values = np.concatenate([measured.values[: len(names)] for measured in found.values()], axis=1)
     unit = report.document.unit

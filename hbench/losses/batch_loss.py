@@ -149,6 +149,7 @@ class BatchLoss(nn.Module):
         indices_tuple: Indices | None = None,
         ref_emb: Tensor | None = None,
     ) -> Tensor:
+        """The loss of a batch, called in hbench's words or in pytorch-metric-learning's."""
         if indices_tuple is None and ref_emb is None:
             batch = as_batch(embeddings, labels, ref_embeddings, ref_labels, self_index)
         elif ref_embeddings is None and self_index is None:
@@ -349,6 +350,8 @@ class _BlockSum(torch.autograd.Function):
     def forward(
         ctx: Any, embeddings: Tensor, references: Tensor | None, function: BlockSum
     ) -> Tensor:
+        """Sum the blocks, and compute the gradients along with them: the scores of a block are
+        there only now, and keeping all of them is what this function avoids."""
         ranked = embeddings if references is None else references
         needs_grad = ctx.needs_input_grad[:2]
         total = embeddings.new_zeros(())

@@ -90,6 +90,7 @@ class CompiledLists(Lists):
     """
 
     def arrange(self) -> tuple[Tensor, Tensor]:
+        """Sort every list: the counts of each level (Q, levels), and the columns (Q, N) by rank."""
         scores = self.scores.detach().contiguous()
         levels = self.levels.to(torch.uint8).numpy()
         keys = np.empty(levels.shape, np.uint64)

@@ -92,6 +92,8 @@ def _listing(known: Mapping[str, Any]) -> str:
 
 
 def _check_kind(name: str, parameter: str, value: Any, default: Any) -> None:
+    """Raise ConfigError for a value of another kind than the parameter's default; other kinds are
+    left to the loss itself."""
     if isinstance(default, bool):
         fits = isinstance(value, bool)
         kind = "true or false"

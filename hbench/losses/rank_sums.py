@@ -267,6 +267,8 @@ class _StepSums(torch.autograd.Function):
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """The gradient to the scores: each positive's rank depends on its own score and, with the
+        other sign, on those of all items it is compared with."""
         (scores,) = ctx.saved_tensors
         # padding points behind the last positive, where the gradient is 0
         upstream = torch.cat([grads[0], grads[0].new_zeros(1)])

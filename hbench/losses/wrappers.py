@@ -74,6 +74,8 @@ class CrossBatchMemory(nn.Module):
 
     @uncompiled
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        """The loss of the batch and, after the warm-up, also of the batch against what is
+        stored."""
         labels = labels[:, None] if labels.ndim == 1 else labels
         place = self._enqueue(embeddings.detach(), labels)
         within: Tensor = self.loss(embeddings, labels)
@@ -131,6 +133,7 @@ class PerLevel(BatchLoss):
         self.losses = nn.ModuleList([] if isinstance(losses, nn.Module) else losses)
 
     def compute(self, batch: LossBatch) -> Tensor:
+        """The sum of the losses of all levels, each of which sees the labels down to its own."""
         depth = batch.labels.shape[1]
         losses = list(self.losses) if self.every is None else [self.every] * depth
         if depth != len(losses):
@@ -197,6 +200,8 @@ def mix_positives(
     """
 
     def add(scores: Tensor, levels: Tensor, depth: int) -> tuple[Tensor, Tensor]:
+        """The lists with virtual positives behind them: each a random mixture of two positives of
+        its query."""
         fine = levels == depth
         # triu(1): each pair once, and no item with itself
         query, first, second = (fine[:, :, None] & fine[:, None, :]).triu(1).nonzero(as_tuple=True)

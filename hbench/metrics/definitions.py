@@ -192,6 +192,8 @@ def asi_binary(sequence: LevelSequence, *, level: int) -> float:
 def _set_intersection(
     ranks: NDArray[np.int64], levels: NDArray[np.uint8], counts: NDArray[np.int64]
 ) -> float:
+    """Mean over n of the share of the first n results that the ideal list has among its first n,
+    level by level."""
     total = int(counts[1:].sum())
     if total == 0:
         return NAN

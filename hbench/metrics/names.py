@@ -245,6 +245,8 @@ def default_metrics(
 def _parameters(
     text: str, given: str | None, definition: Definition
 ) -> tuple[tuple[str, str], ...]:
+    """The parameters of a name such as H-AP(alpha=2). Raises UnknownName for those that the metric
+    does not take, UsageError where two of them state a relevance."""
     parts = [part.strip().partition("=") for part in given.split(",")] if given else []
     pairs = [(key, value) for key, _, value in parts]
     allowed = {

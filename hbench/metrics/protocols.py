@@ -142,6 +142,8 @@ def p_at_last(sequence: LevelSequence, *, level: int, cut: int) -> float:
 
 
 def _released(name: MetricName, setting: Setting, own_counts: Counts | None) -> Scorer:
+    """A metric as the released evaluator computes it: without the last result where queries are
+    apart from the gallery and, for H-AP, with items of equal relevance as one level."""
     exponent = float(dict(name.parameters).get("alpha", setting.exponent))
     by_value = name.base == "H-AP" and set(dict(name.parameters)) <= {"alpha"}
     function = name.bind(setting.levels, setting.relevance)

@@ -211,6 +211,7 @@ def _differences(
     units: NDArray[np.int64],
     tests: NDArray[np.int64],
 ) -> list[Difference]:
+    """The paired differences of all metrics, over the queries that have a value in both reports."""
     difference = first - second
     undefined = np.isnan(difference)
     sums = UnitSums.of(difference, units, tests)
@@ -293,6 +294,7 @@ class Comparison:
         return [self[name] for name in worth_showing(list(both[0]), both)]
 
     def __repr__(self) -> str:
+        """The differences as an aligned table, for notebooks and terminals."""
         rows = [
             ("metric", *self.methods, *HEADER),
             *(difference.cells for difference in self.shown),

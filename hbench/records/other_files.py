@@ -60,6 +60,8 @@ def refuse_for_report(path: Path) -> None:
 
 
 def _refuse_folder(path: Path) -> None:
+    """Raise SubmissionError for a folder where a report was expected, and say which of its files
+    may be meant."""
     reports = [file.name for file in sorted(path.glob("*.json"))]
     embeddings = [file.name for file in sorted(path.iterdir()) if file.suffix.lower() in VECTORS]
     embeddings = [name for name in embeddings if not name.endswith(BESIDE)]

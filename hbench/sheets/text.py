@@ -221,6 +221,8 @@ def _checked(file: TextTable, columns: Sequence[str] | None) -> tuple[pa.Table, 
 
 
 def _parsed(content: bytes, dialect: Dialect, columns: Sequence[str] | None) -> pa.Table:
+    """The table of a text, all of its cells as texts. Opened once before for its header: only with
+    all names can every column be told to stay text."""
     parse = pa_csv.ParseOptions(
         delimiter=dialect.delimiter,
         quote_char='"' if dialect.quotes else False,

@@ -82,6 +82,8 @@ def _of_graph(source: str, graph: ClassGraph[NodeId], table: NameTable) -> Under
 
 
 def _read_sheet(found: sheet.Sheet, chosen: Chosen) -> NameTable:
+    """The names of a table: edges from parent to child, a column for each level, or one column of
+    whole paths."""
     table = found.table
     facts = [found.written] if found.written else []
     if not chosen.levels and LEVELS_KEY in (table.schema.metadata or {}):
@@ -225,6 +227,7 @@ def _reads_back(tree: LabelTree) -> bool:
 
 
 def _parse_graphml(text: str) -> ClassGraph[NodeId]:
+    """The graph of a text in GraphML, as networkx reads it."""
     try:
         graph = nx.parse_graphml(text)
     except (ParseError, nx.NetworkXError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -244,6 +247,8 @@ def _parse_graphml(text: str) -> ClassGraph[NodeId]:
 
 
 def _parse_json(text: str) -> ClassGraph[NodeId]:
+    """The tree of nested objects with `name` and `children`. A stack instead of recursion: chains
+    may be deeper than Python's own."""
     graph: ClassGraph[NodeId] = nx.DiGraph(by_node=True)
     try:
         root = parse_json(text)

@@ -278,6 +278,8 @@ def _ragged(table: NameTable) -> Iterator[TreeProblem]:
 
 
 def _several_parents(table: NameTable) -> Iterator[TreeProblem]:
+    """Names that stand below several parents. Where their branches share no child they are
+    homonyms: two things of one name."""
     parents = table.parents()
     below: dict[tuple[Key, Key], set[Key]] = defaultdict(set)
     levels: dict[Key, str] = {}
@@ -325,6 +327,7 @@ def look_alikes(table: NameTable) -> dict[Row, Counter[str]]:
 
 
 def _remarks(table: NameTable) -> Iterator[TreeProblem]:
+    """Names with odd spaces or control characters, and names of one parent that only look alike."""
     spaced: Counter[tuple[int, str]] = Counter()
     for row, items in table.rows.items():
         for place, name in enumerate(row):

@@ -306,6 +306,7 @@ def majority_parent(table: NameTable) -> NewRows:
     }
 
     def path(key: Key) -> Row:
+        """The path from the root to a key, by the chosen parents. Raises TreeError for a circle."""
         upwards: list[Key] = []
         while key != ROOT_KEY:
             if key in upwards:

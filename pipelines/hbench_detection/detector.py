@@ -38,6 +38,7 @@ class RankedHeads(RoIHeads):  # type: ignore[misc]
     def forward(
         self, features: Any, proposals: Any, image_shapes: Any, targets: Any = None
     ) -> tuple[list[dict[str, Tensor]], dict[str, Tensor]]:
+        """The head of boxes as torchvision's, with the class loss replaced while it trains."""
         if not self.training:
             found: tuple[list[dict[str, Tensor]], dict[str, Tensor]] = super().forward(
                 features, proposals, image_shapes

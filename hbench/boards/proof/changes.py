@@ -119,6 +119,7 @@ def _at(revision: str, path: Path) -> Leaderboard | None:
 
 
 def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """Run git in a folder; the last argument is the revision that an error quotes."""
     try:
         done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, check=False)
     except FileNotFoundError:

@@ -138,6 +138,7 @@ PAPER = Publication(
 def _spec(
     name: str, title: str, *, gallery: int, size: str, file: str, files: tuple[RemoteFile, ...]
 ) -> Spec:
+    """What ROxford and RParis, which differ in names and sizes alone, have in common."""
     return Spec(
         name=name,
         title=title,

@@ -270,6 +270,8 @@ class Transfer:
         return self.total is None or self.here == self.total
 
     def _append(self, blocks: Iterable[bytes], url: str, start: int) -> None:
+        """Append what a server sends to the partial file, and stop at the first byte too many: a
+        server may send without end."""
         size = self.source.size or self.total
         with self.part.open("ab") as file:
             for block in blocks:

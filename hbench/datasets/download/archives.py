@@ -138,6 +138,8 @@ def safe_path(name: str) -> str:
 
 
 def _zip_members(archive: Path) -> Iterator[Member]:
+    """The files of a zip, their sizes, and how to open them. Raises ValueError for links, which
+    could lead out of the folder, and for encrypted files."""
     with zipfile.ZipFile(archive) as opened:
         for info in opened.infolist():
             path = safe_path(info.filename)
@@ -153,6 +155,8 @@ def _zip_members(archive: Path) -> Iterator[Member]:
 
 
 def _tar_members(archive: Path) -> Iterator[Member]:
+    """The files of a tar as those of a zip; then reads to its end, so that a truncated archive is
+    not taken for a whole one."""
     with tarfile.open(archive, tarinfo=BoundedInfo) as opened:
         for info in opened:
             # or the list of a million members would stay in memory

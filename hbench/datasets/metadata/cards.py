@@ -139,6 +139,7 @@ def _file(path: Path) -> dict[str, str]:
 
 
 def _records(name: str, manifest: Manifest) -> dict[str, Any]:
+    """The columns of a split in the words of Croissant."""
     levels = {
         level: ("sc:Text", f"Class at level {place} of {len(manifest.levels)}, coarse to fine.")
         for place, level in enumerate(manifest.levels, start=1)

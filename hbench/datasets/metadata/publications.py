@@ -86,6 +86,7 @@ def _noted(name: str, text: str) -> Publication:
 
 
 def _entry(paper: Publication) -> str:
+    """A publication as an entry of BibTeX; fields without a value are left out."""
     fields = {
         "title": f"{{{_for_tex(paper.title)}}}",
         "author": " and ".join(

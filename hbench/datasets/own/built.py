@@ -52,6 +52,7 @@ def _sides(test: Manifest) -> list[str]:
 
 
 def _refuse_what_is_lost(dataset: Dataset) -> None:
+    """Raise UsageError for a dataset of which a table of items and paths would lose something."""
     manifests = dataset.manifests.values()
     reasons = {
         f"{len(dataset.tests)} tests": len(dataset.tests) != 1,

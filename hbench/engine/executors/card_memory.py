@@ -40,6 +40,7 @@ class Staged:
     def __init__(
         self, like: Sequence[NDArray[Any]], queries: int | None, device: torch.device
     ) -> None:
+        # all arrays lie in one piece, so that one copy sends them; each begins at an aligned byte
         shapes = [each.shape if queries is None else (queries, *each.shape[1:]) for each in like]
         sizes = [
             int(np.prod(shape)) * each.itemsize for shape, each in zip(shapes, like, strict=True)

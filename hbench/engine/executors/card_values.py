@@ -95,6 +95,7 @@ class GroupSums:
             gain=request.gain,
             overlap=request.overlap,
         )
+        # one flat piece for all sums: it comes back from the card in one copy
         self.shapes = [(view.queries, *np.maximum(1, each.shape[1:])) for each in batch.sums]
         self.flat = torch.empty(
             sum(map(_size, self.shapes)), dtype=torch.float64, device=view.device

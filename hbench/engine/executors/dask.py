@@ -107,6 +107,8 @@ def on_cluster(client: Client, files: Sequence[File], reader: FileReader) -> Exe
     """
 
     def execute(job: Job, blocks: Sequence[int]) -> Iterator[tuple[int, Values]]:
+        """Compute blocks on a cluster. A task's key names its job and block, so that a worker that
+        died costs its own blocks alone."""
         if job.rebuild is None:
             raise UsageError(
                 "a cluster computes jobs of embedding files", expected="a file that the workers see"

@@ -43,6 +43,8 @@ def on_devices(names: str) -> Execute:
     devices = [_device(name.strip()) for name in names.split(",")]
 
     def execute(job: Job, blocks: Sequence[int]) -> Iterator[tuple[int, Values]]:
+        """Compute blocks on the cards together; each takes the next share when it is done with
+        one."""
         if job.by_name is not None or job.ranker.scores.dtype != "float32":
             raise UsageError(
                 "this evaluation cannot be done on a device",
@@ -61,6 +63,7 @@ def on_devices(names: str) -> Execute:
 
 
 def _device(name: str) -> torch.device:
+    """The card of a name. Raises UsageError where there is none, or no compiler for it."""
     with refuse_device(name):
         device = torch.device(name)
         torch.zeros(1, device=device)
@@ -248,6 +251,7 @@ class Gallery:
     def __init__(self, scores: Scores, device: torch.device) -> None:
         self.scores = scores
         self.device = device
+        # The gallery stays on the card where it takes at most half of it: blocks need the rest.
         self.kept: Tensor | None = None
         if scores.gallery_bytes <= _free(device) // 2:
             shape = (len(scores.columns), scores.gallery_rows.width)

@@ -28,12 +28,14 @@ class PairLists:
     def __init__(
         self, lists: QueryLists, *, queries: Positions, columns: Positions, depth: int
     ) -> None:
+        # rows of the manifest → places in the orders in which columns and queries are ranked
         column_of = np.empty_like(columns)
         column_of[columns] = np.arange(len(columns))
         number = np.diff(lists.bounds)
         place = np.empty_like(queries)
         place[queries] = np.arange(len(queries))
 
+        # by query; within one by level, the finest first; within a level by column
         of_query = place[np.repeat(np.arange(len(queries)), number)]
         order = np.lexsort((column_of[lists.rows], -lists.levels, of_query))
         self.columns = column_of[lists.rows][order]
@@ -50,6 +52,7 @@ class PairLists:
                 f"{self.levels.max(initial=0)}",
             )
 
+        # items that nobody judged share no level
         self.counts = np.zeros((len(queries), depth + 1), np.int64)
         is_level = self.levels >= 0
         np.add.at(self.counts, (of_query[order][is_level], self.levels[is_level]), 1)

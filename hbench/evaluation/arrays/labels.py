@@ -227,6 +227,9 @@ def _text_of(name: Any) -> str:
 
 
 def _mended(rows: list[Row], levels: Row, policies: Sequence[str]) -> tuple[list[Row], Row]:
+    """The rows of names after the policies, in their order. A row without a class stays as it is.
+    Raises UsageError for a policy that would leave out a row: the vectors beside them have no such
+    choice."""
     named = [row for row in rows if row[0] != NO_CLASS]
     mended = mend_to_tree(NameTable.of(levels, named), policies, "the labels")
     final = {**mended.final, (NO_CLASS,) * len(levels): (NO_CLASS,) * len(levels)}

@@ -55,6 +55,7 @@ class NamesCompared:
 
 
 def _cells(difference: Difference) -> tuple[str, ...]:
+    """A difference as the cells of a table: points, but hops as they are."""
     factor = 1 if difference.metric == HOPS else 100
     return (
         difference.metric,

@@ -105,6 +105,7 @@ def mean_vectors(
 
 
 def _laid_out(means: Floats, method: str) -> Floats:
+    """Places of class means (classes, D) in the plane, (classes, 2), the same ones in every run."""
     if method == "umap":
         try:
             from umap import UMAP
@@ -134,6 +135,7 @@ def draw_map(
     rest = ~np.isin(group_of, largest)
 
     def paint(figure: Figure) -> None:
+        """The classes as points: the largest groups in colours, all others grey and below them."""
         panel = figure.subplots()
         if rest.any():
             others = f"{len(groups) - len(largest)} smaller"
@@ -168,6 +170,7 @@ def draw_map(
     "dataset test level method",
 )
 def _draw(request: PlotRequest) -> Drawing:
+    """The map of a file's classes, by the test and level that are asked for."""
     method = request.method or LAYOUTS[0]
     if method not in LAYOUTS:
         raise UnknownName("method of a map", method, LAYOUTS)

@@ -87,6 +87,8 @@ def draw_confusion(
 
 
 def _paint_cells(panel: Axes, shares: NDArray[np.float64]) -> None:
+    """Shade a square of shares in percent (from, to), and write them in as long as they can be
+    read."""
     from matplotlib.colors import LinearSegmentedColormap, PowerNorm, to_hex
 
     shade = LinearSegmentedColormap.from_list("shares", SHADES)

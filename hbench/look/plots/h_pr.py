@@ -73,6 +73,7 @@ def draw_curves(curves: Sequence[Curve], about: str) -> Drawing:
     labels = [f"{short(curve.name, 30)}   H-AP {100 * curve.area:.1f}" for curve in curves]
 
     def paint(figure: Figure) -> None:
+        """A curve of steps for every run, within its interval: precision over classes of recall."""
         panel = figure.subplots()
         edges = np.linspace(0, 100, BINS + 1)
         for number, curve in enumerate(curves):

@@ -73,6 +73,7 @@ def _is_there(runs: Sequence[Run], metric: str) -> bool:
 
 
 def _paint_panel(panel: Axes, runs: Sequence[Run], metric: str) -> None:
+    """One metric at every level: a mark for each run and its interval below."""
     panel.set_title(metric)
     if factor_of(metric) == 100:
         percent_axis(panel, "x")

@@ -95,6 +95,8 @@ def draw_mistakes(
     words = [_in_legend(level, mark, name) for level, mark, name in legend]
 
     def paint(figure: Figure) -> None:
+        """A bar for every run and rank, in parts by the level that the result shares with its
+        query."""
         from matplotlib.patches import Patch
 
         panel = figure.subplots()
@@ -188,6 +190,8 @@ def _of_report(report: Report, _metrics: Sequence[str]) -> Drawing:
     of_report=_of_report,
 )
 def _draw(request: PlotRequest) -> Drawing:
+    """The mistakes of reports, as far as their results were kept, or of files that are ranked
+    now."""
     if all(file.endswith(".json") for file in request.files):
         runs = runs_of(request.files, request.names)
         found = [of_document(run.name, run.document, _distances(run.by_query)) for run in runs]

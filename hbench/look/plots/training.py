@@ -144,6 +144,7 @@ def _paint_losses(panel: Axes, logs: Sequence[TrainingLog], terms: Sequence[str]
 
 
 def _paint_scores(panel: Axes, logs: Sequence[TrainingLog], metrics: Sequence[str]) -> None:
+    """The scores of validations and tests over the steps, a line for each log and metric."""
     of = list(dict.fromkeys(log.scored for log in logs if log.scores))
     lines = []
     for metric in metrics:

@@ -90,6 +90,7 @@ def draw_tree(
         fills = [_fills_of_means(level, *scale) for level in means]
 
     def paint(figure: Figure) -> None:
+        """All levels side by side, coarse to fine from left to right."""
         panel = figure.subplots()
         widths = _widths(tree, sizes)
         for level, (own, colors) in enumerate(zip(sizes, fills, strict=True)):
@@ -163,6 +164,8 @@ def _heights(sizes: NDArray[np.int64]) -> Floats:
 def _paint_level(
     panel: Axes, names: Sequence[str], sizes: NDArray[np.int64], fills: Sequence[str], x: Floats
 ) -> None:
+    """One level of the tree as a column of boxes, as tall as they have items, with the names that
+    fit."""
     from matplotlib.collections import PolyCollection
 
     ends = np.concatenate([[0], np.cumsum(sizes)]).astype(float)
@@ -206,6 +209,7 @@ def _fitting(name: str, ems: float) -> str:
 
 
 def _explain(figure: Figure, panel: Axes, scale: tuple[float, float], metric: str) -> None:
+    """Draw the bar that says which value a colour stands for."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LinearSegmentedColormap, Normalize
 
@@ -228,6 +232,8 @@ def _explain(figure: Figure, panel: Axes, scale: tuple[float, float], metric: st
     "test metrics by_query",
 )
 def _draw(request: PlotRequest) -> Drawing:
+    """The picture of a tree, from a file or a dataset; where values of queries are given, coloured
+    by their means."""
     if len(request.files) != 1:
         raise UsageError("plot tree takes one tree", found=", ".join(request.files))
     if bool(request.metrics) != bool(request.by_query) or len(request.metrics) > 1:
@@ -243,6 +249,7 @@ def _draw(request: PlotRequest) -> Drawing:
 
 
 def _draw_test(data: Dataset, request: PlotRequest) -> Drawing:
+    """The picture of a test's tree; boxes are as tall as they have items there."""
     test = test_of(data, request.test)
     manifest = data.tests[test]
     items = manifest.tree.counts(manifest.labels)[-1]

@@ -133,6 +133,8 @@ def confusions(reported: Reported) -> list[ConfusionView]:
 
 
 def _confusion_view(manifest: Manifest, run: int, name: str, top: TopLists) -> ConfusionView:
+    """Which groups of the coarsest level the first results come from: all pairs as a square if they
+    fit, and the pairs that are mistaken most often."""
     names = manifest.tree.names[0]
     counts = confusion(manifest, top)
     totals = np.maximum(counts.sum(axis=1), 1)

@@ -105,6 +105,8 @@ def _write_chunks(folder: Path, name: str, rows: Sequence[Any], size: int) -> No
 
 
 def _index(reported: Reported, manifest: Manifest) -> dict[str, Any]:
+    """What the page of a single query reads first: names, paths and how the items and queries are
+    cut into files."""
     tree = manifest.tree
     return {
         "levels": list(tree.levels),

@@ -67,6 +67,8 @@ def comparisons_of(reported: Reported) -> list[ComparisonView]:
 
 
 def _against(reported: Reported, number: int, other: ReportedRun) -> ComparisonView:
+    """The first run beside another one: paired differences of all metrics and, where the dataset is
+    here, the classes that lost and gained most."""
     first = reported.runs[0]
     differences = differences_of(first.by_query, other.by_query, unit=reported.document.unit)
     by_metric = {difference.metric: difference for difference in differences}

@@ -98,6 +98,8 @@ def images_of(reported: Reported, folder: Path) -> str:
 
 
 def _pages(reported: Reported, places: NDArray[np.int32], images: str) -> Pages:
+    """The templates of a report with what all of its pages share; pages that would be empty are
+    absent."""
     document = reported.document
     depth = len(reported.document.levels)
     absent = {"compare"} if len(reported.runs) < 2 or reported.is_by_name else set()

@@ -311,6 +311,8 @@ def _ranked(
     k: int,
     on_block: OnBlock | None,
 ) -> ReportedRun:
+    """A run with what only its vectors can show: the first right result of every query, the curve,
+    the map, and the results if no file keeps them."""
     data = reported.data
     assert data is not None
     settings = replace(

@@ -127,6 +127,8 @@ def _metric(board: Leaderboard, key: str) -> BoardMetric:
 def _row(
     board: Leaderboard, number: int, result: tuple[Row, ...], number_of: dict[str, int]
 ) -> BoardRow:
+    """A row as the site shows it. Several rows of one result are one here, and all of their facts
+    and doubts stay."""
     row = as_one(result)
     ranked = set(row.scores) - set(row.unranked) if board.compares(row) else set()
     cells = [

@@ -164,6 +164,8 @@ def _draw_hit(cell: Axes, sheet: StripSheet, hit: Hit, *, is_right: bool) -> Non
 
 
 def _drawn(sheet: StripSheet) -> Figure:
+    """All strips as one figure: a line for each query, its results beside it, and the legend of
+    levels."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
@@ -197,6 +199,8 @@ def _drawn(sheet: StripSheet) -> Figure:
 
 
 def _draw_item(cell: Axes, image: Image.Image | None, item: str) -> None:
+    """A picture in its cell or, where there is none, the item's name. Small pictures keep their
+    pixels."""
     cell.set(xticks=[], yticks=[])
     if image is None:
         words = short(item, 14, keep_end=True)

@@ -37,6 +37,8 @@ class ChosenPairs(BatchLoss):
         self.choose = choose
 
     def compute(self, batch: LossBatch) -> Tensor:
+        """The pair loss at the finest level, over the pairs that are given, or else chosen by the
+        miner."""
         if len(batch.labels) == 0 or len(batch.ref_labels) == 0:
             return batch.embeddings.sum() * 0
         query, others = full_precision(batch.embeddings, batch.ref_embeddings)

@@ -124,6 +124,8 @@ class CompositeSoftTriplet(BatchLoss):
         self.weight = nn.Parameter(torch.randn(len(table), dim) / math.sqrt(dim))
 
     def compute(self, batch: LossBatch) -> Tensor:
+        """The sum over the levels of a softmax loss of all proxies, (B, proxies) logits: at each
+        level the proxies of the own node are right."""
         embeddings, proxies = full_precision(batch.embeddings, self.weight)
         if len(batch.labels) == 0:
             return embeddings.sum() * 0

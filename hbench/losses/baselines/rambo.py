@@ -101,6 +101,8 @@ class ScoreMemory(nn.Module):
 
     @uncompiled
     def forward(self, scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores and flags with those of past batches before them along `dim`; only those of this
+        batch carry a gradient."""
         # After a resume, the memory may be on another device than the scores.
         past = [(part.to(scores.device), flag.to(scores.device)) for part, flag in self.past]
         every = [*past, (scores, positive)]
@@ -112,6 +114,7 @@ class ScoreMemory(nn.Module):
             )
         )
 
+        # lists of batches differ in length; what fills them up is ranked last and is no positive
         if self.dim == 0:
             width = max(part.shape[1] for part, _ in every)
             pad = nn.functional.pad
@@ -142,6 +145,7 @@ class Rambo(BatchLoss):
         self.memory = ScoreMemory(memory, dim=0)
 
     def compute(self, batch: LossBatch) -> Tensor:
+        """The rank loss of the batch's lists, joined to those that the memory holds."""
         query, others = full_precision(batch.embeddings, batch.ref_embeddings)
         with torch.autocast(query.device.type, enabled=False):
             scores = query @ others.T
@@ -186,6 +190,8 @@ class RamboClasses(nn.Module):
 
     @uncompiled
     def forward(self, scores: Tensor, targets: Tensor) -> Tensor:
+        """The AP loss of scores and targets (detections, classes): class by class and, by the share
+        `joint`, of all classes in one list."""
         (scores,) = full_precision(scores)
         rows, positive = self.memory(scores.T, targets.T.bool())
         with torch.autocast(scores.device.type, enabled=False):

@@ -47,6 +47,8 @@ class SoftBinAP(BatchLoss):
         self.released = released
 
     def compute(self, batch: LossBatch) -> Tensor:
+        """The mean of 1 − AP over the queries that have a positive; AP is that of a histogram of
+        scores."""
         defined = torch.zeros((), dtype=torch.int64, device=batch.labels.device)
 
         def missing(scores: Tensor, block: slice) -> Tensor:
@@ -66,6 +68,7 @@ class SoftBinAP(BatchLoss):
         return total / defined.clamp(min=1)
 
     def _ap(self, scores: Tensor, present: Tensor, positive: Tensor) -> Tensor:
+        """AP (Q,) of scores (Q, N) that fall into bins instead of ranks."""
         items = []
         hits = []
         for share in self._shares(scores):
@@ -80,6 +83,8 @@ class SoftBinAP(BatchLoss):
         )
 
     def _shares(self, scores: Tensor) -> Iterator[Tensor]:
+        """For every bin, from the highest scores down, the share (Q, N) of each item in it: a
+        triangle around the bin's middle, so that an item moves from bin to bin with a gradient."""
         # Each triangle is two lines, so that the subgradient at a score of exactly 1 is that of the
         # released code.
         slope = (self.bins - 1) / (self.upper - self.lower)

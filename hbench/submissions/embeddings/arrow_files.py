@@ -107,6 +107,8 @@ def read_ipc(path: Path) -> TableRead:
 def _read(
     files: Sequence[Path], schema_of: Callable[[Path], pa.Schema], batches_of: Batches
 ) -> TableRead:
+    """Read the ids of all parts, then their vectors, batch by batch: the ids say how large an array
+    is needed."""
     ids: list[Ids] = []
     columns = []
     for file in files:
@@ -236,6 +238,8 @@ def _vectors(batch: pa.RecordBatch, source: Path) -> NDArray[Any]:
 
 
 def _vectors_of(column: pa.Array, source: Path) -> NDArray[Any]:
+    """The vectors of a column of lists, (rows, D). Raises SubmissionError for missing rows and
+    numbers, and for rows of unequal length."""
     column = lists_of(column, source)
     kind = column.type
     if column.null_count:
@@ -300,6 +304,8 @@ def _saved_files(folder: Path) -> list[Path]:
 
 
 def write_parquet(path: Path, ids: Ids, vectors: NDArray[Any], metadata: Mapping[str, str]) -> None:
+    """Write ids and vectors as one file, a block at a time. Values are not compressed: vectors are
+    noise to a compressor."""
     dim = vectors.shape[1]
     kind = pa.list_(pa.from_numpy_dtype(vectors.dtype), dim)
     schema = pa.schema(

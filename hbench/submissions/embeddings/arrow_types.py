@@ -46,6 +46,8 @@ def texts_of(column: pa.Array | pa.ChunkedArray, source: str) -> pa.Array:
 
 
 def _texts_of(column: pa.Array, source: str) -> pa.Array:
+    """Ids of any type that has one plain spelling, as texts. Raises SubmissionError for floats,
+    flags and nested values, which have several or none."""
     name = str(column.type)
     plain = storage(column)
     if _is_uuid(column.type):

@@ -103,6 +103,8 @@ def _copies(
     given: tuple[Embeddings, Embeddings],
     keys: tuple[NDArray[np.uint64], NDArray[np.uint64]],
 ) -> Iterator[str]:
+    """Remarks on equal vectors: across classes, as constant vectors and copies have; within
+    classes, as labels have that were taken for vectors; and between queries and gallery."""
     asked = np.flatnonzero(test.query)
     ranked = np.flatnonzero(test.gallery)
     items = keys[1][align(given[1], test.items[ranked])]

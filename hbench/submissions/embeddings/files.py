@@ -336,6 +336,8 @@ def readable(path: Path, *others: type[Exception]) -> Iterator[None]:
 
 
 def _folder_reader(path: Path) -> Reader:
+    """The reader for a folder, by the files in it: parts in parquet, or a dataset saved by
+    `datasets`."""
     if any(path.glob("*.parquet")):
         return read_parts
     if any(path.glob("*.arrow")):

@@ -211,6 +211,8 @@ def _lines(path: Path) -> Ids:
 
 
 def _csv(path: Path) -> Ids:
+    """The ids of a text table: of its column of ids, of its only column, or of a list without a
+    header."""
     text = TextTable(path)
     header = text.dialect.rows[0] if text.dialect.rows else []
     named = words.ids_in(header)
@@ -274,6 +276,8 @@ def _are_different_texts(column: Sequence[Any]) -> bool:
 
 
 def _list_in_object(value: dict[str, Any]) -> list[Any] | None:
+    """The list that a JSON object means: from id to row, from row to id, or under a key for ids.
+    None if it means none, or several."""
     rows = list(range(len(value)))
     if (
         value

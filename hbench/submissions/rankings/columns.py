@@ -203,6 +203,8 @@ def _read_text_lists(path: Path, text: TextTable, roles: Roles) -> Lines:
 
 
 def _listed(path: Path, queries: pa.Array, lists: pa.Array, roles: Roles) -> Lines:
+    """The lines of a table with one query and its whole list a row. Empty names are places that
+    were not filled."""
     counts = pc.value_counts(queries)
     repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values").to_pylist()
     if repeated:

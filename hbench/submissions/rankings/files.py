@@ -158,6 +158,8 @@ def _reader_of(path: Path) -> Reader | None:
 
 
 def _reader_of_text(path: Path) -> Reader | None:
+    """The reader for a text, by what stands in it rather than by its name; None where this is no
+    ranking."""
     if suffix_of(path) in (".json", *sheet.LINES):
         return json_runs.reader(path)
     text = TextTable(path)

@@ -92,6 +92,7 @@ def _are(types: Collection[type], values: Iterable[Any]) -> bool:
 
 
 def _lines(path: Path, content: Lists) -> Lines:
+    """The lines of an object from query to its list, best first, or to items with scores."""
     pairs = [(query, str(item)) for query, held in content.items() for item in held]
     items = pa.chunked_array([pa.array([item for _, item in pairs], pa.large_string())])
     if isinstance(next(iter(content.values())), list):

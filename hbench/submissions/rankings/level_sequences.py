@@ -158,6 +158,8 @@ def problems(
 
 
 def _problems_of_queries(ranking: Ranking, manifest: Manifest) -> list[SubmissionProblem]:
+    """Queries that the ranking lacks or that the test lacks. Where one cause explains both, or
+    nothing fits, it cannot be scored."""
     asked = manifest.items[manifest.query]
     missing = without_list(ranking, manifest)
     unknown = ranking.queries[rows_in(ranking.queries, asked) < 0]
@@ -179,6 +181,8 @@ def _problems_of_queries(ranking: Ranking, manifest: Manifest) -> list[Submissio
 def _problems_of_items(
     ranking: Ranking, manifest: Manifest, known: Collection[str]
 ) -> list[SubmissionProblem]:
+    """Listed items that do not count, by their cause. Only unknown ones are fatal: the others have
+    a plain meaning."""
     gallery = manifest.items[manifest.gallery]
     outside = ranking.names[rows_in(ranking.names, gallery) < 0]
     elsewhere = (rows_in(outside, manifest.items) >= 0) | (rows_in(outside, list(known)) >= 0)

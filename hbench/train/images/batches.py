@@ -62,6 +62,8 @@ class Files(Dataset[Batch]):
         self.prepare = prepare
 
     def __getitems__(self, keys: Keys) -> Batch | Unreadable:
+        """Open and prepare the pictures of a batch, each by its own draw: what is random in it
+        depends on no worker and no order."""
         images = []
         rows = []
         problems = {}

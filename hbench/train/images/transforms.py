@@ -123,6 +123,8 @@ class OwnTransform:
     settings: Images
 
     def __call__(self, image: Image.Image) -> Tensor:
+        """Apply a transform that somebody brought. Raises ConfigError where its result does not fit
+        the net."""
         from torchvision.transforms import v2
 
         colours = "L" if len(self.settings.mean) == 1 else "RGB"

@@ -43,6 +43,7 @@ def _row(name: str, recipe: Recipe) -> tuple[str, ...]:
 
 
 def _images(images: Images) -> str:
+    """How pictures are prepared, in training → in a test."""
     if not images.size:
         return (
             "random crop → shorter side 8/7 of it, centre: the net's own size, colours and "

@@ -260,6 +260,7 @@ class Recipe(BaseModel):
 
     @model_validator(mode="after")
     def _fits(self) -> Recipe:
+        """Raises ValueError for settings that are right one by one and wrong together."""
         if self.sampler.per_class and self.sampler.batch % self.sampler.per_class:
             raise ValueError("expected sampler.batch to be a multiple of sampler.per_class")
         if len(self.images.mean) != len(self.images.std):

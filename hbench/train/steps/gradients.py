@@ -58,6 +58,7 @@ def in_two_passes(part: int) -> TrainStep:
         processes: Processes,
         scale: Scale,
     ) -> LossAndTerms:
+        """One step of a batch that does not fit in memory: two passes over its pieces."""
         # the first pass keeps vectors alone; the loss of the whole batch gives their gradients
         pieces = torch.split(images, part)
         states = []

@@ -173,6 +173,8 @@ class Decisions(Strict):
 
     @model_validator(mode="after")
     def _coherent(self) -> Decisions:
+        """Raises ValueError for decisions that contradict each other or name what is not
+        declared."""
         ids = [decision.id for decision in self.decisions]
         if len(set(ids)) != len(ids):
             raise ValueError(

@@ -125,6 +125,8 @@ def effects(decision: ops.AnyDecision, world: World) -> Iterator[tuple[str, Labe
 
 
 def _name(decision: ops.Name, world: World) -> Iterable[tuple[str, LabelPlace]]:
+    """The labels that go into a group by name: those of the decision and, where whole clusters are
+    taken, those that share their only cluster and are not decided yet."""
     numbers = sorted(
         {world.clusters[label] for label in decision.members_of if label in world.clusters}
     )
@@ -147,6 +149,8 @@ def _name(decision: ops.Name, world: World) -> Iterable[tuple[str, LabelPlace]]:
 
 
 def _split(decision: ops.Split, world: World) -> Iterable[tuple[str, LabelPlace]]:
+    """The labels of a group in its parts: those that are named, then the rest if a part takes
+    it."""
     members = world.members(decision.group)
     taken = set()
     for target, part in decision.into.items():
@@ -369,6 +373,7 @@ def _placed(
     decided_by: Sequence[str],
     suggestions: Sequence[str],
 ) -> Placed:
+    """A label with its place, and why it has this one or none."""
     status, group = world.places[label.class_id]
     reason = {"group": "assigned", "dropped": "dropped"}.get(
         status, "ambiguous" if decided_by else "needs_review"

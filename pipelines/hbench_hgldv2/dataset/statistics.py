@@ -170,6 +170,7 @@ def draw(
 
 
 def _landmarks(axes: Axes, splits: Mapping[str, Sequence[Released]]) -> None:
+    """The landmarks of every super-category as bars, those of the splits beside each other."""
     sizes: dict[str, Counter[str]] = {}
     kinds: dict[str, str] = {}
     for split, rows in splits.items():

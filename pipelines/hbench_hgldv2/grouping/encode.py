@@ -213,6 +213,7 @@ def _file(argument: str, labels: Sequence[Label], prompt: str) -> Vectors:
 
 @encoders.register("open_clip")
 def _open_clip(argument: str, labels: Sequence[Label], prompt: str) -> Vectors:
+    """Unit vectors of labels, (labels, D), by the text side of a CLIP from its name or a folder."""
     import torch
 
     with _quiet():

@@ -266,6 +266,8 @@ def counts(selection: Iterable[CleanedLandmark]) -> dict[str, int]:
 def _verdict(
     link: Link, labels: Mapping[str, str], actions: Mapping[str, str]
 ) -> tuple[str, str, tuple[str, ...]]:
+    """What becomes of a landmark's classes: kept, dropped or ambiguous; why; and the classes that
+    this rests on."""
     if link.reason:
         return "dropped", link.reason, ()
     relevant = [i for i in link.classes if actions.get(i) != "drop"]

@@ -354,6 +354,7 @@ def _follow_soft(pages: Mapping[str, Page], source: FactSource) -> dict[str, Pag
 
 
 def _link(landmark: Landmark, page: Page, entities: Mapping[str, Entity]) -> Link:
+    """A landmark with what its page and its entity say; where there is none, the reason."""
     topic, entity, reason = (
         topic_of(page.item, entities) if page.item else ("", MISSING, page.status)
     )

@@ -164,6 +164,8 @@ def soft_redirect(wikitext: str) -> str | None:
 def _page(
     title: str, redirected: Mapping[str, str], pages: Mapping[str, Mapping[str, Any]]
 ) -> facts.Page:
+    """The page of a title at the end of its redirects. Raises SourceError if the answer lacks
+    it."""
     seen = {title}
     while title in redirected and redirected[title] not in seen:
         title = redirected[title]
@@ -277,6 +279,7 @@ def qualified(statement: Mapping[str, Any]) -> str:
 
 
 def _entity(content: Mapping[str, Any]) -> facts.Entity:
+    """What the scraper needs of an entity of Wikidata."""
     claims = content.get("claims") or {}  # an empty map may come as []
     statements = claims.get(facts.INSTANCE_OF, [])
     classes = best(statements)

@@ -242,6 +242,8 @@ class Client:
             )
 
     def _fetch(self, endpoint: str, params: Mapping[str, str], request: str) -> Good | Refused:
+        """Ask the server until it answers, and keep the answer. A request that is too long for an
+        address is sent again as a form."""
         if self.contact is None:
             raise NotInTheCache(
                 "this request is not in the cache",

@@ -104,6 +104,8 @@ def triples(lines: Iterable[str]) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _pages(tables: Mapping[str, Path], titles: Sequence[str]) -> dict[str, facts.Page]:
+    """The pages of titles from the tables of a dump. The tables are read row by row, since they
+    hold millions, and only what is asked for is kept."""
     redirected = {
         row[0]: row[2] for row in _rows(tables["redirect"]) if row[1] == CATEGORY
     }  # few, next to the pages

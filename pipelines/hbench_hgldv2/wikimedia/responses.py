@@ -113,6 +113,7 @@ def retry_after(headers: Mapping[str, str], now: float) -> float:
 
 
 def _judge_error(error: Mapping[str, Any], wait: float, lag_wait: float) -> Verdict:
+    """What to do about an error of the API: try again later, give up on this request, or stop."""
     code = str(error.get("code"))
     info = str(error.get("info", ""))
     if code == "maxlag":
