@@ -6,6 +6,29 @@
 0.6666666666666666
 >>> hbench.list_metrics("mAP@*")
 ['mAP@R', 'mAP@k']
+
+The functions are explained below; `help(hbench.Report)` and so on explain the classes:
+
+    Report            what score and evaluate return: scores, values by query, remarks
+    Comparison        what compare returns: differences with intervals and p-values
+    MetricName        the parts of a metric's spelling, such as "R@10/genus"
+    LevelSequence     the ranks and levels of one query's positives
+    Dataset           what load and build return: a manifest for training and for each test
+    Manifest          the items of one split, each with its labels
+    LabelTree         level names, node names, and the path of every fine class
+    OwnSource         a table, a DataFrame or a folder that build takes
+    Leaderboard       what leaderboard returns: the rows of a dataset
+
+Whatever is refused is an HBenchError, with what was expected, what was found and what to do next:
+
+    UsageError        options that do not go together; UnknownName: nothing has that name
+    SubmissionError   an embedding or ranking file, or a report, that cannot be scored
+    TreeError         labels that form no tree
+    ConfigError       a recipe, a leaderboard file or a setting that breaks its schema
+    DataError         dataset files that are missing or cannot be used
+    IntegrityError    a file that is not the one that was recorded
+    SourceError       a server that did not give what was asked for
+    ComparisonError   a comparison that failed or cannot be made
 """
 
 from __future__ import annotations
@@ -15,43 +38,44 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from hbench.core.arguments import checked
-from hbench.core.errors import (
-    ComparisonError,
-    ConfigError,
-    DataError,
-    HBenchError,
-    IntegrityError,
-    SourceError,
-    SubmissionError,
-    TreeError,
-    UnknownName,
-    UsageError,
-)
+from hbench.core.errors import ComparisonError as ComparisonError
+from hbench.core.errors import ConfigError as ConfigError
+from hbench.core.errors import DataError as DataError
+from hbench.core.errors import HBenchError as HBenchError
+from hbench.core.errors import IntegrityError as IntegrityError
+from hbench.core.errors import SourceError as SourceError
+from hbench.core.errors import SubmissionError as SubmissionError
+from hbench.core.errors import TreeError as TreeError
+from hbench.core.errors import UnknownName as UnknownName
+from hbench.core.errors import UsageError as UsageError
 from hbench.core.version import __version__
 
 if TYPE_CHECKING:
     from hbench.auditing.audit import audit
-    from hbench.boards import Leaderboard
+    from hbench.boards import Leaderboard as Leaderboard
     from hbench.boards import read_board as leaderboard
-    from hbench.datasets import Dataset, load
+    from hbench.datasets import Dataset as Dataset
+    from hbench.datasets import load
     from hbench.datasets.build import build
-    from hbench.datasets.manifest import Manifest
-    from hbench.datasets.own.source import OwnSource
+    from hbench.datasets.manifest import Manifest as Manifest
+    from hbench.datasets.own.source import OwnSource as OwnSource
     from hbench.evaluation.arrays import score
     from hbench.evaluation.by_name.sources import name
     from hbench.evaluation.evaluate import evaluate
     from hbench.integrations.own_loop import build_loss_for, gather_batch
     from hbench.look.plots import plot
     from hbench.look.strips.results import browse
-    from hbench.metrics.level_sequence import LevelSequence
-    from hbench.metrics.names import MetricName
+    from hbench.metrics.level_sequence import LevelSequence as LevelSequence
+    from hbench.metrics.names import MetricName as MetricName
     from hbench.metrics.relevance import relevance_of_pairs
-    from hbench.records.comparison import Comparison, compare
-    from hbench.records.report import Report
+    from hbench.records.comparison import Comparison as Comparison
+    from hbench.records.comparison import compare
+    from hbench.records.report import Report as Report
     from hbench.train.embedding.embed_dataset import embed
     from hbench.train.embedding.embed_names import embed_names
     from hbench.train.images.torch_dataset import torch_dataset, vision_dataset
-    from hbench.tree import LabelTree, levels_of_pairs
+    from hbench.tree import LabelTree as LabelTree
+    from hbench.tree import levels_of_pairs
 
 HOME = {
     "Comparison": "hbench.records.comparison",
@@ -91,17 +115,20 @@ WINGS = (
     "tree",
 )  # modules that are reached without an import
 
-__all__ = [
+CLASSES = (
     "Comparison", "ComparisonError", "ConfigError", "DataError", "Dataset", "HBenchError",
-    "IntegrityError",
-    "LabelTree", "Leaderboard", "LevelSequence", "Manifest", "MetricName", "OwnSource", "Report",
-    "SourceError",
-    "SubmissionError", "TreeError", "UnknownName", "UsageError", "__version__", "audit", "browse",
-    "build", "build_loss_for", "compare", "embed", "embed_names",
+    "IntegrityError", "LabelTree", "Leaderboard", "LevelSequence", "Manifest", "MetricName",
+    "OwnSource", "Report", "SourceError", "SubmissionError", "TreeError", "UnknownName",
+    "UsageError",
+)  # fmt: skip
+# Classes are public as well (hence "import X as X", which tells type checkers so). They are not in
+# this list because `help(hbench)` prints each of it with all that it inherits, 80 lines for an
+# error and 540 for a leaderboard, between which nobody found a function.
+__all__ = [
+    "__version__", "audit", "browse", "build", "build_loss_for", "compare", "embed", "embed_names",
     "evaluate", "gather_batch", "leaderboard", "levels_of_pairs", "list_datasets",
-    "list_leaderboards", "list_losses", "list_metrics",
-    "list_recipes", "load", "name", "plot", "relevance_of_pairs", "score", "torch_dataset",
-    "vision_dataset",
+    "list_leaderboards", "list_losses", "list_metrics", "list_recipes", "load", "name", "plot",
+    "relevance_of_pairs", "score", "torch_dataset", "vision_dataset",
 ]  # fmt: skip
 
 
@@ -228,4 +255,4 @@ def _stand_in(name: str, refusal: UsageError) -> Callable[..., object]:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*CLASSES, *__all__]
