@@ -16,7 +16,7 @@ import numpy as np
 
 from hbench.boards import Leaderboard, Row
 from hbench.boards.rows import PLACES
-from hbench.boards.runs import row_of
+from hbench.boards.runs import RowDetails, row_of
 from hbench.core.errors import HBenchError, UsageError, examples
 from hbench.core.files import write_text
 from hbench.core.version import __version__
@@ -274,10 +274,12 @@ def row_from(
     row = row_of(
         document,
         board,
-        method=arm,
-        backbone=recipe.model.backbone,
-        setup={"batch_size": recipe.sampler.batch, "resolution": recipe.images.size},
-        made=study.command(arm, seed, (f"optimizer.lr={recipe.optimizer.lr}",)),
+        RowDetails(
+            method=arm,
+            backbone=recipe.model.backbone,
+            setup={"batch_size": recipe.sampler.batch, "resolution": recipe.images.size},
+            made=study.command(arm, seed, (f"optimizer.lr={recipe.optimizer.lr}",)),
+        ),
     )
     assert row.run is not None
     known: dict[str, Any] = {"note": note}

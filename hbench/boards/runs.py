@@ -1,6 +1,7 @@
 """Own rows of a leaderboard: made from a report and appended to a file."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -63,47 +64,56 @@ def refuse_several_files(name: str) -> None:
         )
 
 
-def row_of(
-    document: Document,
-    board: Leaderboard,
-    *,
-    method: str | None = None,
-    url: str | None = None,
-    made: str | None = None,
-    **details: Any,
-) -> Row:
-    """The row of a report: every score in percent, and all its provenance.
+@dataclass(frozen=True)
+class RowDetails:
+    """What a row says beside its scores, as far as it is given: `url`, where the embedding file can
+    be had; `made`, the command that makes it; and the fields of the Row of these names."""
 
-    `url`: where the embedding file can be had; `made`: the command that makes it. `details`:
-    backbone, dim, year, setup of the Row where they are known. Raises SubmissionError for a report
-    without a method or a file, or that `recordable_scores` refuses.
+    method: str | None = None
+    backbone: str | None = None
+    dim: int | None = None
+    year: int | None = None
+    setup: Mapping[str, str | int] = field(default_factory=dict)
+    url: str | None = None
+    made: str | None = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The fields of the Row that are given."""
+        names = ("method", "backbone", "dim", "year", "setup")
+        return {name: value for name in names if (value := getattr(self, name))}
+
+
+NO_DETAILS = RowDetails()
+
+
+def row_of(document: Document, board: Leaderboard, details: RowDetails = NO_DETAILS) -> Row:
+    """The row of a report: every score in percent, and all its provenance. Raises SubmissionError
+    for a report without a method or a file, or that `recordable_scores` refuses.
     """
     scores = recordable_scores(board, document)
-    name = method or document.method
-    if not name:
+    if not (details.method or document.method):
         raise SubmissionError("the report names no method", fix="name it by --method")
 
-    source = _file_scored(document, dim=details.get("dim"))
-    if url:
+    source = _file_scored(document, dim=details.dim)
+    if details.url:
         refuse_several_files(source.file)
     queries = max(score.queries for score in scores.values())
     run = _run_of(document, source, board) | {"queries": queries}
-    run |= {key: value for key, value in (("url", url), ("made", made)) if value}
+    addresses = {"url": details.url, "made": details.made}
+    run |= {key: value for key, value in addresses.items() if value}
 
     printed = {
         metric: round(Decimal(factor_of(board.key(metric)) * score.value), PLACES)
         for metric, score in scores.items()
         if score.value is not None
     }
-    known = {"year": int(document.date[:4]), "dim": source.dim} | {
-        k: v for k, v in details.items() if v
-    }
+    found = {"method": document.method, "year": int(document.date[:4]), "dim": source.dim}
+    known: dict[str, Any] = found | details.given
     if Signature.parse(document.signature).asks_by_name:
         known["setup"] = {**known.get("setup", {}), "queries": "nodes"}
 
-    return schema.build(
-        Row, {"method": name, **known, "scores": printed, "run": run}, source="the report's row"
-    )
+    return schema.build(Row, {**known, "scores": printed, "run": run}, source="the report's row")
 
 
 def _file_scored(document: Document, *, dim: int | None) -> SubmittedFile:
@@ -148,11 +158,13 @@ def _run_of(document: Document, source: SubmittedFile, board: Leaderboard) -> di
     return run
 
 
-def carried_row(path: Path, name: str, **details: Any) -> tuple[Leaderboard, Row] | None:
+def carried_row(
+    path: Path, name: str, details: RowDetails = NO_DETAILS
+) -> tuple[Leaderboard, Row] | None:
     """The row that the report of another program carries, as that of `hbench detect` does, and the
     leaderboard of this name; None for a report of `hbench evaluate`.
 
-    `details`: method, backbone, dim and year in place of the row's. Raises SubmissionError for a
+    `details`: in place of the row's. Raises SubmissionError for a
     row of another dataset, ConfigError for a damaged one, UsageError for a setup or url, which the
     report states itself.
     """
@@ -169,14 +181,13 @@ def carried_row(path: Path, name: str, **details: Any) -> tuple[Leaderboard, Row
         raise SubmissionError(
             "the report is of another dataset", expected=expected, found=str(content.get("dataset"))
         )
-    if details.get("url") or details.get("setup") or details.pop("made", None):
+    if details.url or details.setup or details.made:
         raise UsageError(
             "this report states the row's setup and file itself",
             fix="leave --url, --setup and --made out",
         )
 
-    changed = {key: value for key, value in details.items() if value}
-    return board, schema.build(Row, content["row"] | changed, source=f"the row in {path}")
+    return board, schema.build(Row, content["row"] | details.given, source=f"the row in {path}")
 
 
 def empty_board(document: Document) -> Leaderboard:

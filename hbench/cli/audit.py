@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from hbench.cli import reporting
 from hbench.cli.names import FILE, SIMILARITY
-from hbench.cli.table_options import TABLE, loaded
+from hbench.cli.table_options import TABLE, TableOptions
 from hbench.cli.terminal import bar, say, show, show_json, show_table
 
 SHOWN_SUSPECTS = 5
@@ -20,7 +18,7 @@ SHOWN_SUSPECTS = 5
 @click.option("--dataset", "-d", required=True, help="A dataset's name, folder or table.")
 @click.option("--out", "-o", "folder", type=FILE, required=True, help="The folder to write.")
 @click.option("--ids", type=FILE, help="The ids of a .npy or .safetensors file.")
-@reporting.with_options(TABLE)
+@TABLE
 @click.option(
     "--neighbours", "-k", type=click.IntRange(3, 100), default=10, show_default=True, metavar="K"
 )
@@ -33,7 +31,18 @@ SHOWN_SUSPECTS = 5
     help="Suspects of each list at most.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The numbers as one JSON document.")
-def command(file: Path, dataset: str, folder: Path, *, as_json: bool, **options: Any) -> None:
+def command(
+    file: Path,
+    dataset: str,
+    folder: Path,
+    *,
+    ids: Path | None,
+    table: TableOptions,
+    neighbours: int,
+    similarity: str | None,
+    most: int,
+    as_json: bool,
+) -> None:
     """Find labels that the neighbours of items contradict, by FILE, vectors of a net that was not
     trained on these labels. All splits are taken together.
 
@@ -49,15 +58,15 @@ def command(file: Path, dataset: str, folder: Path, *, as_json: bool, **options:
     from hbench.submissions import embeddings
 
     refuse_folder(folder, KIND)
-    data = loaded(dataset, options)
-    vectors = embeddings.read(file, ids=options["ids"])
+    data = table.load(dataset)
+    vectors = embeddings.read(file, ids=ids)
     with bar("ranking") as on_block:
         found = audit(
             vectors,
             data,
-            neighbours=options["neighbours"],
-            similarity=options["similarity"],
-            most=options["most"],
+            neighbours=neighbours,
+            similarity=similarity,
+            most=most,
             on_block=on_block,
         )
     page = write_pages(found, folder)

@@ -9,8 +9,10 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hbench.cli.option_blocks import words_of
 from hbench.cli.terminal import show, show_table, watched
 from hbench.core.errors import UsageError
 
@@ -24,40 +26,46 @@ NARROWEST = {
 }  # columns shrink so far before a metric is left out
 
 
-def selected(
-    *,
-    name: str,
-    metric: str | None,
-    columns: str | None,
-    papers: Sequence[str],
-    everything: bool,
-    by_name: bool,
-    top: int | None,
-) -> tuple[Leaderboard, list[Standing], list[str]]:
-    """The leaderboard, its standings as asked for, and the metrics to show, the one it is ranked by
-    first.
-    """
-    from hbench.boards import rank, read_board
+@dataclass(frozen=True)
+class Selection:
+    """Which rows of a leaderboard are shown, by which metric, with which columns."""
 
-    board = read_board(name)
-    key = board.key(metric or board.metric)
-    chosen = [row for row in board.rows if not papers or _is_of(row, papers)]
-    if papers and not chosen:
-        sources = dict.fromkeys(row.paper.citation for row in board.rows if row.paper)
-        raise UsageError(
-            "no row is of these papers",
-            expected="a part of: " + "; ".join(sources),
-            found=", ".join(papers),
-        )
-    if metric and not any(key in row.scores for row in chosen):
-        raise UsageError(f"no row has {key}", expected=f"one of {', '.join(board.metrics)}")
-    ranked = rank(board, key, chosen, by_name=by_name)
-    standings = [standing for standing in ranked if everything or standing.place][:top]
-    if columns:
-        shown = [board.key(text.strip()) for text in columns.split(",")]
-    else:
-        shown = _most_common_metrics(standings)
-    return board, standings, list(dict.fromkeys([key, *shown]))
+    name: str
+    metric: str | None
+    columns: str | None
+    papers: tuple[str, ...]
+    everything: bool
+    by_name: bool
+    top: int | None
+
+    def standings(self) -> tuple[Leaderboard, list[Standing], list[str]]:
+        """The leaderboard, its standings as asked for, and the metrics to show, the one it is
+        ranked by first.
+        """
+        from hbench.boards import rank, read_board
+
+        board = read_board(self.name)
+        key = board.key(self.metric or board.metric)
+        rows = self._rows(board)
+        if self.metric and not any(key in row.scores for row in rows):
+            raise UsageError(f"no row has {key}", expected=f"one of {', '.join(board.metrics)}")
+
+        ranked = rank(board, key, rows, by_name=self.by_name)
+        shown = [each for each in ranked if self.everything or each.place][: self.top]
+        columns = [board.key(word) for word in words_of(self.columns)]
+        return board, shown, list(dict.fromkeys([key, *(columns or _most_common_metrics(shown))]))
+
+    def _rows(self, board: Leaderboard) -> list[Row]:
+        """The rows of the papers that were asked for."""
+        chosen = [row for row in board.rows if not self.papers or _is_of(row, self.papers)]
+        if self.papers and not chosen:
+            sources = dict.fromkeys(row.paper.citation for row in board.rows if row.paper)
+            raise UsageError(
+                "no row is of these papers",
+                expected="a part of: " + "; ".join(sources),
+                found=", ".join(self.papers),
+            )
+        return chosen
 
 
 def _is_of(row: Row, papers: Sequence[str]) -> bool:

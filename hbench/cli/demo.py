@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hbench.cli.names import FOLDER
-from hbench.cli.reporting import examined, show_report, write_report
+from hbench.cli.reporting import ReportFiles, examined, show_report, write_report
 from hbench.cli.terminal import bar, bars, progress, say
 
 if TYPE_CHECKING:
@@ -73,9 +73,7 @@ def command(out: Path, dim: int) -> None:
     with bars("ranking") as on_test:
         report = report_on(checked, top_k=RESULTS, on_test=on_test)
     written = out / "glyphs-pca.json"
-    write_report(
-        report, {"output": written, "by_query": out / "glyphs-pca.by-query.parquet", "row": None}
-    )
+    write_report(report, ReportFiles(written))
     plot(report, "levels").write(out / "glyphs-pca.png")
     with bar("making pages"):
         page = write_pages(

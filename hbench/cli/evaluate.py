@@ -2,67 +2,182 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from hbench.cli import reporting
-from hbench.cli.names import FILE, FOLDER
-from hbench.cli.table_options import TABLE, loaded
+from hbench.cli.names import FILE, FOLDER, TESTED
+from hbench.cli.option_blocks import block, words_of
+from hbench.cli.reporting import ReportFiles
+from hbench.cli.table_options import TABLE
 from hbench.cli.terminal import bars, say, show_json
+
+if TYPE_CHECKING:
+    from hbench.cli.reporting import MachineOptions, ScoringOptions
+    from hbench.cli.table_options import TableOptions
+    from hbench.evaluation.examination import Examined
+    from hbench.evaluation.execution import Execution
+    from hbench.evaluation.submission import Submission
+    from hbench.records.report import Report
+
+FORMATS = click.Choice(["table", "json", "csv", "markdown", "latex", "hub"])
+
+
+@dataclass(frozen=True)
+class SubmittedFiles:
+    """The files of vectors beside FILE, or in its place."""
+
+    ids: Path | None
+    query: Path | None
+    gallery: Path | None
+    nodes: Path | None
+    leave_out: str | None
+
+    @property
+    def paths(self) -> list[Path | None]:
+        """All that may be there."""
+        return [self.query, self.gallery, self.ids, self.nodes]
+
+    def scored(self, file: Path | None) -> list[tuple[Path, Path | None]]:
+        """The files whose vectors are ranked, each with that of its ids."""
+        return [(path, self.ids) for path in (file, self.query, self.gallery) if path]
+
+    def read(self, file: Path | None) -> Submission:
+        """Read FILE, or the files of the queries and the gallery, which need each other."""
+        asked = file or self.query
+        both = file is not None and self.query is not None
+        if asked is None or both or (file is None) != (self.gallery is not None):
+            raise click.UsageError("Give either one FILE, or --query and --gallery together.")
+        given = reporting.submitted(asked, self.ids, self.gallery, movable=True)
+        return reporting.without_zeros(given, self.leave_out)
+
+
+SUBMITTED = block(
+    "submitted",
+    SubmittedFiles,
+    [
+        click.option(
+            "--ids",
+            type=FILE,
+            help="The ids of a .npy or .safetensors file: .txt, .csv or .json.",
+        ),
+        click.option(
+            "--query",
+            type=FILE,
+            help="Embeddings of the queries, where they are in a file of their own.",
+        ),
+        click.option("--gallery", type=FILE, help="Embeddings of the gallery, likewise."),
+        click.option(
+            "--nodes",
+            type=FILE,
+            help="Vectors of nodes of the tree, by name or path: they are the queries.",
+        ),
+        click.option(
+            "--leave-out",
+            type=click.Choice(["zero"]),
+            help="Leave out items whose vectors are all zero.",
+        ),
+    ],
+)
+
+
+@dataclass(frozen=True)
+class Extent:
+    """What is computed beside the scores, and which part of it by this process."""
+
+    top_k: int
+    trees: str | None
+    edges: str | None
+    resume: Path | None
+    blocks: str | None
+
+    def of(self, machine: MachineOptions) -> Execution:
+        """The execution of this much on a machine; raises UsageError for what excludes another."""
+        return replace(
+            machine.execution,
+            top_k=self.top_k,
+            trees=self.trees,
+            edges=tuple(words_of(self.edges)),
+            resume=self.resume,
+            blocks=self.blocks,
+        )
+
+    @property
+    def of_items_alone(self) -> list[str]:
+        """The options that were given and that go with items as queries alone."""
+        given = {"--trees": self.trees, "--top-k": self.top_k, "--blocks": self.blocks}
+        return [option for option, value in given.items() if value]
+
+
+EXTENT = block(
+    "extent",
+    Extent,
+    [
+        click.option(
+            "--top-k",
+            type=click.IntRange(0, 1000),
+            default=0,
+            metavar="K",
+            help="Keep the first K results of every query next to --out, and its values, for "
+            "`hbench report`.",
+        ),
+        click.option(
+            "--trees",
+            metavar="FILES",
+            help="Score under other trees of the same classes too: "
+            "wordnet.csv,wikidata.nwk,shuffled.",
+        ),
+        click.option(
+            "--edges", metavar="PARENT,CHILD", help="The columns of a list of edges, for --trees."
+        ),
+        click.option(
+            "--resume", type=FOLDER, help="Keep finished blocks in this folder; continue from them."
+        ),
+        click.option(
+            "--blocks",
+            metavar="I/N",
+            help="Compute this share of the work only, into --resume DIR, which any number of "
+            "processes may fill.",
+        ),
+    ],
+)
 
 
 @click.command("evaluate")
 @click.argument("file", type=FILE, required=False)
-@reporting.with_options(reporting.SETTINGS)
-@reporting.with_options(TABLE)
-@click.option(
-    "--edges", metavar="PARENT,CHILD", help="The columns of a list of edges, for --trees."
-)
-@click.option(
-    "--ids", type=FILE, help="The ids of a .npy or .safetensors file: .txt, .csv or .json."
-)
-@click.option(
-    "--query", type=FILE, help="Embeddings of the queries, where they are in a file of their own."
-)
-@click.option("--gallery", type=FILE, help="Embeddings of the gallery, likewise.")
-@click.option(
-    "--leave-out", type=click.Choice(["zero"]), help="Leave out items whose vectors are all zero."
-)
+@TESTED
+@reporting.SCORING
+@TABLE
+@SUBMITTED
 @click.option("--check", is_flag=True, help="Only validate the file; every problem is listed.")
 @click.option("--method", help="The method's name, for the report and the leaderboard row.")
-@reporting.with_options(reporting.FILES)
+@click.option("--format", "format_", type=FORMATS, default="table")
 @click.option(
-    "--top-k",
-    type=click.IntRange(0, 1000),
-    default=0,
-    metavar="K",
-    help="Keep the first K results of every query next to --out, and its values, for `hbench "
-    "report`.",
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="The report as JSON on stdout; the same as --format json.",
 )
-@click.option(
-    "--trees",
-    metavar="FILES",
-    help="Score under other trees of the same classes too: wordnet.csv,wikidata.nwk,shuffled.",
-)
-@click.option(
-    "--nodes",
-    type=FILE,
-    help="Vectors of nodes of the tree, by name or path: they are the queries.",
-)
-@click.option(
-    "--resume", type=FOLDER, help="Keep finished blocks in this folder; continue from them."
-)
-@click.option(
-    "--blocks",
-    metavar="I/N",
-    help="Compute this share of the work only, into --resume DIR, which any number of processes "
-    "may fill.",
-)
-@reporting.with_options(reporting.MACHINE)
+@reporting.REPORT_FILES
+@EXTENT
+@reporting.MACHINE
 def command(
-    file: Path | None, dataset: str, check: bool, format_: str, as_json: bool, **options: Any
+    file: Path | None,
+    dataset: str,
+    *,
+    scoring: ScoringOptions,
+    table: TableOptions,
+    submitted: SubmittedFiles,
+    check: bool,
+    method: str | None,
+    format_: str,
+    as_json: bool,
+    files: ReportFiles,
+    extent: Extent,
+    machine: MachineOptions,
 ) -> None:
     """Score FILE, embeddings or rankings of a dataset's test items, joined by id.
 
@@ -72,83 +187,84 @@ def command(
 
     Example: hbench evaluate emb.parquet --dataset sop -o mine.json
     """
-    execution = reporting.execution_of(options)
-    _refuse_options(options)
-    reporting.refuse_missing(
-        [file, *(options[name] for name in ("query", "gallery", "ids", "nodes"))]
-    )
-    data = loaded(dataset, options)
-    given = reporting.submitted(
-        _queries_file(file, options), options["ids"], options["gallery"], movable=True
-    )
-    given = reporting.without_zeros(given, options["leave_out"])
+    execution = extent.of(machine)
+    files = _refused_together(files, extent, method=method, nodes=submitted.nodes)
+    reporting.refuse_missing([file, *submitted.paths])
+    data = table.load(dataset)
+    given = submitted.read(file)
     with reporting.read_if_refused(data):
-        settings = reporting.settings_of(options)
-        checked = reporting.examined(given, data, settings, options["method"])
+        checked = reporting.examined(given, data, scoring.settings, method)
     if check:
-        reporting.show_read(understood.document() for understood in checked.subject.read)
-        for doubt in checked.subject.doubts:
-            say(f"doubt: {doubt}")
-        for warning in checked.warnings:
-            say(f"remark: {warning}")
-        say(f"{checked.submission.source.file} can be scored on {checked.data.name}")
-        if as_json:
-            doubts, remarks = map(list, (checked.subject.doubts, checked.warnings))
-            show_json({"signature": checked.signature(), "doubts": doubts, "remarks": remarks})
+        _show_checked(checked, as_json=as_json)
         return
 
-    files = [
-        (path, options["ids"]) for path in (file, options["query"], options["gallery"]) if path
-    ]
-    with execution.open(files, announce=say) as execute, bars("ranking") as on_test:
+    report = _report(checked, execution, scoring, submitted.nodes, submitted.scored(file))
+    if report is not None:
+        reporting.write_report(report, files)
+        reporting.show_report(report.document, "json" if as_json else format_)
+
+
+def _refused_together(
+    files: ReportFiles, extent: Extent, *, method: str | None, nodes: Path | None
+) -> ReportFiles:
+    """The files to write, once none of them is missing what it needs and all can be written."""
+    if files.row and not method:
+        raise click.UsageError("--row needs --method, the name of the row.")
+    if extent.blocks and (files.output or files.by_query or files.row):
+        raise click.UsageError(
+            "--out, --by-query and --row are written by the run that reports, without --blocks."
+        )
+    if nodes and (apart := extent.of_items_alone):
+        raise click.UsageError(f"{apart[0]} is for items as queries: leave it or --nodes out.")
+    if extent.top_k:
+        if not files.output:
+            raise click.UsageError("--top-k needs --out: the results are kept next to the report.")
+        beside = files.output.with_suffix(reporting.BY_QUERY)
+        files = replace(files, by_query=files.by_query or beside)
+    files.refuse_unwritable()
+    return files
+
+
+def _show_checked(checked: Examined, *, as_json: bool) -> None:
+    """Say what --check found: what the file was taken for, doubts and remarks."""
+    reporting.show_read(understood.document() for understood in checked.subject.read)
+    for doubt in checked.subject.doubts:
+        say(f"doubt: {doubt}")
+    for warning in checked.warnings:
+        say(f"remark: {warning}")
+    say(f"{checked.submission.source.file} can be scored on {checked.data.name}")
+    if as_json:
+        doubts, remarks = map(list, (checked.subject.doubts, checked.warnings))
+        show_json({"signature": checked.signature(), "doubts": doubts, "remarks": remarks})
+
+
+def _report(
+    checked: Examined,
+    execution: Execution,
+    scoring: ScoringOptions,
+    nodes: Path | None,
+    scored: list[tuple[Path, Path | None]],
+) -> Report | None:
+    """Rank and measure, with a bar; None where only a share of the blocks was asked for."""
+    with execution.open(scored, announce=say) as execute, bars("ranking") as on_test:
         if execution.blocks:
             number = execution.keep_blocks(checked, execute, on_test)
             say(
                 f"share {execution.blocks}, {number} blocks, is in {execution.resume}; without "
                 "--blocks this command reports"
             )
-            return
-        if options["nodes"]:
-            report = reporting.report_by_name(
-                checked, options, memory=execution.memory, execute=execute, on_test=on_test
-            )
-        else:
-            report = execution.report(checked, execute, on_test)
+            return None
+        if nodes is None:
+            return execution.report(checked, execute, on_test)
 
-    reporting.write_report(report, options)
-    reporting.show_report(report.document, "json" if as_json else format_)
+        from hbench.evaluation.by_name import nodes as names
+        from hbench.evaluation.by_name.queries import report_on_nodes
 
-
-APART = ("trees", "top_k", "blocks")  # what goes with items as queries alone
-
-
-def _refuse_options(options: dict[str, Any]) -> None:
-    """Refuse options whose files are missing, and files that could not be written."""
-    if options["row"] and not options["method"]:
-        raise click.UsageError("--row needs --method, the name of the row.")
-    if options["blocks"] and (options["output"] or options["by_query"] or options["row"]):
-        raise click.UsageError(
-            "--out, --by-query and --row are written by the run that reports, without --blocks."
+        return report_on_nodes(
+            checked,
+            names.read(nodes, checked.data.levels),
+            metrics=scoring.metrics,
+            memory=execution.memory,
+            execute=execute,
+            on_test=on_test,
         )
-    if options["nodes"] and (apart := [name for name in APART if options[name]]):
-        option = apart[0].replace("_", "-")
-        raise click.UsageError(f"--{option} is for items as queries: leave it or --nodes out.")
-    if options["top_k"]:
-        if not options["output"]:
-            raise click.UsageError("--top-k needs --out: the results are kept next to the report.")
-        options["by_query"] = options["by_query"] or options["output"].with_suffix(
-            reporting.BY_QUERY
-        )
-    reporting.refuse_unwritable(options)
-
-
-def _queries_file(file: Path | None, options: dict[str, Any]) -> Path:
-    """Return the file, or that of the queries, which needs a gallery."""
-    chosen: Path | None = file or options["query"]
-    if (
-        chosen is None
-        or (file and options["query"])
-        or (file is None) != (options["gallery"] is not None)
-    ):
-        raise click.UsageError("Give either one FILE, or --query and --gallery together.")
-    return chosen

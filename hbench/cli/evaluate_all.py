@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from hbench.cli import reporting
-from hbench.cli.names import FILE, FOLDER
-from hbench.cli.table_options import TABLE, loaded
+from hbench.cli.names import FILE, FOLDER, TESTED
+from hbench.cli.table_options import TABLE
 from hbench.cli.terminal import bars, format_of, say, show, show_json, show_table
 
 if TYPE_CHECKING:
+    from hbench.cli.reporting import MachineOptions, ScoringOptions
+    from hbench.cli.table_options import TableOptions
     from hbench.core.errors import HBenchError
     from hbench.datasets import Dataset
+    from hbench.engine.settings import Settings
     from hbench.evaluation.many import ModelStanding
     from hbench.records.document import Document
 
@@ -26,8 +30,9 @@ FORMATS = click.Choice(["table", "json", "csv", "markdown", "latex"])
 
 @click.command("evaluate-all")
 @click.argument("folder", type=FOLDER)
-@reporting.with_options(reporting.SETTINGS)
-@reporting.with_options(TABLE)
+@TESTED
+@reporting.SCORING
+@TABLE
 @click.option(
     "--out", "-o", "output", type=FOLDER, required=True, help="The folder of the reports."
 )
@@ -40,16 +45,20 @@ FORMATS = click.Choice(["table", "json", "csv", "markdown", "latex"])
     "--csv", "as_csv", is_flag=True, help="The same as --format csv: fractions in full precision."
 )
 @click.option("--row", type=FILE, help="Write the leaderboard rows (TOML) to this file.")
-@reporting.with_options(reporting.MACHINE)
+@reporting.MACHINE
 def command(
     folder: Path,
     dataset: str,
-    by: str | None,
+    output: Path,
     *,
+    scoring: ScoringOptions,
+    table: TableOptions,
+    by: str | None,
     form: str,
     as_json: bool,
     as_csv: bool,
-    **options: Any,
+    row: Path | None,
+    machine: MachineOptions,
 ) -> None:
     """Score every embedding file of FOLDER that has no report yet, then show all by all metrics,
     best first, each compared with the best.
@@ -65,10 +74,10 @@ def command(
     from hbench.evaluation import many
     from hbench.metrics.names import MetricName
 
-    data = loaded(dataset, options)
+    data = table.load(dataset)
     if by is not None:
         by = str(MetricName.parse(by).at(data.levels))
-        options["metrics"] = options["metrics"] and f"{options['metrics']},{by}"
+        scoring = replace(scoring, metrics=scoring.metrics and f"{scoring.metrics},{by}")
     documents: dict[Path, Document] = {}
     asked: dict[str, None] = {}
     refused: dict[str, HBenchError] = {}
@@ -78,10 +87,12 @@ def command(
             f"note: {len(others):,} files are not scored ({examples(others)}): score a CSV or "
             "ranking by hbench evaluate"
         )
-    files = {options["output"] / f"{file.stem}.json": file for file in found}
+    files = {output / f"{file.stem}.json": file for file in found}
     for report, file in files.items():
         try:
-            documents[report], names = _report_of(file, report, data, options)
+            documents[report], names = _report_of(
+                file, report, data, settings=scoring.settings, machine=machine
+            )
             asked |= dict.fromkeys(names)
         except HBenchError as error:
             refused[file.name] = error
@@ -95,8 +106,8 @@ def command(
             del documents[report]
             refused[files[report].name] = reason
             say(str(reason))
-        if options["row"]:
-            reporting.write_rows([*documents.values()], options["row"])
+        if row is not None:
+            reporting.write_rows([*documents.values()], row)
         form = format_of(form, as_json=as_json, as_csv=as_csv)
         _show(
             many.standings(documents, metric), metric, list(asked), refused=list(refused), form=form
@@ -124,22 +135,22 @@ def _ranked_by(
     return by
 
 
-def _report_of(file: Path, report: Path, data: Dataset, options: dict[str, Any]) -> Scored:
+def _report_of(
+    file: Path, report: Path, data: Dataset, *, settings: Settings, machine: MachineOptions
+) -> Scored:
     """The report of a file, a finished or a new one, and the names of the metrics that were asked
     for.
     """
     from hbench.evaluation import many
     from hbench.evaluation.submission import read
 
-    checked = reporting.examined(
-        read(file, movable=True), data, reporting.settings_of(options), file.stem
-    )
+    checked = reporting.examined(read(file, movable=True), data, settings, file.stem)
     names = list(map(str, checked.conditions.metrics))
     if document := many.finished(report, checked):
         say(f"{file.name}: {report} is of this file and these settings")
         return document, names
     checked = many.widened(report, checked)
-    execution = reporting.execution_of(options)
+    execution = machine.execution
     with execution.open([(file, None)], announce=say) as execute, bars("ranking") as on_test:
         made = execution.report(checked, execute, on_test)
     made.write_by_query(report.with_suffix(reporting.BY_QUERY))

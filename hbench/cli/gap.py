@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hbench.cli.names import FILE, SIMILARITY, TESTED
-from hbench.cli.reporting import with_options
-from hbench.cli.table_options import TABLE, loaded
+from hbench.cli.table_options import TABLE, TableOptions
 from hbench.cli.terminal import bar, say, show_json, show_table
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 @click.command("gap")
 @click.argument("file", type=FILE)
 @TESTED
-@with_options(TABLE)
+@TABLE
 @click.option("--ids", type=FILE, help="The ids of a .npy or .safetensors file.")
 @click.option(
     "--batch",
@@ -49,7 +48,19 @@ if TYPE_CHECKING:
     "--similarity", type=SIMILARITY, help="As in hbench evaluate.  [default: the dataset's]"
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-def command(file: Path, dataset: str, metrics: str, as_json: bool, **options: Any) -> None:
+def command(
+    file: Path,
+    dataset: str,
+    metrics: str,
+    *,
+    table: TableOptions,
+    ids: Path | None,
+    batch: int,
+    seed: int,
+    queries: int,
+    similarity: str | None,
+    as_json: bool,
+) -> None:
     """Measure how far metrics inside random batches of the gallery lie above those on the whole
     gallery of FILE.
 
@@ -66,15 +77,13 @@ def command(file: Path, dataset: str, metrics: str, as_json: bool, **options: An
     from hbench.evaluation.gap import gap_of, random_batches, sampled
     from hbench.evaluation.submission import read, retrieval_of
 
-    batch = options["batch"]
-    seed = options["seed"]
-    data = loaded(dataset, options)
-    given = read(file, ids=options["ids"]).embeddings("a gap")
+    data = table.load(dataset)
+    given = read(file, ids=ids).embeddings("a gap")
     if data.lists:
         raise UsageError(
             "the gap is measured by labels", expected="a label tree", found="listed positives"
         )
-    examined = examine(given, data, Settings(metrics, similarity=options["similarity"]))
+    examined = examine(given, data, Settings(metrics, similarity=similarity))
     if examined.conditions.words.several > 1:
         raise UsageError(
             "the gap goes by one path of each item",
@@ -96,7 +105,7 @@ def command(file: Path, dataset: str, metrics: str, as_json: bool, **options: An
                 found=f"{batch}",
             )
         with bar(f"batches of {name}") as on_batch:
-            drawn = sampled(retrieval_of(manifest, given.queries), options["queries"], seed)
+            drawn = sampled(retrieval_of(manifest, given.queries), queries, seed)
             gap = gap_of(
                 drawn, examined.conditions, random_batches(items, batch, seed), on_batch=on_batch
             )

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from hbench.cli.board_tables import selected, terminal_table, written
+from hbench.cli.board_tables import Selection, terminal_table, written
 from hbench.cli.names import BOARD, DATASET, FILE, FOLDER
-from hbench.cli.reporting import submitted, with_options
-from hbench.cli.table_options import TABLE, loaded_if_named
+from hbench.cli.option_blocks import block
+from hbench.cli.reporting import submitted
+from hbench.cli.table_options import TABLE, TableOptions
 from hbench.cli.terminal import format_of, say, show, show_json, show_table
 from hbench.cli.verification import dataset_of, verify_fetched, verify_file, verify_kept
 from hbench.core.errors import ConfigError, UnknownName, UsageError
 
 if TYPE_CHECKING:
     from hbench.boards import Leaderboard, Row
+    from hbench.boards.runs import RowDetails
     from hbench.records.document import Document
 
 FORMATS = ("json", "csv", "markdown", "latex", "bibtex")
@@ -34,7 +37,7 @@ def command() -> None:
     """
 
 
-SELECTION = [  # which rows, by which metric, with which columns
+SELECTION = block("selection", Selection, [
     click.argument("name", type=BOARD),
     click.option("--metric", help="Rank by this metric.  [default: the leaderboard's own]"),
     click.option(
@@ -53,7 +56,7 @@ SELECTION = [  # which rows, by which metric, with which columns
         "--by-name", is_flag=True, help="Rank the rows whose queries are names (evaluate --nodes)."
     ),
     click.option("--top", type=click.IntRange(min=1), help="Show this many results at most."),
-]
+])  # fmt: skip
 
 
 def setup_of(
@@ -79,7 +82,25 @@ def setup_of(
     return setup
 
 
-DETAILS = [  # of a row, beside its scores
+@dataclass(frozen=True)
+class SaidOfRow:
+    """What is said of a row beside its scores."""
+
+    method: str | None
+    backbone: str | None
+    year: int | None
+    setup: dict[str, str | int]
+    made: str | None
+    url: str | None
+
+    def details(self, dim: int | None = None) -> RowDetails:
+        """The same for the row itself."""
+        from hbench.boards.runs import RowDetails
+
+        return RowDetails(dim=dim, **asdict(self))
+
+
+DETAILS = block("said", SaidOfRow, [
     click.option("--method", help="Name of the row.  [default: the report's]"),
     click.option("--backbone", help="For example ResNet-50."),
     click.option("--year", type=int, help="[default: the year of the report]"),
@@ -92,7 +113,7 @@ DETAILS = [  # of a row, beside its scores
                                                    "`leaderboard rerun` runs it again."),
     click.option("--url", help="Where the embedding file is published; others then verify the row "
                                "by it."),
-]  # fmt: skip
+])  # fmt: skip
 
 
 @command.command("list", short_help="List the leaderboards, their size and who leads.")
@@ -132,7 +153,7 @@ def list_(as_json: bool, as_csv: bool) -> None:
 
 
 @command.command("show", short_help="Show a leaderboard ranked by one metric.")
-@with_options(SELECTION)
+@SELECTION
 @click.argument("row", required=False)
 @click.option(
     "--format", "form", type=click.Choice(["table", *FORMATS]), default="table", show_default=True
@@ -141,7 +162,7 @@ def list_(as_json: bool, as_csv: bool) -> None:
 @click.option(
     "--csv", "as_csv", is_flag=True, help="The same as --format csv: percent, as printed."
 )
-def show_(row: str | None, form: str, as_json: bool, as_csv: bool, **selection: Any) -> None:
+def show_(selection: Selection, row: str | None, *, form: str, as_json: bool, as_csv: bool) -> None:
     """Show a leaderboard ranked by one metric; methods with a mark have a note below the table.
     With ROW, a method, show all that is known of its rows, and how they are made again.
 
@@ -150,14 +171,14 @@ def show_(row: str | None, form: str, as_json: bool, as_csv: bool, **selection: 
              hbench leaderboard show glyphs "pixels → PCA (64)"
     """
     if row is not None:
-        _show_row(selection["name"], row)
+        _show_row(selection.name, row)
         return
-    board, standings, metrics = selected(**selection)
+    board, standings, metrics = selection.standings()
     form = format_of(form, as_json=as_json, as_csv=as_csv)
     if form != "table":
         show(written(board, standings, metrics, form=form).rstrip("\n"))
         return
-    terminal_table(board, standings, metrics, fixed=bool(selection["columns"]))
+    terminal_table(board, standings, metrics, fixed=bool(selection.columns))
 
 
 def _show_row(name: str, method: str) -> None:
@@ -196,7 +217,7 @@ def rerun(name: str, method: str, *, out: Path | None, as_json: bool) -> None:
 
 
 @command.command("export", short_help="Write a leaderboard as Markdown, LaTeX, CSV, JSON, BibTeX.")
-@with_options(SELECTION)
+@SELECTION
 @click.option(
     "--format",
     "form",
@@ -204,7 +225,7 @@ def rerun(name: str, method: str, *, out: Path | None, as_json: bool) -> None:
     help="[default: by the file's ending, or else markdown]",
 )
 @click.option("--out", "-o", "output", type=FILE, help="Write this file instead of stdout.")
-def export(form: str | None, output: Path | None, **selection: Any) -> None:
+def export(selection: Selection, *, form: str | None, output: Path | None) -> None:
     """Export a leaderboard as Markdown, LaTeX, CSV (one line per row), JSON (everything), or its
     sources as BibTeX. LaTeX prints the best of a column in bold and underlines the second, Markdown
     has the best in bold.
@@ -214,7 +235,7 @@ def export(form: str | None, output: Path | None, **selection: Any) -> None:
     from hbench.core.files import write_text
 
     ending = output.suffix.lower() if output else ""
-    text = written(*selected(**selection), form=form or BY_SUFFIX.get(ending, "markdown"))
+    text = written(*selection.standings(), form=form or BY_SUFFIX.get(ending, "markdown"))
     if output is None:
         show(text.rstrip("\n"))
     else:
@@ -225,13 +246,21 @@ def export(form: str | None, output: Path | None, **selection: Any) -> None:
 @command.command("add", short_help="Add a row from a report of hbench evaluate.")
 @click.argument("name", type=BOARD)
 @click.argument("report", type=FILE)
-@with_options(DETAILS)
+@DETAILS
 @click.option(
     "--dim", type=click.IntRange(min=1), help="Embedding dimension.  [default: the report's]"
 )
 @click.option("--to", type=FILE, help="Append to this file.  [default: ./leaderboards or own]")
 @click.option("--replace", is_flag=True, help="Replace your rows of this method, or of this run.")
-def add(name: str, report: Path, *, to: Path | None, replace: bool, **details: Any) -> None:
+def add(
+    name: str,
+    report: Path,
+    *,
+    said: SaidOfRow,
+    dim: int | None,
+    to: Path | None,
+    replace: bool,
+) -> None:
     """Add a row from the JSON report of `hbench evaluate` or `hbench detect`, with all that is
     needed to score it again.
 
@@ -240,9 +269,9 @@ def add(name: str, report: Path, *, to: Path | None, replace: bool, **details: A
     from hbench import boards as leaderboard
     from hbench.boards import runs as leaderboard_runs
 
-    board, row = (
-        leaderboard_runs.carried_row(report, name, **details) or _row_of(report, name, details)[1:]
-    )
+    details = said.details(dim)
+    carried = leaderboard_runs.carried_row(report, name, details)
+    board, row = carried or _row_of(report, name, details)[1:]
     path = to or leaderboard_runs.target(name)
     gone = leaderboard_runs.add(row, board, path, replace=replace)
     # the file may be one that the name does not stand for
@@ -284,20 +313,48 @@ def remove(name: str, method: str, run: str | None, path: Path | None) -> None:
     say(f"removed {row.method} ({row.source}) from {path}")
 
 
+@dataclass(frozen=True)
+class RowFiles:
+    """The files that a row is of."""
+
+    embeddings: Path | None
+    ids: Path | None
+    gallery: Path | None
+    nodes: Path | None
+
+    @property
+    def said(self) -> list[str]:
+        """The options that were given."""
+        return [f"--{name}" for name, path in asdict(self).items() if path]
+
+
+ROW_FILES = block(
+    "row_files",
+    RowFiles,
+    [
+        click.option("--embeddings", type=FILE, help="The embedding or ranking file."),
+        click.option("--ids", type=FILE, help="The ids of a .npy or .safetensors file."),
+        click.option(
+            "--gallery", type=FILE, help="The gallery's embeddings, if in a file of their own."
+        ),
+        click.option(
+            "--nodes", type=FILE, help="The vectors of the names, where these are the queries."
+        ),
+    ],
+)
+
+
 @command.command("verify", short_help="Score a row's embeddings again and compare.")
 @click.argument("name", type=BOARD, required=False)
 @click.argument("method", required=False)
-@click.option("--embeddings", type=FILE, help="The embedding or ranking file.")
-@click.option("--ids", type=FILE, help="The ids of a .npy or .safetensors file.")
-@click.option("--gallery", type=FILE, help="The gallery's embeddings, if in a file of their own.")
-@click.option("--nodes", type=FILE, help="The vectors of the names, where these are the queries.")
+@ROW_FILES
 @click.option(
     "--dataset",
     "-d",
     type=DATASET,
     help="Where the dataset is.  [default: the leaderboard's, by name]",
 )
-@with_options(TABLE)
+@TABLE
 @click.option(
     "--fetch",
     is_flag=True,
@@ -320,7 +377,17 @@ def remove(name: str, method: str, run: str | None, path: Path | None) -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def verify(
-    name: str | None, method: str | None, as_json: bool, fetch: bool, **options: Any
+    name: str | None,
+    method: str | None,
+    *,
+    row_files: RowFiles,
+    dataset: str | None,
+    table: TableOptions,
+    fetch: bool,
+    files: Path | None,
+    changed_since: str | None,
+    mark: bool,
+    as_json: bool,
 ) -> None:
     """Score METHOD's embeddings again and compare with its row: equal, or by how much each score
     differs (exit code 7).
@@ -332,46 +399,40 @@ def verify(
 
     Example: hbench leaderboard verify sop mine --embeddings emb.parquet
     """
-    of_a_file = [
-        f"--{option}"
-        for option in ("embeddings", "ids", "gallery", "nodes", "dataset")
-        if options[option]
-    ]
-    files = options["files"]
+    of_a_file = [*row_files.said, *(["--dataset"] if dataset else [])]
     if (fetch or files) and (of_a_file or (fetch and files)):
         raise click.UsageError(
             "--fetch verifies by the files that rows name, --files by those of a folder: leave "
             f"{' '.join(of_a_file) or 'one of the two'} out."
         )
-    if not fetch and (options["changed_since"] or options["mark"]):
+    if not fetch and (changed_since or mark):
         raise click.UsageError("--changed-since and --mark go with --fetch.")
 
     if files:
         verify_kept(name, method, files, as_json=as_json)
     elif fetch:
-        verify_fetched(
-            name, method, options["changed_since"], mark=options["mark"], as_json=as_json
-        )
-    elif name is None or method is None or options["embeddings"] is None:
+        verify_fetched(name, method, changed_since, mark=mark, as_json=as_json)
+    elif name is None or method is None or row_files.embeddings is None:
         raise click.UsageError(
             "Give NAME, METHOD and --embeddings FILE, or --files FOLDER, or --fetch."
         )
     else:
-        given = submitted(options["embeddings"], options["ids"], options["gallery"])
-        nodes = options["nodes"]
-        data = loaded_if_named(options["dataset"], options)
-        verify_file(name, method, given, data, nodes=nodes, as_json=as_json)
+        given = submitted(row_files.embeddings, row_files.ids, row_files.gallery)
+        data = table.load_if_named(dataset)
+        verify_file(name, method, given, data, nodes=row_files.nodes, as_json=as_json)
 
 
 @command.command("submit", short_help="Check a report and its embeddings, and print the row.")
 @click.argument("report", type=FILE)
 @click.option("--embeddings", type=FILE, required=True, help="The file that the report is of.")
-@with_options(DETAILS)
+@DETAILS
 @click.option(
     "--dataset", "-d", type=DATASET, help="Where the dataset is.  [default: the report's, by name]"
 )
-@with_options(TABLE)
-def submit(report: Path, *, embeddings: Path, dataset: str | None, **details: Any) -> None:
+@TABLE
+def submit(
+    report: Path, *, embeddings: Path, said: SaidOfRow, dataset: str | None, table: TableOptions
+) -> None:
     """Check everything that a leaderboard's row is checked for, and print the row and what to do
     with it.
 
@@ -381,8 +442,8 @@ def submit(report: Path, *, embeddings: Path, dataset: str | None, **details: An
     from hbench.boards import runs as leaderboard_runs
     from hbench.boards.proof.verification import checked
 
-    data = loaded_if_named(dataset, details)
-    document, board, row = _row_of(report, None, details)
+    data = table.load_if_named(dataset)
+    document, board, row = _row_of(report, None, said.details())
     checks = checked(
         row, board, submitted(embeddings, None, None), dataset_of(data, document.dataset)
     )
@@ -395,12 +456,12 @@ def submit(report: Path, *, embeddings: Path, dataset: str | None, **details: An
         f"append the lines above to leaderboards/{document.dataset}.toml of a clone of hbench",
         "open a pull request",
     ]
-    for number, step in enumerate(steps[1:] if details["url"] else steps, start=1):
+    for number, step in enumerate(steps[1:] if said.url else steps, start=1):
         say(f"{number}. {step}")
 
 
 def _row_of(
-    report: Path, name: str | None, details: dict[str, Any]
+    report: Path, name: str | None, details: RowDetails
 ) -> tuple[Document, Leaderboard, Row]:
     """Read a report; return it, the leaderboard of this name, by default its dataset's, even if
     empty, and its row there.
@@ -416,4 +477,4 @@ def _row_of(
         raise UnknownName("leaderboard", name, dict.fromkeys([*listed, document.dataset]))
     known = name in listed or (name.endswith(".toml") and Path(name).is_file())
     board = leaderboard.read_board(name) if known else leaderboard_runs.empty_board(document)
-    return document, board, leaderboard_runs.row_of(document, board, **details)
+    return document, board, leaderboard_runs.row_of(document, board, details)

@@ -1,53 +1,91 @@
 """hbench look: what a model retrieves for some queries, as text, data, or strips of pictures."""
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
 from hbench.cli.names import FILE, SIMILARITY, TESTED
-from hbench.cli.reporting import show_results, with_options
-from hbench.cli.table_options import TABLE_BESIDE_ITEMS, loaded
+from hbench.cli.option_blocks import block, with_options
+from hbench.cli.reporting import show_results
+from hbench.cli.table_options import TABLE_BESIDE_ITEMS, TableOptions
 from hbench.cli.two_files import OPTIONS, pairs_of
 
 SHOWN_RESULTS = 8
-WAYS = ("queries", "class_name", "worst", "best", "severe", "at_random")
+
+
+@dataclass(frozen=True)
+class ChosenQueries:
+    """Which queries are shown: one of these ways."""
+
+    queries: tuple[str, ...]
+    class_name: str | None
+    worst: int | None
+    best: int | None
+    severe: int | None
+    at_random: int | None
+
+    def refuse_several_ways(self) -> None:
+        """Raise click's UsageError where more than one way was chosen."""
+        if sum(map(bool, asdict(self).values())) > 1:
+            raise click.UsageError(
+                "Choose queries one way: --item, --class, --worst, --best, --severe or --random."
+            )
+
+
+CHOICE = block(
+    "choice",
+    ChosenQueries,
+    [
+        click.option(
+            "--item",
+            "queries",
+            multiple=True,
+            metavar="ID",
+            help="This query, or name; repeatable.",
+        ),
+        click.option(
+            "--class",
+            "class_name",
+            metavar="NAME",
+            help="Queries of this class, at any level of the tree.",
+        ),
+        click.option(
+            "--worst",
+            type=click.IntRange(1),
+            metavar="N",
+            help=f"The N worst by --by.  [default: {SHOWN_RESULTS}]",
+        ),
+        click.option("--best", type=click.IntRange(1), metavar="N", help="The N best by --by."),
+        click.option(
+            "--severe",
+            type=click.IntRange(1),
+            metavar="N",
+            help="N whose first result shares the least.",
+        ),
+        click.option(
+            "--random",
+            "at_random",
+            type=click.IntRange(1),
+            metavar="N",
+            help="N at random, the same every time.",
+        ),
+    ],
+)
 
 
 @click.command("look")
 @click.argument("files", nargs=-1, type=FILE)
 @with_options(OPTIONS)
 @TESTED
-@with_options(TABLE_BESIDE_ITEMS)
+@TABLE_BESIDE_ITEMS
 @click.option("--test", help="Which test, where a dataset has several.  [default: the first]")
 @click.option(
     "--nodes",
     type=FILE,
     help="Vectors of nodes of the tree, by name or path: they are the queries.",
 )
-@click.option(
-    "--item", "queries", multiple=True, metavar="ID", help="This query, or name; repeatable."
-)
-@click.option(
-    "--class", "class_name", metavar="NAME", help="Queries of this class, at any level of the tree."
-)
-@click.option(
-    "--worst",
-    type=click.IntRange(1),
-    metavar="N",
-    help=f"The N worst by --by.  [default: {SHOWN_RESULTS}]",
-)
-@click.option("--best", type=click.IntRange(1), metavar="N", help="The N best by --by.")
-@click.option(
-    "--severe", type=click.IntRange(1), metavar="N", help="N whose first result shares the least."
-)
-@click.option(
-    "--random",
-    "at_random",
-    type=click.IntRange(1),
-    metavar="N",
-    help="N at random, the same every time.",
-)
+@CHOICE
 @click.option(
     "--by",
     default="H-AP",
@@ -72,10 +110,20 @@ WAYS = ("queries", "class_name", "worst", "best", "severe", "at_random")
 def command(
     files: tuple[Path, ...],
     dataset: str,
-    out: Path | None,
-    k: int,
+    *,
+    query: tuple[Path, ...],
+    gallery: tuple[Path, ...],
+    table: TableOptions,
+    test: str | None,
+    nodes: Path | None,
+    choice: ChosenQueries,
+    by: str,
+    similarity: str | None,
     report: Path | None,
-    **options: Any,
+    k: int,
+    as_json: bool,
+    as_csv: bool,
+    out: Path | None,
 ) -> None:
     """Show what embedding FILES retrieve for some queries; several files one under the other, each
     with its own values.
@@ -95,31 +143,35 @@ def command(
                 f"{out} is not a picture or page: end its name in {', '.join(SUFFIXES)}."
             )
         refuse_unwritable(out)
-    hint = " To choose a query by its id, say --item ID." if options["query"] else ""
-    models: list[EmbeddingFile] = [
-        *files,
-        *pairs_of(options.pop("query"), options.pop("gallery"), hint=hint),
-    ]
+    hint = " To choose a query by its id, say --item ID." if query else ""
+    models: list[EmbeddingFile] = [*files, *pairs_of(query, gallery, hint=hint)]
     if not models:
         raise click.UsageError("Give FILES of embeddings, or --query FILE --gallery FILE.")
-    as_json = options.pop("as_json")
-    as_csv = options.pop("as_csv")
-    if sum(bool(options[way]) for way in WAYS) > 1:
-        raise click.UsageError(
-            "Choose queries one way: --item, --class, --worst, --best, --severe or --random."
-        )
+    choice.refuse_several_ways()
+    ties = "pessimistic"
     if report is not None:
-        options |= _conditions_of(report, options["similarity"])
-    data = loaded(dataset, options, kept=report)
-    results = browse(models, data, k=k, **options)
+        if similarity is not None:
+            raise click.UsageError("--report states the similarity: leave --similarity out.")
+        similarity, ties = _conditions_of(report)
+    data = table.load(dataset, kept=report)
+    results = browse(
+        models,
+        data,
+        test=test,
+        nodes=nodes,
+        by=by,
+        k=k,
+        similarity=similarity,
+        ties=ties,
+        **asdict(choice),
+    )
     show_results(results, out, as_json=as_json, as_csv=as_csv)
 
 
-def _conditions_of(report: Path, similarity: str | None) -> dict[str, str]:
+def _conditions_of(report: Path) -> tuple[str, str]:
+    """The similarity and the order of ties by which a report's evaluation ranked."""
     from hbench.engine.settings import Signature
     from hbench.records import document as reports
 
-    if similarity is not None:
-        raise click.UsageError("--report states the similarity: leave --similarity out.")
-    signature = Signature.parse(reports.read(report).signature)
-    return {"similarity": signature.words.similarity, "ties": signature.words.ties}
+    words = Signature.parse(reports.read(report).signature).words
+    return words.similarity, words.ties

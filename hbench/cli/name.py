@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from hbench.cli import reporting
 from hbench.cli.names import FILE
-from hbench.cli.table_options import TABLE, loaded
+from hbench.cli.option_blocks import block
+from hbench.cli.table_options import TABLE, TableOptions
 from hbench.cli.terminal import say, show, show_json, show_table
 
 if TYPE_CHECKING:
+    from hbench.datasets import Dataset
     from hbench.evaluation.by_name.compared import NamesCompared
     from hbench.evaluation.by_name.named import NamedPictures
     from hbench.evaluation.by_name.trusted import Trusted
@@ -34,26 +36,122 @@ def _refuse_outputs(output: Path | None, page: Path | None) -> None:
             refuse_unwritable(path)
 
 
+@dataclass(frozen=True)
+class NamingOptions:
+    """What gives the names: vectors of nodes or of labelled items, or FILE itself."""
+
+    nodes: Path | None
+    gallery: Path | None
+    ids: Path | None
+    scale: float
+    k: int
+
+    def named(self, file: Path, data: Dataset, unit: str | None) -> NamedPictures:
+        """The items of FILE with their names; a table of predictions is read by its form."""
+        from hbench.evaluation.by_name.sources import name
+        from hbench.submissions import embeddings
+
+        is_table = self.nodes is None and self.gallery is None
+        given = file if is_table else embeddings.read(file, ids=self.ids)
+        return name(
+            given, data, self.nodes, gallery=self.gallery, scale=self.scale, k=self.k, unit=unit
+        )
+
+
+SOURCE = block(
+    "source",
+    NamingOptions,
+    [
+        click.option("--nodes", type=FILE, help="Vectors of nodes, by name or path."),
+        click.option(
+            "--gallery", type=FILE, help="Vectors of items with labels: name by neighbours."
+        ),
+        click.option("--ids", type=FILE, help="The ids of a .npy or .safetensors file."),
+        click.option(
+            "--scale", type=float, default=100.0, show_default=True, help="Of the cosines in sum."
+        ),
+        click.option(
+            "--k", type=int, default=10, show_default=True, help="Neighbours that have a share."
+        ),
+    ],
+)
+
+
+@dataclass(frozen=True)
+class PromiseOptions:
+    """How much of the answers is to be right, and on which items the threshold is set."""
+
+    trust: float | None
+    calibrate: str | None
+
+    def refuse_alone(self) -> None:
+        """Raise click's UsageError where there is something to set and no promise to set it for."""
+        if self.calibrate and self.trust is None:
+            raise click.UsageError("--calibrate sets the threshold of --trust: give both.")
+
+    def answers(self, named: NamedPictures, unit: str | None) -> Trusted | None:
+        """The answers at the threshold of the promise; None without one."""
+        if self.trust is None:
+            return None
+        if self.calibrate is None:
+            return named.trust(self.trust, unit=unit)
+        if Path(self.calibrate).is_file():
+            from hbench.sheets.sheet import read_table
+
+            table = read_table(Path(self.calibrate))
+            ids = [str(item) for item in table[table.column_names[0]].to_pylist()]
+            return named.trust(self.trust, ids, unit=unit)
+        return named.trust(self.trust, named.part(_share(self.calibrate), unit=unit), unit=unit)
+
+
+def _share(text: str) -> float:
+    """The share of the classes that a text says."""
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0 < share < 1:
+        raise click.UsageError(
+            f"--calibrate {text} is neither a file of ids nor a share of the classes, such as .5."
+        )
+    return share
+
+
+PROMISE = block(
+    "promise",
+    PromiseOptions,
+    [
+        click.option(
+            "--trust", type=float, help="Answer as deep as this share is right, such as .95."
+        ),
+        click.option("--calibrate", help="A file of ids, or a share of classes, to set it on."),
+    ],
+)
+
+
 @click.command("name", short_help="give items a path in the tree, as deep as can be trusted")
 @click.argument("file", type=FILE)
 @click.option("--dataset", "-d", required=True, help="A dataset's name, folder or table.")
-@click.option("--nodes", type=FILE, help="Vectors of nodes, by name or path.")
-@click.option("--gallery", type=FILE, help="Vectors of items with labels: name by neighbours.")
-@click.option("--ids", type=FILE, help="The ids of a .npy or .safetensors file.")
-@reporting.with_options(TABLE)
-@click.option(
-    "--scale", type=float, default=100.0, show_default=True, help="Of the cosines in sum."
-)
-@click.option("--k", type=int, default=10, show_default=True, help="Neighbours that have a share.")
-@click.option("--trust", type=float, help="Answer as deep as this share is right, such as .95.")
-@click.option("--calibrate", help="A file of ids, or a share of classes, to set it on.")
+@SOURCE
+@TABLE
+@PROMISE
 @click.option("--against", type=FILE, help="A table of predictions to compare with, paired.")
 @click.option("--unit", help="What intervals go by: a level, or query.  [default: the finest]")
 @click.option("--out", "-o", "output", type=FILE, help="Write the names: .csv, .tsv or .parquet.")
 @click.option("--page", type=FILE, help="Write a page with confusions at every level: .html.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def command(
-    file: Path, dataset: str, *, output: Path | None, as_json: bool, **options: Any
+    file: Path,
+    dataset: str,
+    *,
+    source: NamingOptions,
+    table: TableOptions,
+    promise: PromiseOptions,
+    against: Path | None,
+    unit: str | None,
+    output: Path | None,
+    page: Path | None,
+    as_json: bool,
 ) -> None:
     """Give every item of FILE a path in the dataset's tree: by vectors of names, by neighbours, or,
     without both, as FILE has it, a table of predictions.
@@ -63,27 +161,14 @@ def command(
 
     Example: hbench name images.parquet -d birds --gallery images.parquet --trust .95 -o answers.csv
     """
-    from hbench.evaluation.by_name.sources import name
-
-    page = options["page"]
     _refuse_outputs(output, page)
-    if options["calibrate"] and options["trust"] is None:
-        raise click.UsageError("--calibrate sets the threshold of --trust: give both.")
-    data = loaded(dataset, options)
-    given = _read(file, options)
-    named = name(
-        given,
-        data,
-        options["nodes"],
-        gallery=options["gallery"],
-        scale=options["scale"],
-        k=options["k"],
-        unit=options["unit"],
-    )
+    promise.refuse_alone()
+    data = table.load(dataset)
+    named = source.named(file, data, unit)
     for warning in named.warnings:
         say(f"note: {warning}")
-    trusted = _trusted(named, options)
-    against = _against(named, data, options)
+    trusted = promise.answers(named, unit)
+    compared = None if against is None else _compared(named, data, against, unit)
     if page is not None:
         from hbench.look.naming import write_page
 
@@ -94,58 +179,23 @@ def command(
         written.write(output)
         say(f"wrote {output}")
     if as_json:
-        beside = {} if against is None else {"against": against.document()}
+        beside = {} if compared is None else {"against": compared.document()}
         show_json(_document(named, trusted) | beside)
         return
     _show(named, trusted)
-    if against is not None:
-        _show_differences(against, file, options["against"])
+    if compared is not None and against is not None:
+        _show_differences(compared, file, against)
 
 
-def _read(file: Path, options: dict[str, Any]) -> Any:
-    """The vectors of the items; a table of predictions is read by its form."""
-    if options["nodes"] is None and options["gallery"] is None:
-        return file
-    from hbench.submissions import embeddings
-
-    return embeddings.read(file, ids=options["ids"])
-
-
-def _trusted(named: NamedPictures, options: dict[str, Any]) -> Trusted | None:
-    """The answers at the threshold of --trust; None without it."""
-    if options["trust"] is None:
-        return None
-    calibrate = options["calibrate"]
-    if calibrate is None:
-        return named.trust(options["trust"], unit=options["unit"])
-    if Path(calibrate).is_file():
-        from hbench.sheets.sheet import read_table
-
-        table = read_table(Path(calibrate))
-        chosen: Any = [str(item) for item in table[table.column_names[0]].to_pylist()]
-    else:
-        try:
-            share = float(calibrate)
-        except ValueError:
-            share = 0.0
-        if not 0 < share < 1:
-            raise click.UsageError(
-                f"--calibrate {calibrate} is neither a file of ids nor a share of the classes, "
-                "such as .5."
-            )
-        chosen = named.part(share, unit=options["unit"])
-    return named.trust(options["trust"], chosen, unit=options["unit"])
-
-
-def _against(named: NamedPictures, data: Any, options: dict[str, Any]) -> NamesCompared | None:
-    """The differences to the predictions of --against; None without them."""
-    if options["against"] is None:
-        return None
+def _compared(
+    named: NamedPictures, data: Dataset, against: Path, unit: str | None
+) -> NamesCompared:
+    """The paired differences to the predictions of another file."""
     from hbench.evaluation.by_name.sources import name
 
-    other = name(options["against"], data, unit=options["unit"])
+    other = name(against, data, unit=unit)
     for warning in other.warnings:
-        say(f"note: {options['against']}: {warning}")
+        say(f"note: {against}: {warning}")
     return named.against(other)
 
 

@@ -1,13 +1,11 @@
 """hbench plot: the pictures of a paper, from reports, embedding files, runs and leaderboards."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 
 from hbench.cli.names import DATASET, FILE
-from hbench.cli.reporting import with_options
-from hbench.cli.table_options import TABLE, loaded_if_named
+from hbench.cli.table_options import TABLE, TableOptions
 from hbench.cli.terminal import say
 
 
@@ -35,7 +33,7 @@ class KindsInHelp(click.Command):
     type=DATASET,
     help="The dataset of embedding files, by name, folder or table.",
 )
-@with_options(TABLE)
+@TABLE
 @click.option("--test", help="Which test, where a dataset has several.  [default: the first]")
 @click.option(
     "--name", "names", multiple=True, help="What a file is called in the picture; one for each."
@@ -46,7 +44,20 @@ class KindsInHelp(click.Command):
     "--by-query", type=FILE, help="The values of every query (hbench evaluate --by-query)."
 )
 @click.option("--method", metavar="NAME", help="t-sne or umap.  [default: t-sne]")
-def command(kind: str, files: tuple[str, ...], out: Path, **options: Any) -> None:
+def command(
+    kind: str,
+    files: tuple[str, ...],
+    out: Path,
+    *,
+    dataset: str | None,
+    table: TableOptions,
+    test: str | None,
+    names: tuple[str, ...],
+    metrics: tuple[str, ...],
+    level: str | None,
+    by_query: Path | None,
+    method: str | None,
+) -> None:
     """Draw a KIND of picture for print: one column wide, 8 pt, with its conditions in small print.
 
     \b
@@ -58,6 +69,15 @@ def command(kind: str, files: tuple[str, ...], out: Path, **options: Any) -> Non
 
     refuse_suffix(out)
     refuse_unwritable(out)
-    data = loaded_if_named(options.pop("dataset"), options)
-    draw(kind, PlotRequest(files, data, **options)).write(out)
+    request = PlotRequest(
+        files,
+        table.load_if_named(dataset),
+        test=test,
+        names=names,
+        metrics=metrics,
+        level=level,
+        by_query=by_query,
+        method=method,
+    )
+    draw(kind, request).write(out)
     say(f"wrote {out}")

@@ -1,13 +1,12 @@
 """hbench report: a folder of pages that shows one evaluation, or compares several."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 
 from hbench.cli.names import DATASET, FILE
-from hbench.cli.reporting import with_options
-from hbench.cli.table_options import NAMES, TABLE, loaded
+from hbench.cli.option_blocks import with_options
+from hbench.cli.table_options import TABLE, TableOptions
 from hbench.cli.terminal import bar, say, show
 from hbench.cli.two_files import OPTIONS, pairs_of
 
@@ -34,7 +33,7 @@ from hbench.cli.two_files import OPTIONS, pairs_of
     type=DATASET,
     help="The dataset's folder or table, where its name does not find it.",
 )
-@with_options(TABLE)
+@TABLE
 @click.option("--test", help="Which test, where a dataset has several.  [default: the first]")
 @click.option("--by", metavar="METRIC", help="Ranks queries and classes.  [default: H-AP]")
 @click.option(
@@ -53,7 +52,18 @@ from hbench.cli.two_files import OPTIONS, pairs_of
     help="Draw those of all items up to N, beyond it only of the queries that are shown.",
 )
 def command(
-    files: tuple[Path, ...], out: Path, embeddings: tuple[Path, ...], k: int, **options: Any
+    files: tuple[Path, ...],
+    out: Path,
+    *,
+    embeddings: tuple[Path, ...],
+    query: tuple[Path, ...],
+    gallery: tuple[Path, ...],
+    dataset: str | None,
+    table: TableOptions,
+    test: str | None,
+    by: str | None,
+    k: int,
+    pictures: int,
 ) -> None:
     """Make a folder of static pages of RUN.json: scores, mistakes, classes, queries, and an
     explorer; of several runs the differences, too.
@@ -73,16 +83,15 @@ def command(
 
     refuse_folder(out, "report")
     # without options of its own, a table is read as the report says
-    is_said = any(options[name] for name in NAMES)
-    data = loaded(options["dataset"], options) if is_said else options["dataset"]
-    reported = read_runs(files, dataset=data, test=options["test"], by=options["by"])
-    scored: list[EmbeddingFile] = [*embeddings, *pairs_of(options["query"], options["gallery"])]
+    data = table.load_if_named(dataset) if table.is_said else dataset
+    reported = read_runs(files, dataset=data, test=test, by=by)
+    scored: list[EmbeddingFile] = [*embeddings, *pairs_of(query, gallery)]
     if scored:
         with bar("ranking") as on_block:
             reported = with_embeddings(reported, scored, k, on_block)
     for note in reported.missing():
         say(f"note: {note}")
     with bar("writing pages"):
-        page = write_report(reported, out, pictures=options["pictures"])
+        page = write_report(reported, out, pictures=pictures)
     say("open this page:")
     show(str(page))

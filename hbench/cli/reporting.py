@@ -5,35 +5,32 @@ writing, and showing.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import reduce
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from hbench.cli.names import FILE, METRICS, PROTOCOL, SIMILARITY, TESTED, TIES
+from hbench.cli.names import FILE, METRICS, PROTOCOL, SIMILARITY, TIES
+from hbench.cli.option_blocks import block
 from hbench.cli.terminal import say, show, show_json, show_table
 from hbench.core.errors import HBenchError, SubmissionError, shorten
 
 if TYPE_CHECKING:
     from hbench.boards import Leaderboard
     from hbench.datasets import Dataset
-    from hbench.engine.job import Execute
     from hbench.engine.settings import Settings
     from hbench.evaluation.examination import Examined
     from hbench.evaluation.execution import Execution
-    from hbench.evaluation.measurement import OnTest
     from hbench.evaluation.submission import Submission
     from hbench.look.strips.results import Results
     from hbench.records.document import Document
     from hbench.records.report import Report
 
-FORMATS = click.Choice(["table", "json", "csv", "markdown", "latex", "hub"])
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 BY_QUERY = ".by-query.parquet"
-CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 
 def size(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
@@ -48,8 +45,67 @@ def size(context: click.Context, option: click.Parameter, value: str | None) -> 
 
 MOST_DIGITS = 18  # of a size: an exabyte
 
-SETTINGS = [
-    TESTED,
+
+@dataclass(frozen=True)
+class ScoringOptions:
+    """The choices of a score, in words."""
+
+    metrics: str | None
+    protocol: str
+    ties: str
+    similarity: str | None
+    unit: str | None
+
+    @property
+    def settings(self) -> Settings:
+        """The settings that the options say."""
+        from hbench.engine.settings import Settings
+
+        return Settings(self.metrics, self.protocol, self.ties, self.similarity, unit=self.unit)
+
+
+@dataclass(frozen=True)
+class ReportFiles:
+    """Where a report goes, its values by query, and its row of a leaderboard."""
+
+    output: Path | None
+    by_query: Path | None = None
+    row: Path | None = None
+
+    def refuse_unwritable(self) -> None:
+        """Refuse, before any work, places that could not be written."""
+        from hbench.core import files as atomic
+
+        for path in (self.output, self.by_query, self.row):
+            if path is not None:
+                atomic.refuse_unwritable(path)
+
+
+@dataclass(frozen=True)
+class MachineOptions:
+    """Who computes, and with how much memory."""
+
+    threads: int | None
+    max_memory: int | None
+    workers: int | None
+    device: str | None
+    scheduler: str | None
+
+    @property
+    def execution(self) -> Execution:
+        """The execution that the options say."""
+        from hbench.evaluation.execution import Execution
+
+        return Execution(
+            threads=self.threads,
+            memory=self.max_memory,
+            device=self.device,
+            workers=self.workers,
+            scheduler=self.scheduler,
+        )
+
+
+SCORING = block("scoring", ScoringOptions, [
     click.option("--metrics", type=METRICS, help="Metrics separated by commas, such as "
                                                  "H-AP,AP/genus,R@1.  [default: all]"),
     click.option(
@@ -67,24 +123,23 @@ SETTINGS = [
     ),
     click.option("--unit", metavar="LEVEL|query", help="What intervals are taken over.  [default: "
                                                        "the finest classes]"),
-]  # fmt: skip
-FILES = [
-    click.option("--format", "format_", type=FORMATS, default="table"),
-    click.option(
-        "--json",
-        "as_json",
-        is_flag=True,
-        help="The report as JSON on stdout; the same as --format json.",
-    ),
-    click.option("--out", "-o", "output", type=FILE, help="Write the report (JSON) to this file."),
-    click.option(
-        "--by-query",
-        type=FILE,
-        help="Write every query's values to this file.  [default: beside --out]",
-    ),
-    click.option("--row", type=FILE, help="Write the leaderboard row (TOML) to this file."),
-]
-MACHINE = [
+])  # fmt: skip
+REPORT_FILES = block(
+    "files",
+    ReportFiles,
+    [
+        click.option(
+            "--out", "-o", "output", type=FILE, help="Write the report (JSON) to this file."
+        ),
+        click.option(
+            "--by-query",
+            type=FILE,
+            help="Write every query's values to this file.  [default: beside --out]",
+        ),
+        click.option("--row", type=FILE, help="Write the leaderboard row (TOML) to this file."),
+    ],
+)
+MACHINE = block("machine", MachineOptions, [
     click.option("--threads", type=click.IntRange(min=1), help="Threads that rank.  [default: all "
                                                                "processors]"),
     click.option(
@@ -97,37 +152,7 @@ MACHINE = [
                                   "[default: the processors]"),
     click.option("--scheduler", help="Rank on a dask cluster, tcp://HOST:PORT (needs the extra "
                                      "`cluster`)."),
-]  # fmt: skip
-
-
-def with_options(options: list[Callable[[CommandT], CommandT]]) -> Callable[[CommandT], CommandT]:
-    """Give a command these options, in their order."""
-    return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
-
-
-def settings_of(options: dict[str, Any]) -> Settings:
-    """The settings that the options say."""
-    from hbench.engine.settings import Settings
-
-    return Settings(
-        options["metrics"],
-        options["protocol"],
-        options["ties"],
-        options["similarity"],
-        unit=options["unit"],
-    )
-
-
-def execution_of(options: dict[str, Any]) -> Execution:
-    """The execution that the options say."""
-    from hbench.evaluation.execution import Execution
-
-    names = ("threads", "device", "workers", "scheduler", "resume", "blocks", "trees")
-    said = {name: options.get(name) for name in names}
-    edges = tuple(name.strip() for name in (options.get("edges") or "").split(",") if name.strip())
-    return Execution(
-        memory=options["max_memory"], top_k=options.get("top_k", 0), edges=edges, **said
-    )
+])  # fmt: skip
 
 
 def submitted(
@@ -143,28 +168,6 @@ def submitted(
         return submission.read(file, ids=ids, movable=movable)
     return submission.EmbeddingSubmission(
         embeddings.read(file, ids=ids), embeddings.read(gallery, ids=ids)
-    )
-
-
-def report_by_name(
-    examined: Examined,
-    options: dict[str, Any],
-    *,
-    memory: int | None,
-    execute: Execute,
-    on_test: OnTest | None,
-) -> Report:
-    """The report on the names that the options name as queries."""
-    from hbench.evaluation.by_name.nodes import read
-    from hbench.evaluation.by_name.queries import report_on_nodes
-
-    return report_on_nodes(
-        examined,
-        read(options["nodes"], examined.data.levels),
-        metrics=options["metrics"],
-        memory=memory,
-        execute=execute,
-        on_test=on_test,
     )
 
 
@@ -196,40 +199,28 @@ def board_of(dataset: str) -> Leaderboard | None:
     return leaderboard.read_board(dataset) if dataset in leaderboard.board_names() else None
 
 
-def refuse_unwritable(files: dict[str, Any]) -> None:
-    """Refuse, before any work, places where the report, the values by query or the row could not be
-    written.
-    """
-    from hbench.core import files as atomic
-
-    for name in ("output", "by_query", "row"):
-        if files[name]:
-            atomic.refuse_unwritable(files[name])
-
-
-def write_report(report: Report, files: dict[str, Any]) -> None:
+def write_report(report: Report, files: ReportFiles) -> None:
     """Write each output whose option was given.
 
     Called before anything is printed, in case stdout is closed.
     """
     from hbench.core.files import locked
 
-    if files["output"]:
-        with locked(files["output"]):  # the files of a report belong together
-            _write_with_values(report, files)
-    elif files["by_query"]:
-        report.write_by_query(files["by_query"])
-    if files["row"]:
-        write_rows([report.document], files["row"])
+    if files.output is not None:
+        with locked(files.output):  # the files of a report belong together
+            _write_with_values(report, files.output, files.by_query)
+    elif files.by_query is not None:
+        report.write_by_query(files.by_query)
+    if files.row is not None:
+        write_rows([report.document], files.row)
 
 
-def _write_with_values(report: Report, files: dict[str, Any]) -> None:
+def _write_with_values(report: Report, output: Path, by_query: Path | None) -> None:
     """Write the report, its values by query and its first results."""
     from hbench.records import results
 
-    output = files["output"]
     report.write(output)
-    report.write_by_query(files["by_query"] or output.with_suffix(BY_QUERY))
+    report.write_by_query(by_query or output.with_suffix(BY_QUERY))
     if report.results is not None:
         results.write(output.with_suffix(results.SUFFIX), report.results, report.document)
 

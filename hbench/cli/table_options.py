@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from hbench.cli.names import FILE, POLICY
+from hbench.cli.option_blocks import block, words_of
 
 if TYPE_CHECKING:
     from hbench.datasets import Dataset
@@ -63,56 +65,51 @@ def table_options(*item: str) -> list[Callable[[Any], Any]]:
     ]
 
 
-TABLE = table_options("--item-column", "--item")
+@dataclass(frozen=True)
+class TableOptions:
+    """How a table of names is read, as far as its options say."""
+
+    item_column: str | None
+    levels: str | None
+    level_names: str | None
+    separator: str | None
+    taxonomy: Path | None
+    taxon: str | None
+    several: bool
+    policies: tuple[str, ...]
+
+    @property
+    def is_said(self) -> bool:
+        """Whether any of the options was given."""
+        return any(getattr(self, field.name) for field in fields(self))
+
+    def load(self, dataset: str, *, kept: Path | None = None) -> Dataset:
+        """Load the dataset as the options say; where none is given, as the report `kept` says that
+        it was read.
+        """
+        from hbench import datasets
+
+        if kept is not None and not self.is_said:
+            from hbench.records import document as reports
+
+            return datasets.load(dataset, **reports.read(kept).table_options())
+        return datasets.load(
+            dataset,
+            self.policies,
+            item=self.item_column,
+            levels=words_of(self.levels),
+            level_names=words_of(self.level_names),
+            separator=self.separator,
+            taxonomy=self.taxonomy,
+            taxon=self.taxon,
+            several=self.several,
+        )
+
+    def load_if_named(self, dataset: str | None) -> Dataset | None:
+        """Load the dataset that was named, if one was."""
+        return None if dataset is None else self.load(dataset)
+
+
+TABLE = block("table", TableOptions, table_options("--item-column", "--item"))
 # of a verb whose --item is a query
-TABLE_BESIDE_ITEMS = table_options("--item-column")
-NAMES = (
-    "item_column",
-    "levels",
-    "level_names",
-    "separator",
-    "taxonomy",
-    "taxon",
-    "several",
-    "policies",
-)
-
-
-def loaded(dataset: str, options: dict[str, Any], *, kept: Path | None = None) -> Dataset:
-    """Load the dataset as the options of its table say, which are taken out of `options`; where
-    none is given, as the report `kept` says that it was read.
-    """
-    from hbench import datasets
-
-    said = {name: options.pop(name) for name in NAMES}
-    if kept is not None and not any(said.values()):
-        from hbench.records import document as reports
-
-        return datasets.load(dataset, **reports.read(kept).table_options())
-    return datasets.load(
-        dataset,
-        said["policies"],
-        item=said["item_column"],
-        levels=_listed(said["levels"]),
-        level_names=_listed(said["level_names"]),
-        separator=said["separator"],
-        taxonomy=said["taxonomy"],
-        taxon=said["taxon"],
-        several=said["several"],
-    )
-
-
-def loaded_if_named(dataset: str | None, options: dict[str, Any]) -> Dataset | None:
-    """Load the dataset that was named, if one was. The options of its table are taken out of
-    `options` all the same.
-    """
-    if dataset is not None:
-        return loaded(dataset, options)
-    for name in NAMES:
-        options.pop(name)
-    return None
-
-
-def _listed(text: str | None) -> list[str]:
-    """The words between the commas of an option."""
-    return [word.strip() for word in (text or "").split(",") if word.strip()]
+TABLE_BESIDE_ITEMS = block("table", TableOptions, table_options("--item-column"))

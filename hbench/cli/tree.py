@@ -1,8 +1,8 @@
 """hbench tree: show, validate, export or draw a label tree."""
 
-import dataclasses
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from hbench.cli.names import FILE
-from hbench.cli.reporting import with_options
+from hbench.cli.option_blocks import block, words_of
 from hbench.cli.terminal import say, show, show_json, show_table, watched
 from hbench.core.errors import UnknownName, visible
 from hbench.sheets.columns import Chosen
@@ -24,7 +24,7 @@ from hbench.tree.advice import policies_for
 from hbench.tree.names import KINDS, NameTable, TreeProblem, runs_backwards
 from hbench.tree.partial import classes_in_words, is_class, shown
 from hbench.tree.policies import Mended, mend
-from hbench.tree.statistics import items_of_level
+from hbench.tree.statistics import LevelStatistics, items_of_level
 
 
 def outline(tree: LabelTree, items: NDArray[np.int64], *, depth: int, most: int) -> Tree:
@@ -140,19 +140,67 @@ def command() -> None:
     """
 
 
-def _listed(_context: click.Context, _option: click.Parameter, value: str) -> list[str]:
-    return [level.strip() for level in value.split(",") if level.strip()]
+@dataclass(frozen=True)
+class NamesOptions:
+    """Where the names of a tree come from, how they are read, and what mends them."""
+
+    source: str
+    levels: str | None
+    item: str | None
+    edges: str | None
+    separator: str | None
+    split: str | None
+    policies: tuple[str, ...]
+    placeholders: tuple[str, ...]
+
+    def read(self) -> tuple[NameTable, Mended]:
+        """Read the names, and say what they were taken for; return them, and what the policies make
+        of them."""
+        table = self._table()
+        if table.read is not None:
+            say(f"read: {table.read}")
+        if self.placeholders:
+            missing = frozenset(text.strip().casefold() for text in self.placeholders)
+            table = replace(table, placeholders=missing)
+        return table, mend(table, self.policies)
+
+    def _table(self) -> NameTable:
+        """The names as they stand in a file, in nested folders, or in a dataset."""
+        from hbench.core.tables import text_rows
+        from hbench.datasets import load, own_names, specs
+        from hbench.datasets.manifest import name_table_of
+        from hbench.datasets.own.folder import folder_table
+        from hbench.tree import files as tree_files
+
+        path = Path(self.source)
+        levels = words_of(self.levels)
+        # a file that is not there is refused by its reader, unless a dataset has its name
+        is_named_so = path.suffix in (*tree_files.WRITERS, tree_files.PATHS)
+        if path.is_file() or (is_named_so and self.source not in own_names()):
+            edges = tuple(words_of(self.edges))
+            chosen = Chosen(self.item, tuple(levels), self.separator, edges)
+            return tree_files.read(path, chosen=chosen)
+
+        is_built = (path / "dataset.json").exists() or self.source in {*specs, *own_names()}
+        if path.is_dir() and not is_built:
+            images = folder_table(path, levels=levels).drop_columns(["item"])
+            return NameTable.of(images.column_names, text_rows(images, images.column_names))
+
+        manifests = load(self.source).manifests
+        if self.split is not None and self.split not in manifests:
+            raise UnknownName("split", self.split, manifests)
+        return name_table_of([manifests[self.split]] if self.split else list(manifests.values()))
 
 
-SOURCE = [
+SOURCE = block("names", NamesOptions, [
     click.argument("source"),
     click.option(
-        "--levels", default="", callback=_listed, help="A table's columns of names, coarse to "
+        "--levels", help="A table's columns of names, coarse to "
                                                        "fine, with commas between."
     ),
     click.option("--item", metavar="COLUMN", help="A table's column of ids, which is no level."),
     click.option(
-        "--edges", default="", callback=_listed, metavar="PARENT,CHILD",
+        "--edges", metavar="PARENT,CHILD",
         help="The columns of a list of edges.",
     ),
     click.option("--separator", metavar="TEXT", help="What stands between the names of a path, "
@@ -164,11 +212,11 @@ SOURCE = [
         "--placeholder", "placeholders", multiple=True,
         help='Instead of "NA", "unknown" …: a missing name. May be repeated.',
     ),
-]  # fmt: skip
+])  # fmt: skip
 
 
 @command.command("show")
-@with_options(SOURCE)
+@SOURCE
 @click.option("--depth", type=click.IntRange(1), help="Print this many levels.")
 @click.option(
     "--max-children",
@@ -178,7 +226,9 @@ SOURCE = [
     help="Print this many children of a node (0: all).",
 )
 @click.option("--json", "as_json", is_flag=True, help="The statistics and the whole tree as JSON.")
-def show_command(*, depth: int | None, max_children: int, as_json: bool, **source: Any) -> None:
+def show_command(
+    *, depth: int | None, max_children: int, as_json: bool, names: NamesOptions
+) -> None:
     """Print a tree, and how it branches.
 
     Example: hbench tree show glyphs --depth 2
@@ -188,11 +238,11 @@ def show_command(*, depth: int | None, max_children: int, as_json: bool, **sourc
     from hbench.tree.files import nested
     from hbench.tree.statistics import statistics
 
-    names, mended = _read(**source)
+    table, mended = names.read()
     tree, items = mended.table.tree()
     figures = statistics(tree, items)
     if as_json:
-        read = {} if names.read is None else {"read": names.read.document()}
+        read = {} if table.read is None else {"read": table.read.document()}
         show_json(
             {
                 **read,
@@ -203,6 +253,11 @@ def show_command(*, depth: int | None, max_children: int, as_json: bool, **sourc
         return
     console = Console(width=None if watched(sys.stdout) else 10_000, highlight=False)
     console.print(outline(tree, items, depth=depth or tree.depth, most=max_children or len(items)))
+    _show_figures(figures)
+
+
+def _show_figures(figures: Sequence[LevelStatistics]) -> None:
+    """The table of a tree's levels: how many nodes, how they branch, how even they are."""
     rows = []
     for level in figures:
         branching = " / ".join(f"{number:g}" for number in level.branching)
@@ -215,7 +270,7 @@ def show_command(*, depth: int | None, max_children: int, as_json: bool, **sourc
 
 
 @command.command("validate", short_help="Name what is not a tree, and what policies do about it.")
-@with_options(SOURCE)
+@SOURCE
 @click.option(
     "--out", "-o", type=FILE, help="Write the mended names here, and OUT.changes.json beside."
 )
@@ -226,7 +281,9 @@ def show_command(*, depth: int | None, max_children: int, as_json: bool, **sourc
     help=f"Print every problem and change, not {SHOWN_PROBLEMS} of a kind.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Problems and changes as JSON.")
-def validate_command(*, out: Path | None, all_of_them: bool, as_json: bool, **source: Any) -> None:
+def validate_command(
+    *, out: Path | None, all_of_them: bool, as_json: bool, names: NamesOptions
+) -> None:
     """Name everything that keeps SOURCE from being a tree, and what each policy would do about it.
 
     Exit code 0: a tree, perhaps with remarks, by itself or after the policies asked for; 3: no
@@ -238,9 +295,7 @@ def validate_command(*, out: Path | None, all_of_them: bool, as_json: bool, **so
     from hbench.tree.names import find_problems, refuse
     from hbench.tree.record import write_mended
 
-    table, mended = _read(**source)
-    name = source["source"]
-    policies = source["policies"]
+    table, mended = names.read()
     problems = find_problems(table)
     left = find_problems(mended.table)
     most = None if all_of_them else SHOWN_PROBLEMS
@@ -248,14 +303,17 @@ def validate_command(*, out: Path | None, all_of_them: bool, as_json: bool, **so
         show_json(_validated(table, mended, problems, left))
     else:
         show("\n".join(problem_lines(table, problems, most=most)))
-        if policies:
+        if names.policies:
             show("\n".join([*change_lines(mended, most=most), "\nafter the policies:"]))
             show("\n".join(problem_lines(mended.table, left, most=most)))
-    refuse(left, name)
-    after = " after its policies" if policies else ""
-    say(f"{name} is a tree{after}: {_sizes_in_words(mended.table.tree()[0])}")
+    refuse(left, names.source)
+    after = " after its policies" if names.policies else ""
+    say(f"{names.source} is a tree{after}: {_sizes_in_words(mended.table.tree()[0])}")
     if out is not None:
-        record = write_mended(out, Path(name), mended, levels=source["levels"], policies=policies)
+        levels = words_of(names.levels)
+        record = write_mended(
+            out, Path(names.source), mended, levels=levels, policies=names.policies
+        )
         say(f"wrote {out} and {record.name}")
 
 
@@ -285,14 +343,14 @@ def _policies_in_words(kind: str) -> list[str]:
 
 
 @command.command("export", short_help="Write a tree as CSV, JSON or Newick.")
-@with_options(SOURCE)
+@SOURCE
 @click.option("--out", "-o", type=FILE, help="The file to write; its ending is the format.")
 @click.option(
     "--format",
     "kind",
     help="csv, tsv, json or nwk; by default the ending of --out, else csv.",
 )
-def export_command(*, out: Path | None, kind: str | None, **source: Any) -> None:
+def export_command(*, out: Path | None, kind: str | None, names: NamesOptions) -> None:
     """Write a tree as CSV (one row per class), JSON or Newick, to a file or stdout.
 
     Example: hbench tree export glyphs --out glyphs.nwk
@@ -309,7 +367,7 @@ def export_command(*, out: Path | None, kind: str | None, **source: Any) -> None
             suffix.removeprefix("."),
             [name.removeprefix(".") for name in tree_files.WRITERS],
         )
-    tree, _ = _read(**source)[1].table.tree()
+    tree, _ = names.read()[1].table.tree()
     text = tree_files.write(tree, suffix)
     if out is None:
         show(text.removesuffix("\n"))
@@ -319,10 +377,10 @@ def export_command(*, out: Path | None, kind: str | None, **source: Any) -> None
 
 
 @command.command("draw", short_help="Draw a tree as a picture.")
-@with_options(SOURCE)
+@SOURCE
 @click.option("--out", "-o", type=FILE, required=True, help="The .svg, .png or .pdf to write.")
 @click.option("--by-items", is_flag=True, help="Heights by items instead of classes.")
-def draw_command(*, out: Path, by_items: bool, **source: Any) -> None:
+def draw_command(*, out: Path, by_items: bool, names: NamesOptions) -> None:
     """Draw a tree with a column per level, readable at ten thousand classes.
 
     Example: hbench tree draw glyphs --out glyphs.svg
@@ -331,53 +389,7 @@ def draw_command(*, out: Path, by_items: bool, **source: Any) -> None:
     from hbench.look.plots.tree import draw_tree
 
     refuse_suffix(out)
-    tree, items = _read(**source)[1].table.tree()
+    tree, items = names.read()[1].table.tree()
     sizes, unit = (items, "items") if by_items else (np.ones_like(items), "classes")
-    draw_tree(tree, sizes, f"{Path(source['source']).stem} · {int(sizes.sum()):,} {unit}").write(
-        out
-    )
+    draw_tree(tree, sizes, f"{Path(names.source).stem} · {int(sizes.sum()):,} {unit}").write(out)
     say(f"wrote {out}: {len(tree.paths):,} classes, {tree.depth} levels")
-
-
-def _read(
-    *,
-    source: str,
-    levels: list[str],
-    split: str | None,
-    policies: Sequence[str],
-    placeholders: Sequence[str],
-    **how: Any,
-) -> tuple[NameTable, Mended]:
-    """Read the names that the options of SOURCE mean, and say what they were taken for; return
-    them, and what the policies make of them."""
-    from hbench.core.tables import text_rows
-    from hbench.datasets import load, own_names, specs
-    from hbench.datasets.manifest import name_table_of
-    from hbench.datasets.own.folder import folder_table
-    from hbench.tree import files as tree_files
-
-    path = Path(source)
-    if path.is_file() or (
-        path.suffix in (*tree_files.WRITERS, tree_files.PATHS) and source not in own_names()
-    ):
-        chosen = Chosen(how["item"], tuple(levels), how["separator"], tuple(how["edges"]))
-        table = tree_files.read(path, chosen=chosen)
-    elif (
-        path.is_dir()
-        and not (path / "dataset.json").exists()
-        and source not in {*specs, *own_names()}
-    ):
-        images = folder_table(path, levels=levels).drop_columns(["item"])
-        table = NameTable.of(images.column_names, text_rows(images, images.column_names))
-    else:
-        manifests = load(source).manifests
-        if split is not None and split not in manifests:
-            raise UnknownName("split", split, manifests)
-        table = name_table_of([manifests[split]] if split else list(manifests.values()))
-    if table.read is not None:
-        say(f"read: {table.read}")
-    if placeholders:
-        table = dataclasses.replace(
-            table, placeholders=frozenset(text.strip().casefold() for text in placeholders)
-        )
-    return table, mend(table, policies)

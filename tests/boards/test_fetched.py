@@ -15,7 +15,7 @@ import hbench
 from hbench.boards import read_board_file
 from hbench.boards.proof.addresses import TRUSTED
 from hbench.boards.proof.fetched import ABSENT, DIFFERS, VERIFIED, verdict_on
-from hbench.boards.runs import add, empty_board, row_of
+from hbench.boards.runs import RowDetails, add, empty_board, row_of
 from hbench.core.paths import cache_home
 from hbench.datasets.download import Patience, Requester, session
 from hbench.submissions import embeddings
@@ -59,7 +59,7 @@ def published(world, vectors, name, *, ids=ITEMS):
     server.files[f"{name}.npz"] = (folder / f"{name}.npz").read_bytes()
     document = hbench.evaluate(folder / f"{name}.npz", "toy", method=name).document
     board = empty_board(document)
-    return row_of(document, board, url=server.url(f"{name}.npz")), board
+    return row_of(document, board, RowDetails(url=server.url(f"{name}.npz"))), board
 
 
 def with_run(row, **changes):

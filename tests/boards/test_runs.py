@@ -17,7 +17,7 @@ from hbench.boards import Paper, Row, rank, read_board, read_board_file
 from hbench.boards import runs as leaderboard_runs
 from hbench.boards.proof.verification import GivenFile, refuse_differences, verify
 from hbench.boards.reported import scores_under
-from hbench.boards.runs import add, block, empty_board, recorded, row_of, target
+from hbench.boards.runs import RowDetails, add, block, empty_board, recorded, row_of, target
 from hbench.core.errors import (
     ComparisonError,
     ConfigError,
@@ -101,7 +101,7 @@ def test_a_row_holds_every_score_in_percent(document):
 
 
 def test_a_row_names_the_method_and_what_is_needed_to_score_it_again(document):
-    row = row_of(document, empty_board(document), backbone="ResNet-50")
+    row = row_of(document, empty_board(document), RowDetails(backbone="ResNet-50"))
     assert row.run is not None
     assert document.embedding is not None
     assert (row.method, row.backbone, row.dim, row.year) == (
@@ -144,7 +144,7 @@ def test_a_report_that_a_leaderboard_cannot_take_is_refused(place, document, boa
     ]
     for unfit, target_board, method, words in refused:
         with pytest.raises(SubmissionError, match=words):
-            row_of(unfit, target_board, method=method)
+            row_of(unfit, target_board, RowDetails(method=method))
 
 
 def test_a_metric_that_no_query_defines_is_left_out_of_the_row(document, board):
@@ -172,7 +172,7 @@ def test_a_duplicate_and_a_broken_file_are_refused_and_the_file_stays(place, doc
     path, row = place / "toy.toml", row_of(document, board)
     add(row, board, path)
     whole = path.read_text()
-    renamed = row_of(document, read_board_file(path), method="another name")
+    renamed = row_of(document, read_board_file(path), RowDetails(method="another name"))
     broken = "dataset = 'toy'\nversion ="
     for text, more, words in (
         (whole, row, "the run of mine is there already: nothing was added"),

@@ -25,7 +25,7 @@ import hbench
 from hbench.boards import Leaderboard, Row, parse_board
 from hbench.boards.proof.changes import compared
 from hbench.boards.proof.fetched import VERIFIED, verdict_by
-from hbench.boards.runs import block, empty_board, head, row_of
+from hbench.boards.runs import RowDetails, block, empty_board, head, row_of
 from hbench.core.errors import HBenchError
 from hbench.datasets import Dataset
 from hbench.evaluation import submission
@@ -85,7 +85,9 @@ class Bench:
         """The row of a file under its own conditions, as `add` makes it."""
         document = self.report(path, **options)
         return row_of(
-            document, board or empty_board(document), url=f"https://example.org/{path.name}"
+            document,
+            board or empty_board(document),
+            RowDetails(url=f"https://example.org/{path.name}"),
         )
 
     def run(self, name: str, vectors: np.ndarray, suffix: str = ".npz", **options: object) -> Row:
@@ -484,7 +486,7 @@ def leave_out(path: Path, vectors: np.ndarray, items: list[str]) -> None:
 def row_of_any(bench: Bench, document, path: Path) -> Row:
     """The row of a report that `add` refuses."""
     plain = document.model_copy(update={"signature": bench.runs[0].run.signature})
-    row = row_of(plain, bench.board, url=f"https://example.org/{path.name}")
+    row = row_of(plain, bench.board, RowDetails(url=f"https://example.org/{path.name}"))
     return with_run(row, signature=document.signature)
 
 

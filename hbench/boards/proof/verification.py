@@ -18,7 +18,7 @@ from typing import NamedTuple
 from hbench.boards import Leaderboard, Row, RunProvenance
 from hbench.boards.reported import scores_under
 from hbench.boards.rows import PLACES
-from hbench.boards.runs import recorded, row_of
+from hbench.boards.runs import RowDetails, recorded, row_of
 from hbench.core.errors import (
     ComparisonError,
     SubmissionError,
@@ -225,7 +225,7 @@ def _checked_fields(
     row: Row, run: RunProvenance, board: Leaderboard, document: Document
 ) -> Iterator[Check]:
     """Yield a check for every field of a row, but for its scores, that its file gives otherwise."""
-    anew = row_of(document, board, method=row.method)
+    anew = row_of(document, board, RowDetails(method=row.method))
     assert anew.run is not None
     hidden = [doubt for doubt in document.doubts if doubt not in (run.doubt or "")]
     if hidden:

@@ -1,0 +1,57 @@
+"""Blocks of options: options that several verbs have in common, handed to each as one typed record.
+
+    @dataclass(frozen=True)
+    class Size:
+        width: int
+        height: int
+
+    OPTIONS = [click.option("--width", type=int), click.option("--height", type=int)]
+    SIZE = block("size", Size, OPTIONS)
+
+A command below `@SIZE` has both options and takes `size`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from functools import reduce, wraps
+from typing import Any, TypeVar
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+
+def with_options(
+    options: Sequence[Callable[[CommandT], CommandT]],
+) -> Callable[[CommandT], CommandT]:
+    """Give a command these options, in their order."""
+    return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
+
+
+def block(
+    parameter: str, record: type[Any], options: Sequence[Callable[[Any], Any]]
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command these options, and hand it their values as one record.
+
+    Args:
+        parameter: by which the command takes the record.
+        record: a dataclass whose fields are called as the options' parameters.
+        options: decorators of click.
+    """
+    names = [field.name for field in fields(record)]
+
+    def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def call(*arguments: Any, **values: Any) -> Any:
+            own = {name: values.pop(name) for name in names}
+            return command(*arguments, **values, **{parameter: record(**own)})
+
+        made: Callable[..., Any] = with_options(options)(call)
+        return made
+
+    return decorated
+
+
+def words_of(text: str | None) -> list[str]:
+    """The words between the commas of an option."""
+    return [word.strip() for word in (text or "").split(",") if word.strip()]
