@@ -69,8 +69,9 @@ def test_the_gallery_has_every_kind_and_its_pictures_are_there_and_small():
     commands = script("gallery").lines(GALLERY)
     assert {words[2] for words in commands if words[:2] == ["hbench", "plot"]} == set(kinds)
     shown = re.findall(r"\]\((pictures/gallery/[^)]+)\)", GALLERY)
+    written = map(script("gallery").target, commands)
     assert sorted(Path(each).name for each in shown) == sorted(
-        script("gallery").target(words) for words in commands[2:]
+        name for name in written if name.endswith(".png")
     )
     for each in shown:
         path = PICTURES.parent / each

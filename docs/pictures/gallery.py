@@ -33,15 +33,21 @@ def lines(page: str) -> list[list[str]]:
 
 
 def target(words: list[str]) -> str:
-    """What a command writes: the word after -o or --out."""
-    return words[next(at for at, word in enumerate(words) if word in {"-o", "--out"}) + 1]
+    """What a command writes: the word after -o, --out or >."""
+    return words[next(at for at, word in enumerate(words) if word in {"-o", "--out", ">"}) + 1]
 
 
 def run(words: list[str], folder: Path) -> Path:
     """Run a command in a folder, but for a training that is there, and give what it wrote."""
     made = folder / target(words)
-    if not (words[1] == "train" and (made / "report.json").exists()):
-        subprocess.run([sys.executable, "-m", *words], cwd=folder, check=True)
+    if words[1] == "train" and (made / "report.json").exists():
+        return made
+    command = [sys.executable, "-m", *words]
+    if ">" not in words:
+        subprocess.run(command, cwd=folder, check=True)
+        return made
+    with made.open("wb") as file:
+        subprocess.run(command[: command.index(">")], cwd=folder, check=True, stdout=file)
     return made
 
 

@@ -8,11 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from hbench.evaluation.by_name.named import NamedPictures
-from hbench.evaluation.by_name.trusted import Trusted
+from hbench.evaluation.by_name.trusted import POINTS, Trusted
 from hbench.trust.outcomes import Outcome, RiskCoverage
 
 TARGETS = (0.8, 0.9, 0.95, 0.99)
-POINTS = 300  # of the line, at most
 WIDTH, HEIGHT = 320, 180  # of the picture, in its own units
 STEPS = (0.05, 0.1, 0.2, 0.4, 1.0)  # ends of the axis of risk
 
@@ -83,8 +82,8 @@ def curve_of_page(trusted: Trusted, is_chosen: bool) -> RiskCurve:
 
 def _line(curve: RiskCoverage, end: float) -> str:
     """The points of the line, so many that an eye sees no fewer."""
-    rows = np.unique(np.linspace(0, len(curve.risk) - 1, POINTS).astype(np.int64))
-    points = zip(curve.coverage[rows].tolist(), curve.risk[rows].tolist(), strict=True)
+    _, coverage, risk = curve.thinned(POINTS)
+    points = zip(coverage.tolist(), risk.tolist(), strict=True)
     return " ".join("{:.1f},{:.1f}".format(*_place(*point, end)) for point in points)
 
 

@@ -69,6 +69,11 @@ class RiskCoverage(NamedTuple):
     coverage: Values
     risk: Values
 
+    def thinned(self, most: int) -> RiskCoverage:
+        """The same line with `most` points at most, evenly along it, both ends among them."""
+        rows = np.unique(np.linspace(0, len(self.risk) - 1, most).astype(np.int64))
+        return RiskCoverage(*(values[rows] for values in self))
+
 
 def outcome_at(judged: JudgedClimb, threshold: float | Values) -> Outcome:
     """What comes of a threshold, or of one for each item (N,)."""

@@ -210,7 +210,10 @@ def test_the_verb_writes_answers_and_one_document(tmp_path):
     with answers.open(newline="") as lines:
         written = [*csv.DictReader(lines)]
     assert len(written) == len(rows)
-    assert list(written[0]) == ["item", "answer", "answer_level", "mass", "promised"]
+    answer = ["item", "answer", "answer_level", "mass", "promised"]
+    assert list(written[0])[:5] == answer
+    assert all(row["path"].startswith(row["answer"]) for row in written)
+    assert all(float(row["path_mass"]) <= float(row["mass"]) for row in written)
     assert {row["answer_level"] for row in written} <= {"", "order", "kind"}
 
 

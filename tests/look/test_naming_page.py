@@ -1,5 +1,6 @@
 """The page of naming: its counts are those of loops over the items, and it opens anywhere."""
 
+import json
 from collections import Counter
 
 import numpy as np
@@ -9,7 +10,8 @@ import hbench
 from hbench.datasets import manifest
 from hbench.datasets.dataset import Dataset, Protocol
 from hbench.look.naming import agreement_of, confusion_of, surest_of, write_page
-from tests.command_line import refusal
+from hbench.look.plots.trust import read_curve
+from tests.command_line import call, refusal
 from tests.look.elements import check_page, each
 from tests.look.plotting import NASTY
 
@@ -127,3 +129,39 @@ def test_the_page_of_predictions_shows_reliability_the_line_and_what_is_answered
     wrong = sorted((one.share for one in surest_of(named)), reverse=True)
     assert [one.share for one in surest_of(named)] == wrong
     check_page(page, findings)
+
+
+@pytest.fixture
+def answers(tmp_path):
+    """The answers of a naming in JSON, as `hbench name --json` prints them, and its curve."""
+    named, _ = named_of(40, each_has=9)
+    trusted = named.trust(0.1)
+    path = tmp_path / "answers.json"
+    document = {"signature": named.signature, "trust": trusted.document()}
+    path.write_text(json.dumps(document))
+    return path, trusted
+
+
+def test_a_curve_is_drawn_from_the_answers_that_were_printed(answers):
+    path, trusted = answers
+    curve = read_curve(path, "mine")
+    assert curve.line[0].tolist() == [0, 0]
+    assert curve.line[-1].tolist() == [trusted.curve.coverage[-1], trusted.curve.risk[-1]]
+    assert set(map(tuple, curve.line.tolist())) <= set(
+        zip(trusted.curve.coverage.tolist(), trusted.curve.risk.tolist(), strict=True)
+    )
+    assert curve.chosen.tolist() == [trusted.coverage, trusted.risk]
+
+
+def test_curves_of_several_namings_are_one_picture(answers, tmp_path):
+    path, _ = answers
+    out = tmp_path / "trust.svg"
+    call("plot", "trust", path, path, "--name", "mine", "--name", NASTY, "-o", out)
+    assert out.read_text().startswith("<?xml")
+
+
+def test_a_file_without_a_curve_is_refused_with_the_command_that_makes_one(tmp_path):
+    path = tmp_path / "report.json"
+    path.write_text('{"scores": {}}')
+    said = refusal("plot", "trust", path, "-o", tmp_path / "trust.svg")
+    assert "--trust" in said

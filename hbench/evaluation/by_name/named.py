@@ -164,7 +164,8 @@ class NamedPictures:
                 if each not in texts:
                     texts[each] = self.numbering.text(each)
             paths.append(tuple(texts[each] for each in own))
-        return NamedItems(self.items, self.judged, units, tuple(paths), self.manifest.levels)
+        levels = self.manifest.levels
+        return NamedItems(self.items, self.judged, units, tuple(paths), levels, self.table)
 
 
 def truth_of(manifest: Manifest) -> tuple[Labels, Positions, Positions]:

@@ -29,19 +29,21 @@ from hbench.trust.outcomes import (
 )
 from hbench.trust.thresholds import Promise, answers_of, threshold_for
 
+POINTS = 300  # of a line, at most: an eye sees no fewer
 FIXED = (0.8, 0.6, 0.4)  # thresholds in use, of the finest level and the ones above
 
 
 @dataclass(frozen=True)
 class NamedItems:
     """What is known of the items that are named: their ids, `judged`, the `units` (N,), how a path
-    is written, and the levels."""
+    is written, the levels, and the table of the naming, with their whole paths."""
 
     items: NDArray[np.object_]
     judged: JudgedClimb
     units: Positions
     paths: tuple[tuple[str, ...], ...]  # of every item, the text of its node at every level
     levels: tuple[str, ...]
+    table: pa.Table
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class Trusted:
         interval: of the share right, 95 %, over units; NaN with fewer than two.
         curve: risk against coverage of these items.
         fixed: the outcome of the thresholds in use, .8, .6 and .4, beside it.
+        naming: the table of the whole paths, from which the answers were cut.
     """
 
     target: float
@@ -84,6 +87,7 @@ class Trusted:
     curve: RiskCoverage
     fixed: Outcome
     level_names: tuple[str, ...]
+    naming: pa.Table
 
     @property
     def said(self) -> float:
@@ -131,15 +135,28 @@ class Trusted:
             "needed": self.promise.needed,
             "interval": [_json(each) for each in self.interval],
             "haurc": _json(self.haurc),
+            "curve": self._points(),
             **_outcome_document(self.outcome, self.level_names),
             "fixed": _outcome_document(self.fixed, self.level_names),
         }
 
+    def _points(self) -> list[list[float]]:
+        """Coverage and risk along the curve."""
+        _, coverage, risk = self.curve.thinned(POINTS)
+        points: list[list[float]] = np.stack([coverage, risk], axis=1).tolist()
+        return points
+
     def table(self) -> pa.Table:
-        """item, answer, answer_level, mass, promised: a row of every item."""
+        """item, answer, answer_level, mass, promised, then the whole path and its mass, and the
+        level down to which several readers agree: a row of every item."""
         said = self.levels > 0
         names = np.array(["", *self.level_names], dtype=object)
         promised = [f"{self.target:g}" if here else "" for here in said.tolist()]
+        # two masses: that of the answer, and that of the end of the whole path
+        whole = {"path": "path", "mass": "path_mass", "agreed_to": "agreed_to"}
+        given = {
+            name: self.naming[own] for own, name in whole.items() if own in self.naming.column_names
+        }
         return pa.table(
             {
                 "item": pa.array(self.items.tolist()),
@@ -147,6 +164,7 @@ class Trusted:
                 "answer_level": pa.array(names[self.levels].tolist()),
                 "mass": pa.array(self.masses),
                 "promised": pa.array(promised),
+                **given,
             }
         )
 
@@ -263,6 +281,7 @@ def _answered(
         curve=curve_of(of_tested),
         fixed=outcome_of(of_tested, of_tested.climb.levels_by(fixed_thresholds(len(named.levels)))),
         level_names=named.levels,
+        naming=named.table,
     )
 
 

@@ -1,0 +1,115 @@
+"""Draws risk against coverage: how much is said of how many items, and how often that is wrong, at
+every threshold (hierarchical selective classification).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.core.errors import SubmissionError
+from hbench.core.untrusted import read_json
+from hbench.look.figures import (
+    Drawing,
+    drawn,
+    legend_above,
+    legend_height,
+    percent_axis,
+    short,
+)
+from hbench.look.inputs import shown_names
+from hbench.look.palette import series_color
+from hbench.look.plots import PlotRequest, kind
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MADE_BY = "hbench name FILE -d DATASET … --trust .95 --json > answers.json"
+
+
+class TrustCurve(NamedTuple):
+    """One naming: its name and signature, the line (P, 2) of coverage and risk, the area under it,
+    and the points (2,) of its target, None where nothing is said for it, and of the fixed
+    thresholds."""
+
+    name: str
+    signature: str
+    line: NDArray[np.float64]
+    haurc: float
+    target: float
+    chosen: NDArray[np.float64] | None
+    fixed: NDArray[np.float64]
+
+
+def read_curve(path: Path, name: str) -> TrustCurve:
+    """The curve that `hbench name --trust … --json` printed. Raises SubmissionError for a file
+    without one.
+    """
+    try:
+        content: Any = read_json(path)
+        trust = content["trust"]
+        return TrustCurve(
+            name,
+            str(content["signature"]),
+            np.asarray(trust["curve"], np.float64).reshape(-1, 2),
+            float(trust["haurc"]),
+            float(trust["target"]),
+            _point(trust) if trust["said"] else None,
+            _point(trust["fixed"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SubmissionError(
+            f"{path} has no curve of risk against coverage",
+            expected="answers of a target, in JSON",
+            found=f"{type(error).__name__}: {error}",
+            fix=MADE_BY,
+        ) from None
+
+
+def _point(outcome: Any) -> NDArray[np.float64]:
+    return np.array([outcome["coverage"], outcome["risk"]], np.float64)
+
+
+def draw_trust(curves: Sequence[TrustCurve]) -> Drawing:
+    """Draw a line per naming, with a dot at its target and a cross at the fixed thresholds."""
+    labels = [f"{short(curve.name, 30)}   hAURC {100 * curve.haurc:.1f}" for curve in curves]
+
+    def paint(figure: Figure) -> None:
+        """Coverage to the right, risk upwards, both from nothing said to all said."""
+        panel = figure.subplots()
+        for number, curve in enumerate(curves):
+            color = series_color(number, len(curves))
+            coverage, risk = 100 * curve.line.T
+            panel.plot(coverage, risk, color=color, linewidth=1.2, label=labels[number])
+            if curve.chosen is not None:
+                panel.plot(*(100 * curve.chosen), "o", color=color, markersize=4, clip_on=False)
+            panel.plot(*(100 * curve.fixed), "x", color=color, markersize=4, clip_on=False)
+
+        percent_axis(panel, "x")
+        panel.set_xlim(0, 100)
+        panel.set_ylim(bottom=0)
+        panel.set(xlabel="coverage (%)", ylabel="risk: wrong of all (%)")
+        legend_above(figure, labels, panel.get_legend_handles_labels()[0])
+
+    targets = " / ".join(dict.fromkeys(f"{curve.target:g}" for curve in curves))
+    about = (
+        f"{curves[0].signature}\ndot: promised for {targets}, if anything is; cross: thresholds "
+        ".8 / .6 / .4"
+    )
+    return drawn(paint, height=2.35 + legend_height(labels), about=about)
+
+
+@kind(
+    "trust",
+    "risk against coverage: how often what is said is wrong, by how much is said",
+    f"answers in JSON ({MADE_BY})",
+    "names",
+)
+def _draw(request: PlotRequest) -> Drawing:
+    paths = list(map(Path, request.files))
+    names = shown_names(request.names, [path.stem for path in paths], paths)
+    return draw_trust([read_curve(path, name) for path, name in zip(paths, names, strict=True)])
