@@ -153,6 +153,11 @@ EXTENT = block(
 @TABLE
 @SUBMITTED
 @click.option("--check", is_flag=True, help="Only validate the file; every problem is listed.")
+@click.option(
+    "--remarks",
+    is_flag=True,
+    help="Print every remark and doubt; unless given, three lines. The report has them all.",
+)
 @click.option("--method", help="The method's name, for the report and the leaderboard row.")
 @click.option("--format", "format_", type=FORMATS, default="table")
 @click.option(
@@ -172,6 +177,7 @@ def command(
     table: TableOptions,
     submitted: SubmittedFiles,
     check: bool,
+    remarks: bool,
     method: str | None,
     format_: str,
     as_json: bool,
@@ -201,7 +207,8 @@ def command(
     report = _report(checked, execution, scoring, submitted.nodes, submitted.scored(file))
     if report is not None:
         reporting.write_report(report, files)
-        reporting.show_report(report.document, "json" if as_json else format_)
+        shown_as = "json" if as_json else format_
+        reporting.show_report(report.document, shown_as, every_remark=remarks)
 
 
 def _refused_together(

@@ -5,6 +5,7 @@ writing, and showing.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -280,7 +281,30 @@ def show_read(read: Iterable[dict[str, Any]]) -> None:
         say(f"read: {Understood.of(document)}")
 
 
-def show_report(document: Document, format_: str) -> None:
+MOST_REMARKS = 3  # lines below the scores; of a dozen, nobody read the one that mattered
+
+
+def remarks_of(document: Document, *, every: bool) -> list[str]:
+    """What a report's tables were taken for, its doubts and its notes, a line each; of more than
+    three, unless `every` one is asked for, the first two and how many follow.
+    """
+    from hbench.sheets.understood import Understood
+
+    lines = [
+        *(f"read: {Understood.of(each)}" for each in document.read),
+        *(f"doubt: {doubt}" for doubt in document.doubts),
+        *(f"note: {note}" for note in document.warnings),
+    ]
+    if every or len(lines) <= MOST_REMARKS:
+        return lines
+
+    shown, left = lines[: MOST_REMARKS - 1], lines[MOST_REMARKS - 1 :]
+    kinds = Counter(line.partition(":")[0] for line in left)
+    counts = ", ".join(f"{kind}s: {number}" for kind, number in kinds.items())
+    return [*shown, f"… and {len(left)} more ({counts}): --remarks prints them"]
+
+
+def show_report(document: Document, format_: str, *, every_remark: bool = True) -> None:
     """The scores in one of the formats, the remarks, and the place on the dataset's leaderboard."""
     from hbench.boards import formats
 
@@ -290,11 +314,8 @@ def show_report(document: Document, format_: str) -> None:
         show_scores(document)
     else:
         show(formats.FORMATS[format_](document).rstrip("\n"))
-    show_read(document.read)
-    for doubt in document.doubts:
-        say(f"doubt: {doubt}")
-    for note in document.warnings:
-        say(f"note: {note}")
+    for remark in remarks_of(document, every=every_remark):
+        say(remark)
     board = board_of(document.dataset)
     if board and (placed := formats.placing(document, board)):
         say(placed)

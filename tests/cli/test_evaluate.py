@@ -26,6 +26,50 @@ SPECIES = [("felidae", "cat"), ("felidae", "lion"), ("canidae", "dog"), ("canida
 
 
 @pytest.fixture(scope="module")
+def copied_labels(tmp_path_factory):
+    """A folder with a table, and vectors that are its labels: doubts and notes of several kinds."""
+    folder = tmp_path_factory.mktemp("copied-labels")
+    rows = [(f"i{n}", *SPECIES[n % 4]) for n in range(120)]
+    with (folder / "table.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("item", "family", "species"), *rows])
+    embeddings.write(
+        folder / "labels.parquet", [row[0] for row in rows], np.eye(4)[np.arange(120) % 4]
+    )
+    return folder
+
+
+def remarks(folder, *words):
+    command = ["evaluate", "labels.parquet", "-d", "table.csv", *words]
+    done = subprocess.run(
+        [sys.executable, "-m", "hbench", *command],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stderr.splitlines()
+
+
+def test_of_many_remarks_two_are_printed_and_the_others_counted(copied_labels):
+    first, second, third, *_ = remarks(copied_labels, "-o", "report.json")
+    assert first.startswith("read: table.csv")
+    assert second.startswith("doubt: ")
+    report = json.loads((copied_labels / "report.json").read_text())
+    left = len(report["doubts"]) + len(report["warnings"]) - 1
+    assert left > 2
+    assert f"{left} more" in third
+    assert "--remarks" in third
+
+
+def test_every_remark_is_printed_where_it_is_asked_for(copied_labels):
+    remarks(copied_labels, "-o", "report.json")
+    report = json.loads((copied_labels / "report.json").read_text())
+    shown = remarks(copied_labels, "--remarks")
+    said = [f"doubt: {each}" for each in report["doubts"]]
+    assert shown[1:] == said + [f"note: {each}" for each in report["warnings"]]
+
+
+@pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """A dataset of 4 species in 2 families, 10 images each, and two embedding files of it, one
     better than the other.
