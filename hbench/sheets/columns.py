@@ -103,11 +103,11 @@ def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> Tab
     }
     split = next((name for name in rest if of_items and _is_split(rest[name])), None)
     rest = {name: each for name, each in rest.items() if name not in {*masks.values(), split}}
+    if item is None and of_items:
+        _refuse_item(names, {name: each for name, each in rest.items() if name not in levels})
     if chosen.levels:
         others = {name: "not named as a level" for name in rest if name not in levels}
         return TableColumns(item, chosen.levels, split, masks, left_out | others)
-    if item is None and of_items:
-        _refuse_item(names, rest)
     return _with_levels(TableColumns(item, (), split, masks, left_out), rest, of_items=of_items)
 
 

@@ -23,7 +23,8 @@ OTHER_IDS = frozenset(
         "image", "images", "imageid", "image_ids", "image_name", "image_names", "image_path",
         "image_paths", "img", "img_path", "img_paths", "file", "files", "filename", "filenames",
         "file_name", "file_names", "file_path", "file_paths", "filepath", "filepaths", "path",
-        "paths", "names", "photo_id", "sample_id", "item_id", "item_ids", "key", "keys",
+        "paths", "names", "photo", "photos", "picture", "pictures", "photo_id", "sample_id",
+        "item_id", "item_ids", "key", "keys",
         # Darwin Core, GBIF, museums
         "gbifid", "occurrenceid", "catalognumber", "taxonid", "uuid",
         # shops: Google's product feed, Amazon's reviews

@@ -30,6 +30,7 @@ from hbench.tree import ROOT, LabelTree, refuse_depth
 from hbench.tree.graphs import ClassGraph, NodeId, unfold, unpacked
 from hbench.tree.graphs.edge_lists import EdgeColumns, edge_columns, edges_of, left_out, pairs_in
 from hbench.tree.graphs.newick import format_newick, parse_newick
+from hbench.tree.mapping import is_mapping, levels_in_mapping
 from hbench.tree.names import CONTROL, NameTable, class_columns, class_rows
 
 PATHS = ".txt"  # a path on each line
@@ -88,6 +89,9 @@ def _read_sheet(found: sheet.Sheet, chosen: Chosen) -> NameTable:
     facts = [found.written] if found.written else []
     if not chosen.levels and LEVELS_KEY in (table.schema.metadata or {}):
         chosen = replace(chosen, levels=tuple(parse_json(table.schema.metadata[LEVELS_KEY])))
+    if not chosen.levels and is_mapping(table):
+        table, said = levels_in_mapping(table)
+        facts.append(said)
     listed = None if chosen.levels else edge_columns(table, chosen.edges)
     if listed is not None:
         return replace(

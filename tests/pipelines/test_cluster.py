@@ -154,3 +154,22 @@ def test_other_encoders_and_files_than_embeddings_are_refused(tmp_path):
     ):
         with pytest.raises(UsageError, match=problem):
             encode.encode(labels, encoder, prompt)
+
+
+def test_a_folder_that_is_no_sentence_encoder_is_refused_by_what_it_lacks(tmp_path):
+    labels = [Label("Q1", "x", 1, 0, 0, ())]
+    with pytest.raises(DataError, match="no weights, no tokenizer"):
+        encode.encode(labels, f"open_clip:{tmp_path}")
+    for name in ("model.safetensors", "tokenizer.json"):
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(DataError, match="no hidden_size"):
+        encode.encode(labels, f"open_clip:{tmp_path}")
+
+
+def test_a_sweep_proposes_the_k_that_needs_the_fewest_decisions():
+    rows = [
+        sweep.Swept(k, 0.1, 0.9, 0.5, 0.8, 0.8, 0.8, splits=splits, merges=merges)
+        for k, splits, merges in ((40, 9, 2), (80, 3, 6), (160, 1, 30))
+    ]
+    assert sweep.proposal(rows).startswith("take k = 80: 3 splits and 6 merges")

@@ -7,6 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import hbench
+from hbench.tree.names import class_rows
 from tests.command_line import call, refusal
 from tests.pipelines.official import rows_of
 
@@ -154,4 +156,89 @@ def test_the_step_is_up_to_date_until_the_table_or_the_columns_change(tmp_path):
 def test_assemble_says_that_a_table_of_labels_has_no_landmarks(tmp_path):
     clean(tmp_path, table(tmp_path / "birds.csv", ("id", "name", "n"), ROWS))
     said = refusal("hgldv2", "--work", tmp_path, "assemble")
-    assert "mapping.csv, which has the group and the kind of every label" in said
+    assert "assemble --labels" in said
+
+
+DECISIONS = """
+groups: {thrush: {kind: songbird}, owl: {kind: bird of prey}}
+decisions:
+- {id: a, op: name, members_of: ["1000", "1300"], to: thrush}
+- {id: b, op: name, members_of: ["1007", "1107", "1207"], to: owl}
+- {id: c, op: drop, labels: ["1014"]}
+"""
+PHOTOGRAPHS = [
+    (f"{i}-{n}.jpg", i, "test" if n else "train") for i in [*BIRDS, "9"] for n in range(2)
+]
+
+
+@pytest.fixture(scope="module")
+def mapped(tmp_path_factory):
+    """A work folder with the mapping of a few decisions."""
+    work = tmp_path_factory.mktemp("birds")
+    clean(work, table(work / "birds.csv", ("id", "label", "count"), ROWS))
+    call("hgldv2", "--work", work, "encode", "--encoder", "tfidf")
+    call("hgldv2", "--work", work, "cluster", "--k", "3")
+    (work / "decisions.yaml").write_text(DECISIONS)
+    call("hgldv2", "--work", work, "replay")
+    return work
+
+
+@pytest.mark.parametrize("by", ["id", "name"])
+def test_items_with_labels_become_a_dataset_of_kinds_groups_and_labels(mapped, tmp_path, by):
+    names = {i: label for i, (label, _) in BIRDS.items()} if by == "name" else {}
+    rows = [(photo, names.get(i, i), split) for photo, i, split in PHOTOGRAPHS]
+    photographs = table(tmp_path / "photographs.csv", ("photo", "what", "split"), rows)
+    words = ("assemble", "--labels", photographs, "--split-column", "split")
+    said = call("hgldv2", "--work", mapped, *words).stderr
+    assert "labels by what: 10 of 18 items have a group" in said
+    data = hbench.load(mapped / "dataset")
+    assert data.levels == ("kind", "group", "label")
+    test = data.tests["test"]
+    paths = class_rows(test.tree)
+    found = {
+        (item, *paths[leaf]) for item, leaf in zip(test.items, test.labels[:, -1], strict=True)
+    }
+    of_group = {"1000": "thrush", "1300": "thrush", "1007": "owl", "1107": "owl", "1207": "owl"}
+    kinds = {"thrush": "songbird", "owl": "bird of prey"}
+    assert found == {
+        (f"{i}-1.jpg", kinds[group], group, BIRDS[i][0]) for i, group in of_group.items()
+    }
+    assert len(data.train.items) == len(of_group)
+
+
+def test_items_that_are_left_out_are_counted_by_their_reason(mapped, tmp_path):
+    rows = [(photo, i) for photo, i, _ in PHOTOGRAPHS]
+    photographs = table(tmp_path / "photographs.csv", ("item", "label"), rows)
+    said = call("hgldv2", "--work", mapped, "assemble", "--labels", photographs).stderr
+    assert "left out: 2 items (dropped)" in said
+    assert "left out: 2 items (no such label)" in said
+    assert "left out: 4 items (needs_review)" in said
+
+
+def test_a_table_without_a_column_of_labels_is_refused(mapped, tmp_path):
+    other = table(tmp_path / "other.csv", ("item", "colour"), [("a.jpg", "red")])
+    said = refusal("hgldv2", "--work", mapped, "assemble", "--labels", other)
+    assert "no column of labels" in said
+    assert "item, colour" in said
+
+
+def test_the_tree_of_a_mapping_is_read(mapped):
+    shown = json.loads(call("tree", "show", mapped / "mapping.csv", "--json").stdout)
+    assert [level["level"] for level in shown["statistics"]] == ["kind", "group", "label"]
+    assert [level["nodes"] for level in shown["statistics"]] == [2, 2, 5]
+
+
+@pytest.mark.parametrize(("label", "is_said"), [("{}", True), ("the {} of the north", False)])
+def test_letters_are_said_to_be_all_that_tfidf_sees_of_short_labels(tmp_path, label, is_said):
+    rows = [(class_id, label.format(name), count) for class_id, name, count in ROWS]
+    clean(tmp_path, table(tmp_path / "birds.csv", ("id", "label", "count"), rows))
+    said = call("hgldv2", "--work", tmp_path, "encode", "--encoder", "tfidf").stderr
+    assert ("MiniLM" in said) == is_said
+
+
+def test_items_without_an_id_are_refused_with_the_column_that_may_be_theirs(mapped, tmp_path):
+    rows = [(photo, i) for photo, i, _ in PHOTOGRAPHS]
+    photographs = table(tmp_path / "shots.csv", ("shot", "label"), rows)
+    said = refusal("hgldv2", "--work", mapped, "assemble", "--labels", photographs)
+    assert "no column of ids" in said
+    assert "shot" in said

@@ -21,13 +21,14 @@ import jinja2
 
 from hbench import datasets
 from hbench.cli import terminal
-from hbench.core.errors import DataError
+from hbench.core.errors import DataError, UsageError
 from hbench.core.files import replacing, write_text
 from hbench.datasets.benchmarks import gldv2
 from hbench.tree import Labels, LabelTree
+from hbench.tree.partial import classes_in_words
 from hbench_hgldv2.artefact import counts_text, made_by, read_rows, rows_text, sha256, write_rows
 from hbench_hgldv2.curation.replay import Placed
-from hbench_hgldv2.dataset import assign
+from hbench_hgldv2.dataset import assign, own_items
 from hbench_hgldv2.dataset.assign import Assigned
 from hbench_hgldv2.grouping import encode, quality
 from hbench_hgldv2.labels.clean import CleanedLandmark
@@ -74,15 +75,35 @@ def run(
         Path | None,
         "Folder of GLDv2's metadata: with it the dataset hgldv2 is built too, in dataset/.",
     ] = None,
+    labels: Annotated[
+        Path | None,
+        "A table of your own items with the label of each: with it their dataset is built instead.",
+    ] = None,
+    pictures: Annotated[
+        Path | None, "With --labels: the folder of the pictures.  [default: that of the table]"
+    ] = None,
+    split_column: Annotated[
+        str | None, "With --labels: the column that says train or test.  [default: all are tested]"
+    ] = None,
 ) -> None:
     """Apply mapping.csv to the landmarks, and assigned_{train,index}.csv, if they exist, to those
-    without a group.
+    without a group; or, with --labels, to items of your own.
 
     The column `source` of hierarchy.csv says how each landmark got its super-category.
 
     \b
     hbench hgldv2 assemble --raw gldv2/raw
+    hbench hgldv2 --work birds assemble --labels photographs.csv
     """
+    if labels is not None:
+        if raw is not None:
+            raise UsageError("--raw is of GLDv2's own landmarks", fix="leave --raw or --labels out")
+        _assemble_own(work, own_items.OwnItems(labels, pictures, split_column))
+        return
+    if pictures is not None or split_column is not None:
+        raise UsageError(
+            "--pictures and --split-column are of --labels", fix="give it too, or leave them out"
+        )
     selection = _selection(work)
     if raw is not None:
         _refuse_one_split(work, raw, selection)
@@ -120,6 +141,15 @@ def run(
         )
 
 
+def _assemble_own(work: Path, own: own_items.OwnItems) -> None:
+    """Build the dataset of a table of one's own items."""
+    mapping = read_rows(work / "mapping.csv", Placed)
+    dataset = own_items.build_own(work, own, mapping, terminal.say)
+    sizes = classes_in_words(next(iter(dataset.tests.values())).tree, ", ")
+    terminal.say(f"{work / 'dataset'}: {sizes}")
+    terminal.say(f"hbench evaluate EMBEDDINGS --dataset {work / 'dataset'}")
+
+
 def _selection(work: Path) -> list[CleanedLandmark]:
     """Read the landmarks to assemble; raises DataError where there are none."""
     selection = read_rows(work / "selection.csv", CleanedLandmark)
@@ -128,7 +158,7 @@ def _selection(work: Path) -> list[CleanedLandmark]:
             f"{work / 'selection.csv'} has no landmarks to assemble",
             expected="landmarks of scraped links or of a released file",
             found="none, as where the labels are those of a table (clean --labels)",
-            fix=f"use {work / 'mapping.csv'}, which has the group and the kind of every label",
+            fix="give your items with the label of each: assemble --labels items.csv",
         )
     return selection
 

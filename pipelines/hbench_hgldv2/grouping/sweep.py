@@ -22,6 +22,8 @@ from hbench_hgldv2.grouping.encode import Vectors, load
 from hbench_hgldv2.grouping.quality import agreement_with, lexical_coherence
 from hbench_hgldv2.labels.label import Label
 
+ABOUT = 0.02  # of stability, which ten refits do not tell apart
+
 
 class Swept(NamedTuple):
     """The measures of one k. A curator reaches the reference with this many `splits` and `merges`;
@@ -77,6 +79,32 @@ def run(
         rows = list(bar.track(swept, total=len(settings), description="k"))
     write_rows(work / "sweep.csv", rows, Swept, record=record, counts={"rows": len(rows)})
     _show(rows)
+    terminal.say(proposal(rows))
+
+
+def proposal(rows: Sequence[Swept]) -> str:
+    """Which k to take, and why: the one that needs the fewest decisions to reach a reference;
+    without one, the largest that is about as stable as the best, since merging is cheap.
+
+    >>> measures = {"silhouette": 0.1, "coherence": 0.5, "purity": math.nan, "nmi": math.nan}
+    >>> rest = {**measures, "ari": math.nan, "splits": math.nan, "merges": math.nan}
+    >>> proposal([Swept(k=k, stability=s, **rest) for k, s in ((40, 0.9), (80, 0.89), (160, 0.6))])
+    'take k = 80: the largest that is about as stable as the best (0.89 of 0.90); merging whole \
+clusters is cheaper than splitting them'
+    """
+    if not math.isnan(rows[0].splits):
+        best = min(rows, key=lambda row: (row.splits + row.merges, -row.k))
+        return (
+            f"take k = {best.k}: {best.splits:.0f} splits and {best.merges:.0f} merges reach the "
+            "reference, the fewest"
+        )
+    top = max(row.stability for row in rows)
+    best = max((row for row in rows if row.stability >= top - ABOUT), key=lambda row: row.k)
+    return (
+        f"take k = {best.k}: the largest that is about as stable as the best "
+        f"({best.stability:.2f} of {top:.2f}); merging whole clusters is cheaper than splitting "
+        "them"
+    )
 
 
 def _show(rows: Sequence[Swept]) -> None:

@@ -1,0 +1,140 @@
+"""Makes a dataset of a curator's own items: a table that gives every item one of the labels, and
+the groups and kinds that were decided for them.
+
+The levels are kind, group and label, coarse to fine; a kind that all groups share is none.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from hbench.core import tables
+from hbench.core.errors import DataError, examples
+from hbench.datasets import Dataset
+from hbench.datasets.build import build
+from hbench.datasets.own.data import OnRemark
+from hbench.datasets.own.source import OwnSource
+from hbench.sheets import sheet
+from hbench.sheets.column_values import plain
+from hbench_hgldv2.curation.replay import Placed
+
+LEVELS = ("kind", "group", "label")
+
+
+class LabelColumn(NamedTuple):
+    """The column of a table that holds labels: its name, and the label of every row, None of a row
+    whose text is no label."""
+
+    name: str
+    placed: list[Placed | None]
+
+
+class OwnItems(NamedTuple):
+    """A table of items with the label of each, the folder of their pictures, and the column that
+    says train or test."""
+
+    table: Path
+    pictures: Path | None
+    split_column: str | None
+
+
+def build_own(work: Path, own: OwnItems, mapping: Sequence[Placed], say: OnRemark) -> Dataset:
+    """Build the dataset of a table of items in `work`/dataset, by way of `work`/items.csv; items
+    whose label has no group are left out, and counted.
+
+    Raises DataError for a table without a column of labels, or without an item in a group.
+    """
+    labels = own.table
+    _, table, _ = sheet.read(labels)
+    column = label_column(labels, table, mapping)
+    in_group = [placed is not None and placed.status == "group" for placed in column.placed]
+    _say_left_out(column, say)
+    if not any(in_group):
+        raise DataError(
+            f"no item of {labels} has a label with a group",
+            expected="labels that decisions.yaml puts into groups",
+            found=f"{len(table):,} items without",
+            fix="decide on more labels in review.html, then run replay and assemble again",
+        )
+
+    kept = table.filter(pa.array(in_group))
+    rows = [placed for placed in column.placed if placed is not None and placed.status == "group"]
+    items = work / "items.csv"
+    levels = _levels(rows)
+    tables.write_sheet(_with_levels(kept, column.name, levels), items)
+    root = own.pictures or labels.parent
+    source = OwnSource(items, [*levels], root, split_column=own.split_column)
+    return build(labels.stem, source=source, out=work / "dataset", force=True, on_remark=say)
+
+
+def label_column(labels: Path, table: pa.Table, mapping: Sequence[Placed]) -> LabelColumn:
+    """The column whose texts are ids or names of labels, that of most rows. Raises DataError where
+    no column has any, or where a name stands for labels of several groups.
+    """
+    known = {placed.class_id: placed for placed in mapping}
+    by_name = _by_name(mapping)
+    found = []
+    for name in table.column_names:
+        texts = [plain(text) for text in tables.texts(table, name)]
+        placed = [known.get(text) or by_name.get(" ".join(text.split())) for text in texts]
+        found.append(LabelColumn(name, placed))
+
+    best = max(found, key=lambda column: sum(each is not None for each in column.placed))
+    if not any(best.placed):
+        raise DataError(
+            f"{labels} has no column of labels",
+            expected="a row of every item with the id or the name of its label, such as "
+            + examples((each.label for each in mapping), most=2),
+            found=f"the columns {examples(table.column_names, most=8)}",
+        )
+    return best
+
+
+def _by_name(mapping: Sequence[Placed]) -> dict[str, Placed]:
+    """The labels by their names, where all of one name have the same place."""
+    places: dict[str, set[tuple[str, str]]] = {}
+    for each in mapping:
+        places.setdefault(each.label, set()).add((each.status, each.group))
+    return {each.label: each for each in mapping if len(places[each.label]) == 1}
+
+
+def _say_left_out(column: LabelColumn, say: OnRemark) -> None:
+    """Say how many items have a label without a group, by its reason, or none at all."""
+    reasons = Counter(
+        "no such label" if placed is None else placed.reason
+        for placed in column.placed
+        if placed is None or placed.status != "group"
+    )
+    kept = len(column.placed) - reasons.total()
+    say(f"labels by {column.name}: {kept:,} of {len(column.placed):,} items have a group")
+    for reason, number in reasons.most_common():
+        say(f"left out: {number:,} items ({reason})")
+
+
+def _levels(rows: Sequence[Placed]) -> Mapping[str, list[str]]:
+    """The columns of the levels. Labels of one name in several groups are told apart by their ids,
+    since a class has one parent."""
+    groups: dict[str, set[str]] = {}
+    for row in rows:
+        groups.setdefault(row.label, set()).add(row.group)
+    names = [
+        row.label if len(groups[row.label]) == 1 else f"{row.label} ({row.class_id})"
+        for row in rows
+    ]
+    values = [[row.kind for row in rows], [row.group for row in rows], names]
+    levels = dict(zip(LEVELS, values, strict=True))
+    if len(set(levels["kind"])) == 1:
+        del levels["kind"]
+    return levels
+
+
+def _with_levels(table: pa.Table, column: str, levels: Mapping[str, list[str]]) -> pa.Table:
+    """The table with the columns of the levels in place of that of the labels."""
+    replaced = [name for name in table.column_names if name == column or name in levels]
+    table = table.drop_columns(replaced)
+    for name, values in levels.items():
+        table = table.append_column(name, pa.array(values))
+    return table
