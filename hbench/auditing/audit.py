@@ -178,7 +178,8 @@ def audit(
         )
 
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
-    similarity = similarity or data.protocol.similarity
+    if similarity is None:
+        similarity = data.protocol.similarity
     conditions = Settings("R@1", similarity=similarity).resolve(data.levels)
     pool = pool_of(data, given, cosine=conditions.words.similarity == "cosine")
     nearest = nearest_of(pool, conditions, neighbours, on_block)

@@ -31,6 +31,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from hbench.boards.reported import BoardHead
 from hbench.boards.rows import Row, relevance_in_words
 from hbench.core import schema
+from hbench.core.arguments import checked
 from hbench.core.errors import HBenchError, SubmissionError, UnknownName
 from hbench.core.schema import STRICT
 from hbench.metrics.aliases import meant_by
@@ -141,6 +142,7 @@ class Leaderboard(BoardHead):
             )
         return place(self, self.metric, score)
 
+    @checked
     def compares(self, row: Row, *, by_name: bool = False) -> bool:
         """Whether a row was made under the leaderboard's conditions, so that its scores can be
         ranked among the others: those whose queries are items, or, `by_name`, names.
@@ -167,6 +169,7 @@ class Leaderboard(BoardHead):
 
         return same_protocol and same_scale and of_this
 
+    @checked
     def computes(self, metric: str) -> bool:
         """Whether hbench knows a metric, whatever the head says, and whatever case and dashes it is
         written with.
@@ -181,6 +184,7 @@ class Leaderboard(BoardHead):
             return False
         return True
 
+    @checked
     def key(self, metric: str) -> str:
         """The spelling under which rows keep a metric (AP of the finest level is AP); raises
         UnknownName.
@@ -189,6 +193,7 @@ class Leaderboard(BoardHead):
             return metric
         return str(MetricName.parse(metric).at(self.levels))
 
+    @checked
     def lacks(self, metric: str) -> bool:
         """Whether a run has a metric that no package here brings: its scores are shown as they
         are, and nothing else of the leaderboard waits for it.

@@ -2,7 +2,8 @@
 number.
 
 Only kinds that can be told by looking are checked: texts, numbers, flags, paths, functions, lists
-of these, and classes. What an annotation leaves open, such as arrays, is for the function to check.
+of these, dictionaries, and classes. What an annotation leaves open, such as what may become an
+array, is for the function to check.
 
 >>> @checked
 ... def repeated(word: str, times: int = 2) -> str:
@@ -22,9 +23,10 @@ import functools
 import inspect
 import numbers
 import os
+import sys
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
@@ -40,14 +42,11 @@ T = TypeVar("T")
 FLAGS = ("bool", "bool_")  # Python's and numpy's
 MAX_FOUND = 60  # letters of what was found
 MAX_NAME = 255  # bytes of a file's name
+HUGE = 2**1023  # floats end here
 UNIONS = (typing.Union, types.UnionType)
-LISTS = (
-    collections.abc.Sequence,
-    collections.abc.Collection,
-    collections.abc.Iterable,
-    list,
-    tuple,
-)
+ORDERED = (collections.abc.Sequence, list, tuple)
+LISTS = (*ORDERED, collections.abc.Collection, collections.abc.Iterable)
+MAPPINGS = (dict, collections.abc.Mapping)
 WORDS = {
     str: "a text",
     int: "a whole number",
@@ -65,11 +64,12 @@ OTHER_CLASSES = {  # of values that are as good
 
 
 class ArgumentKind(NamedTuple):
-    """A kind of values: what it is called, and whether a value is one; `is_list`: of several."""
+    """A kind of values: what it is called, whether a value is one, and the value as functions
+    expect it."""
 
     name: str
     fits: Callable[[Any], bool]
-    is_list: bool = False
+    plain: Callable[[Any], Any] = lambda value: value
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
@@ -84,19 +84,27 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
             given = signature.bind(*args, **kwargs)
         except TypeError:
             return function(*args, **kwargs)  # where Python says what is missing or unknown
-        for name, value in given.arguments.items():
-            kinds = _kinds_of(function).get(name, ())
-            fitting = next((kind for kind in kinds if kind.fits(value)), None)
-            if kinds and fitting is None:
-                expected = " or ".join(kind.name for kind in kinds)
-                raise UsageError(f"{name} must be {expected}", found=_described(value))
-            if isinstance(value, str | os.PathLike) and name in _paths_of(function):
-                _refuse_no_name(name, value)
-            if fitting is not None and fitting.is_list and hasattr(value, "tolist"):
-                given.arguments[name] = value.tolist()  # an array has no truth, a list has
+        given.arguments |= fitted(function, given.arguments)
         return function(*given.args, **given.kwargs)
 
     return call
+
+
+def fitted(function: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values for parameters of a function, by name, as it expects them: a number as a float,
+    a text as a path. Raises UsageError for a value that is not of a kind that the annotation names.
+    """
+    plain = {}
+    for name, value in values.items():
+        kinds = _kinds_of(function).get(name, ())
+        kind = next((kind for kind in kinds if kind.fits(value)), None)
+        if kinds and kind is None:
+            expected = " or ".join(kind.name for kind in kinds)
+            raise UsageError(f"{name} must be {expected}", found=_described(value))
+        if isinstance(value, str | os.PathLike) and name in _paths_of(function):
+            _refuse_no_name(name, value)
+        plain[name] = value if kind is None else kind.plain(value)
+    return plain
 
 
 def _refuse_no_name(name: str, value: str | os.PathLike[str]) -> None:
@@ -156,7 +164,7 @@ def as_array(given: Any, name: str) -> NDArray[Any]:
             found=f"{int(np.ma.getmaskarray(array).sum()):,} masked",
             fix="fill them, such as scores by .filled(-np.inf), which leaves an item out",
         )
-    return np.asanyarray(np.ma.getdata(array)) if isinstance(array, np.ma.MaskedArray) else array
+    return np.asarray(np.ma.getdata(array))  # no matrix either, whose rows stay matrices
 
 
 def _without_gradient(given: Any) -> Any:
@@ -195,8 +203,9 @@ def _resolved(annotation: Any, function: Callable[..., Any]) -> Any:
     if not isinstance(annotation, str):
         return annotation
     try:
-        return eval(annotation, function.__globals__)  # of our own source
-    except NameError:
+        # of our own source, or of a plug-in that was imported
+        return eval(annotation, vars(sys.modules[function.__module__]))
+    except Exception:  # a name for type checkers alone, or anything else in a plug-in
         return Any
 
 
@@ -221,36 +230,53 @@ def _kinds(annotation: Any) -> tuple[ArgumentKind, ...]:
 def _kind(annotation: Any) -> ArgumentKind | None:
     """What values an annotation takes, or None where this cannot be told from the annotation alone:
     nothing is checked then."""
+    origin = typing.get_origin(annotation)
+    if origin is not None:
+        return _kind_of_many(origin, typing.get_args(annotation))
     if annotation is None:
         annotation = types.NoneType
-    origin = typing.get_origin(annotation)
-    members = typing.get_args(annotation)
+    if annotation in (object, Any, inspect.Parameter.empty) or not isinstance(annotation, type):
+        return None
+    return _kind_of_class(annotation)
+
+
+def _kind_of_many(origin: Any, members: tuple[Any, ...]) -> ArgumentKind | None:
+    """The kind of what holds others, and of functions."""
     if origin is collections.abc.Callable:
         return ArgumentKind("a function", callable)
+    if origin in MAPPINGS:
+        return ArgumentKind(
+            "a dictionary", lambda value: isinstance(value, collections.abc.Mapping)
+        )
+    if getattr(origin, "__name__", "") == "ndarray":
+        return ArgumentKind("an array of numpy", lambda value: isinstance(value, origin))
     if origin in LISTS and members:
-        return _list_of(members[0])
-    if (
-        origin is not None
-        or not isinstance(annotation, type)
-        or annotation in (object, Any, inspect.Parameter.empty)
-    ):
-        return None
+        return _list_of(members[0], in_order=origin in ORDERED)
+    return None
 
-    classes = OTHER_CLASSES.get(annotation, (annotation,))
+
+def _kind_of_class(annotation: type) -> ArgumentKind:
     name = WORDS.get(annotation, f"a {annotation.__name__}")
+    classes = OTHER_CLASSES.get(annotation, (annotation,))
     if annotation is bool:
         return ArgumentKind(name, lambda value: type(value).__name__ in FLAGS)
+    if annotation in (int, float):
+        return ArgumentKind(
+            name,
+            lambda value: (
+                isinstance(value, classes)
+                and not isinstance(value, bool)
+                and not (isinstance(value, int) and abs(value) >= HUGE)
+            ),
+            annotation,
+        )
+    plain = Path if annotation is Path else lambda value: value
+    return ArgumentKind(name, lambda value: isinstance(value, classes), plain)
 
-    takes_flags = annotation not in (int, float)
-    return ArgumentKind(
-        name,
-        lambda value: isinstance(value, classes) and (takes_flags or not isinstance(value, bool)),
-    )
 
-
-def _list_of(member: Any) -> ArgumentKind | None:
+def _list_of(member: Any, *, in_order: bool) -> ArgumentKind | None:
     """The kind of lists: anything that can be gone through again, such as tuples and arrays, but a
-    text.
+    text, and where the order counts but a set.
     """
     members = typing.get_args(member) if typing.get_origin(member) in UNIONS else (member,)
     if not all(isinstance(each, type) and each in ELEMENTS for each in members):
@@ -263,10 +289,21 @@ def _list_of(member: Any) -> ArgumentKind | None:
         return any(kind.fits(value) for kind in kinds)
 
     def fits(value: Any) -> bool:
-        if isinstance(value, str | bytes | dict | type) or not hasattr(value, "__len__"):
+        if isinstance(value, str | bytes | dict | type):
             return False
-        if getattr(value, "ndim", 1) != 1:
+        is_sized = isinstance(value, collections.abc.Sized)
+        if not is_sized or not isinstance(value, collections.abc.Iterable):
+            return False
+        if getattr(value, "ndim", 1) != 1 or (in_order and isinstance(value, set | frozenset)):
             return False
         return all(map(is_member, value))
 
-    return ArgumentKind(f"a list of {names}", fits, is_list=True)
+    return ArgumentKind(f"a list of {names}", fits, _plain_list)
+
+
+def _plain_list(value: Any) -> Any:
+    """A list where a value has no truth, such as an array, or no first element, such as the keys of
+    a dictionary."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return value if hasattr(value, "__getitem__") else list(value)

@@ -49,6 +49,8 @@ class Registry(Generic[T]):
         return add
 
     def __getitem__(self, name: str) -> T:
+        if not isinstance(name, str):
+            raise UnknownName(self.kind, repr(name), sorted(self._entries))
         if name not in self._entries:
             self._load_plugins()
         if name not in self._entries:

@@ -25,6 +25,7 @@ import pyarrow as pa
 from PIL import Image
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
+from hbench.core.arguments import checked, checked_class
 from hbench.core.errors import DataError, IntegrityError
 from hbench.core.files import write_text
 from hbench.core.tables import text_rows, write_parquet
@@ -118,6 +119,7 @@ class Description(BaseModel):
     sizes: dict[str, TestSize] = {}  # by test; of older builds unknown
 
 
+@checked_class
 @dataclass(frozen=True, repr=False)
 class Dataset:
     """A benchmark or a dataset of your own: its name, version and protocol, and a manifest for
@@ -201,6 +203,7 @@ class Dataset:
         """
         return list(self.card.get(DROPPED, ()))
 
+    @checked
     def labels_by_name(self, manifest: Manifest) -> Labels | None:
         """Number the labels (N, L) of a manifest by official name, so that they are equal where
         these names are.
@@ -220,6 +223,7 @@ class Dataset:
         labels = np.stack(columns, axis=1)
         return labels if affected(labels, manifest.labels).any() else None
 
+    @checked
     def rooted(
         self, root: Path | None, picture_in: Callable[[Path, str], Image.Image] | None = None
     ) -> Dataset:

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from PIL import Image
 
+from hbench.core.arguments import checked, checked_class
 from hbench.core.errors import DataError, IntegrityError, UsageError, examples
 from hbench.core.tables import bytes_of_texts, numbers, text_array, write_parquet
 from hbench.core.text import first_line
@@ -43,6 +44,7 @@ NAMELESS = r"^$|\x00"
 OUTSIDE = r"^$|^/|(^|/)\.\.(/|$)|[\\\x00]"
 
 
+@checked_class
 @dataclass(frozen=True, repr=False)
 class Manifest:
     """The items of one split, each with its labels in a tree.
@@ -170,6 +172,7 @@ class Manifest:
         """All paths of the items."""
         return Paths(self.labels, self.more)
 
+    @checked
     def of(self, chosen: NDArray[np.int64]) -> Manifest:
         """The manifest of the items at the positions `chosen` (n,)."""
         columns = {
@@ -236,6 +239,7 @@ class Manifest:
             )
         return pa.array(paths, pa.list_(pa.list_(pa.string())))
 
+    @checked
     def write(self, path: Path) -> None:
         """Write a parquet file at `path`, whole or not at all."""
         meta = {"hbench.levels": json.dumps(list(self.levels)), "hbench.digest": self.digest}

@@ -214,7 +214,9 @@ class Settings:
         names = metrics or parse_metrics(
             default_metrics(levels) if self.metrics is None else self.metrics, levels
         )
-        similarity_name, similarity = named(self.similarity or "cosine")
+        similarity_name, similarity = named(
+            "cosine" if self.similarity is None else self.similarity
+        )
         # kept blocks of another alpha are not these
         exact = f"{ALPHA}={float(self.alpha)!r}".removesuffix(".0")
 

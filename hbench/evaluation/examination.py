@@ -113,7 +113,9 @@ def _conditions(
     """What is measured and how: what the settings leave open is as the dataset's papers have it."""
     default: list[str | MetricName] = [*default_metrics(data.levels), *data.protocol.all_metrics]
     names = parse_metrics(default if settings.metrics is None else settings.metrics, data.levels)
-    similarity = settings.similarity or data.protocol.similarity
+    similarity = settings.similarity
+    if similarity is None:
+        similarity = data.protocol.similarity
     protocol = protocol_name(settings.protocol, data)
     without = f"{len(left_out)}({_short_digest(left_out)})" if left_out else ""
     chosen = replace(settings, similarity=similarity, protocol=protocol)

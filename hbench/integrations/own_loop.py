@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from hbench.core.arguments import checked
+from hbench.core.arguments import checked, checked_class
 from hbench.core.errors import DataError, UsageError, examples
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
@@ -32,6 +32,7 @@ from hbench.train.steps.gradients import build_objective
 MOST_AXES = 8  # of a part of a batch
 
 
+@checked_class
 class LabelsById:
     """The labels of training items, int64, coarse to fine, −1 where nothing is known.
 
@@ -59,10 +60,12 @@ class LabelsById:
     def __contains__(self, item: object) -> bool:
         return item in self._row
 
+    @checked
     def __getitem__(self, item: str) -> Tensor:
         """The labels (L,) of an item; raises UsageError for one that is not a training item."""
         return self.of([item])[0]
 
+    @checked
     def of(self, items: Sequence[str]) -> Tensor:
         """Look up the labels of a batch.
 

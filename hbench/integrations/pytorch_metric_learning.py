@@ -27,6 +27,7 @@ from hbench.core.errors import ConfigError, UsageError
 from hbench.evaluation.arrays import score
 from hbench.integrations import checked_metrics
 from hbench.losses import CrossBatchMemory as OwnMemory
+from hbench.losses.baselines.proxies import class_paths
 from hbench.losses.baselines.rambo import RamboClasses
 from hbench.losses.batch_loss import BatchLoss, Indices
 
@@ -62,7 +63,7 @@ class HierarchicalLoss(BaseMetricLossFunction):  # type: ignore[misc]
                 fix="call it by itself, with scores (n, C) and targets (n, C)",
             )
         self.loss = loss
-        table = None if paths is None else torch.as_tensor(paths, dtype=torch.int64)
+        table = None if paths is None else class_paths(paths)
         self.register_buffer("paths", table, persistent=False)
 
     def forward(
@@ -93,7 +94,7 @@ class HierarchicalLoss(BaseMetricLossFunction):  # type: ignore[misc]
 
     def _with_levels(self, labels: Tensor) -> Tensor:
         """The labels of all levels, (B, L)."""
-        if self.paths is None or labels.ndim != 1:
+        if self.paths is None or not isinstance(labels, Tensor) or labels.ndim != 1:
             return labels
         if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < len(self.paths):
             raise ConfigError(

@@ -10,6 +10,7 @@ from hbench.core.arguments import checked
 from hbench.core.errors import UsageError
 from hbench.evaluation.arrays import score
 from hbench.integrations import checked_metrics
+from hbench.losses.batch_loss import wide_labels
 from hbench.metrics.names import lower_is_better
 
 
@@ -51,6 +52,7 @@ class HierarchicalAP(Metric):
         return not lower_is_better(self.metric)
 
     def update(self, embeddings: torch.Tensor, labels: torch.Tensor) -> None:
+        wide_labels(labels, embeddings, "labels", "embeddings")
         self.embeddings.append(embeddings.detach())
         self.labels.append(labels)
 

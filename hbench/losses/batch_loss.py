@@ -232,7 +232,7 @@ def as_batch(
     Without references, the queries rank the batch itself.
     """
     pairs, refs, ref_labels, self_index = _sorted_out(third, fourth, fifth)
-    labels = _two_dimensional(labels, embeddings, "labels", "embeddings")
+    labels = wide_labels(labels, embeddings, "labels", "embeddings")
     if refs is None and ref_labels is None:
         everyone = torch.arange(len(labels), device=labels.device)
         return LossBatch(embeddings, labels, embeddings, labels, everyone, pairs)
@@ -248,7 +248,7 @@ def as_batch(
             fix=f"pass {absent}",
         )
 
-    ref_labels = _two_dimensional(ref_labels, refs, "ref_labels", "ref_embeddings")
+    ref_labels = wide_labels(ref_labels, refs, "ref_labels", "ref_embeddings")
     if ref_labels.shape[1] != labels.shape[1] or refs.shape[1:] != embeddings.shape[1:]:
         raise ConfigError(
             "the shapes of references and batch do not fit",
@@ -280,13 +280,25 @@ def _sorted_out(third: Any, fourth: Any, fifth: Any) -> tuple[Indices | None, An
     return None, third, fourth, fifth
 
 
-def _two_dimensional(labels: Tensor, vectors: Tensor, what: str, of: str) -> Tensor:
+def wide_labels(labels: Tensor, vectors: Tensor, what: str, of: str) -> Tensor:
     """Return labels as (B, L); those of one level may be (B,)."""
     for name, given in ((of, vectors), (what, labels)):
         if not isinstance(given, Tensor):
             raise ConfigError(
                 f"the {name} are no tensor", expected="a torch.Tensor", found=type(given).__name__
             )
+        if given.layout is not torch.strided or given.is_nested or given.is_meta:
+            raise ConfigError(
+                f"the {name} are no dense tensor",
+                expected="a tensor with values",
+                found=f"{given.layout} on {given.device}, nested: {given.is_nested}",
+            )
+    if vectors.ndim != 2 or vectors.dtype not in FLOATS:
+        raise ConfigError(
+            f"the {of} are no vectors",
+            expected="floats (B, D)",
+            found=f"{vectors.dtype} of shape {tuple(vectors.shape)}",
+        )
 
     wide = labels[:, None] if labels.ndim == 1 else labels
     if wide.ndim != 2 or len(wide) != len(vectors):
@@ -301,6 +313,7 @@ def _two_dimensional(labels: Tensor, vectors: Tensor, what: str, of: str) -> Ten
     return wide.long()
 
 
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 # scores in a block, 16 MB in float32; with fewer the matrix product is slower
 BLOCK_SCORES = 1 << 22
 

@@ -5,14 +5,17 @@ of its parameters.
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any
 
 from torch import nn
 
+from hbench.core.arguments import fitted
 from hbench.core.errors import ConfigError, closest
 from hbench.losses.batch_loss import BatchLoss
 
 REQUIRED = inspect.Parameter.empty
+LARGEST = 1e18  # of a parameter: whole numbers of 64 bits, with room
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,12 @@ class LossEntry:
 
 def entry_of(function: Callable[..., nn.Module], formula: str, paper: str) -> LossEntry:
     """Make the entry of a function or class whose keyword arguments are the parameters."""
-    return LossEntry(lambda params: function(**params), formula, paper, parameters_of(function))
+    return LossEntry(
+        lambda params: function(**fitted(function, params)),
+        formula,
+        paper,
+        parameters_of(function),
+    )
 
 
 def parameters_of(*functions: Callable[..., Any]) -> dict[str, Any]:
@@ -81,8 +89,9 @@ def parameters_of(*functions: Callable[..., Any]) -> dict[str, Any]:
 
 
 def chosen(function: Callable[..., Any], params: Mapping[str, Any]) -> dict[str, Any]:
-    """Select the parameters that the function takes."""
-    return {name: params[name] for name in inspect.signature(function).parameters if name in params}
+    """Select the parameters that the function takes, as it expects them."""
+    names = inspect.signature(function).parameters
+    return fitted(function, {name: params[name] for name in names if name in params})
 
 
 def _listing(known: Mapping[str, Any]) -> str:
@@ -98,8 +107,9 @@ def _check_kind(name: str, parameter: str, value: Any, default: Any) -> None:
         fits = isinstance(value, bool)
         kind = "true or false"
     elif isinstance(default, int | float):
-        fits = isinstance(value, int | float) and not isinstance(value, bool)
-        kind = "a number"
+        is_number = isinstance(value, Real) and not isinstance(value, bool)
+        fits = is_number and abs(value) < LARGEST
+        kind = "a number" if not is_number else f"a finite number, at most {LARGEST:g}"
     else:
         return
     if not fits:

@@ -10,7 +10,13 @@ from torch import Tensor, nn
 
 from hbench.core.arguments import checked, checked_class
 from hbench.core.errors import ConfigError
-from hbench.losses.batch_loss import BatchLoss, LossBatch, full_precision, uncompiled
+from hbench.losses.batch_loss import (
+    BatchLoss,
+    LossBatch,
+    full_precision,
+    uncompiled,
+    wide_labels,
+)
 
 
 @checked_class
@@ -76,7 +82,7 @@ class CrossBatchMemory(nn.Module):
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         """The loss of the batch and, after the warm-up, also of the batch against what is
         stored."""
-        labels = labels[:, None] if labels.ndim == 1 else labels
+        labels = wide_labels(labels, embeddings, "labels", "embeddings")
         place = self._enqueue(embeddings.detach(), labels)
         within: Tensor = self.loss(embeddings, labels)
         if int(self.batches) <= self.warm_up:
@@ -157,7 +163,19 @@ def per_level(losses: nn.Module | Sequence[nn.Module]) -> nn.Module:
 
     Returns:
         A loss of embeddings and labels (N, L).
+
+    Raises:
+        ConfigError: what are no losses.
     """
+    several = [losses] if isinstance(losses, nn.Module) else losses
+    if not isinstance(several, Sequence) or not all(
+        isinstance(each, nn.Module) for each in several
+    ):
+        raise ConfigError(
+            "losses are no losses",
+            expected="what build_loss returns, or a list of it, one of each level",
+            found=f"{losses!r:.60}",
+        )
     return PerLevel(losses)
 
 

@@ -19,7 +19,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from hbench.core.arguments import as_array, checked
 from hbench.core.errors import UsageError
-from hbench.metrics.functions import Values
+from hbench.metrics.functions import Values, real_scores
+
+NUMBERS = "iufb"  # kinds of numpy, as those of texts
+TEXTS = "US"
 
 
 @checked
@@ -42,9 +45,9 @@ def knn_accuracy(scores: ArrayLike, classes: ArrayLike, of_queries: ArrayLike, k
     Raises:
         UsageError: arrays that do not fit together, or hold NaN or other levels than 0 … L.
     """
-    rows = as_array(scores, "scores")
-    of_items = as_array(classes, "classes")
-    query_classes = as_array(of_queries, "of_queries")
+    rows = real_scores(as_array(scores, "scores"))
+    of_items = _as_classes(classes, "classes")
+    query_classes = _as_classes(of_queries, "of_queries")
     if (
         rows.shape != (*query_classes.shape, *of_items.shape)
         or rows.ndim != 2
@@ -55,6 +58,13 @@ def knn_accuracy(scores: ArrayLike, classes: ArrayLike, of_queries: ArrayLike, k
             "scores and classes do not fit together",
             expected="scores (Q, G) without NaN, classes (G,) and (Q,), k of 1 or more",
             found=f"{rows.shape}, {of_items.shape} and {query_classes.shape}, k {k}",
+        )
+
+    if (of_items.dtype.kind in NUMBERS) != (query_classes.dtype.kind in NUMBERS):
+        raise UsageError(
+            "classes and of_queries are of different kinds, so that none is the same",
+            expected="numbers, or names, on both sides",
+            found=f"{of_items.dtype} and {query_classes.dtype}",
         )
 
     numbers = np.unique(np.concatenate([of_items, query_classes]), return_inverse=True)[1]
@@ -70,6 +80,24 @@ def knn_accuracy(scores: ArrayLike, classes: ArrayLike, of_queries: ArrayLike, k
             values[query] = first[np.argmax(votes[first])] == query_classes[query]
 
     return values
+
+
+def _as_classes(given: ArrayLike, name: str) -> NDArray[Any]:
+    """Classes as an array of numbers or texts. Raises UsageError for others, and missing ones."""
+    array = as_array(given, name)
+    if array.dtype == object:
+        kinds = {type(each).__name__ for each in array.ravel().tolist()}
+        array = np.array(array.tolist()) if len(kinds) == 1 else array
+        found = ", ".join(sorted(kinds))
+    else:
+        found = str(array.dtype)
+    is_missing = array.dtype.kind == "f" and bool(np.isnan(array).any())
+    if array.dtype.kind not in NUMBERS + TEXTS or is_missing:
+        raise UsageError(
+            f"{name} must be numbers, or names, for every item",
+            found="NaN" if is_missing else found,
+        )
+    return array
 
 
 def _first(classes: NDArray[np.int64], scores: NDArray[Any], own: int, k: int) -> NDArray[np.int64]:
@@ -118,17 +146,16 @@ def nmi(
     from sklearn.metrics import normalized_mutual_info_score
 
     rows = as_array(vectors, "vectors")
-    of_items = as_array(classes, "classes")
+    of_items = _as_classes(classes, "classes")
     if not 0 <= seed < 2**32:
         raise UsageError("the seed must be from 0 to 2³² − 1", found=str(seed))
-    kinds = {type(each) for each in of_items.ravel().tolist()} if of_items.dtype == object else {}
-    if len(kinds) > 1 or type(None) in kinds:
-        raise UsageError(
-            "classes must be numbers, or names, for every item",
-            found=", ".join(sorted(kind.__name__ for kind in kinds)),
-        )
     number = len(np.unique(of_items)) if clusters is None else clusters
-    fit = rows.ndim == 2 and of_items.shape == rows.shape[:1] and 1 <= number <= len(rows)
+    fit = (
+        rows.ndim == 2
+        and rows.size
+        and of_items.shape == rows.shape[:1]
+        and 1 <= number <= len(rows)
+    )
     if not fit or rows.dtype.kind not in "fiub" or not np.isfinite(rows).all():
         raise UsageError(
             "vectors and classes cannot be clustered",

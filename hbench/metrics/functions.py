@@ -537,10 +537,17 @@ def _arrays(scores: ArrayLike, levels: ArrayLike) -> tuple[NDArray[np.floating],
             found=f"{rows.shape} and {of_items.shape}",
         )
 
-    rows = rows if rows.dtype == np.float32 else _as_float64(rows)
+    rows = rows if rows.dtype == np.float32 else real_scores(rows)
     if np.isnan(rows).any():
         raise UsageError(
             "some scores are NaN", expected="numbers, or −inf for an item that is left out"
+        )
+    if of_items.dtype.kind not in "iufb":
+        raise UsageError(
+            "the levels are not numbers",
+            expected="0 for unrelated items, up to L for the finest class",
+            found=str(of_items.dtype),
+            fix="hbench.levels_of_pairs makes them from labels",
         )
     if (
         (of_items != of_items.astype(np.int64)).any()
@@ -556,7 +563,7 @@ def _arrays(scores: ArrayLike, levels: ArrayLike) -> tuple[NDArray[np.floating],
     return rows, of_items.astype(np.int64)
 
 
-def _as_float64(scores: NDArray[Any]) -> NDArray[np.float64]:
+def real_scores(scores: NDArray[Any]) -> NDArray[np.float64]:
     """Scores in float64. Raises UsageError for numbers that it does not hold apart: complex ones,
     and larger or finer ones.
     """

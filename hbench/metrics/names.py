@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+import numpy as np
+
 from hbench.core.arguments import checked
 from hbench.core.errors import UnknownName, UsageError
 from hbench.metrics.aliases import meant_by
@@ -119,6 +121,7 @@ class MetricName:
         """
         return self.definition.full
 
+    @checked
     def at(self, levels: Sequence[str]) -> MetricName:
         """Check the level against `levels` (coarse to fine), and leave it out where it is the
         finest. Raises UnknownName.
@@ -131,13 +134,25 @@ class MetricName:
         implied = level == levels[-1] and self.base not in ("AP#", "ASI/")
         return replace(self, level=None if implied else level)
 
+    @checked
     def bind(self, levels: Sequence[str], relevance: Relevance | None = None) -> Metric:
         """Return the metric as a function of one level sequence on `levels` (coarse to fine);
         `relevance`: H-AP's, where the name states none."""
         function = self.definition.function
         taken = self.arguments(levels, relevance)
-        return lambda sequence: function(sequence, **taken)
 
+        def metric(sequence: LevelSequence) -> float:
+            if not all(isinstance(part, np.ndarray) for part in sequence[:3]):
+                raise UsageError(
+                    "a level sequence is not one of arrays",
+                    expected="ranks (P,), levels (P,) and counts (L+1,)",
+                    found=f"{sequence!r:.60}",
+                )
+            return function(sequence, **taken)
+
+        return metric
+
+    @checked
     def arguments(
         self, levels: Sequence[str], relevance: Relevance | None = None
     ) -> dict[str, Any]:

@@ -144,9 +144,15 @@ def relevance_of_pairs(
         [[1.0, 0.5, 0.0]]
     """
     levels = levels_of_pairs(queries, gallery)
-    depth = 1 if np.ndim(queries) == 1 else np.shape(queries)[1]
+    depth = 1 if np.ndim(queries) == 1 else np.shape(queries)[-1]
     counts = np.stack([(levels == level).sum(axis=1) for level in range(depth + 1)], axis=1)
     table: NDArray[np.float64] = (relevance or alpha())(counts)
+    if np.shape(table) != counts.shape:
+        raise UsageError(
+            "relevance gives no number for each level of each query",
+            expected=f"an array {counts.shape} of counts {counts.shape}",
+            found=f"{table!r:.60}",
+        )
     relevances: NDArray[np.float64] = np.take_along_axis(table, levels.astype(np.int64), axis=1)
     return relevances
 

@@ -35,6 +35,8 @@ class MetricValues(Mapping[str, Value]):
         self._levels = tuple(levels)
 
     def __getitem__(self, name: str) -> Value:
+        if not isinstance(name, str):
+            raise UnknownName("metric of this report", repr(name), self._values)
         key = name if name in self._values else str(MetricName.parse(name).at(self._levels))
         if key not in self._values:
             raise UnknownName("metric of this report", name, self._values)

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from hbench.core.arguments import checked
-from hbench.core.errors import UsageError
+from hbench.core.errors import UsageError, one_line
 from hbench.core.files import replacing, write_text
 from hbench.metrics.names import factor_of
 from hbench.records import results
@@ -106,9 +106,8 @@ class Report:
             f"{self.document.method or 'a submission'}: {first}, …; {self._asked:,} queries; "
             f"{self.signature}"
         )
-        return (
-            f"<Report of {head}{f'; see .remarks ({len(self.remarks)})' if self.remarks else ''}>"
-        )
+        more = f"; see .remarks ({len(self.remarks)})" if self.remarks else ""
+        return one_line(f"<Report of {head}{more}>")  # its file may be a stranger's
 
     @property
     def _asked(self) -> int:

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,9 +18,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hbench.core.arguments import as_array, checked
+from hbench.core.arguments import as_array, checked, checked_class
 from hbench.core.errors import TreeError, UnknownName, examples
 from hbench.sheets.rows import default_levels
+from hbench.tree.refusals import (
+    check_unique,
+    names_in,
+    refuse_misfits,
+    refuse_missing,
+    refuse_other_ids,
+    refuse_other_labels,
+    refuse_other_rows,
+)
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -42,6 +50,7 @@ SHOWN_NODES = 5
 MOST_LEVELS = 255  # the level of a pair is stored in a byte
 
 
+@checked_class
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelTree:
     """A label tree: level names and node names, coarse to fine, and a path of node ids per fine
@@ -66,11 +75,12 @@ class LabelTree:
 
     def __post_init__(self) -> None:
         refuse_depth(len(self.levels))
+        refuse_misfits(self.levels, self.names, self.paths)
         check_nested(self.paths, self.levels, self.names)
-        _check_unique(self.levels, "level names")
+        check_unique(self.levels, "level names")
         by_path = "name the nodes by their paths: hbench tree validate --policy by-path"
         for level, names in zip(self.levels, self.names, strict=True):
-            _check_unique(names, f"names of level {level}", fix=by_path)
+            check_unique(names, f"names of level {level}", fix=by_path)
 
     def __repr__(self) -> str:
         classes = ", ".join(
@@ -141,7 +151,7 @@ class LabelTree:
         `levels` names the L levels. Raises TreeError for rows of another length, and for names that
         do not form a tree.
         """
-        _refuse_other_rows(rows)
+        refuse_other_rows(rows)
         if short := [row for row in rows if len(row) != len(levels)]:
             raise TreeError(
                 f"{len(short)} rows have no name at some level, or one too many",
@@ -171,8 +181,8 @@ class LabelTree:
 
         names = []
         ids = []
-        for column in columns:
-            values = column.tolist() if isinstance(column, np.ndarray) else column
+        for level, column in zip(levels, columns, strict=True):
+            values = names_in(column, level)
             known = sorted(set(values), key=str)
             place = {name: i for i, name in enumerate(known)}
             names.append([str(name) for name in known])
@@ -185,6 +195,7 @@ class LabelTree:
         """The number of levels L."""
         return len(self.levels)
 
+    @checked
     def level(self, name: str) -> int:
         """Return the depth 1 … L of a level by its name; raises UnknownName."""
         if name not in self.levels:
@@ -221,15 +232,19 @@ class LabelTree:
             result.append(of_node)
         return tuple(result)
 
+    @checked
     def lca(self, first: int, second: int) -> Node:
         """Return the lowest common ancestor of the fine classes with the ids `first` and `second`;
         its depth is their level.
         """
+        refuse_other_ids(first, second, most=len(self.paths))
         depth = int(np.cumprod(self.paths[first] == self.paths[second]).sum())
         return (depth, int(self.paths[first, depth - 1])) if depth else (0, 0)
 
+    @checked
     def counts(self, labels: Labels) -> tuple[NDArray[np.int64], ...]:
         """Count the rows of `labels` (N, L) of every node, level by level."""
+        refuse_other_labels(labels, list(map(len, self.names)))
         pairs = zip(labels.T, self.names, strict=True)
         return tuple(np.bincount(column, minlength=len(names)) for column, names in pairs)
 
@@ -308,19 +323,9 @@ def _names_of(
     return found
 
 
-def _refuse_other_rows(rows: Sequence[Sequence[str]]) -> None:
-    """Raise TreeError for what is no list of rows of names."""
-    is_list = hasattr(rows, "__len__") and not isinstance(rows, str | bytes | type)
-    if not is_list or not all(hasattr(row, "__len__") for row in rows):
-        raise TreeError(
-            "rows must be lists of names",
-            expected='[["owl", "barn owl"], …], coarse to fine',
-            found=f"{rows!r:.60}",
-        )
-
-
 def _as_several(labels: NDArray[np.generic]) -> NDArray[np.generic]:
     """Labels of one path (N, L), or of one level (N,), as those of several paths (N, 1, L)."""
+    refuse_missing(labels)
     if labels.ndim == 1:
         return labels[:, None, None]
     return labels[:, None, :] if labels.ndim == 2 else labels
@@ -413,17 +418,6 @@ def distinct(column: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np
     seen = np.zeros(span, dtype=bool)
     seen[shifted] = True
     return np.flatnonzero(seen) + low, (np.cumsum(seen) - 1)[shifted]
-
-
-def _check_unique(names: Sequence[str], what: str, fix: str | None = None) -> None:
-    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
-    if repeated:
-        raise TreeError(
-            f"the {what} of a label tree are not unique",
-            expected="each name once, so that a file of names gives the same tree again",
-            found=f"{examples(repeated)} several times",
-            fix=fix,
-        )
 
 
 def affected(names: Labels, nodes: Labels) -> NDArray[np.bool_]:

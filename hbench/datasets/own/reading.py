@@ -55,6 +55,12 @@ def own_table_of(
     """
     if chosen.taxonomy is not None:
         return _joined(source, table, chosen, facts)
+    if chosen.taxon is not None:
+        raise UsageError(
+            "a column of ids needs the taxonomy that has them",
+            expected="--taxonomy FILE with --taxon",
+            found=f"--taxon {chosen.taxon}",
+        )
 
     table, of_lists = with_lists(table, [n for n in table.column_names if n != chosen.item])
     table, of_paths = with_paths(table, several=chosen.several)
@@ -77,12 +83,8 @@ def own_table_of(
     check_columns(table, [own.item, *own.columns.levels])
     if len(own.columns.levels) == 1:
         own = _with_paths(own, chosen, as_it_is=as_it_is)
-    elif chosen.separator:
-        raise UsageError(
-            "a separator splits the paths of one column",
-            expected="--levels COLUMN with --separator",
-            found=", ".join(own.columns.levels),
-        )
+    else:
+        _refuse_for_paths(own, chosen)
 
     if not chosen.several:
         _refuse_several_labels(own)
@@ -91,6 +93,17 @@ def own_table_of(
         unchanged = "--several changes nothing: every item has one path"
         return replace(own, facts=(*own.facts, unchanged))
     return own
+
+
+def _refuse_for_paths(own: OwnTable, chosen: Chosen) -> None:
+    """Raise UsageError for choices about the paths of one column, where there are none."""
+    given = {"--separator": chosen.separator, "--level-names": chosen.level_names}
+    if options := [option for option, value in given.items() if value]:
+        raise UsageError(
+            "a separator splits, and names of levels name, the paths of one column",
+            expected=f"--levels COLUMN with {' and '.join(options)}",
+            found=f"no paths in {', '.join(own.columns.levels)}",
+        )
 
 
 def _maybe_several(own: OwnTable) -> list[str]:
@@ -145,6 +158,7 @@ def _with_paths(own: OwnTable, chosen: Chosen, *, as_it_is: bool) -> OwnTable:
     column = own.columns.levels[0]
     mark = chosen.separator or separator_of(pc.unique(own.text(column)).to_pylist())
     if mark is None:
+        _refuse_for_paths(own, chosen)
         return own
     values = [row[0] for row in own.rows]
     levels = _named(levels_of(values, mark), chosen.level_names)

@@ -121,6 +121,13 @@ class OwnSource:
                 parts = [part.strip() for part in value.split(",") if part.strip()]
                 object.__setattr__(self, field, parts)
 
+        depth = 1 if self.depth is None else self.depth
+        if not 0 < self.test_fraction < 1 or self.seed < 0 or depth < 1:
+            raise UsageError(
+                "the settings of the split or the folder are out of range",
+                expected="test_fraction between 0 and 1, seed of 0 or more, depth of 1 or more",
+                found=f"test_fraction {self.test_fraction}, seed {self.seed}, depth {self.depth}",
+            )
         if self.copies not in CHOICES:
             raise UnknownName("choice of copies", self.copies, CHOICES)
         if self.several and self.decisions is not None:
@@ -143,7 +150,7 @@ class OwnSource:
 
     def _take_paths(self) -> None:
         """Take texts for paths. Raises UsageError for a source that is neither one nor a table."""
-        if not (hasattr(self.path, "columns") or isinstance(self.path, str | PathLike)):
+        if not (hasattr(self.path, "iloc") or isinstance(self.path, str | PathLike)):
             raise UsageError("path must be a path or a DataFrame", found=type(self.path).__name__)
         for field in ("path", "root", "tree", "taxonomy", "decisions"):
             value = getattr(self, field)

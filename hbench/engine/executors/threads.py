@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.compiled import announcement, available_threads, one_blas_thread
+from hbench.core.errors import UsageError
 from hbench.engine.job import Job, Values
 from hbench.engine.kernels.rank_positives import RankedPositives
 from hbench.engine.kernels.sort_keys import fitting, sort
@@ -283,6 +284,8 @@ def on_threads(
     `announce` is called when the kernel has to be compiled first.
     """
     plan = plan_of(job)
+    if threads is not None and threads < 1:
+        raise UsageError("threads must be 1 or more", found=f"{threads}", fix="leave it out: all")
     # threads of short numpy calls only wait for each other
     threads = 1 if plan is None else threads or available_threads()
     triangle = triangle_of(job, plan, blocks, threads)

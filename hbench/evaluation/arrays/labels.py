@@ -3,7 +3,7 @@ several."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,6 +52,8 @@ def given_side(vectors: Any, labels: Any, whose: str, what: str) -> GivenSide:
 
     Raises SubmissionError for paths of different lengths.
     """
+    if hasattr(labels, "detach"):
+        labels = as_array(labels, what)
     paths = _several(labels)
     if paths is None:
         return GivenSide(vectors, as_paths(labels, what), np.zeros(0, np.int64), whose)
@@ -97,8 +99,6 @@ def _columns_of(labels: Any) -> tuple[str, ...] | None:
 def _several(labels: Any) -> list[list[Any]] | None:
     """The paths of every item, where labels give several: (N, P, L), or lists of paths; else
     None."""
-    if hasattr(labels, "detach"):
-        labels = labels.detach().cpu().numpy()
     if hasattr(labels, "to_numpy"):
         labels = labels.to_numpy()
     if isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype == object:
@@ -119,9 +119,7 @@ def as_paths(labels: Any, what: str) -> Any:
 
     Raises SubmissionError for paths of different lengths.
     """
-    if hasattr(labels, "detach"):
-        return labels.detach().cpu()
-    if not hasattr(labels, "__len__"):
+    if not hasattr(labels, "__len__") or getattr(labels, "ndim", 1) == 0:
         raise SubmissionError(
             f"the {what} are not names or numbers of a row for each item",
             expected="a list or an array, with a class at every level",
@@ -136,18 +134,10 @@ def as_paths(labels: Any, what: str) -> Any:
 
     given = labels.to_numpy() if hasattr(labels, "to_numpy") else labels
     is_flat = isinstance(given, np.ndarray) and given.dtype == object and given.ndim == 1
-    if (
-        is_flat
-        and len(given)
-        and all(isinstance(path, list | tuple | np.ndarray) for path in given)
-    ):
+    if is_flat and len(given) and all(map(_is_path, given)):
         given = given.tolist()
 
-    if (
-        isinstance(given, list)
-        and given
-        and all(isinstance(path, list | tuple | np.ndarray) for path in given)
-    ):
+    if isinstance(given, list) and given and all(map(_is_path, given)):
         lengths = sorted({len(path) for path in given})
         if len(lengths) > 1:
             raise SubmissionError(
@@ -160,6 +150,11 @@ def as_paths(labels: Any, what: str) -> Any:
 
     array = as_array(given, what)
     return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else given
+
+
+def _is_path(value: Any) -> bool:
+    """Whether a value may be the path of an item, and no name."""
+    return isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim > 0)
 
 
 def _refuse_other_kinds(sides: Sequence[NDArray[Any]]) -> None:
@@ -176,6 +171,20 @@ def _refuse_other_kinds(sides: Sequence[NDArray[Any]]) -> None:
             "the labels of queries and gallery are of different kinds, so that none is the same",
             expected="one kind of names on both sides",
             found=f"{', '.join(kinds[0])} and {', '.join(kinds[1])}",
+        )
+
+
+def _refuse_no_names(sides: Sequence[NDArray[Any]]) -> None:
+    """Raise SubmissionError for what holds names and is none: a set, whose names have no order, or
+    a dictionary."""
+    held = [
+        name for side in sides for name in side.flat if isinstance(name, set | frozenset | Mapping)
+    ]
+    if held:
+        raise SubmissionError(
+            f"{len(held):,} of the labels are no names",
+            expected="names or numbers, coarse to fine, such as a list of each item",
+            found=f"{held[0]!r:.60} ({type(held[0]).__name__})",
         )
 
 
@@ -196,6 +205,7 @@ def numbered(
         )
 
     _refuse_other_kinds(columns)
+    _refuse_no_names(columns)
     rows = [tuple(map(_text_of, row)) for row in np.concatenate(columns).tolist()]
     levels = tuple(level_names or default_levels(columns[0].shape[1]))
     if any(map(any, rows)):  # an item without a name at any level is a distractor

@@ -167,6 +167,8 @@ def path_text(path: Row) -> str:
     >>> path_text(("Owls", "Bay owl")), path_text(("Owls",))
     ('Owls > Bay owl', '> Owls')
     """
+    if not path:
+        raise UsageError("a node has no name", expected="the names from the top to it", found="()")
     return JOINED.join(path) if len(path) > 1 else f"{FROM_THE_TOP}{path[0]}"
 
 

@@ -165,6 +165,12 @@ def _of_neighbours(examined: Examined, given: Any, *, k: int, sharpness: float) 
     items = manifest.items[manifest.query][order]
     numbering = Numbering(manifest.tree)
     source = embedding_files.read(Path(given)) if isinstance(given, str | Path) else given
+    if not isinstance(source, Embeddings):
+        raise UsageError(
+            "gallery must be vectors with ids",
+            expected="an embedding file, or what was read from one",
+            found=type(source).__name__,
+        )
     refuse_vectors(source, embedded.dim, cosine=True)
     gallery, remarks = gallery_of(source, examined.data, numbering, items)
     rows = embedding_files.align(embedded, items)

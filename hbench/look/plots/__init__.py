@@ -117,6 +117,8 @@ def plot(
             expected=f"one of {', '.join(name for name in kinds if kinds[name].of_report)}",
             fix=f"hbench plot {kind}, which takes {chosen.files}",
         )
+    if metrics and "metrics" not in chosen.options:
+        raise UsageError(f"{kind} does not take metrics", fix="leave metrics out")
     document_of(report)  # refuses what is no report
     drawn = report if isinstance(report, Report) else Report.read(report)
     return chosen.of_report(drawn, metrics.split(",") if isinstance(metrics, str) else metrics)

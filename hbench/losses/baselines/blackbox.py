@@ -24,6 +24,7 @@ from torch.autograd.function import once_differentiable
 
 from hbench.core.arguments import checked
 from hbench.core.errors import ConfigError
+from hbench.losses.batch_loss import FLOATS
 
 
 @checked
@@ -43,6 +44,10 @@ def blackbox_rank(scores: Tensor, lam: float) -> Tensor:
     Source:
         RaMBO (CVPR 2020), Alg. 1.
     """
+    if scores.dtype not in FLOATS or scores.layout is not torch.strided or scores.is_nested:
+        raise ConfigError(
+            "scores are no dense floats", expected="(Q, N)", found=f"{scores.dtype} {scores.layout}"
+        )
     if not lam > 0:
         raise ConfigError(
             "the strength of the black-box interpolation is not positive",

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from hbench.core.arguments import checked
+from hbench.core.arguments import as_array, checked
 from hbench.core.errors import ConfigError
 from hbench.losses.baselines.pairs import contrastive
 from hbench.losses.batch_loss import BatchLoss, LossBatch, full_precision, sum_over_blocks
@@ -79,10 +80,35 @@ def decomposability_gap(
     Source:
         ROADMAP (NeurIPS 2021) and rank losses, Eq. 6.
     """
-    if not batches:
-        raise ConfigError("the gap needs at least one batch", expected="index arrays", found="none")
-    inside = [metric(scores[batch], levels[batch]) for batch in batches]
+    if not isinstance(batches, Sequence | np.ndarray) or not len(batches):
+        raise ConfigError(
+            "the gap needs at least one batch",
+            expected="index arrays",
+            found="none"
+            if batches is None or isinstance(batches, Sequence)
+            else f"{batches!r:.60}",
+        )
+    chosen = [_indices(batch, len(scores)) for batch in batches]
+    inside = [metric(scores[batch], levels[batch]) for batch in chosen]
     return sum(inside) / len(inside) - metric(scores, levels)
+
+
+def _indices(batch: Any, items: int) -> NDArray[np.int64]:
+    """The places of a batch among some items. Raises ConfigError for what are none."""
+    places = as_array(batch, "batches")
+    if (
+        places.ndim != 1
+        or places.dtype.kind not in "iu"
+        or not len(places)
+        or places.min() < 0
+        or places.max() >= items
+    ):
+        raise ConfigError(
+            "a batch is no array of indices",
+            expected=f"whole numbers 0 … {items - 1}",
+            found=f"{places.dtype} of shape {places.shape}",
+        )
+    return places
 
 
 class WeightedSum(BatchLoss):

@@ -7,11 +7,13 @@ proxies replace them.
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from hbench.core.arguments import as_array
 from hbench.core.errors import ConfigError
 from hbench.losses.batch_loss import BatchLoss, LossBatch, full_precision, require_positive
 
@@ -27,6 +29,42 @@ Logits = Callable[
 ]  # embeddings (B, D), proxies (C, D), classes (B,) -> (B, C)
 
 
+def random_proxies(classes: int, dim: int) -> Tensor:
+    """Draw proxies (C, D) from a normal distribution. Raises ConfigError for more than memory
+    holds."""
+    try:
+        return torch.randn(classes, dim)
+    except (RuntimeError, TypeError, OverflowError):
+        raise ConfigError(
+            "memory does not hold the proxies",
+            expected="the number of classes, and the dimension of the embeddings",
+            found=f"classes={classes}, dim={dim}",
+        ) from None
+
+
+def class_paths(paths: Any) -> Tensor:
+    """The labels of every class as int64 (C, L). Raises ConfigError for what is no table of
+    labels."""
+    table = as_array(paths, "paths")
+    if table.ndim != 2 or not table.size or table.dtype.kind not in "iu":
+        raise ConfigError(
+            "paths are not the labels of every class",
+            expected="whole numbers (C, L), coarse to fine",
+            found=f"{table.dtype} of shape {table.shape}",
+        )
+    return torch.from_numpy(table.astype("int64"))
+
+
+def require_dimension(embeddings: Tensor, proxies: Tensor) -> None:
+    """Raise ConfigError for embeddings of another dimension than the proxies."""
+    if embeddings.shape[1] != proxies.shape[1]:
+        raise ConfigError(
+            "embeddings and proxies differ in dimension",
+            expected=f"dim={embeddings.shape[1]}, that of the embeddings",
+            found=f"dim={proxies.shape[1]}",
+        )
+
+
 class ProxySoftmax(BatchLoss):
     """The mean of −log softmax_y(logits(embeddings, proxies)); `spread` is the standard deviation
     of the initial proxies.
@@ -37,11 +75,12 @@ class ProxySoftmax(BatchLoss):
     def __init__(self, classes: int, dim: int, logits: Logits, *, spread: float) -> None:
         super().__init__()
         require_positive(classes=classes, dim=dim)
-        self.weight = nn.Parameter(torch.randn(classes, dim) * spread)
+        self.weight = nn.Parameter(random_proxies(classes, dim) * spread)
         self.logits = logits
 
     def compute(self, batch: LossBatch) -> Tensor:
         embeddings, proxies = full_precision(batch.embeddings, self.weight)
+        require_dimension(embeddings, proxies)
         if len(batch.labels) == 0:
             return embeddings.sum() * 0
         fine = batch.labels[:, -1]
@@ -116,17 +155,18 @@ class CompositeSoftTriplet(BatchLoss):
         scale: float = 32.0,
     ) -> None:
         super().__init__()
-        require_positive(dim=dim, classes=len(paths), scale=scale)
-        table = torch.as_tensor(paths, dtype=torch.int64)
+        require_positive(dim=dim, scale=scale)
+        table = class_paths(paths)
         self.register_buffer("groups", _groups(table), persistent=False)
         self.margins = csl_margins(margins, table.shape[1])
         self.scale = scale
-        self.weight = nn.Parameter(torch.randn(len(table), dim) / math.sqrt(dim))
+        self.weight = nn.Parameter(random_proxies(len(table), dim) / math.sqrt(dim))
 
     def compute(self, batch: LossBatch) -> Tensor:
         """The sum over the levels of a softmax loss of all proxies, (B, proxies) logits: at each
         level the proxies of the own node are right."""
         embeddings, proxies = full_precision(batch.embeddings, self.weight)
+        require_dimension(embeddings, proxies)
         if len(batch.labels) == 0:
             return embeddings.sum() * 0
         fine = batch.labels[:, -1]

@@ -13,6 +13,8 @@ from torch.nn import functional
 from hbench.core.errors import ConfigError
 from hbench.losses.batch_loss import BatchLoss, LossBatch, full_precision, sum_over_blocks
 
+MOST_BINS = 10_000  # each is a pass over all scores
+
 
 class SoftBinAP(BatchLoss):
     """The mean over queries of 1 − Σ_m Prec(m) ΔRec(m), for bins m from the highest similarity
@@ -35,10 +37,12 @@ class SoftBinAP(BatchLoss):
         released: bool = False,
     ) -> None:
         super().__init__()
-        if bins < 2 or not lower < upper:
+        if not 2 <= bins <= MOST_BINS or not lower < upper:
             found = f"bins {bins}, lower {lower:g}, upper {upper:g}"
             raise ConfigError(
-                "the bins are invalid", expected="bins ≥ 2, lower < upper", found=found
+                "the bins are invalid",
+                expected=f"bins ≥ 2, at most {MOST_BINS:,}, and lower < upper",
+                found=found,
             )
         self.bins = bins
         self.lower = lower

@@ -181,6 +181,12 @@ def embed(
         UsageError: a file that exists, or another run's.
         DataError: an image that cannot be read, unless these are skipped.
     """
+    if not isinstance(model, str) and not hasattr(model, "prepare"):
+        raise UsageError(
+            "model must be a text",
+            expected="such as timm:resnet50 or ./FILE.py:NAME",
+            found=type(model).__name__,
+        )
     file = Path(out)
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     _refuse_file(file, options)

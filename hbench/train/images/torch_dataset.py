@@ -10,6 +10,7 @@ root and a split.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from PIL import Image
 from torchvision.datasets import VisionDataset
 from torchvision.transforms import v2
 
-from hbench.core.arguments import checked
+from hbench.core.arguments import checked, checked_class
 from hbench.core.errors import DataError, UnknownName
 from hbench.datasets import build, specs
 from hbench.datasets.dataset import Dataset, read
@@ -87,6 +88,7 @@ class ManifestImages(torch.utils.data.Dataset[tuple[Any, torch.Tensor, int]]):
         return len(self.items)
 
     def __getitem__(self, index: int) -> tuple[Any, torch.Tensor, int]:
+        index = operator.index(index)  # a list says what else it takes for a place
         return (
             self.transform(self.picture(self.items[index]).convert("RGB")),
             self.labels[index],
@@ -94,6 +96,7 @@ class ManifestImages(torch.utils.data.Dataset[tuple[Any, torch.Tensor, int]]):
         )
 
 
+@checked_class
 class VisionImages(VisionDataset):  # type: ignore[misc]  # torchvision has no types
     """One split of a published dataset as (image, fine class), with the attributes of torchvision's
     datasets.

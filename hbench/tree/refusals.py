@@ -1,0 +1,128 @@
+"""Refuses what is no label tree, or no labels of one, before it is computed with."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.core.errors import TreeError, examples
+
+
+def refuse_misfits(
+    levels: Sequence[str], names: Sequence[Sequence[str]], paths: NDArray[np.int32]
+) -> None:
+    """Raise TreeError for names that are no texts, and for levels, names and paths that are not of
+    one tree."""
+    for level, of_level in zip(levels, names, strict=False):
+        try:
+            "".join(of_level).encode()
+        except (TypeError, UnicodeEncodeError) as error:
+            raise TreeError(
+                f"some names of level {level} are no texts that files can hold", found=str(error)
+            ) from None
+    if (
+        paths.ndim != 2
+        or paths.dtype.kind not in "iu"
+        or not len(levels) == len(names) == paths.shape[1]
+        or any(
+            ids.min(initial=0) < 0 or ids.max(initial=-1) >= len(of_level)
+            for ids, of_level in zip(paths.T, names, strict=True)
+        )
+    ):
+        raise TreeError(
+            "levels, names and paths are not those of one tree",
+            expected="paths of whole numbers (classes, levels), and names[level][id] for each",
+            found=f"{len(levels)} levels, names of {len(names)}, paths {paths.dtype} of shape "
+            f"{paths.shape}",
+            fix="LabelTree.from_names and .from_labels make a tree from data",
+        )
+
+
+def names_in(column: Sequence[str], level: str) -> Sequence[Any]:
+    """The names in a column, texts or numbers. Raises TreeError for others, and missing ones."""
+    values = column.tolist() if hasattr(column, "tolist") else column
+    is_list = isinstance(values, Sequence) and not isinstance(values, str | bytes)
+    if foreign := _no_names_in(values) if is_list else [f"{values!r:.60}"]:
+        raise TreeError(
+            f"the names of level {level} are no list of texts or numbers",
+            expected="a name of each item",
+            found=", ".join(foreign),
+        )
+    return values
+
+
+def _no_names_in(values: Sequence[Any]) -> list[str]:
+    """What values are that are neither texts nor numbers."""
+    kinds = set(map(type, values))
+    found = [kind.__name__ for kind in kinds if not issubclass(kind, str | numbers.Number)]
+    if float in kinds and any(isinstance(each, float) and math.isnan(each) for each in values):
+        found.append("NaN")
+    return sorted(found)
+
+
+def _is_row(row: Any) -> bool:
+    """Whether it is a list of names: no text, which is one of letters, and nothing without an
+    order."""
+    if isinstance(row, list | tuple):
+        return True
+    return hasattr(row, "tolist") and getattr(row, "ndim", 0) == 1
+
+
+def refuse_other_rows(rows: Sequence[Sequence[str]]) -> None:
+    """Raise TreeError for what is no list of rows of names."""
+    is_table = hasattr(rows, "tolist") and getattr(rows, "ndim", 0) > 0
+    if not (isinstance(rows, list | tuple) or is_table) or not all(map(_is_row, rows)):
+        raise TreeError(
+            "rows must be lists of names",
+            expected='[["owl", "barn owl"], …], coarse to fine',
+            found=f"{rows!r:.60}",
+        )
+
+
+def refuse_missing(labels: NDArray[np.generic]) -> None:
+    """Raise TreeError for missing labels, which would be equal to each other, or to none, by
+    chance."""
+    may_miss = labels.dtype == object or labels.dtype.kind == "f"
+    missing = _no_names_in(labels.ravel().tolist()) if may_miss else []
+    if missing:
+        raise TreeError(
+            "some labels are no names or numbers",
+            expected="a class at every level",
+            found=", ".join(missing),
+        )
+
+
+def check_unique(names: Sequence[str], what: str, fix: str | None = None) -> None:
+    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
+    if repeated:
+        raise TreeError(
+            f"the {what} of a label tree are not unique",
+            expected="each name once, so that a file of names gives the same tree again",
+            found=f"{examples(repeated)} several times",
+            fix=fix,
+        )
+
+
+def refuse_other_ids(*ids: int, most: int) -> None:
+    """Raise TreeError for ids that no fine class has, of which there are `most`."""
+    if wrong := [str(each) for each in ids if not 0 <= each < most]:
+        raise TreeError(
+            "no fine class has this id", expected=f"0 … {most - 1}", found=", ".join(wrong)
+        )
+
+
+def refuse_other_labels(labels: NDArray[np.integer], sizes: Sequence[int]) -> None:
+    """Raise TreeError for what are no ids (N, L) of nodes, of which a level has `sizes` (L,)."""
+    fits = labels.ndim == 2 and labels.dtype.kind in "iu" and labels.shape[1] == len(sizes)
+    if not fits or (labels < 0).any() or (labels >= np.asarray(sizes)).any():
+        raise TreeError(
+            "these are no labels of this tree",
+            expected=f"ids (items, {len(sizes)}), below {', '.join(map(str, sizes))}",
+            found=f"{labels.dtype} of shape {labels.shape}",
+        )
