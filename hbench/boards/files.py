@@ -27,7 +27,13 @@ def board_names() -> list[str]:
     """The datasets that have a leaderboard here: shipped ones and the user's."""
     folders = [*_base_folders(), user_folder()]
     return sorted(
-        {path.stem for folder in folders if folder.is_dir() for path in folder.glob("*.toml")}
+        {
+            path.stem
+            for folder in folders
+            if folder.is_dir()
+            for path in folder.glob("*.toml")
+            if path.stem.isprintable()  # no dataset has another name, nor has a terminal
+        }
     )
 
 

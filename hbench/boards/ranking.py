@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hbench.boards.reported import BoardHead
-from hbench.boards.rows import Row, relevance_in_words
+from hbench.boards.rows import Line, Name, Row, Text, relevance_in_words
 from hbench.core import schema
 from hbench.core.arguments import checked
 from hbench.core.errors import HBenchError, SubmissionError, UnknownName
@@ -49,7 +49,7 @@ class Citation(BaseModel):
     """
 
     model_config = STRICT
-    text: str
+    text: Text
     later: bool = False
 
 
@@ -74,9 +74,9 @@ class Leaderboard(BoardHead):
 
     model_config = ConfigDict(**STRICT, validate_by_name=True, validate_by_alias=True)
     metric: str
-    notes: str = ""
-    foreign_metrics: dict[str, str] = Field(default={})
-    citations: dict[str, Citation] = Field(default={})
+    notes: Text = ""
+    foreign_metrics: dict[Name, Text] = Field(default={})
+    citations: dict[Line, Citation] = Field(default={})
     rows: tuple[Row, ...] = Field((), alias="row")
 
     @model_validator(mode="after")
@@ -338,6 +338,8 @@ def _problems(board: Leaderboard) -> Iterator[str]:
     """What is wrong with a leaderboard beyond its types: names of metrics, citations, rows that
     stand there twice."""
     yield from _spelling(board, board.metric, "metric")
+    if len(set(board.levels)) < len(board.levels):
+        yield f"levels: {', '.join(board.levels)} are not different"
     for key in filter(board.computes, board.foreign_metrics):
         yield f"foreign_metrics: hbench computes {key!r} itself"
     for number, row in enumerate(board.rows, start=1):

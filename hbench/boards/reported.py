@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from hbench.boards.rows import relevance_in_words
+from hbench.boards.rows import Name, relevance_in_words
 from hbench.core.errors import SubmissionError
 from hbench.core.schema import STRICT
 from hbench.datasets import specs
@@ -19,13 +19,13 @@ class BoardHead(BaseModel):
     """What all rows of a leaderboard have in common; `Leaderboard` explains its fields."""
 
     model_config = STRICT
-    dataset: str
-    version: str
+    dataset: Name
+    version: Name
     protocol: Literal["paper", "official"]
     ties: str = "pessimistic"
     relevance: str = "alpha=1"
-    levels: tuple[str, ...] = ()
-    averaged: tuple[str, ...] = ()
+    levels: tuple[Name, ...] = ()
+    averaged: tuple[Name, ...] = ()
 
 
 def scores_under(board: BoardHead, document: Document) -> Mapping[str, Score]:

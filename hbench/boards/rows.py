@@ -22,6 +22,7 @@ import math
 import re
 import unicodedata
 from dataclasses import replace
+from datetime import date
 from decimal import Decimal
 from functools import cached_property
 from typing import Annotated, Any, Literal
@@ -37,6 +38,13 @@ ONE_LINE = r"^[^\x00-\x1f\x7f]+$"
 VERSION = r"^[0-9]{1,4}(\.[0-9]{1,6}){0,3}([.+-]?[a-z0-9]{1,20}){0,4}$"
 NUMBER = re.compile(r"[^a-z]*[0-9].*")  # of a similarity
 UNSEEN = {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}  # letters that show nothing, or turn the others round
+# fillers, joiners, blanks and selectors of variants: seen by their category, and yet by nobody
+FILLERS = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\U000e0100-\U000e01ef]"
+)
+LONGEST = 4_000  # letters of a line, such as a command
+MOST = 10**15  # of a whole number: parameters of a net, seconds
 PLACES = 3  # of a percentage: finer than the noise of float32 similarities
 PLAIN = re.compile(rf"[0-9]{{1,3}}\.[0-9]{{1,{PLACES}}}", re.ASCII)
 
@@ -65,14 +73,35 @@ Percent = Annotated[Decimal, BeforeValidator(_exact), Field(ge=0, le=100)]
 def _visible(text: str) -> str:
     """A text of letters that are seen; ValueError where two texts could look alike."""
     letters = text.replace("\n", "").replace("\t", "")  # of the texts that may have lines
-    unseen = next((char for char in letters if unicodedata.category(char) in UNSEEN), None)
+    unseen = next(
+        (c for c in letters if unicodedata.category(c) in UNSEEN or FILLERS.match(c)), None
+    )
     if unseen is not None:
         raise ValueError(f"expected letters that are seen, found U+{ord(unseen):04X}")
     return text
 
 
+def _trimmed(text: str) -> str:
+    """A text without blanks around it; ValueError for others, which could look alike."""
+    if text != text.strip():
+        raise ValueError(f"expected letters, and no blanks around them, found {text!r:.60}")
+    return text
+
+
+def _day(text: str) -> str:
+    """A day that a calendar has."""
+    date.fromisoformat(text)
+    return text
+
+
 Text = Annotated[str, AfterValidator(_visible)]
-Line = Annotated[str, Field(pattern=ONE_LINE), AfterValidator(_visible)]
+Line = Annotated[Text, Field(pattern=ONE_LINE, max_length=LONGEST), AfterValidator(_trimmed)]
+Name = Annotated[Line, Field(max_length=200)]
+Count = Annotated[int, Field(gt=0, le=MOST)]
+OptionalCount = Annotated[int | None, Field(gt=0, le=MOST)]
+Date = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"), AfterValidator(_day)]
+# what `mark` writes
+VERIFIED = rf"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}, hbench {VERSION.removeprefix('^')}"
 
 
 class Setup(BaseModel):
@@ -85,9 +114,9 @@ class Setup(BaseModel):
     loss: Line | None = None
     pretraining: Line | None = None
     trained_on: Line | None = None
-    batch_size: int | None = None
-    resolution: int | None = None
-    parameters: Annotated[int | None, Field(gt=0)] = None
+    batch_size: OptionalCount = None
+    resolution: OptionalCount = None
+    parameters: OptionalCount = None
     licence: Line | None = None
     revision: Line | None = None
     queries: Literal["nodes"] | None = None
@@ -105,10 +134,10 @@ class Paper(BaseModel):
     """
 
     model_config = STRICT
-    citation: str
-    table: str
-    note: str | None = None
-    doubt: str | None = None
+    citation: Text
+    table: Text
+    note: Text | None = None
+    doubt: Text | None = None
 
 
 def relevance_in_words(text: str) -> str | None:
@@ -143,18 +172,18 @@ class RunProvenance(BaseModel):
     signature: Line
     hbench: str = Field(pattern=VERSION)
     dataset_digest: Line
-    date: str = Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")
-    queries: int = Field(gt=0)
+    date: Date
+    queries: Count
     names: str | None = Field(None, pattern="^[0-9a-f]{64}$")
-    url: str | None = Field(None, pattern=r"^https?://[^\s\x00-\x1f\x7f]+$")
-    verified: Line | None = None
+    url: Annotated[Line, Field(pattern=r"^https?://[^\s\x00-\x1f\x7f]+$")] | None = None
+    verified: Annotated[str, Field(pattern=VERIFIED)] | None = None
     made: Line | None = None
-    seconds: int | None = Field(None, gt=0)
+    seconds: Count | None = None
     device: Line | None = None
-    seeds: int | None = Field(None, gt=1)
+    seeds: int | None = Field(None, gt=1, le=MOST)
     between_seeds: dict[str, Percent] = {}
-    note: str | None = None
-    doubt: str | None = None
+    note: Text | None = None
+    doubt: Text | None = None
 
     @model_validator(mode="after")
     def _one_identity(self) -> RunProvenance:
@@ -203,13 +232,13 @@ class Row(BaseModel):
     """
 
     model_config = STRICT
-    method: Line
+    method: Name
     year: int | None = Field(None, ge=1950, le=2200)
     backbone: Text | None = None
-    dim: int | None = Field(None, gt=0)
+    dim: Count | None = None
     setup: Setup = Setup()
-    scores: dict[str, Percent] = Field(min_length=1)
-    unranked: dict[str, str] = {}
+    scores: dict[Name, Percent] = Field(min_length=1)
+    unranked: dict[Name, Text] = {}
     paper: Paper | None = None
     run: RunProvenance | None = None
 
@@ -220,6 +249,9 @@ class Row(BaseModel):
                 "expected exactly one of paper and run, found "
                 f"{'both' if self.paper else 'neither'}"
             )
+        between = self.run.between_seeds if self.run else {}
+        if foreign := [metric for metric in between if metric not in self.scores]:
+            raise ValueError(f"between_seeds has metrics without a score: {', '.join(foreign)}")
         return self
 
     @property

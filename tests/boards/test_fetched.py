@@ -119,6 +119,12 @@ def another_dataset(world, seed):
     return with_run(row, dataset_digest="0" * 64), board
 
 
+def another_head(world, seed):
+    row, board = published(world, vectors_of(seed), f"head{seed}")
+    changed = {"averaged": ("fine", "coarse")} if seed % 2 else {"levels": ("species", "genus")}
+    return row, board.model_copy(update=changed)
+
+
 def published_as_new(world, seed):
     return published(world, vectors_of(seed), f"new{seed}")
 
@@ -130,7 +136,7 @@ def without_address(world, seed):
 
 FORGERIES = [
     labels_as_vectors, labels_with_noise, copied_items, another_file, sha_of_another, edited_figure,
-    another_split, another_dataset,
+    another_split, another_dataset, another_head,
 ]  # fmt: skip
 
 

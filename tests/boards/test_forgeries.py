@@ -4,15 +4,17 @@ import os
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from types import SimpleNamespace
 
 import pytest
 
-from hbench.boards import RunProvenance, read_board_file
+from hbench.boards import RunProvenance, board_names, parse_board, read_board_file
 from hbench.boards.proof.changes import changes_since, in_place_of
 from hbench.boards.proof.fetched import ABSENT, DIFFERS, mark, verdict_among
+from hbench.boards.proof.verification import checked
 from hbench.boards.rows import Row
 from hbench.boards.runs import block, recorded
-from hbench.core.errors import ConfigError, SubmissionError
+from hbench.core.errors import ComparisonError, ConfigError, SubmissionError
 
 SIGNED = "toy@1|test|sim:cosine|ties:pessimistic|rel:alpha=1|protocol:paper|hbench:0.1"
 HEAD = 'dataset = "toy"\nversion = "1"\nprotocol = "paper"\nmetric = "R@1"\n\n'
@@ -80,8 +82,6 @@ def test_names_as_queries_cannot_be_marked_by_hand():
 
 
 def read_of(*rows):
-    from hbench.boards import parse_board
-
     return parse_board(HEAD + "\n".join(map(block, rows)), "toy")
 
 
@@ -107,3 +107,57 @@ def test_a_relevance_that_is_none_is_refused_in_a_sentence():
     row = row_of("a", signature=SIGNED.replace("alpha=1", "alpha=x"))
     with pytest.raises(SubmissionError, match="relevance that is none"):
         recorded(row, read_of(row))
+
+
+@pytest.mark.parametrize(
+    ("where", "forged"),
+    [
+        ('method = "a"', 'method = "a\\u3164"'),
+        ('method = "a"', 'method = "a\\ufe0f"'),
+        ('method = "a"', 'method = "a\\u2800"'),
+        ('method = "a"', 'method = " "'),
+        ('method = "a"', 'method = "a "'),
+        ('method = "a"', f'method = "{201 * "a"}"'),
+        ('method = "a"', 'method = "a"\nsetup = { batch_size = -1 }'),
+        ('method = "a"', f'method = "a"\nsetup = {{ parameters = {30 * "9"} }}'),
+        ("run = { ", 'run = { note = "\\u202e", '),
+        ("run = { ", 'run = { doubt = "\\u001b[2J", '),
+        ("run = { ", 'run = { url = "https://\\u202eb.org", '),
+        ("run = { ", 'run = { verified = "yes", '),
+        ("run = { ", 'run = { verified = "2026-01-31, hbench 0.1.0, twice", '),
+        ("run = { ", f"run = {{ seconds = {30 * '9'}, "),
+        ("run = { ", 'run = { seeds = 5, between_seeds = { "AP" = 0.1 }, '),
+        ('date = "2026-01-31"', 'date = "2026-02-31"'),
+        ('metric = "R@1"', 'metric = "R@1"\nlevels = ["order", "order"]'),
+        ('metric = "R@1"', 'metric = "R@1"\nnotes = "\\u202e"'),
+        ('metric = "R@1"', 'metric = "R@1"\ncitations = { "\\u200b" = { text = "Me" } }'),
+        ('metric = "R@1"', 'metric = "R@1"\nforeign_metrics = { "X\\u200b" = "mine" }'),
+    ],
+)
+def test_what_is_not_seen_or_cannot_be_is_no_leaderboard(where, forged):
+    text = HEAD + block(row_of("a"))
+    assert where in text
+    parse_board(text, "toy")
+    with pytest.raises(ConfigError):
+        parse_board(text.replace(where, forged, 1), "toy")
+
+
+def test_a_file_is_one_row_whether_by_its_content_or_its_checksum(tmp_path):
+    by_content = row_of("a")
+    by_bytes = row_of("b", content=None, sha256="2" * 64)
+    board = read_of(by_content, by_bytes)
+    one_file = SimpleNamespace(
+        content=by_content.run.content, source=SimpleNamespace(sha256=by_bytes.run.sha256)
+    )
+    with pytest.raises(ComparisonError, match="one file is two rows"):
+        checked(by_bytes, board, one_file, None)
+
+
+def test_a_file_that_no_terminal_can_name_is_no_leaderboard(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "leaderboards/toy.toml", row_of("a"))
+    write(tmp_path / "leaderboards/\u202eyot.toml", row_of("a"))
+    (tmp_path / os.fsdecode(b"leaderboards/\xff.toml")).write_text(HEAD)
+    names = board_names()
+    assert "toy" in names
+    assert all(map(str.isprintable, names))

@@ -115,6 +115,7 @@ def checked(row: Row, board: Leaderboard, given: Submission, data: Dataset) -> l
     the file cannot be scored, or a leaderboard does not take its report.
     """
     assert row.run is not None
+    _refuse_second_row(row, board, identity_of(given))
     alone = board.model_copy(update={"rows": (row,)})
     checks = verify(
         alone, row.method, identity_of(given), lambda row: rescored(row, board, given, data)
@@ -208,6 +209,8 @@ def _checks(
             found=f"digest {document.dataset_digest}",
         )
 
+    if row.run:
+        _refuse_other_head(board, document)
     if row.run and not row.run.is_of(*given):
         found = given.content if row.run.content else given.sha256
         field = CONTENT[0] if row.run.content else CONTENT[1]
@@ -219,6 +222,34 @@ def _checks(
     for metric in metrics:
         value = scores[metric].value if metric in scores else None
         yield _checked_score(row, metric, value, factor_of(board.key(metric)))
+
+
+def _refuse_second_row(row: Row, board: Leaderboard, given: GivenFile) -> None:
+    """Raise ComparisonError for a row by a file's checksum, where another has the same by its
+    content."""
+    others = [
+        each.method
+        for each in board.rows
+        if each.run and each.run.content == given.content and each.identity[1:] == row.identity[1:]
+    ]
+    if row.run and row.run.sha256 and others:
+        raise ComparisonError(
+            "one file is two rows", expected="one row", found=examples([*others, row.method])
+        )
+
+
+def _refuse_other_head(board: Leaderboard, document: Document) -> None:
+    """Raise ComparisonError for a leaderboard whose head says other levels or tests than those that
+    its scores are of."""
+    tests = document.tests if len(document.tests) > 1 else ()
+    said = (board.levels or document.levels, set(board.averaged))
+    if said != (document.levels, set(tests)):
+        raise ComparisonError(
+            f"the head of the leaderboard is not that of {board.dataset}",
+            expected=f"levels {', '.join(document.levels)}; averaged {', '.join(tests) or 'none'}",
+            found=f"levels {', '.join(board.levels)}; "
+            f"averaged {', '.join(board.averaged) or 'none'}",
+        )
 
 
 def _checked_fields(
