@@ -166,17 +166,19 @@ class LabelTree:
         return cls.from_columns(columns, levels=levels)
 
     @classmethod
+    @checked
     def from_columns(
         cls, columns: Sequence[Sequence[str]], *, levels: Sequence[str]
     ) -> tuple[LabelTree, Labels]:
         """Make a tree from `columns`, a column of names for each of `levels`, coarse to fine;
         return it and int32 labels (N, L).
         """
-        if not columns:
+        is_list = isinstance(columns, list | tuple) and len(columns) == len(levels)
+        if not is_list or not columns:
             raise TreeError(
                 "a label tree has at least one level",
-                expected="a column of names per level",
-                found="none",
+                expected=f"a column of names for each of {', '.join(levels) or 'the levels'}",
+                found=f"{columns!r:.60}",
             )
 
         names = []

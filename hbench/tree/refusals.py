@@ -19,6 +19,8 @@ def refuse_misfits(
 ) -> None:
     """Raise TreeError for names that are no texts, and for levels, names and paths that are not of
     one tree."""
+    if not isinstance(names, Sequence):
+        raise TreeError("names are no lists of names", found=type(names).__name__)
     for level, of_level in zip(levels, names, strict=False):
         try:
             "".join(of_level).encode()

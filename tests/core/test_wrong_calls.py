@@ -69,6 +69,11 @@ REFUSED = {
         ("a", "b"), TREE.names, TREE.paths + np.int32(7)
     ),
     "a tree of lists": lambda: hbench.LabelTree(("a",), (("b",),), [[0]]),
+    "a tree without names": lambda: hbench.LabelTree(("a", "b"), None, IDS),
+    "columns that are not as many as levels": lambda: hbench.LabelTree.from_columns(
+        [["a"]], levels=LEVELS
+    ),
+    "columns as a table": lambda: hbench.LabelTree.from_columns(pd.DataFrame(NAMES), levels=LEVELS),
     "a level that is no text": lambda: TREE.level(3),
     "a class that is none": lambda: TREE.lca(0, 99),
     "a class below 0": lambda: TREE.lca(-1, 0),

@@ -154,7 +154,7 @@ def test_the_reader_the_report_and_the_signature_say_it(tmp_path):
         "largest over all pairs of their paths" in warning for warning in report.document.warnings
     )
     assert "|labels:several(2)|" in report.signature
-    assert Signature.parse(report.signature).several == 2
+    assert Signature.parse(report.signature).words.several == 2
 
 
 @pytest.mark.parametrize(
