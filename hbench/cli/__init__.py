@@ -31,6 +31,7 @@ from hbench.core.errors import (
 )
 
 VERBS = {
+    "run": "embed datasets with models, and score them: one command",
     "demo": "score a baseline on the built-in benchmark, in a minute",
     "datasets": "list the benchmarks, or show one's card",
     "download": "fetch a benchmark's files, resumably and verified",

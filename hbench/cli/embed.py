@@ -238,7 +238,7 @@ def _embed_images(
     of_model: dict[str, Any] = {name: options.pop(name) for name in OF_MODEL}
     device = options.pop("device")
     chosen_device(device)  # one that is not there is refused before any model is loaded
-    images = _Images(datasets.load(dataset), split, embedding.EmbedOptions(**options), device)
+    images = SplitImages(datasets.load(dataset), split, embedding.EmbedOptions(**options), device)
 
     def load_model(name: str) -> Embedder:
         return embedding.embedder(name, **of_model)
@@ -250,14 +250,14 @@ def _embed_images(
         refuse_failed(failed, len(listed))
         return
 
-    _embed(load_model(model), images, out)
+    embed_split(load_model(model), images, out)
     command = f"hbench evaluate {out} --dataset {dataset}"
     if split == "train":
         command += " needs the test items"
     say(f"wrote {out}: {command}")
 
 
-class _Images(NamedTuple):
+class SplitImages(NamedTuple):
     """The images of a split, and how they are embedded."""
 
     data: Dataset
@@ -267,7 +267,7 @@ class _Images(NamedTuple):
 
 
 def _embed_with_each(
-    images: _Images, listed: dict[str, Path], load_model: Callable[[str], Embedder]
+    images: SplitImages, listed: dict[str, Path], load_model: Callable[[str], Embedder]
 ) -> dict[str, HBenchError]:
     """Embed with every model of a list whose file is not there; return the errors of those that
     fail.
@@ -279,13 +279,13 @@ def _embed_with_each(
         given = load_model(name)
         if is_embedded(given, file, images.data, images.split, images.options):
             return f"{file} is there"
-        _embed(given, images, file)
+        embed_split(given, images, file)
         return f"wrote {file}"
 
     return embed_models(listed, embed_unless_there, lambda name, outcome: say(f"{name}: {outcome}"))
 
 
-def _embed(given: Embedder, images: _Images, file: Path) -> None:
+def embed_split(given: Embedder, images: SplitImages, file: Path) -> None:
     """Embed with a bar, or a line from time to time where no bar is watched."""
     import hbench
     from hbench.core.errors import examples

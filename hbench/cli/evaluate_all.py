@@ -90,7 +90,7 @@ def command(
     files = {output / f"{file.stem}.json": file for file in found}
     for report, file in files.items():
         try:
-            documents[report], names = _report_of(
+            documents[report], names = report_of(
                 file, report, data, settings=scoring.settings, machine=machine
             )
             asked |= dict.fromkeys(names)
@@ -135,7 +135,7 @@ def _ranked_by(
     return by
 
 
-def _report_of(
+def report_of(
     file: Path, report: Path, data: Dataset, *, settings: Settings, machine: MachineOptions
 ) -> Scored:
     """The report of a file, a finished or a new one, and the names of the metrics that were asked

@@ -1,0 +1,257 @@
+"""hbench run: from the names of models to reports, rows and pages, by the verbs embed,
+evaluate-all and report.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from hbench.cli import reporting
+from hbench.cli.embed import SplitImages, embed_split
+from hbench.cli.evaluate_all import report_of
+from hbench.cli.names import FOLDER
+from hbench.cli.option_blocks import words_of
+from hbench.cli.terminal import bar, say, show_json, show_table
+from hbench.core.errors import SubmissionError
+from hbench.core.text import NONE
+from hbench.records.shown import percent_note, shown
+
+if TYPE_CHECKING:
+    from hbench.cli.reporting import MachineOptions, ScoringOptions
+    from hbench.datasets import Dataset
+    from hbench.records.document import Document
+    from hbench.train.embedding.embed_dataset import Embedder
+
+SCORES = Path("scores")  # where everything is kept, unless --out says otherwise
+RANKED_BY = "H-AP"  # where a dataset has no leaderboard
+
+
+class Embedding(NamedTuple):
+    """How images are embedded: this many at a time, on this device."""
+
+    batch: int
+    device: str
+
+
+class Scored(NamedTuple):
+    """The reports of one dataset's models, by model, and the metric that they are ranked by."""
+
+    data: Dataset
+    documents: dict[str, Document]
+
+    @property
+    def metric(self) -> str:
+        """That of the dataset's leaderboard, where all reports have it."""
+        from hbench.evaluation import many
+
+        board = reporting.board_of(self.data.name)
+        usual = [board.metric] if board else []
+        return many.main_metric(list(self.documents.values()), [*usual, RANKED_BY])
+
+
+@click.command("run", short_help="embed datasets with models, and score them: one command")
+@click.argument("models", nargs=-1, required=True, metavar="MODEL...")
+@click.option("--dataset", "-d", "datasets", required=True, metavar="D[,D2…]")
+@click.option(
+    "--out",
+    "-o",
+    type=FOLDER,
+    default=SCORES,
+    show_default=True,
+    help="The folder of all that is made; what is there already is not made again.",
+)
+@click.option(
+    "--batch", type=click.IntRange(min=1), default=64, show_default=True, help="Images at a time."
+)
+@click.option(
+    "--embed-on", default="auto", show_default=True, help="Embed on auto, cpu, cuda or cuda:1."
+)
+@reporting.SCORING
+@click.option("--json", "as_json", is_flag=True, help="The table as JSON on stdout.")
+@reporting.MACHINE
+def command(
+    models: tuple[str, ...],
+    datasets: str,
+    *,
+    out: Path,
+    batch: int,
+    embed_on: str,
+    scoring: ScoringOptions,
+    as_json: bool,
+    machine: MachineOptions,
+) -> None:
+    """Embed the test images of datasets with models, and score them: a table models × datasets.
+
+    \b
+    MODEL: what `hbench embed` takes (timm:NAME, open_clip:ARCH/TAG, ./FILE.py:NAME, a run's
+    folder), or a file of embeddings. Below --out every dataset has a folder with the embeddings,
+    reports, rows.toml for its leaderboard, and pages. Interrupted, the same command goes on.
+
+    Example: hbench run timm:resnet50 torchvision:vit_b_16 -d sop,cub200
+    """
+    from hbench import datasets as known
+    from hbench.train.processes import chosen_device
+
+    chosen_device(embed_on)  # one that is not there is refused before any model is loaded
+    # so is a dataset that is not here, with the command that makes it
+    scored = [Scored(known.load(name), {}) for name in dict.fromkeys(words_of(datasets))]
+    embedding = Embedding(batch, embed_on)
+    failed: dict[str, str] = {}
+
+    # model by model: a net is loaded once, and one of them is in memory at a time
+    for model in dict.fromkeys(models):
+        with _told(model, failed):
+            source = _source_of(model)
+            for data, documents in scored:
+                with _told(f"{model} on {data.name}", failed):
+                    folder = out / data.name
+                    file = _file_of(source, model, data, folder, embedding)
+                    report = folder / f"{file.stem}.json"
+                    documents[model], _ = report_of(
+                        file, report, data, settings=scoring.settings, machine=machine
+                    )
+
+    for each in scored:
+        if each.documents:
+            reporting.write_rows([*each.documents.values()], out / each.data.name / "rows.toml")
+            _write_pages(each, out / each.data.name)
+    _show(models, [each for each in scored if each.documents], as_json=as_json)
+    if failed:
+        raise SubmissionError(
+            f"{len(failed)} of {len(models) * len(scored)} could not be scored",
+            found=", ".join(failed),
+            fix="mend what is said above, and run the same command again: the others are kept",
+        )
+
+
+@contextmanager
+def _told(what: str, failed: dict[str, str]) -> Iterator[None]:
+    """Say why something failed, note it, and let the others go on."""
+    from hbench.core import extras
+    from hbench.core.errors import HBenchError
+
+    try:
+        yield
+    except HBenchError as error:
+        failed[what] = str(error)
+    except ModuleNotFoundError as error:
+        refusal = extras.missing(error)
+        if refusal is None:
+            raise
+        failed[what] = str(refusal)
+    if what in failed:
+        say(f"{what}: failed\n{failed[what]}")
+
+
+def _source_of(model: str) -> Embedder | Path:
+    """A file of embeddings as it is, or the net of a name."""
+    from hbench.submissions.embeddings.files import READERS
+    from hbench.train.embedding.embed_dataset import embedder
+
+    path = Path(model)
+    return path if path.is_file() and path.suffix.lower() in READERS else embedder(model)
+
+
+def _file_of(
+    source: Embedder | Path, model: str, data: Dataset, folder: Path, embedding: Embedding
+) -> Path:
+    """The file of a model's embeddings: the one that was given, that is there, or a new one. Where
+    the memory is too small for a batch, half of it is tried."""
+    import torch
+
+    from hbench.train.embedding.embed_dataset import EmbedOptions
+    from hbench.train.embedding.embed_models import file_name
+
+    if isinstance(source, Path):
+        return source
+    file = folder / file_name(model)
+    if _is_there(source, data, file, embedding.batch):
+        say(f"{file} is there")
+        return file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    batch = embedding.batch
+    while True:
+        images = SplitImages(data, "test", EmbedOptions(batch=batch), embedding.device)
+        try:
+            embed_split(source, images, file)
+        except (torch.OutOfMemoryError, MemoryError):
+            if batch == 1:
+                raise
+            # what was embedded in larger batches may differ in its last bits: begin anew
+            shutil.rmtree(file.with_name(f"{file.name}.parts"), ignore_errors=True)
+            batch //= 2
+            say(f"the memory is too small: embedding {batch} images at a time")
+        else:
+            return file
+
+
+def _is_there(net: Embedder, data: Dataset, file: Path, batch: int) -> bool:
+    """Whether a file holds what would be embedded, in these batches or halves of them. Raises
+    UsageError for a file with other embeddings."""
+    from hbench.core.errors import UsageError
+    from hbench.train.embedding.embed_dataset import EmbedOptions, is_embedded
+
+    while True:
+        try:
+            return is_embedded(net, file, data, "test", EmbedOptions(batch=batch))
+        except UsageError:
+            if batch == 1:
+                raise
+            batch //= 2
+
+
+def _write_pages(scored: Scored, folder: Path) -> None:
+    """Write the pages of all models, unless they are of these reports already."""
+    from hbench.evaluation import many
+    from hbench.look.report.folder import write_report
+    from hbench.look.report.runs import read_runs
+
+    reports = {
+        folder / f"{document.method}.json": document for document in scored.documents.values()
+    }
+    ranked = many.standings(reports, scored.metric)
+    paths = [folder / f"{standing.document.method}.json" for standing in ranked]
+    index = folder / "pages" / "index.html"
+    newest = max(path.stat().st_mtime for path in paths)
+    if not index.exists() or index.stat().st_mtime < newest:
+        with bar("writing pages"):
+            write_report(read_runs(paths), folder / "pages")
+    say(f"open this page: {index}")
+
+
+def _show(models: Sequence[str], scored: Sequence[Scored], *, as_json: bool) -> None:
+    """The table models × datasets, each by the metric of its leaderboard."""
+    if as_json:
+        tables = {
+            each.data.name: {
+                "metric": each.metric,
+                "scores": {
+                    model: {name: score.model_dump() for name, score in document.scores.items()}
+                    for model, document in each.documents.items()
+                },
+            }
+            for each in scored
+        }
+        show_json(tables)
+        return
+    header = ["model", *(f"{each.data.name} {each.metric}" for each in scored)]
+    rows = []
+    for model in dict.fromkeys(models):
+        cells = [
+            shown(each.metric, each.documents[model].scores[each.metric].value)
+            if model in each.documents
+            else NONE
+            for each in scored
+        ]
+        rows.append([model, *cells])
+    if scored:
+        show_table(
+            None, header, rows, percent_note([each.metric for each in scored]), left=["model"]
+        )

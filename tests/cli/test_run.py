@@ -1,0 +1,127 @@
+"""From the names of models to reports by one command, which is made of the other verbs."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import hbench
+from tests.command_line import call, refusal
+
+NET = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 8, 8, stride=8)
+
+    def forward(self, images):
+        return self.conv(images).flatten(1)
+
+class Greedy(Net):
+    "Has memory for eight images at a time."
+
+    def forward(self, images):
+        if len(images) > 8:
+            raise MemoryError
+        return super().forward(images)
+"""
+
+
+def pictures(folder):
+    """Pictures of three families with three species each, noisy copies of one of each."""
+    rng = np.random.default_rng(0)
+    for family in range(3):
+        for species in range(3):
+            place = folder / f"f{family}" / f"s{family}{species}"
+            place.mkdir(parents=True)
+            base = rng.integers(0, 255, (8, 8, 3))
+            for number in range(4):
+                noisy = np.clip(base + rng.integers(-40, 40, base.shape), 0, 255)
+                large = noisy.astype(np.uint8).repeat(8, axis=0).repeat(8, axis=1)
+                Image.fromarray(large).save(place / f"{number}.png")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A dataset of pictures, and a file with two nets."""
+    folder = tmp_path_factory.mktemp("run")
+    photographs = pictures(folder / "photographs")
+    zoo = folder / "zoo"
+    call("build", "zoo", "--from", photographs, "--levels", "family,species", "-o", zoo)
+    (folder / "net.py").write_text(NET)
+    return folder, zoo
+
+
+@pytest.fixture(scope="module")
+def ran(world):
+    """What one command made and printed."""
+    folder, zoo = world
+    done = call("run", f"{folder}/net.py:Net", "-d", zoo, "-o", folder / "scores", "--json")
+    (report,) = (folder / "scores" / "zoo").glob("*Net.json")
+    return report, json.loads(done.stdout)
+
+
+def test_the_scores_are_those_of_embed_and_evaluate(world, ran, tmp_path):
+    folder, zoo = world
+    report, shown = ran
+    embedded = tmp_path / "by-hand.parquet"
+    call("embed", f"{folder}/net.py:Net", "-d", zoo, "-o", embedded)
+    assert embedded.read_bytes() == report.with_suffix(".parquet").read_bytes()
+    by_hand = hbench.evaluate(embedded, hbench.load(zoo))
+    found = shown["zoo"]["scores"][f"{folder}/net.py:Net"]
+    assert {name: score["value"] for name, score in found.items()} == dict(by_hand.scores)
+
+
+def test_a_row_and_pages_lie_beside_the_report(ran):
+    report, _ = ran
+    assert "[[row]]" in (report.parent / "rows.toml").read_text()
+    assert (report.parent / "pages" / "index.html").exists()
+
+
+def test_a_second_run_embeds_and_scores_nothing_again(world, ran):
+    folder, zoo = world
+    report, _ = ran
+    kept = {path: path.stat().st_mtime_ns for path in report.parent.glob("*net*")}
+    call("run", f"{folder}/net.py:Net", "-d", zoo, "-o", folder / "scores")
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+
+
+def test_a_file_of_embeddings_is_scored_beside_the_nets(world, ran):
+    folder, zoo = world
+    report, _ = ran
+    mine = folder / "mine.parquet"
+    mine.write_bytes(report.with_suffix(".parquet").read_bytes())
+    words = ("run", mine, f"{folder}/net.py:Net", "-d", zoo, "-o", folder / "scores")
+    lines = call(*words).stdout.splitlines()
+    assert lines[0] == "model\tzoo H-AP"
+    assert len({line.split("\t")[1] for line in lines[1:3]}) == 1
+
+
+def test_one_that_fails_is_said_and_the_others_are_scored(world, tmp_path):
+    folder, zoo = world
+    words = ("run", f"{folder}/net.py:Nope", f"{folder}/net.py:Net", "-d", zoo, "-o", tmp_path)
+    said = refusal(*words)
+    assert "1 of 2" in said
+    assert "Nope" in said
+    assert list((tmp_path / "zoo").glob("*Net.json"))
+
+
+def test_a_dataset_that_is_not_here_is_refused_before_a_net_is_loaded(world, tmp_path):
+    folder, zoo = world
+    said = refusal("run", f"{folder}/net.py:Nope", "-d", f"{zoo},unheard", "-o", tmp_path)
+    assert "unheard" in said
+    assert "Nope" not in said
+
+
+def test_a_batch_that_memory_is_too_small_for_is_halved(world, tmp_path):
+    folder, zoo = world
+    words = ("run", f"{folder}/net.py:Greedy", "-d", zoo, "-o", tmp_path)
+    said = call(*words, "--batch", 32).stderr
+    assert [line for line in said.splitlines() if "at a time" in line] == [
+        f"the memory is too small: embedding {batch} images at a time" for batch in (16, 8)
+    ]
+    assert "is there" in call(*words, "--batch", 32).stderr
