@@ -24,15 +24,19 @@ FIRST = ("R@1", "P@1", "MRR@1")  # equal, since one item is looked at
 
 def impossible(row: Row, levels: Sequence[str]) -> Iterator[str]:
     """Yield a sentence for every two scores of a row that no ranking has together. `levels`: those
-    of its leaderboard, coarse to fine, if all are scored on one test.
+    of its leaderboard, coarse to fine, if all are scored on one test; else none, and only what
+    holds at the finest level is tried.
     """
     at = [f"/{level}" for level in levels[:-1]]
     for level in (*at, ""):
         yield from _by_cut(row, level)
+        # mAP@R sums a part of what AP sums
         yield from _below(row, f"AP{level}", f"mAP@R{level}")
+    # equal: neither is below the other
     for one, other in pairwise(metric for metric in FIRST if metric in row.scores):
         yield from _below(row, one, other)
         yield from _below(row, other, one)
+    # who shares the fine class shares the coarse one
     for coarse, fine in pairwise((*at, "")):
         for metric in [metric for metric in row.scores if _is_recall(metric, fine)]:
             yield from _below(row, metric.removesuffix(fine) + coarse, metric)

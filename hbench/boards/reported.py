@@ -71,7 +71,10 @@ def rankable_scores(board: BoardHead, document: Document) -> Mapping[str, Score]
 
 
 def recordable_scores(board: BoardHead, document: Document) -> Mapping[str, Score]:
-    """Like `rankable_scores`, also of names as queries, which are ranked among themselves."""
+    """The scores of a report that may become a row of this board: also one whose queries are names,
+    since such rows are ranked among themselves. Raises SubmissionError for left-out items, and for
+    other ties or another relevance than the rows'.
+    """
     signature = Signature.parse(document.signature)
     if signature.words.left_out:
         raise SubmissionError(

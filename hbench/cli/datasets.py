@@ -183,11 +183,13 @@ def _tree(manifest: Manifest) -> list[str]:
 
     from hbench.tree.statistics import statistics
 
-    items = np.bincount(manifest.paths.all_labels()[0][:, -1], minlength=len(manifest.tree.paths))
+    # an item of several paths counts in each of its classes
+    labels, _ = manifest.paths.all_labels()
+    items = np.bincount(labels[:, -1], minlength=len(manifest.tree.paths))
     return [
-        f"{level.level}: {level.nodes:,} nodes, {level.branching[0]} to {level.branching[2]} in a "
-        "node above "
-        f"(median {level.branching[1]:g}); {level.largest[0]} {level.largest[1]:,} images … "
+        f"{level.level}: {level.nodes:,} nodes, {level.branching.least} to {level.branching.most} "
+        f"in a node above (median {level.branching.median:g}); "
+        f"{level.largest[0]} {level.largest[1]:,} images … "
         f"{level.smallest[0]} {level.smallest[1]:,}"
         for level in statistics(manifest.tree, items)
     ]

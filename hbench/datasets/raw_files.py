@@ -155,7 +155,9 @@ def plain_pickle(
     path: Path, kind: str, *, keys: Sequence[str], expected: str | None = None
 ) -> Iterator[dict[str, Any]]:
     """Yield a pickled dictionary of plain values with these keys; raises DataError for any other,
-    without running it.
+    without running it, and for what goes wrong while the values are taken out of it.
+
+    `kind`: what the file is, for the message; `expected`: what it should hold.
     """
     with refuse_unless(path, kind, expected=expected):
         try:

@@ -214,8 +214,8 @@ def ranked_test(files: Sequence[str], data: Dataset, test: str | None) -> Ranked
 
 
 def traced(job: Job, trace: Trace, width: int) -> NDArray[np.float64]:
-    """Apply `trace` to the level sequence of every query in one exact ranking pass; returns (Q,
-    width), in input order.
+    """Apply `trace`, which gives `width` numbers or NaN, to the level sequence of every query in
+    one exact ranking pass; returns (Q, width), in input order.
 
     Under partial labels, items of unknown level are left out of the lists.
     """
@@ -227,5 +227,6 @@ def traced(job: Job, trace: Trace, width: int) -> NDArray[np.float64]:
         rows[query] = trace(sequence if reading is None else reading.of(sequence))
         return 0.0
 
+    # no conditions: by them kept blocks are known, and nothing is kept of this pass
     measure(replace(job, scorers=[keep], conditions="", by_name=None))
     return rows

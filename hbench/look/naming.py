@@ -63,18 +63,19 @@ def write_page(named: NamedPictures, path: Path, chosen: Trusted | None = None) 
     levels = range(tree.depth)
     style = resources.files(SHARED).joinpath("static/pages.css").read_text("utf-8")
     values = [(value, _of_readers(named, value)) for value in named.scores[readers[0]]]
+    # without any truth there are no targets, and nothing that a line could be measured on
     by_target = answered_by_target(named)
-    measured = chosen or (by_target[0] if by_target else None)
+    measured = (chosen or by_target[0]) if by_target else None
     shared: dict[str, Any] = {
         "named": named,
         "readers": readers,
         "values": values,
         "confusions": [confusion_of(named, level) for level in levels],
-        "main": SUM if SUM in named.nodes else readers[0],
+        "main": SUM if SUM in named.nodes else readers[0],  # the reader whose masses are shown
         "agreement": agreement_of(named),
         "reliability": list(zip(*named.reliability().values(), strict=True)),
         "answered": [stack_of(each) for each in by_target],
-        "curve": curve_of_page(measured, chosen is not None) if measured and by_target else None,
+        "curve": None if measured is None else curve_of_page(measured, chosen is not None),
         "surest": surest_of(named),
         "style": style + level_styles(tree.depth),
     }

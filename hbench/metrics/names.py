@@ -64,6 +64,8 @@ class MetricName:
         if match is None:
             raise _unknown(text)
 
+        # A registered name ends in what tells it from another function of the same letters: NDCG@
+        # of a cut, mAP@R, AP# of exactly a level, ASI/ of a level.
         base = match["base"]
         cut = match["cut"]
         level = match["level"]
@@ -88,7 +90,7 @@ class MetricName:
             level and "level" not in definition.takes
         ):
             raise _unknown(text)
-        if base in ("AP#", "ASI/") and not level:
+        if base in ("AP#", "ASI/") and not level:  # written out by somebody, as "ASI/"
             raise _unknown(text)
 
         return cls(

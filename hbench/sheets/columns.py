@@ -90,12 +90,13 @@ def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> Tab
     free = [each for name, each in values.items() if name not in levels]
     fitting = [each for each in free if each.name not in index]
     item = chosen.item or _item_of(fitting, of_items=of_items, may_repeat=chosen.several)
-    if item is None and of_items:
+    if item is None and of_items:  # a column 0, 1, 2 … is that of ids only if no other can be
         item = _item_of(free, of_items=True, may_repeat=chosen.several)
         index.pop(item or "", None)
     left_out |= index
     rest = {name: each for name, each in values.items() if name != item and name not in left_out}
 
+    # what is asked and what is ranked, a column of truth values each
     masks = {
         words.MASKS[words.folded(name)]: name
         for name in rest

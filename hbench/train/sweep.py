@@ -108,6 +108,8 @@ def tried(sweep: Sweep, out: Path, train: TrainIn) -> Iterator[Trial]:
     for combination, recipe in recipes.items():
         folder = folder_of(out, combination)
         if (folder / REPORT).exists():
+            # It ended, and is not trained again; but it must be of this very recipe, in whose
+            # record the sizes stand that a recipe leaves to its dataset.
             refuse_folder(folder, with_sizes(recipe), resume=True)
         else:
             train(recipe, folder, (folder / RECIPE).exists())

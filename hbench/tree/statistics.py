@@ -20,6 +20,14 @@ from hbench.tree.partial import is_class
 Floats = NDArray[np.float64]
 
 
+class Branching(NamedTuple):
+    """How many children the nodes above a level have."""
+
+    least: int
+    median: float
+    most: int
+
+
 class LevelStatistics(NamedTuple):
     """The statistics of a level: number of nodes; children per node of the level above (least,
     median, most); effective number of classes, exp(−Σ p log p) over the nodes' shares p of the
@@ -27,7 +35,7 @@ class LevelStatistics(NamedTuple):
 
     level: str
     nodes: int
-    branching: tuple[int, float, int]
+    branching: Branching
     effective: float
     largest: tuple[str, int]
     smallest: tuple[str, int]
@@ -42,7 +50,7 @@ def statistics(tree: LabelTree, items: NDArray[np.int64]) -> list[LevelStatistic
         above = _described(tree, depth) if depth else np.ones(1, bool)
         nodes = np.flatnonzero(_described(tree, depth + 1))
         children = np.bincount(tree.parents[depth][nodes], minlength=len(above))[above]
-        branching = int(children.min()), float(np.median(children)), int(children.max())
+        branching = Branching(int(children.min()), float(np.median(children)), int(children.max()))
         counts = items_of_level(tree, items, depth + 1)[nodes]
         largest, smallest = (
             (names[nodes[at]], int(counts[at])) for at in (counts.argmax(), counts.argmin())

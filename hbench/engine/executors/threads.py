@@ -125,10 +125,13 @@ class Triangle:
         """Count all tiles of the chunk that begins at a canonical position."""
         items = slice(start, start + len(chunk))
         columns = lists.of(items)
+        # A thread writes the rows of its own block alone, but all blocks meet in the columns: each
+        # thread counts those into an array of its own, and they are added up at the end.
         by_thread = [Counts.zeros(columns) for _ in range(self.threads)]
         free = by_thread.copy()
 
         def count(block: int) -> None:
+            """Count one block of queries × this chunk; the last block fills its tile partly."""
             rows = self._side(block, lists, counts)
             of_columns = free.pop()
             with self._scores(len(chunk)) as tile:

@@ -317,13 +317,14 @@ def _named(
 
 
 def _values(manifest: Manifest, readings: Readings) -> dict[str, dict[str, Values]]:
-    """The values of every reader, by name, of every item (Q,)."""
+    """By reader (a way from similarities to a path: each, sum, down), then by the name of the value
+    such as hF1, the values of the items (Q,)."""
     tree = manifest.tree
-    truth = truth_of(manifest)
+    labels, owners, known = truth_of(manifest)
 
     by_reader = {}
-    for reader, nodes in readings.nodes.items():
-        by_reader[reader] = scores_of(tree, nodes, *truth)
+    for reader, nodes in readings.nodes.items():  # nodes (Q, L) of the items, coarse to fine
+        by_reader[reader] = scores_of(tree, nodes, labels, owners, known)
         by_reader[reader]["consistent"] = are_consistent(tree, nodes).astype(np.float64)
     return by_reader
 

@@ -181,18 +181,21 @@ def _problems_of_queries(ranking: Ranking, manifest: Manifest) -> list[Submissio
 def _problems_of_items(
     ranking: Ranking, manifest: Manifest, known: Collection[str]
 ) -> list[SubmissionProblem]:
-    """Listed items that do not count, by their cause. Only unknown ones are fatal: the others have
-    a plain meaning."""
+    """Listed items that do not count, by their cause; `known`: items of other tests and splits.
+    Only unknown ones are fatal: the others have a plain meaning."""
+    # `names`: every listed name once; `items` (lines,): the name of each line, as its place there
     gallery = manifest.items[manifest.gallery]
     outside = ranking.names[rows_in(ranking.names, gallery) < 0]
     elsewhere = (rows_in(outside, manifest.items) >= 0) | (rows_in(outside, list(known)) >= 0)
     padded = np.isin(outside, PADDING) & ~elsewhere
     unknown = outside[~elsewhere & ~padded]
     other = outside[elsewhere]
-    padding = np.asarray(np.isin(ranking.names, PADDING)[ranking.items]) & padded.any()
-    of = _list_of_line(ranking)
-    again = np.flatnonzero(repeats(ranking) & ~padding)
-    places = np.flatnonzero(rows_in(ranking.names, ranking.queries)[ranking.items] == of)
+    # -1 may be the name of an item of the dataset, which then is no padding
+    is_padding = np.asarray(np.isin(ranking.names, PADDING)[ranking.items]) & padded.any()
+    list_of = _list_of_line(ranking)
+    again = np.flatnonzero(repeats(ranking) & ~is_padding)
+    own_list = rows_in(ranking.names, ranking.queries)[ranking.items]  # −1: the item asks nothing
+    in_own_list = np.flatnonzero(own_list == list_of)
 
     remark = partial(found, fatal=False)
     return [
@@ -202,20 +205,20 @@ def _problems_of_items(
         *remark(
             "entries -1 instead of an item, which pad lists of an index that found too few",
             (),
-            int(padding.sum()),
+            int(is_padding.sum()),
             "they are skipped",
         ),
         *remark("items that are not in the gallery", other, len(other), "they count for nothing"),
         *remark(
             "items listed again for the same query",
-            ranking.queries[of[again]],
+            ranking.queries[list_of[again]],
             len(again),
             "a repeat holds its rank and counts for nothing",
         ),
         *remark(
             "queries in their own list",
-            ranking.queries[of[places]],
-            len(places),
+            ranking.queries[list_of[in_own_list]],
+            len(in_own_list),
             "they are left out of it",
         ),
     ]

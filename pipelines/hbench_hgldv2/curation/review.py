@@ -153,10 +153,11 @@ def cards_of(material: Material) -> list[list[str]]:
     """
     places = _places(replay(material.labels, material.clusters, material.decisions))
     landmarks = {label.class_id: label.landmarks for label in material.labels}
+    # a card of every place that decisions give, and of every cluster for what is not decided
     members: Mapping[tuple[object, ...], list[str]] = defaultdict(list)
     for row in material.clustered:
         place = places.get(row.class_id)
-        card = (row.cluster,) if place is None else tuple(place.values())
+        card = ("cluster", row.cluster) if place is None else ("place", *place.values())
         members[card].append(row.class_id)
     cards = [sorted(ids, key=lambda i: -landmarks[i]) for ids in members.values()]
     return sorted(cards, key=lambda ids: -sum(landmarks[i] for i in ids))

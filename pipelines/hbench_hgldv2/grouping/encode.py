@@ -79,6 +79,7 @@ def run(
     if is_done(record, work / "embeddings.npz"):
         return
 
+    # names of groups are encoded beside the labels, so that the review can suggest the nearest
     groups = (Label(GROUP + name, name, 0, 0, 0, ()) for name in kinds_in(names))
     labels = [*read_rows(work / "labels.csv", Label), *groups]
     vectors = encode(labels, encoder, prompt)

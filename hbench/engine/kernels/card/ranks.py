@@ -252,7 +252,12 @@ def divide(row: RankedQuery, buckets: Buckets, positives: Number) -> Number:
 
 @card_part
 def sort_positives(row: RankedQuery, buckets: Buckets, slots: Slots) -> None:
-    """Write the scores and codes of the positives, best first, and where each part ends."""
+    """Write the scores and codes of the positives, best first, and where each part ends.
+
+    Scores fall into buckets of equal width, and a full bucket is cut into several parts: `firsts`
+    (BUCKETS + 1,) has the first part of each, and their number at its end. `table` (parts,) holds
+    the sizes of the parts, then their starts, then their ends.
+    """
     table = buckets.table
     parts = buckets.firsts[BUCKETS]
     thread = cuda.threadIdx.x

@@ -72,7 +72,7 @@ def read_lists(coded: Listed, meaning: Meaning, out: Listed) -> None:
         removed, all_removed = running(own.removed, sums)
         listed, all_listed = running(own.listed, sums)
         before = Counted(done.removed + removed, done.listed + listed)
-        write_read(coded, ReadItems(query, span, before), meaning, out)
+        write_listed(coded, ReadItems(query, span, before), meaning, out)
         done = Counted(done.removed + all_removed, done.listed + all_listed)
 
     if cuda.threadIdx.x == 0:
@@ -92,8 +92,12 @@ def count_read(codes: Uint8s, span: Span, meaning: Meaning) -> Counted:
 
 
 @card_part
-def write_read(coded: Listed, query: ReadItems, meaning: Meaning, out: Listed) -> None:
-    """Write the ranks and levels of those items that are listed."""
+def write_listed(coded: Listed, query: ReadItems, meaning: Meaning, out: Listed) -> None:
+    """Write the ranks and levels of the items that are listed, where the codes mean this. An item
+    that does not stay leaves its rank to those behind it, so every rank falls by the number of
+    items removed before.
+    """
+    # the threads before this one have removed and listed so many
     removed = query.before.removed
     place = query.before.listed
     for item in range(query.span.begin, query.span.end):

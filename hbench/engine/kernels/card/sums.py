@@ -314,18 +314,20 @@ def add_graded(query: SummedQuery, part: Graded, work: Work) -> None:
 
 
 @card_part
-def sum_threshold(query: SummedQuery, threshold: Number, number: Number, work: Work) -> Number:
-    """Σ_k (1/r_k)·Σ_{j ≤ k} weight_j over the positives whose level reaches the threshold."""
-    relevance = work.request.relevance[query.number, number]
-    weight = work.request.weight[query.number, number]
+def sum_threshold(query: SummedQuery, threshold: Number, graded: Number, work: Work) -> Number:
+    """Σ_k (1/r_k)·Σ_{j ≤ k} weight_j over the positives whose relevance reaches the threshold, by
+    the relevance and weight (L + 1,) of one `graded` metric, its number among those asked for."""
+    relevance = work.request.relevance[query.number, graded]
+    weight = work.request.weight[query.number, graded]
     part = 0.0
-    done = int64(0)
+    done = int64(0)  # the weight of all spans before this one
     for start in range(0, query.size, at_once()):
         span = span_from(start, query.size)
         own = int64(0)
         for item in range(span.begin, span.end):
             if relevance[query.levels[item]] >= threshold:
                 own += weight[query.levels[item]]
+        # the weight of the threads before this one, and of all
         before, of_all = running(own, work.shared.counts)
 
         before += done
