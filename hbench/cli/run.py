@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -53,6 +53,18 @@ class Scored(NamedTuple):
         board = reporting.board_of(self.data.name)
         usual = [board.metric] if board else []
         return many.main_metric(list(self.documents.values()), [*usual, RANKED_BY])
+
+    def cell(self, model: str) -> str:
+        """What the table says of a model; a dash where it could not be scored."""
+        document = self.documents.get(model)
+        return NONE if document is None else shown(self.metric, document.scores[self.metric].value)
+
+    def scores(self) -> dict[str, Any]:
+        """What `--json` says: the metric of the table, and the scores of every model."""
+        scores = {}
+        for model, document in self.documents.items():
+            scores[model] = {name: score.model_dump() for name, score in document.scores.items()}
+        return {"metric": self.metric, "scores": scores}
 
 
 @click.command("run", short_help="embed datasets with models, and score them: one command")
@@ -229,29 +241,12 @@ def _write_pages(scored: Scored, folder: Path) -> None:
 def _show(models: Sequence[str], scored: Sequence[Scored], *, as_json: bool) -> None:
     """The table models × datasets, each by the metric of its leaderboard."""
     if as_json:
-        tables = {
-            each.data.name: {
-                "metric": each.metric,
-                "scores": {
-                    model: {name: score.model_dump() for name, score in document.scores.items()}
-                    for model, document in each.documents.items()
-                },
-            }
-            for each in scored
-        }
-        show_json(tables)
+        show_json({each.data.name: each.scores() for each in scored})
         return
     header = ["model", *(f"{each.data.name} {each.metric}" for each in scored)]
     rows = []
     for model in dict.fromkeys(models):
-        cells = [
-            shown(each.metric, each.documents[model].scores[each.metric].value)
-            if model in each.documents
-            else NONE
-            for each in scored
-        ]
-        rows.append([model, *cells])
+        rows.append([model, *(each.cell(model) for each in scored)])
     if scored:
-        show_table(
-            None, header, rows, percent_note([each.metric for each in scored]), left=["model"]
-        )
+        note = percent_note([each.metric for each in scored])
+        show_table(None, header, rows, note, left=["model"])
