@@ -6,7 +6,14 @@ import pytest
 
 import hbench
 from tests.look.elements import Opened
-from tests.look.plotting import METRICS, NASTY, embedded, write_boards, write_table
+from tests.look.plotting import (
+    METRICS,
+    NASTY,
+    embedded,
+    write_answers,
+    write_boards,
+    write_table,
+)
 
 
 @pytest.fixture
@@ -36,4 +43,5 @@ def plotted(tmp_path_factory):
         report.write(folder / f"{name}.json")
         report.write_by_query(folder / f"{name}.by-query.parquet")
     write_boards(folder)
+    write_answers(folder)
     return folder

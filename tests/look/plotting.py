@@ -29,7 +29,7 @@ FILES = {  # of the folder that the fixture `plotted` makes, by the kind of plot
     "levels": ("one.json", "two.json"), "mistakes": ("one.parquet", "two.parquet"),
     "h-pr": ("one.parquet", "two.parquet"),
     "confusion": ("one.parquet",), "map": ("one.parquet",), "tree": ("own.csv",),
-    "curves": ("a", "b"), "pareto": ("made.toml",), "time": ("made.toml",),
+    "curves": ("a", "b"), "trust": ("answers.json",), "pareto": ("made.toml",), "time": ("made.toml",),
 }  # fmt: skip
 NASTY = '--><script>alert(1)</script> $x^2$ & "'
 
@@ -110,6 +110,17 @@ def write_boards(folder):
     for run in ("a", "b"):
         (folder / run).mkdir()
         (folder / run / "log.jsonl").write_text(log_lines(run), encoding="utf-8")
+
+
+def write_answers(folder):
+    """What `hbench name --trust --json` prints of a naming, as far as it is drawn."""
+    outcome = {"coverage": 0.6, "risk": 0.05}
+    trust = {
+        "target": 0.9, "said": 0.8, "haurc": 0.04, **outcome, "fixed": outcome,
+        "curve": [[0, 0], [0.5, 0.02], [1, 0.2]],
+    }  # fmt: skip
+    answers = {"signature": f"{NASTY}@1|test", "trust": trust}
+    (folder / "answers.json").write_text(json.dumps(answers), encoding="utf-8")
 
 
 def log_lines(run):
