@@ -58,6 +58,8 @@ def test_the_shipped_recipe_has_the_rate_that_was_chosen():
         study = studies.read(name)
         _, about = values.read(ROOT / f"leaderboards/{name}-study.parquet")
         for arm, record in about.arms.items():
+            if study.arms[arm].set:  # of another arm's recipe, which has the other one's rate
+                continue
             (rate,) = record.chosen
             lr = resolve(study.arms[arm].recipe).optimizer.lr
             assert rate == f"optimizer.lr={lr}", arm
