@@ -10,7 +10,7 @@ or a run.
 ...     queries=9,
 ...     signature="sop@1|test|sim:cosine|ties:pessimistic|rel:alpha=1.0|protocol:paper|hbench:0.1",
 ... )
->>> run.conditions.relevance
+>>> run.conditions.words.relevance
 'alpha=1.0'
 >>> decimal_of("2e1")
 Decimal('NaN')

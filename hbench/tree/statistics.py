@@ -5,7 +5,7 @@ over them.
 ...     [("a", "x"), ("a", "x"), ("a", "y"), ("b", "z")], levels=("coarse", "fine")
 ... )
 >>> coarse, fine = statistics(tree, np.array([2, 1, 1]))
->>> coarse.nodes, fine.branching, fine.largest
+>>> coarse.nodes, tuple(fine.branching), fine.largest
 (2, (1, 1.5, 2), ('x', 2))
 """
 

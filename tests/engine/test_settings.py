@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hbench.core.errors import UnknownName, UsageError
-from hbench.engine.settings import Settings, Signature
+from hbench.engine.settings import Settings, Signature, Words
 from hbench.engine.similarity import similarities
 from hbench.metrics.level_sequence import ties
 from hbench.metrics.protocols import protocols
@@ -23,13 +23,18 @@ SIGNATURES = st.builds(
     Signature,
     dataset=WORDS,
     tests=st.lists(WORDS, min_size=1, max_size=3).map(tuple),
-    similarity=WORDS,
-    ties=WORDS,
-    relevance=WORDS,
-    protocol=WORDS,
+    words=st.builds(
+        Words,
+        similarity=WORDS,
+        ties=WORDS,
+        partial=st.booleans(),
+        several=st.integers(1, 9),
+        queries=st.just("") | WORDS,
+        left_out=st.just("") | WORDS,
+        relevance=WORDS,
+        protocol=WORDS,
+    ),
     version=WORDS,
-    partial=st.booleans(),
-    left_out=st.just("") | WORDS,
     tree=st.just("") | WORDS,
 )
 SETTINGS = st.builds(
