@@ -285,15 +285,16 @@ MOST_REMARKS = 3  # lines below the scores; of a dozen, nobody read the one that
 
 
 def remarks_of(document: Document, *, every: bool) -> list[str]:
-    """What a report's tables were taken for, its doubts and its notes, a line each; of more than
-    three, unless `every` one is asked for, the first two and how many follow.
+    """A report's doubts, its notes, and what its tables were taken for, a line each; of more than
+    three, unless `every` one is asked for, the first two and how many follow. What may be wrong
+    comes first: what was read is mostly as meant.
     """
     from hbench.sheets.understood import Understood
 
     lines = [
-        *(f"read: {Understood.of(each)}" for each in document.read),
         *(f"doubt: {doubt}" for doubt in document.doubts),
         *(f"note: {note}" for note in document.warnings),
+        *(f"read: {Understood.of(each)}" for each in document.read),
     ]
     if every or len(lines) <= MOST_REMARKS:
         return lines
