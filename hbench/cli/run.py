@@ -110,6 +110,7 @@ def command(
     from hbench import datasets as known
     from hbench.train.processes import chosen_device
 
+    _refuse_alike(models)
     chosen_device(embed_on)  # one that is not there is refused before any model is loaded
     # so is a dataset that is not here, with the command that makes it
     scored = [Scored(known.load(name), {}) for name in dict.fromkeys(words_of(datasets))]
@@ -140,6 +141,24 @@ def command(
             found=", ".join(failed),
             fix="mend what is said above, and run the same command again: the others are kept",
         )
+
+
+def _refuse_alike(models: Sequence[str]) -> None:
+    """Raise UsageError for two models whose reports would be one file."""
+    from hbench.core.errors import UsageError
+    from hbench.train.embedding.embed_models import file_name
+
+    by_report: dict[str, str] = {}
+    for model in dict.fromkeys(models):
+        path = Path(model)
+        report = path.stem if path.is_file() else Path(file_name(model)).stem
+        if report in by_report:
+            raise UsageError(
+                "two models would share a report",
+                found=f"{by_report[report]} and {model}",
+                fix="give them different names, or run them with another --out",
+            )
+        by_report[report] = model
 
 
 @contextmanager
@@ -220,7 +239,7 @@ def _is_there(net: Embedder, data: Dataset, file: Path, batch: int) -> bool:
 
 
 def _write_pages(scored: Scored, folder: Path) -> None:
-    """Write the pages of all models, unless they are of these reports already."""
+    """Write the pages of all models, the best first."""
     from hbench.evaluation import many
     from hbench.look.report.folder import write_report
     from hbench.look.report.runs import read_runs
@@ -231,10 +250,8 @@ def _write_pages(scored: Scored, folder: Path) -> None:
     ranked = many.standings(reports, scored.metric)
     paths = [folder / f"{standing.document.method}.json" for standing in ranked]
     index = folder / "pages" / "index.html"
-    newest = max(path.stat().st_mtime for path in paths)
-    if not index.exists() or index.stat().st_mtime < newest:
-        with bar("writing pages"):
-            write_report(read_runs(paths), folder / "pages")
+    with bar("writing pages"):
+        write_report(read_runs(paths), folder / "pages")
     say(f"open this page: {index}")
 
 

@@ -125,3 +125,13 @@ def test_a_batch_that_memory_is_too_small_for_is_halved(world, tmp_path):
         f"the memory is too small: embedding {batch} images at a time" for batch in (16, 8)
     ]
     assert "is there" in call(*words, "--batch", 32).stderr
+
+
+def test_two_files_of_one_name_are_refused_before_any_work(world, tmp_path):
+    _, zoo = world
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine.parquet").write_bytes(b"")
+    said = refusal("run", *sorted(tmp_path.glob("*/mine.parquet")), "-d", zoo, "-o", tmp_path / "o")
+    assert "share a report" in said
+    assert not (tmp_path / "o").exists()
