@@ -98,11 +98,14 @@ class Manifest:
         return frame
 
     def __post_init__(self, text: pa.Array | None) -> None:
+        columns = (self.items, self.labels[:, 0], self.query, self.gallery)
+        if {np.shape(column) for column in columns} != {(len(self.labels),)}:
+            raise DataError("the columns of a manifest differ in length")
         if text is not None:
+            if not isinstance(text, pa.Array) or len(text) != len(self.items):
+                raise DataError("the text of a manifest is no arrow array of its items")
             # the cached property is filled here: a million ids are not converted to Arrow again
             self.__dict__["_item_array"] = text
-        if len({len(self.items), len(self.labels), len(self.query), len(self.gallery)}) != 1:
-            raise DataError("the columns of a manifest differ in length")
         if clash := set(self.tree.levels) & set(RESERVED):
             raise DataError(
                 f"{examples(sorted(clash))} cannot be the name of a level",

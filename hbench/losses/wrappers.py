@@ -100,8 +100,15 @@ class CrossBatchMemory(nn.Module):
         what is not stored.
         """
         if self.embeddings.shape[0] == 0:
-            self.embeddings = embeddings.new_zeros(self.size, embeddings.shape[1])
-            self.labels = labels.new_zeros(self.size, labels.shape[1])
+            try:
+                self.embeddings = embeddings.new_zeros(self.size, embeddings.shape[1])
+                self.labels = labels.new_zeros(self.size, labels.shape[1])
+            except (RuntimeError, TypeError):  # torch's errors for what memory or an int64 holds
+                raise ConfigError(
+                    "the memory of past batches does not fit into this machine's",
+                    expected="a smaller size",
+                    found=f"{self.size:,} embeddings of {embeddings.shape[1]} numbers",
+                ) from None
 
         kept = embeddings.isfinite().all(1).nonzero()[:, 0][-self.size :]
         place = (int(self.stored) + torch.arange(len(kept), device=labels.device)) % self.size

@@ -1,7 +1,10 @@
 """Calls that nobody means are refused in words, whatever room they would have failed in."""
 
+from fractions import Fraction
+
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 
@@ -122,10 +125,19 @@ REFUSED = {
     "batches beyond the items": lambda: hbench.losses.decomposability_gap(
         lambda scores, levels: 0.5, SCORES[0], RELATED[0], [np.array([9])]
     ),
+    "fewer levels than scores": lambda: hbench.losses.decomposability_gap(
+        lambda scores, levels: 0.5, SCORES[0], RELATED[0][:1], [np.arange(2)]
+    ),
+    "a memory that no machine holds": lambda: loss("xbm", loss="sup_ap", size=10**30)(
+        BATCH, CLASSES
+    ),
     "ids as a number": lambda: BY_ID.of(3),
     "an id as a list": lambda: BY_ID[["0.png"]],
     # datasets
     "a manifest of lists": lambda: manifest(query=[True] * 12),
+    "a manifest of queries without a length": lambda: manifest(query=np.array(True)),
+    "a manifest with a text of numpy": lambda: manifest(text=ITEMS),
+    "a manifest with the text of other items": lambda: manifest(text=pa.array(["0.png"])),
     "a manifest without a tree": lambda: manifest(tree="birds"),
     "places as texts": lambda: manifest().of("0.png"),
     "a file as a number": lambda: manifest().write(3),
@@ -184,6 +196,11 @@ def test_the_keys_of_a_dictionary_are_as_good_as_a_list_of_metrics():
 def test_a_parameter_of_a_loss_may_be_any_real_number():
     made = loss("cluster", classes=np.int64(4), dim=4, temperature=np.float32(0.5))
     assert made.weight.shape == (4, 4)
+
+
+def test_a_weight_of_two_losses_may_be_a_fraction():
+    half = loss("happier_f", lam=Fraction(1, 2), classes=4, dim=4)
+    assert half.weights == (0.5, 0.5)
 
 
 def test_a_report_of_a_stranger_does_not_steer_the_terminal(tmp_path):

@@ -75,7 +75,7 @@ def decomposability_gap(
         mean of metric(scores[batch], levels[batch]) over batches − metric(scores, levels).
 
     Raises:
-        ConfigError: no batches.
+        ConfigError: no batches, or scores and levels of unlike shapes.
 
     Source:
         ROADMAP (NeurIPS 2021) and rank losses, Eq. 6.
@@ -87,6 +87,12 @@ def decomposability_gap(
             found="none"
             if batches is None or isinstance(batches, Sequence)
             else f"{batches!r:.60}",
+        )
+    if np.ndim(scores) != 1 or np.shape(scores) != np.shape(levels):
+        raise ConfigError(
+            "the gap is of one query's items",
+            expected="a score and a level for each item",
+            found=f"shapes {np.shape(scores)} and {np.shape(levels)}",
         )
     chosen = [_indices(batch, len(scores)) for batch in batches]
     inside = [metric(scores[batch], levels[batch]) for batch in chosen]
@@ -124,7 +130,8 @@ class WeightedSum(BatchLoss):
                 expected="one weight per loss",
                 found=f"{len(weights)}",
             )
-        self.losses, self.weights = nn.ModuleList(losses), tuple(weights)
+        self.losses = nn.ModuleList(losses)
+        self.weights = tuple(map(float, weights))
 
     def compute(self, batch: LossBatch) -> Tensor:
         arguments = batch.arguments()

@@ -35,6 +35,11 @@ hbench.board = (() => {
       );
     }
 
+    // A board has scores, not the files: what two nets usually differ by, whichever they are.
+    const NEAR =
+      "two nets usually differ by as much by chance from the result above; " +
+      "of two files hbench compare says it, query by query";
+
     // The numbers of the rows whose score is so near to that of the result above that the difference may be chance.
     function near(metric) {
       const { chance } = about.metrics.find((each) => each.key === metric);
@@ -68,7 +73,7 @@ hbench.board = (() => {
       rows.forEach((row, number) => {
         row.cells[0].textContent = places.get(number) ?? "–";
         row.cells[0].classList.toggle("near", close.has(number));
-        row.cells[0].title = close.has(number) ? "the difference from the result above may be chance" : "";
+        row.cells[0].title = close.has(number) ? NEAR : "";
         row.tr.hidden = !visible(row, state);
       });
       heads.forEach((head, at) => {

@@ -51,7 +51,8 @@
       `${shown.length} of ${table.rows.length} results, ${ranked} of them ranked by ${state.metric}.`;
     const points = chosen.chance ? `±${chosen.chance.toPrecision(2)} points of ${state.metric}` : "";
     at("chance").textContent = points
-      ? `Differences below about ${points} may be chance on a test of this many classes.`
+      ? `Differences below about ${points} may be chance on a test of this many classes; ` +
+        "of two files hbench compare says it, query by query."
       : "";
     scatter();
   }
