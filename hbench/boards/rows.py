@@ -234,7 +234,7 @@ class Row(BaseModel):
     model_config = STRICT
     method: Name
     year: int | None = Field(None, ge=1950, le=2200)
-    backbone: Text | None = None
+    backbone: Line | None = None
     dim: Count | None = None
     setup: Setup = Setup()
     scores: dict[Name, Percent] = Field(min_length=1)

@@ -282,6 +282,7 @@ def forged_fields(bench: Bench, row: Row) -> Iterator[tuple[str, Case]]:
         ("dataset_digest", "0" * 64),
         ("date", "2199-01-01"),
         ("date", "yesterday"),
+        ("verified", "2199-01-01, hbench 0.1.0"),  # a day to come
         ("hbench", "9.9.9"),
         ("hbench", "0"),
         ("hbench", "0.1 verified by its authors"),
@@ -294,7 +295,7 @@ def forged_fields(bench: Bench, row: Row) -> Iterator[tuple[str, Case]]:
         ("signature", "s"),
     ):
         yield f"{name} {value}", bench.case(with_run(row, **{name: value}))
-        claimed = with_run(row, **{name: value, "verified": "2026-01-01, hbench 0.1.0"})
+        claimed = with_run(row, **{"verified": "2026-01-01, hbench 0.1.0", name: value})
         yield f"{name} {value}, marked", bench.case(claimed)
 
 

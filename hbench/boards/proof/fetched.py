@@ -82,9 +82,11 @@ def verdict_by(
         checked(row, board, read(), data)
     except HBenchError as error:
         return RowVerdict(board.dataset, row.method, DIFFERS, one_line(error))
-    detail = f"{len(row.scores)} scores" + (
-        f"; the row says: {row.run.doubt}" if row.run.doubt else ""
-    )
+    detail = f"{len(row.scores)} scores"
+    if row.run.seeds is not None:
+        detail += f"; one file says nothing of the spread over {row.run.seeds:,} seeds"
+    if row.run.doubt:
+        detail += f"; the row says: {row.run.doubt}"
     return RowVerdict(board.dataset, row.method, VERIFIED, detail)
 
 

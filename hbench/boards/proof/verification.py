@@ -311,6 +311,8 @@ def _differing_in_run(
         yield "queries", run.queries, anew.queries
     if run.date > anew.date:
         yield "date", run.date, f"{anew.date} or before"
+    if (run.verified or "").partition(",")[0] > anew.date:  # the mark begins with its day
+        yield "verified", run.verified, f"{anew.date} or before"
     if not (run.doubt or "").startswith(anew.doubt or ""):
         yield "doubt", run.doubt, anew.doubt
     version = Signature.parse(run.signature).version
