@@ -1,11 +1,44 @@
 """hbench recipes: list the training recipes, or print one in full."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from fnmatch import fnmatch
+from importlib.metadata import entry_points
+from typing import Any, Protocol, cast
 
 import click
+from pydantic import BaseModel
 
 from hbench.cli.names import RECIPE
 from hbench.cli.terminal import show, show_json, show_table
+
+BOOKS = "hbench.recipes"  # the entry-point group of recipes whose verb another package brings
+
+
+class RecipeBook(Protocol):
+    """A module of recipes: those of `hbench train`, or of another verb, such as `hbench detect`."""
+
+    def names(self) -> list[str]:
+        """List the recipes that are shipped."""
+
+    def resolve(self, name_or_file: str, changes: Sequence[str] = ()) -> BaseModel:
+        """Read a recipe by its name or file, and apply changes."""
+
+    def as_toml(self, recipe: Any) -> str:
+        """Write a whole recipe."""
+
+    def listed(self, recipe: Any) -> list[str]:
+        """Say its losses, its backbone and the row it aims at."""
+
+
+def _books() -> dict[str, RecipeBook]:
+    """The module of every shipped recipe, by the recipe's name."""
+    from hbench.train.recipes import files
+
+    others = [point.load() for point in entry_points(group=BOOKS)]
+    modules: list[RecipeBook] = [cast("RecipeBook", files), *others]
+    return {name: module for module in modules for name in module.names()}
 
 
 @click.command("recipes")
@@ -61,27 +94,23 @@ def command(
     if (one and as_csv) or (changes and not one):
         raise click.UsageError("--csv goes with the list, --set with the name of one recipe.")
 
+    books = _books()
     if one:
-        recipe = files.resolve(name, changes)
+        book = books.get(name, files)
+        recipe = book.resolve(name, changes)
         if as_json:
             show_json(recipe.model_dump(mode="json"))
         else:
-            show(files.as_toml(recipe).rstrip("\n"))
+            show(book.as_toml(recipe).rstrip("\n"))
         return
 
-    recipes = {listed: files.resolve(listed) for listed in files.names() if fnmatch(listed, name)}
+    recipes = {known: book.resolve(known) for known, book in books.items() if fnmatch(known, name)}
     if not recipes:
-        raise UnknownName("recipe", name, files.names())
+        raise UnknownName("recipe", name, list(books))
     if as_json:
-        show_json(
-            {recipe_name: recipe.model_dump(mode="json") for recipe_name, recipe in recipes.items()}
-        )
+        show_json({known: recipe.model_dump(mode="json") for known, recipe in recipes.items()})
         return
 
-    rows = []
-    for recipe_name, recipe in recipes.items():
-        losses = " + ".join(f"{spec.weight:g} {loss}" for loss, spec in recipe.losses.items())
-        aim = f"{recipe.aim.method}: {recipe.aim.table}" if recipe.aim and recipe.aim.table else ""
-        rows.append([recipe_name, losses, recipe.model.backbone, aim])
+    rows = [[known, *books[known].listed(recipe)] for known, recipe in recipes.items()]
     header = ["recipe", "losses", "backbone", "published row it aims at"]
     show_table(None, header, rows, left=header[1:], as_csv=as_csv)

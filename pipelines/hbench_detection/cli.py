@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hbench.cli.names import Known
-from hbench.cli.terminal import say, show_json, show_table
+from hbench.cli.terminal import say, show, show_json, show_table
 from hbench.core.text import percent
 from hbench_detection import recipe as recipes
 
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 @click.option(
     "--root",
     type=click.Path(path_type=Path, file_okay=False),
-    required=True,
-    help="The folder that holds VOC2007/ and VOC2012/, or VOCdevkit/.",
+    help="The folder that holds VOC2007/ and, where it is asked for, VOC2012/; or VOCdevkit/.",
 )
 @click.option(
     "--set",
@@ -46,16 +45,20 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, dir_okay=False),
     help="Train nothing, but score this detections.json (COCO's format).",
 )
+@click.option(
+    "--print", "print_only", is_flag=True, help="Print the recipe in full and train nothing."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def command(
     recipe: str,
     *,
-    root: Path,
+    root: Path | None,
     changes: tuple[str, ...],
     out: Path | None,
     resume: bool,
     device: str,
     score: Path | None,
+    print_only: bool,
     as_json: bool,
 ) -> None:
     """Train Faster R-CNN by RECIPE (voc07-rambo, voc07-cross-entropy, or a TOML file), then print
@@ -66,11 +69,17 @@ def command(
 
     Example: hbench detect voc07-rambo --root /data/VOCdevkit
     """
+    chosen = recipes.resolve(recipe, changes)
+    if print_only:
+        show(recipes.as_toml(chosen).rstrip("\n"))
+        return
+    if root is None:
+        raise click.UsageError("--root is needed: the folder that holds VOC2007/, or VOCdevkit/.")
+
     import torch
 
     from hbench_detection import run
 
-    chosen = recipes.resolve(recipe, changes)
     folder = out or Path("runs") / Path(recipe).stem
     if score is not None and resume:
         raise click.UsageError("--score trains nothing: leave --resume out.")

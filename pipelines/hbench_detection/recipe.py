@@ -8,11 +8,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import tomli_w
 from pydantic import BaseModel, Field
 
 from hbench.core.errors import ConfigError, DataError, UnknownName
 from hbench.core.schema import STRICT, build
 from hbench.core.untrusted import parse_toml, read_text
+from hbench.train.recipes.files import changed
 
 CLASSES = (
     "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow",
@@ -47,7 +49,7 @@ class DetectionRecipe(BaseModel):
     method: str
     backbone: Literal["resnet50", "resnet101", "resnext101_32x4d", "small"] = "resnet50"
     weights: Literal["imagenet", "random"] = "imagenet"
-    train: tuple[str, ...] = ("2007/trainval", "2012/trainval")
+    train: tuple[str, ...] = ("2007/trainval",)
     test: tuple[str, ...] = ("2007/test",)
     classes: tuple[str, ...] = CLASSES
     classification: Classification = Classification()
@@ -92,8 +94,18 @@ def resolve(name_or_file: str, changes: Sequence[str] = ()) -> DetectionRecipe:
 
     values = _parsed(text, name_or_file)
     for change in changes:
-        values = _merged(values, _parsed(change, f"--set {change}"))
+        values = _merged(values, changed(change))
     return build(DetectionRecipe, values, source=name_or_file)
+
+
+def listed(recipe: DetectionRecipe) -> list[str]:
+    """Say of a recipe what `hbench recipes` lists: its loss, backbone and the row it aims at."""
+    return [recipe.classification.loss, recipe.backbone, f"{recipe.method}: voc07 (hbench detect)"]
+
+
+def as_toml(recipe: DetectionRecipe) -> str:
+    """Write a whole recipe, including all defaults, as a file that `resolve` reads."""
+    return tomli_w.dumps(recipe.model_dump(mode="json"))
 
 
 def _parsed(text: str, source: str) -> dict[str, Any]:

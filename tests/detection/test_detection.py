@@ -3,11 +3,13 @@ scored.
 """
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 import torch
 from hbench_detection.detector import RESNEXT, ClassifierRankLoss, detector_of, resnext_body
-from hbench_detection.recipe import CLASSES, names, resolve
+from hbench_detection.recipe import CLASSES, Classification, DetectionRecipe, names, resolve
 from hbench_detection.run import batches, detect, example, learn, rate, run
 from hbench_detection.scores import scores_of
 from hbench_detection.voc import Boxes, boxes_of, part_of
@@ -18,7 +20,7 @@ from hbench.boards import read_board, read_board_file
 from hbench.boards.runs import carried_row, recorded
 from hbench.core.errors import ConfigError, DataError, SubmissionError, UnknownName, UsageError
 from hbench.losses.baselines.rambo import RamboClasses
-from tests.command_line import call
+from tests.command_line import call, refusal
 from tests.detection import shapes
 
 pytestmark = pytest.mark.fast
@@ -183,11 +185,36 @@ def test_changes_and_mistakes_of_recipes(tmp_path):
     for error, problem, name, *changes in (
         (UnknownName, "voc07-rambo", "voc07-ramb"),
         (ConfigError, "lamb", "voc07-rambo", "classification.lamb=2.0"),
-        (ConfigError, "is not TOML", "voc07-rambo", "batch"),
+        (UsageError, "changes nothing", "voc07-rambo", "batch"),
         (DataError, r"mine\.toml cannot be read", str(tmp_path / "mine.toml")),
     ):
         with pytest.raises(error, match=problem):
             resolve(name, changes)
+
+
+def test_a_recipe_is_printed_in_full_by_both_verbs_and_read_again(tmp_path):
+    printed = call("recipes", "voc07-rambo", "--set", "lr=.02").stdout
+    assert call("detect", "voc07-rambo", "--set", "lr=.02", "--print").stdout == printed
+    (tmp_path / "mine.toml").write_text(printed)
+    assert resolve(str(tmp_path / "mine.toml")) == resolve("voc07-rambo", ["lr=.02"])
+
+
+def test_recipes_lists_those_of_detectors_beside_the_others():
+    listed = call("recipes", "--csv").stdout
+    assert "voc07-cross-entropy,cross-entropy,resnet50" in listed
+    assert "sop-happier," in listed
+
+
+def test_without_a_folder_nothing_is_trained():
+    assert "--root" in refusal("detect", "voc07-rambo")
+
+
+def test_every_key_of_a_recipe_is_explained_on_the_page():
+    page = (Path(__file__).parents[2] / "docs" / "detection.md").read_text(encoding="utf-8")
+    table = page.partition("## The keys of a recipe")[2]
+    keys = {*DetectionRecipe.model_fields, *Classification.model_fields} - {"classification"}
+    for key in keys:
+        assert re.search(rf"`(classification)?\.?{key}`", table), key
 
 
 def test_the_rank_loss_is_rambos_of_log_probabilities_without_the_background():

@@ -132,6 +132,14 @@ def as_toml(recipe: Recipe) -> str:
     return tomli_w.dumps(_without_none(recipe.model_dump(mode="json")))
 
 
+def listed(recipe: Recipe) -> list[str]:
+    """Say of a recipe what `hbench recipes` lists: its losses, backbone and the published row it
+    aims at."""
+    losses = " + ".join(f"{spec.weight:g} {loss}" for loss, spec in recipe.losses.items())
+    aim = f"{recipe.aim.method}: {recipe.aim.table}" if recipe.aim and recipe.aim.table else ""
+    return [losses, recipe.model.backbone, aim]
+
+
 @cache
 def shipped() -> tuple[dict[str, Values], dict[str, Values], dict[str, Values]]:
     """Read the recipe files that hbench ships, by name: setups; methods, whose table `on` lists
