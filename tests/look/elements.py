@@ -8,23 +8,28 @@ from pathlib import Path
 
 
 class Opened:
-    """A page with its requests and console messages; `within`: the beginnings of the addresses that
-    it may request.
+    """A file in an empty page, with its requests and console messages; `within`: the beginnings of
+    the addresses that it may request.
     """
 
-    def __init__(self, browser, address, within, width=1440, scheme="light", errors=False):
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        self.page, self.asked, self.said, self.within = context.new_page(), [], [], within
+    def __init__(self, page, address, within, width=1440, scheme="light", errors=False):
+        self.page, self.asked, self.said, self.within = page, [], [], within
         self.errors = errors
-        self.page.on("request", lambda request: self.asked.append(request.url))
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.on("dialog", lambda dialog: self.said.append(dialog.message))
-        self.page.goto(address)
+        self.heard = {
+            "request": lambda request: self.asked.append(request.url),
+            "console": lambda message: self.said.append(message.text),
+            "pageerror": lambda error: self.said.append(str(error)),
+            "dialog": lambda dialog: self.said.append(dialog.message),
+        }
+        for event, hear in self.heard.items():
+            page.on(event, hear)
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=scheme)
+        page.goto(address)
 
     def close(self, name):
-        """Check that nothing was logged, and nothing requested outside the folder; keep a
-        screenshot where CI asks for it.
+        """Check that nothing was logged, and nothing requested outside the folder, and leave the
+        page empty; keep a screenshot where CI asks for it.
         """
         if folder := os.environ.get("HBENCH_SCREENSHOTS"):
             self.page.screenshot(
@@ -33,7 +38,10 @@ class Opened:
         assert self.errors or self.said == []
         assert self.asked
         assert [url for url in self.asked if not url.startswith((*self.within, "blob:"))] == []
-        self.page.context.close()
+        for event, hear in self.heard.items():
+            self.page.remove_listener(event, hear)
+        self.page.evaluate("localStorage.clear()")  # the page of an audit keeps decisions
+        self.page.goto("about:blank")
 
 
 def each(page, selector, expression):

@@ -18,12 +18,14 @@ def opened(browser, tmp_path, request):
         file = tmp_path / "review.html" if isinstance(shown, review.Material) else shown
         if isinstance(shown, review.Material):
             file.write_text(review.page(shown), encoding="utf-8")
-        made.append(Opened(browser, file.as_uri(), (file.parent.as_uri(),), **options))
+        page = browser.new_page()  # of a context of its own: work is kept in the browser
+        made.append(Opened(page, file.as_uri(), (file.parent.as_uri(),), **options))
         return made[-1].page
 
     yield open_page
     for number, own in enumerate(made):
         own.close(f"{request.node.name}-{number}")
+        own.page.close()
 
 
 @pytest.fixture
