@@ -54,8 +54,9 @@ def binned(sequence: LevelSequence, relevance: Relevance) -> NDArray[np.float64]
     recall, precision = h_pr_curve(sequence, relevance(sequence.counts))
     if not len(recall):
         return np.full(BINS, np.nan)
-    area = np.cumsum(np.diff(recall, prepend=0) * precision)
-    edges = np.interp(np.linspace(0, 1, BINS + 1), [0, *recall], [0, *area])
+    from_zero = np.append(0, recall)
+    area = np.append(0, np.cumsum(np.diff(from_zero) * precision))
+    edges = np.interp(np.linspace(0, 1, BINS + 1), from_zero, area)
     heights: NDArray[np.float64] = np.diff(edges) * BINS
     return heights
 
