@@ -9,12 +9,18 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
 import sys
 import tempfile
+from contextlib import chdir, redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 from PIL import Image
+
+import studies.__main__
+from hbench.cli import group
+
+GROUPS = {"hbench": group, "studies": studies.__main__.group}
 
 DOCS = Path(__file__).parents[1]
 KEPT = Path(__file__).parent / "gallery"
@@ -38,16 +44,18 @@ def target(words: list[str]) -> str:
 
 
 def run(words: list[str], folder: Path) -> Path:
-    """Run a command in a folder, but for a training that is there, and give what it wrote."""
+    """Run a command in a folder and in this process, which has loaded everything, but for a
+    training that is there; give what it wrote.
+    """
     made = folder / target(words)
-    if words[1] == "train" and (made / "report.json").exists():
+    program, verb, *rest = words[: words.index(">")] if ">" in words else words
+    if verb == "train" and (made / "report.json").exists():
         return made
-    command = [sys.executable, "-m", *words]
-    if ">" not in words:
-        subprocess.run(command, cwd=folder, check=True)
-        return made
-    with made.open("wb") as file:
-        subprocess.run(command[: command.index(">")], cwd=folder, check=True, stdout=file)
+    said = StringIO()
+    with chdir(folder), redirect_stdout(said):
+        GROUPS[program]([verb, *rest], standalone_mode=False)
+    if ">" in words:
+        made.write_text(said.getvalue(), encoding="utf-8")
     return made
 
 
