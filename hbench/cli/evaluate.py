@@ -12,6 +12,7 @@ from hbench.cli import reporting
 from hbench.cli.names import FILE, FOLDER, TESTED
 from hbench.cli.option_blocks import block, words_of
 from hbench.cli.reporting import ReportFiles
+from hbench.cli.smaller import SMALLER, SmallerOptions, score_sizes, show_sizes
 from hbench.cli.table_options import TABLE
 from hbench.cli.terminal import bars, say, show_json
 
@@ -40,6 +41,11 @@ class SubmittedFiles:
     def paths(self) -> list[Path | None]:
         """All that may be there."""
         return [self.query, self.gallery, self.ids, self.nodes]
+
+    @property
+    def of_names(self) -> dict[str, object]:
+        """The option of vectors of names, with what was given."""
+        return {"--nodes": self.nodes}
 
     def scored(self, file: Path | None) -> list[tuple[Path, Path | None]]:
         """The files whose vectors are ranked, each with that of its ids."""
@@ -106,10 +112,19 @@ class Extent:
         )
 
     @property
+    def given(self) -> dict[str, object]:
+        """The options by name, with what was given."""
+        return {
+            "--trees": self.trees,
+            "--top-k": self.top_k,
+            "--blocks": self.blocks,
+            "--resume": self.resume,
+        }
+
+    @property
     def of_items_alone(self) -> list[str]:
         """The options that were given and that go with items as queries alone."""
-        given = {"--trees": self.trees, "--top-k": self.top_k, "--blocks": self.blocks}
-        return [option for option, value in given.items() if value]
+        return [option for option, value in self.given.items() if value and option != "--resume"]
 
 
 EXTENT = block(
@@ -167,6 +182,7 @@ EXTENT = block(
     help="The report as JSON on stdout; the same as --format json.",
 )
 @reporting.REPORT_FILES
+@SMALLER
 @EXTENT
 @reporting.MACHINE
 def command(
@@ -182,6 +198,7 @@ def command(
     format_: str,
     as_json: bool,
     files: ReportFiles,
+    smaller: SmallerOptions,
     extent: Extent,
     machine: MachineOptions,
 ) -> None:
@@ -194,10 +211,20 @@ def command(
     Example: hbench evaluate emb.parquet --dataset sop -o mine.json
     """
     execution = extent.of(machine)
+    of_one_report = {"--check": check, "--remarks": remarks, "--method": method}
+    shown_as = "json" if as_json else format_
+    smaller.refuse_beside(
+        of_one_report | submitted.of_names | files.beside_the_report | extent.given, shown_as
+    )
     files = _refused_together(files, extent, method=method, nodes=submitted.nodes)
     reporting.refuse_missing([file, *submitted.paths])
     data = table.load(dataset)
     given = submitted.read(file)
+    if smaller.are_given:
+        with reporting.read_if_refused(data):
+            scored = score_sizes(given, data, smaller, scoring=scoring, execution=execution)
+        show_sizes(scored, files.output, shown_as)
+        return
     with reporting.read_if_refused(data):
         checked = reporting.examined(given, data, scoring.settings, method)
     if check:
@@ -207,7 +234,6 @@ def command(
     report = _report(checked, execution, scoring, submitted.nodes, submitted.scored(file))
     if report is not None:
         reporting.write_report(report, files)
-        shown_as = "json" if as_json else format_
         reporting.show_report(report.document, shown_as, every_remark=remarks)
 
 

@@ -73,6 +73,11 @@ class ReportFiles:
     by_query: Path | None = None
     row: Path | None = None
 
+    @property
+    def beside_the_report(self) -> dict[str, object]:
+        """The options of the other files, with what was given."""
+        return {"--by-query": self.by_query, "--row": self.row}
+
     def refuse_unwritable(self) -> None:
         """Refuse, before any work, places that could not be written."""
         from hbench.core import files as atomic

@@ -67,7 +67,7 @@ class Execution:
                 fix="name one by --resume DIR",
             )
         if self.trees:
-            from hbench.evaluation.trees import parse
+            from hbench.evaluation.variants.trees import parse
 
             parse(self.trees, self.edges)
 
@@ -100,7 +100,7 @@ class Execution:
     def report(self, examined: Examined, execute: Execute, on_test: OnTest | None = None) -> Report:
         """Measure every test and report."""
         if self.trees:
-            from hbench.evaluation.trees import parse, report_under
+            from hbench.evaluation.variants.trees import parse, report_under
 
             return report_under(
                 examined,
@@ -123,7 +123,7 @@ class Execution:
         """
         share = Share.parse(self.blocks or "1/1")
         if self.trees:
-            from hbench.evaluation.trees import jobs_under, parse
+            from hbench.evaluation.variants.trees import jobs_under, parse
 
             jobs = jobs_under(examined, parse(self.trees, self.edges), memory=self.memory)
         else:

@@ -438,7 +438,4 @@ def _values_by_query(
             expected="per-query values beside its file",
             fix="hbench evaluate … -o REPORT.json --by-query REPORT.by-query.parquet writes them",
         )
-    table = report.table
-    for name, values in report.values.items():
-        table = table.append_column(name, pa.array(values))
-    return table
+    return report.by_query

@@ -77,6 +77,14 @@ class Report:
         return np.array(self.table["query"].to_pylist(), dtype=object)
 
     @property
+    def by_query(self) -> pa.Table:
+        """The queries with a column of values for every metric."""
+        table = self.table
+        for name, values in self.values.items():
+            table = table.append_column(name, pa.array(values))
+        return table
+
+    @property
     def scores(self) -> MetricValues[float]:
         """The mean of every metric, as a fraction; NaN when no query defines it."""
         means = {
@@ -156,13 +164,9 @@ class Report:
         """Write the per-query values as parquet to `path`: `query`, `test`, `class:LEVEL` …, one
         float64 column per metric; the metadata says which report they belong to (`Document.marks`).
         """
-        table = self.table
-        for name, values in self.values.items():
-            table = table.append_column(name, pa.array(values))
+        table = self.by_query.replace_schema_metadata(self.document.marks())
         with replacing(Path(path)) as temporary:
-            pq.write_table(
-                table.replace_schema_metadata(self.document.marks()), temporary, compression="zstd"
-            )
+            pq.write_table(table, temporary, compression="zstd")
 
 
 def document_of(report: Report | str | Path) -> Document:

@@ -15,9 +15,10 @@ from hbench.engine.executors.dask import File, FileReader, connected, on_cluster
 from hbench.engine.executors.kept_blocks import kept_in
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.settings import Settings
-from hbench.evaluation import examination, trees
+from hbench.evaluation import examination
 from hbench.evaluation.evaluate import evaluate
 from hbench.evaluation.submission import read
+from hbench.evaluation.variants import trees
 from hbench.records.document import Document
 from hbench.submissions import embeddings
 from hbench.submissions.embeddings import Embeddings

@@ -12,6 +12,7 @@ from tests.look.plotting import (
     embedded,
     write_answers,
     write_boards,
+    write_sizes,
     write_table,
 )
 
@@ -62,4 +63,5 @@ def plotted(tmp_path_factory):
         report.write_by_query(folder / f"{name}.by-query.parquet")
     write_boards(folder)
     write_answers(folder)
+    write_sizes(folder)
     return folder

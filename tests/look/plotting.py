@@ -29,7 +29,7 @@ FILES = {  # of the folder that the fixture `plotted` makes, by the kind of plot
     "levels": ("one.json", "two.json"), "mistakes": ("one.parquet", "two.parquet"),
     "h-pr": ("one.parquet", "two.parquet"),
     "confusion": ("one.parquet",), "map": ("one.parquet",), "tree": ("own.csv",),
-    "curves": ("a", "b"), "trust": ("answers.json",), "pareto": ("made.toml",), "time": ("made.toml",),
+    "curves": ("a", "b"), "trust": ("answers.json",), "sizes": ("sizes.json",), "pareto": ("made.toml",), "time": ("made.toml",),
 }  # fmt: skip
 NASTY = '--><script>alert(1)</script> $x^2$ & "'
 
@@ -121,6 +121,18 @@ def write_answers(folder):
     }  # fmt: skip
     answers = {"signature": f"{NASTY}@1|test", "trust": trust}
     (folder / "answers.json").write_text(json.dumps(answers), encoding="utf-8")
+
+
+def write_sizes(folder):
+    """What `hbench evaluate --dims --bits -o` writes, as far as it is drawn."""
+    sizes = [
+        {
+            "signature": f"{NASTY}@1|test", "bytes": size, "bits": bits,
+            "scores": {"H-AP": {"value": size / 99}, NASTY: {"value": None}},
+        }
+        for size, bits in ((64, 32), (16, 8), (2, 1))
+    ]  # fmt: skip
+    (folder / "sizes.json").write_text(json.dumps({"sizes": sizes}), encoding="utf-8")
 
 
 def log_lines(run):

@@ -1,0 +1,1 @@
+"""Scores one submission several times: under other trees, at smaller sizes of its vectors."""

@@ -1,0 +1,273 @@
+"""Scores the same vectors at smaller sizes: fewer coordinates, fewer bits a coordinate.
+
+The first coordinates are what nets of nested vectors (Matryoshka) are trained for; principal
+components, fitted on other vectors, are what any net can be cut by. Bits: 32 and 16 are floats; 8
+are whole numbers −127 … 127, of which the largest of each vector is one end; 1 is the sign, ranked
+by the number of signs that differ.
+
+>>> VectorSize(64, 8).bytes, str(VectorSize(64, 1)), str(VectorSize(64, 32, is_rotated=True))
+(64, '64 × 1 bit', '64 components × 32 bits')
+>>> shrunk(np.array([[3.0, -1.0, 9.0]], np.float32), VectorSize(2, 8)).round(3).tolist()
+[[3.0, -0.992]]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.core.errors import UsageError
+from hbench.datasets import Dataset
+from hbench.engine.settings import Settings
+from hbench.evaluation.examination import examine
+from hbench.evaluation.submission import EmbeddingSubmission, Submission
+from hbench.metrics.names import MetricName
+from hbench.records.comparison import Difference, differences_of
+from hbench.records.report import Report
+from hbench.submissions.embeddings import Embeddings
+
+BITS = (32, 16, 8, 1)
+STORED_BITS = {"float64": 64, "float16": 16, "bfloat16": 16, "int8": 8, "uint8": 8}
+SIGN = 1  # bits of a coordinate of which the sign alone is kept
+CUTTABLE = ("cosine", "dot", "l2")  # similarities that mean something without some coordinates
+LARGEST = 127  # of whole numbers of 8 bits that have an opposite
+
+
+class VectorSize(NamedTuple):
+    """The size of a vector: its coordinates, and the bits of each; `is_rotated`: they are principal
+    components."""
+
+    dims: int
+    bits: int
+    is_rotated: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """What one vector takes, in whole bytes."""
+        return -(-self.dims * self.bits // 8)
+
+    def __str__(self) -> str:
+        unit = "bit" if self.bits == SIGN else "bits"
+        components = " components" if self.is_rotated else ""
+        return f"{self.dims}{components} × {self.bits} {unit}"
+
+
+class Components(NamedTuple):
+    """Principal components of other vectors, such as those of the training set: their mean (D,) and
+    axes (D, D), the widest first; `of_directions`: vectors are scaled to length 1 before, since
+    cosine knows no lengths."""
+
+    mean: NDArray[np.float64]
+    axes: NDArray[np.float64]
+    of_directions: bool
+
+    @classmethod
+    def of(cls, vectors: NDArray[Any], *, of_directions: bool) -> Components:
+        """Fit to vectors (N, D)."""
+        rows = _directions(vectors) if of_directions else np.asarray(vectors, np.float64)
+        mean = rows.mean(axis=0)
+        _, axes = np.linalg.eigh(np.cov(rows - mean, rowvar=False))
+        return cls(mean, axes[:, ::-1], of_directions)  # eigh has the narrowest axis first
+
+    def rotated(self, vectors: NDArray[Any]) -> NDArray[np.float64]:
+        """Vectors (N, D) as coordinates (N, D) along the axes."""
+        rows = _directions(vectors) if self.of_directions else np.asarray(vectors, np.float64)
+        turned: NDArray[np.float64] = (rows - self.mean) @ self.axes
+        return turned
+
+
+def _directions(vectors: NDArray[Any]) -> NDArray[np.float64]:
+    """Vectors (N, D) of length 1; zeros stay zeros."""
+    rows = np.asarray(vectors, np.float64)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    directions: NDArray[np.float64] = np.divide(
+        rows, lengths, out=np.zeros_like(rows), where=lengths > 0
+    )
+    return directions
+
+
+@dataclass(frozen=True)
+class SmallerScore:
+    """The scores at one size. `differences`: from the whole vectors, by metric; empty of the whole
+    themselves. `lost`, `gained`: by level, the share of the queries whose first result was right
+    with the whole vector and no longer is, and the other way round."""
+
+    size: VectorSize
+    report: Report
+    differences: tuple[Difference, ...] = ()
+    lost: tuple[tuple[str, float], ...] = ()
+    gained: tuple[tuple[str, float], ...] = ()
+
+    def record(self) -> dict[str, Any]:
+        """The fields as JSON has them."""
+        return {
+            "size": str(self.size),
+            "dims": self.size.dims,
+            "bits": self.size.bits,
+            "components": self.size.is_rotated,
+            "bytes": self.size.bytes,
+            "signature": self.report.signature,
+            "scores": {name: s.model_dump() for name, s in self.report.document.scores.items()},
+            "differences": [each.record() for each in self.differences],
+            "lost": dict(self.lost),
+            "gained": dict(self.gained),
+        }
+
+
+def sizes_of(
+    whole: VectorSize, dims: Sequence[int], bits: Sequence[int], *, with_components: bool
+) -> list[VectorSize]:
+    """The sizes to try, the largest first, each once: all of these numbers of coordinates with all
+    of these bits, and the same of principal components. The whole is not among them.
+
+    Raises UsageError for more coordinates than there are, and for other bits than floats, bytes and
+    signs have.
+    """
+    if wrong := [each for each in dims if not 1 <= each <= whole.dims]:
+        raise UsageError(
+            "a smaller vector has fewer coordinates",
+            expected=f"1 … {whole.dims}",
+            found=", ".join(map(str, wrong)),
+        )
+    if wrong := [each for each in bits if each not in BITS or each > whole.bits]:
+        expected = ", ".join(str(each) for each in BITS if each <= whole.bits)
+        raise UsageError(
+            "no coordinate is kept in so many bits",
+            expected=expected,
+            found=", ".join(map(str, wrong)),
+        )
+    kinds = (False, True) if with_components else (False,)
+    sizes = {
+        VectorSize(each, kept, is_rotated)
+        for is_rotated in kinds
+        for each in dims or [whole.dims]
+        for kept in bits or [whole.bits]
+    }
+    return sorted(sizes - {whole}, key=lambda size: (size.is_rotated, -size.dims, -size.bits))
+
+
+def whole_size(given: EmbeddingSubmission) -> VectorSize:
+    """The size of the vectors as their file has them."""
+    bits = max(STORED_BITS.get(part.dtype, 32) for part in given.parts)
+    return VectorSize(given.queries.dim, bits)
+
+
+def shrunk(vectors: NDArray[Any], size: VectorSize) -> NDArray[Any]:
+    """Vectors (N, D) with the first coordinates of a size alone, and at the precision of its bits:
+    floats (N, dims), or the packed signs, uint8 (N, bytes).
+    """
+    cut = np.asarray(vectors[:, : size.dims])
+    if size.bits == SIGN:
+        return np.packbits(cut > 0, axis=1)
+    if size.bits == 8:
+        # the largest coordinate of each vector is ±127: no other vector decides how it is rounded
+        largest = np.abs(cut).max(axis=1, keepdims=True).astype(np.float64)
+        step = np.where(largest > 0, largest, 1) / LARGEST
+        return (np.rint(cut / step) * step).astype(np.float32)
+    return cut.astype(np.float16 if size.bits == 16 else np.float32)
+
+
+def smaller(
+    given: EmbeddingSubmission, size: VectorSize, components: Components | None
+) -> EmbeddingSubmission:
+    """The same submission with vectors of another size."""
+
+    def of_part(part: Embeddings) -> Embeddings:
+        vectors = part.vectors
+        if size.is_rotated and components is not None:
+            vectors = components.rotated(vectors)
+        made = shrunk(vectors, size)
+        return replace(part, vectors=made, dtype=str(made.dtype))
+
+    queries = of_part(given.queries)
+    gallery = None if len(given.parts) == 1 else of_part(given.gallery)
+    return EmbeddingSubmission(queries, gallery)
+
+
+def default_metrics(levels: Sequence[str]) -> list[str]:
+    """What is shown unless it is said: H-AP, and the first result at every level, finest first."""
+    return ["H-AP", *(f"R@1/{level}" for level in reversed(levels))]
+
+
+def score_smaller(
+    given: Submission,
+    data: Dataset,
+    settings: Settings,
+    sizes: Sequence[VectorSize],
+    *,
+    components: Components | None = None,
+    report: Callable[[Any], Report],
+) -> list[SmallerScore]:
+    """Score the whole vectors and each of the sizes, and test the differences query by query.
+
+    Args:
+        given: the submission, of vectors.
+        data: the dataset.
+        settings: of the evaluation; signs are ranked by hamming, the rest by these.
+        sizes: the sizes to try (`sizes_of`).
+        components: the principal components, where a size is of these.
+        report: measures what was examined (hbench.evaluation.examination.Examined) and reports.
+
+    Raises:
+        UsageError: a similarity whose vectors cannot be cut.
+    """
+    # not movable: an evaluation that may reorder its vectors would leave others for the next size
+    vectors = EmbeddingSubmission(*given.embeddings("a smaller size").parts)
+    if settings.metrics is None:
+        settings = replace(settings, metrics=default_metrics(data.levels))
+    similarity = settings.similarity or data.protocol.similarity
+    if similarity not in CUTTABLE:
+        raise UsageError(
+            f"vectors ranked by {similarity} cannot be cut",
+            expected=f"--similarity {', '.join(CUTTABLE)}",
+        )
+
+    whole = report(examine(vectors, data, settings))
+    found = [SmallerScore(whole_size(vectors), whole)]
+    before = whole.by_query
+    for size in sizes:
+        ranked_by = "hamming" if size.bits == SIGN else similarity
+        of_size = replace(settings, similarity=ranked_by)
+        made = report(examine(smaller(vectors, size, components), data, of_size, doubted=False))
+        differences = tuple(differences_of(made.by_query, before, unit=settings.unit))
+        lost, gained = changes(whole, made, data.levels)
+        found.append(SmallerScore(size, made, differences, lost, gained))
+    return found
+
+
+Shares = tuple[tuple[str, float], ...]
+
+
+def changes(whole: Report, made: Report, levels: Sequence[str]) -> tuple[Shares, Shares]:
+    """By level, the shares of the queries whose first result turned wrong, and right."""
+    lost = []
+    gained = []
+    for level in levels:
+        name = str(MetricName.parse(f"R@1/{level}").at(levels))
+        if name not in whole.values:
+            continue
+        before = whole.values[name]  # (Q,), 1, 0, or NaN where the query is not asked
+        after = made.values[name]
+        asked = ~np.isnan(before) & ~np.isnan(after)
+        if asked.any():
+            lost.append((level, float((before > after)[asked].mean())))
+            gained.append((level, float((after > before)[asked].mean())))
+    return tuple(lost), tuple(gained)
+
+
+def losses_in_words(score: SmallerScore) -> str:
+    """What a size costs, level by level, in a sentence.
+
+    "64 × 32 bits: of 100 queries 3.1 lose the species (1.2 gain it), 0.2 the order (0.1)".
+    """
+    gained = dict(score.gained)
+    parts: list[str] = []
+    for level, share in reversed(score.lost):
+        verb = "lose " if not parts else ""
+        gain = " gain it" if not parts else ""
+        parts.append(f"{100 * share:.1f} {verb}the {level} ({100 * gained[level]:.1f}{gain})")
+    return f"{score.size}: of 100 queries {', '.join(parts)}"

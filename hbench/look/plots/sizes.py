@@ -1,0 +1,132 @@
+"""Draws what smaller vectors cost: every metric's score by the bytes of a vector."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hbench.core.errors import SubmissionError, UnknownName, UsageError
+from hbench.core.untrusted import read_json
+from hbench.look.figures import (
+    Drawing,
+    drawn,
+    legend_above,
+    legend_height,
+    percent_axis,
+)
+from hbench.look.palette import series_color
+from hbench.look.plots import PlotRequest, kind
+from hbench.metrics.names import factor_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MADE_BY = "hbench evaluate FILE -d DATASET --dims 64,128 --bits 1,8 -o sizes.json"
+MARKS = {  # of matplotlib, and in words, by the bits of a coordinate
+    64: ("p", "64 bits pentagon"),
+    32: ("o", "32 bits circle"),
+    16: ("s", "16 bits square"),
+    8: ("^", "8 bits triangle"),
+    1: ("x", "1 bit cross"),
+}
+
+
+class SizeScores(NamedTuple):
+    """The scores at one size: bytes of a vector, bits of a coordinate, and scores by metric, as
+    they are printed."""
+
+    bytes: int
+    bits: int
+    scores: dict[str, float]
+
+
+def read_sizes(path: Path) -> tuple[str, list[SizeScores]]:
+    """The signature and the sizes that `hbench evaluate --dims … -o` wrote. Raises SubmissionError
+    for a file without them.
+    """
+    try:
+        content: Any = read_json(path)
+        sizes = [
+            SizeScores(
+                int(size["bytes"]),
+                _known_bits(size["bits"]),
+                {
+                    metric: factor_of(metric) * float(score["value"])
+                    for metric, score in size["scores"].items()
+                    if score["value"] is not None
+                },
+            )
+            for size in content["sizes"]
+        ]
+        return str(content["sizes"][0]["signature"]), sizes
+    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise SubmissionError(
+            f"{path} has no scores by size",
+            expected="sizes and their scores, in JSON",
+            found=f"{type(error).__name__}: {error}",
+            fix=MADE_BY,
+        ) from None
+
+
+def _known_bits(bits: Any) -> int:
+    """The bits of a coordinate that have a mark; ValueError for others."""
+    if bits not in MARKS:
+        raise ValueError(f"{bits!r} bits")
+    return int(bits)
+
+
+def draw_sizes(signature: str, sizes: Sequence[SizeScores], metrics: Sequence[str]) -> Drawing:
+    """Draw a mark for every size, and a line of the best score that so many bytes give."""
+
+    def paint(figure: Figure) -> None:
+        """Bytes to the right, doubled from tick to tick; scores upwards."""
+        panel = figure.subplots()
+        for number, metric in enumerate(metrics):
+            color = series_color(number, len(metrics))
+            scored = sorted(
+                (size.bytes, size.scores[metric], size.bits)
+                for size in sizes
+                if metric in size.scores
+            )
+            best = [max(value for _, value, _ in scored[: n + 1]) for n in range(len(scored))]
+            panel.plot(
+                [each[0] for each in scored],
+                best,
+                color=color,
+                linewidth=1.2,
+                drawstyle="steps-post",
+                label=metric,
+            )
+            for size, value, bits in scored:
+                mark, _ = MARKS[bits]
+                panel.plot(size, value, mark, color=color, markersize=3.5, clip_on=False)
+
+        panel.set_xscale("log", base=2)
+        panel.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        percent_axis(panel)
+        panel.set_ylim(bottom=0)
+        panel.set(xlabel="bytes of a vector", ylabel="score (%)")
+        legend_above(figure, list(metrics), panel.get_legend_handles_labels()[0])
+
+    used = {size.bits for size in sizes}
+    marks = ", ".join(words for bits, (_, words) in MARKS.items() if bits in used)
+    about = f"{signature}\nline: the best score of so many bytes; marks: {marks}"
+    return drawn(paint, height=2.35 + legend_height(list(metrics)), about=about)
+
+
+@kind(
+    "sizes",
+    "what smaller vectors cost: scores by the bytes of a vector",
+    f"sizes in JSON ({MADE_BY})",
+    "metrics",
+)
+def _draw(request: PlotRequest) -> Drawing:
+    if len(request.files) != 1:
+        raise UsageError("plot sizes draws one file", found=f"{len(request.files)}")
+    signature, sizes = read_sizes(Path(request.files[0]))
+    known = list(sizes[0].scores)
+    for metric in request.metrics:
+        if metric not in known:
+            raise UnknownName("metric of these sizes", metric, known)
+    return draw_sizes(signature, sizes, request.metrics or known)
