@@ -454,9 +454,10 @@ def test_a_table_of_ten_thousand_columns_is_refused(tmp_path):
     rows = [["item", *columns], *([f"i{row}", *columns] for row in range(20))]
     (tmp_path / "wide.csv").write_text("".join(",".join(row) + "\n" for row in rows))
     file = tmp_path / "wide.csv"
-    for read, words in ((load, [file]), (build, ["--from", file, "--levels", ",".join(columns)])):
-        with pytest.raises(TreeError, match="at most 255 levels"):
-            read(*words)
+    with pytest.raises(TreeError, match="at most 255 levels"):
+        load(file)
+    with pytest.raises(TreeError, match="at most 255 levels"):
+        build("--from", file, "--levels", ",".join(columns[:256]))
 
 
 def test_images_inside_a_table_become_files_and_copies_are_counted(hugging_face):
