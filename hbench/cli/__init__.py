@@ -46,6 +46,7 @@ VERBS = {
     "audit": "find wrong labels, copies and doubtful names",
     "name": "give pictures a path in the tree, by vectors of names",
     "compare": "test the difference of two reports",
+    "explain": "find the conventions that give somebody's number",
     "leaderboard": "show, add to, verify or export published and own rows",
     "tree": "show, validate, export or draw a label tree",
     "losses": "list the losses, their formulas and defaults",

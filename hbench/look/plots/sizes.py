@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +21,7 @@ from hbench.look.plots import PlotRequest, kind
 from hbench.metrics.names import factor_of
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 MADE_BY = "hbench evaluate FILE -d DATASET --dims 64,128 --bits 1,8 -o sizes.json"
@@ -47,18 +49,7 @@ def read_sizes(path: Path) -> tuple[str, list[SizeScores]]:
     """
     try:
         content: Any = read_json(path)
-        sizes = [
-            SizeScores(
-                int(size["bytes"]),
-                _known_bits(size["bits"]),
-                {
-                    metric: factor_of(metric) * float(score["value"])
-                    for metric, score in size["scores"].items()
-                    if score["value"] is not None
-                },
-            )
-            for size in content["sizes"]
-        ]
+        sizes = [_size_of(size) for size in content["sizes"]]
         return str(content["sizes"][0]["signature"]), sizes
     except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise SubmissionError(
@@ -67,6 +58,16 @@ def read_sizes(path: Path) -> tuple[str, list[SizeScores]]:
             found=f"{type(error).__name__}: {error}",
             fix=MADE_BY,
         ) from None
+
+
+def _size_of(size: Any) -> SizeScores:
+    """One size of the document; undefined scores are left out."""
+    scores = {
+        metric: factor_of(metric) * float(score["value"])
+        for metric, score in size["scores"].items()
+        if score["value"] is not None
+    }
+    return SizeScores(int(size["bytes"]), _known_bits(size["bits"]), scores)
 
 
 def _known_bits(bits: Any) -> int:
@@ -83,24 +84,7 @@ def draw_sizes(signature: str, sizes: Sequence[SizeScores], metrics: Sequence[st
         """Bytes to the right, doubled from tick to tick; scores upwards."""
         panel = figure.subplots()
         for number, metric in enumerate(metrics):
-            color = series_color(number, len(metrics))
-            scored = sorted(
-                (size.bytes, size.scores[metric], size.bits)
-                for size in sizes
-                if metric in size.scores
-            )
-            best = [max(value for _, value, _ in scored[: n + 1]) for n in range(len(scored))]
-            panel.plot(
-                [each[0] for each in scored],
-                best,
-                color=color,
-                linewidth=1.2,
-                drawstyle="steps-post",
-                label=metric,
-            )
-            for size, value, bits in scored:
-                mark, _ = MARKS[bits]
-                panel.plot(size, value, mark, color=color, markersize=3.5, clip_on=False)
+            draw_metric(panel, metric, sizes, series_color(number, len(metrics)))
 
         panel.set_xscale("log", base=2)
         panel.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -113,6 +97,25 @@ def draw_sizes(signature: str, sizes: Sequence[SizeScores], metrics: Sequence[st
     marks = ", ".join(words for bits, (_, words) in MARKS.items() if bits in used)
     about = f"{signature}\nline: the best score of so many bytes; marks: {marks}"
     return drawn(paint, height=2.35 + legend_height(list(metrics)), about=about)
+
+
+def draw_metric(panel: Axes, metric: str, sizes: Sequence[SizeScores], color: str) -> None:
+    """Draw the marks and the line of one metric."""
+    scored = sorted(
+        (size.bytes, size.scores[metric], size.bits) for size in sizes if metric in size.scores
+    )
+    best = list(accumulate((value for _, value, _ in scored), max))
+    panel.plot(
+        [each[0] for each in scored],
+        best,
+        color=color,
+        linewidth=1.2,
+        drawstyle="steps-post",
+        label=metric,
+    )
+    for size, value, bits in scored:
+        mark, _ = MARKS[bits]
+        panel.plot(size, value, mark, color=color, markersize=3.5, clip_on=False)
 
 
 @kind(

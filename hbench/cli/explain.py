@@ -1,0 +1,104 @@
+"""hbench explain: which conventions give somebody's number."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hbench.cli import reporting
+from hbench.cli.names import FILE, TESTED
+from hbench.cli.table_options import TABLE
+from hbench.cli.terminal import bars, say, show, show_json, show_table
+
+if TYPE_CHECKING:
+    from hbench.cli.reporting import MachineOptions
+    from hbench.cli.table_options import TableOptions
+    from hbench.evaluation.examination import Examined
+    from hbench.evaluation.variants.conventions import Convention, Explained
+    from hbench.records.report import Report
+
+
+@click.command("explain", short_help="find the conventions that give somebody's number")
+@click.argument("file", type=FILE)
+@TESTED
+@TABLE
+@click.option("--metric", "-m", required=True, help="The metric, as somebody calls it: R@1, AP.")
+@click.option("--value", required=True, help="The number as it is printed: 69.0, or .690.")
+@click.option("--ids", type=FILE, help="The ids of a .npy or .safetensors file.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@reporting.MACHINE
+def command(
+    file: Path,
+    dataset: str,
+    *,
+    table: TableOptions,
+    metric: str,
+    value: str,
+    ids: Path | None,
+    as_json: bool,
+    machine: MachineOptions,
+) -> None:
+    """Evaluate FILE by every convention that people mean by one name of a metric, and say which
+    give a printed value to its last digit.
+
+    Tried are similarities, ties, the released evaluators, means over classes, the other levels,
+    metrics of one name (AP, mAP@R, …), the query in its own list, and vectors from their mean.
+
+    Example: hbench explain mine.parquet -d sop --metric R@1 --value 78.4
+    """
+    from hbench.evaluation.variants import conventions
+    from hbench.metrics.names import MetricName
+
+    printed = conventions.PrintedValue.parse(value)
+    data = table.load(dataset)
+    name = MetricName.parse(metric).at(data.levels)
+    reporting.refuse_missing([file, ids])
+    given = reporting.submitted(file, ids, None).embeddings("an explanation")
+    execution = machine.execution
+    with execution.open([(file, ids)], announce=say) as execute, bars("ranking") as on_test:
+
+        def report(examined: Examined) -> Report:
+            """Measure one convention."""
+            return execution.report(examined, execute, on_test)
+
+        found = list(conventions.tried(given, data, name, report))
+    explained = conventions.explained(printed, found, str(name))
+    if as_json:
+        show_json(_document(explained, len(found), printed))
+        return
+    _show(explained, len(found), f"{name} = {value}", f"hbench evaluate {file} -d {dataset}")
+
+
+def _document(explained: Explained, tried: int, printed: Any) -> dict[str, Any]:
+    """What --json shows."""
+    return {
+        "value": printed.value,
+        "tried": tried,
+        "fitting": [each.record() for each in explained.fitting],
+        "cut_instead_of_rounded": explained.is_cut,
+        "nearest": [each.record() for each in explained.nearest],
+    }
+
+
+def _show(explained: Explained, tried: int, what: str, command: str) -> None:
+    """The conventions that fit, or the nearest, each with its command."""
+    header = ["convention", "value, percent", "command"]
+    if explained.fitting:
+        how = "if further digits are cut off" if explained.is_cut else "to the last digit"
+        title = f"{len(explained.fitting)} of {tried} conventions give {what} {how}"
+        show_table(title, header, _rows(explained.fitting, command))
+        show("Others may give it, too: that a convention fits does not say that it was used.")
+        return
+    title = f"none of {tried} conventions gives {what}; the nearest"
+    show_table(title, header, _rows(explained.nearest, command))
+
+
+def _rows(conventions: list[Convention], command: str) -> list[list[str]]:
+    """The cells of conventions: those without options have no command."""
+    rows = []
+    for each in conventions:
+        said = f"{command} {each.options}" if each.options else "–"
+        rows.append([each.words, f"{100 * each.value:.4f}", said])
+    return rows
