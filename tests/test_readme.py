@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hbench.boards import read_board
 from tests.command_line import run
 
 ROOT = Path(__file__).parent.parent
@@ -45,6 +46,17 @@ def test_the_two_commands_of_the_readme_are_one_line_each():
     assert lines[0].endswith("hbench demo")
     assert ".[test]" in lines[1]
     assert "-m pytest" in lines[1]
+
+
+def test_the_board_of_the_first_screen_is_the_leaderboards():
+    rows = {row.method: row for row in read_board("grocery").rows}
+    header = re.search(r"^\| board `grocery`, percent \| (.+) \|$", README, re.MULTILINE)[1]
+    shown = re.findall(r"^\| (\S[^|]+?) \| ([\d. |]+) \|$", README, re.MULTILINE)
+    assert len(shown) == 3
+    for method, values in shown:
+        scores = rows[method].scores
+        printed = [f"{scores[metric]:.1f}" for metric in header.split(" | ")]
+        assert values.split(" | ") == printed, method
 
 
 def test_the_readme_and_the_change_log_are_short():

@@ -191,7 +191,7 @@ def test_the_block_of_a_row_survives_any_text():
     nasty = f"{name}\tand\nof two lines"
     row = Row(
         method=name,
-        backbone=nasty,
+        backbone=name,
         scores={"R@1": Decimal("30.10"), "AP/genus": Decimal("100")},
         unranked={"R@1": nasty},
         paper=Paper(citation=nasty, table="Tab. 1", doubt=nasty),
