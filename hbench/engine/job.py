@@ -94,7 +94,8 @@ class View:
         return cls(
             ranker.relabelled(*labels, ties),
             scorers,
-            # means are summed by the order of these labels, as an evaluation under them alone would
+            # means are summed by the order of these labels, as an evaluation under them alone
+            # would; lexsort takes its last key first, the coarsest level
             canonical=asked[np.lexsort(labels[0][asked].T[::-1])],
         )
 

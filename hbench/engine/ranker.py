@@ -48,8 +48,11 @@ from hbench.tree.several import MorePaths, Paths
 def duplicates(
     vectors: NDArray[np.floating], order: NDArray[np.int64], keys: NDArray[np.uint64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Canonical positions of the copies and, for each, of the first item with exactly the same
-    vector.
+    """Find the gallery items whose vector stands earlier in the canonical order, too.
+
+    `vectors` (G, D) and `keys` (G,), their hashes, in input order; `order` (G,): the canonical
+    order. Returns canonical positions (n,): of the copies and, for each, of the first item with
+    exactly the same vector, whose score it gets.
     """
     sorted_keys = keys[order]
     by_key = np.argsort(sorted_keys, kind="stable")
@@ -157,13 +160,14 @@ class Ranker:
         self.order: NDArray[np.int64] | None = None
         self.listed: ListedItems | None = None
         if queries.known is not None and gallery.known is not None:
-            self._refuse_deep()
+            self._refuse_too_deep_for_codes()
         if queries.more is None and gallery.more is None:
             self._take_ranges(queries, gallery, tie_key)
         else:
             self._take_paths(queries, gallery, tie_key)
 
-        # what the tables above take of the memory is not there for the scores
+        # what the tables above take of the memory is not there for the scores: five int64 for each
+        # query and item, and the ranges
         tables = (
             40 * (len(self.queries) + len(self.columns)) + self.starts.nbytes + self.ends.nbytes
         )
@@ -174,7 +178,8 @@ class Ranker:
         left = None if memory is None else memory - tables
         self.scores = Scores(rows, self.queries, self.columns, left)
 
-    def _refuse_deep(self) -> None:
+    def _refuse_too_deep_for_codes(self) -> None:
+        # a partial label has two codes for each level but the finest, and a code is one byte
         if 2 * self.depth - 1 > MOST_LEVELS:
             raise TreeError(
                 "the tree is too deep for partial labels",
@@ -220,7 +225,9 @@ class Ranker:
         return self.listed.arranged(scores, first)
 
     def _code(self, queries: Side, gallery: Side, tie_key: Ties) -> None:
-        """Take the ranges of unknown levels among those by code, two (Q, 2L − 1)."""
+        """Set `coded` (hbench.metrics.readings): the ranges of each level, and between those of
+        two levels the items that may be finer than the lower one.
+        """
         assert queries.known is not None
         assert gallery.known is not None
         self.known = queries.known[self.queries]
@@ -232,10 +239,12 @@ class Ranker:
             known_of_queries=self.known,
             known_of_gallery=gallery.known[self.columns],
         )
+        # (Q, L): below the level to which a query is known no item is a positive: empty ranges
         beyond = np.arange(1, self.depth + 1) > self.known[:, None]
         self.starts, self.ends = (
             np.where(beyond, 0, bounds) for bounds in (self.starts, self.ends)
         )
+        # starts and ends (Q, 2L − 1) by code: odd codes are levels, even ones "may be finer"
         coded = np.zeros((2, len(self.starts), 2 * self.depth - 1), np.int64)
         coded[0, :, ::2], coded[1, :, ::2] = self.starts, self.ends
         coded[0, :, 1::2], coded[1, :, 1::2] = unknown
@@ -249,13 +258,14 @@ class Ranker:
         −0.0 counts as 0.0. Taken only where parts of an evaluation are kept or sent.
         """
         digest = hashlib.sha256(f"{self.scores.block_size} {self.tie_key.tolist()}".encode())
-        sides = [(self.scores.gallery_rows, self.columns), (self.scores.query_rows, self.queries)]
-        for rows, order in sides[: 1 if sides[0][0] is sides[1][0] else 2]:
+        sides = [(self.scores.gallery_rows, self.columns)]
+        if self.scores.query_rows is not self.scores.gallery_rows:
+            sides.append((self.scores.query_rows, self.queries))
+        for rows, order in sides:
             digest.update(f"{rows.dtype} {len(order)} {rows.width} ".encode())
             for start in range(0, len(order), ROWS_AT_ONCE):
-                digest.update(
-                    (rows.read(order[start : start + ROWS_AT_ONCE]) + rows.dtype.type(0)).data
-                )
+                numbers = rows.read(order[start : start + ROWS_AT_ONCE])
+                digest.update((numbers + rows.dtype.type(0)).data)  # −0.0 + 0.0 is 0.0
         listed = () if self.listed is None else self.listed.lists.arrays
         for array in (*self.coded, *self.left_out(0, len(self.queries)), *listed):
             digest.update(np.ascontiguousarray(array).data)
@@ -275,8 +285,10 @@ class Ranker:
         """The input positions of a block's queries."""
         return self.scores.rows(block)
 
-    def counts(self, first: int, last: int) -> NDArray[np.int64]:
-        """The level counts (n, L+1) of the lists of a range of the canonical queries."""
+    def level_counts(self, first: int, last: int) -> NDArray[np.int64]:
+        """Count the items of every level, (n, L+1), in the lists of the canonical queries from
+        `first` to `last`.
+        """
         rows, columns = self.left_out(first, last)
         starts = self.starts[first:last]
         ends = self.ends[first:last]
@@ -285,22 +297,25 @@ class Ranker:
         at_least = np.zeros((last - first, self.depth + 2), np.int64)
         at_least[:, 0], at_least[:, 1:-1] = self.sizes[first:last], ends - starts
         counts: NDArray[np.int64] = at_least[:, :-1] - at_least[:, 1:]
+        # an item that is left out lies in the ranges of all levels up to its own: (n, L)
         inside = (starts[rows] <= columns[:, None]) & (columns[:, None] < ends[rows])
-        np.subtract.at(counts, (rows, inside.sum(axis=1)), 1)
+        levels_left_out = inside.sum(axis=1)
+        np.subtract.at(counts, (rows, levels_left_out), 1)
         return counts
 
     def counts_by_code(self, first: int, last: int) -> NDArray[np.int64]:
         """Count the items of every code in the lists of a range of the canonical queries; (n, 2L),
         or (n, L+1) where codes are levels."""
-        counts = self.counts(first, last)
+        counts = self.level_counts(first, last)
         if self.known is None:
             return counts
         rows, columns = self.left_out(first, last)
-        # every second range is that of the items that may be finer than their level
+        # every second range is that of the items that may be finer than their level: (n, L − 1)
         starts, ends = (bounds[first:last, 1::2] for bounds in self.coded)
         unknown = ends - starts
         inside = (starts[rows] <= columns[:, None]) & (columns[:, None] < ends[rows])
         np.subtract.at(unknown, rows, inside.astype(np.int64))
+        # they have a code of their own, and leave that of their level
         counts[:, 1:-1] -= unknown
         coded = np.zeros((len(counts), 2 * self.depth), np.int64)
         coded[:, 0], coded[:, 1::2], coded[:, 2::2] = counts[:, 0], counts[:, 1:], unknown
@@ -336,6 +351,7 @@ class Ranker:
         starts, ends = self.coded
         for code, (start, end) in enumerate(zip(starts[query], ends[query], strict=True), start=1):
             codes[start:end] = code
+        # its score is −inf, and with code 0 it is no positive either
         codes[self.left_out(query, query + 1)[1]] = 0
         return level_sequence(row, codes, counts, self.code_ties)
 
@@ -437,17 +453,13 @@ def _left_out(
     def with_group(first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The items that queries of a range leave out: those of their group, and themselves. As
         pairs: the query, from the first one on, and the column."""
-        together = [
-            by_group[starts[q] : ends[q]] if groups[q] >= 0 else by_group[:0]
-            for q in range(first, last)
-        ]
-        together = [
-            np.unique(np.append(group, self_columns[q : q + 1]))
-            for q, group in enumerate(together, start=first)
-        ]
-        together = [some[some >= 0] for some in together]
-        return np.repeat(np.arange(last - first), list(map(len, together))), np.concatenate(
-            together
-        )
+        left_out = []
+        for q in range(first, last):
+            group = by_group[starts[q] : ends[q]] if groups[q] >= 0 else by_group[:0]
+            # unique: the query itself may be of the group
+            columns = np.unique(np.append(group, self_columns[q]))
+            left_out.append(columns[columns >= 0])
+        rows = np.repeat(np.arange(last - first), list(map(len, left_out)))
+        return rows, np.concatenate(left_out)
 
     return with_group

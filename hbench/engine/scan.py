@@ -47,26 +47,32 @@ def scan(vectors: Any) -> Scan:
         with np.errstate(over="ignore", invalid="ignore"):
             squares[at] = np.einsum("nd,nd->n", floats, floats)
 
+    # neighbours in the order of the keys that share a key: are they equal?
     by_key = np.argsort(keys, kind="stable")
-    again = np.flatnonzero(keys[by_key][1:] == keys[by_key][:-1])
-    unequal = again[~equal_rows(vectors, by_key[again], by_key[again + 1])]
-    for key in np.unique(keys[by_key[unequal]]).tolist():
+    has_equal_next = np.flatnonzero(keys[by_key][1:] == keys[by_key][:-1])
+    is_copy = equal_rows(vectors, by_key[has_equal_next], by_key[has_equal_next + 1])
+    collisions = by_key[has_equal_next[~is_copy]]
+    for key in np.unique(keys[collisions]).tolist():
         for row in np.flatnonzero(keys == np.uint64(key)).tolist():
+            # + 0: −0.0 becomes 0.0, which equals it
             content = (np.asarray(vectors[row : row + 1]) + vectors.dtype.type(0)).tobytes()
             keys[row] = int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
     return Scan(squares, keys)
 
 
 def _fast_keys(rows: NDArray[np.floating]) -> NDArray[np.uint64]:
-    """The fast keys of some rows (n, D)."""
+    """The fast keys (n,) of some rows (n, D), by the formula at `scan`; equal rows have equal keys,
+    and so −0.0 counts as 0.0.
+    """
     if rows.dtype == np.float64:
-        words: Any = (rows + 0.0).view(np.uint32)  # −0.0 becomes 0.0, as it does below
+        words: Any = (rows + 0.0).view(np.uint32)  # −0.0 + 0.0 is 0.0
     else:
         words = rows.view(f"u{rows.dtype.itemsize}")
+        sign = words.dtype.type(1 << (8 * words.itemsize - 1))  # alone, it is −0.0
+        words = np.where(words == sign, words.dtype.type(0), words)
     factors: Any = np.random.default_rng(SEED).integers(2**63, size=words.shape[1], dtype=np.uint64)
-    minus_zero = words.dtype.type(1 << (8 * words.itemsize - 1) if rows.dtype != np.float64 else 0)
-    words = np.where(words == minus_zero, words.dtype.type(0), words).astype(np.uint64)
-    keys: NDArray[np.uint64] = words @ (factors * np.uint64(2) + np.uint64(1))
+    odd_factors = factors * np.uint64(2) + np.uint64(1)
+    keys: NDArray[np.uint64] = words.astype(np.uint64) @ odd_factors
     return keys
 
 

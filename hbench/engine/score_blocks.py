@@ -33,6 +33,10 @@ MEMORY = 300 << 20  # bytes of all that is held here, unless another bound is gi
 class Scores:
     """Pieces of the scores (Q, G) of `queries` (Q,) against `columns` (G,), both input positions in
     canonical order.
+
+    `kept` (G, D): the gallery's vectors in the order of the columns, where they lie there already
+    or `copies` them, since memory allows it; None where every chunk is gathered anew. `spare`:
+    buffers for such chunks that no thread uses at present. `memory`: bytes; None for the default.
     """
 
     def __init__(
@@ -50,6 +54,7 @@ class Scores:
         self.dtype = self.gallery_rows.dtype
         # a block leaves room for the chunks of the gallery that two threads hold
         left = self.memory - 2 * min(CHUNK, self.gallery_bytes)
+        # more memory than usual makes larger blocks: a gallery on disk is read once per block
         most = SCORES if memory is None else max(SCORES, memory * 3 // 5)
         self.block_size = block_size(
             len(columns) * self.dtype.itemsize, min(left, most), len(queries)
@@ -150,7 +155,7 @@ class Scores:
             with np.errstate(over="raise"):
                 if self.block_size > TURNED:
                     np.matmul(vectors, chunk.T, out=out)
-                else:
+                else:  # BLAS is quicker with the longer side on the left
                     out[:] = np.matmul(chunk, vectors.T).T
         except FloatingPointError:
             raise overflow(vectors) from None
@@ -200,7 +205,10 @@ def block_size(row: int, memory: int, queries: int) -> int:
 
     sixteens = max(-(-queries // BLOCK_STEP), 1)
     most = min(fitting // BLOCK_STEP, BLOCK // BLOCK_STEP, sixteens)
-    return BLOCK_STEP * min(
-        range(most, most // 2, -1),
-        key=lambda size: -(-sixteens // size) * (size * BLOCK_STEP + PACKING),
-    )
+
+    def cost(size: int) -> int:
+        """The time of all blocks of `size` sixteens, in that of one query."""
+        blocks = -(-sixteens // size)
+        return blocks * (size * BLOCK_STEP + PACKING)
+
+    return BLOCK_STEP * min(range(most, most // 2, -1), key=cost)

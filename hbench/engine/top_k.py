@@ -59,7 +59,9 @@ class TopResults:
             self.keep_found(ranker, candidates(rows, self.k), first + start, len(rows))
 
     def keep_found(self, ranker: Ranker, found: Contenders, first: int, queries: int) -> None:
-        """Keep those of so many canonical queries from `first` on, of items that hold them all."""
+        """Keep the first results of a number of canonical `queries` from `first` on; they are among
+        the items that were `found`, whose rows count from `first`.
+        """
         best = found.best(self.k, partial(_tie_keys, ranker, first))
         row, place, column, score = best
         at = ranker.queries[first + row]
@@ -78,13 +80,15 @@ class TopResults:
         """
         if name not in {"cosine", "l2"}:
             return self.scores
-        asked = ranker.scores.query_rows.squared_norms()[:, None]
+        query_squares = ranker.scores.query_rows.squared_norms()[:, None]  # (Q, 1)
         if name == "l2":
-            return -np.sqrt(np.maximum(asked - 1 - 2 * self.scores, 0))
-        # of NO_ITEM the score is none
+            # |q − g|² = |q|² − 2s, and |q|² is that of the row less its additional 1
+            return -np.sqrt(np.maximum(query_squares - 1 - 2 * self.scores, 0))
+        # item 0 stands in for NO_ITEM, whose score is no number anyway
         shown, place = np.unique(np.maximum(self.items, 0), return_inverse=True)
-        ranked = ranker.scores.gallery_rows.squared_norms(shown)[place.reshape(self.items.shape)]
-        cosines: NDArray[np.float64] = self.scores / np.sqrt(asked * ranked)
+        item_squares = ranker.scores.gallery_rows.squared_norms(shown)
+        lengths = np.sqrt(query_squares * item_squares[place.reshape(self.items.shape)])
+        cosines: NDArray[np.float64] = self.scores / lengths
         return cosines
 
 
@@ -132,9 +136,8 @@ def _bounds(rows: NDArray[np.floating], k: int) -> NDArray[np.floating]:
         rows = rows[:, : stripes * STRIPES].reshape(n, stripes, STRIPES).max(axis=1)
     if rows.shape[1] <= k:
         return np.full(n, -np.inf, rows.dtype)
-    bounds: NDArray[np.floating] = np.partition(rows, rows.shape[1] - k, axis=1)[
-        :, rows.shape[1] - k
-    ]
+    kth_largest = rows.shape[1] - k  # its place in ascending order
+    bounds: NDArray[np.floating] = np.partition(rows, kth_largest, axis=1)[:, kth_largest]
     return bounds
 
 
@@ -144,6 +147,7 @@ def _levels(ranker: Ranker, first: int, rows: Places, columns: Places) -> NDArra
     """
     starts = ranker.starts[first + rows]
     ends = ranker.ends[first + rows]
+    # ranges are nested: an item of level l lies in the first l of them
     levels: NDArray[np.uint8] = (
         ((starts <= columns[:, None]) & (columns[:, None] < ends)).sum(axis=1).astype(np.uint8)
     )

@@ -29,7 +29,8 @@ POSITIVE_BYTES = 2 * 4 + 4 + 3 * 1  # on the card, of a positive: two scores, ra
 
 
 class CardLists(NamedTuple):
-    """Ranked positives on the card, as reading.Listed."""
+    """Ranked positives of n queries on the card, as reading.Listed: `ranks`, `levels` (n, P), the
+    number of them, `sizes` (n,), and the level of the item ranked `first` (n,)."""
 
     ranks: Tensor
     levels: Tensor
@@ -108,7 +109,9 @@ class GroupSums:
         return [part.view(shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
     def start(self, lists: reading.Listed, spare: sums.Spare, batch: Batch) -> Tensor:
-        """Have all sums of the queries of a batch taken and fetched."""
+        """Have all sums of the queries of a batch taken, and sent to the host; it holds them once
+        the card has finished.
+        """
         self.staged.fill(_of_queries(batch.request))
         self.flat.zero_()
         sums.sum_lists[len(batch.request.counts), sums.THREADS](

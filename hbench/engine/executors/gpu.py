@@ -56,7 +56,8 @@ def on_devices(names: str) -> Execute:
         cards = [CardJob(job, plans, device) for device in devices]
         with exact_products(), _enough_memory(job.ranker, devices[0]):
             at_once = min(card.fitting for card in cards)
-            shares = iter(shares_of(blocks, at_once))
+            # one iterator for all cards: each takes the next share when it is done with one
+            shares = iter(shares_of_blocks(blocks, at_once))
             yield from together([card.values(shares, at_once) for card in cards])
 
     return execute
@@ -88,8 +89,11 @@ def _free(device: torch.device) -> int:
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 3 * ROWS_BYTES
 
 
-def shares_of(blocks: Sequence[int], at_once: int) -> list[range]:
-    """Blocks that follow one another, as many as are ranked at once."""
+def shares_of_blocks(blocks: Sequence[int], at_once: int) -> list[range]:
+    """Divide blocks, by their numbers, into shares of neighbours, of `at_once` blocks at most.
+
+    A card ranks one share at a time: large ones keep it busy.
+    """
     shares: list[range] = []
     for block in blocks:
         last = shares[-1] if shares else range(0)
@@ -101,7 +105,8 @@ def shares_of(blocks: Sequence[int], at_once: int) -> list[range]:
 
 
 def together(each: Sequence[Iterator[tuple[int, Values]]]) -> Iterator[tuple[int, Values]]:
-    """What several iterators give, each run by a thread of its own."""
+    """Yield the blocks, with their values, that several iterators give, in any order; each is run
+    by a thread of its own. At an error of one, or where the caller stops, the others stop, too."""
     if len(each) == 1:
         yield from each[0]
         return
@@ -115,7 +120,7 @@ def together(each: Sequence[Iterator[tuple[int, Values]]]) -> Iterator[tuple[int
                 if is_over.is_set():
                     return
         finally:
-            found.put(None)
+            found.put(None)  # also after an error, which `result` raises below
 
     with ThreadPoolExecutor(len(each)) as pool:
         tasks = [pool.submit(run, values) for values in each]
@@ -150,6 +155,7 @@ class CardJob:
         positives = max(plan.most_positives for plan in self.plans)
         of_query = 4 * copies * len(scores.columns) + POSITIVE_BYTES * positives
         group = self.gallery.group
+        # a third of what is free, for AHEAD shares lie there at once
         budget = min(ROWS_BYTES, _free(self.device) // 3)
         return group * max(1, budget // (of_query * scores.block_size * group))
 
@@ -194,7 +200,7 @@ class CardJob:
         if self.job.top is not None:
             first = own.block.first
             self.job.top.keep_found(ranker, _best(rows, self.job.top.k), first, len(rows))
-        return _Share(numbers, own, others, _recorded(self.device))
+        return _Share(numbers, own, others, _event_when_done(self.device))
 
     def _in_order(self, rows: Tensor, view: CardView) -> Tensor:
         """Finished rows with their columns as a view has them."""
@@ -334,7 +340,7 @@ def _best(rows: Tensor, k: int) -> Contenders:
     return Contenders(*(each.cpu().numpy() for each in (row, column, rows[row, column])))
 
 
-def _recorded(device: torch.device) -> torch.cuda.Event | None:
+def _event_when_done(device: torch.device) -> torch.cuda.Event | None:
     """An event that comes when the device has done all that it was given so far; None for the
     simulator's, which has.
     """
@@ -375,7 +381,9 @@ def _enough_memory(ranker: Ranker, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def exact_products() -> Iterator[None]:
-    """Products in whole float32, whatever the process has set."""
+    """Multiply in whole float32 meanwhile, whatever the process has set: TensorFloat-32 would round
+    the factors to 10 bits and change ranks.
+    """
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = False
     try:

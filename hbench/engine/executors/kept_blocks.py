@@ -52,7 +52,7 @@ def kept_in(folder: Path, execute: Execute) -> Execute:
         paths = {block: folder / job.digest[:16] / f"block-{block:06}.npz" for block in blocks}
         missing = []
         for block in blocks:
-            values = _kept(paths[block], job, block)
+            values = _values_in_file(paths[block], job, block)
             if values is None:
                 missing.append(block)
             else:
@@ -64,9 +64,9 @@ def kept_in(folder: Path, execute: Execute) -> Execute:
     return resumed
 
 
-def _kept(path: Path, job: Job, block: int) -> Values | None:
-    """The values in a file; None where there is none that can be used, which costs no more than
-    computing them again.
+def _values_in_file(path: Path, job: Job, block: int) -> Values | None:
+    """The values of a block as kept in a file; None where there is none that can be used, which
+    costs no more than computing them again.
 
     They must have the shapes and types of the block's, for numpy would spread others over its
     queries.

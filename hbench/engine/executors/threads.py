@@ -51,8 +51,11 @@ MAX_POSITIVES = 432
 
 
 class Triangle:
-    """All pairs of a plan's ranker; `threads`: how many of the given threads fit in memory (0:
-    none).
+    """Scores every pair of items once, where the queries are the gallery: s(i, j) = s(j, i), so one
+    product serves both as queries.
+
+    `threads`: how many of the given threads fit in memory (0: none). `spare`: buffers for scores
+    that no thread uses at present.
     """
 
     def __init__(self, plan: MetricPlan, threads: int) -> None:
@@ -96,14 +99,16 @@ class Triangle:
             np.empty(items, self.scores.dtype), np.empty(items, np.uint8), self.parts
         )
         sort = partial(self._sort, lists)
-        return (
-            lists
-            if self._ends_are_alike() and all(pool.map(sort, range(self.scores.blocks)))
-            else None
-        )
+        if not self._ends_are_alike() or not all(pool.map(sort, range(self.scores.blocks))):
+            return None
+        return lists
 
     def values(self, lists: SortedPositives, pool: Executor) -> Iterator[tuple[int, Values]]:
-        """The values of every block's queries, from the last block to the first."""
+        """The values of every block's queries, from the last block to the first.
+
+        Chunks go backwards, and each is multiplied with the blocks up to it: what begins at or
+        behind a chunk's start has then met all items.
+        """
         counts = Counts.zeros(lists)
         left = self.scores.blocks
         for start in reversed(self.scores.chunks):
@@ -171,7 +176,11 @@ class Triangle:
 
     def _ends_are_alike(self) -> bool:
         """Whether the products of the first block with the last chunk, which has another shape, are
-        those of the last block with the first."""
+        those of the last block with the first.
+
+        BLAS may round a product otherwise under another shape; then s(i, j) and s(j, i) differ in
+        their last bits, and one cannot stand for the other.
+        """
         last = self.scores.blocks - 1
         chunk = self.scores.chunks[-1]
         rows = self._queries(last)
@@ -187,6 +196,7 @@ class Triangle:
         queries = self._queries(block)
         parts = self.parts.of(queries)
         to = lists.of(queries)
+        # only the chunks in which the positives of these queries lie are multiplied
         first = int(parts.begins.min()) // self.scores.chunk_size * self.scores.chunk_size
         chunks = range(first, int((parts.begins + parts.sizes).max()), self.scores.chunk_size)
         parts = self.plan.coded(parts, queries.start, queries.stop)
@@ -197,7 +207,7 @@ class Triangle:
         with self._rows(block, chunks) as rows, self.plan.workspace() as workspace:
             square = rows[:, queries.start - first : queries.stop - first]
             symmetric = np.array_equal(square, square.T)
-            np.fill_diagonal(square, -np.inf)
+            np.fill_diagonal(square, -np.inf)  # a query is not in its own list
             by_score = workspace.by_score
             for some in fitting(parts.sizes + 1, len(by_score.keys)):
                 sort(rows[some], parts.of(some), by_score)
@@ -305,7 +315,12 @@ def on_threads(
 def _by_rows(
     job: Job, plan: MetricPlan | None, blocks: Sequence[int], threads: int
 ) -> Iterator[tuple[int, Values]]:
-    """The values of each block's queries from whole rows of scores."""
+    """The values of each block's queries from whole rows of scores.
+
+    A block passes two stages, which share the threads: its scores are multiplied, then its metrics
+    are computed. So some blocks are multiplied while others are scored, as many as there are
+    buffers.
+    """
     scores = job.ranker.scores
     plans = JobPlans(job, plan)
     threads, at_once = scores.fitting(threads, plans.thread_bytes)
@@ -332,7 +347,7 @@ def _by_rows(
                     done.append(stage)
                     buffers.append(stage.scores)
                 else:
-                    tasks = _valuing(pool, threads, stage, len(scores.rows(stage.block)))
+                    tasks = _submit_scoring(pool, threads, stage, len(scores.rows(stage.block)))
                     line.append(stage._replace(tasks=tasks, is_scored=True))
 
 
@@ -347,7 +362,7 @@ def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _valuing(
+def _submit_scoring(
     pool: ThreadPoolExecutor, threads: int, stage: Stage, queries: int
 ) -> list[Future[Any]]:
     """Hand the queries of a block to the threads for scoring: large shares first, then ever smaller

@@ -19,7 +19,9 @@ def levels_of_best(
     levels: NDArray[np.uint8],
     todo: NDArray[np.bool_],
 ) -> None:
-    """The level of the item ranked first, listed or not, of the queries `todo` (n,)."""
+    """Write to `levels` (n,) the level of the item ranked first, listed among the positives or not,
+    of the queries `todo` (n,) by their `rows` of scores (n, G).
+    """
     best = np.empty(parts.starts.shape[1] + 1, rows.dtype)
     for row in range(len(todo)):
         if todo[row]:
@@ -38,6 +40,8 @@ def raise_best(
     """Raise `best` (L+1,), the highest score of each level, by these scores of the items from
     column `first` on; `ranges`: the starts and ends (L,) of the items of level ≥ l."""
     starts, ends = ranges
+    # ranges are nested: from the finest level outwards, what lies beside the last (inner) range is
+    # of exactly this level
     inner_start = 0
     inner_end = 0
     for level in range(len(starts), -1, -1):

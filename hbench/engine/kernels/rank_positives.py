@@ -87,6 +87,7 @@ def rank_rows(
         tied = False
         for slot in range(np.uint64(len(levels))):
             levels[slot] = sorted_levels[slot]
+        # whatever is not in the part of the positives, on both sides of it
         distractors = (rows[row, :begin], rows[row, begin + size :])
         for start in range(0, len(ranks), rule.portion):
             of_portion = ranks[start : start + rule.portion]
@@ -114,7 +115,7 @@ def count_above(
         for scores in distractors:
             tied |= compare_distractors(scores, ordered[:positives], rule.pessimistic, above)
     else:
-        # of few, fewer buckets: a table takes time to fill, too
+        # a table takes time to fill, too: fewer buckets where few distractors are looked up in it
         total = len(distractors[0]) + len(distractors[1])
         buckets = positives * (
             BUCKETS if total > 10 * positives else 8 if total > 4 * positives else 4
@@ -181,6 +182,9 @@ def count_distractors(
 ) -> bool:
     """Add every distractor to `above[s]`, s the slot of the first positive after it; whether one
     equals a positive.
+
+    `scores` (n,), the distractors'; `ordered` (P + 1,) and `before` as at `look_up`, which says for
+    a bucket of scores how many positives lie above it: there the search for a slot begins.
     """
     scale = scale_of(ordered, before)
     high = ordered[0]
@@ -229,6 +233,7 @@ def compare_distractors(
                 beyond = np.int32(beyond + np.int32(tile[i] > score))
                 equal = np.int32(equal + np.int32(tile[i] == score))
             tied |= bool(equal > 0)
+            # `beyond` grows from positive to positive; between two lie those that are new
             beyond += equal if pessimistic else np.int32(0)
             above[slot] += beyond - passed
             passed = beyond

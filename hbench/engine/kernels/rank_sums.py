@@ -159,6 +159,7 @@ def sum_level(ranks: Ranks, request: SumRequest, out: Sums, query: int, level: i
             gain_so_far += gain_sum(ranks, done, end, discount)
         hits[column], precision[column], gain[column] = end, precision_so_far, gain_so_far
         done = end
+    # R, the number of positives, is the last cut but one (mAP@R); no metric takes a gain there
     within = count_up_to(ranks, len(ranks))
     hits[-2], precision[-2], gain[-2] = within, precision_sum(ranks, np.int64(0), within), np.nan
     hits[-1], precision[-1] = len(ranks), precision[-2] + precision_sum(ranks, within, len(ranks))
@@ -203,7 +204,8 @@ def precision_sum(ranks: Ranks, first: Scalar, last: Scalar) -> float:
 # longer
 @compiled_part
 def gain_sum(ranks: Ranks, first: Scalar, last: Scalar, discount: Floats) -> float:
-    """Σ discount[r_m] over first < m ≤ last."""
+    """Σ discount[r_m] over first < m ≤ last; four sums, for one addition would wait for the
+    last."""
     total = 0.0
     second = 0.0
     third = 0.0

@@ -74,6 +74,8 @@ def radix_sort(keys: Keys, buffer: Keys) -> None:
     while np.uint64(np.uint32(high - low)) >> np.uint64(bits):
         bits += 1
     counts = np.empty((2, 1 << WIDTH), np.uint32)
+    # the top digits put random keys almost in order, and the few that are not are inserted; only
+    # where too many are not, all digits are passed, from the lowest
     first = max(bits - 2 * WIDTH, 0)
     pass_twice(keys, buffer, counts, low, first)
     if first > 0 and not insert(keys, MOVES * len(keys)):
@@ -292,7 +294,11 @@ def write_keys(
 
 @compiled_part
 def floor_of(bits: NDArray[np.uint32], middle: int) -> tuple[Scalar, bool]:
-    """The bits of the floor of a part's finite scores; whether none but zero is below it."""
+    """Return the floor of a part's finite scores, as the bits of |score|, and whether no score but
+    zero lies below it, so that each has a code of its own.
+
+    A code has room for `middle` sizes: the floor is the largest size less that many.
+    """
     largest = np.uint32(0)
     smallest = np.uint32(SIZE)
     for item in range(len(bits)):
@@ -314,7 +320,13 @@ def write_codes(
     tie: Scalar,
     keys: NDArray[np.unsignedinteger],
 ) -> None:
-    """The keys of items of one level; int32 throughout, for the sake of vectors."""
+    """Write the keys (n,) of items of one level, with the tie key `tie`, from the bits (n,) of
+    their scores.
+
+    A code is 0 for the highest score, `middle` for zero and 2·middle for −inf: the size of a score
+    above `floor` is taken off the middle, or added to it where the sign is set. int32 throughout,
+    so that the loop becomes vector instructions.
+    """
     low = np.int32(floor)
     middle = np.int32(coding.middle)
     kind = keys.dtype.type
@@ -351,7 +363,9 @@ def read_keys(
 def read_codes(
     keys: NDArray[np.unsignedinteger], floor: int, coding: Coding, bits: NDArray[np.uint32]
 ) -> None:
-    """The bits of the scores."""
+    """Write the bits of the scores (n,) that sorted keys (n,) stand for, the inverse of
+    `write_codes`.
+    """
     shift = keys.dtype.type(coding.bits)
     middle = np.int64(coding.middle)
     for item in range(len(keys)):

@@ -90,6 +90,7 @@ class ListedItems:
             positives = self.lists.positives(query)
             row[positives] = -np.inf
             row[self.lists.left_out(query)] = -np.inf
+            # the ranges of the codes lie in these places behind the gallery
             row[self.size : self.size + len(positives)] = of_query[positives]
             row[self.size + len(positives) :] = -np.inf
         return rows
@@ -99,7 +100,7 @@ class ListedItems:
         positives = [self.lists.positives(query) for query in range(first, last)]
         left_out = [self.lists.left_out(query) for query in range(first, last)]
         numbers = list(map(len, positives))
-        out = list(map(len, left_out))
+        numbers_left_out = list(map(len, left_out))
         rows = np.repeat(np.arange(last - first), numbers)
         columns = np.concatenate(positives)
         return RowArrangement(
@@ -107,7 +108,7 @@ class ListedItems:
             rows=rows,
             places=np.concatenate([np.arange(number) for number in numbers]),
             columns=columns,
-            all_rows=np.concatenate([rows, np.repeat(np.arange(last - first), out)]),
+            all_rows=np.concatenate([rows, np.repeat(np.arange(last - first), numbers_left_out)]),
             all_columns=np.concatenate([columns, *left_out]),
         )
 

@@ -35,7 +35,8 @@ class PairLists:
         place = np.empty_like(queries)
         place[queries] = np.arange(len(queries))
 
-        # by query; within one by level, the finest first; within a level by column
+        # by query; within one by level, the finest first; within a level by column (lexsort takes
+        # its last key first)
         of_query = place[np.repeat(np.arange(len(queries)), number)]
         order = np.lexsort((column_of[lists.rows], -lists.levels, of_query))
         self.columns = column_of[lists.rows][order]

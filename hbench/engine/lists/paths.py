@@ -57,7 +57,7 @@ class PathLists:
         self.depth = queries.labels.shape[1]
         self._make_ranges(queries, gallery)
         self.sets, self.set_of = _sets_of(queries, self.path_of_entry)
-        self.counts = self._counted()
+        self.counts = self._count_codes()
         self._positives_of = lru_cache(SETS_KEPT)(self._positives_of_set)
 
     def _make_ranges(self, queries: KnownPaths, gallery: KnownPaths) -> None:
@@ -97,20 +97,17 @@ class PathLists:
 
     @property
     def arrays(self) -> tuple[NDArray[np.generic], ...]:
-        """All that the lists say, for a digest."""
+        """All that the lists say, for a digest: kept blocks of other lists are not these."""
         of_paths = (self.items, self.starts, self.ends, *(self.unknown or ()))
+        # the sets one after another, and how long each is
+        paths_of_sets = np.concatenate([np.array(paths, np.int64) for paths in self.sets])
         sizes = np.array(list(map(len, self.sets)), np.int64)
-        return (
-            *of_paths,
-            np.concatenate([np.array(paths, np.int64) for paths in self.sets]),
-            sizes,
-            self.set_of,
-        )
+        return (*of_paths, paths_of_sets, sizes, self.set_of)
 
     def codes(self, paths: Sequence[int]) -> Known:
         """The code of every gallery item for a query of these paths; (G,)."""
         levels = np.zeros(self.size, np.uint8)
-        # of all paths the coarse ranges first, so that the largest level stays
+        # coarse ranges first: a finer one is written over them, so the best path decides
         for level in range(self.depth):
             for path in paths:
                 levels[self.items[self.starts[path, level] : self.ends[path, level]]] = level + 1
@@ -122,26 +119,30 @@ class PathLists:
             for start, end in zip(self.unknown[0][path], self.unknown[1][path], strict=True):
                 may_be_finer[self.items[start:end]] = True
         may_be_finer &= levels < self.depth
+        # level l has the code 2l − 1, and 2l where the item may be finer (hbench.metrics.readings)
         codes: Known = np.where(levels == 0, 0, 2 * levels - 1 + may_be_finer).astype(np.uint8)
         return codes
 
-    def _counted(self) -> Positions:
-        """Count the items of every code in the list of each query."""
+    def _count_codes(self) -> Positions:
+        """Count the items of every code in the list of each query, (Q, K).
+
+        Codes are computed once for a set of paths, not for each of the many queries that have it.
+        """
         number = self.depth + 1 if self.unknown is None else 2 * self.depth
         counts = np.empty((len(self.set_of), number), np.int64)
         rows, columns = self.out(0, len(self.set_of))
         # what is left out, and the queries, in order of their set of paths: each set is one slice
-        by_set = np.argsort(self.set_of[rows], kind="stable")
-        bounds = np.searchsorted(self.set_of[rows][by_set], np.arange(len(self.sets) + 1))
-        of_sets = np.argsort(self.set_of, kind="stable")
-        members = np.searchsorted(self.set_of[of_sets], np.arange(len(self.sets) + 1))
+        sets = np.arange(len(self.sets) + 1)
+        out_by_set = np.argsort(self.set_of[rows], kind="stable")
+        out_bounds = np.searchsorted(self.set_of[rows][out_by_set], sets)
+        queries_by_set = np.argsort(self.set_of, kind="stable")
+        query_bounds = np.searchsorted(self.set_of[queries_by_set], sets)
 
         for place, paths in enumerate(self.sets):
             codes = self.codes(paths)
-            counts[of_sets[members[place] : members[place + 1]]] = np.bincount(
-                codes, minlength=number
-            )
-            out = by_set[bounds[place] : bounds[place + 1]]
+            queries = queries_by_set[query_bounds[place] : query_bounds[place + 1]]
+            counts[queries] = np.bincount(codes, minlength=number)
+            out = out_by_set[out_bounds[place] : out_bounds[place + 1]]
             np.subtract.at(counts, (rows[out], codes[columns[out]]), 1)
 
         return counts

@@ -53,8 +53,10 @@ SPELLING = re.compile(r"(?P<name>[\w-]+)(\((?P<options>[^()]*)\))?")
 
 
 def named(text: str) -> tuple[str, Similarity]:
-    """The similarity a text spells, with every option in its name; UnknownName or UsageError
-    otherwise.
+    """The name and function of the similarity that a text such as `lorentz(curvature=0.1)` spells.
+
+    The name has every option, also those by default, for signatures quote it. Raises UnknownName or
+    UsageError for anything else.
     """
     match = SPELLING.fullmatch(text.strip())
     if match is None:

@@ -65,6 +65,7 @@ class SelectedRows:
         """Move the selected rows to the front of the array, in this order of their positions (n,),
         and give them. A position still stands for the same row."""
         sources = self.rows[order]
+        # rows that nobody selected follow, so that all rows of the array have a place
         others = np.ones(len(self.vectors), bool)
         others[sources] = False
         sources = np.concatenate([sources, np.flatnonzero(others)])
@@ -89,6 +90,7 @@ def move_rows(vectors: NDArray[np.floating], sources: NDArray[np.int64]) -> None
     moved = np.zeros(len(sources), np.bool_)
     for start in range(len(sources)):
         if not moved[start]:
+            # a round: each row takes the next one's place, and the last one that of the first
             first = vectors[start].copy()
             row = start
             while sources[row] != start:
@@ -305,6 +307,5 @@ def far_centre(vectors: NDArray[np.floating]) -> NDArray[np.floating] | None:
         high = np.maximum(high, part.max(axis=0))
     middle = (low + high) / 2
     spread = (high - low) / 2
-    return (
-        middle.astype(float_type(vectors)) if middle @ middle > FAR**2 * (spread @ spread) else None
-    )
+    is_far = middle @ middle > FAR**2 * (spread @ spread)
+    return middle.astype(float_type(vectors)) if is_far else None

@@ -115,6 +115,7 @@ class JobPlans:
         ranker = self.job.ranker
         listed = 0 if ranker.listed is None else ranker.listed.width
         size = sum(plan.workspace_bytes for plan in (self.own, *self.others) if plan is not None)
+        # rows are copied into another order, some at a time, but one at least
         if self.job.others or ranker.arrange is not None:
             size += (
                 max(ARRANGED_AT_ONCE, len(ranker.columns) + listed) * ranker.scores.dtype.itemsize
@@ -145,9 +146,8 @@ def fill_by_formulas(block: Block, scorers: Sequence[ScoreQuery]) -> None:
                 scorer(int(block.queries[n]), sequence) for scorer in scorers
             ]
             known = sequence if block.reading is None else block.reading.of(sequence)
-            block.values.first_level[n] = (
-                known.levels[0] if len(known.ranks) and known.ranks[0] == 1 else 0
-            )
+            is_first_positive = len(known.ranks) > 0 and known.ranks[0] == 1
+            block.values.first_level[n] = known.levels[0] if is_first_positive else 0
             block.values.tied[n] = sequence.tied
 
     block.adders.append(add)
@@ -164,14 +164,19 @@ class FastColumns:
         block.finishers.append(self.finish)
 
     def add(self, scores: NDArray[np.floating], start: int) -> None:
-        """Rank the positives of the queries from `start` on, and value them."""
+        """Rank the positives of the queries from `start` on, and compute their metrics.
+
+        `scores` (n, G): their rows. As many queries at once as have room in a workspace.
+        """
         first = self.block.first + start
         last = self.block.first + start + len(scores)
         parts = self.plan.coded(self.plan.parts(first, last), first, last)
+        # (n,): only positives from the lowest level on that a metric needs are ranked
         positives = self.block.counts[start : start + len(scores), self.plan.lowest :].sum(axis=1)
 
         with self.plan.workspace() as workspace:
             for at in sort_keys.fitting(positives, len(workspace.ranks)):
+                # in the flat arrays of the workspace one query's positives end where the next begin
                 ends = np.cumsum(positives[at])
                 queries = slice(start + at.start, start + at.stop)
                 tied = self.block.values.tied[queries]
@@ -210,6 +215,8 @@ class FastColumns:
     def add_ranked(self, ranked: RankedPositives, at: slice, workspace: Workspace) -> None:
         """Compute the values of the queries `at` these places by the ranks of their positives."""
         block = self.block
+        # under partial labels the level at rank 1 is that of the block's own reading, which some
+        # group of metrics may have read anyway
         first = None
         for group, batch in self.batches:
             read = group.add(ranked, batch, workspace, queries=block.queries[at], at=at)

@@ -71,10 +71,11 @@ class MetricGroup:
     def batch(self, counts: NDArray[np.int64]) -> Batch:
         """A batch without sums, for queries of these counts by code (n, K)."""
         counts = counts if self.reading is None else self.reading.counts(counts)
+        # (C,): the k of R@k and others
         cuts = np.unique(
             np.array([s.name.cut for s in self.scorers.values() if s.name.cut], np.int64)
         )
-        shape = (len(counts), len(self.grades), counts.shape[1])
+        shape = (len(counts), len(self.grades), counts.shape[1])  # (n, H, L+1) of H graded sums
         needs = {NEEDS[s.name.base] for s in self.scorers.values()}
         request = rank_sums.SumRequest(
             counts.copy(),
@@ -127,14 +128,18 @@ class MetricGroup:
 
 
 def _without_last(ranked: RankedPositives, counts: NDArray[np.int64]) -> RankedPositives:
-    """The rankings without their last items, which are taken off the counts (n, L+1), too."""
-    last = ranked.ends - 1
-    some = ranked.ends > ranked.starts
-    lost = some & (ranked.ranks[np.where(some, last, 0)] == counts.sum(axis=1))
-    level = np.where(lost, ranked.levels[np.where(some, last, 0)], 0)
+    """The rankings without their last items, as some released evaluators rank; these are taken off
+    the counts (n, L+1), too, in place.
+    """
+    has_positives = ranked.ends > ranked.starts
+    last = np.where(has_positives, ranked.ends - 1, 0)
+    # the last item is a positive where the last positive has the last rank, else a distractor
+    sizes = counts.sum(axis=1)
+    is_lost = has_positives & (ranked.ranks[last] == sizes)
+    level = np.where(is_lost, ranked.levels[last], 0)
     # an empty list has no last item
-    counts[np.arange(len(counts)), level] -= counts.sum(axis=1) > 0
-    return ranked._replace(ends=ranked.ends - lost)
+    counts[np.arange(len(counts)), level] -= sizes > 0
+    return ranked._replace(ends=ranked.ends - is_lost)
 
 
 @dataclass(frozen=True)
@@ -160,14 +165,15 @@ class MetricPlan:
             row: s for row, s in enumerate(scorers) if isinstance(s, Scorer) and s.name.base in FAST
         }
 
+        # metrics that are taken of the same list: without its last item or not, and by one reading
         by_list: dict[tuple[bool, str], dict[int, Scorer]] = {}
         for row, scorer in sorted(fast.items(), key=lambda item: item[1].loses_last):
-            by_list.setdefault(
-                (scorer.loses_last, scorer.reading.name if scorer.reading else ""), {}
-            )[row] = scorer
+            reading = scorer.reading.name if scorer.reading else ""
+            by_list.setdefault((scorer.loses_last, reading), {})[row] = scorer
 
         others = {row: scorer for row, scorer in enumerate(scorers) if row not in fast}
         levels = [scorer.arguments.get("level", 1) for scorer in fast.values()]
+        # whole level sequences, and readings of codes, need the positives of all levels
         lowest = 1 if others or ranker.known is not None else min(levels, default=1)
         tables = rank_sums.tables(len(ranker.columns))
         groups = [
@@ -189,9 +195,9 @@ class MetricPlan:
         # ranges are nested: that of the lowest level which any metric asks for holds all positives
         begins = np.ascontiguousarray(starts[:, self.lowest - 1])
         sizes = ends[:, self.lowest - 1] - begins
-        return sort_keys.Parts(
-            begins, np.cumsum(sizes + 1) - (sizes + 1), sizes, starts, ends, self.lowest
-        )
+        # one part after another in flat arrays, each followed by one place for a score of −inf
+        offsets = np.cumsum(sizes + 1) - (sizes + 1)
+        return sort_keys.Parts(begins, offsets, sizes, starts, ends, self.lowest)
 
     def coded(self, parts: sort_keys.Parts, first: int, last: int) -> sort_keys.Parts:
         """The parts of these canonical queries as they are sorted: by the codes of their items,
@@ -215,6 +221,7 @@ class MetricPlan:
         lookup = min(most, self.rule.portion) * (2 * rank_positives.BUCKETS + 4)
         read = 0 if self.ranker.known is None else max(most, RANKS) * 5
         of_item = sum(part.itemsize for part in self._by_score(0)[:3])
+        # a rank and a level take 5 bytes; the buffers of the sums two ranks and a level, 9
         return items * of_item + max(most, RANKS) * 5 + read + lookup + most * 9
 
     @contextmanager

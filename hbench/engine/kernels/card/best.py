@@ -30,7 +30,8 @@ def codes_of_best(rows: Float32s, ranges: CardRanges, first: Uint8s) -> None:
         own = max(own, scores[column])
     best = largest(own, extremes)
 
-    # the lowest as the largest of the negatives, from −256 on
+    # every thread looks at its share of the items; the lowest code of all is the largest of the
+    # negatives, which begin above −256, for a code is a byte
     code = int32(-256)
     if best > -INFINITY:
         for column in range(cuda.threadIdx.x, len(scores), cuda.blockDim.x):

@@ -37,7 +37,9 @@ def card_kernel(function: Callable[..., None]) -> Any:
     """Compile a function that is launched from the host: `kernel[blocks, threads](…)`."""
     if IS_SIMULATED:
         return cuda.jit(function)
-    # numba.cuda has a configuration of its own in some versions
+    # what is compiled is kept in a folder of this state of the sources, which numba's own folder,
+    # beside each module, does not tell apart; numba.cuda has a configuration of its own in some
+    # versions
     configuration = getattr(cuda, "core", numba)
     configuration = getattr(configuration, "config", numba.config)
     usual = configuration.CACHE_DIR

@@ -41,12 +41,15 @@ def at_once() -> Number:
 
 @card_part
 def running(value: Number, shared: Number) -> tuple[Number, Number]:
-    """The sum of the values of the threads before this one, and that of all."""
+    """Return the sum of the values of the threads before this one, and that of all; `shared` (T,):
+    memory that the T threads have in common.
+    """
     thread = cuda.threadIdx.x
     threads = cuda.blockDim.x
     shared[thread] = value
     cuda.syncthreads()
 
+    # each adds the sum that stands `step` threads before it: sums of 2, 4, 8 … values
     step = 1
     while step < threads:
         added = shared[thread - step] if thread >= step else value - value
@@ -63,7 +66,9 @@ def running(value: Number, shared: Number) -> tuple[Number, Number]:
 
 @card_part
 def total(value: Number, shared: Number) -> Number:
-    """The sum of the values of all threads, a power of two."""
+    """Return the sum of the values of all T threads, a power of two, by halves; `shared` (T,):
+    memory that they have in common.
+    """
     thread = cuda.threadIdx.x
     shared[thread] = value
     cuda.syncthreads()
@@ -97,7 +102,9 @@ def add_up_columns(shared: Number) -> None:
 
 @card_part
 def largest(value: Number, shared: Number) -> Number:
-    """The largest value of all threads, a power of two."""
+    """Return the largest value of all T threads, a power of two, by halves; `shared` (T,): memory
+    that they have in common.
+    """
     thread = cuda.threadIdx.x
     shared[thread] = value
     cuda.syncthreads()
@@ -117,7 +124,7 @@ def largest(value: Number, shared: Number) -> Number:
 @card_part
 def sum_up_before(numbers: Number, size: Number, shared: Number) -> None:
     """Make each of `numbers` (size + 1,) the sum of those before it; the last becomes that of
-    all.
+    all. `shared` (T,): memory that the T threads have in common.
     """
     done = int32(0)
     for start in range(0, size, at_once()):

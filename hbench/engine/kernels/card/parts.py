@@ -26,7 +26,9 @@ class Slotted(NamedTuple):
 
 @card_part
 def place_among(unsorted: Slotted, slot: Number, first: Number, last: Number) -> Number:
-    """The place of one positive among those of its part; of equal ones by where they lie."""
+    """Return the place of the positive in `slot` among those of its part, the slots from `first` to
+    `last`: best first, equal scores by the key of their code, and then by where they lie.
+    """
     score = unsorted.scores[slot]
     key = unsorted.keys[unsorted.codes[slot]]
     place = first

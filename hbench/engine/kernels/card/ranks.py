@@ -144,7 +144,7 @@ def rank_rows(rows: Float32s, ranges: CardRanges, slots: Slots, found: Found) ->
         found.overflows[query] = 0
     cuda.syncthreads()
 
-    low, high, positives = extent(row, extremes)
+    low, high, positives = score_range_of_positives(row, extremes)
     buckets = Buckets(high, scale_of(low, high), firsts, pool)
     parts = divide(row, buckets, positives)
     sort_positives(row, buckets, slots)
@@ -176,8 +176,10 @@ def count_and_add_up(row: RankedQuery, buckets: Buckets, listed: Sorted, ranks: 
 
 
 @card_part
-def extent(row: RankedQuery, extremes: Float32s) -> tuple[Number, Number, Number]:
-    """The worst and the best score of the positives, and their number."""
+def score_range_of_positives(row: RankedQuery, extremes: Float32s) -> tuple[Number, Number, Number]:
+    """Return the worst and the best score of a query's positives, and their number; `extremes`
+    (T,): memory that the T threads have in common.
+    """
     low = INFINITY
     high = -INFINITY
     positives = int32(0)
@@ -187,7 +189,7 @@ def extent(row: RankedQuery, extremes: Float32s) -> tuple[Number, Number, Number
             low = min(low, score)
             high = max(high, score)
             positives += int32(1)
-            if not score < INFINITY:
+            if not score < INFINITY:  # also of NaN; the host refuses such a query later
                 row.found.overflows[row.query] = 1
     return -largest(-low, extremes), largest(high, extremes), total(positives, row.sums)
 
@@ -211,7 +213,9 @@ def place_of(score: Number, buckets: Buckets) -> Number:
 
 @card_part
 def part_of(score: Number, buckets: Buckets) -> Number:
-    """The part of a score: no step of this turns the order of two scores round."""
+    """Return the number of the part in which a score falls; higher scores never fall in later
+    parts, whatever is rounded. A bucket is cut into parts of equal width (`divide`).
+    """
     # places without sign, here and below, for the compiler need not look for those from the end
     place = place_of(score, buckets)
     bucket = uint32(place)
@@ -229,7 +233,9 @@ def start_of(part: Number, buckets: Buckets) -> Number:
 
 @card_part
 def divide(row: RankedQuery, buckets: Buckets, positives: Number) -> Number:
-    """Divide the buckets into parts; the number of parts."""
+    """Divide the buckets into parts, the more, the more positives a bucket holds, so that a part
+    holds few; return the number of parts. `buckets.firsts` then has the first part of each.
+    """
     firsts = buckets.firsts
     for bucket in range(cuda.threadIdx.x, BUCKETS, cuda.blockDim.x):
         firsts[bucket] = 0
