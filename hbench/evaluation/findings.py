@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hbench.engine.settings import Conditions
 from hbench.evaluation.measurement import Measurement
-from hbench.metrics.relevance import inverted
+from hbench.metrics.relevance import has_inversion
 from hbench.metrics.significance import MIN_UNITS
 from hbench.records.queries import units_in_words
 
@@ -70,12 +70,12 @@ def remarks(measurements: Mapping[str, Measurement], conditions: Conditions) -> 
     found = []
     whole = conditions
     for name, each in measurements.items():
-        # names see the tree cut at their depth
+        # nodes as queries see the tree cut at their depth, and so counts of fewer levels
         conditions = replace(whole, levels=whole.levels[: each.counts.shape[1] - 1])
         asked = len(each.tied)
         tied = int(each.tied.sum())
         alone = int((each.counts[:, 1:].sum(axis=1) == 0).sum())
-        inversions = int(inverted(conditions.relevance(each.counts), each.counts).sum())
+        inversions = int(has_inversion(conditions.relevance(each.counts), each.counts).sum())
         left_out = f"{WITHOUT_POSITIVES} and are left out of the means, but for R@k, where they "
         left_out += "count as 0"
         if conditions.words.partial:

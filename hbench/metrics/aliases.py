@@ -52,8 +52,13 @@ ALL_RIGHT = " (TR@{k} is the share of all right items)"
 
 
 def meant_by(text: str) -> str | None:
-    """The spelling here of what other tools call so, as an error suggests it; None for other
-    texts."""
+    """The spelling in hbench of a metric that other tools call `text`, quoted for an error's
+    suggestion; None for other texts.
+
+    >>> meant_by("ndcg_at_10")
+    "'NDCG@10'"
+    """
+    # the name, the mark / or #, and the level behind it
     parts = re.fullmatch(r"([^/#]*)([/#]?)(.*)", text, re.DOTALL)
     assert parts is not None  # it matches any text
     name, mark, level = parts.groups()
@@ -72,8 +77,7 @@ def meant_by(text: str) -> str | None:
 
     at_level = "" if spelled.startswith(OF_ALL_LEVELS) else mark + level
     meant = f"'{spelled.format(k=k)}{at_level}'"
-    return (
-        meant + ALL_RIGHT.format(k=k)
-        if plain.startswith(("rec", "cmc")) and "reciprocal" not in plain
-        else meant
-    )
+    # "recall" is R@k to metric learning, and another metric, TR@k, to information retrieval
+    if plain.startswith(("rec", "cmc")) and "reciprocal" not in plain:
+        return meant + ALL_RIGHT.format(k=k)
+    return meant

@@ -74,9 +74,9 @@ def knn_accuracy(scores: ArrayLike, classes: ArrayLike, of_queries: ArrayLike, k
         listed = np.flatnonzero(row > -np.inf)
         equal = of_items[listed] == query_classes[query]
         if equal.any():
-            first = _first(of_items[listed], row[listed], query_classes[query], k)
+            first = _classes_of_first(of_items[listed], row[listed], query_classes[query], k)
             votes = np.bincount(first)
-            # argmax: the first of the most
+            # votes[first] (k,): of each item's class; argmax takes the first item of the most
             values[query] = first[np.argmax(votes[first])] == query_classes[query]
 
     return values
@@ -100,21 +100,30 @@ def _as_classes(given: ArrayLike, name: str) -> NDArray[Any]:
     return array
 
 
-def _first(classes: NDArray[np.int64], scores: NDArray[Any], own: int, k: int) -> NDArray[np.int64]:
-    """The classes (k,) of the first k items in the order of the ties that is worst for the class
-    `own`, whatever their order.
+def _classes_of_first(
+    classes: NDArray[np.int64], scores: NDArray[Any], own: int, k: int
+) -> NDArray[np.int64]:
+    """The classes (k,) of the first k items of a list, whose equal scores are put in the order that
+    is worst for the class `own`, whatever their order is.
+
+    `classes`, `scores` (n,): of the items.
     """
+    # lexsort takes its last key first: by score, and items of the own class behind equal ones
     order = np.lexsort((classes == own, -scores))
     ranked = classes[order]
     falling = scores[order]
-    # ties fill the last places: most for whom they help most
+    # more items share the k-th score than there are places left: which classes get them?
     if k < len(ranked) and falling[k - 1] == falling[k]:
         above = ranked[falling > falling[k]]
         tied = ranked[falling == falling[k]]
+        # (C,): the votes that each class can have at most
         votes, more = (np.bincount(part, minlength=ranked.max() + 1) for part in (above, tied))
         votes += np.minimum(more, k - len(above))
+        # (C,): the place of each class's first item, which decides among equal votes; assigned
+        # backwards, so that the first one stays
         earliest = np.full(len(votes), k)
         earliest[above[::-1]] = np.arange(len(above))[::-1]
+        # the own class last, before it the class that has most votes
         ranked[falling == falling[k]] = tied[
             np.lexsort((tied, earliest[tied], -votes[tied], tied == own))
         ]

@@ -118,8 +118,9 @@ def h_pr_curve(
     """H-R@k and H-P@k at the rank k of every positive, two (P,), for the relevances `rel` (L+1,) of
     the levels.
 
-    H-AP = Σ_k (H-R@k − H-R@(k−1))·H-P@k is the area of their steps (rank losses, Eq. 30–32). A
-    positive of relevance 0 moves no recall; its H-P is 0 here.
+    They are the recall and precision of graded labels: H-AP = Σ_k (H-R@k − H-R@(k−1))·H-P@k is the
+    area under the curve (rank losses, Eq. 30–32). A positive of relevance 0 adds no recall, and so
+    no area; its H-P is 0 here. Two empty arrays where no positive has a relevance.
     """
     gains = rel[sequence.levels]
     total = (rel * sequence.counts)[1:].sum()
@@ -138,7 +139,8 @@ def h_p_at_k(sequence: LevelSequence, *, relevance: Relevance, cut: int) -> floa
     if not sequence.counts[1:].any():
         return NAN
     first = sequence.ranks <= cut
-    rel = relevance(sequence.counts)[sequence.levels[first]]
+    rel = relevance(sequence.counts)[sequence.levels[first]]  # of the positives up to rank k
+    # the k-th item is a positive itself
     if len(rel) and sequence.ranks[first][-1] == cut and rel[-1]:
         return float(np.minimum(rel, rel[-1]).sum() / (cut * rel[-1]))
     return len(rel) / cut
@@ -192,18 +194,22 @@ def asi_binary(sequence: LevelSequence, *, level: int) -> float:
 def _set_intersection(
     ranks: NDArray[np.int64], levels: NDArray[np.uint8], counts: NDArray[np.int64]
 ) -> float:
-    """Mean over n of the share of the first n results that the ideal list has among its first n,
-    level by level."""
+    """Mean over n = 1 … |Ω+| of the share of the first n results that the ideal list has among its
+    first n, level by level.
+
+    `ranks`, `levels` (P,): of the positives; `counts` (L+1,): the items of each level.
+    """
     total = int(counts[1:].sum())
     if total == 0:
         return NAN
     depth = len(counts) - 1
     n = np.arange(1, total + 1)
-    at_rank = np.zeros((total, depth))
+    at_rank = np.zeros((total, depth))  # 1 where the item of this rank is of this level
     within = ranks <= total
     at_rank[ranks[within] - 1, levels[within] - 1] = 1
-    # the ideal list has the finest first: those of a level begin behind all higher ones
+    # the ideal list has the finest first: those of a level begin behind all higher ones, (L,)
     higher = np.cumsum(counts[:0:-1])[::-1] - counts[1:]
+    # (total, L): how many items of each level are among its first n
     ideal = np.clip(n[:, None] - higher, 0, counts[1:])
     return float((np.minimum(at_rank.cumsum(axis=0), ideal).sum(axis=1) / n).mean())
 

@@ -61,14 +61,17 @@ def level_sequence(
     counts: NDArray[np.int64],
     tie_key: NDArray[np.uint8],
 ) -> LevelSequence:
-    """The level sequence of one row of scores (G,) with the items' levels (G,)."""
+    """Rank one row of scores (G,), of items of these levels (G,); `counts` (L+1,): the items per
+    level; `tie_key` (L+1,): of equal scores the level with the smaller key comes first.
+    """
     order = np.lexsort((tie_key[levels], -scores))
     ordered = levels[order]
-    at = np.flatnonzero(ordered)
-    return LevelSequence(at + 1, ordered[at], counts, _tied(scores[order], ordered, at))
+    positives = np.flatnonzero(ordered)
+    tied = _are_tied(scores[order], ordered, positives)
+    return LevelSequence(positives + 1, ordered[positives], counts, tied)
 
 
-def _tied(
+def _are_tied(
     scores: NDArray[np.generic], levels: NDArray[np.uint8], positives: NDArray[np.int64]
 ) -> bool:
     """Whether an item of another level has the same score as a positive; scores and levels in
@@ -118,28 +121,33 @@ def unknown_ranges(
     known_of_queries: NDArray[np.uint8],
     known_of_gallery: NDArray[np.uint8],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the ranges of the canonical gallery whose items' level for a query is known to be l =
-    1 … L − 1 at least and L at most; two (Q, L − 1) arrays, from labels, how many levels of each
-    are known, and where the levels start and end.
+    """Find the items that may be finer than they are known to be: starts and ends, (Q, L − 1) each,
+    of the range of the canonical gallery whose items share level l = 1 … L − 1 with a query, and
+    may share more.
 
     Where the query is known to l, these are all that share its node there; where it is known
     further, the items that end at its node, which lie side by side under a node for the unknown.
+
+    `queries` (Q, L), `gallery` (G, L): labels; `starts`, `ends` (Q, L): the ranges of the items
+    known to share each level; `known_of_queries` (Q,), `known_of_gallery` (G,): how many levels of
+    each label are known.
     """
     ranges = np.zeros((2, len(queries), queries.shape[1] - 1), np.int64)
     for level in range(1, queries.shape[1]):
         column = level - 1
+        # items whose labels end at this level, by the node at which they end
         here = np.flatnonzero(known_of_gallery == level)
         nodes, first, count = np.unique(
             gallery[here, column], return_index=True, return_counts=True
         )
         place = np.searchsorted(nodes, queries[:, column]).clip(max=max(len(nodes) - 1, 0))
-        ending = known_of_queries > level
+        meets_ending = known_of_queries > level
 
         if len(nodes):
-            ending &= nodes[place] == queries[:, column]
-            ranges[:, ending, column] = (
-                here[first][place[ending]],
-                (here[first] + count)[place[ending]],
+            meets_ending &= nodes[place] == queries[:, column]
+            ranges[:, meets_ending, column] = (
+                here[first][place[meets_ending]],
+                (here[first] + count)[place[meets_ending]],
             )
 
         whole = known_of_queries == level

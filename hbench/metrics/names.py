@@ -224,13 +224,14 @@ def parse_metrics(
     ... ]
     ['H-AP(alpha=3,relevance=alpha)', 'AP']
     """
+    # a comma within brackets is between parameters, not between metrics
     texts = re.split(r",(?![^(]*\))", metrics) if isinstance(metrics, str) else metrics
     parsed: dict[MetricName, None] = {}
     problems: dict[str, UsageError] = {}
     for text in filter(None, texts):
         try:
             name = (text if isinstance(text, MetricName) else MetricName.parse(text)).at(levels)
-            name.bind(levels)
+            name.bind(levels)  # raises for parameters that do not fit these levels
             parsed[name] = None
         except UsageError as error:
             problems[error.problem] = error
@@ -284,11 +285,12 @@ def _parameters(
             _numbers(text, value)
 
     keys = dict(pairs)
+    # the relevance that each of these parameters implies: they must agree
     implied = {
         "alpha": "alpha",
         "weights": "sum_wap",
         "relevance": keys.get("relevance"),
-    }  # each key says a relevance
+    }
     if len(keys) < len(pairs) or len({implied[key] for key in keys if key in implied}) > 1:
         raise UsageError(
             f"the parameters of {text!r} contradict each other",
@@ -325,6 +327,7 @@ def _unknown(text: str) -> UnknownName:
         return UnknownName(
             "metric", text, spellings(), meant=f"{text.partition('@')[0]}@1, for k is 1 or more"
         )
+    # what another library calls so, such as ndcg_at_10
     if (meant := meant_by(text)) is not None:
         return UnknownName("metric", text, spellings(), meant=meant)
     cut = re.search(r"@([1-9]\d*)", text)

@@ -18,11 +18,12 @@ def is_graded(name: MetricName) -> bool:
 
 
 def partial_scorers(names: Sequence[MetricName], setting: Setting) -> list[Scorer]:
-    """The functions of one query and the codes of its list (how deep an item is known to agree with
-    it, and how deep it may): every metric of what is known, then the graded ones with all unknown
-    wrong, then with all unknown right.
+    """Make the scorers of metrics under partial labels: every metric of what is known, then the
+    graded ones with all unknown levels wrong, then with all right, which are their bounds.
 
-    A metric of one level leaves out what is unknown there, so that it has one value and no bounds.
+    Each is a function of one query and its list by codes (hbench.metrics.readings), which say how
+    deep an item is known to agree with the query, and whether it may agree further. A metric of one
+    level leaves out what is unknown there, so that it has one value and no bounds.
     """
     depth = len(setting.levels)
     graded = [name for name in names if is_graded(name)]

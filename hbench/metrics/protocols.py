@@ -143,7 +143,10 @@ def p_at_last(sequence: LevelSequence, *, level: int, cut: int) -> float:
 
 def _released(name: MetricName, setting: Setting, own_counts: Counts | None) -> Scorer:
     """A metric as the released evaluator computes it: without the last result where queries are
-    apart from the gallery and, for H-AP, with items of equal relevance as one level."""
+    apart from the gallery and, for H-AP, with items of equal relevance as one level.
+
+    `own_counts` (Q, L+1): |Ω^(l)| as counted in the query set; None: in each query's list.
+    """
     exponent = float(dict(name.parameters).get("alpha", setting.exponent))
     by_value = name.base == "H-AP" and set(dict(name.parameters)) <= {"alpha"}
     function = name.bind(setting.levels, setting.relevance)
@@ -159,7 +162,9 @@ def _released(name: MetricName, setting: Setting, own_counts: Counts | None) -> 
 
     def grade(queries: NDArray[np.int64], counts: Counts) -> tuple[NDArray[np.float64], Counts]:
         rel = released_relevance(counts if own_counts is None else own_counts[queries], exponent)
-        return rel.astype(np.float64), (rel[:, :, None] == rel[:, None, 1:]).sum(axis=2)
+        # (Q, L+1): how many levels have the same relevance; an item counts in each of them
+        equal_levels = (rel[:, :, None] == rel[:, None, 1:]).sum(axis=2)
+        return rel.astype(np.float64), equal_levels
 
     by_name = None
     if setting.names is not None:
@@ -172,9 +177,12 @@ def _released(name: MetricName, setting: Setting, own_counts: Counts | None) -> 
 def _by_name(
     name: MetricName, setting: Setting, names: Labels | None, exponent: float | None
 ) -> ScoreNamed:
-    """A metric of one level looks at its column, any other at the number of equal columns;
-    `exponent`: of an H-AP by value, |Ω^(l)| counted in the query set, whose `names` these are, or
-    else on the list."""
+    """Make the function of a query that is ranked by name, where labels form no tree: a metric of
+    one level looks at its column, any other at the number of equal columns.
+
+    `exponent`: of an H-AP as released, None for other metrics; it counts |Ω^(l)| in the query set,
+    whose `names` (Q, L) these are, or else (None) on the list.
+    """
     function = name.definition.function
     arguments = name.arguments(setting.levels, setting.relevance)
 

@@ -41,6 +41,7 @@ def alpha(exponent: float = 1.0) -> Relevance:
         )
 
     def relevance(counts: Any) -> Any:
+        """(…, L+1) -> (…, L+1), arrays of numpy or torch: items of each level to its relevance."""
         depth = counts.shape[-1] - 1
         weights = [0.0] + [(level / depth) ** exponent for level in range(1, depth + 1)]
         return _like(counts, weights) / counts.clip(1)
@@ -59,9 +60,10 @@ def sum_wap(weights: Sequence[float] | None = None) -> Relevance:
     """
 
     def relevance(counts: Any) -> Any:
+        """(…, L+1) -> (…, L+1), arrays of numpy or torch: items of each level to its relevance."""
         depth = counts.shape[-1] - 1
         per_level = _like(counts, [0.0, *level_weights(weights, depth)])
-        at_least = counts.sum(-1)[..., None] - counts.cumsum(-1) + counts
+        at_least = counts.sum(-1)[..., None] - counts.cumsum(-1) + counts  # items of level ≥ p
         return (per_level * (at_least > 0) / at_least.clip(1)).cumsum(-1)
 
     return relevance
@@ -170,14 +172,14 @@ def level_weights(weights: Sequence[float] | None, depth: int) -> list[float]:
     return list(weights)
 
 
-def inverted(relevance: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def has_inversion(relevance: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Find the queries that break rel(k) > rel(k′) for level(k) > level(k′): (Q, L+1), (Q, L+1) ->
     bool (Q,).
 
     Only levels that have items are compared (HAPPIER, the constraint stated before Eq. 4).
     """
     violated = np.zeros(counts.shape[0], dtype=bool)
-    highest = np.zeros(counts.shape[0])
+    highest = np.zeros(counts.shape[0])  # relevance of the levels so far
     for level in range(1, counts.shape[1]):
         present = counts[:, level] > 0
         violated |= present & (relevance[:, level] <= highest)

@@ -59,17 +59,18 @@ class UnitSums(NamedTuple):
         tests = np.zeros_like(units) if tests is None else tests
         groups = int(units.max(initial=-1)) + 1
         several = int(tests.max(initial=0)) + 1
+        # (M, tests, G): how many values a unit has in a test, and their sum; one bincount of the
+        # pairs of a test and a unit gives a row
         cell = tests * groups + units
+        cells = several * groups
         shape = (len(values), several, groups)
         defined = ~np.isnan(values)
-        counts = np.array([np.bincount(cell, row, several * groups) for row in defined]).reshape(
-            shape
-        )
-        sums = np.array(
-            [np.bincount(cell, row, several * groups) for row in np.where(defined, values, 0)]
-        ).reshape(shape)
+        counts = np.array([np.bincount(cell, row, cells) for row in defined]).reshape(shape)
+        zero_filled = np.where(defined, values, 0)
+        sums = np.array([np.bincount(cell, row, cells) for row in zero_filled]).reshape(shape)
 
         with np.errstate(divide="ignore", invalid="ignore"):
+            # (M, tests, 1): every test has the same weight, and its queries share it
             queries = counts.sum(axis=2, keepdims=True)
             means = sums.sum(axis=2, keepdims=True) / queries
             weight = 1 / (several * queries)
@@ -150,7 +151,10 @@ class UnitSums(NamedTuple):
 def _trials(
     values: Values, units: Units, *, shares: Values, counts: Values, sums: Values
 ) -> Values:
-    """`trials_of` every mean (M,) of values (M, Q); NaN for those of fewer than two units."""
+    """`trials_of` every mean (M,) of values (M, Q); NaN for those of fewer than two units.
+
+    `units` (Q,); `shares`, `counts`, `sums` (M, G): of the units, as `UnitSums` has them.
+    """
     found = np.full(len(values), np.nan)
     for row, of_queries in enumerate(np.where(np.isnan(values), 0, values) ** 2):
         has = counts[row] > 0
@@ -287,7 +291,9 @@ def sign_flip_p(sums: UnitSums, *, seed: int = SEED) -> Values:
     Exact for up to 13 units; else (b + 1)/(n + 1) for b of n = 10,000 seeded patterns, so at least
     .0001 (Fisher's randomisation test; Phipson and Smyth 2010). All metrics share the patterns.
     """
+    # (units, M), without units that differ nowhere: the sign of 0 changes nothing
     parts = sums.parts[:, (np.nan_to_num(sums.parts) != 0).any(axis=0)].T
+    # sums that differ by rounding alone count as equal
     observed = np.abs(parts.sum(axis=0)) * (1 - 1e-12)
     extreme = np.zeros(len(sums.means))
     patterns = 0
@@ -303,7 +309,8 @@ def sign_flip_p(sums: UnitSums, *, seed: int = SEED) -> Values:
 
 
 def _sign_patterns(units: int, seed: int) -> Iterator[Values]:
-    """Yield patterns of signs (n, units): all of few units at once, else FLIPS random ones."""
+    """Yield patterns of signs ±1, (n, units): all of few units at once, else FLIPS random ones,
+    some at a time."""
     if units <= EXACT:
         yield np.array([*product((-1.0, 1.0), repeat=units)])
         return
@@ -311,6 +318,7 @@ def _sign_patterns(units: int, seed: int) -> Iterator[Values]:
     rng = np.random.default_rng(seed)
     for start in range(0, FLIPS, AT_ONCE):
         number = min(AT_ONCE, FLIPS - start)
+        # eight signs a byte
         drawn = rng.integers(256, size=(number, -(-units // 8)), dtype=np.uint8)
         bits = np.unpackbits(drawn, axis=1)[:, :units]
         yield np.asarray(2.0 * bits - 1, np.float64)
@@ -322,7 +330,7 @@ def holm(p: Sequence[float]) -> Values:
     """
     values = np.asarray(p, np.float64)
     order = np.argsort(values)
-    steps = values[order] * np.arange(len(values), 0, -1)
+    steps = values[order] * np.arange(len(values), 0, -1)  # times m, m − 1, … 1
     result = np.empty(len(values))
     result[order] = np.minimum(np.maximum.accumulate(steps), 1)
     return result

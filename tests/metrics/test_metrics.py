@@ -13,7 +13,7 @@ import hbench
 from hbench.core.errors import UnknownName, UsageError
 from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.names import MetricName, default_metrics
-from hbench.metrics.relevance import alpha, inverted, sum_wap, table
+from hbench.metrics.relevance import alpha, has_inversion, sum_wap, table
 from tests import oracle
 
 pytestmark = pytest.mark.fast
@@ -79,7 +79,7 @@ def test_a_list_in_level_order_is_not_optimal_when_relevances_are_inverted():
     assert value("H-AP", [2] * 6 + [1], 2) == pytest.approx(0.8095238095238095)
     assert value("H-AP", [1] + [2] * 6, 2) == pytest.approx(1.0)
     counts = np.array([[0, 1, 6], [0, 6, 2]])
-    assert inverted(alpha()(counts), counts).tolist() == [True, False]
+    assert has_inversion(alpha()(counts), counts).tolist() == [True, False]
 
 
 def test_severity_of_a_worked_list():

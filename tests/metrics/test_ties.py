@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hbench.metrics import evaluate
-from hbench.metrics.relevance import alpha, inverted
+from hbench.metrics.relevance import alpha, has_inversion
 
 pytestmark = pytest.mark.fast
 
@@ -22,9 +22,9 @@ def problem(seed):
     return rng.integers(0, 3, size=6), rng.integers(0, 3, size=6).astype(float)
 
 
-def has_inversion(levels):
+def is_inverted(levels):
     counts = np.bincount(levels, minlength=3)[None]
-    return bool(inverted(alpha(1)(counts), counts)[0])
+    return bool(has_inversion(alpha(1)(counts), counts)[0])
 
 
 def values_of_all_orders(metrics, levels, scores):
@@ -64,11 +64,11 @@ def test_the_two_ties_policies_are_bounds_for_metrics_that_rise_with_the_level(s
 
 @pytest.mark.parametrize("seed", range(60))
 def test_they_are_bounds_for_relevance_without_an_inversion(seed):
-    assert has_inversion(problem(seed)[0]) or is_within(BY_RELEVANCE, seed)
+    assert is_inverted(problem(seed)[0]) or is_within(BY_RELEVANCE, seed)
 
 
 def test_an_inversion_can_lie_outside_of_them_as_the_documentation_says():
-    inversions = [seed for seed in range(200) if has_inversion(problem(seed)[0])]
+    inversions = [seed for seed in range(200) if is_inverted(problem(seed)[0])]
     assert len(inversions) > 5
     assert not all(is_within(BY_RELEVANCE, seed) for seed in inversions)
 
