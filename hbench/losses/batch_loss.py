@@ -63,6 +63,7 @@ class LossBatch(NamedTuple):
         mask = torch.zeros(
             len(self.labels), len(self.ref_labels), dtype=torch.bool, device=self.labels.device
         )
+        # (query, positive, query, negative), or triplets (query, positive, negative)
         query, positive = self.pairs[:2]
         against, negative = self.pairs[-2:] if len(self.pairs) == 4 else (query, self.pairs[2])
         mask[query, positive] = mask[against, negative] = True
@@ -93,6 +94,7 @@ class LossBatch(NamedTuple):
     def arguments(self) -> tuple[Any, ...]:
         """Return the arguments that make a loss of this batch."""
         among_themselves = self.ref_embeddings is self.embeddings
+        # with pairs the order is that of pytorch-metric-learning (`batch_of_arguments`)
         if self.pairs is not None:
             references = () if among_themselves else (self.ref_embeddings, self.ref_labels)
             return (self.embeddings, self.labels, self.pairs, *references)
@@ -151,9 +153,9 @@ class BatchLoss(nn.Module):
     ) -> Tensor:
         """The loss of a batch, called in hbench's words or in pytorch-metric-learning's."""
         if indices_tuple is None and ref_emb is None:
-            batch = as_batch(embeddings, labels, ref_embeddings, ref_labels, self_index)
+            batch = batch_of_arguments(embeddings, labels, ref_embeddings, ref_labels, self_index)
         elif ref_embeddings is None and self_index is None:
-            batch = as_batch(embeddings, labels, indices_tuple, ref_emb, ref_labels)
+            batch = batch_of_arguments(embeddings, labels, indices_tuple, ref_emb, ref_labels)
         else:
             raise ConfigError(
                 "the loss got its references twice",
@@ -219,19 +221,20 @@ def unknown_pairs(labels: Tensor, ref_labels: Tensor) -> Tensor:
     return unknown
 
 
-def as_batch(
+def batch_of_arguments(
     embeddings: Tensor,
     labels: Tensor,
     third: Tensor | Indices | None,
     fourth: Tensor | None,
     fifth: Tensor | None,
 ) -> LossBatch:
-    """Make a batch of a loss's arguments, in hbench's order or pytorch-metric-learning's; raises
-    ConfigError if they do not fit.
+    """Make a batch of a loss's arguments; raises ConfigError if they do not fit.
 
-    Without references, the queries rank the batch itself.
+    Behind embeddings (B, D) and labels (B, L) come, in hbench's order, references (N, D), their
+    labels (N, L) and self_index (B,); in pytorch-metric-learning's, mined pairs, references and
+    their labels. Without references, the queries rank the batch itself.
     """
-    pairs, refs, ref_labels, self_index = _sorted_out(third, fourth, fifth)
+    pairs, refs, ref_labels, self_index = _pairs_or_references(third, fourth, fifth)
     labels = wide_labels(labels, embeddings, "labels", "embeddings")
     if refs is None and ref_labels is None:
         everyone = torch.arange(len(labels), device=labels.device)
@@ -262,7 +265,9 @@ def as_batch(
     )
 
 
-def _sorted_out(third: Any, fourth: Any, fifth: Any) -> tuple[Indices | None, Any, Any, Any]:
+def _pairs_or_references(
+    third: Any, fourth: Any, fifth: Any
+) -> tuple[Indices | None, Any, Any, Any]:
     """Sort arguments into pairs, references, their labels and self_index; pytorch-metric-learning
     passes pairs third.
     """
@@ -368,6 +373,7 @@ class _BlockSum(torch.autograd.Function):
         ranked = embeddings if references is None else references
         needs_grad = ctx.needs_input_grad[:2]
         total = embeddings.new_zeros(())
+        # one block holds all pairs: its gradient is written once, and nothing is added up
         whole = references is None and len(embeddings) ** 2 <= BLOCK_SCORES
         grads = [
             _zeros_for(tensor, written=not whole) if needed else None
@@ -379,7 +385,7 @@ class _BlockSum(torch.autograd.Function):
                 value = function(scores, block)
             total += value.detach()
             if value.requires_grad:
-                (slope,) = torch.autograd.grad(value, scores)
+                (slope,) = torch.autograd.grad(value, scores)  # (b, N)
                 if whole:
                     grads[0] = (slope + slope.T) @ ranked  # both roles in one product
                 elif grads[0] is not None:

@@ -130,6 +130,9 @@ class CompiledLists(Lists):
         return result
 
     def _rows(self, positives: Positives, table: Tensor) -> SortedLists:
+        """The lists for the kernels, without exponentials; table (Q, L+1, L+1): the weight of an
+        item of one level for a positive of another."""
+        # positives are in order of queries: where those of each query begin
         places = np.searchsorted(positives.query.numpy(), np.arange(len(table)))
         by_rank = (
             self.by_rank.numpy(),
@@ -141,11 +144,14 @@ class CompiledLists(Lists):
 
 
 class _CompiledSums(torch.autograd.Function):
+    """`Lists.step_sums` by compiled kernels: the sums of all positives (P,), and with them their
+    slopes in the positives' own scores, which the gradient needs."""
+
     @staticmethod
     def forward(
         ctx: Any, scores: Tensor, rows: SortedLists, shape: StepShape, positives: int
     ) -> Tensor:
-        sums = np.zeros((2, positives))
+        sums = np.zeros((2, positives))  # values and slopes
         _by_threads(lambda part: step_sums(part, shape, sums), rows)
         ctx.rows = rows
         ctx.shape = shape
@@ -304,15 +310,21 @@ def enter(rows: SortedLists, row: int, buffers: OneList) -> OneList:
 
 @compiled_part
 def list_sums(one: OneList, shape: StepShape, sums: Floats) -> None:
-    """Compute step_sums of one list; the borders of the window only move down, so that each item is
-    passed once.
+    """Compute step_sums of one list: to `sums` (2, P), the values and slopes of its positives.
+
+    Items lie by falling score, and a positive k meets three kinds of them: those more than δ above
+    it, on the straight part of the step, whose sums of weights (`beyond`) and of weighted scores
+    (`moment`) give the value at once; a window around it, where the sigmoid counts; and those so
+    far below that they add nothing. The window's borders only move down from one positive to the
+    next, so that each item is passed once.
     """
     number = len(one.scores)
     place = one.place
     centre = one.scores[0] - SPAN * shape.tau
-    first = 0
-    below = 0
-    last = 0
+    first = 0  # of the window
+    below = 0  # the first item whose score is below the positive's
+    last = 0  # the end of the window
+    # (L+1,) each, by level of k: sums over items beyond δ; of weights over those not below k
     lines = np.zeros((3, len(one.relevance)))
     beyond, moment, above = lines
 
@@ -333,6 +345,7 @@ def list_sums(one: OneList, shape: StepShape, sums: Floats) -> None:
             for other in range(len(above)):
                 above[other] += one.weight[other, below]
             below += 1
+        # filled up to whole lanes, with items of weight 0 or below the reach
         parts = first + (last - first + LANES - 1) // LANES * LANES
         window = one.exponential[first:parts]
         weight = one.weight[level, first:parts]
@@ -351,12 +364,17 @@ def list_sums(one: OneList, shape: StepShape, sums: Floats) -> None:
 
 @compiled_part
 def list_slopes(one: OneList, shape: StepShape, factors: Floats, gradient: Floats) -> None:
-    """Add step_slopes of one list to its gradient by rank."""
+    """Add step_slopes of one list to its `gradient` (N,) by rank; `factors` (2, P), as there.
+
+    The same windows as in `list_sums`. What a positive adds to the items beyond δ above it, where
+    the step is a line, is the same for all: it is noted where they end, and summed up at last.
+    """
     number = len(one.scores)
     place = one.place
     centre = one.scores[0] - SPAN * shape.tau
     first = 0
     last = 0
+    # by level of k: what applies to all items before a place
     lines = np.zeros((len(one.relevance), number + 1))
     one.work[:] = 0
 

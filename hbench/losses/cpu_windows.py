@@ -59,6 +59,7 @@ def window_sums(
     addition.
     """
     size = len(weight) // LANES
+    # e to h are the quarters of the exponentials, q to t those of the weights, a to d sigmoids
     e = exponential[:size]
     f = exponential[size:]
     g = exponential[2 * size :]

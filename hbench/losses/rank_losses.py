@@ -93,7 +93,7 @@ class RankLoss(BatchLoss):
         if self.extra is not None:
             scores, levels = self.extra(scores, levels, depth)
         lists = cpu_kernel.make_lists(scores, levels, depth)
-        table = rank_sums.relevance_table(lists.counts, self.relevance)
+        table = rank_sums.relevance_table(lists.counts, self.relevance)  # (Q, L+1)
         positives = lists.find_positives(table)
         ranked = lists, positives, self.split(table), self.steps
         # H-rank costs as much as rank, and H-AP alone has it
@@ -128,7 +128,9 @@ def suprank(
     offset: float | None = None,
     start: float = 0.5,
 ) -> RankSteps:
-    """Use the step S for less relevant items; the other items, and H-rank, keep the exact step."""
+    """The steps of SupRank: S of less relevant items (`steps.SupRank`, whose parameters these are);
+    the other items, and H-rank, keep the exact step.
+    """
     return RankSteps(SupRank(tau, rho, delta, offset, start), None, None, None)
 
 
@@ -277,6 +279,7 @@ RANK_LOSSES: dict[str, RankRow] = {
 def rank_entry(row: RankRow) -> LossEntry:
     """Make the entry of a row: its parameters are those of its parts and of its module."""
     parts = (row.score, row.steps, row.relevance)
+    # the module takes what the parts build first; the rest are parameters of its own
     options = dict(list(parameters_of(row.module).items())[len(parts) :])
     parameters = parameters_of(*parts) | options
 

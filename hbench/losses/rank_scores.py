@@ -50,9 +50,8 @@ def ideal_gain(lists: Lists, table: Tensor) -> Tensor:
     # the ideal list has the items of highest relevance first: each level takes a stretch of places
     until = lists.counts.gather(1, best_first).cumsum(1).long()
     reached = discount[until]
-    return (
-        gains * (reached - torch.cat([torch.zeros_like(reached[:, :1]), reached[:, :-1]], dim=1))
-    ).sum(1)
+    before = torch.cat([torch.zeros_like(reached[:, :1]), reached[:, :-1]], dim=1)
+    return (gains * (reached - before)).sum(1)
 
 
 def ndcg(ideal: Callable[[Lists, Tensor], Tensor] = ideal_gain) -> Score:

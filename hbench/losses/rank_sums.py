@@ -79,6 +79,7 @@ class Lists:
         gradient; table (Q, L+1, L+1).
         """
         column = torch.arange(self.by_rank.shape[1], device=table.device).expand_as(self.by_rank)
+        # (P,): the place of every positive in its list, from 0
         place = torch.empty_like(column).scatter(1, self.by_rank, column)[
             positives.query, positives.item
         ]
@@ -208,6 +209,10 @@ def h_ranks(lists: Lists, positives: Positives, split: RelevanceSplit, steps: Ra
 def _sum_terms(
     start: Tensor, lists: Lists, positives: Positives, terms: list[tuple[Step | None, Tensor]]
 ) -> Tensor:
+    """Add to `start` (P,) the sums over items of each step, weighted by its table (Q, L+1, L+1).
+
+    Tables of the same step are added first: the sums are what takes time.
+    """
     by_step: dict[Step | None, Tensor] = {}
     for step, table in terms:
         by_step[step] = by_step[step] + table if step in by_step else table
@@ -252,6 +257,9 @@ class _Pairs(NamedTuple):
 
 
 class _StepSums(torch.autograd.Function):
+    """`Lists.step_sums` of all positives, tile by tile: the differences of all pairs (Q, P, N)
+    would not fit in memory, and are computed anew for the gradient."""
+
     @staticmethod
     def forward(ctx: Any, scores: Tensor, pairs: _Pairs) -> Tensor:
         ctx.save_for_backward(scores)
@@ -259,7 +267,7 @@ class _StepSums(torch.autograd.Function):
         # the last place receives the sums of the padding
         sums = scores.new_zeros(len(positives.query) + 1)
         for tile in _tiles(scores, pairs, ctx.layout):
-            value = pairs.step.value(tile.scores[:, None, :] - tile.own[:, :, None])
+            value = pairs.step.value(tile.scores[:, None, :] - tile.own[:, :, None])  # (q, k, n)
             sums[tile.place] = torch.einsum("qkj,qj->qk", value, tile.weight)
         itself = pairs.table[positives.query, positives.level, positives.level]
         return sums[:-1] - itself * pairs.step.value(scores.new_zeros(1))
@@ -329,7 +337,7 @@ def _layout(pairs: _Pairs) -> _Layout:
         (table[:, level].gather(1, sorted_levels) != 0).any(dim=0) for level in range(1, depth + 1)
     ]
     reach = torch.stack([torch.where(has_weight, column, 0).amax() for has_weight in weighs])
-    known = torch.cat([reach, number]).tolist()
+    known = torch.cat([reach, number]).tolist()  # here the host waits, once
     sizes = [known[depth + level * queries :][:queries] for level in range(depth)]
 
     return _Layout(

@@ -205,6 +205,7 @@ class SiMix(BatchLoss):
 
     def compute(self, batch: LossBatch) -> Tensor:
         (embeddings,), labels = full_precision(batch.embeddings), batch.labels
+        # all pairs of one class, each once: their mixtures are virtual items of that class
         first, second = (labels[:, None, -1] == labels[None, :, -1]).triu(1).nonzero(as_tuple=True)
         share = self.draw(len(first)).to(embeddings)[:, None]
         virtual = share * embeddings[first] + (1 - share) * embeddings[second]
@@ -237,9 +238,10 @@ def mix_positives(
         column = torch.arange(len(query), device=query.device) - (number.cumsum(0) - number)[query]
         width = int(number.max()) if len(query) else 0
         extra = scores.new_zeros(len(scores), width).index_put((query, column), mixed)
-        outside = levels.new_full((len(scores), width), depth + 1).index_put(
+        # rows with fewer pairs are filled up with items outside of their lists, level L+1
+        extra_levels = levels.new_full((len(scores), width), depth + 1).index_put(
             (query, column), levels.new_tensor(depth)
         )
-        return torch.cat([scores, extra], dim=1), torch.cat([levels, outside], dim=1)
+        return torch.cat([scores, extra], dim=1), torch.cat([levels, extra_levels], dim=1)
 
     return add

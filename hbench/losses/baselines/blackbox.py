@@ -54,6 +54,7 @@ def blackbox_rank(scores: Tensor, lam: float) -> Tensor:
             expected="lam > 0",
             found=f"{lam:g}",
         )
+    # floats hold whole numbers up to 2/eps: ranks beyond it need float64
     exact = scores.double() if scores.shape[-1] > 2 / torch.finfo(scores.dtype).eps else scores
     result: Tensor = _BlackboxRank.apply(exact, lam)
     return result

@@ -68,6 +68,8 @@ def require_dimension(embeddings: Tensor, proxies: Tensor) -> None:
 class ProxySoftmax(BatchLoss):
     """The mean of −log softmax_y(logits(embeddings, proxies)); `spread` is the standard deviation
     of the initial proxies.
+
+    `logits`: of embeddings (B, D), proxies (C, D) and the fine labels (B,), to (B, C).
     """
 
     takes_pairs = False
@@ -126,7 +128,7 @@ def arcface(classes: int, dim: int, margin: float = 0.5, scale: float = 64.0) ->
     def logits(embeddings: Tensor, proxies: Tensor, target: Tensor) -> Tensor:
         cosine = functional.normalize(embeddings) @ functional.normalize(proxies).T
         to_class = cosine.gather(1, target[:, None])
-        # the slope of √ is infinite at 0
+        # cos(θ + m) = cos θ cos m − sin θ sin m, and sin θ > 0; the slope of √ is infinite at 0
         sine = (1 - to_class**2).clamp(min=torch.finfo(cosine.dtype).eps).sqrt()
         beyond = to_class - margin * math.sin(margin)
         within = to_class * math.cos(margin) - sine * math.sin(margin)

@@ -1,5 +1,5 @@
 """Defines the RaMBO losses: AP or recall on black-box ranks, with a score margin and a memory of
-past scores ([R] §4).
+past scores (RaMBO, §4).
 
 Like in the released code, `lam` applies to ranks divided by the number n of ranked scores, so that
 it means the same for every n; the rank itself is interpolated with λ = n·lam.
@@ -22,7 +22,7 @@ Weight = Callable[[Tensor], Tensor]
 
 
 def score_margin(margin: float) -> Shift:
-    """Make the shift to y − α/2 for positives, y + α/2 for the others ([R] Eq. 14)."""
+    """Make the shift to y − α/2 for positives, y + α/2 for the others (RaMBO, Eq. 14)."""
     return lambda scores, positive: (
         scores + margin * (0.5 - positive.to(scores)) if margin else scores
     )
@@ -38,14 +38,15 @@ def random_margin(margin: float, draw: Callable[[Tensor], Tensor] = torch.randn_
 
 
 def ap_loss(scores: Tensor, positive: Tensor, lam: float, *, smoothing: float = 0.0) -> Tensor:
-    """Compute the mean of 1 − 1/|P| Σ_P rk⁺/rk over rows with positives ([R] Eq. 21–22), 0 without
-    such rows; rk⁺ is constant.
+    """Compute the mean of 1 − 1/|P| Σ_P rk⁺/rk over rows with positives (RaMBO, Eq. 21–22); 0
+    without such rows.
 
-    scores (Q, n), positive bool (Q, n). `smoothing` is added to |P|: 10⁻⁵ in the released code,
-    which thus never reaches 1.
+    rk is an item's rank, differentiable by black-box interpolation of strength `lam`; rk⁺ its rank
+    among the positives, without a gradient. scores (Q, n), positive bool (Q, n). `smoothing` is
+    added to |P|: 10⁻⁵ in the released code, whose AP thus never reaches 1.
     """
     rank, within, number = chosen_ranks(scores, lam * max(1, scores.shape[-1]), positive)
-    rows = number.repeat_interleave(number).to(rank) + smoothing
+    rows = number.repeat_interleave(number).to(rank) + smoothing  # (P,): |P| of each one's row
     defined = (number > 0).sum()
     return (defined - (within / rank / rows).sum()) / defined.clamp(min=1)
 
@@ -54,28 +55,28 @@ def recall_loss(
     scores: Tensor, positive: Tensor, lam: float, weight: Weight, *, unit: float = 1.0
 ) -> Tensor:
     """Compute the mean of weight(r) over all positives, r = rk − rk⁺ being the irrelevant items
-    ahead ([R] Eq. 17, 20).
+    ahead (RaMBO, Eq. 17, 20).
 
-    `unit` multiplies r; in the released code it is the number of rows over n. Without positives the
-    loss is 0.
-    """
+    scores (Q, n), positive bool (Q, n); `lam`: the strength of the black-box gradient. `unit`
+    multiplies r; in the released code it is the number of rows over n. Without positives the loss
+    is 0."""
     rank, within, _ = chosen_ranks(scores, lam * max(1, scores.shape[-1]), positive)
     return weight((rank - within) * unit).sum() / max(1, len(rank))
 
 
 def log_weight(ahead: Tensor) -> Tensor:
-    """Compute ℓ(r) = log(1 + r), for w_K ≈ 1/K ([R] Eq. 20)."""
+    """Compute ℓ(r) = log(1 + r), for w_K ≈ 1/K (RaMBO, Eq. 20)."""
     return torch.log1p(ahead)
 
 
 def log_log_weight(ahead: Tensor) -> Tensor:
-    """Compute ℓ(ℓ(r)), for w_K ≈ 1/(K log K) ([R] Eq. 20)."""
+    """Compute ℓ(ℓ(r)), for w_K ≈ 1/(K log K) (RaMBO, Eq. 20)."""
     return torch.log1p(torch.log1p(ahead))
 
 
 class ScoreMemory(nn.Module):
     """A memory of the last batches' scores, without gradient, which are joined to the current ones
-    along `dim` ([R] §4.3).
+    along `dim` (RaMBO, §4.3).
 
     Where rows are joined, shorter ones are filled up with −∞, which ranks last. Rows (or columns)
     with NaN or ∞ are not kept. The memory is part of the module's state_dict.
@@ -162,7 +163,7 @@ class Rambo(BatchLoss):
 
 class RamboClasses(nn.Module):
     """(1 − c) L_mAP + c L_APC of a score matrix: AP by class, and AP of all classes' scores as one
-    list ([R] Eq. 6, 23).
+    list (RaMBO, Eq. 6, 23).
 
     forward(scores (n, C), targets bool (n, C)): examples × classes; the memory adds examples. The
     paper has c = 1/3 (2 : 1).
@@ -209,7 +210,7 @@ class RamboClasses(nn.Module):
 def rambo_ap(
     lam: float = 4.0, margin: float = 0.02, memory: int = 0, released: bool = False
 ) -> nn.Module:
-    """Make L_AP of the queries' lists ([R] Eq. 22); `released`: with the query, a margin times
+    """Make L_AP of the queries' lists (RaMBO, Eq. 22); `released`: with the query, a margin times
     |N(0, 1)|, and |P| + 10⁻⁵.
     """
     shift = random_margin(margin) if released else score_margin(margin)
@@ -224,7 +225,7 @@ def rambo_recall(
     memory: int = 0,
     released: bool = False,
 ) -> nn.Module:
-    """Make L_rec of the queries' lists with w_K ≈ 1/K ("log") or 1/(K log K) ("loglog") ([R] Eq.
+    """Make L_rec of the queries' lists with w_K ≈ 1/K ("log") or 1/(K log K) ("loglog") (RaMBO, Eq.
     20).
 
     `released`: irrelevant items ahead are counted in units of n over the number of lists, including
