@@ -155,8 +155,11 @@ def report_on(
     on_test: OnTest | None = None,
     top_k: int = 0,
 ) -> Report:
-    """Measure every test and report; with the first `top_k` results of every query, kept in the
-    same pass.
+    """Measure every test of what was examined, and report; with the first `top_k` results of every
+    query, kept in the same ranking pass.
+
+    `memory`: the most bytes held beyond the embeddings; `execute`: computes the blocks; `on_test`:
+    is called with each test's name and returns a function for progress.
 
     Raises UsageError where results are to be kept and the submission is not ranked here, or by a
     cluster.
@@ -173,7 +176,7 @@ def report_on(
             for name, job in jobs.items()
         }
 
-    measurements = measured_jobs(examined, jobs, execute=execute, on_test=on_test)
+    measurements = measure_tests(examined, jobs, execute=execute, on_test=on_test)
     report = report_of_measurements(examined, measurements)
     if not top_k:
         return report
@@ -197,7 +200,7 @@ def report_on(
     return replace(report, results=pa.concat_tables(tables))
 
 
-def measured_jobs(
+def measure_tests(
     examined: Examined, jobs: Mapping[str, Job], *, execute: Execute, on_test: OnTest | None
 ) -> dict[str, Measurement]:
     """Measure every test, by its job where it has one."""

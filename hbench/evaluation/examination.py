@@ -86,7 +86,7 @@ def examine(
         given.refuse_partial(data)
     if settings.similarity is None and data.protocol.similarity != "hamming":
         given.refuse_bits()
-    also = _official(data, settings, partial=bool(partial)) if also_official else None
+    also = _official_protocol(data, settings, partial=bool(partial)) if also_official else None
     conditions = _conditions(settings, data, partial=bool(partial), left_out=left_out)
     if conditions.words.several > 1 and also is not None:
         raise UsageError(
@@ -103,7 +103,9 @@ def examine(
 
     remarks = [*partial, *_remarks_on_paths(data), *impossible]
     remarks += [*_remarks_on_data(data, whole, left_out), *map(str, problems)]
-    subject = _subject(given, whole, _checked(method), given.doubts(data) if doubted else ())
+    subject = _subject(
+        given, whole, _refuse_broken_text(method), given.doubts(data) if doubted else ()
+    )
     return Examined(given, data, conditions, also, subject, tuple(remarks))
 
 
@@ -206,7 +208,7 @@ def _refuse_empty(data: Dataset) -> None:
                 )
 
 
-def _checked(method: str | None) -> str | None:
+def _refuse_broken_text(method: str | None) -> str | None:
     """A method's name; UsageError for one with half a surrogate pair, as a terminal of another
     encoding hands over: it fits into no report."""
     try:
@@ -246,7 +248,7 @@ def partial_labels_of(data: Dataset) -> list[str]:
     return remarks
 
 
-def _official(data: Dataset, settings: Settings, *, partial: bool) -> str:
+def _official_protocol(data: Dataset, settings: Settings, *, partial: bool) -> str:
     """The released protocol of a dataset; raises UsageError for what it does not know: partial
     labels, another relevance.
     """

@@ -86,7 +86,8 @@ class Execution:
                 from hbench.engine.executors.gpu import on_devices
 
                 execute = on_devices(self.device)
-                kept = kept and kept / self.device.partition(":")[0]
+                if kept is not None:  # a card's last bits differ: its blocks lie apart
+                    kept = kept / self.device.partition(":")[0]
             elif self.scheduler or self.workers:
                 from hbench.engine.executors import dask
 

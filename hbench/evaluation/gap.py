@@ -61,9 +61,9 @@ def gap_of(
     totals, defined, counts = _inside_batches(test, chosen, batches, whole.shape, on_batch)
     both = (defined > 0) & ~np.isnan(whole)
     number = both.sum(axis=1)
-    _refuse_empty(number)
+    _refuse_no_queries(number)
     mean = np.divide(totals, defined, out=np.zeros_like(totals), where=both)
-    bound, calibrated = _bounds(test, chosen, batches, counts=counts, margins=margins)
+    bound, calibrated = _mean_bounds(test, chosen, batches, counts=counts, margins=margins)
     return Gap(
         tuple(map(str, chosen.metrics)),
         mean.sum(axis=1) / number,
@@ -99,7 +99,7 @@ def _inside_batches(
     return totals, defined, counts
 
 
-def _bounds(
+def _mean_bounds(
     test: Retrieval,
     chosen: Conditions,
     batches: Sequence[Counts],
@@ -107,8 +107,9 @@ def _bounds(
     counts: Counts,
     margins: tuple[float, float],
 ) -> tuple[float, float | None]:
-    """The mean bound of the queries with a positive in some batch, by their level counts in every
-    batch (b, Q, L+1); and the calibrated one, of cosines."""
+    """The mean of `largest_gap` over the queries with a positive in some batch, by their level
+    counts in every batch (b, Q, L+1); and the same with calibration, of cosines alone."""
+    # (Q, b)
     positives = counts[:, :, -1].T
     negatives = counts[:, :, :-1].sum(axis=2).T
     some = np.flatnonzero(positives.any(axis=1))
@@ -116,7 +117,7 @@ def _bounds(
     if chosen.words.similarity != "cosine" or test.queries.ignore is not None:
         return bound, None
 
-    good, bad = _sides(test, batches, margins)
+    good, bad = _counts_beyond_margins(test, batches, margins)
     calibrated = [
         largest_gap(positives[q], negatives[q], good_positives=good[q], bad_negatives=bad[q])
         for q in some
@@ -124,7 +125,7 @@ def _bounds(
     return bound, float(np.mean(calibrated))
 
 
-def _refuse_empty(queries: Counts) -> None:
+def _refuse_no_queries(queries: Counts) -> None:
     """Raise UsageError where some metric is defined for no query, in no batch."""
     if not queries.all():
         raise UsageError(
@@ -179,7 +180,8 @@ def largest_gap(
 
 def _most_before(cost: Counts, gain: Counts, capacity: Counts) -> Floats:
     """The most gain that batches of a total cost of at most `capacity` (n,) have, parts allowed;
-    those without cost first.
+    `cost`, `gain` (b,). It is the knapsack problem with divisible items, which those of most gain
+    for their cost fill first.
     """
     free = cost == 0
     order = np.argsort(-gain[~free] / cost[~free], kind="stable")
@@ -208,7 +210,7 @@ def _where_positive(inside: Measurement, chosen: Conditions) -> Floats:
     return values
 
 
-def _sides(
+def _counts_beyond_margins(
     test: Retrieval, batches: Sequence[Counts], margins: tuple[float, float]
 ) -> tuple[Counts, Counts]:
     """Per query and batch (Q, K): the positives of cosine above α, and the negatives of cosine

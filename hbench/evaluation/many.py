@@ -14,7 +14,12 @@ from hbench.core.errors import ComparisonError, SubmissionError, examples
 from hbench.evaluation.examination import Examined
 from hbench.metrics.names import goodness, parse_metrics
 from hbench.records import document as reports
-from hbench.records.comparison import Difference, corrected_together, differences_of, only
+from hbench.records.comparison import (
+    Difference,
+    corrected_together,
+    differences_of,
+    with_metrics_alone,
+)
 from hbench.records.document import BY_QUERY, Document, Score
 from hbench.records.results import SUFFIX
 from hbench.submissions.embeddings.files import READERS
@@ -198,7 +203,7 @@ def standings(documents: Mapping[Path, Document], metric: str) -> list[ModelStan
 
 def _values(path: Path, document: Document, metric: str) -> pa.Table:
     table = reports.read_by_query(path.with_suffix(BY_QUERY), document)
-    return only(table, table, [metric])
+    return with_metrics_alone(table, table, [metric])
 
 
 def _goodness(document: Document, metric: str) -> float:

@@ -104,11 +104,11 @@ def job_of(
     scorers = scorers_of(
         conditions, test.queries.labels, all_pairs=all_pairs, also=also, names=names
     )
-    results = 8 * len(scorers) * len(test.queries.labels)
+    results = 8 * len(scorers) * len(test.queries.labels)  # bytes of the values, float64
     queries = test.queries
     gallery = test.gallery
 
-    # another test of the dataset has the partial labels
+    # where only another test of the dataset has partial labels, these are known to the end
     if conditions.words.partial and queries.known is None:
         queries = _fully_known(queries)
         gallery = gallery and _fully_known(gallery)
@@ -121,8 +121,9 @@ def job_of(
         tie_key=conditions.ties,
         memory=None if memory is None else memory - results,
     )
+    # what the values depend on beside the ranker: kept blocks of other conditions are not these
     metrics = ",".join(map(str, conditions.metrics))
-    by_name = _by_name(test, ranker, conditions) if scorers_by_name(scorers) else None
+    by_name = _columns_by_name(test, ranker, conditions) if scorers_by_name(scorers) else None
     return Job(
         ranker,
         scorers,
@@ -139,17 +140,17 @@ def _fully_known(side: Side) -> Side:
     return replace(side, known=np.full(len(side.labels), depth, np.uint8), more=more)
 
 
-def _by_name(test: Retrieval, ranker: Ranker, conditions: Conditions) -> NameColumns | None:
+def _columns_by_name(test: Retrieval, ranker: Ranker, conditions: Conditions) -> NameColumns | None:
     """The labels by name in the order of the ranker; None where no query is affected."""
     assert test.names is not None
     gallery = test.queries if test.gallery is None else test.gallery
     nodes = np.concatenate([test.queries.labels, gallery.labels])
     asked = affected(np.concatenate(test.names), nodes)[: len(test.queries.labels)]
+    if not asked.any():
+        return None
     queries = test.names[0][ranker.queries]
     items = test.names[1][ranker.columns]
-    return (
-        NameColumns(queries, items, asked[ranker.queries], conditions.ties) if asked.any() else None
-    )
+    return NameColumns(queries, items, asked[ranker.queries], conditions.ties)
 
 
 @dataclass(frozen=True)

@@ -395,6 +395,7 @@ def _measured(
         also=protocols[also] if also else None,
         names=None if names is None else names[manifest.query],
     )
+    # means are summed in the order of the ids, whatever that of the lists
     by_id = np.argsort(manifest.items[manifest.query].astype(str))
     return measured_sequences(sequences, scorers, canonical=by_id, named=named)
 
@@ -418,6 +419,7 @@ def build_job(
     """
     retrieval = retrieval_of(test, *parts, movable=movable)
     if lists is not None:
+        # means are summed in the order of the ids, as those of a ranking are
         by_id = np.argsort(test.items[test.query].astype(str))
         job = job_of(
             retrieval,
@@ -461,6 +463,7 @@ def retrieval_of(
 
 
 def _side(manifest: Manifest, source: Embeddings, items: NDArray[np.int64], movable: bool) -> Side:
+    """The queries or the gallery: the items (n,) of a manifest, by their rows in the file."""
     rows = embedding_files.align(source, manifest.items[items])
     selected: Any = SelectedRows(source.vectors, rows, movable=movable, whole=source.scan)
     ignore = None if manifest.ignore is None else manifest.ignore[items]

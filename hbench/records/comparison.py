@@ -155,6 +155,7 @@ def differences_of(
 
     Raises ComparisonError when the queries or all metrics differ, UnknownName for the unit.
     """
+    # the row of every query, by test and query
     order = _order(first)
     other = _order(second)
     if order.keys() != other.keys():
@@ -183,7 +184,7 @@ def differences_of(
     )
 
 
-def only(first: pa.Table, second: pa.Table, metrics: Sequence[str]) -> pa.Table:
+def with_metrics_alone(first: pa.Table, second: pa.Table, metrics: Sequence[str]) -> pa.Table:
     """The first per-query table with these metrics alone; UnknownName for one that the two tables
     do not share.
     """
@@ -211,7 +212,10 @@ def _differences(
     units: NDArray[np.int64],
     tests: NDArray[np.int64],
 ) -> list[Difference]:
-    """The paired differences of all metrics, over the queries that have a value in both reports."""
+    """The paired differences of all M metrics, over the queries that have a value in both reports.
+
+    `first`, `second` (M, Q): values; `units`, `tests` (Q,): of every query.
+    """
     difference = first - second
     undefined = np.isnan(difference)
     sums = UnitSums.of(difference, units, tests)
@@ -376,9 +380,9 @@ def compare(
     other_table = _values_by_query(second, other, files[1])
     if metrics:
         names = [str(name) for name in parse_metrics(metrics, one.levels)]
-        one_table = only(one_table, other_table, names)
+        one_table = with_metrics_alone(one_table, other_table, names)
     unit = unit or one.unit
-    methods = _told_apart((one, first), (other, second))
+    methods = _names_of_both((one, first), (other, second))
     return Comparison(
         methods,
         unit,
@@ -399,10 +403,10 @@ def sizes_in_words(one: Document, other: Document) -> str:
 Reported = tuple[Document, Report | str | Path]
 
 
-def _told_apart(one: Reported, other: Reported) -> tuple[str, str]:
+def _names_of_both(one: Reported, other: Reported) -> tuple[str, str]:
     """The names of two reports: their methods; where these are one, with the files, or the folders
     in which these lie."""
-    names = _named(*one, "first"), _named(*other, "second")
+    names = _name_of_report(*one, "first"), _name_of_report(*other, "second")
     if names[0] != names[1]:
         return names
     places = _places(one[1], other[1])
@@ -422,7 +426,7 @@ def _places(one: Report | str | Path, other: Report | str | Path) -> tuple[str, 
     return "first", "second"
 
 
-def _named(document: Document, report: Report | str | Path, place: str) -> str:
+def _name_of_report(document: Document, report: Report | str | Path, place: str) -> str:
     return document.method or (place if isinstance(report, Report) else Path(report).stem)
 
 

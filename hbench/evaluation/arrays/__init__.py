@@ -29,7 +29,7 @@ from hbench.evaluation.arrays.labels import (
     GivenSide,
     given_side,
     names_of_columns,
-    numbered,
+    sides_with_numbers,
 )
 from hbench.evaluation.by_name.nodes import path_text, read
 from hbench.evaluation.by_name.queries import asked_of, conditions_by_name, report_of_names
@@ -224,16 +224,17 @@ def _retrieval_of_arrays(
     """The test of queries and, if there is one, a gallery, with the tree of their labels."""
     names = None
     if any(side.are_names for side in given):
-        given, names = numbered(given, level_names, policies)
+        given, names = sides_with_numbers(given, level_names, policies)
     elif policies:
         raise UsageError(
             "a policy mends names, not numbers", expected="labels of names", found="numbers"
         )
-    rows = [_rows(side, needs_direction) for side in given]
+    rows = [_vectors_of_side(side, needs_direction) for side in given]
     paths = [as_labels(side.labels) for side in given]
     _refuse_different([each.shape[1] for each in rows], [each.shape[1] for each in paths])
     numbers = np.concatenate(paths)
     _refuse_unknown(numbers)
+    # one tree of both sides' labels, so that equal numbers mean the same class
     tree, renumbered = LabelTree.from_labels(numbers, levels=level_names, names=names)
     known = known_levels(tree)[renumbered[:, -1]] if is_partial(tree) else None
     queries = given[0].placed(rows[0], *_part(renumbered, known, slice(len(paths[0]))))
@@ -241,12 +242,12 @@ def _retrieval_of_arrays(
     if len(given) > 1:
         gallery = given[1].placed(rows[1], *_part(renumbered, known, slice(len(paths[0]), None)))
     ids = np.array([str(position) for position in range(len(rows[0]))], dtype=object)
-    return _of_named_queries(Retrieval(queries, gallery, None, ids), tree), tree
+    return _without_nameless_queries(Retrieval(queries, gallery, None, ids), tree), tree
 
 
-def _of_named_queries(test: Retrieval, tree: LabelTree) -> Retrieval:
-    """The test without the distractors among its queries. Raises SubmissionError for queries
-    without a name against a gallery of its own.
+def _without_nameless_queries(test: Retrieval, tree: LabelTree) -> Retrieval:
+    """The test without queries whose item has no name at any level: it stays in the gallery alone,
+    as a distractor. Raises SubmissionError for such queries against a gallery of its own.
     """
     is_query = _is_named(tree, test.queries.labels)
     if is_query.all():
@@ -298,7 +299,7 @@ def _refuse_different(dimensions: Sequence[int], depths: Sequence[int]) -> None:
         )
 
 
-def _rows(side: GivenSide, needs_direction: bool) -> SelectedRows:
+def _vectors_of_side(side: GivenSide, needs_direction: bool) -> SelectedRows:
     """The vectors of a side. Raises SubmissionError for another number of labels, and for vectors
     without a direction.
     """

@@ -48,13 +48,14 @@ class GivenSide(NamedTuple):
 
 
 def given_side(vectors: Any, labels: Any, whose: str, what: str) -> GivenSide:
-    """What was given for one side; `labels` may be a path of each item or several.
+    """What was given for one side; `labels` may be a path of each item or several. `whose`, `what`:
+    how messages call the vectors and the labels.
 
     Raises SubmissionError for paths of different lengths.
     """
     if hasattr(labels, "detach"):
         labels = as_array(labels, what)
-    paths = _several(labels)
+    paths = _paths_of_items(labels)
     if paths is None:
         return GivenSide(vectors, as_paths(labels, what), np.zeros(0, np.int64), whose)
     if empty := sum(not of_item for of_item in paths):
@@ -96,7 +97,7 @@ def _columns_of(labels: Any) -> tuple[str, ...] | None:
     return names if names and all(isinstance(name, str) for name in names) else None
 
 
-def _several(labels: Any) -> list[list[Any]] | None:
+def _paths_of_items(labels: Any) -> list[list[Any]] | None:
     """The paths of every item, where labels give several: (N, P, L), or lists of paths; else
     None."""
     if hasattr(labels, "to_numpy"):
@@ -174,7 +175,7 @@ def _refuse_other_kinds(sides: Sequence[NDArray[Any]]) -> None:
         )
 
 
-def _refuse_no_names(sides: Sequence[NDArray[Any]]) -> None:
+def _refuse_what_holds_names(sides: Sequence[NDArray[Any]]) -> None:
     """Raise SubmissionError for what holds names and is none: a set, whose names have no order, or
     a dictionary."""
     held = [
@@ -188,7 +189,7 @@ def _refuse_no_names(sides: Sequence[NDArray[Any]]) -> None:
         )
 
 
-def numbered(
+def sides_with_numbers(
     given: Sequence[GivenSide], level_names: Sequence[str] | None, policies: Sequence[str]
 ) -> tuple[list[GivenSide], tuple[tuple[str, ...], ...]]:
     """The sides with numbers, which they share, in place of names, and the names by number.
@@ -205,13 +206,13 @@ def numbered(
         )
 
     _refuse_other_kinds(columns)
-    _refuse_no_names(columns)
+    _refuse_what_holds_names(columns)
     rows = [tuple(map(_text_of, row)) for row in np.concatenate(columns).tolist()]
     levels = tuple(level_names or default_levels(columns[0].shape[1]))
     if any(map(any, rows)):  # an item without a name at any level is a distractor
         rows = [row if any(row) else (NO_CLASS,) * len(levels) for row in rows]
     if policies:
-        rows, levels = _mended(rows, levels, policies)
+        rows, levels = _mend_rows(rows, levels, policies)
     if incomplete := sum("" in row for row in rows):
         raise SubmissionError(
             f"{incomplete:,} of the labels have no name at some level",
@@ -236,10 +237,12 @@ def _text_of(name: Any) -> str:
     return "" if is_missing else str(name)
 
 
-def _mended(rows: list[Row], levels: Row, policies: Sequence[str]) -> tuple[list[Row], Row]:
-    """The rows of names after the policies, in their order. A row without a class stays as it is.
-    Raises UsageError for a policy that would leave out a row: the vectors beside them have no such
-    choice."""
+def _mend_rows(rows: list[Row], levels: Row, policies: Sequence[str]) -> tuple[list[Row], Row]:
+    """Mend rows of names by the policies; return them in their order, and the levels. A row without
+    a class stays as it is.
+
+    Raises UsageError for a policy that would leave out a row: each row belongs to a vector.
+    """
     named = [row for row in rows if row[0] != NO_CLASS]
     mended = mend_to_tree(NameTable.of(levels, named), policies, "the labels")
     final = {**mended.final, (NO_CLASS,) * len(levels): (NO_CLASS,) * len(levels)}

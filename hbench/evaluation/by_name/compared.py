@@ -86,8 +86,9 @@ class ValuesByItem:
         return table.sort_by([(key, "ascending") for key in KEYS])
 
 
-def compared(one: ValuesByItem, other: ValuesByItem, unit: str) -> NamesCompared:
-    """The paired differences of two namings.
+def compare_namings(one: ValuesByItem, other: ValuesByItem, unit: str) -> NamesCompared:
+    """The paired differences of two namings of the same items; `unit`: what intervals go by, a
+    level or "query".
 
     Raises ComparisonError for other items or labels, UnknownName for the unit.
     """

@@ -24,7 +24,8 @@ from hbench.trust.climbing import BELOW
 def gallery_of(
     source: Embeddings, data: Dataset, numbering: Numbering, items: NDArray[np.object_]
 ) -> tuple[Neighbours, list[str]]:
-    """The neighbours that a file holds for items (N,), by name, and remarks on the others.
+    """Take those items of an embedding file that the dataset has labels of, as neighbours for items
+    (N,) that are to be named; and remarks on the others.
 
     Raises SubmissionError where the dataset has labels of none.
     """
@@ -45,6 +46,7 @@ def gallery_of(
             f"{len(without):,} items of the gallery have no label in the dataset, and are no "
             f"neighbours: {examples(without)}"
         )
+    # where an item of the gallery is to be named itself: it is not its own neighbour
     own = pc.index_in(text_array(ids[labelled]), value_set=text_array(items))
     places = own.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     vectors = np.asarray(source.vectors[order[labelled]], np.float32)

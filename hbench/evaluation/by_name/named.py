@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from hbench.core import tables
 from hbench.core.arguments import checked
 from hbench.datasets.manifest import Manifest
-from hbench.evaluation.by_name.compared import NamesCompared, ValuesByItem, compared
+from hbench.evaluation.by_name.compared import NamesCompared, ValuesByItem, compare_namings
 from hbench.evaluation.by_name.naming import (
     SUM,
     Nodes,
@@ -122,7 +122,7 @@ class NamedPictures:
         """
         chosen = self.unit if unit is None else unit
         units = units_of(queries_of("test", self.manifest), chosen)
-        return trusted_of(self._named(units), target, calibrate, chosen)
+        return trusted_of(self._named_items(units), target, calibrate, chosen)
 
     @checked
     def against(self, other: NamedPictures, *, unit: str | None = None) -> NamesCompared:
@@ -141,7 +141,7 @@ class NamedPictures:
             ComparisonError: another dataset, other items.
             UnknownName: a unit that does not exist.
         """
-        return compared(self._by_item, other._by_item, self.unit if unit is None else unit)
+        return compare_namings(self._by_item, other._by_item, self.unit if unit is None else unit)
 
     @property
     def _by_item(self) -> ValuesByItem:
@@ -154,7 +154,7 @@ class NamedPictures:
         units = units_of(queries_of("test", self.manifest), self.unit if unit is None else unit)
         return part_of_units(units, share)
 
-    def _named(self, units: Positions) -> NamedItems:
+    def _named_items(self, units: Positions) -> NamedItems:
         """What is known of the items, with their units."""
         texts: dict[tuple[int, ...], str] = {}
         paths = []

@@ -83,18 +83,19 @@ class NodeVectors:
             # A product is fastest of many pictures, what follows of few: their scores stay in the
             # cache of the processor.
             for part in slices(block.stop - block.start, CACHE_BYTES // bytes_of_one):
-                by_level = self._of_all_nodes([product[part] for product in products])
+                by_level = self._scores_of_all_nodes([product[part] for product in products])
                 best = [scores.argmax(axis=1) for scores in by_level]
                 at = slice(block.start + part.start, block.start + part.stop)
                 nodes[EACH][at, self.first :] = np.stack(best, axis=1)
-                nodes[DOWN][at] = self._down(by_level)
-                nodes[SUM][at], masses[at] = self._summed(by_level[-1], best[-1], scale)
+                nodes[DOWN][at] = self._go_down(by_level)
+                nodes[SUM][at], masses[at] = self._sum_upwards(by_level[-1], best[-1], scale)
+        # above the first level with vectors, the nodes above what was found there
         for reader in (EACH, DOWN):
             for level in range(self.first, 0, -1):
                 nodes[reader][:, level - 1] = self.parents[level][nodes[reader][:, level]]
         return Readings(nodes, Climb(self.tree.paths[nodes[SUM][:, -1]].astype(np.int32), masses))
 
-    def _of_all_nodes(self, products: list[Floats]) -> list[Floats]:
+    def _scores_of_all_nodes(self, products: list[Floats]) -> list[Floats]:
         """The scores (n, nodes) of every level from the first with vectors on, given those of the
         nodes with a vector. Other nodes score as the best of their children, and −∞ without any.
         """
@@ -114,9 +115,10 @@ class NodeVectors:
             by_level.insert(0, scores)
         return by_level
 
-    def _down(self, by_level: list[Floats]) -> Nodes:
-        """The best child of the best child, from the root; (n, L), of which the levels before the
-        first with vectors are left open."""
+    def _go_down(self, by_level: list[Floats]) -> Nodes:
+        """The best child of the best child, from the root; nodes (n, L), of which the levels before
+        the first with vectors are left open. `by_level`: the scores (n, nodes) of every level from
+        that one on."""
         path = np.empty((len(by_level[0]), self.tree.depth), np.int32)
         path[:, self.first] = by_level[0].argmax(axis=1)
         for level in range(self.first + 1, self.tree.depth):
@@ -127,12 +129,16 @@ class NodeVectors:
                 path[row, level] = begin + scores[row, begin:end].argmax()
         return path
 
-    def _summed(
+    def _sum_upwards(
         self, finest: Floats, best: NDArray[np.intp], scale: float
     ) -> tuple[Nodes, NDArray[np.float64]]:
-        """The most probable node of every level (n, L), and the probabilities (n, L) of the nodes
-        above the finest of them; `best` (n,) are the finest nodes of the highest scores. The scores
-        are used up."""
+        """Add up softmax(scale · score) of the finest nodes from the leaves to the root: the most
+        probable node of every level (n, L), and the probabilities (n, L) of the nodes on the path
+        to the finest one.
+
+        `finest` (n, nodes): scores, which are overwritten; `best` (n,): the finest nodes of the
+        highest ones.
+        """
         rows = np.arange(len(finest))
         finest -= finest[rows, best][:, None]
         finest *= np.float32(scale)
@@ -144,6 +150,7 @@ class NodeVectors:
         nodes = np.empty((len(finest), self.tree.depth), np.int32)
         nodes[:, -1] = best
         for level in range(self.tree.depth - 2, -1, -1):
+            # children of a node lie side by side: one sum from each start to the next
             starts = self.edges[level][:-1]
             shares = np.add.reduceat(shares, starts, axis=1, dtype=np.float64)
             nodes[:, level] = shares.argmax(axis=1)

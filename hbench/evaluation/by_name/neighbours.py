@@ -32,21 +32,25 @@ def climb_by_neighbours(
 
     Of equal cosines the item counts that comes first in the gallery.
     """
-    owners, found, scores = _nearest(vectors, gallery, k)
+    owners, found, scores = _nearest_in_gallery(vectors, gallery, k)
     weights = np.exp(sharpness * (scores - 1))
     sums = np.bincount(owners, weights, len(vectors))
     shares = np.asarray(weights / sums[owners], np.float64)
     return climb_of(Shares(owners, gallery.paths[found], shares), len(vectors))
 
 
-def _nearest(vectors: Floats, gallery: Neighbours, k: int) -> tuple[Positions, Positions, Values]:
-    """Items, their k nearest in the gallery, and the cosines; (E,) each."""
+def _nearest_in_gallery(
+    vectors: Floats, gallery: Neighbours, k: int
+) -> tuple[Positions, Positions, Values]:
+    """Find the k items of the gallery that are nearest to each of N vectors (N, D): the numbers of
+    the vectors, the places in the gallery, and the cosines; (N·k,) each, nearest first."""
     own = np.flatnonzero(gallery.places >= 0)
     place = gallery.places[own]
     parts: list[tuple[NDArray[np.int64], ...]] = []
     cosines = []
     for block in slices(len(vectors), BLOCK_BYTES // (4 * len(gallery.vectors))):
         scores = product_of(vectors[block], gallery.vectors)
+        # an item that is named and in the gallery, too, is not its own neighbour
         here = (place >= block.start) & (place < block.stop)
         scores[place[here] - block.start, own[here]] = -np.inf
         rows, _, columns, values = candidates(scores, k).best(k, _by_column)

@@ -78,13 +78,13 @@ def read(
         )
     path = Path(given)
     if path.suffix == ".parquet" and path.is_file():
-        table = by_levels(path, levels)
+        table = table_of_level_columns(path, levels)
         if table is not None:
             return embedding_files.from_table(table, path)
     return embedding_files.read(path)
 
 
-def by_levels(path: Path, levels: Sequence[str]) -> pa.Table | None:
+def table_of_level_columns(path: Path, levels: Sequence[str]) -> pa.Table | None:
     """A parquet file that has columns of names, filled from the top to a node and empty below, with
     one column of ids in their place; None for a file that has ids, or no such columns.
 
@@ -140,7 +140,7 @@ def placed_in(tree: LabelTree, names: Sequence[str]) -> PlacedNodes:
     of_path, of_name = _nodes_of(tree)
     rows, nodes, unknown, ambiguous = [], [], [], []
     for row, name in enumerate(names):
-        found = _found(name, of_path, of_name)
+        found = _nodes_meant_by(name, of_path, of_name)
         if len(found) == 1:
             rows.append(row)
             nodes.append(found[0])
@@ -149,7 +149,7 @@ def placed_in(tree: LabelTree, names: Sequence[str]) -> PlacedNodes:
         else:
             unknown.append(name)
 
-    _refuse(names, nodes, ambiguous)
+    _refuse_unclear_names(names, nodes, ambiguous)
     labels = np.stack([tree.paths[of_class] for _, of_class in nodes])
     depths = np.array([depth for depth, _ in nodes])
     return PlacedNodes(np.array(rows), depths, labels, tuple(unknown))
@@ -204,8 +204,11 @@ def _nodes_of(tree: LabelTree) -> tuple[dict[Row, Node], dict[str, list[Node]]]:
     return {**alone, **of_path}, {**of_written_name, **of_name}
 
 
-def _found(name: str, of_path: dict[Row, Node], of_name: dict[str, list[Node]]) -> list[Node]:
-    """The nodes that a text may name."""
+def _nodes_meant_by(
+    name: str, of_path: dict[Row, Node], of_name: dict[str, list[Node]]
+) -> list[Node]:
+    """The nodes that a text may name: those of this very name, or else the one of this path, with
+    any of the separators that people write."""
     if name in of_name:
         return of_name[name]
     bare = name.removeprefix(FROM_THE_TOP)
@@ -215,7 +218,9 @@ def _found(name: str, of_path: dict[Row, Node], of_name: dict[str, list[Node]]) 
     return [of_path[path] for path in paths if path in of_path][:1]
 
 
-def _refuse(names: Sequence[str], nodes: Sequence[Node], ambiguous: Sequence[str]) -> None:
+def _refuse_unclear_names(
+    names: Sequence[str], nodes: Sequence[Node], ambiguous: Sequence[str]
+) -> None:
     """Raise SubmissionError for names that do not say which node they mean."""
     if ambiguous:
         raise SubmissionError(

@@ -231,7 +231,9 @@ def _remarks(nodes: Embeddings, placed: PlacedNodes, some: NDArray[np.bool_]) ->
 def _tests(
     tree: LabelTree, nodes: PlacedNodes, vectors: Embeddings, *, gallery: Side, prefix: str
 ) -> Iterator[NodeTest]:
-    """A test for each depth at which there are nodes, coarse to fine."""
+    """Yield a test for each depth at which there are nodes, coarse to fine; the gallery's labels
+    are cut at that depth, below which a node says nothing."""
+    # the paths of all nodes that have a vector
     given = set()
     for path, depth in zip(nodes.labels.tolist(), nodes.depths.tolist(), strict=True):
         given.add(tuple(path[:depth]))

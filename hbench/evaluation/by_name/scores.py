@@ -26,7 +26,9 @@ HIERARCHICAL = ("hP", "hR", "hF1")
 def scores_of(
     tree: LabelTree, nodes: Nodes, labels: Labels, items: NDArray[np.int64], known: Known
 ) -> dict[str, Values]:
-    """The values (N,) of a reader's nodes (N, L), by name.
+    """The values (N,) of a reader's nodes (N, L), by name: whether each level is right, hP, hR and
+    hF1 (hierarchical precision, recall and their mean, of the nodes of a path), and hops, the edges
+    of the tree between the finest node and the truth.
 
     Args:
         tree: of the labels.
@@ -61,11 +63,12 @@ def scores_of(
 def scores_of_path(
     levels: Sequence[str], nodes: Nodes, labels: Labels, items: NDArray[np.int64], known: Known
 ) -> dict[str, Values]:
-    """The values (N,) of paths (N, L) that may end early, by name.
+    """The values (N,) of paths (N, L) that may end early, by name: those of `scores_of`, and where
+    a path ends.
 
-    `too shallow`: the path ends right, but above what is known; `too deep`: it goes on below a
-    truth that ends there. An item without any node has no hP.
-    """
+    `labels`, `items`, `known`: the true paths, as there. `too shallow`: the path ends right, but
+    above what is known; `too deep`: it goes on below a truth that ends there. An item without any
+    node has no hP."""
     number = len(nodes)
     is_known = np.arange(1, nodes.shape[1] + 1) <= known[:, None]
     said = nodes != BELOW

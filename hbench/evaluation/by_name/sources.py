@@ -111,29 +111,30 @@ def name(
         )
     _refuse_sources(nodes, gallery, predictions)
     if nodes is None and gallery is None:
-        return _of_predictions(pictures if predictions is None else predictions, dataset, unit)
+        return _name_by_predictions(pictures if predictions is None else predictions, dataset, unit)
     given: Any = pictures
     if ids is not None:
         given = joined(as_ids(ids, "ids"), as_vectors(given, "vectors"))
     examined = examine(as_submission(given), dataset, Settings(metrics="R@1", unit=unit))
     if nodes is None:
-        return _of_neighbours(examined, gallery, k=k, sharpness=sharpness)
-    return _of_names(examined, nodes, scale)
+        return _name_by_neighbours(examined, gallery, k=k, sharpness=sharpness)
+    return _name_by_nodes(examined, nodes, scale)
 
 
-def _of_names(examined: Examined, nodes: Any, scale: float) -> NamedPictures:
-    """The names of items by the vectors of the tree's nodes."""
+def _name_by_nodes(examined: Examined, nodes: Any, scale: float) -> NamedPictures:
+    """Name items by the vectors of the tree's nodes; `nodes`: what `hbench.name` takes."""
     manifest = _one_test(examined.data)
     vectors = read(nodes, manifest.levels)
     embedded = examined.submission.embeddings("naming").queries
     refuse_vectors(vectors, embedded.dim, cosine=True)
     placed = placed_in(manifest.tree, vectors.ids.tolist())
     _refuse_without_finest(manifest.tree, placed)
+    # by name, so that the order of a file's rows moves no bit; `of` undoes it
     order = _order_of_names(manifest)
     rows = embedding_files.align(embedded, manifest.items[manifest.query][order])
     of_nodes = _node_vectors(manifest, placed, vectors)
     readings = of_nodes.read(_unit(embedded.vectors[rows]), scale=scale).of(np.argsort(order))
-    return _named(examined, manifest, readings, placed, vectors)
+    return _naming_of_readings(examined, manifest, readings, placed, vectors)
 
 
 def _refuse_sources(*sources: object) -> None:
@@ -157,10 +158,14 @@ def _one_test(data: Dataset) -> Manifest:
     return manifest
 
 
-def _of_neighbours(examined: Examined, given: Any, *, k: int, sharpness: float) -> NamedPictures:
-    """The names of items by their nearest neighbours in a gallery."""
+def _name_by_neighbours(
+    examined: Examined, given: Any, *, k: int, sharpness: float
+) -> NamedPictures:
+    """Name items by their k nearest neighbours in a gallery; `given`: a file of it, or what was
+    read from one."""
     manifest = _one_test(examined.data)
     embedded = examined.submission.embeddings("naming").queries
+    # by name, so that the order of a file's rows moves no bit; `of` undoes it
     order = _order_of_names(manifest)
     items = manifest.items[manifest.query][order]
     numbering = Numbering(manifest.tree)
@@ -179,15 +184,15 @@ def _of_neighbours(examined: Examined, given: Any, *, k: int, sharpness: float) 
     signature = (
         f"{examined.signature()}|{NEIGHBOURS}:k({k}),tau({sharpness:g}),of({len(gallery.paths)})"
     )
-    return _of_climb(
+    return _naming_of_climb(
         manifest,
         Source(NEIGHBOURS, climb, numbering, signature, (*examined.warnings, *remarks)),
         examined.conditions.unit,
     )
 
 
-def _of_predictions(given: Any, dataset: Any, unit: str | None) -> NamedPictures:
-    """The names of items as a table has them."""
+def _name_by_predictions(given: Any, dataset: Any, unit: str | None) -> NamedPictures:
+    """Name items as a table of predictions does."""
     if not isinstance(given, str | Path):
         raise UsageError(
             "without nodes and without a gallery, names come from a table of predictions",
@@ -201,7 +206,9 @@ def _of_predictions(given: Any, dataset: Any, unit: str | None) -> NamedPictures
     unit = unit or manifest.levels[-1]
     short = ".".join(__version__.split(".")[:2])
     signature = f"{data.name}@{data.version}|test|{PREDICTIONS}|hbench:{short}"
-    return _of_climb(manifest, Source(PREDICTIONS, climb, numbering, signature, remarks), unit)
+    return _naming_of_climb(
+        manifest, Source(PREDICTIONS, climb, numbering, signature, remarks), unit
+    )
 
 
 @dataclass(frozen=True)
@@ -216,12 +223,13 @@ class Source:
     warnings: tuple[str, ...]
 
 
-def _of_climb(manifest: Manifest, source: Source, unit: str) -> NamedPictures:
+def _naming_of_climb(manifest: Manifest, source: Source, unit: str) -> NamedPictures:
     """The names along the paths of the largest shares, and their scores."""
     units = units_of(queries_of("test", manifest), unit)
     values = scores_of_path(manifest.levels, source.climb.nodes, *truth_of(manifest))
     means = summarise(np.stack(list(values.values())), [_order_of_names(manifest)], units)
     nodes = source.climb.nodes
+    # a path may end early: its mass is that of its last node
     ends = (nodes != BELOW).sum(axis=1)
     masses = np.where(ends > 0, source.climb.masses[np.arange(len(ends)), ends - 1], 0.0)
     texts = [source.numbering.text(path) for path in nodes.tolist()]
@@ -279,7 +287,7 @@ def _node_vectors(manifest: Manifest, placed: PlacedNodes, vectors: Embeddings) 
     return NodeVectors(manifest.tree, nodes, of_nodes)
 
 
-def _named(
+def _naming_of_readings(
     examined: Examined,
     manifest: Manifest,
     readings: Readings,
@@ -301,10 +309,10 @@ def _named(
             f"{without:,} of {len(of_finest):,} names of {tree.levels[-1]} have no vector, and no "
             "picture gets them"
         )
-    values = _values(manifest, readings)
+    values = _values_by_reader(manifest, readings)
     return NamedPictures(
-        table=_table(manifest, readings),
-        scores=_scores(manifest, values, units),
+        table=_table_of_paths(manifest, readings),
+        scores=_means_by_reader(manifest, values, units),
         values=values,
         signature=signature,
         manifest=manifest,
@@ -316,7 +324,7 @@ def _named(
     )
 
 
-def _values(manifest: Manifest, readings: Readings) -> dict[str, dict[str, Values]]:
+def _values_by_reader(manifest: Manifest, readings: Readings) -> dict[str, dict[str, Values]]:
     """By reader (a way from similarities to a path: each, sum, down), then by the name of the value
     such as hF1, the values of the items (Q,)."""
     tree = manifest.tree
@@ -329,7 +337,7 @@ def _values(manifest: Manifest, readings: Readings) -> dict[str, dict[str, Value
     return by_reader
 
 
-def _scores(
+def _means_by_reader(
     manifest: Manifest, by_reader: Mapping[str, Mapping[str, Values]], units: NDArray[np.int64]
 ) -> dict[str, dict[str, Score]]:
     """The means of every reader's values, by name, with intervals over the units (Q,)."""
@@ -341,7 +349,7 @@ def _scores(
     return scores
 
 
-def _table(manifest: Manifest, readings: Readings) -> pa.Table:
+def _table_of_paths(manifest: Manifest, readings: Readings) -> pa.Table:
     """A row per picture: its path by `sum`, and down to which level the readers agree."""
     tree = manifest.tree
     nodes = readings.nodes[SUM]

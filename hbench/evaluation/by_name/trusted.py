@@ -203,6 +203,7 @@ def _by_level(outcome: Outcome, levels: tuple[str, ...]) -> dict[str, tuple[int,
 
 
 def _outcome_document(outcome: Outcome, levels: tuple[str, ...]) -> dict[str, Any]:
+    """An outcome as JSON has it: shares, and by the name of a level the answers that end there."""
     by_level = {
         level: {"items": items, "right": _json(right)}
         for level, (items, right) in _by_level(outcome, levels).items()
@@ -226,28 +227,30 @@ def trusted_of(named: NamedItems, target: float, calibrate: ArrayLike | None, un
     has_truth = np.asarray(~np.isnan(judged.right).all(axis=1))
     if calibrate is None:
         chosen = has_truth
-        halves, thresholds = _by_halves(named, target, has_truth)
+        halves, thresholds = _thresholds_of_halves(named, target, has_truth)
         promise = threshold_for(*_of(named, chosen), target)
         thresholds = np.where(has_truth, thresholds, promise.threshold)
         tested = has_truth
     else:
-        chosen = _chosen(named.items, calibrate) & has_truth
+        chosen = _is_to_calibrate(named.items, calibrate) & has_truth
         promise = threshold_for(*_of(named, chosen), target)
         halves = ()
         thresholds = np.full(len(named.items), promise.threshold)
         tested = has_truth & ~chosen
-    return _answered(named, tested, thresholds, _Setting(target, unit, promise, halves))
+    return _answer_at(named, tested, thresholds, _Setting(target, unit, promise, halves))
 
 
 @dataclass(frozen=True)
 class _Setting:
+    """What a threshold was set for, on what, and the thresholds of the halves."""
+
     target: float
     unit: str
     promise: Promise
     halves: tuple[float, ...]
 
 
-def _answered(
+def _answer_at(
     named: NamedItems, tested: NDArray[np.bool_], thresholds: Values, setting: _Setting
 ) -> Trusted:
     """The answers at a threshold of each item (N,), measured on the tested ones."""
@@ -255,6 +258,7 @@ def _answered(
     levels = judged.climb.levels_at(thresholds)
     answers = answers_of(levels, judged.right)
     rows = np.arange(len(levels))
+    # (N, L+1): level 0, where nothing is said, has the mass 1
     masses = np.concatenate([np.ones((len(levels), 1)), judged.climb.masses], axis=1)
     of_tested = judged.of(tested)
     interval = np.full(2, np.nan)
@@ -300,7 +304,7 @@ def _of(named: NamedItems, chosen: NDArray[np.bool_]) -> tuple[Any, Values, Posi
     return named.judged.climb.of(chosen), named.judged.right[chosen], named.units[chosen]
 
 
-def _by_halves(
+def _thresholds_of_halves(
     named: NamedItems, target: float, has_truth: NDArray[np.bool_]
 ) -> tuple[tuple[float, ...], Values]:
     """The thresholds of the two halves of the units, each set on the other one, and that of every
@@ -336,7 +340,7 @@ def part_of_units(units: Positions, share: float) -> NDArray[np.bool_]:
     return np.asarray(first[of_item.ravel()])
 
 
-def _chosen(items: NDArray[np.object_], calibrate: ArrayLike) -> NDArray[np.bool_]:
+def _is_to_calibrate(items: NDArray[np.object_], calibrate: ArrayLike) -> NDArray[np.bool_]:
     """Which items are calibrated on, by a mask or by their ids."""
     given = as_array(calibrate, "calibrate")
     if given.dtype == bool:

@@ -26,7 +26,7 @@ from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute, Job, View
 from hbench.engine.ranker import Ranker
 from hbench.engine.settings import Conditions, Signature
-from hbench.evaluation.evaluate import measured_jobs, report_of_measurements
+from hbench.evaluation.evaluate import measure_tests, report_of_measurements
 from hbench.evaluation.examination import Examined
 from hbench.evaluation.measurement import Measurement, OnTest, scorers_of
 from hbench.evaluation.summary import summarise
@@ -140,15 +140,15 @@ def _shuffled(word: str) -> OtherTree:
     seed = int(text or "0")
 
     def paths(own: LabelTree) -> Labels:
-        # so that no numbering of classes matters
+        # drawn in the order of the names, so that no numbering of classes matters
         by_name = np.argsort(np.array(own.names[-1], dtype=str))
-        if NO_CLASS in own.names[-1]:
-            by_name = by_name[
-                by_name != own.names[-1].index(NO_CLASS)
-            ]  # of no class under any tree
+        if NO_CLASS in own.names[-1]:  # distractors are of no class under any tree
+            by_name = by_name[by_name != own.names[-1].index(NO_CLASS)]
+        # the class whose path each class takes
         place = np.arange(len(own.names[-1]))
         place[by_name] = by_name[np.random.default_rng(seed).permutation(len(by_name))]
-        return own.paths[np.argsort(own.paths[:, -1])][place]
+        paths_by_class = own.paths[np.argsort(own.paths[:, -1])]
+        return paths_by_class[place]
 
     return OtherTree(
         SHUFFLED if seed == 0 else f"{SHUFFLED}:{seed}",
@@ -173,15 +173,15 @@ def report_under(
     released evaluators, no metric of all levels.
     """
     jobs = jobs_under(examined, trees, memory=memory)
-    measurements = measured_jobs(examined, jobs, execute=execute, on_test=on_test)
+    measurements = measure_tests(examined, jobs, execute=execute, on_test=on_test)
     report = report_of_measurements(examined, measurements)
 
     found = {}
     for at, tree in enumerate(trees):
         first = next(iter(examined.data.tests.values()))
-        conditions = _conditions(examined.conditions, tree.levels(first.tree))
+        conditions = _conditions_under(examined.conditions, tree.levels(first.tree))
         under = {name: measured.others[at] for name, measured in measurements.items()}
-        found[tree.name] = _under(report, tree, conditions, under)
+        found[tree.name] = _scores_under(report, tree, conditions, under)
 
     read = (
         *report.document.read,
@@ -235,7 +235,7 @@ def _views(
     """The views of a test's ranker under every tree, whose `labels` (N, L') are given."""
     views = []
     for tree, of_items in zip(trees, labels, strict=True):
-        of_tree = _conditions(conditions, tree.levels(test.tree))
+        of_tree = _conditions_under(conditions, tree.levels(test.tree))
         asked = of_items[test.query]
         ranked = of_items[test.gallery]
         scorers = scorers_of(of_tree, asked, all_pairs=np.array_equal(test.query, test.gallery))
@@ -246,6 +246,7 @@ def _views(
 
 
 def _refuse_unfit(examined: Examined) -> None:
+    """Raise UsageError for what other trees cannot score, as `report_under` lists it."""
     conditions = examined.conditions
     graded = any(map(is_graded, conditions.metrics))
     words = conditions.words
@@ -258,8 +259,9 @@ def _refuse_unfit(examined: Examined) -> None:
         )
 
 
-def _conditions(conditions: Conditions, levels: tuple[str, ...]) -> Conditions:
-    """The metrics of all levels, then the others at the finest: summed up to the same cuts, values
+def _conditions_under(conditions: Conditions, levels: tuple[str, ...]) -> Conditions:
+    """The conditions under a tree of other levels: the metrics of all levels, then the others at
+    its finest, so that sums go up to the same cuts as under the dataset's own tree, and values
     under equal trees have equal bits."""
     of_level = {
         replace(name, level=None)
@@ -276,7 +278,7 @@ def _graded(conditions: Conditions) -> tuple[MetricName, ...]:
     return tuple(name for name in conditions.metrics if is_graded(name))
 
 
-def _under(
+def _scores_under(
     report: Report, tree: OtherTree, conditions: Conditions, found: Mapping[str, Measurement]
 ) -> UnderTree:
     """The scores under another tree, and their paired differences to those under the dataset's
