@@ -107,6 +107,7 @@ class Audit:
         }
 
     def _of_group(self, group: SuspectGroup) -> dict[str, Any]:
+        """A group as plain values: both classes, the level at which they part, and the items."""
         label, proposed = group.label, group.proposed
         return {
             "label": self.pool.labels[label],
@@ -196,7 +197,7 @@ def audit(
         groups,
         pool,
         votes,
-        (*pool.remarks, *_doubts(lists), *_leaks(pool, copies)),
+        (*pool.remarks, *_remarks_on_lists(lists), *_remark_on_copies_across_splits(pool, copies)),
     )
 
 
@@ -215,7 +216,7 @@ def in_words(suspects: SuspectList) -> str:
     return f"{' and '.join(ends)} wrong" if ends else ""
 
 
-def _doubts(lists: tuple[SuspectList, SuspectList]) -> list[str]:
+def _remarks_on_lists(lists: tuple[SuspectList, SuspectList]) -> list[str]:
     """Say where sureness is not to be trusted, and which mistakes would not be seen."""
     said = []
     for each in lists:
@@ -241,12 +242,13 @@ def held_out(pool: Pool) -> tuple[str, ...]:
     found = []
     for level, name in enumerate(pool.manifest.levels):
         pairs = np.unique(np.stack([labels[:, level], splits]), axis=1)
+        # every node stands in one pair, and so in one split
         if len(np.unique(pairs[0])) == pairs.shape[1]:
             found.append(name)
     return tuple(found)
 
 
-def _leaks(pool: Pool, copies: pa.Table) -> list[str]:
+def _remark_on_copies_across_splits(pool: Pool, copies: pa.Table) -> list[str]:
     """Say how many copies lie on both sides of a split that holds a level out."""
     levels = held_out(pool)
     across = _number(copies, "split", "copy_split")

@@ -39,14 +39,16 @@ class Pairs(NamedTuple):
 def copies_of(pool: Pool, votes: Votes, nearest: Nearest) -> pa.Table:
     """A row per pair of an item and one of its nearest that is a copy under another label, or in
     another split, the most alike first; `is_exact`: whether the vectors are the same."""
-    pairs = _pairs(nearest)
+    pairs = _pairs_with_nearest(nearest)
     same = votes.classes[pairs.first] == votes.classes[pairs.second]
     # what is far for one label is near for two: either kind of pair has limits of its own
     is_copy = np.where(same, _are_copies(votes, pairs, same), _are_copies(votes, pairs, ~same))
     elsewhere = pool.split[pairs.first] != pool.split[pairs.second]
     at = np.flatnonzero(is_copy & (~same | elsewhere))
     at = at[np.argsort(-pairs.cosines[at], kind="stable")]
-    return _table(pool, votes, Pairs(pairs.first[at], pairs.second[at], pairs.cosines[at]))
+    return _table_of_copies(
+        pool, votes, Pairs(pairs.first[at], pairs.second[at], pairs.cosines[at])
+    )
 
 
 def is_copy_of_its_label(votes: Votes, nearest: Nearest) -> NDArray[np.bool_]:
@@ -58,7 +60,7 @@ def is_copy_of_its_label(votes: Votes, nearest: Nearest) -> NDArray[np.bool_]:
     return found.reshape(nearest.items.shape)
 
 
-def _pairs(nearest: Nearest) -> Pairs:
+def _pairs_with_nearest(nearest: Nearest) -> Pairs:
     """Every item with each of its nearest ones, each pair once."""
     number = len(nearest.items)
     first = np.repeat(np.arange(number), nearest.items.shape[1])
@@ -72,13 +74,19 @@ def _pairs(nearest: Nearest) -> Pairs:
 def _are_copies(votes: Votes, pairs: Pairs, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Which pairs are copies, of pairs like the chosen ones (p,)."""
     distances = np.log(np.maximum(1 - pairs.cosines, SMALLEST))
-    found: NDArray[np.bool_] = distances < _limits(votes, pairs, distances, chosen)
+    found: NDArray[np.bool_] = distances < _limits_of_pairs(votes, pairs, distances, chosen)
     return (pairs.cosines >= EXACT) | found
 
 
-def _limits(votes: Votes, pairs: Pairs, distances: Floats, chosen: NDArray[np.bool_]) -> Floats:
-    """The logarithm of the distance (p,) below which a pair is a copy, by the parent of its first
-    item and the chosen pairs: the nearest one of each item counts."""
+def _limits_of_pairs(
+    votes: Votes, pairs: Pairs, distances: Floats, chosen: NDArray[np.bool_]
+) -> Floats:
+    """The logarithm of the distance (p,) below which a pair is a copy, by the other pairs under the
+    parent of its first item.
+
+    `distances` (p,): logarithms, too; `chosen` (p,): the pairs that set the limits, of which the
+    nearest one of each item counts.
+    """
     nearest = np.full(len(votes.classes), np.inf)
     for items in (pairs.first, pairs.second):
         np.minimum.at(nearest, items[chosen], distances[chosen])
@@ -87,6 +95,7 @@ def _limits(votes: Votes, pairs: Pairs, distances: Floats, chosen: NDArray[np.bo
     known = np.flatnonzero(np.isfinite(nearest))
     # a parent of few pairs takes the limit of all
     limits = np.full(int(parents.max()) + 1, _limit(nearest[known]))
+    # items by parent: those of one lie side by side
     order = known[np.argsort(parents[known], kind="stable")]
     bounds = np.searchsorted(parents[order], np.arange(len(limits) + 1))
     for parent, (start, stop) in enumerate(pairwise(bounds.tolist())):
@@ -105,7 +114,7 @@ def _limit(distances: Floats) -> float:
     return middle - DEVIATIONS * spread
 
 
-def _table(pool: Pool, votes: Votes, pairs: Pairs) -> pa.Table:
+def _table_of_copies(pool: Pool, votes: Votes, pairs: Pairs) -> pa.Table:
     """The copies, with the level down to which their labels agree."""
     labels = pool.labels
     levels = ["", *pool.manifest.levels]

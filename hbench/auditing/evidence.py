@@ -138,7 +138,7 @@ class Evidence:
             some = slice(start, start + step)
             parts.append(self._alternatives(items[some], classes[some]))
         far, near = zip(*parts, strict=True)
-        return Alternatives(_joined(far), _joined(near))
+        return Alternatives(_concatenated(far), _concatenated(near))
 
     def _alternatives(self, items: Indices, classes: Indices) -> tuple[Best, Best]:
         """The best other class of every item that contradicts its label: of those far away in the
@@ -151,6 +151,7 @@ class Evidence:
         differs = common < np.minimum(known, votes.known[other])
         is_near = common == known - 1
 
+        # evidence for a class is the logarithm of a ratio of likelihoods
         of_own = self.log_likelihood(items, classes)
         of_other = self.log_likelihood(items[row], other)
         best = []
@@ -176,6 +177,8 @@ class Evidence:
         parents = self.votes.parents
         is_own = self.votes.classes[items] == classes
         in_parent = parents[self.votes.classes[items]] == parents[classes]
+        # a class of few items borrows some items' worth of votes: for far alternatives from its
+        # parent, for near ones, which share the parent, from all items
         weight = PRIOR * self.votes.k
         for level in self.levels:
             cast = level.cast[items]
@@ -207,7 +210,8 @@ class Level(NamedTuple):
 
 
 def _best(number: int, rows: Indices, classes: Indices, evidence: Floats) -> Best:
-    """The best alternative of each of a `number` of items; of equal ones the first class."""
+    """The best alternative of each of a `number` of items; of equal ones the first class. Of pairs
+    (m,) of an item (`rows`) and a class, with the evidence for it."""
     order = np.lexsort((classes, -evidence, rows))
     # the first of each row in the order of evidence
     first = order[np.unique(rows[order], return_index=True)[1]]
@@ -217,5 +221,5 @@ def _best(number: int, rows: Indices, classes: Indices, evidence: Floats) -> Bes
     return best
 
 
-def _joined(parts: tuple[Best, ...]) -> Best:
+def _concatenated(parts: tuple[Best, ...]) -> Best:
     return Best(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))

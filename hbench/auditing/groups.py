@@ -62,12 +62,13 @@ def contradicted(found: Alternatives, items: Indices) -> Contradicted:
 
 def groups_of(votes: Votes, found: Contradicted, strangeness: Strangeness) -> list[SuspectGroup]:
     """The groups among items whose neighbours contradict their labels, the largest first."""
-    pairs = _by_pair(votes, found)
+    pairs = _items_by_pair(votes, found)
     sizes = [float(votes.weights[each.items].sum()) for each in pairs]
     size_of = {(e.label, e.proposed): size for e, size in zip(pairs, sizes, strict=True)}
     by_class = _items_by_class(votes)
     groups = []
     for group, size in zip(pairs, sizes, strict=True):
+        # classes that are taken for each other both ways overlap: neither lost items to the other
         back = size_of.get((group.proposed, group.label), 0.0)
         is_large = size >= FEWEST - ROUNDED and back <= size / 2
         if is_large and _is_at_home(votes, group, strangeness, by_class):
@@ -75,7 +76,7 @@ def groups_of(votes: Votes, found: Contradicted, strangeness: Strangeness) -> li
     return sorted(groups, key=lambda each: (-len(each.items), each.label, each.proposed))
 
 
-def _by_pair(votes: Votes, found: Contradicted) -> list[SuspectGroup]:
+def _items_by_pair(votes: Votes, found: Contradicted) -> list[SuspectGroup]:
     """Items by their class and the proposed one."""
     if not len(found.items):
         return []
@@ -127,18 +128,22 @@ class GroupRecall(NamedTuple):
 
 
 def recall_of_groups(votes: Votes, strangeness: Strangeness) -> GroupRecall:
-    """Relabel items of some classes and look for groups again."""
+    """Relabel items of some classes and look for groups again.
+
+    Each class loses items drawn at random, and then neighbours, as where a batch was labelled at
+    once: the smaller share counts.
+    """
     rng = np.random.default_rng(0)
     shares = []
     for is_far in (True, False):
-        flows = _lost(votes, rng, is_far=is_far)
-        batches = [_nearest_of(votes, flow) for flow in flows]
-        both = (_found_again(votes, strangeness, lost) for lost in (flows, batches))
+        flows = _relabel_some(votes, rng, is_far=is_far)
+        batches = [_batch_of_neighbours(votes, flow) for flow in flows]
+        both = (_share_found_again(votes, strangeness, lost) for lost in (flows, batches))
         shares.append(min(both) if len(flows) >= FEWEST_SOURCES else np.nan)
     return GroupRecall(*shares)
 
 
-def _found_again(votes: Votes, strangeness: Strangeness, lost: list[SuspectGroup]) -> float:
+def _share_found_again(votes: Votes, strangeness: Strangeness, lost: list[SuspectGroup]) -> float:
     """The share of items, relabelled on purpose, that come back in groups."""
     classes = votes.classes.copy()
     for group in lost:
@@ -153,7 +158,7 @@ def _found_again(votes: Votes, strangeness: Strangeness, lost: list[SuspectGroup
     return float(np.isin(wrong, in_groups).mean())
 
 
-def _nearest_of(votes: Votes, flow: SuspectGroup) -> SuspectGroup:
+def _batch_of_neighbours(votes: Votes, flow: SuspectGroup) -> SuspectGroup:
     """The first item of a class that loses some, and its nearest neighbours in that class: a batch
     that was labelled at once."""
     first = flow.items[0]
@@ -162,10 +167,11 @@ def _nearest_of(votes: Votes, flow: SuspectGroup) -> SuspectGroup:
     return SuspectGroup(flow.label, flow.proposed, np.unique(np.array(batch, np.int64)))
 
 
-def _lost(votes: Votes, rng: np.random.Generator, *, is_far: bool) -> list[SuspectGroup]:
+def _relabel_some(votes: Votes, rng: np.random.Generator, *, is_far: bool) -> list[SuspectGroup]:
     """Items of some classes, each with the wrong class that they get: one of another parent, or a
     sibling."""
     by_class = _items_by_class(votes)
+    # only of large classes the share that is lost makes a group
     fewest = int(np.ceil(FEWEST / LOST))
     large = [label for label, items in enumerate(by_class) if len(items) >= fewest]
     enough = np.array([len(items) > SMALLEST for items in by_class])

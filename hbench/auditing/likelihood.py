@@ -70,7 +70,8 @@ class Sample(NamedTuple):
         return slope
 
     def curvature(self, line: Floats, share: float) -> Floats:
-        """What is expected of the cost's second derivatives, (p, p)."""
+        """The expected second derivatives (p, p) of the cost at a line (p,), by which `fit` steps;
+        `share`: π, of labels that are wrong."""
         chance, steps, _ = self._chances(line, share)
         # of a chance p that has the slope p·steps, p² steps² / (p (1 − p)) for each label
         curves = (self.swapped + self.as_is) * steps**2 * chance / (1 - chance)

@@ -47,16 +47,16 @@ def completions_of(pool: Pool, votes: Votes) -> pa.Table:
     for item in np.flatnonzero(votes.known[votes.classes] < votes.depth).tolist():
         own = int(votes.classes[item])
         level = int(votes.known[own])
-        proposed, share = _agreed(votes, item, level)
+        proposed, share = _class_most_agree_on(votes, item, level)
         if share >= AGREE and (votes.paths[proposed, :level] == votes.paths[own, :level]).all():
             path = JOINED.join(pool.paths[proposed][: level + 1])
             id_of, split = str(pool.manifest.items[item]), str(pool.split[item])
             found.append(Completion(id_of, split, pool.labels[own], path, share))
     found.sort(key=lambda each: -each.share)
-    return _table(Completion, found)
+    return _table_of_rows(Completion, found)
 
 
-def _agreed(votes: Votes, item: int, level: int) -> tuple[int, float]:
+def _class_most_agree_on(votes: Votes, item: int, level: int) -> tuple[int, float]:
     """A class of the node at a level that most neighbours of an item have, and their share."""
     near = votes.classes[votes.neighbours[item]]
     further = near[votes.known[near] > level]
@@ -74,17 +74,19 @@ def merges_of(pool: Pool, votes: Votes) -> pa.Table:
     sizes = np.bincount(votes.classes, minlength=len(votes.paths)).tolist()
     cast = _votes_between(votes)
     found = []
+    # (smaller, larger class), once whichever votes for the other
     pairs = {(min(pair), max(pair)) for pair in cast}
     for one, other in sorted(pairs):
         if one == other or not _are_siblings(votes, one, other):
             continue
-        share, back = _share(cast, one, other), _share(cast, other, one)
-        is_slip = max(share if sizes[one] <= TINY else 0.0, back if sizes[other] <= TINY else 0.0)
-        if min(share, back) >= TOLD_APART or is_slip >= AGREE:
+        share, back = _share_of_votes(cast, one, other), _share_of_votes(cast, other, one)
+        # a class of one or two items may be a slip of the pen for the other
+        of_tiny = max(share if sizes[one] <= TINY else 0.0, back if sizes[other] <= TINY else 0.0)
+        if min(share, back) >= TOLD_APART or of_tiny >= AGREE:
             names = (pool.labels[one], pool.labels[other])
             found.append(OneClass(*names, share, back, sizes[one], sizes[other]))
     found.sort(key=lambda each: -min(each.first_for_second, each.second_for_first))
-    return _table(OneClass, found)
+    return _table_of_rows(OneClass, found)
 
 
 def _votes_between(votes: Votes) -> dict[tuple[int, int], int]:
@@ -103,7 +105,7 @@ def _are_siblings(votes: Votes, one: int, other: int) -> bool:
     return bool(is_known and votes.parents[one] == votes.parents[other])
 
 
-def _share(cast: dict[tuple[int, int], int], one: int, other: int) -> float:
+def _share_of_votes(cast: dict[tuple[int, int], int], one: int, other: int) -> float:
     """Of the votes of a class for itself or the other, the share for the other."""
     for_other = cast.get((one, other), 0)
     return round(for_other / max(cast.get((one, one), 0) + for_other, 1), 4)
@@ -112,7 +114,7 @@ def _share(cast: dict[tuple[int, int], int], one: int, other: int) -> float:
 ARROW = {str: pa.string(), float: pa.float64(), int: pa.int64()}
 
 
-def _table(kind: type[Any], rows: Sequence[Any]) -> pa.Table:
+def _table_of_rows(kind: type[Any], rows: Sequence[Any]) -> pa.Table:
     """Named tuples as a table."""
     fields = [(name, ARROW[get_type_hints(kind)[name]]) for name in kind._fields]
     return pa.Table.from_pylist([row._asdict() for row in rows], schema=pa.schema(fields))

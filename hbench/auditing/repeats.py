@@ -27,13 +27,16 @@ def votes_of(
     every item."""
     paths, known, classes = labelled
     everyone = Votes(paths, known, classes, nearest.items, np.ones(len(classes)))
+    # (N,): the number of each item's burst, its copies under its own label
     bursts = _bursts(everyone, nearest)
     listed = bursts[nearest.items]
+    # a neighbour repeats if it is of the item's own burst, or of that of a nearer neighbour
     is_repeat = listed == bursts[:, None]
     for place in range(1, listed.shape[1]):
         is_repeat[:, place] |= (listed[:, :place] == listed[:, place, None]).any(axis=1)
 
-    # where too few others are listed, copies fill the end
+    # a stable sort puts what is no repeat first, nearest first; where these are too few, copies
+    # fill the end
     kept = np.argsort(is_repeat, axis=1, kind="stable")[:, :k]
     weights = 1 / np.bincount(bursts)[bursts]
     neighbours = np.take_along_axis(nearest.items, kept, axis=1)

@@ -40,8 +40,12 @@ class Strangeness(NamedTuple):
         shape = int(of_parents.max()) + 1
         # all parents are under one root, which lends them its mean
         above = np.zeros(shape, np.int64)
-        mean, spread = _borrowing(logs, of_parents[votes.classes], mean[above], spread[above])
-        means, deviations = _borrowing(logs, votes.classes, mean[of_parents], spread[of_parents])
+        mean, spread = _means_with_borrowed_items(
+            logs, of_parents[votes.classes], mean[above], spread[above]
+        )
+        means, deviations = _means_with_borrowed_items(
+            logs, votes.classes, mean[of_parents], spread[of_parents]
+        )
         return cls(logs, means, np.maximum(deviations, SMALLEST))
 
     def in_class(self, items: Indices, classes: Indices) -> Floats:
@@ -50,10 +54,14 @@ class Strangeness(NamedTuple):
         return np.clip(strange, LEAST, MOST)
 
 
-def _borrowing(
+def _means_with_borrowed_items(
     values: Floats, groups: Indices, mean: Floats, spread: Floats
 ) -> tuple[Floats, Floats]:
-    """The mean and standard deviation of each group (G,), with some items' worth of others."""
+    """The mean and standard deviation (G,) of the values (N,) of each group (N,).
+
+    BORROWED items with the `mean` and `spread` (G,) of what a group lies in are counted with its
+    own, so that a group of few items has no extreme ones.
+    """
     number = len(mean)
     sizes = np.bincount(groups, minlength=number) + BORROWED
     means = (np.bincount(groups, values, number) + BORROWED * mean) / sizes

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from hbench.auditing.evidence import Best, Evidence, Indices
 from hbench.auditing.likelihood import Sample, line_of
 from hbench.auditing.strangeness import Strangeness
-from hbench.auditing.swaps import swapped
+from hbench.auditing.swaps import draw_swaps
 
 Floats = NDArray[np.float64]
 FEWEST = 100  # swapped labels, below which nothing is said
@@ -94,13 +94,13 @@ class Sureness(NamedTuple):
 NOT_TRUSTED = Sureness(0.0, np.zeros(4), 1.0, is_trusted=False, most=1.0, is_apart=False)
 
 
-def calibrated(
+def calibrate_sureness(
     evidence: Evidence, strangeness: Strangeness, observed: Seen, *, is_far: bool
 ) -> Sureness:
     """Fit the sureness of far or near suspects to what is seen of the labels as they are, without
     those that have no alternative."""
     votes = evidence.votes
-    swaps = swapped(votes, np.random.default_rng(0), is_far=is_far)
+    swaps = draw_swaps(votes, np.random.default_rng(0), is_far=is_far)
     found = evidence.alternatives(*swaps)
     best = found.far if is_far else found.near
     has_some = np.isfinite(best.evidence)
@@ -112,7 +112,7 @@ def calibrated(
     if not _stand_out(of_swaps.evidence / votes.depth, is_far=is_far):
         return NOT_TRUSTED
     ratio = len(of_swaps.evidence) / len(votes.classes)
-    return _fitted(observed, of_swaps, ratio)
+    return _fit_curve(observed, of_swaps, ratio)
 
 
 def _stand_out(scores: Floats, *, is_far: bool) -> bool:
@@ -131,8 +131,9 @@ class Ends(NamedTuple):
     line: Floats
 
 
-def _fitted(observed: Seen, of_swaps: Seen, ratio: float) -> Sureness:
-    """The curve of the highest likelihood, by the smallest π that is hardly less likely."""
+def _fit_curve(observed: Seen, of_swaps: Seen, ratio: float) -> Sureness:
+    """Fit the curve that turns what is seen into sureness, by the highest likelihood; of all π that
+    are hardly less likely the smallest counts. `ratio`: of swapped labels to all items."""
     middle = max(float(np.median(of_swaps.evidence)), 1e-6)
     are_apart = _are_apart(observed, of_swaps)
     columns = 2 if are_apart else 3  # without the bend
@@ -144,7 +145,8 @@ def _fitted(observed: Seen, of_swaps: Seen, ratio: float) -> Sureness:
     width = features[1].std(axis=0) + 1e-9
     sample = _sample(both, [(each - center) / width for each in features], ratio)
 
-    found = _ends(sample)
+    # back from standard units to those of the features
+    found = _likely_shares(sample)
     slopes = np.zeros(3)
     slopes[:columns] = found.line[1:] / width
     height = found.line[0] - slopes[:columns] @ center
@@ -159,8 +161,10 @@ def _are_apart(observed: Seen, of_swaps: Seen) -> bool:
     return between <= APART * int((observed.evidence >= weakest).sum())
 
 
-def _ends(sample: Sample) -> Ends:
-    """The shares of wrong labels that are hardly less likely than any."""
+def _likely_shares(sample: Sample) -> Ends:
+    """Find the smallest and the largest share π of wrong labels that is hardly less likely than the
+    likeliest: each of SHARES is tried, with the line that fits it best.
+    """
     lines = []
     costs = []
     line = np.zeros(sample.features.shape[1])
@@ -175,8 +179,9 @@ def _ends(sample: Sample) -> Ends:
 
 
 def _sample(both: list[Seen], features: list[Floats], ratio: float) -> Sample:
-    """Labels without evidence against them, which differ in one feature alone, in bins; all others
-    one by one."""
+    """Make the sample of labels as they are and swapped ones (`both`), with their `features`
+    (m, p) each. Labels without evidence against them, nearly all, differ in the first feature
+    alone: they are counted in bins, for speed; all others are taken one by one."""
     is_low = [each.evidence <= 0 for each in both]
     low = [each[some] for each, some in zip(features, is_low, strict=True)]
     whole = np.sort(np.concatenate(low)[:, 0])

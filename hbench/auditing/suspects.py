@@ -17,7 +17,7 @@ from hbench.auditing.evidence import Alternatives, Best, Evidence, Indices, Vote
 from hbench.auditing.groups import SuspectGroup, contradicted, groups_of, recall_of_groups
 from hbench.auditing.pool import Pool
 from hbench.auditing.strangeness import Strangeness
-from hbench.auditing.sureness import Seen, Sureness, calibrated
+from hbench.auditing.sureness import Seen, Sureness, calibrate_sureness
 from hbench.auditing.swaps import SMALLEST
 
 FAR, NEAR = "far", "near"
@@ -85,7 +85,7 @@ def suspects_of(votes: Votes, distances: NDArray[np.float64], *, most: int) -> S
     recall = recall_of_groups(votes, strangeness)
     of_far = Candidates(FAR, found.far, is_far, group, recall.far)
     of_near = Candidates(NEAR, found.near, ~is_far, group, recall.near)
-    listed = partial(_listed, evidence=evidence, strangeness=strangeness, most=most)
+    listed = partial(_list_of_kind, evidence=evidence, strangeness=strangeness, most=most)
     return Suspects((listed(of_far), listed(of_near)), tuple(groups))
 
 
@@ -100,7 +100,7 @@ class Candidates(NamedTuple):
     recall: float
 
 
-def _listed(
+def _list_of_kind(
     some: Candidates, evidence: Evidence, strangeness: Strangeness, most: int
 ) -> SuspectList:
     """The suspects of a kind, with their sureness."""
@@ -109,18 +109,18 @@ def _listed(
     seen = Seen.of(everyone, best, strangeness)
     is_alone = some.group == 0
     observed = seen.at(np.isfinite(best.evidence) & is_alone)
-    curve = calibrated(evidence, strangeness, observed, is_far=some.kind == FAR)
+    curve = calibrate_sureness(evidence, strangeness, observed, is_far=some.kind == FAR)
 
     items = np.flatnonzero(some.chosen & (best.evidence > 0))
     sureness = np.where(is_alone, curve.of(seen), np.nan)[items]
-    at_least, at_most = _bounds(curve, sureness, len(everyone))
+    at_least, at_most = _numbers_of_wrong_labels(curve, sureness, len(everyone))
     if at_least is not None and at_least < FEWEST_WRONG and not curve.is_apart:
         # so few that a handful of look-alikes makes most of those that are said to be sure
         sureness = np.minimum(sureness, LIKELY)
     odds = curve.odds(seen)[items]
     order = _order(sureness, odds, some.group[items])
     if at_most is not None:
-        at_most = _with_groups(at_most, some.group[items], some.recall)
+        at_most = _at_most_with_groups(at_most, some.group[items], some.recall)
 
     listed = items[order][:most]
     return SuspectList(
@@ -143,7 +143,7 @@ def _order(sureness: NDArray[np.float64], odds: NDArray[np.float64], group: Indi
     return np.lexsort((-odds, group, part))
 
 
-def _with_groups(at_most: int, groups: Indices, recall: float) -> int | None:
+def _at_most_with_groups(at_most: int, groups: Indices, recall: float) -> int | None:
     """How many labels are wrong at most where all groups are, as many as were not found, and one
     more; None where too few would be found. `groups` (S,): of suspects, 0 without one."""
     if not recall >= RECALL:
@@ -153,7 +153,7 @@ def _with_groups(at_most: int, groups: Indices, recall: float) -> int | None:
     return at_most + math.ceil(in_groups / recall * (1 + 1 / max(found, 1)))
 
 
-def _bounds(
+def _numbers_of_wrong_labels(
     curve: Sureness, sureness: NDArray[np.float64], items: int
 ) -> tuple[int | None, int | None]:
     """How many labels are wrong at least and at most, as suspects that stand alone say: by the

@@ -20,7 +20,7 @@ class Swaps(NamedTuple):
     classes: Indices
 
 
-def swapped(votes: Votes, rng: np.random.Generator, *, is_far: bool) -> Swaps:
+def draw_swaps(votes: Votes, rng: np.random.Generator, *, is_far: bool) -> Swaps:
     """Draw items, and for each the class of another item: one with its parent, or one that leaves
     its path at a level above, each as often. Items without such another are left out.
     """
@@ -28,8 +28,9 @@ def swapped(votes: Votes, rng: np.random.Generator, *, is_far: bool) -> Swaps:
     number = min(SWAPS, 2 * len(votes.classes))
     items = rng.integers(0, len(votes.classes), number)
     known = votes.known[votes.classes[items]]
+    # the level, from 0, at which the wrong class leaves the path
     leaves = rng.integers(0, np.maximum(known - 1, 1)) if is_far else known - 1
-    drawn, has_others = _drawn(votes, rng, votes.classes[items], leaves)
+    drawn, has_others = _draw_classes(votes, rng, votes.classes[items], leaves)
 
     sizes = np.bincount(votes.classes, minlength=len(votes.paths))
     is_deep = known > 1 if is_far else known > 0
@@ -39,7 +40,7 @@ def swapped(votes: Votes, rng: np.random.Generator, *, is_far: bool) -> Swaps:
     return Swaps(items[kept], drawn[kept])
 
 
-def _drawn(
+def _draw_classes(
     votes: Votes, rng: np.random.Generator, classes: Indices, leaves: Indices
 ) -> tuple[Indices, NDArray[np.bool_]]:
     """The class of a random item that shares the path of each class down to a level and leaves it

@@ -74,13 +74,14 @@ def climb_of(rows: Shares, items: int) -> Climb:
     Rows of one path count together. Of equal shares the path comes first whose nodes do; a path
     that ends above others goes on along the largest of them.
     """
-    rows = _summed(rows)
+    rows = _sum_equal_paths(rows)
     depth = rows.paths.shape[1]
-    first = _largest(rows, items)
+    # (N,): the row of each item's largest share, −1 without any
+    first = _row_of_largest_share(rows, items)
     nodes = np.full((items, depth), BELOW, rows.paths.dtype)
     has = first >= 0
     nodes[has] = rows.paths[first[has]]
-    nodes = _gone_on(rows, nodes)
+    nodes = _extend_paths(rows, nodes)
 
     masses = np.zeros((items, depth))
     for level in range(depth):
@@ -90,7 +91,7 @@ def climb_of(rows: Shares, items: int) -> Climb:
     return Climb(nodes, masses)
 
 
-def _summed(rows: Shares) -> Shares:
+def _sum_equal_paths(rows: Shares) -> Shares:
     """The rows with one of each path of an item, by item, then by path."""
     keys = np.concatenate([rows.owners[:, None], rows.paths], axis=1)
     different, of_row = np.unique(keys, axis=0, return_inverse=True)
@@ -98,7 +99,7 @@ def _summed(rows: Shares) -> Shares:
     return Shares(different[:, 0], different[:, 1:].astype(rows.paths.dtype), sums)
 
 
-def _largest(rows: Shares, items: int) -> Positions:
+def _row_of_largest_share(rows: Shares, items: int) -> Positions:
     """The row of the largest share of every item (items,), the first of equal ones; −1 of none."""
     order = np.lexsort((np.arange(len(rows.owners)), -rows.shares, rows.owners))
     owners, at = np.unique(rows.owners[order], return_index=True)
@@ -107,8 +108,9 @@ def _largest(rows: Shares, items: int) -> Positions:
     return found
 
 
-def _gone_on(rows: Shares, nodes: Labels) -> Labels:
-    """The paths (N, L), of which those that end above others go on along the largest of them."""
+def _extend_paths(rows: Shares, nodes: Labels) -> Labels:
+    """Let paths (N, L) that end early go on along the largest share of their item among the paths
+    that begin with them; again, until none does."""
     depth = nodes.shape[1]
     if not (nodes == BELOW).any():
         return nodes
@@ -120,11 +122,11 @@ def _gone_on(rows: Shares, nodes: Labels) -> Labels:
     if not further.any():
         return nodes
     below = Shares(rows.owners[further], rows.paths[further], rows.shares[further])
-    first = _largest(below, len(nodes))
+    first = _row_of_largest_share(below, len(nodes))
     has = first >= 0
     nodes = nodes.copy()
     nodes[has] = below.paths[first[has]]
-    return _gone_on(rows, nodes)
+    return _extend_paths(rows, nodes)
 
 
 def leaf_counts(tree: LabelTree) -> list[Positions]:
@@ -142,8 +144,9 @@ def leaf_counts(tree: LabelTree) -> list[Positions]:
 
 
 def coverage_of(tree: LabelTree, nodes: Labels) -> Values:
-    """1 − log2 leaves / log2 F of the nodes (N, L) of paths: 1 of a leaf, and of a node that the
-    tree does not have; 0 BELOW the end of a path."""
+    """How much an answer says: 1 − log2 leaves / log2 F of the nodes (N, L) of paths, by the leaves
+    below a node and all F of the tree. 1 of a leaf, and of a node that the tree does not have; 0 of
+    the root, and BELOW the end of a path."""
     counts = leaf_counts(tree)
     whole = np.log2(max(int(counts[0].sum()), 2))
     coverage = np.zeros(nodes.shape)

@@ -108,6 +108,7 @@ def _mean(values: Values) -> float:
 def curve_of(judged: JudgedClimb) -> RiskCoverage:
     """Risk against coverage at every threshold at which an answer changes."""
     climb, right, coverage = judged
+    # (N, L): the threshold from which on downwards an item is answered by a node
     reach = climb.reach
     some = climb.nodes != BELOW
     # what an item counts changes where the threshold reaches a node: at the root it is judged, and
@@ -117,6 +118,7 @@ def curve_of(judged: JudgedClimb) -> RiskCoverage:
     counted = np.diff(np.where(known, 1.0, 0.0), prepend=1.0, axis=1)[some]
     covered = np.diff(coverage, prepend=0.0, axis=1)[some]
 
+    # running sums of these changes, at the last of equal thresholds
     order = np.argsort(-reach[some], kind="stable")
     falling = reach[some][order]
     at = np.flatnonzero(np.append(np.diff(falling) < -ROUNDED, True)[: len(falling)])

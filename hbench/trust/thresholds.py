@@ -46,10 +46,11 @@ def threshold_for(climb: Climb, right: Values, units: Positions, target: float) 
     needed = units_needed(target)
     units = np.unique(units, return_inverse=True)[1].ravel()
     number = int(units.max(initial=-1)) + 1
-    answers = _answers(climb, right, units)
-    first = _first(answers, target)
+    answers = _answers_at_thresholds(climb, right, units)
+    first = _first_threshold(answers, target)
     if first is None:
         return Promise(math.inf, number, needed)
+    # fixed-sequence testing: from the largest threshold down, until the first that fails
     held = math.inf
     for tried, said, wrong in answers.by_unit(first):
         passed = upper_bounds(UnitSums.of_counts(said, wrong)) <= 1 - target
@@ -67,6 +68,7 @@ def units_needed(target: float) -> int:
     >>> units_needed(0.95), units_needed(0.9)
     (65, 32)
     """
+    # by doubling, then by halving: the bound falls with the number of units
     low, high = 1, 2
     while bound_without_errors(high) > 1 - target and high < MOST_UNITS:
         low, high = high, 2 * high
@@ -104,6 +106,7 @@ class _Answers(NamedTuple):
     def by_unit(self, first: int = 0) -> Iterator[tuple[Values, Values, Values]]:
         """Some thresholds (n,) at once, from number `first` on, with what each unit says there and
         what of it is wrong (n, G)."""
+        # at each threshold an item says more than at the one before: running sums by unit
         totals = np.zeros((2, self.units))
         for start in range(0, len(self.tried), AT_ONCE):
             here = (self.at >= start) & (self.at < start + AT_ONCE)
@@ -119,11 +122,12 @@ class _Answers(NamedTuple):
                 yield some[skipped:], sums[0, skipped:], sums[1, skipped:]
 
 
-def _answers(climb: Climb, right: Values, units: Positions) -> _Answers:
+def _answers_at_thresholds(climb: Climb, right: Values, units: Positions) -> _Answers:
     """The answers of items at the thresholds that are tried."""
     reach = climb.reach
     is_node = climb.nodes != BELOW
     falling = np.unique(reach[is_node])[::-1]
+    # of all thresholds at which an answer changes, STEPS with as many changes between them
     every = np.sort(reach[is_node])[::-1]
     step = max(1, -(-len(every) // STEPS))
     tried = np.unique(every[step - 1 :: step])[::-1]
@@ -141,7 +145,7 @@ def _answers(climb: Climb, right: Values, units: Positions) -> _Answers:
     return _Answers(tried, at[some], owners[some], said[some], wrong[some], number)
 
 
-def _first(answers: _Answers, target: float) -> int | None:
+def _first_threshold(answers: _Answers, target: float) -> int | None:
     """The number of the threshold at which the sequence begins, by what is said alone: the first
     at which so many units speak that they would do with ROOM for errors; if there is none, the one
     at which most speak; None where these would not do without an error."""

@@ -9,7 +9,7 @@ import pytest
 
 import hbench
 from hbench.auditing.evidence import NOTHING, Evidence, Votes
-from hbench.auditing.swaps import swapped
+from hbench.auditing.swaps import draw_swaps
 from hbench.core.errors import SubmissionError, UsageError
 from hbench.datasets import manifest
 from hbench.datasets.dataset import Dataset, Protocol
@@ -193,7 +193,7 @@ def test_swapped_labels_leave_the_path_where_they_should():
     vectors, rows = zoo()
     votes = audited(vectors, rows).votes
     for is_far in (True, False):
-        swaps = swapped(votes, np.random.default_rng(0), is_far=is_far)
+        swaps = draw_swaps(votes, np.random.default_rng(0), is_far=is_far)
         own = votes.paths[votes.classes[swaps.items]]
         shared = np.cumprod(own == votes.paths[swaps.classes], axis=1).sum(axis=1)
         assert set(shared.tolist()) == ({0, 1} if is_far else {2})
