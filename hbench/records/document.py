@@ -54,6 +54,7 @@ class Score(Strict):
 
     @model_validator(mode="after")
     def _is_inside(self) -> Score:
+        """Refuse a value outside of its interval, which only a damaged or forged file has."""
         value = self.value
         low = self.low
         high = self.high
@@ -183,11 +184,12 @@ def read_by_query(path: Path, document: Document) -> pa.Table:
     """
     table = table_beside(path, document, KEYS, what="per-query values", option=f"--by-query {path}")
     metrics = metric_columns(table)
-    wrong = [
-        f
-        for f in table.schema
-        if not (pa.types.is_floating if f.name in metrics else pa.types.is_string)(f.type)
-    ]
+    wrong = []
+    for field in table.schema:
+        is_number = pa.types.is_floating(field.type)
+        is_text = pa.types.is_string(field.type)
+        if not (is_number if field.name in metrics else is_text):
+            wrong.append(field)
     if wrong:
         raise SubmissionError(
             f"{path} holds no per-query values",

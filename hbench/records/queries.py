@@ -105,17 +105,18 @@ def units_of(table: pa.Table, unit: str | None = None) -> NDArray[np.int64]:
     """
     levels = levels_of(table)
     if unit == QUERY or (unit is None and not levels):
-        return _numbered(table["query"])
+        return _numbers_by_name(table["query"])
     if unit is not None and unit not in levels:
         raise UnknownName("unit", unit, [QUERY, *levels])
+    # finest level first: every coarser one divides what is still one unit
     units = np.zeros(len(table), np.int64)
     for level in reversed(levels[: levels.index(unit) + 1] if unit else levels):
-        names = _numbered(table[CLASS + level])
+        names = _numbers_by_name(table[CLASS + level])
         units = np.unique(units * (names.max(initial=0) + 1) + names, return_inverse=True)[1]
     return units
 
 
-def _numbered(column: pa.ChunkedArray) -> NDArray[np.int64]:
+def _numbers_by_name(column: pa.ChunkedArray) -> NDArray[np.int64]:
     """The texts of a column (Q,) as numbers in their order."""
     encoded = column.combine_chunks().dictionary_encode()
     names = np.array(encoded.dictionary.to_pylist(), dtype=object)

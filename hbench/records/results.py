@@ -35,8 +35,9 @@ def table_of(
     top: TopResults,
     scores: NDArray[np.float64],
 ) -> pa.Table:
-    """The results of one test: `queries` (Q,) and `ranked` (G,) ids, `scores` (Q, k)
-    similarities."""
+    """The results of one test, a row per query with its lists of items, similarities and levels:
+    `queries` (Q,) and `ranked` (G,) ids, `scores` (Q, k) similarities."""
+    # where a query's list begins and ends among those of all, one after another
     some = top.items != NO_ITEM
     offsets = pa.array(np.concatenate([[0], np.cumsum(some.sum(axis=1))]), pa.int32())
     items = pa.array(ranked, pa.string()).take(pa.array(top.items[some]))

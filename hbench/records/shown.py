@@ -42,7 +42,9 @@ def interval(metric: str, score: Score) -> str:
     """The ends of a score's interval; one end where the score is 0 or 100 %, beyond which nothing
     lies.
     """
-    return _bound(metric, score) or percent_range(score.low, score.high, factor_of(metric))
+    return _one_sided_bound(metric, score) or percent_range(
+        score.low, score.high, factor_of(metric)
+    )
 
 
 def margin(metric: str, score: Score) -> str:
@@ -52,12 +54,12 @@ def margin(metric: str, score: Score) -> str:
     '98.86 (75.00 … 99.96)'
     """
     value = shown(metric, score.value)
-    bound = _bound(metric, score)
+    bound = _one_sided_bound(metric, score)
     if bound:
         return f"{value} ({bound})"
     if score.low is None or score.high is None:
         return value
-    if half := _half(metric, score):
+    if half := _half_interval(metric, score):
         return f"{value} {half}"
     return f"{value} ({interval(metric, score)})"
 
@@ -68,10 +70,12 @@ def beside(metric: str, score: Score) -> str:
     """
     if score.low is None or score.high is None:
         return ""
-    return _bound(metric, score) or _half(metric, score) or interval(metric, score)
+    return (
+        _one_sided_bound(metric, score) or _half_interval(metric, score) or interval(metric, score)
+    )
 
 
-def _half(metric: str, score: Score) -> str:
+def _half_interval(metric: str, score: Score) -> str:
     """± half the interval of a score; empty where its sides are too uneven to be halved, as near 0
     and 1."""
     if score.value is None or score.low is None or score.high is None:
@@ -83,7 +87,7 @@ def _half(metric: str, score: Score) -> str:
     return f"±{shown(metric, half)}"
 
 
-def _bound(metric: str, score: Score) -> str:
+def _one_sided_bound(metric: str, score: Score) -> str:
     """The only end of an interval that says something, where a fraction is 0 or 1; else empty."""
     value = score.value
     low = score.low
@@ -118,6 +122,7 @@ def worth_showing(
     ... )
     ['R@1', 'R@10', 'AP']
     """
+    # by metric without its cut: the cuts k, with the spellings, at which all models have 100
     by_level: dict[MetricName, list[tuple[int, str]]] = {}
     for name in names:
         parsed = MetricName.parse(name)

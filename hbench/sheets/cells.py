@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from hbench.core.errors import DataError
 from hbench.core.untrusted import parse_json
-from hbench.sheets.paths import JOINED, nest
+from hbench.sheets.paths import JOINED, are_nested
 
 LISTS = pa.list_(pa.string())
 PATH_LISTS = pa.list_(LISTS)
@@ -40,7 +40,7 @@ def as_list(text: str) -> list[Any] | None:
     return list(value) if isinstance(value, list | tuple) else None
 
 
-def _kind_of(lists: Iterable[Sequence[Any]]) -> pa.DataType | None:
+def _type_of_lists(lists: Iterable[Sequence[Any]]) -> pa.DataType | None:
     """Whether lists hold texts or lists of texts; None for anything else."""
     parts = [part for held in lists for part in held]
     if parts and all(isinstance(part, str) for part in parts):
@@ -51,18 +51,21 @@ def _kind_of(lists: Iterable[Sequence[Any]]) -> pa.DataType | None:
 
 
 def with_lists(table: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, list[str]]:
-    """The table with columns of lists in place of those of `columns` whose cells are all lists as
-    text; and in words which these were.
+    """Read the cells of `columns` as lists, such as "['a', 'b']", where all of a column are so;
+    return the table, and in words which columns these were.
     """
     facts = []
     for name in columns:
         column = table[name]
         if not pa.types.is_string(column.type) or not _begins_with_bracket(column):
             continue
+        # each different text is read once
         encoded = column.combine_chunks().dictionary_encode()
         whole = encoded if isinstance(encoded, pa.Array) else encoded.combine_chunks()
-        parsed = _parsed(whole.dictionary.to_pylist())
-        kind = None if parsed is None else _kind_of(held for held in parsed if held is not None)
+        parsed = _parse_cells(whole.dictionary.to_pylist())
+        kind = (
+            None if parsed is None else _type_of_lists(held for held in parsed if held is not None)
+        )
         if parsed is None or kind is None:
             continue
         cells = pa.array(parsed, kind).take(whole.indices)
@@ -77,7 +80,7 @@ def _begins_with_bracket(column: pa.ChunkedArray) -> bool:
     return first.lstrip()[:1] in ("[", "(")
 
 
-def _parsed(values: Sequence[str | None]) -> list[list[Any] | None] | None:
+def _parse_cells(values: Sequence[str | None]) -> list[list[Any] | None] | None:
     """The different cells as lists, None for an empty one; None where some cell is no list."""
     parsed: list[list[Any] | None] = []
     for value in values:
@@ -93,7 +96,7 @@ def are_paths(column: pa.ChunkedArray) -> bool:
     one alone.
     """
     paths = {tuple(held) for held in column.to_pylist() if held}
-    return all(len(path) > 1 for path in paths) and nest(paths)
+    return all(len(path) > 1 for path in paths) and are_nested(paths)
 
 
 def with_paths(table: pa.Table, *, several: bool) -> tuple[pa.Table, list[str]]:
@@ -107,7 +110,7 @@ def with_paths(table: pa.Table, *, several: bool) -> tuple[pa.Table, list[str]]:
     for name in listed:
         column = table[name]
         if column.type == PATH_LISTS:
-            table = _of_path_lists(table, name, several=several)
+            table = _with_row_per_path(table, name, several=several)
             facts.append(f"{name} holds lists of names")
         elif not several and len(listed) == 1 and are_paths(column):
             table = _with_texts(table, name, pc.binary_join(column, JOINED))
@@ -115,7 +118,7 @@ def with_paths(table: pa.Table, *, several: bool) -> tuple[pa.Table, list[str]]:
     return table, facts
 
 
-def _of_path_lists(table: pa.Table, name: str, *, several: bool) -> pa.Table:
+def _with_row_per_path(table: pa.Table, name: str, *, several: bool) -> pa.Table:
     """The table with the paths of a column of lists of lists as texts, a row for each."""
     column = table[name].combine_chunks()
     numbers = pc.list_value_length(column).fill_null(0)

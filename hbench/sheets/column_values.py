@@ -83,6 +83,7 @@ class ColumnValues:
         both = (coarse.codes >= 0) & (self.codes >= 0)
         fine = self.codes[both]
         above = coarse.codes[both]
+        # one of the parents of each class is noted: with one alone, all rows have it
         parent = np.zeros(len(self.dictionary), np.int64)
         parent[fine] = above
         return bool((parent[fine] == above).all())
@@ -96,10 +97,10 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def plain(text: str) -> str:
+def plain_id(text: str) -> str:
     """An id without the decimals that pandas gave it.
 
-    >>> plain("12.0"), plain(" a1 ")
+    >>> plain_id("12.0"), plain_id(" a1 ")
     ('12', 'a1')
     """
     stripped = text.strip()

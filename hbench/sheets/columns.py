@@ -81,8 +81,8 @@ def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> Tab
     """
     names = table.column_names
     _refuse_absent(chosen, names)
-    named = frozenset(_named(chosen))
-    left_out = _not_texts(table, named)
+    named = frozenset(_columns_named_by_user(chosen))
+    left_out = _columns_without_names(table, named)
     values = {name: ColumnValues(name, table[name]) for name in names if name not in left_out}
 
     index = {name: "an index" for name in values if name not in named and _is_index(values[name])}
@@ -120,11 +120,11 @@ def _refuse_absent(chosen: Chosen, names: Sequence[str]) -> None:
             raise UnknownName("column", name, names)
 
 
-def _named(chosen: Chosen) -> tuple[str, ...]:
+def _columns_named_by_user(chosen: Chosen) -> tuple[str, ...]:
     return (*chosen.levels, *([chosen.item] if chosen.item else []), *chosen.edges)
 
 
-def _not_texts(table: pa.Table, named: Collection[str]) -> dict[str, str]:
+def _columns_without_names(table: pa.Table, named: Collection[str]) -> dict[str, str]:
     """The columns that hold no names, such as images and vectors. Raises DataError for a list of
     labels.
     """
@@ -237,34 +237,35 @@ def _with_levels(
     """
     notes: list[str] = []
     left_out = dict(columns.left_out)
-    if by_rank := _ranks_among([*rest, *left_out, columns.item or ""], rest):
+    if by_rank := _rank_columns_of_taxa([*rest, *left_out, columns.item or ""], rest):
         left_out |= {name: "not a rank" for name in rest if name not in by_rank}
         rest = {name: rest[name] for name in by_rank}
     for name, why in _no_classes(rest, of_items=of_items).items():
         left_out[name] = why
         rest = {other: each for other, each in rest.items() if other != name}
 
-    order = _nesting(list(rest.values()))
+    order = _in_nesting_order(list(rest.values()))
     if of_items:
         for each in _numbers_that_do_not_nest(order):
             left_out[each.name] = "numbers that are no classes of the other columns"
-            order = _nesting([other for other in order if other is not each])
+            order = _in_nesting_order([other for other in order if other is not each])
     if [each.name for each in order] != list(rest) and {each.name for each in order} == set(rest):
         notes.append("its columns stand otherwise: they are ordered by how their names nest")
     same: dict[str, str] = {}
     if of_items:  # a table with a row per class says what it means
-        order, same, more = _distinct(order)
+        order, same, more = _without_same_classes(order)
         notes += more
-    notes += _doubts(order)
+    notes += _remarks_on_header(order)
     names = tuple(each.name for each in order)
     return TableColumns(
         columns.item, names, columns.split, columns.masks, left_out | same, tuple(notes)
     )
 
 
-def _ranks_among(names: Sequence[str], rest: dict[str, ColumnValues]) -> list[str]:
-    """The columns that are ranks, coarse to fine, of a table that says that it is one of taxa; none
-    of another table.
+def _rank_columns_of_taxa(names: Sequence[str], rest: dict[str, ColumnValues]) -> list[str]:
+    """The columns of a table of taxa that are ranks (kingdom … species), coarse to fine; none of a
+    table without a column that such tables alone have, of all its `names`. `rest`: the columns that
+    may be levels.
     """
     by_rank = {words.rank_of(name): name for name in rest}
     there = [by_rank[rank] for rank in words.RANKS if rank in by_rank]
@@ -294,7 +295,7 @@ def _no_classes(rest: dict[str, ColumnValues], *, of_items: bool) -> dict[str, s
     return reasons if some_left else {}
 
 
-def _nesting(columns: list[ColumnValues]) -> list[ColumnValues]:
+def _in_nesting_order(columns: list[ColumnValues]) -> list[ColumnValues]:
     """The columns in an order in which each lies within the one before: their own, if it does, else
     by their numbers of classes, if that does, each has more than the one before, and most classes
     contradict their own: a few names under two parents are no other order."""
@@ -329,12 +330,14 @@ def _numbers_that_do_not_nest(order: list[ColumnValues]) -> list[ColumnValues]:
         return []
     numbers = [each for each in order if each.is_whole]
     texts = [each for each in order if not each.is_whole]
-    return numbers if numbers and texts and _nests(_nesting(texts)) else []
+    return numbers if numbers and texts and _nests(_in_nesting_order(texts)) else []
 
 
-def _distinct(order: list[ColumnValues]) -> tuple[list[ColumnValues], dict[str, str], list[str]]:
-    """The levels without numbers or codes that name the classes of a neighbour once more; those,
-    and remarks on names that do.
+def _without_same_classes(
+    order: list[ColumnValues],
+) -> tuple[list[ColumnValues], dict[str, str], list[str]]:
+    """Return the levels without numbers or codes that name the classes of a neighbour once more;
+    what is left out so, with the reason; and remarks on names that do the same, which stay.
     """
     kept: list[ColumnValues] = []
     same: dict[str, str] = {}
@@ -362,7 +365,7 @@ def _names_same_classes(one: ColumnValues, other: ColumnValues) -> bool:
     return one.size == other.size > 1 and one.is_within(other) and other.is_within(one)
 
 
-def _doubts(levels: Sequence[ColumnValues]) -> list[str]:
+def _remarks_on_header(levels: Sequence[ColumnValues]) -> list[str]:
     """Remarks on a header that looks like a row."""
     like_rows = [each.name for each in levels if pc.index(each.dictionary, each.name).as_py() >= 0]
     notes = [
@@ -379,7 +382,7 @@ def _doubts(levels: Sequence[ColumnValues]) -> list[str]:
     return notes
 
 
-def of_one_class(levels: Sequence[str], sizes: Sequence[int]) -> list[str]:
+def remark_on_single_classes(levels: Sequence[str], sizes: Sequence[int]) -> list[str]:
     """A remark on levels that hold all items in one class, beside others that do not."""
     alone = [level for level, size in zip(levels, sizes, strict=True) if size == 1]
     if not alone or len(alone) == len(levels):
@@ -390,10 +393,10 @@ def of_one_class(levels: Sequence[str], sizes: Sequence[int]) -> list[str]:
     ]
 
 
-def sentence(columns: TableColumns, sizes: Sequence[int]) -> str:
+def levels_in_words(columns: TableColumns, sizes: Sequence[int]) -> str:
     """The levels with their numbers of classes, in words.
 
-    >>> sentence(TableColumns("item", ("order", "species")), [2, 5])
+    >>> levels_in_words(TableColumns("item", ("order", "species")), [2, 5])
     'levels order (2) › species (5)'
     """
     named = [f"{name} ({size:,})" for name, size in zip(columns.levels, sizes, strict=True)]

@@ -145,6 +145,7 @@ def _best_delimiter(lines: Sequence[str], usual: str) -> str:
         if share >= MOSTLY or delimiter == usual:
             numbers = _numbers_in([header, *rows], delimiter)
             fits[delimiter] = (share, numbers, delimiter == usual, width)
+    # tuples are compared part by part: the order of the reasons
     return max(fits, key=fits.__getitem__, default=usual)
 
 

@@ -39,6 +39,7 @@ def separator_of(values: Iterable[str]) -> str | None:
         paths = [split_path(value, mark) for value in holding]
         first = {path[0] for path in paths if path}
         later = {name for path in paths for name in path[1:]}
+        # plain names beside paths must be the beginnings of paths; some paths begin alike
         alone = {split_path(value, mark)[0] for value in different if separator not in value}
         if alone <= first and len(first) < len(different) and not (mark == "|" and first & later):
             return mark
@@ -48,10 +49,10 @@ def separator_of(values: Iterable[str]) -> str | None:
 def _all_nest(values: Set[str], mark: str) -> bool:
     """Whether every value is a path by this mark."""
     paths = {split_path(value, mark) for value in values}
-    return all(len(path) > 1 and "" not in path for path in paths) and nest(paths)
+    return all(len(path) > 1 and "" not in path for path in paths) and are_nested(paths)
 
 
-def nest(paths: Set[Row]) -> bool:
+def are_nested(paths: Set[Row]) -> bool:
     """Whether rows of names are paths, coarse to fine, and not labels side by side: each name has
     one path above it, none is both a first and a later one, and some paths begin alike.
     """
@@ -81,7 +82,7 @@ def levels_of(values: Iterable[str], separator: str) -> tuple[str, ...]:
     return named if all(named) and len(set(named)) == len(named) else default_levels(len(longest))
 
 
-def told_apart(rows: Sequence[Row]) -> list[Row]:
+def with_unique_names(rows: Sequence[Row]) -> list[Row]:
     """Paths whose nodes are known by their paths, with names that are unique at each level: "Cases
     (Phones)" beside "Cases (Cameras)". A path that ends early counts at the levels below its end,
     too, to which it may be repeated."""
@@ -89,6 +90,7 @@ def told_apart(rows: Sequence[Row]) -> list[Row]:
     ends = set(rows)
     nodes = {node for row in rows for node in prefixes(row)}
     order = sorted(nodes, key=lambda path: (len(path), path))
+    # the levels at which each node counts, and how often a name stands at each level
     depths = {
         path: range(len(path), deepest + 1 if path in ends else len(path) + 1) for path in order
     }
@@ -104,7 +106,7 @@ def told_apart(rows: Sequence[Row]) -> list[Row]:
 
 
 def as_written(row: Row) -> Row:
-    """The names of a path without the parents by which `told_apart` told them apart.
+    """The names of a path without the parents by which `with_unique_names` told them apart.
 
     >>> as_written(("Cameras", "Cases (Cameras)"))
     ('Cameras', 'Cases')

@@ -50,13 +50,13 @@ def predictions_in(text: str, source: str) -> DocumentRows:
     """The predictions in a document. Raises DataError for one of no known form."""
     value = parse_json(text)
     if isinstance(value, dict) and isinstance(value.get("predictions"), list):
-        return DocumentRows([*_of_records(value["predictions"])], "predictions of records")
+        return DocumentRows([*_rows_of_records(value["predictions"])], "predictions of records")
     if isinstance(value, dict) and "categories" in value and "annotations" in value:
-        return DocumentRows([*_of_coco(value)], "COCO's annotations")
+        return DocumentRows([*_rows_of_coco(value)], "COCO's annotations")
     if isinstance(value, list):
-        return DocumentRows([*_of_records(value)], "records")
+        return DocumentRows([*_rows_of_records(value)], "records")
     if isinstance(value, dict) and value:
-        return DocumentRows([*_of_mapping(value)], "answers by item")
+        return DocumentRows([*_rows_of_mapping(value)], "answers by item")
     raise DataError(
         f"{source} holds no predictions",
         expected="records of item, path and score; or paths by item",
@@ -64,17 +64,17 @@ def predictions_in(text: str, source: str) -> DocumentRows:
     )
 
 
-def _of_records(records: list[Any]) -> Iterator[Row]:
+def _rows_of_records(records: list[Any]) -> Iterator[Row]:
     """The rows of records, each of an item."""
     for record in records:
         if not isinstance(record, Mapping):
             continue
         item = str(_first(record, ITEMS) or "")
-        for path, score in _candidates(record):
+        for path, score in _candidates_of_record(record):
             yield item, path, score
 
 
-def _candidates(record: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:
+def _candidates_of_record(record: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:
     """The paths of a record with their chances: classes with scores, the ancestor that all results
     share, candidates, or one path."""
     classes = record.get("classifications")
@@ -88,14 +88,14 @@ def _candidates(record: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]
         return
     several = _first(record, CANDIDATES)
     if isinstance(several, list | Mapping):
-        yield from _of_several(several)
+        yield from _paths_with_chances(several)
         return
     path = _first(record, PATHS)
     if path is not None:
         yield _path(path), _score(record)
 
 
-def _of_several(several: Any) -> Iterator[tuple[str, float | None]]:
+def _paths_with_chances(several: Any) -> Iterator[tuple[str, float | None]]:
     """Paths with their chances: of a mapping, of records, or of texts."""
     if isinstance(several, Mapping):
         for path, score in several.items():
@@ -108,21 +108,21 @@ def _of_several(several: Any) -> Iterator[tuple[str, float | None]]:
             yield _path(each), None
 
 
-def _of_mapping(value: Mapping[str, Any]) -> Iterator[Row]:
+def _rows_of_mapping(value: Mapping[str, Any]) -> Iterator[Row]:
     """The rows of answers by item."""
     for item, answer in value.items():
         is_several = isinstance(answer, Mapping) and not set(answer) & {*PATHS, "common_ancestor"}
         if is_several or isinstance(answer, list):
-            found = _of_several(answer)
+            found = _paths_with_chances(answer)
         elif isinstance(answer, Mapping):
-            found = _candidates(answer)
+            found = _candidates_of_record(answer)
         else:
             found = iter([(_path(answer), None)])
         for path, score in found:
             yield str(item), path, score
 
 
-def _of_coco(value: Mapping[str, Any]) -> Iterator[Row]:
+def _rows_of_coco(value: Mapping[str, Any]) -> Iterator[Row]:
     """The surest box of every picture: its category, below its super-category."""
     paths = {
         each["id"]: " > ".join(filter(None, [each.get("supercategory", ""), each["name"]]))

@@ -89,7 +89,11 @@ def _of_found(found: DocumentRows, source: str) -> Predictions:
 
 
 def of_table(table: pa.Table, levels: Sequence[str], names: Set[str], source: str) -> Predictions:
-    """The predictions in a table."""
+    """The predictions in a table, of one of these forms: a column per level, a column of chances
+    per class, or paths in one column.
+
+    `levels`, `names`: those of the tree; `source`: how messages call the table.
+    """
     table = _with_header(table)
     item = _column(table, IDS) or next(
         (name for name in table.column_names if words.is_id(name) and name.lower() not in levels),
@@ -104,18 +108,18 @@ def of_table(table: pa.Table, levels: Sequence[str], names: Set[str], source: st
     classes = [name for name in rest if name in names or _last(name) in names]
     predicted = [name for name in rest if name.lower().startswith("predicted ")]
     if by_rank:
-        rows, form = _of_levels(table, items, by_rank, score)
+        rows, form = _rows_of_level_columns(table, items, by_rank, score)
     elif len(classes) > 1 and len(classes) >= len(rest) - 1:
-        rows, form = _of_classes(table, items, classes)
+        rows, form = _rows_of_class_columns(table, items, classes)
     elif len(predicted) > 1:
-        rows, form = _of_levels(table, items, dict.fromkeys(predicted, ""), score)
+        rows, form = _rows_of_level_columns(table, items, dict.fromkeys(predicted, ""), score)
     else:
         column = _column(table.select(rest), PATHS) or next(
             (name for name in rest if name != score), ""
         )
         if not column:
             raise _no_form(source, table.column_names)
-        rows, form = _of_paths(table, items, column, score)
+        rows, form = _rows_of_path_column(table, items, column, score)
     rows = [row for row in rows if row.item]
     facts = (form, *([f"chances in {score}"] if score else []))
     return Predictions(rows, Understood(source, f"predictions of {_items(rows)}", facts))
@@ -163,29 +167,30 @@ def _level_columns(columns: Sequence[str], levels: Sequence[str]) -> dict[str, s
     return found if len(found) > 1 or len(levels) == 1 else {}
 
 
-def _of_levels(
+def _rows_of_level_columns(
     table: pa.Table, items: Sequence[str], columns: dict[str, str], score: str
 ) -> tuple[list[Prediction], str]:
-    """Rows of a column per level."""
+    """Rows of a table with a column per level, and what form that is. `columns`: each with the
+    column of its chance, or ""; `score`: one column of chances of whole paths, or ""."""
     names = list(zip(*(texts(table, name) for name in columns), strict=True))
     chances = [name for name in columns.values() if name]
     if chances and len(chances) == len(columns):
         numbers = zip(*(texts(table, name) for name in chances), strict=True)
         rows = []
         for item, row, each in zip(items, names, numbers, strict=True):
-            kept = _said(row)
+            kept = _names_said(row)
             by_level = tuple(_number(text) or 0.0 for text in each[: len(kept)])
             rows.append(Prediction(item, kept, None, by_level))
         return rows, "a column per level, each with its chance"
     scores = texts(table, score) if score else [""] * len(items)
     rows = [
-        Prediction(item, _said(row), _number(text))
+        Prediction(item, _names_said(row), _number(text))
         for item, row, text in zip(items, names, scores, strict=True)
     ]
     return rows, "a column per level"
 
 
-def _of_classes(
+def _rows_of_class_columns(
     table: pa.Table, items: Sequence[str], classes: Sequence[str]
 ) -> tuple[list[Prediction], str]:
     """Rows of a column per class."""
@@ -197,7 +202,7 @@ def _of_classes(
     return rows, f"a column per class ({len(classes):,})"
 
 
-def _of_paths(
+def _rows_of_path_column(
     table: pa.Table, items: Sequence[str], column: str, score: str
 ) -> tuple[list[Prediction], str]:
     """Rows of a path in one cell, or of several, a line or a list of each."""
@@ -222,10 +227,10 @@ def _names(text: str) -> Row:
     if mark is None and "," in text and PREFIX.match(text):
         mark = ","
     names = split_path(text, mark) if mark else (PREFIX.sub("", text),)
-    return _said(names)
+    return _names_said(names)
 
 
-def _said(names: Sequence[str]) -> Row:
+def _names_said(names: Sequence[str]) -> Row:
     """The names down to the last that says something."""
     return stripped("" if name.strip().casefold() in NOTHING else name.strip() for name in names)
 

@@ -85,7 +85,7 @@ def read(path: Path, *, columns: Sequence[str] | None = None) -> Sheet:
         raise unknown_format(path)
 
     try:
-        table, written = _read(path, columns)
+        table, written = _read_by_suffix(path, columns)
         table = table if columns is None else table.select(list(columns))
     except (pa.ArrowException, KeyError, ValueError, OSError) as error:
         expected = f"a table with the columns {', '.join(columns)}" if columns else "a table"
@@ -154,16 +154,19 @@ def read_table(path: Path, *, columns: Sequence[str] | None = None) -> pa.Table:
     return read(path, columns=columns).table
 
 
-def _read(path: Path, columns: Sequence[str] | None) -> tuple[pa.Table, str]:
+def _read_by_suffix(path: Path, columns: Sequence[str] | None) -> tuple[pa.Table, str]:
+    """The table in a file, and in words how it is written, "" where its suffix says so."""
     kind = suffix_of(path)
     if kind == ".parquet":
         return parquet_table(path), ""
     if kind in ARROW:
         return pa.Table.from_batches(arrow_batches(path), schema=arrow_schema(path)), ""
     if kind in LINES:
-        return _of_records(_records_in_lines(path)), ""
+        return _table_of_records(_records_in_lines(path)), ""
     if kind == ".json":
-        return _of_records(_records_in(parse_json(text_of(path, most=LIST)))), "records of JSON"
+        return _table_of_records(
+            _records_in(parse_json(text_of(path, most=LIST)))
+        ), "records of JSON"
     return read_text_table(path, columns)
 
 
@@ -191,7 +194,7 @@ def _records_in(value: Any) -> list[dict[str, Any]]:
     )
 
 
-def _of_records(records: Sequence[dict[str, Any]]) -> pa.Table:
+def _table_of_records(records: Sequence[dict[str, Any]]) -> pa.Table:
     """The columns of some records: numbers and texts as texts, lists of texts as lists."""
     names = dict.fromkeys(key for record in records for key in record)
     columns = {}

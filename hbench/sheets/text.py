@@ -160,11 +160,11 @@ def read_text_table(path: Path, columns: Sequence[str] | None) -> tuple[pa.Table
     """
     file = TextTable(path)
     try:
-        return _checked(file, columns)
+        return _read_with_closed_quotes(file, columns)
     except pa.ArrowInvalid as error:
         if "UTF8" not in str(error) or file.content is not None:
             raise
-        return _checked(file.recoded(), columns)
+        return _read_with_closed_quotes(file.recoded(), columns)
 
 
 def _is_of_windows(first: bytes) -> bool:
@@ -195,14 +195,17 @@ def _alone_in_zip(path: Path) -> bytes:
         return archive.read(members[0])
 
 
-def _checked(file: TextTable, columns: Sequence[str] | None) -> tuple[pa.Table, str]:
-    """The table in a text whose quotes are closed."""
+def _read_with_closed_quotes(
+    file: TextTable, columns: Sequence[str] | None
+) -> tuple[pa.Table, str]:
+    """The table in a text, and how it is written. Raises ValueError, with the line, where a quote
+    is not closed: all lines up to the next one would be one cell."""
     content = file.path.read_bytes() if file.content is None else file.content
     dialect = file.dialect
     quotes = content.count(b'"')
     table = None
     try:
-        table = _parsed(content, dialect, columns)
+        table = _parse_text(content, dialect, columns)
         is_suspect = quotes % 2 == 1 or (quotes > 0 and _holds_line_ends(table))
     except pa.ArrowInvalid as error:
         if not quotes or "UTF8" in str(error):
@@ -217,12 +220,12 @@ def _checked(file: TextTable, columns: Sequence[str] | None) -> tuple[pa.Table, 
     if line:
         file.dialect = dialect = without_quotes(dialect)
         table = None
-    return _parsed(content, dialect, columns) if table is None else table, file.words
+    return _parse_text(content, dialect, columns) if table is None else table, file.words
 
 
-def _parsed(content: bytes, dialect: Dialect, columns: Sequence[str] | None) -> pa.Table:
-    """The table of a text, all of its cells as texts. Opened once before for its header: only with
-    all names can every column be told to stay text."""
+def _parse_text(content: bytes, dialect: Dialect, columns: Sequence[str] | None) -> pa.Table:
+    """Read a text as a table, all of its cells as texts. It is opened once before for its header,
+    for only with all names can every column be told to stay text."""
     parse = pa_csv.ParseOptions(
         delimiter=dialect.delimiter,
         quote_char='"' if dialect.quotes else False,

@@ -21,9 +21,16 @@ from hbench.core import tables
 from hbench.core.errors import DataError, TreeError, UnknownName, UsageError, examples
 from hbench.core.untrusted import DEPTH, parse_json
 from hbench.sheets import sheet
-from hbench.sheets.columns import NOTHING, Chosen, TableColumns, columns_of, of_one_class, sentence
+from hbench.sheets.columns import (
+    NOTHING,
+    Chosen,
+    TableColumns,
+    columns_of,
+    levels_in_words,
+    remark_on_single_classes,
+)
 from hbench.sheets.dialect import dialect_of, head_in, suffix_of
-from hbench.sheets.paths import leaves_among, levels_of, separator_of, split_path, told_apart
+from hbench.sheets.paths import leaves_among, levels_of, separator_of, split_path, with_unique_names
 from hbench.sheets.rows import prefixes
 from hbench.sheets.understood import Understood
 from hbench.tree import ROOT, LabelTree, refuse_depth
@@ -105,14 +112,14 @@ def _read_sheet(found: sheet.Sheet, chosen: Chosen) -> NameTable:
         values = [row[0] for row in rows]
         mark = chosen.separator or separator_of(values)
         if mark:
-            paths = told_apart([split_path(value, mark) for value in values])
+            paths = with_unique_names([split_path(value, mark) for value in values])
             names = NameTable.of(levels_of(values, mark), paths)
             facts.append(f"the column {columns.levels[0]} holds paths, separated by {mark}")
     sizes = _sizes(names)
     facts += [
-        sentence(TableColumns(None, names.levels), sizes),
+        levels_in_words(TableColumns(None, names.levels), sizes),
         *columns.notes,
-        *of_one_class(names.levels, sizes),
+        *remark_on_single_classes(names.levels, sizes),
     ]
     return replace(
         names, read=Understood(found.name, f"{len(table):,} rows", tuple(facts), columns.left_out)
@@ -157,7 +164,7 @@ def _read_paths(source: str, text: str, chosen: Chosen) -> NameTable:
             fix="--separator names what stands between the names of a path",
         )
 
-    leaves = told_apart(leaves_among(split_path(line, mark) for line in lines))
+    leaves = with_unique_names(leaves_among(split_path(line, mark) for line in lines))
     levels = chosen.levels or levels_of(lines, mark)
     facts = (f"separated by {mark}", f"{len(levels)} levels")
     return replace(

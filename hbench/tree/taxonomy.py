@@ -16,7 +16,7 @@ import pyarrow as pa
 from hbench.core.errors import DataError, TreeError, examples
 from hbench.core.tables import text_rows, texts
 from hbench.sheets import words
-from hbench.sheets.column_values import plain
+from hbench.sheets.column_values import plain_id
 from hbench.sheets.rows import Row
 from hbench.sheets.sheet import read_table
 
@@ -113,7 +113,7 @@ def read(path: Path) -> Taxonomy:
             "column per rank",
         )
 
-    ids = [plain(text) for text in texts(table, taxon_id)]
+    ids = [plain_id(text) for text in texts(table, taxon_id)]
 
     def of_column(title: str) -> dict[str, str]:
         values = texts(table, title) if title else []
@@ -155,7 +155,7 @@ def _other_taxa(named: Mapping[str, str]) -> dict[str, str]:
     """The taxon that each taxon names, such as its parent, but for those that name themselves or
     none.
     """
-    other = {taxon: plain(text) for taxon, text in named.items()}
+    other = {taxon: plain_id(text) for taxon, text in named.items()}
     return {
         taxon: of for taxon, of in other.items() if of != taxon and of.casefold() not in NO_TAXON
     }

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hbench import load
 from hbench.core.errors import DataError
-from hbench.sheets.paths import separator_of, split_path, told_apart
+from hbench.sheets.paths import separator_of, split_path, with_unique_names
 from hbench.tree.files import read
 
 BIRDS = [
@@ -89,7 +89,9 @@ def test_a_separator_can_be_named(tmp_path):
 
 
 def test_equal_names_below_other_parents_are_told_apart():
-    assert told_apart([("Phones", "Cases"), ("Cameras", "Cases"), ("Cameras", "Lenses")]) == [
+    assert with_unique_names(
+        [("Phones", "Cases"), ("Cameras", "Cases"), ("Cameras", "Lenses")]
+    ) == [
         ("Phones", "Cases (Phones)"),
         ("Cameras", "Cases (Cameras)"),
         ("Cameras", "Lenses"),

@@ -19,7 +19,7 @@ from hbench.datasets.own.boxes import box_columns_among
 from hbench.datasets.own.table import OwnTable
 from hbench.sheets import sheet, words
 from hbench.sheets.cells import with_lists, with_paths
-from hbench.sheets.column_values import plain
+from hbench.sheets.column_values import plain_id
 from hbench.sheets.columns import (
     Chosen,
     TableColumns,
@@ -27,7 +27,7 @@ from hbench.sheets.columns import (
     refuse_several,
     several_labels,
 )
-from hbench.sheets.paths import levels_of, separator_of, split_path, told_apart
+from hbench.sheets.paths import levels_of, separator_of, split_path, with_unique_names
 from hbench.tree import taxonomy
 from hbench.tree.partial import ended_early
 
@@ -162,7 +162,7 @@ def _with_paths(own: OwnTable, chosen: Chosen, *, as_it_is: bool) -> OwnTable:
         return own
     values = [row[0] for row in own.rows]
     levels = _named(levels_of(values, mark), chosen.level_names)
-    paths = told_apart([split_path(value, mark) for value in values])
+    paths = with_unique_names([split_path(value, mark) for value in values])
     ended = [path if as_it_is or not path else ended_early(path, levels) for path in paths]
     rows = [path + ("",) * (len(levels) - len(path)) for path in ended]
     fact = f"{column} holds paths, separated by {mark}"
@@ -199,7 +199,7 @@ def _joined(source: str, table: pa.Table, chosen: Chosen, facts: tuple[str, ...]
         column, other = _column_of_taxa(table, taxa, chosen.item)
     columns = columns_of(table, Chosen(item=chosen.item, levels=(column,)))
     levels, rows = taxonomy.rows_of(
-        taxa, [plain(text) for text in texts(table, column)], () if of_ids else chosen.levels
+        taxa, [plain_id(text) for text in texts(table, column)], () if of_ids else chosen.levels
     )
     own = OwnTable(source, table, columns, (*facts, f"{column} joined with {taxa.source}{other}"))
     return own.with_levels(levels, rows)
@@ -214,7 +214,7 @@ def _column_of_taxa(table: pa.Table, taxa: taxonomy.Taxonomy, item: str | None) 
     for name in table.column_names:
         if name in (item, "item") or pa.types.is_nested(table.schema.field(name).type):
             continue
-        values = [plain(text) for text in texts(table, name) if text]
+        values = [plain_id(text) for text in texts(table, name) if text]
         sample[name] = values[:1]
         found[name] = sum(value in taxa for value in values)
 

@@ -23,8 +23,8 @@ from hbench.datasets.own import several
 from hbench.sheets import words
 from hbench.sheets.columns import (
     TableColumns,
-    of_one_class,
-    sentence,
+    levels_in_words,
+    remark_on_single_classes,
 )
 from hbench.sheets.rows import Row
 from hbench.sheets.understood import Understood
@@ -142,7 +142,7 @@ class OwnTable:
         """What the table was taken for."""
         columns = self.columns
         sizes = self._nodes()
-        facts = [*self.facts, sentence(columns, sizes)]
+        facts = [*self.facts, levels_in_words(columns, sizes)]
         if columns.item != "item":
             facts.append(f"items by {columns.item}")
         facts += self._of_several()
@@ -168,7 +168,7 @@ class OwnTable:
             )
 
         hints = ("--levels A,B says otherwise",) if columns.left_out or columns.notes else ()
-        facts += [*columns.notes, *of_one_class(columns.levels, sizes)]
+        facts += [*columns.notes, *remark_on_single_classes(columns.levels, sizes)]
         items = pc.count_distinct(self.table[self.item]).as_py()
         return Understood(self.source, f"{items:,} items", tuple(facts), columns.left_out, hints)
 

@@ -25,7 +25,7 @@ import pyarrow as pa
 from hbench.core.errors import UnknownName, UsageError
 from hbench.core.tables import texts
 from hbench.sheets import words
-from hbench.sheets.column_values import plain
+from hbench.sheets.column_values import plain_id
 from hbench.tree.graphs import ClassGraph, NodeId, edges
 
 
@@ -70,11 +70,11 @@ def _by_ids(table: pa.Table, by_title: dict[str, str]) -> EdgeColumns | None:
     parents = [by_title[title] for title in by_title if "parent" in title and "rank" not in title]
     named = next((by_title[title] for title in words.TITLES if title in by_title), None)
     for parent in sorted(parents, key=lambda name: "id" not in name.lower()):
-        asked = {plain(text) for text in texts(table, parent)} - {""}
+        asked = {plain_id(text) for text in texts(table, parent)} - {""}
         for child in [by_title[title] for title in words.NODES if title in by_title] + (
             [named] if named else []
         ):
-            ids = [plain(text) for text in texts(table, child)]
+            ids = [plain_id(text) for text in texts(table, child)]
             known = asked & {*ids}
             if (
                 child != parent
@@ -131,8 +131,8 @@ def edges_of(table: pa.Table, columns: EdgeColumns) -> ClassGraph[NodeId]:
     """The graph of a list of edges. A node is its name, or, where rows have ids, its id; a root may
     be its own parent.
     """
-    parents = [plain(text) for text in texts(table, columns.parent)]
-    children = [plain(text) for text in texts(table, columns.child)]
+    parents = [plain_id(text) for text in texts(table, columns.parent)]
+    children = [plain_id(text) for text in texts(table, columns.child)]
     pairs = [
         ("" if parent == child else parent, child)
         for parent, child in zip(parents, children, strict=True)

@@ -18,7 +18,7 @@ from hbench.datasets.build import build
 from hbench.datasets.own.data import OnRemark
 from hbench.datasets.own.source import OwnSource
 from hbench.sheets import sheet
-from hbench.sheets.column_values import plain
+from hbench.sheets.column_values import plain_id
 from hbench_hgldv2.curation.replay import Placed
 
 LEVELS = ("kind", "group", "label")
@@ -78,7 +78,7 @@ def label_column(labels: Path, table: pa.Table, mapping: Sequence[Placed]) -> La
     by_name = _by_name(mapping)
     found = []
     for name in table.column_names:
-        texts = [plain(text) for text in tables.texts(table, name)]
+        texts = [plain_id(text) for text in tables.texts(table, name)]
         placed = [known.get(text) or by_name.get(" ".join(text.split())) for text in texts]
         found.append(LabelColumn(name, placed))
 

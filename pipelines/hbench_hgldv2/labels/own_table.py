@@ -19,7 +19,7 @@ import pyarrow as pa
 from hbench.core.errors import DataError, UnknownName, UsageError, examples
 from hbench.core.tables import text_rows
 from hbench.sheets import sheet
-from hbench.sheets.column_values import plain
+from hbench.sheets.column_values import plain_id
 from hbench.sheets.understood import Understood
 from hbench_hgldv2.artefact import SEPARATOR, record_of
 from hbench_hgldv2.labels.label import GROUP, Label
@@ -191,7 +191,7 @@ def _rows_of(table: pa.Table, columns: Mapping[str, str]) -> list[TableRow]:
     """
     cells = text_rows(table, [columns[part] for part in TITLES])
     return [
-        TableRow(number, plain(class_id), " ".join(label.split()), plain(count))
+        TableRow(number, plain_id(class_id), " ".join(label.split()), plain_id(count))
         for number, (class_id, label, count) in enumerate(cells, start=1)
     ]
 
