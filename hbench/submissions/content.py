@@ -36,6 +36,7 @@ def of_vectors(ids: Sequence[str] | NDArray[Any], vectors: NDArray[Any]) -> str:
     named = np.asarray(ids, dtype=object)
     dtype = vectors.dtype.newbyteorder("<")
 
+    # a digest of the digests of pieces, which threads compute at the same time
     def piece(start: int) -> bytes:
         rows = order[start : start + PIECE]
         digest = hashlib.sha256(json.dumps(named[rows].tolist()).encode() + b"\0")

@@ -44,6 +44,7 @@ def judged(
     rows = rows_in(table["item"], gallery)
     levels = table["level"].to_numpy().astype(np.int8)
     known = np.flatnonzero((queries >= 0) & (rows >= 0))
+    # the pairs by query, those of one side by side
     order = known[np.argsort(queries[known], kind="stable")]
     bounds = np.searchsorted(queries[order], np.arange(len(asked) + 1))
     return [
@@ -66,8 +67,9 @@ def lists_of(
 def sequence_of(
     scores: NDArray[np.floating], judgement: Judged, tie_key: NDArray[np.uint8]
 ) -> LevelSequence:
-    """The level sequence of one query from its scores of the whole gallery (G,), which are
-    changed."""
+    """The level sequence of one query from its scores of the whole gallery (G,), in which what is
+    left out is overwritten with −inf; `tie_key` (L+1,), by level.
+    """
     levels = np.zeros(len(scores), np.uint8)
     positive = judgement.levels > 0
     out = judgement.rows[judgement.levels < 0]

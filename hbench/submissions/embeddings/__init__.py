@@ -97,17 +97,17 @@ def read(path: Path, *, ids: Path | None = None) -> Embeddings:
     Raises SubmissionError for a missing, damaged, pickled, empty or misshapen file, UsageError for
     an unknown suffix.
     """
-    return _embeddings(open_stored(Path(path), ids), Path(path))
+    return _embeddings_of_stored(open_stored(Path(path), ids), Path(path))
 
 
 def from_table(table: pa.Table, path: Path) -> Embeddings:
     """The embeddings in a table with a column of ids, made from that of the file at `path`; raises
     as `read`.
     """
-    return _embeddings(stored_table(table, path), path)
+    return _embeddings_of_stored(stored_table(table, path), path)
 
 
-def _embeddings(stored: Stored, path: Path) -> Embeddings:
+def _embeddings_of_stored(stored: Stored, path: Path) -> Embeddings:
     """The content of a file, checked, with vectors of floats."""
     shape = stored.vectors.shape
     if len(shape) != 2 or 0 in shape:
@@ -124,7 +124,7 @@ def _embeddings(stored: Stored, path: Path) -> Embeddings:
             fix="the matrix is transposed: save vectors.T" if len(stored.ids) == shape[1] else None,
         )
 
-    vectors = _floats(stored, str(path))
+    vectors = _as_floats(stored, str(path))
     named = _named(path, stored.files)
     return Embeddings(
         stored.ids,
@@ -212,7 +212,7 @@ def problems(
     """
     return [
         *problems_of_ids(embeddings.ids, wanted=wanted, known=known),
-        *_problems_of_numbers(embeddings, cosine=cosine),
+        *_problems_of_vectors(embeddings, cosine=cosine),
         *(
             found(embeddings.read_as, (), len(embeddings), fatal=False)
             if embeddings.read_as
@@ -284,9 +284,11 @@ def problems_of_ids(
     ]
 
 
-def _problems_of_numbers(embeddings: Embeddings, *, cosine: bool) -> list[SubmissionProblem]:
-    """Rows whose length is 0 or not finite as a float32 are looked at one by one; all others are
-    sound.
+def _problems_of_vectors(embeddings: Embeddings, *, cosine: bool) -> list[SubmissionProblem]:
+    """The faults of vectors: NaN, Inf, zero (under `cosine`), and a remark on integers.
+
+    Only rows whose length is 0 or not finite as a float32 are looked at one by one; all others are
+    sound, and the scan has their lengths already.
     """
     rows: dict[str, list[int]] = {kind: [] for kind, _ in FAULTS}
     with np.errstate(over="ignore", under="ignore"):
@@ -353,12 +355,13 @@ def _named(path: Path, files: Sequence[Path]) -> str:
     return ", ".join(file.name for file in files)
 
 
-def _floats(stored: Stored, source: str) -> NDArray[Any]:
+def _as_floats(stored: Stored, source: str) -> NDArray[Any]:
     """Native floats as they are; bfloat16 and integers of one or two bytes as float32, others as
     float64, blockwise.
     """
     vectors = stored.vectors
     if stored.dtype == "bfloat16":
+        # a bfloat16 is the upper half of a float32
         return _widened(
             vectors, np.dtype(np.float32), lambda part: (part.astype("<u4") << 16).view("<f4")
         )

@@ -36,8 +36,8 @@ from hbench.submissions.embeddings.arrow_types import (
     storage_type,
     texts_of,
 )
-from hbench.submissions.embeddings.ids import Ids, from_texts, only
-from hbench.submissions.embeddings.parts import as_words, numbered
+from hbench.submissions.embeddings.ids import Ids, from_texts, the_one_named
+from hbench.submissions.embeddings.parts import as_words, dimension_columns
 
 BLOCK_BYTES = 16 << 20
 BATCH_ROWS = 1024  # larger batches of float16 cost more memory and time
@@ -72,12 +72,12 @@ class VectorColumns(NamedTuple):
 def read_parquet(path: Path) -> TableRead:
     """A parquet file, or every *.parquet of a folder in order of name."""
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
-    return _read(files, _parquet_schema, _parquet_columns)
+    return _read_parts(files, _parquet_schema, _parquet_columns)
 
 
 def read_table(table: pa.Table, path: Path) -> TableRead:
     """A table with a column of ids, made from that of the file at `path`."""
-    return _read(
+    return _read_parts(
         [path],
         lambda _: table.schema,
         lambda _, names: iter(table.select(list(names)).to_batches()),
@@ -101,18 +101,18 @@ def image_size_of(files: Sequence[Path]) -> int | None:
 
 def read_ipc(path: Path) -> TableRead:
     """An IPC file or stream, or a folder that Hugging Face's `save_to_disk` wrote."""
-    return _read(_saved_files(path) if path.is_dir() else [path], arrow_schema, _ipc_columns)
+    return _read_parts(_saved_files(path) if path.is_dir() else [path], arrow_schema, _ipc_columns)
 
 
-def _read(
+def _read_parts(
     files: Sequence[Path], schema_of: Callable[[Path], pa.Schema], batches_of: Batches
 ) -> TableRead:
-    """Read the ids of all parts, then their vectors, batch by batch: the ids say how large an array
-    is needed."""
+    """Read the ids of all parts of a table, then their vectors, batch by batch: the ids say how
+    large an array is needed. `schema_of`, `batches_of`: how a file's format is read."""
     ids: list[Ids] = []
     columns = []
     for file in files:
-        columns.append(_columns(schema_of(file), file, batches_of))
+        columns.append(_columns_of_ids_and_vectors(schema_of(file), file, batches_of))
         ids += [_ids(batch.column(0), file) for batch in batches_of(file, [columns[-1].ids])]
 
     all_ids = np.concatenate([np.zeros(0, dtype=object), *ids])
@@ -124,17 +124,21 @@ def _read(
     )
 
     return TableRead(
-        all_ids, _stacked(parts, len(all_ids)), list(files), columns[0].said if columns else ""
+        all_ids, _stack_parts(parts, len(all_ids)), list(files), columns[0].said if columns else ""
     )
 
 
-def _columns(schema: pa.Schema, file: Path, batches_of: Batches) -> VectorColumns:
+def _columns_of_ids_and_vectors(
+    schema: pa.Schema, file: Path, batches_of: Batches
+) -> VectorColumns:
     """The columns of ids and vectors by their usual names, else those that can be nothing else."""
     kinds = {field.name: storage_type(field.type) for field in schema}
     id_name = _id_column(kinds, file)
     known = [name for name in kinds if words.folded(name) in words.VECTORS]
     if known:
-        return VectorColumns(id_name, (only(list(kinds), known, "column of vectors", file),))
+        return VectorColumns(
+            id_name, (the_one_named(list(kinds), known, "column of vectors", file),)
+        )
 
     lists = [
         name
@@ -145,12 +149,13 @@ def _columns(schema: pa.Schema, file: Path, batches_of: Batches) -> VectorColumn
     if len(lists) == 1 and _width(file, lists[0], batches_of) > 1:
         return VectorColumns(id_name, (lists[0],))
 
-    floats = numbered([name for name, kind in kinds.items() if pa.types.is_floating(kind)])
-    wide = floats or numbered(
+    # a column for each dimension: of floats, or where there are none of other numbers
+    floats = dimension_columns([name for name, kind in kinds.items() if pa.types.is_floating(kind)])
+    wide = floats or dimension_columns(
         [name for name, kind in kinds.items() if _are_numbers(kind) and name != id_name]
     )
     return VectorColumns(
-        id_name, wide or (only(list(kinds), words.VECTORS, "column of vectors", file),)
+        id_name, wide or (the_one_named(list(kinds), words.VECTORS, "column of vectors", file),)
     )
 
 
@@ -171,7 +176,7 @@ def _id_column(kinds: Mapping[str, pa.DataType], file: Path) -> str:
     others = texts or numbered_ones
     if not sure and len(others) == 1:
         return others[0]
-    return only(list(kinds), sure or others or words.SURE_IDS[2:], "id column", file)
+    return the_one_named(list(kinds), sure or others or words.SURE_IDS[2:], "id column", file)
 
 
 def _are_texts(kind: pa.DataType) -> bool:
@@ -194,7 +199,7 @@ def blocks(count: int, dim: int) -> Iterator[slice]:
     return (slice(start, min(start + step, count)) for start in range(0, count, step))
 
 
-def _stacked(parts: Iterator[tuple[Path, NDArray[Any]]], total: int) -> NDArray[Any]:
+def _stack_parts(parts: Iterator[tuple[Path, NDArray[Any]]], total: int) -> NDArray[Any]:
     """The parts (n, D) as one array (total, D); a single one is returned as it is, in the file's
     memory map.
     """

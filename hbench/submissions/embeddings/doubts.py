@@ -52,10 +52,12 @@ def doubts_of(queries: Embeddings, gallery: Embeddings, data: Dataset) -> tuple[
     """
     near = _are_nearly_the_same(queries)
     both = (queries.scan.keys, gallery.scan.keys)
-    sentences = [*trained_on(data), *["all vectors are nearly the same"] * near]
+    sentences = [*trained_on(data)]
+    if near:
+        sentences.append("all vectors are nearly the same")
     for name, test in data.tests.items():
-        doubts = list(_copies(test, (queries, gallery), both)) or (
-            [] if near else list(_collapsed(test, gallery))
+        doubts = list(_doubts_of_copies(test, (queries, gallery), both)) or (
+            [] if near else list(_doubts_of_collapse(test, gallery))
         )
         if not (near or doubts):
             doubts = list(doubt_of_labels(test, gallery))
@@ -82,6 +84,7 @@ def _are_nearly_the_same(given: Embeddings) -> bool:
         apart += float(np.vdot(values, values))
         if apart > allowed:
             return False
+    # blocks may each lie close together, and apart from each other
     return sum(float(np.square(part - mean).sum()) for part in parts) <= allowed
 
 
@@ -98,7 +101,7 @@ def trained_on(data: Dataset) -> Iterator[str]:
             )
 
 
-def _copies(
+def _doubts_of_copies(
     test: Manifest,
     given: tuple[Embeddings, Embeddings],
     keys: tuple[NDArray[np.uint64], NDArray[np.uint64]],
@@ -109,12 +112,12 @@ def _copies(
     ranked = np.flatnonzero(test.gallery)
     items = keys[1][align(given[1], test.items[ranked])]
     finest = test.labels[ranked, -1]
+    # (G,): how many items have the same vector as each, and how many of these its class, too
     _, group = np.unique(items, return_inverse=True)
     size = np.bincount(group)[group]
     _, pair = np.unique(np.stack([group, finest]), axis=1, return_inverse=True)
-    alike = np.bincount(pair.reshape(-1))[
-        pair.reshape(-1)
-    ]  # items of the same vector and of the same class
+    pair = pair.reshape(-1)
+    alike = np.bincount(pair)[pair]
 
     if len(ranked) >= MIN_ITEMS:
         across = float((size > alike).mean())
@@ -122,7 +125,7 @@ def _copies(
         if across >= COPIES:
             why = ": the vectors are constant"
             if across < ALL:
-                largest = _largest(finest[size > alike], test.tree.names[-1])
+                largest = _largest_classes(finest[size > alike], test.tree.names[-1])
                 why = f", as copies of a picture with another label have: {largest}"
                 why += "; hbench audit lists them"
             same = "of the items have exactly the vector of an item of another class"
@@ -139,7 +142,7 @@ def _copies(
             yield f"{100 * inside:.0f} % of the queries have exactly the vector of a gallery item"
 
 
-def _largest(classes: NDArray[np.integer], names: tuple[str, ...]) -> str:
+def _largest_classes(classes: NDArray[np.integer], names: tuple[str, ...]) -> str:
     """The classes that most of these labels are of, each with how many."""
     items = np.bincount(classes, minlength=len(names))
     order = np.argsort(-items, kind="stable")[: np.count_nonzero(items)]
@@ -149,14 +152,17 @@ def _largest(classes: NDArray[np.integer], names: tuple[str, ...]) -> str:
     )
 
 
-def _collapsed(test: Manifest, given: Embeddings) -> Iterator[str]:
-    """Whether the vectors of a class are nearly one, at the coarsest level where they are."""
+def _doubts_of_collapse(test: Manifest, given: Embeddings) -> Iterator[str]:
+    """Yield a doubt where the vectors of a class are nearly one, for the coarsest level at which
+    they are: by the share of the variance of directions that lies within classes.
+    """
     ranked = np.flatnonzero(test.gallery)
     labels = test.labels[ranked]
     rows = align(given, test.items[ranked])
     if len(ranked) < MIN_ITEMS:
         return
 
+    # sums of directions (C, D) and numbers of items (C,) of the fine classes; their nodes (L, C)
     sums, finest = _class_sums(given, rows, labels[:, -1])
     node = np.stack(
         [
@@ -166,6 +172,7 @@ def _collapsed(test: Manifest, given: Embeddings) -> Iterator[str]:
     )
 
     for level, name in enumerate(test.levels):
+        # added up by node: in this order the classes of a node lie side by side
         by_class = np.argsort(node[level], kind="stable")
         first = np.flatnonzero(np.diff(node[level][by_class], prepend=-1))
         items = np.add.reduceat(finest[by_class], first)

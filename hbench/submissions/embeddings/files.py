@@ -88,7 +88,7 @@ def read_npy(path: Path, ids: Path | None) -> Stored:
     """A NumPy array, mapped, and its ids from the file beside it."""
     with readable(path):
         vectors = mapped_npy(path, 0, path.stat().st_size)
-    return _joined(path, vectors, None, ids)
+    return _with_ids(path, vectors, None, ids)
 
 
 def read_npz(path: Path, ids: Path | None) -> Stored:
@@ -103,7 +103,7 @@ def read_npz(path: Path, ids: Path | None) -> Stored:
         if not sure:
             parts = [_member_part(archive, name, path) for name in names if name != "left_out"]
         if not usual and are_all_vectors(parts):
-            return _one_by_one(
+            return _stored_one_by_one(
                 path, {part.name: member(archive, part.name, path) for part in parts}, ids
             )
 
@@ -126,7 +126,7 @@ def read_npz(path: Path, ids: Path | None) -> Stored:
             else []
         )
 
-    stored = _joined(path, vectors, inner_ids, ids)
+    stored = _with_ids(path, vectors, inner_ids, ids)
     return stored._replace(
         left_out=tuple(left_out), read_as=as_words(name, of_ids) or stored.read_as
     )
@@ -138,7 +138,7 @@ def _member_part(archive: zipfile.ZipFile, name: str, path: Path) -> ArrayPart:
     return ArrayPart(name, shape, kind, lambda: member(archive, name, path).tolist())
 
 
-def _one_by_one(
+def _stored_one_by_one(
     path: Path, arrays: Mapping[str, NDArray[Any]], ids: Path | None, *, dtype: str = ""
 ) -> Stored:
     """A file with one vector under each id."""
@@ -187,7 +187,7 @@ def read_safetensors(path: Path, ids: Path | None) -> Stored:
         )
         inner_ids = None if of_ids is None else as_ids(parse_json(metadata[of_ids]), path.name)
 
-    stored = _joined(path, vectors, inner_ids, ids, dtype=dtype)
+    stored = _with_ids(path, vectors, inner_ids, ids, dtype=dtype)
     return stored._replace(read_as=as_words(name, of_ids) or stored.read_as)
 
 
@@ -227,7 +227,7 @@ def read_torch(path: Path, ids: Path | None) -> Stored:
         and not are_sparse(held)
     ):
         dtype = str(next(iter(held.values())).dtype).removeprefix("torch.")
-        return _one_by_one(
+        return _stored_one_by_one(
             path, {name: numpy_of(part) for name, part in held.items()}, ids, dtype=dtype
         )
 
@@ -247,7 +247,7 @@ def read_torch(path: Path, ids: Path | None) -> Stored:
         None if listed is None else as_ids(getattr(listed, "tolist", lambda: listed)(), path.name)
     )
     dtype = str(tensor.dtype).removeprefix("torch.")
-    stored = _joined(path, numpy_of(tensor), inner_ids, ids, dtype=dtype)
+    stored = _with_ids(path, numpy_of(tensor), inner_ids, ids, dtype=dtype)
 
     return stored._replace(read_as=as_words(name, of_ids) or stored.read_as)
 
@@ -356,11 +356,11 @@ def _folder_reader(path: Path) -> Reader:
 def _tabular(path: Path, ids: Path | None, read: Callable[[Path], TableRead]) -> Stored:
     with readable(path):
         found = read(path)
-    stored = _joined(path, found.vectors, found.ids, ids)
+    stored = _with_ids(path, found.vectors, found.ids, ids)
     return stored._replace(files=tuple(found.files), read_as=found.read_as)
 
 
-def _joined(
+def _with_ids(
     path: Path, vectors: NDArray[Any], inner_ids: Ids | None, ids: Path | None, *, dtype: str = ""
 ) -> Stored:
     """Vectors with the ids of their own file, else of the file given or lying beside it."""

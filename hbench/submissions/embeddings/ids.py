@@ -53,7 +53,7 @@ def read(path: Path) -> Ids:
         ) from None
 
 
-def only(names: Sequence[str], known: Sequence[str], what: str, source: object) -> str:
+def the_one_named(names: Sequence[str], known: Sequence[str], what: str, source: object) -> str:
     """The one of `names` that is a known name for `what`; raises SubmissionError if none or several
     are.
     """
@@ -186,7 +186,8 @@ def _decoded(array: NDArray[Any], source: str) -> list[str]:
     return [name.decode("utf-8") for name in array.tolist()]
 
 
-def _listed(array: NDArray[Any], source: str) -> list[str]:
+def _texts_of_objects(array: NDArray[Any], source: str) -> list[str]:
+    """The ids in an array of Python objects, strings or integers, as texts."""
     foreign = [name for name in array if not isinstance(name, str | int) or isinstance(name, bool)]
     if foreign:
         raise SubmissionError(
@@ -197,7 +198,7 @@ def _listed(array: NDArray[Any], source: str) -> list[str]:
 
 
 NAMES: dict[str, Callable[[NDArray[Any], str], NDArray[Any] | list[str]]] = {
-    "U": _plain, "i": _plain, "u": _plain, "S": _decoded, "O": _listed,
+    "U": _plain, "i": _plain, "u": _plain, "S": _decoded, "O": _texts_of_objects,
 }  # fmt: skip
 
 
@@ -210,7 +211,7 @@ def _lines(path: Path) -> Ids:
     return as_ids(lines[:-1] if lines[-1] == "" else lines, path.name)
 
 
-def _csv(path: Path) -> Ids:
+def _ids_in_csv(path: Path) -> Ids:
     """The ids of a text table: of its column of ids, of its only column, or of a list without a
     header."""
     text = TextTable(path)
@@ -230,7 +231,8 @@ def _csv(path: Path) -> Ids:
     return from_texts(table[column].combine_chunks(), path.name)
 
 
-def _json(path: Path) -> Ids:
+def _ids_in_json(path: Path) -> Ids:
+    """The ids of a JSON file, in any of the forms of `_list_in`."""
     content = read_json(path, most=LIST)
     values = _list_in(content)
     if values is None:
@@ -296,7 +298,8 @@ def _npy(path: Path) -> Ids:
     return as_ids(mapped_npy(path, 0, path.stat().st_size), path.name)
 
 
-def _parquet(path: Path) -> Ids:
+def _ids_in_parquet(path: Path) -> Ids:
+    """The ids of a parquet file, of its only column of a usual name."""
     table = parquet_table(path)
     named = words.ids_in(table.column_names)
     if len(named) != 1:
@@ -309,5 +312,6 @@ def _parquet(path: Path) -> Ids:
 
 
 READERS: dict[str, Callable[[Path], Ids]] = {
-    ".txt": _lines, ".csv": _csv, ".json": _json, ".npy": _npy, ".parquet": _parquet,
+    ".txt": _lines, ".csv": _ids_in_csv, ".json": _ids_in_json, ".npy": _npy, ".parquet":
+    _ids_in_parquet,
 }  # fmt: skip

@@ -77,9 +77,11 @@ def odd_share(
         units -= np.repeat(means[some], sizes[some], axis=0)
         scatter += units.T @ units
 
+    # directions of the variance within classes (D,), and of that between their means in these
     within, directions = np.linalg.eigh(scatter / (len(rows) - len(sizes)))
     apart = (means - sizes @ means / len(rows)) @ directions
     between = sizes @ apart**2
+    # odd: classes differ there far more often than in all directions, for what they vary within
     of_all = between.sum() / max(within.sum(), 1e-300)
     ratio = between / np.maximum(within, SMALLEST * within.mean() + 1e-300)
     return float(between[ratio > OFTEN * of_all].sum() / max(between.sum(), 1e-300))

@@ -25,8 +25,9 @@ def member(archive: zipfile.ZipFile, name: str, path: Path) -> NDArray[Any]:
     info = archive.getinfo(f"{name}.npy")
     if info.compress_type == zipfile.ZIP_STORED:
         with path.open("rb") as file:
+            # a member's header has 30 bytes, the lengths of name and extra field at its end; in a
+            # file that is cut off they are missing, and no .npy follows
             file.seek(info.header_offset + 26)
-            # cut off: no .npy follows
             name_length, extra_length = struct.unpack("<HH", file.read(4).ljust(4, b"\0"))
         return mapped_npy(
             path, info.header_offset + 30 + name_length + extra_length, info.file_size
@@ -88,6 +89,7 @@ def mapped(
 def write_npz(
     path: Path, ids: NDArray[np.object_], vectors: NDArray[Any], metadata: Mapping[str, str]
 ) -> None:
+    """Write ids and vectors as one archive; of the metadata it keeps the items left out alone."""
     with replacing(path) as temporary, temporary.open("wb") as file:
         arrays = {"ids": ids.astype(str), "vectors": vectors}
         if "hbench.left_out" in metadata:
@@ -98,6 +100,7 @@ def write_npz(
 def write_npy(
     path: Path, ids: NDArray[np.object_], vectors: NDArray[Any], metadata: Mapping[str, str]
 ) -> None:
+    """Write vectors as .npy, which has no place for ids or metadata, and the ids beside it."""
     write_text(
         path.with_name(f"{path.stem}.ids.json"), json.dumps(ids.tolist(), ensure_ascii=False)
     )

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from hbench.core.errors import SubmissionError, examples, shorten
 from hbench.sheets import words
-from hbench.submissions.embeddings.ids import only
+from hbench.submissions.embeddings.ids import the_one_named
 
 KINDS = {str: "U", int: "i"}
 NUMBERED = re.compile(r"(.*?)(\d+)")
@@ -64,7 +64,7 @@ def vectors_among(parts: Sequence[ArrayPart], source: object, what: str) -> str:
     """
     usual = named(parts, words.VECTORS)
     if usual:
-        return only(usual, usual, what, source)
+        return the_one_named(usual, usual, what, source)
     fitting = [
         part for part in parts if len(part.shape) == 2 and part.kind == "f" and part.shape[1] != 1
     ]
@@ -86,7 +86,7 @@ def ids_among(
     usual name."""
     usual = named(parts, words.SURE_IDS)
     if usual or given:
-        return only(usual, usual, what, source) if usual else None
+        return the_one_named(usual, usual, what, source) if usual else None
     lists = [part for part in parts if part.shape == (count,)]
     texts = [part for part in lists if part.kind in "US" and part.are_unique()]
     numbers = [part for part in lists if part.kind in "iu" and part.are_unique()]
@@ -126,11 +126,11 @@ def are_all_vectors(parts: Sequence[ArrayPart]) -> bool:
     )
 
 
-def numbered(names: Sequence[str]) -> tuple[str, ...]:
+def dimension_columns(names: Sequence[str]) -> tuple[str, ...]:
     """The names that count the dimensions of vectors, from 0 or 1 (f0, f1 …), in this order; empty
     where no names do, or several families of them.
 
-    >>> numbered(["id", "f1", "f0", "f2", "label"])
+    >>> dimension_columns(["id", "f1", "f0", "f2", "label"])
     ('f0', 'f1', 'f2')
     """
     families: dict[str, dict[int, str]] = defaultdict(dict)

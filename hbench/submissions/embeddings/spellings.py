@@ -55,10 +55,10 @@ def likely_cause(missing: Sequence[str], unknown: Sequence[str]) -> str | None:
 
     shorter, longer = sorted((missing, unknown), key=len)
     sample = shorter[:: max(1, len(shorter) // SAMPLE)][:SAMPLE]
-    names, others = _alike(sample, longer, CANDIDATES)
-    search = partial(_meeting, names, others, mirrored=shorter is unknown)
+    names, others = _with_same_letters(sample, longer, CANDIDATES)
+    search = partial(_pairs_by_first_rewriting, names, others, mirrored=shorter is unknown)
     found = search(REWRITINGS, NEARLY_ALL) or search(
-        _two_at_once(names, others, mirrored=shorter is unknown), NEARLY_ALL
+        _rewritings_by_two(names, others, mirrored=shorter is unknown), NEARLY_ALL
     )
     if not found and _are_row_numbers(missing, unknown):
         return (
@@ -79,7 +79,9 @@ def _are_row_numbers(missing: Sequence[str], unknown: Sequence[str]) -> bool:
     )
 
 
-def _alike(sample: Sequence[str], longer: Iterable[str], most: int) -> tuple[list[str], list[str]]:
+def _with_same_letters(
+    sample: Sequence[str], longer: Iterable[str], most: int
+) -> tuple[list[str], list[str]]:
     """The sample, and the names of the longer list that have the letters of one of it; fewer of
     both where these are too many.
     """
@@ -96,7 +98,7 @@ def _with_letters_of(sample: Sequence[str], names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(name for name in names if not known.isdisjoint(_letters_of(name))))
 
 
-def _meeting(
+def _pairs_by_first_rewriting(
     sample: list[str],
     others: list[str],
     rewritings: Iterable[Rewriting],
@@ -110,15 +112,20 @@ def _meeting(
     if not others:
         return None
     for rewriting in rewritings:
-        pairs = _pairs(sample, others, rewriting, mirrored=mirrored, only_one=share == NEARLY_ALL)
+        pairs = _pairs_that_meet(
+            sample, others, rewriting, mirrored=mirrored, only_one=share == NEARLY_ALL
+        )
         if len(pairs) >= share * len(sample):
             return pairs, rewriting.name
     return None
 
 
-def _two_at_once(sample: list[str], others: list[str], *, mirrored: bool) -> Iterator[Rewriting]:
-    """The pairs of rewritings that make most of a smaller sample meet."""
-    few, near = _alike(
+def _rewritings_by_two(
+    sample: list[str], others: list[str], *, mirrored: bool
+) -> Iterator[Rewriting]:
+    """Yield two rewritings as one, where both together make most of a smaller sample meet: trying
+    all pairs of rewritings on the whole sample would take long."""
+    few, near = _with_same_letters(
         sample[:: max(1, len(sample) // PAIR_SAMPLE)][:PAIR_SAMPLE], others, 10 * PAIR_SAMPLE
     )
     for first, second in permutations(REWRITINGS, 2):
@@ -128,7 +135,7 @@ def _two_at_once(sample: list[str], others: list[str], *, mirrored: bool) -> Ite
             _one_after_the_other(first.of_unknown, second.of_unknown),
         )
         if first.name != second.name:
-            pairs = _pairs(few, near, both, mirrored=mirrored, only_one=True)
+            pairs = _pairs_that_meet(few, near, both, mirrored=mirrored, only_one=True)
             if len(pairs) >= NEARLY_ALL * len(few):
                 yield both
 
@@ -137,7 +144,7 @@ def _one_after_the_other(first: Spelling, second: Spelling) -> Spelling:
     return lambda name: second(first(name))
 
 
-def _pairs(
+def _pairs_that_meet(
     sample: Sequence[str],
     others: Sequence[str],
     rewriting: Rewriting,
@@ -145,13 +152,14 @@ def _pairs(
     mirrored: bool,
     only_one: bool,
 ) -> list[tuple[str, str]]:
-    """The pairs (unknown, wanted) of names that become equal. `only_one`: those that have no second
-    partner.
-    """
+    """The pairs (unknown, wanted) of names that a rewriting makes equal. `only_one`: those that
+    have no second partner. `mirrored`: the sample is of the unknown ids, `others` of the wanted
+    ones."""
     of_sample = rewriting.of_wanted
     of_others = rewriting.of_unknown
     if mirrored:
         of_sample, of_others = of_others, of_sample
+    # the other name by what it becomes; None where two become it and only one may
     partners: dict[str, str | None] = {}
     for name in others:
         common = of_others(name)

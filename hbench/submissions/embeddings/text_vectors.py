@@ -17,13 +17,13 @@ from hbench.sheets import words
 from hbench.sheets.dialect import Dialect
 from hbench.sheets.text import TextTable
 from hbench.submissions.embeddings.arrow_files import TableRead
-from hbench.submissions.embeddings.ids import as_ids, from_texts, only
+from hbench.submissions.embeddings.ids import as_ids, from_texts, the_one_named
 from hbench.submissions.embeddings.parts import (
     ArrayPart,
     as_words,
+    dimension_columns,
     ids_among,
     list_part,
-    numbered,
     vectors_among,
 )
 from hbench.submissions.problems import listed
@@ -67,11 +67,11 @@ def read_csv(path: Path) -> TableRead:
         )
 
     sheet = _sheet_of(text.dialect, path)
-    table = _read(text, sheet)
+    table = _read_cells(text, sheet)
     columns = [table.column(place) for place in range(1, table.num_columns)]
     ids = from_texts(table.column(0).combine_chunks(), path.name)
     if pa.types.is_large_string(columns[0].type):
-        return TableRead(ids, _parsed(columns[0].to_pylist(), path), [path], sheet.said)
+        return TableRead(ids, _parse_lists(columns[0].to_pylist(), path), [path], sheet.said)
     if nulls := sum(column.null_count for column in columns):
         raise SubmissionError(
             f"{path} has {nulls:,} empty cells inside its vectors", expected="numbers"
@@ -106,7 +106,7 @@ def _sheet_of(dialect: Dialect, path: Path) -> VectorSheet:
     ids = _place_of_ids(names, [*numeric, *lists], fractions, header=header)
 
     if lists:
-        only(
+        the_one_named(
             [first[place] for place in lists],
             [first[place] for place in lists],
             "column of vectors",
@@ -123,7 +123,9 @@ def _sheet_of(dialect: Dialect, path: Path) -> VectorSheet:
             found=f"the columns {listed(first)}",
         )
 
-    return VectorSheet(ids, vectors, header, decimal, _said(first, ids, vectors, header=header))
+    return VectorSheet(
+        ids, vectors, header, decimal, _said_of_columns(first, ids, vectors, header=header)
+    )
 
 
 def _filled_columns(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
@@ -191,7 +193,7 @@ def _places_of_vectors(
     """The columns that count dimensions, else all numbers but the ids, an index and labels, where
     these are fractions and no further texts stand beside them, as in a table of labels."""
     free = [place for place in numeric if place != ids]
-    family = numbered([names[place] for place in free])
+    family = dimension_columns([names[place] for place in free])
     if family:
         return tuple(names.index(name) for name in family)
 
@@ -213,7 +215,10 @@ def _may_be_dimension(name: str) -> bool:
     return not is_index and name not in words.CLASS_NUMBERS
 
 
-def _said(first: Sequence[str], ids: int, vectors: Sequence[int], *, header: bool) -> str:
+def _said_of_columns(
+    first: Sequence[str], ids: int, vectors: Sequence[int], *, header: bool
+) -> str:
+    """In words which columns were taken for vectors and ids; "" where their names say it."""
     if not header:
         return (
             f"vectors, of the columns {vectors[0] + 1} … {vectors[-1] + 1}, with the ids of "
@@ -227,7 +232,7 @@ def _said(first: Sequence[str], ids: int, vectors: Sequence[int], *, header: boo
     )
 
 
-def _read(text: TextTable, sheet: VectorSheet) -> pa.Table:
+def _read_cells(text: TextTable, sheet: VectorSheet) -> pa.Table:
     """The ids and the numbers as an Arrow table; a list in a cell stays a text."""
     names = [f"c{place}" for place in range(len(text.dialect.rows[0]))]
     is_list = len(sheet.vectors) == 1
@@ -237,10 +242,10 @@ def _read(text: TextTable, sheet: VectorSheet) -> pa.Table:
     return text.cells(names, types, header=sheet.header, decimal=sheet.decimal)
 
 
-def _parsed(cells: Sequence[str], path: Path) -> NDArray[np.float64]:
+def _parse_lists(cells: Sequence[str], path: Path) -> NDArray[np.float64]:
     """The vectors in cells such as "[0.1, 0.2]" or "0.1 0.2"."""
     rows = [np.array(_numbers_in(cell), np.float64) for cell in cells]
-    return _stacked(rows, path)
+    return _stack_rows(rows, path)
 
 
 def _numbers_in(cell: str) -> list[str]:
@@ -249,7 +254,8 @@ def _numbers_in(cell: str) -> list[str]:
     return [part for part in re.split(r"[\s,;]+", inner) if part]
 
 
-def _stacked(rows: Sequence[NDArray[np.float64]], path: Path) -> NDArray[np.float64]:
+def _stack_rows(rows: Sequence[NDArray[np.float64]], path: Path) -> NDArray[np.float64]:
+    """Vectors (D,) as one array (N, D). Raises SubmissionError where they differ in length."""
     widths = {len(row) for row in rows}
     if len(widths) > 1:
         raise SubmissionError(
@@ -279,7 +285,7 @@ def read_jsonl(path: Path) -> TableRead:
         return [record.get(key) for record in records]
 
     records, said = _of_named_vectors(records, path)
-    parts = [_part(key, values_of(key)) for key in records[0]]
+    parts = [_part_of_key(key, values_of(key)) for key in records[0]]
     name = vectors_among(parts, path, "list of numbers")
     of_ids = ids_among(parts, len(records), path, "id in each line")
     if of_ids is None:
@@ -291,7 +297,7 @@ def read_jsonl(path: Path) -> TableRead:
 
     ids = as_ids(values_of(of_ids), path.name)
     rows = [np.asarray(vector, np.float64).reshape(-1) for vector in values_of(name)]
-    return TableRead(ids, _stacked(rows, path), [path], said or as_words(name, of_ids))
+    return TableRead(ids, _stack_rows(rows, path), [path], said or as_words(name, of_ids))
 
 
 def _of_named_vectors(
@@ -318,6 +324,7 @@ def _of_named_vectors(
 
 
 def _record(line: str, number: int, path: Path) -> dict[str, Any]:
+    """The JSON object in a line. Raises SubmissionError, with its number, for another line."""
     record = parse_json(line)
     if not isinstance(record, dict):
         raise SubmissionError(
@@ -328,8 +335,9 @@ def _record(line: str, number: int, path: Path) -> dict[str, Any]:
     return record
 
 
-def _part(key: str, values: Sequence[Any]) -> ArrayPart:
-    """The values of a key in all lines."""
+def _part_of_key(key: str, values: Sequence[Any]) -> ArrayPart:
+    """The values of a key in all lines as a part, from which vectors and ids are told by its shape
+    and kind."""
     first = values[0]
     if (
         isinstance(first, list)

@@ -31,10 +31,10 @@ from hbench.submissions.rankings.lines import (
     DECIMAL_COMMA,
     NUMBER,
     Lines,
-    against_lines,
-    against_ranks,
     as_numbers,
-    scored,
+    lines_with_scores,
+    remark_on_ranks,
+    remark_on_rising_scores,
 )
 from hbench.submissions.rankings.roles import (
     Roles,
@@ -70,7 +70,11 @@ def text_reader(text: TextTable) -> Callable[[Path], Lines] | None:
     if roles := roles_of_lists(header, rows):
         return partial(_read_text_lists, text=text, roles=roles)
 
-    return _refuse(_about(header)) if _was_meant(first_rows, suffix_of(text.path)) else None
+    return (
+        _refusing_reader(_why_no_ranking(header))
+        if _was_meant(first_rows, suffix_of(text.path))
+        else None
+    )
 
 
 def _was_meant(rows: Sequence[Sequence[str]], suffix: str) -> bool:
@@ -106,7 +110,7 @@ def _read_text_run(path: Path, text: TextTable) -> Lines:
     return _read_text_rows(path, text, roles, names=("query", "Q0", "item", "rank", "score", "tag"))
 
 
-def _about(header: Sequence[str]) -> SubmissionError:
+def _why_no_ranking(header: Sequence[str]) -> SubmissionError:
     """Why a table that was meant as a ranking is none."""
     found = listed(header) or "nothing"
     expected = (
@@ -131,7 +135,9 @@ def _about(header: Sequence[str]) -> SubmissionError:
     )
 
 
-def _refuse(error: SubmissionError) -> Callable[[Path], Lines]:
+def _refusing_reader(error: SubmissionError) -> Callable[[Path], Lines]:
+    """A reader that refuses its file for this reason, as soon as somebody reads it."""
+
     def reader(path: Path) -> Lines:
         raise SubmissionError(
             f"{path} is not a ranking: {error.problem}",
@@ -162,12 +168,12 @@ def _read_text_rows(
         place = table.column_names.index(roles.value)
         table = table.set_column(place, roles.value, pc.replace_substring(values, ",", "."))
         said += ", decimal commas"
-    return _rows(path, table, roles, said)
+    return _lines_of_rows(path, table, roles, said)
 
 
-def _rows(path: Path, table: pa.Table, roles: Roles, form: str) -> Lines:
-    """The lines of rows of query, item and score; rank r is the score −r where there is no score,
-    and so is a distance.
+def _lines_of_rows(path: Path, table: pa.Table, roles: Roles, form: str) -> Lines:
+    """The lines of a table with a row of query, item and score, each; `form`: what the table was
+    taken for, in words. Where there is no score, a rank or distance r is the score −r.
     """
     if table[roles.query].null_count or table[roles.items].null_count:
         raise SubmissionError(f"{path} has rows without a query or an item")
@@ -175,11 +181,11 @@ def _rows(path: Path, table: pa.Table, roles: Roles, form: str) -> Lines:
     query, item = (
         pa.chunked_array([texts_of(table[name], str(path))]) for name in (roles.query, roles.items)
     )
-    found = scored(path, query, item, values if roles.order == BY_SCORE else -values)
+    found = lines_with_scores(path, query, item, values if roles.order == BY_SCORE else -values)
     if roles.ranks:
-        remarks = against_ranks(found, _as_floats(table[roles.ranks]))
+        remarks = remark_on_ranks(found, _as_floats(table[roles.ranks]))
     else:
-        remarks = against_lines(found) if roles.order == BY_SCORE else ()
+        remarks = remark_on_rising_scores(found) if roles.order == BY_SCORE else ()
     return replace(found, form=form, order=roles.order, left_out=roles.left_out, remarks=remarks)
 
 
@@ -195,14 +201,16 @@ def _read_text_lists(path: Path, text: TextTable, roles: Roles) -> Lines:
     """
     table = text.texts(text.dialect.rows[0])
     cells = table[roles.items].combine_chunks()
-    lists, said = _split(cells)
+    lists, said = _split_cells(cells)
     if text.encoding:
         said += f", in {text.encoding}"
     form = f"lists of items under {roles.said}{said}"
-    return _listed(path, table[roles.query].combine_chunks(), lists, replace(roles, value=form))
+    return _lines_of_lists(
+        path, table[roles.query].combine_chunks(), lists, replace(roles, value=form)
+    )
 
 
-def _listed(path: Path, queries: pa.Array, lists: pa.Array, roles: Roles) -> Lines:
+def _lines_of_lists(path: Path, queries: pa.Array, lists: pa.Array, roles: Roles) -> Lines:
     """The lines of a table with one query and its whole list a row. Empty names are places that
     were not filled."""
     counts = pc.value_counts(queries)
@@ -227,7 +235,7 @@ def _listed(path: Path, queries: pa.Array, lists: pa.Array, roles: Roles) -> Lin
     )
 
 
-def _split(cells: pa.Array) -> tuple[pa.Array, str]:
+def _split_cells(cells: pa.Array) -> tuple[pa.Array, str]:
     """The cells as lists of names, and how they were split where not by blanks."""
     filled = cells.filter(pc.not_equal(pc.utf8_trim_whitespace(cells), ""))
     first = filled.slice(0, 100).to_pylist()
@@ -294,12 +302,16 @@ def parquet_reader(path: Path) -> Callable[[Path], Lines] | None:
 
     is_labels = {"query", "gallery", "item"} <= set(map(folded, names))
     is_ranking = first_of(names, (*words.RETRIEVED, *ORDERS)) and not is_labels
-    return _refuse(_about(names)) if first_of(names, words.QUERIES) and is_ranking else None
+    return (
+        _refusing_reader(_why_no_ranking(names))
+        if first_of(names, words.QUERIES) and is_ranking
+        else None
+    )
 
 
 def _read_parquet_rows(path: Path, roles: Roles) -> Lines:
     needed = [name for name in (roles.query, roles.items, roles.value, roles.ranks) if name]
-    return _rows(path, _table(path, needed), roles, f"a table of {roles.said}")
+    return _lines_of_rows(path, _table(path, needed), roles, f"a table of {roles.said}")
 
 
 def _is_list_of_names(kind: Any) -> bool:
@@ -310,13 +322,14 @@ def _is_list_of_names(kind: Any) -> bool:
 
 
 def _read_parquet_lists(path: Path, roles: Roles) -> Lines:
+    """The lines of a parquet file with a query and its list in each row."""
     table = _table(path, [roles.query, roles.items])
     if table[roles.query].null_count:
         raise SubmissionError(f"{path} has rows without a query or an item")
     queries = texts_of(table[roles.query], str(path))
     lists = table[roles.items].combine_chunks()
     kind = pa.large_list(pa.large_string())
-    return _listed(
+    return _lines_of_lists(
         path, queries, lists.cast(kind), replace(roles, value=f"lists of items under {roles.said}")
     )
 
@@ -335,6 +348,7 @@ def _parquet_files(path: Path) -> list[Path]:
 
 
 def _parquet_fields(path: Path) -> dict[str, Any]:
+    """The types of the columns of a parquet file, or of a folder's first part, by name."""
     files = _parquet_files(path)
     if not files:
         return {}

@@ -101,10 +101,10 @@ def read(path: Path) -> Ranking:
         raise SubmissionError(
             f"{path} is empty", expected="one list of items per query", found="no query"
         )
-    return _ranked(lines, path)
+    return _ranking_of_lines(lines, path)
 
 
-def _ranked(lines: Lines, path: Path) -> Ranking:
+def _ranking_of_lines(lines: Lines, path: Path) -> Ranking:
     """Lists by query, each by descending score and then by name."""
     encoded = lines.items.dictionary_encode()
     names = encoded.dictionary
@@ -112,6 +112,7 @@ def _ranked(lines: Lines, path: Path) -> Ranking:
     order = np.argsort(lines.of, kind="stable")
 
     if lines.scores is not None:
+        # by query, then by score, then by name; lexsort takes its last key first
         by_name = np.empty(len(names), np.int64)
         by_name[pc.sort_indices(names).to_numpy()] = np.arange(len(names))
         order = np.lexsort((by_name[codes], -lines.scores, lines.of))
@@ -176,6 +177,7 @@ def _reader_of_text(path: Path) -> Reader | None:
 
 
 def _no_text(path: Path) -> Lines:
+    """A reader that refuses a file that is called as a run and is no text in UTF-8."""
     if is_compressed(path):
         raise SubmissionError(
             f"{path} is not a ranking: it is no text in UTF-8, compressed by gzip",

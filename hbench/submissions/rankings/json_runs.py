@@ -12,7 +12,7 @@ import pyarrow as pa
 from hbench.core.untrusted import LIST, parse_json, read_gzip, read_json, read_text
 from hbench.sheets import sheet, words
 from hbench.sheets.dialect import is_compressed, suffix_of
-from hbench.submissions.rankings.lines import Lines, scored
+from hbench.submissions.rankings.lines import Lines, lines_with_scores
 
 NUMBERS = (int, float)
 NAMES = (str, int)
@@ -102,7 +102,7 @@ def _lines(path: Path, content: Lists) -> Lines:
 
     names = pa.chunked_array([pa.array([query for query, _ in pairs], pa.large_string())])
     scores = np.array([score for held in content.values() for score in held.values()], np.float64)
-    found = scored(path, names, items, scores)
+    found = lines_with_scores(path, names, items, scores)
     return Lines(
         found.queries,
         found.of,

@@ -38,7 +38,7 @@ from hbench.submissions.embeddings.ids import Ids, rows_in
 from hbench.submissions.embeddings.spellings import likely_cause
 from hbench.submissions.problems import SubmissionProblem, found
 from hbench.submissions.rankings.files import Ranking
-from hbench.tree import Labels, affected
+from hbench.tree import Labels, have_ambiguous_names
 
 LINES_AT_ONCE = 1 << 20
 PADDING = ("-1", "-1.0")  # what faiss and others write where they found no further item
@@ -55,9 +55,9 @@ def levels_of(
     """
     tie_key = ties(manifest.tree.depth)
     queries, items = _lines(ranking, manifest)
-    levels = _levels(manifest, queries, items, repeats(ranking))
+    levels = _levels_of_lines(manifest, queries, items, repeats(ranking))
     scores = _scores(ranking)
-    lines_of = _kept_lines(ranking, manifest, queries, items)
+    lines_of = _lines_by_query(ranking, manifest, queries, items)
     asked = manifest.items[manifest.query].tolist()
     lists = zip(map(lines_of, asked), _gallery_counts(manifest), strict=True)
     return [
@@ -74,12 +74,12 @@ def named_levels_of(
     queries, items = _lines(ranking, manifest)
     counted = ~repeats(ranking) & (items >= 0) & manifest.gallery[items]
     scores = _scores(ranking)
-    lines_of = _kept_lines(ranking, manifest, queries, items)
+    lines_of = _lines_by_query(ranking, manifest, queries, items)
     asked = np.flatnonzero(manifest.query)
     gallery = np.flatnonzero(manifest.gallery)
 
     sequences = {}
-    for position in np.flatnonzero(affected(names, manifest.labels)[asked]).tolist():
+    for position in np.flatnonzero(have_ambiguous_names(names, manifest.labels)[asked]).tolist():
         query = asked[position]
         lines = lines_of(manifest.items[query])
         equal = (names[items[lines]] == names[query]) & counted[lines, None]
@@ -100,10 +100,14 @@ def _scores(ranking: Ranking) -> NDArray[np.floating]:
     )
 
 
-def _kept_lines(
+def _lines_by_query(
     ranking: Ranking, manifest: Manifest, queries: NDArray[np.int64], items: NDArray[np.int64]
 ) -> Callable[[str], NDArray[np.int64]]:
-    """The lines of a query's list, by its id, without what is left out of it."""
+    """Make a function from a query's id to the numbers of the lines of its list, without what is
+    left out of it; no lines for a query without a list.
+
+    `queries`, `items` (n,): of every line, as rows of the manifest, −1 for unknown ones.
+    """
     kept = (queries >= 0) & ~_left_out(manifest, queries, items) & ~padding(ranking, items)
     bounds = zip(ranking.offsets[:-1].tolist(), ranking.offsets[1:].tolist(), strict=True)
     list_of = dict(zip(ranking.queries.tolist(), bounds, strict=True))
@@ -243,7 +247,7 @@ def _lines(ranking: Ranking, manifest: Manifest) -> tuple[NDArray[np.int64], NDA
     return queries, rows_in(ranking.names, manifest.items)[ranking.items]
 
 
-def _levels(
+def _levels_of_lines(
     manifest: Manifest,
     queries: NDArray[np.int64],
     items: NDArray[np.int64],
@@ -279,6 +283,7 @@ def _gallery_counts(manifest: Manifest) -> NDArray[np.int64]:
     gallery = np.flatnonzero(manifest.gallery)
     counts = _counts_of_all(manifest, asked, gallery)
     for query, levels in zip(asked, counts, strict=True):
+        # without an ignore group only the query itself can be left out
         near = (
             gallery
             if manifest.ignore is not None and manifest.ignore[query] >= 0

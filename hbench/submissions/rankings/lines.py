@@ -43,7 +43,7 @@ class Lines:
     remarks: tuple[SubmissionProblem, ...] = ()
 
 
-def scored(
+def lines_with_scores(
     path: Path,
     query: pa.ChunkedArray,
     item: pa.ChunkedArray,
@@ -76,7 +76,7 @@ def as_numbers(texts: pa.Array) -> NDArray[np.float64]:
     return np.asarray(numbers.cast(pa.float64()).to_numpy(zero_copy_only=False))
 
 
-def against_lines(lines: Lines) -> tuple[SubmissionProblem, ...]:
+def remark_on_rising_scores(lines: Lines) -> tuple[SubmissionProblem, ...]:
     """A remark where the scores rise from line to line in every list, as distances do in results
     that are written nearest first."""
     if lines.scores is None or len(lines.of) < 2:
@@ -93,7 +93,7 @@ def against_lines(lines: Lines) -> tuple[SubmissionProblem, ...]:
     return tuple(found(kind, names, len(telling), fix, fatal=False))
 
 
-def against_ranks(lines: Lines, ranks: NDArray[np.float64]) -> tuple[SubmissionProblem, ...]:
+def remark_on_ranks(lines: Lines, ranks: NDArray[np.float64]) -> tuple[SubmissionProblem, ...]:
     """A remark where the stated ranks (n,) contradict the scores in every list that has several of
     both: by distances, which grow with the rank, or otherwise."""
     if lines.scores is None or not len(ranks) or not np.isfinite(ranks).all():
@@ -102,6 +102,8 @@ def against_ranks(lines: Lines, ranks: NDArray[np.float64]) -> tuple[SubmissionP
     sorted_already = bool((np.diff(lines.of) >= 0).all()) and bool(
         (np.diff(ranks)[np.diff(lines.of) == 0] >= 0).all()
     )
+    # lines by query, then by rank: of each list, which begins at `first` and ends at `last`, the
+    # scores at its first and last rank are compared with its lowest and highest
     order = np.arange(len(ranks)) if sorted_already else np.lexsort((ranks, lines.of))
     of = lines.of[order]
     scores = lines.scores[order]

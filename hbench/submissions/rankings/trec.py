@@ -21,9 +21,9 @@ from hbench.submissions.problems import in_a_line
 from hbench.submissions.rankings.lines import (
     DECIMAL_COMMA,
     Lines,
-    against_ranks,
     as_numbers,
-    scored,
+    lines_with_scores,
+    remark_on_ranks,
 )
 
 FIELDS = 6
@@ -89,7 +89,7 @@ def read(path: Path) -> Lines:
         pa.chunked_array([query], pa.large_string()),
         pa.chunked_array([item], pa.large_string()),
     )
-    found = scored(
+    found = lines_with_scores(
         path,
         *chunked,
         as_numbers(score),
@@ -98,7 +98,7 @@ def read(path: Path) -> Lines:
         fix=_about_commas(score),
     )
 
-    return replace(found, form="a TREC run", remarks=against_ranks(found, _ranks(rank)))
+    return replace(found, form="a TREC run", remarks=remark_on_ranks(found, _ranks(rank)))
 
 
 def _ranks(texts: pa.Array) -> NDArray[np.float64]:
