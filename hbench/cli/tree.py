@@ -235,7 +235,7 @@ def show_command(
     """
     from rich.console import Console
 
-    from hbench.tree.files import nested
+    from hbench.tree.files import nested_objects
     from hbench.tree.statistics import statistics
 
     table, mended = names.read()
@@ -247,7 +247,7 @@ def show_command(
             {
                 **read,
                 "statistics": [level._asdict() for level in figures],
-                "tree": nested(tree, items),
+                "tree": nested_objects(tree, items),
             }
         )
         return

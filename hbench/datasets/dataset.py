@@ -35,7 +35,7 @@ from hbench.datasets import manifest as manifests
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.pictures import open_upright
 from hbench.sheets.understood import Understood
-from hbench.tree import Labels, LabelTree, affected
+from hbench.tree import Labels, LabelTree, have_ambiguous_names
 from hbench.tree.names import class_rows
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ class Dataset:
             of_node = [known.setdefault(same.get(name, name), len(known)) for name in names]
             columns.append(np.asarray(of_node, np.int32)[ids])
         labels = np.stack(columns, axis=1)
-        return labels if affected(labels, manifest.labels).any() else None
+        return labels if have_ambiguous_names(labels, manifest.labels).any() else None
 
     @checked
     def rooted(

@@ -21,7 +21,7 @@ from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.name_columns import NameColumns, NamedSequences
 from hbench.metrics.partial_lists import partial_scorers
 from hbench.metrics.protocols import Protocol, ScoreQuery, Setting, scorers_by_name
-from hbench.tree import Labels, affected
+from hbench.tree import Labels, have_ambiguous_names
 
 OnBlock = Callable[[int, int], None]
 OnTest = Callable[[str], OnBlock]
@@ -145,7 +145,7 @@ def _columns_by_name(test: Retrieval, ranker: Ranker, conditions: Conditions) ->
     assert test.names is not None
     gallery = test.queries if test.gallery is None else test.gallery
     nodes = np.concatenate([test.queries.labels, gallery.labels])
-    asked = affected(np.concatenate(test.names), nodes)[: len(test.queries.labels)]
+    asked = have_ambiguous_names(np.concatenate(test.names), nodes)[: len(test.queries.labels)]
     if not asked.any():
         return None
     queries = test.names[0][ranker.queries]

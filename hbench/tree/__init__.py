@@ -128,9 +128,11 @@ class LabelTree:
         of_node = np.zeros(0, np.intp)  # some row of each node
 
         for level in range(array.shape[1]):
+            # nodes of the level by old id, and which of them each row has
             old, place = distinct(array[:, level])
             of_node = np.empty(len(old), np.intp)
             of_node[place] = np.arange(len(array))
+            # by the new ids of the nodes above, then by old id; lexsort takes its last key first
             above = [column[of_node] for column in reversed(ids)]
             order = np.lexsort(np.array([old, *above]))
             ids.append(np.argsort(order).astype(np.int32)[place])
@@ -294,6 +296,7 @@ def levels_of_pairs(queries: ArrayLike, gallery: ArrayLike) -> NDArray[np.uint8]
     best = np.zeros((len(first), len(second)), np.uint8)
     for of_query in first.transpose(1, 0, 2):
         for of_item in second.transpose(1, 0, 2):
+            # (Q, G, L): cumprod is 1 as long as all levels down to here are equal
             equal = of_query[:, None, :] == of_item[None, :, :]
             np.maximum(
                 best,
@@ -369,6 +372,7 @@ def check_nested(
     for level in range(1, labels.shape[1]):
         nodes = labels[:, level]
         above = labels[:, level - 1]
+        # one of the parents of each node is noted: with one alone, all rows have it
         values, place = distinct(nodes)
         parent = np.empty(len(values), dtype=labels.dtype)
         parent[place] = above
@@ -422,9 +426,9 @@ def distinct(column: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np
     return np.flatnonzero(seen) + low, (np.cumsum(seen) - 1)[shifted]
 
 
-def affected(names: Labels, nodes: Labels) -> NDArray[np.bool_]:
-    """Mark the rows with a name that several nodes of its level have: labels by name (N, L), by
-    tree (N, L) -> bool (N,).
+def have_ambiguous_names(names: Labels, nodes: Labels) -> NDArray[np.bool_]:
+    """Mark the items with a name that several nodes of its level have, so that names say another
+    level than the tree: labels by name (N, L), by tree (N, L) -> bool (N,).
     """
     shared = np.zeros(len(names), bool)
     for name, node in zip(names.T, nodes.T, strict=True):

@@ -76,10 +76,10 @@ def read(path: Path, *, levels: Sequence[str] = (), chosen: Chosen = NOTHING) ->
 
     graph = GRAPH_READERS[kind](text)
     table = unfold(graph)
-    return replace(table, read=_of_graph(path.name, graph, table))
+    return replace(table, read=_understood_of_graph(path.name, graph, table))
 
 
-def _of_graph(source: str, graph: ClassGraph[NodeId], table: NameTable) -> Understood:
+def _understood_of_graph(source: str, graph: ClassGraph[NodeId], table: NameTable) -> Understood:
     """What a file of a tree was taken for."""
     facts = [f"{len(table.levels)} levels"]
     if (trees := graph.graph.get("trees", 1)) > 1:
@@ -102,7 +102,8 @@ def _read_sheet(found: sheet.Sheet, chosen: Chosen) -> NameTable:
     listed = None if chosen.levels else edge_columns(table, chosen.edges)
     if listed is not None:
         return replace(
-            unfold(edges_of(table, listed)), read=_of_edges(found.name, table, listed, facts)
+            unfold(edges_of(table, listed)),
+            read=_understood_of_edges(found.name, table, listed, facts),
         )
 
     columns = level_columns(table, chosen)
@@ -126,7 +127,7 @@ def _read_sheet(found: sheet.Sheet, chosen: Chosen) -> NameTable:
     )
 
 
-def _of_edges(
+def _understood_of_edges(
     source: str, table: pa.Table, listed: EdgeColumns, facts: Sequence[str]
 ) -> Understood:
     """What a table that lists edges was taken for."""
@@ -154,7 +155,9 @@ def _read_paths(source: str, text: str, chosen: Chosen) -> NameTable:
     pairs = None if mark else pairs_in(lines)
     if pairs is not None:
         listed = EdgeColumns("parent", "child")
-        return replace(unfold(edges_of(pairs, listed)), read=_of_edges(source, pairs, listed, ()))
+        return replace(
+            unfold(edges_of(pairs, listed)), read=_understood_of_edges(source, pairs, listed, ())
+        )
     if mark is None:
         raise DataError(
             f"{source} holds no paths",
@@ -287,9 +290,10 @@ def _parse_json(text: str) -> ClassGraph[NodeId]:
     return graph
 
 
-def nested(tree: LabelTree, items: NDArray[np.int64] | None = None) -> dict[str, Any]:
+def nested_objects(tree: LabelTree, items: NDArray[np.int64] | None = None) -> dict[str, Any]:
     """Return the tree as nested {"name", "children"}; the root has the level names, and with
     `items` (C,) fine classes have their numbers of items."""
+    # from the leaves upwards: the nodes of a level are put into those above them
     below: list[dict[str, Any]] = [{"name": name} for name in tree.names[-1]]
     if items is not None:
         below = [
@@ -306,6 +310,7 @@ def nested(tree: LabelTree, items: NDArray[np.int64] | None = None) -> dict[str,
 
 
 def _format_json(tree: LabelTree) -> str:
+    """Write a tree as nested JSON. Raises TreeError for one too deep to be read back."""
     # `_parse_json` reads DEPTH brackets: an object and a list per level, and the root
     deepest = DEPTH // 2 - 1
     if tree.depth > deepest:
@@ -315,7 +320,7 @@ def _format_json(tree: LabelTree) -> str:
             found=f"{tree.depth}",
             fix="write Newick or CSV",
         )
-    return json.dumps(nested(tree), ensure_ascii=False, indent=1) + "\n"
+    return json.dumps(nested_objects(tree), ensure_ascii=False, indent=1) + "\n"
 
 
 GRAPH_READERS: dict[str, Callable[[str], ClassGraph[NodeId]]] = {

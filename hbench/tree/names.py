@@ -261,6 +261,7 @@ def refuse(problems: Iterable[TreeProblem], source: str) -> None:
 
 
 def _placeholders(table: NameTable) -> Iterator[TreeProblem]:
+    """Names that stand for a missing one, such as NA, by level and parent."""
     counts: Counter[tuple[int, str, str]] = Counter()
     for row, items in table.rows.items():
         for level, name in enumerate(row):

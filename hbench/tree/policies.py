@@ -74,10 +74,10 @@ def policy(
     return lambda new_rows: policies.register(name)(Policy(name, tuple(mends), stage, new_rows))
 
 
-def listed(names: str | Sequence[str]) -> tuple[str, ...]:
+def policy_names(names: str | Sequence[str]) -> tuple[str, ...]:
     """The names of policies, also as one text with commas between.
 
-    >>> listed("by-path, unknown"), listed(["unknown"])
+    >>> policy_names("by-path, unknown"), policy_names(["unknown"])
     (('by-path', 'unknown'), ('unknown',))
     """
     if isinstance(names, str):
@@ -255,7 +255,7 @@ def cut(table: NameTable) -> NewRows:
 
 
 @policy("unknown", mends=["ragged", "placeholder"], stage=3)
-def unknown(table: NameTable) -> NewRows:
+def leave_unknown_open(table: NameTable) -> NewRows:
     """A path may end early: nothing is known below its last name, and metrics leave the finer
     classes open.
     """
@@ -270,7 +270,7 @@ def unknown(table: NameTable) -> NewRows:
 
 
 @policy("by-path", mends=["homonym", "several parents"], stage=6)
-def by_path(table: NameTable) -> NewRows:
+def name_nodes_by_path(table: NameTable) -> NewRows:
     """A node is its whole path: the same name under another parent is another node, shown as "name
     (parent)".
     """
@@ -279,6 +279,7 @@ def by_path(table: NameTable) -> NewRows:
         for depth, key in enumerate(table.keys(row), start=1):
             paths[key].add(row[:depth])
 
+    # names that need nothing behind them, and the paths that share a name, with their namespace
     taken = {(key[0], key[1][-1]) for key, places in paths.items() if len(places) == 1}
     shared = {path: key for key, places in paths.items() if len(places) > 1 for path in places}
     shown: dict[Row, str] = {(): ROOT}
@@ -336,7 +337,7 @@ def _unrepeated(row: Row) -> Row:
 
 
 @policy("drop", mends=["placeholder", "ragged", "homonym", "several parents"], stage=7)
-def drop(table: NameTable) -> NewRows:
+def leave_out_faulty_rows(table: NameTable) -> NewRows:
     """Rows that are short or have a placeholder are left out, then those through a node of several
     parents.
     """

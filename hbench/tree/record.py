@@ -51,7 +51,7 @@ def write_mended(
         "hbench": __version__,
     }
     record = out.with_name(f"{out.name}.changes.json")
-    tables.write_sheet(_table_of(source, mended, levels), out)
+    tables.write_sheet(_table_after_policies(source, mended, levels), out)
     write_text(record, json.dumps(about, indent=1, ensure_ascii=False) + "\n")
     return record
 
@@ -62,7 +62,7 @@ def mended_sheet(table: pa.Table, columns: Sequence[str], mended: Mended) -> pa.
     """
     before = map(stripped, zip(*(tables.texts(table, column) for column in columns), strict=True))
     after = [mended.final[row] for row in before]
-    names = _of_rows(mended.table.levels, [row for row in after if row is not None])
+    names = _table_of_rows(mended.table.levels, [row for row in after if row is not None])
     kept = table.filter(pa.array([row is not None for row in after]))
     both = {name: kept[name] for name in kept.column_names if name not in columns}
     both |= {name: names[name] for name in names.column_names}
@@ -84,7 +84,9 @@ def mend_sheet(
     return mended_sheet(table, columns, mended), mended
 
 
-def _table_of(source: Path, mended: Mended, levels: Sequence[str]) -> pa.Table:
+def _table_after_policies(source: Path, mended: Mended, levels: Sequence[str]) -> pa.Table:
+    """The source with its names replaced, where it is a table of columns of names; else a row for
+    each leaf."""
     if source.is_file() and is_table(source):
         table = read_table(source)
         is_edges = not levels and edge_columns(table, ()) is not None
@@ -93,10 +95,11 @@ def _table_of(source: Path, mended: Mended, levels: Sequence[str]) -> pa.Table:
             rows = {stripped(row) for row in tables.text_rows(table, columns)}
             if rows <= mended.final.keys():  # not where its cells hold whole paths
                 return mended_sheet(table, columns, mended)
-    return _of_rows(mended.table.levels, list(mended.table.rows))
+    return _table_of_rows(mended.table.levels, list(mended.table.rows))
 
 
-def _of_rows(levels: Row, rows: Sequence[Row]) -> pa.Table:
+def _table_of_rows(levels: Row, rows: Sequence[Row]) -> pa.Table:
+    """A table with a column for each level; of rows that end early the finer cells are empty."""
     columns = zip(*(row + ("",) * (len(levels) - len(row)) for row in rows), strict=True)
     return pa.table(
         {

@@ -101,6 +101,7 @@ def refuse_missing(labels: NDArray[np.generic]) -> None:
 
 
 def check_unique(names: Sequence[str], what: str, fix: str | None = None) -> None:
+    """Raise TreeError for a name that stands twice; `what`: how messages call the names."""
     repeated = sorted(name for name, count in Counter(names).items() if count > 1)
     if repeated:
         raise TreeError(

@@ -43,6 +43,7 @@ class MorePaths(NamedTuple):
             np.searchsorted(self.items, chosen, side=side) for side in ("left", "right")
         )
         numbers = ends - starts
+        # of each path its owner's place in `chosen`, and its number among the owner's paths
         owners = np.repeat(np.arange(len(chosen)), numbers)
         within = np.arange(len(owners)) - np.repeat(np.cumsum(numbers) - numbers, numbers)
         rows = starts[owners] + within
@@ -105,6 +106,7 @@ class Paths(NamedTuple):
 
     def levels(self, first: Positions, second: Positions) -> NDArray[np.uint8]:
         """The level of each pair of a `first` and a `second` item; (n,)."""
+        # of all pairs of their paths the one that shares most counts
         best = np.zeros(len(first), np.uint8)
         for one in range(self.most):
             of_first = self.nth(first, one)
@@ -127,12 +129,12 @@ class Paths(NamedTuple):
         return best
 
 
-def gathered(
+def split_first_paths(
     paths_of_items: Sequence[Sequence[object]],
 ) -> tuple[list[object], list[object], Positions]:
     """The first path of every item, all further ones, and whose these are.
 
-    >>> gathered([["a"], ["b", "c", "b"]])  # a path that an item names twice is one
+    >>> split_first_paths([["a"], ["b", "c", "b"]])  # a path that an item names twice is one
     (['a', 'b'], ['c'], array([1]))
     """
     different = [list(dict.fromkeys(paths)) for paths in paths_of_items]

@@ -116,16 +116,17 @@ def read(path: Path) -> Taxonomy:
     ids = [plain_id(text) for text in texts(table, taxon_id)]
 
     def of_column(title: str) -> dict[str, str]:
+        """The cells of a column by taxon, without empty ones; none without such a column."""
         values = texts(table, title) if title else []
         return {taxon: value for taxon, value in zip(ids, values, strict=False) if value}
 
-    accepted = _other_taxa(of_column(words.first_of(titles, words.ACCEPTED)))
+    accepted = _taxa_named(of_column(words.first_of(titles, words.ACCEPTED)))
     if not parent or not rank:
         rows = _lineages(table, ids, by_rank)
         return Taxonomy(path.name, dict.fromkeys(ids, ""), {}, {}, accepted, rows)
 
     _refuse_repeated(path.name, ids, text_rows(table, [parent, name]))
-    parents = _other_taxa(of_column(parent))
+    parents = _taxa_named(of_column(parent))
     return Taxonomy(path.name, of_column(name), _in_small(of_column(rank)), parents, accepted, {})
 
 
@@ -151,7 +152,7 @@ def _refuse_repeated(source: str, ids: Sequence[str], facts: Sequence[tuple[str,
             )
 
 
-def _other_taxa(named: Mapping[str, str]) -> dict[str, str]:
+def _taxa_named(named: Mapping[str, str]) -> dict[str, str]:
     """The taxon that each taxon names, such as its parent, but for those that name themselves or
     none.
     """

@@ -21,7 +21,7 @@ from hbench.metrics.level_sequence import optimistic, pessimistic
 from hbench.metrics.names import MetricName
 from hbench.metrics.protocols import Setting, paper
 from hbench.metrics.relevance import alpha
-from hbench.tree.several import MorePaths, Paths, gathered
+from hbench.tree.several import MorePaths, Paths, split_first_paths
 from tests import oracle
 from tests import oracle_partial as bounds
 from tests.engine.test_partial import expected_values, labelled, levels_of, random_paths, scorers
@@ -53,7 +53,7 @@ def sides(rng, depth, share):
     paths = [flat[start : start + number] for start, number in zip(starts, numbers, strict=True)]
     for item in np.flatnonzero(rng.random(items) < 0.15).tolist():
         paths[item] = [(f"none {item}",) * depth]  # relevant to no other
-    first, further, owners = gathered(paths)
+    first, further, owners = split_first_paths(paths)
     labels, known = labelled([*first, *further], depth)
     more = MorePaths(owners, labels[items:], known[items:] if share else None)
 

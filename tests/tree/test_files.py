@@ -12,7 +12,7 @@ from hbench.core.tables import lines
 from hbench.datasets import manifest
 from hbench.datasets.manifest import name_table_of
 from hbench.tree import RESERVED, LabelTree
-from hbench.tree.files import WRITERS, nested, read, write
+from hbench.tree.files import WRITERS, nested_objects, read, write
 from hbench.tree.names import class_rows, find_problems
 from hbench.tree.policies import mend
 from tests.tree_strategies import label_trees
@@ -67,7 +67,7 @@ def test_nested_nodes_carry_their_items_where_these_are_known():
     tree, labels = LabelTree.from_names(
         [("a", "x"), ("a", "x"), ("b", "y")], levels=("coarse", "fine")
     )
-    assert nested(tree, tree.counts(labels)[-1]) == {
+    assert nested_objects(tree, tree.counts(labels)[-1]) == {
         "name": "root",
         "levels": ["coarse", "fine"],
         "children": [

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hbench.core.errors import DataError, TreeError
 from hbench.tree import MOST_LEVELS
-from hbench.tree.graphs import edges, packed, unfold, unpacked
+from hbench.tree.graphs import graph_of_edges, packed, unfold, unpacked
 from hbench.tree.names import find_problems
 from tests.tree_strategies import level_names
 
@@ -22,7 +22,7 @@ pairs = st.lists(
 def test_rows_are_all_the_simple_paths_that_networkx_finds_and_problems_what_its_degrees_say(
     arcs,
 ):
-    graph = edges(arcs)
+    graph = graph_of_edges(arcs)
     reference = nx.DiGraph(arcs)
     table = unfold(graph)
     kinds = [problem.kind for problem in table.broken]
@@ -56,7 +56,9 @@ def test_rows_are_all_the_simple_paths_that_networkx_finds_and_problems_what_its
 
 def test_a_cycle_is_listed_in_order_and_the_rest_is_still_unfolded():
     table = unfold(
-        edges([("root", "a"), ("a", "b"), ("b", "c"), ("c", "a"), ("root", "d"), ("d", "e")])
+        graph_of_edges(
+            [("root", "a"), ("a", "b"), ("b", "c"), ("c", "a"), ("root", "d"), ("d", "e")]
+        )
     )
     (cycle,) = table.broken
     assert (cycle.kind, cycle.node, cycle.where) == ("cycle", "a", ("a", "b", "c", "a"))
@@ -64,26 +66,28 @@ def test_a_cycle_is_listed_in_order_and_the_rest_is_still_unfolded():
 
 
 def test_a_node_that_is_its_own_parent_is_a_cycle_and_a_root_alone_has_no_classes():
-    assert [problem.where for problem in unfold(edges([("a", "a")])).broken] == [("a", "a")]
+    assert [problem.where for problem in unfold(graph_of_edges([("a", "a")])).broken] == [
+        ("a", "a")
+    ]
     for arcs in ([("", "a")], []):
         with pytest.raises(DataError, match="no classes"):
-            unfold(edges(arcs))
+            unfold(graph_of_edges(arcs))
 
 
 def test_a_graph_of_too_many_paths_is_refused_before_they_are_listed():
     ladder = [(f"n{i}", f"{side}{i}") for i in range(30) for side in "ab"]
     ladder += [(f"{side}{i}", f"n{i + 1}") for i in range(30) for side in "ab"]
     with pytest.raises(TreeError, match="too many paths") as refusal:
-        unfold(edges(ladder))
+        unfold(graph_of_edges(ladder))
     assert refusal.value.found == f"{2**30:,}"
 
 
 def test_a_chain_deeper_than_a_byte_counts_is_refused_before_it_is_unfolded():
     chain = [(f"n{i}", f"n{i + 1}") for i in range(20_000)]
-    assert len(unfold(edges(chain[:MOST_LEVELS])).levels) == MOST_LEVELS
+    assert len(unfold(graph_of_edges(chain[:MOST_LEVELS])).levels) == MOST_LEVELS
     for links in (chain[: MOST_LEVELS + 1], chain):
         with pytest.raises(TreeError, match="too deep") as refusal:
-            unfold(edges(links))
+            unfold(graph_of_edges(links))
         assert refusal.value.found == f"{len(links):,}"
 
 

@@ -22,13 +22,15 @@ partial_rows = st.lists(
 )
 
 
-def nested(row):
+def nested_objects(row):
     """Names that say their path, so that rows form a tree."""
     return tuple("/".join(row[: depth + 1]) for depth in range(len(row)))
 
 
 def tree_of(rows):
-    return LabelTree.from_names([ended_early(nested(row), LEVELS) for row in rows], levels=LEVELS)
+    return LabelTree.from_names(
+        [ended_early(nested_objects(row), LEVELS) for row in rows], levels=LEVELS
+    )
 
 
 @given(partial_rows)
@@ -41,7 +43,7 @@ def test_a_path_is_known_as_far_as_its_row_says(rows):
 
 @given(partial_rows)
 def test_the_policy_makes_a_tree_of_paths_that_end_early_and_keeps_what_is_known(rows):
-    table = NameTable.of(LEVELS, [nested(row) for row in rows])
+    table = NameTable.of(LEVELS, [nested_objects(row) for row in rows])
     mended = mend(table, ["unknown"])
     tree, items = mended.table.tree()
     assert items.sum() == len(rows)
@@ -49,7 +51,7 @@ def test_the_policy_makes_a_tree_of_paths_that_end_early_and_keeps_what_is_known
         path: path[:known]
         for path, known in zip(names_of(tree), known_levels(tree).tolist(), strict=True)
     }
-    assert set(ends.values()) == {nested(row) for row in rows}
+    assert set(ends.values()) == {nested_objects(row) for row in rows}
     assert tree.depth == 3  # also where no row reaches the finest level
 
 

@@ -11,7 +11,7 @@ from hbench.core.errors import HBenchError, TreeError, UnknownName, UsageError
 from hbench.tree import LabelTree
 from hbench.tree.advice import policies_for
 from hbench.tree.files import read
-from hbench.tree.graphs import edges, unfold
+from hbench.tree.graphs import graph_of_edges, unfold
 from hbench.tree.names import KINDS, REMARKS, NameTable, class_rows, find_problems, refuse
 from hbench.tree.policies import Change, mend, policies
 from tests.tree_strategies import messy_rows
@@ -186,7 +186,7 @@ def test_names_that_look_alike_under_one_parent_become_the_most_frequent():
 
 def test_in_a_graph_a_node_keeps_the_parent_of_most_paths_even_at_another_depth():
     graph = unfold(
-        edges(
+        graph_of_edges(
             [
                 ("root", "a"),
                 ("root", "b"),
@@ -207,13 +207,13 @@ def test_in_a_graph_a_node_keeps_the_parent_of_most_paths_even_at_another_depth(
 
 
 def test_several_roots_become_the_coarsest_level_and_a_cycle_stays_a_problem():
-    graph = unfold(edges([("a", "1"), ("b", "2"), ("x", "y"), ("y", "x")]))
+    graph = unfold(graph_of_edges([("a", "1"), ("b", "2"), ("x", "y"), ("y", "x")]))
     assert [problem.kind for problem in find_problems(graph)] == ["cycle", "several roots"]
     mended = mend(graph, ["add-root"]).table
     assert [problem.kind for problem in find_problems(mended)] == ["cycle"]
     with pytest.raises(TreeError, match="cycle"):
         mended.tree()
-    tree, _ = mend(unfold(edges([("a", "1"), ("b", "2")])), ["add-root"]).table.tree()
+    tree, _ = mend(unfold(graph_of_edges([("a", "1"), ("b", "2")])), ["add-root"]).table.tree()
     assert tree.names == (("a", "b"), ("1", "2"))
 
 
@@ -311,7 +311,7 @@ ANEW = [("root", "a"), ("root", "b"), ("b", "c"), ("a", "x"), ("c", "x"), ("c", 
     ],
 )
 def test_leaves_of_a_graph_are_repeated_and_its_shared_nodes_mended(pairs, policy, rows):
-    mended = mend(unfold(edges(pairs)), ["repeat-leaf", policy])
+    mended = mend(unfold(graph_of_edges(pairs)), ["repeat-leaf", policy])
     assert rows_of(mended.table) == rows
     assert mended.table.tree()[0].depth == 3
 
@@ -319,7 +319,7 @@ def test_leaves_of_a_graph_are_repeated_and_its_shared_nodes_mended(pairs, polic
 def test_a_policy_that_would_put_a_node_below_itself_is_refused():
     pairs = [("root", "b"), ("b", "a"), ("root", "c"), ("c", "a"), ("a", "b "), ("b ", "x")]
     with pytest.raises(TreeError, match="puts a node below itself"):
-        mend(unfold(edges(pairs)), ["trim", "majority-parent", "repeat-leaf"])
+        mend(unfold(graph_of_edges(pairs)), ["trim", "majority-parent", "repeat-leaf"])
 
 
 @settings(max_examples=400)
@@ -333,7 +333,9 @@ def test_a_policy_that_would_put_a_node_below_itself_is_refused():
     st.lists(st.sampled_from(list(policies)), min_size=1, max_size=4, unique=True),
 )
 def test_any_policies_make_a_tree_of_any_graph_or_refuse_it_by_name(pairs, names, chosen):
-    graph = edges((names[parent], names[child]) for parent, child in pairs if parent < child)
+    graph = graph_of_edges(
+        (names[parent], names[child]) for parent, child in pairs if parent < child
+    )
     if not graph:
         return
     try:

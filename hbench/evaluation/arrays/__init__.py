@@ -41,7 +41,7 @@ from hbench.submissions.embeddings import Embeddings
 from hbench.tree import Labels, LabelTree, as_labels
 from hbench.tree.names import NameTable, class_rows, remarks_on
 from hbench.tree.partial import NO_CLASS, Known, is_partial, known_levels
-from hbench.tree.policies import listed
+from hbench.tree.policies import policy_names
 from hbench.tree.several import Paths
 
 UNKNOWN = -1  # a label of the losses where nothing is known
@@ -125,7 +125,7 @@ def score(
     test, tree = _retrieval_of_arrays(
         given,
         level_names=level_names or names_of_columns([labels, gallery_labels]),
-        policies=listed(policies),
+        policies=policy_names(policies),
         needs_direction=similarity == "cosine",
     )
     settings = Settings(metrics, protocol, ties, similarity, relevance, alpha, unit)

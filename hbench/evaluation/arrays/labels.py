@@ -17,7 +17,7 @@ from hbench.tree import NOT_LEVELS, Labels, LabelTree
 from hbench.tree.advice import mend_to_tree
 from hbench.tree.names import NameTable
 from hbench.tree.partial import NO_CLASS, Known
-from hbench.tree.several import MorePaths, gathered
+from hbench.tree.several import MorePaths, split_first_paths
 
 
 class GivenSide(NamedTuple):
@@ -63,7 +63,7 @@ def given_side(vectors: Any, labels: Any, whose: str, what: str) -> GivenSide:
             f"{empty:,} items have no path",
             expected=f"at least one path of each item in the {what}",
         )
-    first, further, owners = gathered([list(map(tuple, of_item)) for of_item in paths])
+    first, further, owners = split_first_paths([list(map(tuple, of_item)) for of_item in paths])
     return GivenSide(vectors, as_paths([*first, *further], what), owners, whose)
 
 

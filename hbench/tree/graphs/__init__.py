@@ -1,7 +1,9 @@
 """Unfolds a graph of classes, with edges from parent to child, into a name table.
 
 >>> unfold(
-...     edges([("thing", "animal"), ("thing", "plant"), ("animal", "cat"), ("animal", "dog")])
+...     graph_of_edges(
+...         [("thing", "animal"), ("thing", "plant"), ("animal", "cat"), ("animal", "dog")]
+...     )
 ... ).rows
 {('animal', 'cat'): 1, ('animal', 'dog'): 1, ('plant',): 1}
 """
@@ -30,7 +32,7 @@ MOST_PATHS = 1_000_000
 IS_NUMBER = re.compile(r"\d+(\.\d*)?([eE][+-]?\d+)?(/\d+(\.\d*)?)?")
 
 
-def edges(pairs: Iterable[tuple[str, str]]) -> ClassGraph[NodeId]:
+def graph_of_edges(pairs: Iterable[tuple[str, str]]) -> ClassGraph[NodeId]:
     """Make a graph of (parent, child) names; the parent of a root is ""."""
     graph: ClassGraph[NodeId] = nx.DiGraph()
     for parent, child in pairs:
@@ -60,7 +62,7 @@ def unfold(graph: ClassGraph[NodeId]) -> NameTable:
     Cycles and several roots become problems of the table. Raises DataError for a graph without
     classes, TreeError for more than a million paths or more than 255 levels.
     """
-    names = _names(graph)
+    names = _names_of_nodes(graph)
     acyclic, cycles = _without_cycles(graph, names)
     roots = [node for node, parents in graph.in_degree() if parents == 0]
     tops = list(acyclic.successors(roots[0])) if len(roots) == 1 else roots
@@ -86,7 +88,7 @@ def unfold(graph: ClassGraph[NodeId]) -> NameTable:
     )
 
 
-def _names(graph: ClassGraph[NodeId]) -> dict[NodeId, str]:
+def _names_of_nodes(graph: ClassGraph[NodeId]) -> dict[NodeId, str]:
     """Return the name of every node; where nodes have several parents, repeated names are told
     apart by their ids, where the file has nodes instead of names, by their place."""
     names = {node: str(data["name"]) for node, data in graph.nodes(data=True)}
@@ -97,10 +99,10 @@ def _names(graph: ClassGraph[NodeId]) -> dict[NodeId, str]:
         }
     if not graph.graph.get("by_node") or not nx.is_directed_acyclic_graph(graph):
         return names
-    return _by_place(graph, names)
+    return _names_by_place(graph, names)
 
 
-def _by_place(graph: ClassGraph[NodeId], names: dict[NodeId, str]) -> dict[NodeId, str]:
+def _names_by_place(graph: ClassGraph[NodeId], names: dict[NodeId, str]) -> dict[NodeId, str]:
     """Names that are unique at each depth of a forest: an inner node without one is called by its
     first and last leaf, and of equal names each has its parent's behind it."""
     inner = [node for node in graph if graph.out_degree(node) and graph.in_degree(node)]
@@ -108,6 +110,7 @@ def _by_place(graph: ClassGraph[NodeId], names: dict[NodeId, str]) -> dict[NodeI
     if is_foreign and inner and all(IS_NUMBER.fullmatch(names[node]) for node in inner):
         graph.graph["support"] = len(inner)
         names = {**names, **dict.fromkeys(inner, "")}
+    # the first and last leaf below every node, from the leaves upwards
     order = list(nx.topological_sort(graph))
     ends: dict[NodeId, tuple[str, str]] = {}
     for node in reversed(order):
@@ -122,6 +125,7 @@ def _by_place(graph: ClassGraph[NodeId], names: dict[NodeId, str]) -> dict[NodeI
         if not names[node] and graph.out_degree(node):
             first, last = ends[node]
             names[node] = first if first == last else f"{first} … {last}"
+    # a name that stands several times at a depth gets that of its parent, which is unique by now
     names = _siblings_apart(graph, names, ends)
     times = Counter((depth[node], name) for node, name in names.items() if name)
     shown: dict[NodeId, str] = {}

@@ -26,7 +26,7 @@ from hbench.core.errors import UnknownName, UsageError
 from hbench.core.tables import texts
 from hbench.sheets import words
 from hbench.sheets.column_values import plain_id
-from hbench.tree.graphs import ClassGraph, NodeId, edges
+from hbench.tree.graphs import ClassGraph, NodeId, graph_of_edges
 
 
 class EdgeColumns(NamedTuple):
@@ -46,15 +46,16 @@ def edge_columns(table: pa.Table, chosen: Sequence[str]) -> EdgeColumns | None:
     Raises UsageError unless two are chosen, UnknownName for one that is not there.
     """
     if chosen:
-        return _chosen(table.column_names, chosen)
+        return _edge_columns_named(table.column_names, chosen)
     by_title = {words.folded(name): name for name in table.column_names}
     for parent, child in words.EDGES:
         if parent in by_title and child in by_title:
             return EdgeColumns(by_title[parent], by_title[child])
-    return _by_ids(table, by_title) or _by_values(table)
+    return _edge_columns_by_ids(table, by_title) or _edge_columns_by_values(table)
 
 
-def _chosen(names: Sequence[str], chosen: Sequence[str]) -> EdgeColumns:
+def _edge_columns_named(names: Sequence[str], chosen: Sequence[str]) -> EdgeColumns:
+    """The two columns that the user named, parent and child, if they are among all `names`."""
     if len(chosen) != 2:
         raise UsageError(
             "edges have two columns", expected="--edges PARENT,CHILD", found=",".join(chosen)
@@ -65,7 +66,7 @@ def _chosen(names: Sequence[str], chosen: Sequence[str]) -> EdgeColumns:
     return EdgeColumns(chosen[0], chosen[1])
 
 
-def _by_ids(table: pa.Table, by_title: dict[str, str]) -> EdgeColumns | None:
+def _edge_columns_by_ids(table: pa.Table, by_title: dict[str, str]) -> EdgeColumns | None:
     """Rows with an id, a name, and the id or the name of the parent."""
     parents = [by_title[title] for title in by_title if "parent" in title and "rank" not in title]
     named = next((by_title[title] for title in words.TITLES if title in by_title), None)
@@ -87,7 +88,7 @@ def _by_ids(table: pa.Table, by_title: dict[str, str]) -> EdgeColumns | None:
     return None
 
 
-def _by_values(table: pa.Table) -> EdgeColumns | None:
+def _edge_columns_by_values(table: pa.Table) -> EdgeColumns | None:
     """Two columns where the names of one come back in the other, all but one, the root; each child
     stands once.
     """
@@ -138,7 +139,7 @@ def edges_of(table: pa.Table, columns: EdgeColumns) -> ClassGraph[NodeId]:
         for parent, child in zip(parents, children, strict=True)
     ]
     if columns.name is None:
-        return edges(pairs)
+        return graph_of_edges(pairs)
     graph: ClassGraph[NodeId] = nx.DiGraph()
     for child, name in zip(children, texts(table, columns.name), strict=True):
         graph.add_node(child, name=name or child)

@@ -35,6 +35,7 @@ def parse_newick(text: str) -> ClassGraph[NodeId]:
     graph: ClassGraph[NodeId] = nx.DiGraph()
     graph.add_node(0, name="")
 
+    # the nodes whose brackets are open, and the one that is read now
     above: list[NodeId] = []
     node: NodeId = 0
     for place, kind, value in _tokens(text):
@@ -109,6 +110,7 @@ def _add_child(graph: ClassGraph[NodeId], parent: NodeId) -> NodeId:
 
 
 def _error(text: str, place: int) -> DataError:
+    """The refusal of a text at a place, with what stands there, its line and its character."""
     line = text.count("\n", 0, place) + 1
     excerpt = repr(text[place : place + 20]) if place < len(text) else "the end of the text"
     expected = (
