@@ -187,9 +187,9 @@ def _from_scratch(spec: Spec, root: Path | None, work: Path, contact: str | None
 
 def _tell(dataset: Dataset, folder: Path, *, as_json: bool) -> None:
     """Show what was built: the counts and digests of every split."""
-    from hbench.datasets.build import counted
+    from hbench.datasets.build import count_contents
 
-    numbers = {split: counted(manifest) for split, manifest in dataset.manifests.items()}
+    numbers = {split: count_contents(manifest) for split, manifest in dataset.manifests.items()}
     if as_json:
         digests = {split: manifest.digest for split, manifest in dataset.manifests.items()}
         built: dict[str, Any] = {

@@ -160,14 +160,14 @@ def _files(spec: Spec) -> list[str]:
 
 def _found(dataset: Dataset) -> dict[str, Any]:
     """What a dataset that was built here holds."""
-    from hbench.datasets.build import counted
+    from hbench.datasets.build import count_contents
 
     trees = {f"tree of {split}": _tree(manifest) for split, manifest in dataset.manifests.items()}
     return {
         "version": dataset.version,
         "levels": list(dataset.levels),
         "counts": {
-            split: counted(manifest, dataset.official_names)
+            split: count_contents(manifest, dataset.official_names)
             for split, manifest in dataset.manifests.items()
         },
         **trees,

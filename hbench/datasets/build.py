@@ -115,7 +115,7 @@ def build_published(
 
     files = None
     if dataset.root is not None and raw is not None and spec.on_disk:
-        files = joined(dataset.manifests.values(), dataset.root)
+        files = compare_with_files(dataset.manifests.values(), dataset.root)
     if errors and not unofficial:
         raise IntegrityError(
             f"{raw} is not the published {spec.name}",
@@ -145,9 +145,9 @@ def build_published(
 
 def _differences(spec: Spec, dataset: Dataset) -> list[str]:
     """The counts that are not the published ones, in words."""
-    differing = []
+    differing = []  # whatever else was counted, only what is published is compared
     for split, published in spec.counts.items():
-        numbers = counted(dataset.manifests[split], dataset.official_names)
+        numbers = count_contents(dataset.manifests[split], dataset.official_names)
         differing += [
             f"{split}: {numbers[what]:,} {what}, published {number:,}"
             for what, number in published.items()
@@ -162,7 +162,7 @@ def _unlike_any(spec: Spec, dataset: Dataset) -> list[str]:
     """
     differing = []
     for split, variants in spec.disputed.items():
-        numbers = counted(dataset.manifests[split], dataset.official_names)
+        numbers = count_contents(dataset.manifests[split], dataset.official_names)
         if any(published.items() <= numbers.items() for published in variants):
             continue
         found = _in_words({what: numbers[what] for what in variants[0]})
@@ -221,7 +221,9 @@ class Joined:
         return "; ".join(parts)
 
 
-def joined(manifests: Iterable[Manifest], folder: Path, known: Iterable[str] = ()) -> Joined:
+def compare_with_files(
+    manifests: Iterable[Manifest], folder: Path, known: Iterable[str] = ()
+) -> Joined:
     """Compare the pictures of all manifests' items with the image files below `folder`; a file of a
     `known` item is not surplus. A picture of several boxes counts once.
     """
@@ -234,7 +236,7 @@ def joined(manifests: Iterable[Manifest], folder: Path, known: Iterable[str] = (
     )
 
 
-def counted(
+def count_contents(
     manifest: Manifest, official: Mapping[str, Mapping[str, str]] | None = None
 ) -> dict[str, int]:
     """Count the images, queries and gallery items of a manifest, and the classes of each level,
@@ -281,15 +283,15 @@ def _build_own(
             fix="--force replaces it; another NAME or --out DIR keeps both",
         )
 
-    built = built_at(source.path) if isinstance(source.path, Path) else None
+    built = dataset_at(source.path) if isinstance(source.path, Path) else None
     dataset, images, copies = build_own(chosen, source, folder, on_remark, built=built)
     save_built(dataset, folder, images=images, copies=copies, cards=cards, on_remark=on_remark)
-    for line in _remarks(dataset, source, folder, copies):
+    for line in _remarks_on_own_files(dataset, source, folder, copies):
         on_remark(line)
     return dataset
 
 
-def built_at(path: Path) -> Dataset | None:
+def dataset_at(path: Path) -> Dataset | None:
     """The dataset in a folder, or under a name; None where there is neither. Raises DataError for a
     published one that is not built yet.
     """
@@ -301,14 +303,14 @@ def built_at(path: Path) -> Dataset | None:
     return None
 
 
-def _remarks(
+def _remarks_on_own_files(
     dataset: Dataset, source: OwnSource, folder: Path, copies: Copies | None
 ) -> Iterator[str]:
     """Yield remarks on a user's files: those that are missing, not opened by hbench, damaged, or
     copies of others.
     """
     root = dataset.root or Path()
-    yield str(joined(dataset.manifests.values(), root, copies.items if copies else ()))
+    yield str(compare_with_files(dataset.manifests.values(), root, copies.items if copies else ()))
     if source.folder is not None and (others := not_taken(source.folder)):
         yield others
     reasons = []

@@ -136,8 +136,9 @@ class Copies:
         return lines(["item", "copy", "item_path", "copy_path"], cells)
 
     def after(self, choice: str) -> list[Row | None]:
-        """Return the names of every item after a choice; None for an item that is left out."""
-        rows = self._merged() if choice == MERGE else list(self.rows)
+        """Return the names of every item after a choice (keep, first, merge …) of what becomes of
+        copies; None for an item that is left out."""
+        rows = self._names_after_merging() if choice == MERGE else list(self.rows)
         result: list[Row | None] = list(rows)
         if choice == KEEP:
             return result
@@ -152,10 +153,11 @@ class Copies:
 
         return result
 
-    def _merged(self) -> list[Row]:
+    def _names_after_merging(self) -> list[Row]:
         """Return the names of every item after classes with the same pictures took the name of the
         largest of them.
         """
+        # classes are merged where both have the same set of pictures, not where they share some
         pictures_of: dict[Row, set[int]] = defaultdict(set)
         for place, row in enumerate(self.rows):
             group = int(self.groups[place])

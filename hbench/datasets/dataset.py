@@ -217,6 +217,7 @@ class Dataset:
             manifest.levels, manifest.tree.names, manifest.labels.T, strict=True
         ):
             same = self.official_names.get(level, {})
+            # nodes of one official name get one number, that of the first of them
             known: dict[str, int] = {}
             of_node = [known.setdefault(same.get(name, name), len(known)) for name in names]
             columns.append(np.asarray(of_node, np.int32)[ids])
@@ -284,7 +285,7 @@ def sizes_in(folder: Path) -> dict[str, TestSize]:
         return {}
 
 
-def _described(path: Path) -> Description:
+def _read_description(path: Path) -> Description:
     """The content of a dataset.json."""
     try:
         return Description.model_validate(read_json(path, most=LIST))
@@ -312,7 +313,7 @@ def read(folder: Path) -> Dataset:
     one in dataset.json.
     """
     path = folder / "dataset.json"
-    description = _described(path)
+    description = _read_description(path)
     splits = {
         name: manifests.read(folder / f"{name}.parquet", digest=digest)
         for name, digest in description.digests.items()

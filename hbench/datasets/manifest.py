@@ -197,9 +197,12 @@ class Manifest:
         and masks, by item.
         """
         paths = class_rows(self.tree)
+        # (C,): the place of every class among the sorted paths, whatever number it has in the tree
         place = np.empty(len(paths), np.int32)
         place[sorted(range(len(paths)), key=paths.__getitem__)] = np.arange(len(paths))
         hasher = hashlib.sha256(json.dumps([self.levels, sorted(paths)]).encode())
+        # the rows by item, and the ids as their bytes and lengths, so that "a", "bc" is not "ab",
+        # "c"
         offsets, text = bytes_of_texts(self._sorted_items)
         rows = numbers(self._order, np.dtype(np.uint64))
         masks = (
@@ -373,7 +376,7 @@ def _from_table(table: pa.Table, levels: list[str]) -> Manifest:
         columns.append(numbers(column.indices.cast(pa.int32()), np.dtype(np.int32)))
 
     first = np.stack(columns, axis=1)
-    owners, further = _further(table, names)
+    owners, further = _further_paths(table, names)
     tree, labels = LabelTree.from_labels(
         np.concatenate([first, further]), levels=levels, names=names
     )
@@ -391,7 +394,7 @@ def _from_table(table: pa.Table, levels: list[str]) -> Manifest:
     )
 
 
-def _further(table: pa.Table, names: list[list[str]]) -> tuple[NDArray[np.int64], Labels]:
+def _further_paths(table: pa.Table, names: list[list[str]]) -> tuple[NDArray[np.int64], Labels]:
     """The paths of items beside their first: the item of each, and its labels by the names (E, L),
     to which new ones are added.
 
@@ -403,6 +406,7 @@ def _further(table: pa.Table, names: list[list[str]]) -> tuple[NDArray[np.int64]
         raise DataError(
             f"the column {MORE_PATHS} has no paths", expected=f"lists of {len(names)} names each"
         )
+    # the number of each name, by level; a name that the first paths lack gets the next one
     numbered = [dict(zip(of_level, range(len(of_level)), strict=True)) for of_level in names]
     labels = []
     for _, path in paths:

@@ -51,7 +51,7 @@ def open_picture(root: Path, item: str) -> Image.Image:
                 f"its numbers (mode {image.mode}) do not say what is white: save it with 8 or 16 "
                 "bits"
             )
-        if image.mode[0] == "I":
+        if image.mode[0] == "I":  # 16 bits of grey: the upper 8
             image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
         return _cut(image, item)
     except OSError as error:

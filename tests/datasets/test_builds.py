@@ -24,7 +24,7 @@ from hbench.core.errors import DataError, IntegrityError, TreeError
 from hbench.datasets import build as building
 from hbench.datasets import load, save, specs
 from hbench.datasets.benchmarks import inshop as inshop_list
-from hbench.datasets.build import build_published, counted
+from hbench.datasets.build import build_published, count_contents
 from hbench.datasets.spec import held_out
 from hbench.submissions.embeddings import Embeddings
 from tests.raw_folders import Evil, build, names, omniglot_archives, touch, write
@@ -48,12 +48,14 @@ def cub(raw):
 def test_cub_has_its_published_counts_and_keeps_the_errors_of_the_published_tree(cub):
     dataset, found, errors = building.build_published(specs["cub200"], cub)
     assert errors == []
-    assert counted(dataset.train) == dict.fromkeys(("images", "queries", "gallery"), 5_864) | {
+    assert count_contents(dataset.train) == dict.fromkeys(
+        ("images", "queries", "gallery"), 5_864
+    ) | {
         "order": 13,
         "family": 30,
         "species": 100,
     }
-    assert counted(dataset.tests["test"])["images"] == 5_924
+    assert count_contents(dataset.tests["test"])["images"] == 5_924
     assert [len(found.missing), len(found.surplus)] == [11_788, 0]
     kittiwake, gull = (
         next(item for item in dataset.train.items if item.startswith(of)) for of in ("084.", "059.")
@@ -125,7 +127,7 @@ def test_omniglot_is_built_and_its_images_are_read(omniglot):
     dataset, found, errors = building.build_published(specs["omniglot-small"], omniglot)
     assert errors == []
     assert (found.missing, found.surplus) == ((), ())
-    assert [counted(manifest)["images"] for manifest in dataset.manifests.values()] == [
+    assert [count_contents(manifest)["images"] for manifest in dataset.manifests.values()] == [
         2_720,
         3_120,
     ]
@@ -565,7 +567,7 @@ def cifar(raw):
 
 def test_cifar_has_a_hundred_classes_in_twenty_superclasses(cifar):
     dataset = build("cifar100", cifar, unofficial=True)
-    assert counted(dataset.train) == {
+    assert count_contents(dataset.train) == {
         "images": 200,
         "queries": 200,
         "gallery": 200,
@@ -648,8 +650,8 @@ def test_an_open_inat21_keeps_the_images_of_a_species_together(raw):
     touch(raw, [f"{folder}/{each}/a.jpg" for folder in ("train_mini", "val") for each in species])
     dataset = build("inat21-mini-open", raw, unofficial=True)
     test = dataset.tests["test"]
-    assert counted(dataset.train)["species"] == 7
-    assert counted(test)["species"] == 3
+    assert count_contents(dataset.train)["species"] == 7
+    assert count_contents(test)["species"] == 3
     assert not set(dataset.train.tree.names[6]) & set(test.tree.names[6])
     assert {item.split("/")[0] for item in test.items} == {"train_mini", "val"}
 

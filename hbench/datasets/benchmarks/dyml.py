@@ -26,7 +26,7 @@ train/
 """
 
 
-def labelled(
+def images_with_names(
     raw: Path, table: str, folder: str, levels: Sequence[str] = LEVELS
 ) -> list[tuple[str, tuple[str, ...]]]:
     """Read the images of a folder from a table with their classes at these levels.
@@ -49,14 +49,14 @@ def benchmark(raw: Path, level: str) -> Manifest:
     those queries' lists.
     """
     parts = (f"bmk_{level}/query", f"bmk_{level}/gallery")
-    queries, gallery = (labelled(raw, f"{part}.csv", part, (level,)) for part in parts)
+    queries, gallery = (images_with_names(raw, f"{part}.csv", part, (level,)) for part in parts)
     manifest = queries_against(queries, gallery, TEST_LEVELS)
     return dataclasses.replace(manifest, ignore=same_content(raw, manifest.items.tolist(), {}))
 
 
 def build_benchmarks(raw: Path) -> Splits:
     """Read Vehicle or Animal: train/label.csv, and a query and a gallery folder per level."""
-    train = labelled(raw, "train/label.csv", "train/imgs")
+    train = images_with_names(raw, "train/label.csv", "train/imgs")
     return {"train": train, **{level: benchmark(raw, level) for level in reversed(LEVELS)}}
 
 
@@ -64,13 +64,13 @@ def build_product(raw: Path) -> Splits:
     """Read Product: train/label.csv, and a test set with three labels per image, of which each
     makes a test.
     """
-    images = labelled(raw, f"{PRODUCT}/label.csv", f"{PRODUCT}/imgs")
+    images = images_with_names(raw, f"{PRODUCT}/label.csv", f"{PRODUCT}/imgs")
     tests = {}
     for level in reversed(LEVELS):
         place = LEVELS.index(level)
         at_level = [(item, (names[place],)) for item, names in images]
         tests[level] = manifest_of(at_level, TEST_LEVELS)
-    return {"train": labelled(raw, "train/label.csv", "train/imgs"), **tests}
+    return {"train": images_with_names(raw, "train/label.csv", "train/imgs"), **tests}
 
 
 VEHICLE = Spec(

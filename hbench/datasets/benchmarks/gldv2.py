@@ -84,7 +84,9 @@ def truth(raw: Path) -> dict[str, list[str]]:
     return {query: images.split() for query, images in rows if images.strip() not in NO_LIST}
 
 
-def labelled(raw: Path, space: str, *, flat: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
+def images_with_paths(
+    raw: Path, space: str, *, flat: bool
+) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the ids of the images of train or index whose landmarks have a path, with it; a `flat`
     path is the landmark.
     """
@@ -106,14 +108,17 @@ def build(raw: Path, *, flat: bool = False) -> Splits:
 
     A query has the landmark of the first image in its ground truth.
     """
-    index = dict(labelled(raw, "index", flat=flat))
+    index = dict(images_with_paths(raw, "index", flat=flat))
     queries = [
         (file_of("test", query), index[images[0]])
         for query, images in truth(raw).items()
         if images[0] in index
     ]
     gallery = [(file_of("index", image), path) for image, path in index.items()]
-    train = ((file_of("train", image), path) for image, path in labelled(raw, "train", flat=flat))
+    train = (
+        (file_of("train", image), path)
+        for image, path in images_with_paths(raw, "train", flat=flat)
+    )
     levels = FLAT if flat else SPEC.levels
     return {"train": manifest_of(train, levels), "test": queries_against(queries, gallery, levels)}
 

@@ -113,7 +113,10 @@ def images(manifest: Manifest) -> NDArray[np.uint8]:
         by_item = np.stack([np.asarray(picture(Path(), item)) for item in sorted(manifest.items)])
         with replacing(cached) as temporary, temporary.open("wb") as file:
             np.save(file, by_item, allow_pickle=False)
-    in_order: NDArray[np.uint8] = by_item[np.argsort(np.argsort(manifest.items.astype(str)))]
+    # the cache has the images in the order of their items' names: argsort twice gives each item's
+    # place in it
+    place = np.argsort(np.argsort(manifest.items.astype(str)))
+    in_order: NDArray[np.uint8] = by_item[place]
     return in_order
 
 
@@ -123,6 +126,7 @@ def picture(_root: Path, item: str) -> Image.Image:
     character = chr(int(code, 16))
     name = file.removesuffix(".png")
     largest = SIDE - 2 * MARGIN
+    # the largest size of type at which the ink fits
     for points in range(POINTS, 0, -1):
         canvas = Image.new("L", (4 * SIDE, 4 * SIDE))
         ImageDraw.Draw(canvas).text((SIDE, SIDE), character, fill=255, font=_font(name, points))

@@ -236,6 +236,7 @@ class Transfer:
         if here and here == self.source.size:
             return True
 
+        # If-Range: the rest of the same file, or all of it where it has changed since
         headers = {"Range": f"bytes={here}-"} if here else {}
         validator = self._validator(url)
         if here and validator:
@@ -244,12 +245,13 @@ class Transfer:
             headers = {}  # without validator and checksum a change of the file would go unnoticed
 
         with self.requester.get(url, headers) as answer:
-            # no bytes beyond those on disk: the file is whole, or another one
+            # 416, "range not satisfiable": no bytes beyond those on disk, so the file is whole, or
+            # another one
             if answer.status_code == 416:
                 if answer.headers.get("Content-Range") != f"bytes */{here}":
                     self.discard()
                 return self.here > 0
-            start, self.total = placed(answer, here)
+            start, self.total = start_and_length(answer, here)
             blocks = self.requester.blocks(answer, self.until)
             beginning = next(blocks, b"")
             if start == 0:
@@ -345,7 +347,7 @@ def verify(path: Path, source: RemoteFile) -> dict[str, str]:
     return sums
 
 
-def placed(answer: requests.Response, here: int) -> tuple[int, int | None]:
+def start_and_length(answer: requests.Response, here: int) -> tuple[int, int | None]:
     """Return where in the file the response's body starts, and the file's length if stated; raises
     SourceError.
     """

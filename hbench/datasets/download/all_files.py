@@ -93,7 +93,7 @@ def check_all(sources: Sequence[RemoteFile], folder: Path) -> dict[str, HBenchEr
     problems: dict[str, HBenchError] = {}
     for source in sources:
         try:
-            if lost := _verified(source, folder):
+            if lost := _wrong_unpacked_files(source, folder):
                 message = (
                     f"{len(lost)} files unpacked from {source.file} are missing or have "
                     "other content"
@@ -111,10 +111,11 @@ def check_space(sources: Sequence[RemoteFile], folder: Path) -> None:
     needed = 0
     for source in sources:
         state = registry.state_of(folder, source)
-        times = (state in {"missing", "partial"}) + (
-            source.unpack is not None and state not in {"done", "unpacked"}
-        )
-        needed += times * (source.size or 0)
+        size = source.size or 0
+        if state in {"missing", "partial"}:
+            needed += size
+        if source.unpack is not None and state not in {"done", "unpacked"}:
+            needed += size
 
     part = sum(path.stat().st_size for path in folder.rglob(".*.part")) if folder.exists() else 0
     if needed - part > free_bytes(folder):
@@ -186,9 +187,9 @@ def _attempt(source: RemoteFile, job: DownloadOptions) -> HBenchError | None:
         if state in {"done", "unpacked"} or job.stop.is_set():
             return None
 
-        record = (state == "verified" and registry.read_record(job.folder, source)) or _record(
-            source, job, state
-        )
+        record = (
+            state == "verified" and registry.read_record(job.folder, source)
+        ) or _fetch_or_verify(source, job, state)
         if source.unpack is not None:
             archive = Path(record.path)
             folder = job.folder / source.unpack
@@ -211,7 +212,7 @@ def _attempt(source: RemoteFile, job: DownloadOptions) -> HBenchError | None:
     return None
 
 
-def _record(source: RemoteFile, job: DownloadOptions, state: str) -> DownloadRecord:
+def _fetch_or_verify(source: RemoteFile, job: DownloadOptions, state: str) -> DownloadRecord:
     """Fetch a file, or verify one that is already on disk, and write its record."""
     target = job.folder / source.file
     with session() as opened:
@@ -241,7 +242,7 @@ def _md5_in(url: str, requester: Requester) -> str:
     return md5[1]
 
 
-def _verified(source: RemoteFile, folder: Path) -> list[str]:
+def _wrong_unpacked_files(source: RemoteFile, folder: Path) -> list[str]:
     """Verify a file, and return the paths of what was unpacked from it and is missing or changed.
 
     The list is empty for a plain file, and where the archive was removed. Raises IntegrityError
@@ -269,7 +270,7 @@ def _forget_wrong(source: RemoteFile, folder: Path) -> None:
     """
     path, record = registry.place_of(folder, source)
     try:
-        if not _verified(source, folder):
+        if not _wrong_unpacked_files(source, folder):
             return
     except IntegrityError as problem:
         if not path.is_relative_to(folder):

@@ -58,7 +58,7 @@ def sources_of(
         known = files.get(table["file"])
         files[table["file"]] = RemoteFile(**table) if known is None else replace(known, **table)
 
-    sources = [source for file in files.values() for source in _each(file)]
+    sources = [source for file in files.values() for source in _files_of_entry(file)]
     if mirror:
         base = mirror.rstrip("/")
         sources = [
@@ -68,7 +68,7 @@ def sources_of(
     return [source for source in sources if part in {None, source.part}]
 
 
-def _each(file: RemoteFile) -> Iterator[RemoteFile]:
+def _files_of_entry(file: RemoteFile) -> Iterator[RemoteFile]:
     """Yield the `count` files of one entry, with `{i}` and `gdrive:` replaced."""
     for number in (f"{i:03d}" for i in range(file.count)):
         urls = tuple(url.replace("{i}", number).replace("gdrive:", GDRIVE) for url in file.urls)

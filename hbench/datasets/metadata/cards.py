@@ -69,7 +69,8 @@ def write_cards(dataset: Dataset, folder: Path) -> bool:
             classes.append(sorted(names))
         for name, manifest in splits.items():
             write_parquet(
-                _numbered(manifest, classes, dataset.root), folder / FILES / f"{name}.parquet"
+                _table_with_class_numbers(manifest, classes, dataset.root),
+                folder / FILES / f"{name}.parquet",
             )
 
     card = folder / CARD
@@ -107,8 +108,12 @@ def croissant(dataset: Dataset, folder: Path) -> dict[str, Any]:
         "name": dataset.name,
         "version": _three_numbers(dataset.version),
         **{name: value for name, value in facts.items() if value},
-        "distribution": [_file(folder / f"{name}.parquet") for name in dataset.manifests],
-        "recordSet": [_records(name, manifest) for name, manifest in dataset.manifests.items()],
+        "distribution": [
+            _file_in_croissant(folder / f"{name}.parquet") for name in dataset.manifests
+        ],
+        "recordSet": [
+            _records_in_croissant(name, manifest) for name, manifest in dataset.manifests.items()
+        ],
     }
 
 
@@ -127,7 +132,8 @@ def _three_numbers(version: str) -> str:
     return f"{number}{'.0' * (2 - number.count('.'))}{plus}{digest}"
 
 
-def _file(path: Path) -> dict[str, str]:
+def _file_in_croissant(path: Path) -> dict[str, str]:
+    """A file in the words of Croissant, with its size and checksum."""
     content = path.read_bytes()
     return {
         "@type": "cr:FileObject",
@@ -138,7 +144,7 @@ def _file(path: Path) -> dict[str, str]:
     }
 
 
-def _records(name: str, manifest: Manifest) -> dict[str, Any]:
+def _records_in_croissant(name: str, manifest: Manifest) -> dict[str, Any]:
     """The columns of a split in the words of Croissant."""
     levels = {
         level: ("sc:Text", f"Class at level {place} of {len(manifest.levels)}, coarse to fine.")
@@ -177,7 +183,9 @@ def _records(name: str, manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def _numbered(manifest: Manifest, classes: list[list[str]], root: Path | None) -> pa.Table:
+def _table_with_class_numbers(
+    manifest: Manifest, classes: list[list[str]], root: Path | None
+) -> pa.Table:
     """Make a table of item, image, the levels as numbers, query and gallery, whose metadata say
     what the columns are.
     """

@@ -66,12 +66,15 @@ def bibtex(citations: Mapping[str, str]) -> str:
     A known publication gets one entry, however often it is cited; any other source becomes @misc,
     with the citation as its note.
     """
-    cited = [publication_of(text) or _noted(name, text) for name, text in citations.items()]
+    cited = [
+        publication_of(text) or _publication_of_unknown(name, text)
+        for name, text in citations.items()
+    ]
     papers = {paper.key: paper for paper in cited}
-    return "\n".join(_entry(papers[key]) for key in sorted(papers))
+    return "\n".join(_bibtex_entry(papers[key]) for key in sorted(papers))
 
 
-def _noted(name: str, text: str) -> Publication:
+def _publication_of_unknown(name: str, text: str) -> Publication:
     """Make a publication of a source that is not known, with its year and number on arXiv where the
     text says them.
     """
@@ -85,7 +88,7 @@ def _noted(name: str, text: str) -> Publication:
     )
 
 
-def _entry(paper: Publication) -> str:
+def _bibtex_entry(paper: Publication) -> str:
     """A publication as an entry of BibTeX; fields without a value are left out."""
     fields = {
         "title": f"{{{_for_tex(paper.title)}}}",

@@ -70,7 +70,11 @@ def with_boxes(table: pa.Table, item: str, columns: Sequence[str]) -> tuple[pa.T
             found=", ".join(columns),
         )
 
-    numbers = _of_one(table, columns[0]) if len(columns) == 1 else _of_four(table, columns)
+    numbers = (
+        _numbers_of_one_column(table, columns[0])
+        if len(columns) == 1
+        else _numbers_of_four_columns(table, columns)
+    )
     is_sides = len(columns) == 1 or set(map(str.lower, columns[2:])) in SIZES
     boxes = numbers if is_sides else _from_corners(numbers)
     is_box = np.asarray(~np.isnan(boxes).any(axis=1))
@@ -102,7 +106,7 @@ def _from_corners(corners: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.concatenate([corners[:, :2], corners[:, 2:] - corners[:, :2]], axis=1)
 
 
-def _of_four(table: pa.Table, columns: Sequence[str]) -> NDArray[np.float64]:
+def _numbers_of_four_columns(table: pa.Table, columns: Sequence[str]) -> NDArray[np.float64]:
     """The numbers (N, 4) in four columns, NaN for none."""
     read = []
     for name in columns:
@@ -116,7 +120,7 @@ def _of_four(table: pa.Table, columns: Sequence[str]) -> NDArray[np.float64]:
     return np.stack(read, axis=1)
 
 
-def _of_one(table: pa.Table, column: str) -> NDArray[np.float64]:
+def _numbers_of_one_column(table: pa.Table, column: str) -> NDArray[np.float64]:
     """The numbers (N, 4) in the lists, or the texts "[1, 2, 3, 4]", of one column."""
     rows = []
     for number, cell in enumerate(table[column].to_pylist()):

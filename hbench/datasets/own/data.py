@@ -262,13 +262,13 @@ def own_dataset(name: str, own: OwnTable, root: Path, *, listed: Sequence[str] =
     items = [path.removeprefix(start) for path in own.items]
     dropped = sorted({path.removeprefix(start) for path in listed} - {*items})
     rows = _rows_of(own)
-    trains = _trains(own)
+    trains = _is_for_training(own)
     masks = _masks(own)
     if trains.any():  # the parts may be trees where the whole is none
         more = (row for _, row in own.more_paths)
         LabelTree.from_names([*rows, *more], levels=own.columns.levels)
-    test = _part(own, items, rows, masks, ~trains)
-    train = _part(own, items, rows, masks, trains) if trains.any() else None
+    test = _manifest_of_rows(own, items, rows, masks, ~trains)
+    train = _manifest_of_rows(own, items, rows, masks, trains) if trains.any() else None
     card = {"title": name} | ({DROPPED: dropped} if dropped else {})
     data = Dataset(name, test.digest[:12], Protocol(), train, {TEST: test}, card=card)
     return _with_pictures(data, root)
@@ -282,7 +282,7 @@ def _with_pictures(data: Dataset, root: Path) -> Dataset:
     return data.rooted(root) if all(part.stays_in_folder for part in parts) else data
 
 
-def _trains(own: OwnTable) -> NDArray[np.bool_]:
+def _is_for_training(own: OwnTable) -> NDArray[np.bool_]:
     """Whether each row is of the training; raises DataError where the column of splits has other
     values, or no row to test.
     """
@@ -311,7 +311,7 @@ def _masks(own: OwnTable) -> dict[str, NDArray[np.bool_]]:
     return masks
 
 
-def _part(
+def _manifest_of_rows(
     own: OwnTable,
     items: Sequence[str],
     rows: Sequence[Row],
@@ -319,7 +319,7 @@ def _part(
     chosen: NDArray[np.bool_],
 ) -> Manifest:
     """Make the manifest of the chosen rows; items, names and masks are those of all rows."""
-    place = np.cumsum(chosen) - 1
+    place = np.cumsum(chosen) - 1  # of each row among the chosen ones
     more = [(int(place[item]), row) for item, row in own.more_paths if chosen[item]]
     return manifests.from_names(
         [*compress(items, chosen)],

@@ -36,7 +36,7 @@ class LabelDecision(NamedTuple):
     path: Row
 
 
-def applied(own: OwnTable, file: Path, root: Path) -> tuple[OwnTable, dict[str, int]]:
+def apply_decisions(own: OwnTable, file: Path, root: Path) -> tuple[OwnTable, dict[str, int]]:
     """The table after the decisions in a file, and how many of each there were; paths of items may
     be below `root`.
 
@@ -50,7 +50,7 @@ def applied(own: OwnTable, file: Path, root: Path) -> tuple[OwnTable, dict[str, 
     _refuse_absent(file, decisions, dict(zip(items, rows, strict=True)))
 
     levels = own.columns.levels
-    paths = _decided(decisions, items, rows)
+    paths = _paths_after_decisions(decisions, items, rows)
     named = [_filled(path, row, levels) for path, row in zip(paths, own.rows, strict=True)]
     dropped = {each.item for each in decisions if each.decision == DROP}
     kept = np.array([item not in dropped for item in items])
@@ -60,7 +60,7 @@ def applied(own: OwnTable, file: Path, root: Path) -> tuple[OwnTable, dict[str, 
     }
 
 
-def _decided(
+def _paths_after_decisions(
     decisions: Sequence[LabelDecision], items: Sequence[str], rows: Sequence[Row]
 ) -> list[Row]:
     """The path of every item after the decisions: its own new one, that of its merged label, or as

@@ -46,7 +46,7 @@ def folder_table(
     columns = {"item": pa.array(items)}
     if split_folders:
         outermost = [folders[0] if folders else "" for folders in parts]
-        columns[SPLIT] = pa.array(_splits(outermost, folder))
+        columns[SPLIT] = pa.array(_splits_of_folders(outermost, folder))
         parts = [folders[1:] for folders in parts]
 
     parts = [folders[:depth] for folders in parts]
@@ -70,7 +70,7 @@ def folder_table(
     return pa.table(columns | {level: pa.array(padded[:, i]) for i, level in enumerate(levels)})
 
 
-def _splits(outermost: Sequence[str], folder: Path) -> list[str]:
+def _splits_of_folders(outermost: Sequence[str], folder: Path) -> list[str]:
     """The split of every image, by its outermost folder: `val` beside `train` alone is the test, as
     ImageNet is laid out. Raises DataError for folders that are no splits.
     """

@@ -32,7 +32,7 @@ class TreeFile(NamedTuple):
     several: bool
 
 
-def placed(own: OwnTable, source: TreeFile) -> OwnTable:
+def with_nodes_of_tree(own: OwnTable, source: TreeFile) -> OwnTable:
     """Replace the column that names a node of a tree, or the path to it, by a column per level of
     the tree.
     """
@@ -45,12 +45,13 @@ def placed(own: OwnTable, source: TreeFile) -> OwnTable:
 
     names = tree_files.read(source.path, chosen=Chosen(edges=source.edges))
     if source.several:
-        return _placed_in_all(own, names, source.path.name)
+        return _with_all_paths_to_nodes(own, names, source.path.name)
     refuse([problem for problem in names.broken if problem.kind == "cycle"], str(source.path))
     if MAJORITY_PARENT in source.policies:  # it decides where items of such a node are, too
         names = mend(names, [MAJORITY_PARENT]).table
     nodes = [row[0] for row in own.rows]
     mark = source.separator or separator_of(nodes)
+    # first as paths from the top; where some are none, as names of nodes
     known = {
         as_written(row[:depth]): row[:depth]
         for row in names.rows
@@ -68,12 +69,12 @@ def placed(own: OwnTable, source: TreeFile) -> OwnTable:
     return dataclasses.replace(placed, facts=facts)
 
 
-def _placed_in_all(own: OwnTable, names: NameTable, tree: str) -> OwnTable:
+def _with_all_paths_to_nodes(own: OwnTable, names: NameTable, tree: str) -> OwnTable:
     """Replace the column that names a node of a DAG by a column per level, in a row for every path
     to the node.
     """
     refuse([problem for problem in names.broken if problem.kind == "cycle"], tree)
-    paths = _paths_to(names)
+    paths = _paths_to_nodes(names)
     nodes = [row[0] for row in own.rows]
     if unknown := [node for node in dict.fromkeys(nodes) if node and node not in paths]:
         raise UnknownName("node of the tree", unknown[0], list(paths))
@@ -89,7 +90,7 @@ def _placed_in_all(own: OwnTable, names: NameTable, tree: str) -> OwnTable:
     return dataclasses.replace(repeated.with_levels(names.levels, rows), facts=facts)
 
 
-def _paths_to(names: NameTable) -> dict[str, list[Row]]:
+def _paths_to_nodes(names: NameTable) -> dict[str, list[Row]]:
     """List every path to each node of a DAG."""
     from hbench.tree.policies import mend
 

@@ -54,7 +54,7 @@ def own_table_of(
     Raises DataError where its columns cannot be told, or an item has several labels.
     """
     if chosen.taxonomy is not None:
-        return _joined(source, table, chosen, facts)
+        return _with_lineages(source, table, chosen, facts)
     if chosen.taxon is not None:
         raise UsageError(
             "a column of ids needs the taxonomy that has them",
@@ -129,7 +129,7 @@ def _with_a_row_per_path(
     """The table with a row per path, and its columns anew: how names nest shows when each cell
     holds one.
     """
-    labels = chosen.levels or [*columns.levels, *_with_several(table, columns)]
+    labels = chosen.levels or [*columns.levels, *_columns_with_several_labels(table, columns)]
     # what was no level before is none now that rows are repeated, such as a title
     others = {name: why for name, why in columns.left_out.items() if name not in labels}
     table = several.without_marks(table, labels, chosen.separator)
@@ -137,7 +137,7 @@ def _with_a_row_per_path(
     return table, replace(found, left_out={**found.left_out, **others})
 
 
-def _with_several(table: pa.Table, columns: TableColumns) -> list[str]:
+def _columns_with_several_labels(table: pa.Table, columns: TableColumns) -> list[str]:
     """The columns that were taken for no level, some cells of which hold several labels of other
     cells.
     """
@@ -184,7 +184,9 @@ def _named(levels: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
     return names or levels
 
 
-def _joined(source: str, table: pa.Table, chosen: Chosen, facts: tuple[str, ...]) -> OwnTable:
+def _with_lineages(
+    source: str, table: pa.Table, chosen: Chosen, facts: tuple[str, ...]
+) -> OwnTable:
     """Join the lineages of a taxonomy by the column of the table that holds its ids."""
     assert chosen.taxonomy is not None
     taxa = taxonomy.read(chosen.taxonomy)

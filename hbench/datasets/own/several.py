@@ -38,7 +38,7 @@ def without_lists(table: pa.Table, levels: Sequence[str]) -> pa.Table:
     cells = {}
     for name in listed:
         cells[name] = [_as_texts(value) for value in table[name].to_pylist()]
-    return _unfolded(table, cells) if listed else table
+    return _with_row_per_label(table, cells) if listed else table
 
 
 def without_marks(table: pa.Table, levels: Sequence[str], separator: str | None) -> pa.Table:
@@ -55,7 +55,7 @@ def without_marks(table: pa.Table, levels: Sequence[str], separator: str | None)
     cells = {}
     for level, column in values.items():
         cells[level] = [_labels_in(text, mark) for text in column]
-    return _unfolded(table, cells)
+    return _with_row_per_label(table, cells)
 
 
 def _mark_in(cells: Sequence[str], separator: str | None) -> str | None:
@@ -89,7 +89,7 @@ def _as_texts(value: Sequence[object] | None) -> list[str]:
     return [str(label) for label in value or () if label is not None] or [""]
 
 
-def _unfolded(table: pa.Table, cells: dict[str, list[list[str]]]) -> pa.Table:
+def _with_row_per_label(table: pa.Table, cells: dict[str, list[list[str]]]) -> pa.Table:
     """Repeat every row for each of the labels in its `cells`, by column; a cell of one label has it
     in all of them.
     """
@@ -127,7 +127,7 @@ def _unfolded(table: pa.Table, cells: dict[str, list[list[str]]]) -> pa.Table:
     return table
 
 
-def folded(table: pa.Table, item: str, levels: Sequence[str]) -> pa.Table:
+def with_row_per_item(table: pa.Table, item: str, levels: Sequence[str]) -> pa.Table:
     """The table with one row for each item, its first path, and the column MORE_PATHS of its
     others.
 

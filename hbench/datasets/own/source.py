@@ -28,9 +28,9 @@ from hbench.datasets.own.data import (
     own_dataset,
     without_images,
 )
-from hbench.datasets.own.decisions import applied, in_words
+from hbench.datasets.own.decisions import apply_decisions, in_words
 from hbench.datasets.own.folder import SPLIT, folder_table
-from hbench.datasets.own.in_tree import TreeFile, placed
+from hbench.datasets.own.in_tree import TreeFile, with_nodes_of_tree
 from hbench.datasets.own.reading import check_columns, own_table_of
 from hbench.datasets.own.splits import split
 from hbench.datasets.own.table import OwnTable
@@ -181,7 +181,7 @@ def build_own(
 
     Raises UsageError, DataError and TreeError for a source that does not make a dataset.
     """
-    own, root, images = _read(source, built)
+    own, root, images = _read_table(source, built)
     root = folder / IMAGES if images else root
     understood = own.understood
     on_remark(str(understood))
@@ -189,10 +189,10 @@ def build_own(
 
     changed: dict[str, object] = {}
     if source.policies:
-        own, numbers = _mended(own, source.policies, on_remark)
+        own, numbers = _mend_by_policies(own, source.policies, on_remark)
         changed |= numbers
     if source.decisions is not None:
-        own, numbers = applied(own, source.decisions, root)
+        own, numbers = apply_decisions(own, source.decisions, root)
         on_remark(in_words(numbers))
         changed |= numbers
     if source.several:
@@ -224,7 +224,7 @@ def build_own(
     return dataclasses.replace(dataset, card=card, read=understood), images, copies
 
 
-def _mended(
+def _mend_by_policies(
     own: OwnTable, policies: Sequence[str], on_remark: OnRemark
 ) -> tuple[OwnTable, dict[str, int]]:
     """Apply policies to a table; remark on, and return, how many rows of names each changed."""
@@ -254,7 +254,9 @@ def _after_copies(own: OwnTable, copies: Copies, *, choice: str) -> OwnTable:
     return left
 
 
-def _read(source: OwnSource, built: Dataset | None) -> tuple[OwnTable, Path, dict[str, bytes]]:
+def _read_table(
+    source: OwnSource, built: Dataset | None
+) -> tuple[OwnTable, Path, dict[str, bytes]]:
     """Read the table of a source; return it, the folder of its images, and the images that are
     inside of it.
     """
@@ -262,7 +264,7 @@ def _read(source: OwnSource, built: Dataset | None) -> tuple[OwnTable, Path, dic
         _refuse_columns(source, built.name)
         return table_of(built), source.root or built.root or Path(), {}
     if source.folder is not None:
-        return _placed(_of_folder(source, source.folder), source), source.folder, {}
+        return _with_tree_of_source(_of_folder(source, source.folder), source), source.folder, {}
 
     found, beside = _table_of(source)
     table = found.table
@@ -270,7 +272,7 @@ def _read(source: OwnSource, built: Dataset | None) -> tuple[OwnTable, Path, dic
     levels = tuple(source.levels)
     facts: tuple[str, ...] = (found.written,) if found.written else ()
     if source.boxes:
-        table, item, of_boxes = _boxed(table, item, source)
+        table, item, of_boxes = _with_boxes_as_items(table, item, source)
         facts += (of_boxes,)
     chosen = Chosen(
         item, levels, source.separator, taxonomy=source.taxonomy, several=source.several
@@ -293,7 +295,7 @@ def _read(source: OwnSource, built: Dataset | None) -> tuple[OwnTable, Path, dic
     if column is not None:
         check_columns(table, [column])
     own = dataclasses.replace(own, columns=_with_split(own.columns, column))
-    return _placed(own, source), source.root or beside, images
+    return _with_tree_of_source(own, source), source.root or beside, images
 
 
 def _table_of(source: OwnSource) -> tuple[sheet.Sheet, Path]:
@@ -328,7 +330,9 @@ def _of_folder(source: OwnSource, folder: Path) -> OwnTable:
     return OwnTable(folder.name or str(folder), table, columns, facts)
 
 
-def _boxed(table: pa.Table, item: str | None, source: OwnSource) -> tuple[pa.Table, str, str]:
+def _with_boxes_as_items(
+    table: pa.Table, item: str | None, source: OwnSource
+) -> tuple[pa.Table, str, str]:
     """The table with boxes as its items, the column of these, and what the boxes were taken
     from."""
     others = [name for name in table.column_names if name not in source.boxes]
@@ -348,7 +352,7 @@ def _with_split(columns: TableColumns, split: str | None) -> TableColumns:
     return dataclasses.replace(columns, split=split, left_out=left_out)
 
 
-def _placed(own: OwnTable, source: OwnSource) -> OwnTable:
+def _with_tree_of_source(own: OwnTable, source: OwnSource) -> OwnTable:
     """The table with a column per level of the tree that its source names, if it names one."""
     if source.tree is None:
         refuse_depth(len(own.columns.levels))
@@ -356,4 +360,4 @@ def _placed(own: OwnTable, source: OwnSource) -> OwnTable:
     tree = TreeFile(
         source.tree, tuple(source.edges), source.separator, source.policies, source.several
     )
-    return placed(own, tree)
+    return with_nodes_of_tree(own, tree)

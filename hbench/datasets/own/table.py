@@ -74,7 +74,9 @@ class OwnTable:
 
     def folded(self) -> OwnTable:
         """The table with one row for each item, which may have several paths."""
-        return replace(self, table=several.folded(self.table, self.item, self.columns.levels))
+        return replace(
+            self, table=several.with_row_per_item(self.table, self.item, self.columns.levels)
+        )
 
     @cached_property
     def splits(self) -> list[str]:
@@ -184,6 +186,7 @@ class OwnTable:
             names = whole.dictionary.to_pylist()
             codes = whole.indices.to_numpy(zero_copy_only=False).astype(np.int64)
             is_name = np.array([bool(name) and not is_unknown(name) for name in names], bool)
+            # one of the nodes above each name is noted: with one alone, all rows have it
             parent = np.zeros(len(names), np.int64)
             parent[codes] = path
             if bool((parent[codes] == path).all()):  # each name has one parent: names are nodes
