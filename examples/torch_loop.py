@@ -24,7 +24,7 @@ def small_net():
     )
 
 
-def embedded(net, manifest):
+def embeddings_of_images(net, manifest):
     with torch.no_grad():
         batches = DataLoader(hbench.torch_dataset(manifest), BATCH)
         return torch.cat([net(images) for images, _, _ in batches])
@@ -62,7 +62,9 @@ def main():
 
     if first:
         test = data.tests["test"]
-        report = hbench.evaluate(embedded(net, test), data, ids=test.items.tolist(), metrics="H-AP")
+        report = hbench.evaluate(
+            embeddings_of_images(net, test), data, ids=test.items.tolist(), metrics="H-AP"
+        )
         print("H-AP", report.scores["H-AP"])
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from gpu_parts.rows import Row, Sizes, failed, seconds_of, tree_of
 from hbench.losses import build_loss, losses
-from hbench.train.steps.gradients import completed, facts_of
+from hbench.train.steps.gradients import complete_params, facts_of
 
 NESTED = {"loss": "sup_ap", "size": 512}  # what losses around a loss need
 
@@ -48,9 +48,9 @@ def _of_loss(
 ) -> Iterator[Row]:
     leaf, ids, facts = on
     torch.manual_seed(0)
-    params = completed(name, {}, facts)
+    params = complete_params(name, {}, facts)
     if "loss" in params:
-        params["params"] = completed(params["loss"], {}, facts)
+        params["params"] = complete_params(params["loss"], {}, facts)
     single = build_loss(name, **params)
     slow, half = copy.deepcopy(single).double(), copy.deepcopy(single)
     fast, again = copy.deepcopy(single).to(device), copy.deepcopy(single).to(device)

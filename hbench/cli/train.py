@@ -119,12 +119,14 @@ def _consent(
 ) -> None:
     """Let the programs run that were typed: after --trust-code, or as the value of a setting."""
     from hbench.train.recipes.consent import trust
-    from hbench.train.recipes.files import changed
+    from hbench.train.recipes.files import parse_change
     from hbench.train.recipes.own_code import programs_in
-    from hbench.train.sweep import parsed
+    from hbench.train.sweep import parse_sweep
 
-    tried = [f"{key}={value}" for key, values in map(parsed, sweep) for value in values]
-    typed = [code.file for change in [*changes, *tried] for code in programs_in(changed(change))]
+    tried = [f"{key}={value}" for key, values in map(parse_sweep, sweep) for value in values]
+    typed = [
+        code.file for change in [*changes, *tried] for code in programs_in(parse_change(change))
+    ]
     for file in [*trust_code, *typed]:
         trust(file)
 
@@ -142,7 +144,7 @@ def _best_of_sweep(
     from hbench.train import sweep as sweeps
     from hbench.train.records.trials import best_first
 
-    sweep = sweeps.Sweep(recipe, changes, tuple(map(sweeps.parsed, choices)))
+    sweep = sweeps.Sweep(recipe, changes, tuple(map(sweeps.parse_sweep, choices)))
     number = len(sweep.combinations())
 
     def train(trial: Recipe, folder: Path, resume: bool) -> None:
@@ -153,7 +155,7 @@ def _best_of_sweep(
         say(f"{sweeps.HELD_OUT:.0%} of the training classes are held out, to compare the trials")
     trials: list[Trial] = []
     try:
-        for trial in sweeps.tried(sweep, out, train):
+        for trial in sweeps.train_trials(sweep, out, train):
             trials.append(trial)
     finally:
         if trials:
@@ -195,11 +197,11 @@ def _train(
     import torch
 
     from hbench.train.loop import EMBEDDINGS, train
-    from hbench.train.processes import joined
+    from hbench.train.processes import join_processes
 
     if threads:
         torch.set_num_threads(threads)
-    with joined(device) as processes:
+    with join_processes(device) as processes:
         bars = steps_first()
         bars.disable |= not processes.first
         with bars:

@@ -36,7 +36,7 @@ from hbench.train.images.batches import (
     refuse_too_large,
 )
 from hbench.train.models.embed_images import embed_all
-from hbench.train.processes import SINGLE_PROCESS, Processes, any_of, together
+from hbench.train.processes import SINGLE_PROCESS, Processes, any_of, gather_objects
 from hbench.train.recipes.consent import trust
 from hbench.train.recipes.files import as_toml, method_of, resolve
 from hbench.train.recipes.recipe import Recipe
@@ -50,8 +50,8 @@ from hbench.train.records.refusals import (
 )
 from hbench.train.records.trackers import opened
 from hbench.train.steps.run import TrainingRun, begin, training_manifest
-from hbench.train.steps.take import planned, steps
-from hbench.train.validation import best_after, is_over, said_of, split_off, validated
+from hbench.train.steps.take import batches_of_epoch, steps
+from hbench.train.validation import best_after, is_over, said_of, split_off, validation_scores
 
 LOG = logging.getLogger(__name__)
 OnProgress = Callable[[StepRecord], None]
@@ -117,7 +117,7 @@ def train(
     for file in trust_code:
         trust(Path(file))
     recipe = resolve(recipe) if isinstance(recipe, str) else recipe
-    ready = prepared(recipe, dataset or load(require_dataset(recipe)), processes.world)
+    ready = prepare_run(recipe, dataset or load(require_dataset(recipe)), processes.world)
     recipe, data, held = ready.recipe, ready.data, ready.held
     if recipe.sampler.batch % processes.world:  # leaving out a rest would change the gradient
         raise UsageError(
@@ -134,7 +134,7 @@ def train(
             on_remark(remark)
 
     with _alone_in(out, processes):
-        return _trained(
+        return _train_and_score(
             recipe,
             data,
             held,
@@ -157,7 +157,7 @@ class PreparedRun(NamedTuple):
     steps_per_epoch: int
 
 
-def prepared(recipe: Recipe, whole: Dataset, world: int = 1) -> PreparedRun:
+def prepare_run(recipe: Recipe, whole: Dataset, world: int = 1) -> PreparedRun:
     """Fit a recipe to its dataset and the number of processes; whatever cannot be trained is
     refused here, before any weights or images are loaded.
 
@@ -170,10 +170,10 @@ def prepared(recipe: Recipe, whole: Dataset, world: int = 1) -> PreparedRun:
     recipe = fitted_to(recipe, manifest, world)
     refuse_too_large(len(manifest), recipe.images)
     # composes the batches of an epoch, which too few classes do not allow
-    return PreparedRun(recipe, data, held, len(planned(recipe, manifest, 0).rows))
+    return PreparedRun(recipe, data, held, len(batches_of_epoch(recipe, manifest, 0).rows))
 
 
-def _trained(
+def _train_and_score(
     recipe: Recipe,
     data: Dataset,
     held: Dataset | None,
@@ -187,7 +187,7 @@ def _trained(
 ) -> Report:
     """Train in a folder that no other training writes to, and score."""
     run = begin(recipe, data, processes)
-    if resume and checkpoints.saved(out):
+    if resume and checkpoints.checkpoints_in(out):
         run.restore(checkpoints.latest(out))
     elif resume and processes.first and (out / RECIPE).exists():
         watch.on_remark(f"{out} has no checkpoint yet, so its run begins anew")
@@ -200,7 +200,7 @@ def _trained(
         _learn(run, recipe, data, held, out=out, processes=processes, log=log, watch=watch)
         if held is not None:
             # the other processes wait until the first has written the checkpoint
-            together(None, processes)
+            gather_objects(None, processes)
             checkpoints.load_model(checkpoints.best(out), run.tested)
             if processes.first and run.best is not None:
                 watch.on_remark(
@@ -244,7 +244,7 @@ def _learn(
             if held is not None and (
                 last or step.step % (recipe.evaluate_every * step.steps_per_epoch) == 0
             ):
-                scores = validated(run, recipe, held, processes)
+                scores = validation_scores(run, recipe, held, processes)
                 log.validation(step.step, scores)
                 run.best = best_after(run.best, step.step, scores, recipe, held)
                 watch.on_validation(said_of(step.step, scores, run.best, recipe, held))
@@ -299,7 +299,7 @@ def _score(
         report = evaluate(out / EMBEDDINGS, data, method=method_of(recipe))
         report.write(out / REPORT)
         report.write_by_query(out / BY_QUERY)
-    shared: Report = together(report if processes.first else None, processes)[0]
+    shared: Report = gather_objects(report if processes.first else None, processes)[0]
     return shared
 
 

@@ -44,7 +44,7 @@ PATIENCE = timedelta(hours=12)
 
 
 @contextmanager
-def joined(device: str = "auto") -> Iterator[Processes]:
+def join_processes(device: str = "auto") -> Iterator[Processes]:
     """Join the processes that torchrun started, by nccl on GPUs and gloo elsewhere; or yield this
     process alone.
     """
@@ -125,7 +125,7 @@ def any_of(flag: bool, processes: Processes) -> bool:
     return bool(raised)
 
 
-def together(value: Any, processes: Processes) -> list[Any]:
+def gather_objects(value: Any, processes: Processes) -> list[Any]:
     """Collect the values of all processes, in order of rank."""
     if processes.world == 1:
         return [value]

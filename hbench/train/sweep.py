@@ -21,8 +21,8 @@ from typing import NamedTuple
 from hbench.core.errors import ConfigError, HBenchError, UsageError
 from hbench.datasets import Dataset, load
 from hbench.train.fitting.sizes import require_dataset
-from hbench.train.loop import EMBEDDINGS, REPORT, prepared
-from hbench.train.recipes.files import changed, merged, resolve
+from hbench.train.loop import EMBEDDINGS, REPORT, prepare_run
+from hbench.train.recipes.files import merge_tables, parse_change, resolve
 from hbench.train.recipes.recipe import Recipe, build
 from hbench.train.records import checkpoints
 from hbench.train.records.refusals import RECIPE, refuse_folder
@@ -71,16 +71,16 @@ class Sweep:
     def trial(self, combination: Sequence[str]) -> Recipe:
         """The recipe of a trial, which never sees the tests."""
         recipe = self.resolved(*combination)
-        values = merged(recipe.model_dump(), {"tested": False})
+        values = merge_tables(recipe.model_dump(), {"tested": False})
         if not recipe.validation:
-            values = merged(values, {"validation": HELD_OUT})
+            values = merge_tables(values, {"validation": HELD_OUT})
         return build(Recipe, values, source=" ".join(combination))
 
 
-def parsed(text: str) -> TriedKey:
+def parse_sweep(text: str) -> TriedKey:
     """Read KEY=VALUE,VALUE,…; commas within brackets belong to a value.
 
-    >>> parsed("optimizer.lr=1e-4,3e-4")
+    >>> parse_sweep("optimizer.lr=1e-4,3e-4")
     TriedKey(key='optimizer.lr', values=('1e-4', '3e-4'))
     """
     key, sign, values = text.partition("=")
@@ -91,11 +91,11 @@ def parsed(text: str) -> TriedKey:
             expected="KEY=VALUE,VALUE,… with two values or more",
             fix="such as --sweep optimizer.lr=1e-4,3e-4,1e-3",
         )
-    changed(f"{key}={tried[0]}")  # refuses a key that is none
+    parse_change(f"{key}={tried[0]}")  # refuses a key that is none
     return TriedKey(key.strip(), tried)
 
 
-def tried(sweep: Sweep, out: Path, train: TrainIn) -> Iterator[Trial]:
+def train_trials(sweep: Sweep, out: Path, train: TrainIn) -> Iterator[Trial]:
     """Train all trials of a sweep below a folder, one after the other, as they were named.
 
     `train` trains a recipe in a folder, going on with what is there if the last argument says so.
@@ -147,7 +147,7 @@ def _refuse_trials(
     of its dataset."""
     for combination, recipe in recipes.items():
         try:
-            prepared(recipe, datasets[require_dataset(recipe)])
+            prepare_run(recipe, datasets[require_dataset(recipe)])
         except HBenchError as error:
             found = error.found
             if found and is_held_out:

@@ -26,7 +26,7 @@ from hbench.metrics.names import MetricName, goodness
 from hbench.submissions import embeddings
 from hbench.train.fitting.sizes import fitted_to, is_open
 from hbench.train.models.embed_images import embed_all
-from hbench.train.processes import Processes, together
+from hbench.train.processes import Processes, gather_objects
 from hbench.train.recipes.recipe import Recipe
 from hbench.train.records.log import ValidationRecord
 from hbench.train.steps.run import BestStep, TrainingRun, training_manifest
@@ -84,7 +84,7 @@ def _advice(classes: int) -> str:
     return f"choose another share: --set validation={max(2, classes // 5) / classes:.2g}"
 
 
-def validated(
+def validation_scores(
     run: TrainingRun, recipe: Recipe, held: Dataset, processes: Processes
 ) -> dict[str, float]:
     """Score the current model on the held-out classes; all processes get the scores."""
@@ -105,7 +105,7 @@ def validated(
             embeddings.joined(manifest.items, vectors), held, metrics=list(names), execute=execute
         )
         scores = {name: float(value) for name, value in report.scores.items()}
-    shared: dict[str, float] = together(scores, processes)[0]
+    shared: dict[str, float] = gather_objects(scores, processes)[0]
     return shared
 
 

@@ -18,7 +18,7 @@ from torchvision.ops import MultiScaleRoIAlign
 
 from hbench.losses.baselines.rambo import RamboClasses
 from hbench.train.models.backbones import PRETRAINED, timm_backbone
-from hbench.train.models.weights import fetched
+from hbench.train.models.weights import with_fetched_weights
 from hbench_detection.recipe import DetectionRecipe
 
 WEIGHTS = {"resnet50": ResNet50_Weights.IMAGENET1K_V1, "resnet101": ResNet101_Weights.IMAGENET1K_V1}
@@ -118,7 +118,7 @@ def _resnext(recipe: DetectionRecipe, number: int, sizes: dict[str, Any]) -> Fas
 def _resnet(recipe: DetectionRecipe, number: int, sizes: dict[str, Any]) -> FasterRCNN:
     weights = WEIGHTS[recipe.backbone] if recipe.weights == "imagenet" else None
     where = str(Path(torch.hub.get_dir()) / "checkpoints")
-    backbone = fetched(
+    backbone = with_fetched_weights(
         lambda: resnet_fpn_backbone(
             backbone_name=recipe.backbone, weights=weights, trainable_layers=3 if weights else 5
         ),

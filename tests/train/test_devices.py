@@ -19,9 +19,9 @@ from hbench.losses import losses
 from hbench.train.images.batches import PIECE, Batches, Files, keys_of
 from hbench.train.images.sampler import plan
 from hbench.train.images.transforms import Normalise, augmentations
-from hbench.train.models.embed_images import embedded
+from hbench.train.models.embed_images import embeddings_of_images
 from hbench.train.models.model import build_model
-from hbench.train.processes import SINGLE_PROCESS, chosen_device, gather, joined
+from hbench.train.processes import SINGLE_PROCESS, chosen_device, gather, join_processes
 from hbench.train.recipes.recipe import Images, Model, Sampler
 from hbench.train.records import checkpoints
 from tests.command_line import process
@@ -134,7 +134,7 @@ def test_gathering_leaves_the_gradient_that_comes_in(monkeypatch, tmp_path):
         "gloo", init_method=f"file://{tmp_path / 'group'}", rank=0, world_size=1
     )
     try:
-        with joined("cpu") as process:
+        with join_processes("cpu") as process:
             part = torch.ones(2, 3, requires_grad=True)
             whole = gather(part, process._replace(world=2))
             incoming = torch.ones(2, 3)
@@ -186,7 +186,9 @@ def test_a_compiled_net_sees_batches_of_one_size(files):
     ).eval()
 
     def vectors():
-        pieces = embedded(model, files, range(10), batch=4, workers=0, device=SINGLE_PROCESS.device)
+        pieces = embeddings_of_images(
+            model, files, range(10), batch=4, workers=0, device=SINGLE_PROCESS.device
+        )
         return np.concatenate([piece for _, piece in pieces])
 
     expected = vectors()

@@ -84,7 +84,7 @@ def test_batch_norms_that_learn_are_refused_where_they_cannot_see_the_whole_batc
 
 HOW_A_GROUP_ENDS = """
 import pathlib, sys, torch
-from hbench.train.processes import distributed, gather, joined
+from hbench.train.processes import distributed, gather, join_processes
 
 def task(process):
     model = distributed(torch.nn.Linear(3, 2), process)
@@ -100,7 +100,7 @@ def say():  # in one write, for both processes do
     sys.stdout.write(f"left: {threads()}\\n")
 
 try:
-    with joined("cpu") as process:
+    with join_processes("cpu") as process:
         task(process)
         assert threads(), "the group has no threads known by their names: this test sees nothing"
 except KeyError as error:  # the error is held, and all that its traceback holds

@@ -9,7 +9,7 @@ from hbench.cli import group
 from hbench.core.errors import UsageError
 from hbench.train.recipes.files import resolve
 from hbench.train.records.trials import Trial
-from hbench.train.sweep import Sweep, TriedKey, ends_of, parsed
+from hbench.train.sweep import Sweep, TriedKey, ends_of, parse_sweep
 from tests.command_line import call, refusal
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -114,11 +114,13 @@ def test_what_was_tried_is_shown_where_a_later_trial_fails(tmp_path):
 @pytest.mark.parametrize("text", ["optimizer.lr", "optimizer.lr=1e-4", "optimizer.lr=1e-4,1e-4"])
 def test_one_value_is_no_sweep(text):
     with pytest.raises(UsageError, match="two values or more"):
-        parsed(text)
+        parse_sweep(text)
 
 
 def test_every_combination_is_tried():
-    sweep = Sweep("glyphs-nsm", (), (parsed("seed=0,1"), parsed("images.scale=[0.9,1.1],[1,1]")))
+    sweep = Sweep(
+        "glyphs-nsm", (), (parse_sweep("seed=0,1"), parse_sweep("images.scale=[0.9,1.1],[1,1]"))
+    )
     assert sweep.combinations() == [
         ("seed=0", "images.scale=[0.9,1.1]"),
         ("seed=0", "images.scale=[1,1]"),

@@ -30,7 +30,7 @@ from hbench.submissions import embeddings
 from hbench.train import loop
 from hbench.train.embedding import embed_dataset as embedding
 from hbench.train.images.batches import images_of, in_order
-from hbench.train.images.transforms import shifted, uniform
+from hbench.train.images.transforms import shift_images, uniform_numbers
 from hbench.train.models.model import GeM, begin_projection_by_pca, build_model
 from hbench.train.processes import SINGLE_PROCESS, Processes
 from hbench.train.recipes.files import resolve
@@ -444,7 +444,7 @@ def test_half_precision_trains_and_embeds_in_float32(letters, tmp_path, precisio
 
 
 def test_uniform_numbers_are_uniform_and_depend_on_their_seed_alone():
-    shares = uniform(np.arange(20_000), 2)
+    shares = uniform_numbers(np.arange(20_000), 2)
     assert shares.min() >= 0
     assert shares.max() < 1
     assert shares.mean() == pytest.approx(0.5, abs=0.01)
@@ -453,17 +453,17 @@ def test_uniform_numbers_are_uniform_and_depend_on_their_seed_alone():
 
 def test_a_shift_by_nothing_changes_nothing():
     images = torch.rand(3, 1, 32, 32)
-    moved = shifted(images, np.array([1, 2, 3]), (1.0, 1.0))
-    again = shifted(images, np.array([1, 2, 3]), (1.0, 1.0))
+    moved = shift_images(images, np.array([1, 2, 3]), (1.0, 1.0))
+    again = shift_images(images, np.array([1, 2, 3]), (1.0, 1.0))
     assert torch.equal(moved, again)
     assert not torch.equal(moved, images)
-    assert torch.equal(moved[1:2], shifted(images[1:2], np.array([2]), (1.0, 1.0)))
+    assert torch.equal(moved[1:2], shift_images(images[1:2], np.array([2]), (1.0, 1.0)))
 
 
 def test_beyond_the_edge_is_black_or_what_is_at_the_edge():
     white, draws = torch.ones(50, 1, 32, 32), np.arange(50)
-    assert shifted(white, draws, (0.9, 1.1)).min() == 0
-    assert shifted(white, draws, (0.9, 1.1), "border").min() == pytest.approx(1)
+    assert shift_images(white, draws, (0.9, 1.1)).min() == 0
+    assert shift_images(white, draws, (0.9, 1.1), "border").min() == pytest.approx(1)
 
 
 def test_a_killed_run_resumes_to_the_same_bits(letters, tmp_path):

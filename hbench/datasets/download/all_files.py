@@ -187,9 +187,9 @@ def _attempt(source: RemoteFile, job: DownloadOptions) -> HBenchError | None:
         if state in {"done", "unpacked"} or job.stop.is_set():
             return None
 
-        record = (
-            state == "verified" and registry.read_record(job.folder, source)
-        ) or _fetch_or_verify(source, job, state)
+        record = registry.read_record(job.folder, source) if state == "verified" else None
+        if record is None:
+            record = _fetch_or_verify(source, job, state)
         if source.unpack is not None:
             archive = Path(record.path)
             folder = job.folder / source.unpack

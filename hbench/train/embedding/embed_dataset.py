@@ -32,9 +32,9 @@ from hbench.submissions import embeddings
 from hbench.train.images.batches import Batch, Files, all_tests, images_of, workers_for
 from hbench.train.images.transforms import Normalise, Prepare
 from hbench.train.models.backbones import PRETRAINED, Backbone, build_backbone, shape_of_features
-from hbench.train.models.embed_images import Views, embedded
+from hbench.train.models.embed_images import Views, embeddings_of_images
 from hbench.train.models.model import build_model
-from hbench.train.processes import joined
+from hbench.train.processes import join_processes
 from hbench.train.recipes.consent import trust
 from hbench.train.recipes.files import resolve
 from hbench.train.recipes.own_code import OwnCode, is_own_code
@@ -190,7 +190,7 @@ def embed(
     file = Path(out)
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     _refuse_file(file, options)
-    with joined(
+    with join_processes(
         device
     ) as processes:  # first, so that a device that is not there is refused before any work
         chosen = (
@@ -246,11 +246,11 @@ def _embed_the_rest(
 ) -> None:
     """Embed those of the `number` images that no part in the folder has, in further parts."""
     left = np.arange(_next_row(parts), number)
-    for rows, vectors in _embedded(model, images, left, options, device=device, on_row=on_row):
+    for rows, vectors in _embed_rows(model, images, left, options, device=device, on_row=on_row):
         files.write(parts / f"{int(rows[0]):09d}.npz", {}, {"rows": rows, "vectors": vectors})
 
 
-def _embedded(
+def _embed_rows(
     model: Embedder,
     images: TorchDataset[Batch],
     rows: NDArray[np.int64],
@@ -266,8 +266,10 @@ def _embedded(
     with torch.autocast(
         device.type, PRECISIONS[options.precision], enabled=options.precision != "float32"
     ):
-        pieces = embedded(net, images, rows, batch=options.batch, workers=workers, device=device)
-        yield from _gathered(pieces, options, on_row)
+        pieces = embeddings_of_images(
+            net, images, rows, batch=options.batch, workers=workers, device=device
+        )
+        yield from _in_parts(pieces, options, on_row)
 
 
 def _join(parts: Path, file: Path, manifest: Manifest, request: dict[str, object]) -> None:
@@ -334,7 +336,8 @@ def is_embedded(
 def _request(
     model: Embedder, manifest: Manifest, split: str, options: EmbedOptions
 ) -> dict[str, object]:
-    """Collect the values that identify these embeddings."""
+    """Collect the values that identify these embeddings: parts of another model, split or options
+    are not theirs."""
     without_effect = {"workers", "part", "seconds"}  # they may change from one attempt to the next
     settings = {
         name: value for name, value in asdict(options).items() if name not in without_effect
@@ -346,7 +349,7 @@ def _in_words(request: dict[str, object]) -> dict[str, str]:
     return {key: str(value) for key, value in request.items()}
 
 
-def _gathered(
+def _in_parts(
     pieces: Iterator[Piece], options: EmbedOptions, on_row: Callable[[int], None]
 ) -> Iterator[Piece]:
     """Join pieces into parts of `options.part` images, or of the images of `options.seconds`."""
@@ -359,14 +362,14 @@ def _gathered(
             sum(len(rows) for rows, _ in waiting) >= options.part
             or time.monotonic() - began >= options.seconds
         ):
-            yield _joined(waiting)
+            yield _one_piece(waiting)
             waiting = []
             began = time.monotonic()
     if waiting:
-        yield _joined(waiting)
+        yield _one_piece(waiting)
 
 
-def _joined(pieces: list[Piece]) -> Piece:
+def _one_piece(pieces: list[Piece]) -> Piece:
     rows, vectors = zip(*pieces, strict=True)
     return np.concatenate(rows), np.concatenate(vectors)
 

@@ -28,7 +28,7 @@ from hbench.submissions import embeddings
 from hbench.train.embedding.embed_dataset import items_of, refuse_existing
 from hbench.train.embedding.other_names import OtherNames, read_names, variants
 from hbench.train.models.backbones import PRETRAINED, RANDOM, open_clip_model
-from hbench.train.models.weights import fetched
+from hbench.train.models.weights import with_fetched_weights
 from hbench.train.processes import chosen_device
 from hbench.tree import LabelTree
 
@@ -86,7 +86,7 @@ def embed_names(
         raise UsageError("a language is one of other names", fix="give a table of other names")
 
     tree = items_of(dataset if isinstance(dataset, Dataset) else load(dataset), split).tree
-    named = _named(tree, other_names, language)
+    named = _paths_of_names(tree, other_names, language)
     texts_to_vectors = _text_tower(model, weights, chosen_device(device))
     vectors = _vectors(texts_to_vectors, named, sentences, batch=batch, on_progress=on_progress)
     embeddings.write(
@@ -132,7 +132,7 @@ def _refuse_templates(templates: Sequence[str]) -> None:
         )
 
 
-def _named(
+def _paths_of_names(
     tree: LabelTree, other_names: str | Path | None, language: str | None
 ) -> list[Sequence[Row]]:
     """The paths of every node whose names its vector is the mean of: with its own name, with its
@@ -162,8 +162,9 @@ def _mean_vectors(
     texts_to_vectors: TextTower, named: Sequence[Sequence[Row]], templates: Sequence[str]
 ) -> NDArray[np.float32]:
     """The mean, normalised, of the unit vectors of each node's sentences, (N, D); a node has a path
-    for each of its names.
+    for each of its names, and a sentence for each path and template.
     """
+    # all paths of all nodes in one batch for each template, then split by node again
     paths = [path for names in named for path in names]
     views = [
         functional.normalize(texts_to_vectors([sentence(template, path) for path in paths]))
@@ -212,7 +213,9 @@ def _tokenizer(name: str) -> Any:
     named = name if name.startswith("hf-hub:") else name.partition("/")[0]
     where = "the Hugging Face cache (HF_HOME)"
     try:
-        return fetched(lambda: open_clip.get_tokenizer(named), f"open_clip:{name}", where)
+        return with_fetched_weights(
+            lambda: open_clip.get_tokenizer(named), f"open_clip:{name}", where
+        )
     except DataError as error:
         raise DataError(
             f"the tokenizer of open_clip:{name} cannot be fetched",

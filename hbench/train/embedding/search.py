@@ -73,7 +73,7 @@ def search(model: Embedder, pictures: Sequence[Path], gallery: SearchedItems, *,
     strips = []
     number = len(gallery.manifest)
     for at, (picture, vector) in enumerate(zip(pictures, asked, strict=True)):
-        hits = _nearest(vector, gallery, k)
+        hits = _nearest_in_gallery(vector, gallery, k)
         about = agreement(gallery.manifest, hits)
         strips.append(Strip(str(picture), number + at, about, [StripRow(gallery.name, hits)]))
     opened = _picture_of(gallery.manifest, dict(zip(map(str, pictures), images, strict=True)))
@@ -98,12 +98,15 @@ def _unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
     return scaled
 
 
-def _nearest(vector: NDArray[np.float32], gallery: SearchedItems, k: int) -> tuple[Hit, ...]:
+def _nearest_in_gallery(
+    vector: NDArray[np.float32], gallery: SearchedItems, k: int
+) -> tuple[Hit, ...]:
     """The k nearest items, with the levels that they share with the nearest one."""
     scores = gallery.vectors @ vector
     best = np.argsort(-scores, kind="stable")[:k]
     rows = gallery.rows[best]
     labels = gallery.manifest.labels[rows]
+    # a picture has no labels: its hits are compared with the nearest one
     levels = np.cumprod(labels == labels[:1], axis=1).sum(axis=1)
     return tuple(
         Hit(

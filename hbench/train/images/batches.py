@@ -23,7 +23,13 @@ from hbench.core.errors import ConfigError, DataError, UnknownName, examples
 from hbench.datasets.benchmarks import glyphs
 from hbench.datasets.manifest import Manifest
 from hbench.train.images.sampler import EpochBatches
-from hbench.train.images.transforms import Outside, Prepare, augmentations, shifted, varying
+from hbench.train.images.transforms import (
+    Outside,
+    Prepare,
+    augmentations,
+    shift_images,
+    variation_of,
+)
 from hbench.train.recipes.recipe import Images
 
 Batch = tuple[Tensor, Tensor]
@@ -114,7 +120,7 @@ class Held(Dataset[Batch]):
         rows, draws = (np.array(column, dtype=np.int64) for column in zip(*keys, strict=True))
         images = self.pixels[torch.from_numpy(rows)].float() / 255
         if self.scale is not None:
-            images = shifted(images, draws, self.scale, self.outside)
+            images = shift_images(images, draws, self.scale, self.outside)
         return (images - self.mean) / self.std, torch.from_numpy(rows)
 
 
@@ -128,11 +134,11 @@ def images_of(name: str, manifest: Manifest, settings: Images, *, vary: bool) ->
             raise UnknownName("augmentation of images in memory", chosen, [NONE, SHIFTED])
         return Held(held(manifest), settings, settings.scale if chosen == SHIFTED else None)
     if chosen == SHIFTED:
-        return Held(decoded(manifest, settings), settings, settings.scale, outside="border")
-    return Files(manifest, varying(settings) if vary else augmentations[NONE](settings))
+        return Held(decode_images(manifest, settings), settings, settings.scale, outside="border")
+    return Files(manifest, variation_of(settings) if vary else augmentations[NONE](settings))
 
 
-def decoded(manifest: Manifest, settings: Images) -> NDArray[np.uint8]:
+def decode_images(manifest: Manifest, settings: Images) -> NDArray[np.uint8]:
     """Decode all images of a manifest as they are embedded, uint8 (N, H, W, C), so that small ones
     are decoded once a run.
 

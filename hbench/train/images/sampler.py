@@ -75,7 +75,8 @@ def m_per_class(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Gen
     width = settings.batch // m
     _require_classes(len(classes), width, "in all")
     groups = [ceil(len(items) / m) for items in classes]
-    # room for all groups, and as many batches as the largest class has groups, one in each
+    # room for all groups, and as many batches as the largest class has groups, one in each; `free`:
+    # places for groups in each batch, `taken` (batches, classes): which have which class
     batches = max(ceil(sum(groups) / width), max(groups))
     free = np.full(batches, width)
     taken = np.zeros((batches, len(classes)), dtype=bool)
@@ -92,6 +93,7 @@ def m_per_class(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Gen
         free[chosen] -= 1
         taken[chosen, label] = True
 
+    # free places: further groups of classes that the batch does not have
     for batch in np.flatnonzero(free):
         for label in rng.permutation(np.flatnonzero(~taken[batch]))[: free[batch]]:
             parts[batch].append(_groups(classes[label], m, 1, rng)[0])
@@ -166,6 +168,7 @@ def _deal(members: Rows, width: int, number: int, rng: np.random.Generator) -> l
         hand = deck[:width]
         deck = deck[width:]
         if len(hand) < width:
+            # a new deck, with the members of this hand at its end: none is twice in a hand
             fresh = rng.permutation(members)
             held = np.isin(fresh, hand)
             deck = np.concatenate([fresh[~held], fresh[held]])

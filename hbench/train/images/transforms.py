@@ -38,7 +38,7 @@ def resized_crop(settings: Images) -> Prepare:
     cut = v2.RandomResizedCrop(
         settings.size, settings.scale, (3 / 4, 4 / 3), interpolation=how, antialias=True
     )
-    return _varied(settings, [*fitted(settings, settings.fit), cut])
+    return _varied(settings, [*resize_steps(settings, settings.fit), cut])
 
 
 @augmentations.register("rand_augment")
@@ -51,7 +51,7 @@ def rand_augment(settings: Images) -> Prepare:
         settings.size, settings.scale, (3 / 4, 4 / 3), interpolation=how, antialias=True
     )
     changes = v2.RandAugment(interpolation=how)
-    return _varied(settings, [*fitted(settings, settings.fit), cut, changes])
+    return _varied(settings, [*resize_steps(settings, settings.fit), cut, changes])
 
 
 @augmentations.register("crop")
@@ -60,7 +60,7 @@ def crop(settings: Images) -> Prepare:
     from torchvision.transforms import v2
 
     cut = v2.RandomCrop(settings.size, pad_if_needed=True)
-    return _varied(settings, [*fitted(settings, settings.fit), cut])
+    return _varied(settings, [*resize_steps(settings, settings.fit), cut])
 
 
 @augmentations.register("none")
@@ -68,7 +68,9 @@ def centre_crop(settings: Images) -> Prepare:
     """Fit and crop the centre, as images are embedded."""
     from torchvision.transforms import v2
 
-    return _pipeline(settings, [*fitted(settings, settings.test_fit), v2.CenterCrop(settings.size)])
+    return _pipeline(
+        settings, [*resize_steps(settings, settings.test_fit), v2.CenterCrop(settings.size)]
+    )
 
 
 class Normalise(nn.Module):
@@ -90,7 +92,7 @@ class Normalise(nn.Module):
         )
 
 
-def fitted(settings: Images, fit: str) -> list[torch.nn.Module]:
+def resize_steps(settings: Images, fit: str) -> list[torch.nn.Module]:
     """Return the step that resizes an image before the crop: its shorter side, both sides, or
     none."""
     from torchvision.transforms import v2
@@ -141,7 +143,7 @@ class OwnTransform:
         return tensor
 
 
-def varying(settings: Images) -> Prepare:
+def variation_of(settings: Images) -> Prepare:
     """The way in which training images are varied: a registered one, or a file's."""
     if is_own_code(settings.augment):
         transform = OwnTransform(OwnCode.parse(settings.augment), settings)
@@ -153,6 +155,8 @@ def varying(settings: Images) -> Prepare:
 
 
 def _pipeline(settings: Images, steps: list[torch.nn.Module]) -> Prepare:
+    """A function from a picture to a tensor (C, H, W), uint8: by these steps, in the net's number
+    of colours."""
     from torchvision.transforms import v2
 
     colours = "L" if len(settings.mean) == 1 else "RGB"
@@ -165,11 +169,11 @@ def _pipeline(settings: Images, steps: list[torch.nn.Module]) -> Prepare:
     return prepare
 
 
-def uniform(draws: NDArray[np.int64], number: int) -> NDArray[np.float64]:
+def uniform_numbers(draws: NDArray[np.int64], number: int) -> NDArray[np.float64]:
     """Draw `number` uniform numbers in [0, 1) for every seed, (B,) -> (B, number), by SplitMix64
     (Steele et al. 2014).
 
-    >>> bool((uniform(np.array([7, 8]), 2)[1:] == uniform(np.array([8]), 2)).all())
+    >>> bool((uniform_numbers(np.array([7, 8]), 2)[1:] == uniform_numbers(np.array([8]), 2)).all())
     True
     """
     with np.errstate(over="ignore"):
@@ -182,18 +186,20 @@ def uniform(draws: NDArray[np.int64], number: int) -> NDArray[np.float64]:
     return shares
 
 
-def shifted(
+def shift_images(
     images: Tensor, draws: NDArray[np.int64], scale: tuple[float, float], outside: Outside = "zeros"
 ) -> Tensor:
     """Scale images (B, C, H, W) by a factor in `scale`, rotate them by up to 6°, and shift them by
     up to 2 of 32 pixels.
     """
-    share = torch.from_numpy(uniform(draws, 4)).to(images)
+    # four numbers an image: size, turn, and the shifts along both sides
+    share = torch.from_numpy(uniform_numbers(draws, 4)).to(images)
     size = scale[0] + (scale[1] - scale[0]) * share[:, 0]
     turn = (2 * share[:, 1] - 1) * (6 * torch.pi / 180)
     cos = torch.cos(turn) / size
     sin = torch.sin(turn) / size
-    move = (2 * share[:, 2:] - 1) / 8
+    move = (2 * share[:, 2:] - 1) / 8  # the sides are 2 long: 1/8 is 2 of 32 pixels
+    # (B, 2, 3): the affine map of each image
     theta = torch.stack(
         [torch.stack([cos, -sin, move[:, 0]], 1), torch.stack([sin, cos, move[:, 1]], 1)], 1
     )

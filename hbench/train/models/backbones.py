@@ -26,7 +26,7 @@ from hbench.core.registry import Registry
 from hbench.core.text import first_line
 from hbench.train.models.classifiers import without_classifier
 from hbench.train.models.small import Small, SmallPhoto
-from hbench.train.models.weights import fetched, load_weights, refuse_without_hub
+from hbench.train.models.weights import load_weights, refuse_without_hub, with_fetched_weights
 from hbench.train.recipes.own_code import OwnCode, blamed_on, is_own_code, place_in
 
 PRETRAINED = "pretrained"
@@ -190,7 +190,7 @@ def torchvision_backbone(name: str, weights: str, pools: bool) -> Backbone:
     described = known[which or "DEFAULT"]
     if weights == PRETRAINED:
         where = str(Path(torch.hub.get_dir()) / "checkpoints" / described.url.rsplit("/", 1)[-1])
-        net = fetched(
+        net = with_fetched_weights(
             lambda: models.get_model(name, weights=described), f"torchvision:{name}", where
         )
     else:
@@ -226,7 +226,7 @@ def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
     if weights == PRETRAINED and (repository := _timm_repository(name)):
         refuse_without_hub(repository, f"timm:{name}")
     where = "the Hugging Face cache (HF_HOME), or name a file of weights instead"
-    net = fetched(create, f"timm:{name}", where) if weights == PRETRAINED else create()
+    net = with_fetched_weights(create, f"timm:{name}", where) if weights == PRETRAINED else create()
     config = resolve_model_data_config(net)
 
     def prepare(size: int) -> Any:
@@ -315,7 +315,7 @@ def open_clip_model(name: str, *, pretrained: bool) -> Any:
     config = {key: described[key] for key in kept if key in described}
     # the activation of these weights, of which open_clip only warns
     gelu = bool(described.get("quick_gelu"))
-    return fetched(
+    return with_fetched_weights(
         lambda: open_clip.create_model(
             arch,
             pretrained=chosen,
@@ -375,7 +375,7 @@ def _from_transformers(name: str, weights: str) -> tuple[Any, Any]:
         return processor, hub.AutoModel.from_config(config, **plain)
 
     try:
-        made: tuple[Any, Any] = fetched(create, f"transformers:{name}", where)
+        made: tuple[Any, Any] = with_fetched_weights(create, f"transformers:{name}", where)
     except ValueError as error:
         if "trust_remote_code" not in str(error):
             raise

@@ -14,13 +14,13 @@ from torch.utils.data import Dataset
 
 from hbench.datasets.manifest import Manifest
 from hbench.train.images.batches import Batch, images_of, in_order, workers_for
-from hbench.train.processes import Processes, together
+from hbench.train.processes import Processes, gather_objects
 from hbench.train.recipes.recipe import Recipe
 
 Vectors = NDArray[np.float32]
 
 
-def embedded(
+def embeddings_of_images(
     model: nn.Module,
     images: Dataset[Batch],
     rows: NDArray[np.int64],
@@ -58,11 +58,11 @@ def embed_all(
     number = len(manifest)
     rows = np.arange(processes.rank, number, processes.world)
     workers = workers_for(images, recipe.images)
-    pieces = embedded(
+    pieces = embeddings_of_images(
         model, images, rows, batch=recipe.sampler.batch, workers=workers, device=processes.device
     )
     embedded_here = [vectors for _, vectors in pieces]
-    parts = together(np.concatenate(embedded_here) if embedded_here else None, processes)
+    parts = gather_objects(np.concatenate(embedded_here) if embedded_here else None, processes)
     width = next(part.shape[1] for part in parts if part is not None)
     whole = np.full((number, width), np.nan, dtype=np.float32)
     for rank, part in enumerate(parts):
@@ -89,7 +89,8 @@ class Views(nn.Module):
         views = [
             images if scale == 1 else resized(images, scale_factor=scale) for scale in self.scales
         ]
-        views += [view.flip(-1) for view in views] * self.flip
+        if self.flip:
+            views += [view.flip(-1) for view in views]
         return functional.normalize(
             torch.stack([functional.normalize(self.model(view)) for view in views]).mean(0)
         )

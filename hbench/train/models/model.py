@@ -83,8 +83,11 @@ class EmbeddingModel(nn.Module):
         self.normalise = Normalise(images)
         self.backbone = backbone.net
         self.pooling = poolings[settings.pooling]()
-        norms: list[nn.Module] = [UnitLength()] * settings.l2_norm
-        norms += [nn.LayerNorm(backbone.features, elementwise_affine=False)] * settings.layer_norm
+        norms: list[nn.Module] = []
+        if settings.l2_norm:
+            norms.append(UnitLength())
+        if settings.layer_norm:
+            norms.append(nn.LayerNorm(backbone.features, elementwise_affine=False))
         self.norm = nn.Sequential(*norms)
         self.dim = settings.dim or backbone.features
         self.projection = (

@@ -22,7 +22,7 @@ WRAPPERS = ("module.", "_orig_mod.", "model.")
 PATIENCE = 5  # seconds, for the hub's first answer
 
 
-def fetched(create: Callable[[], Any], name: str, where: str) -> Any:
+def with_fetched_weights(create: Callable[[], Any], name: str, where: str) -> Any:
     """Return what `create` makes of weights that it downloads; raises DataError that says where to
     put them otherwise.
     """
@@ -95,7 +95,7 @@ def load_weights(net: nn.Module, path: Path, key_map: Path | None = None) -> Non
         held = load_file(path) if path.suffix == ".safetensors" else load_tensors(path)
         weights = _weights_in(held, net, path, has_map=key_map is not None)
         _refuse_not_finite(weights, path)
-        renamed = _renamed(weights, net, key_map)
+        renamed = _rename_weights(weights, net, key_map)
         _refuse_other_shapes(renamed, net, path)
         missing = net.load_state_dict(renamed, strict=False).missing_keys
     except (
@@ -173,7 +173,7 @@ def _refuse_not_finite(weights: Mapping[str, Tensor], path: Path) -> None:
             )
 
 
-def _renamed(
+def _rename_weights(
     weights: Mapping[str, Tensor], net: nn.Module, key_map: Path | None
 ) -> dict[str, Tensor]:
     """Rename the weights to the names in the net; raises ConfigError for a map that does not
@@ -189,7 +189,7 @@ def _renamed(
         ) from None
 
     if renames == {"order": True}:
-        return _in_order(
+        return _rename_in_order(
             {key: value for key, value in weights.items() if isinstance(value, Tensor)},
             net.state_dict(),
         )
@@ -215,7 +215,9 @@ def _renamed(
     return {new: weights[key] for new, key in sources.items()}
 
 
-def _in_order(weights: Mapping[str, Tensor], targets: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _rename_in_order(
+    weights: Mapping[str, Tensor], targets: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
     """Rename the weights to the targets' names in order; raises ConfigError where kinds or shapes
     differ.
     """

@@ -50,7 +50,7 @@ def resolve(name_or_file: str, changes: Sequence[str] = ()) -> Recipe:
     values = values_of(name_or_file)
     before = values
     for change in changes:
-        values = merged(values, changed(change))
+        values = merge_tables(values, parse_change(change))
     values = _without_foreign_aim(values, before)
     source = name_or_file + "".join(f" --set {change}" for change in changes)
     return build(Recipe, values, source=source)
@@ -85,29 +85,33 @@ def values_of(name_or_file: str, under: tuple[Path, ...] = ()) -> Values:
         setup = name_or_file.removesuffix(f"-{method}")
         if setup != name_or_file and setup in values["on"]:
             settings = {key: value for key, value in values.items() if key != "on"}
-            return merged(merged(values_of(setup), settings), values["on"][setup])
+            return merge_tables(merge_tables(values_of(setup), settings), values["on"][setup])
 
     raise UnknownName("recipe", name_or_file, [*names(), *setups])
 
 
-def merged(values: Mapping[str, Any], over: Mapping[str, Any]) -> Values:
+def merge_tables(values: Mapping[str, Any], over: Mapping[str, Any]) -> Values:
     """Replace `values` by those of `over`, table by table.
 
-    >>> merged({"a": {"x": 1, "y": 2}}, {"a": {"y": 3}})
+    >>> merge_tables({"a": {"x": 1, "y": 2}}, {"a": {"y": 3}})
     {'a': {'x': 1, 'y': 3}}
     """
     result = dict(values)
     for key, value in over.items():
         both_tables = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
-        result[key] = merged(result[key], value) if both_tables else value
+        result[key] = merge_tables(result[key], value) if both_tables else value
     return result
 
 
-def changed(change: str) -> Values:
+def parse_change(change: str) -> Values:
     """Parse a change, KEY=VALUE, into a table: dots in the key nest tables, the value is TOML, a
     number as Python writes it, which needs no digit on both sides of its point, or else a text.
 
-    >>> changed("optimizer.lr=1e-4"), changed("model.pooling=gem"), changed("validation=.2")
+    >>> (
+    ...     parse_change("optimizer.lr=1e-4"),
+    ...     parse_change("model.pooling=gem"),
+    ...     parse_change("validation=.2"),
+    ... )
     ({'optimizer': {'lr': 0.0001}}, {'model': {'pooling': 'gem'}}, {'validation': 0.2})
     """
     key, sign, text = change.partition("=")
@@ -173,13 +177,13 @@ def _extended(values: Values, under: tuple[Path, ...] = ()) -> Values:
 
 def _changed_by_file(values: Values, over: Values) -> Values:
     """Change a recipe by a file that extends it; a file that names a new loss lists all of them."""
-    result = merged(values, over)
+    result = merge_tables(values, over)
     if not isinstance(over.get("losses"), Mapping):
         return result
     earlier = values.get("losses", {})
     if not set(over["losses"]) <= set(earlier):
         result["losses"] = {
-            name: merged(earlier.get(name, {}), spec) for name, spec in over["losses"].items()
+            name: merge_tables(earlier.get(name, {}), spec) for name, spec in over["losses"].items()
         }
     return result if "aim" in over else _without_foreign_aim(result, values)
 

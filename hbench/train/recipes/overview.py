@@ -63,6 +63,7 @@ def _images(images: Images) -> str:
 
 
 def _net(model: Model) -> str:
+    """The net in words, such as "timm:resnet50, avg, LayerNorm, 512"."""
     parts = [model.pooling]
     if model.l2_norm:
         parts.append("length 1")
@@ -92,6 +93,8 @@ def _optimizer(settings: Optimizer) -> str:
 
 
 def _schedule(epochs: int, schedule: Schedule) -> str:
+    """How long is trained, and how the rate falls, in words such as "100, cosine after 5 % of
+    warm-up"; 0 epochs: they follow from the dataset."""
     named: str = schedule.name
     if named == "steps":
         named = f"× {schedule.gamma:g} after {' and '.join(map(str, schedule.milestones))}"

@@ -57,8 +57,8 @@ def save(folder: Path, step: int, *, model: nn.Module, state: Mapping[str, Any])
         shutil.rmtree(temporary, ignore_errors=True)
 
     best = state["best"]
-    kept = {*saved(folder)[-KEPT:], _of_step(folder, best["step"] if best else step)}
-    for earlier in saved(folder):
+    kept = {*checkpoints_in(folder)[-KEPT:], _of_step(folder, best["step"] if best else step)}
+    for earlier in checkpoints_in(folder):
         if earlier not in kept:
             shutil.rmtree(earlier)
     return final
@@ -87,7 +87,7 @@ def _read_back(folder: Path) -> None:
         )
 
 
-def saved(folder: Path) -> list[Path]:
+def checkpoints_in(folder: Path) -> list[Path]:
     """List the checkpoints in a folder, oldest first."""
     return sorted(folder.glob(f"{PREFIX}*"))
 
@@ -98,7 +98,7 @@ def latest(folder: Path) -> Path:
     """
     if (folder / MODEL).is_file():
         return folder
-    folders = saved(folder)
+    folders = checkpoints_in(folder)
     if not folders:
         fix = "hbench train RECIPE --out makes one"
         raise DataError(

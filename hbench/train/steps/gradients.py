@@ -135,7 +135,7 @@ def build_objective(specs: Mapping[str, LossSpec], labels: Labels, dim: int) -> 
     """
     facts = facts_of(labels, dim)
     losses = {
-        name: build_loss(name, **completed(name, spec.params, facts))
+        name: build_loss(name, **complete_params(name, spec.params, facts))
         for name, spec in specs.items()
     }
     if (labels < 0).any():
@@ -154,7 +154,9 @@ def facts_of(labels: Labels, dim: int) -> dict[str, Any]:
     return {"classes": counts[-1], "level_classes": counts, "paths": paths.tolist(), "dim": dim}
 
 
-def completed(name: str, params: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
+def complete_params(
+    name: str, params: Mapping[str, Any], facts: Mapping[str, Any]
+) -> dict[str, Any]:
     """Complete `params` by those that the loss requires, from the facts; likewise for a loss inside
     a memory.
     """
@@ -166,5 +168,5 @@ def completed(name: str, params: Mapping[str, Any], facts: Mapping[str, Any]) ->
     ]
     complete = {**{key: facts[key] for key in missing if key in facts}, **params}
     if name == "xbm" and "loss" in complete:
-        complete["params"] = completed(complete["loss"], complete.get("params", {}), facts)
+        complete["params"] = complete_params(complete["loss"], complete.get("params", {}), facts)
     return complete

@@ -105,7 +105,9 @@ def set_rates(
     return rates
 
 
-def clipped(optimizers: Iterable[torch.optim.Optimizer], scaler: torch.amp.GradScaler) -> Tensor:
+def clip_gradients(
+    optimizers: Iterable[torch.optim.Optimizer], scaler: torch.amp.GradScaler
+) -> Tensor:
     """Clip the gradient of every optimiser, and return the norm of all gradients together before
     clipping.
     """
@@ -163,6 +165,7 @@ def _groups_of_body(model: EmbeddingModel, settings: Optimizer) -> list[dict[str
         return _groups(BODY, model.body(), settings, settings.lr)
     depths = list(by_depth(model.backbone))
     groups: list[dict[str, Any]] = []
+    # `below`: how many blocks lie between these weights and the output
     for below, weights in zip(range(len(depths))[::-1], depths, strict=True):
         groups += _groups(BODY, weights, settings, settings.lr * settings.layer_decay**below)
     return groups

@@ -144,6 +144,7 @@ def begin(recipe: Recipe, data: Dataset, processes: Processes = SINGLE_PROCESS) 
     optimizers = build_optimizers(recipe, model, objective, fused=on_gpu)
     learning = {group["name"] for optimizer in optimizers for group in optimizer.param_groups}
     _refuse_idle_warm_up(recipe, learning)
+    # a GPU is some steps ahead: a flag on the device keeps it from going on after a bad one
     halted = None
     if on_gpu and not scaler.is_enabled() and all(map(skips_on_the_device, optimizers)):
         halted = torch.zeros((), dtype=torch.bool, device=device)
@@ -244,6 +245,8 @@ def training_manifest(data: Dataset) -> Manifest:
 def _begin_projection(
     model: EmbeddingModel, recipe: Recipe, data: Dataset, device: torch.device
 ) -> None:
+    """Let the model's projection start from the PCA of some training images, drawn by the recipe's
+    seed."""
     manifest = training_manifest(data)
     images = images_of(data.name, manifest, recipe.images, vary=False)
     some = np.random.default_rng(recipe.seed).permutation(len(manifest))[:PCA_IMAGES]

@@ -21,7 +21,7 @@ from hbench.train.recipes.recipe import Recipe
 from hbench.train.records.log import StepRecord
 from hbench.train.records.refusals import non_finite
 from hbench.train.steps.gradients import TrainStep, direct, in_two_passes
-from hbench.train.steps.optimizers import clipped, set_rates, step_unless
+from hbench.train.steps.optimizers import clip_gradients, set_rates, step_unless
 from hbench.train.steps.run import TrainingRun, freeze_body, training_manifest
 
 NON_FINITE = "non-finite.json"
@@ -46,11 +46,11 @@ def steps(
 ) -> Iterator[StepRecord]:
     """Take every remaining step and yield its record; a GPU is some steps ahead of the records."""
     manifest = training_manifest(data)
-    in_epoch = len(planned(recipe, manifest, 0).rows)
+    in_epoch = len(batches_of_epoch(recipe, manifest, 0).rows)
     begun = run.step
     began = time.perf_counter()
     waiting: list[LaunchedStep] = []
-    for launched in _launched(run, recipe, data, in_epoch, processes):
+    for launched in _launch_steps(run, recipe, data, in_epoch, processes):
         waiting.append(launched)
         if run.runs_ahead and not _is_read(run.step, recipe, in_epoch):
             continue
@@ -113,7 +113,7 @@ def _non_finite_name(processes: Processes) -> str:
     return NON_FINITE if processes.world == 1 else f"{processes.rank}.{NON_FINITE}"
 
 
-def _launched(
+def _launch_steps(
     run: TrainingRun, recipe: Recipe, data: Dataset, in_epoch: int, processes: Processes
 ) -> Iterator[LaunchedStep]:
     """Launch every remaining step without waiting for the device."""
@@ -125,7 +125,9 @@ def _launched(
     compute = in_two_passes(recipe.two_pass) if recipe.two_pass else direct
 
     for epoch in range(run.step // in_epoch, recipe.epochs):
-        batches = planned(recipe, manifest, epoch, processes).after(run.step - epoch * in_epoch)
+        batches = batches_of_epoch(recipe, manifest, epoch, processes).after(
+            run.step - epoch * in_epoch
+        )
         for pixels, rows in loader.of(keys_of(batches)):
             freeze_body(
                 run, processes, frozen=recipe.schedule.is_frozen(run.step, in_epoch, recipe.epochs)
@@ -166,7 +168,7 @@ def update(
         run.embed, run.objective, *part, processes=processes, scale=run.scaler.scale
     )
     average_gradients(list(run.objective.parameters()), processes)
-    values = torch.stack([total, clipped(run.optimizers, run.scaler), *terms.values()])
+    values = torch.stack([total, clip_gradients(run.optimizers, run.scaler), *terms.values()])
     bad = ~values[:2].isfinite().all()
     if run.halted is not None:
         bad = bad | run.halted
@@ -181,7 +183,7 @@ def update(
     return values
 
 
-def planned(
+def batches_of_epoch(
     recipe: Recipe, manifest: Manifest, epoch: int, processes: Processes = SINGLE_PROCESS
 ) -> EpochBatches:
     """Plan the batches of an epoch; return this process's share of each."""
