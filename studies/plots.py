@@ -12,7 +12,7 @@ import numpy as np
 
 from hbench import boards as leaderboard
 from hbench.core.errors import UnknownName, UsageError
-from hbench.look.figures import FAINT, Drawing, drawn, legend_above, legend_height, short
+from hbench.look.figures import FAINT, Drawing, draw_figure, legend_above, legend_height, short
 from hbench.look.palette import marker_of, series_color
 from studies.claims import Interval, difference_of, interval_of
 from studies.page import kept_of
@@ -92,7 +92,7 @@ def draw_arms(values: Values, metrics: Sequence[str], about: str) -> Drawing:
         panel.set_axisbelow(True)
         legend_above(figure, names, panel.containers)
 
-    return drawn(paint, height=2.2 + legend_height(names), about=about)
+    return draw_figure(paint, height=2.2 + legend_height(names), about=about)
 
 
 def draw_gap(values: Values, about: str) -> Drawing:
@@ -131,7 +131,7 @@ def draw_gap(values: Values, about: str) -> Drawing:
         panel.grid(axis="y", color=FAINT, linewidth=0.5)
         legend_above(figure, names, panel.containers)
 
-    return drawn(paint, height=2.0 + legend_height(names), about=about)
+    return draw_figure(paint, height=2.0 + legend_height(names), about=about)
 
 
 def _percent(scores: Mapping[str, Scores], metric: str) -> Interval:
@@ -262,7 +262,7 @@ def draw_sweep(sweep: Sweep, metrics: Sequence[str]) -> Drawing:
             legend_above(figure, names, panels[0].get_legend_handles_labels()[0])
 
     legend = legend_height(names) if len(names) > 1 else 0
-    return drawn(paint, height=1.8 + legend, about=sweep.about)
+    return draw_figure(paint, height=1.8 + legend, about=sweep.about)
 
 
 def _paint_sweep(

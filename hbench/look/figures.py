@@ -142,7 +142,7 @@ def styled() -> Iterator[None]:
         yield
 
 
-def drawn(
+def draw_figure(
     paint: Callable[[Figure], None], *, height: float, about: str, width: float = COLUMN
 ) -> Drawing:
     """Make a figure of this size in inches, let `paint` fill it, and set `about` in small print
@@ -236,6 +236,7 @@ def text_width(text: str) -> float:
 
 
 def _em(character: str) -> float:
+    """The width of a character in ems, roughly: no font is asked."""
     if unicodedata.combining(character):
         return 0.0
     if unicodedata.east_asian_width(character) in "WF":

@@ -213,7 +213,7 @@ def ranked_test(files: Sequence[str], data: Dataset, test: str | None) -> Ranked
     return ranked_tests(files, data, test)[0]
 
 
-def traced(job: Job, trace: Trace, width: int) -> NDArray[np.float64]:
+def trace_queries(job: Job, trace: Trace, width: int) -> NDArray[np.float64]:
     """Apply `trace`, which gives `width` numbers or NaN, to the level sequence of every query in
     one exact ranking pass; returns (Q, width), in input order.
 

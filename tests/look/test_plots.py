@@ -10,8 +10,8 @@ import pytest
 import hbench
 from hbench.core.errors import ComparisonError, UnknownName, UsageError
 from hbench.core.text import percent
-from hbench.look.figures import drawn
-from hbench.look.inputs import ranked_tests, traced
+from hbench.look.figures import draw_figure
+from hbench.look.inputs import ranked_tests, trace_queries
 from hbench.look.plots import PlotRequest, draw, kinds, plot
 from hbench.look.plots.mistakes import levels_at
 from hbench.submissions import embeddings
@@ -211,7 +211,7 @@ def test_curves_and_mistakes_of_partial_labels_leave_out_what_is_unknown(tmp_pat
     curve = draw("h-pr", PlotRequest(file, dataset=str(tmp_path / "pets")))
     assert f"H-AP {percent(report.scores['H-AP'], 1)}" in " ".join(words_of(curve))
     (ranked,) = ranked_tests(file, hbench.load(tmp_path / "pets"), None)
-    first = traced(ranked.job, levels_at, 4)[:, 0]
+    first = trace_queries(ranked.job, levels_at, 4)[:, 0]
     counted = {
         name: int((first == level).sum())
         for level, name in enumerate(["unrelated", "family", "genus"])
@@ -239,7 +239,7 @@ def test_settings_of_the_user_change_no_picture(plotted):
 
 
 def test_letters_that_the_font_lacks_are_boxes_and_no_warning():
-    drawing = drawn(lambda figure: figure.text(0.5, 0.5, "語"), height=1, about="")
+    drawing = draw_figure(lambda figure: figure.text(0.5, 0.5, "語"), height=1, about="")
     assert drawing.as_bytes("png").startswith(b"\x89PNG")
 
 

@@ -156,6 +156,7 @@ def _groups(audit: Audit) -> Section:
     votes = audit.votes
     cards = []
     for group in audit.groups:
+        # neighbours of the proposed class, each once, in the order in which they occur
         near = votes.neighbours[group.items].ravel()
         near = near[votes.classes[near] == group.proposed]
         beside = near[np.sort(np.unique(near, return_index=True)[1])][:SHOWN_NEIGHBOURS]

@@ -118,6 +118,7 @@ def _clear_leftovers(folder: Path) -> None:
 
 
 def _is_running(process: int) -> bool:
+    """Whether a process of this number runs: signal 0 only asks."""
     if os.name != "posix":
         return True  # there is no harmless question to a process elsewhere
     try:
@@ -182,7 +183,7 @@ class Pages:
             "exact": exact,
             "lower_is_better": lower_is_better,
             "factor_of": factor_of,
-            "headings": headings,
+            "headings": headings_of_page,
             "telling": telling,
             "coded": coded,
             "plain": plain,
@@ -225,12 +226,12 @@ def page_difference(difference: float, metric: str, digits: int = 2) -> str:
     return shown_difference(metric, difference, digits).replace("-", "−")
 
 
-def headings(content: str) -> list[tuple[str, str]]:
+def headings_of_page(content: str) -> list[tuple[str, str]]:
     """List the (id, text) of the headings of a page's content, for a table of contents; their small
     print is left out.
 
     >>> quiet = '<h2 id="in-short" class="quiet">In short</h2>'
-    >>> headings(f'<h2 id="scores">Scores &amp; more <small>3</small></h2>{quiet}')
+    >>> headings_of_page(f'<h2 id="scores">Scores &amp; more <small>3</small></h2>{quiet}')
     [('scores', 'Scores &amp; more')]
     """
     found = re.findall(r'<h2 id="([^"]+)">(.*?)</h2>', content, re.DOTALL)

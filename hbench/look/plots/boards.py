@@ -11,7 +11,7 @@ import numpy as np
 from hbench import boards as leaderboard
 from hbench.boards import Leaderboard, Row, as_one, joined
 from hbench.core.errors import UsageError
-from hbench.look.figures import FAINT, GREY, Drawing, drawn, short
+from hbench.look.figures import FAINT, GREY, Drawing, draw_figure, short
 from hbench.look.palette import color_at
 from hbench.look.plots import PlotRequest, kind
 from hbench.metrics.names import goodness, lower_is_better
@@ -105,11 +105,11 @@ def draw_pareto(board: Leaderboard, metrics: tuple[str, str]) -> Drawing:
     def paint(figure: Figure) -> None:
         panel = figure.subplots()
         _paint_points(panel, seen, front, line=front, where="pre")
-        _name_axes(panel, board, x=metrics[0], y=metrics[1])
-        _name(figure, panel, front)
+        _label_axes_by_metrics(panel, board, x=metrics[0], y=metrics[1])
+        _number_and_name(figure, panel, front)
 
     more = f" · {outside} far below lie outside" if outside else ""
-    return drawn(paint, height=_height(front), about=_about(board, len(points)) + more)
+    return draw_figure(paint, height=_height(front), about=_about(board, len(points)) + more)
 
 
 def draw_time(board: Leaderboard, metric: str) -> Drawing:
@@ -142,22 +142,25 @@ def draw_time(board: Leaderboard, metric: str) -> Drawing:
         panel.set_xticks(list(years), [str(year) for year in years])
         panel.set_xlim(years[0] - 0.4, years[-1] + 0.4)
         panel.set(xlabel="year of the source")
-        _name_axes(panel, board, y=key)
-        _name(figure, panel, best)
+        _label_axes_by_metrics(panel, board, y=key)
+        _number_and_name(figure, panel, best)
 
     without = len(rows) - len(points)
     more = f" · {without} without a year left out" if without else ""
-    return drawn(paint, height=_height(best), about=_about(board, len(points)) + more)
+    return draw_figure(paint, height=_height(best), about=_about(board, len(points)) + more)
 
 
-def _name_axes(panel: Axes, board: Leaderboard, *, y: str, x: str | None = None) -> None:
+def _label_axes_by_metrics(
+    panel: Axes, board: Leaderboard, *, y: str, x: str | None = None
+) -> None:
     """Name the axes of metrics; invert an axis whose lower values are better, so that better is
     right and up.
     """
     for name, axis in ((x, panel.xaxis), (y, panel.yaxis)):
         if name is not None:
             lower = lower_is_better(board.key(name))
-            axis.set_label_text(f"{board.key(name)} (%{', lower is better' * lower})")
+            unit = "%, lower is better" if lower else "%"
+            axis.set_label_text(f"{board.key(name)} ({unit})")
             axis.set_inverted(lower)
 
 
@@ -201,7 +204,7 @@ def _paint_points(
         panel.legend(fontsize=6, loc="lower right", handletextpad=0.1, borderaxespad=0.1)
 
 
-def _name(figure: Figure, panel: Axes, best: Sequence[BoardPoint]) -> None:
+def _number_and_name(figure: Figure, panel: Axes, best: Sequence[BoardPoint]) -> None:
     """Write numbers next to the points, and their names below the picture."""
     from matplotlib.lines import Line2D
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hbench.core.errors import UnknownName, UsageError
 from hbench.datasets.manifest import Manifest
 from hbench.evaluation.submission import EmbeddingSubmission
-from hbench.look.figures import GREY, Drawing, drawn, legend_above, short
+from hbench.look.figures import GREY, Drawing, draw_figure, legend_above, short
 from hbench.look.inputs import dataset_of, ranked_test
 from hbench.look.palette import SIZES, group_color, marker_of
 from hbench.look.plots import PlotRequest, kind
@@ -60,7 +60,7 @@ def map_of(
     if len(nodes) < LEAST:
         return None
     shown = np.sort(np.random.default_rng(SEED).permutation(len(nodes))[:most])
-    return ClassPlaces(nodes[shown].astype(np.int64), _laid_out(means[shown], method), len(nodes))
+    return ClassPlaces(nodes[shown].astype(np.int64), _lay_out(means[shown], method), len(nodes))
 
 
 def vectors_of(manifest: Manifest, submission: EmbeddingSubmission) -> NDArray[np.floating]:
@@ -85,6 +85,7 @@ def mean_vectors(
 
     With `cosine`, the vectors and the means are normalised.
     """
+    # items by class: those of a class lie side by side, and end at `ends`
     classes, place = distinct(manifest.labels[:, -1])
     order = np.argsort(place, kind="stable")
     ends = np.cumsum(np.bincount(place))
@@ -104,7 +105,7 @@ def mean_vectors(
     return (means / np.linalg.norm(means, axis=1, keepdims=True) if cosine else means), classes
 
 
-def _laid_out(means: Floats, method: str) -> Floats:
+def _lay_out(means: Floats, method: str) -> Floats:
     """Places of class means (classes, D) in the plane, (classes, 2), the same ones in every run."""
     if method == "umap":
         try:
@@ -160,7 +161,7 @@ def draw_map(
         handles, labels = panel.get_legend_handles_labels()
         legend_above(figure, labels, handles).set_title(level)
 
-    return drawn(paint, height=3.4, about=about)
+    return draw_figure(paint, height=3.4, about=about)
 
 
 @kind(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hbench.datasets.manifest import Manifest
 from hbench.engine.top_k import NO_ITEM
-from hbench.look.figures import Drawing, drawn, short
+from hbench.look.figures import Drawing, draw_figure, short
 from hbench.look.inputs import dataset_of, ranked_test
 from hbench.look.palette import text_color_on
 from hbench.look.plots import PlotRequest, kind
@@ -38,6 +38,7 @@ def confusion(manifest: Manifest, top: TopLists, level: int = 0) -> NDArray[np.i
     rows = manifest.labels[manifest.query, level][some].astype(np.int64)
     columns = manifest.labels[top.items[some, 0], level]
     number = len(manifest.tree.names[level])
+    # a pair of classes as one number
     counts: NDArray[np.int64] = np.bincount(rows * number + columns, minlength=number**2).reshape(
         number, number
     )
@@ -83,7 +84,7 @@ def draw_confusion(
         panel.set(xlabel=f"{level} of the first result", ylabel=f"{level} of the query")
         panel.spines[:].set_visible(False)
 
-    return drawn(paint, height=2.9, about=f"{about}\npercent of the queries of a row")
+    return draw_figure(paint, height=2.9, about=f"{about}\npercent of the queries of a row")
 
 
 def _paint_cells(panel: Axes, shares: NDArray[np.float64]) -> None:
@@ -129,6 +130,7 @@ def _in_cell(share: float) -> str:
     "dataset test level",
 )
 def _draw(request: PlotRequest) -> Drawing:
+    """The confusion of a file's first results, at the level that is asked for."""
     ranked = ranked_test(request.files, dataset_of(request.dataset, "confusion"), request.test)
     manifest = ranked.manifest
     examined = ranked.examined

@@ -14,8 +14,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.look.figures import Drawing, drawn, legend_above, legend_height, percent_axis, short
-from hbench.look.inputs import dataset_of, ranked_tests, traced
+from hbench.look.figures import (
+    Drawing,
+    draw_figure,
+    legend_above,
+    legend_height,
+    percent_axis,
+    short,
+)
+from hbench.look.inputs import dataset_of, ranked_tests, trace_queries
 from hbench.look.palette import series_color
 from hbench.look.plots import PlotRequest, kind
 from hbench.metrics.definitions import h_pr_curve
@@ -47,13 +54,15 @@ class Curve(NamedTuple):
         return float(self.precision.mean())
 
 
-def binned(sequence: LevelSequence, relevance: Relevance) -> NDArray[np.float64]:
+def precision_by_recall(sequence: LevelSequence, relevance: Relevance) -> NDArray[np.float64]:
     """Compute the mean precision of one query in every bin of recall, (BINS,); NaN for a query
     without positives.
     """
     recall, precision = h_pr_curve(sequence, relevance(sequence.counts))
     if not len(recall):
         return np.full(BINS, np.nan)
+    # the area under the curve up to each recall, then up to each edge of a bin: the mean height in
+    # a bin is its area over its width
     from_zero = np.append(0, recall)
     area = np.append(0, np.cumsum(np.diff(from_zero) * precision))
     edges = np.interp(np.linspace(0, 1, BINS + 1), from_zero, area)
@@ -97,7 +106,7 @@ def draw_curves(curves: Sequence[Curve], about: str) -> Drawing:
         legend_above(figure, labels, panel.get_legend_handles_labels()[0])
 
     about += "\nthe area under a curve is H-AP; bands: 95 % intervals over the finest classes"
-    return drawn(paint, height=2.35 + legend_height(labels), about=about)
+    return draw_figure(paint, height=2.35 + legend_height(labels), about=about)
 
 
 @kind(
@@ -107,12 +116,16 @@ def draw_curves(curves: Sequence[Curve], about: str) -> Drawing:
     "dataset test names",
 )
 def _draw(request: PlotRequest) -> Drawing:
+    """The curves of the files that are asked for, over the queries of one test."""
     ranked = ranked_tests(
         request.files, dataset_of(request.dataset, "h-pr"), request.test, request.names
     )
     relevance = ranked[0].examined.conditions.relevance
     units = [units_of(queries_of(test.test, test.manifest)) for test in ranked]
-    rows = [traced(test.job, lambda sequence: binned(sequence, relevance), BINS) for test in ranked]
+    rows = [
+        trace_queries(test.job, lambda sequence: precision_by_recall(sequence, relevance), BINS)
+        for test in ranked
+    ]
     curves = [
         mean_curve(test.name, row, unit)
         for test, row, unit in zip(ranked, rows, units, strict=True)

@@ -15,7 +15,7 @@ from hbench.look.figures import (
     FAINT,
     GREY,
     Drawing,
-    drawn,
+    draw_figure,
     legend_above,
     legend_height,
     percent_axis,
@@ -65,7 +65,7 @@ def draw_levels(runs: Sequence[Run], metrics: Sequence[str]) -> Drawing:
             legend_above(figure, names, panels[0].get_legend_handles_labels()[0])
 
     height = 0.75 + max(0.2, ROW * len(runs) + 0.1) * len(levels) + legend_height(names) * several
-    return drawn(paint, height=height, about=runs[0].document.signature)
+    return draw_figure(paint, height=height, about=runs[0].document.signature)
 
 
 def _is_there(runs: Sequence[Run], metric: str) -> bool:

@@ -12,8 +12,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hbench.core.errors import UsageError
-from hbench.look.figures import Drawing, drawn, legend_above, legend_height, percent_axis, short
-from hbench.look.inputs import dataset_of, ranked_tests, runs_of, traced
+from hbench.look.figures import (
+    Drawing,
+    draw_figure,
+    legend_above,
+    legend_height,
+    percent_axis,
+    short,
+)
+from hbench.look.inputs import dataset_of, ranked_tests, runs_of, trace_queries
 from hbench.look.palette import color_of, text_color_on
 from hbench.look.plots import PlotRequest, kind
 from hbench.look.strips.retrievals import legend_of
@@ -60,7 +67,7 @@ def levels_at(sequence: LevelSequence) -> NDArray[np.float64]:
     return np.array([*at_ranks, depth * (1 - distance_of_the_first_mistake(sequence))])
 
 
-def counted(levels: NDArray[np.float64], depth: int) -> Counts:
+def count_levels(levels: NDArray[np.float64], depth: int) -> Counts:
     """Count the values of each level 0 … L, (L+1,), without NaN."""
     defined = np.rint(levels[~np.isnan(levels)]).astype(np.int64)
     return np.bincount(defined, minlength=depth + 1)
@@ -80,7 +87,9 @@ def of_document(name: str, document: Document, distances: NDArray[np.float64] | 
     first = sum(np.array(list(own.values())[::-1]) for own in document.mistakes.values())
     rows = {"rank 1": np.asarray(first)}
     return (
-        rows if distances is None else rows | {FIRST_WRONG: counted(depth * (1 - distances), depth)}
+        rows
+        if distances is None
+        else rows | {FIRST_WRONG: count_levels(depth * (1 - distances), depth)}
     )
 
 
@@ -116,7 +125,7 @@ def draw_mistakes(
     height = (
         0.62 + legend_height(words, LEGEND_POINTS) + 0.2 * len(found[0]) * (len(found) + heading)
     )
-    return drawn(paint, height=height, about=about)
+    return draw_figure(paint, height=height, about=about)
 
 
 def _bars(names: Sequence[str], found: Sequence[Rows], heading: float) -> list[MistakeBar]:
@@ -206,10 +215,10 @@ def _draw(request: PlotRequest) -> Drawing:
 
     found = []
     for test in ranked:
-        columns = traced(test.job, levels_at, len(keys)).T
+        columns = trace_queries(test.job, levels_at, len(keys)).T
         depth = test.manifest.tree.depth
         found.append(
-            {key: counted(column, depth) for key, column in zip(keys, columns, strict=True)}
+            {key: count_levels(column, depth) for key, column in zip(keys, columns, strict=True)}
         )
 
     return draw_mistakes(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import DataError, UnknownName
 from hbench.core.untrusted import LIST, parse_json, read_text
-from hbench.look.figures import FAINT, Drawing, drawn, short
+from hbench.look.figures import FAINT, Drawing, draw_figure, short
 from hbench.look.inputs import shown_names
 from hbench.look.palette import marker_of, series_color
 from hbench.look.plots import PlotRequest, kind
@@ -103,7 +103,7 @@ def draw_training(logs: Sequence[TrainingLog], metrics: Sequence[str]) -> Drawin
             panel.grid(axis="y", color=FAINT, linewidth=0.5)
             panel.legend(fontsize=6.5, loc="best")
 
-    return drawn(
+    return draw_figure(
         paint,
         height=0.5 + 1.4 * (len(kinds_of_loss) + tested),
         about=" · ".join(log.name for log in logs),

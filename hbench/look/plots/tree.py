@@ -20,7 +20,7 @@ from hbench.core.text import first_line
 from hbench.core.untrusted import parquet_table
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
-from hbench.look.figures import COLUMN, Drawing, drawn, short, text_width
+from hbench.look.figures import COLUMN, Drawing, draw_figure, short, text_width
 from hbench.look.inputs import test_of
 from hbench.look.palette import OTHER, color_at, group_color, mixed_with_white, text_color_on
 from hbench.look.plots import PlotRequest, kind
@@ -46,7 +46,7 @@ VALUES = "hbench evaluate … --by-query FILE.parquet writes them"
 Floats = NDArray[np.float64]
 
 
-def means_of(manifest: Manifest, by_query: pa.Table, metric: str) -> list[Floats]:
+def means_of_metric(manifest: Manifest, by_query: pa.Table, metric: str) -> list[Floats]:
     """Average a metric over the queries of each node, for every level, coarse to fine; NaN for
     nodes without queries.
 
@@ -106,7 +106,7 @@ def draw_tree(
         if scale is not None:
             _explain(figure, panel, scale, metric)
 
-    return drawn(paint, height=HEIGHT + 0.5 + 0.4 * (scale is not None), about=about)
+    return draw_figure(paint, height=HEIGHT + 0.5 + 0.4 * (scale is not None), about=about)
 
 
 def _heads(tree: LabelTree) -> list[str]:
@@ -131,6 +131,8 @@ def _fills_of_branches(tree: LabelTree, sizes: NDArray[np.int64]) -> list[list[s
     for level in range(tree.depth):
         nodes = np.arange(len(tree.names[level]))
         branches = tree.paths[np.searchsorted(tree.paths[:, level], nodes), 0].tolist()
+        # paler from level to level; of two neighbours the one with an even number is a little
+        # darker
         pale = 0.62 * level / max(tree.depth - 1, 1)
         fills.append(
             [
@@ -187,7 +189,7 @@ def _paint_level(
     space = (COLUMN - 0.15) * 72 * (x[1] - x[0]) - 3
     for name, top, low, height, fill in zip(names, ends, ends[1:], tall, fills, strict=False):
         if height >= LETTER + 1:
-            fitting = _fitting(name, space / LETTER)
+            fitting = _shortened_to(name, space / LETTER)
             panel.text(
                 x[0] + 0.008,
                 (top + low) / 2,
@@ -198,7 +200,7 @@ def _paint_level(
             )
 
 
-def _fitting(name: str, ems: float) -> str:
+def _shortened_to(name: str, ems: float) -> str:
     """Shorten a name to this many ems."""
     if text_width(name) <= ems:
         return name
@@ -271,5 +273,5 @@ def _draw_test(data: Dataset, request: PlotRequest) -> Drawing:
         values = values.filter(pa.compute.equal(values["test"], test))
     signature = (values.schema.metadata or {}).get(b"hbench.signature", about.encode()).decode()
     (metric,) = request.metrics
-    means = means_of(manifest, values, metric)
+    means = means_of_metric(manifest, values, metric)
     return draw_tree(manifest.tree, items, signature, means=means, metric=metric)

@@ -15,7 +15,7 @@ from hbench.core.errors import SubmissionError
 from hbench.core.untrusted import read_json
 from hbench.look.figures import (
     Drawing,
-    drawn,
+    draw_figure,
     legend_above,
     legend_height,
     percent_axis,
@@ -100,7 +100,7 @@ def draw_trust(curves: Sequence[TrustCurve]) -> Drawing:
         f"{curves[0].signature}\ndot: promised for {targets}, if anything is; cross: thresholds "
         ".8 / .6 / .4"
     )
-    return drawn(paint, height=2.35 + legend_height(labels), about=about)
+    return draw_figure(paint, height=2.35 + legend_height(labels), about=about)
 
 
 @kind(

@@ -59,21 +59,21 @@ def write_data(folder: Path, reported: Reported, places: NDArray[np.int32], imag
     manifest = reported.manifest
     assert manifest is not None
     folder.mkdir()
-    write_script(folder, "index", _index(reported, manifest) | {"images": images})
-    write_script(folder, "queries", _queries(reported, manifest))
+    write_script(folder, "index", _index_data(reported, manifest) | {"images": images})
+    write_script(folder, "queries", _columns_of_queries(reported, manifest))
     fine = manifest.labels[:, -1]
-    _write_chunks(folder, "items", _items(manifest, places), ITEMS)
+    _write_chunks(folder, "items", _rows_of_items(manifest, places), ITEMS)
     items = np.bincount(fine, minlength=len(manifest.tree.paths))
     _write_tree(folder, reported, manifest, items)
 
     for number, run in enumerate(reported.runs):
         if run.top is not None:
-            _write_chunks(folder, f"run{number}", _results(run.top), QUERIES)
+            _write_chunks(folder, f"run{number}", _rows_of_results(run.top), QUERIES)
         if run.places is not None:
             values = run.values.get(reported.by)
             asked = manifest.labels[manifest.query]
             means = None if values is None else means_of_nodes(manifest.tree, asked, values)[-1]
-            drawn = _map(run.places, items, means)
+            drawn = _map_data(run.places, items, means)
             some = places >= 0
             of_class = [
                 places[np.flatnonzero((fine == node) & some)[:SAMPLES]].tolist()
@@ -82,7 +82,7 @@ def write_data(folder: Path, reported: Reported, places: NDArray[np.int32], imag
             write_script(folder, f"map-{number}", drawn | {"pictures": of_class})
 
 
-def _items(manifest: Manifest, places: NDArray[np.int32]) -> list[list[Any]]:
+def _rows_of_items(manifest: Manifest, places: NDArray[np.int32]) -> list[list[Any]]:
     """List the id, the class and the place of the picture of every item, and the classes of its
     further paths, if it has some.
     """
@@ -90,11 +90,15 @@ def _items(manifest: Manifest, places: NDArray[np.int32]) -> list[list[Any]]:
         map(str, manifest.items), manifest.labels[:, -1].tolist(), places.tolist(), strict=True
     )
     rows: list[list[Any]] = list(map(list, columns))
-    if manifest.more is not None:
-        for item, cls in zip(
-            manifest.more.items.tolist(), manifest.more.labels[:, -1].tolist(), strict=True
-        ):
-            rows[item] = [*rows[item][:3], [*(rows[item][3] if len(rows[item]) > 3 else []), cls]]
+    if manifest.more is None:
+        return rows
+
+    classes_of_item: dict[int, list[int]] = {}
+    more = zip(manifest.more.items.tolist(), manifest.more.labels[:, -1].tolist(), strict=True)
+    for item, cls in more:
+        classes_of_item.setdefault(item, []).append(cls)
+    for item, classes in classes_of_item.items():
+        rows[item].append(classes)
     return rows
 
 
@@ -104,7 +108,7 @@ def _write_chunks(folder: Path, name: str, rows: Sequence[Any], size: int) -> No
         write_script(folder, f"{name}-{number}", rows[start : start + size])
 
 
-def _index(reported: Reported, manifest: Manifest) -> dict[str, Any]:
+def _index_data(reported: Reported, manifest: Manifest) -> dict[str, Any]:
     """What the page of a single query reads first: names, paths and how the items and queries are
     cut into files."""
     tree = manifest.tree
@@ -122,7 +126,7 @@ def _index(reported: Reported, manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def _queries(reported: Reported, manifest: Manifest) -> dict[str, Any]:
+def _columns_of_queries(reported: Reported, manifest: Manifest) -> dict[str, Any]:
     """Collect the queries' items and fine classes, and, for every run, their values, and the levels
     and coarse classes of first results."""
     values = [
@@ -149,7 +153,7 @@ def _queries(reported: Reported, manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def _results(top: TopLists) -> list[list[Any]]:
+def _rows_of_results(top: TopLists) -> list[list[Any]]:
     """List the items, similarities and levels of every query's results, the number of copies, which
     come first, and rank, item and similarity of the first right one: rank 0 if it is among them or
     not known."""
@@ -191,7 +195,7 @@ def _write_tree(
             write_script(folder, f"tree-{number}-{place}", ordered)
 
 
-def _map(
+def _map_data(
     places: ClassPlaces, items: NDArray[np.int64], means: NDArray[np.float64] | None
 ) -> dict[str, Any]:
     """Collect the classes of a map, their places in 0 … 1000, items and mean values; `items`,

@@ -55,18 +55,18 @@ def comparisons_of(reported: Reported) -> list[ComparisonView]:
     if first.by_query is None:
         return []
     views = [
-        _against(reported, number, run)
+        _compare_with(reported, number, run)
         for number, run in enumerate(reported.runs)
         if number and run.by_query
     ]
     corrected = corrected_together([view.differences for view in views])
     return [
-        view._replace(differences=_shown(reported, family), tested=len(family))
+        view._replace(differences=_differences_on_page(reported, family), tested=len(family))
         for view, family in zip(views, corrected, strict=True)
     ]
 
 
-def _against(reported: Reported, number: int, other: ReportedRun) -> ComparisonView:
+def _compare_with(reported: Reported, number: int, other: ReportedRun) -> ComparisonView:
     """The first run beside another one: paired differences of all metrics and, where the dataset is
     here, the classes that lost and gained most."""
     first = reported.runs[0]
@@ -79,7 +79,7 @@ def _against(reported: Reported, number: int, other: ReportedRun) -> ComparisonV
         other.name,
         differences,
         len(differences),
-        _scales(differences),
+        _scales_of_bars(differences),
         verdict,
         None,
         [],
@@ -109,11 +109,11 @@ def _against(reported: Reported, number: int, other: ReportedRun) -> ComparisonV
         balance=balance,
         lost=lost,
         gained=gained,
-        chapters=_changed(reported, change, (first, other)),
+        chapters=_chapters_of_changes(reported, change, (first, other)),
     )
 
 
-def _shown(reported: Reported, differences: Sequence[Difference]) -> list[Difference]:
+def _differences_on_page(reported: Reported, differences: Sequence[Difference]) -> list[Difference]:
     """The differences that the page shows; all are tested, as `hbench compare` does, so that both
     correct p alike.
     """
@@ -125,7 +125,9 @@ def _shown(reported: Reported, differences: Sequence[Difference]) -> list[Differ
     return [by_metric[name] for name in wanted if name in by_metric] or list(differences)
 
 
-def _scales(differences: Sequence[Difference]) -> dict[str, float]:
+def _scales_of_bars(differences: Sequence[Difference]) -> dict[str, float]:
+    """By metric, the value of a full bar: the largest end of an interval among metrics of the same
+    unit (percent, or ranks), so that their bars can be compared."""
     by_factor: dict[int, float] = {}
     for difference in differences:
         factor = factor_of(difference.metric)
@@ -152,7 +154,7 @@ def _verdict(difference: Difference, first: str, other: str, unit: str) -> str:
     return f"{better} is better than {worse} by {points}, and {doubt}."
 
 
-def _changed(
+def _chapters_of_changes(
     reported: Reported, change: Floats, runs: tuple[ReportedRun, ReportedRun]
 ) -> list[Chapter]:
     """Choose the queries that changed most in either direction; none without results."""

@@ -76,6 +76,8 @@ def write_report(reported: Reported, folder: Path, *, pictures: int = PICTURES) 
 def _write_pictures(
     reported: Reported, shown: set[int], folder: Path, most: int
 ) -> NDArray[np.int32]:
+    """Draw the pictures of all items of a test with at most this many, else of those `shown` by
+    pages; return their places (N,), −1 without one."""
     manifest = reported.manifest
     if manifest is None:
         return np.zeros(0, np.int32)
@@ -102,11 +104,17 @@ def _pages(reported: Reported, places: NDArray[np.int32], images: str) -> Pages:
     absent."""
     document = reported.document
     depth = len(reported.document.levels)
-    absent = {"compare"} if len(reported.runs) < 2 or reported.is_by_name else set()
-    absent |= {"queries", "classes"} if reported.is_by_name else set()
-    absent |= set() if reported.named else {"names"}
-    absent |= {"explore", "tree"} if reported.manifest is None else set()
-    absent |= set() if mapped_runs(reported) else {"map"}
+    absent: set[str] = set()
+    if len(reported.runs) < 2 or reported.is_by_name:
+        absent.add("compare")
+    if reported.is_by_name:
+        absent |= {"queries", "classes"}
+    if not reported.named:
+        absent.add("names")
+    if reported.manifest is None:
+        absent |= {"explore", "tree"}
+    if not mapped_runs(reported):
+        absent.add("map")
 
     return Pages(
         PACKAGE,

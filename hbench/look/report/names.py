@@ -56,13 +56,16 @@ def name_tables(runs: Sequence[ReportedRun], by: str) -> list[DepthTable]:
         columns = [NameColumn(name, name) for name in (by, *SHOWN_METRICS) if name in names]
         columns = list(dict.fromkeys(columns))
 
-    return [_table(test, valued, tuple(columns), by) for test in valued[0].document.by_test]
+    return [
+        _table_of_depth(test, valued, tuple(columns), by) for test in valued[0].document.by_test
+    ]
 
 
-def _table(
+def _table_of_depth(
     test: str, runs: Sequence[ReportedRun], columns: tuple[NameColumn, ...], by: str
 ) -> DepthTable:
     """The table of the nodes of one depth, which are a test of the reports."""
+    # the values of the depth's nodes by run, and the run that each column takes them from
     own = []
     for run in runs:
         assert run.by_query is not None

@@ -24,9 +24,9 @@ from hbench.engine.top_k import NO_ITEM
 from hbench.evaluation.examination import digest_of, examine, without_items
 from hbench.evaluation.measurement import OnBlock, measure
 from hbench.evaluation.submission import EmbeddingSubmission
-from hbench.look.inputs import EmbeddingFile, Run, read_embeddings, runs_of, traced
+from hbench.look.inputs import EmbeddingFile, Run, read_embeddings, runs_of, trace_queries
 from hbench.look.plots.class_map import ClassPlaces, map_of
-from hbench.look.plots.h_pr import BINS, Curve, binned, mean_curve
+from hbench.look.plots.h_pr import BINS, Curve, mean_curve, precision_by_recall
 from hbench.look.strips.retrievals import RightResults, TopLists, copies_of, lists_of, ranker_of
 from hbench.metrics.names import MetricName
 from hbench.records import results
@@ -142,11 +142,14 @@ def read_runs(
     chosen = test or document.tests[0]
     data = _dataset(document, dataset)
     manifest = None if data is None else data.tests[chosen]
-    found = [_reported(run, path, chosen, manifest) for path, run in zip(files, runs, strict=True)]
+    found = [
+        _read_reported_run(run, path, chosen, manifest)
+        for path, run in zip(files, runs, strict=True)
+    ]
     return Reported(tuple(found), data, chosen, _metric(document, by), named)
 
 
-def _reported(run: Run, path: Path, test: str, manifest: Manifest | None) -> ReportedRun:
+def _read_reported_run(run: Run, path: Path, test: str, manifest: Manifest | None) -> ReportedRun:
     """A report with the values and the first results that are kept beside it."""
     if manifest is None:
         return ReportedRun(run.name, run.document, {}, run.by_query)
@@ -295,7 +298,7 @@ def with_embeddings(
                 expected=scored,
                 found=f"{sha256[:12]}…",
             )
-        ranked[sha256] = _ranked(reported, runs[sha256], given, k, on_block)
+        ranked[sha256] = _with_ranking(reported, runs[sha256], given, k, on_block)
 
     return replace(reported, runs=tuple(ranked.get(_checksum(run), run) for run in reported.runs))
 
@@ -304,7 +307,7 @@ def _checksum(run: ReportedRun) -> str:
     return run.document.embedding.sha256 if run.document.embedding else ""
 
 
-def _ranked(
+def _with_ranking(
     reported: Reported,
     run: ReportedRun,
     given: EmbeddingSubmission,
@@ -344,5 +347,7 @@ def _curve(
         np.random.default_rng(0).choice(queries, min(CURVE_QUERIES, queries), replace=False)
     )
     job = Job(ranker_of(manifest, given, asked, conditions), [])
-    rows = traced(job, lambda sequence: binned(sequence, conditions.relevance), BINS)
+    rows = trace_queries(
+        job, lambda sequence: precision_by_recall(sequence, conditions.relevance), BINS
+    )
     return mean_curve(name, rows, units_of(queries_of(name, manifest).take(asked), conditions.unit))

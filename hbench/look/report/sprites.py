@@ -39,6 +39,7 @@ def write_sprites(folder: Path, manifest: Manifest, items: NDArray[np.int64]) ->
     places = np.full(len(manifest), -1, np.int32)
     if manifest.picture is None:
         return places
+    # by path, coarsest level first, which lexsort takes last: a page of one class loads few sheets
     kin = items[np.lexsort(manifest.labels[items].T[::-1])].tolist()
     images = ((item, thumbnail(manifest.picture, manifest.items[item])) for item in kin)
     drawn = ((item, image) for item, image in images if image is not None)
@@ -55,7 +56,8 @@ def _write_sheet(path: Path, images: Sequence[Image.Image]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     sheet = Image.new("RGB", (CELL * SIDE, CELL * -(-len(images) // SIDE)), "white")
     for number, image in enumerate(images):
-        (row, column), scale = divmod(number, SIDE), CELL / max(image.size)
+        row, column = divmod(number, SIDE)
+        scale = CELL / max(image.size)
         width, height = (max(1, round(side * scale)) for side in image.size)
         fitted = image.resize(
             (width, height), Image.Resampling.LANCZOS if scale < 1 else Image.Resampling.NEAREST

@@ -75,9 +75,10 @@ def view_of(board: Leaderboard) -> BoardView:
     standings = rank(board, board.metric)
     citations = [*cited_by(standings, board.citations).items()]
     number_of = {key: number for number, (key, _) in enumerate(citations, start=1)}
-    metrics = [_metric(board, key) for key in board.metrics]
+    metrics = [_metric_of_board(board, key) for key in board.metrics]
     rows = [
-        _row(board, number, standing.rows, number_of) for number, standing in enumerate(standings)
+        _row_of_board(board, number, standing.rows, number_of)
+        for number, standing in enumerate(standings)
     ]
     return BoardView(board, metrics, rows, citations, _choices(rows))
 
@@ -110,7 +111,8 @@ def _first_axes(keys: Sequence[str]) -> list[str]:
     return [keys[1] if len(keys) > 1 else keys[0], keys[0]]
 
 
-def _metric(board: Leaderboard, key: str) -> BoardMetric:
+def _metric_of_board(board: Leaderboard, key: str) -> BoardMetric:
+    """A metric of a board by its key: R@1/genus is of the family R@1 at the level genus."""
     family = key
     level = ""
     with suppress(UnknownName):  # a metric that hbench does not compute has no level
@@ -124,7 +126,7 @@ def _metric(board: Leaderboard, key: str) -> BoardMetric:
     return BoardMetric(key, family, level, definition, lower_is_better(key), resolution(board, key))
 
 
-def _row(
+def _row_of_board(
     board: Leaderboard, number: int, result: tuple[Row, ...], number_of: dict[str, int]
 ) -> BoardRow:
     """A row as the site shows it. Several rows of one result are one here, and all of their facts

@@ -110,7 +110,7 @@ def write_strips(sheet: StripSheet, path: Path) -> None:
         rc_context({"svg.hashsalt": "hbench", "text.parse_math": False}),
         replacing(path) as temporary,
     ):
-        temporary.write_bytes(bytes_of(_drawn(sheet), kind, undated.get(kind, {}), dpi=200))
+        temporary.write_bytes(bytes_of(_draw_sheet(sheet), kind, undated.get(kind, {}), dpi=200))
 
 
 def thumbnail(picture: Picture | None, item: str) -> Image.Image | None:
@@ -163,7 +163,7 @@ def _draw_hit(cell: Axes, sheet: StripSheet, hit: Hit, *, is_right: bool) -> Non
     cell.set_xlabel(f"{short(hit.name, 20)}\n{shares}", fontsize=5.5)
 
 
-def _drawn(sheet: StripSheet) -> Figure:
+def _draw_sheet(sheet: StripSheet) -> Figure:
     """All strips as one figure: a line for each query, its results beside it, and the legend of
     levels."""
     from matplotlib.figure import Figure

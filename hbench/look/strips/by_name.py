@@ -52,11 +52,11 @@ def sheet_by_name(
     """
     ((_, manifest),) = examined.data.tests.items()
     tests, conditions, _ = asked_by_name(examined, nodes, by)
-    ranked = [_ranked(test, manifest, conditions, k) for test in tests]
+    ranked = [_rank_gallery(test, manifest, conditions, k) for test in tests]
 
     strips = [
         _strip(manifest, depth, row, model=model, by=by)
-        for depth, row in _places(ranked, _chosen(ranked, choice, by))
+        for depth, row in _places(ranked, _choose_nodes(ranked, choice, by))
     ]
     caption = _signature(examined, conditions, tests)
     return StripSheet(strips, manifest.tree.levels, caption, manifest.picture, by)
@@ -75,7 +75,9 @@ def _signature(examined: Examined, conditions: Conditions, tests: Sequence[NodeT
     return str(conditions.signature(f"{data.name}@{data.version}", names))
 
 
-def _ranked(test: NodeTest, manifest: Manifest, conditions: Conditions, k: int) -> RankedNodes:
+def _rank_gallery(
+    test: NodeTest, manifest: Manifest, conditions: Conditions, k: int
+) -> RankedNodes:
     """Rank the gallery for the nodes of one depth."""
     job = test.job(conditions)
     top = RightResults(len(test.retrieval.ids), k)
@@ -84,7 +86,7 @@ def _ranked(test: NodeTest, manifest: Manifest, conditions: Conditions, k: int) 
     return RankedNodes(test, measured.values[0], measured.first_level, lists)
 
 
-def _chosen(ranked: list[RankedNodes], choice: Choice, by: str) -> Queries:
+def _choose_nodes(ranked: list[RankedNodes], choice: Choice, by: str) -> Queries:
     """Choose nodes, by their places among those of all depths; raises UnknownName for a name that
     is no node with a vector.
     """

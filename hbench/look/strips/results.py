@@ -250,8 +250,8 @@ def _results(
 ) -> Results:
     """The first results of the chosen queries of a test by every file, under its name."""
     manifest = examined[0].data.tests[test]
-    measured = [_measured(one, test) for one in examined] if choice.way in MEASURED else []
-    chosen = _chosen(manifest, choice, by=by, measured=measured[0] if measured else None)
+    measured = [_measure_test(one, test) for one in examined] if choice.way in MEASURED else []
+    chosen = _choose_queries(manifest, choice, by=by, measured=measured[0] if measured else None)
     tops = [
         first_results(manifest, one.submission.embeddings("a strip"), chosen, one.conditions, k)
         for one in examined
@@ -270,7 +270,7 @@ def _results(
     strips = []
     for number, query in enumerate(chosen.tolist()):
         rows = [row(model, number, query) for model in range(len(names))]
-        strips.append(_valued(strip_of(manifest, query, rows), query, by, measured))
+        strips.append(_with_values(strip_of(manifest, query, rows), query, by, measured))
 
     signature = examined[0].signature([test])
     return Results(
@@ -295,7 +295,7 @@ def _remark_on(hit: Hit, *, is_right: bool) -> str:
     return remarks
 
 
-def _valued(strip: Strip, query: int, by: str, measured: Sequence[Measurement]) -> Strip:
+def _with_values(strip: Strip, query: int, by: str, measured: Sequence[Measurement]) -> Strip:
     """Add every model's own value of a query to a strip, where they were measured; that of a single
     model stands in the heading.
     """
@@ -307,7 +307,7 @@ def _valued(strip: Strip, query: int, by: str, measured: Sequence[Measurement]) 
     return strip._replace(rows=rows, about=about)
 
 
-def _measured(examined: Examined, test: str) -> Measurement:
+def _measure_test(examined: Examined, test: str) -> Measurement:
     """Measure a model's own values on a test; raises UsageError where nothing is ranked."""
     return measure(examined.job(test, fix="choose queries by id or at random"))
 
@@ -349,7 +349,7 @@ def _choice(options: dict[str, Any]) -> Choice:
     return Choice(*next(iter(given.items()), ("worst", SHOWN_RESULTS)))
 
 
-def _chosen(
+def _choose_queries(
     manifest: Manifest, choice: Choice, *, by: str, measured: Measurement | None
 ) -> Queries:
     """Choose queries; for a way in MEASURED, by the values of the metric."""

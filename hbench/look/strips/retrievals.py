@@ -101,6 +101,8 @@ class RightResults(TopResults):
             score = row[column]
             at = ranker.queries[query]
             if score > -np.inf:
+                # its rank counts what is ahead of it: higher scores, and equal ones of a level that
+                # comes first in a tie
                 tied = np.flatnonzero(row == score)[:, None]
                 levels = ((starts <= tied) & (tied < ends)).sum(axis=1)
                 ahead = ranker.tie_key[levels] < ranker.tie_key[-1]
