@@ -19,7 +19,7 @@ from gpu_parts.sets import Set, all_positives, partial_set, uneven_set
 from hbench.datasets import Dataset, Protocol
 from hbench.datasets import manifest as manifests
 from hbench.engine.executors.card_values import CardValues
-from hbench.engine.executors.gpu import CardJob, exact_products, on_devices, shares_of
+from hbench.engine.executors.gpu import CardJob, exact_products, on_devices, shares_of_blocks
 from hbench.engine.executors.kept_blocks import kept_in
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute, Job
@@ -191,7 +191,7 @@ def _on_the_card(job: Job, device: torch.device) -> tuple[float, float]:
     alone."""
     plan = MetricPlan.of(job.ranker, job.scorers)
     card = CardJob(job, [plan], device)
-    shares = shares_of(range(job.ranker.blocks), card.fitting)
+    shares = shares_of_blocks(range(job.ranker.blocks), card.fitting)
     (view,) = card.views(card.fitting)
 
     def work() -> None:

@@ -23,7 +23,7 @@ from hbench.engine.similarity import dot
 from hbench.evaluation import examination, trees
 from hbench.evaluation.measurement import measure, scorers_of
 from hbench.sheets.rows import default_levels
-from hbench.submissions.embeddings import Embeddings, join_processes
+from hbench.submissions.embeddings import Embeddings, joined
 from hbench.tree.several import MorePaths
 
 ROUNDING = 1e-12  # sums of the metrics are added up on the processors, in blocks of another size
@@ -121,9 +121,7 @@ def _names(sizes: Sizes, execute: Execute) -> Row:
         }
     )
     rng = np.random.default_rng(5)
-    nodes = join_processes(
-        np.array(paths), rng.integers(-4, 5, (len(paths), sizes.dim)).astype(np.float32)
-    )
+    nodes = joined(np.array(paths), rng.integers(-4, 5, (len(paths), sizes.dim)).astype(np.float32))
     expected, found = (
         hbench.evaluate(given, data, nodes=nodes, similarity="dot", execute=way).scores
         for way in (on_threads, execute)
@@ -141,7 +139,7 @@ def _set_of(sizes: Sizes) -> tuple[Dataset, Embeddings]:
     ids = [f"{i:06}" for i in range(sizes.items)]
     manifest = manifests.from_names(ids, names, levels=["l0", "l1", "l2"])
     data = Dataset("synthetic", "1", Protocol(), None, {"test": manifest})
-    return data, join_processes(manifest.items, whole_numbers(sizes))
+    return data, joined(manifest.items, whole_numbers(sizes))
 
 
 def whole_numbers(sizes: Sizes) -> np.ndarray:

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from hbench.look.figures import FAINT, GREY, INK, drawn
+from hbench.look.figures import FAINT, GREY, INK, draw_figure
 from hbench.look.palette import color_at
 from hbench.losses import build_loss
 from hbench.losses.rank_losses import RankLoss
@@ -202,7 +202,7 @@ def main() -> None:
         "gap-toy.png": (draw_gap, 1.9, 6.0, "circles: positives of a query; crosses: negatives"),
     }
     for name, (paint, height, width, about) in pictures.items():
-        drawn(paint, height=height, width=width, about=about).write(FOLDER / name)
+        draw_figure(paint, height=height, width=width, about=about).write(FOLDER / name)
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def test_models_are_paired_against_the_best(folder):
         for path in paths
     ]
     expected = comparison.differences_of(
-        comparison.only(tables[0], tables[1], ["H-AP"]), tables[1]
+        comparison.with_metrics_alone(tables[0], tables[1], ["H-AP"]), tables[1]
     )[0]
     # Holm, of two
     assert shown["models"][2]["behind_best"] == expected._replace(corrected=2 * expected.p).record()

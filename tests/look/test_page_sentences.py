@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.command_line import call
-from tests.evaluation.test_remarks import ITEMS, draw_figure, level_of_pair, written
+from tests.evaluation.test_remarks import ITEMS, drawn, level_of_pair, written
 
 LEAD = re.compile(r"is of the same species for ([\d.]+) % of .*? with ([\d.]+) %")
 
@@ -44,7 +44,7 @@ def level_of_first_known(paths, query, items):
 
 @pytest.mark.parametrize("kind", ["whole", "partial", "several", "distractors", "boxes"])
 def test_every_number_of_the_first_page_is_that_of_loops(tmp_path, kind):
-    paths, _ = draw_figure(kind, 1)
+    paths, _ = drawn(kind, 1)
     vectors = np.random.default_rng(5).normal(size=(ITEMS, 4)).astype(np.float32)
     _, file = written(tmp_path, kind, paths, vectors)
     options = {"partial": ["--policy", "unknown"], "several": ["--several"]}.get(kind, [])

@@ -20,13 +20,13 @@ def unrelated_first(sequence: LevelSequence, *, cut: int) -> float:
 '''
 PLOT = '''"""Draws the number of files."""
 
-from hbench.look.figures import drawn
+from hbench.look.figures import draw_figure
 from hbench.look.plots import PlotRequest, kind
 
 
 @kind("number", "how many files there are", "any files", "")
 def draw_number(request: PlotRequest):
-    return drawn(
+    return draw_figure(
         lambda figure: figure.subplots().bar([0], [len(request.files)]), height=2, about="files"
     )
 '''

@@ -119,7 +119,10 @@ def test_held_out_classes_choose_the_checkpoint_that_is_tested(letters, tmp_path
     }
     assert validations == {3: {"AP": 0.2}, 6: {"AP": 0.7}, 9: {"AP": 0.4}, 12: {"AP": 0.5}}
     assert checkpoint.best(tmp_path).name == "step-00000006"
-    assert {path.name for path in checkpoint.saved(tmp_path)} == {"step-00000006", "step-00000012"}
+    assert {path.name for path in checkpoint.checkpoints_in(tmp_path)} == {
+        "step-00000006",
+        "step-00000012",
+    }
     best = embedding.embedder(str(tmp_path))
     embedding.embed(best, letters, tmp_path / "best.parquet")
     ours, runs = (
@@ -576,7 +579,9 @@ def test_the_log_of_a_killed_run_is_that_of_an_undisturbed_one(
     loop.train(recipe, tmp_path, dataset=letters, resume=True)
     assert logged(tmp_path) == logged(whole)
     assert weights_of(tmp_path) == weights_of(whole)
-    names = [[path.name for path in checkpoint.saved(folder)] for folder in (tmp_path, whole)]
+    names = [
+        [path.name for path in checkpoint.checkpoints_in(folder)] for folder in (tmp_path, whole)
+    ]
     assert names[0] == names[1]
 
 
@@ -588,7 +593,7 @@ def test_a_checkpoint_is_written_by_time_too(letters, tmp_path):
         recipe,
         tmp_path,
         dataset=letters,
-        on_progress=lambda _step: there.append(len(checkpoint.saved(tmp_path))),
+        on_progress=lambda _step: there.append(len(checkpoint.checkpoints_in(tmp_path))),
     )
     assert there[:3] == [0, 1, 2]
 
@@ -728,7 +733,7 @@ def test_steps_that_are_not_waited_for_are_the_same(letters, tmp_path, monkeypat
         assert one["rates"] == other["rates"]
         # fused optimisers round otherwise
         assert one["loss"] == pytest.approx(other["loss"], rel=1e-4)
-    assert [folder.name for folder in checkpoint.saved(tmp_path / "ahead")] == [
+    assert [folder.name for folder in checkpoint.checkpoints_in(tmp_path / "ahead")] == [
         "step-00000008",
         "step-00000010",
     ]
@@ -762,7 +767,7 @@ def test_a_checkpoint_that_is_not_finite_does_not_replace_the_last_one(letters, 
         next(run.model.parameters()).flatten()[0] = torch.nan
     with pytest.raises(DataError, match="not finite: the last checkpoint stays"):
         run.save(tmp_path)
-    assert checkpoint.saved(tmp_path) == [good]
+    assert checkpoint.checkpoints_in(tmp_path) == [good]
     assert list(tmp_path.iterdir()) == [good]
 
 
@@ -826,14 +831,14 @@ def saved(letters, tmp_path):
 
 @pytest.mark.usefixtures("saved")
 def test_the_last_two_checkpoints_and_the_best_are_kept(tmp_path):
-    assert [int(path.name[5:]) for path in checkpoint.saved(tmp_path)] == [2, 5, 6]
+    assert [int(path.name[5:]) for path in checkpoint.checkpoints_in(tmp_path)] == [2, 5, 6]
     assert checkpoint.best(tmp_path).name == "step-00000002"
     assert checkpoint.latest(tmp_path).name == "step-00000006"
 
 
 def test_a_run_goes_on_from_the_checkpoint_before_one_that_is_half_written(saved, tmp_path):
     (checkpoint.latest(tmp_path) / checkpoint.MODEL).write_bytes(b"")
-    saved.restore(checkpoint.saved(tmp_path)[-2])
+    saved.restore(checkpoint.checkpoints_in(tmp_path)[-2])
     assert (saved.step, saved.best) == (5, BestStep(2, 0.5))
     saved.save(tmp_path)
     assert not list(tmp_path.glob(".*.part"))
@@ -842,7 +847,7 @@ def test_a_run_goes_on_from_the_checkpoint_before_one_that_is_half_written(saved
 def test_a_checkpoint_of_other_training_data_and_a_folder_without_any_are_refused(saved, tmp_path):
     saved.data = "other images"
     with pytest.raises(DataError, match="training data have changed"):
-        saved.restore(checkpoint.saved(tmp_path)[-2])
+        saved.restore(checkpoint.checkpoints_in(tmp_path)[-2])
     with pytest.raises(DataError, match="no checkpoint"):
         checkpoint.latest(tmp_path / "elsewhere")
 
