@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from hbench.core.errors import ConfigError, DataError, UnknownName
 from hbench.core.schema import STRICT, build
 from hbench.core.untrusted import parse_toml, read_text
-from hbench.train.recipes.files import changed
+from hbench.train.recipes.files import parse_change
 
 CLASSES = (
     "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow",
@@ -94,7 +94,7 @@ def resolve(name_or_file: str, changes: Sequence[str] = ()) -> DetectionRecipe:
 
     values = _parsed(text, name_or_file)
     for change in changes:
-        values = _merged(values, changed(change))
+        values = _merged(values, parse_change(change))
     return build(DetectionRecipe, values, source=name_or_file)
 
 
