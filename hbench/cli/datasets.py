@@ -30,16 +30,16 @@ def command(name: str | None, *, as_json: bool, as_csv: bool) -> None:
     if as_csv and (as_json or name):
         raise click.UsageError("--csv prints the list, without NAME and --json.")
     if name is None:
-        _list(as_json=as_json, as_csv=as_csv)
+        _list_datasets(as_json=as_json, as_csv=as_csv)
     else:
         _card(name, as_json=as_json)
 
 
-def _list(*, as_json: bool, as_csv: bool) -> None:
+def _list_datasets(*, as_json: bool, as_csv: bool) -> None:
     """Show all published datasets and one's own, a row each."""
     from hbench.datasets import own_names, specs
 
-    rows = [*(_row(specs[name]) for name in specs), *map(_own_row, own_names())]
+    rows = [*(_row_of_published(specs[name]) for name in specs), *map(_row_of_own, own_names())]
     if as_json:
         terminal.show_json(rows)
         return
@@ -62,8 +62,9 @@ def _list(*, as_json: bool, as_csv: bool) -> None:
     terminal.show_table(None, [*columns.values()], texts, left=left, as_csv=as_csv)
 
 
-def _row(spec: Spec) -> dict[str, Any]:
+def _row_of_published(spec: Spec) -> dict[str, Any]:
     """What the list says of a published dataset, by keys that --json prints."""
+    # the images of each test; a test of queries against a gallery counts its gallery
     numbers = [
         counts.get("images", counts.get("gallery"))
         for split, counts in spec.counts.items()
@@ -82,7 +83,7 @@ def _row(spec: Spec) -> dict[str, Any]:
     }
 
 
-def _own_row(name: str) -> dict[str, Any]:
+def _row_of_own(name: str) -> dict[str, Any]:
     """What the list says of a dataset of one's own; the keys are those of the published ones."""
     from hbench.datasets import load
 
@@ -127,9 +128,9 @@ def _card(name: str, *, as_json: bool) -> None:
             "protocol": scored,
         }
         facts["published counts"] = {split: dict(counts) for split, counts in spec.counts.items()}
-        facts["files"] = _files(spec)
+        facts["files"] = _files_to_fetch(spec)
     try:
-        facts |= _found(load(name))
+        facts |= _facts_of_built(load(name))
     except DataError as error:
         if spec is None:
             raise
@@ -138,10 +139,10 @@ def _card(name: str, *, as_json: bool) -> None:
     if as_json:
         terminal.show_json(facts)
     else:
-        _show(facts)
+        _show_facts(facts)
 
 
-def _files(spec: Spec) -> list[str]:
+def _files_to_fetch(spec: Spec) -> list[str]:
     """The files that a download would fetch, the first eight of them."""
     from hbench.datasets.download.sources import own_file, sources_of
 
@@ -158,11 +159,14 @@ def _files(spec: Spec) -> list[str]:
     return [*shown, *more, f"addresses can be changed in {own_file()}"] if sources else []
 
 
-def _found(dataset: Dataset) -> dict[str, Any]:
+def _facts_of_built(dataset: Dataset) -> dict[str, Any]:
     """What a dataset that was built here holds."""
     from hbench.datasets.build import count_contents
 
-    trees = {f"tree of {split}": _tree(manifest) for split, manifest in dataset.manifests.items()}
+    trees = {
+        f"tree of {split}": _lines_of_tree(manifest)
+        for split, manifest in dataset.manifests.items()
+    }
     return {
         "version": dataset.version,
         "levels": list(dataset.levels),
@@ -177,15 +181,15 @@ def _found(dataset: Dataset) -> dict[str, Any]:
     }
 
 
-def _tree(manifest: Manifest) -> list[str]:
-    """Each level: its nodes, how they branch, and its largest and smallest node."""
+def _lines_of_tree(manifest: Manifest) -> list[str]:
+    """A line for each level: its nodes, how they branch, and its largest and smallest node."""
     import numpy as np
 
     from hbench.tree.statistics import statistics
 
     # an item of several paths counts in each of its classes
-    labels, _ = manifest.paths.all_labels()
-    items = np.bincount(labels[:, -1], minlength=len(manifest.tree.paths))
+    labels, _ = manifest.paths.all_labels()  # (paths, L); the last level is the class
+    items = np.bincount(labels[:, -1], minlength=len(manifest.tree.paths))  # (C,)
     return [
         f"{level.level}: {level.nodes:,} nodes, {level.branching.least} to {level.branching.most} "
         f"in a node above (median {level.branching.median:g}); "
@@ -195,7 +199,9 @@ def _tree(manifest: Manifest) -> list[str]:
     ]
 
 
-def _show(facts: dict[str, Any]) -> None:
+def _show_facts(facts: dict[str, Any]) -> None:
+    """Print a fact a line, its name in the left column; of a fact of several lines, the name stands
+    at the first, and one without any is left out."""
     for name, value in facts.items():
         if isinstance(value, dict):
             lines = [f"{key}: {_text(one)}" for key, one in value.items()]
@@ -208,6 +214,7 @@ def _show(facts: dict[str, Any]) -> None:
 
 
 def _text(value: Any) -> str:
+    """A value as a card shows it: counts as "5,924 images, 100 classes", others as they are."""
     if isinstance(value, dict):
         return ", ".join(f"{number:,} {what}" for what, number in value.items())
     return str(value)

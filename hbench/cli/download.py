@@ -141,11 +141,10 @@ def command(
     if adopt is not None and _adopt(spec, sources, folder, adopt):
         return
     if offline:
-        _stay_offline(
-            name, sources, DownloadOptions(folder), jobs=jobs if adopt and not dry_run else None
-        )
+        at_once = jobs if adopt and not dry_run else None
+        _stay_offline(name, sources, DownloadOptions(folder), at_once=at_once)
     elif dry_run:
-        _list(sources, folder)
+        _list_files(sources, folder)
     elif verify_only:
         if problems := check_all(sources, folder):
             raise summary(problems)
@@ -164,17 +163,19 @@ def command(
 
 
 def _stay_offline(
-    name: str, sources: list[RemoteFile], job: DownloadOptions, *, jobs: int | None
+    name: str, sources: list[RemoteFile], options: DownloadOptions, *, at_once: int | None
 ) -> None:
-    """Unpack the archives that are here and checked, where `jobs` says how many at a time; refuse
-    what is missing.
+    """Show which files of the dataset `name` are here, and refuse if some are missing. Archives
+    that are here and checked are unpacked first, `at_once` at a time; None unpacks nothing.
     """
-    here = [source for source in sources if state_of(job.folder, source) == "verified"]
-    if jobs and here:
-        _fetch(here, job, jobs)
-    _list(sources, job.folder)
+    here = [source for source in sources if state_of(options.folder, source) == "verified"]
+    if at_once and here:
+        _fetch(here, options, at_once)  # a file that is here is not fetched, only unpacked
+    _list_files(sources, options.folder)
     if missing := [
-        source.file for source in sources if state_of(job.folder, source) in {"missing", "partial"}
+        source.file
+        for source in sources
+        if state_of(options.folder, source) in {"missing", "partial"}
     ]:
         raise DataError(
             f"files of {name} are not here, and --offline fetches nothing",
@@ -183,15 +184,22 @@ def _stay_offline(
         )
 
 
-def _fetch(sources: list[RemoteFile], job: DownloadOptions, jobs: int) -> None:
-    with bars(sources, job.folder) as on_progress:
-        problems = fetch_all(sources, dataclasses.replace(job, on_progress=on_progress), jobs=jobs)
+def _fetch(sources: list[RemoteFile], options: DownloadOptions, at_once: int) -> None:
+    """Fetch and unpack files, `at_once` of them at a time, under bars; the files that failed are
+    named together at the end, so that one does not keep the others from coming.
+    """
+    with bars(sources, options.folder) as on_progress:
+        with_bars = dataclasses.replace(options, on_progress=on_progress)
+        problems = fetch_all(sources, with_bars, jobs=at_once)
     if problems:
         raise summary(problems)
 
 
 def _adopt(spec: Spec, sources: list[RemoteFile], folder: Path, existing: Path) -> bool:
-    """Whether the folder holds the dataset unpacked; otherwise its archives there are recorded."""
+    """Use files that lie in the folder `existing`: the unpacked dataset where it stands, or else
+    its archives, which are taken into `folder` and have yet to be unpacked. Return whether it is
+    unpacked, so that nothing is left to do.
+    """
     from hbench.datasets.build import ADOPTED, find_raw
 
     try:
@@ -212,7 +220,7 @@ def _adopt(spec: Spec, sources: list[RemoteFile], folder: Path, existing: Path) 
     return True
 
 
-def _list(sources: list[RemoteFile], folder: Path) -> None:
+def _list_files(sources: list[RemoteFile], folder: Path) -> None:
     """Show the files to fetch; where many differ in their numbers alone, as images_000.tar …
     images_499.tar, in one line.
     """
@@ -226,11 +234,10 @@ def _list(sources: list[RemoteFile], folder: Path) -> None:
 
     rows = []
     for files in alike.values():
-        rows += (
-            [_row(files, folder)]
-            if len(files) >= SERIES
-            else [_row([file], folder) for file in files]
-        )
+        if len(files) >= SERIES:
+            rows.append(_row_of_files(files, folder))
+        else:
+            rows += [_row_of_files([file], folder) for file in files]
 
     unknown = sum(source.size is None for source in sources)
     sizes = f"{sum(source.size or 0 for source in sources):,} bytes"
@@ -242,7 +249,9 @@ def _list(sources: list[RemoteFile], folder: Path) -> None:
     terminal.show_table(None, header, rows, caption=caption, left=header[2:])
 
 
-def _row(files: list[RemoteFile], folder: Path) -> list[str]:
+def _row_of_files(files: list[RemoteFile], folder: Path) -> list[str]:
+    """The row of one file, or of a series of files of the same part and state: name, bytes, part,
+    state, and the first address of the first."""
     first = files[0]
     name = (
         first.file

@@ -111,15 +111,17 @@ def command(
             )
         asked = len(drawn.queries.labels)
         signature = f"{examined.signature([name])}|queries:{asked}|batch:{batch}|seed:{seed}"
-        documents.append(_document(gap, signature))
+        documents.append(_json_document(gap, signature))
     if as_json:
         show_json(documents if len(documents) > 1 else documents[0])
         return
     for document in documents:
-        _show(document)
+        _show_gap(document)
 
 
-def _document(gap: Gap, signature: str) -> dict[str, Any]:
+def _json_document(gap: Gap, signature: str) -> dict[str, Any]:
+    """The gap of every metric, inside batches minus in the whole gallery, as shares; how large it
+    can be; and how it was measured, as --json prints them."""
     columns = zip(gap.metrics, gap.inside, gap.whole, gap.queries, strict=True)
     return {
         "signature": signature,
@@ -132,7 +134,7 @@ def _document(gap: Gap, signature: str) -> dict[str, Any]:
     }
 
 
-def _show(document: dict[str, Any]) -> None:
+def _show_gap(document: dict[str, Any]) -> None:
     """Print the gap of every metric, and how large it can be at most."""
     cells = [
         (

@@ -168,7 +168,7 @@ def command(
     for warning in named.warnings:
         say(f"note: {warning}")
     trusted = promise.answers(named, unit)
-    compared = None if against is None else _compared(named, data, against, unit)
+    compared = None if against is None else _compare_with_predictions(named, data, against, unit)
     if page is not None:
         from hbench.look.naming import write_page
 
@@ -180,17 +180,18 @@ def command(
         say(f"wrote {output}")
     if as_json:
         beside = {} if compared is None else {"against": compared.document()}
-        show_json(_document(named, trusted) | beside)
+        show_json(_json_document(named, trusted) | beside)
         return
-    _show(named, trusted)
+    _show_names(named, trusted)
     if compared is not None and against is not None:
         _show_differences(compared, file, against)
 
 
-def _compared(
+def _compare_with_predictions(
     named: NamedPictures, data: Dataset, against: Path, unit: str | None
 ) -> NamesCompared:
-    """The paired differences to the predictions of another file."""
+    """Compare names with the predictions in the table `against`, item by item, and return the
+    paired differences; intervals go by `unit`, a level or query."""
     from hbench.evaluation.by_name.sources import name
 
     other = name(against, data, unit=unit)
@@ -199,7 +200,7 @@ def _compared(
     return named.against(other)
 
 
-def _document(named: NamedPictures, trusted: Trusted | None) -> dict[str, Any]:
+def _json_document(named: NamedPictures, trusted: Trusted | None) -> dict[str, Any]:
     """What --json shows."""
     scores = {}
     for reader, of_reader in named.scores.items():
@@ -213,8 +214,9 @@ def _document(named: NamedPictures, trusted: Trusted | None) -> dict[str, Any]:
     return document if trusted is None else {**document, "trust": trusted.document()}
 
 
-def _show(named: NamedPictures, trusted: Trusted | None) -> None:
-    """The tables: what is promised, scores, reliability."""
+def _show_names(named: NamedPictures, trusted: Trusted | None) -> None:
+    """Print the tables of named items: the answers under a promise, if one is asked, the scores of
+    every reader of names, and how often masses are right."""
     show(named.remark)
     if trusted is not None:
         show(trusted.remark)
@@ -268,6 +270,7 @@ def _reliability(named: NamedPictures) -> tuple[list[str], list[list[str]]]:
 
 
 def _percent(value: float) -> str:
+    """A share in percent; a dash where it is undefined, as right answers among none."""
     return "–" if math.isnan(value) else f"{100 * value:.1f}"
 
 

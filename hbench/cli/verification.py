@@ -63,6 +63,8 @@ def verify_file(
 
 
 def _show_checks(checks: Sequence[Check], title: str, *, as_json: bool) -> None:
+    """Print a line for each value of a row: what is recorded, what came of scoring again, and
+    whether the two are equal."""
     header = ("source", "metric", "recorded", "scored again", "verdict")
     lines = [(*map(str, check[:4]), "differs" if check.differs else "equal") for check in checks]
     if as_json:
@@ -90,14 +92,18 @@ def rerun_rows(name: str, method: str, out: Path | None, *, as_json: bool) -> No
     with TemporaryDirectory(prefix="hbench-rerun-") as temporary:
         for number, row in enumerate(rows):
             folder = (out or Path(temporary)) / str(number) if len(rows) > 1 else out
-            said.append(_rerun(board, row, folder or Path(temporary) / "again", as_json=as_json))
+            folder = folder or Path(temporary) / "again"
+            said.append(_make_again_and_compare(board, row, folder, as_json=as_json))
     failed = [words for words, stands in said if not stands]
     if failed:
         raise ComparisonError(f"{len(failed)} of {len(said)} rows are not repeated: {failed[0]}")
 
 
-def _rerun(board: Leaderboard, row: Row, out: Path, *, as_json: bool) -> tuple[str, bool]:
-    """Make the file of a row again in a folder, show its scores, and say how it compares."""
+def _make_again_and_compare(
+    board: Leaderboard, row: Row, out: Path, *, as_json: bool
+) -> tuple[str, bool]:
+    """Make the file of a row again in the folder `out`, score it, and show its scores beside the
+    recorded ones. Return the outcome in words, and whether the row stands."""
     from hbench.boards.proof.reruns import make, outcome
     from hbench.boards.proof.verification import identity_of, rescored, verify
     from hbench.datasets import load
@@ -106,7 +112,7 @@ def _rerun(board: Leaderboard, row: Row, out: Path, *, as_json: bool) -> tuple[s
     out.mkdir(parents=True, exist_ok=True)
     given = submission.read(make(row, out))
     data = load(board.dataset)
-    alone = board.model_copy(update={"rows": (row,)})
+    alone = board.model_copy(update={"rows": (row,)})  # other rows of the method are other files
     checks = verify(
         alone, row.method, identity_of(given), lambda row: rescored(row, board, given, data)
     )

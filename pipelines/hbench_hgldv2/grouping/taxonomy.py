@@ -158,17 +158,19 @@ def taxonomy(
     share of the landmarks; ties go by id. Raises TreeError if the result is not a tree.
     """
     removed: list[Removed] = []
-    graph, members = _condensed(_graph(parents, landmarks, removed), landmarks, removed)
+    graph, members = _condense_cycles(
+        _graph_of_specific_classes(parents, landmarks, removed), landmarks, removed
+    )
     here = _landmarks_of(members, landmarks)
     weights = _with_those_below(graph, here)
-    kept = _kept(graph, here, weights, least)
+    kept = _nodes_of_tree(graph, here, weights, least)
 
     tree: nx.DiGraph[str] = nx.DiGraph()
     tree.add_node(ROOT, alternatives=())
     for node in sorted(kept):
         candidates = sorted(
-            _nearest(node, graph.successors, kept), key=lambda parent: (weights[parent], parent)
-        )
+            _first_kept(node, graph.successors, kept), key=lambda parent: (weights[parent], parent)
+        )  # the fewest landmarks first: −ln p falls as the share p grows
         tree.add_edge(candidates[0] if candidates else ROOT, node)
         removed += [Removed(node, other, "less informative") for other in candidates[1:]]
         tree.nodes[node]["alternatives"] = tuple(candidates[1:])
@@ -202,20 +204,22 @@ def _landmarks_of(
 def _with_those_below(graph: nx.DiGraph[str], here: Mapping[str, int]) -> dict[str, int]:
     """Add to the landmarks of each node those of all nodes below it."""
     weights = {}
-    for node in graph:
+    for node in graph:  # edges lead from child to parent, so networkx's ancestors are those below
         weights[node] = here[node] + sum(here[below] for below in nx.ancestors(graph, node))
     return weights
 
 
-def _kept(
+def _nodes_of_tree(
     graph: nx.DiGraph[str], here: Mapping[str, int], weights: Mapping[str, int], least: int
 ) -> set[str]:
-    """Choose the nodes with landmarks, and those with at least `least` below that join two of
-    them.
+    """Choose the nodes with landmarks of their own (`here`), and those with at least `least` on or
+    below them (`weights`) that join two chosen nodes.
+
+    A class with a single chosen one below would only add a level with one child.
     """
     kept: set[str] = set()
     for node in nx.topological_sort(graph):  # from the bottom up
-        joins = weights[node] >= least and len(_nearest(node, graph.predecessors, kept)) > 1
+        joins = weights[node] >= least and len(_first_kept(node, graph.predecessors, kept)) > 1
         if joins or here[node]:
             kept.add(node)
     return kept
@@ -265,11 +269,11 @@ def paths(nodes: Iterable[Node]) -> dict[str, str]:
     return {class_id: " < ".join(above(node)) for class_id, node in known.items()}
 
 
-def _graph(
+def _graph_of_specific_classes(
     parents: Mapping[str, Sequence[str]], landmarks: Mapping[str, int], removed: list[Removed]
 ) -> nx.DiGraph[str]:
-    """Make the graph of child → parent edges without classes that are too general; one with
-    landmarks stays, isolated.
+    """Make the graph of child → parent edges without classes that are too general, and add each
+    edge left out to `removed`. A general class with landmarks of its own stays, without edges.
     """
     graph: nx.DiGraph[str] = nx.DiGraph()
     graph.add_nodes_from(sorted(landmarks))
@@ -284,13 +288,15 @@ def _graph(
     return graph
 
 
-def _condensed(
+def _condense_cycles(
     graph: nx.DiGraph[str], landmarks: Mapping[str, int], removed: list[Removed]
 ) -> tuple[nx.DiGraph[str], dict[str, tuple[str, ...]]]:
     """Condense every cycle into one node, named like its member with most landmarks; return also
-    the members of nodes.
+    the members of nodes. Edges inside a cycle are added to `removed`.
+
+    Wikidata has cycles, where each class would be above itself.
     """
-    name: dict[str, str] = {}
+    name: dict[str, str] = {}  # class -> node
     members: dict[str, tuple[str, ...]] = {}
     for part in nx.strongly_connected_components(graph):
         leader = min(part, key=lambda node: (-landmarks.get(node, 0), node))
@@ -306,8 +312,10 @@ def _condensed(
     return result, members
 
 
-def _nearest(node: str, steps: Callable[[str], Iterable[str]], kept: set[str]) -> set[str]:
-    """Find the first kept node on every path from `node`."""
+def _first_kept(node: str, steps: Callable[[str], Iterable[str]], kept: set[str]) -> set[str]:
+    """Find the first kept node on every path from `node`; `steps` lists the neighbours of a node,
+    upwards or downwards.
+    """
     nearest: set[str] = set()
     seen = {node}
     waiting = [node]
