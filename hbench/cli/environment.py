@@ -95,6 +95,7 @@ def _problem(point: EntryPoint, known: Collection[str] | None, said: Sequence[st
 
 
 def _versions() -> dict[str, str]:
+    """The versions of hbench, Python, the system, and of the packages that results depend on."""
     found = {
         "hbench": __version__,
         "python": platform.python_version(),
@@ -133,6 +134,8 @@ def _processor() -> dict[str, Any]:
 
 
 def _folder(path: Path) -> dict[str, Any]:
+    """A folder with its owner and who may write to it: a folder of compiled code that others may
+    write to is not used, and this is where one sees why. None: it does not exist."""
     there = path.exists()
     return {
         "path": str(path),

@@ -51,6 +51,7 @@ class Known(click.ParamType):  # type: ignore[type-arg]  # a generic class in th
     def shell_complete(
         self, _ctx: click.Context, _param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
+        """Complete the last name of a list; where none begins so, the shell completes files."""
         before, separator, begun = (
             incomplete.rpartition(self.separator) if self.separator else ("", "", incomplete)
         )

@@ -43,6 +43,7 @@ def block(
     def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
         def call(*arguments: Any, **values: Any) -> Any:
+            # click hands over a value per option: the block's own become the fields of its record
             own = {name: values.pop(name) for name in names}
             return command(*arguments, **values, **{parameter: record(**own)})
 

@@ -206,7 +206,7 @@ def _train(
         bars.disable |= not processes.first
         with bars:
             watch = Progress(bars, chosen.log_every, is_first=processes.first)
-            names = dict.fromkeys([*track, *["tensorboard"] * tensorboard])
+            names = dict.fromkeys([*track, "tensorboard"] if tensorboard else track)
             report = train(
                 chosen,
                 out,

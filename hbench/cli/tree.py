@@ -59,6 +59,8 @@ def outline(tree: LabelTree, items: NDArray[np.int64], *, depth: int, most: int)
 
 
 def _count(classes: int, items: int, *, at_leaf: bool) -> str:
+    """A node's numbers, as "(12 classes, 340 items)"; where every class has one item, or a class
+    stands alone, the number that says nothing is left out."""
     parts = []
     if classes and not at_leaf:
         parts.append("1 class" if classes == 1 else f"{classes:,} classes")
@@ -78,7 +80,9 @@ def problem_lines(
     for kind, group in groupby(problems, key=lambda problem: problem.kind):
         members = list(group)
         yield f"\n{kind} × {len(members):,}: {KINDS[kind]}"
-        words = ([problem.level, repr(problem.node), _where(problem)] for problem in members)
+        words = (
+            [problem.level, repr(problem.node), _places_in_words(problem)] for problem in members
+        )
         yield from _first([" ".join(filter(None, each)) for each in words], most)
         for policy in policies_for(kind):
             yield f"  --policy {policy.name}: {policy.text}"
@@ -88,7 +92,9 @@ def problem_lines(
         )
 
 
-def _where(problem: TreeProblem) -> str:
+def _places_in_words(problem: TreeProblem) -> str:
+    """Say where in the tree a node is a problem: the parents it has, the way round a cycle, the
+    names that look alike; at most 20 of them, and the items that it concerns."""
     words, joint = {
         "cycle": ("on the way", " > "),
         "ragged": ("ends at", " > "),
@@ -116,10 +122,12 @@ def change_lines(mended: Mended, *, most: int | None) -> Iterator[str]:
 
 
 def _path(row: Row | None) -> str:
+    """A row of names as a path; None is a row that a policy leaves out."""
     return "left out" if row is None else " > ".join(row) or "(no name)"
 
 
 def _first(lines: Sequence[str], most: int | None) -> Iterator[str]:
+    """The first `most` lines (None: all), indented, and how many more there are."""
     yield from (f"  {line}" for line in lines[:most])
     if most is not None and len(lines) > most:
         yield f"  … {len(lines) - most:,} more (--all)"
@@ -156,7 +164,7 @@ class NamesOptions:
     def read(self) -> tuple[NameTable, Mended]:
         """Read the names, and say what they were taken for; return them, and what the policies make
         of them."""
-        table = self._table()
+        table = self._names_as_they_stand()
         if table.read is not None:
             say(f"read: {table.read}")
         if self.placeholders:
@@ -164,8 +172,8 @@ class NamesOptions:
             table = replace(table, placeholders=missing)
         return table, mend(table, self.policies)
 
-    def _table(self) -> NameTable:
-        """The names as they stand in a file, in nested folders, or in a dataset."""
+    def _names_as_they_stand(self) -> NameTable:
+        """The names in a file, in nested folders, or in a dataset, before any is mended."""
         from hbench.core.tables import text_rows
         from hbench.datasets import load, own_names, specs
         from hbench.datasets.manifest import name_table_of
