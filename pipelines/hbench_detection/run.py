@@ -111,7 +111,7 @@ def learn(
     steps = -(-len(part.files) // recipe.batch)
     first = 0
     if out is not None and (out / LAST).exists():
-        first = _gone_on(model, optimizer, out / LAST)
+        first = _resume_from(model, optimizer, out / LAST)
 
     losses: list[float] = []
     for epoch in range(first, recipe.epochs):
@@ -131,7 +131,7 @@ def learn(
             losses.append(float(loss.detach()))
         mean = sum(losses[-steps:]) / steps
         if out is not None:
-            _kept(model, optimizer, epoch + 1, mean, out)
+            _save_epoch(model, optimizer, epoch + 1, mean, out)
         on_epoch(epoch + 1, mean)
 
     return losses
@@ -164,13 +164,17 @@ def batches(number: int, recipe: DetectionRecipe, epoch: int) -> Iterator[list[i
 def example(
     part: VocPart, place: int, recipe: DetectionRecipe, epoch: int
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return an image and its objects, perhaps mirrored, without difficult objects."""
+    """Return an image (3, H, W) and its objects without the difficult ones: {boxes (n, 4), labels
+    (n,)}. It is mirrored with the recipe's probability, in every epoch anew.
+
+    The chance goes by seed, epoch and image, so that a resumed run mirrors as one in a piece does.
+    """
     image = part.image(place)
     boxes = part.boxes[place]
-    corners = boxes.corners[~boxes.difficult].clone()
+    corners = boxes.corners[~boxes.difficult].clone()  # left, top, right, bottom
     if random.Random(f"{recipe.seed} {epoch} {place}").random() < recipe.flip:
         image = image.flip(-1)
-        corners[:, [0, 2]] = image.shape[-1] - corners[:, [2, 0]]
+        corners[:, [0, 2]] = image.shape[-1] - corners[:, [2, 0]]  # what was right is left now
     return image, {"boxes": corners, "labels": boxes.classes[~boxes.difficult]}
 
 
@@ -259,6 +263,8 @@ def _corners(box: Sequence[float]) -> list[float]:
 
 
 def _detections(rows: Tensor, classes: int) -> dict[str, Tensor]:
+    """The detections of an image as `detect` gives them, of rows (n, 6) of a file: left, top,
+    right, bottom, category, score. Raises ValueError for numbers that no detector gives."""
     labels = rows[:, 4].long()
     if not (
         rows.isfinite().all()
@@ -289,12 +295,15 @@ def coco_results(part: VocPart, found: list[dict[str, Tensor]]) -> Iterator[dict
 
 
 def _known(values: dict[str, float]) -> dict[str, float | None]:
+    """Values with None for a NaN, such as AP of a class without objects: JSON has no NaN."""
     return {name: None if math.isnan(value) else value for name, value in values.items()}
 
 
-def _kept(
+def _save_epoch(
     model: nn.Module, optimizer: torch.optim.Optimizer, epoch: int, loss: float, out: Path
 ) -> None:
+    """Save what a run needs to go on after `epoch` epochs, then add the epoch's mean loss to the
+    log."""
     state = {
         "model": model.state_dict(),
         "optimizer": optimizer.state_dict(),
@@ -307,7 +316,9 @@ def _kept(
         log.write(json.dumps({"epoch": epoch, "loss": loss}) + "\n")
 
 
-def _gone_on(model: nn.Module, optimizer: torch.optim.Optimizer, path: Path) -> int:
+def _resume_from(model: nn.Module, optimizer: torch.optim.Optimizer, path: Path) -> int:
+    """Load model, optimizer and random state from a file of `_save_epoch`, and return the number of
+    epochs that are done."""
     try:
         state = load_tensors(path)
     except (ValueError, UnpicklingError, OSError, EOFError) as error:

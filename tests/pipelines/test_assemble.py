@@ -61,7 +61,7 @@ def test_cleaning_gives_every_landmark_a_status_and_a_reason():
     )
     assert [(row.status, row.reason, row.classes) for row in selection] == list(cases.values())
     reasons = {"several_classes": 1, "too_generic": 2, "irrelevant": 1, "no_label": 1, "missing": 1}
-    assert clean.counts(selection) == {
+    assert clean.counts_of_selection(selection) == {
         "train kept": 3,
         "train ambiguous": 1,
         "train dropped": 5,

@@ -95,14 +95,14 @@ def effects(decision: ops.AnyDecision, world: World) -> Iterator[tuple[str, Labe
     """
     match decision:
         case ops.Name():
-            yield from _name(decision, world)
+            yield from _name_group(decision, world)
         case ops.Move(expect_from=group, to=to):
             placed = (
                 i for i in decision.labels if group is None or world.expects(decision.id, i, group)
             )
             yield from ((label, in_group(to)) for label in placed)
         case ops.Split():
-            yield from _split(decision, world)
+            yield from _split_group(decision, world)
         case ops.Merge(groups=groups, to=to):
             yield from (
                 (label, in_group(to))
@@ -124,7 +124,7 @@ def effects(decision: ops.AnyDecision, world: World) -> Iterator[tuple[str, Labe
             world.kinds[group] = kind
 
 
-def _name(decision: ops.Name, world: World) -> Iterable[tuple[str, LabelPlace]]:
+def _name_group(decision: ops.Name, world: World) -> Iterable[tuple[str, LabelPlace]]:
     """The labels that go into a group by name: those of the decision and, where whole clusters are
     taken, those that share their only cluster and are not decided yet."""
     numbers = sorted(
@@ -148,9 +148,10 @@ def _name(decision: ops.Name, world: World) -> Iterable[tuple[str, LabelPlace]]:
     return [(label, in_group(decision.to)) for label in covered]
 
 
-def _split(decision: ops.Split, world: World) -> Iterable[tuple[str, LabelPlace]]:
+def _split_group(decision: ops.Split, world: World) -> Iterable[tuple[str, LabelPlace]]:
     """The labels of a group in its parts: those that are named, then the rest if a part takes
     it."""
+    # before any has moved: `replay` moves each label as soon as it is yielded
     members = world.members(decision.group)
     taken = set()
     for target, part in decision.into.items():
@@ -167,8 +168,9 @@ def _split(decision: ops.Split, world: World) -> Iterable[tuple[str, LabelPlace]
         yield from ((label, in_group(rest)) for label in members if label not in taken)
 
 
-def unlinked(decision: MustLink | CannotLink, world: World) -> Iterable[Conflict]:
-    """Yield the conflict of a link with the final places of its labels, if there is one."""
+def conflicts_with_link(decision: MustLink | CannotLink, world: World) -> Iterable[Conflict]:
+    """Yield the conflict of a link (same group, or different ones) with the final places of its
+    labels, if there is one."""
     places = [world.places[label] for label in decision.labels]
     if isinstance(decision, MustLink) and len(set(places)) > 1:
         yield Conflict(
@@ -226,8 +228,8 @@ class Curation:
         )
         return [*conflicts, *(f"stale approval of {name}" for name in self.stale)]
 
-    def counts(self) -> dict[str, int]:
-        """Count the labels per reason."""
+    def labels_per_reason(self) -> dict[str, int]:
+        """Count the labels per reason: "assigned", "needs_review"…"""
         return dict(Counter(row.reason for row in self.rows))
 
 
@@ -248,15 +250,17 @@ def run(
     labels = read_rows(work / "labels.csv", Label)
     clusters = read_clusters(work)
     decided = load(path)
+    # what people have decided so far is what the other labels' suggestions go by: hence twice
     placed = replay(labels, clusters, decided).placed()
     curation = replay(labels, clusters, decided, suggestions=suggestions_for(work, labels, placed))
     record = made_by("replay", [work / "labels.csv", work / "clusters.csv", path], {})
     if strict:
         require_clean(curation)
-    write_rows(work / "mapping.csv", curation.rows, Placed, record=record, counts=curation.counts())
+    numbers = curation.labels_per_reason()
+    write_rows(work / "mapping.csv", curation.rows, Placed, record=record, counts=numbers)
     for problem in curation.problems():
         terminal.say(problem)
-    terminal.say(counts_text(f"{len(curation.groups())} groups; labels", curation.counts()))
+    terminal.say(counts_text(f"{len(curation.groups())} groups; labels", numbers))
     if groups := curation.groups():
         kinds = Counter(curation.kinds[group] for group in groups)
         terminal.say(counts_text("groups by kind", kinds))
@@ -334,7 +338,7 @@ def replay(
 
     for decision in decisions.decisions:
         if isinstance(decision, MustLink | CannotLink):
-            world.conflicts += unlinked(decision, world)
+            world.conflicts += conflicts_with_link(decision, world)
 
     by_id = {label.class_id: label for label in labels}
     rows = tuple(

@@ -1,7 +1,7 @@
 """Counts landmarks per super-category and images per landmark, and draws both.
 
 >>> rows = [Released(1, "", "abbey", "church", "human-made"), Released(2, "", "", "", "")]
->>> counts({"index": rows}, {})
+>>> counts_of_hierarchy({"index": rows}, {})
 {'super-categories': 1, 'human-made': 1, 'natural': 0, 'index landmarks': 1}
 """
 
@@ -80,7 +80,7 @@ def run(
         )
 
     images = {split: images_of(raw, split) for split in splits} if raw else {}
-    numbers = counts(splits, images)
+    numbers = counts_of_hierarchy(splits, images)
     target.parent.mkdir(parents=True, exist_ok=True)
     with replacing(target) as temporary:
         draw(temporary, splits, images, target.suffix.removeprefix("."))
@@ -103,11 +103,11 @@ def _show(numbers: Mapping[str, int], *, as_json: bool) -> None:
     terminal.show_table("counts", header, table)
 
 
-def counts(
+def counts_of_hierarchy(
     splits: Mapping[str, Sequence[Released]], images: Mapping[str, Mapping[int, int]]
 ) -> dict[str, int]:
-    """Count super-categories per kind and, in each split, labelled landmarks and, where they are
-    known, images.
+    """Count super-categories per kind and, in each split, labelled landmarks and, where `images`
+    (split -> landmark -> number) knows them, images.
     """
     labelled: dict[str, list[Released]] = {}
     kinds: dict[str, str] = {}

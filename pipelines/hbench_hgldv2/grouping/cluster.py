@@ -170,9 +170,9 @@ def cluster(
     UsageError when k is not in 1 … n, where must-linked labels count once, when the cannot-links
     need more clusters, or without a start.
     """
-    order = np.argsort(np.asarray(class_ids))
+    order = np.argsort(np.asarray(class_ids))  # so that the given order does not tell
     ids = [class_ids[i] for i in order]
-    nodes, apart = collapse(ids, links or Links())
+    nodes, apart = collapse(ids, links or Links())  # (n,): the point of each label; pairs of points
     points = _centroids(vectors[order], nodes)
     weights = np.bincount(nodes).astype(np.float32)
     if not 1 <= settings.k <= len(points):
@@ -203,7 +203,7 @@ def details(
     """
     ids = list(names)
     numbers = np.asarray([clusters[i] for i in ids])
-    similar = vectors @ _centroids(vectors, numbers).T
+    similar = vectors @ _centroids(vectors, numbers).T  # (n, k)
     to_centre = similar[np.arange(len(ids)), numbers]
     nearest, margins = _next_nearest(similar, numbers)
     medoids = [names[ids[place]] for place in _medoids(similar, numbers)]
@@ -243,7 +243,7 @@ def _next_nearest(similar: Vectors, numbers: Ids) -> tuple[Ids, Vectors]:
 
 def _medoids(similar: Vectors, numbers: Ids) -> list[int]:
     """Find the place of the label that is nearest to the centroid of each cluster."""
-    inside = numbers[:, None] == np.arange(similar.shape[1])
+    inside = numbers[:, None] == np.arange(similar.shape[1])  # (n, k): whether in this cluster
     return [int(place) for place in np.where(inside, similar, -np.inf).argmax(axis=0)]
 
 
@@ -260,8 +260,9 @@ def silhouettes(vectors: Vectors, clusters: Sequence[Hashable]) -> NDArray[np.fl
     if len(sizes) < 2:
         return np.zeros(len(ids))
     exact = vectors.astype(np.float64)
-    distances = 1 - exact @ (_sums(exact, ids) / sizes[:, None]).T
+    distances = 1 - exact @ (_sums(exact, ids) / sizes[:, None]).T  # (n, k): mean, to each cluster
     rows = np.arange(len(ids))
+    # the mean over a label's own cluster counts itself, at distance 0: a is over the others alone
     within = distances[rows, ids] * sizes[ids] / np.maximum(sizes[ids] - 1, 1)
     others = distances.copy()
     others[rows, ids] = np.inf
@@ -285,7 +286,7 @@ def outliers(vectors: Vectors, *, block: int = 2048) -> NDArray[np.bool_]:
     for start in range(0, len(vectors), block):
         similar = vectors[start : start + block] @ vectors.T
         rows = np.arange(len(similar))
-        similar[rows, start + rows] = -np.inf
+        similar[rows, start + rows] = -np.inf  # no label is its own neighbour
         nearest[start : start + block] = similar.max(axis=1)
     low, high = np.quantile(nearest, [0.25, 0.75])
     return np.asarray(nearest < low - 1.5 * (high - low))
@@ -316,6 +317,7 @@ def refits(
         centres = np.stack(
             [vectors[chosen][numbers == c].mean(axis=0) for c in range(int(numbers.max()) + 1)]
         )
+        # squared Euclidean distances less |x|², which is the same for all centres
         distances = (centres**2).sum(axis=1) - 2 * vectors @ centres.T
         yield distances.argmin(axis=1)
 
@@ -337,9 +339,10 @@ def coassociation(
     without refits.
     """
     numbers = np.asarray([clusters[i] for i in ids], np.int64)
-    others = np.bincount(numbers)[numbers] - 1
+    others = np.bincount(numbers)[numbers] - 1  # (n,): labels with it in its cluster
     total = np.zeros(len(ids))
     for fit in fits:
+        # together: those of them that are with it in the refit's cluster, too
         _, pair = np.unique(numbers * (int(fit.max()) + 1) + fit, return_inverse=True)
         together = np.bincount(pair)[pair] - 1
         total += np.where(others > 0, together / np.maximum(others, 1), 1.0)
@@ -350,14 +353,15 @@ def coassociation(
 def dendrogram(
     vectors: Vectors, method: Literal["ward", "average"], apart: Sequence[tuple[int, int]] = ()
 ) -> NDArray[np.float64]:
-    """Compute the merges of a linkage ("ward": Euclidean, "average": cosine distances), like scipy:
-    (n, D) -> (n − 1, 4).
+    """Compute the merges of a linkage ("ward": Euclidean, "average": cosine distances) of n points,
+    as scipy writes them: (n, D) -> (n − 1, 4). Pairs that must stay apart (`apart`) are so far from
+    each other that they are merged last.
     """
     import fastcluster
 
-    distances = _condensed(vectors, method)
+    distances = _upper_triangle_of_distances(vectors, method)
     n = len(vectors)
-    for i, j in map(sorted, apart):
+    for i, j in map(sorted, apart):  # the place of the pair i < j in a triangle row by row
         distances[n * i - i * (i + 1) // 2 + j - i - 1] = FORBIDDEN
     return np.asarray(fastcluster.linkage(distances, method, preserve_input=False))
 
@@ -399,7 +403,7 @@ def faiss_kmeans(
     return np.asarray(model.index.search(points, 1)[1][:, 0], np.int64)
 
 
-def _cut(
+def _cut_linkage(
     points: Vectors,
     weights: NDArray[np.float32],
     settings: ClusterSettings,
@@ -407,35 +411,36 @@ def _cut(
     *,
     method: Literal["ward", "average"],
 ) -> Ids:
-    """Cut a linkage into k clusters."""
+    """Cut a linkage of the points (n, D) into k clusters, 0 … k−1; a linkage knows no weights."""
     from scipy.cluster.hierarchy import fcluster
 
-    return (
-        np.asarray(fcluster(dendrogram(points, method, apart), settings.k, "maxclust"), np.int64)
-        - 1
-    )
+    from_one = fcluster(dendrogram(points, method, apart), settings.k, "maxclust")
+    return np.asarray(from_one, np.int64) - 1
 
 
-algorithms.register("ward")(partial(_cut, method="ward"))
-algorithms.register("average")(partial(_cut, method="average"))
+algorithms.register("ward")(partial(_cut_linkage, method="ward"))
+algorithms.register("average")(partial(_cut_linkage, method="average"))
 
 
-def _condensed(vectors: Vectors, method: str, *, block: int = 256) -> NDArray[np.float64]:
-    """Compute the upper triangle of the distances, (n·(n − 1)/2,), in blocks, without the whole
-    matrix in memory.
+def _upper_triangle_of_distances(
+    vectors: Vectors, method: str, *, block: int = 256
+) -> NDArray[np.float64]:
+    """Compute the upper triangle of the distances of unit vectors (n, D), row by row without its
+    diagonal: (n·(n − 1)/2,), in blocks, without the whole matrix in memory.
     """
     position = 0
     result = np.empty(len(vectors) * (len(vectors) - 1) // 2)
     for start in range(0, len(vectors), block):
         cosine = np.clip(1 - vectors[start : start + block] @ vectors[start:].T, 0, None)
-        distances = np.sqrt(2 * cosine) if method == "ward" else cosine
-        for i, row in enumerate(distances, start=1):
+        distances = np.sqrt(2 * cosine) if method == "ward" else cosine  # |x − y|² = 2 − 2·x·y
+        for i, row in enumerate(distances, start=1):  # row i of a block begins at its first column
             result[position : position + len(row) - i] = row[i:]
             position += len(row) - i
     return result
 
 
 def _centroids(vectors: Vectors, clusters: Ids) -> Vectors:
+    """The mean direction of each cluster, a unit vector: (n, D), (n,) -> (k, D)."""
     sums = _sums(vectors, clusters)
     return np.asarray(
         sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-12), np.float32

@@ -134,11 +134,11 @@ def _write(
     not.
     """
     selection_file, labels_file = _outputs(work)
-    counted = counts(selection)
+    counted = counts_of_selection(selection)
     write_rows(selection_file, selection, CleanedLandmark, record=record, counts=counted)
     write_rows(labels_file, labels, Label, record=record, counts={"labels": len(labels)})
 
-    kept = {name: count for name, count in counted.items() if " " in name}
+    kept = {name: count for name, count in counted.items() if " " in name}  # not the reasons
     terminal.say(counts_text(f"{len(labels):,} classes; landmarks", kept))
     if reasons := {name: count for name, count in counted.items() if " " not in name}:
         terminal.say(counts_text("why not kept", reasons))
@@ -194,6 +194,7 @@ def select(
     """
     labels = {name.class_id: name.label for name in names}
     texts = {normalised(rule.label): rule.action for rule in rules if not rule.qid}
+    # class -> action; a rule by QID comes last, for it says more surely which class is meant
     actions = {
         class_id: texts[normalised(label)]
         for class_id, label in labels.items()
@@ -253,8 +254,10 @@ def labels_of(selection: Iterable[CleanedLandmark], names: Sequence[ClassName]) 
     return sorted(labels, key=lambda label: (-label.landmarks, label.class_id))
 
 
-def counts(selection: Iterable[CleanedLandmark]) -> dict[str, int]:
-    """Count the landmarks per split and status, and per reason."""
+def counts_of_selection(selection: Iterable[CleanedLandmark]) -> dict[str, int]:
+    """Count the landmarks per split and status, as "train kept", and per reason, as "irrelevant".
+    Only the first have a space in them.
+    """
     result: Counter[str] = Counter()
     for row in selection:
         result[f"{row.split} {row.status}"] += 1
