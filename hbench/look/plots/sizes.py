@@ -11,7 +11,7 @@ from hbench.core.errors import SubmissionError, UnknownName, UsageError
 from hbench.core.untrusted import read_json
 from hbench.look.figures import (
     Drawing,
-    drawn,
+    draw_figure,
     legend_above,
     legend_height,
     percent_axis,
@@ -96,7 +96,7 @@ def draw_sizes(signature: str, sizes: Sequence[SizeScores], metrics: Sequence[st
     used = {size.bits for size in sizes}
     marks = ", ".join(words for bits, (_, words) in MARKS.items() if bits in used)
     about = f"{signature}\nline: the best score of so many bytes; marks: {marks}"
-    return drawn(paint, height=2.35 + legend_height(list(metrics)), about=about)
+    return draw_figure(paint, height=2.35 + legend_height(list(metrics)), about=about)
 
 
 def draw_metric(panel: Axes, metric: str, sizes: Sequence[SizeScores], color: str) -> None:
