@@ -108,7 +108,7 @@ def test_held_out_classes_choose_the_checkpoint_that_is_tested(letters, tmp_path
     are looked at once.
     """
     script = iter([0.2, 0.7, 0.4, 0.5])
-    monkeypatch.setattr(loop, "validated", lambda *_: {"AP": next(script)})
+    monkeypatch.setattr(loop, "validation_scores", lambda *_: {"AP": next(script)})
     recipe = tiny(
         "glyphs-happier", "validation=0.25", "evaluate_every=1", "select_by=AP", "epochs=4"
     )
