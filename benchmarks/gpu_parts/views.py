@@ -20,8 +20,9 @@ from hbench.engine.lists.pairs import QueryLists
 from hbench.engine.ranker import Ranker, Side
 from hbench.engine.settings import Settings
 from hbench.engine.similarity import dot
-from hbench.evaluation import examination, trees
+from hbench.evaluation import examination
 from hbench.evaluation.measurement import measure, scorers_of
+from hbench.evaluation.variants import trees
 from hbench.sheets.rows import default_levels
 from hbench.submissions.embeddings import Embeddings, joined
 from hbench.tree.several import MorePaths

@@ -47,8 +47,8 @@ LOCKED = 0x1 | 0x20 | 0x40  # bits of a zip member's flags: encrypted, patched, 
 PICTURES = ("JPEG", "PNG", "GIF", "BMP", "PPM", "TIFF", "WEBP", "JPEG2000")
 TOO_DEEP = f"it is nested more than {DEPTH} deep"
 
-TO_SQUARE = bytes.maketrans(b"{}", b"[]")
-NO_MARKS = bytes(set(range(256)) - set(b'[]{}"'))
+TO_SQUARE = bytes.maketrans(b"{}", b"[]")  # both kinds of brackets nest alike
+NO_MARKS = bytes(set(range(256)) - set(b'[]{}"'))  # letters that neither nest nor quote
 PART_OF_KEY = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
 DOTTED_KEY = re.compile(
     rf"^\s*\[{{0,2}}\s*{PART_OF_KEY}(?:\s*\.\s*{PART_OF_KEY}){{{DEPTH},}}", re.MULTILINE
@@ -97,16 +97,19 @@ def _is_deep(text: str) -> bool:
     """Whether a sound JSON text is nested more than DEPTH deep, by passes of bytes.replace: a tenth
     of the parser's time.
     """
+    # What is left are brackets and the quotes around texts. An escaped quote is none of these, but
+    # one behind an escaped backslash is: so pairs of backslashes go first.
     marks = (
         text.encode(errors="replace")
         .replace(b"\\\\", b"")
         .replace(b'\\"', b"")
         .translate(TO_SQUARE, NO_MARKS)
     )
-    # brackets inside texts; a pair of quotes holds none
+    # then texts with the brackets inside them; most hold none, and are gone at once
     marks = re.sub(rb'"[^"]*"', b"", marks.replace(b'""', b""))
+    # every pass takes the innermost level off: what is left is deeper
     for _ in range(DEPTH):
-        marks = marks.replace(b"[]", b"")  # the innermost
+        marks = marks.replace(b"[]", b"")
     return bool(marks)
 
 

@@ -67,8 +67,10 @@ from hbench.tree.partial import is_partial, known_levels
 
 
 def read(path: Path, *, ids: Path | None = None, movable: bool = False) -> Submission:
-    """The embeddings or the ranking in a file, told apart by its content; `movable`: they are read
-    to be evaluated once.
+    """The embeddings or the ranking in a file, told apart by its content.
+
+    `ids`: the file with the ids of one that has vectors alone; `movable`: the evaluation may put
+    the vectors into another order in place, since nobody reads them afterwards.
     """
     if path.is_file():
         refuse_for_embeddings(path)

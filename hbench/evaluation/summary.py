@@ -125,7 +125,11 @@ def rows_of_values(conditions: Conditions) -> int:
 def _means_by_test(
     measurements: Mapping[str, Measurement], names: Sequence[str]
 ) -> dict[str, dict[str, float | None]]:
-    """The means of every test, where there are several."""
+    """The means of every test, where there are several.
+
+    Values (M, Q) are summed in the order of the ids (`canonical`, (Q,)), so that the last bits do
+    not depend on the order of a file.
+    """
     if len(measurements) < 2:
         return {}
     return {

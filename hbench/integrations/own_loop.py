@@ -23,7 +23,7 @@ from hbench.core.arguments import checked, checked_class
 from hbench.core.errors import DataError, UsageError, examples
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
-from hbench.losses.partial import ended
+from hbench.losses.partial import unknown_as_minus_one
 from hbench.train.processes import Processes, gather
 from hbench.train.recipes.recipe import LossSpec
 from hbench.train.records.refusals import refuse_several
@@ -126,11 +126,11 @@ def build_loss_for(
         expected = '{"parameter": value}'
         raise UsageError("params is not a mapping", expected=expected, found=repr(params))
 
-    labels = ended(manifest.labels, manifest.tree)
+    labels = unknown_as_minus_one(manifest.labels, manifest.tree)
     spec = LossSpec(params=dict(params or {}))
     loss = build_objective({name: spec}, labels, dim).losses[name]
 
-    paths = ended(manifest.tree.paths, manifest.tree)
+    paths = unknown_as_minus_one(manifest.tree.paths, manifest.tree)
     table, of_classes = (torch.from_numpy(each.astype(np.int64)) for each in (labels, paths))
     return loss, LabelsById(manifest.items.tolist(), table, of_classes)
 

@@ -97,12 +97,14 @@ def confusion_of(named: NamedPictures, level: int) -> LevelConfusion:
     manifest = named.manifest
     names = manifest.tree.names[level]
     said_names = [*named.numbering.names[level], "nothing"]  # the last one is that of BELOW
+    # the numbering begins with the tree's own nodes: equal numbers are equal nodes
     truth, said = _known_at(named, level)
     pairs, counts = np.unique(np.stack([truth, said]), axis=1, return_counts=True)
     of_class = np.bincount(truth, minlength=len(names))
 
     wrong = pairs[0] != pairs[1]
     order = np.argsort(-counts[wrong], kind="stable")[:PAIRS]
+    # the class, its name by the reader, items, share of the class
     frequent = [
         (names[own], said_names[other], int(number), float(number / of_class[own]))
         for own, other, number in zip(

@@ -32,8 +32,8 @@ from hbench.tree.partial import known_levels
 CONTAINERS = (CrossBatchMemory, PerLevel, WeightedSum, nn.ModuleList)
 
 
-def ended(labels: Labels, tree: LabelTree) -> Labels:
-    """Put −1 into the labels (N, L) of a tree where nothing is known."""
+def unknown_as_minus_one(labels: Labels, tree: LabelTree) -> Labels:
+    """The labels (N, L) of a tree with −1 where nothing is known."""
     known = known_levels(tree)[labels[:, -1]]
     return np.where(np.arange(labels.shape[1]) < known[:, None], labels, np.int32(-1))
 

@@ -51,8 +51,10 @@ class Lists:
         self.counts, self.by_rank = self.arrange()
 
     def arrange(self) -> tuple[Tensor, Tensor]:
-        """Compute `counts` and `by_rank`, by a stable sort by score of the columns in order of
-        level.
+        """Compute `counts` (Q, L+1) and `by_rank` (Q, N).
+
+        Columns are put in order of level first, and then sorted by score stably: so of equal scores
+        the lower level comes first, which is pessimistic, as the metrics are.
         """
         # bincount would wait for a GPU
         counts = torch.stack(

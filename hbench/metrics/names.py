@@ -335,9 +335,14 @@ def _unknown(text: str) -> UnknownName:
 
 
 def spellings(cut: str = "k") -> list[str]:
-    """Return the spellings of the registered metrics, with this cut."""
+    """Return the spellings of the registered metrics, with this cut.
+
+    >>> "R@5" in spellings("5"), "AP#level" in spellings()
+    (True, True)
+    """
     shapes = set()
     for base in metrics:
+        # registered names end in the mark of what follows: @ of a cut, / and # of a level
         shape = base.rstrip("/@")
         if "cut" in metrics[base].takes:
             shape += f"@{cut}"

@@ -180,12 +180,14 @@ def _by_name(
     """Make the function of a query that is ranked by name, where labels form no tree: a metric of
     one level looks at its column, any other at the number of equal columns.
 
-    `exponent`: of an H-AP as released, None for other metrics; it counts |Ω^(l)| in the query set,
-    whose `names` (Q, L) these are, or else (None) on the list.
+    `exponent`: α of an H-AP that is computed as released; None for any other metric. `names`
+    (Q, L): of the query set, in which the released H-AP counts |Ω^(l)|; None: it counts in the
+    list.
     """
     function = name.definition.function
     arguments = name.arguments(setting.levels, setting.relevance)
 
+    # a column alone is a tree of one level: its positives have level 1
     def of_column(query: int, named: NamedSequences) -> float:
         return function(listed(named.columns[arguments["level"] - 1]), **arguments | {"level": 1})
 
@@ -204,8 +206,10 @@ def _by_name(
         return h_ap_by_value(whole, counts, exponent)
 
     def listed(sequence: LevelSequence) -> LevelSequence:
+        """The list as the released evaluator has it: it loses the last of a gallery of its own."""
         return sequence if setting.all_pairs else without_last(sequence)
 
+    # AP# has a level, too, but is of a number of equal columns
     if name.base == "wAP":
         return of_columns
     return of_column if "level" in arguments and name.base != "AP#" else of_whole
@@ -266,9 +270,12 @@ def without_last(sequence: LevelSequence) -> LevelSequence:
 
 
 def query_set_counts(labels: Labels) -> Counts:
-    """Count the queries, itself included, that each query (Q, L) has at each level; (Q, L+1)."""
+    """Count the queries, itself included, that share exactly 0 … L levels with each query (Q, L);
+    (Q, L+1)."""
+    # equal labels side by side; their order among themselves (the keys, all 0) changes no count
     order = canonical_order(labels, np.zeros(len(labels), np.uint64))
     starts, ends = level_ranges(labels, labels[order])
+    # (Q, L + 2): all share at least 0 levels, none at least L + 1
     at_least = np.column_stack(
         [np.full(len(labels), len(labels)), ends - starts, np.zeros(len(labels), np.int64)]
     )

@@ -81,7 +81,8 @@ def _begins_with_bracket(column: pa.ChunkedArray) -> bool:
 
 
 def _parse_cells(values: Sequence[str | None]) -> list[list[Any] | None] | None:
-    """The different cells as lists, None for an empty one; None where some cell is no list."""
+    """The distinct cells of a column as lists, None for an empty one; None in place of all where
+    some cell is no list, or none holds anything."""
     parsed: list[list[Any] | None] = []
     for value in values:
         held = as_list(value) if value else []

@@ -107,10 +107,11 @@ def recommended(table: NameTable, names: Sequence[str]) -> tuple[str, ...]:
     chosen = [name for name in names if name != RECOMMENDED]
     if len(chosen) == len(names):
         return tuple(names)
-    if _leaves_whole_rows(table, chosen):
-        return tuple(chosen)
-    if found := next(_combinations(table, chosen), None):
-        return tuple(found[0])
+    if _make_whole_tree(table, chosen):
+        return tuple(chosen)  # what was chosen suffices: nothing is added
+    if (first := next(_combinations(table, chosen), None)) is not None:
+        policies, _effect = first
+        return tuple(policies)
     raise TreeError(
         "no policies are recommended for these names",
         expected="names that policies make a tree of",
@@ -133,7 +134,7 @@ def _combinations(table: NameTable, chosen: Sequence[str]) -> Iterator[tuple[lis
             _exclude_each_other(policies[a], policies[b])
             for a, b in itertools.combinations(names, 2)
         )
-        if is_possible and _leaves_whole_rows(table, names):
+        if is_possible and _make_whole_tree(table, names):
             what = effect(table, names)
             if what not in effects:
                 yield names, what
@@ -143,7 +144,7 @@ def _combinations(table: NameTable, chosen: Sequence[str]) -> Iterator[tuple[lis
 MAX_SMALL_TABLE = 5  # items, of which each may be of a class of its own
 
 
-def _leaves_whole_rows(table: NameTable, names: Sequence[str]) -> bool:
+def _make_whole_tree(table: NameTable, names: Sequence[str]) -> bool:
     """Whether the policies make a tree without missing names, in which some items share a class."""
     try:
         mended = mend(table, names).table
@@ -187,7 +188,7 @@ def effect(table: NameTable, names: Sequence[str]) -> str:
     else:
         parts.append(f"{now} instead of {before}")
 
-    if not _leaves_whole_rows(table, names):
+    if not _make_whole_tree(table, names):
         parts.append("other problems stay")
     return "; ".join(parts)
 

@@ -92,16 +92,18 @@ class Paths(NamedTuple):
         )
 
     def nth(self, items: Positions, n: int) -> Labels:
-        """The path number n of each of the items, or the first of one that has fewer; (len(items),
-        L).
+        """The path number n, from 0, of each of the items, or the first of one that has fewer;
+        (len(items), L).
         """
-        labels: Labels = self.labels[items]
+        labels: Labels = self.labels[items]  # a copy
         if n == 0 or self.more is None:
             return labels
+        # more.items ascend, an item once for each path beside its first: the n-th path stands n − 1
+        # behind the first of these, unless the paths of another item stand there
         place = np.searchsorted(self.more.items, items) + n - 1
-        has = place < len(self.more.items)
-        has[has] = self.more.items[place[has]] == items[has]
-        labels[has] = self.more.labels[place[has]]
+        inside = np.flatnonzero(place < len(self.more.items))
+        has_nth = inside[self.more.items[place[inside]] == items[inside]]
+        labels[has_nth] = self.more.labels[place[has_nth]]
         return labels
 
     def levels(self, first: Positions, second: Positions) -> NDArray[np.uint8]:

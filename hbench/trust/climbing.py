@@ -130,8 +130,8 @@ def _extend_paths(rows: Shares, nodes: Labels) -> Labels:
 
 
 def leaf_counts(tree: LabelTree) -> list[Positions]:
-    """How many leaves lie below every node, level by level: classes below which is no other, so
-    none of what marks the unknown."""
+    """How many leaves lie below every node: an array (nodes of the level,) per level. A leaf is a
+    class below which is no other; what marks the unknown is no class, and counts nothing."""
     by_level: list[Positions] = []
     for level in range(tree.depth - 1, -1, -1):
         names = tree.names[level]
@@ -139,6 +139,7 @@ def leaf_counts(tree: LabelTree) -> list[Positions]:
         if by_level:
             np.add.at(below, tree.parents[level + 1], by_level[0])
         is_class = ~np.fromiter(map(is_unknown, names), bool, len(names))
+        # a class without any class below it is a leaf itself
         by_level.insert(0, np.where(is_class, np.maximum(below, 1), 0))
     return by_level
 

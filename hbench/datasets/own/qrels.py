@@ -156,7 +156,11 @@ def _understood(
     listed: list[tuple[str, str, int]],
     levels: tuple[str, ...],
 ) -> Understood:
-    """What a file of judgements was taken for."""
+    """What a file of judgements was taken for.
+
+    `grades`: by (query, item), of all judged pairs; `listed`: (query, item, number of the level
+    from 1) of those that are relevant.
+    """
     queries = {query for query, _ in grades}
     gallery = {item for _, item in grades}
     facts = [f"{len(listed):,} relevant of {len(grades):,} judged pairs"]

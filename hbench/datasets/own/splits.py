@@ -25,7 +25,8 @@ def split(
     """Return the table with its column of splits.
 
     If `by` names a level, the column puts every node of that level as a whole into test or
-    into train; items whose node is unknown train.
+    into train: the share `fraction` of the nodes into test; items whose node is unknown train.
+    Without `by` the table stays as it is.
     """
     levels = own.columns.levels
     if by is None:
@@ -39,9 +40,10 @@ def split(
     _refuse(own, by, fraction)
     depth = levels.index(by) + 1
     nodes = ["/".join(names[:depth]) for names in own.rows]
-    # a name that marks the unknown is no class: its items may be of any
+    # a row without any name is a distractor; a name that marks the unknown is no class: its items
+    # may be of any
     is_known = [any(names) and not is_unknown(names[depth - 1]) for names in own.rows]
-    classes = list(compress(nodes, is_known))
+    classes = list(compress(nodes, is_known))  # of every item whose node is known, repeated
     tested = held_out(classes, fraction=fraction, seed=seed)
     if not 0 < len(tested) < len(set(classes)):
         raise UsageError(

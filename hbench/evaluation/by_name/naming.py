@@ -69,10 +69,13 @@ class NodeVectors:
         self.first = next(level for level, here in enumerate(nodes) if len(here))
 
     def read(self, pictures: Floats, *, scale: float = SCALE) -> Readings:
-        """Name pictures by their vectors (N, D), a block of them at a time.
+        """Name pictures by their vectors (N, D), a block of them at a time, by three readers.
 
-        The last bits of a product depend on the shapes of its factors. So pictures in one order
-        give the same bits by any number of threads: the pieces have one size, and a thread each.
+        EACH takes the best node of every level by itself, DOWN the best child of the node above,
+        SUM the masses of the leaves, softmax of `scale` times their cosines, added up to the top.
+
+        The last bits of a product depend on the shapes of its factors: pieces of one size (cut in
+        `product_of`, where each gets a thread) give the same bits by any number of threads.
         """
         depth = self.tree.depth
         nodes = {reader: np.empty((len(pictures), depth), np.int32) for reader in READERS}

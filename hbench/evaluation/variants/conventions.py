@@ -295,19 +295,19 @@ class Explained(NamedTuple):
 
 
 def explained(printed: PrintedValue, conventions: Sequence[Convention], metric: str) -> Explained:
-    """Part the conventions into those that print a value to its last digit, the fewest changes
-    first, and the nearest."""
+    """Part the conventions into those that print a value to its last digit, rounded or, if none
+    does, cut off, the fewest changes first, and the nearest of the others."""
     factor = factor_of(metric)
     known = [each for each in conventions if not math.isnan(each.value)]
+    # a further change that does not move the value explains nothing
     known = [each for each in known if not _changes_nothing_more(each, known)]
     known.sort(key=lambda each: len(each.changes))
-    fitting = [each for each in known if printed.is_given_by(each.value, factor)]
-    is_cut = not fitting
-    if is_cut:
-        fitting = [each for each in known if printed.is_cut_from(each.value, factor)]
+    rounded = [each for each in known if printed.is_given_by(each.value, factor)]
+    cut = [] if rounded else [each for each in known if printed.is_cut_from(each.value, factor)]
+    fitting = rounded or cut
     others = [each for each in known if each not in fitting]
     others.sort(key=lambda each: abs(printed.of(each.value, factor) - printed.value))
-    return Explained(fitting, is_cut and bool(fitting), others[:NEAREST])
+    return Explained(fitting, bool(cut), others[:NEAREST])
 
 
 def _changes_nothing_more(convention: Convention, others: Sequence[Convention]) -> bool:

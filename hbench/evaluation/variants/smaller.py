@@ -7,8 +7,8 @@ by the number of signs that differ.
 
 >>> VectorSize(64, 8).bytes, str(VectorSize(64, 1)), str(VectorSize(64, 32, is_rotated=True))
 (64, '64 × 1 bit', '64 components × 32 bits')
->>> shrunk(np.array([[3.0, -1.0, 9.0]], np.float32), VectorSize(2, 8)).round(3).tolist()
-[[3.0, -0.992]]
+>>> shrunk(np.array([[254.0, -1.4, 9.0]], np.float32), VectorSize(2, 8)).tolist()
+[[254.0, -2.0]]
 """
 
 from __future__ import annotations

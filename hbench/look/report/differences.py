@@ -75,16 +75,17 @@ def _compare_with(reported: Reported, number: int, other: ReportedRun) -> Compar
     leading = by_metric.get(reported.by, differences[0])
     verdict = _verdict(leading, first.name, other.name, reported.document.unit)
     view = ComparisonView(
-        number,
-        other.name,
-        differences,
-        len(differences),
-        _scales_of_bars(differences),
-        verdict,
-        None,
-        [],
-        [],
-        [],
+        run=number,
+        name=other.name,
+        differences=differences,
+        tested=len(differences),
+        scales=_scales_of_bars(differences),
+        verdict=verdict,
+        # what the dataset's classes are needed for
+        balance=None,
+        lost=[],
+        gained=[],
+        chapters=[],
         sizes=sizes_in_words(first.document, other.document),
     )
     if (
@@ -94,6 +95,7 @@ def _compare_with(reported: Reported, number: int, other: ReportedRun) -> Compar
     ):
         return view
 
+    # (Q,): above 0 where the first run is better
     change = goodness(reported.by, first.values[reported.by] - other.values[reported.by])
     balance = (int((change > 0).sum()), int((change < 0).sum()), int((change == 0).sum()))
     pair = [first.values[reported.by], other.values[reported.by]]
@@ -103,7 +105,7 @@ def _compare_with(reported: Reported, number: int, other: ReportedRun) -> Compar
     gains = {mean.node: goodness(reported.by, mean.means[0] - mean.means[1]) for mean in classes}
     classes.sort(key=lambda mean: gains[mean.node])
     lost = [mean for mean in classes[:CLASSES] if gains[mean.node] < 0]
-    gained = [mean for mean in classes[: -CLASSES - 1 : -1] if gains[mean.node] > 0]
+    gained = [mean for mean in reversed(classes[-CLASSES:]) if gains[mean.node] > 0]
 
     return view._replace(
         balance=balance,

@@ -156,12 +156,15 @@ class CompositeSoftTriplet(BatchLoss):
         margins: Sequence[float] | None = None,
         scale: float = 32.0,
     ) -> None:
+        """`paths` (C, L): a row per class, its labels coarse to fine; `margins` (L,): None for the
+        paper's; `scale`: s, by which all products are multiplied."""
         super().__init__()
         require_positive(dim=dim, scale=scale)
-        table = class_paths(paths)
+        table = class_paths(paths)  # int64 (C, L)
         self.register_buffer("groups", _groups(table), persistent=False)
         self.margins = csl_margins(margins, table.shape[1])
         self.scale = scale
+        # of length about 1: p̂ does not depend on it, but how far a step turns it does
         self.weight = nn.Parameter(random_proxies(len(table), dim) / math.sqrt(dim))
 
     def compute(self, batch: LossBatch) -> Tensor:

@@ -408,16 +408,20 @@ PIXELS = "pixels"
 def own_backbone(name: str, weights: str, pools: bool) -> Backbone:
     """Build hbench:small, four convolutions for small grey images, or hbench:small-photo, as many
     for small colour photographs, neither of which is ever pretrained; or hbench:pixels, the small
-    grey images themselves."""
+    grey images themselves.
+
+    `weights` has nothing to say here; `pools`: whether the net ends in the mean over all places,
+    which the pixels, a vector already, do not need.
+    """
     if name == PIXELS:
-        return Backbone(nn.Flatten(), COUNTED, 32, (0.0,), (1.0,), crops=False)
+        return Backbone(nn.Flatten(), COUNTED, size=32, mean=(0.0,), std=(1.0,), crops=False)
     if name not in OWN_NETS:
         raise UnknownName("hbench backbone", name, (*OWN_NETS, PIXELS))
     build, side, mean, std = OWN_NETS[name]
     net = build()
     if pools:
         net = nn.Sequential(net, nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    return Backbone(net, COUNTED, side, mean, std)
+    return Backbone(net, COUNTED, size=side, mean=mean, std=std)
 
 
 class ImageTower(nn.Module):

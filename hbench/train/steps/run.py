@@ -14,7 +14,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from hbench.core.errors import ConfigError, DataError, UsageError
 from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
-from hbench.losses.partial import ended
+from hbench.losses.partial import unknown_as_minus_one
 from hbench.train.images.batches import images_of, in_order, workers_for
 from hbench.train.models.blocks import recompute
 from hbench.train.models.model import EmbeddingModel, begin_projection_by_pca, build_model
@@ -118,7 +118,11 @@ class TrainingRun:
 
 
 def begin(recipe: Recipe, data: Dataset, processes: Processes = SINGLE_PROCESS) -> TrainingRun:
-    """Make a run before its first step; the recipe's seed determines all random weights."""
+    """Make a run before its first step; the recipe's seed determines all random weights.
+
+    The order counts: a projection by PCA is fitted by the net as it begins; the average copies the
+    weights before recomputing and compiling wrap them.
+    """
     manifest = training_manifest(data)
     device = processes.device
     torch.manual_seed(recipe.seed)
@@ -136,9 +140,9 @@ def begin(recipe: Recipe, data: Dataset, processes: Processes = SINGLE_PROCESS) 
         recompute(model.backbone)
     if recipe.model.compile:
         model.compile_backbone()
-    objective = build_objective(recipe.losses, ended(manifest.labels, manifest.tree), model.dim).to(
-        device
-    )
+    objective = build_objective(
+        recipe.losses, unknown_as_minus_one(manifest.labels, manifest.tree), model.dim
+    ).to(device)
     scaler = torch.amp.GradScaler(device.type, enabled=precision == "float16")
     embed = distributed(model.train(), processes)
     optimizers = build_optimizers(recipe, model, objective, fused=on_gpu)

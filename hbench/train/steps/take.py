@@ -13,7 +13,7 @@ from torch import Tensor
 
 from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
-from hbench.losses.partial import ended
+from hbench.losses.partial import unknown_as_minus_one
 from hbench.train.images.batches import Batches, images_of, keys_of, workers_for
 from hbench.train.images.sampler import EpochBatches, plan
 from hbench.train.processes import SINGLE_PROCESS, Processes, average_gradients
@@ -121,7 +121,9 @@ def _launch_steps(
     device = processes.device
     images = images_of(data.name, manifest, recipe.images, vary=True)
     loader = Batches(images, workers=workers_for(images, recipe.images), device=device)
-    labels = torch.from_numpy(ended(manifest.labels, manifest.tree)).to(device, torch.int64)
+    labels = torch.from_numpy(unknown_as_minus_one(manifest.labels, manifest.tree)).to(
+        device, torch.int64
+    )
     compute = in_two_passes(recipe.two_pass) if recipe.two_pass else direct
 
     for epoch in range(run.step // in_epoch, recipe.epochs):

@@ -54,7 +54,11 @@ def from_scratch(
 
 
 def _scrape(work: Path, raw: Path, contact: str | None, *, rate: float, servers: Servers) -> None:
-    """Link the landmarks, unless that is done; without a contact from the cache alone."""
+    """Link the landmarks; without a contact from the cache alone.
+
+    `rate`: requests a second. What was linked before by the same settings, which are noted beside
+    the links, is not asked for again.
+    """
     build = ["hbench", "build", "hgldv2", "--root", str(raw), "--from-scratch", str(work)]
     command = shlex.join(build)
     is_offline = contact is None

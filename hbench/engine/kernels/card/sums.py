@@ -173,10 +173,14 @@ def sum_query(query: SummedQuery, spare: Spare, work: Work) -> None:
 
 @card_part
 def sum_up_to(query: SummedQuery, level: Number, column: Number, work: Work) -> None:
-    """Write hits, precision and gain of one level up to a cut, which only the first positives
-    reach."""
+    """Write hits, precision and gain of one level up to a cut. Precision is a sum here, not yet
+    divided.
+
+    `column`: the place of the cut among all, and in the output, as is `level`, from 1. Ranks
+    ascend, so that the loop ends at the first positive beyond the cut.
+    """
     cut = work.request.cuts[column]
-    own = work.shared.sums[cuda.threadIdx.x]
+    own = work.shared.sums[cuda.threadIdx.x]  # precision, gain, hits of this thread
     own[:3] = 0
     start = 0
     while start < query.size and query.ranks[start] <= cut:
@@ -194,7 +198,7 @@ def sum_up_to(query: SummedQuery, level: Number, column: Number, work: Work) -> 
         work.out.precision[query.number, level - 1, column] = own[0]
         work.out.gain[query.number, level - 1, column] = own[1]
         work.out.hits[query.number, level - 1, column] = own[2]
-    cuda.syncthreads()
+    cuda.syncthreads()  # the sums are shared, and used again
 
 
 @card_part
