@@ -68,7 +68,8 @@ def command(
     if as_json:
         show_json(_document(explained, len(found), printed))
         return
-    _show(explained, len(found), f"{name} = {value}", f"hbench evaluate {file} -d {dataset}")
+    what = f"{name} = {value}, of {len(found)} conventions"
+    _show(explained, str(name), what, f"hbench evaluate {file} -d {dataset}")
 
 
 def _document(explained: Explained, tried: int, printed: Any) -> dict[str, Any]:
@@ -82,23 +83,26 @@ def _document(explained: Explained, tried: int, printed: Any) -> dict[str, Any]:
     }
 
 
-def _show(explained: Explained, tried: int, what: str, command: str) -> None:
+def _show(explained: Explained, name: str, what: str, command: str) -> None:
     """The conventions that fit, or the nearest, each with its command."""
-    header = ["convention", "value, percent", "command"]
+    header = ["convention", f"{name}, as printed", "command"]
     if explained.fitting:
         how = "if further digits are cut off" if explained.is_cut else "to the last digit"
-        title = f"{len(explained.fitting)} of {tried} conventions give {what} {how}"
-        show_table(title, header, _rows(explained.fitting, command))
+        title = f"{what} these {len(explained.fitting)} give it {how}"
+        show_table(title, header, _rows(explained.fitting, name, command))
         show("Others may give it, too: that a convention fits does not say that it was used.")
         return
-    title = f"none of {tried} conventions gives {what}; the nearest"
-    show_table(title, header, _rows(explained.nearest, command))
+    show_table(
+        f"{what} none gives it; the nearest", header, _rows(explained.nearest, name, command)
+    )
 
 
-def _rows(conventions: list[Convention], command: str) -> list[list[str]]:
-    """The cells of conventions: those without options have no command."""
+def _rows(conventions: list[Convention], name: str, command: str) -> list[list[str]]:
+    """The cells of conventions of the metric `name`: those without options have no command."""
+    from hbench.records.shown import shown
+
     rows = []
     for each in conventions:
         said = f"{command} {each.options}" if each.options else "–"
-        rows.append([each.words, f"{100 * each.value:.4f}", said])
+        rows.append([each.words, shown(name, each.value, 4), said])
     return rows

@@ -195,6 +195,18 @@ def test_a_fitting_convention_is_called_no_cause(files):
     assert "does not say that it was used" in shown
 
 
+def test_bytes_that_may_be_bits_are_asked_about(files):
+    np.savez(files / "b.npz", ids=np.array(IDS), embeddings=np.full((ITEMS, 2), 200, np.uint8))
+    words = ("-d", files / "own.csv", "-m", "AP", "--value", "1.0")
+    assert "packed bits" in refusal("explain", files / "b.npz", *words)
+
+
+def test_edges_of_the_tree_are_no_percentage(files):
+    nearest = explain(files, "hops@1", "9.99").splitlines()[2:]
+    assert len(nearest) == 3
+    assert all(0 < float(line.split("\t")[1]) <= 4 for line in nearest)
+
+
 def test_rankings_have_nothing_to_try(files):
     (files / "run.txt").write_text("".join(f"{i} Q0 {j} 1 0.5 a\n" for i in IDS for j in IDS[:2]))
     words = ("-d", files / "own.csv", "-m", "AP", "--value", "1.0")

@@ -29,6 +29,7 @@ from hbench.datasets.manifest import Manifest
 from hbench.engine.settings import Settings
 from hbench.evaluation.examination import Examined, examine
 from hbench.evaluation.submission import EmbeddingSubmission
+from hbench.evaluation.variants.smaller import directions
 from hbench.metrics.definitions import metrics
 from hbench.metrics.functions import evaluate as values_of
 from hbench.metrics.names import MetricName, factor_of
@@ -114,7 +115,12 @@ def tried(
         data: the dataset.
         metric: the metric, of one level.
         report: measures what was examined (hbench.evaluation.examination.Examined) and reports.
+
+    Raises:
+        UsageError: bytes that may be packed bits.
     """
+    if data.protocol.similarity != "hamming":
+        given.refuse_bits()  # every similarity below is named, and none would ask
     vectors = EmbeddingSubmission(*given.parts)  # evaluated many times: not moved in place
     yield from _by_settings(vectors, data, metric, report)
     if len(given.parts) == 1 and all(_among_themselves(test) for test in data.tests.values()):
@@ -137,8 +143,10 @@ def _by_settings(
                 settings = Settings(names, protocol, ties, similarity)
                 try:
                     made = report(examine(given, data, settings, doubted=False))
-                except UsageError:  # no released evaluator here, or one that lacks a metric
-                    continue
+                except UsageError:
+                    if protocol == "paper":
+                        raise
+                    continue  # no released evaluator here, or one that lacks a metric
                 options = []
                 if similarity != own:
                     options.append(f"--similarity {similarity}")
@@ -222,8 +230,8 @@ def _of_test(
 ) -> Iterator[tuple[str, NDArray[np.float64]]]:
     """The values (Q,) of a test by every convention of lists, in blocks of queries."""
     depth = labels.shape[1]
-    centred = _directions(vectors - vectors.mean(axis=0))
-    plain = _directions(vectors)
+    centred = directions(vectors - vectors.mean(axis=0))
+    plain = directions(vectors)
     step = max(1, PAIRS_AT_ONCE // len(vectors))
     for start in range(0, len(vectors), step):
         own = np.arange(start, min(start + step, len(vectors)))
@@ -274,15 +282,6 @@ def _with_self(
     first = np.where(is_best, levels, depth + 1).argmin(axis=1)
     left[rows, first] = -np.inf
     yield "the first result beside the query is dropped too", left, levels
-
-
-def _directions(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Vectors (N, D) of length 1; zeros stay zeros."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    directions: NDArray[np.float64] = np.divide(
-        vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0
-    )
-    return directions
 
 
 class Explained(NamedTuple):

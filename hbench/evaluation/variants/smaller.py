@@ -68,19 +68,19 @@ class Components(NamedTuple):
     @classmethod
     def of(cls, vectors: NDArray[Any], *, of_directions: bool) -> Components:
         """Fit to vectors (N, D)."""
-        rows = _directions(vectors) if of_directions else np.asarray(vectors, np.float64)
+        rows = directions(vectors) if of_directions else np.asarray(vectors, np.float64)
         mean = rows.mean(axis=0)
         _, axes = np.linalg.eigh(np.cov(rows - mean, rowvar=False))
         return cls(mean, axes[:, ::-1], of_directions)  # eigh has the narrowest axis first
 
     def rotated(self, vectors: NDArray[Any]) -> NDArray[np.float64]:
         """Vectors (N, D) as coordinates (N, D) along the axes."""
-        rows = _directions(vectors) if self.of_directions else np.asarray(vectors, np.float64)
+        rows = directions(vectors) if self.of_directions else np.asarray(vectors, np.float64)
         turned: NDArray[np.float64] = (rows - self.mean) @ self.axes
         return turned
 
 
-def _directions(vectors: NDArray[Any]) -> NDArray[np.float64]:
+def directions(vectors: NDArray[Any]) -> NDArray[np.float64]:
     """Vectors (N, D) of length 1; zeros stay zeros."""
     rows = np.asarray(vectors, np.float64)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
