@@ -38,7 +38,7 @@ def partial_scorers(names: Sequence[MetricName], setting: Setting) -> list[Score
 
 
 def _graded(name: MetricName, setting: Setting, reading: Reading) -> Scorer:
-    return _read(_by_paper(name, setting), reading)
+    return replace(_by_paper(name, setting), reading=reading)
 
 
 def _of_level(name: MetricName, setting: Setting) -> Scorer:
@@ -48,25 +48,21 @@ def _of_level(name: MetricName, setting: Setting) -> Scorer:
     scorer = _by_paper(name, setting)
     level = scorer.arguments["level"]
     if name.base == "AP#":
-        return replace(_read(scorer, known(depth)), asked=level)
+        return replace(scorer, reading=known(depth), level_required=level)
+
     arguments = {**scorer.arguments, "level": 1}
     function: Callable[..., float] = name.definition.function
-    one = replace(
+    return replace(
         scorer,
         arguments=arguments,
         function=lambda query, sequence: function(sequence, **arguments),
+        reading=at_level(depth, level),
+        level_required=level,
     )
-    return replace(_read(one, at_level(depth, level)), asked=level)
 
 
 def _by_paper(name: MetricName, setting: Setting) -> Scorer:
     scorer = paper(name, setting)
+    # the registry types its entries as protocols in general, which may return any function
     assert isinstance(scorer, Scorer)
     return scorer
-
-
-def _read(scorer: Scorer, reading: Reading) -> Scorer:
-    formula = scorer.function
-    return replace(
-        scorer, function=lambda query, coded: formula(query, reading.of(coded)), reading=reading
-    )

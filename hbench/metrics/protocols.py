@@ -50,9 +50,9 @@ class Scorer:
     `arguments`: the keywords of the metric's function. `grade`: for H-AP, the relevance and the
     weight (Q, L+1) of the levels for queries (Q,) with level counts (Q, L+1). `loses_last`: the
     item ranked last is dropped first. `by_name`: the value of a query that is ranked by name; None
-    where the protocol goes by the tree. Under partial labels (hbench.metrics.readings) `reading`
-    makes levels of the codes in a sequence, and queries that are not known to the level `asked` are
-    not asked.
+    where the protocol goes by the tree. Under partial labels (hbench.metrics.readings) a sequence
+    holds codes, of which `reading` makes the levels that the function takes; queries whose label
+    ends above `level_required` are skipped.
     """
 
     name: MetricName
@@ -62,10 +62,11 @@ class Scorer:
     loses_last: bool = False
     by_name: ScoreNamed | None = None
     reading: Reading | None = None
-    asked: int = 0
+    level_required: int = 0
 
     def __call__(self, query: int, sequence: LevelSequence) -> float:
-        return self.function(query, sequence)
+        levels = sequence if self.reading is None else self.reading.of(sequence)
+        return self.function(query, levels)
 
 
 @dataclass(frozen=True)

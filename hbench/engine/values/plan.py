@@ -254,4 +254,8 @@ def plan_of(job: Job) -> MetricPlan | None:
 
 def partial_rows(scorers: Sequence[ScoreQuery]) -> dict[int, int]:
     """The metrics, by row, that skip queries whose labels end above a level, and that level."""
-    return {row: s.asked for row, s in enumerate(scorers) if isinstance(s, Scorer) and s.asked}
+    return {
+        row: scorer.level_required
+        for row, scorer in enumerate(scorers)
+        if isinstance(scorer, Scorer) and scorer.level_required
+    }
