@@ -32,8 +32,9 @@ from hbench.__main__ import CYCLES
 from hbench.engine.executors.threads import on_threads, triangle_of
 from hbench.engine.job import Job
 from hbench.engine.kernels.best_items import raise_best
-from hbench.engine.ranker import Ranker, Side
+from hbench.engine.ranker import Ranker
 from hbench.engine.settings import Settings
+from hbench.engine.sides import Side
 from hbench.engine.similarity import SelectedRows
 from hbench.engine.values.plan import plan_of
 from hbench.evaluation.measurement import scorers_of

@@ -26,8 +26,9 @@ from evaluate import DIM, load_libraries, peak_memory, uneven_labels
 
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Job
-from hbench.engine.ranker import Ranker, Side
+from hbench.engine.ranker import Ranker
 from hbench.engine.settings import Settings
+from hbench.engine.sides import Side
 from hbench.evaluation.measurement import Retrieval, job_of, measure, scorers_of
 from hbench.metrics.significance import UnitSums, difference_intervals, mean_intervals, sign_flip_p
 from hbench.sheets.rows import default_levels

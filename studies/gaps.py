@@ -17,7 +17,8 @@ from hbench.datasets import Dataset
 from hbench.engine.settings import Settings
 from hbench.evaluation.examination import examine
 from hbench.evaluation.gap import gap_of, random_batches, sampled
-from hbench.evaluation.submission import read, retrieval_of
+from hbench.evaluation.submission import read
+from hbench.evaluation.submission.embedding import retrieval_of
 from hbench.train.loop import EMBEDDINGS
 
 FILE = "gap.json"

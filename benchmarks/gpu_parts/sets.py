@@ -11,8 +11,9 @@ import torch
 
 from hbench.engine.executors.gpu import CardJob, exact_products
 from hbench.engine.job import Job
-from hbench.engine.ranker import Ranker, Side
+from hbench.engine.ranker import Ranker
 from hbench.engine.settings import Settings
+from hbench.engine.sides import Side
 from hbench.engine.values.plan import MetricPlan
 from hbench.evaluation.measurement import scorers_of
 from hbench.sheets.rows import default_levels

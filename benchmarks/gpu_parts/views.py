@@ -17,8 +17,9 @@ from hbench.engine.executors.gpu import on_devices
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute, Job
 from hbench.engine.lists.pairs import QueryLists
-from hbench.engine.ranker import Ranker, Side
+from hbench.engine.ranker import Ranker
 from hbench.engine.settings import Settings
+from hbench.engine.sides import Side
 from hbench.engine.similarity import dot
 from hbench.evaluation import examination
 from hbench.evaluation.measurement import measure, scorers_of

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from hbench.core.errors import SubmissionError, UsageError, examples
 from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest, from_names
-from hbench.engine.ranker import Side
 from hbench.engine.settings import Conditions
+from hbench.engine.sides import Side
 from hbench.engine.similarity import SelectedRows
 from hbench.engine.top_k import NO_ITEM, TopResults
 from hbench.evaluation.measurement import OnBlock, Retrieval, job_of, measure

@@ -1,5 +1,4 @@
-"""A leaderboard as a table for people (terminal, Markdown, LaTeX), as records for machines (CSV,
-JSON), its sources as BibTeX.
+"""A leaderboard as a table for people, as records for machines (CSV, JSON), its sources as BibTeX.
 
 >>> from decimal import Decimal
 >>> from hbench.boards import Paper
@@ -8,66 +7,26 @@ JSON), its sources as BibTeX.
 ...     scores={"R@1": Decimal("81.0")},
 ...     paper=Paper(citation="Me, 2026", table="Tab. 1"),
 ... )
->>> print(
-...     markdown(
-...         table([Standing(1, row.scores["R@1"], (row,))], ["R@1"], citations={}), title="sop@1"
-...     )
-... )
-**sop@1**
-<BLANKLINE>
-| place | method | R@1 | source |
-| ---: | --- | ---: | --- |
-| 1 | a\\|b | 81.0 | Me Tab. 1 |
-<BLANKLINE>
+>>> content = table([Standing(1, row.scores["R@1"], (row,))], ["R@1"], citations={})
+>>> content.header, content.cells
+(('place', 'method', 'R@1', 'source'), [('1', 'a|b', '81.0', 'Me Tab. 1')])
 """
 
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import BaseModel
 
 from hbench.boards import Citation, Leaderboard, Paper, Row, RunProvenance, Setup, Standing, as_one
 from hbench.boards.identities import impossible
-from hbench.core.errors import one_line
 from hbench.core.tables import without_formula
 from hbench.core.text import NONE, csv_text
 from hbench.datasets.metadata import publications
 from hbench.metrics.names import goodness
+from hbench.records.tables import PrintedTable
 
-LEFT = (
-    "method",
-    "backbone",
-    "trained on",
-    "source",
-    "metric",
-    "model",
-)  # columns of texts; the others hold numbers
-MARKED = re.compile(r"([\\|*_<`])")
-IN_LATEX = {  # what its default fonts lack
-    "→": r"$\rightarrow$", "α": r"$\alpha$", "β": r"$\beta$", "λ": r"$\lambda$", "Σ": r"$\Sigma$",
-    "τ": r"$\tau$",
-    "|": r"\textbar{}", "<": r"\textless{}", ">": r"\textgreater{}", "≥": r"$\geq$", "≤": r"$\leq$",
-}  # fmt: skip
-FOREIGN = re.compile(f"[{''.join(IN_LATEX)}]")
-
-
-Marks = Sequence[Collection[int]]  # the columns of every line
 Places = set[int]  # lines of a column
-
-
-class BoardTable(NamedTuple):
-    """`cells`: a line per standing, as texts. `notes`: "[n] …" for the marks behind methods, then
-    full sources. `bold`, `underlined`: for every line, the columns whose cell is printed so, where
-    any is.
-    """
-
-    header: tuple[str, ...]
-    cells: list[tuple[str, ...]]
-    notes: list[str]
-    bold: Marks = ()
-    underlined: Marks = ()
 
 
 def table(
@@ -75,7 +34,7 @@ def table(
     metrics: Sequence[str],
     citations: Mapping[str, Citation],
     levels: Sequence[str] = (),
-) -> BoardTable:
+) -> PrintedTable:
     """Place, method, year, backbone, dimension, the scores of `metrics` and the sources, without
     empty columns; and what was trained on, where all say so. `levels`: those of one test, whose
     scores are compared with each other.
@@ -103,10 +62,12 @@ def table(
     notes += [
         full_source(key, citation) for key, citation in cited_by(standings, citations).items()
     ]
-    return BoardTable(kept(header), list(map(kept, lines)), notes)
+    return PrintedTable(kept(header), list(map(kept, lines)), notes)
 
 
-def with_best(content: BoardTable, board: Leaderboard, standings: Sequence[Standing]) -> BoardTable:
+def with_best(
+    content: PrintedTable, board: Leaderboard, standings: Sequence[Standing]
+) -> PrintedTable:
     """Return the table of standings with the best and second cells of every metric marked. Scores
     that are not comparable with the others, by their row or their conditions, are left aside.
     """
@@ -210,58 +171,6 @@ def title(board: Leaderboard) -> str:
     """The dataset, that scores are percent, of which tests and under which protocol."""
     tests = f", mean over {', '.join(board.averaged)}" if board.averaged else ""
     return f"{board.dataset}@{board.version}: percent{tests}, {board.protocol} protocol"
-
-
-def markdown(content: BoardTable, *, title: str) -> str:
-    """A pipe table, its notes below."""
-    aligned = ["---" if name in LEFT else "---:" for name in content.header]
-    bold = content.bold or [()] * len(content.cells)
-    cells = []
-    for line, strong in zip(content.cells, bold, strict=True):
-        texts = map(_unmarked, line)
-        cells.append([f"**{text}**" if i in strong else text for i, text in enumerate(texts)])
-
-    pipes = [f"| {' | '.join(line)} |" for line in (content.header, aligned, *cells)]
-    notes = [f"- {_unmarked(note)}" for note in content.notes]
-    return (
-        "\n".join([f"**{one_line(title)}**", "", *pipes, *(["", *notes] if notes else [])]) + "\n"
-    )
-
-
-def _unmarked(text: str) -> str:
-    return MARKED.sub(r"\\\1", one_line(text))
-
-
-def latex(content: BoardTable, *, title: str) -> str:
-    """A booktabs table with its notes below it, every text escaped; no line begins with a bracket,
-    which would be an option.
-    """
-    import pandas as pd
-
-    def tabular(frame: pd.DataFrame, columns: str, marked: Mapping[str, Marks]) -> str:
-        """A tabular with these column types (such as llrr); `marked`: by command, the columns of
-        every line that it is put around."""
-        style = (
-            frame.style.hide(axis="index")
-            .format(escape="latex")
-            .format_index(axis=1, escape="latex")
-        )
-        commands = pd.DataFrame("", frame.index, frame.columns)
-        for command, marks in marked.items():
-            for line, places in enumerate(marks):
-                commands.iloc[line, list(places)] = f"{command}:--rwrap;"
-        style = style.apply(lambda _: commands, axis=None)
-
-        # a cell that begins with [ would be an option of the line before it
-        text = style.to_latex(hrules=True, column_format=columns)
-        return re.sub(r"(?m)^\[", "{[}", FOREIGN.sub(lambda found: IN_LATEX[found[0]], text))
-
-    aligned = "".join("l" if name in LEFT else "r" for name in content.header)
-    cells = pd.DataFrame(content.cells, columns=list(content.header))
-    body = tabular(cells, aligned, {"textbf": content.bold, "underline": content.underlined})
-    below = pd.DataFrame({"Notes": content.notes})
-    notes = tabular(below, r"p{\linewidth}", {}) if content.notes else ""
-    return f"% {one_line(title)}\n\\begin{{table}}\n\\centering\n{body}{notes}\\end{{table}}\n"
 
 
 def cited_by(

@@ -89,13 +89,14 @@ def written(
     import json
 
     from hbench.boards import export as exports
+    from hbench.records import tables
 
     content = exports.table(standings, metrics, board.citations, board.levels_of_one_test)
     content = exports.with_best(content, board, standings)
     title = exports.title(board)
     writers: dict[str, Callable[[], str]] = {
-        "markdown": lambda: exports.markdown(content, title=title),
-        "latex": lambda: exports.latex(content, title=title),
+        "markdown": lambda: tables.markdown(content, title=title),
+        "latex": lambda: tables.latex(content, title=title),
         "csv": lambda: exports.as_csv(board, standings),
         "bibtex": lambda: exports.bibtex(exports.cited_by(standings, board.citations)),
         "json": lambda: json.dumps(
@@ -113,6 +114,7 @@ def terminal_table(
     """
     from hbench.boards import export as exports
     from hbench.boards.resolution import resolution
+    from hbench.records import tables
 
     width = shutil.get_terminal_size((100, 24)).columns if watched(sys.stdout) else 10_000
     for shown in range(len(metrics), 0, -1):
@@ -121,7 +123,7 @@ def terminal_table(
         )
         if fixed or needed_width(content) <= width:
             break
-    show_table(exports.title(board), content.header, content.cells, left=exports.LEFT)
+    show_table(exports.title(board), content.header, content.cells, left=tables.LEFT)
     ranked = sum(standing.place is not None for standing in standings)
     remarks = [
         f"{ranked} results ranked by {metrics[0]}, of {len(board.rows)} rows (--all shows every "

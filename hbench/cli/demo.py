@@ -53,7 +53,7 @@ def command(out: Path, dim: int) -> None:
     from hbench import datasets
     from hbench.engine.settings import Settings
     from hbench.evaluation.evaluate import report_on
-    from hbench.evaluation.submission import EmbeddingSubmission
+    from hbench.evaluation.submission.embedding import EmbeddingSubmission
     from hbench.look.pages.folder import refuse_folder
     from hbench.look.plots import plot
     from hbench.look.report.folder import write_report as write_pages

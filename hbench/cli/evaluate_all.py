@@ -162,7 +162,7 @@ def _show(
     standings: list[ModelStanding], metric: str, asked: list[str], *, refused: list[str], form: str
 ) -> None:
     """Print the table of all models in a form that the command line offers."""
-    from hbench.boards import many_tables
+    from hbench.evaluation.many import tables
 
     best = standings[0].document
     if form == "json":
@@ -171,8 +171,8 @@ def _show(
         about = {"signature": best.signature, "metric": metric, "metrics": shown}
         show_json({**about, "models": models, "refused": refused})
     elif form == "table":
-        content = many_tables.table(standings, metric, asked)
+        content = tables.table(standings, metric, asked)
         title = f"{best.dataset}, {best.protocol} protocol, percent"
         show_table(title, content.header, content.cells, "\n".join(content.notes))
     else:
-        show(many_tables.written(standings, metric, asked, form=form).rstrip("\n"))
+        show(tables.written(standings, metric, asked, form=form).rstrip("\n"))

@@ -75,7 +75,8 @@ def command(
     from hbench.engine.settings import Settings
     from hbench.evaluation.examination import examine
     from hbench.evaluation.gap import gap_of, random_batches, sampled
-    from hbench.evaluation.submission import read, retrieval_of
+    from hbench.evaluation.submission import read
+    from hbench.evaluation.submission.embedding import retrieval_of
 
     data = table.load(dataset)
     given = read(file, ids=ids).embeddings("a gap")

@@ -168,13 +168,12 @@ def submitted(
     `read` takes it.
     """
     from hbench.evaluation import submission
+    from hbench.evaluation.submission.embedding import EmbeddingSubmission
     from hbench.submissions import embeddings
 
     if gallery is None:
         return submission.read(file, ids=ids, movable=movable)
-    return submission.EmbeddingSubmission(
-        embeddings.read(file, ids=ids), embeddings.read(gallery, ids=ids)
-    )
+    return EmbeddingSubmission(embeddings.read(file, ids=ids), embeddings.read(gallery, ids=ids))
 
 
 def without_zeros(given: Submission, leave_out: str | None) -> Submission:
@@ -247,12 +246,14 @@ def write_rows(documents: list[Document], path: Path) -> None:
 
 def show_scores(document: Document) -> None:
     """Print the score tables and their heading."""
-    from hbench.boards import formats
+    from hbench.records import report_tables
 
-    for place, content in enumerate(formats.tables(document)):
-        show_table(None if place else formats.heading(document), content.header, content.cells)
+    for place, content in enumerate(report_tables.tables(document)):
+        show_table(
+            None if place else report_tables.heading(document), content.header, content.cells
+        )
     signatures = [document.signature, *(tree.signature for tree in document.trees.values())]
-    show("\n".join([formats.unit_note(document), *signatures]))
+    show("\n".join([report_tables.unit_note(document), *signatures]))
 
 
 def refuse_missing(files: Iterable[Path | None]) -> None:
@@ -312,18 +313,19 @@ def remarks_of(document: Document, *, every: bool) -> list[str]:
 
 def show_report(document: Document, format_: str, *, every_remark: bool = True) -> None:
     """The scores in one of the formats, the remarks, and the place on the dataset's leaderboard."""
-    from hbench.boards import formats
+    from hbench.boards.placing import placing
+    from hbench.records.report_tables import FORMATS
 
     if format_ == "json":
         show_json(document.model_dump(mode="json"))
     elif format_ == "table":
         show_scores(document)
     else:
-        show(formats.FORMATS[format_](document).rstrip("\n"))
+        show(FORMATS[format_](document).rstrip("\n"))
     for remark in remarks_of(document, every=every_remark):
         say(remark)
     board = board_of(document.dataset)
-    if board and (placed := formats.placing(document, board)):
+    if board and (placed := placing(document, board)):
         say(placed)
 
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from hbench.datasets import Dataset
     from hbench.evaluation.examination import Examined
     from hbench.evaluation.execution import Execution
-    from hbench.evaluation.submission import EmbeddingSubmission, Submission
+    from hbench.evaluation.submission import Submission
+    from hbench.evaluation.submission.embedding import EmbeddingSubmission
     from hbench.evaluation.variants.smaller import Components, SmallerScore, VectorSize
     from hbench.records.report import Report
 

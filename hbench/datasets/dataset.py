@@ -197,6 +197,12 @@ class Dataset:
         return named if self.train is None else {TRAIN: self.train, **named}
 
     @property
+    def known_items(self) -> set[str]:
+        """The ids of all its items, in whatever split or test, and of those that were dropped."""
+        ids = {item for manifest in self.manifests.values() for item in manifest.items}
+        return ids | {*self.dropped}
+
+    @property
     def dropped(self) -> list[str]:
         """Items of its table that policies or the choice of copies left out; embedding files may
         hold them.

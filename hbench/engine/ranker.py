@@ -18,9 +18,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +26,11 @@ from numpy.typing import NDArray
 from hbench.core.errors import TreeError
 from hbench.engine.lists import ListedItems, PositiveLists
 from hbench.engine.lists.pairs import PairLists, QueryLists
-from hbench.engine.lists.paths import KnownPaths, PathLists
-from hbench.engine.scan import ROWS_AT_ONCE, equal_rows
+from hbench.engine.lists.paths import PathLists
+from hbench.engine.scan import ROWS_AT_ONCE
 from hbench.engine.score_blocks import Scores
-from hbench.engine.similarity import SelectedRows, Similarity, cosine, scan_of
+from hbench.engine.sides import Side, duplicates, left_out_of
+from hbench.engine.similarity import Similarity, cosine, scan_of
 from hbench.metrics.level_sequence import (
     LevelSequence,
     Ties,
@@ -42,69 +41,7 @@ from hbench.metrics.level_sequence import (
     unknown_ranges,
 )
 from hbench.tree import MOST_LEVELS, Labels
-from hbench.tree.several import MorePaths, Paths
 
-
-def duplicates(
-    vectors: NDArray[np.floating], order: NDArray[np.int64], keys: NDArray[np.uint64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Find the gallery items whose vector stands earlier in the canonical order, too.
-
-    `vectors` (G, D) and `keys` (G,), their hashes, in input order; `order` (G,): the canonical
-    order. Returns canonical positions (n,): of the copies and, for each, of the first item with
-    exactly the same vector, whose score it gets.
-    """
-    sorted_keys = keys[order]
-    by_key = np.argsort(sorted_keys, kind="stable")
-    # where a run of equal keys begins; ~ of the first key makes the first item begin one
-    starts = np.flatnonzero(np.diff(sorted_keys[by_key], prepend=~sorted_keys[by_key[:1]]))
-    first = by_key[np.repeat(starts, np.diff(starts, append=len(by_key)))]
-    copies = by_key[first != by_key]
-    originals = first[first != by_key]
-    # a key is a hash: equal ones are compared
-    equal = equal_rows(vectors, order[copies], order[originals])
-    return copies[equal], originals[equal]
-
-
-@dataclass(frozen=True)
-class Side:
-    """Vectors (N, D) and labels (N, L), coarse to fine, of the queries or of the gallery.
-
-    `ignore` (N,): a gallery item is left out of the list of every query of its group; -1 means no
-    group. `known` uint8 (N,): under partial labels (hbench.tree.partial), how many levels are
-    known, of both sides or of none. `more`: the paths of items that have several, beside their
-    first, which is in `labels`.
-    """
-
-    vectors: NDArray[np.floating]
-    labels: Labels
-    ignore: NDArray[np.int64] | None = None
-    known: NDArray[np.uint8] | None = None
-    more: MorePaths | None = None
-
-    def of(self, items: NDArray[np.int64]) -> Side:
-        """Some of the items, by their positions."""
-        vectors: Any = (
-            self.vectors.of(items)
-            if isinstance(self.vectors, SelectedRows)
-            else self.vectors[items]
-        )
-        ignore = None if self.ignore is None else self.ignore[items]
-        known = None if self.known is None else self.known[items]
-        return Side(
-            vectors,
-            self.labels[items],
-            ignore,
-            known,
-            None if self.more is None else self.more.of(items),
-        )
-
-    def paths(self, order: NDArray[np.int64]) -> KnownPaths:
-        """All paths of the items, in an order."""
-        return KnownPaths(Paths(self.labels, self.more), order, self.known)
-
-
-LeftOut = Callable[[int, int], tuple[NDArray[np.int64], NDArray[np.int64]]]
 Arrange = Callable[[NDArray[np.floating], int], NDArray[np.floating]]
 ARRANGED_AT_ONCE = 600_000  # scores, unless one row has more
 
@@ -151,8 +88,8 @@ class Ranker:
             self.columns if gallery is queries else canonical_order(queries.labels, query_keys)
         )
         self.copies, self.originals = duplicates(gallery.vectors, self.columns, keys)
-        self.left_out = _left_out(
-            self.queries, self.columns, self_rows, (queries.ignore, gallery.ignore)
+        self.left_out = left_out_of(
+            queries, gallery, asked=self.queries, columns=self.columns, self_rows=self_rows
         )
         self.sizes = np.full(len(self.queries), len(self.columns))
         self.known: NDArray[np.uint8] | None = None
@@ -420,46 +357,3 @@ class Ranker:
         columns = places if self.listed is None else self.listed.columns(queries, places)
         items: NDArray[np.int64] = self.columns[columns]
         return items
-
-
-def _left_out(
-    queries: NDArray[np.int64],
-    columns: NDArray[np.int64],
-    self_rows: NDArray[np.int64] | None,
-    ignore: tuple[NDArray[np.int64] | None, NDArray[np.int64] | None],
-) -> LeftOut:
-    """Return a function that lists, for a range of queries in canonical order, the items left out:
-    itself, and its ignore group.
-    """
-    # one longer, so that −1, a query that is not in the gallery, finds −1
-    column_of = np.full(len(columns) + 1, -1)
-    column_of[columns] = np.arange(len(columns))
-    self_columns = np.full(len(queries), -1) if self_rows is None else column_of[self_rows[queries]]
-
-    def itself(first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        rows = np.flatnonzero(self_columns[first:last] >= 0)
-        return rows, self_columns[first:last][rows]
-
-    if ignore[0] is None or ignore[1] is None:
-        return itself
-    groups = ignore[0][queries]
-    members = ignore[1][columns]
-    # the members of a group lie side by side in this order, from a start to an end
-    by_group = np.argsort(members, kind="stable")
-    starts, ends = (
-        np.searchsorted(members[by_group], groups, side=side) for side in ("left", "right")
-    )
-
-    def with_group(first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The items that queries of a range leave out: those of their group, and themselves. As
-        pairs: the query, from the first one on, and the column."""
-        left_out = []
-        for q in range(first, last):
-            group = by_group[starts[q] : ends[q]] if groups[q] >= 0 else by_group[:0]
-            # unique: the query itself may be of the group
-            columns = np.unique(np.append(group, self_columns[q]))
-            left_out.append(columns[columns >= 0])
-        rows = np.repeat(np.arange(last - first), list(map(len, left_out)))
-        return rows, np.concatenate(left_out)
-
-    return with_group

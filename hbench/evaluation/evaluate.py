@@ -24,7 +24,8 @@ from hbench.evaluation.by_name.nodes import read as read_nodes
 from hbench.evaluation.by_name.queries import report_on_nodes
 from hbench.evaluation.examination import Examined, examine
 from hbench.evaluation.measurement import Measurement, OnTest, measure
-from hbench.evaluation.submission import RankingSubmission, Submission, as_submission, read
+from hbench.evaluation.submission import Submission, as_submission, read
+from hbench.evaluation.submission.ranking import RankingSubmission
 from hbench.evaluation.summary import report_of
 from hbench.records import results
 from hbench.records.queries import queries_of

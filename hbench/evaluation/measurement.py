@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute, Job, Values, View
-from hbench.engine.ranker import Ranker, Side
+from hbench.engine.ranker import Ranker
 from hbench.engine.settings import Conditions
+from hbench.engine.sides import Side
 from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.name_columns import NameColumns, NamedSequences
 from hbench.metrics.partial_lists import partial_scorers
@@ -121,15 +122,23 @@ def job_of(
         tie_key=conditions.ties,
         memory=None if memory is None else memory - results,
     )
-    # what the values depend on beside the ranker: kept blocks of other conditions are not these
-    metrics = ",".join(map(str, conditions.metrics))
     by_name = _columns_by_name(test, ranker, conditions) if scorers_by_name(scorers) else None
     return Job(
         ranker,
         scorers,
-        f"{conditions.signature('', ())} {metrics} {also and also.__name__}",
+        _conditions_in_words(conditions, also),
         by_name=by_name,
     )
+
+
+def _conditions_in_words(conditions: Conditions, also: Protocol | None) -> str:
+    """What the values depend on beside the ranker: kept blocks of other conditions are not
+    these."""
+    metrics = ",".join(map(str, conditions.metrics))
+    words = [str(conditions.signature("", ())), metrics]
+    if also is not None:
+        words.append(also.__name__)
+    return " ".join(words)
 
 
 def _fully_known(side: Side) -> Side:

@@ -18,7 +18,8 @@ from hbench.engine.job import Job
 from hbench.engine.settings import Settings
 from hbench.evaluation.examination import Examined, examine
 from hbench.evaluation.measurement import measure
-from hbench.evaluation.submission import EmbeddingSubmission, read
+from hbench.evaluation.submission import read
+from hbench.evaluation.submission.embedding import EmbeddingSubmission
 from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.readings import known
 from hbench.records import document as reports

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pyarrow as pa
-from pydantic import Field, NonNegativeInt, ValidationError, model_validator
+from pydantic import Field, NonNegativeInt, ValidationError, field_validator, model_validator
 
 from hbench.core.errors import SubmissionError
 from hbench.core.schema import Strict
@@ -82,6 +82,14 @@ class SubmittedFile(Strict):
     left_out: tuple[str, ...] = ()
     image_size: int | None = None
     content: str | None = None
+
+    @field_validator("file", mode="before")
+    @classmethod
+    def _printable(cls, file: object) -> object:
+        """A file's name with a mark for each byte that is not UTF-8, since reports are UTF-8."""
+        if isinstance(file, str):
+            return file.encode(errors="surrogateescape").decode(errors="replace")
+        return file
 
 
 class UnderTree(Strict):

@@ -8,10 +8,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from hbench.boards import Leaderboard, place
-from hbench.boards.export import BoardTable, latex, markdown
-from hbench.boards.reported import rankable_scores
-from hbench.core.errors import SubmissionError
 from hbench.core.text import NONE, csv_text, percent
 from hbench.metrics.names import MetricName, factor_of
 from hbench.records.document import Document, Score, UnderTree
@@ -25,11 +21,12 @@ from hbench.records.shown import (
     values_of,
     worth_showing,
 )
+from hbench.records.tables import PrintedTable, latex, markdown
 
 DIGITS = 4  # of percent on the hub
 
 
-def table(document: Document, names: Sequence[str] | None = None) -> BoardTable:
+def table(document: Document, names: Sequence[str] | None = None) -> PrintedTable:
     """metric, score, 95 % interval, the official value where one differs, of partial labels the
     scores with all unknown wrong and right, queries; a line per metric (all that are
     `worth_showing` by default)."""
@@ -55,7 +52,7 @@ def table(document: Document, names: Sequence[str] | None = None) -> BoardTable:
     if differs:
         header.append("official")
     header += [*unknown, "queries"]
-    return BoardTable(tuple(header), cells, [unit_note(document), *document.warnings])
+    return PrintedTable(tuple(header), cells, [unit_note(document), *document.warnings])
 
 
 def names_shown(document: Document) -> list[str]:
@@ -82,7 +79,7 @@ def unknown_of(document: Document) -> dict[str, dict[str, Score]]:
     return both if document.unknown_wrong else {}
 
 
-def tables(document: Document) -> list[BoardTable]:
+def tables(document: Document) -> list[PrintedTable]:
     """The report for a person: the metrics of the whole tree, then those that every level has, a
     column per level, then the values on each test where there are several, and the scores under
     other trees.
@@ -106,7 +103,7 @@ def tables(document: Document) -> list[BoardTable]:
         name if level == levels[0] else f"{name}/{level}" for name in spread for level in levels
     }
     others = [name for name in names_shown(document) if name not in covered]
-    by_level = BoardTable(("metric", *levels), cells, [])
+    by_level = PrintedTable(("metric", *levels), cells, [])
     found = [
         table(document, others) if others else None,
         by_level,
@@ -117,27 +114,27 @@ def tables(document: Document) -> list[BoardTable]:
     return [content for content in found if content and content.cells]
 
 
-def by_test(document: Document) -> BoardTable:
+def by_test(document: Document) -> PrintedTable:
     """A line per metric, a column per test; no lines where there is one test."""
     columns = document.by_test.values()
     names = names_shown(document) if columns else []
     cells = []
     for name in names:
         cells.append((name, *(shown(name, scores[name]) for scores in columns)))
-    return BoardTable(("metric", *document.by_test), cells, [])
+    return PrintedTable(("metric", *document.by_test), cells, [])
 
 
-def by_tree(document: Document) -> BoardTable:
+def by_tree(document: Document) -> PrintedTable:
     """A line per tree, the dataset's own first, a column per metric of all levels: the score, and
     in brackets its paired difference from the own tree ± half its 95 % interval; no lines where
     there is no other tree."""
     names = next((list(tree_scores.scores) for tree_scores in document.trees.values()), [])
     if not names:
-        return BoardTable(("tree",), [], [])
+        return PrintedTable(("tree",), [], [])
     cells = [("own", *(shown(name, document.scores[name].value) for name in names))]
     for tree, differences in document.trees.items():
         cells.append((tree, *(_beside_own(name, differences) for name in names)))
-    return BoardTable(("tree", *names), cells, [])
+    return PrintedTable(("tree", *names), cells, [])
 
 
 def _beside_own(metric: str, tree: UnderTree) -> str:
@@ -229,36 +226,3 @@ FORMATS: dict[str, Callable[[Document], str]] = {
         table(document), title=f"{heading(document)}: {document.signature}"
     ),
 }
-
-
-def placing(document: Document, board: Leaderboard) -> str | None:
-    """The report's place by the leaderboard's own metric, under its protocol, or why it has none;
-    None without that score."""
-    if board.metric not in document.scores:
-        return None
-
-    try:
-        score = rankable_scores(board, document)[board.metric]
-    except SubmissionError as refusal:
-        return f"no place on the {board.dataset} leaderboard: {refusal.problem}"
-
-    if score.value is None:
-        return None
-
-    standing = place(board, board.metric, score.value)
-    above = (
-        f", below {standing.better.rows[0].method} ({standing.better.score})"
-        if standing.better
-        else ""
-    )
-    below = (
-        f", above {standing.worse.rows[0].method} ({standing.worse.score})"
-        if standing.worse
-        else ""
-    )
-
-    return (
-        f"{board.metric} {shown(board.metric, score.value)} ({board.protocol} protocol) would be "
-        f"place {standing.place} "
-        f"of {standing.of + 1} on the {board.dataset} leaderboard{above}{below}"
-    )

@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hbench.boards import Citation, Leaderboard, Paper, Row, Standing, rank, read_board
-from hbench.boards.export import as_csv, as_json, latex, markdown, table, title
+from hbench.boards.export import as_csv, as_json, table, title
 from hbench.cli import board_tables as cli
 from hbench.cli import group
 from hbench.core.errors import ConfigError, UsageError
+from hbench.records.tables import latex, markdown
 from tests.command_line import call
 
 NASTY = r"a|b_c*d`e<f>\g & 50% $x$ #1 {~^}"

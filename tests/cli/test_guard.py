@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from hbench.boards.export import BoardTable, latex, markdown
+from hbench.records.tables import PrintedTable, latex, markdown
 from tests.command_line import process
 
 PLUGINS = """
@@ -122,7 +122,7 @@ def test_a_test_without_a_gallery_is_refused(folder):
 
 
 def test_a_name_never_leaves_its_comment_or_heading():
-    content = BoardTable(("method", "AP"), [("mine\n\\input{x}", "1")], [])
+    content = PrintedTable(("method", "AP"), [("mine\n\\input{x}", "1")], [])
     for text in (
         latex(content, title="mine\n\\input{x}"),
         markdown(content, title="mine\n\\input{x}"),

@@ -19,7 +19,7 @@ from scipy.io import savemat
 
 import hbench
 from hbench.boards import Leaderboard
-from hbench.boards.formats import placing
+from hbench.boards.placing import placing
 from hbench.core.errors import DataError, IntegrityError, TreeError
 from hbench.datasets import build as building
 from hbench.datasets import load, save, specs

@@ -8,7 +8,8 @@ from hbench.core.errors import SubmissionError, UsageError
 from hbench.engine.executors import gpu
 from hbench.engine.executors.gpu import on_devices, together
 from hbench.engine.job import Job, View
-from hbench.engine.ranker import Ranker, Side
+from hbench.engine.ranker import Ranker
+from hbench.engine.sides import Side
 from hbench.engine.similarity import dot
 from hbench.engine.top_k import TopResults
 from hbench.engine.values.fast_metrics import FAST

@@ -13,7 +13,8 @@ from hbench.engine.executors.kept_blocks import kept_in
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Job
 from hbench.engine.lists.pairs import QueryLists
-from hbench.engine.ranker import Ranker, Side
+from hbench.engine.ranker import Ranker
+from hbench.engine.sides import Side
 from hbench.engine.similarity import dot
 from hbench.evaluation.measurement import measure
 from hbench.metrics.level_sequence import optimistic, pessimistic

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from hbench.core.errors import TreeError
 from hbench.engine.executors import threads
 from hbench.engine.job import Job
-from hbench.engine.ranker import Ranker, Side
+from hbench.engine.ranker import Ranker
 from hbench.engine.settings import Settings
+from hbench.engine.sides import Side
 from hbench.engine.similarity import dot
 from hbench.engine.values import plan as plans
 from hbench.evaluation.measurement import measure, scorers_of

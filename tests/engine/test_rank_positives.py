@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hbench.engine.job import Job
-from hbench.engine.ranker import Ranker, Side
+from hbench.engine.ranker import Ranker
+from hbench.engine.sides import Side
 from hbench.engine.similarity import dot
 from hbench.evaluation.measurement import measure
 from hbench.metrics.level_sequence import optimistic, pessimistic

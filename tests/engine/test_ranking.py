@@ -13,9 +13,10 @@ from hbench.engine import score_blocks
 from hbench.engine.executors.kept_blocks import kept_in
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Job
-from hbench.engine.ranker import Ranker, Side, duplicates
+from hbench.engine.ranker import Ranker
 from hbench.engine.scan import scan
 from hbench.engine.settings import Settings
+from hbench.engine.sides import Side, duplicates
 from hbench.engine.similarity import Rows, SelectedRows, cosine, dot, l2
 from hbench.engine.similarity.rows import move_rows
 from hbench.evaluation.arrays import score

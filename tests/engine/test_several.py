@@ -13,7 +13,8 @@ from hbench.engine.executors.gpu import on_devices
 from hbench.engine.executors.kept_blocks import kept_in
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Job
-from hbench.engine.ranker import Ranker, Side
+from hbench.engine.ranker import Ranker
+from hbench.engine.sides import Side
 from hbench.engine.similarity import dot
 from hbench.engine.top_k import TopResults
 from hbench.evaluation.measurement import measure

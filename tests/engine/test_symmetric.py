@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from hbench.engine.executors import threads
 from hbench.engine.job import Job
 from hbench.engine.kernels import rank_positives
-from hbench.engine.ranker import Ranker, Side
+from hbench.engine.ranker import Ranker
 from hbench.engine.settings import Settings
+from hbench.engine.sides import Side
 from hbench.engine.similarity import cosine, dot, l2
 from hbench.engine.values import plan as plans
 from hbench.evaluation.measurement import measure, scorers_of

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hbench.engine.ranker import Side
 from hbench.engine.settings import Settings
+from hbench.engine.sides import Side
 from hbench.engine.top_k import NO_ITEM, STRIPES, TopResults, candidates
 from hbench.evaluation.measurement import Retrieval, job_of, measure
 

@@ -10,7 +10,7 @@ import pytest
 import hbench
 from hbench.core.errors import UsageError
 from hbench.evaluation.evaluate import report_on
-from hbench.evaluation.submission import EmbeddingSubmission
+from hbench.evaluation.submission.embedding import EmbeddingSubmission
 from hbench.evaluation.variants.conventions import Convention, PrintedValue, explained, tried
 from hbench.metrics.names import MetricName
 from hbench.submissions import embeddings

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from hbench.core.errors import HBenchError
 from hbench.datasets import Dataset, Protocol, manifest, save
-from hbench.engine.ranker import Side
 from hbench.engine.settings import Settings
+from hbench.engine.sides import Side
 from hbench.evaluation.gap import gap_of, largest_gap, random_batches, sampled
 from hbench.evaluation.measurement import Retrieval
 from hbench.submissions import embeddings

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hbench.boards import formats
 from hbench.core.errors import SubmissionError, UsageError
 from hbench.datasets import load
 from hbench.evaluation.arrays import score
 from hbench.evaluation.evaluate import evaluate
 from hbench.records import document as report
+from hbench.records import report_tables
 from tests import oracle_partial as oracle
 from tests.command_line import call
 
@@ -163,15 +163,18 @@ def test_shares_of_an_evaluation_make_the_whole(zoo, tmp_path):
 def test_every_format_shows_the_three_values(zoo):
     table, embeddings, _, _ = zoo
     document = evaluate(embeddings, load(table, ["unknown"]), metrics=["H-AP", "AP"]).document
-    header, line = formats.as_csv(document).splitlines()[:2]
+    header, line = report_tables.as_csv(document).splitlines()[:2]
     assert header.endswith(",unknown_wrong,unknown_right,unit,units")
     assert [float(value) for value in line.split(",")[-4:-2]] == [
         document.unknown_wrong["H-AP"].value,
         document.unknown_right["H-AP"].value,
     ]
-    assert formats.table(document).cells[1][3:5] == ("", "")  # a metric of one level has one value
+    assert report_tables.table(document).cells[1][3:5] == (
+        "",
+        "",
+    )  # a metric of one level has one value
     for kind in ("markdown", "latex"):
-        assert "unknown right" in formats.FORMATS[kind](document)
+        assert "unknown right" in report_tables.FORMATS[kind](document)
 
 
 def test_a_report_of_whole_labels_says_nothing_of_it(zoo, tmp_path):
@@ -182,7 +185,7 @@ def test_a_report_of_whole_labels_says_nothing_of_it(zoo, tmp_path):
     document = evaluate(embeddings, tmp_path / "whole.csv").document
     assert document.unknown_wrong == document.unknown_right == {}
     assert "partial" not in document.signature
-    assert "unknown" not in formats.as_csv(document)
+    assert "unknown" not in report_tables.as_csv(document)
     document_in_words = document.model_dump(mode="json")
     assert report.Document.model_validate(document_in_words) == document
 

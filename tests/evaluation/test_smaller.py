@@ -14,7 +14,7 @@ import hbench
 from hbench.core.errors import UsageError
 from hbench.engine.settings import Settings
 from hbench.evaluation.evaluate import report_on
-from hbench.evaluation.submission import EmbeddingSubmission
+from hbench.evaluation.submission.embedding import EmbeddingSubmission
 from hbench.evaluation.variants.smaller import (
     Components,
     VectorSize,

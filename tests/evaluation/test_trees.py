@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hbench.boards import formats
 from hbench.core.errors import TreeError, UsageError
 from hbench.datasets import load, manifest
 from hbench.engine.executors.dask import File, FileReader, connected, on_cluster
@@ -19,6 +18,7 @@ from hbench.evaluation import examination
 from hbench.evaluation.evaluate import evaluate
 from hbench.evaluation.submission import read
 from hbench.evaluation.variants import trees
+from hbench.records import report_tables
 from hbench.records.document import Document
 from hbench.submissions import embeddings
 from hbench.submissions.embeddings import Embeddings
@@ -163,10 +163,10 @@ def test_the_difference_is_the_mean_of_the_paired_ones(shuffled):
 def test_the_difference_is_shown_behind_the_score(shuffled):
     score = shuffled.document.trees["shuffled"].scores["H-AP"].value
     gap = score - shuffled.scores["H-AP"]
-    table = formats.by_tree(shuffled.document)
+    table = report_tables.by_tree(shuffled.document)
     assert table.header == ("tree", "H-AP")
-    assert table.cells[0] == ("own", formats.percent(shuffled.scores["H-AP"]))
-    assert table.cells[1][1].startswith(f"{formats.percent(score)} ({100 * gap:+.2f} ±")
+    assert table.cells[0] == ("own", report_tables.percent(shuffled.scores["H-AP"]))
+    assert table.cells[1][1].startswith(f"{report_tables.percent(score)} ({100 * gap:+.2f} ±")
 
 
 def test_scores_under_other_trees_are_read_back_as_they_were_written(shuffled):

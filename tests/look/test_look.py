@@ -19,7 +19,7 @@ from hbench.cli import group
 from hbench.core.errors import UnknownName, UsageError
 from hbench.datasets import manifest as manifests
 from hbench.engine.settings import Settings
-from hbench.evaluation.submission import EmbeddingSubmission
+from hbench.evaluation.submission.embedding import EmbeddingSubmission
 from hbench.look.palette import color_of, lightness_of, mark_of, text_color_on
 from hbench.look.strips import Strip, StripRow, StripSheet, page_of, strip_of, write_strips
 from hbench.look.strips.results import Results

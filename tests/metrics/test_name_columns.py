@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hbench
-from hbench.boards.formats import table
 from hbench.datasets import Dataset, Protocol
 from hbench.datasets import manifest as manifests
 from hbench.datasets.benchmarks.inat18 import POLICIES
 from hbench.datasets.spec import RANKS
+from hbench.records.report_tables import table
 from hbench.submissions import embeddings as embedding_files
 from hbench.submissions.embeddings import Embeddings
 from hbench.submissions.rankings import files as run_files

@@ -6,8 +6,8 @@ import pytest
 import yaml
 from huggingface_hub import eval_result_entries_to_yaml, parse_eval_result_entries
 
-from hbench.boards.formats import FORMATS
 from hbench.evaluation.arrays import score
+from hbench.records.report_tables import FORMATS
 
 pytestmark = pytest.mark.fast
 

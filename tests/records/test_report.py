@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import hbench
-from hbench.boards.formats import FORMATS, percent, table, tables
 from hbench.boards.runs import empty_board
 from hbench.core.errors import ComparisonError, HBenchError, SubmissionError, UsageError
 from hbench.evaluation.arrays import score
 from hbench.records import document as reports
 from hbench.records.document import Document
+from hbench.records.report_tables import FORMATS, percent, table, tables
 from hbench.records.shown import LEFT_OUT, worth_showing
 from tests.command_line import refusal
 

@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hbench
-from hbench.boards.formats import by_test
 from hbench.datasets import Dataset, Protocol, save
 from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import list_of
 from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.protocols import p_at_last, trapezoid_ap
+from hbench.records.report_tables import by_test
 from hbench.submissions.embeddings import Embeddings
 from hbench.submissions.rankings import files as run_files
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from hbench.core.errors import SubmissionError
 from hbench.datasets import manifest as manifests
-from hbench.engine.ranker import Ranker, Side
+from hbench.engine.ranker import Ranker
+from hbench.engine.sides import Side
 from hbench.engine.similarity import dot
 from hbench.evaluation import evaluate
 from hbench.metrics import definitions

@@ -21,8 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 from hbench.core.arguments import checked
 from hbench.core.errors import SubmissionError, UsageError, examples
 from hbench.engine.executors.threads import on_threads
-from hbench.engine.ranker import Side
 from hbench.engine.settings import Settings
+from hbench.engine.sides import Side
 from hbench.engine.similarity import SelectedRows, as_vectors
 from hbench.engine.similarity.rows import float_type
 from hbench.evaluation.arrays.labels import (

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hbench.core.arguments import as_array
 from hbench.core.errors import SubmissionError, UsageError
-from hbench.engine.ranker import Side
+from hbench.engine.sides import Side
 from hbench.sheets.rows import Row, default_levels, stripped
 from hbench.tree import NOT_LEVELS, Labels, LabelTree
 from hbench.tree.advice import mend_to_tree

@@ -19,13 +19,13 @@ from hbench.core.errors import SubmissionError, UsageError, examples
 from hbench.core.tables import text_array
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute, Job
-from hbench.engine.ranker import Side
 from hbench.engine.settings import QUERY, Conditions
+from hbench.engine.sides import Side
 from hbench.engine.similarity import SelectedRows
 from hbench.evaluation.by_name.nodes import PlacedNodes, placed_in
 from hbench.evaluation.examination import Examined
 from hbench.evaluation.measurement import Measurement, OnTest, Retrieval, job_of, measure
-from hbench.evaluation.submission import EmbeddingSubmission, retrieval_of
+from hbench.evaluation.submission.embedding import EmbeddingSubmission, retrieval_of
 from hbench.evaluation.summary import Subject, report_of
 from hbench.metrics.names import parse_metrics
 from hbench.records.queries import named_queries

@@ -5,12 +5,11 @@ programs as they are.
 from collections.abc import Sequence
 from typing import Any
 
-from hbench.boards.export import BoardTable, latex, markdown
-from hbench.boards.formats import over_note
 from hbench.core.tables import without_formula
 from hbench.core.text import NONE, csv_text
 from hbench.evaluation.many import ModelStanding
 from hbench.metrics.names import goodness
+from hbench.records.report_tables import over_note
 from hbench.records.shown import (
     margin,
     percent_note,
@@ -20,6 +19,7 @@ from hbench.records.shown import (
     values_of,
     worth_showing,
 )
+from hbench.records.tables import PrintedTable, latex, markdown
 
 PAIRED = ("to the best", "95 % interval", "p (Holm)")
 FIELDS = (
@@ -41,7 +41,7 @@ def metrics_shown(
     return worth_showing(found, [values_of(standing.document.scores) for standing in standings])
 
 
-def table(standings: Sequence[ModelStanding], metric: str, asked: Sequence[str]) -> BoardTable:
+def table(standings: Sequence[ModelStanding], metric: str, asked: Sequence[str]) -> PrintedTable:
     """A line per model: its score by the metric that ranks, the paired difference from the best,
     every other metric that was asked for, the best of each in bold, and the number of doubts, if
     there are any."""
@@ -64,7 +64,7 @@ def table(standings: Sequence[ModelStanding], metric: str, asked: Sequence[str])
     document = standings[0].document
     notes = [over_note(document, left_out=len(names) < len({metric, *asked})), document.signature]
 
-    return BoardTable(tuple(header), lines, notes, bold)
+    return PrintedTable(tuple(header), lines, notes, bold)
 
 
 def _best_in_bold(

@@ -28,7 +28,7 @@ from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.engine.settings import Settings
 from hbench.evaluation.examination import Examined, examine
-from hbench.evaluation.submission import EmbeddingSubmission
+from hbench.evaluation.submission.embedding import EmbeddingSubmission
 from hbench.evaluation.variants.smaller import directions
 from hbench.metrics.definitions import metrics
 from hbench.metrics.functions import evaluate as values_of

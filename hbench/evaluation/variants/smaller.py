@@ -24,7 +24,8 @@ from hbench.core.errors import UsageError
 from hbench.datasets import Dataset
 from hbench.engine.settings import Settings
 from hbench.evaluation.examination import examine
-from hbench.evaluation.submission import EmbeddingSubmission, Submission
+from hbench.evaluation.submission import Submission
+from hbench.evaluation.submission.embedding import EmbeddingSubmission
 from hbench.metrics.names import MetricName
 from hbench.records.comparison import Difference, differences_of
 from hbench.records.report import Report

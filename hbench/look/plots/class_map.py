@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import UnknownName, UsageError
 from hbench.datasets.manifest import Manifest
-from hbench.evaluation.submission import EmbeddingSubmission
+from hbench.evaluation.submission.embedding import EmbeddingSubmission
 from hbench.look.figures import GREY, Drawing, draw_figure, legend_above, short
 from hbench.look.inputs import dataset_of, ranked_test
 from hbench.look.palette import SIZES, group_color, marker_of

@@ -23,7 +23,7 @@ from hbench.engine.settings import Conditions, Signature
 from hbench.engine.top_k import NO_ITEM
 from hbench.evaluation.examination import digest_of, examine, without_items
 from hbench.evaluation.measurement import OnBlock, measure
-from hbench.evaluation.submission import EmbeddingSubmission
+from hbench.evaluation.submission.embedding import EmbeddingSubmission
 from hbench.look.inputs import EmbeddingFile, Run, read_embeddings, runs_of, trace_queries
 from hbench.look.plots.class_map import ClassPlaces, map_of
 from hbench.look.plots.h_pr import BINS, Curve, mean_curve, precision_by_recall

@@ -14,6 +14,7 @@ from hbench.core.version import __version__
 from hbench.look.pages.folder import Pages, copy_assets, replacing_folder, write_script
 from hbench.look.site.boards import BoardView, script_of, view_of
 from hbench.look.site.cards import DatasetCard, card_of
+from hbench.records.tables import latex, markdown
 
 PACKAGE = "hbench.look.site"
 FORMATS = (
@@ -89,7 +90,7 @@ def downloads_of(board: Leaderboard) -> dict[str, str]:
         "csv": export.as_csv(board, standings),
         "json": json.dumps(export.as_json(board, standings), ensure_ascii=False, allow_nan=False)
         + "\n",
-        "tex": export.latex(content, title=title),
+        "tex": latex(content, title=title),
         "bib": export.bibtex(board.citations),
-        "md": export.markdown(content, title=title),
+        "md": markdown(content, title=title),
     }

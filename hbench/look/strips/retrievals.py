@@ -19,7 +19,7 @@ from hbench.datasets.manifest import Manifest
 from hbench.engine.ranker import Ranker
 from hbench.engine.settings import Conditions
 from hbench.engine.top_k import NO_ITEM, TopResults
-from hbench.evaluation.submission import EmbeddingSubmission, retrieval_of
+from hbench.evaluation.submission.embedding import EmbeddingSubmission, retrieval_of
 from hbench.look.palette import mark_of
 from hbench.tree.partial import known_levels, shown_along
 

@@ -1,0 +1,40 @@
+"""Says in a sentence which place on a leaderboard a report would have."""
+
+from hbench.boards import Leaderboard, place
+from hbench.boards.reported import rankable_scores
+from hbench.core.errors import SubmissionError
+from hbench.records.document import Document
+from hbench.records.shown import shown
+
+
+def placing(document: Document, board: Leaderboard) -> str | None:
+    """The report's place by the leaderboard's own metric, under its protocol, or why it has none;
+    None without that score."""
+    if board.metric not in document.scores:
+        return None
+
+    try:
+        score = rankable_scores(board, document)[board.metric]
+    except SubmissionError as refusal:
+        return f"no place on the {board.dataset} leaderboard: {refusal.problem}"
+
+    if score.value is None:
+        return None
+
+    standing = place(board, board.metric, score.value)
+    above = (
+        f", below {standing.better.rows[0].method} ({standing.better.score})"
+        if standing.better
+        else ""
+    )
+    below = (
+        f", above {standing.worse.rows[0].method} ({standing.worse.score})"
+        if standing.worse
+        else ""
+    )
+
+    return (
+        f"{board.metric} {shown(board.metric, score.value)} ({board.protocol} protocol) would be "
+        f"place {standing.place} "
+        f"of {standing.of + 1} on the {board.dataset} leaderboard{above}{below}"
+    )

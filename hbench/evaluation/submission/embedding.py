@@ -1,0 +1,244 @@
+"""A submission of embeddings: its source, its problems on a dataset, and its tests as jobs of the
+engine."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.core.errors import SubmissionError, UsageError
+from hbench.datasets import Dataset
+from hbench.datasets.manifest import Manifest
+from hbench.engine.job import Job
+from hbench.engine.lists.pairs import QueryLists
+from hbench.engine.settings import Conditions
+from hbench.engine.sides import Side
+from hbench.engine.similarity import SelectedRows
+from hbench.evaluation.measurement import (
+    Retrieval,
+    job_of,
+)
+from hbench.metrics.names import MetricName
+from hbench.metrics.protocols import protocols
+from hbench.records.document import SubmittedFile
+from hbench.sheets.understood import Understood
+from hbench.submissions import content, pair_labels
+from hbench.submissions import embeddings as embedding_files
+from hbench.submissions.embeddings import Embeddings
+from hbench.submissions.embeddings.doubts import doubts_of
+from hbench.submissions.problems import SubmissionProblem
+from hbench.tree import Labels
+from hbench.tree.partial import is_partial, known_levels
+
+HIGHEST_BIT = 128  # of a byte
+
+
+class EmbeddingSubmission:
+    """Embeddings of the queries and of the gallery, from one file or from a file each. `movable`:
+    evaluation may reorder and scale an array in memory in place, since nobody uses it afterwards.
+    """
+
+    understood: tuple[Understood, ...] = ()  # a file of vectors is what its suffix says
+
+    def __init__(
+        self, queries: Embeddings, gallery: Embeddings | None = None, *, movable: bool = False
+    ) -> None:
+        self.movable = movable
+        self.queries = queries
+        self.gallery = queries if gallery is None else gallery
+        self.parts = (queries,) if gallery is None else (queries, gallery)
+
+    @property
+    def source(self) -> SubmittedFile:
+        """The file or files, for the report's head."""
+        joined = hashlib.sha256("".join(part.sha256 for part in self.parts).encode()).hexdigest()
+        return SubmittedFile(
+            file=" + ".join(part.source for part in self.parts),
+            sha256=self.queries.sha256 if len(self.parts) == 1 else joined,
+            items=sum(map(len, self.parts)),
+            dim=self.queries.dim,
+            dtype=self.queries.dtype,
+            left_out=tuple(sorted({item for part in self.parts for item in part.left_out})),
+            image_size=self.queries.image_size,
+        )
+
+    @property
+    def content(self) -> str:
+        """The sha256 of its ids and vectors, whatever files they lie in."""
+        return content.of_parts([part.content for part in self.parts])
+
+    def problems(self, data: Dataset, *, cosine: bool) -> list[SubmissionProblem]:
+        """Everything that is wrong with it for a dataset, in one pass; remarks have `fatal`
+        False."""
+        tests = data.tests.values()
+        known = data.known_items
+        asked = np.concatenate([manifest.items[manifest.query] for manifest in tests])
+        ranked = np.concatenate([manifest.items[manifest.gallery] for manifest in tests])
+        if len(self.parts) == 1:
+            needed = np.array(list(dict.fromkeys([*asked, *ranked])), dtype=object)
+            return embedding_files.problems(self.queries, wanted=needed, known=known, cosine=cosine)
+
+        problems = [
+            replace(problem, kind=f"{problem.kind} in {part.source}")
+            for part, needed in zip(self.parts, (asked, ranked), strict=True)
+            for problem in embedding_files.problems(part, wanted=needed, known=known, cosine=cosine)
+        ]
+        if any(problem.fatal for problem in problems) and self._are_swapped({*asked}, {*ranked}):
+            raise SubmissionError(
+                f"queries and gallery are swapped: {self.queries.source} holds the gallery's "
+                "items, "
+                f"{self.gallery.source} the queries'",
+                fix="give each file to the other of --query and --gallery",
+            )
+
+        return [*problems, *embedding_files.problems_between(self.queries, self.gallery)]
+
+    def without_zeros(self) -> EmbeddingSubmission:
+        """The submission without its zero vectors, whose items count as left out."""
+        return EmbeddingSubmission(
+            *(part.without_zeros() for part in self.parts), movable=self.movable
+        )
+
+    def _are_swapped(self, asked: set[str], ranked: set[str]) -> bool:
+        of_queries = set(self.queries.ids)
+        of_gallery = set(self.gallery.ids)
+        fit = asked <= of_queries and ranked <= of_gallery
+        return not fit and asked <= of_gallery and ranked <= of_queries
+
+    def doubts(self, data: Dataset) -> tuple[str, ...]:
+        """The doubts that can be seen before it is scored, one sentence each."""
+        return doubts_of(self.queries, self.gallery, data)
+
+    def metrics(
+        self, names: Sequence[MetricName], data: Dataset, *, chosen: bool
+    ) -> tuple[tuple[MetricName, ...], list[str]]:
+        """The metrics that it can give, and a remark on the others. Raises SubmissionError for
+        impossible ones that were `chosen` by name."""
+        return tuple(names), []
+
+    def refuse_partial(self, data: Dataset) -> None:
+        """Raise SubmissionError where it cannot be scored by partial labels."""
+        if data.lists:
+            raise SubmissionError(
+                "partial labels are scored by embeddings alone",
+                expected="positives by label",
+                found="listed positives",
+            )
+
+    def refuse_bits(self) -> None:
+        """Raise UsageError for bytes that may be packed bits: nothing but the user knows."""
+        for part in self.parts:
+            # bits set both the highest and the lowest place; counts seldom reach the former
+            if part.dtype == "uint8" and float(part.vectors.max(initial=0)) >= HIGHEST_BIT:
+                raise UsageError(
+                    f"the bytes (uint8) in {part.source} may be packed bits or numbers",
+                    found=f"{part.dim} bytes an item, up to {int(part.vectors.max())}",
+                    fix="--similarity hamming, if they are packed bits; --similarity cosine, if "
+                    "they are numbers",
+                )
+
+    def embeddings(self, purpose: str) -> EmbeddingSubmission:
+        """Return itself if it holds vectors. Raises SubmissionError, which names the purpose, for
+        rankings.
+        """
+        return self
+
+    def jobs(
+        self, data: Dataset, conditions: Conditions, also: str | None, memory: int | None
+    ) -> dict[str, Job]:
+        """The jobs of the tests that are ranked by the engine, by name."""
+        movable = self.movable and len(data.tests) == 1  # several share the vectors
+        of_all = partial(build_job, conditions=conditions, also=also, memory=memory)
+        jobs = {}
+        for name, test in data.tests.items():
+            if name in data.lists:
+                lists = pair_labels.lists_of(
+                    data.lists[name], test.items[test.query], test.items[test.gallery]
+                )
+                build = partial(of_all, test=test, names=None, lists=lists)
+            else:
+                build = partial(of_all, test=test, names=data.labels_by_name(test))
+            jobs[name] = replace(build(self.parts, movable=movable), rebuild=build)
+        return jobs
+
+
+def build_job(
+    parts: Sequence[Embeddings],
+    *,
+    test: Manifest,
+    conditions: Conditions,
+    also: str | None,
+    memory: int | None,
+    names: Labels | None,
+    lists: QueryLists | None = None,
+    movable: bool = False,
+) -> Job:
+    """The job of one test from embeddings: of all items, or of the queries and of the gallery. A
+    cluster's workers make the same job from the files that they read.
+
+    `names` (N, L): the labels by name, where they form no tree. `lists`: what each query's
+    positives are, where no label says so.
+    """
+    retrieval = retrieval_of(test, *parts, movable=movable)
+    if lists is not None:
+        # means are summed in the order of the ids, as those of a ranking are
+        by_id = np.argsort(test.items[test.query].astype(str))
+        job = job_of(
+            retrieval,
+            conditions,
+            also=protocols[also] if also else None,
+            memory=memory,
+            all_pairs=True,
+        )
+        return replace(job, ranker=job.ranker.of_lists(lists), canonical=by_id)
+    if names is not None:
+        retrieval = replace(retrieval, names=(names[test.query], names[test.gallery]))
+    return job_of(retrieval, conditions, also=protocols[also] if also else None, memory=memory)
+
+
+def retrieval_of(
+    manifest: Manifest,
+    queries: Embeddings,
+    gallery: Embeddings | None = None,
+    *,
+    movable: bool = False,
+) -> Retrieval:
+    """A manifest's test as arrays; nothing is copied, rows are read when their block is ranked,
+    `movable` ones perhaps moved.
+
+    Where the queries are the whole gallery they are ranked among themselves; a query is never in
+    its own list.
+    """
+    asked = np.flatnonzero(manifest.query)
+    ranked = np.flatnonzero(manifest.gallery)
+    side = _side(manifest, queries, asked, movable)
+    if gallery is None and np.array_equal(asked, ranked):
+        return Retrieval(side, None, None, manifest.items[asked])
+    position = np.full(len(manifest), -1)
+    position[ranked] = np.arange(len(ranked))
+    return Retrieval(
+        side,
+        _side(manifest, gallery or queries, ranked, movable),
+        position[asked],
+        manifest.items[asked],
+    )
+
+
+def _side(manifest: Manifest, source: Embeddings, items: NDArray[np.int64], movable: bool) -> Side:
+    """The queries or the gallery: the items (n,) of a manifest, by their rows in the file."""
+    rows = embedding_files.align(source, manifest.items[items])
+    selected: Any = SelectedRows(source.vectors, rows, movable=movable, whole=source.scan)
+    ignore = None if manifest.ignore is None else manifest.ignore[items]
+    more = None if manifest.more is None else manifest.more.of(items)
+    known: NDArray[np.uint8] | None = None
+    if is_partial(manifest.tree):
+        of_class = known_levels(manifest.tree)
+        known = of_class[manifest.labels[items, -1]]
+        more = None if more is None else more._replace(known=of_class[more.labels[:, -1]])
+    return Side(selected, manifest.labels[items], ignore, known, more)

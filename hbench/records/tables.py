@@ -1,0 +1,99 @@
+"""Writes a table of texts for people and papers: as Markdown and as LaTeX.
+
+>>> print(markdown(PrintedTable(("method", "R@1"), [("a|b", "81.0")], []), title="sop@1"))
+**sop@1**
+<BLANKLINE>
+| method | R@1 |
+| --- | ---: |
+| a\\|b | 81.0 |
+<BLANKLINE>
+"""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from hbench.core.errors import one_line
+
+LEFT = (
+    "method",
+    "backbone",
+    "trained on",
+    "source",
+    "metric",
+    "model",
+)  # columns of texts; the others hold numbers
+MARKED = re.compile(r"([\\|*_<`])")
+IN_LATEX = {  # what its default fonts lack
+    "→": r"$\rightarrow$", "α": r"$\alpha$", "β": r"$\beta$", "λ": r"$\lambda$", "Σ": r"$\Sigma$",
+    "τ": r"$\tau$",
+    "|": r"\textbar{}", "<": r"\textless{}", ">": r"\textgreater{}", "≥": r"$\geq$", "≤": r"$\leq$",
+}  # fmt: skip
+FOREIGN = re.compile(f"[{''.join(IN_LATEX)}]")
+
+
+Marks = Sequence[Collection[int]]  # the columns of every line
+
+
+class PrintedTable(NamedTuple):
+    """A table as texts: `header` names the columns, `cells` has a line per row, and `notes` stand
+    below. `bold`, `underlined`: for every line, the columns whose cell is printed so, where any is.
+    """
+
+    header: tuple[str, ...]
+    cells: list[tuple[str, ...]]
+    notes: list[str]
+    bold: Marks = ()
+    underlined: Marks = ()
+
+
+def markdown(content: PrintedTable, *, title: str) -> str:
+    """A pipe table, its notes below."""
+    aligned = ["---" if name in LEFT else "---:" for name in content.header]
+    bold = content.bold or [()] * len(content.cells)
+    cells = []
+    for line, strong in zip(content.cells, bold, strict=True):
+        texts = map(_unmarked, line)
+        cells.append([f"**{text}**" if i in strong else text for i, text in enumerate(texts)])
+
+    pipes = [f"| {' | '.join(line)} |" for line in (content.header, aligned, *cells)]
+    notes = [f"- {_unmarked(note)}" for note in content.notes]
+    return (
+        "\n".join([f"**{one_line(title)}**", "", *pipes, *(["", *notes] if notes else [])]) + "\n"
+    )
+
+
+def _unmarked(text: str) -> str:
+    return MARKED.sub(r"\\\1", one_line(text))
+
+
+def latex(content: PrintedTable, *, title: str) -> str:
+    """A booktabs table with its notes below it, every text escaped; no line begins with a bracket,
+    which would be an option.
+    """
+    import pandas as pd
+
+    def tabular(frame: pd.DataFrame, columns: str, marked: Mapping[str, Marks]) -> str:
+        """A tabular with these column types (such as llrr); `marked`: by command, the columns of
+        every line that it is put around."""
+        style = (
+            frame.style.hide(axis="index")
+            .format(escape="latex")
+            .format_index(axis=1, escape="latex")
+        )
+        commands = pd.DataFrame("", frame.index, frame.columns)
+        for command, marks in marked.items():
+            for line, places in enumerate(marks):
+                commands.iloc[line, list(places)] = f"{command}:--rwrap;"
+        style = style.apply(lambda _: commands, axis=None)
+
+        # a cell that begins with [ would be an option of the line before it
+        text = style.to_latex(hrules=True, column_format=columns)
+        return re.sub(r"(?m)^\[", "{[}", FOREIGN.sub(lambda found: IN_LATEX[found[0]], text))
+
+    aligned = "".join("l" if name in LEFT else "r" for name in content.header)
+    cells = pd.DataFrame(content.cells, columns=list(content.header))
+    body = tabular(cells, aligned, {"textbf": content.bold, "underline": content.underlined})
+    below = pd.DataFrame({"Notes": content.notes})
+    notes = tabular(below, r"p{\linewidth}", {}) if content.notes else ""
+    return f"% {one_line(title)}\n\\begin{{table}}\n\\centering\n{body}{notes}\\end{{table}}\n"
