@@ -19,6 +19,7 @@ from torch import nn
 from hbench.core.errors import SubmissionError, UsageError, examples
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.pictures import open_upright
+from hbench.engine.top_k import candidates
 from hbench.look.strips import Picture, Strip, StripRow, StripSheet
 from hbench.look.strips.results import Results
 from hbench.look.strips.retrievals import Hit, class_name
@@ -102,9 +103,11 @@ def _nearest_in_gallery(
     vector: NDArray[np.float32], gallery: SearchedItems, k: int
 ) -> tuple[Hit, ...]:
     """The k nearest items, with the levels that they share with the nearest one."""
-    scores = gallery.vectors @ vector
-    best = np.argsort(-scores, kind="stable")[:k]
-    rows = gallery.rows[best]
+    scores = (gallery.vectors @ vector)[None]  # (1, G)
+    # no tie keys: equal scores keep the gallery's order
+    nearest = candidates(scores, k).best(k, lambda row, _column: np.zeros_like(row))
+    _, _, columns, best_scores = nearest
+    rows = gallery.rows[columns]
     labels = gallery.manifest.labels[rows]
     # a picture has no labels: its hits are compared with the nearest one
     levels = np.cumprod(labels == labels[:1], axis=1).sum(axis=1)
@@ -112,12 +115,14 @@ def _nearest_in_gallery(
         Hit(
             rank,
             str(gallery.manifest.items[row]),
-            float(scores[at]),
+            float(score),
             int(level),
             int(row),
             class_name(gallery.manifest, int(row)),
         )
-        for rank, (row, at, level) in enumerate(zip(rows, best, levels, strict=True), start=1)
+        for rank, (row, score, level) in enumerate(
+            zip(rows, best_scores, levels, strict=True), start=1
+        )
     )
 
 
