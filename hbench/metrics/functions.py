@@ -93,7 +93,7 @@ def evaluate(
     graded = named_relevance(relevance, alpha)
     chosen = parse_metrics(metrics, names)
     functions = {str(name): name.bind(names, graded) for name in chosen}
-    sequences = list(_sequences(rows, of_items, len(names), ties))
+    sequences = list(sequences_of(rows, of_items, len(names), ties))
     return {name: _of_each(function, sequences) for name, function in functions.items()}
 
 
@@ -517,9 +517,11 @@ def _at(level: int | None) -> str:
     return "" if level is None else f"/{level}"
 
 
-def _sequences(
-    scores: NDArray[np.floating], levels: NDArray[np.int64], depth: int, ties: str
+def sequences_of(
+    scores: NDArray[np.floating], levels: NDArray[np.integer], depth: int, ties: str
 ) -> Iterator[LevelSequence]:
+    """Yield the level sequence of every row of scores and levels (Q, G); −inf leaves an item
+    out."""
     tie_key = ties_policies[ties](depth)
     for row, of_items in zip(scores, levels.astype(np.uint8), strict=True):
         listed = row > -np.inf

@@ -12,6 +12,7 @@ from hbench.core.errors import UsageError
 from hbench.evaluation.evaluate import report_on
 from hbench.evaluation.submission.embedding import EmbeddingSubmission
 from hbench.evaluation.variants.conventions import Convention, PrintedValue, explained, tried
+from hbench.evaluation.variants.smaller import directions
 from hbench.metrics.names import MetricName
 from hbench.submissions import embeddings
 from tests.command_line import call, refusal
@@ -139,6 +140,58 @@ def test_each_convention_is_named_by_its_value_and_none_by_another(data, seed, m
             assert abs(100 * each.value - printed.value) <= 0.005 + 1e-9
             if (own := ", ".join(each.changes)) in loops:
                 assert f"{100 * loops[own]:.2f}" == f"{100 * value:.2f}"
+
+
+def by_words(data, ids, vectors, metric):
+    given = EmbeddingSubmission(embeddings.joined(np.array(ids, object), vectors))
+    found = tried(given, data, MetricName.parse(metric).at(data.levels), report_on)
+    return {each.words: each.value for each in found}
+
+
+@pytest.mark.parametrize("own", [None, True])
+def test_recall_may_be_the_share_of_all_right_results(data, own):
+    """With the query itself as a right result, what mteb's recall@1 was: one over the class."""
+    vectors = vectors_of(0)
+    shares = [
+        sum(results[:2]) / sum(results) for results in lists(vectors, own=own)
+    ]  # of an item's class
+    words = "TR@2 by the name of R@2" + (f", {HIT}" if own else "")
+    assert by_words(data, IDS, vectors, "R@2")[words] == pytest.approx(mean(shares))
+
+
+def test_a_run_of_1000_results_counts_what_it_does_not_list(tmp_path):
+    number = 1040
+    names = [f"i{n:04}" for n in range(number)]
+    path = tmp_path / "many.csv"
+    path.write_text("item,class\n" + "".join(f"{i},c{n % 4}\n" for n, i in enumerate(names)))
+    vectors = np.random.default_rng(0).normal(size=(number, 3)).astype(np.float32)
+    values = []
+    for query, scores in enumerate(directions(vectors) @ directions(vectors).T):
+        order = [item for item in np.argsort(-scores, kind="stable") if item != query]
+        ranks = [r for r, item in enumerate(order[:1000], 1) if item % 4 == query % 4]
+        # of 260 of a class one is the query
+        values.append(sum(n / rank for n, rank in enumerate(ranks, 1)) / 259)
+    found = by_words(hbench.load(path), names, vectors, "AP")
+    words = "lists end after 1,000 results, and what is missing counts"
+    assert found[words] == pytest.approx(mean(values), abs=1e-6)
+    assert found[words] < found["as hbench evaluates it"]
+
+
+def test_queries_with_a_gallery_may_have_been_ranked_among_all_or_among_themselves(tmp_path):
+    path = tmp_path / "split.csv"
+    rows = [
+        f"{i},s{s},{'query' if n % 3 else 'gallery'}\n"
+        for n, (i, s) in enumerate(zip(IDS, SPECIES, strict=True))
+    ]
+    path.write_text("item,species,split\n" + "".join(rows))
+    vectors = vectors_of(1)
+    found = by_words(hbench.load(path), IDS, vectors, "AP")
+    asked = [n for n in range(ITEMS) if n % 3]
+    alone = average_precision(lists(vectors[asked], level=[SPECIES[n] for n in asked]))
+    words = "the queries are ranked among themselves, without the gallery"
+    assert found[words] == pytest.approx(mean(alone), abs=1e-5)
+    words = "all items of the test are asked, and ranked among themselves"
+    assert found[words] == pytest.approx(mean(average_precision(lists(vectors))), abs=1e-5)
 
 
 def test_a_value_may_be_cut_instead_of_rounded():

@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hbench.core.errors import UsageError
 from hbench.datasets import Dataset
@@ -29,23 +28,30 @@ from hbench.datasets.manifest import Manifest
 from hbench.engine.settings import Settings
 from hbench.evaluation.examination import Examined, examine
 from hbench.evaluation.submission.embedding import EmbeddingSubmission
-from hbench.evaluation.variants.smaller import directions
+from hbench.evaluation.variants.other_lists import (
+    Changes,
+    Formula,
+    Values,
+    by_other_lists,
+    items_compared,
+    values_among_all,
+)
 from hbench.metrics.definitions import metrics
-from hbench.metrics.functions import evaluate as values_of
 from hbench.metrics.names import MetricName, factor_of
+from hbench.metrics.relevance import named_relevance
 from hbench.records.queries import CLASS
 from hbench.records.report import Report
-from hbench.submissions.embeddings import align
-from hbench.tree import levels_of_pairs
 
 NUMBER = re.compile(r"[0-9]*\.?[0-9]+")
 SIMILARITIES = ("cosine", "dot", "l2")
 TIES = ("pessimistic", "optimistic")
-HIT = "the query is kept in its own list as a hit"
-MISS = "the query is kept in its own list as a miss"
+QUERIES_ALONE = "the queries are ranked among themselves, without the gallery"
+EVERYTHING = "all items of the test are asked, and ranked among themselves"
 NEAREST = 3
 SAME = 1e-9  # values that differ by less are printed alike
-PAIRS_AT_ONCE = 2**22  # scores held at once
+# whether one of k results is right, or which share of all right items is among them
+RECALLS = ("R", "TR")
+PRECISIONS = ("AP", "H-AP", "wAP")  # of full lists
 # bases of metrics that go by each other's names: mean average precision, cut or not
 RELATIVES = (("AP", "mAP@R", "mAP@10", "mAP@100", "P@R"), ("H-AP", "wAP"), ("ASI", "NDCG"))
 
@@ -123,8 +129,13 @@ def tried(
         given.refuse_bits()  # every similarity below is named, and none would ask
     vectors = EmbeddingSubmission(*given.parts)  # evaluated many times: not moved in place
     yield from _by_settings(vectors, data, metric, report)
-    if len(given.parts) == 1 and all(_among_themselves(test) for test in data.tests.values()):
+    if len(given.parts) > 1:
+        return  # the sides may be of unlike models, which nobody ranks together
+    among = [_among_themselves(test) for test in data.tests.values()]
+    if all(among):
         yield from _by_lists(vectors, data, metric)
+    elif not any(among):
+        yield from _by_splits(vectors, data, metric)
 
 
 def _by_settings(
@@ -164,13 +175,17 @@ def _of_report(
     changed = tuple(option.removeprefix("--") for option in options)
     for name, value in report.scores.items():
         is_asked = name == str(metric)
-        other = () if is_asked else (f"{name} by the name of {metric}",)
+        other = () if is_asked else _by_other_name(name, metric)
         yield Convention((*other, *changed), " ".join([f"--metrics {name}", *options]), value)
         if not is_asked:
             continue
         for level in levels:
             mean = f"mean over the classes of level {level}"
             yield Convention((mean, *changed), "", _over_classes(report, name, level))
+
+
+def _by_other_name(name: str, metric: MetricName) -> Changes:
+    return (f"{name} by the name of {metric}",)
 
 
 def _over_classes(report: Report, name: str, level: str) -> float:
@@ -188,6 +203,8 @@ def _relatives(metric: MetricName, levels: Sequence[str]) -> list[str]:
     names = [str(metric)]
     if "level" in metrics[metric.base].takes and not metric.base.endswith(("#", "/")):
         names += [str(replace(metric, level=level).at(levels)) for level in levels]
+    if metric.base in RECALLS:
+        names += [str(replace(metric, base=base).at(levels)) for base in RECALLS]
     for family in RELATIVES:
         if metric.base in family:
             for other in family:
@@ -204,84 +221,48 @@ def _among_themselves(test: Manifest) -> bool:
 def _by_lists(
     given: EmbeddingSubmission, data: Dataset, metric: MetricName
 ) -> Iterator[Convention]:
-    """The conventions of what stands in a query's list: itself, or not even its first result; and
-    of vectors from their mean."""
-    kinds: dict[str, list[NDArray[np.float64]]] = {}
+    """The conventions of what stands in a query's list: itself, or not even its first result, or
+    no more than the first 1,000; and of vectors from their mean."""
+    found: dict[Changes, list[Values]] = {}
     for test in data.tests.values():
-        items = np.flatnonzero(test.query)
-        rows = align(given.queries, test.items[items])
-        vectors = np.asarray(given.queries.vectors[rows], np.float64)  # (Q, D)
-        labels = test.labels[items]
-        for words, values in _of_test(vectors, labels, _numbered(metric, data.levels)):
-            kinds.setdefault(words, []).append(values)
-    for words, of_tests in kinds.items():
-        yield Convention((words,), "", float(np.nanmean(np.concatenate(of_tests))))
+        compared = items_compared(test.query, test, given.queries)
+        formulas = _formulas(metric, data.levels)
+        is_precision = metric.base in PRECISIONS
+        for changes, values in by_other_lists(compared, formulas, is_precision=is_precision):
+            found.setdefault(changes, []).append(values)
+    yield from _without_options(found)
 
 
-def _numbered(metric: MetricName, levels: Sequence[str]) -> str:
-    """The metric at the number of its level, 1 … L, as arrays without names have it."""
-    if metric.level is None:
-        return str(metric)
-    return str(replace(metric, level=str(levels.index(metric.level) + 1)))
+def _by_splits(
+    given: EmbeddingSubmission, data: Dataset, metric: MetricName
+) -> Iterator[Convention]:
+    """The conventions of who is ranked where queries have a gallery of their own: the queries, or
+    all items of the test, among themselves."""
+    found: dict[Changes, list[Values]] = {}
+    for test in data.tests.values():
+        everything = test.query | test.gallery
+        for words, chosen in ((QUERIES_ALONE, test.query), (EVERYTHING, everything)):
+            compared = items_compared(chosen, test, given.queries)
+            formula = _formulas(metric, data.levels)[()]
+            found.setdefault((words,), []).append(values_among_all(compared, formula))
+    yield from _without_options(found)
 
 
-def _of_test(
-    vectors: NDArray[np.float64], labels: NDArray[np.integer], metric: str
-) -> Iterator[tuple[str, NDArray[np.float64]]]:
-    """The values (Q,) of a test by every convention of lists, in blocks of queries."""
-    depth = labels.shape[1]
-    centred = directions(vectors - vectors.mean(axis=0))
-    plain = directions(vectors)
-    step = max(1, PAIRS_AT_ONCE // len(vectors))
-    for start in range(0, len(vectors), step):
-        own = np.arange(start, min(start + step, len(vectors)))
-        levels = levels_of_pairs(labels[own], labels)  # (b, Q)
-        for words, scores, of_items in (
-            *_with_self(_cosines(plain, own), levels, own, depth),
-            (
-                "cosine of vectors from their mean",
-                _without_self(_cosines(centred, own), own),
-                levels,
-            ),
-        ):
-            yield words, next(iter(values_of(metric, scores, of_items, depth=depth).values()))
+def _without_options(found: Mapping[Changes, Sequence[Values]]) -> Iterator[Convention]:
+    """Conventions that no option of the evaluation gives: the means over the queries of all
+    tests."""
+    for changes, values in found.items():
+        yield Convention(changes, "", float(np.nanmean(np.concatenate(values))))
 
 
-Scores = NDArray[np.float32]
-Listed = tuple[str, Scores, NDArray[np.uint8]]
-
-
-def _cosines(directions: NDArray[np.float64], own: NDArray[np.int64]) -> Scores:
-    """The scores (b, Q) of some queries; copies are equal in float32, whatever the last digits."""
-    return (directions[own] @ directions.T).astype(np.float32)
-
-
-def _without_self(scores: Scores, own: NDArray[np.int64]) -> Scores:
-    """The scores (b, Q) with each query left out of its own list."""
-    left = scores.copy()
-    left[np.arange(len(own)), own] = -np.inf
-    return left
-
-
-def _with_self(
-    scores: Scores, levels: NDArray[np.uint8], own: NDArray[np.int64], depth: int
-) -> Iterator[Listed]:
-    """The lists in which a query is a hit or a miss, and those without the first result: in words,
-    their scores and levels (b, Q)."""
-    rows = np.arange(len(own))
-    found = scores.copy()
-    found[rows, own] = 2  # above all cosines: a vector is nearest to itself
-    for words, level in ((HIT, depth), (MISS, 0)):
-        of_items = levels.copy()
-        of_items[rows, own] = level
-        yield words, found, of_items
-
-    left = _without_self(scores, own)
-    is_best = left == left.max(axis=1, keepdims=True)
-    # of equal ones the least related is first, as in every list
-    first = np.where(is_best, levels, depth + 1).argmin(axis=1)
-    left[rows, first] = -np.inf
-    yield "the first result beside the query is dropped too", left, levels
+def _formulas(metric: MetricName, levels: Sequence[str]) -> dict[Changes, Formula]:
+    """The metric's function, and those of other metrics of its name at its level."""
+    formulas: dict[Changes, Formula] = {(): metric.bind(levels, named_relevance("alpha"))}
+    for text in _relatives(metric, levels):
+        other = MetricName.parse(text).at(levels)
+        if other.base != metric.base and other.level == metric.at(levels).level:
+            formulas[_by_other_name(text, metric)] = other.bind(levels, named_relevance("alpha"))
+    return formulas
 
 
 class Explained(NamedTuple):
