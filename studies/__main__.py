@@ -167,6 +167,37 @@ def show_kept(source: str, name: str | None) -> None:
     show(markdown(study, *read(kept_of(source))).rstrip("\n"))
 
 
+@group.command("best")
+@click.argument("sources", nargs=-1, required=True)
+@click.option(
+    "--metric",
+    "-m",
+    "metrics",
+    multiple=True,
+    default=("H-AP", "ASI", "NDCG", "AP", "R@1"),
+    show_default=True,
+    help="Compare by this metric; repeatable.",
+)
+def best(sources: tuple[str, ...], metrics: tuple[str, ...]) -> None:
+    """Show the best loss of every study by every metric, and which may be as good, in Markdown.
+
+    SOURCES are folders of studies, their values.parquet, or names such as glyphs-study.
+
+    Example: python -m studies best glyphs-study grocery-study -m H-AP
+    """
+    from studies import study as studies
+    from studies.best import table
+    from studies.page import kept_of
+    from studies.values import read, with_means
+
+    found = {}
+    for source in sources:
+        study = studies.read(_named(source, studies.names()))
+        values, _ = read(kept_of(source))
+        found[Path(source).stem.removesuffix("-study")] = with_means(values, study.means)
+    show("\n".join(table(found, metrics)))
+
+
 def _named(source: str, names: Sequence[str]) -> str:
     """The study whose values are shipped as NAME-study, or trained in the folder study-NAME."""
     stem = Path(source).stem

@@ -139,6 +139,12 @@ def difference_of(plus: Sequence[Scores], minus: Sequence[Scores]) -> Scores:
     return Scores(total, plus[0].queries, plus[0].units)
 
 
+def p_value(difference: Interval) -> float:
+    """The two-sided p-value of a mean difference being another than 0; 1 where no error is
+    known."""
+    return _p_value(difference, None)[1]
+
+
 def _p_value(difference: Interval, within: float | None) -> tuple[str, float]:
     """What the mean difference says of the claim, and the two-sided p-value of saying so."""
     from scipy.stats import t
