@@ -13,7 +13,6 @@ from studies.claims import SIGNIFICANT, Interval, difference_of, interval_of, p_
 from studies.page import shown
 from studies.values import Values
 
-
 MOST_NAMED = 3  # a longer list says that the study cannot tell its arms apart
 
 

@@ -1,7 +1,8 @@
 """Every block of docs/ does what it says.
 
-`console` and `python` blocks run, in order, in one folder a page. `sh` blocks need what a test has
-not (NOT_RUN says what, by page): their verbs and options are checked, as are the keys of `toml`.
+`console` and `python` blocks run, in order, in one folder a page. `sh` blocks need benchmarks and
+weights from the network: their verbs and options are checked, as are the keys of `toml`, and with
+stand-ins they run in tests/test_docs_stand_ins.py.
 """
 
 import inspect
@@ -26,28 +27,6 @@ PAGES = sorted((ROOT / "docs").glob("*.md"))
 ELSEWHERE = {  # pages whose commands are run by others
     "gallery",  # docs/pictures/gallery.py, which keeps what they draw
     "own-pictures",  # tests/train/test_own_pictures.py, which brings pretrained weights
-}
-NOT_RUN = {  # pages with blocks of the kind `sh`, and what a test has not that these need
-    "audit": "the pictures of a dataset of one's own, and a net's weights from the network",
-    "by-name": "a net's weights from the network",
-    "coming-from-text": "a dataset and a net's weights from the network",
-    "datasets": "a benchmark from the network",
-    "detection": "Pascal VOC, and hours",
-    "download": "a benchmark from the network",
-    "embedding": "a benchmark and a net's weights from the network",
-    "gpus": "GPUs",
-    "hgldv2": "the metadata of GLDv2 from the network; tests/pipelines runs `--demo`",
-    "hgldv2-review": "the steps before, from the network; tests/pipelines runs `--demo`",
-    "hgldv2-scraping": "the metadata of GLDv2; tests/pipelines scrapes a local server",
-    "install": "it installs; .ci/run does that, in environments of its own",
-    "look": "a server does not end",
-    "other-trees": "trees of somebody else: score.md runs the same on those of the demo",
-    "plugins": "it installs; tests/test_plugins.py does that, in an environment of its own",
-    "publish": "a row's training again, or its file from the network",
-    "run-a-study": "hours; tests/studies/test_study.py runs a tiny study",
-    "scale": "a benchmark, a cluster, a GPU",
-    "studies": "hours, and benchmarks from the network",
-    "training": "minutes for each of several trainings, and trackers that nobody has installed",
 }
 LONGEST = 150  # lines of a page, so that it is read to its end
 LONGER = {"gallery", "labels"}  # of pictures; one that branches
@@ -133,11 +112,6 @@ def parsed(command, words):
         )
         assert following is not None, name
         parsed(following, rest)
-
-
-def test_a_page_whose_commands_no_test_runs_has_its_reason_here():
-    pages = {page.stem for page in PAGES if "sh" in {kind for kind, _ in blocks(page)}}
-    assert pages == set(NOT_RUN)
 
 
 @of_kind("sh")
