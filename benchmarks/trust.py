@@ -1,23 +1,29 @@
 """Whether a threshold keeps its promise for classes on which it was not set, and what it costs.
 
-    python benchmarks/trust.py HALVES [DATASET EMBEDDINGS [GALLERY]]
+    python benchmarks/trust.py HALVES [DATASET EMBEDDINGS [--gallery FILE | --nodes FILE]]
 
 Without a dataset, synthetic classes are drawn anew each time, of which all is known. With one, its
-items are named by their neighbours (GALLERY, by default the file itself), and HALVES times the
-threshold is set on a random half of the classes: how often less is right than promised of what is
-said of the other half, and of all classes; the same by items, as a warning. Then what fixed
-thresholds say at the same error, and where items stop whose class is taken out of the gallery.
+items are named by their neighbours (in the gallery, by default the file itself) or by names, and
+HALVES times the threshold is set on a random half of the classes: how often less is right than
+promised of what is said of the other half, and of all classes; the same by items, as a warning.
+Then what fixed thresholds say at the same error, and where items stop whose class is taken out of
+the gallery or the names.
 """
 
 from __future__ import annotations
 
+import argparse
 import math
-import sys
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 import hbench
 from hbench.evaluation.by_name.named import NamedPictures
+from hbench.submissions import embeddings
+from hbench.submissions.embeddings import joined
+from hbench.tree.names import class_rows
 from hbench.trust.climbing import Climb
 from hbench.trust.outcomes import JudgedClimb
 from hbench.trust.thresholds import answers_of, said_at, threshold_for
@@ -122,23 +128,15 @@ def against_fixed(name: str, judged: JudgedClimb) -> None:
         )
 
 
-def unseen(name: str, dataset: str, file: str, gallery: str) -> None:
-    """Where items stop whose class is not in the gallery, at the threshold set on the others."""
-    from hbench.submissions import embeddings
-    from hbench.submissions.embeddings import joined
-
-    named = hbench.name(file, dataset, gallery=gallery)
-    manifest = named.manifest
+def unseen(name: str, given: Given) -> None:
+    """Where items stop whose class is not in the gallery or among the names, at the threshold set
+    on the others."""
+    manifest = given.named().manifest
     labels = manifest.labels[manifest.query]
     classes = np.unique(labels[:, -1])
     out = np.random.default_rng(0).permutation(classes)[: len(classes) // 5]
     hidden = np.isin(labels[:, -1], out)
-    without = {str(item) for item in manifest.items[np.isin(manifest.labels[:, -1], out)]}
-    source = embeddings.read(gallery)
-    kept = np.array([str(item) not in without for item in source.ids])
-    few = hbench.name(
-        file, dataset, gallery=joined(source.ids[kept], np.asarray(source.vectors)[kept])
-    )
+    few = given.without(out)
     for target in TARGETS:
         trusted = few.trust(target, ~hidden)
         stopped = np.mean(trusted.levels[hidden] < labels.shape[1])
@@ -148,25 +146,61 @@ def unseen(name: str, dataset: str, file: str, gallery: str) -> None:
         )
 
 
+class Given(NamedTuple):
+    """A dataset and an embedding file of it, with that of its gallery or of its names."""
+
+    dataset: str
+    file: str
+    gallery: str | None
+    nodes: str | None
+
+    def named(self) -> NamedPictures:
+        """All items, by all classes."""
+        return hbench.name(self.file, self.dataset, self.nodes, gallery=self.gallery)
+
+    def without(self, classes: np.ndarray) -> NamedPictures:
+        """All items, without some finest classes in the gallery or among the names."""
+        manifest = self.named().manifest
+        source = embeddings.read(Path(self.nodes or self.gallery or self.file))
+        if self.nodes:
+            paths = [class_rows(manifest.tree)[each] for each in classes.tolist()]
+            left_out = {form for path in paths for form in (path[-1], " > ".join(path))}
+        else:
+            left_out = {
+                str(item) for item in manifest.items[np.isin(manifest.labels[:, -1], classes)]
+            }
+        kept = np.array([str(item) not in left_out for item in source.ids])
+        rest = joined(source.ids[kept], np.asarray(source.vectors)[kept])
+        if self.nodes:
+            return hbench.name(self.file, self.dataset, rest)
+        return hbench.name(self.file, self.dataset, gallery=rest)
+
+
 def named_units(named: NamedPictures) -> np.ndarray:
     """The finest class of every item, numbered."""
     finest = named.manifest.labels[named.manifest.query][:, -1]
     return np.unique(finest, return_inverse=True)[1].ravel()
 
 
-def main(arguments: list[str]) -> None:
-    times = int(arguments[0]) if arguments else 1000
-    if len(arguments) < 3:
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("halves", type=int)
+    options.add_argument("dataset", nargs="?")
+    options.add_argument("file", nargs="?")
+    options.add_argument("--gallery")
+    options.add_argument("--nodes")
+    read = options.parse_args()
+    if read.dataset is None:
         for classes in (60, 200):
-            on_synthetic(times, classes)
+            on_synthetic(read.halves, classes)
         return
-    dataset, file, *rest = arguments[1:]
-    gallery = rest[0] if rest else file
-    named = hbench.name(file, dataset, gallery=gallery)
-    against_fixed(dataset, named.judged)
-    unseen(dataset, dataset, file, gallery)
-    on_halves(dataset, named.judged, named_units(named), times)
+    gallery = None if read.nodes else read.gallery or read.file
+    given = Given(read.dataset, read.file, gallery, read.nodes)
+    named = given.named()
+    against_fixed(read.dataset, named.judged)
+    unseen(read.dataset, given)
+    on_halves(read.dataset, named.judged, named_units(named), read.halves)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

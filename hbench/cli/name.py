@@ -16,6 +16,7 @@ from hbench.cli.terminal import say, show, show_json, show_table
 
 if TYPE_CHECKING:
     from hbench.datasets import Dataset
+    from hbench.evaluation.by_name.asked import Calibration, Named
     from hbench.evaluation.by_name.compared import NamesCompared
     from hbench.evaluation.by_name.named import NamedPictures
     from hbench.evaluation.by_name.trusted import Trusted
@@ -46,15 +47,31 @@ class NamingOptions:
     scale: float
     k: int
 
-    def named(self, file: Path, data: Dataset, unit: str | None) -> NamedPictures:
-        """The items of FILE with their names; a table of predictions is read by its form."""
-        from hbench.evaluation.by_name.sources import name
+    def read(self, file: Path, data: Dataset) -> Named:
+        """What is in a file: vectors, or, where nothing else gives names, predictions."""
+        from hbench.evaluation.by_name.asked import test_of
+        from hbench.evaluation.by_name.predicted import predictions_in
         from hbench.submissions import embeddings
 
-        is_table = self.nodes is None and self.gallery is None
-        given = file if is_table else embeddings.read(file, ids=self.ids)
+        if self.nodes is None and self.gallery is None:
+            return predictions_in(file, test_of(data))
+        return embeddings.read(file, ids=self.ids)
+
+    def named(
+        self, given: Named, data: Dataset, unit: str | None, items: list[str] | None = None
+    ) -> NamedPictures:
+        """The items with their names, by default those of the test."""
+        from hbench.evaluation.by_name.sources import name
+
         return name(
-            given, data, self.nodes, gallery=self.gallery, scale=self.scale, k=self.k, unit=unit
+            given,
+            data,
+            self.nodes,
+            gallery=self.gallery,
+            scale=self.scale,
+            k=self.k,
+            unit=unit,
+            items=items,
         )
 
 
@@ -89,32 +106,39 @@ class PromiseOptions:
         if self.calibrate and self.trust is None:
             raise click.UsageError("--calibrate sets the threshold of --trust: give both.")
 
-    def answers(self, named: NamedPictures, unit: str | None) -> Trusted | None:
-        """The answers at the threshold of the promise; None without one."""
+    def calibration(self, data: Dataset, given: Named, source: NamingOptions) -> Calibration:
+        """What the threshold is set on; None for halves of the classes."""
+        from hbench.evaluation.by_name.asked import read_calibration
+        from hbench.submissions import embeddings
+
+        sources = [given]
+        if source.gallery is not None and self.calibrate is not None:
+            sources.append(embeddings.read(source.gallery))
+        return read_calibration(self.calibrate, data, sources, lambda file: source.read(file, data))
+
+    def items(self, on: Calibration, data: Dataset, given: Named) -> list[str] | None:
+        """The items that are named; None for the test's. A promise is for new ones, too."""
+        from hbench.evaluation.by_name.asked import ids_of, items_answered
+
+        return None if self.trust is None else items_answered(on, data, ids_of(given))
+
+    def answers(
+        self, named: NamedPictures, data: Dataset, on: Calibration, source: NamingOptions
+    ) -> Trusted | None:
+        """The answers at the threshold of the promise, set on a calibration; None without one."""
+        from hbench.evaluation.by_name.asked import Others, refuse_labels
+
         if self.trust is None:
             return None
-        if self.calibrate is None:
-            return named.trust(self.trust, unit=unit)
-        if Path(self.calibrate).is_file():
-            from hbench.sheets.sheet import read_table
-
-            table = read_table(Path(self.calibrate))
-            ids = [str(item) for item in table[table.column_names[0]].to_pylist()]
-            return named.trust(self.trust, ids, unit=unit)
-        return named.trust(self.trust, named.part(_share(self.calibrate), unit=unit), unit=unit)
-
-
-def _share(text: str) -> float:
-    """The share of the classes that a text says."""
-    try:
-        share = float(text)
-    except ValueError:
-        share = 0.0
-    if not 0 < share < 1:
-        raise click.UsageError(
-            f"--calibrate {text} is neither a file of ids nor a share of the classes, such as .5."
-        )
-    return share
+        unit = named.unit
+        if isinstance(on, float):
+            return named.trust(self.trust, named.part(on))
+        if not isinstance(on, Others):
+            return named.trust(self.trust, on)
+        others = source.named(on.given, data, unit, on.items)
+        refuse_labels(others, on.source)
+        say(f"note: {on.remark}")
+        return named.trust(self.trust, others)
 
 
 PROMISE = block(
@@ -124,7 +148,12 @@ PROMISE = block(
         click.option(
             "--trust", type=float, help="Answer as deep as this share is right, such as .95."
         ),
-        click.option("--calibrate", help="A file of ids, or a share of classes, to set it on."),
+        click.option(
+            "--calibrate",
+            metavar="FILE|SPLIT|SHARE",
+            help="What to set it on: a file as FILE, of labelled items; a file of ids; a split, "
+            "such as train; or a share of the classes.  [default: halves of them]",
+        ),
     ],
 )
 
@@ -159,15 +188,19 @@ def command(
     Three readers of names: each (the best node of every level), sum (softmax of the finest, summed
     upwards) and down (from the root, the best child each time).
 
-    Example: hbench name images.parquet -d birds --gallery images.parquet --trust .95 -o answers.csv
+    New items, of which the dataset has no label, get answers by a threshold set on others:
+
+    Example: hbench name new.csv -d labels.csv --trust .95 --calibrate known.csv -o answers.csv
     """
     _refuse_outputs(output, page)
     promise.refuse_alone()
     data = table.load(dataset)
-    named = source.named(file, data, unit)
+    given = source.read(file, data)
+    on = promise.calibration(data, given, source)
+    named = source.named(given, data, unit, promise.items(on, data, given))
     for warning in named.warnings:
         say(f"note: {warning}")
-    trusted = promise.answers(named, unit)
+    trusted = promise.answers(named, data, on, source)
     compared = None if against is None else _compare_with_predictions(named, data, against, unit)
     if page is not None:
         from hbench.look.naming import write_page
@@ -221,13 +254,9 @@ def _show_names(named: NamedPictures, trusted: Trusted | None) -> None:
     if trusted is not None:
         show(trusted.remark)
         show_table("answers, percent", *_answers(named, trusted))
-    readers = list(named.scores)
-    rows = []
-    for value in named.scores[readers[0]]:
-        scores = [named.scores[reader][value] for reader in readers]
-        rows.append([value, *(_shown(value, score.value) for score in scores)])
-    show_table("names, percent; hops: edges", ["value", *readers], rows)
-    show_table("mass, and what is right of it, percent", *_reliability(named))
+    if named.has_truth.any():
+        show_table("names, percent; hops: edges", *_scores(named))
+        show_table("mass, and what is right of it, percent", *_reliability(named))
     show(named.signature)
 
 
@@ -250,13 +279,27 @@ def _answers(named: NamedPictures, trusted: Trusted) -> tuple[list[str], list[li
     """The answers at the threshold, and beside them those of the thresholds in use."""
     header = ["thresholds", "said", "right of it", "coverage"]
     header += [f"at {level}" for level in named.manifest.levels]
+    kinds = {}
+    if trusted.is_measured:
+        kinds = {f"for {trusted.target:g}": trusted.outcome, ".8/.6/.4": trusted.fixed}
+    if trusted.unlabelled is not None:
+        kinds[f"for {trusted.target:g}, without label"] = trusted.unlabelled
     rows = []
-    kinds = {f"for {trusted.target:g}": trusted.outcome, ".8/.6/.4": trusted.fixed}
     for kind, outcome in kinds.items():
         shares = [outcome.said, outcome.right_of_said, outcome.coverage]
         by_level = [f"{each.items:,} ({_percent(each.right)})" for each in outcome.by_level]
         rows.append([kind, *map(_percent, shares), *by_level])
     return header, rows
+
+
+def _scores(named: NamedPictures) -> tuple[list[str], list[list[str]]]:
+    """The values by every reader of names."""
+    readers = list(named.scores)
+    rows = []
+    for value in named.scores[readers[0]]:
+        scores = [named.scores[reader][value] for reader in readers]
+        rows.append([value, *(_shown(value, score.value) for score in scores)])
+    return ["value", *readers], rows
 
 
 def _reliability(named: NamedPictures) -> tuple[list[str], list[list[str]]]:

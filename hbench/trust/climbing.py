@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.tree import Labels, LabelTree
-from hbench.tree.partial import is_unknown
+from hbench.tree.partial import NO_CLASS, is_unknown
 
 Values = NDArray[np.float64]
 Positions = NDArray[np.int64]
@@ -138,7 +138,7 @@ def leaf_counts(tree: LabelTree) -> list[Positions]:
         below = np.zeros(len(names), np.int64)
         if by_level:
             np.add.at(below, tree.parents[level + 1], by_level[0])
-        is_class = ~np.fromiter(map(is_unknown, names), bool, len(names))
+        is_class = np.array([not is_unknown(name) and name != NO_CLASS for name in names])
         # a class without any class below it is a leaf itself
         by_level.insert(0, np.where(is_class, np.maximum(below, 1), 0))
     return by_level

@@ -53,7 +53,7 @@ class AtLevel(NamedTuple):
 
 class Outcome(NamedTuple):
     """What comes of a threshold: the share of items of which something is `said`, and of that the
-    share that is right; risk and coverage over all items."""
+    share that is right; risk and coverage over all items; NaN of none."""
 
     said: float
     right_of_said: float
@@ -91,10 +91,10 @@ def outcome_of(judged: JudgedClimb, levels: Positions) -> Outcome:
         for level in range(1, right.shape[1] + 1)
     )
     return Outcome(
-        float((levels > 0).mean()),
+        _mean((levels > 0).astype(np.float64)),
         _mean(answers),
         1 - _mean(is_right),
-        float(covered[np.arange(len(levels)), levels].mean()),
+        _mean(covered[np.arange(len(levels)), levels]),
         by_level,
     )
 

@@ -15,19 +15,26 @@ from numpy.typing import ArrayLike, NDArray
 
 from hbench.core import tables
 from hbench.core.arguments import checked
+from hbench.core.errors import ComparisonError
 from hbench.datasets.manifest import Manifest
 from hbench.evaluation.by_name.compared import NamesCompared, ValuesByItem, compare_namings
 from hbench.evaluation.by_name.naming import (
     SUM,
     Nodes,
 )
-from hbench.evaluation.by_name.numbering import Numbering
-from hbench.evaluation.by_name.trusted import NamedItems, Trusted, part_of_units, trusted_of
+from hbench.evaluation.by_name.trusted import (
+    NamedItems,
+    Trusted,
+    part_of_units,
+    trusted_by_others,
+    trusted_of,
+)
 from hbench.records.document import Score
 from hbench.records.queries import queries_of, units_of
 from hbench.tree import Labels
 from hbench.tree.partial import NO_CLASS, known_levels
 from hbench.trust.climbing import Climb, Positions, Values, coverage_of, verdicts
+from hbench.trust.numbering import Numbering
 from hbench.trust.outcomes import JudgedClimb, Reliability, reliability_of
 
 
@@ -76,6 +83,12 @@ class NamedPictures:
         right = verdicts(self.climb.nodes, *truth_of(self.manifest))
         return JudgedClimb(self.climb, right, coverage_of(self.manifest.tree, self.climb.nodes))
 
+    @cached_property
+    def has_truth(self) -> NDArray[np.bool_]:
+        """Of which items (N,) something is known."""
+        _, owners, known = truth_of(self.manifest)
+        return np.bincount(owners, known > 0, len(self.items)) > 0
+
     def reliability(self) -> dict[str, tuple[Reliability, ...]]:
         """Masses in ten bins beside what is right of them, by level: they are no chances."""
         columns = zip(self.climb.masses.T, self.judged.right.T, strict=True)
@@ -87,9 +100,12 @@ class NamedPictures:
     @property
     def remark(self) -> str:
         """How often masses of .9 and more are right at the finest level, in words."""
+        if not self.has_truth.any():
+            return "masses are shares, no chances: no item has a label to count them by"
         masses, right = self.climb.masses[:, -1], self.judged.right[:, -1]
         large = masses >= 0.9
         known = large & ~np.isnan(right)
+        large = large[self.has_truth]
         if not known.any():
             return "masses are shares, no chances: none of .9 or more at the finest level"
         return (
@@ -99,17 +115,23 @@ class NamedPictures:
 
     @checked
     def trust(
-        self, target: float, calibrate: ArrayLike | None = None, *, unit: str | None = None
+        self,
+        target: float,
+        calibrate: ArrayLike | NamedPictures | None = None,
+        *,
+        unit: str | None = None,
     ) -> Trusted:
         """Answer as deep as `target` of what is said is right, for classes drawn anew.
 
         The threshold is set on some classes and measured on others: on each half of the classes
-        that of the other half, or, with `calibrate`, on the rest that of the chosen items. Items of
-        unknown truth are answered by the threshold of all that was calibrated on.
+        that of the other half, or, with `calibrate`, on the rest that of the chosen items, or of
+        the items of another naming. Items of unknown truth are answered by the threshold of all
+        that was calibrated on.
 
         Args:
             target: the share of what is said that is to be right, such as 0.95.
-            calibrate: the items to set the threshold on, as a mask (N,) or by id. Default: halves.
+            calibrate: the items to set the threshold on, as a mask (N,) or by id; or what
+                `hbench.name` gave for others, from the same source. Default: halves.
             unit: what the promise is made over: a level, or "query", which promises nothing about
                 new classes. Default: the finest level.
 
@@ -118,11 +140,29 @@ class NamedPictures:
 
         Raises:
             UsageError: a target outside of 0 … 1, a mask of another length.
+            ComparisonError: another naming of other levels, or from another source.
             UnknownName: a unit or an item that does not exist.
         """
         chosen = self.unit if unit is None else unit
-        units = units_of(queries_of("test", self.manifest), chosen)
-        return trusted_of(self._named_items(units), target, calibrate, chosen)
+        named = self._named_items(chosen)
+        if isinstance(calibrate, NamedPictures):
+            self._refuse_to_calibrate(calibrate)
+            return trusted_by_others(named, target, calibrate._named_items(chosen), chosen)
+        return trusted_of(named, target, calibrate, chosen)
+
+    def _refuse_to_calibrate(self, other: NamedPictures) -> None:
+        """Raise ComparisonError for a naming whose masses are of another kind."""
+        mine, theirs = (
+            f"{', '.join(each.scores)} down to {' › '.join(each.manifest.levels)}"
+            for each in (self, other)
+        )
+        if mine != theirs:
+            raise ComparisonError(
+                "a threshold of one kind of masses does not hold for another",
+                expected=mine,
+                found=theirs,
+                fix="name both from the same source, in the same levels",
+            )
 
     @checked
     def against(self, other: NamedPictures, *, unit: str | None = None) -> NamesCompared:
@@ -154,8 +194,9 @@ class NamedPictures:
         units = units_of(queries_of("test", self.manifest), self.unit if unit is None else unit)
         return part_of_units(units, share)
 
-    def _named_items(self, units: Positions) -> NamedItems:
+    def _named_items(self, unit: str) -> NamedItems:
         """What is known of the items, with their units."""
+        units = units_of(queries_of("test", self.manifest), unit)
         texts: dict[tuple[int, ...], str] = {}
         paths = []
         for nodes in self.climb.nodes.tolist():
@@ -164,8 +205,15 @@ class NamedPictures:
                 if each not in texts:
                     texts[each] = self.numbering.text(each)
             paths.append(tuple(texts[each] for each in own))
-        levels = self.manifest.levels
-        return NamedItems(self.items, self.judged, units, tuple(paths), levels, self.table)
+        return NamedItems(
+            items=self.items,
+            judged=self.judged,
+            has_truth=self.has_truth,
+            units=units,
+            paths=tuple(paths),
+            levels=self.manifest.levels,
+            table=self.table,
+        )
 
 
 def truth_of(manifest: Manifest) -> tuple[Labels, Positions, Positions]:

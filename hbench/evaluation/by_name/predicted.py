@@ -14,14 +14,14 @@ import numpy as np
 
 from hbench.core.errors import SubmissionError, examples
 from hbench.datasets.manifest import Manifest
-from hbench.evaluation.by_name.numbering import Numbering
 from hbench.sheets.paths import as_written
-from hbench.sheets.predictions import Prediction, read
+from hbench.sheets.predictions import Prediction, Predictions, read
 from hbench.sheets.rows import Row, prefixes
 from hbench.tree import LabelTree
 from hbench.tree.names import class_rows
-from hbench.tree.partial import known_part
+from hbench.tree.partial import NO_CLASS, known_part
 from hbench.trust.climbing import Climb, Shares, climb_of
+from hbench.trust.numbering import Numbering
 
 PERCENT = 100.0
 ROUNDED = 1e-6  # by which chances may exceed 1 in sum
@@ -34,6 +34,8 @@ class NamesBelow:
         self.below: dict[Row, dict[str, Row]] = {}
         self.of_name: dict[str, set[Row]] = {}
         for row in map(known_part, class_rows(tree)):
+            if row[0] == NO_CLASS:
+                continue
             for path, written in zip(prefixes(row), as_written(row), strict=True):
                 for name in {path[-1], written}:
                     self.below.setdefault(path[:-1], {})[_folded(name)] = path
@@ -64,24 +66,30 @@ def _folded(name: str) -> str:
     return name.strip().casefold().replace("_", " ")
 
 
-def climb_of_table(
-    source: Path, manifest: Manifest, numbering: Numbering
+def predictions_in(source: Path, manifest: Manifest) -> Predictions:
+    """Read what is predicted in a file for the tree of a test, by its form."""
+    names = NamesBelow(manifest.tree)
+    known = {path[-1] for paths in names.of_name.values() for path in paths}
+    return read(source, manifest.levels, known)
+
+
+def climb_of_predictions(
+    read_as: Predictions, manifest: Manifest, numbering: Numbering
 ) -> tuple[Climb, tuple[str, ...]]:
     """The masses along the predicted paths of a test's queries, in its order, and what was read.
 
-    Raises SubmissionError where the file has none of the queries.
+    Raises SubmissionError where none of the queries is predicted.
     """
     names = NamesBelow(manifest.tree)
-    known = {path[-1] for paths in names.of_name.values() for path in paths}
-    read_as = read(source, manifest.levels, known)
     items = manifest.items[manifest.query].tolist()
     place = {item: number for number, item in enumerate(items)}
     rows = [row for row in read_as.rows if row.item in place]
     if not rows:
         raise SubmissionError(
-            f"{source.name} predicts none of the queries",
+            f"{read_as.understood.source} predicts none of the queries",
             expected=f"items such as {examples(items)}",
             found=examples([row.item for row in read_as.rows]),
+            fix="new items get answers by --trust .95 --calibrate FILE, whose items have labels",
         )
     remarks = [str(read_as.understood), *_remarks(read_as.rows, rows, place)]
     rows, more = _as_chances(rows)

@@ -57,7 +57,7 @@ def scores_of(
     shared = np.cumprod((tree.paths[nodes[:, -1]] == labels[:number]) & is_known[:number], axis=1)
     common = shared.sum(axis=1)
     scores["hops"] = 2.0 * (known[:number] - common)
-    return scores
+    return _where_known(scores, known[:number])
 
 
 def scores_of_path(
@@ -130,8 +130,8 @@ def _best_of(values: Values, items: NDArray[np.int64], number: int) -> Values:
 def _hierarchical(both: NDArray[np.int64], known: Known) -> tuple[Values, ...]:
     """hP, hR and hF1 of paths of which `both` (E,) nodes are right, of `known` (E,) true ones, and
     of as many of the reader's: it has one a level."""
-    precision = both / known
-    recall = both / known
+    precision = both / np.maximum(known, 1)
+    recall = both / np.maximum(known, 1)
     total = precision + recall
     f1 = np.divide(2 * precision * recall, total, out=np.zeros(len(both)), where=total > 0)
     return precision, recall, f1

@@ -11,43 +11,36 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from hbench.core.arguments import checked
-from hbench.core.errors import SubmissionError, UsageError
+from hbench.core.errors import UsageError
 from hbench.core.version import __version__
-from hbench.datasets import Dataset, load
+from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.engine.settings import Settings
 from hbench.engine.similarity import as_vectors
-from hbench.evaluation.by_name.galleries import gallery_of
+from hbench.evaluation.by_name.asked import asked_of, order_of_names, rows_of_items, test_of
 from hbench.evaluation.by_name.named import NamedPictures, truth_of
+from hbench.evaluation.by_name.named_by_nodes import name_by_nodes
 from hbench.evaluation.by_name.naming import (
     SCALE,
-    SUM,
-    NodeVectors,
-    Readings,
-    are_consistent,
+    rows_of_length_1,
 )
-from hbench.evaluation.by_name.neighbours import SHARPNESS, K, climb_by_neighbours
-from hbench.evaluation.by_name.nodes import PlacedNodes, placed_in, read
-from hbench.evaluation.by_name.numbering import Numbering
-from hbench.evaluation.by_name.predicted import climb_of_table
+from hbench.evaluation.by_name.neighbours import SHARPNESS, K, climb_by_neighbours, gallery_of
+from hbench.evaluation.by_name.predicted import climb_of_predictions, predictions_in
 from hbench.evaluation.by_name.queries import refuse_vectors
-from hbench.evaluation.by_name.scores import scores_of, scores_of_path
+from hbench.evaluation.by_name.scores import scores_of_path
 from hbench.evaluation.examination import Examined, examine
 from hbench.evaluation.submission import as_submission
 from hbench.evaluation.summary import summarise
-from hbench.records.document import Score
 from hbench.records.queries import queries_of, units_of
-from hbench.sheets.paths import JOINED
+from hbench.sheets.predictions import Predictions
 from hbench.submissions import embeddings as embedding_files
 from hbench.submissions.embeddings import Embeddings, joined
 from hbench.submissions.embeddings.ids import as_ids
-from hbench.tree import LabelTree
-from hbench.tree.names import class_rows
-from hbench.tree.partial import is_unknown
-from hbench.trust.climbing import BELOW, Climb, Values
+from hbench.trust.climbing import BELOW, Climb
+from hbench.trust.numbering import Numbering
 
 NEIGHBOURS = "neighbours"
 PREDICTIONS = "predictions"
@@ -55,13 +48,14 @@ PREDICTIONS = "predictions"
 
 @checked
 def name(
-    pictures: str | Path | Embeddings | ArrayLike | None,
+    pictures: str | Path | Embeddings | Predictions | ArrayLike | None,
     dataset: str | Path | Dataset,
     nodes: str | Path | Embeddings | Mapping[str, ArrayLike] | None = None,
     *,
     gallery: str | Path | Embeddings | None = None,
     predictions: str | Path | None = None,
     ids: Sequence[str] | None = None,
+    items: Sequence[str] | None = None,
     scale: float = SCALE,
     k: int = K,
     sharpness: float = SHARPNESS,
@@ -87,6 +81,8 @@ def name(
             never its own neighbour.
         predictions: a table of predictions, in place of `pictures`.
         ids: (N,), of vectors in memory.
+        items: the ids of those that are named, in place of the test's queries: with the labels that
+            any split has of them, or without one, such as new pictures, which no score counts.
         scale: of the cosines in `sum`, more than 0. Default: 100, as CLIP has it.
         k: how many neighbours have a share. Default: 10.
         sharpness: τ of their weights exp(τ · (cosine − 1)). Default: 20.
@@ -110,31 +106,33 @@ def name(
             found=f"{k}, {sharpness}",
         )
     _refuse_sources(nodes, gallery, predictions)
+    asked = asked_of(dataset, items)
     if nodes is None and gallery is None:
-        return _name_by_predictions(pictures if predictions is None else predictions, dataset, unit)
-    given: Any = pictures
+        given = pictures if predictions is None else predictions
+        return asked.naming(_name_by_predictions(given, asked.data, unit))
+    source: Any = pictures
     if ids is not None:
-        given = joined(as_ids(ids, "ids"), as_vectors(given, "vectors"))
-    examined = examine(as_submission(given), dataset, Settings(metrics="R@1", unit=unit))
+        source = joined(as_ids(ids, "ids"), as_vectors(source, "vectors"))
+    if items is not None:
+        source = rows_of_items(_as_embeddings(source, "pictures"), items)
+    examined = examine(as_submission(source), asked.data, Settings(metrics="R@1", unit=unit))
     if nodes is None:
-        return _name_by_neighbours(examined, gallery, k=k, sharpness=sharpness)
-    return _name_by_nodes(examined, nodes, scale)
+        return asked.naming(
+            _name_by_neighbours(examined, asked.whole, gallery, k=k, sharpness=sharpness)
+        )
+    return asked.naming(name_by_nodes(examined, nodes, scale))
 
 
-def _name_by_nodes(examined: Examined, nodes: Any, scale: float) -> NamedPictures:
-    """Name items by the vectors of the tree's nodes; `nodes`: what `hbench.name` takes."""
-    manifest = _one_test(examined.data)
-    vectors = read(nodes, manifest.levels)
-    embedded = examined.submission.embeddings("naming").queries
-    refuse_vectors(vectors, embedded.dim, cosine=True)
-    placed = placed_in(manifest.tree, vectors.ids.tolist())
-    _refuse_without_finest(manifest.tree, placed)
-    # by name, so that the order of a file's rows moves no bit; `of` undoes it
-    order = _order_of_names(manifest)
-    rows = embedding_files.align(embedded, manifest.items[manifest.query][order])
-    of_nodes = _node_vectors(manifest, placed, vectors)
-    readings = of_nodes.read(_unit(embedded.vectors[rows]), scale=scale).of(np.argsort(order))
-    return _naming_of_readings(examined, manifest, readings, placed, vectors)
+def _as_embeddings(given: Any, what: str) -> Embeddings:
+    """Embeddings, read where a file is given. Raises UsageError for anything else."""
+    source = embedding_files.read(Path(given)) if isinstance(given, str | Path) else given
+    if not isinstance(source, Embeddings):
+        raise UsageError(
+            f"{what} must be vectors with ids",
+            expected="an embedding file, or what was read from one",
+            found=type(source).__name__,
+        )
+    return source
 
 
 def _refuse_sources(*sources: object) -> None:
@@ -146,40 +144,22 @@ def _refuse_sources(*sources: object) -> None:
         )
 
 
-def _one_test(data: Dataset) -> Manifest:
-    """The test of a dataset. Raises UsageError for several, and for pairs without labels."""
-    if len(data.tests) > 1 or data.lists:
-        raise UsageError(
-            "pictures are named in one label tree",
-            expected="a dataset with one test, which has labels",
-            found=", ".join(data.tests),
-        )
-    (manifest,) = data.tests.values()
-    return manifest
-
-
 def _name_by_neighbours(
-    examined: Examined, given: Any, *, k: int, sharpness: float
+    examined: Examined, labelled: Dataset, given: Any, *, k: int, sharpness: float
 ) -> NamedPictures:
-    """Name items by their k nearest neighbours in a gallery; `given`: a file of it, or what was
-    read from one."""
-    manifest = _one_test(examined.data)
+    """Name items by their k nearest neighbours in a gallery, with the labels that a dataset has of
+    them; `given`: a file of it, or what was read from one."""
+    manifest = test_of(examined.data)
     embedded = examined.submission.embeddings("naming").queries
     # by name, so that the order of a file's rows moves no bit; `of` undoes it
-    order = _order_of_names(manifest)
+    order = order_of_names(manifest)
     items = manifest.items[manifest.query][order]
     numbering = Numbering(manifest.tree)
-    source = embedding_files.read(Path(given)) if isinstance(given, str | Path) else given
-    if not isinstance(source, Embeddings):
-        raise UsageError(
-            "gallery must be vectors with ids",
-            expected="an embedding file, or what was read from one",
-            found=type(source).__name__,
-        )
+    source = _as_embeddings(given, "gallery")
     refuse_vectors(source, embedded.dim, cosine=True)
-    gallery, remarks = gallery_of(source, examined.data, numbering, items)
+    gallery, remarks = gallery_of(source, labelled, numbering, items)
     rows = embedding_files.align(embedded, items)
-    vectors = _unit(embedded.vectors[rows])
+    vectors = rows_of_length_1(embedded.vectors[rows])
     climb = climb_by_neighbours(vectors, gallery, k=k, sharpness=sharpness).of(np.argsort(order))
     signature = (
         f"{examined.signature()}|{NEIGHBOURS}:k({k}),tau({sharpness:g}),of({len(gallery.paths)})"
@@ -191,18 +171,18 @@ def _name_by_neighbours(
     )
 
 
-def _name_by_predictions(given: Any, dataset: Any, unit: str | None) -> NamedPictures:
+def _name_by_predictions(given: Any, data: Dataset, unit: str | None) -> NamedPictures:
     """Name items as a table of predictions does."""
-    if not isinstance(given, str | Path):
+    if not isinstance(given, str | Path | Predictions):
         raise UsageError(
             "without nodes and without a gallery, names come from a table of predictions",
             expected="a file, or nodes=…, or gallery=…",
             found=type(given).__name__,
         )
-    data = dataset if isinstance(dataset, Dataset) else load(dataset)
-    manifest = _one_test(data)
+    manifest = test_of(data)
+    read_as = given if isinstance(given, Predictions) else predictions_in(Path(given), manifest)
     numbering = Numbering(manifest.tree)
-    climb, remarks = climb_of_table(Path(given), manifest, numbering)
+    climb, remarks = climb_of_predictions(read_as, manifest, numbering)
     unit = unit or manifest.levels[-1]
     short = ".".join(__version__.split(".")[:2])
     signature = f"{data.name}@{data.version}|test|{PREDICTIONS}|hbench:{short}"
@@ -227,7 +207,7 @@ def _naming_of_climb(manifest: Manifest, source: Source, unit: str) -> NamedPict
     """The names along the paths of the largest shares, and their scores."""
     units = units_of(queries_of("test", manifest), unit)
     values = scores_of_path(manifest.levels, source.climb.nodes, *truth_of(manifest))
-    means = summarise(np.stack(list(values.values())), [_order_of_names(manifest)], units)
+    means = summarise(np.stack(list(values.values())), [order_of_names(manifest)], units)
     nodes = source.climb.nodes
     # a path may end early: its mass is that of its last node
     ends = (nodes != BELOW).sum(axis=1)
@@ -246,124 +226,4 @@ def _naming_of_climb(manifest: Manifest, source: Source, unit: str) -> NamedPict
         numbering=source.numbering,
         unit=unit,
         warnings=source.warnings,
-    )
-
-
-def _order_of_names(manifest: Manifest) -> NDArray[np.int64]:
-    """The order of the queries by name, in which they have the same bits however a table is
-    sorted."""
-    return np.argsort(manifest.items[manifest.query].astype(str), kind="stable")
-
-
-def _refuse_without_finest(tree: LabelTree, placed: PlacedNodes) -> None:
-    """Raise SubmissionError where no class of the finest level has a vector."""
-    if placed.depths.max() == tree.depth:
-        return
-    given = [tree.levels[depth - 1] for depth in np.unique(placed.depths).tolist()]
-    raise SubmissionError(
-        "none of the names is of the finest level, down to which pictures are named",
-        expected=f"names of {tree.levels[-1]}",
-        found=f"names of {', '.join(given)}",
-        fix="hbench embed --names embeds the names of all levels",
-    )
-
-
-def _unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
-    """The rows at length 1, float32."""
-    rows = np.asarray(vectors, np.float32)
-    scaled: NDArray[np.float32] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    return scaled
-
-
-def _node_vectors(manifest: Manifest, placed: PlacedNodes, vectors: Embeddings) -> NodeVectors:
-    """The vectors of the nodes, level by level."""
-    nodes, of_nodes = [], []
-    for level in range(manifest.tree.depth):
-        here = placed.of(placed.depths == level + 1)
-        at = here.labels[:, level].astype(np.int64)
-        order = np.argsort(at)
-        nodes.append(at[order])
-        of_nodes.append(_unit(vectors.vectors[here.rows[order]]))
-    return NodeVectors(manifest.tree, nodes, of_nodes)
-
-
-def _naming_of_readings(
-    examined: Examined,
-    manifest: Manifest,
-    readings: Readings,
-    placed: PlacedNodes,
-    vectors: Embeddings,
-) -> NamedPictures:
-    """The names and their scores."""
-    tree = manifest.tree
-    units = units_of(queries_of("test", manifest), examined.conditions.unit)
-    depths = np.bincount(placed.depths, minlength=tree.depth + 1)[1:].tolist()
-    numbers = zip(depths, tree.levels, strict=True)
-    counted = ",".join(f"{number}@{level}" for number, level in numbers)
-    signature = f"{examined.signature()}|names:nodes({counted})"
-    warnings = [*examined.warnings, *placed.remarks(len(vectors))]
-    of_finest = [name for name in tree.names[-1] if not is_unknown(name)]
-    without = len(of_finest) - depths[-1]
-    if without:
-        warnings.append(
-            f"{without:,} of {len(of_finest):,} names of {tree.levels[-1]} have no vector, and no "
-            "picture gets them"
-        )
-    values = _values_by_reader(manifest, readings)
-    return NamedPictures(
-        table=_table_of_paths(manifest, readings),
-        scores=_means_by_reader(manifest, values, units),
-        values=values,
-        signature=signature,
-        manifest=manifest,
-        nodes=readings.nodes,
-        climb=readings.climb,
-        numbering=Numbering(tree),
-        unit=examined.conditions.unit,
-        warnings=tuple(warnings),
-    )
-
-
-def _values_by_reader(manifest: Manifest, readings: Readings) -> dict[str, dict[str, Values]]:
-    """By reader (a way from similarities to a path: each, sum, down), then by the name of the value
-    such as hF1, the values of the items (Q,)."""
-    tree = manifest.tree
-    labels, owners, known = truth_of(manifest)
-
-    by_reader = {}
-    for reader, nodes in readings.nodes.items():  # nodes (Q, L) of the items, coarse to fine
-        by_reader[reader] = scores_of(tree, nodes, labels, owners, known)
-        by_reader[reader]["consistent"] = are_consistent(tree, nodes).astype(np.float64)
-    return by_reader
-
-
-def _means_by_reader(
-    manifest: Manifest, by_reader: Mapping[str, Mapping[str, Values]], units: NDArray[np.int64]
-) -> dict[str, dict[str, Score]]:
-    """The means of every reader's values, by name, with intervals over the units (Q,)."""
-    order = [_order_of_names(manifest)]
-    scores = {}
-    for reader, values in by_reader.items():
-        means = summarise(np.stack(list(values.values())), order, units)
-        scores[reader] = dict(zip(values, means, strict=True))
-    return scores
-
-
-def _table_of_paths(manifest: Manifest, readings: Readings) -> pa.Table:
-    """A row per picture: its path by `sum`, and down to which level the readers agree."""
-    tree = manifest.tree
-    nodes = readings.nodes[SUM]
-    agreed = np.ones(nodes.shape, bool)
-    for other in readings.nodes.values():
-        agreed &= other == nodes
-    down_to = np.cumprod(agreed, axis=1).sum(axis=1)
-    paths = np.array([JOINED.join(row) for row in class_rows(tree)], dtype=object)
-    levels = np.array(["", *tree.levels], dtype=object)
-    return pa.table(
-        {
-            "item": pa.array(manifest.items[manifest.query].tolist()),
-            "path": pa.array(paths[nodes[:, -1]].tolist()),
-            "mass": pa.array(readings.shares),
-            "agreed_to": pa.array(levels[down_to].tolist()),
-        }
     )

@@ -35,11 +35,13 @@ FIXED = (0.8, 0.6, 0.4)  # thresholds in use, of the finest level and the ones a
 
 @dataclass(frozen=True)
 class NamedItems:
-    """What is known of the items that are named: their ids, `judged`, the `units` (N,), how a path
-    is written, the levels, and the table of the naming, with their whole paths."""
+    """What is known of the items that are named: their ids, `judged`, of which something is known,
+    the `units` (N,), how a path is written, the levels, and the table of the naming, with their
+    whole paths."""
 
     items: NDArray[np.object_]
     judged: JudgedClimb
+    has_truth: NDArray[np.bool_]
     units: Positions
     paths: tuple[tuple[str, ...], ...]  # of every item, the text of its node at every level
     levels: tuple[str, ...]
@@ -68,6 +70,7 @@ class Trusted:
         interval: of the share right, 95 %, over units; NaN with fewer than two.
         curve: risk against coverage of these items.
         fixed: the outcome of the thresholds in use, .8, .6 and .4, beside it.
+        unlabelled: what is said of the items of which nothing is known; None without any.
         naming: the table of the whole paths, from which the answers were cut.
     """
 
@@ -86,6 +89,7 @@ class Trusted:
     interval: tuple[float, float]
     curve: RiskCoverage
     fixed: Outcome
+    unlabelled: Outcome | None
     level_names: tuple[str, ...]
     naming: pa.Table
 
@@ -93,6 +97,11 @@ class Trusted:
     def said(self) -> float:
         """The share of items of which something is said."""
         return self.outcome.said
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether there are items with labels on which no threshold was set."""
+        return not math.isnan(self.said)
 
     @property
     def right_of_said(self) -> float:
@@ -138,7 +147,15 @@ class Trusted:
             "curve": self._points(),
             **_outcome_document(self.outcome, self.level_names),
             "fixed": _outcome_document(self.fixed, self.level_names),
+            "unlabelled": self._unlabelled_document(),
         }
+
+    def _unlabelled_document(self) -> dict[str, Any] | None:
+        """What is said of the items of which nothing is known; None without any."""
+        if self.unlabelled is None:
+            return None
+        document = _outcome_document(self.unlabelled, self.level_names)
+        return {name: document[name] for name in ("said", "coverage", "by_level")}
 
     def _points(self) -> list[list[float]]:
         """Coverage and risk along the curve."""
@@ -219,12 +236,8 @@ def _outcome_document(outcome: Outcome, levels: tuple[str, ...]) -> dict[str, An
 
 def trusted_of(named: NamedItems, target: float, calibrate: ArrayLike | None, unit: str) -> Trusted:
     """Set the threshold of a target, and answer; raises as `NamedPictures.trust`."""
-    if not 0 < target < 1:
-        raise UsageError(
-            "the target is no share", expected="more than 0, less than 1", found=f"{target}"
-        )
-    judged = named.judged
-    has_truth = np.asarray(~np.isnan(judged.right).all(axis=1))
+    _refuse_target(target)
+    has_truth = named.has_truth
     if calibrate is None:
         chosen = has_truth
         halves, thresholds = _thresholds_of_halves(named, target, has_truth)
@@ -238,6 +251,25 @@ def trusted_of(named: NamedItems, target: float, calibrate: ArrayLike | None, un
         thresholds = np.full(len(named.items), promise.threshold)
         tested = has_truth & ~chosen
     return _answer_at(named, tested, thresholds, _Setting(target, unit, promise, halves))
+
+
+def trusted_by_others(named: NamedItems, target: float, others: NamedItems, unit: str) -> Trusted:
+    """Set the threshold of a target on other items, and answer; raises as `NamedPictures.trust`."""
+    _refuse_target(target)
+    promise = threshold_for(*_of(others, others.has_truth), target)
+    thresholds = np.full(len(named.items), promise.threshold)
+    # an item of both has set the threshold, and does not judge it
+    is_other = ~np.isin(named.items.astype(str), others.items.astype(str))
+    tested = named.has_truth & is_other
+    return _answer_at(named, tested, thresholds, _Setting(target, unit, promise, ()))
+
+
+def _refuse_target(target: float) -> None:
+    """Raise UsageError for a target that is no share."""
+    if not 0 < target < 1:
+        raise UsageError(
+            "the target is no share", expected="more than 0, less than 1", found=f"{target}"
+        )
 
 
 @dataclass(frozen=True)
@@ -284,6 +316,9 @@ def _answer_at(
         interval=(float(interval[0]), float(interval[1])),
         curve=curve_of(of_tested),
         fixed=outcome_of(of_tested, of_tested.climb.levels_by(fixed_thresholds(len(named.levels)))),
+        unlabelled=None
+        if named.has_truth.all()
+        else outcome_of(judged.of(~named.has_truth), levels[~named.has_truth]),
         level_names=named.levels,
         naming=named.table,
     )

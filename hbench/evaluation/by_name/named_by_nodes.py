@@ -1,0 +1,163 @@
+"""Names items by the vectors of the nodes of their label tree, and scores the readers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from hbench.core.errors import SubmissionError
+from hbench.datasets.manifest import Manifest
+from hbench.evaluation.by_name.asked import order_of_names, test_of
+from hbench.evaluation.by_name.named import NamedPictures, truth_of
+from hbench.evaluation.by_name.naming import (
+    SUM,
+    NodeVectors,
+    Readings,
+    are_consistent,
+    rows_of_length_1,
+)
+from hbench.evaluation.by_name.nodes import PlacedNodes, placed_in, read
+from hbench.evaluation.by_name.queries import refuse_vectors
+from hbench.evaluation.by_name.scores import scores_of
+from hbench.evaluation.examination import Examined
+from hbench.evaluation.summary import summarise
+from hbench.records.document import Score
+from hbench.records.queries import queries_of, units_of
+from hbench.sheets.paths import JOINED
+from hbench.submissions import embeddings as embedding_files
+from hbench.submissions.embeddings import Embeddings
+from hbench.tree import LabelTree
+from hbench.tree.names import class_rows
+from hbench.tree.partial import classes_among
+from hbench.trust.climbing import Values
+from hbench.trust.numbering import Numbering
+
+
+def name_by_nodes(examined: Examined, nodes: Any, scale: float) -> NamedPictures:
+    """Name items by the vectors of the tree's nodes; `nodes`: what `hbench.name` takes."""
+    manifest = test_of(examined.data)
+    vectors = read(nodes, manifest.levels)
+    embedded = examined.submission.embeddings("naming").queries
+    refuse_vectors(vectors, embedded.dim, cosine=True)
+    placed = placed_in(manifest.tree, vectors.ids.tolist())
+    _refuse_without_finest(manifest.tree, placed)
+    # by name, so that the order of a file's rows moves no bit; `of` undoes it
+    order = order_of_names(manifest)
+    rows = embedding_files.align(embedded, manifest.items[manifest.query][order])
+    of_nodes = _node_vectors(manifest, placed, vectors)
+    pictures = rows_of_length_1(embedded.vectors[rows])
+    readings = of_nodes.read(pictures, scale=scale).of(np.argsort(order))
+    return _naming_of_readings(examined, manifest, readings, placed, vectors)
+
+
+def _refuse_without_finest(tree: LabelTree, placed: PlacedNodes) -> None:
+    """Raise SubmissionError where no class of the finest level has a vector."""
+    if placed.depths.max() == tree.depth:
+        return
+    given = [tree.levels[depth - 1] for depth in np.unique(placed.depths).tolist()]
+    raise SubmissionError(
+        "none of the names is of the finest level, down to which pictures are named",
+        expected=f"names of {tree.levels[-1]}",
+        found=f"names of {', '.join(given)}",
+        fix="hbench embed --names embeds the names of all levels",
+    )
+
+
+def _node_vectors(manifest: Manifest, placed: PlacedNodes, vectors: Embeddings) -> NodeVectors:
+    """The vectors of the nodes, level by level."""
+    nodes, of_nodes = [], []
+    for level in range(manifest.tree.depth):
+        here = placed.of(placed.depths == level + 1)
+        at = here.labels[:, level].astype(np.int64)
+        order = np.argsort(at)
+        nodes.append(at[order])
+        of_nodes.append(rows_of_length_1(vectors.vectors[here.rows[order]]))
+    return NodeVectors(manifest.tree, nodes, of_nodes)
+
+
+def _naming_of_readings(
+    examined: Examined,
+    manifest: Manifest,
+    readings: Readings,
+    placed: PlacedNodes,
+    vectors: Embeddings,
+) -> NamedPictures:
+    """The names and their scores."""
+    tree = manifest.tree
+    units = units_of(queries_of("test", manifest), examined.conditions.unit)
+    depths = np.bincount(placed.depths, minlength=tree.depth + 1)[1:].tolist()
+    numbers = zip(depths, tree.levels, strict=True)
+    counted = ",".join(f"{number}@{level}" for number, level in numbers)
+    signature = f"{examined.signature()}|names:nodes({counted})"
+    warnings = [*examined.warnings, *placed.remarks(len(vectors))]
+    of_finest = classes_among(tree.names[-1])
+    without = len(of_finest) - depths[-1]
+    if without:
+        warnings.append(
+            f"{without:,} of {len(of_finest):,} names of {tree.levels[-1]} have no vector, and no "
+            "picture gets them"
+        )
+    values = _values_by_reader(manifest, readings)
+    return NamedPictures(
+        table=_table_of_paths(manifest, readings),
+        scores=_means_by_reader(manifest, values, units),
+        values=values,
+        signature=signature,
+        manifest=manifest,
+        nodes=readings.nodes,
+        climb=readings.climb,
+        numbering=Numbering(tree),
+        unit=examined.conditions.unit,
+        warnings=tuple(warnings),
+    )
+
+
+def _values_by_reader(manifest: Manifest, readings: Readings) -> dict[str, dict[str, Values]]:
+    """By reader (a way from similarities to a path: each, sum, down), then by the name of the value
+    such as hF1, the values of the items (Q,)."""
+    tree = manifest.tree
+    labels, owners, known = truth_of(manifest)
+
+    by_reader = {}
+    for reader, nodes in readings.nodes.items():  # nodes (Q, L) of the items, coarse to fine
+        by_reader[reader] = scores_of(tree, nodes, labels, owners, known)
+        # only of what is scored: of items without a label nothing is counted
+        consistent = are_consistent(tree, nodes).astype(np.float64)
+        by_reader[reader]["consistent"] = np.where(known[: len(nodes)] > 0, consistent, np.nan)
+    return by_reader
+
+
+def _means_by_reader(
+    manifest: Manifest, by_reader: Mapping[str, Mapping[str, Values]], units: NDArray[np.int64]
+) -> dict[str, dict[str, Score]]:
+    """The means of every reader's values, by name, with intervals over the units (Q,)."""
+    order = [order_of_names(manifest)]
+    scores = {}
+    for reader, values in by_reader.items():
+        means = summarise(np.stack(list(values.values())), order, units)
+        scores[reader] = dict(zip(values, means, strict=True))
+    return scores
+
+
+def _table_of_paths(manifest: Manifest, readings: Readings) -> pa.Table:
+    """A row per picture: its path by `sum`, and down to which level the readers agree."""
+    tree = manifest.tree
+    nodes = readings.nodes[SUM]
+    agreed = np.ones(nodes.shape, bool)
+    for other in readings.nodes.values():
+        agreed &= other == nodes
+    down_to = np.cumprod(agreed, axis=1).sum(axis=1)
+    paths = np.array([JOINED.join(row) for row in class_rows(tree)], dtype=object)
+    levels = np.array(["", *tree.levels], dtype=object)
+    return pa.table(
+        {
+            "item": pa.array(manifest.items[manifest.query].tolist()),
+            "path": pa.array(paths[nodes[:, -1]].tolist()),
+            "mass": pa.array(readings.shares),
+            "agreed_to": pa.array(levels[down_to].tolist()),
+        }
+    )
