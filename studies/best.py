@@ -18,12 +18,11 @@ MOST_NAMED = 3  # a longer list says that the study cannot tell its arms apart
 
 class Best(NamedTuple):
     """The arm with the highest mean of a metric, its score, and the arms that may be as good, the
-    better first; `worse`: how many surely are not."""
+    better first. All others are surely worse."""
 
     arm: str
     score: Interval
     as_good: tuple[str, ...]
-    worse: int
 
     def in_words(self) -> str:
         """The first arm with its score, and behind it the first of those that may be as good."""
@@ -31,9 +30,7 @@ class Best(NamedTuple):
         if more := len(self.as_good) - len(named):
             named.append(f"{more} more")
         text = f"**{self.arm}** {shown(self.score)}"
-        if named:
-            text += f"; perhaps also {', '.join(named)}"
-        return f"{text} ({self.worse} surely worse)"
+        return f"{text}; perhaps {', '.join(named)}" if named else text
 
 
 def best_arms(values: Values, metric: str) -> Best | None:
@@ -47,7 +44,7 @@ def best_arms(values: Values, metric: str) -> Best | None:
     differences = [interval_of(difference_of([scores[first]], [scores[arm]])) for arm in others]
     corrected = holm([p_value(difference) for difference in differences])
     as_good = [arm for arm, p in zip(others, corrected, strict=True) if p > SIGNIFICANT]
-    return Best(first, interval_of(scores[first]), tuple(as_good), len(others) - len(as_good))
+    return Best(first, interval_of(scores[first]), tuple(as_good))
 
 
 def table(studies: Mapping[str, Values], metrics: Sequence[str]) -> list[str]:
