@@ -29,6 +29,7 @@ from hbench.trust.outcomes import JudgedClimb
 from hbench.trust.thresholds import answers_of, said_at, threshold_for
 
 TARGETS = (0.9, 0.95)
+POPULATION = 5_000  # classes that are drawn from
 GRID = np.linspace(0.05, 0.99, 12)
 
 
@@ -51,14 +52,14 @@ def synthetic(classes: int, seed: int) -> tuple[Climb, np.ndarray, np.ndarray]:
 
 def on_synthetic(times: int, classes: int) -> None:
     """How often a promise fails on the population that its classes were drawn from."""
-    climb, right, units = synthetic(20_000, 1)
-    starts = np.searchsorted(units, np.arange(20_001))
+    climb, right, units = synthetic(POPULATION, 1)
+    starts = np.searchsorted(units, np.arange(POPULATION + 1))
     rng = np.random.default_rng(0)
     for target in TARGETS:
         for by in ("class", "item"):
             missed = passed = 0
             for _ in range(times):
-                drawn = rng.choice(20_000, classes, replace=False)
+                drawn = rng.choice(POPULATION, classes, replace=False)
                 rows = np.concatenate([np.arange(*starts[each : each + 2]) for each in drawn])
                 of_rows = units[rows] if by == "class" else np.arange(len(rows))
                 held = threshold_for(climb.of(rows), right[rows], of_rows, target)
@@ -191,7 +192,7 @@ def main() -> None:
     options.add_argument("--nodes")
     read = options.parse_args()
     if read.dataset is None:
-        for classes in (60, 200):
+        for classes in (200, 400, 1000):
             on_synthetic(read.halves, classes)
         return
     gallery = None if read.nodes else read.gallery or read.file

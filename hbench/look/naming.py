@@ -20,7 +20,7 @@ from hbench.evaluation.by_name.trusted import Trusted
 from hbench.look.pages.folder import SHARED, Pages, level_styles
 from hbench.look.strips import thumbnail
 from hbench.look.strips.retrievals import path_of
-from hbench.look.trusting import answered_by_target, curve_of_page, stack_of
+from hbench.look.trusting import answered_by_target, curve_of_page, nodes_of, stack_of
 from hbench.records.document import Score
 from hbench.sheets.paths import JOINED
 from hbench.tree.partial import known_levels
@@ -76,7 +76,9 @@ def write_page(named: NamedPictures, path: Path, chosen: Trusted | None = None) 
         "reliability": list(zip(*named.reliability().values(), strict=True)),
         "answered": [stack_of(each) for each in by_target],
         "curve": None if measured is None else curve_of_page(measured, chosen is not None),
-        "surest": surest_of(named),
+        "nodes": [nodes_of(named, level, chosen) for level in levels] if by_target else [],
+        "surest": surest_of(named, chosen),
+        "chosen": chosen,
         "style": style + level_styles(tree.depth),
     }
     write_text(path, Pages(SHARED, {}).text("named", **shared))
@@ -162,16 +164,21 @@ def agreement_of(named: NamedPictures) -> list[tuple[str, int, float]]:
     return rows
 
 
-def surest_of(named: NamedPictures) -> list[SureMistake]:
-    """The items whose path ends wrong with the largest masses, one for each pair of paths."""
+def surest_of(named: NamedPictures, chosen: Trusted | None = None) -> list[SureMistake]:
+    """The items whose answer at the chosen threshold is wrong, with the largest masses, one for
+    each pair of label and answer; without a threshold, those whose whole path ends wrong."""
     manifest = named.manifest
     asked = np.flatnonzero(manifest.query)
-    paths = named.table["path"].to_pylist()
     truth = manifest.labels[asked, -1].tolist()
-    masses = named.table["mass"].to_numpy()
-    ends = (_main(named) != BELOW).sum(axis=1)
-    right = named.judged.right[np.arange(len(ends)), np.maximum(ends, 1) - 1]
-    wrong = np.flatnonzero((ends > 0) & (right == 0))
+    if chosen is None:
+        paths = named.table["path"].to_pylist()
+        masses = named.table["mass"].to_numpy()
+        ends = (_main(named) != BELOW).sum(axis=1)
+        right = named.judged.right[np.arange(len(ends)), np.maximum(ends, 1) - 1]
+        wrong = np.flatnonzero((ends > 0) & (right == 0))
+    else:
+        paths, masses = chosen.nodes, chosen.masses
+        wrong = np.flatnonzero((chosen.levels > 0) & chosen.known & ~chosen.right)
 
     found: dict[tuple[int, str], int] = {}
     for row in wrong[np.argsort(-masses[wrong], kind="stable")].tolist():

@@ -1,18 +1,25 @@
-"""What the page of naming shows of trust: risk against coverage, and what is answered by target."""
+"""What the page of naming shows of trust: risk against coverage, what is answered by target, and
+the nodes at which most goes wrong.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hbench.evaluation.by_name.named import NamedPictures
 from hbench.evaluation.by_name.trusted import POINTS, Trusted
+from hbench.tree import Labels
+from hbench.tree.partial import known_levels
 from hbench.trust.outcomes import Outcome, RiskCoverage
 
 TARGETS = (0.8, 0.9, 0.95, 0.99)
 WIDTH, HEIGHT = 320, 180  # of the picture, in its own units
+MOST_NODES = 40  # of a level, that a table holds
 STEPS = (0.05, 0.1, 0.2, 0.4, 1.0)  # ends of the axis of risk
 
 
@@ -46,6 +53,63 @@ class Answered(NamedTuple):
     remark: str
     shares: list[float]
     right: float | None
+
+
+class NodeRow(NamedTuple):
+    """A node: how many items have it for their label, how many are named it or something below,
+    and how many of these rightly; and the same of what is answered at the chosen threshold, None
+    without one."""
+
+    name: str
+    items: int
+    named: int
+    right: int
+    answered: int | None
+    answered_right: int | None
+
+
+class NodeTable(NamedTuple):
+    """The nodes of a level, those that are named wrong most often first; `number`, how many nodes
+    any item has or is named."""
+
+    level: str
+    number: int
+    rows: list[NodeRow]
+
+
+def nodes_of(named: NamedPictures, level: int, chosen: Trusted | None) -> NodeTable:
+    """Count what is named each node of a level, and how much of it is right, among the items of
+    which it is known."""
+    manifest = named.manifest
+    names = named.numbering.names[level]
+    right = named.judged.right[:, level]
+    nodes = named.climb.nodes[:, level]
+    labels = manifest.labels[manifest.query]
+    is_labelled = known_levels(manifest.tree)[labels[:, -1]] > level
+    is_labelled &= named.has_truth
+
+    def counts(of_nodes: Labels, some: NDArray[np.bool_]) -> list[int]:
+        """How many of some items each node has."""
+        found: list[int] = np.bincount(of_nodes[some], minlength=len(names)).tolist()
+        return found
+
+    is_named, is_right = ~np.isnan(right), right == 1
+    columns: list[Sequence[int | None]] = [
+        counts(labels[:, level], is_labelled),
+        counts(nodes, is_named),
+        counts(nodes, is_right),
+    ]
+    if chosen is None:
+        columns += [[None] * len(names)] * 2
+    else:
+        is_answered = chosen.levels > level
+        columns += [counts(nodes, each & is_answered) for each in (is_named, is_right)]
+    rows = [NodeRow(*row) for row in zip(names, *columns, strict=True)]
+    rows = sorted(
+        (row for row in rows if row.items or row.named),
+        key=lambda row: (row.right - row.named, -row.items, row.name),
+    )
+    return NodeTable(manifest.levels[level], len(rows), rows[:MOST_NODES])
 
 
 def answered_by_target(named: NamedPictures) -> list[Trusted]:

@@ -11,6 +11,7 @@ from hbench.datasets import manifest
 from hbench.datasets.dataset import Dataset, Protocol
 from hbench.look.naming import agreement_of, confusion_of, surest_of, write_page
 from hbench.look.plots.trust import read_curve
+from hbench.look.trusting import nodes_of
 from tests.command_line import call, refusal
 from tests.look.elements import check_page, each
 from tests.look.plotting import NASTY
@@ -82,6 +83,43 @@ def test_the_surest_mistakes_come_first_one_for_each_pair_of_classes():
     assert all(best[one.path, " > ".join(one.named)] == one.share for one in found)
 
 
+@pytest.mark.parametrize("level", [0, 1])
+def test_nodes_are_counted_as_by_loops_the_most_often_wrong_first(level):
+    named, rows = named_of(9)
+    trusted = named.trust(0.5, unit="query")
+    said = [tuple(path.split(" > ")) for path in named.table["path"].to_pylist()]
+    expected = {}
+    for row, path, depth in zip(rows, said, trusted.levels.tolist(), strict=True):
+        expected.setdefault(row[level], [0] * 5)[0] += 1
+        counts = expected.setdefault(path[level], [0] * 5)
+        is_right = path[: level + 1] == row[: level + 1]
+        counts[1] += 1
+        counts[2] += is_right
+        counts[3] += depth > level
+        counts[4] += is_right and depth > level
+    found = nodes_of(named, level, trusted)
+    assert {row.name: list(row[1:]) for row in found.rows} == expected
+    wrong = [row.named - row.right for row in found.rows]
+    assert wrong == sorted(wrong, reverse=True)
+    assert {row[4:] for row in nodes_of(named, level, None).rows} == {(None, None)}
+
+
+def test_the_surest_wrong_answers_are_those_of_the_threshold():
+    named, rows = named_of(40, each_has=9)
+    trusted = named.trust(0.1, unit="query")
+    wrong = {
+        (rows[n], trusted.nodes[n]): 0.0
+        for n in np.flatnonzero((trusted.levels > 0) & trusted.known & ~trusted.right)
+    }
+    for n, (row, node) in enumerate(zip(rows, trusted.nodes, strict=True)):
+        if (row, node) in wrong:
+            wrong[row, node] = max(wrong[row, node], trusted.masses[n])
+    found = surest_of(named, trusted)
+    assert [one.share for one in found] == sorted(wrong.values(), reverse=True)[:20]
+    assert {(one.path, " > ".join(one.named)) for one in found} <= set(wrong)
+    assert found
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1440, "light")])
 def test_the_page_shows_the_scores_and_fits_the_screen(opened, findings, tmp_path, width, scheme):
     named, _ = named_of(7)
@@ -126,6 +164,12 @@ def test_the_page_of_predictions_shows_reliability_the_line_and_what_is_answered
     assert shown == [value for each_one in outcomes for value in (each_one.coverage, each_one.risk)]
     shares = each(page, "[aria-labelledby=answered] td[data-value]", "+e.dataset.value")
     assert [sum(shares[n : n + 3]) for n in range(0, 12, 3)] == pytest.approx([1] * 4)
+    areas = each(page, "[aria-label='Answered at'] li", "e.textContent")
+    assert areas == ["nothing", "genus", "species"]
+    named_right = each(page, "[aria-labelledby=nodes] td[data-value]", "+e.dataset.value")
+    assert sum(named_right[::4]) == sum(
+        row.named for n in (0, 1) for row in nodes_of(named, n, None).rows
+    )
     wrong = sorted((one.share for one in surest_of(named)), reverse=True)
     assert [one.share for one in surest_of(named)] == wrong
     check_page(page, findings)
