@@ -46,12 +46,15 @@ NUMERIC=(tests/metrics/test_metrics.py tests/metrics/test_name_columns.py tests/
          tests/engine/test_ranking.py tests/engine/test_radix_sort.py tests/engine/test_symmetric.py tests/evaluation/test_evaluation.py)
 NOT_HERE='not just_compiled and not order_of_a_batch and not processor_without and not free_vectors and not command_line'
 
-# numeric NAME VARIABLE=VALUE…: the numeric tests under an environment, in a cache of their own.
+# Those of numpy's products alone: on a processor of this make nothing but OpenBLAS's kernel is another.
+OF_PRODUCTS=(tests/engine/test_ranking.py tests/engine/test_symmetric.py tests/evaluation/test_evaluation.py)
+
+# numeric NAME VARIABLE=VALUE…: the tests of `numbers`, under an environment, in a cache of their own.
 numeric() {
     local name=$1
     shift
     printf '+ numeric tests: %s\n' "$name"
-    env HBENCH_CACHE="$SCRATCH/cache" "$@" "$PYTHON" -m pytest -q -p no:cacheprovider "${NUMERIC[@]}" -k "$NOT_HERE"
+    env HBENCH_CACHE="$SCRATCH/cache" "$@" "$PYTHON" -m pytest -q -p no:cacheprovider "${numbers[@]}" -k "$NOT_HERE"
 }
 
 # openblas KERNEL FLAG VARIABLE=VALUE…: as on a processor whose OpenBLAS kernel is KERNEL; it needs the instructions FLAG.
@@ -67,11 +70,13 @@ print(*{each.get("architecture") for each in threadpoolctl.threadpool_info()})')
 
 # processors: numpy, torch and compiled code each as on other processors; they do not meet, so one run tries all three.
 processors() {
+    local numbers=("${NUMERIC[@]}")
     local haswell=+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt,+cx16,+movbe,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt
     openblas Nehalem sse4_2 ATEN_CPU_CAPABILITY=default NUMBA_CPU_NAME=generic \
         NUMBA_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
     openblas Haswell avx2 ATEN_CPU_CAPABILITY=avx2 NUMBA_CPU_NAME=haswell NUMBA_CPU_FEATURES=$haswell \
         NUMBA_NUM_THREADS=2 OPENBLAS_NUM_THREADS=2 OMP_NUM_THREADS=2
+    numbers=("${OF_PRODUCTS[@]}")
     openblas Zen avx2
     openblas SkylakeX avx512f
 }
