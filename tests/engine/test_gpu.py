@@ -16,6 +16,7 @@ from hbench.engine.values.fast_metrics import FAST
 from hbench.evaluation.measurement import measure
 from hbench.metrics.level_sequence import optimistic, pessimistic
 from hbench.metrics.protocols import Scorer
+from tests.command_line import python
 from tests.engine.test_rank_positives import every_scorer, random_sides
 from tests.engine.ways import MIXED, go, small_blocks
 
@@ -175,3 +176,14 @@ def test_float64_and_products_that_overflow_on_a_card_are_refused(vectors, error
     ranker = Ranker(Side(vectors, LABELS), similarity=dot)
     with pytest.raises(error, match=words):
         measure(Job(ranker, scorers_of(1, LABELS, 9)), execute=on_devices("cpu"))
+
+
+def test_kernels_load_where_numpy_has_dropped_a_name_that_numba_asks_for():
+    said = python(
+        "import numpy as np\n"
+        "del np.row_stack\n"
+        "import hbench.engine.kernels.card.compiling\n"
+        "print(np.row_stack is np.vstack)",
+        NUMBA_ENABLE_CUDASIM="1",
+    )
+    assert said.split()[-1] == "True"
