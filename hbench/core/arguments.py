@@ -26,7 +26,7 @@ import os
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
@@ -42,7 +42,7 @@ T = TypeVar("T")
 FLAGS = ("bool", "bool_")  # Python's and numpy's
 MAX_FOUND = 60  # letters of what was found
 MAX_NAME = 255  # bytes of a file's name
-HUGE = 2**1023  # floats end here
+HUGE = 2**1023  # whole numbers from here on are refused: few more fit into a float
 UNIONS = (typing.Union, types.UnionType)
 ORDERED = (collections.abc.Sequence, list, tuple)
 LISTS = (*ORDERED, collections.abc.Collection, collections.abc.Iterable)
@@ -110,15 +110,12 @@ def fitted(function: Callable[..., Any], values: Mapping[str, Any]) -> dict[str,
 def _refuse_no_name(name: str, value: str | os.PathLike[str]) -> None:
     """Raise UsageError for a path that no file can have: with letters that no name has, or with a
     part that is too long."""
-    try:
-        parts = [os.fsencode(part) for part in Path(os.fspath(value)).parts]
-    except UnicodeEncodeError:
-        parts = [b"\0"]
-    if any(b"\0" in part for part in parts):
+    parts = Path(os.fspath(value)).parts
+    if "\0" in os.fspath(value) or not _can_be_encoded(parts):
         raise UsageError(
             f"{name} is no name of a file", expected="letters of UTF-8", found=ascii(value)
         )
-    if any(len(part) > MAX_NAME for part in parts):
+    if any(len(os.fsencode(part)) > MAX_NAME for part in parts):
         raise UsageError(
             f"{name} is longer than the name of a file can be",
             expected=f"at most {MAX_NAME} bytes between two slashes",
@@ -126,9 +123,22 @@ def _refuse_no_name(name: str, value: str | os.PathLike[str]) -> None:
         )
 
 
+def _can_be_encoded(texts: Sequence[str]) -> bool:
+    """Whether the system can write the texts as bytes; half a surrogate pair it cannot."""
+    try:
+        for text in texts:
+            os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 @functools.cache
 def _paths_of(function: Callable[..., Any]) -> frozenset[str]:
-    """The parameters that take paths."""
+    """The parameters that take paths, also as one of several, such as `str | Path | Dataset`.
+
+    They are found in the text of the annotation, since `_kinds_of` knows nothing of such unions.
+    """
     parameters = inspect.signature(function).parameters
     return frozenset(name for name, each in parameters.items() if "Path" in str(each.annotation))
 
@@ -210,13 +220,12 @@ def _resolved(annotation: Any, function: Callable[..., Any]) -> Any:
 
 
 def _kinds(annotation: Any) -> tuple[ArgumentKind, ...]:
-    """The kinds of an annotation; none where any of its members cannot be told by looking.
-
-    Nor where a class is one of several, but for None: a function that takes a report or its path
-    knows better what to say of an array.
-    """
+    """The kinds of values that an annotation takes; none, so that nothing is checked, where any
+    member of a union cannot be told by looking."""
     if typing.get_origin(annotation) in UNIONS:
         members = typing.get_args(annotation)
+        # `Report | Path` is left to the function, which knows better what to say of an array;
+        # `Report | None` is checked here
         is_optional = len(members) == 2 and types.NoneType in members
         has_class = any(isinstance(member, type) and member not in WORDS for member in members)
         if has_class and not is_optional:
@@ -258,25 +267,29 @@ def _kind_of_many(origin: Any, members: tuple[Any, ...]) -> ArgumentKind | None:
 def _kind_of_class(annotation: type) -> ArgumentKind:
     name = WORDS.get(annotation, f"a {annotation.__name__}")
     classes = OTHER_CLASSES.get(annotation, (annotation,))
+
+    def is_number(value: Any) -> bool:
+        """Whether a value is a number of the class: True, which Python counts as 1, is none."""
+        is_huge = isinstance(value, int) and abs(value) >= HUGE
+        return isinstance(value, classes) and not isinstance(value, bool) and not is_huge
+
     if annotation is bool:
+        # by the name of the type: numpy, whose flags are as good, is not imported here
         return ArgumentKind(name, lambda value: type(value).__name__ in FLAGS)
     if annotation in (int, float):
-        return ArgumentKind(
-            name,
-            lambda value: (
-                isinstance(value, classes)
-                and not isinstance(value, bool)
-                and not (isinstance(value, int) and abs(value) >= HUGE)
-            ),
-            annotation,
-        )
-    plain = Path if annotation is Path else lambda value: value
-    return ArgumentKind(name, lambda value: isinstance(value, classes), plain)
+        return ArgumentKind(name, is_number, annotation)
+    if annotation is Path:
+        return ArgumentKind(name, lambda value: isinstance(value, classes), Path)
+    return ArgumentKind(name, lambda value: isinstance(value, classes))
 
 
 def _list_of(member: Any, *, in_order: bool) -> ArgumentKind | None:
-    """The kind of lists: anything that can be gone through again, such as tuples and arrays, but a
-    text, and where the order counts but a set.
+    """The kind of lists of texts or numbers; None where `member`, the annotation of an element, is
+    of another kind.
+
+    Tuples, arrays of one axis and the like are as good as lists. A text is none, although it can be
+    gone through; a generator is none, since it can be gone through only once; and a set is none
+    where the annotation names a sequence, whose order counts (`in_order`).
     """
     members = typing.get_args(member) if typing.get_origin(member) in UNIONS else (member,)
     if not all(isinstance(each, type) and each in ELEMENTS for each in members):
@@ -302,8 +315,8 @@ def _list_of(member: Any, *, in_order: bool) -> ArgumentKind | None:
 
 
 def _plain_list(value: Any) -> Any:
-    """A list where a value has no truth, such as an array, or no first element, such as the keys of
-    a dictionary."""
+    """The value as it is, but a list in place of what functions cannot use as one: of an array
+    (`if values:` raises) and of keys of a dictionary (`values[0]` raises)."""
     if hasattr(value, "tolist"):
         return value.tolist()
     return value if hasattr(value, "__getitem__") else list(value)

@@ -26,8 +26,9 @@ from threadpoolctl import threadpool_limits
 
 from hbench.core.paths import cache_home
 
-LOADING = RLock()  # numba's, and the folder it is told to keep machine code in
-# values that numpy has worked through before compiled code is even loaded; pairs of 2,000 items
+# held while numba is loaded, and while its one setting CACHE_DIR is changed for a function
+LOADING = RLock()
+# numpy works through this many values while numba loads; 2,000 items have as many pairs
 MIN_COMPILED = 1 << 22
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 Scalar = Any  # a number in compiled code, of the type that numba finds
@@ -35,49 +36,56 @@ Scalar = Any  # a number in compiled code, of the type that numba finds
 
 class Compiled:
     """A function that is compiled when it, or a compiled function that calls it, is first
-    called."""
+    called.
+
+    `called_from_python`: False for what only compiled functions call (`compiled_part`).
+    """
 
     def __init__(self, function: Callable[..., Any], *, called_from_python: bool = True) -> None:
         self.function = function
         self.called_from_python = called_from_python
-        self.made: Any = None
+        self._dispatcher: Any = None
         update_wrapper(self, function)
 
     def __call__(self, *arguments: Any) -> Any:
-        if not self.called_from_python:
+        if not self.called_from_python:  # by a test: it was compiled without a way in from Python
             return self.function(*arguments)
         return self.dispatcher(*arguments)
 
     @property
     def _numba_type_(self) -> Any:
-        """Return the type that numba gives a global name in the function it compiles."""
+        """The type of the compiled function, which numba asks for where another function that it
+        compiles calls this one by its global name."""
         return self.dispatcher._numba_type_
 
     @property
     def dispatcher(self) -> Any:
-        """numba's, one for all threads."""
-        if self.made is None:
+        """What numba makes of the function: it compiles for each types of arguments once. It is
+        made at the first use, by one thread."""
+        if self._dispatcher is None:
             with LOADING:
-                self.made = self.made or self._make()
-        return self.made
+                self._dispatcher = self._dispatcher or self._make()
+        return self._dispatcher
 
     def _make(self) -> Any:
-        """Compile the function. numba knows one folder for all kernels while it is set, so it is
-        set for this one, by the digest of its sources, and set back."""
+        """Hand the function to numba, with a folder of its own for the machine code.
+
+        numba has one setting of that folder for all functions and reads it here, so it is changed
+        for this function and set back.
+        """
         numba: Any = importlib.import_module("numba")
-        usual = numba.config.CACHE_DIR
-        folder = kernel_folder()
         jit = numba.njit(
-            nogil=True,
-            cache=bool(folder),
-            error_model="numpy",
-            no_cfunc_wrapper=True,
+            nogil=True,  # so that several threads rank at once
+            cache=bool(kernel_folder()),
+            error_model="numpy",  # 0 / 0 is NaN, without a check before each division
+            no_cfunc_wrapper=True,  # no caller in C: less to compile
             no_cpython_wrapper=not self.called_from_python,
         )
-        numba.config.CACHE_DIR = (
-            str(folder / sources_digest(self.function.__module__)[:16]) if folder else usual
-        )
 
+        usual = numba.config.CACHE_DIR
+        if folder := kernel_folder():
+            digest = sources_digest(self.function.__module__)
+            numba.config.CACHE_DIR = str(folder / digest[:16])
         try:
             return jit(self.function)
         finally:
@@ -98,6 +106,7 @@ def kernel_folder() -> Path | None:
     folder = Path(named) if named else cache_home() / "kernels"
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
+        # who may write to the parent could put another folder in its place, but under a sticky bit
         if os.access(folder, os.W_OK) and is_own(folder) and is_own(folder.parent, sticky=True):
             return folder
     return None
@@ -107,8 +116,9 @@ def is_own(folder: Path, *, sticky: bool = False) -> bool:
     """Whether a folder is this user's, or the system's, and nobody else may write to it; true where
     there are no owners.
 
-    A group of the user's own name is the user alone. `sticky`: others may write where they cannot
-    touch what is not theirs.
+    A group of the user's own name is the user alone. `sticky`: it is no matter that others may
+    write to the folder where its sticky bit keeps them from touching what is not theirs, as in
+    /tmp.
     """
     if not hasattr(os, "geteuid"):
         return True
@@ -126,8 +136,10 @@ def is_own(folder: Path, *, sticky: bool = False) -> bool:
 
 @cache
 def sources_digest(module: str) -> str:
-    """sha256 of numba's version and of the sources of a module, of those of its package it imports
-    from, and so on.
+    """The sha256 of numba's version and of the sources of a module, of the modules of its package
+    that it imports from, of those that these import from, and so on.
+
+    They are found in the texts, as `from hbench.x import y`, where y may be a module, too.
     """
     imported = re.compile(
         rf"^from ({module.partition('.')[0]}(?:\.\w+)*) import ([^(\n]+|\([^)]*\))", re.MULTILINE
@@ -161,14 +173,18 @@ def compiled_part(function: FunctionT) -> FunctionT:
     return cast("FunctionT", Compiled(function, called_from_python=False))
 
 
-def pays(numbers: int) -> bool:
-    """Whether compiled code is faster for this many values. Depends on the data alone, so that
-    repeated runs agree to the last bit."""
-    return numbers > MIN_COMPILED
+def compiling_pays(values: int) -> bool:
+    """Whether compiled code is faster than numpy for this many values, loading numba included.
+
+    It depends on the data alone, not on whether numba is loaded already: the two differ in the last
+    bits, and repeated runs must not.
+    """
+    return values > MIN_COMPILED
 
 
 def is_cached(function: Callable[..., Any]) -> bool:
-    """Whether the machine code of a compiled function is on disk."""
+    """Whether the machine code of a compiled function is on disk, where numba keeps an index file
+    (.nbi) of each function."""
     made = cast("Compiled", function)
     folder = made.dispatcher.stats.cache_path
     return bool(folder) and any(Path(folder).glob(f"*.{made.function.__name__}-*.nbi"))
@@ -191,8 +207,8 @@ def available_threads() -> int:
 
 
 def one_blas_thread() -> AbstractContextManager[object]:
-    """Keep BLAS to one thread, in the whole process, while blocks are ranked: the threads are ours,
-    one piece each.
+    """Keep BLAS to one thread, in the whole process, while blocks are ranked: hbench's own threads
+    multiply a block each, and more threads than cores would slow all of them down.
     """
     limits: AbstractContextManager[object] = threadpool_limits(1, user_api="blas")
     return limits

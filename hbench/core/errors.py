@@ -12,6 +12,7 @@ hbench.core.errors.UnknownName: unknown metric 'MAP@R'
 import difflib
 import re
 from collections.abc import Iterable
+from itertools import islice
 
 SHOWN_CHOICES = 30
 # What steers a terminal or turns the order of its letters: control characters, marks of direction,
@@ -22,8 +23,8 @@ STEERING = re.compile(
 
 
 LONG_WORD = re.compile(r"\S{1000,}")
-SHOWN_LETTERS = 200  # of a long word
-MOST_LETTERS = 10_000  # of a part of a message
+SHOWN_OF_WORD = 200  # letters of a long word
+SHOWN_OF_PART = 10_000  # letters of a part of a message
 
 
 def visible(text: str) -> str:
@@ -37,14 +38,14 @@ def visible(text: str) -> str:
 
 
 def readable(text: str) -> str:
-    """A text of a length that can be read: of very long words, such as a name of 100,000 letters,
-    and of what is left, the middle goes.
+    """A text of a length that can be read: the middle of every very long word is left out, such as
+    of a name of 100,000 letters, and then the middle of the text, if it is still very long.
 
     >>> len(readable("a b " + 100_000 * "x"))
     205
     """
     return shorten(
-        LONG_WORD.sub(lambda found: shorten(found[0], SHOWN_LETTERS), text), MOST_LETTERS
+        LONG_WORD.sub(lambda found: shorten(found[0], SHOWN_OF_WORD), text), SHOWN_OF_PART
     )
 
 
@@ -161,6 +162,7 @@ class ComparisonError(HBenchError):
 
 def closest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
     """The known names nearest to `name`, ignoring case, best first; empty when none is near."""
+    # backwards, so that the first of several names that differ in case alone is kept
     by_fold = {candidate.casefold(): candidate for candidate in reversed([*known])}
     return [
         by_fold[fold]
@@ -174,7 +176,8 @@ def examples(values: Iterable[object], most: int = 5) -> str:
     >>> examples(range(8), most=3)
     '0, 1, 2, …'
     """
-    listed = [shorten(str(value)) for _, value in zip(range(most + 1), values, strict=False)]
+    # one more than is shown tells whether there are more; the values may be without end
+    listed = [shorten(str(value)) for value in islice(values, most + 1)]
     return ", ".join(listed[:most]) + (", …" if len(listed) > most else "")
 
 

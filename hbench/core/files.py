@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from filelock import BaseFileLock
 
 LOG = logging.getLogger(__name__)
-FULL = {errno.ENOSPC, errno.EDQUOT}
+FULL = {errno.ENOSPC, errno.EDQUOT}  # the disk is full, or the user's share of it
 # with fewer free bytes, an unexplained write error is reported as a full disk
 LOW_SPACE = 1 << 16
 
@@ -40,13 +40,14 @@ def full_disk_told(
     """Turn what libraries raise where the disk of `path` is full into a DataError; `missing`: the
     bytes still to be written, if known.
 
-    The system says so; numpy raises an OSError without its number, torch a RuntimeError.
+    The system says so by a number; numpy raises an OSError without it, torch a RuntimeError, so
+    that only the space left tells.
     """
     try:
         yield
     except (OSError, RuntimeError) as error:
-        untold = getattr(error, "errno", None) is None
-        if getattr(error, "errno", None) in FULL or (untold and free_bytes(path) < LOW_SPACE):
+        number = getattr(error, "errno", None)
+        if number in FULL or (number is None and free_bytes(path) < LOW_SPACE):
             needed = missing()
             raise DataError(
                 f"the disk is full: {path} could not be written",
@@ -85,6 +86,7 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         with full_disk_told(path):
             yield temporary
+            # on the disk before it has the name: else a crash could leave the name of an empty file
             with temporary.open("rb") as written:
                 os.fsync(written.fileno())
             temporary.replace(path)
@@ -145,10 +147,10 @@ def refuse_unwritable(path: Path) -> None:
     _refuse_folder(path)
     if _is_special(path):
         return
+    existing = next(folder for folder in path.resolve().parents if folder.exists())
     try:
-        tempfile.TemporaryFile(
-            dir=next(folder for folder in path.resolve().parents if folder.exists())
-        ).close()
+        # a trial says more than permissions do: of a full or read-only disk, too
+        tempfile.TemporaryFile(dir=existing).close()
     except OSError as error:
         raise UsageError(
             f"{path} cannot be written", found=str(error.strerror), fix="choose another place"
@@ -161,23 +163,26 @@ def _refuse_folder(path: Path) -> None:
 
 
 def _is_special(path: Path) -> bool:
+    """Whether a path leads to a pipe or a device, such as /dev/stdout, which no file replaces."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
-HEADER = "header"
+HEADER = "header"  # the name, among the arrays of an .npz, of what describes them
+# what reading an .npz raises where bytes of it are wrong
 DAMAGED = (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, KeyError, TypeError)
 
 
 def write(path: Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write a .npz of the arrays, none of objects, and of the header as UTF-8 bytes."""
+    """Write a .npz of the arrays, none of objects, with the header as one array more: the bytes of
+    its JSON."""
     text = np.frombuffer(json.dumps(header).encode(), np.uint8)
     with replacing(path) as temporary, temporary.open("wb") as file:
         np.savez(file, allow_pickle=False, **{HEADER: text}, **arrays)
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """The header and the arrays; SubmissionError for a file that is missing, damaged or of another
-    kind.
+    """The header and the arrays that `write` put into a .npz; SubmissionError for a file that is
+    missing, damaged or of another kind.
     """
     try:
         arrays = read_arrays(path)

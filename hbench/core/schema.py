@@ -57,10 +57,18 @@ def parse(
     parse_float: Callable[[str], Decimal] = Decimal,
     refuse: Callable[[Mapping[str, Any]], None] = lambda _values: None,
 ) -> Model:
-    """The instance that a TOML text describes; numbers with a point become what `parse_float` makes
-    of their digits, and `refuse` looks at the values as they are written.
+    """The instance that a TOML text describes.
 
     Raises ConfigError that names `source` and the first problems, each with the path of its key.
+
+    Args:
+        model: the record that the text is checked against.
+        text: the TOML.
+        source: what messages call it, such as its file.
+        parse_float: makes a number of the digits of one with a point. Default: a Decimal, which is
+            written again as it was read.
+        refuse: raises for values, as they stand in the text, that need a message of their own,
+            before the model is asked.
     """
     try:
         values = parse_toml(text, parse_float=parse_float)
@@ -89,6 +97,7 @@ def build(model: type[Model], values: Mapping[str, Any], *, source: str) -> Mode
 
 
 def _lists_as_tuples(value: Any) -> Any:
+    """A value with tuples for lists, which TOML and JSON have, but no frozen record."""
     if isinstance(value, Mapping):
         return {key: _lists_as_tuples(item) for key, item in value.items()}
     return tuple(map(_lists_as_tuples, value)) if isinstance(value, list) else value
@@ -141,11 +150,13 @@ def _value_at(values: Any, step: int | str) -> Any:
 
 
 def _suggestion(model: type[BaseModel], detail: ErrorDetails) -> str | None:
+    """The keys that may be meant by an unknown one, of the record in which it stands."""
     if detail["type"] != "extra_forbidden":
         return None
     *steps, unknown = detail["loc"]
     fields = _fields(model)
     for step in steps:
+        # a number in a list, or a name in a dictionary, leads to no other record
         inner = _model_in(fields[str(step)]) if step in fields else None
         fields = _fields(inner) if inner else fields
     known = closest(str(unknown), fields)
@@ -153,6 +164,7 @@ def _suggestion(model: type[BaseModel], detail: ErrorDetails) -> str | None:
 
 
 def _fields(model: type[BaseModel]) -> dict[str, Any]:
+    """The annotations of a record's fields, by the keys that a file has for them."""
     return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
 
 

@@ -26,11 +26,9 @@ def without_formula(value: Any) -> Any:
     >>> without_formula("=HYPERLINK(1)"), without_formula(-1)
     ("'=HYPERLINK(1)", -1)
     """
-    return (
-        f"'{value}"
-        if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
-        else value
-    )
+    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return f"'{value}"
+    return value
 
 
 def texts(table: pa.Table, column: str) -> list[str]:
@@ -73,22 +71,27 @@ def lines(header: Sequence[str], rows: Iterable[Sequence[str]], *, delimiter: st
 
 
 def numbers(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The numbers in an arrow array without nulls, of the type that it holds; (N,)."""
+    """The numbers (N,) of an arrow array without nulls, of the type that it holds; a view, without
+    a copy: `dtype` must be that of the array."""
     if len(array) == 0:
         return np.zeros(0, dtype)
-    return np.frombuffer(array.buffers()[1], dtype)[array.offset : array.offset + len(array)]
+    _validity, values = array.buffers()
+    # a slice shares the buffer of the whole array and says by its offset where it begins
+    return np.frombuffer(values, dtype)[array.offset : array.offset + len(array)]
 
 
 def index_array(positions: NDArray[np.integer]) -> pa.Array:
     """An arrow array of positions (n,); `pa.array` would load pandas, which takes longer than
     scoring a small test.
     """
+    no_nulls = None
     values = pa.py_buffer(np.ascontiguousarray(positions, np.int64))
-    return pa.Array.from_buffers(pa.int64(), len(positions), [None, values])
+    return pa.Array.from_buffers(pa.int64(), len(positions), [no_nulls, values])
 
 
 def text_array(texts: Iterable[str]) -> pa.Array:
-    """An arrow array of texts."""
+    """An arrow array of texts: all their bytes, and where each begins and ends. As `index_array`,
+    without pandas."""
     encoded = [text.encode() for text in texts]
     offsets = np.zeros(len(encoded) + 1, np.int32)
     np.cumsum([len(each) for each in encoded], out=offsets[1:])
@@ -98,9 +101,12 @@ def text_array(texts: Iterable[str]) -> pa.Array:
 
 
 def bytes_of_texts(strings: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-    """Return the offsets int32 (N + 1,) of the strings of an array (N,), and all their bytes."""
+    """The bytes of all strings of an array (N,), and int32 (N + 1,) where each begins in them: the
+    n-th is bytes[offsets[n] : offsets[n + 1]]."""
     if len(strings) == 0:
         return np.zeros(1, np.int32), np.zeros(0, np.uint8)
-    _, offsets, text = strings.buffers()
-    ends = np.frombuffer(offsets, np.int32)[strings.offset : strings.offset + len(strings) + 1]
-    return ends - ends[0], np.frombuffer(text or b"", np.uint8)[ends[0] : ends[-1]]
+    _validity, offsets, text = strings.buffers()
+    # a slice shares the buffers of the whole array: its first string need not begin at 0
+    bounds = np.frombuffer(offsets, np.int32)[strings.offset : strings.offset + len(strings) + 1]
+    used = np.frombuffer(text or b"", np.uint8)[bounds[0] : bounds[-1]]
+    return bounds - bounds[0], used

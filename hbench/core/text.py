@@ -39,7 +39,7 @@ def percent_range(low: float | None, high: float | None, factor: int = 100) -> s
 
 def points(value: float, digits: int = 2, factor: int = 100) -> str:
     """A difference of fractions in points of percent, with its sign; an en dash for NaN."""
-    return NONE if value != value else f"{factor * value:+.{digits}f}"  # noqa: PLR0124
+    return NONE if math.isnan(value) else f"{factor * value:+.{digits}f}"
 
 
 def points_range(low: float, high: float, factor: int = 100) -> str:

@@ -33,30 +33,30 @@ if TYPE_CHECKING:  # each is loaded by the functions that need it: most commands
     from numpy.typing import NDArray
     from PIL.Image import Image
 
-DEPTH = 100
-# bytes
-TEXT = 64 << 20
-LIST = 1 << 30
-ANNOTATIONS = 8 << 30
-# times the size of the file, and bytes that any file may take
-UNPACKED = 20
-AT_LEAST = 256 << 20
-MEMBERS = 10_000
-METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
-LOCKED = 0x1 | 0x20 | 0x40  # bits of a zip member's flags: encrypted, patched, encrypted strongly
-PICTURES = ("JPEG", "PNG", "GIF", "BMP", "PPM", "TIFF", "WEBP", "JPEG2000")
-TOO_DEEP = f"it is nested more than {DEPTH} deep"
+MAX_DEPTH = 100  # of brackets in brackets
+MAX_TEXT_BYTES = 64 << 20  # of what people write by hand
+MAX_LIST_BYTES = 1 << 30  # of a list with a line or record per item
+MAX_ANNOTATION_BYTES = 8 << 30  # of the annotations of a published dataset
+MAX_UNPACKING = 20  # times the size of a file that its content may have
+ALWAYS_UNPACKED = 256 << 20  # bytes that the content of any file may have, however small
+MAX_MEMBERS = 10_000  # of a zip archive
+ZIP_METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
+# bits of a zip member's flags: encrypted, patched, encrypted strongly
+ENCRYPTED_OR_PATCHED = 0x1 | 0x20 | 0x40
+PICTURE_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "PPM", "TIFF", "WEBP", "JPEG2000")
+TOO_DEEP = f"it is nested more than {MAX_DEPTH} deep"
 
 TO_SQUARE = bytes.maketrans(b"{}", b"[]")  # both kinds of brackets nest alike
 NO_MARKS = bytes(set(range(256)) - set(b'[]{}"'))  # letters that neither nest nor quote
 PART_OF_KEY = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
+# a key or a table's heading of more than MAX_DEPTH parts
 DOTTED_KEY = re.compile(
-    rf"^\s*\[{{0,2}}\s*{PART_OF_KEY}(?:\s*\.\s*{PART_OF_KEY}){{{DEPTH},}}", re.MULTILINE
+    rf"^\s*\[{{0,2}}\s*{PART_OF_KEY}(?:\s*\.\s*{PART_OF_KEY}){{{MAX_DEPTH},}}", re.MULTILINE
 )
 SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def read_text(path: Path, *, most: int = TEXT) -> str:
+def read_text(path: Path, *, most: int = MAX_TEXT_BYTES) -> str:
     """The UTF-8 text of a file, without its byte order mark; ValueError for other bytes or more
     than `most`.
     """
@@ -88,14 +88,14 @@ def parse_json(text: str | bytes) -> Any:
     return value
 
 
-def read_json(path: Path, *, most: int = TEXT) -> Any:
+def read_json(path: Path, *, most: int = MAX_TEXT_BYTES) -> Any:
     """The value in a JSON file; ValueError as `read_text` and `parse_json` raise it."""
     return parse_json(read_text(path, most=most))
 
 
 def _is_deep(text: str) -> bool:
-    """Whether a sound JSON text is nested more than DEPTH deep, by passes of bytes.replace: a tenth
-    of the parser's time.
+    """Whether a sound JSON text is nested more than MAX_DEPTH deep, by passes of bytes.replace: a
+    tenth of the parser's time.
     """
     # What is left are brackets and the quotes around texts. An escaped quote is none of these, but
     # one behind an escaped backslash is: so pairs of backslashes go first.
@@ -108,7 +108,7 @@ def _is_deep(text: str) -> bool:
     # then texts with the brackets inside them; most hold none, and are gone at once
     marks = re.sub(rb'"[^"]*"', b"", marks.replace(b'""', b""))
     # every pass takes the innermost level off: what is left is deeper
-    for _ in range(DEPTH):
+    for _ in range(MAX_DEPTH):
         marks = marks.replace(b"[]", b"")
     return bool(marks)
 
@@ -156,7 +156,7 @@ def parse_yaml(text: str, loader: Any) -> Any:
                 depth += 1
             if isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
-            if depth > DEPTH:
+            if depth > MAX_DEPTH:
                 raise _refused_yaml(TOO_DEEP, event)
         return yaml.load(text, Loader=loader)
     except (ValueError, TypeError, OverflowError) as error:  # dates and numbers that are none
@@ -174,7 +174,7 @@ def parse_xml(text: str) -> Any:
     try:
         for event, element in ElementTree.iterparse(io.StringIO(text), events=("start", "end")):
             depth += 1 if event == "start" else -1
-            if depth > DEPTH:
+            if depth > MAX_DEPTH:
                 raise ValueError(TOO_DEEP)
             root = element
     except SyntaxError as error:  # ElementTree's ParseError is one
@@ -186,7 +186,7 @@ def refuse_bomb(size: int, unpacked: int, what: str = "it") -> None:
     """Raise ValueError where `unpacked` bytes come out of `size` bytes, beyond what this module
     allows.
     """
-    allowed = max(UNPACKED * size, AT_LEAST)
+    allowed = max(MAX_UNPACKING * size, ALWAYS_UNPACKED)
     if unpacked > allowed:
         raise ValueError(
             f"{what} unpacks to more than the {allowed >> 20:,} MiB that a file of {size:,} bytes "
@@ -216,17 +216,18 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(path) as archive:
             infos = archive.infolist()
-            if len(infos) > MEMBERS:
-                raise ValueError(f"it has {len(infos):,} members, more than {MEMBERS:,}")
+            if len(infos) > MAX_MEMBERS:
+                raise ValueError(f"it has {len(infos):,} members, more than {MAX_MEMBERS:,}")
             for info in infos:
-                if info.flag_bits & LOCKED:
+                if info.flag_bits & ENCRYPTED_OR_PATCHED:
                     raise ValueError(f"its member {info.filename!r} is encrypted or patched")
-                if info.compress_type not in METHODS:
+                if info.compress_type not in ZIP_METHODS:
                     raise ValueError(
                         f"its member {info.filename!r} is compressed otherwise than by deflate"
                     )
             refuse_bomb(path.stat().st_size, sum(info.file_size for info in infos))
             yield archive
+    # zipfile raises the last two for damaged headers: of unknown versions, and of cut-off fields
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, IndexError) as error:
         raise ValueError(f"it is not a sound zip archive: {error}") from None
 
@@ -272,6 +273,11 @@ def read_array(path: Path) -> NDArray[Any]:
 
 
 def _array_in(opened: Callable[[], IO[bytes]], size: int) -> NDArray[Any]:
+    """The array of a .npy of `size` bytes, which `opened` opens from its beginning.
+
+    Its header is compared with the size before an array is made: numpy would first take the memory
+    of whatever shape the header claims.
+    """
     import numpy as np
 
     with opened() as stream:
@@ -283,15 +289,18 @@ def _array_in(opened: Callable[[], IO[bytes]], size: int) -> NDArray[Any]:
 
 
 def load_tensors(path: Path, *, mapped: bool = False) -> Any:
-    """Load a torch file of plain tensors and containers. Raises pickle.UnpicklingError for objects
-    that would have to run code, ValueError for a damaged file."""
+    """Load a torch file of plain tensors and containers, onto the processor. Raises
+    pickle.UnpicklingError for objects that would have to run code, ValueError for a damaged file.
+
+    `mapped`: tensors stay in the file until they are used, where its format allows it.
+    """
     from pickle import UnpicklingError
 
     import torch
 
     in_zip = zipfile.is_zipfile(path)
     if in_zip:
-        with open_zip(path):
+        with open_zip(path):  # refuses a bomb before torch, which looks for none, opens the file
             pass
     try:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped and in_zip)
@@ -352,7 +361,11 @@ def open_parquet(
     path: Path, *, dictionaries: Sequence[str] = (), mapped: bool = False
 ) -> Iterator[pq.ParquetFile]:
     """A parquet file; its batches come from `parquet_batches`, or all at once from `parquet_table`.
-    ValueError for one with two columns of a name, of which no reader could say which is meant."""
+    ValueError for one with two columns of a name, of which no reader could say which is meant.
+
+    `dictionaries`: columns of repeated texts, each text of which is kept once. `mapped`: the file
+    is mapped into memory rather than read.
+    """
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(
@@ -368,8 +381,8 @@ def open_parquet(
 def parquet_batches(
     file: pq.ParquetFile, *, rows: int, columns: Sequence[str] | None = None, size: int
 ) -> Iterator[pa.RecordBatch]:
-    """The validated batches of a parquet file of `size` bytes; ValueError once they are larger than
-    it may unpack to.
+    """The validated batches of up to `rows` rows of a parquet file of `size` bytes; ValueError once
+    they are larger than it may unpack to.
     """
     total = 0
     chosen = None if columns is None else list(columns)
@@ -398,26 +411,27 @@ def parquet_table(
 
 def load_picture(source: Path | IO[bytes]) -> Image:
     """The decoded picture in a file or stream; OSError for one that is damaged, a bomb, or of a
-    format that is not in PICTURES: Pillow would hand an EPS to Ghostscript, which is a programming
-    language."""
-    with _opened(source) as image:
+    format that is not in PICTURE_FORMATS: Pillow would hand an EPS to Ghostscript, which is a
+    programming language."""
+    with _open_picture(source) as image:
         image.load()
         return image
 
 
 def check_picture(source: Path | IO[bytes]) -> None:
     """Read the header of a picture; OSError as `load_picture` raises it."""
-    with _opened(source):
+    with _open_picture(source):
         pass
 
 
 @contextmanager
-def _opened(source: Path | IO[bytes]) -> Iterator[Image]:
+def _open_picture(source: Path | IO[bytes]) -> Iterator[Image]:
+    """A picture whose header is read, and whose pixels are not decoded yet."""
     from PIL import Image
 
     try:
         with Image.open(
-            source, formats=PICTURES
+            source, formats=PICTURE_FORMATS
         ) as image:  # the opener of JPEG also reads MPO, several in one
             yield image
     except OSError:

@@ -30,7 +30,7 @@ from hbench.core.errors import DataError, IntegrityError
 from hbench.core.files import write_text
 from hbench.core.tables import text_rows, write_parquet
 from hbench.core.text import first_line, first_problem
-from hbench.core.untrusted import LIST, parquet_table, read_json
+from hbench.core.untrusted import MAX_LIST_BYTES, parquet_table, read_json
 from hbench.datasets import manifest as manifests
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.pictures import open_upright
@@ -286,7 +286,8 @@ def sizes_in(folder: Path) -> dict[str, TestSize]:
     it does not say.
     """
     try:
-        return Description.model_validate(read_json(folder / "dataset.json", most=LIST)).sizes
+        values = read_json(folder / "dataset.json", most=MAX_LIST_BYTES)
+        return Description.model_validate(values).sizes
     except (OSError, ValueError):  # pydantic's ValidationError is a ValueError
         return {}
 
@@ -294,7 +295,7 @@ def sizes_in(folder: Path) -> dict[str, TestSize]:
 def _read_description(path: Path) -> Description:
     """The content of a dataset.json."""
     try:
-        return Description.model_validate(read_json(path, most=LIST))
+        return Description.model_validate(read_json(path, most=MAX_LIST_BYTES))
     except FileNotFoundError:
         raise DataError(
             f"{path.parent} is not a dataset",

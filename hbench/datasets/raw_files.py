@@ -11,7 +11,7 @@ from typing import Any
 
 from hbench.core.errors import DataError
 from hbench.core.tables import text_rows
-from hbench.core.untrusted import ANNOTATIONS, read_json, read_text
+from hbench.core.untrusted import MAX_ANNOTATION_BYTES, read_json, read_text
 from hbench.datasets.pictures import images_below
 from hbench.sheets.sheet import read_table
 
@@ -97,7 +97,7 @@ def json_of(path: Path, kind: str, *, expected: str | None = None) -> Iterator[A
 
 def _content(path: Path, reader: Callable[..., Any], kind: str) -> Any:
     try:
-        return reader(path, most=ANNOTATIONS)
+        return reader(path, most=MAX_ANNOTATION_BYTES)
     except FileNotFoundError:
         raise DataError(
             f"{path} does not exist", fix="hbench download NAME --part metadata"

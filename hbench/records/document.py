@@ -21,7 +21,7 @@ from pydantic import Field, NonNegativeInt, ValidationError, field_validator, mo
 from hbench.core.errors import SubmissionError
 from hbench.core.schema import Strict
 from hbench.core.text import first_line, first_problem
-from hbench.core.untrusted import LIST, parquet_table, read_json
+from hbench.core.untrusted import MAX_LIST_BYTES, parquet_table, read_json
 from hbench.engine.settings import QUERY
 from hbench.records.other_files import refuse_for_report
 from hbench.records.queries import KEYS, metric_columns, units_in_words
@@ -169,7 +169,7 @@ def read(path: Path) -> Document:
     """The document in a JSON file; SubmissionError when it is none."""
     refuse_for_report(Path(path))
     try:
-        return Document.model_validate(read_json(Path(path), most=LIST))
+        return Document.model_validate(read_json(Path(path), most=MAX_LIST_BYTES))
     except FileNotFoundError:
         raise SubmissionError(
             f"{path} does not exist", fix="hbench evaluate … --json writes one"

@@ -16,7 +16,13 @@ import pyarrow as pa
 
 from hbench.core.errors import DataError, UsageError, shorten
 from hbench.core.text import first_line
-from hbench.core.untrusted import LIST, arrow_batches, arrow_schema, parquet_table, parse_json
+from hbench.core.untrusted import (
+    MAX_LIST_BYTES,
+    arrow_batches,
+    arrow_schema,
+    parquet_table,
+    parse_json,
+)
 from hbench.core.untrusted import read_text as text_of
 from hbench.sheets.dialect import USUAL, Head, dialect_of, head_of, suffix_of
 from hbench.sheets.text import TextTable, read_text_table
@@ -144,7 +150,7 @@ def read_document(path: Path) -> str:
     UTF-8.
     """
     try:
-        return text_of(path, most=LIST)
+        return text_of(path, most=MAX_LIST_BYTES)
     except ValueError as error:
         raise DataError(f"{path} is not UTF-8 text", found=str(error)) from None
 
@@ -165,7 +171,7 @@ def _read_by_suffix(path: Path, columns: Sequence[str] | None) -> tuple[pa.Table
         return _table_of_records(_records_in_lines(path)), ""
     if kind == ".json":
         return _table_of_records(
-            _records_in(parse_json(text_of(path, most=LIST)))
+            _records_in(parse_json(text_of(path, most=MAX_LIST_BYTES)))
         ), "records of JSON"
     return read_text_table(path, columns)
 
@@ -180,7 +186,7 @@ def _begins_with_record(path: Path) -> bool:
 
 def _records_in_lines(path: Path) -> list[dict[str, Any]]:
     content = TextTable(path).content
-    text = text_of(path, most=8 * LIST) if content is None else content.decode()
+    text = text_of(path, most=8 * MAX_LIST_BYTES) if content is None else content.decode()
     return _records_in([parse_json(line) for line in text.split("\n") if line.strip()])
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from hbench.core import tables
 from hbench.core.errors import DataError, TreeError, UnknownName, UsageError, examples
-from hbench.core.untrusted import DEPTH, parse_json
+from hbench.core.untrusted import MAX_DEPTH, parse_json
 from hbench.sheets import sheet
 from hbench.sheets.columns import (
     NOTHING,
@@ -311,8 +311,8 @@ def nested_objects(tree: LabelTree, items: NDArray[np.int64] | None = None) -> d
 
 def _format_json(tree: LabelTree) -> str:
     """Write a tree as nested JSON. Raises TreeError for one too deep to be read back."""
-    # `_parse_json` reads DEPTH brackets: an object and a list per level, and the root
-    deepest = DEPTH // 2 - 1
+    # `_parse_json` reads MAX_DEPTH brackets: an object and a list per level, and the root
+    deepest = MAX_DEPTH // 2 - 1
     if tree.depth > deepest:
         raise TreeError(
             "the tree is too deep for nested JSON",

@@ -127,7 +127,7 @@ def test_broken_yaml_has_one_error(text):
 
 
 def test_what_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(untrusted, "AT_LEAST", 1 << 20)
+    monkeypatch.setattr(untrusted, "ALWAYS_UNPACKED", 1 << 20)
     packed = tmp_path / "a.csv.gz"
     packed.write_bytes(gzip.compress(bytes(2 << 20)))
     with pytest.raises(ValueError, match="unpacks to more than"):
@@ -153,7 +153,7 @@ def test_zips_with_locks_odd_methods_or_too_many_members_are_refused(tmp_path):
     with pytest.raises(ValueError, match="deflate"), untrusted.open_zip(path):
         pass
     with zipfile.ZipFile(path, "w") as archive:
-        for number in range(untrusted.MEMBERS + 1):
+        for number in range(untrusted.MAX_MEMBERS + 1):
             archive.writestr(str(number), "")
     with pytest.raises(ValueError, match="10,001 members"), untrusted.open_zip(path):
         pass

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import DataError, UsageError, examples
 from hbench.core.tables import texts
-from hbench.core.untrusted import LIST, read_json
+from hbench.core.untrusted import MAX_LIST_BYTES, read_json
 from hbench.datasets.pictures import box_name
 from hbench.sheets.sheet import Sheet, is_table
 
@@ -161,7 +161,7 @@ def coco_table(path: Path) -> Sheet:
     file that is not in this format.
     """
     try:
-        content = read_json(path, most=LIST)
+        content = read_json(path, most=MAX_LIST_BYTES)
         images = {image["id"]: image for image in content["images"]}
         kinds = {kind["id"]: kind for kind in content["categories"]}
         boxes = _boxes_of(content["annotations"], images, kinds)

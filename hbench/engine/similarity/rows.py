@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hbench.core.arguments import as_array
-from hbench.core.compiled import compiled, pays
+from hbench.core.compiled import compiled, compiling_pays
 from hbench.core.errors import SubmissionError, examples
 from hbench.engine.scan import Scan, scan
 
@@ -69,7 +69,7 @@ class SelectedRows:
         others = np.ones(len(self.vectors), bool)
         others[sources] = False
         sources = np.concatenate([sources, np.flatnonzero(others)])
-        if pays(self.vectors.size):
+        if compiling_pays(self.vectors.size):
             move_rows(self.vectors, sources)
         else:
             self.vectors[:] = self.vectors[sources]
@@ -187,7 +187,11 @@ class Rows:
         if self.last is not None:
             out[:, dimensions] = self.last[positions]
         source, rows = where(self.vectors, positions)
-        if self.shift is None and source.dtype == np.float16 and pays(len(self) * self.width):
+        if (
+            self.shift is None
+            and source.dtype == np.float16
+            and compiling_pays(len(self) * self.width)
+        ):
             scale = np.ones(len(rows), out.dtype) if self.scale is None else self.scale[positions]
             read_halves(source.view(np.uint16), rows, scale, out)
             return out

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.core.compiled import pays
+from hbench.core.compiled import compiling_pays
 from hbench.engine.job import Job
 from hbench.engine.kernels import rank_positives, rank_sums, sort_keys
 from hbench.engine.kernels.rank_positives import RankedPositives
@@ -249,7 +249,7 @@ class MetricPlan:
 def plan_of(job: Job) -> MetricPlan | None:
     """The plan of an evaluation; None for a small one, which goes by the formulas."""
     pairs = len(job.ranker.queries) * len(job.ranker.columns)
-    return MetricPlan.of(job.ranker, job.scorers) if pays(pairs) else None
+    return MetricPlan.of(job.ranker, job.scorers) if compiling_pays(pairs) else None
 
 
 def partial_rows(scorers: Sequence[ScoreQuery]) -> dict[int, int]:

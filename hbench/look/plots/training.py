@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.errors import DataError, UnknownName
-from hbench.core.untrusted import LIST, parse_json, read_text
+from hbench.core.untrusted import MAX_LIST_BYTES, parse_json, read_text
 from hbench.look.figures import FAINT, Drawing, draw_figure, short
 from hbench.look.inputs import shown_names
 from hbench.look.palette import marker_of, series_color
@@ -44,7 +44,7 @@ def read_log(path: Path, name: str) -> TrainingLog:
     """Read the log of a run, without an incomplete last line; raises DataError."""
     path = path / LOG if path.is_dir() else path
     try:
-        text = read_text(path, most=LIST)
+        text = read_text(path, most=MAX_LIST_BYTES)
         lines = [parse_json(line) for line in text[: text.rfind("\n") + 1].splitlines() if line]
         steps = [line for line in lines if "loss" in line]
         per_epoch = steps[0]["steps_per_epoch"]

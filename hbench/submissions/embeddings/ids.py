@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import SubmissionError, UsageError, examples, shorten
 from hbench.core.text import first_line
-from hbench.core.untrusted import LIST, parquet_table, read_json, read_text
+from hbench.core.untrusted import MAX_LIST_BYTES, parquet_table, read_json, read_text
 from hbench.sheets import words
 from hbench.sheets.text import TextTable
 from hbench.submissions.embeddings.arrow_types import texts_of
@@ -203,7 +203,7 @@ NAMES: dict[str, Callable[[NDArray[Any], str], NDArray[Any] | list[str]]] = {
 
 
 def _text(path: Path) -> str:
-    return read_text(path, most=LIST)
+    return read_text(path, most=MAX_LIST_BYTES)
 
 
 def _lines(path: Path) -> Ids:
@@ -233,7 +233,7 @@ def _ids_in_csv(path: Path) -> Ids:
 
 def _ids_in_json(path: Path) -> Ids:
     """The ids of a JSON file, in any of the forms of `_list_in`."""
-    content = read_json(path, most=LIST)
+    content = read_json(path, most=MAX_LIST_BYTES)
     values = _list_in(content)
     if values is None:
         raise SubmissionError(

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hbench.core.errors import SubmissionError, shorten
-from hbench.core.untrusted import LIST, parse_json, read_text
+from hbench.core.untrusted import MAX_LIST_BYTES, parse_json, read_text
 from hbench.sheets import words
 from hbench.sheets.dialect import Dialect
 from hbench.sheets.text import TextTable
@@ -269,7 +269,10 @@ def _stack_rows(rows: Sequence[NDArray[np.float64]], path: Path) -> NDArray[np.f
 def read_jsonl(path: Path) -> TableRead:
     """Ids and vectors of JSON objects, one a line: {"id": "a.png", "embedding": [0.1, 0.2]}."""
     unpacked = TextTable(path).content
-    text = read_text(path, most=8 * LIST) if unpacked is None else unpacked.decode("utf-8-sig")
+    if unpacked is None:
+        text = read_text(path, most=8 * MAX_LIST_BYTES)
+    else:
+        text = unpacked.decode("utf-8-sig")
     records = [
         _record(line, number, path)
         for number, line in enumerate(text.split("\n"), 1)

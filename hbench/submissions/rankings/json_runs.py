@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hbench.core.untrusted import LIST, parse_json, read_gzip, read_json, read_text
+from hbench.core.untrusted import MAX_LIST_BYTES, parse_json, read_gzip, read_json, read_text
 from hbench.sheets import sheet, words
 from hbench.sheets.dialect import is_compressed, suffix_of
 from hbench.submissions.rankings.lines import Lines, lines_with_scores
@@ -30,15 +30,19 @@ def reader(path: Path) -> Callable[[Path], Lines] | None:
 
 
 def _content(path: Path) -> Any:
-    return parse_json(read_gzip(path)) if is_compressed(path) else read_json(path, most=LIST)
+    if is_compressed(path):
+        return parse_json(read_gzip(path))
+    return read_json(path, most=MAX_LIST_BYTES)
 
 
 def _lists_in_lines(path: Path) -> dict[str, Any] | None:
     """The lists of a file with an object in each line; None where the first one has no query and
     list.
     """
-    packed = is_compressed(path)
-    text = read_gzip(path).decode("utf-8-sig") if packed else read_text(path, most=8 * LIST)
+    if is_compressed(path):
+        text = read_gzip(path).decode("utf-8-sig")
+    else:
+        text = read_text(path, most=8 * MAX_LIST_BYTES)
     lines = [line for line in text.split("\n") if line.strip()]
     first = parse_json(lines[0]) if lines else None
     if not isinstance(first, dict):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from hbench.core.errors import DataError
 from hbench.core.files import full_disk_told, write_text
-from hbench.core.untrusted import LIST, parse_json, read_text
+from hbench.core.untrusted import MAX_LIST_BYTES, parse_json, read_text
 
 FILE = "log.jsonl"
 TEST = "scores"
@@ -116,7 +116,7 @@ def records(path: Path) -> list[tuple[str, dict[str, Any]]]:
     """
     try:
         lines = (
-            [line for line in read_text(path, most=LIST).split("\n")[:-1] if line]
+            [line for line in read_text(path, most=MAX_LIST_BYTES).split("\n")[:-1] if line]
             if path.exists()
             else []
         )
