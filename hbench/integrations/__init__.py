@@ -10,12 +10,15 @@ from collections.abc import Sequence
 from hbench.engine.settings import Settings
 from hbench.sheets.rows import default_levels
 
+# An adapter is made before it has seen labels, so that nobody knows how many levels they have. As
+# many as this are assumed, so that names such as AP/level3 are known.
+MOST_LEVELS = 16
+
 
 def checked_metrics(metrics: str | Sequence[str], *, similarity: str, ties: str) -> list[str]:
-    """The names of the metrics, one or several; raises UnknownName when an adapter is made, not
-    after an epoch.
+    """The names of the metrics, one or several, as a list; raises UnknownName for one that does not
+    exist when an adapter is made, not after an epoch.
     """
     names = [metrics] if isinstance(metrics, str) else list(metrics)
-    # deeper than trees are
-    Settings(names, similarity=similarity, ties=ties).resolve(default_levels(16))
+    Settings(names, similarity=similarity, ties=ties).resolve(default_levels(MOST_LEVELS))
     return names

@@ -56,12 +56,10 @@ class HierarchicalScores(Callback):
         self.labels.append(outputs["labels"])
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if trainer.sanity_checking:
+        if trainer.sanity_checking:  # a trial of few batches, before training
             return
-        vectors, labels = (
-            self._gathered(torch.cat(parts), trainer, pl_module)
-            for parts in (self.embeddings, self.labels)
-        )
+        vectors = self._gathered(torch.cat(self.embeddings), trainer, pl_module)
+        labels = self._gathered(torch.cat(self.labels), trainer, pl_module)
         scores = score(
             vectors, labels, metrics=self.metrics, similarity=self.similarity, ties=self.ties
         ).scores
@@ -72,7 +70,8 @@ class HierarchicalScores(Callback):
     def _gathered(
         tensor: torch.Tensor, trainer: Trainer, pl_module: LightningModule
     ) -> torch.Tensor:
+        """The rows (N, …) of all processes, of those (n, …) that this one has."""
         if trainer.world_size == 1:
             return tensor
-        gathered: Any = pl_module.all_gather(tensor)
-        return gathered.flatten(0, 1)  # type: ignore[no-any-return]
+        by_process: Any = pl_module.all_gather(tensor)  # (processes, n, …)
+        return by_process.flatten(0, 1)  # type: ignore[no-any-return]

@@ -29,7 +29,7 @@ from hbench.train.recipes.recipe import LossSpec
 from hbench.train.records.refusals import refuse_several
 from hbench.train.steps.gradients import build_objective
 
-MOST_AXES = 8  # of a part of a batch
+MOST_AXES = 8  # of a part of a batch, so that shapes of any two parts can be compared
 
 
 @checked_class
@@ -131,8 +131,9 @@ def build_loss_for(
     loss = build_objective({name: spec}, labels, dim).losses[name]
 
     paths = unknown_as_minus_one(manifest.tree.paths, manifest.tree)
-    table, of_classes = (torch.from_numpy(each.astype(np.int64)) for each in (labels, paths))
-    return loss, LabelsById(manifest.items.tolist(), table, of_classes)
+    table = torch.from_numpy(labels.astype(np.int64))  # (N, L)
+    paths_of_classes = torch.from_numpy(paths.astype(np.int64))  # (C, L)
+    return loss, LabelsById(manifest.items.tolist(), table, paths_of_classes)
 
 
 def _training_manifest(dataset: str | Path | Dataset) -> Manifest:
@@ -176,15 +177,17 @@ def gather_batch(part: Tensor) -> Tensor:
 def _refuse_other_shapes(part: Tensor) -> None:
     """Raise UsageError, in every process, where the parts of a batch differ in shape: to gather
     them would end all processes without a word."""
+    # all_gather takes tensors of one length: every shape is filled up with zeros to MOST_AXES
     shape = torch.zeros(MOST_AXES, dtype=torch.int64, device=part.device)
     shape[: part.ndim] = torch.tensor(part.shape)
-    shapes = [torch.empty_like(shape) for _ in range(dist.get_world_size())]
-    dist.all_gather(shapes, shape)
-    if any(not torch.equal(other, shape) for other in shapes):
-        rows = ", ".join(str(tuple(each[each > 0].tolist())) for each in shapes)
+    by_rank = [torch.empty_like(shape) for _ in range(dist.get_world_size())]
+    dist.all_gather(by_rank, shape)
+
+    if any(not torch.equal(other, shape) for other in by_rank):
+        shapes = ", ".join(str(tuple(each[each > 0].tolist())) for each in by_rank)
         raise UsageError(
             "the parts of a batch differ in shape",
             expected="parts of the same shape in all processes",
-            found=f"{rows}, in order of rank",
+            found=f"{shapes}, in order of rank",
             fix="leave out the last, smaller batch: DataLoader(…, drop_last=True)",
         )

@@ -167,22 +167,36 @@ class HierarchicalMemory(CrossBatchMemory):  # type: ignore[misc]
     def create_indices_tuple(
         self, embeddings: Tensor, labels: Tensor, E_mem: Tensor, L_mem: Tensor, *rest: Any
     ) -> Indices | Tensor | None:
-        """The pairs of a miner, else where the batch is in the memory, int64 (B,)."""
-        given, leaves_self_out = rest
-        if self.miner is not None or given is not None:
-            fine, remembered = (each.reshape(len(each), -1)[:, -1] for each in (labels, L_mem))
-            chosen: Indices = super().create_indices_tuple(
-                embeddings, fine, E_mem, remembered, *rest
+        """What `HierarchicalLoss.forward` gets as indices_tuple.
+
+        The arguments have the names and the order of the base class: labels (B, L) or (B,) of the
+        batch, L_mem (M, L) or (M,) of the memory; in `rest` the pairs that the caller has mined,
+        and whether the batch lies in the memory already.
+
+        Returns:
+            Pairs by the finest level, where a miner or the caller chooses them; else the rows
+            int64 (B,) of the batch in the memory, so that no item is compared with itself; None
+            where the batch is not in it.
+        """
+        mined, batch_is_in_memory = rest
+        if self.miner is not None or mined is not None:
+            pairs: Indices = super().create_indices_tuple(
+                embeddings, _finest(labels), E_mem, _finest(L_mem), *rest
             )
-            return chosen
-        place: Tensor = self.curr_batch_idx
-        return place if leaves_self_out else None
+            return pairs
+        rows_in_memory: Tensor = self.curr_batch_idx
+        return rows_in_memory if batch_is_in_memory else None
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
         # labels of several levels have another shape than those that it begins with
         if (kept := state_dict.get(f"{prefix}label_memory")) is not None:
             self.label_memory = torch.empty_like(kept, device=self.label_memory.device)
         super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+def _finest(labels: Tensor) -> Tensor:
+    """The labels (N,) of the finest level, of labels (N, L) or (N,)."""
+    return labels.reshape(len(labels), -1)[:, -1]
 
 
 class HierarchicalAccuracyCalculator(AccuracyCalculator):  # type: ignore[misc]
@@ -216,8 +230,12 @@ class HierarchicalAccuracyCalculator(AccuracyCalculator):  # type: ignore[misc]
         ref_includes_query: bool = False,
         **_: Any,
     ) -> dict[str, float]:
-        """The mean of every metric over the queries."""
-        apart = {}
+        """The mean of every metric over the queries, a fraction.
+
+        `query` (Q, D) with labels (Q, L), `reference` (G, D) with labels (G, L); what else the base
+        class is called with concerns metrics that are not computed.
+        """
+        apart = {}  # the gallery, where it is another set than the queries
         if reference is not None and reference is not query:
             if ref_includes_query:
                 raise UsageError(
@@ -234,4 +252,4 @@ class HierarchicalAccuracyCalculator(AccuracyCalculator):  # type: ignore[misc]
             similarity=self.similarity,
             ties=self.ties,
         )
-        return {name: float(str(report.scores[name])) for name in self.metrics}
+        return {name: report.scores[name] for name in self.metrics}

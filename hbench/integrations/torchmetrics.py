@@ -52,7 +52,7 @@ class HierarchicalAP(Metric):
         return not lower_is_better(self.metric)
 
     def update(self, embeddings: torch.Tensor, labels: torch.Tensor) -> None:
-        wide_labels(labels, embeddings, "labels", "embeddings")
+        wide_labels(labels, embeddings, "labels", "embeddings")  # raises where they do not fit
         self.embeddings.append(embeddings.detach())
         self.labels.append(labels)
 
