@@ -17,7 +17,8 @@ import numpy as np
 from hbench_hgldv2.curation import review
 from hbench_hgldv2.curation.decisions import Decisions
 from hbench_hgldv2.grouping import cluster, encode
-from hbench_hgldv2.grouping.cluster import ClusterSettings, algorithms
+from hbench_hgldv2.grouping.algorithms import ClusterSettings, algorithms
+from hbench_hgldv2.grouping.fit import details
 from hbench_hgldv2.labels.label import Label
 from playwright.sync_api import sync_playwright
 
@@ -61,7 +62,7 @@ def main() -> None:
     for name in ("faiss", "ward", "average"):
         run = partial(cluster.cluster, ids, vectors, ClusterSettings(K), algorithms[name])
         found = timed_value(f"cluster, {name}", run, unit)
-    rows = cluster.details(names, vectors, found)
+    rows = details(names, vectors, found)
     page = timed_value(
         "page", lambda: review.page(review.Material(labels, rows, {}, {}, Decisions())), unit
     )

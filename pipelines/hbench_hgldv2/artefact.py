@@ -53,8 +53,10 @@ def is_done(record: ArtefactRecord, *paths: Path) -> bool:
     """Return whether all paths are intact and made by this step from these inputs and settings; if
     so, say that.
     """
-    if not all(is_made_from(path) and _cause(record_of(path)) == _cause(record) for path in paths):
-        return False
+    for path in paths:
+        kept = record_of(path)
+        if kept is None or not is_made_from(path) or _origin(kept) != _origin(record):
+            return False
     terminal.say(f"{paths[-1]} is up to date")
     return True
 
@@ -127,6 +129,7 @@ def csv_text(rows: Iterable[Iterable[str]]) -> str:
     lines = []
     for row in rows:
         line = io.StringIO()
+        # the writer quotes a carriage return only where it is a part of its own line end
         csv.writer(line, lineterminator="\r\n").writerow(row)
         lines.append(line.getvalue().removesuffix("\r\n") + "\n")
     return "".join(lines)
@@ -221,8 +224,8 @@ def _how_to_make(path: Path) -> str:
     return f"hbench hgldv2 --work {path.parent} {step} makes it" if step else "check the path"
 
 
-def _cause(record: ArtefactRecord | None) -> str:
-    assert record is not None
+def _origin(record: ArtefactRecord) -> str:
+    """What an artefact was made by, of what and with which settings, as a text to compare."""
     return json.dumps(
         [record.step, dict(record.inputs), dict(record.settings)], sort_keys=True, default=str
     )
@@ -237,6 +240,7 @@ def _columns(row_type: type[Row]) -> tuple[str, ...]:
 
 
 def _cell(value: Any) -> str:
+    """The text of a value; numbers to six decimals, since processors differ in the last ones."""
     if isinstance(value, tuple):
         return SEPARATOR.join(value)
     return f"{value:.6f}" if isinstance(value, float) else str(value)

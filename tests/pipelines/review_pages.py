@@ -8,7 +8,7 @@ from pathlib import Path
 from hbench_hgldv2.curation import decisions_file, review
 from hbench_hgldv2.curation.decisions import Decisions
 from hbench_hgldv2.curation.replay import replay, require_clean
-from hbench_hgldv2.grouping.cluster import Clustered
+from hbench_hgldv2.grouping.fit import Clustered
 from hbench_hgldv2.labels.label import Label
 
 CLUSTERS = [

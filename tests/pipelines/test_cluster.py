@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from hbench_hgldv2.curation.replay import suggest
 from hbench_hgldv2.grouping import cluster, encode, sweep
-from hbench_hgldv2.grouping.cluster import ClusterSettings, algorithms
+from hbench_hgldv2.grouping.algorithms import ClusterSettings, algorithms, dendrogram
 from hbench_hgldv2.grouping.constraints import Links
+from hbench_hgldv2.grouping.fit import details
 from hbench_hgldv2.labels.label import Label
 from scipy.cluster.hierarchy import linkage
 
@@ -74,14 +75,14 @@ def test_links_that_contradict_and_impossible_numbers_of_clusters_are_refused():
 def test_the_dendrogram_is_scipys_on_pairwise_distances(method, metric):
     vectors = blobs(spread=0.5)
     expected = linkage(vectors.astype(float), method, metric)
-    assert cluster.dendrogram(vectors, method) == pytest.approx(expected, abs=1e-6)
+    assert dendrogram(vectors, method) == pytest.approx(expected, abs=1e-6)
 
 
 def test_details_put_the_doubtful_first_and_flag_the_far():
     vectors = blobs()
     vectors[0] = encode.unit(-vectors[[1]] - vectors[[2]])[0]
     found = cluster.cluster(IDS, vectors, ClusterSettings(6), algorithms["ward"])
-    rows = cluster.details(dict.fromkeys(IDS, "x"), vectors, found)
+    rows = details(dict.fromkeys(IDS, "x"), vectors, found)
     assert "Q1" in {row.class_id for row in rows if row.outlier}
     assert sum(row.outlier for row in rows) < 6
     keys = [(row.cluster, row.silhouette) for row in rows]

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from hbench_hgldv2.curation.replay import suggest
 from hbench_hgldv2.grouping import cluster, encode, quality
+from hbench_hgldv2.grouping.algorithms import ClusterSettings, algorithms
+from hbench_hgldv2.grouping.fit import details
 
 from tests.pipelines.official import official
 
@@ -23,9 +25,7 @@ def minilm():
 
 
 def measures(vectors, algorithm):
-    found = cluster.cluster(
-        IDS, vectors, cluster.ClusterSettings(K, 0), cluster.algorithms[algorithm]
-    )
+    found = cluster.cluster(IDS, vectors, ClusterSettings(K, 0), algorithms[algorithm])
     return quality.agreement_with([found[i] for i in IDS], [GROUP_OF[i] for i in IDS])
 
 
@@ -44,8 +44,8 @@ def test_the_sentence_encoder_clears_the_bars_with_every_algorithm_and_letters_b
 
 
 def test_deciding_on_the_medoids_alone_is_enough_for_most_labels(minilm):
-    found = cluster.cluster(IDS, minilm, cluster.ClusterSettings(2 * K), cluster.algorithms["ward"])
-    rows = cluster.details({label.class_id: label.label for label in LABELS}, minilm, found)
+    found = cluster.cluster(IDS, minilm, ClusterSettings(2 * K), algorithms["ward"])
+    rows = details({label.class_id: label.label for label in LABELS}, minilm, found)
     medoids = {row.name for row in rows}
     decided = [number for number, label in enumerate(LABELS) if label.label in medoids]
     nearest = suggest(minilm, minilm[decided], [GROUP_OF[IDS[number]] for number in decided])

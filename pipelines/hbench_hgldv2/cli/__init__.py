@@ -19,10 +19,8 @@ from hbench.cli import CONTEXT, with_common_options
 from hbench.core.errors import closest
 from hbench_hgldv2.steps import STEPS
 
-FLAGS = {
-    "as_json": ["--json"],
-    "out": ["--out", "-o"],
-}  # for parameters whose option has another name
+# for parameters whose option has another name
+FLAGS = {"as_json": ["--json"], "out": ["--out", "-o"]}
 
 
 class StepGroup(click.Group):
@@ -64,25 +62,31 @@ def command_of(name: str) -> click.Command:
 
 
 def _option(parameter: inspect.Parameter, hint: Any) -> click.Parameter:
-    """Make an option or argument of a parameter."""
-    hint, *texts = get_args(hint) if get_origin(hint) is Annotated else (hint, "")
+    """Make an option or argument of a parameter; its `hint` is a type, or Annotated[type, help] or
+    Annotated[type, help, placeholder of the value]."""
+    help_text = ""
+    placeholder = None
+    if get_origin(hint) is Annotated:
+        hint, help_text, *rest = get_args(hint)
+        placeholder = rest[0] if rest else None
+
     names = [*FLAGS.get(parameter.name, [f"--{parameter.name.replace('_', '-')}"]), parameter.name]
     if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
         return click.Argument([parameter.name], type=_type(hint))
     if hint is bool:
-        return click.Option(names, is_flag=True, help=texts[0])
+        return click.Option(names, is_flag=True, help=help_text)
 
-    several = get_origin(hint) is Sequence
-    required = parameter.default is inspect.Parameter.empty
+    is_repeated = get_origin(hint) is Sequence  # Sequence[Path]: the option may be given again
+    is_required = parameter.default is inspect.Parameter.empty
     return click.Option(
         names,
-        type=_type(get_args(hint)[0] if several else hint),
-        multiple=several,
-        required=required,
-        default=None if required else parameter.default,
-        show_default=not required and parameter.default not in (None, ()),
-        metavar=texts[1] if len(texts) > 1 else None,
-        help=texts[0],
+        type=_type(get_args(hint)[0] if is_repeated else hint),
+        multiple=is_repeated,
+        required=is_required,
+        default=None if is_required else parameter.default,
+        show_default=not is_required and parameter.default not in (None, ()),
+        metavar=placeholder,
+        help=help_text,
     )
 
 
@@ -91,7 +95,7 @@ def _type(hint: Any) -> Any:
     Path] for click.
     """
     parts = get_args(hint)
-    if isinstance(hint, UnionType):
+    if isinstance(hint, UnionType):  # X | None: None is the default of an option that is left out
         return _type(parts[0])
     if get_origin(hint) is Literal:
         return click.Choice(parts)

@@ -56,10 +56,11 @@ def run(
     )
     result = compare(ours, theirs, labels)
     if as_json:
-        *numbers, queue = result
-        measures = [None if math.isnan(value) else value for value in numbers]
-        content = dict(zip(Agreement._fields, measures, strict=False))
-        terminal.show_json(content | {"queue": [row._asdict() for row in queue]})
+        content = result._asdict()
+        queue = [row._asdict() for row in content.pop("queue")]
+        # JSON has no NaN, which κ is where both curators know one place only
+        measures = {name: None if math.isnan(value) else value for name, value in content.items()}
+        terminal.show_json(measures | {"queue": queue})
         return
 
     terminal.show(
@@ -90,19 +91,23 @@ def compare(
         )
 
     pairs = [(ours[label.class_id], theirs[label.class_id]) for label in shared]
-    plain = [1] * len(pairs)
-    weighted = [label.landmarks for label in shared]
+    once = [1] * len(pairs)
+    landmarks = [label.landmarks for label in shared]
     queue = [
         Disagreement(label.class_id, label.label, label.landmarks, a.described, b.described)
         for label, (a, b) in zip(shared, pairs, strict=True)
         if a != b
     ]
     queue.sort(key=lambda row: (-row.landmarks, row.class_id))
-    by_label, by_landmark = (
-        (_observed(pairs, weights), kappa(pairs, weights)) for weights in (plain, weighted)
-    )
 
-    return Agreement(len(shared), *by_label, *by_landmark, queue)
+    return Agreement(
+        labels=len(shared),
+        observed=_observed(pairs, once),
+        kappa=kappa(pairs, once),
+        weighted_observed=_observed(pairs, landmarks),
+        weighted_kappa=kappa(pairs, landmarks),
+        queue=queue,
+    )
 
 
 def _places_in(rows: Iterable[Placed]) -> dict[str, LabelPlace]:
@@ -129,6 +134,7 @@ def kappa(pairs: Sequence[tuple[LabelPlace, LabelPlace]], weights: Sequence[int]
 
 
 def _observed(pairs: Sequence[tuple[LabelPlace, LabelPlace]], weights: Sequence[int]) -> float:
+    """The share of the weight of pairs whose two places are equal; nan where nothing weighs."""
     total = sum(weights)
     agreed = sum(weight for (a, b), weight in zip(pairs, weights, strict=True) if a == b)
     return agreed / total if total else float("nan")

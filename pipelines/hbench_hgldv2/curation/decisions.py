@@ -33,14 +33,17 @@ def _not_a_number(class_id: object) -> object:
     return class_id
 
 
+def _day_as_text(day: object) -> object:
+    """A day as a text: YAML makes a date of 2024-05-01, which JSON could not hold."""
+    return day.isoformat() if isinstance(day, datetime.date) else day
+
+
 # A QID, "label:…", or an id of a curator's own table; "|" separates ids in the files of the steps.
 ClassId = Annotated[str, BeforeValidator(_not_a_number), StringConstraints(pattern=r"^[^|\r\n]+$")]
 GroupName = Annotated[str, StringConstraints(min_length=1)]
 ClassIds = Annotated[tuple[ClassId, ...], Field(min_length=1)]
 Kind = Annotated[str, StringConstraints(pattern=r"^\S([^\r\n]*\S)?$")]
-Day = Annotated[
-    str, BeforeValidator(lambda day: day.isoformat() if isinstance(day, datetime.date) else day)
-]
+Day = Annotated[str, BeforeValidator(_day_as_text)]
 
 
 class Decision(Strict):
@@ -195,20 +198,17 @@ class Decisions(Strict):
                     )
             if isinstance(decision, Ambiguous) and decision.use not in (None, *decision.choices):
                 raise ValueError(f"{decision.id}: {decision.use!r} is not one of its choices")
-            if (
-                isinstance(decision, Split)
-                and sum(part == REST for part in decision.into.values()) > 1
-            ):
+            if isinstance(decision, Split) and list(decision.into.values()).count(REST) > 1:
                 raise ValueError(f"{decision.id}: only one part can take the rest, '*'")
 
         return self
 
 
 def groups_named(decision: AnyDecision) -> Iterator[str]:
-    """Yield every group that a decision names."""
+    """Yield every group that a decision names, whatever its operation."""
     values = dict(decision)
     yield from (values[name] for name in ("group", "to") if name in values)
-    for name in ("into", "groups", "choices"):
+    for name in ("into", "groups", "choices"):  # of `into`, whose keys are the groups, the keys
         yield from values.get(name, ())
 
 

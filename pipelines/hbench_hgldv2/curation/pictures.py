@@ -91,7 +91,8 @@ def examples_of(raw: Path, selection: Iterable[CleanedLandmark], cards: Sequence
             if room < 0:
                 examples.crowded = len(cards) - done + 1
                 break
-            examples.cards += bool(chosen)
+            if chosen:
+                examples.cards += 1
             for class_id, example in chosen:
                 examples.of_class.setdefault(class_id, []).append(example)
 
@@ -108,7 +109,7 @@ def in_turn(sequences: Iterable[Iterable[T]]) -> Iterator[T]:
     running = deque(map(iter, sequences))
     while running:
         sequence = running.popleft()
-        for item in itertools.islice(sequence, 1):
+        for item in itertools.islice(sequence, 1):  # one, or none of a sequence that is at its end
             yield item
             running.append(sequence)
 
@@ -116,8 +117,12 @@ def in_turn(sequences: Iterable[Iterable[T]]) -> Iterator[T]:
 def _candidates(
     raw: Path, selection: Sequence[CleanedLandmark]
 ) -> Callable[[Card], Iterator[Candidate]]:
-    """Make the function of a card's candidates, of landmarks that have one of its classes alone: an
-    image of each landmark, the classes in turn, then the landmarks' other images.
+    """Return a function that yields the candidates of a card, the lists of images having been read
+    once for all cards.
+
+    First comes one image of each landmark, the card's classes in turn, then the landmarks' other
+    images. A landmark with several classes (ambiguous) would show what is not the class, and is
+    left out.
     """
     images = _images(raw, selection)
     landmarks: Mapping[str, list[CleanedLandmark]] = defaultdict(list)
@@ -172,14 +177,16 @@ def _list_of(raw: Path, split: str) -> tuple[Path, str] | None:
 
 
 def _is_id(image: str) -> bool:
-    """Whether a text is the id of an image, and not a way out of the folder."""
+    """Whether a text is the id of an image, and not a way out of the folder; GLDv2 keeps an image
+    in folders of its id's first three letters."""
     return image.isalnum() and len(image) > 2
 
 
 def _chosen(
     raw: Path, candidates: Iterator[Candidate], missing: list[str]
 ) -> list[tuple[str, Example]]:
-    """Draw the first candidates whose files can be read; `missing` takes the paths of others."""
+    """Make the examples (class id, picture) of a card, of the first candidates whose files can be
+    read; the paths of others are added to `missing`."""
     opened = partial(open_upright, raw)
     chosen: list[tuple[str, Example]] = []
     for class_id, landmark, item in itertools.islice(candidates, TRIED):

@@ -61,8 +61,12 @@ class Conflict(NamedTuple):
 
 @dataclass
 class World:
-    """The state while decisions are applied; `whole_clusters`: whether the decisions were made
-    about these clusters.
+    """The state while decisions are applied.
+
+    `places`: where each label is by now; `clusters`: the number of the cluster of each; `kinds`:
+    the kind of each group. `whole_clusters`: whether the curators saw these very clusters; only
+    then does a group that they made of a cluster take all of its labels, not those alone that they
+    named.
     """
 
     places: dict[str, LabelPlace]
@@ -96,11 +100,8 @@ def effects(decision: ops.AnyDecision, world: World) -> Iterator[tuple[str, Labe
     match decision:
         case ops.Name():
             yield from _name_group(decision, world)
-        case ops.Move(expect_from=group, to=to):
-            placed = (
-                i for i in decision.labels if group is None or world.expects(decision.id, i, group)
-            )
-            yield from ((label, in_group(to)) for label in placed)
+        case ops.Move():
+            yield from _move_labels(decision, world)
         case ops.Split():
             yield from _split_group(decision, world)
         case ops.Merge(groups=groups, to=to):
@@ -124,26 +125,29 @@ def effects(decision: ops.AnyDecision, world: World) -> Iterator[tuple[str, Labe
             world.kinds[group] = kind
 
 
-def _name_group(decision: ops.Name, world: World) -> Iterable[tuple[str, LabelPlace]]:
-    """The labels that go into a group by name: those of the decision and, where whole clusters are
-    taken, those that share their only cluster and are not decided yet."""
-    numbers = sorted(
-        {world.clusters[label] for label in decision.members_of if label in world.clusters}
-    )
-    covered = list(decision.members_of)
+def _move_labels(decision: ops.Move, world: World) -> Iterable[tuple[str, LabelPlace]]:
+    """The labels that go into another group, but those that are not in the group in which the
+    curator saw them."""
+    for label in decision.labels:
+        group = decision.expect_from
+        if group is None or world.expects(decision.id, label, group):
+            yield label, in_group(decision.to)
 
-    if len(numbers) > 1 and world.whole_clusters:
+
+def _name_group(decision: ops.Name, world: World) -> Iterable[tuple[str, LabelPlace]]:
+    """The labels that go into a group by name: those of the decision and, where the curators saw
+    these clusters, the others of their cluster that no decision has placed so far."""
+    covered = list(decision.members_of)
+    numbers = {world.clusters[label] for label in covered if label in world.clusters}
+
+    if world.whole_clusters and len(numbers) > 1:
         world.conflicts.append(
-            Conflict(decision.id, decision.members_of[0], "one cluster", f"{len(numbers)} clusters")
+            Conflict(decision.id, covered[0], "one cluster", f"{len(numbers)} clusters")
         )
     elif world.whole_clusters:
-        covered += [
-            label
-            for label in world.places
-            if label not in world.decided
-            and world.clusters.get(label) in numbers
-            and label not in covered
-        ]
+        in_cluster = (label for label in world.places if world.clusters.get(label) in numbers)
+        undecided = (label for label in in_cluster if label not in world.decided)
+        covered += [label for label in undecided if label not in decision.members_of]
 
     return [(label, in_group(decision.to)) for label in covered]
 
@@ -299,13 +303,13 @@ def suggest(
     counts once, by the most similar. Ties are broken by name.
     """
     names = sorted(set(groups))
-    labels = np.asarray(groups)
-    similar = vectors @ anchors.T
-    best = np.zeros((len(vectors), len(names)), similar.dtype)
+    group_of_anchor = np.asarray(groups)  # (m,)
+    similar = vectors @ anchors.T  # (n, m)
+    best = np.zeros((len(vectors), len(names)), similar.dtype)  # by the group's nearest anchor
     for column, name in enumerate(names):
-        best[:, column] = similar[:, labels == name].max(axis=1)
-    order = np.argsort(-best, axis=1, kind="stable")[:, :SUGGESTED]
-    suggested = np.asarray(names, object)[order]
+        best[:, column] = similar[:, group_of_anchor == name].max(axis=1)
+    nearest = np.argsort(-best, axis=1, kind="stable")[:, :SUGGESTED]  # (n, 3), of the names
+    suggested = np.asarray(names, object)[nearest]
     return [tuple(row) for row in suggested.tolist()]
 
 
@@ -324,10 +328,14 @@ def replay(
     check_known(decisions, ids)
     inputs = decisions.inputs
     kinds = {name: group.kind for name, group in decisions.groups.items()}
-    made_here = inputs.labels_sha256 == digest(ids) and inputs.clusters_sha256 == partition_digest(
-        clusters
+    same_labels = inputs.labels_sha256 == digest(ids)
+    same_clusters = inputs.clusters_sha256 == partition_digest(clusters)
+    world = World(
+        dict.fromkeys(ids, UNASSIGNED),
+        clusters,
+        kinds,
+        whole_clusters=same_labels and same_clusters,
     )
-    world = World(dict.fromkeys(ids, UNASSIGNED), clusters, dict(kinds), made_here)
     decided_by: dict[str, list[str]] = {label: [] for label in ids}
 
     for decision in decisions.decisions:
@@ -379,17 +387,20 @@ def _placed(
 ) -> Placed:
     """A label with its place, and why it has this one or none."""
     status, group = world.places[label.class_id]
-    reason = {"group": "assigned", "dropped": "dropped"}.get(
-        status, "ambiguous" if decided_by else "needs_review"
-    )
+    if status == "group":
+        reason = "assigned"
+    elif status == "dropped":
+        reason = "dropped"
+    else:  # named by a decision that left it open, or by none
+        reason = "ambiguous" if decided_by else "needs_review"
     return Placed(
-        label.class_id,
-        label.label,
-        status,
-        group,
-        world.kinds.get(group, ""),
-        (decisions.groups[group].parent or "") if group else "",
-        reason,
-        tuple(decided_by),
-        tuple(suggestions[:SUGGESTED]) if status == "unassigned" else (),
+        class_id=label.class_id,
+        label=label.label,
+        status=status,
+        group=group,
+        kind=world.kinds.get(group, ""),
+        parent=(decisions.groups[group].parent or "") if group else "",
+        reason=reason,
+        decided_by=tuple(decided_by),
+        suggestions=tuple(suggestions[:SUGGESTED]) if status == "unassigned" else (),
     )

@@ -27,7 +27,7 @@ from hbench_hgldv2.curation.decisions_file import DecisionsFile, decisions_in
 from hbench_hgldv2.curation.pictures import Example
 from hbench_hgldv2.curation.replay import Curation, replay, suggestions_for
 from hbench_hgldv2.grouping import cluster, encode, taxonomy
-from hbench_hgldv2.grouping.cluster import Clustered
+from hbench_hgldv2.grouping.fit import Clustered
 from hbench_hgldv2.labels import clean, own_table, released
 from hbench_hgldv2.labels.clean import CleanedLandmark
 from hbench_hgldv2.labels.kinds import LANDMARK_KINDS, OWN_KINDS, offered
@@ -207,6 +207,7 @@ def page(
 ) -> str:
     """Write the review as one HTML document without outside resources; labels are escaped."""
     text = json.dumps(content(material, made_with or Inputs()), ensure_ascii=False)
+    # the JSON stands inside a <script>, which a label "</script>" would end
     safe = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(PAGE), autoescape=True, undefined=jinja2.StrictUndefined
@@ -228,7 +229,7 @@ def content(material: Material, made_with: Inputs) -> dict[str, Any]:
     curation = replay(material.labels, material.clusters, material.decisions)
     other = replay(material.labels, material.clusters, material.other_decisions)
     inputs = material.decisions.inputs
-    if not material.decisions.decisions:  # those of these labels and clusters
+    if not material.decisions.decisions:  # the first ones will be about what this page shows
         labels = digest(label.class_id for label in material.labels)
         clusters = partition_digest(material.clusters)
         inputs = made_with.model_copy(update={"labels_sha256": labels, "clusters_sha256": clusters})
@@ -268,14 +269,14 @@ def _kind_names(material: Material) -> list[str]:
 
 
 def _entry(rank: int, label: Label, row: Clustered, material: Material) -> dict[str, Any]:
-    """Collect all that is known of a label, numbers rounded to four places and None for nan."""
-    numbers = {
-        name: round(value, 4) for name, value in row._asdict().items() if isinstance(value, float)
-    }
+    """Collect all that is known of a label, numbers rounded to four places and None for nan, which
+    JSON lacks. `rank` is its place among all labels, in the order of the clusters."""
+    facts: dict[str, Any] = {**label._asdict(), **row._asdict()}
+    for name, value in row._asdict().items():
+        if isinstance(value, float):
+            facts[name] = None if math.isnan(value) else round(value, 4)
     return {
-        **label._asdict(),
-        **row._asdict(),
-        **{name: None if math.isnan(number) else number for name, number in numbers.items()},
+        **facts,
         "id": label.class_id,
         "landmarks": label.landmarks,
         "rank": rank,
@@ -289,9 +290,11 @@ def _places(curation: Curation) -> dict[str, dict[str, str | bool]]:
     """Return the places of labels that a decision names; `open` marks ambiguous ones without a
     choice.
     """
-    return {
-        row.class_id: {"status": row.status, "group": row.group}
-        | ({"open": True} if row.reason == "ambiguous" else {})
-        for row in curation.rows
-        if row.decided_by
-    }
+    places: dict[str, dict[str, str | bool]] = {}
+    for row in curation.rows:
+        if not row.decided_by:
+            continue
+        places[row.class_id] = {"status": row.status, "group": row.group}
+        if row.reason == "ambiguous":
+            places[row.class_id]["open"] = True
+    return places

@@ -63,9 +63,27 @@ class Sourced(NamedTuple):
     share: float
 
 
+class LandmarkPlace(NamedTuple):
+    """The super-category of a landmark and its kind, "" without one, and how it came to it, or why
+    it has none: the `source` of its row (Sourced)."""
+
+    group: str
+    kind: str
+    source: str
+
+
 def official(rows: Iterable[Sourced]) -> list[Released]:
     """Return the rows in the official five columns."""
-    return [Released(*row[1:6]) for row in rows]
+    return [
+        Released(
+            row.landmark_id,
+            row.category,
+            row.supercategory,
+            row.hierarchical_label,
+            row.natural_or_human_made,
+        )
+        for row in rows
+    ]
 
 
 def run(
@@ -284,36 +302,51 @@ def assemble(
     kinds = {row.group: row.kind for row in mapping if row.status == "group"}
     by_images = {row.landmark_id: row for row in assigned}
 
-    sourced = []
+    rows = []
     for landmark in selection:
-        if landmark.split != split or (
-            landmark.status == "dropped" and landmark.landmark_id not in by_images
-        ):
+        if landmark.split != split:
             continue
-        group, kind, source = (
-            _place(landmark, placed) if landmark.status != "dropped" else ("", "", "dropped")
-        )
-        voted = by_images.get(landmark.landmark_id) if not group else None
-        if voted and voted.group not in kinds:
-            raise DataError(
-                f"landmark {voted.landmark_id} is assigned to {voted.group!r}, which is not a "
-                "group of mapping.csv",
-                fix="run assign again: the decisions have changed since",
-            )
-        if voted:
-            group = voted.group
-            kind = kinds[voted.group]
-            source = "assigned"
-        classes = () if landmark.status == "dropped" else landmark.classes
-        label = landmark.raw_label or BETWEEN.join(placed[class_id].label for class_id in classes)
-        votes = (voted.images, voted.share) if voted else (0, 0.0)
-        sourced.append(
-            Sourced(
-                split, landmark.landmark_id, landmark.category, label, group, kind, source, *votes
-            )
-        )
+        vote = by_images.get(landmark.landmark_id)
+        is_dropped = landmark.status == "dropped"
+        if is_dropped and vote is None:
+            continue
+        place = LandmarkPlace("", "", "dropped") if is_dropped else _place(landmark, placed)
+        if place.group or vote is None:
+            rows.append(_row(landmark, place, placed))
+        else:
+            by_vote = _place_by_vote(vote, kinds)
+            row = _row(landmark, by_vote, placed)
+            rows.append(row._replace(images=vote.images, share=vote.share))
 
-    return sourced
+    return rows
+
+
+def _row(landmark: CleanedLandmark, place: LandmarkPlace, placed: Mapping[str, Placed]) -> Sourced:
+    """The row of a landmark at a place for which no images voted."""
+    classes = () if landmark.status == "dropped" else landmark.classes
+    return Sourced(
+        split=landmark.split,
+        landmark_id=landmark.landmark_id,
+        category=landmark.category,
+        supercategory=landmark.raw_label or BETWEEN.join(placed[i].label for i in classes),
+        hierarchical_label=place.group,
+        natural_or_human_made=place.kind,
+        source=place.source,
+        images=0,
+        share=0.0,
+    )
+
+
+def _place_by_vote(vote: Assigned, kinds: Mapping[str, str]) -> LandmarkPlace:
+    """The place that a landmark's images voted for; raises DataError for a group that the curators
+    no longer have."""
+    if vote.group not in kinds:
+        raise DataError(
+            f"landmark {vote.landmark_id} is assigned to {vote.group!r}, which is not a "
+            "group of mapping.csv",
+            fix="run assign again: the decisions have changed since",
+        )
+    return LandmarkPlace(vote.group, kinds[vote.group], "assigned")
 
 
 def tree_of(rows: Sequence[Sourced]) -> tuple[LabelTree, Labels]:
@@ -334,9 +367,9 @@ def tree_of(rows: Sequence[Sourced]) -> tuple[LabelTree, Labels]:
     )
 
 
-def _place(landmark: CleanedLandmark, placed: Mapping[str, Placed]) -> tuple[str, str, str]:
-    """Return group, kind and reason of a landmark: labelled, recovered, ambiguous, dropped or
-    unassigned.
+def _place(landmark: CleanedLandmark, placed: Mapping[str, Placed]) -> LandmarkPlace:
+    """Return the place that a landmark has by its classes: labelled, recovered, ambiguous, dropped
+    or unassigned.
     """
     absent = [class_id for class_id in landmark.classes if class_id not in placed]
     if absent:
@@ -346,11 +379,11 @@ def _place(landmark: CleanedLandmark, placed: Mapping[str, Placed]) -> tuple[str
         )
     places = {(placed[i].status, placed[i].group, placed[i].kind) for i in landmark.classes}
     if len(places) > 1:
-        return "", "", "ambiguous"
-    ((status, group, kind),) = places
+        return LandmarkPlace("", "", "ambiguous")
+    ((status, group, kind),) = places  # the only one
     if status != "group":
-        return "", "", status
-    return group, kind, "labelled" if landmark.status == "kept" else "recovered"
+        return LandmarkPlace("", "", status)
+    return LandmarkPlace(group, kind, "labelled" if landmark.status == "kept" else "recovered")
 
 
 def imbalance(sizes: Iterable[int]) -> dict[str, float]:

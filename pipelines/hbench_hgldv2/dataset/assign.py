@@ -23,7 +23,9 @@ from hbench_hgldv2.labels.label import Label, Split
 
 SHARPNESS = 100.0  # CLIP's logit scale
 NEIGHBOURS = 5
-BLOCK = 4096
+BLOCK = 4096  # images whose similarities to all names are in memory at once
+# similarities (n, C) of images to class names, the group's number of each name (C,), the number of
+# groups -> the group that each image votes for (n,)
 Vote = Callable[[NDArray[np.float32], NDArray[np.int64], int], NDArray[np.int64]]
 
 
@@ -105,15 +107,17 @@ def nearest_name(
 def nearest_names(
     similar: NDArray[np.float32], groups: NDArray[np.int64], n_groups: int
 ) -> NDArray[np.int64]:
-    """Return the group with the largest sum of exp(100·similarity) over the five most similar
-    names, the mode "knn".
+    """Return for each image the group with the largest sum of exp(100·similarity) over the five
+    most similar names, the mode "knn".
     """
     count = min(NEIGHBOURS, similar.shape[1])
-    top = np.argsort(-similar, axis=1, kind="stable")[:, :count]
-    scores = np.take_along_axis(similar, top, axis=1).astype(np.float64)
+    nearest = np.argsort(-similar, axis=1, kind="stable")[:, :count]  # (n, 5): names
+    scores = np.take_along_axis(similar, nearest, axis=1).astype(np.float64)
+    # relative to the best, whose weight is then 1: exp(100) times a few would lose digits
     weights = np.exp(SHARPNESS * (scores - scores[:, :1]))
     votes = np.zeros((len(similar), n_groups))
-    np.add.at(votes, (np.arange(len(similar))[:, None], groups[top]), weights)
+    image = np.arange(len(similar))[:, None]
+    np.add.at(votes, (image, groups[nearest]), weights)  # also where names share a group
     return np.asarray(votes.argmax(axis=1))
 
 
@@ -139,23 +143,25 @@ def assign(
             fix="use the image and the text tower of one model",
         )
 
-    known = sorted(set(groups))
-    numbers = np.asarray([known.index(group) for group in groups])
-    votes = [
-        vote(images[start : start + BLOCK] @ names.T, numbers, len(known))
-        for start in range(0, len(images), BLOCK)
-    ]
-    ballots: dict[int, Counter[int]] = defaultdict(Counter)
-    for landmark, group in zip(landmarks, np.concatenate(votes) if votes else (), strict=True):
-        ballots[landmark][int(group)] += 1
-    return [_row(landmark, ballots[landmark], known) for landmark in sorted(ballots)]
+    distinct = sorted(set(groups))
+    numbers = np.asarray([distinct.index(group) for group in groups])
+    voted: list[int] = []  # the group of every image
+    for start in range(0, len(images), BLOCK):
+        similar = images[start : start + BLOCK] @ names.T
+        voted += vote(similar, numbers, len(distinct)).tolist()
+
+    ballots: dict[int, Counter[int]] = defaultdict(Counter)  # landmark -> group -> images
+    for landmark, group in zip(landmarks, voted, strict=True):
+        ballots[landmark][group] += 1
+    return [_row(landmark, ballots[landmark], distinct) for landmark in sorted(ballots)]
 
 
 VOTES: Mapping[str, Vote] = {"nearest": nearest_name, "top5": nearest_names}
 
 
-def _row(landmark: int, ballot: Mapping[int, int], known: Sequence[str]) -> Assigned:
-    # the first seen among equals, like Counter.most_common
-    winner = max(ballot, key=lambda group: ballot[group])
+def _row(landmark: int, ballot: Mapping[int, int], groups: Sequence[str]) -> Assigned:
+    """A landmark with the group, by its number in `groups`, that most of its images voted for:
+    `ballot` has the number of images by group, in the order of their votes."""
+    winner = max(ballot, key=lambda group: ballot[group])  # of equal ones the first
     total = sum(ballot.values())
-    return Assigned(landmark, known[winner], total, ballot[winner] / total)
+    return Assigned(landmark, groups[winner], total, ballot[winner] / total)

@@ -181,10 +181,10 @@ def _landmarks(axes: Axes, splits: Mapping[str, Sequence[Released]]) -> None:
     width = 0.8 / len(sizes)
 
     for number, (split, size) in enumerate(sizes.items()):
+        shift = (number - (len(sizes) - 1) / 2) * width  # of a split's bars from the ticks
         for kind, colour in zip(offered(sorted(kinds.values())), itertools.cycle(COLOURS)):
             at = np.asarray([place for place, name in enumerate(names) if kinds[name] == kind], int)
             heights = [size[names[place]] for place in at]
-            shift = (number - (len(sizes) - 1) / 2) * width
             axes.bar(
                 at + shift,
                 heights,
@@ -202,12 +202,12 @@ def _landmarks(axes: Axes, splits: Mapping[str, Sequence[Released]]) -> None:
 def _images(
     axes: Axes, splits: Mapping[str, Sequence[Released]], images: Mapping[str, Mapping[int, int]]
 ) -> None:
-    for split, of_landmark in images.items():
+    """How many labelled landmarks of each split (up) have how many images (across)."""
+    for split, images_of_landmark in images.items():
         labelled = (row.landmark_id for row in splits[split] if row.hierarchical_label)
-        seen = Counter(of_landmark[landmark] for landmark in labelled if landmark in of_landmark)
-        axes.plot(
-            sorted(seen), [seen[size] for size in sorted(seen)], ".", markersize=4, label=split
-        )
+        landmarks = Counter(images_of_landmark[i] for i in labelled if i in images_of_landmark)
+        sizes = sorted(landmarks)
+        axes.plot(sizes, [landmarks[size] for size in sizes], ".", markersize=4, label=split)
     axes.set_xscale("log")
     _plain_numbers(axes.xaxis)
     axes.set_xlabel("images of a landmark")

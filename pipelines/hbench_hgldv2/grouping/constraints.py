@@ -36,8 +36,10 @@ def links_of(decisions: Decisions) -> Links:
 def collapse(
     class_ids: Sequence[str], links: Links
 ) -> tuple[NDArray[np.int64], list[tuple[int, int]]]:
-    """Return the node of each label, which linked labels share, and the sorted pairs of nodes to
-    keep apart.
+    """Return the node of each label, int64 (n,), which must-linked labels share, and the sorted
+    pairs of nodes to keep apart.
+
+    Nodes are numbered 0 … by the first of their labels in alphabetical order.
 
     Labels outside of `class_ids` are ignored, since they may have left the data. Raises ConfigError
     for labels that must be linked and must not be.
@@ -77,7 +79,16 @@ def separate(
     """Separate the pairs that must be apart: move the point that fits less well to the nearest
     possible cluster.
 
-    (n, D), (n,) -> (n,). Raises UsageError when no cluster is possible.
+    Algorithms of clustering other than linkages know nothing of such pairs, so this comes after
+    them. Raises UsageError when no cluster is possible.
+
+    Args:
+        points: float32 (n, D).
+        clusters: int64 (n,), numbers 0 … k − 1.
+        apart: pairs of rows of `points`.
+
+    Returns:
+        int64 (n,), the clusters after all moves.
     """
     result = clusters.copy()
     graph = nx.Graph(list(apart))
@@ -85,13 +96,11 @@ def separate(
     for a, b in sorted(graph.edges):
         if result[a] != result[b]:
             continue
-        loser = min((a, b), key=lambda node: (float(points[node] @ centres[result[node]]), node))
+        fits = {node: float(points[node] @ centres[result[node]]) for node in (a, b)}
+        loser = min(fits, key=lambda node: (fits[node], node))
         taken = {int(result[other]) for other in graph[loser]}
-        free = [
-            int(c)
-            for c in np.argsort(-(centres @ points[loser]), kind="stable")
-            if int(c) not in taken
-        ]
+        nearest_first = np.argsort(-(centres @ points[loser]), kind="stable").tolist()
+        free = [c for c in nearest_first if c not in taken]
         if not free:
             raise UsageError(
                 "the labels that must not be linked need more clusters",

@@ -30,9 +30,8 @@ from hbench_hgldv2.labels.kinds import written_in_two_ways
 from hbench_hgldv2.labels.label import GROUP, Label
 
 Vectors = NDArray[np.float32]
-Encoder = Callable[
-    [str, Sequence[Label], str], Vectors
-]  # what follows its name and a colon, labels, prompt
+# what follows an encoder's name and a colon, the labels (n,), the prompt -> vectors (n, D)
+Encoder = Callable[[str, Sequence[Label], str], Vectors]
 PROMPT = "A picture of a {}"
 DEFAULT = "open_clip:ViT-L-14/laion2b_s32b_b82k"  # the encoder of the official assignment step
 BATCH = 64
@@ -71,6 +70,7 @@ def run(
     """
     kind, _, argument = encoder.partition(":")
     local = Path(argument)
+    # the record names a local encoder without its folder, and tells it by its weights' sha256
     name = f"{kind}:{local.name}" if local.name and local.exists() else encoder
     inputs = [work / "labels.csv", *([names] if names else [])]
     weights = _weights_of(local)
@@ -116,7 +116,8 @@ def kinds_in(names: Path | None) -> dict[str, str]:
         return {}
     with open_table(names) as lines:
         rows = [row for row in csv.reader(lines) if row]
-    if rows and (rows[0][0] == "hierarchical_label" or rows[0][1:2] == ["kind"]):
+    header = rows[0] if rows else []
+    if header[:1] == ["hierarchical_label"] or header[1:2] == ["kind"]:
         rows = rows[1:]
 
     kinds = {row[0]: row[1].strip() if len(row) > 1 else "" for row in rows}

@@ -28,7 +28,9 @@ from hbench.core.files import write_text
 from hbench_hgldv2.artefact import made_by, read_rows, record_of, write, write_rows
 from hbench_hgldv2.curation.replay import groups_in
 from hbench_hgldv2.grouping import cluster as clustering
+from hbench_hgldv2.grouping.algorithms import ClusterSettings, algorithms
 from hbench_hgldv2.grouping.encode import Vectors, load, tfidf
+from hbench_hgldv2.grouping.fit import numbered, silhouettes
 from hbench_hgldv2.labels.label import Label, head_noun, normalised
 
 Similarities = NDArray[np.float64]
@@ -149,7 +151,7 @@ def coherence(
     rows = [i for i, label in enumerate(labels) if label.class_id in groups]
     names = [groups[labels[i].class_id] for i in rows]
     return {
-        "silhouette": float(clustering.silhouettes(vectors[rows], names).mean()),
+        "silhouette": float(silhouettes(vectors[rows], names).mean()),
         "coherence": lexical_coherence([labels[i].label for i in rows], names),
     }
 
@@ -163,8 +165,8 @@ def _stability(work: Path, labels: Sequence[Label], vectors: Vectors) -> float:
             expected="a record with its settings",
             fix="run hbench hgldv2 cluster again",
         )
-    settings = clustering.ClusterSettings(int(record.settings["k"]), int(record.settings["seed"]))
-    algorithm = clustering.algorithms[str(record.settings["algorithm"])]
+    settings = ClusterSettings(int(record.settings["k"]), int(record.settings["seed"]))
+    algorithm = algorithms[str(record.settings["algorithm"])]
     ids = [label.class_id for label in labels]
     return clustering.stability(list(clustering.refits(ids, vectors, algorithm, settings)))
 
@@ -195,21 +197,25 @@ def agreement_with(
     the number of clusters, so they cannot be compared across k.
     """
     copies = np.ones(len(clusters), np.int64) if weights is None else np.asarray(weights)
-    numbers, groups = (np.repeat(clustering.numbered(ids), copies) for ids in (clusters, reference))
-    table = contingency_matrix(groups, numbers)
-    cells = contingency_matrix(clustering.numbered(reference), clustering.numbered(clusters)) > 0
+    cluster_of_label = numbered(clusters)  # (n,)
+    group_of_label = numbered(reference)  # (n,)
+    numbers = np.repeat(cluster_of_label, copies)
+    groups = np.repeat(group_of_label, copies)
+    shared = contingency_matrix(groups, numbers)  # (G, K): copies in a group and a cluster
+    fragments = contingency_matrix(group_of_label, cluster_of_label) > 0  # (G, K)
     (_, fp), (fn, tp) = pair_confusion_matrix(groups, numbers).tolist()
 
     return {
-        "purity": float(table.max(axis=0).sum() / table.sum()),
-        "inverse_purity": float(table.max(axis=1).sum() / table.sum()),
+        "purity": float(shared.max(axis=0).sum() / shared.sum()),
+        "inverse_purity": float(shared.max(axis=1).sum() / shared.sum()),
         "nmi": float(metrics.normalized_mutual_info_score(groups, numbers)),
         "ami": float(metrics.adjusted_mutual_info_score(groups, numbers)),
         "ari": float(metrics.adjusted_rand_score(groups, numbers)),
         "homogeneity": float(metrics.homogeneity_score(groups, numbers)),
         "completeness": float(metrics.completeness_score(groups, numbers)),
+        # without a pair in either, nothing is wrong
         "pairwise_f1": 2 * tp / (2 * tp + fp + fn) if tp else float(fp + fn == 0),
-        "effort": float(2 * cells.sum() - cells.shape[0] - cells.shape[1]),
+        "effort": float(2 * fragments.sum() - fragments.shape[0] - fragments.shape[1]),
     }
 
 
@@ -259,20 +265,26 @@ def inconsistencies(
     if not apart:
         return []
 
-    sure = _sure(apart, groups, tfidf(names) if vectors is None else vectors)
-    surest = sorted(
-        zip(apart, sure, strict=True),
-        key=lambda row: (-row[1], labels[row[0][0]], labels[row[0][1]]),
-    )
+    values = _sure(apart, groups, tfidf(names) if vectors is None else vectors)
+    sure = dict(zip(apart, values, strict=True))
+    surest_first = sorted(apart, key=lambda pair: (-sure[pair], *(labels[i] for i in pair)))
 
-    earlier: set[tuple[int, str]] = set()
+    earlier: set[tuple[int, str]] = set()  # a label, and a group to which it may belong
     rows = []
-    for (i, j), value in surest:
+    for i, j in surest_first:
         questions = {(i, groups[j]), (j, groups[i])}
         repeats = not earlier.isdisjoint(questions)
         earlier |= questions
         rows.append(
-            Inconsistency(labels[i], groups[i], labels[j], groups[j], reasons[i, j], value, repeats)
+            Inconsistency(
+                label=labels[i],
+                group=groups[i],
+                other=labels[j],
+                other_group=groups[j],
+                why=reasons[i, j],
+                sure=sure[i, j],
+                repeats=repeats,
+            )
         )
 
     return sorted(rows, key=lambda row: row.repeats)
@@ -295,8 +307,9 @@ def _sharing_a_word(names: Sequence[str]) -> dict[tuple[int, int], str]:
 
 
 def _similar(vectors: Vectors, near: float) -> dict[tuple[int, int], str]:
-    """Find the pairs of vectors with a similarity of at least `near`, and say how similar."""
-    similar = np.triu(vectors @ vectors.T, k=1)
+    """Find the pairs i < j of vectors (n, D) with a similarity of at least `near`, above 0, and say
+    how similar."""
+    similar = np.triu(vectors @ vectors.T, k=1)  # (n, n), 0 where i ≥ j: each pair once
     return {
         (int(i), int(j)): f"similarity {similar[i, j]:.2f}" for i, j in np.argwhere(similar >= near)
     }
@@ -304,14 +317,16 @@ def _similar(vectors: Vectors, near: float) -> dict[tuple[int, int], str]:
 
 def _sure(pairs: Sequence[tuple[int, int]], groups: Sequence[str], vectors: Vectors) -> list[float]:
     """Compute by how many standard deviations the labels of each pair are nearer than labels inside
-    their groups.
+    their groups: (i, j) pairs of n labels, with groups (n,) and vectors (n, D).
     """
-    ids = clustering.numbered(groups)
+    ids = numbered(groups)  # (n,)
     exact = vectors.astype(np.float64)
     members = [exact[ids == group] for group in range(int(ids.max()) + 1)]
+    # the similarities of the pairs inside each group, each pair once
     within = [(part @ part.T)[np.triu_indices(len(part), 1)] for part in members]
-    means, variances = _moments(within)
-    left, right = np.asarray(pairs).T
+    means, variances = _moments(within)  # (groups,)
+
+    left, right = np.asarray(pairs).T  # (pairs,)
     similar = np.einsum("nd,nd->n", exact[left], exact[right])
     usual = (means[ids[left]] + means[ids[right]]) / 2
     spread = (variances[ids[left]] + variances[ids[right]]) / 2
@@ -320,12 +335,14 @@ def _sure(pairs: Sequence[tuple[int, int]], groups: Sequence[str], vectors: Vect
 
 
 def _moments(within: Sequence[Similarities]) -> tuple[Similarities, Similarities]:
-    """Compute the mean and the variance of the similarities inside each group.
+    """Compute the mean and the variance (groups,) of the similarities inside each group.
 
-    PRIOR pairs of the average group are added to each, for the sake of small groups.
+    PRIOR pairs of the average group are added to each, since two or three pairs say little, and
+    none nothing, of a group.
     """
     every = np.concatenate(within)
-    mean, variance = (float(every.mean()), float(every.var())) if len(every) else (0.0, 1.0)
+    mean = float(every.mean()) if len(every) else 0.0
+    variance = float(every.var()) if len(every) else 1.0
     means = np.asarray([(row.sum() + PRIOR * mean) / (len(row) + PRIOR) for row in within])
     squares = [np.square(row - centre).sum() for row, centre in zip(within, means, strict=True)]
     counts = np.asarray([len(row) for row in within])

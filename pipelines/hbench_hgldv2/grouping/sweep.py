@@ -18,7 +18,9 @@ from hbench.core.errors import UsageError
 from hbench_hgldv2.artefact import made_by, read_rows, write_rows
 from hbench_hgldv2.curation.replay import groups_in
 from hbench_hgldv2.grouping import cluster as clustering
+from hbench_hgldv2.grouping.algorithms import Algorithm, ClusterSettings, algorithms
 from hbench_hgldv2.grouping.encode import Vectors, load
+from hbench_hgldv2.grouping.fit import silhouettes
 from hbench_hgldv2.grouping.quality import agreement_with, lexical_coherence
 from hbench_hgldv2.labels.label import Label
 
@@ -41,6 +43,16 @@ class Swept(NamedTuple):
     merges: float
 
 
+class _Against(NamedTuple):
+    """The measures of a sweep that need a reference."""
+
+    purity: float = math.nan
+    nmi: float = math.nan
+    ari: float = math.nan
+    splits: float = math.nan
+    merges: float = math.nan
+
+
 def run(
     work: Path,
     *,
@@ -61,16 +73,14 @@ def run(
         )
 
     labels = read_rows(work / "labels.csv", Label)
-    settings = [
-        clustering.ClusterSettings(number, seed) for number in dict.fromkeys(map(int, k.split(",")))
-    ]
+    settings = [ClusterSettings(number, seed) for number in dict.fromkeys(map(int, k.split(",")))]
     described = {"k": k, "algorithm": algorithm, "seed": seed, "resamples": resamples}
     inputs = [work / "labels.csv", work / "embeddings.npz", *([reference] if reference else [])]
     record = made_by("sweep", inputs, described)
     swept = sweep(
         [(label.class_id, label.label) for label in labels],
         load(work / "embeddings.npz", labels),
-        clustering.algorithms[algorithm],
+        algorithms[algorithm],
         settings,
         reference=groups_in(reference) if reference else {},
         resamples=resamples,
@@ -121,8 +131,8 @@ def _show(rows: Sequence[Swept]) -> None:
 def sweep(
     names: Sequence[tuple[str, str]],
     vectors: Vectors,
-    algorithm: clustering.Algorithm,
-    settings: Sequence[clustering.ClusterSettings],
+    algorithm: Algorithm,
+    settings: Sequence[ClusterSettings],
     *,
     reference: Mapping[str, str] = MappingProxyType({}),
     resamples: int = 10,
@@ -136,7 +146,7 @@ def sweep(
         numbers = [clusters[i] for i in ids]
         yield Swept(
             setting.k,
-            float(clustering.silhouettes(vectors, numbers).mean()),
+            float(silhouettes(vectors, numbers).mean()),
             clustering.stability(
                 list(clustering.refits(ids, vectors, algorithm, setting, resamples=resamples))
             ),
@@ -145,9 +155,9 @@ def sweep(
         )
 
 
-def _against(reference: Mapping[str, str], clusters: Mapping[str, int]) -> tuple[float, ...]:
-    """Compute purity, NMI, ARI, splits and merges of clusters against a reference; nan for each
-    where it has none of their labels.
+def _against(reference: Mapping[str, str], clusters: Mapping[str, int]) -> _Against:
+    """Compare clusters, class id -> number, with a reference, class id -> group; nan for each
+    measure where the two have no label in common.
     """
     pairs = [
         (number, reference[class_id])
@@ -155,11 +165,15 @@ def _against(reference: Mapping[str, str], clusters: Mapping[str, int]) -> tuple
         if class_id in reference
     ]
     if not pairs:
-        return (math.nan,) * 5
+        return _Against()
 
     ours, theirs = zip(*pairs, strict=True)
     measures = agreement_with(ours, theirs)
-    fragments = len(set(pairs))
-    splits = fragments - len(set(ours))
-    merges = fragments - len(set(theirs))
-    return measures["purity"], measures["nmi"], measures["ari"], splits, merges
+    fragments = len(set(pairs))  # split every cluster into these, then merge them to the groups
+    return _Against(
+        purity=measures["purity"],
+        nmi=measures["nmi"],
+        ari=measures["ari"],
+        splits=fragments - len(set(ours)),
+        merges=fragments - len(set(theirs)),
+    )

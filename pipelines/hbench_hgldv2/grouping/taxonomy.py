@@ -42,6 +42,7 @@ STOP = frozenset(
     }
 )
 NATURAL = frozenset({"Q271669", "Q15324", "Q29651224"})  # landform, body of water, natural object
+# architectural structure, artificial physical object, fixed construction
 HUMAN_MADE = frozenset({"Q811979", "Q8205328", "Q11908691"})
 
 
@@ -244,14 +245,22 @@ def rows(tree: nx.DiGraph[str], names: Mapping[str, str]) -> list[Node]:
     depth = {
         node: len(path) - 1 for node, path in nx.single_source_shortest_path(tree, ROOT).items()
     }
-    order = list(nx.dfs_preorder_nodes(tree, ROOT, sort_neighbors=sorted))[1:]
+    _root, *below = nx.dfs_preorder_nodes(tree, ROOT, sort_neighbors=sorted)
     parent = {child: above for above, child in tree.edges}
     nodes = []
-    for node in order:
+    for node in below:
         facts = tree.nodes[node]
-        place = (parent[node], depth[node], int(facts["landmarks"]), str(facts["kind"]))
         nodes.append(
-            Node(node, names.get(node, node), *place, facts["alternatives"], facts["members"])
+            Node(
+                class_id=node,
+                label=names.get(node, node),
+                parent=parent[node],
+                depth=depth[node],
+                landmarks=int(facts["landmarks"]),
+                kind=str(facts["kind"]),
+                alternative_parents=facts["alternatives"],
+                members=facts["members"],
+            )
         )
     return nodes
 
@@ -260,13 +269,13 @@ def paths(nodes: Iterable[Node]) -> dict[str, str]:
     """Write, for each class, the labels of the classes above it in the tree, the nearest first,
     joined by " < ".
     """
-    known = {member: node for node in nodes for member in (node.class_id, *node.members)}
+    node_of = {member: node for node in nodes for member in (node.class_id, *node.members)}
 
-    def above(node: Node) -> list[str]:
-        parent = known.get(node.parent)
-        return [] if parent is None else [parent.label, *above(parent)]
+    def labels_above(node: Node) -> list[str]:
+        parent = node_of.get(node.parent)
+        return [] if parent is None else [parent.label, *labels_above(parent)]
 
-    return {class_id: " < ".join(above(node)) for class_id, node in known.items()}
+    return {class_id: " < ".join(labels_above(node)) for class_id, node in node_of.items()}
 
 
 def _graph_of_specific_classes(

@@ -201,12 +201,7 @@ def select(
         if normalised(label) in texts
     }
     actions |= {rule.qid: rule.action for rule in rules if rule.qid}
-    return [
-        CleanedLandmark(
-            link.split, link.landmark_id, link.category, *_verdict(link, labels, actions)
-        )
-        for link in links
-    ]
+    return [_cleaned(link, labels, actions) for link in links]
 
 
 def selection_of(
@@ -221,10 +216,18 @@ def selection_of(
     selection: list[CleanedLandmark] = []
     for split, rows in splits.items():
         for row in rows:
-            classes = (PREFIX + normalised(row.supercategory),) if row.supercategory else ()
-            status, reason = ("kept", "") if classes else ("dropped", "no_class")
-            where = (split, row.landmark_id, row.category)
-            selection.append(CleanedLandmark(*where, status, reason, classes, row.supercategory))
+            has_class = bool(row.supercategory)
+            selection.append(
+                CleanedLandmark(
+                    split=split,
+                    landmark_id=row.landmark_id,
+                    category=row.category,
+                    status="kept" if has_class else "dropped",
+                    reason="" if has_class else "no_class",
+                    classes=(PREFIX + normalised(row.supercategory),) if has_class else (),
+                    raw_label=row.supercategory,
+                )
+            )
     keys = {class_id for row in selection for class_id in row.classes}
     return selection, [ClassName(key, key.removeprefix(PREFIX), "en") for key in sorted(keys)]
 
@@ -266,20 +269,26 @@ def counts_of_selection(selection: Iterable[CleanedLandmark]) -> dict[str, int]:
     return dict(result)
 
 
-def _verdict(
-    link: Link, labels: Mapping[str, str], actions: Mapping[str, str]
-) -> tuple[str, str, tuple[str, ...]]:
-    """What becomes of a landmark's classes: kept, dropped or ambiguous; why; and the classes that
-    this rests on."""
+def _cleaned(link: Link, labels: Mapping[str, str], actions: Mapping[str, str]) -> CleanedLandmark:
+    """A landmark with what becomes of it, why, and the classes that this rests on.
+
+    `labels`: the label of each class, "" without one; `actions`: what the rules say of a class.
+    """
+
+    def made(status: str, reason: str, classes: tuple[str, ...]) -> CleanedLandmark:
+        return CleanedLandmark(link.split, link.landmark_id, link.category, status, reason, classes)
+
     if link.reason:
-        return "dropped", link.reason, ()
+        return made("dropped", link.reason, ())
     relevant = [i for i in link.classes if actions.get(i) != "drop"]
     if not relevant:
-        return "dropped", "irrelevant", link.classes
+        return made("dropped", "irrelevant", link.classes)
     specific = [i for i in relevant if actions.get(i) != "too_generic"]
     if not specific:
-        return "dropped", "too_generic", link.classes
+        return made("dropped", "too_generic", link.classes)
     named = tuple(i for i in specific if labels.get(i))
     if not named:
-        return "dropped", "no_label", link.classes
-    return ("kept", "", named) if len(named) == 1 else ("ambiguous", "several_classes", named)
+        return made("dropped", "no_label", link.classes)
+    if len(named) > 1:
+        return made("ambiguous", "several_classes", named)
+    return made("kept", "", named)

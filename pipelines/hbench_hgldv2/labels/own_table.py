@@ -139,13 +139,21 @@ def read(path: Path, chosen: Mapping[str, str]) -> LabelTable:
     facts = [written] if written else []
     facts += [f"{part} by {column}" for part, column in columns.items()]
     facts += _facts_on(labels, unlabelled)
-
-    used = set(columns.values())
-    left_out = {title: "not used" for title in table.column_names if title not in used}
-    hints = ("--columns id=…,label=…,count=… says otherwise",) if left_out else ()
-    what = f"{len(labels):,} labels"
-    understood = Understood(path.name, what, tuple(facts), left_out, hints)
+    left_out = _unused(table.column_names, columns)
+    understood = Understood(
+        path.name,
+        f"{len(labels):,} labels",
+        tuple(facts),
+        left_out,
+        hints=("--columns id=…,label=…,count=… says otherwise",) if left_out else (),
+    )
     return LabelTable(labels, columns, understood, unlabelled)
+
+
+def _unused(titles: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
+    """The titles of the columns that are no part, each with what is said of it."""
+    used = set(columns.values())
+    return {title: "not used" for title in titles if title not in used}
 
 
 def is_own(labels: Path) -> bool:
@@ -176,10 +184,12 @@ def _with_title(titles: Sequence[str], known: Sequence[str]) -> list[str]:
 
 
 def _folded(title: str) -> str:
+    """A title without what makes no difference: "Taxon ID", "taxon_id" and "taxonID" are one."""
     return re.sub(r"[\s_-]", "", title).casefold()
 
 
 def _problem(part: str, columns: Sequence[str]) -> str:
+    """Why the column of a part is unclear: none fits, or several (`columns`)."""
     if not columns:
         return f"no column has a title of a {part}, such as {examples(TITLES[part], most=3)}"
     return f"{' and '.join(columns)} may each be the {part}"

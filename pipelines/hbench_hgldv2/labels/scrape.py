@@ -43,7 +43,8 @@ from hbench_hgldv2.wikimedia.facts import (
 
 # Category, disambiguation, list, project page, disambiguation category.
 META_CLASSES = frozenset({"Q4167836", "Q4167410", "Q13406463", "Q14204246", "Q15407973"})
-MOST_TOPICS = 3
+MOST_TOPICS = 3  # hops from the item of a category to its main topic, to that one's topic …
+MOST_TITLE_BYTES = 255 + len("Category:")  # MediaWiki's limit is on the title after the colon
 SPOKEN = ("en", "mul")  # a label in "mul" is the default of all languages without a label
 STATUSES = ("found", "redirected", "missing", "invalid", "no_item")
 
@@ -299,12 +300,20 @@ def find_entities(items: Iterable[str], source: FactSource) -> dict[str, Entity]
     return known
 
 
-def topic_of(item: str, entities: Mapping[str, Entity]) -> tuple[str, Entity, str]:
-    """Return the item that a category is about, its entity, and the reason for having no class, ""
-    if it has one.
+class Topic(NamedTuple):
+    """The item that a category is about, its entity, and the reason for having no class, "" if it
+    has one."""
 
-    The item of a category leads to its main topic (P301); an item of a Wikimedia class without a
-    topic is not a place.
+    item: str
+    entity: Entity
+    reason: str
+
+
+def topic_of(item: str, entities: Mapping[str, Entity]) -> Topic:
+    """Return what a category is about: its item leads to its main topic (P301), and this one
+    perhaps to its own.
+
+    An item of a Wikimedia class without a topic, such as a disambiguation, is not a place.
     """
     entity = entities.get(item, MISSING)
     seen = {item}
@@ -319,59 +328,74 @@ def topic_of(item: str, entities: Mapping[str, Entity]) -> tuple[str, Entity, st
         entity = entities[item]
 
     if not entity.item:
-        return item, entity, "item_missing"
+        return Topic(item, entity, "item_missing")
     if entity.combines:
-        return item, entity, "combines_topics"
+        return Topic(item, entity, "combines_topics")
     if META_CLASSES & set(entity.classes):
-        return item, entity, "meta_item"
-
-    return item, entity, "" if entity.classes else "no_class"
+        return Topic(item, entity, "meta_item")
+    if not entity.classes:
+        return Topic(item, entity, "no_class")
+    return Topic(item, entity, "")
 
 
 def _follow_soft(pages: Mapping[str, Page], source: FactSource) -> dict[str, Page]:
     """Find the pages to which category-redirect templates lead, in at most five hops and never in a
     circle.
     """
-    places = {title: page.title for title, page in pages.items()}
+    # where each requested title has led so far; one that leads nowhere else is dropped
+    current = {title: page.title for title, page in pages.items()}
     seen = {title: {page.title} for title, page in pages.items()}
     result: dict[str, Page] = {}
     for _ in range(MOST_HOPS):
-        if not places:
+        if not current:
             break
-        targets = source.soft_targets(sorted(set(places.values())))
-        places = {t: targets.get(p, "") for t, p in places.items()}
-        places = {t: p for t, p in places.items() if _is_title(p) and p not in seen[t]}
-        page_of = source.pages(sorted(set(places.values()))) if places else {}
-        for title, place in places.items():
-            seen[title].add(place)
-            if page_of[place].item:
-                result[title] = Page(
-                    page_of[place].title, "redirected", page_of[place].item, "soft redirect"
-                )
-        places = {t: page_of[p].title for t, p in places.items() if page_of[p].status == "no_item"}
+        targets = source.soft_targets(sorted(set(current.values())))
+        hops = {title: targets.get(place, "") for title, place in current.items()}
+        hops = {t: target for t, target in hops.items() if _is_title(target)}
+        hops = {t: target for t, target in hops.items() if target not in seen[t]}
+        page_of = source.pages(sorted(set(hops.values()))) if hops else {}
+
+        current = {}
+        for title, target in hops.items():
+            seen[title].add(target)
+            page = page_of[target]
+            if page.item:
+                result[title] = Page(page.title, "redirected", page.item, "soft redirect")
+            if page.status == "no_item":
+                current[title] = page.title
 
     return result
 
 
 def _link(landmark: Landmark, page: Page, entities: Mapping[str, Entity]) -> Link:
     """A landmark with what its page and its entity say; where there is none, the reason."""
-    topic, entity, reason = (
-        topic_of(page.item, entities) if page.item else ("", MISSING, page.status)
-    )
-    where = (page.title, page.status, page.via, page.item, entity.item or topic)
-    classes = () if reason else entity.classes
-    qualified = zip(classes, entity.qualifiers or ("",) * len(classes), strict=False)
-    label = ", ".join(f"{qid} ({text})" if text else qid for qid, text in qualified)
+    topic = Topic("", MISSING, page.status)
+    if page.item:
+        topic = topic_of(page.item, entities)
+    entity = topic.entity
+    classes = () if topic.reason else entity.classes
+    # a source has the qualifiers of all classes of an entity, or of none
+    qualifiers = entity.qualifiers or ("",) * len(classes)
+    labels = [
+        f"{qid} ({qualifier})" if qualifier else qid
+        for qid, qualifier in zip(classes, qualifiers, strict=False)
+    ]
 
     return Link(
-        *landmark,
-        *where,
-        reason,
-        classes,
-        entity.n_classes,
-        entity.preferred,
-        entity.revision,
-        label,
+        split=landmark.split,
+        landmark_id=landmark.landmark_id,
+        category=landmark.category,
+        title=page.title,
+        status=page.status,
+        via=page.via,
+        item=page.item,
+        topic=entity.item or topic.item,
+        reason=topic.reason,
+        classes=classes,
+        n_classes=entity.n_classes,
+        preferred=entity.preferred,
+        revision=entity.revision,
+        raw_label=", ".join(labels),
     )
 
 
@@ -383,9 +407,11 @@ def _new_ids(ids: Iterable[str], known: Mapping[str, Entity]) -> list[str]:
 
 
 def _is_title(title: str) -> bool:
-    return 0 < len(title.encode()) <= 255 + len("Category:") and not re.search(
-        r"[|\[\]{}<>#\x7f\x00-\x1f]", title
-    )
+    """Whether a text may be the title of a category: others would make the server refuse a whole
+    batch."""
+    if not 0 < len(title.encode()) <= MOST_TITLE_BYTES:
+        return False
+    return not re.search(r"[|\[\]{}<>#\x7f\x00-\x1f]", title)
 
 
 def _qid_order(qid: str) -> int:

@@ -14,6 +14,7 @@ search takes one.
 ['Q16970']
 """
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -27,6 +28,8 @@ from hbench_hgldv2.wikimedia.client import SERVERS, Client, Servers
 from hbench_hgldv2.wikimedia.query_service import QueryService
 from hbench_hgldv2.wikimedia.responses import Refused
 
+CENTURY = 7  # Wikidata's numbers of the precision of a time
+DECADE = 8
 COMMON = {"format": "json", "formatversion": "2"}
 PAGES = COMMON | {
     "action": "query",
@@ -71,13 +74,13 @@ def source(client: Client, servers: Servers = SERVERS) -> facts.FactSource:
         """
         known: dict[str, Any] = {}
         for batch, answers in client.ask_batched(endpoint, params, name, values):
-            if isinstance(answers, Refused) and name == "titles":
+            if not isinstance(answers, Refused):
+                known |= reader([answer.data for answer in answers], batch)
+            elif name == "titles":
                 raise SourceError("the API refuses a single title", found=answers.why)
-            refused = [{"entities": {i: {"missing": True} for i in batch}}]
-            known |= reader(
-                refused if isinstance(answers, Refused) else [answer.data for answer in answers],
-                batch,
-            )
+            else:  # as the API itself writes an item that does not exist
+                missing = {"entities": {i: {"missing": True} for i in batch}}
+                known |= reader([missing], batch)
         return known
 
     def soft_targets(titles: Sequence[str]) -> dict[str, str]:
@@ -109,9 +112,8 @@ def pages_of(
     for answer in answers:
         query = answer.get("query", {})
         for entry in query.get("normalized", ()):
-            renamed[unquote(entry["from"]) if entry.get("fromencoded") else entry["from"]] = entry[
-                "to"
-            ]
+            asked = unquote(entry["from"]) if entry.get("fromencoded") else entry["from"]
+            renamed[asked] = entry["to"]
         for entry in query.get("redirects", ()):
             if "tointerwiki" in entry:  # the page exists, leads to another wiki, and has no item
                 pages.setdefault(entry["from"], {})
@@ -302,19 +304,22 @@ def _year(snaks: Sequence[Mapping[str, Any]]) -> str:
     "" without one.
     """
     value = snaks[0].get("datavalue", {}).get("value", {}) if snaks else {}
-    match = (
-        re.match(r"([+-])(\d+)", str(value.get("time", ""))) if isinstance(value, Mapping) else None
-    )
+    time = str(value.get("time", "")) if isinstance(value, Mapping) else ""
+    match = re.match(r"([+-])(\d+)", time)
     if not match:
         return ""
     year = int(match[2])
     era = " BC" if match[1] == "-" else ""
-    if value.get("precision") == 8:
+    if value.get("precision") == DECADE:
         return f"{year // 10 * 10}s{era}"
-    return f"{-(-year // 100)}. century{era}" if value.get("precision") == 7 else f"{year}{era}"
+    if value.get("precision") == CENTURY:
+        return f"{math.ceil(year / 100)}. century{era}"
+    return f"{year}{era}"
 
 
 def _value(snak: Mapping[str, Any]) -> str:
+    """The item that a property has as value, as a QID; "" for an unknown or absent value, and for
+    one that is no item."""
     if snak.get("snaktype") != "value":
         return ""
     value = snak.get("datavalue", {}).get("value", {})

@@ -131,11 +131,10 @@ class Cache:
         row = self._db.execute(
             "SELECT status, headers, body, fetched FROM answers WHERE key = ?", (_key(request),)
         ).fetchone()
-        return (
-            None
-            if row is None
-            else Answer(row[0], parse_json(row[1]), zlib.decompress(row[2]), row[3])
-        )
+        if row is None:
+            return None
+        status, headers, body, fetched = row
+        return Answer(status, parse_json(headers), zlib.decompress(body), fetched)
 
     def put(self, request: str, answer: Answer) -> None:
         """Write an answer to the file before returning."""
@@ -196,11 +195,13 @@ class Client:
         """
         request = canonical(endpoint, params)
         answer = self.cache.get(request)
-        self.counts["requests" if answer is None else "cached"] += 1
         if answer is None:
+            self.counts["requests"] += 1
             return self._fetch(endpoint, params, request)
+
+        self.counts["cached"] += 1
         verdict = judge(answer.status, answer.headers, answer.body, now=0)
-        assert isinstance(verdict, Good | Refused)
+        assert isinstance(verdict, Good | Refused)  # nothing else is kept
         return verdict
 
     def ask_batched(
@@ -212,34 +213,40 @@ class Client:
         *,
         size: int = BATCH,
     ) -> Iterator[tuple[list[str], list[Good] | Refused]]:
-        """Yield batches of values with the answers to a request and its continuations.
+        """Yield batches of up to `size` values of the parameter `name` with the answers to a
+        request and its continuations.
 
         A refused batch is halved until a single refused value is left, which is yielded with its
         refusal.
         """
-        batches = [list(values[start : start + size]) for start in range(0, len(values), size)][
-            ::-1
-        ]
+        batches = [list(values[start : start + size]) for start in range(0, len(values), size)]
+        batches.reverse()  # a stack, so that the halves of a batch come before the next one
 
         answered = 0
         while batches:
             batch = batches.pop()
-            request = {**params, name: "|".join(batch)}
-            answers = [answer := self.ask(endpoint, request)]
-            while isinstance(answer, Good) and "continue" in answer.data:
-                answers.append(answer := self.ask(endpoint, {**request, **answer.data["continue"]}))
-            if isinstance(answer, Refused) and len(batch) > 1:
-                batches += [batch[len(batch) // 2 :], batch[: len(batch) // 2]]
+            answers = self._ask_to_the_end(endpoint, {**params, name: "|".join(batch)})
+            if isinstance(answers, Refused) and len(batch) > 1:
+                half = len(batch) // 2
+                batches += [batch[half:], batch[:half]]
                 continue
 
             answered += len(batch)
             self.on_progress(answered, len(values))
-            yield (
-                batch,
-                answer
-                if isinstance(answer, Refused)
-                else [a for a in answers if isinstance(a, Good)],
-            )
+            yield batch, answers
+
+    def _ask_to_the_end(self, endpoint: str, request: Mapping[str, str]) -> list[Good] | Refused:
+        """Return the answers to a request and to those that continue it, or a refusal of any."""
+        answers: list[Good] = []
+        continuation: Mapping[str, str] = {}
+        while True:
+            answer = self.ask(endpoint, {**request, **continuation})
+            if isinstance(answer, Refused):
+                return answer
+            answers.append(answer)
+            if "continue" not in answer.data:
+                return answers
+            continuation = answer.data["continue"]
 
     def _fetch(self, endpoint: str, params: Mapping[str, str], request: str) -> Good | Refused:
         """Ask the server until it answers, and keep the answer. A request that is too long for an
@@ -260,6 +267,8 @@ class Client:
                 posts = True
                 continue
             if isinstance(verdict, TooLong):
+                # even as a form: kept as the API's own refusal, so that the batch is halved, and
+                # that a later run does not ask again
                 verdict = Refused(verdict.why)
                 refusal = {"error": {"code": "toomanyvalues", "info": verdict.why}}
                 answer = answer._replace(status=200, body=json.dumps(refusal).encode())
@@ -273,16 +282,16 @@ class Client:
         self, endpoint: str, params: Mapping[str, str], *, posts: bool
     ) -> tuple[Verdict, Answer]:
         """Send one request, no sooner than 1/rate seconds after the previous one."""
-        turn = self._last + 1 / self.manners.rate - self.clock.monotonic()
-        if turn > 0:
-            self.clock.sleep(turn)
+        too_early = self._last + 1 / self.manners.rate - self.clock.monotonic()  # seconds
+        if too_early > 0:
+            self.clock.sleep(too_early)
         self._last = self.clock.monotonic()
         fetched = datetime.datetime.fromtimestamp(self.clock.time(), datetime.UTC).isoformat(
             timespec="seconds"
         )
-        sent = (
-            {**params, "maxlag": str(self.manners.maxlag)} if "action" in params else dict(params)
-        )
+        sent = dict(params)
+        if "action" in params:  # of MediaWiki: its servers may ask to wait while they lag behind
+            sent["maxlag"] = str(self.manners.maxlag)
 
         try:
             response = self._session.request(
@@ -303,11 +312,10 @@ class Client:
             status, headers, body, now=self.clock.time(), lag_wait=self.manners.lag_wait
         )
 
-        for warning in sorted(
-            set(verdict.warnings if isinstance(verdict, Good) else ()) - self._warned
-        ):
-            self._warned.add(warning)
-            self.tell(f"the server warns: {warning}")
+        if isinstance(verdict, Good):
+            for warning in sorted(set(verdict.warnings) - self._warned):
+                self._warned.add(warning)
+                self.tell(f"the server warns: {warning}")
         return verdict, Answer(status, dict(headers), body, fetched)
 
     def _wait(self, verdict: Again, failures: int, endpoint: str) -> None:

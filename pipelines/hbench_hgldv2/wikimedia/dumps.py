@@ -106,23 +106,23 @@ def triples(lines: Iterable[str]) -> Iterator[tuple[str, str, str, str]]:
 def _pages(tables: Mapping[str, Path], titles: Sequence[str]) -> dict[str, facts.Page]:
     """The pages of titles from the tables of a dump. The tables are read row by row, since they
     hold millions, and only what is asked for is kept."""
-    redirected = {
-        row[0]: row[2] for row in _rows(tables["redirect"]) if row[1] == CATEGORY
-    }  # few, next to the pages
-    named = ((row[0], row[2]) for row in _rows(tables["page"]) if row[1] == CATEGORY)
-    redirects = {name: redirected[number] for number, name in named if number in redirected}
+    # id of the redirecting page -> name of its target; few, next to the pages
+    redirected = dict(_categories(tables["redirect"]))
+    redirects = {
+        name: redirected[page_id]
+        for page_id, name in _categories(tables["page"])
+        if page_id in redirected
+    }
     keys = {title: title.partition(":")[2].replace(" ", "_") for title in titles}
     ends = {title: _end(key, redirects) for title, key in keys.items()}
     targets = set(ends.values())
-    by_id = {
-        row[0]: row[2] for row in _rows(tables["page"]) if row[1] == CATEGORY and row[2] in targets
+    name_of_page = {
+        page_id: name for page_id, name in _categories(tables["page"]) if name in targets
     }
-    items = dict.fromkeys(by_id.values(), "")
-    items |= {
-        by_id[row[0]]: row[2]
-        for row in _rows(tables["page_props"])
-        if row[1] == "wikibase_item" and row[0] in by_id
-    }
+    items = dict.fromkeys(name_of_page.values(), "")
+    for page_id, prop, value, *_ in _rows(tables["page_props"]):
+        if prop == "wikibase_item" and page_id in name_of_page:
+            items[name_of_page[page_id]] = value
 
     pages = {}
     for title, end in ends.items():
@@ -132,7 +132,16 @@ def _pages(tables: Mapping[str, Path], titles: Sequence[str]) -> dict[str, facts
     return pages
 
 
+def _categories(table: Path) -> Iterator[tuple[str, str]]:
+    """Yield the first and the third cell of the rows about categories: of `page` a page's id and
+    name, of `redirect` its id and the name of its target. The second is the namespace."""
+    for page_id, namespace, name, *_ in _rows(table):
+        if namespace == CATEGORY:
+            yield page_id, name
+
+
 def _end(key: str, redirects: Mapping[str, str]) -> str:
+    """The name at the end of a name's redirects, or where they go on too long or in a circle."""
     seen = {key}
     while key in redirects and redirects[key] not in seen and len(seen) <= facts.MOST_HOPS:
         key = redirects[key]
@@ -196,6 +205,7 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def _file(folder: Path, pattern: str) -> Path:
+    """The only file of a folder whose name fits a pattern; raises DataError for none or several."""
     files = sorted(folder.glob(pattern))
     if len(files) != 1:
         raise DataError(
@@ -208,6 +218,7 @@ def _file(folder: Path, pattern: str) -> Path:
 
 
 def _text(cell: str) -> str:
+    """The value of a cell as a dump writes it: NULL, a number, or a quoted text with escapes."""
     if not cell.startswith("'"):
         return "" if cell == "NULL" else cell
     if "\\" not in cell:

@@ -98,11 +98,9 @@ def existing_page(title: str, item: str, *, redirected: bool = False) -> Page:
     """Make the page of an existing title, with its item, "" for none."""
     if not item:
         return Page(title, "no_item")
-    return (
-        Page(title, "redirected", item, "redirect")
-        if redirected
-        else Page(title, "found", item, "sitelink")
-    )
+    if redirected:
+        return Page(title, "redirected", item, "redirect")
+    return Page(title, "found", item, "sitelink")
 
 
 def entity_of(item: str, values: Mapping[str, Sequence[str]]) -> Entity:

@@ -108,6 +108,7 @@ class QueryService:
         return facts.in_english(ids, {(row["item"], row["language"]): row["label"] for row in rows})
 
     def _statements(self, ids: Sequence[str]) -> dict[str, dict[str, list[str]]]:
+        """Find the values of items' properties: item -> property, such as P31 -> items."""
         values: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         for row in self._rows(ENTITIES, [f"wd:{i}" for i in ids]):
             # "unknown value" is an address of another kind
@@ -116,6 +117,7 @@ class QueryService:
         return values
 
     def _rows(self, query: str, values: Sequence[str]) -> Iterator[dict[str, str]]:
+        """Yield the rows of a query that has %s in place of the values, asked in batches."""
         for start in range(0, len(values), BATCH):
             text = query % " ".join(values[start : start + BATCH])
             answer = self._client.ask(self._endpoint, {"query": text, "format": "json"})

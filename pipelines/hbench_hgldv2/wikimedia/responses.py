@@ -94,11 +94,9 @@ def judge(
     if not isinstance(data, dict):
         return Again(f"no JSON object: {text[:60]!r}", wait)
 
-    return (
-        _judge_error(data["error"], wait, lag_wait)
-        if "error" in data
-        else Good(data, _harmless(data))
-    )
+    if "error" in data:
+        return _judge_error(data["error"], wait, lag_wait)
+    return Good(data, _harmless(data))
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float:

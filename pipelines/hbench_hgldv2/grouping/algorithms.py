@@ -1,0 +1,131 @@
+"""The algorithms of clustering, by name: k-means of scikit-learn and of faiss, and linkages.
+
+Each takes points, unit vectors float32 (n, D), their weights (n,), the settings, and the pairs of
+points that must stay apart; it returns the cluster 0 … k − 1 of every point, int64 (n,). k-means
+knows nothing of such pairs, which are separated afterwards; a linkage knows no weights.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.core.registry import Registry
+from hbench_hgldv2.grouping.encode import Vectors
+
+Ids = NDArray[np.int64]
+FORBIDDEN = 1e3  # a distance far beyond that of any merge of unit vectors
+
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """The settings of a clustering: `k` clusters, the seed, the restarts of k-means."""
+
+    k: int
+    seed: int = 0
+    restarts: int = 10
+
+
+Algorithm = Callable[
+    [Vectors, NDArray[np.float32], ClusterSettings, Sequence[tuple[int, int]]], Ids
+]
+algorithms: Registry[Algorithm] = Registry("clustering algorithm")
+
+
+def dendrogram(
+    vectors: Vectors, method: Literal["ward", "average"], apart: Sequence[tuple[int, int]] = ()
+) -> NDArray[np.float64]:
+    """Compute the merges of a linkage ("ward": Euclidean, "average": cosine distances) of n points,
+    as scipy writes them: (n, D) -> (n − 1, 4). Pairs that must stay apart (`apart`) are so far from
+    each other that they are merged last.
+    """
+    import fastcluster
+
+    distances = _upper_triangle_of_distances(vectors, method)
+    n = len(vectors)
+    for i, j in map(sorted, apart):
+        # rows 0 … i − 1 of the triangle have n − 1, n − 2, … distances; row i begins with i + 1
+        row_start = n * i - i * (i + 1) // 2
+        distances[row_start + j - i - 1] = FORBIDDEN
+    return np.asarray(fastcluster.linkage(distances, method, preserve_input=False))
+
+
+@algorithms.register("kmeans")
+def kmeans(
+    points: Vectors,
+    weights: NDArray[np.float32],
+    settings: ClusterSettings,
+    apart: Sequence[tuple[int, int]],
+) -> Ids:
+    """Run Lloyd's k-means of scikit-learn; the best of several k-means++ starts."""
+    from sklearn.cluster import KMeans
+
+    model = KMeans(settings.k, n_init=settings.restarts, random_state=settings.seed)
+    return np.asarray(model.fit_predict(points, sample_weight=weights), np.int64)
+
+
+@algorithms.register("faiss")
+def faiss_kmeans(
+    points: Vectors,
+    weights: NDArray[np.float32],
+    settings: ClusterSettings,
+    apart: Sequence[tuple[int, int]],
+) -> Ids:
+    """Run Lloyd's k-means of faiss, for many labels."""
+    import faiss
+
+    model = faiss.Kmeans(
+        points.shape[1],
+        settings.k,
+        niter=50,
+        nredo=settings.restarts,
+        seed=settings.seed + 1,
+        # use every point: by default faiss draws a sample of many, and warns of few
+        min_points_per_centroid=1,
+        max_points_per_centroid=len(points),
+    )
+    model.train(points, weights=weights)
+    _distances, nearest_centroid = model.index.search(points, 1)  # each (n, 1)
+    return np.asarray(nearest_centroid[:, 0], np.int64)
+
+
+def _cut_linkage(
+    points: Vectors,
+    weights: NDArray[np.float32],
+    settings: ClusterSettings,
+    apart: Sequence[tuple[int, int]],
+    *,
+    method: Literal["ward", "average"],
+) -> Ids:
+    """Cut a linkage of the points (n, D) into k clusters, 0 … k−1; a linkage knows no weights."""
+    from scipy.cluster.hierarchy import fcluster
+
+    from_one = fcluster(dendrogram(points, method, apart), settings.k, "maxclust")
+    return np.asarray(from_one, np.int64) - 1
+
+
+algorithms.register("ward")(partial(_cut_linkage, method="ward"))
+algorithms.register("average")(partial(_cut_linkage, method="average"))
+
+
+def _upper_triangle_of_distances(
+    vectors: Vectors, method: str, *, block: int = 256
+) -> NDArray[np.float64]:
+    """Compute the upper triangle of the distances of unit vectors (n, D), row by row without its
+    diagonal: (n·(n − 1)/2,), in blocks, without the whole matrix in memory.
+    """
+    filled = 0
+    result = np.empty(len(vectors) * (len(vectors) - 1) // 2)
+    for start in range(0, len(vectors), block):
+        cosine = np.clip(1 - vectors[start : start + block] @ vectors[start:].T, 0, None)
+        distances = np.sqrt(2 * cosine) if method == "ward" else cosine  # |x − y|² = 2 − 2·x·y
+        # the columns of a block begin with its first row: that row's own distance is at 0, the
+        # next one's at 1, and what lies right of it belongs to the triangle
+        for diagonal, row in enumerate(distances):
+            right = row[diagonal + 1 :]
+            result[filled : filled + len(right)] = right
+            filled += len(right)
+    return result
