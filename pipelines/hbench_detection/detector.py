@@ -25,9 +25,8 @@ WEIGHTS = {"resnet50": ResNet50_Weights.IMAGENET1K_V1, "resnet101": ResNet101_We
 RESNEXT = "resnext101_32x4d.gluon_in1k"
 LAYERS = ("conv1", "layer1", "layer2", "layer3", "layer4")
 TRAINED = ("layer2", "layer3", "layer4")  # of a pretrained net, as torchvision has it
-ClassLoss = Callable[
-    [Tensor, Tensor], Tensor
-]  # logits (n, 1 + C), classes (n,), 0 the background -> scalar
+# logits (n, 1 + C) of regions, their classes (n,), 0 the background -> scalar
+ClassLoss = Callable[[Tensor, Tensor], Tensor]
 
 
 class RankedHeads(RoIHeads):  # type: ignore[misc]
@@ -47,7 +46,7 @@ class RankedHeads(RoIHeads):  # type: ignore[misc]
         proposals, _, classes, offsets = self.select_training_samples(proposals, targets)
         shared = self.box_head(self.box_roi_pool(features, proposals, image_shapes))
         logits, boxes = self.box_predictor(shared)
-        _, regression = fastrcnn_loss(logits, boxes, classes, offsets)
+        _cross_entropy, regression = fastrcnn_loss(logits, boxes, classes, offsets)
         return [], {
             "loss_classifier": self.class_loss(logits, torch.cat(classes)),
             "loss_box_reg": regression,
@@ -66,7 +65,9 @@ class ClassifierRankLoss(nn.Module):
         self.loss = loss
 
     def forward(self, logits: Tensor, classes: Tensor) -> Tensor:
-        scores = logits.float().log_softmax(dim=1)[:, 1:]
+        """The loss of logits (n, 1 + C) of regions with classes (n,), of which 0 is the
+        background."""
+        scores = logits.float().log_softmax(dim=1)[:, 1:]  # (n, C)
         targets = classes[:, None] == torch.arange(1, logits.shape[1], device=logits.device)
         loss: Tensor = self.loss(scores, targets)
         return loss
@@ -76,13 +77,14 @@ def detector_of(recipe: DetectionRecipe) -> FasterRCNN:
     """Build the detector of a recipe; raises DataError where the weights of its backbone cannot be
     fetched.
     """
-    number = len(recipe.classes) + 1
-    sizes = {
+    outputs = len(recipe.classes) + 1  # with the background
+    settings = {
         "min_size": recipe.shorter,
         "max_size": recipe.longer,
         "box_score_thresh": recipe.least_score,
     }
-    model = BUILDERS.get(recipe.backbone, _resnet)(recipe, number, sizes)
+    build = BUILDERS.get(recipe.backbone, _resnet)
+    model = build(recipe, outputs, settings)
     chosen = recipe.classification
     if chosen.loss == "rambo":
         parameters = chosen.model_dump(exclude={"loss"})
@@ -101,7 +103,8 @@ def resnext_body() -> ResNet:
     return body
 
 
-def _resnext(recipe: DetectionRecipe, number: int, sizes: dict[str, Any]) -> FasterRCNN:
+def _resnext(recipe: DetectionRecipe, outputs: int, settings: dict[str, Any]) -> FasterRCNN:
+    """Build a detector on ResNeXt-101 32×4d, with timm's weights where the recipe wants some."""
     body = resnext_body()
     pretrained = recipe.weights == "imagenet"
     if pretrained:
@@ -110,25 +113,31 @@ def _resnext(recipe: DetectionRecipe, number: int, sizes: dict[str, Any]) -> Fas
     trained = TRAINED if pretrained else LAYERS
     for name, parameter in body.named_parameters():
         parameter.requires_grad_(name.startswith(trained))
-    outputs = {f"layer{depth}": str(depth - 1) for depth in (1, 2, 3, 4)}
-    backbone = BackboneWithFPN(body, outputs, [256, 512, 1024, 2048], 256)
-    return FasterRCNN(backbone, number, **sizes)
+    # the layers whose outputs the feature pyramid takes, by the names that torchvision gives these,
+    # and their widths
+    layers = {f"layer{depth}": str(depth - 1) for depth in (1, 2, 3, 4)}
+    backbone = BackboneWithFPN(body, layers, [256, 512, 1024, 2048], 256)
+    return FasterRCNN(backbone, outputs, **settings)
 
 
-def _resnet(recipe: DetectionRecipe, number: int, sizes: dict[str, Any]) -> FasterRCNN:
+def _resnet(recipe: DetectionRecipe, outputs: int, settings: dict[str, Any]) -> FasterRCNN:
+    """Build torchvision's detector on a ResNet, of whose pretrained layers the first two stay as
+    they are; one with random weights is trained whole."""
     weights = WEIGHTS[recipe.backbone] if recipe.weights == "imagenet" else None
     where = str(Path(torch.hub.get_dir()) / "checkpoints")
     backbone = with_fetched_weights(
         lambda: resnet_fpn_backbone(
-            backbone_name=recipe.backbone, weights=weights, trainable_layers=3 if weights else 5
+            backbone_name=recipe.backbone,
+            weights=weights,
+            trainable_layers=len(TRAINED) if weights else len(LAYERS),
         ),
         recipe.backbone,
         where,
     )
-    return FasterRCNN(backbone, number, **sizes)
+    return FasterRCNN(backbone, outputs, **settings)
 
 
-def _small(_recipe: DetectionRecipe, number: int, sizes: dict[str, Any]) -> FasterRCNN:
+def _small(_recipe: DetectionRecipe, outputs: int, settings: dict[str, Any]) -> FasterRCNN:
     """Build a few convolutions for 64-pixel images, to try a recipe and for tests, not for
     results."""
     widths = (3, 16, 32, 48)
@@ -149,29 +158,33 @@ def _small(_recipe: DetectionRecipe, number: int, sizes: dict[str, Any]) -> Fast
         rpn_anchor_generator=AnchorGenerator(sizes=((16, 24),), aspect_ratios=((0.5, 1.0, 2.0),)),
         box_roi_pool=MultiScaleRoIAlign(featmap_names=["0"], output_size=5, sampling_ratio=2),
         box_head=nn.Sequential(nn.Flatten(), nn.Linear(widths[-1] * 25, 64), nn.ReLU()),
-        box_predictor=_Predictor(64, number),
+        box_predictor=_Predictor(64, outputs),
         rpn_pre_nms_top_n_train=200,
         rpn_post_nms_top_n_train=60,
         rpn_pre_nms_top_n_test=200,
         rpn_post_nms_top_n_test=40,
         box_batch_size_per_image=48,
         box_detections_per_img=20,
-        **sizes,
+        **settings,
     )
 
 
 class _Predictor(nn.Module):
-    """Predicts logits (n, C) and box offsets (n, 4 C) of regions."""
+    """Predicts logits (n, 1 + C) and box offsets (n, 4 (1 + C)) of regions, of their features (n,
+    width)."""
 
-    def __init__(self, width: int, number: int) -> None:
+    def __init__(self, width: int, outputs: int) -> None:
         super().__init__()
-        self.logits, self.offsets = nn.Linear(width, number), nn.Linear(width, 4 * number)
+        self.logits = nn.Linear(width, outputs)
+        self.offsets = nn.Linear(width, 4 * outputs)
 
     def forward(self, shared: Tensor) -> tuple[Tensor, Tensor]:
         return self.logits(shared), self.offsets(shared)
 
 
+# by backbone: a recipe, the number of classes with the background, arguments of FasterRCNN -> the
+# detector; the other backbones are torchvision's, by `_resnet`
 BUILDERS: dict[str, Callable[[DetectionRecipe, int, dict[str, Any]], FasterRCNN]] = {
     "small": _small,
     "resnext101_32x4d": _resnext,
-}  # the others are torchvision's, by its own function
+}

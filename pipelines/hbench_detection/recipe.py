@@ -118,6 +118,7 @@ def _parsed(text: str, source: str) -> dict[str, Any]:
 
 
 def _merged(values: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    """The values of a recipe with a change, which of a table replaces only the keys that it has."""
     both = {
         key: _merged(values[key], own)
         for key, own in change.items()

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from hbench.core.errors import ConfigError, DataError, UsageError
 from hbench.core.files import full_disk_told, replacing, write_text
 from hbench.core.text import first_line
-from hbench.core.untrusted import LIST, load_tensors, read_json, read_text
+from hbench.core.untrusted import MAX_LIST_BYTES, load_tensors, read_json, read_text
 from hbench.core.version import __version__
 from hbench.train.records.checkpoints import usable
 from hbench_detection.detector import detector_of
@@ -30,11 +30,8 @@ from hbench_detection.scores import DetectionScores, moved, scores_of
 from hbench_detection.voc import VocPart, part_of
 
 OnEpoch = Callable[[int, float], None]  # the epoch from 1, and its mean loss
-VOC07 = (
-    ("2007/test",),
-    CLASSES,
-    4_952,
-)  # lists, classes and images of the test in leaderboards/voc07.toml
+VOC07_LISTS = ("2007/test",)  # the test of leaderboards/voc07.toml
+VOC07_IMAGES = 4_952
 LAST = "last.pt"
 DETECTIONS = "detections.json"
 REPORT = "report.json"
@@ -70,7 +67,7 @@ def run(
     learn(model, training, recipe, out=out, on_epoch=on_epoch)
     found = detect(model, test)
 
-    return written(recipe, test, found, scores_of(found, test.boxes, recipe.classes), out)
+    return write_report(recipe, test, found, scores_of(found, test.boxes, recipe.classes), out)
 
 
 def _refuse_other_recipe(recipe: DetectionRecipe, out: Path) -> None:
@@ -108,7 +105,7 @@ def learn(
     optimizer = torch.optim.SGD(
         weights, lr=recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay
     )
-    steps = -(-len(part.files) // recipe.batch)
+    steps = math.ceil(len(part.files) / recipe.batch)  # of an epoch
     first = 0
     if out is not None and (out / LAST).exists():
         first = _resume_from(model, optimizer, out / LAST)
@@ -156,7 +153,8 @@ def rate(recipe: DetectionRecipe, epoch: int, step: int) -> float:
 
 
 def batches(number: int, recipe: DetectionRecipe, epoch: int) -> Iterator[list[int]]:
-    """Yield all images once, in an order that depends on seed and epoch."""
+    """Yield the places of all images once, of 0 … number − 1, in batches and in an order that
+    depends on seed and epoch alone, so that a resumed run goes on as one in a piece does."""
     order = random.Random(f"{recipe.seed} {epoch}").sample(range(number), number)
     yield from (order[at : at + recipe.batch] for at in range(0, number, recipe.batch))
 
@@ -180,14 +178,14 @@ def example(
 
 @torch.no_grad()
 def detect(model: nn.Module, part: VocPart) -> list[dict[str, Tensor]]:
-    """Detect objects in every image: {boxes, labels, scores}."""
+    """Detect objects in every image: {boxes (n, 4), labels (n,), scores (n,)}, boxes in pixels."""
     device = next(model.parameters()).device
     model.eval()
     found = (model([part.image(place).to(device)])[0] for place in range(len(part.files)))
     return [moved(each, torch.device("cpu")) for each in found]
 
 
-def written(
+def write_report(
     recipe: DetectionRecipe,
     test: VocPart,
     found: list[dict[str, Tensor]],
@@ -197,10 +195,11 @@ def written(
     """Write detections.json and report.json, and return the report."""
     text = json.dumps(list(coco_results(test, found))) + "\n"
     write_text(out / DETECTIONS, text)
+    is_voc07 = (
+        recipe.test == VOC07_LISTS and recipe.classes == CLASSES and len(test.files) == VOC07_IMAGES
+    )
     report = DetectionReport(
-        dataset="voc07@1"
-        if (recipe.test, recipe.classes, len(test.files)) == VOC07
-        else f"own@{test.digest[:12]}",
+        dataset="voc07@1" if is_voc07 else f"own@{test.digest[:12]}",
         method=recipe.method,
         backbone=recipe.backbone,
         loss=recipe.classification.loss,
@@ -225,35 +224,33 @@ def scored_again(recipe: DetectionRecipe, root: Path, file: Path, out: Path) -> 
     """Score a detections.json and write the report to `out`; raises DataError for any other
     file."""
     test = part_of(root, recipe.test, recipe.classes)
-    places = {image.stem: place for place, image in enumerate(test.files)}
-    rows: list[list[list[float]]] = [[] for _ in places]
+    # of every image, a row per detection: left, top, right, bottom, category, score
+    rows: dict[str, list[list[float]]] = {image.stem: [] for image in test.files}
 
-    number = 0
+    number = 0  # of the result that is read
     try:
-        results = read_json(file, most=LIST)
+        results = read_json(file, most=MAX_LIST_BYTES)
         if not isinstance(results, list):
             raise ValueError(f"{type(results).__name__} in place of a list")
         for each in results:
             number += 1
             corners = _corners(each["bbox"])
-            rows[places[str(each["image_id"])]].append(
-                [*corners, float(each["category_id"]), float(each["score"])]
-            )
+            row = [*corners, float(each["category_id"]), float(each["score"])]
+            rows[str(each["image_id"])].append(row)
         found = [
             _detections(torch.tensor(own, dtype=torch.float64).reshape(-1, 6), len(recipe.classes))
-            for own in rows
+            for own in rows.values()
         ]
     except (OSError, ValueError, KeyError, TypeError) as error:
+        in_result = f"{type(error).__name__}: {error}, in result {number}"
         raise DataError(
             f"{file} does not hold detections of these images",
             expected="COCO's results: image_id, category_id, bbox, score",
-            found=str(error)
-            if number == 0
-            else f"{type(error).__name__}: {error}, in result {number}",
+            found=in_result if number else str(error),
         ) from None
 
     out.mkdir(parents=True, exist_ok=True)
-    return written(recipe, test, found, scores_of(found, test.boxes, recipe.classes), out)
+    return write_report(recipe, test, found, scores_of(found, test.boxes, recipe.classes), out)
 
 
 def _corners(box: Sequence[float]) -> list[float]:
@@ -266,10 +263,8 @@ def _detections(rows: Tensor, classes: int) -> dict[str, Tensor]:
     """The detections of an image as `detect` gives them, of rows (n, 6) of a file: left, top,
     right, bottom, category, score. Raises ValueError for numbers that no detector gives."""
     labels = rows[:, 4].long()
-    if not (
-        rows.isfinite().all()
-        and ((labels >= 1) & (labels <= classes) & (labels == rows[:, 4])).all()
-    ):
+    is_class = (labels >= 1) & (labels <= classes) & (labels == rows[:, 4])  # (n,)
+    if not (rows.isfinite().all() and is_class.all()):
         raise ValueError(f"a category that is none of 1 … {classes}, or a number that is none")
     if (rows[:, 2:4] < rows[:, :2]).any():
         raise ValueError("a box of negative width or height")

@@ -20,12 +20,12 @@ from torchmetrics.detection import MeanAveragePrecision
 
 from hbench_detection.voc import Boxes
 
-# pixels: beyond COCO's largest area, so that the matching ignores the object, by its ordinary
-# overlap
+# Square pixels of a difficult object: beyond the largest area that COCO counts, so that its
+# matching ignores the object, and what is detected there, although the box keeps its size.
 OUTSIDE = 2e10
 # COCO's, for those of the metric are float32: 0.6 is more than 6 of 10
 RECALLS = tuple(number / 100 for number in range(101))
-ELEVENTHS = slice(0, None, 10)  # of the recalls
+ELEVEN = slice(0, None, 10)  # of the recalls: 0, 0.1 … 1
 
 
 class DetectionScores(NamedTuple):
@@ -53,17 +53,15 @@ def scores_of(
         [_target(own, each["labels"]) for own, each in zip(truth, predicted, strict=True)],
     )
     result: dict[str, Any] = metric.compute()
-    precision = result["precision"][
-        0, ELEVENTHS, :, 0, -1
-    ]  # overlap ½, all areas, 100 detections: (11, classes)
-    of_number = dict(
-        zip(result["classes"].reshape(-1).tolist(), precision.mean(dim=0).tolist(), strict=True)
-    )
-    objects = torch.cat([each.classes[~each.difficult] for each in truth]).unique().tolist()
-    per_class = {
-        name: of_number.get(n, 0.0) if n in objects else float("nan")
-        for n, name in enumerate(classes, start=1)
-    }
+    # its axes: overlap, recall, class, area, most detections; of these ½, eleven, each, all, 100
+    precision = result["precision"][0, ELEVEN, :, 0, -1]  # (11, classes)
+    numbers = result["classes"].reshape(-1).tolist()
+    ap_of_number = dict(zip(numbers, precision.mean(dim=0).tolist(), strict=True))
+    with_objects = torch.cat([each.classes[~each.difficult] for each in truth]).unique().tolist()
+    per_class = {}
+    for number, name in enumerate(classes, start=1):
+        is_known = number in with_objects
+        per_class[name] = ap_of_number.get(number, 0.0) if is_known else float("nan")
     known = [value for value in per_class.values() if not math.isnan(value)]
     mean = sum(known) / len(known) if known else float("nan")
 
@@ -76,12 +74,15 @@ def moved(tensors: dict[str, Tensor], device: torch.device) -> dict[str, Tensor]
 
 
 def _target(boxes: Boxes, found: Tensor) -> dict[str, Tensor]:
-    """Convert objects for COCO; difficult ones are repeated per detection of their class, since
-    COCO matches an object once.
+    """Convert the objects (n,) of an image for COCO; `found` (m,) are the classes of its
+    detections.
+
+    A difficult object is repeated per detection of its class: COCO matches an object once, and all
+    of these detections are to be ignored.
     """
     width, height = (boxes.corners[:, 2:] - boxes.corners[:, :2]).unbind(dim=1)
     area = torch.where(boxes.difficult, torch.full_like(width, OUTSIDE), width * height)
-    hits = (boxes.classes[:, None] == found).sum(dim=1).clamp(min=1)
-    times = torch.where(boxes.difficult, hits, 1)
-    whole = {"boxes": boxes.corners, "labels": boxes.classes, "area": area}
-    return {key: value.repeat_interleave(times, dim=0) for key, value in whole.items()}
+    of_its_class = (boxes.classes[:, None] == found).sum(dim=1)  # (n,): detections
+    times = torch.where(boxes.difficult, of_its_class.clamp(min=1), 1)
+    once = {"boxes": boxes.corners, "labels": boxes.classes, "area": area}
+    return {key: value.repeat_interleave(times, dim=0) for key, value in once.items()}

@@ -81,12 +81,15 @@ def boxes_of(path: Path, classes: Sequence[str]) -> Boxes:
         )
 
     corners = torch.tensor([edges for _, edges, _ in objects], dtype=torch.float32).reshape(-1, 4)
-    corners[:, :2] -= 1
+    corners[:, :2] -= 1  # left and top from 0; right and bottom, counted from 1, are now outside
     numbers = torch.tensor([classes.index(name) + 1 for name, _, _ in objects], dtype=torch.int64)
-    return Boxes(corners, numbers, torch.tensor([hard for _, _, hard in objects], dtype=torch.bool))
+    difficult = torch.tensor([is_difficult for _, _, is_difficult in objects], dtype=torch.bool)
+    return Boxes(corners, numbers, difficult)
 
 
 def _object(element: Any) -> tuple[str, list[float], bool]:
+    """The class of an object, its edges left, top, right and bottom, and whether it is difficult;
+    raises ValueError for edges that make no box."""
     edges = [float(element.findtext(f"bndbox/{corner}", "none")) for corner in CORNERS]
     if not (1 <= edges[0] <= edges[2] < float("inf") and 1 <= edges[1] <= edges[3] < float("inf")):
         raise ValueError(f"a box from {edges[:2]} to {edges[2:]}")
