@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from studies.claims import Verdict
+    from studies.runs import RunOptions
     from studies.study import Study
 
 
@@ -59,7 +60,18 @@ def group() -> None:
     help="Append one row per arm to this leaderboard file.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The claims as JSON on stdout.")
-def run(name: str, only: tuple[str, ...], out: Path | None, headline: bool, **options: Any) -> None:
+def run(
+    name: str,
+    *,
+    seeds: int | None,
+    changes: tuple[str, ...],
+    only: tuple[str, ...],
+    headline: bool,
+    out: Path | None,
+    workers: int,
+    rows: Path | None,
+    as_json: bool,
+) -> None:
     """Tune the arms of the study NAME (or a TOML file) on held-out classes, train each with every
     seed, and test it once; show tables, and claims by paired intervals.
 
@@ -69,23 +81,28 @@ def run(name: str, only: tuple[str, ...], out: Path | None, headline: bool, **op
     Example: python -m studies run glyphs --seeds 5
     """
     from studies import study as studies
+    from studies.runs import RunOptions
 
     study = studies.read(name)
     for arm in only:
         if arm not in study.arms:
             raise UnknownName("arm", arm, study.arms)
     folder = out or Path("runs") / f"study-{Path(name).stem}"
-    options["seeds"] = options["seeds"] or study.seeds
-    _train(study, folder, list(only or (study.headline if headline else study.arms)), options)
-    _tell(study, folder, options)
+    seeds = seeds or study.seeds
+    every = study.headline if headline else list(study.arms)
+    _train(study, folder, list(only) or every, seeds=seeds, options=RunOptions(changes, workers))
+    _tell(study, folder, seeds=seeds, as_json=as_json)
+    if rows is not None:
+        _add_rows(study, folder, rows, seeds=seeds)
 
 
-def _train(study: Study, out: Path, arms: list[str], options: dict[str, Any]) -> None:
+def _train(study: Study, out: Path, arms: list[str], *, seeds: int, options: RunOptions) -> None:
+    """Train what is left of the arms' trials, and then of their tests, with a bar of progress."""
     from studies.runs import left_over, run_all, tune_all
 
-    runs = study.runs(arms, options["seeds"])
+    runs = study.runs(arms, seeds)
     trials, tests = left_over(study, out, runs)
-    say(_announcement(study, trials, tests, options["workers"]))
+    say(_announcement(study, trials, tests, options.workers))
     with progress() as bars:
         task = bars.add_task("training", total=trials + tests)
 
@@ -94,13 +111,9 @@ def _train(study: Study, out: Path, arms: list[str], options: dict[str, Any]) ->
             if bars.disable:
                 say(f"trained {done}")
 
-        how: Any = {
-            "changes": options["changes"],
-            "workers": options["workers"],
-            "on_progress": on_progress,
-        }
-        tune_all(study, out, arms, **how)
-        run_all(study, out, runs, **how)
+        told = options._replace(on_progress=on_progress)
+        tune_all(study, out, arms, told)
+        run_all(study, out, runs, told)
 
 
 def _announcement(study: Study, trials: int, tests: int, workers: int) -> str:
@@ -114,30 +127,37 @@ def _announcement(study: Study, trials: int, tests: int, workers: int) -> str:
     )
 
 
-def _tell(study: Study, out: Path, options: dict[str, Any]) -> None:
-    from hbench import boards as leaderboard
-    from hbench.boards import runs as leaderboard_runs
+def _tell(study: Study, out: Path, *, seeds: int, as_json: bool) -> None:
+    """Write study.md and the scores of all seeds, and show the claims, as Markdown or as JSON."""
     from hbench.core.files import write_text
     from studies.claims import judged
     from studies.page import VALUES, markdown
-    from studies.runs import about, rows, values_of
+    from studies.runs import about, values_of
     from studies.values import write
 
-    found = values_of(study, out, options["seeds"])
+    found = values_of(study, out, seeds)
     rests_on = about(study, found, out)
     text = markdown(study, found, rests_on)
     write_text(out / "study.md", text)
     write(found, rests_on, out / VALUES)
-    if options["as_json"]:
+    if as_json:
         show_json([_as_values(verdict) for verdict in judged(study, found)])
     else:
         show(text.rstrip("\n"))
     say(f"wrote {out / 'study.md'} and the score of every seed to {out / VALUES}")
-    if options["rows"]:
-        path = options["rows"]
-        for row in rows(study, leaderboard.read_board_file(path), found, out):
-            leaderboard_runs.add(row, leaderboard.read_board_file(path), path)
-        say(f"added {len(found)} rows to {path}")
+
+
+def _add_rows(study: Study, out: Path, board_file: Path, *, seeds: int) -> None:
+    """Append a row per arm to a leaderboard's file."""
+    from hbench import boards
+    from hbench.boards import runs as board_runs
+    from studies.runs import rows, values_of
+
+    found = values_of(study, out, seeds)
+    for row in rows(study, boards.read_board_file(board_file), found, out):
+        # read again, since the row before is in the file by now
+        board_runs.add(row, boards.read_board_file(board_file), board_file)
+    say(f"added {len(found)} rows to {board_file}")
 
 
 def _as_values(verdict: Verdict) -> dict[str, Any]:

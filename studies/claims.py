@@ -65,20 +65,23 @@ def interval_of(scores: Scores) -> Interval:
     """
     from scipy.stats import t
 
-    weights = scores.queries / scores.queries.sum()
-    of_seeds = scores.of_seeds
-    of_classes = scores.values.mean(axis=0)
+    # the letters of the module's docstring: w, d_s, d_c, and the two parts of V
+    weights = scores.queries / scores.queries.sum()  # (C,)
+    of_seeds = scores.of_seeds  # (S,)
+    of_classes = scores.values.mean(axis=0)  # (C,)
     seeds = len(of_seeds)
-    classes = len(weights)
     mean = float(of_seeds.mean())
     if seeds < 2:
         return Interval(mean, -np.inf, np.inf, np.inf, 0.0)
-    parts = [float(np.var(of_seeds, ddof=1)) / seeds]
-    if classes > 1:
-        parts.append(float(((weights * (of_classes - mean)) ** 2 / (1 - weights)).sum()))
-    error = sum(parts) ** 0.5
-    freedoms = (seeds - 1, max(1 / float((weights**2).sum()) - 1, 1))
-    denominator = sum(part**2 / freedom for part, freedom in zip(parts, freedoms, strict=False))
+
+    variance = float(np.var(of_seeds, ddof=1)) / seeds
+    denominator = variance**2 / (seeds - 1)  # of Satterthwaite's formula
+    if len(weights) > 1:
+        by_classes = float(((weights * (of_classes - mean)) ** 2 / (1 - weights)).sum())
+        variance += by_classes
+        denominator += by_classes**2 / max(1 / float((weights**2).sum()) - 1, 1)
+    error = variance**0.5
+    # without any spread each part's share is 0 / 0
     freedom = error**4 / denominator if denominator > 0 else float(seeds - 1)
     half = float(t.ppf(CONFIDENCE, freedom)) * error
     return Interval(mean, mean - half, mean + half, error, freedom)
@@ -86,19 +89,16 @@ def interval_of(scores: Scores) -> Interval:
 
 def judged(study: Study, values: Values) -> list[Verdict]:
     """Judge every claim by its paired test, corrected by family, or say that it is not measured."""
-    tested = [_tested(claim, values) for claim in study.claims]
-    for family in {verdict.claim.family for verdict in tested}:
-        members = [
-            number for number, verdict in enumerate(tested) if verdict.claim.family == family
-        ]
-        for number, corrected in zip(
-            members, holm([tested[n].p for n in members]).tolist(), strict=True
-        ):
-            decided = corrected <= SIGNIFICANT or not tested[number].seeds
-            tested[number] = tested[number]._replace(
-                corrected=corrected, word=tested[number].word if decided else "open"
-            )
-    return tested
+    verdicts = [_tested(claim, values) for claim in study.claims]
+    for family in {verdict.claim.family for verdict in verdicts}:
+        members = [n for n, verdict in enumerate(verdicts) if verdict.claim.family == family]
+        corrected = holm([verdicts[n].p for n in members]).tolist()
+        for n, p in zip(members, corrected, strict=True):
+            verdicts[n] = verdicts[n]._replace(corrected=p)
+            is_measured = verdicts[n].seeds > 0
+            if is_measured and p > SIGNIFICANT:
+                verdicts[n] = verdicts[n]._replace(word="open")
+    return verdicts
 
 
 def _tested(claim: Claim, values: Values) -> Verdict:
@@ -122,6 +122,7 @@ def _doubt(verdict: Verdict) -> tuple[bool, float]:
 
 
 def _tested_part(claim: Claim, minus: Sequence[str], values: Values) -> Verdict:
+    """Test a claim with these arms subtracted; its p-value is not corrected yet."""
     difference = difference_of(
         [values[arm][claim.metric] for arm in claim.plus],
         [values[arm][claim.minus_metric or claim.metric] for arm in minus],
@@ -154,9 +155,7 @@ def _p_value(difference: Interval, within: float | None) -> tuple[str, float]:
     if not np.isfinite(error) or np.isnan(mean):
         return "open", 1.0
     distance = mean if within is None else within - abs(mean)  # above 0 where the claim is right
-    p = (
-        2 * float(t.sf(abs(distance) / error, difference.freedom))
-        if error > 0
-        else float(distance == 0)
-    )
-    return "holds" if distance > 0 else "does not hold", p
+    word = "holds" if distance > 0 else "does not hold"
+    if error == 0:  # all seeds and classes agree: sure, but where the difference is nothing
+        return word, float(distance == 0)
+    return word, 2 * float(t.sf(abs(distance) / error, difference.freedom))

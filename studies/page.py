@@ -66,6 +66,7 @@ def _trials_table(study: Study, about: About) -> list[str]:
 
     tried = dict.fromkeys(trial.settings for record in tuned.values() for trial in record.trials)
     order = {rate: place for place, rate in enumerate(study.grid)}
+    # rates of an earlier grid, which the study no longer has, come last
     columns = sorted(tried, key=lambda rate: order.get(rate, len(order)))
     rates = [_words(settings) for settings in columns]
     lines = [

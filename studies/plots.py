@@ -122,9 +122,8 @@ def draw_gap(values: Values, about: str) -> Drawing:
             inside = [_percent(scores, f"AP in {size}") for size in sizes]
             difference = difference_of([scores[f"AP in {sizes[0]}"]], [scores[f"gap@{sizes[0]}"]])
             on_all = _in_percent(difference)  # over the same queries
-            shift = (
-                number - (len(arms) - 1) / 2
-            ) * 0.03  # so that the intervals of arms stand side by side
+            # so that the intervals of arms stand side by side
+            shift = (number - (len(arms) - 1) / 2) * 0.03
             _paint_line(panel, [*inside, on_all], shift, number, len(arms))
         panel.set_xticks(range(len(ticks)), ticks)
         panel.set(xlabel="items in a batch", ylabel="AP inside (%)")
@@ -151,6 +150,7 @@ def _half(interval: Interval) -> float:
 
 
 def _paint_point(panel: Axes, x: Interval, y: Interval, number: int, of: int) -> None:
+    """Draw an arm by two metrics; `number` of `of` arms chooses its colour and marker."""
     panel.errorbar(
         [x.mean],
         [y.mean],
@@ -167,6 +167,7 @@ def _paint_point(panel: Axes, x: Interval, y: Interval, number: int, of: int) ->
 
 
 def _paint_line(panel: Axes, line: Sequence[Interval], shift: float, number: int, of: int) -> None:
+    """Draw an arm over ticks 0, 1 …, `shift` ticks to the right, as number `number` of `of`."""
     panel.errorbar(
         np.arange(len(line)) + shift,
         [each.mean for each in line],
@@ -200,6 +201,7 @@ def swept(values: Values, about: str, over: str | None) -> Sweep:
         arm: match for arm in values if (match := re.fullmatch(rf"(.+?),? (\S+?)=({NUMBER})", arm))
     }
     parameter, _, default = (over or "").partition("=")
+    # of a match: 1 the arm without its parameter, 2 the parameter, 3 its value
     known = list(dict.fromkeys(match[2] for match in named.values()))
     if not parameter and len(known) == 1:
         parameter = known[0]
@@ -255,7 +257,8 @@ def draw_sweep(sweep: Sweep, metrics: Sequence[str]) -> Drawing:
             panel.set(title=metric, xlabel=sweep.parameter)
             panel.grid(axis="y", color=FAINT, linewidth=0.5)
             low, high = panel.get_ylim()
-            panel.set_ylim(min(low, (low + high - LEAST) / 2), max(high, (low + high + LEAST) / 2))
+            centre = (low + high) / 2
+            panel.set_ylim(min(low, centre - LEAST / 2), max(high, centre + LEAST / 2))
 
         panels[0].set_ylabel("percent")
         if len(sweep.lines) > 1:
@@ -268,6 +271,8 @@ def draw_sweep(sweep: Sweep, metrics: Sequence[str]) -> Drawing:
 def _paint_sweep(
     panel: Axes, line: Mapping[float, Interval], name: str, number: int, of: int
 ) -> None:
+    """Draw an arm, by value of the parameter, as number `number` of `of`; without intervals where
+    all are of one seed."""
     halves = [_half(interval) for interval in line.values()]
     panel.errorbar(
         list(line),

@@ -37,7 +37,17 @@ from studies.tuning import chosen, folder_of_trial, trials, wanted
 from studies.values import About, ArmRecord, Scores, Values, whole
 
 RECIPE_FILE = "arm.toml"
-RowOf = tuple[str, int]  # an arm and a seed
+ArmSeed = tuple[str, int]  # an arm and a seed
+
+
+class RunOptions(NamedTuple):
+    """How a study is trained: `changes` to the recipe of every arm, such as "epochs=2"; `workers`,
+    processes of one thread at a time; `on_progress` is called with the name of each run that is
+    done."""
+
+    changes: tuple[str, ...] = ()
+    workers: int = 1
+    on_progress: Callable[[str], None] = lambda name: None
 
 
 class _Run(NamedTuple):
@@ -56,17 +66,8 @@ class _Run(NamedTuple):
         return self.folder.parent / f"{self.folder.name}.{RECIPE_FILE}"
 
 
-def run_all(
-    study: Study,
-    out: Path,
-    runs: Sequence[RowOf],
-    *,
-    changes: Sequence[str],
-    workers: int,
-    on_progress: Callable[[str], None],
-) -> None:
-    """Train what is not trained yet, `workers` processes of one thread at a time; `on_progress` is
-    called with the name of each that is done.
+def run_all(study: Study, out: Path, runs: Sequence[ArmSeed], options: RunOptions) -> None:
+    """Train the runs that are not trained yet, each with the settings that its arm's tuning chose.
 
     Raises UsageError for a finished run of another recipe, HBenchError for a run that fails; what
     others saved stays, and the same call resumes.
@@ -75,27 +76,23 @@ def run_all(
         _Run(
             f"{arm}, seed {seed}",
             folder_of(out, arm, seed),
-            study.recipe(arm, seed, changes, chosen(study, out, arm)),
+            study.recipe(arm, seed, options.changes, chosen(study, out, arm)),
         )
         for arm, seed in runs
     ]
-    _run_all(tests, workers, on_progress)
+    _run_all(tests, options)
 
 
-def tune_all(
-    study: Study,
-    out: Path,
-    arms: Sequence[str],
-    *,
-    changes: Sequence[str],
-    workers: int,
-    on_progress: Callable[[str], None],
-) -> None:
-    """Train the trials that are missing of these arms, or of those they are like, until no tuning
-    needs another; otherwise as `run_all`."""
+def tune_all(study: Study, out: Path, arms: Sequence[str], options: RunOptions) -> None:
+    """Train the trials that are missing of these arms, or of those they are like; otherwise as
+    `run_all`.
+
+    What has ended may call for rates beyond the ends of the grid, so this goes on until no tuning
+    needs another.
+    """
     while True:
-        _run_all(_trials(study, out, arms, changes), workers, on_progress)
-        if all(trial.is_done for trial in _trials(study, out, arms, changes)):
+        _run_all(_trials(study, out, arms, options.changes), options)
+        if all(trial.is_done for trial in _trials(study, out, arms, options.changes)):
             return
 
 
@@ -112,25 +109,25 @@ def _trials(study: Study, out: Path, arms: Sequence[str], changes: Sequence[str]
     ]
 
 
-def left_over(study: Study, out: Path, runs: Sequence[RowOf]) -> tuple[int, int]:
-    """How many runs of tuning and of tests are not done yet, if no tuning needs rates beyond its
-    ends.
+def left_over(study: Study, out: Path, runs: Sequence[ArmSeed]) -> tuple[int, int]:
+    """How many runs of tuning, and how many of tests, are not done yet, if no tuning needs rates
+    beyond its ends.
     """
     trials = _trials(study, out, [arm for arm, _ in runs], ())
-    tests = [folder_of(out, arm, seed) for arm, seed in runs]
-    return sum(not trial.is_done for trial in trials), sum(
-        not (folder / REPORT).exists() for folder in tests
-    )
+    trials_left = sum(not trial.is_done for trial in trials)
+    tests_left = sum(not _is_tested(folder_of(out, arm, seed)) for arm, seed in runs)
+    return trials_left, tests_left
 
 
-def _run_all(runs: Sequence[_Run], workers: int, on_progress: Callable[[str], None]) -> None:
+def _run_all(runs: Sequence[_Run], options: RunOptions) -> None:
+    """Make the runs that are not done. Where one fails, those that wait are not begun."""
     _refuse_other_recipes(runs)
-    with ThreadPoolExecutor(workers) as pool:
+    with ThreadPoolExecutor(options.workers) as pool:
         futures = {pool.submit(_run, run): run.name for run in runs if not run.is_done}
         try:
             for future in as_completed(futures):
                 future.result()
-                on_progress(futures[future])
+                options.on_progress(futures[future])
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
@@ -187,24 +184,25 @@ def _by_class(study: Study, folders: Sequence[Path]) -> dict[str, Scores]:
         reports.read_by_query(folder / BY_QUERY, reports.read(folder / REPORT))
         for folder in folders
     ]
-    names, classes = np.unique(
-        np.array(tables[0][CLASS + study.unit].to_pylist()), return_inverse=True
-    )
+    class_of_query = np.array(tables[0][CLASS + study.unit].to_pylist())
+    names, classes = np.unique(class_of_query, return_inverse=True)  # (C,); (Q,), rows of names
 
     found = {}
     for metric in metric_columns(tables[0]):
-        values = np.stack([table[metric].to_numpy() for table in tables])
-        defined = ~np.isnan(values[0])
-        queries = np.bincount(classes[defined], minlength=len(names))
+        if metric not in study.metrics:
+            continue
+        values = np.stack([table[metric].to_numpy() for table in tables])  # (seeds, Q)
+        defined = ~np.isnan(values[0])  # whether a query has positives, which no seed changes
+        class_of_defined = classes[defined]
+        queries = np.bincount(class_of_defined, minlength=len(names))  # (C,)
         sums = np.stack(
-            [np.bincount(classes[defined], row[defined], minlength=len(names)) for row in values]
+            [np.bincount(class_of_defined, row[defined], minlength=len(names)) for row in values]
         )
-        some = queries > 0
-        found[metric] = Scores(
-            sums[:, some] / queries[some], queries[some], tuple(names[some].tolist())
-        )
+        has_queries = queries > 0
+        means = sums[:, has_queries] / queries[has_queries]  # (seeds, classes with queries)
+        found[metric] = Scores(means, queries[has_queries], tuple(names[has_queries].tolist()))
 
-    return {metric: scores for metric, scores in found.items() if metric in study.metrics}
+    return found
 
 
 def about(study: Study, values: Values, out: Path) -> About:
@@ -241,11 +239,12 @@ def rows(study: Study, board: Leaderboard, values: Values, out: Path) -> list[Ro
 
 
 def middle_seeds(board: Leaderboard, values: Values) -> dict[str, int]:
-    """Return the seed in the middle, by the leaderboard's metric, of every arm."""
+    """Return the seed in the middle, by the leaderboard's metric, of every arm; of an even number
+    the lower of the two, since a row has to be one run."""
     middle = {}
     for arm, scores in values.items():
-        of_seeds = scores[board.metric].of_seeds
-        middle[arm] = int(np.argsort(of_seeds, kind="stable")[(len(of_seeds) - 1) // 2])
+        worst_first = np.argsort(scores[board.metric].of_seeds, kind="stable")
+        middle[arm] = int(worst_first[(len(worst_first) - 1) // 2])
     return middle
 
 
@@ -298,10 +297,13 @@ def between_seeds(row: Row, scores: Mapping[str, Scores]) -> dict[str, Decimal]:
 
 
 def _steps(folder: Path) -> int:
+    """The number of steps that a run took, by its log."""
     return max((record["step"] for _, record in records(folder / LOG)), default=0)
 
 
 def _run(run: _Run) -> None:
+    """Train a run, in a process of its own, so that a run's result does not depend on those before
+    it; the recipe is kept beside its folder."""
     write_text(run.recipe_file, as_toml(run.recipe))
     command = [
         sys.executable,
@@ -314,6 +316,7 @@ def _run(run: _Run) -> None:
         "--threads",
         "1",
     ]
+    # without what torchrun sets: the run would wait for the processes of a group
     alone = {key: value for key, value in os.environ.items() if key not in {"RANK", "WORLD_SIZE"}}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=alone)
     if done.returncode:

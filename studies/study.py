@@ -7,6 +7,7 @@ Every arm is trained once per seed (studies.runs); the claims are tested over th
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -159,8 +160,8 @@ class Study(BaseModel):
         """
         if self.tuning is None:
             return []
-        beyond = reversed(self.tuning.lower), self.tuning.higher
-        return [tuple(rate.split()) for rate in (*beyond[0], *self.tuning.rates, *beyond[1])]
+        rates = [*reversed(self.tuning.lower), *self.tuning.rates, *self.tuning.higher]
+        return [tuple(rate.split()) for rate in rates]
 
     def metrics_of_choice(self, origin: str) -> set[str]:
         """The metrics that choose a rate of this arm's tuning: its own, and those of arms that are
@@ -225,6 +226,7 @@ class Study(BaseModel):
         wanted = self.recipe(arm, seed, chosen=chosen)
         inherited = origin.set if self.arms[arm].like else ()
         settings = [*self.settings, *inherited, *chosen, *self.arms[arm].set, f"seed={seed}"]
+        # leave out one after the other, and keep it out where the recipe stays the same
         needed = list(settings)
         for setting in settings:
             without = [each for each in needed if each != setting]
@@ -242,9 +244,10 @@ def _is_alike(name: str, settings: Sequence[str], other: Recipe) -> bool:
         one = resolve(name, settings)
     except ConfigError:
         return False
-    own = {"checkpoint_every", "checkpoint_minutes", "log_every", "aim", "source"}
-    own |= set() if other.validation else {"select_by"}
-    return one.model_dump(exclude=own) == other.model_dump(exclude=own)
+    ignored = {"checkpoint_every", "checkpoint_minutes", "log_every", "aim", "source"}
+    if not other.validation:
+        ignored.add("select_by")
+    return one.model_dump(exclude=ignored) == other.model_dump(exclude=ignored)
 
 
 def names() -> list[str]:
@@ -289,9 +292,6 @@ def folder_of(out: Path, arm: str, seed: int, kind: str = "seed") -> Path:
     >>> folder_of(Path("out"), "HAPPIER α=2", 0).as_posix()
     'out/HAPPIER_alpha-2/seed-0'
     """
-    plain = arm.replace("α", "alpha").replace("λ", "lambda").replace("=", "-")
-    return (
-        out
-        / "".join(c if c.isascii() and (c.isalnum() or c in "+-._") else "_" for c in plain)
-        / f"{kind}-{seed}"
-    )
+    spelled = arm.replace("α", "alpha").replace("λ", "lambda").replace("=", "-")
+    name = re.sub(r"[^A-Za-z0-9+._-]", "_", spelled)
+    return out / name / f"{kind}-{seed}"

@@ -107,20 +107,16 @@ def _mean_of(parts: Sequence[Scores], what: str) -> Scores:
 
 def write(values: Values, about: About, path: Path) -> None:
     """Write every score to a parquet file, whole or not at all."""
-    rows = [
-        (arm, seed, metric, unit, float(value), int(queries))
-        for arm, metrics in values.items()
-        for metric, scores in metrics.items()
-        for seed, row in enumerate(scores.values)
-        for unit, value, queries in zip(scores.units, row, scores.queries, strict=True)
-    ]
-    columns = dict(
-        zip(
-            COLUMNS,
-            map(list, zip(*rows, strict=True)) if rows else [[]] * len(COLUMNS),
-            strict=True,
-        )
-    )
+    columns: dict[str, list[object]] = {name: [] for name in COLUMNS}
+    for arm, metrics in values.items():
+        for metric, scores in metrics.items():
+            for seed, row in enumerate(scores.values):
+                columns["arm"] += [arm] * len(row)
+                columns["seed"] += [seed] * len(row)
+                columns["metric"] += [metric] * len(row)
+                columns["unit"] += scores.units
+                columns["value"] += row.tolist()
+                columns["queries"] += scores.queries.tolist()
     schema = pa.schema(list(COLUMNS.items()), metadata={KEY: about.model_dump_json()})
     with replacing(path) as temporary:
         pq.write_table(pa.table(columns, schema=schema), temporary, compression="zstd")
@@ -148,21 +144,29 @@ def read(path: Path) -> tuple[dict[str, dict[str, Scores]], About]:
         raise DataError(f"{path} does not say what its values rest on", found=str(error)) from None
 
     found: dict[str, dict[str, Scores]] = {}
-    keys = np.array(table["arm"].to_pylist(), object), np.array(table["metric"].to_pylist(), object)
-    seeds, values, queries = (table[name].to_numpy() for name in ("seed", "value", "queries"))
-    for arm in dict.fromkeys(keys[0]):
-        for metric in dict.fromkeys(keys[1][keys[0] == arm]):
-            rows = np.flatnonzero((keys[0] == arm) & (keys[1] == metric))
-            number = len(np.unique(seeds[rows]))
-            if len(rows) % number:
-                raise DataError(
-                    f"{path} lacks values",
-                    expected=f"the same classes for every seed of {arm}, {metric}",
-                )
-            of_seeds = rows.reshape(number, -1)
-            units = tuple(table["unit"].take(pa.array(of_seeds[0])).to_pylist())
-            found.setdefault(arm, {})[metric] = Scores(
-                values[of_seeds], queries[of_seeds[0]], units
-            )
-
+    arms = np.array(table["arm"].to_pylist(), object)
+    metrics = np.array(table["metric"].to_pylist(), object)
+    for arm in dict.fromkeys(arms):
+        for metric in dict.fromkeys(metrics[arms == arm]):
+            rows = np.flatnonzero((arms == arm) & (metrics == metric))
+            found.setdefault(arm, {})[metric] = _scores_in(table, rows, path)
     return found, about
+
+
+def _scores_in(table: pa.Table, rows: NDArray[np.int64], path: Path) -> Scores:
+    """The scores in those rows (S · C,) of a table that are of one arm and metric: seed by seed,
+    and in each the same classes in the same order, as `write` puts them."""
+    part = table.take(pa.array(rows))
+    number = len(np.unique(part["seed"].to_numpy()))
+    if len(rows) % number:
+        arm = part["arm"][0].as_py()
+        metric = part["metric"][0].as_py()
+        raise DataError(
+            f"{path} lacks values", expected=f"the same classes for every seed of {arm}, {metric}"
+        )
+    classes = len(rows) // number
+    return Scores(
+        part["value"].to_numpy().reshape(number, classes),
+        part["queries"].to_numpy()[:classes],
+        tuple(part["unit"].to_pylist()[:classes]),
+    )
