@@ -187,7 +187,7 @@ def main() -> None:
     do).
     """
     for stream in (sys.stdout, sys.stderr):
-        # letters that its encoding lacks, such as latin-1, are replaced
+        # letters that the stream's encoding lacks, such as α in latin-1, are replaced
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
 
@@ -230,8 +230,8 @@ def _end_refused(refusal: HBenchError) -> NoReturn:
 
 
 def _end_by_system(error: OSError | SystemExit) -> NoReturn:
-    """Say what the system refused, and why; and that a program of the user's own ended the process,
-    which has made no file then."""
+    """End for what the system refused, with its reason, or for a `sys.exit` in a program of the
+    user's own."""
     if isinstance(error, SystemExit):
         _end_in_own_code(error)
         raise error
@@ -244,8 +244,9 @@ def _end_by_system(error: OSError | SystemExit) -> NoReturn:
             )
         )
     click.echo(f"hbench: {readable(visible(str(error)))}", err=True)
+    # Python writes what stdout still holds once more as it ends: to a full disk it would fail again
     with suppress(OSError, AttributeError):
-        sys.stdout.close()  # what a full one still holds back is not tried again
+        sys.stdout.close()
     sys.exit(1)
 
 
@@ -259,7 +260,7 @@ def _end_in_own_code(error: BaseException) -> None:
     where an error came through one."""
     packages = _packages_of_plugins()
     at = error.__traceback__
-    place = ""
+    place = ""  # the innermost call in such code
     while at is not None:
         module = at.tb_frame.f_globals.get("__name__", "")
         line = f"{at.tb_frame.f_code.co_filename}, line {at.tb_lineno}"
@@ -283,7 +284,8 @@ def _packages_of_plugins() -> dict[str, str]:
 
 
 def _end_unforeseen(error: Exception) -> NoReturn:
-    """Say in one line what was being done and what was met; with --verbose where, too."""
+    """Say in one line what was being done and which error came of it; with --verbose where, too.
+    The exit code is that of an internal error (EX_SOFTWARE of sysexits.h)."""
     # Python 3.11 wraps what interrupts the making of a class, as while a library is imported.
     if isinstance(error.__cause__, KeyboardInterrupt):
         _end_interrupted()
@@ -303,5 +305,6 @@ def _end_unforeseen(error: Exception) -> NoReturn:
 
 
 def _end_interrupted() -> NoReturn:
+    """End as programs do after Ctrl-C: 128 and the number of the signal, 2."""
     click.echo("hbench: interrupted", err=True)
     sys.exit(130)

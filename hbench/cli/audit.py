@@ -98,4 +98,5 @@ def command(
 
 
 def _percent(sureness: float | None) -> str:
+    """A sureness, a share from 0 to 1, in percent; a dash where none is known."""
     return "–" if sureness is None else f"{100 * sureness:.0f} %"

@@ -10,7 +10,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hbench.cli.option_blocks import words_of
 from hbench.cli.terminal import show, show_table, watched
@@ -18,12 +18,11 @@ from hbench.core.errors import UsageError
 
 if TYPE_CHECKING:
     from hbench.boards import Leaderboard, Row, Standing
+    from hbench.boards.export import BoardTable
 
-NARROWEST = {
-    "method": 22,
-    "backbone": 14,
-    "source": 18,
-}  # columns shrink so far before a metric is left out
+# characters to which columns of texts shrink before a metric is left out
+NARROWEST = {"method": 22, "backbone": 14, "source": 18}
+NO_TERMINAL = 10_000  # characters of a line in a pipe or a file: everything fits
 
 
 @dataclass(frozen=True)
@@ -82,10 +81,10 @@ def _most_common_metrics(standings: Sequence[Standing]) -> list[str]:
     return [metric for metric, _ in present.most_common()]
 
 
-def written(
+def board_as_text(
     board: Leaderboard, standings: Sequence[Standing], metrics: Sequence[str], *, form: str
 ) -> str:
-    """The text of a format."""
+    """The standings in a format: markdown, latex, csv, bibtex or json."""
     import json
 
     from hbench.boards import export as exports
@@ -116,7 +115,9 @@ def terminal_table(
     from hbench.boards.resolution import resolution
     from hbench.records import tables
 
-    width = shutil.get_terminal_size((100, 24)).columns if watched(sys.stdout) else 10_000
+    width = NO_TERMINAL
+    if watched(sys.stdout):
+        width = shutil.get_terminal_size((100, 24)).columns
     for shown in range(len(metrics), 0, -1):
         content = exports.table(
             standings, metrics[:shown], board.citations, board.levels_of_one_test
@@ -140,9 +141,11 @@ def terminal_table(
         show(textwrap.fill(line, min(width, 120), subsequent_indent="    "))
 
 
-def needed_width(content: Any) -> int:
-    """Characters that a table takes when its columns of texts are as narrow as they may be."""
-    columns = list(zip(content.header, *content.cells, strict=True))
-    return 1 + sum(
-        3 + min(max(map(len, column)), NARROWEST.get(column[0], 1000)) for column in columns
-    )
+def needed_width(content: BoardTable) -> int:
+    """Characters that a table takes when its columns of texts are as narrow as they may be: each
+    column has a space on both sides and a line at its right, and the first one also at its left."""
+    total = 1
+    for name, *cells in zip(content.header, *content.cells, strict=True):
+        widest = max(map(len, [name, *cells]))
+        total += 3 + min(widest, NARROWEST.get(name, widest))
+    return total

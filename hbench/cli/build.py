@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,10 +10,156 @@ import click
 
 from hbench.cli import terminal
 from hbench.cli.names import DATASET, FILE, FOLDER
+from hbench.cli.option_blocks import block, words_of
 from hbench.core.errors import UsageError
 
 if TYPE_CHECKING:
     from hbench.datasets import Dataset, Spec
+    from hbench.datasets.own.source import OwnSource
+
+
+@dataclass(frozen=True)
+class OwnOptions:
+    """How your own table or folder is read, and what becomes of its items: what OwnSource takes."""
+
+    levels: str | None
+    image_column: str | None
+    boxes: str
+    separator: str | None
+    taxonomy: Path | None
+    several: bool
+    depth: int | None
+    background: str
+    split_column: str | None
+    split_folders: bool
+    split_by: str | None
+    test_fraction: float
+    seed: int
+    policy: tuple[str, ...]
+    tree: Path | None
+    edges: str
+    copies: str
+    decisions: Path | None
+
+    def source(self, path: Path, root: Path | None) -> OwnSource:
+        """The table or folder at a path, whose images lie below `root`, with these options."""
+        from hbench.datasets.own.source import OwnSource
+
+        return OwnSource(
+            path,
+            self.levels or (),
+            root,
+            image_column=self.image_column,
+            depth=self.depth,
+            split_column=self.split_column,
+            split_folders=self.split_folders,
+            split_by=self.split_by,
+            test_fraction=self.test_fraction,
+            seed=self.seed,
+            policies=self.policy,
+            tree=self.tree,
+            copies=self.copies,
+            background=self.background,
+            separator=self.separator,
+            taxonomy=self.taxonomy,
+            edges=tuple(words_of(self.edges)),
+            several=self.several,
+            decisions=self.decisions,
+            boxes=self.boxes,
+        )
+
+
+OWN = block(
+    "own",
+    OwnOptions,
+    [
+        click.option(
+            "--levels",
+            metavar="A,B,C",
+            help="Your levels, coarse to fine: columns, or names of nested folders.",
+        ),
+        click.option(
+            "--item",
+            "--image-column",
+            "image_column",
+            help="Column of the ids, or of the images' paths below --root.",
+        ),
+        click.option(
+            "--box-columns",
+            "boxes",
+            default="",
+            metavar="X1,Y1,X2,Y2",
+            help="Boxes to cut from the pictures: corners, or x,y,width,height, or one column.",
+        ),
+        click.option(
+            "--separator", help="What stands between the names of a path in a cell, such as '>'."
+        ),
+        click.option(
+            "--taxonomy",
+            type=FILE,
+            help="A table of taxa, whose ids a column holds: taxonID, parentNameUsageID, …",
+        ),
+        click.option(
+            "--several",
+            is_flag=True,
+            help="Items may have several paths: lists, cells a;b, several rows or parents.",
+        ),
+        click.option("--depth", type=click.IntRange(1), help="How many nested folders are levels."),
+        click.option(
+            "--background",
+            default="white",
+            show_default=True,
+            help="Under transparent images; none: ignore it, and EXIF.",
+        ),
+        click.option(
+            "--split-column", help="Column that says train or test (or train, query, gallery)."
+        ),
+        click.option(
+            "--split-folders", is_flag=True, help="The outermost folders are train and test."
+        ),
+        click.option(
+            "--split-by",
+            metavar="LEVEL",
+            help="Open set: deal whole nodes of this level to train and test.",
+        ),
+        click.option(
+            "--test-fraction",
+            default=0.5,
+            show_default=True,
+            help="Share of those nodes that test.",
+        ),
+        click.option("--seed", default=0, show_default=True, help="Seed of --split-by."),
+        click.option(
+            "--policy",
+            metavar="NAME",
+            multiple=True,
+            help="Mend labels that form no tree: hbench tree validate.",
+        ),
+        click.option(
+            "--tree", type=FILE, help="A tree, whose nodes the one column of --levels names."
+        ),
+        click.option(
+            "--edges",
+            default="",
+            metavar="PARENT,CHILD",
+            help="The columns of a list of edges, for --tree.",
+        ),
+        click.option(
+            "--copies",
+            type=click.Choice(["keep", "first", "merge"]),
+            default="keep",
+            show_default=True,
+            help="Of pictures that are there several times: keep all, the first, or make them (and "
+            "classes "
+            "of the same pictures) one.",
+        ),
+        click.option(
+            "--decisions",
+            type=FILE,
+            help="What was decided about labels: decisions.csv of hbench audit.",
+        ),
+    ],
+)
 
 
 @click.command(short_help="turn raw annotations, or your own table, into a dataset")
@@ -44,80 +191,8 @@ if TYPE_CHECKING:
     type=FILE,
     help="Your own CSV, parquet, folder of images, or COCO's JSON; or a dataset that is built.",
 )
-@click.option(
-    "--levels",
-    metavar="A,B,C",
-    help="Your levels, coarse to fine: columns, or names of nested folders.",
-)
-@click.option(
-    "--item",
-    "--image-column",
-    "image_column",
-    help="Column of the ids, or of the images' paths below --root.",
-)
-@click.option(
-    "--box-columns",
-    "boxes",
-    default="",
-    metavar="X1,Y1,X2,Y2",
-    help="Boxes to cut from the pictures: corners, or x,y,width,height, or one column.",
-)
-@click.option("--separator", help="What stands between the names of a path in a cell, such as '>'.")
-@click.option(
-    "--taxonomy",
-    type=FILE,
-    help="A table of taxa, whose ids a column holds: taxonID, parentNameUsageID, …",
-)
-@click.option(
-    "--several",
-    is_flag=True,
-    help="Items may have several paths: lists, cells a;b, several rows or parents.",
-)
-@click.option("--depth", type=click.IntRange(1), help="How many nested folders are levels.")
+@OWN
 @click.option("--force", is_flag=True, help="Replace your dataset of this name.")
-@click.option(
-    "--background",
-    default="white",
-    show_default=True,
-    help="Under transparent images; none: ignore it, and EXIF.",
-)
-@click.option("--split-column", help="Column that says train or test (or train, query, gallery).")
-@click.option("--split-folders", is_flag=True, help="The outermost folders are train and test.")
-@click.option(
-    "--split-by",
-    metavar="LEVEL",
-    help="Open set: deal whole nodes of this level to train and test.",
-)
-@click.option(
-    "--test-fraction", default=0.5, show_default=True, help="Share of those nodes that test."
-)
-@click.option("--seed", default=0, show_default=True, help="Seed of --split-by.")
-@click.option(
-    "--policy",
-    metavar="NAME",
-    multiple=True,
-    help="Mend labels that form no tree: hbench tree validate.",
-)
-@click.option("--tree", type=FILE, help="A tree, whose nodes the one column of --levels names.")
-@click.option(
-    "--edges",
-    default="",
-    metavar="PARENT,CHILD",
-    help="The columns of a list of edges, for --tree.",
-)
-@click.option(
-    "--copies",
-    type=click.Choice(["keep", "first", "merge"]),
-    default="keep",
-    show_default=True,
-    help="Of pictures that are there several times: keep all, the first, or make them (and classes "
-    "of the same pictures) one.",
-)
-@click.option(
-    "--decisions",
-    type=FILE,
-    help="What was decided about labels: decisions.csv of hbench audit.",
-)
 @click.option(
     "--cards",
     is_flag=True,
@@ -130,8 +205,13 @@ def command(
     source: Path | None,
     root: Path | None,
     out: Path | None,
+    unofficial: bool,
+    from_scratch: Path | None,
+    contact: str | None,
+    own: OwnOptions,
+    force: bool,
+    cards: bool,
     as_json: bool,
-    **options: Any,
 ) -> None:
     """Build the dataset NAME from its raw files, or your own from --from, under NAME.
 
@@ -141,30 +221,22 @@ def command(
     """
     from hbench.datasets import specs
     from hbench.datasets.build import build, save_built, writable_folder
-    from hbench.datasets.own.source import OwnSource
 
-    flags = {flag: options.pop(flag) for flag in ("force", "cards", "unofficial")}
-    work = options.pop("from_scratch")
-    contact = options.pop("contact")
-    if source is None and name is not None and work is not None:
-        dataset = _from_scratch(specs[name], root, work, contact)
-        save_built(
-            dataset,
-            out or writable_folder(dataset.name),
-            cards=flags["cards"],
+    if source is None and name is not None and from_scratch is not None:
+        dataset = _from_scratch(specs[name], root, from_scratch, contact)
+        folder = out or writable_folder(dataset.name)
+        save_built(dataset, folder, cards=cards, on_remark=terminal.say)
+    else:
+        dataset = build(
+            name,
+            source=None if source is None else own.source(source, root),
+            root=root,
+            out=out,
+            unofficial=unofficial,
+            force=force,
+            cards=cards,
             on_remark=terminal.say,
         )
-    else:
-        levels = options.pop("levels") or ()
-        policies = options.pop("policy")
-        edges = options.pop("edges")
-        options["edges"] = tuple(name.strip() for name in edges.split(",") if name.strip())
-        given = (
-            None
-            if source is None
-            else OwnSource(source, levels, root, policies=policies, **options)
-        )
-        dataset = build(name, source=given, root=root, out=out, on_remark=terminal.say, **flags)
     _tell(dataset, out or writable_folder(dataset.name), as_json=as_json)
 
 

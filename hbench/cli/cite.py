@@ -1,6 +1,7 @@
 """hbench cite: print the BibTeX of a dataset, a metric, a loss or a method of a leaderboard."""
 
 import importlib.util
+import re
 
 import click
 
@@ -70,15 +71,20 @@ def sources(name: str) -> dict[str, str]:
         return {
             name if place == 0 else f"{name} {place + 1}": text for place, text in enumerate(parts)
         }
-    metric = name.partition("/")[0].partition("(")[0].partition("#")[0]
-    for spelling in (
-        metric,
-        metric.partition("@")[0],
-        metric.partition("-mistake")[0].removesuffix("-first"),
-    ):
+    return _of_metric(name) or _of_rows(name) | _of_loss(name)
+
+
+def _of_metric(name: str) -> dict[str, str]:
+    """The paper of a metric, whose name may go on with what the paper does not define: a level
+    (AP/genus), a relevance (H-AP(…)), partial lists (AP#), a rank (NDCG@10, but mAP@R as it is), or
+    what is counted (HD-first-mistake)."""
+    metric = re.split(r"[/(#]", name)[0]
+    without_rank = metric.partition("@")[0]
+    without_count = metric.partition("-mistake")[0].removesuffix("-first")
+    for spelling in (metric, without_rank, without_count):
         if spelling in METRIC_SOURCES:
             return {spelling: METRIC_SOURCES[spelling]}
-    return _of_rows(name) | _of_loss(name)
+    return {}
 
 
 def _of_rows(method: str) -> dict[str, str]:

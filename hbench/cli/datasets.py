@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from hbench.datasets.manifest import Manifest
 
 
+SHOWN_FILES = 8  # of a card
+
+
 @click.command(short_help="list the benchmarks, or show one's card")
 @click.argument("name", type=DATASET, required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -143,20 +146,20 @@ def _card(name: str, *, as_json: bool) -> None:
 
 
 def _files_to_fetch(spec: Spec) -> list[str]:
-    """The files that a download would fetch, the first eight of them."""
+    """The files that a download would fetch, the first of them by name."""
     from hbench.datasets.download.sources import own_file, sources_of
 
     sources = sources_of(spec)
-    shown = [
-        f"{source.file} ({f'{source.size:,} bytes' if source.size else 'size not published'})"
-        for source in sources[:8]
-    ]
-    more = (
-        [f"… {len(sources) - 8} more: hbench download {spec.name} --dry-run"]
-        if len(sources) > 8
-        else []
-    )
-    return [*shown, *more, f"addresses can be changed in {own_file()}"] if sources else []
+    if not sources:
+        return []
+    lines = []
+    for source in sources[:SHOWN_FILES]:
+        size = f"{source.size:,} bytes" if source.size else "size not published"
+        lines.append(f"{source.file} ({size})")
+    if len(sources) > SHOWN_FILES:
+        more = len(sources) - SHOWN_FILES
+        lines.append(f"… {more} more: hbench download {spec.name} --dry-run")
+    return [*lines, f"addresses can be changed in {own_file()}"]
 
 
 def _facts_of_built(dataset: Dataset) -> dict[str, Any]:
@@ -167,7 +170,7 @@ def _facts_of_built(dataset: Dataset) -> dict[str, Any]:
         f"tree of {split}": _lines_of_tree(manifest)
         for split, manifest in dataset.manifests.items()
     }
-    return {
+    facts: dict[str, Any] = {
         "version": dataset.version,
         "levels": list(dataset.levels),
         "counts": {
@@ -175,10 +178,13 @@ def _facts_of_built(dataset: Dataset) -> dict[str, Any]:
             for split, manifest in dataset.manifests.items()
         },
         **trees,
-        **({"background": dataset.card["background"]} if "background" in dataset.card else {}),
-        "digests": {split: manifest.digest for split, manifest in dataset.manifests.items()},
-        "images": str(dataset.root) if dataset.root and dataset.root != Path() else "",
     }
+    if "background" in dataset.card:
+        facts["background"] = dataset.card["background"]
+    facts["digests"] = {split: manifest.digest for split, manifest in dataset.manifests.items()}
+    # a dataset of drawn pictures has no folder of images
+    facts["images"] = str(dataset.root) if dataset.root and dataset.root != Path() else ""
+    return facts
 
 
 def _lines_of_tree(manifest: Manifest) -> list[str]:
@@ -209,8 +215,12 @@ def _show_facts(facts: dict[str, Any]) -> None:
             lines = [str(one) for one in value]
         else:
             lines = [" / ".join(value)] if name == "levels" else str(value).splitlines()
-        for place, line in enumerate(lines if any(lines) else []):
-            terminal.show(f"{name.replace('_', ' ') if place == 0 else '':<18}{line}")
+        if not any(lines):
+            continue
+        title = name.replace("_", " ")
+        for line in lines:
+            terminal.show(f"{title:<18}{line}")
+            title = ""
 
 
 def _text(value: Any) -> str:

@@ -253,10 +253,10 @@ def _row_of_files(files: list[RemoteFile], folder: Path) -> list[str]:
     """The row of one file, or of a series of files of the same part and state: name, bytes, part,
     state, and the first address of the first."""
     first = files[0]
-    name = (
-        first.file
-        if len(files) == 1
-        else f"{first.file} … {Path(files[-1].file).name} ({len(files)} files)"
-    )
-    size = f"{sum(file.size or 0 for file in files):,}" if all(file.size for file in files) else "?"
+    name = first.file
+    if len(files) > 1:
+        name += f" … {Path(files[-1].file).name} ({len(files)} files)"
+    size = "?"
+    if all(file.size for file in files):
+        size = f"{sum(file.size or 0 for file in files):,}"
     return [name, size, first.part, state_of(folder, first), first.urls[0]]

@@ -147,11 +147,8 @@ def _folder(path: Path) -> dict[str, Any]:
 
 
 def _owner(path: Path) -> str:
+    """The name of a folder's owner, or its number where it has no name, or the system no owners."""
     try:
         return path.owner()
-    except (
-        KeyError,
-        NotImplementedError,
-        OSError,
-    ):  # a number without a name, or a system without owners
+    except (KeyError, NotImplementedError, OSError):
         return str(path.stat().st_uid)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -23,9 +23,15 @@ if TYPE_CHECKING:
     from hbench.evaluation.many import ModelStanding
     from hbench.records.document import Document
 
-    Scored = tuple[Document, list[str]]
-
 FORMATS = click.Choice(["table", "json", "csv", "markdown", "latex"])
+
+
+class ScoredFile(NamedTuple):
+    """The report of an embedding file, and the metrics that were asked for: a kept report may have
+    more."""
+
+    document: Document
+    metrics: list[str]
 
 
 @click.command("evaluate-all")
@@ -77,10 +83,11 @@ def command(
     data = table.load(dataset)
     if by is not None:
         by = str(MetricName.parse(by).at(data.levels))
-        scoring = replace(scoring, metrics=scoring.metrics and f"{scoring.metrics},{by}")
-    documents: dict[Path, Document] = {}
-    asked: dict[str, None] = {}
-    refused: dict[str, HBenchError] = {}
+        if scoring.metrics:  # else all metrics are computed, that one, too
+            scoring = replace(scoring, metrics=f"{scoring.metrics},{by}")
+    documents: dict[Path, Document] = {}  # by the file of the report
+    asked: dict[str, None] = {}  # metrics, in the order in which they are asked for
+    refused: dict[str, HBenchError] = {}  # by the name of the embedding file
     found = many.files_in(folder)
     if others := many.passed_over(folder, found):
         say(
@@ -90,10 +97,9 @@ def command(
     files = {output / f"{file.stem}.json": file for file in found}
     for report, file in files.items():
         try:
-            documents[report], names = report_of(
-                file, report, data, settings=scoring.settings, machine=machine
-            )
-            asked |= dict.fromkeys(names)
+            scored = report_of(file, report, data, settings=scoring.settings, machine=machine)
+            documents[report] = scored.document
+            asked |= dict.fromkeys(scored.metrics)
         except HBenchError as error:
             refused[file.name] = error
             say(f"{file.name}: refused\n{error}")
@@ -137,9 +143,9 @@ def _ranked_by(
 
 def report_of(
     file: Path, report: Path, data: Dataset, *, settings: Settings, machine: MachineOptions
-) -> Scored:
-    """The report of a file, a finished or a new one, and the names of the metrics that were asked
-    for.
+) -> ScoredFile:
+    """The report of a file: the one that is at `report` already, if it is of this file and these
+    settings, or a new one.
     """
     from hbench.evaluation import many
     from hbench.evaluation.submission import read
@@ -148,14 +154,14 @@ def report_of(
     names = list(map(str, checked.conditions.metrics))
     if document := many.finished(report, checked):
         say(f"{file.name}: {report} is of this file and these settings")
-        return document, names
+        return ScoredFile(document, names)
     checked = many.widened(report, checked)
     execution = machine.execution
     with execution.open([(file, None)], announce=say) as execute, bars("ranking") as on_test:
         made = execution.report(checked, execute, on_test)
     made.write_by_query(report.with_suffix(reporting.BY_QUERY))
     made.write(report)  # last: a report without values by query is made again
-    return made.document, names
+    return ScoredFile(made.document, names)
 
 
 def _show(

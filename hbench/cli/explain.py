@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hbench.cli.reporting import MachineOptions
     from hbench.cli.table_options import TableOptions
     from hbench.evaluation.examination import Examined
-    from hbench.evaluation.variants.conventions import Convention, Explained
+    from hbench.evaluation.variants.conventions import Convention, Explained, PrintedValue
     from hbench.records.report import Report
 
 
@@ -72,8 +72,8 @@ def command(
     _show(explained, str(name), what, f"hbench evaluate {file} -d {dataset}")
 
 
-def _document(explained: Explained, tried: int, printed: Any) -> dict[str, Any]:
-    """What --json shows."""
+def _document(explained: Explained, tried: int, printed: PrintedValue) -> dict[str, Any]:
+    """What --json shows; `tried`: the number of conventions."""
     return {
         "value": printed.value,
         "tried": tried,

@@ -110,8 +110,9 @@ def command(
             gap = gap_of(
                 drawn, examined.conditions, random_batches(items, batch, seed), on_batch=on_batch
             )
-        asked = len(drawn.queries.labels)
-        signature = f"{examined.signature([name])}|queries:{asked}|batch:{batch}|seed:{seed}"
+        drawn_queries = len(drawn.queries.labels)
+        conditions = f"queries:{drawn_queries}|batch:{batch}|seed:{seed}"
+        signature = f"{examined.signature([name])}|{conditions}"
         documents.append(_json_document(gap, signature))
     if as_json:
         show_json(documents if len(documents) > 1 else documents[0])

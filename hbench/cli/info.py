@@ -38,7 +38,7 @@ def command(compiles: bool, as_json: bool) -> None:
 
 def _compile() -> None:
     """Compile what evaluations call, by three small ones: of whole rows of float32 and of float64,
-    and of half of the products.
+    and of half of the products, which is how vectors of many dimensions are ranked.
     """
     import numpy as np
 
@@ -47,7 +47,7 @@ def _compile() -> None:
     with progress() as bars:
         task = bars.add_task("compiling the ranking kernels", total=3)
         for dim, dtype in ((8, np.float32), (8, np.float64), (2048, np.float32)):
-            items = np.arange(2200)
+            items = np.arange(2200)  # whose pairs are enough for compiled code to be used
             vectors = np.random.default_rng(0).normal(size=(len(items), dim)).astype(dtype)
             score(vectors, np.stack([items // 40, items // 5], axis=1))
             bars.advance(task)
@@ -60,12 +60,21 @@ def _show(machine: dict[str, Any]) -> None:
         for name, value in {**machine["versions"], **machine["processor"]}.items()
     ]
     for name, folder in machine["folders"].items():
-        state = "not there yet" if not folder["exists"] else f"{folder['owner']}'s"
-        state += "" if folder["only_by_owner"] in {True, None} else ", others may write to it"
-        state += ", read-only" if folder["writable"] is False else ""
-        rows.append([f"{name} folder", f"{folder['path']} ({state})"])
+        rows.append([f"{name} folder", f"{folder['path']} ({_state_of(folder)})"])
     rows += [[name, value] for name, value in machine["variables"].items()]
     for each in machine["plugins"]:
         state = "works" if each["problem"] is None else f"left out: {each['problem']}"
         rows.append([f"{each['kind']} {each['name']}", f"of {each['package']}: {state}"])
     show_table(None, ["", "here"], rows, left=["here"])
+
+
+def _state_of(folder: dict[str, Any]) -> str:
+    """Whose a folder is, and who may write to it (environment.py describes it)."""
+    if not folder["exists"]:
+        return "not there yet"
+    state = f"{folder['owner']}'s"
+    if not folder["only_by_owner"]:
+        state += ", others may write to it"
+    if not folder["writable"]:
+        state += ", read-only"
+    return state

@@ -152,7 +152,7 @@ def command(
     if report is not None:
         if similarity is not None:
             raise click.UsageError("--report states the similarity: leave --similarity out.")
-        similarity, ties = _conditions_of(report)
+        similarity, ties = _similarity_and_ties(report)
     data = table.load(dataset, kept=report)
     results = browse(
         models,
@@ -168,7 +168,7 @@ def command(
     show_results(results, out, as_json=as_json, as_csv=as_csv)
 
 
-def _conditions_of(report: Path) -> tuple[str, str]:
+def _similarity_and_ties(report: Path) -> tuple[str, str]:
     """The similarity and the order of ties by which a report's evaluation ranked."""
     from hbench.engine.settings import Signature
     from hbench.records import document as reports

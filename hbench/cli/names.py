@@ -40,7 +40,7 @@ FOLDER = FilePath(path_type=Path, file_okay=False)
 
 class Known(click.ParamType):  # type: ignore[type-arg]  # a generic class in the stubs alone
     """A text whose names the shell completes; what else it may be (a file, a pattern) its verb
-    decides.
+    decides. `listed` returns the names; `separator` stands between several of them.
     """
 
     def __init__(self, name: str, listed: Listed, *, separator: str = "") -> None:
@@ -52,15 +52,15 @@ class Known(click.ParamType):  # type: ignore[type-arg]  # a generic class in th
         self, _ctx: click.Context, _param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """Complete the last name of a list; where none begins so, the shell completes files."""
-        before, separator, begun = (
-            incomplete.rpartition(self.separator) if self.separator else ("", "", incomplete)
-        )
-        items = [
-            CompletionItem(before + separator + name)
-            for name in self.listed()
-            if name.startswith(begun)
-        ]
-        return items or [CompletionItem(incomplete, type="file")]
+        before = ""  # the names that stand already
+        begun = incomplete
+        if self.separator:
+            names, separator, begun = incomplete.rpartition(self.separator)
+            before = names + separator
+        fitting = [name for name in self.listed() if name.startswith(begun)]
+        if not fitting:
+            return [CompletionItem(incomplete, type="file")]
+        return [CompletionItem(before + name) for name in fitting]
 
 
 class OneOf(Known):
@@ -91,9 +91,9 @@ class SimilarityName(Known):
             self.fail(str(error), param, ctx)
 
 
-def _held(module: str, names: str) -> Listed:
-    """The names that a module holds, which is imported when they are listed."""
-    return lambda: getattr(importlib.import_module(module), names)
+def _names_in(module: str, registry: str) -> Listed:
+    """A function that lists the names in a registry of a module, which it imports only then."""
+    return lambda: getattr(importlib.import_module(module), registry)
 
 
 def _policies() -> Iterable[str]:
@@ -106,9 +106,9 @@ DATASET = Known("dataset", hbench.list_datasets)
 BOARD = Known("board", hbench.list_leaderboards)
 LOSS = Known("loss", hbench.list_losses)
 RECIPE = Known("recipe", hbench.list_recipes)
-METRICS = Known("metrics", _held("hbench.metrics.definitions", "metrics"), separator=",")
-PROTOCOL = OneOf("protocol", _held("hbench.metrics.protocols", "protocols"))
-SIMILARITY = SimilarityName("similarity", _held("hbench.engine.similarity", "similarities"))
+METRICS = Known("metrics", _names_in("hbench.metrics.definitions", "metrics"), separator=",")
+PROTOCOL = OneOf("protocol", _names_in("hbench.metrics.protocols", "protocols"))
+SIMILARITY = SimilarityName("similarity", _names_in("hbench.engine.similarity", "similarities"))
 POLICY = Known("policy", _policies)
 TIES = click.Choice(["pessimistic", "optimistic"])
 TESTED = click.option(

@@ -90,13 +90,13 @@ def command(
         return
 
     name = name or "*"
-    one = not any(character in name for character in "*?[")
-    if (one and as_csv) or (changes and not one):
+    is_one = not any(character in name for character in "*?[")  # and no pattern
+    if (is_one and as_csv) or (changes and not is_one):
         raise click.UsageError("--csv goes with the list, --set with the name of one recipe.")
 
     books = _books()
-    if one:
-        book = books.get(name, files)
+    if is_one:
+        book = books.get(name, files)  # a recipe of one's own, or an unknown name
         recipe = book.resolve(name, changes)
         if as_json:
             show_json(recipe.model_dump(mode="json"))

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from hbench.records.document import Document
     from hbench.records.report import Report
 
-UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}  # bytes
+MOST_DIGITS = 18  # of a number of bytes: an exabyte
 BY_QUERY = ".by-query.parquet"
 
 
@@ -42,9 +43,6 @@ def size(context: click.Context, option: click.Parameter, value: str | None) -> 
     if match is None or len(match[1]) > MOST_DIGITS:
         raise click.BadParameter(f"{shorten(value)!r} is not a size; write it as 500M or 2G")
     return int(float(match[1]) * UNITS[match[2].upper()])
-
-
-MOST_DIGITS = 18  # of a size: an exabyte
 
 
 @dataclass(frozen=True)
@@ -111,25 +109,42 @@ class MachineOptions:
         )
 
 
-SCORING = block("scoring", ScoringOptions, [
-    click.option("--metrics", type=METRICS, help="Metrics separated by commas, such as "
-                                                 "H-AP,AP/genus,R@1.  [default: all]"),
-    click.option(
-        "--protocol", type=PROTOCOL, default="paper", show_default=True,
-        help="paper, or official: as the released evaluators.",
-    ),
-    click.option(
-        "--ties", type=TIES, default="pessimistic", show_default=True,
-        help="What comes first of equal scores.",
-    ),
-    click.option(
-        "--similarity", type=SIMILARITY,
-        help="cosine, dot, l2, poincare(curvature=0.1), lorentz, hamming.  [default: the "
-             "dataset's]",
-    ),
-    click.option("--unit", metavar="LEVEL|query", help="What intervals are taken over.  [default: "
-                                                       "the finest classes]"),
-])  # fmt: skip
+SCORING = block(
+    "scoring",
+    ScoringOptions,
+    [
+        click.option(
+            "--metrics",
+            type=METRICS,
+            help="Metrics separated by commas, such as H-AP,AP/genus,R@1.  [default: all]",
+        ),
+        click.option(
+            "--protocol",
+            type=PROTOCOL,
+            default="paper",
+            show_default=True,
+            help="paper, or official: as the released evaluators.",
+        ),
+        click.option(
+            "--ties",
+            type=TIES,
+            default="pessimistic",
+            show_default=True,
+            help="What comes first of equal scores.",
+        ),
+        click.option(
+            "--similarity",
+            type=SIMILARITY,
+            help="cosine, dot, l2, poincare(curvature=0.1), lorentz, hamming.  [default: the "
+            "dataset's]",
+        ),
+        click.option(
+            "--unit",
+            metavar="LEVEL|query",
+            help="What intervals are taken over.  [default: the finest classes]",
+        ),
+    ],
+)
 REPORT_FILES = block(
     "files",
     ReportFiles,
@@ -145,20 +160,37 @@ REPORT_FILES = block(
         click.option("--row", type=FILE, help="Write the leaderboard row (TOML) to this file."),
     ],
 )
-MACHINE = block("machine", MachineOptions, [
-    click.option("--threads", type=click.IntRange(min=1), help="Threads that rank.  [default: all "
-                                                               "processors]"),
-    click.option(
-        "--max-memory", metavar="SIZE", callback=size,
-        help="Hold no more beyond the embeddings, such as 500M.  [default: 300M]",
-    ),
-    click.option("--workers", type=click.IntRange(min=1), help="Rank in this many processes (needs "
-                                                               "the extra `cluster`)."),
-    click.option("--device", help="Rank on a GPU, or on several: cuda, cuda:1, cuda:0,cuda:1.  "
-                                  "[default: the processors]"),
-    click.option("--scheduler", help="Rank on a dask cluster, tcp://HOST:PORT (needs the extra "
-                                     "`cluster`)."),
-])  # fmt: skip
+MACHINE = block(
+    "machine",
+    MachineOptions,
+    [
+        click.option(
+            "--threads",
+            type=click.IntRange(min=1),
+            help="Threads that rank.  [default: all processors]",
+        ),
+        click.option(
+            "--max-memory",
+            metavar="SIZE",
+            callback=size,
+            help="Hold no more beyond the embeddings, such as 500M.  [default: 300M]",
+        ),
+        click.option(
+            "--workers",
+            type=click.IntRange(min=1),
+            help="Rank in this many processes (needs the extra `cluster`).",
+        ),
+        click.option(
+            "--device",
+            help="Rank on a GPU, or on several: cuda, cuda:1, cuda:0,cuda:1.  "
+            "[default: the processors]",
+        ),
+        click.option(
+            "--scheduler",
+            help="Rank on a dask cluster, tcp://HOST:PORT (needs the extra `cluster`).",
+        ),
+    ],
+)
 
 
 def submitted(
@@ -192,9 +224,11 @@ def examined(
     from hbench.evaluation.examination import examine
 
     board = board_of(data.name)
-    usual = settings.protocol == "paper" and settings.relevance == "alpha"
-    also = board is not None and board.protocol == "official" and usual
-    return examine(given, data, settings, also_official=also, method=method)
+    is_placed_by_released = board is not None and board.protocol == "official"
+    # a released evaluator knows no other relevance, and of its own protocol all is released
+    is_usual = settings.protocol == "paper" and settings.relevance == "alpha"
+    also_official = is_placed_by_released and is_usual
+    return examine(given, data, settings, also_official=also_official, method=method)
 
 
 def board_of(dataset: str) -> Leaderboard | None:
@@ -236,12 +270,8 @@ def write_rows(documents: list[Document], path: Path) -> None:
     from hbench.core.files import write_text
 
     board = board_of(documents[0].dataset)
-    write_text(
-        path,
-        "\n".join(
-            runs.block(runs.row_of(one, board or runs.empty_board(one))) for one in documents
-        ),
-    )
+    rows = [runs.row_of(one, board or runs.empty_board(one)) for one in documents]
+    write_text(path, "\n".join(map(runs.block, rows)))
 
 
 def show_scores(document: Document) -> None:

@@ -126,9 +126,10 @@ def command(
                     folder = out / data.name
                     file = _file_of(source, model, data, folder, embedding)
                     report = folder / f"{file.stem}.json"
-                    documents[model], _ = report_of(
+                    file_scored = report_of(
                         file, report, data, settings=scoring.settings, machine=machine
                     )
+                    documents[model] = file_scored.document
 
     for each in scored:
         if each.documents:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hbench.evaluation.execution import Execution
     from hbench.evaluation.submission import Submission
     from hbench.evaluation.submission.embedding import EmbeddingSubmission
-    from hbench.evaluation.variants.smaller import Components, SmallerScore, VectorSize
+    from hbench.evaluation.variants.smaller import Components, SmallerScore
     from hbench.records.report import Report
 
 FORMATS = ("table", "json", "csv")
@@ -197,7 +197,7 @@ def _show_table(scores: Sequence[SmallerScore], *, as_csv: bool) -> None:
     for score in scores:
         of_metric = {each.metric: each for each in score.differences}
         cells = [_cell(score, metric, of_metric) for metric in metrics]
-        rows.append([str(score.size), _bytes(score.size), *cells])
+        rows.append([str(score.size), f"{score.size.bytes:,}", *cells])
     show_table(
         "percent; in brackets: the 95 % interval of the difference from the whole, paired",
         ["size", "bytes", *metrics],
@@ -214,10 +214,6 @@ def _cell(score: SmallerScore, metric: str, differences: dict[str, Any]) -> str:
         return value
     ends = differences[metric]
     return f"{value} ({shown_difference_range(metric, ends.low, ends.high)})"
-
-
-def _bytes(size: VectorSize) -> str:
-    return f"{size.bytes:,}"
 
 
 def _columns(

@@ -120,10 +120,10 @@ def columns_that_fit(header: Sequence[str], rows: Sequence[Sequence[str]], width
     ... )
     (3, 2)
     """
-    needed = list(
-        accumulate(3 + _narrowest(header, rows, position) for position in range(len(header)))
-    )
-    return max(2, sum(1 + column <= width for column in needed))
+    # a column has a space on both sides and a line at its right; the first also one at its left
+    widths = (3 + _narrowest(header, rows, position) for position in range(len(header)))
+    ends = [1 + end for end in accumulate(widths)]
+    return max(2, sum(end <= width for end in ends))
 
 
 def _narrowest(header: Sequence[str], rows: Sequence[Sequence[str]], position: int) -> int:

@@ -26,34 +26,41 @@ from hbench.tree.partial import classes_in_words, is_class, shown
 from hbench.tree.policies import Mended, mend
 from hbench.tree.statistics import LevelStatistics, items_of_level
 
+SHOWN_PROBLEMS = 20
+# how the names of a problem of a kind are introduced, and what stands between them
+PLACES = {
+    "cycle": ("on the way", " > "),
+    "ragged": ("ends at", " > "),
+    "alike": ("as", ", "),
+}
+
 
 def outline(tree: LabelTree, items: NDArray[np.int64], *, depth: int, most: int) -> Tree:
     """Draw the `depth` coarsest levels, the first `most` children of every node, with its numbers
-    of classes and items.
+    of classes and items; `items` (C,) is the number of items of every class.
     """
-    is_known = is_class(tree, tree.depth).astype(np.int64)
+    is_known = is_class(tree, tree.depth).astype(np.int64)  # (C,): 1 for classes, not for gaps
+    # per level (nodes,): the classes and the items below each node
     classes = [items_of_level(tree, is_known, level) for level in range(1, tree.depth + 1)]
     counts = [items_of_level(tree, items, level) for level in range(1, tree.depth + 1)]
     root = Tree(Text(f"{ROOT}  {_count(int(is_known.sum()), int(items.sum()), at_leaf=False)}"))
     drawn: dict[Node, Tree] = {(0, 0): root}
 
     for level in range(min(depth, tree.depth)):
-        for parent, group in groupby(
-            range(len(tree.names[level])), key=lambda i: int(tree.parents[level][i])
-        ):
+        at_leaf = level == tree.depth - 1
+        nodes = range(len(tree.names[level]))
+        # nodes of a parent follow each other
+        for parent, group in groupby(nodes, key=lambda node: int(tree.parents[level][node])):
+            if (level, parent) not in drawn:  # it is one of those that were left out
+                continue
+            branch = drawn[level, parent]
             children = list(group)
-            if (level, parent) in drawn:
-                branch = drawn[level, parent]
-                for i in children[:most]:
-                    count = _count(
-                        int(classes[level][i]),
-                        int(counts[level][i]),
-                        at_leaf=level == tree.depth - 1,
-                    )
-                    name = shown(tree.names[level][i], tree.levels, level)
-                    drawn[level + 1, i] = branch.add(Text(visible(f"{name}  {count}".rstrip())))
-                if len(children) > most:
-                    branch.add(Text(f"… {len(children) - most:,} more"))
+            for node in children[:most]:
+                count = _count(int(classes[level][node]), int(counts[level][node]), at_leaf=at_leaf)
+                name = shown(tree.names[level][node], tree.levels, level)
+                drawn[level + 1, node] = branch.add(Text(visible(f"{name}  {count}".rstrip())))
+            if len(children) > most:
+                branch.add(Text(f"… {len(children) - most:,} more"))
 
     return root
 
@@ -95,17 +102,12 @@ def problem_lines(
 def _places_in_words(problem: TreeProblem) -> str:
     """Say where in the tree a node is a problem: the parents it has, the way round a cycle, the
     names that look alike; at most 20 of them, and the items that it concerns."""
-    words, joint = {
-        "cycle": ("on the way", " > "),
-        "ragged": ("ends at", " > "),
-        "alike": ("as", ", "),
-    }.get(problem.kind, ("in", " and "))
+    beginning, between = PLACES.get(problem.kind, ("in", " and "))
     items = f" ({problem.items:,} items)" if problem.items > 1 else ""
-    where = [
-        *problem.where[:SHOWN_PROBLEMS],
-        *(["…"] if len(problem.where) > SHOWN_PROBLEMS else []),
-    ]
-    return f"{words} {joint.join(where)}{items}" if where else items.strip()
+    where = list(problem.where[:SHOWN_PROBLEMS])
+    if len(problem.where) > SHOWN_PROBLEMS:
+        where.append("…")
+    return f"{beginning} {between.join(where)}{items}" if where else items.strip()
 
 
 def change_lines(mended: Mended, *, most: int | None) -> Iterator[str]:
@@ -131,9 +133,6 @@ def _first(lines: Sequence[str], most: int | None) -> Iterator[str]:
     yield from (f"  {line}" for line in lines[:most])
     if most is not None and len(lines) > most:
         yield f"  … {len(lines) - most:,} more (--all)"
-
-
-SHOWN_PROBLEMS = 20
 
 
 @click.group()
@@ -200,27 +199,44 @@ class NamesOptions:
         return name_table_of([manifests[self.split]] if self.split else list(manifests.values()))
 
 
-SOURCE = block("names", NamesOptions, [
-    click.argument("source"),
-    click.option(
-        "--levels", help="A table's columns of names, coarse to "
-                                                       "fine, with commas between."
-    ),
-    click.option("--item", metavar="COLUMN", help="A table's column of ids, which is no level."),
-    click.option(
-        "--edges", metavar="PARENT,CHILD",
-        help="The columns of a list of edges.",
-    ),
-    click.option("--separator", metavar="TEXT", help="What stands between the names of a path, "
-                                                     "such as '>'."),
-    click.option("--split", help="One split of a dataset, such as train; by default all of them."),
-    click.option("--policy", "policies", multiple=True, help="Mend the names by this policy. May "
-                                                             "be repeated."),
-    click.option(
-        "--placeholder", "placeholders", multiple=True,
-        help='Instead of "NA", "unknown" …: a missing name. May be repeated.',
-    ),
-])  # fmt: skip
+SOURCE = block(
+    "names",
+    NamesOptions,
+    [
+        click.argument("source"),
+        click.option(
+            "--levels", help="A table's columns of names, coarse to fine, with commas between."
+        ),
+        click.option(
+            "--item", metavar="COLUMN", help="A table's column of ids, which is no level."
+        ),
+        click.option(
+            "--edges",
+            metavar="PARENT,CHILD",
+            help="The columns of a list of edges.",
+        ),
+        click.option(
+            "--separator",
+            metavar="TEXT",
+            help="What stands between the names of a path, such as '>'.",
+        ),
+        click.option(
+            "--split", help="One split of a dataset, such as train; by default all of them."
+        ),
+        click.option(
+            "--policy",
+            "policies",
+            multiple=True,
+            help="Mend the names by this policy. May be repeated.",
+        ),
+        click.option(
+            "--placeholder",
+            "placeholders",
+            multiple=True,
+            help='Instead of "NA", "unknown" …: a missing name. May be repeated.',
+        ),
+    ],
+)
 
 
 @command.command("show")

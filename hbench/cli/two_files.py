@@ -17,13 +17,22 @@ if TYPE_CHECKING:
 
 OPTIONS = [
     click.option(
-        "--query", "query", type=FILE, multiple=True, metavar="FILE",
+        "--query",
+        "query",
+        type=FILE,
+        multiple=True,
+        metavar="FILE",
         help="Embeddings of the queries, where they are in a file of their own; repeatable, each "
-             "with its --gallery.",
+        "with its --gallery.",
     ),
-    click.option("--gallery", type=FILE, multiple=True, metavar="FILE", help="Embeddings of the "
-                                                                             "gallery, likewise."),
-]  # fmt: skip
+    click.option(
+        "--gallery",
+        type=FILE,
+        multiple=True,
+        metavar="FILE",
+        help="Embeddings of the gallery, likewise.",
+    ),
+]
 
 
 def pairs_of(query: Sequence[Path], gallery: Sequence[Path], *, hint: str = "") -> list[TwoFiles]:

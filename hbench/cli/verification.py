@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hbench.cli.terminal import progress, say, show, show_json, show_table
 from hbench.core.errors import ConfigError, UnknownName, UsageError
@@ -90,9 +90,10 @@ def rerun_rows(name: str, method: str, out: Path | None, *, as_json: bool) -> No
 
     said = []
     with TemporaryDirectory(prefix="hbench-rerun-") as temporary:
+        folder = out or Path(temporary) / "again"
         for number, row in enumerate(rows):
-            folder = (out or Path(temporary)) / str(number) if len(rows) > 1 else out
-            folder = folder or Path(temporary) / "again"
+            if len(rows) > 1:
+                folder = (out or Path(temporary)) / str(number)
             said.append(_make_again_and_compare(board, row, folder, as_json=as_json))
     failed = [words for words, stands in said if not stands]
     if failed:
@@ -130,7 +131,7 @@ def verify_kept(name: str | None, method: str | None, folder: Path, *, as_json: 
     kept = fetched.contents_in(folder)
     verdicts = []
     found: set[str] = set()
-    for path in _boards_to_verify(name, None)[0]:
+    for path in _board_files(name):
         board = read_board_file(path)
         found |= {row.method for row in board.rows}
         asked = _asked(range(len(board.rows)), board, method)
@@ -147,39 +148,55 @@ def verify_fetched(
     from hbench import boards as leaderboard
     from hbench.boards.proof import fetched
     from hbench.boards.proof.addresses import strangers_requester
+    from hbench.boards.proof.changes import deleted_since
 
-    paths, gone = _boards_to_verify(name, revision)
-    verdicts = [
-        fetched.RowVerdict(each, "(all)", fetched.DIFFERS, "its file is gone") for each in gone
-    ]
-    found: set[str] = set()
+    verdicts: list[RowVerdict] = []
+    if name is None and revision:  # what is not in this folder has no revisions
+        paths = sorted(Path(leaderboard.FOLDER).glob("*.toml"))
+        for each in deleted_since(revision):
+            verdicts.append(fetched.RowVerdict(each, "(all)", fetched.DIFFERS, "its file is gone"))
+    else:
+        paths = _board_files(name)
+
+    found: set[str] = set()  # methods
     with progress() as bars:
         task = bars.add_task("fetching and scoring", total=None)
         verify = partial(_verify_row, strangers_requester(), bars, task)
         for path in paths:
             try:
                 board = leaderboard.read_board_file(path)
-                asked, more, replaced = _rows_to_verify(path, board, revision, method)
+                asked = _rows_to_verify(path, board, revision, method)
             except ConfigError as error:
-                verdicts.append(
-                    fetched.RowVerdict(path.stem, "(all)", fetched.DIFFERS, fetched.one_line(error))
-                )
+                why = fetched.one_line(error)
+                verdicts.append(fetched.RowVerdict(path.stem, "(all)", fetched.DIFFERS, why))
                 continue
             found |= {row.method for row in board.rows}
-            new = {number: verify(board, number) for number in asked}
-            verdicts += [*more, *(_with_place(new[n], replaced.get(n)) for n in asked)]
-            if mark and new:
-                _mark(path, board, new)
+            of_rows = {number: verify(board, number) for number in asked.rows}
+            verdicts += asked.verdicts
+            verdicts += [asked.with_place(number, of_rows[number]) for number in asked.rows]
+            if mark and of_rows:
+                _mark(path, board, of_rows)
     if method is not None and method not in found and not verdicts:
         raise UnknownName("method", method, sorted(found))
     _show_verdicts(verdicts, as_json=as_json)
 
 
-def _with_place(verdict: RowVerdict, replaced: str | None) -> RowVerdict:
-    """A verdict that also says what its row takes the place of."""
-    if replaced is None:
-        return verdict
-    return verdict._replace(detail=f"{verdict.detail}; {replaced}")
+class RowsToVerify(NamedTuple):
+    """What is to be done for the rows of a leaderboard's file.
+
+    `rows`: the numbers of the rows to score again; `verdicts`: on what else was changed since a
+    revision, which needs no scoring; `replaced`: of rows that take the place of others, which.
+    """
+
+    rows: list[int]
+    verdicts: list[RowVerdict]
+    replaced: dict[int, str]
+
+    def with_place(self, number: int, verdict: RowVerdict) -> RowVerdict:
+        """The verdict on a row, saying also what the row takes the place of."""
+        if number not in self.replaced:
+            return verdict
+        return verdict._replace(detail=f"{verdict.detail}; {self.replaced[number]}")
 
 
 def _mark(path: Path, board: Leaderboard, verdicts: Mapping[int, RowVerdict]) -> None:
@@ -216,37 +233,29 @@ def _verify_row(
     )
 
 
-def _boards_to_verify(name: str | None, revision: str | None) -> tuple[list[Path], list[str]]:
-    """The files to verify, and the leaderboards that a branch deletes."""
+def _board_files(name: str | None) -> list[Path]:
+    """The files of one leaderboard, the shipped one and your own, or of all."""
     from hbench import boards as leaderboard
-    from hbench.boards.proof.changes import deleted_since
 
-    if name is None and revision:  # what is not in this folder has no revisions
-        return sorted(Path(leaderboard.FOLDER).glob("*.toml")), deleted_since(revision)
-    return [
-        file
-        for one in ([name] if name else leaderboard.board_names())
-        for file in leaderboard.board_files(one)
-    ], []
+    names = [name] if name else leaderboard.board_names()
+    return [file for each in names for file in leaderboard.board_files(each)]
 
 
 def _rows_to_verify(
     path: Path, board: Leaderboard, revision: str | None, method: str | None
-) -> tuple[list[int], list[RowVerdict], dict[int, str]]:
-    """The numbers of the rows of runs to verify, by default all; verdicts on what else a branch
-    changes since a revision; and what rows take the place of.
-    """
+) -> RowsToVerify:
+    """The rows of runs to verify, of a method if one is named: all, or those that were changed
+    since a revision."""
     from hbench.boards.proof.changes import changes_since, in_place_of
     from hbench.boards.proof.fetched import ABSENT, DIFFERS, RowVerdict
 
     if revision is None:
-        return _asked(range(len(board.rows)), board, method), [], {}
+        return RowsToVerify(_asked(range(len(board.rows)), board, method), [], {})
     changes = changes_since(revision, path)
-    verdicts = (
-        [RowVerdict(board.dataset, "(head)", DIFFERS, f"changed: {', '.join(changes.head)}")]
-        if changes.head
-        else []
-    )
+    verdicts = []
+    if changes.head:
+        changed_head = f"changed: {', '.join(changes.head)}"
+        verdicts.append(RowVerdict(board.dataset, "(head)", DIFFERS, changed_head))
     verdicts += [
         RowVerdict(board.dataset, method, DIFFERS, "the row is gone") for method in changes.gone
     ]
@@ -257,7 +266,7 @@ def _rows_to_verify(
         RowVerdict(board.dataset, row.method, ABSENT, f"{by_hand}, {row.source}") for row in papers
     ]
     replaced = {n: in_place_of(board.rows[n], old) for n, old in changes.replaced.items()}
-    return _asked(changes.rows, board, method), verdicts, replaced
+    return RowsToVerify(_asked(changes.rows, board, method), verdicts, replaced)
 
 
 def _show_verdicts(verdicts: list[RowVerdict], *, as_json: bool) -> None:
@@ -269,11 +278,9 @@ def _show_verdicts(verdicts: list[RowVerdict], *, as_json: bool) -> None:
     from hbench.core.errors import ComparisonError, SourceError
 
     verified = sum(verdict.verdict == fetched.VERIFIED for verdict in verdicts)
-    outcome = (
-        f"{verified} of {len(verdicts)} rows are verified"
-        if verdicts
-        else "nothing to verify: no row is of a run"
-    )
+    outcome = f"{verified} of {len(verdicts)} rows are verified"
+    if not verdicts:
+        outcome = "nothing to verify: no row is of a run"
     if as_json:
         show_json([verdict._asdict() for verdict in verdicts])
         say(outcome)

@@ -360,7 +360,9 @@ def small_board():
 
 
 def test_latex_has_the_best_in_bold_and_the_second_underlined_whatever_is_better():
-    text = cli.written(small_board(), rank(small_board(), "R@1"), ["R@1", "HD@1"], form="latex")
+    text = cli.board_as_text(
+        small_board(), rank(small_board(), "R@1"), ["R@1", "HD@1"], form="latex"
+    )
     assert marked("textbf", text) == ["81.0", "0.50", "0.50"]
     assert marked("underline", text) == ["80.5", "1.00"]
 
@@ -368,6 +370,6 @@ def test_latex_has_the_best_in_bold_and_the_second_underlined_whatever_is_better
 def test_nothing_is_best_where_all_are_equal():
     board = small_board()
     equal = board.model_copy(update={"rows": board.rows[1:2]})
-    text = cli.written(equal, rank(equal, "R@1"), ["R@1"], form="latex")
+    text = cli.board_as_text(equal, rank(equal, "R@1"), ["R@1"], form="latex")
     assert r"\textbf" not in text
     assert r"\underline" not in text

@@ -1,0 +1,344 @@
+"""The verbs of `hbench leaderboard` that change or check rows of runs: add, remove, verify and
+submit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from hbench.cli.names import BOARD, DATASET, FILE, FOLDER
+from hbench.cli.option_blocks import block
+from hbench.cli.reporting import submitted
+from hbench.cli.table_options import TABLE, TableOptions
+from hbench.cli.terminal import say, show
+from hbench.cli.verification import dataset_of, verify_fetched, verify_file, verify_kept
+from hbench.core.errors import UnknownName, UsageError
+
+if TYPE_CHECKING:
+    from hbench.boards import Leaderboard, Row
+    from hbench.boards.runs import RowDetails
+    from hbench.records.document import Document
+
+
+def setup_of(
+    _context: click.Context, _option: click.Parameter, pairs: Sequence[str]
+) -> dict[str, str | int]:
+    """The setup of a row from its KEY=VALUE pairs; raises UsageError for other texts, UnknownName
+    for a key that rows lack.
+    """
+    from hbench.boards import Setup
+
+    setup: dict[str, str | int] = {}
+    for key, _, value in (pair.partition("=") for pair in pairs):
+        if key not in Setup.model_fields:
+            raise UnknownName("key of a row's setup", key, Setup.model_fields)
+        if not value:
+            raise UsageError(
+                f"the setup's {key} has no value",
+                expected="KEY=VALUE",
+                fix=f"--setup {key}=…, or leave it out",
+            )
+        is_number = Setup.model_fields[key].annotation == int | None and value.isdecimal()
+        setup[key] = int(value) if is_number else value
+    return setup
+
+
+@dataclass(frozen=True)
+class RowOptions:
+    """What the options say of a row beside its scores."""
+
+    method: str | None
+    backbone: str | None
+    year: int | None
+    setup: dict[str, str | int]
+    made: str | None
+    url: str | None
+
+    def details(self, dim: int | None = None) -> RowDetails:
+        """The same as a row takes it; `dim`: of the embeddings, by default what the report says."""
+        from hbench.boards.runs import RowDetails
+
+        return RowDetails(dim=dim, **asdict(self))
+
+
+DETAILS = block(
+    "said",
+    RowOptions,
+    [
+        click.option("--method", help="Name of the row.  [default: the report's]"),
+        click.option("--backbone", help="For example ResNet-50."),
+        click.option("--year", type=int, help="[default: the year of the report]"),
+        click.option(
+            "--setup",
+            multiple=True,
+            metavar="KEY=VALUE",
+            callback=setup_of,
+            help="How the model was made, such as pretraining=ImageNet-1k or parameters=86000000; "
+            "repeatable.",
+        ),
+        click.option(
+            "--made",
+            metavar="COMMAND",
+            help="What made the file: hbench train … or embed …; "
+            "`leaderboard rerun` runs it again.",
+        ),
+        click.option(
+            "--url", help="Where the embedding file is published; others then verify the row by it."
+        ),
+    ],
+)
+
+
+@click.command("add", short_help="Add a row from a report of hbench evaluate.")
+@click.argument("name", type=BOARD)
+@click.argument("report", type=FILE)
+@DETAILS
+@click.option(
+    "--dim", type=click.IntRange(min=1), help="Embedding dimension.  [default: the report's]"
+)
+@click.option("--to", type=FILE, help="Append to this file.  [default: ./leaderboards or own]")
+@click.option("--replace", is_flag=True, help="Replace your rows of this method, or of this run.")
+def add(
+    name: str,
+    report: Path,
+    *,
+    said: RowOptions,
+    dim: int | None,
+    to: Path | None,
+    replace: bool,
+) -> None:
+    """Add a row from the JSON report of `hbench evaluate` or `hbench detect`, with all that is
+    needed to score it again.
+
+    Example: hbench leaderboard add sop report.json --method mine --backbone ResNet-50
+    """
+    from hbench import boards as leaderboard
+    from hbench.boards import runs as leaderboard_runs
+
+    details = said.details(dim)
+    carried = leaderboard_runs.carried_row(report, name, details)
+    if carried is None:
+        reported = _row_of(report, name, details)
+        board, row = reported.board, reported.row
+    else:
+        board, row = carried
+    path = to or leaderboard_runs.target(name)
+    gone = leaderboard_runs.add(row, board, path, replace=replace)
+    if gone:
+        say(f"replaced {', '.join(each.method for each in gone)} in {path}")
+    else:
+        say(f"added {row.method} to {path}")
+
+    # the row's place is among those of the leaderboard as it is now, and of the file, which may be
+    # one that the leaderboard's name does not stand for
+    in_file = [each for each in leaderboard.read_board(str(path)).rows if each != row]
+    others = [each for each in board.rows if each not in (*gone, *in_file)]
+    board = board.model_copy(update={"rows": (*others, *in_file)})
+    if board.metric in row.scores:
+        score = float(row.scores[board.metric]) / 100
+        by_name = row.setup.queries is not None
+        stands = leaderboard.place(board, board.metric, score, by_name=by_name)
+        say(f"place {stands.place} of {stands.of + 1} by {board.metric}, {board.protocol} protocol")
+
+
+@click.command("remove", short_help="Remove a row of a run of yours.")
+@click.argument("name", type=BOARD)
+@click.argument("method")
+@click.option(
+    "--run",
+    metavar="DIGEST",
+    help="Where several rows have this name: how the digest of its content begins.",
+)
+@click.option(
+    "--from", "path", type=FILE, help="Remove from this file.  [default: ./leaderboards or own]"
+)
+def remove(name: str, method: str, run: str | None, path: Path | None) -> None:
+    """Remove the row of METHOD from your own file of a leaderboard; rows of papers stay.
+
+    Example: hbench leaderboard remove sop mine
+    """
+    from hbench.boards import edits, runs
+
+    path = path or runs.target(name)
+    row = edits.remove(path, method, run)
+    say(f"removed {row.method} ({row.source}) from {path}")
+
+
+@dataclass(frozen=True)
+class RowFiles:
+    """The files that a row is of."""
+
+    embeddings: Path | None
+    ids: Path | None
+    gallery: Path | None
+    nodes: Path | None
+
+    @property
+    def said(self) -> list[str]:
+        """The options that were given."""
+        return [f"--{name}" for name, path in asdict(self).items() if path]
+
+
+ROW_FILES = block(
+    "row_files",
+    RowFiles,
+    [
+        click.option("--embeddings", type=FILE, help="The embedding or ranking file."),
+        click.option("--ids", type=FILE, help="The ids of a .npy or .safetensors file."),
+        click.option(
+            "--gallery", type=FILE, help="The gallery's embeddings, if in a file of their own."
+        ),
+        click.option(
+            "--nodes", type=FILE, help="The vectors of the names, where these are the queries."
+        ),
+    ],
+)
+
+
+@click.command("verify", short_help="Score a row's embeddings again and compare.")
+@click.argument("name", type=BOARD, required=False)
+@click.argument("method", required=False)
+@ROW_FILES
+@click.option(
+    "--dataset",
+    "-d",
+    type=DATASET,
+    help="Where the dataset is.  [default: the leaderboard's, by name]",
+)
+@TABLE
+@click.option(
+    "--fetch",
+    is_flag=True,
+    help="Fetch the files that rows of runs name by their url, and verify all of them.",
+)
+@click.option(
+    "--files",
+    type=FOLDER,
+    help="Verify rows of runs by the files in this folder, whatever their names.",
+)
+@click.option(
+    "--changed-since",
+    metavar="REV",
+    help="With --fetch: only rows that the git revision REV does not have.",
+)
+@click.option(
+    "--mark",
+    is_flag=True,
+    help="With --fetch: write into the leaderboard's file which rows were verified.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def verify(
+    name: str | None,
+    method: str | None,
+    *,
+    row_files: RowFiles,
+    dataset: str | None,
+    table: TableOptions,
+    fetch: bool,
+    files: Path | None,
+    changed_since: str | None,
+    mark: bool,
+    as_json: bool,
+) -> None:
+    """Score METHOD's embeddings again and compare with its row: equal, or by how much each score
+    differs (exit code 7).
+
+    An own row is checked against the content it was made from, in whatever container; other vectors
+    are scored all the same. A published one is checked against the digits it is printed with. With
+    --fetch the files come from the addresses that the rows name, and a Markdown table of all
+    verdicts is printed; exit code 6 where some cannot be had.
+
+    Example: hbench leaderboard verify sop mine --embeddings emb.parquet
+    """
+    of_a_file = row_files.said
+    if dataset:
+        of_a_file.append("--dataset")
+    if (fetch or files) and (of_a_file or (fetch and files)):
+        raise click.UsageError(
+            "--fetch verifies by the files that rows name, --files by those of a folder: leave "
+            f"{' '.join(of_a_file) or 'one of the two'} out."
+        )
+    if not fetch and (changed_since or mark):
+        raise click.UsageError("--changed-since and --mark go with --fetch.")
+
+    if files:
+        verify_kept(name, method, files, as_json=as_json)
+    elif fetch:
+        verify_fetched(name, method, changed_since, mark=mark, as_json=as_json)
+    elif name is None or method is None or row_files.embeddings is None:
+        raise click.UsageError(
+            "Give NAME, METHOD and --embeddings FILE, or --files FOLDER, or --fetch."
+        )
+    else:
+        given = submitted(row_files.embeddings, row_files.ids, row_files.gallery)
+        data = table.load_if_named(dataset)
+        verify_file(name, method, given, data, nodes=row_files.nodes, as_json=as_json)
+
+
+@click.command("submit", short_help="Check a report and its embeddings, and print the row.")
+@click.argument("report", type=FILE)
+@click.option("--embeddings", type=FILE, required=True, help="The file that the report is of.")
+@DETAILS
+@click.option(
+    "--dataset", "-d", type=DATASET, help="Where the dataset is.  [default: the report's, by name]"
+)
+@TABLE
+def submit(
+    report: Path, *, embeddings: Path, said: RowOptions, dataset: str | None, table: TableOptions
+) -> None:
+    """Check everything that a leaderboard's row is checked for, and print the row and what to do
+    with it.
+
+    Example: hbench leaderboard submit report.json --embeddings emb.parquet --url
+    https://example.org/emb.parquet
+    """
+    from hbench.boards import runs as leaderboard_runs
+    from hbench.boards.proof.verification import checked
+
+    data = table.load_if_named(dataset)
+    reported = _row_of(report, None, said.details())
+    dataset_name = reported.document.dataset
+    given = submitted(embeddings, None, None)
+    checks = checked(reported.row, reported.board, given, dataset_of(data, dataset_name))
+    for doubt in reported.document.doubts:
+        say(f"doubt: {doubt}")
+    say(f"{len(checks)} scores are equal when scored again")
+    show(leaderboard_runs.block(reported.row).rstrip("\n"))
+    steps = [
+        "publish the file, and give its address with --url: then anybody can verify the row",
+        f"append the lines above to leaderboards/{dataset_name}.toml of a clone of hbench",
+        "open a pull request",
+    ]
+    for number, step in enumerate(steps[1:] if said.url else steps, start=1):
+        say(f"{number}. {step}")
+
+
+class ReportedRow(NamedTuple):
+    """A report, the leaderboard that it goes to, and its row there."""
+
+    document: Document
+    board: Leaderboard
+    row: Row
+
+
+def _row_of(report: Path, name: str | None, details: RowDetails) -> ReportedRow:
+    """Read a report, and make its row on the leaderboard of this name, by default that of its
+    dataset, even if there is none yet.
+    """
+    from hbench import boards as leaderboard
+    from hbench.boards import runs as leaderboard_runs
+    from hbench.records import document as reports
+
+    document = reports.read(report)
+    name = document.dataset if name is None else name
+    listed = leaderboard.board_names()
+    if name not in {*listed, document.dataset} and not name.endswith(".toml"):
+        raise UnknownName("leaderboard", name, dict.fromkeys([*listed, document.dataset]))
+    is_there = name in listed or (name.endswith(".toml") and Path(name).is_file())
+    board = leaderboard.read_board(name) if is_there else leaderboard_runs.empty_board(document)
+    return ReportedRow(document, board, leaderboard_runs.row_of(document, board, details))
