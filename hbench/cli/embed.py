@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 from click.core import ParameterSource
 
+from hbench.cli.embed_options import (
+    IMAGES,
+    MODEL,
+    NAMES,
+    ImageOptions,
+    ModelOptions,
+    NameOptions,
+)
 from hbench.cli.names import DATASET, FILE
 from hbench.cli.terminal import progress, say
 
@@ -20,21 +27,19 @@ if TYPE_CHECKING:
     from hbench.train.embedding.embed_dataset import Embedder, EmbedOptions
 
 EVERY = 10  # seconds between two lines, where no bar is watched
-OF_MODEL = ("size", "weights", "key_map", "net")
-OF_IMAGES = {
-    "models", "size", "scales", "flip", "workers", "precision", "skip_unreadable", "key_map", "net",
+# the parameters that --names has no use for
+OF_IMAGES_ALONE = (
+    "models",
+    "size",
+    "scales",
+    "flip",
+    "workers",
+    "precision",
+    "skip_unreadable",
+    "key_map",
+    "net",
     "trust_code",
-}  # fmt: skip
-
-
-def _scales(_context: click.Context, _option: click.Parameter, text: str) -> tuple[float, ...]:
-    try:
-        scales = tuple(float(part) for part in text.split(","))
-    except ValueError:
-        scales = ()
-    if not scales or not all(0 < scale < math.inf for scale in scales):
-        raise click.BadParameter(f"{text!r}: expected numbers above 0, such as 1,0.7071,0.5")
-    return scales
+)
 
 
 @click.command("embed")
@@ -56,46 +61,8 @@ def _scales(_context: click.Context, _option: click.Parameter, text: str) -> tup
     show_default=True,
     help="train, test (all tests), or one test by its name.",
 )
-@click.option(
-    "--size", type=click.IntRange(min=1), help="Side of the images.  [default: the model's]"
-)
-@click.option(
-    "--weights",
-    default="pretrained",
-    show_default=True,
-    help="pretrained, random, or a file of weights.",
-)
-@click.option(
-    "--scales",
-    default="1",
-    show_default=True,
-    callback=_scales,
-    help="Embed at several scales and take the mean: 1,0.7071,0.5.",
-)
-@click.option("--flip", is_flag=True, help="Embed the mirrored image too, and take the mean.")
-@click.option(
-    "--batch", type=click.IntRange(min=1), default=64, show_default=True, help="Images at a time."
-)
-@click.option(
-    "--workers",
-    type=click.IntRange(min=0),
-    help="Processes that decode.  [default: one per processor, to 10]",
-)
-@click.option(
-    "--precision",
-    type=click.Choice(["float32", "bfloat16", "float16"]),
-    default="float32",
-    show_default=True,
-)
-@click.option(
-    "--skip-unreadable", is_flag=True, help="Leave out images that cannot be read, and name them."
-)
-@click.option(
-    "--key-map", type=FILE, help="TOML that renames keys of a file of weights: old = new."
-)
-@click.option(
-    "--net", metavar="FILE.py:NAME", help="Of a run whose net is a program: that program."
-)
+@MODEL
+@IMAGES
 @click.option(
     "--trust-code",
     multiple=True,
@@ -103,23 +70,7 @@ def _scales(_context: click.Context, _option: click.Parameter, text: str) -> tup
     help="Let this Python file run, which --models names; remembered until it changes.",
 )
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1.")
-@click.option(
-    "--names", is_flag=True, help="Embed the names of the tree's nodes instead, for --nodes."
-)
-@click.option(
-    "--template",
-    "templates",
-    multiple=True,
-    metavar="TEXT",
-    help="With --names: a sentence with {} for the name, or {path}; of several, the mean.  "
-    "[default: a photo of {}]",
-)
-@click.option(
-    "--other-names",
-    type=FILE,
-    help="With --names: a table of further names: node, name and, perhaps, language.",
-)
-@click.option("--language", help="Of --other-names, only these, in place of a node's own name.")
+@NAMES
 def command(
     model: str | None,
     models: Path | None,
@@ -127,9 +78,11 @@ def command(
     out: Path,
     split: str,
     *,
-    names: bool,
-    templates: tuple[str, ...],
-    **options: Any,
+    loading: ModelOptions,
+    images: ImageOptions,
+    trust_code: tuple[Path, ...],
+    device: str,
+    naming: NameOptions,
 ) -> None:
     """Embed every image of a split with MODEL, in manifest order; interrupted, the same command
     resumes. With --names, embed the names of its tree.
@@ -147,20 +100,31 @@ def command(
              hbench embed --models models.txt --dataset sop --out embeddings/
              hbench embed open_clip:ViT-B-16/openai -d sop --names -o names.parquet
     """
-    if names:
+    if naming.names:
         _refuse_options_of_images(click.get_current_context())
-        kept = ("weights", "batch", "device", "other_names", "language")
-        choices = {key: options[key] for key in kept}
-        _embed_names(model, dataset, out, split=split, templates=templates, choices=choices)
+        if model is None:
+            raise click.UsageError("Give MODEL: --names takes one model.")
+        by = TextModel(model, loading.weights, images.batch, device)
+        _embed_names(by, dataset, out, split=split, naming=naming)
         return
-    others = [options.pop(name) for name in ("other_names", "language")]
-    if templates or any(others):
-        raise click.UsageError(
-            "--template, --other-names and --language are of --names: images have no sentences."
-        )
+    naming.refuse_for_images()
     if (model is None) == (models is None):
         raise click.UsageError("Give either MODEL or --models.")
-    _embed_images(model, models, dataset, out, split=split, options=options)
+
+    from hbench import datasets
+    from hbench.train.embedding.embed_models import read_models
+    from hbench.train.processes import chosen_device
+    from hbench.train.recipes.consent import trust
+
+    for file in trust_code:
+        trust(file)
+    listed = read_models(models, out) if models else {}
+    chosen_device(device)  # one that is not there is refused before any model is loaded
+    of_split = SplitImages(datasets.load(dataset), split, images.options, device)
+    if model is not None:
+        _embed_with_one(loading.load(model), of_split, dataset, out)
+    else:
+        _embed_with_list(listed, of_split, dataset, out, load_model=loading.load)
 
 
 def _refuse_options_of_images(context: click.Context) -> None:
@@ -168,20 +132,24 @@ def _refuse_options_of_images(context: click.Context) -> None:
     given = [
         f"--{name.replace('_', '-')}"
         for name in context.params
-        if name in OF_IMAGES and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if name in OF_IMAGES_ALONE
+        and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
     ]
     if given:
         raise click.UsageError(f"--names takes no {', '.join(given)}: it is of images.")
 
 
+class TextModel(NamedTuple):
+    """The model that embeds names: where it is from, and how many names at a time, where."""
+
+    name: str
+    weights: str
+    batch: int
+    device: str
+
+
 def _embed_names(
-    model: str | None,
-    dataset: str,
-    out: Path,
-    *,
-    split: str,
-    templates: tuple[str, ...],
-    choices: dict[str, Any],
+    model: TextModel, dataset: str, out: Path, *, split: str, naming: NameOptions
 ) -> None:
     """Embed the names of nodes, with a bar, and say what was embedded and what comes next."""
     from hbench import datasets
@@ -190,25 +158,27 @@ def _embed_names(
     from hbench.train.embedding.embed_names import PHOTO, embed_names, first_sentences
     from hbench.train.embedding.other_names import read_names
 
-    if model is None:
-        raise click.UsageError("Give MODEL: --names takes one model.")
     data = datasets.load(dataset)
-    sentences = templates or (PHOTO,)
+    sentences = naming.templates or (PHOTO,)
     with progress() as bars:
         task = bars.add_task(f"embedding names of {data.name}", total=None)
         embed_names(
-            model,
+            model.name,
             data,
             out,
             split=split,
             templates=sentences,
+            other_names=naming.other_names,
+            language=naming.language,
+            weights=model.weights,
+            batch=model.batch,
+            device=model.device,
             on_progress=lambda done, number: bars.update(task, completed=done, total=number),
-            **choices,
         )
     others = None
-    if choices["other_names"] is not None:
+    if naming.other_names is not None:
         tree = items_of(data, split).tree
-        others = read_names(choices["other_names"], tree, choices["language"])
+        others = read_names(naming.other_names, tree, naming.language)
         say(f"{len(others):,} of {len(paths_of(tree)):,} nodes have other names")
     first = first_sentences(data, split, sentences[0], others)
     shown = ", ".join(f"“{text}”" for text in first)
@@ -216,45 +186,31 @@ def _embed_names(
     say(f"wrote {out}: hbench evaluate IMAGES --dataset {dataset} --nodes {out}")
 
 
-def _embed_images(
-    model: str | None,
-    models: Path | None,
+def _embed_with_one(net: Embedder, images: SplitImages, dataset: str, out: Path) -> None:
+    """Embed the images of a split with one model, and say what comes next."""
+    embed_split(net, images, out)
+    command = f"hbench evaluate {out} --dataset {dataset}"
+    if images.split == "train":
+        command += " needs the test items"
+    say(f"wrote {out}: {command}")
+
+
+def _embed_with_list(
+    listed: dict[str, Path],
+    images: SplitImages,
     dataset: str,
     out: Path,
     *,
-    split: str,
-    options: dict[str, Any],
+    load_model: Callable[[str], Embedder],
 ) -> None:
-    """Embed the images of a split with one model, or with every model of a list."""
-    from hbench import datasets
-    from hbench.train.embedding import embed_dataset as embedding
-    from hbench.train.embedding.embed_models import read_models, refuse_failed
-    from hbench.train.processes import chosen_device
-    from hbench.train.recipes.consent import trust
+    """Embed the images of a split with every model of a list, each to its file in the folder `out`;
+    the models that failed are named together at the end."""
+    from hbench.train.embedding.embed_models import refuse_failed
 
-    for file in options.pop("trust_code"):
-        trust(file)
-    listed = read_models(models, out) if models else {}
-    of_model: dict[str, Any] = {name: options.pop(name) for name in OF_MODEL}
-    device = options.pop("device")
-    chosen_device(device)  # one that is not there is refused before any model is loaded
-    images = SplitImages(datasets.load(dataset), split, embedding.EmbedOptions(**options), device)
-
-    def load_model(name: str) -> Embedder:
-        return embedding.embedder(name, **of_model)
-
-    if model is None:
-        failed = _embed_with_each(images, listed, load_model)
-        if len(failed) < len(listed) and split != "train":
-            say(f"hbench evaluate-all {out} --dataset {dataset} --out REPORTS compares them")
-        refuse_failed(failed, len(listed))
-        return
-
-    embed_split(load_model(model), images, out)
-    command = f"hbench evaluate {out} --dataset {dataset}"
-    if split == "train":
-        command += " needs the test items"
-    say(f"wrote {out}: {command}")
+    failed = _embed_with_each(images, listed, load_model)
+    if len(failed) < len(listed) and images.split != "train":
+        say(f"hbench evaluate-all {out} --dataset {dataset} --out REPORTS compares them")
+    refuse_failed(failed, len(listed))
 
 
 class SplitImages(NamedTuple):
@@ -294,12 +250,13 @@ def embed_split(given: Embedder, images: SplitImages, file: Path) -> None:
     data, split, options, device = images
     with progress() as bars:
         task = bars.add_task(f"embedding {data.name} {split}", total=None)
-        last_said = [time.monotonic()]
+        last_said = time.monotonic()
 
         def watch(done: int, number: int) -> None:
+            nonlocal last_said
             bars.update(task, completed=done, total=number)
-            if bars.disable and time.monotonic() - last_said[-1] >= EVERY:
-                last_said.append(time.monotonic())
+            if bars.disable and time.monotonic() - last_said >= EVERY:
+                last_said = time.monotonic()
                 say(f"embedded {done:,} of {number:,} images")
 
         hbench.embed(

@@ -88,10 +88,11 @@ def list_(as_json: bool, as_csv: bool) -> None:
     if as_json:
         show_json([dict(zip(header, line, strict=True)) for line in lines])
         return
-    texts = [list(map(str, line)) for line in lines]
+    empty = "" if as_csv else NONE  # a dash is for people
+    texts = []
+    for line in lines:
+        texts.append([empty if cell == NONE else str(cell) for cell in line])
     left = ("metric", "protocol", "best")
-    if as_csv:  # a dash is for people
-        texts = [["" if cell == NONE else cell for cell in line] for line in texts]
     show_table(None, header, texts, left=left, caption="scores in percent", as_csv=as_csv)
     if broken:  # the others are listed all the same
         raise broken[0]

@@ -21,13 +21,10 @@ def command(name: str | None, as_json: bool, as_csv: bool) -> None:
 
     known = [name] if name else list(losses)
     entries = [loss_entry(loss) for loss in known]
-    parameters = [
-        {
-            parameter: "required" if default is REQUIRED else default
-            for parameter, default in entry.parameters.items()
-        }
-        for entry in entries
-    ]
+    parameters = []  # of every loss: name -> default
+    for entry in entries:
+        defaults = entry.parameters.items()
+        parameters.append({n: "required" if value is REQUIRED else value for n, value in defaults})
     if as_json:
         described = [
             {"name": loss, "formula": entry.formula, "paper": entry.paper, "parameters": own}

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from hbench.cli.names import FILE, RECIPE
+from hbench.cli.option_blocks import block
 from hbench.cli.reporting import show_scores
 from hbench.cli.terminal import say, show, show_table, steps_first
 from hbench.records.shown import percent_note, shown
@@ -24,6 +26,44 @@ if TYPE_CHECKING:
     from hbench.train.sweep import Sweep
 
 FIRST_LINE = 10  # seconds, after which the first line comes where no bar is shown
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a run is made: by which device and threads, who follows it, and whether it goes on."""
+
+    resume: bool
+    device: str
+    threads: int | None
+    track: tuple[str, ...]
+    tensorboard: bool
+
+    @property
+    def trackers(self) -> list[str]:
+        """The names of --track, and tensorboard's where its own option was given, once each."""
+        names = [*self.track, "tensorboard"] if self.tensorboard else self.track
+        return list(dict.fromkeys(names))
+
+
+RUN = block(
+    "run",
+    RunOptions,
+    [
+        click.option("--resume", is_flag=True, help="Go on with the run in that folder."),
+        click.option(
+            "--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1."
+        ),
+        click.option(
+            "--threads",
+            type=click.IntRange(min=1),
+            help="Threads that compute.  [default: torch's]",
+        ),
+        click.option(
+            "--track", multiple=True, metavar="NAME", help="tensorboard or wandb, beside log.jsonl."
+        ),
+        click.option("--tensorboard", is_flag=True, help="As --track tensorboard."),
+    ],
+)
 
 
 @click.command("train")
@@ -49,21 +89,13 @@ FIRST_LINE = 10  # seconds, after which the first line comes where no bar is sho
     help="Trials of a sweep whose weights are kept.",
 )
 @click.option("--out", "-o", type=FILE, help="Folder of the run.  [default: runs/RECIPE]")
-@click.option("--resume", is_flag=True, help="Go on with the run in that folder.")
 @click.option(
     "--trust-code",
     multiple=True,
     type=FILE,
     help="Let this Python file run, which the recipe names; remembered until it changes.",
 )
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1.")
-@click.option(
-    "--threads", type=click.IntRange(min=1), help="Threads that compute.  [default: torch's]"
-)
-@click.option(
-    "--track", multiple=True, metavar="NAME", help="tensorboard or wandb, beside log.jsonl."
-)
-@click.option("--tensorboard", is_flag=True, help="As --track tensorboard.")
+@RUN
 @click.option(
     "--print", "only_print", is_flag=True, help="Print the recipe as it would be trained, and stop."
 )
@@ -75,8 +107,8 @@ def command(
     sweep: tuple[str, ...],
     keep: str,
     trust_code: tuple[Path, ...],
+    run: RunOptions,
     only_print: bool,
-    **options: Any,
 ) -> None:
     """Train by RECIPE, a name that `hbench recipes` lists or a TOML file; then embed and score the
     dataset's tests.
@@ -110,8 +142,8 @@ def command(
         say(files.losses_in_words(chosen, recipe))
     folder = out or Path("runs") / Path(recipe).stem
     if sweep:
-        chosen = _best_of_sweep(recipe, changes, sweep, out=folder, keep=keep, options=options)
-    _train(chosen, folder, **options)
+        chosen = _best_of_sweep(recipe, changes, sweep, out=folder, keep=keep, run=run)
+    _train(chosen, folder, run)
 
 
 def _consent(
@@ -138,7 +170,7 @@ def _best_of_sweep(
     *,
     out: Path,
     keep: str,
-    options: dict[str, Any],
+    run: RunOptions,
 ) -> Recipe:
     """Train the trials of a sweep, show them as a table, and return the recipe of the best."""
     from hbench.train import sweep as sweeps
@@ -149,7 +181,7 @@ def _best_of_sweep(
 
     def train(trial: Recipe, folder: Path, resume: bool) -> None:
         say(f"trial {folder.name}, of {number}")
-        _train(trial, folder, **{**options, "resume": resume, "is_trial": True})
+        _train(trial, folder, replace(run, resume=resume), is_trial=True)
 
     if not sweep.resolved().validation:
         say(f"{sweeps.HELD_OUT:.0%} of the training classes are held out, to compare the trials")
@@ -182,37 +214,26 @@ def _show_trials(sweep: Sweep, trials: Sequence[Trial], number: int) -> None:
     show_table(None, [*keys, metric], rows, note, left=keys)
 
 
-def _train(
-    chosen: Any,
-    out: Path,
-    *,
-    resume: bool,
-    device: str,
-    threads: int | None,
-    track: tuple[str, ...],
-    tensorboard: bool,
-    is_trial: bool = False,
-) -> None:
+def _train(chosen: Recipe, out: Path, run: RunOptions, *, is_trial: bool = False) -> None:
     """Train with a bar, and show the scores unless the run is a trial of a sweep."""
     import torch
 
     from hbench.train.loop import EMBEDDINGS, train
     from hbench.train.processes import join_processes
 
-    if threads:
-        torch.set_num_threads(threads)
-    with join_processes(device) as processes:
+    if run.threads:
+        torch.set_num_threads(run.threads)
+    with join_processes(run.device) as processes:
         bars = steps_first()
         bars.disable |= not processes.first
         with bars:
             watch = Progress(bars, chosen.log_every, is_first=processes.first)
-            names = dict.fromkeys([*track, "tensorboard"] if tensorboard else track)
             report = train(
                 chosen,
                 out,
                 processes=processes,
-                resume=resume,
-                track=list(names),
+                resume=run.resume,
+                track=run.trackers,
                 on_progress=watch.step,
                 on_validation=watch.validation,
                 on_remark=say,

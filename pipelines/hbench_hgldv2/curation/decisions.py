@@ -198,7 +198,8 @@ class Decisions(Strict):
                     )
             if isinstance(decision, Ambiguous) and decision.use not in (None, *decision.choices):
                 raise ValueError(f"{decision.id}: {decision.use!r} is not one of its choices")
-            if isinstance(decision, Split) and list(decision.into.values()).count(REST) > 1:
+            rests = decision.into.values() if isinstance(decision, Split) else ()
+            if sum(part == REST for part in rests) > 1:
                 raise ValueError(f"{decision.id}: only one part can take the rest, '*'")
 
         return self
