@@ -19,9 +19,8 @@ from hbench.core.files import locked, write_text
 
 HEAD = re.compile(r"^[ \t]*\[\[[ \t]*row[ \t]*\]\]", re.MULTILINE)
 OTHER_TABLE = re.compile(r"^[ \t]*\[(?![ \t]*\[?[ \t]*row[ \t]*[.\]])", re.MULTILINE)
-REST = re.compile(
-    r"(?:^[ \t]*(?:#.*)?\n)*\Z", re.MULTILINE
-)  # comments and blank lines belong to what follows
+# comments and blank lines at the end of a row, which belong to what follows it
+REST = re.compile(r"(?:^[ \t]*(?:#.*)?\n)*\Z", re.MULTILINE)
 
 
 def _without(text: str, numbers: Collection[int]) -> str:
@@ -44,7 +43,9 @@ def without_rows(path: Path, text: str, numbers: Collection[int]) -> str:
     """A file's text without the rows of these numbers; raises ConfigError where it is written so
     that hbench cannot tell its rows apart."""
     before = parse_board(text, str(path)).rows
-    shorter = _without(text, numbers) if len(HEAD.findall(text)) == len(before) else text
+    shorter = text
+    if len(HEAD.findall(text)) == len(before):  # else rows are written in another way, as in a list
+        shorter = _without(text, numbers)
     expected = tuple(row for number, row in enumerate(before) if number not in numbers)
     if parse_board(shorter, str(path)).rows != expected:
         named = examples(before[number].method for number in numbers)

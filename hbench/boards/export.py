@@ -26,7 +26,7 @@ from hbench.datasets.metadata import publications
 from hbench.metrics.names import goodness
 from hbench.records.tables import PrintedTable
 
-Places = set[int]  # lines of a column
+Places = set[int]  # the lines of a column that are marked
 
 
 def table(
@@ -85,8 +85,8 @@ def with_best(
 
 
 def two_best(scores: Sequence[Decimal | None], metric: str) -> tuple[Places, Places]:
-    """Return where the best score stands, and where the second; equal ones share. None where all
-    known scores are equal."""
+    """Return the lines of the best score, and those of the second, of the scores of all lines;
+    equal ones share. Both are empty where all known scores are equal: then none is ahead."""
     known = sorted(
         {score for score in scores if score is not None},
         key=lambda score: goodness(metric, score),
@@ -158,7 +158,10 @@ def remarks(row: Row, levels: Sequence[str]) -> list[str]:
 
 def short_source(row: Row) -> str:
     """The first word of the citation and the table; the year has its own column."""
-    return f"{row.paper.citation.partition(',')[0]} {row.paper.table}" if row.paper else row.source
+    if row.paper is None:
+        return row.source
+    first_author = row.paper.citation.partition(",")[0]
+    return f"{first_author} {row.paper.table}"
 
 
 def full_source(key: str, citation: Citation) -> str:
@@ -233,4 +236,5 @@ def as_csv(board: Leaderboard, standings: Iterable[Standing]) -> str:
 
 
 def _rows(standings: Iterable[Standing]) -> Iterator[tuple[int | None, Row]]:
+    """The rows of standings, each with the place of its standing."""
     return ((standing.place, row) for standing in standings for row in standing.rows)

@@ -32,7 +32,7 @@ def board_names() -> list[str]:
             for folder in folders
             if folder.is_dir()
             for path in folder.glob("*.toml")
-            if path.stem.isprintable()  # no dataset has another name, nor has a terminal
+            if path.stem.isprintable()  # a dataset's name is, and a terminal shows no other
         }
     )
 
@@ -52,11 +52,14 @@ def board_files(name: str) -> list[Path]:
     """
     if name.endswith(".toml") or "/" in name:
         return [Path(name)]
-    base = [path for folder in _base_folders() if (path := folder / f"{name}.toml").is_file()][:1]
-    user_files = [path for path in [user_folder() / f"{name}.toml"] if path.is_file()]
-    if not base and not user_files:
+    published = [folder / f"{name}.toml" for folder in _base_folders()]
+    found = [path for path in published if path.is_file()][:1]  # the first hides the others
+    own = user_folder() / f"{name}.toml"
+    if own.is_file():
+        found.append(own)
+    if not found:
         raise UnknownName("leaderboard", name, board_names())
-    return base + user_files
+    return found
 
 
 @checked
@@ -144,5 +147,7 @@ def _conditions(board: Leaderboard) -> str:
 
 
 def _base_folders() -> list[Path]:
+    """The folders of published rows, the one that counts first: below the folder in which one is,
+    as in a clone that is edited; in the installed package; and in the clone that it is run from."""
     package = Path(__file__).parents[1]
     return [Path(FOLDER), package / FOLDER, package.parent / FOLDER]

@@ -27,9 +27,10 @@ def impossible(row: Row, levels: Sequence[str]) -> Iterator[str]:
     of its leaderboard, coarse to fine, if all are scored on one test; else none, and only what
     holds at the finest level is tried.
     """
-    at = [f"/{level}" for level in levels[:-1]]
-    for level in (*at, ""):
-        yield from _by_cut(row, level)
+    # what the names of metrics end in, coarse to fine; of the finest level they end in nothing
+    endings = [*(f"/{level}" for level in levels[:-1]), ""]
+    for level in endings:
+        yield from _falling_recalls(row, level)
         # mAP@R sums a part of what AP sums
         yield from _below(row, f"AP{level}", f"mAP@R{level}")
     # equal: neither is below the other
@@ -37,13 +38,13 @@ def impossible(row: Row, levels: Sequence[str]) -> Iterator[str]:
         yield from _below(row, one, other)
         yield from _below(row, other, one)
     # who shares the fine class shares the coarse one
-    for coarse, fine in pairwise((*at, "")):
+    for coarse, fine in pairwise(endings):
         for metric in [metric for metric in row.scores if _is_recall(metric, fine)]:
             yield from _below(row, metric.removesuffix(fine) + coarse, metric)
-    yield from _between(row, [f"AP{level}" for level in (*at, "")])
+    yield from _between(row, [f"AP{level}" for level in endings])
 
 
-def _by_cut(row: Row, level: str) -> Iterator[str]:
+def _falling_recalls(row: Row, level: str) -> Iterator[str]:
     """Yield the recalls of a level that fall where more items are looked at."""
     metrics = [metric for metric in row.scores if _is_recall(metric, level)]
     metrics.sort(key=lambda metric: MetricName.parse(metric).cut or 0)

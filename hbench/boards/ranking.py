@@ -304,7 +304,10 @@ def place(board: Leaderboard, metric: str, score: float, *, by_name: bool = Fals
             worse.append(standing)
 
     return BoardPlace(
-        len(better) + 1, len(ranked), better[-1] if better else None, worse[0] if worse else None
+        place=len(better) + 1,
+        of=len(ranked),
+        better=better[-1] if better else None,
+        worse=worse[0] if worse else None,
     )
 
 
@@ -321,11 +324,9 @@ def _reprints(row: Row, result: list[Row]) -> bool:
     """Whether a published row repeats the scores of another one: those that both have, for one
     method on one net."""
     first = result[0]
-    if (
-        row.run
-        or first.run
-        or (row.method, row.backbone, row.dim) != (first.method, first.backbone, first.dim)
-    ):
+    if row.run or first.run:
+        return False
+    if (row.method, row.backbone, row.dim) != (first.method, first.backbone, first.dim):
         return False
     shared = [(key, other) for other in result for key in row.scores.keys() & other.scores.keys()]
     return bool(shared) and all(
@@ -379,6 +380,8 @@ def _letters(metric: str) -> str:
 
 
 def _spelling(board: Leaderboard, metric: str, where: str) -> Iterator[str]:
+    """What is wrong with the name of a metric that stands at a place: nobody knows it, or rows keep
+    it under another spelling."""
     try:
         key = board.key(metric)
     except HBenchError as error:

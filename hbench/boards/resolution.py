@@ -20,16 +20,16 @@ from hbench.boards import Leaderboard
 from hbench.datasets import folders
 from hbench.datasets.dataset import TestSize, sizes_in
 
-VARIATION = {  # metric: τ and σ of the difference of two trained nets
-    "H-AP": (0.0326, 0.1624), "ASI": (0.0300, 0.0788), "NDCG": (0.0086, 0.0374),
-    "AP": (0.0537, 0.3106), "R@1": (0.0666, 0.0843),
-}  # fmt: skip
+VARIATION = {  # metric: τ and σ of the difference of two trained nets, as fractions
+    "H-AP": (0.0326, 0.1624),
+    "ASI": (0.0300, 0.0788),
+    "NDCG": (0.0086, 0.0374),
+    "AP": (0.0537, 0.3106),
+    "R@1": (0.0666, 0.0843),
+}
 QUANTILE = 1.959963984540054  # .975 of the normal distribution
-
-
-SIZES = {
-    "glyphs": TestSize(queries=11_164, effective_classes=846.6)
-}  # of tests that are not built, but drawn
+# of tests that are not built, but drawn
+SIZES = {"glyphs": TestSize(queries=11_164, effective_classes=846.6)}
 
 
 def typical_difference(metric: str, *, classes: float, queries: int) -> float | None:
@@ -54,8 +54,9 @@ def resolution(board: Leaderboard, metric: str) -> float | None:
 
 
 def _built_size(name: str) -> TestSize | None:
-    """The size of the only test of a dataset that is built here."""
-    if name != Path(name).name or name in {"", ".", ".."}:
+    """The size of the only test of a dataset that is built here; None where it is not, or has
+    several."""
+    if name != Path(name).name or name in {"", ".", ".."}:  # a path, which no dataset is called
         return None
     sizes = next(filter(None, map(sizes_in, folders(name))), {})
     return sizes.get("test") if len(sizes) == 1 else None

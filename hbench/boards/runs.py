@@ -141,8 +141,10 @@ def _file_scored(document: Document, *, dim: int | None) -> SubmittedFile:
 
 def _run_of(document: Document, source: SubmittedFile, board: Leaderboard) -> dict[str, Any]:
     """Where the scores of a report come from, as the fields of a RunProvenance."""
+    # of the report of a former version, which has no content, the checksum of the file
+    identity = {"content": source.content} if source.content else {"sha256": source.sha256}
     run: dict[str, Any] = {
-        ("content" if source.content else "sha256"): source.content or source.sha256,
+        **identity,
         "file": source.file,
         "signature": document.signature.replace(
             f"protocol:{document.protocol}", f"protocol:{board.protocol}"
@@ -244,6 +246,7 @@ def add(row: Row, board: Leaderboard, path: Path, *, replace: bool = False) -> l
 
 
 def _is_of(old: Row, new: Row) -> bool:
+    """Whether a new row replaces an old one: of the same method, or of the same run."""
     return old.method == new.method or old.identity == new.identity
 
 

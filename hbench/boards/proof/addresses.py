@@ -62,8 +62,10 @@ def is_open(address: str) -> bool:
     address."""
     found = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(found, ipaddress.IPv6Address):
-        inner = found.ipv4_mapped or found.sixtofour or (found.teredo or (None, None))[1]
-        if inner is None and found in ipaddress.ip_network("64:ff9b::/96"):  # NAT64
+        inner = found.ipv4_mapped or found.sixtofour
+        if found.teredo is not None:
+            _server, inner = found.teredo
+        if found in ipaddress.ip_network("64:ff9b::/96"):  # NAT64: IPv4 in the last 32 bits
             inner = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
         if inner is not None:
             found = inner

@@ -42,12 +42,9 @@ def changes_since(revision: str, path: Path) -> BoardChanges:
 def compared(before: Leaderboard | None, after: Leaderboard, name: str) -> BoardChanges:
     """Compare a leaderboard, whose file has this name, with what it was; None for a new one."""
     if before is None:
-        misnamed = name != after.dataset
-        return BoardChanges(
-            tuple(range(len(after.rows))),
-            (),
-            ("dataset, which the file is not named by",) * misnamed,
-        )
+        is_misnamed = name != after.dataset
+        head = ("dataset, which the file is not named by",) if is_misnamed else ()
+        return BoardChanges(tuple(range(len(after.rows))), (), head)
     rows = tuple(number for number, row in enumerate(after.rows) if row not in before.rows)
     gone, replaced = _gone(before, after)
     return BoardChanges(rows, tuple(gone), tuple(_head(before, after)), replaced)
@@ -90,16 +87,20 @@ def in_place_of(new: Row, old: Row) -> str:
         for metric, score in new.scores.items()
         if metric in old.scores and old.scores[metric] != score
     ]
-    lost = [metric for metric in old.scores if metric not in new.scores]
-    parts = [examples(changes) or "equal scores", *([f"without {examples(lost)}"] if lost else [])]
+    parts = [examples(changes) or "equal scores"]
+    if lost := [metric for metric in old.scores if metric not in new.scores]:
+        parts.append(f"without {examples(lost)}")
     return f"in place of {old.source}: {'; '.join(parts)}"
 
 
 def _succeeds(new: Row, old: Row) -> bool:
+    """Whether a new row may take the place of an old one: of the same method, and both of runs, or
+    both of papers."""
     return new.method == old.method and (new.run is None) == (old.run is None)
 
 
 def _head(before: Leaderboard, after: Leaderboard) -> list[str]:
+    """The keys of the head that changed; citations that were added change nothing."""
     fields = [field for field in Leaderboard.model_fields if field not in {"rows", "citations"}]
     changed = [field for field in fields if getattr(before, field) != getattr(after, field)]
     kept = {key: after.citations.get(key) for key in before.citations}

@@ -69,8 +69,10 @@ def verdict_on(
 
 def _unproven(row: Row, run: RunProvenance, board: Leaderboard, why: str) -> RowVerdict:
     """The verdict on a row that nothing proves: one that says it was verified differs."""
-    said = "the row says that it was verified: " if run.verified else ""
-    return RowVerdict(board.dataset, row.method, DIFFERS if said else ABSENT, said + why)
+    if run.verified:
+        said = f"the row says that it was verified: {why}"
+        return RowVerdict(board.dataset, row.method, DIFFERS, said)
+    return RowVerdict(board.dataset, row.method, ABSENT, why)
 
 
 def verdict_by(

@@ -26,11 +26,20 @@ from hbench.core.errors import HBenchError, UsageError
 OPTIONS = {  # of each verb, those that a row may name
     "train": {"--set", "--threads"},
     "embed": {
-        "-d", "--dataset", "--split", "--size", "--weights", "--key-map", "--scales", "--flip",
-        "--batch", "--precision", "--workers",
+        "-d",
+        "--dataset",
+        "--split",
+        "--size",
+        "--weights",
+        "--key-map",
+        "--scales",
+        "--flip",
+        "--batch",
+        "--precision",
+        "--workers",
     },
     "demo": {"--dim"},
-}  # fmt: skip
+}
 STRANGE = (".py", "://")  # parts of words that lead to programs, or elsewhere
 SURE = 0.95  # of all metrics of a further seed together
 ROUNDING = Decimal("0.05")  # points by which other processors' rounding may move a net's scores
@@ -129,6 +138,9 @@ def _is_far(check: Check, allowed: dict[str, Decimal] | None) -> bool:
     """
     if not isinstance(check.rescored, Decimal) or not isinstance(check.recorded, Decimal):
         return True
+    distance = abs(check.rescored - check.recorded)
     if allowed is None:
-        return abs(check.rescored - check.recorded) > ROUNDING
-    return abs(check.rescored - check.recorded) > max(allowed.get(check.field, 100), ROUNDING)
+        return distance > ROUNDING
+    if check.field not in allowed:
+        return False
+    return distance > max(allowed[check.field], ROUNDING)

@@ -67,13 +67,14 @@ def rescored(
 
     Raises UsageError where names are needed, or not.
     """
-    if (row.setup.queries is not None) != (nodes is not None):
+    asks_by_name = row.setup.queries is not None
+    if asks_by_name and nodes is None:
         raise UsageError(
-            f"the queries of {row.method!r} are {'names' if nodes is None else 'items'}",
-            fix="give the vectors of the names by --nodes"
-            if nodes is None
-            else "leave --nodes out",
+            f"the queries of {row.method!r} are names",
+            fix="give the vectors of the names by --nodes",
         )
+    if nodes is not None and not asks_by_name:
+        raise UsageError(f"the queries of {row.method!r} are items", fix="leave --nodes out")
     metrics = computed_metrics(row, board)
     settings = recorded(row, board)
     if nodes is None:
@@ -92,13 +93,15 @@ def computed_metrics(row: Row, board: Leaderboard) -> list[str]:
         for metric in row.scores
         if metric not in board.foreign_metrics and not board.lacks(metric)
     ]
-    if not metrics or (row.run and len(metrics) < len(row.scores)):
-        foreign = [metric for metric in row.scores if metric not in metrics]
+    foreign = ", ".join(metric for metric in row.scores if metric not in metrics)
+    if not metrics:
         raise ComparisonError(
-            f"no score of {row.method!r} is one that hbench computes"
-            if not metrics
-            else f"a row of a run has scores that hbench does not compute: {row.method!r}",
-            found=", ".join(foreign),
+            f"no score of {row.method!r} is one that hbench computes", found=foreign
+        )
+    if row.run and foreign:
+        raise ComparisonError(
+            f"a row of a run has scores that hbench does not compute: {row.method!r}",
+            found=foreign,
         )
     return metrics
 
@@ -161,10 +164,11 @@ def refuse_differences(checks: Sequence[Check]) -> None:
     if any(check.field in CONTENT for check in wrong):
         raise _of_another_file(checks)
     if wrong:
+        problem = "the row is not the one that its file gives"
+        if all(isinstance(check.recorded, Decimal) for check in wrong):
+            problem = f"{len(wrong)} of {len(checks)} scores differ from the recorded ones"
         raise ComparisonError(
-            f"{len(wrong)} of {len(checks)} scores differ from the recorded ones"
-            if all(isinstance(check.recorded, Decimal) for check in wrong)
-            else "the row is not the one that its file gives",
+            problem,
             expected=examples(f"{check.field} {check.recorded}" for check in wrong),
             found=examples(f"{check.field} {check.rescored}" for check in wrong),
         )
@@ -177,13 +181,16 @@ def _of_another_file(checks: Sequence[Check]) -> ComparisonError:
     apart = [f"{check.field} by {_distance(check)}" for check in scores if check.differs]
     content = next(check for check in checks if check.field in CONTENT)
     differing = f"; {examples(apart)} differ" if apart else ""
+    fix = None
+    if content.field == "sha256" and not apart:  # perhaps the same vectors in another container
+        fix = (
+            "hbench leaderboard add … --replace records the content in place of the file's checksum"
+        )
     return ComparisonError(
         f"another file than the row's: {equal} of {len(scores)} scores are equal{differing}",
         expected=f"{content.field} {content.recorded}",
         found=f"{content.field} {content.rescored}",
-        fix="hbench leaderboard add … --replace records the content in place of the file's checksum"
-        if content.field == "sha256" and not apart
-        else None,
+        fix=fix,
     )
 
 
@@ -227,10 +234,12 @@ def _checks(
 def _refuse_second_row(row: Row, board: Leaderboard, given: GivenFile) -> None:
     """Raise ComparisonError for a row by a file's checksum, where another has the same by its
     content."""
+    # the identity of a row of a run is its digest, which differs here, its names and its conditions
+    _digest, *beside = row.identity
     others = [
         each.method
         for each in board.rows
-        if each.run and each.run.content == given.content and each.identity[1:] == row.identity[1:]
+        if each.run and each.run.content == given.content and [*each.identity[1:]] == beside
     ]
     if row.run and row.run.sha256 and others:
         raise ComparisonError(
@@ -326,4 +335,5 @@ def _differing_in_run(
 
 
 def _numbers(version: str) -> list[int]:
+    """The numbers in a version, by which versions are ordered: 0.10 is after 0.9."""
     return [int(number) for number in re.findall(r"[0-9]{1,9}", version)]

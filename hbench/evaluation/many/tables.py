@@ -22,15 +22,8 @@ from hbench.records.shown import (
 from hbench.records.tables import PrintedTable, latex, markdown
 
 PAIRED = ("to the best", "95 % interval", "p (Holm)")
-FIELDS = (
-    "difference",
-    "low",
-    "high",
-    "p",
-    "corrected",
-    "queries",
-    "units",
-)  # of the paired difference, in a CSV
+# of the paired difference, in a CSV
+FIELDS = ("difference", "low", "high", "p", "corrected", "queries", "units")
 
 
 def metrics_shown(
@@ -88,6 +81,7 @@ def name_of(standing: ModelStanding) -> str:
 
 
 def _behind(metric: str, standing: ModelStanding) -> tuple[str, str, str]:
+    """The cells of the columns PAIRED: the difference from the best, its interval, and p."""
     gap = standing.behind
     if gap is None:
         return "best", "", ""
@@ -150,4 +144,6 @@ def written(
         f"{document.dataset}, {document.protocol} protocol, {percent_note([metric, *asked])}, "
         f"ranked by {metric}"
     )
-    return (latex if form == "latex" else markdown)(content, title=title)
+    if form == "latex":
+        return latex(content, title=title)
+    return markdown(content, title=title)
