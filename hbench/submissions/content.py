@@ -81,5 +81,5 @@ def of_parts(contents: Sequence[str]) -> str:
 
 def _by_name(ids: Sequence[str] | NDArray[Any]) -> NDArray[np.int64]:
     """The places (N,) of ids in order of their names, letter by letter; equal ones as they come."""
-    keys = pc.sort_indices(text_array(ids))
-    return np.asarray(keys.to_numpy(), dtype=np.int64)
+    order = pc.sort_indices(text_array(ids))
+    return np.asarray(order.to_numpy(), dtype=np.int64)

@@ -88,21 +88,23 @@ def sequences_of_ranking(
     a list that is too short holds none.
     """
     gallery = manifest.items[manifest.gallery]
+    # of every line (n,): the row of the gallery, −1 for none; whether it repeats an item of its
+    # list; whether it is an item at all
     rows = rows_in(ranking.names, gallery)[ranking.items]
     again = repeats(ranking)
     is_item = ~padding(ranking, rows)
-    place = dict(zip(ranking.queries.tolist(), range(len(ranking)), strict=True))
+    bounds = zip(ranking.offsets[:-1].tolist(), ranking.offsets[1:].tolist(), strict=True)
+    list_of = dict(zip(ranking.queries.tolist(), bounds, strict=True))
 
     sequences = []
     for query, judgement in zip(manifest.items[manifest.query].tolist(), lists, strict=True):
-        start, end = ranking.offsets[place[query] : place[query] + 2] if query in place else (0, 0)
+        start, end = list_of.get(query, (0, 0))
         levels = _levels_by_row(judgement, len(gallery))[rows[start:end]]
         levels[again[start:end] & (levels > 0)] = 0
-        scores = (
-            -np.arange(end - start, dtype=np.float64)
-            if ranking.scores is None
-            else ranking.scores[start:end]
-        )
+        if ranking.scores is None:  # the order of the list
+            scores = -np.arange(end - start, dtype=np.float64)
+        else:
+            scores = ranking.scores[start:end]
         kept = (levels >= 0) & is_item[start:end]
         counts = _counts(judgement, len(gallery), len(tie_key))
         sequences.append(

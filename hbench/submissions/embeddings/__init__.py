@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hbench.core.errors import SubmissionError, UsageError
-from hbench.core.tables import numbers, text_array
+from hbench.core.tables import index_array, numbers, text_array
 from hbench.engine.scan import Scan, scan
 from hbench.submissions import content
 from hbench.submissions.embeddings.arrow_files import blocks
@@ -182,10 +182,10 @@ def write(
             expected="one vector of floats per id",
             found=f"{len(names):,} ids, {vectors.dtype} of shape {vectors.shape}",
         )
-    words = {**(metadata or {}), **({"left_out": json.dumps(list(left_out))} if left_out else {})}
-    WRITERS[path.suffix](
-        path, names, vectors, {f"hbench.{key}": value for key, value in words.items()}
-    )
+    words = {f"hbench.{key}": value for key, value in (metadata or {}).items()}
+    if left_out:
+        words["hbench.left_out"] = json.dumps(list(left_out))
+    WRITERS[path.suffix](path, names, vectors, words)
 
 
 def align(embeddings: Embeddings, items: Sequence[str] | Ids) -> NDArray[np.int64]:
@@ -210,15 +210,11 @@ def problems(
     Ids outside `wanted` are a fault unless they are `known` (other items of the dataset); a zero
     vector has no direction and is a fault only under `cosine`.
     """
-    return [
-        *problems_of_ids(embeddings.ids, wanted=wanted, known=known),
-        *_problems_of_vectors(embeddings, cosine=cosine),
-        *(
-            found(embeddings.read_as, (), len(embeddings), fatal=False)
-            if embeddings.read_as
-            else []
-        ),
-    ]
+    every = problems_of_ids(embeddings.ids, wanted=wanted, known=known)
+    every += _problems_of_vectors(embeddings, cosine=cosine)
+    if embeddings.read_as:
+        every += found(embeddings.read_as, (), len(embeddings), fatal=False)
+    return every
 
 
 def problems_between(query: Embeddings, gallery: Embeddings) -> list[SubmissionProblem]:
@@ -229,9 +225,10 @@ def problems_between(query: Embeddings, gallery: Embeddings) -> list[SubmissionP
         text = f"dimensions, {query.dim} in {query.source} and {gallery.dim} in {gallery.source}"
         return [SubmissionProblem(text, 2, (), "embed queries and gallery with the same model")]
 
+    # of every query's id the row of the gallery with the same id, null where there is none
     rows = pc.index_in(text_array(query.ids), value_set=text_array(gallery.ids))
-    shared = np.flatnonzero(rows.is_valid().to_numpy(zero_copy_only=False))
-    other = rows.drop_null().to_numpy()
+    shared = np.flatnonzero(rows.is_valid().to_numpy(zero_copy_only=False))  # rows of the queries
+    other = rows.drop_null().to_numpy()  # and of the gallery
     differs = np.zeros(len(shared), dtype=bool)
     for block in blocks(len(shared), query.dim):
         differs[block] = (query.vectors[shared[block]] != gallery.vectors[other[block]]).any(axis=1)
@@ -251,11 +248,7 @@ def problems_of_ids(
     needed = text_array(wanted)
     counts = pc.value_counts(texts)
     several = np.flatnonzero(numbers(counts.field("counts"), np.dtype(np.int64)) > 1)
-    duplicate = (
-        counts.field("values").take(pa.array(several))
-        if len(several)
-        else counts.field("values")[:0]
-    )
+    duplicate = counts.field("values").take(index_array(several))
     missing = needed.filter(pc.invert(pc.is_in(needed, value_set=texts)))
     foreign = texts.filter(pc.invert(pc.is_in(texts, value_set=needed)))
     elsewhere = pc.is_in(foreign, value_set=text_array(known))
@@ -301,7 +294,9 @@ def _problems_of_vectors(embeddings: Embeddings, *, cosine: bool) -> list[Submis
         for problem in found(kind, embeddings.ids[rows[kind][:5]], len(rows[kind]), fix)
     ]
 
-    if np.dtype(embeddings.dtype if embeddings.dtype != "bfloat16" else "f4").kind in "iub":
+    # numpy knows no bfloat16
+    is_float = embeddings.dtype == "bfloat16" or np.dtype(embeddings.dtype).kind not in "iub"
+    if not is_float:
         problems += found(
             f"{embeddings.dtype} vectors",
             (),
@@ -314,6 +309,7 @@ def _problems_of_vectors(embeddings: Embeddings, *, cosine: bool) -> list[Submis
 
 
 def _fault(vector: NDArray[Any]) -> str:
+    """The kind of fault, one of FAULTS, of a vector (D,) whose length is 0 or not finite."""
     if np.isnan(vector).any():
         return "vectors with NaN"
     if np.isinf(vector).any():
@@ -381,6 +377,8 @@ def _as_floats(stored: Stored, source: str) -> NDArray[Any]:
 def _widened(
     vectors: NDArray[Any], dtype: np.dtype[Any], values: Callable[[NDArray[Any]], NDArray[Any]]
 ) -> NDArray[Any]:
+    """The vectors (N, D) in another type, made of what `values` makes of a block of rows, so that
+    no second array of all of them is needed."""
     result = np.empty(vectors.shape, dtype)
     for block in blocks(*vectors.shape):
         result[block] = values(vectors[block])
@@ -388,4 +386,5 @@ def _widened(
 
 
 def _strings(texts: pa.Array) -> list[str]:
+    """The first texts of an array: as many as a message shows."""
     return [str(text) for text in texts.slice(0, 5).to_pylist()]

@@ -64,6 +64,7 @@ class VectorColumns(NamedTuple):
 
     @property
     def said(self) -> str:
+        """What was taken for vectors and ids, in words; "" where the names say it."""
         first = self.vectors[0]
         last = self.vectors[-1]
         return as_words(first if first == last else f"the columns {first} … {last}", self.ids)
@@ -146,6 +147,7 @@ def _columns_of_ids_and_vectors(
         if is_list(kind) and _are_numbers(storage_type(kind.value_type))
     ]
     lists = [name for name in lists if words.folded(name) in words.OTHER_VECTORS] or lists
+    # a list of one number would be, say, a label
     if len(lists) == 1 and _width(file, lists[0], batches_of) > 1:
         return VectorColumns(id_name, (lists[0],))
 
@@ -176,7 +178,9 @@ def _id_column(kinds: Mapping[str, pa.DataType], file: Path) -> str:
     others = texts or numbered_ones
     if not sure and len(others) == 1:
         return others[0]
-    return the_one_named(list(kinds), sure or others or words.SURE_IDS[2:], "id column", file)
+    # the refusal names the first words of those that were expected
+    expected = sure or others or ["id", "ids", "image_id"]
+    return the_one_named(list(kinds), expected, "id column", file)
 
 
 def _are_texts(kind: pa.DataType) -> bool:
@@ -224,6 +228,7 @@ def _stack_parts(parts: Iterator[tuple[Path, NDArray[Any]]], total: int) -> NDAr
 
 
 def _ids(column: pa.Array, source: Path) -> Ids:
+    """The ids of a column; raises SubmissionError for nulls, and for values that are no ids."""
     return from_texts(texts_of(column, str(source)), source.name)
 
 
@@ -275,6 +280,7 @@ def _parquet_schema(path: Path) -> pa.Schema:
 
 
 def _parquet_columns(path: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The batches of some columns, in the order of their names here, not of the file."""
     with open_parquet(path, mapped=True) as file:
         for batch in parquet_batches(
             file, rows=BATCH_ROWS, columns=names, size=path.stat().st_size
@@ -283,12 +289,14 @@ def _parquet_columns(path: Path, names: Sequence[str]) -> Iterator[pa.RecordBatc
 
 
 def _ipc_columns(path: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The batches of some columns of an IPC file or stream."""
     schema = arrow_schema(path)
     places = [schema.get_field_index(name) for name in names]
-    # A choice of fields makes arrow copy them, which is right for ids; the vectors are to stay in
-    # the map.
-    nested = any(pa.types.is_nested(storage_type(schema.field(place).type)) for place in places)
-    return (batch.select(list(names)) for batch in arrow_batches(path, [] if nested else places))
+    # A choice of fields makes arrow copy them, which is right for ids; vectors, in lists, are to
+    # stay in the map: then all fields are opened.
+    has_lists = any(pa.types.is_nested(storage_type(schema.field(place).type)) for place in places)
+    batches = arrow_batches(path, [] if has_lists else places)
+    return (batch.select(list(names)) for batch in batches)
 
 
 def _saved_files(folder: Path) -> list[Path]:

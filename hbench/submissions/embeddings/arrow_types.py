@@ -16,9 +16,12 @@ IDS = "strings or integers"
 LISTS = "lists of numbers, best fixed_size_list<float>[D]"
 
 LIST_KINDS = (
-    pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_list_view,
+    pa.types.is_list,
+    pa.types.is_large_list,
+    pa.types.is_fixed_size_list,
+    pa.types.is_list_view,
     pa.types.is_large_list_view,
-)  # fmt: skip
+)
 
 
 def storage_type(kind: pa.DataType) -> pa.DataType:
@@ -63,11 +66,9 @@ def _texts_of(column: pa.Array, source: str) -> pa.Array:
         raise not_taken(source, "ids", name, IDS)
 
     try:
-        return (
-            plain.cast(pa.binary()).cast(pa.large_string())
-            if pa.types.is_fixed_size_binary(kind)
-            else plain.cast(pa.large_string())
-        )
+        if pa.types.is_fixed_size_binary(kind):  # which arrow casts to texts by way of bytes alone
+            plain = plain.cast(pa.binary())
+        return plain.cast(pa.large_string())
     except pa.ArrowInvalid as error:
         raise SubmissionError(
             f"the ids in {source} are {shorten(name)} that is no UTF-8",
@@ -79,12 +80,11 @@ def _texts_of(column: pa.Array, source: str) -> pa.Array:
 
 
 def _is_uuid(kind: pa.DataType) -> bool:
-    named = isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.uuid"
-    return (
-        named
-        and pa.types.is_fixed_size_binary(kind.storage_type)
-        and kind.storage_type.byte_width == 16
-    )
+    """Whether values are UUIDs, in 16 bytes each; a file may call anything so."""
+    if not isinstance(kind, pa.BaseExtensionType) or kind.extension_name != "arrow.uuid":
+        return False
+    stored = kind.storage_type
+    return bool(pa.types.is_fixed_size_binary(stored) and stored.byte_width == 16)
 
 
 def not_taken(source: object, what: str, name: str, expected: str) -> SubmissionError:
@@ -93,6 +93,7 @@ def not_taken(source: object, what: str, name: str, expected: str) -> Submission
 
 
 def is_list(kind: pa.DataType) -> bool:
+    """Whether values are lists, of whichever of Arrow's five kinds."""
     return any(is_kind(kind) for is_kind in LIST_KINDS)
 
 

@@ -100,13 +100,15 @@ def _datasets_of(path: Path) -> str | None:
         return None
 
     sizes: list[str] = []
+
+    def note(name: str, held: Any) -> None:
+        """Note a dataset; a group has no shape. To return anything would end the visit."""
+        if hasattr(held, "shape"):
+            sizes.append(f"{name} {held.shape}")
+
     try:
         with h5py.File(path) as file:
-            file.visititems(
-                lambda name, held: (
-                    sizes.append(f"{name} {held.shape}") if hasattr(held, "shape") else None
-                )
-            )
+            file.visititems(note)
     except (OSError, ValueError, RuntimeError, KeyError):
         return None
 
@@ -117,11 +119,9 @@ def command(path: Path, programs: dict[str, str]) -> str:
     """A shell line that writes an .npz (for one array, an .npy) beside `path`, and nothing over
     it."""
     suffix = path.suffix.lower()
-    target = (
-        path.with_name(f"{path.stem}.plain{suffix}")
-        if suffix in (".npy", ".npz")
-        else path.with_suffix(".npz")
-    )
+    target = path.with_suffix(".npz")
+    if suffix in (".npy", ".npz"):  # of which the target would be the file itself
+        target = path.with_name(f"{path.stem}.plain{suffix}")
     return shlex.join(["python", "-c", programs[_suffix(path)], str(path), str(target)])
 
 

@@ -50,16 +50,16 @@ def doubts_of(queries: Embeddings, gallery: Embeddings, data: Dataset) -> tuple[
     One pass over the vectors, class by class, besides their scan: about 1 % of an evaluation's
     time.
     """
-    near = _are_nearly_the_same(queries)
-    both = (queries.scan.keys, gallery.scan.keys)
+    are_near = _are_nearly_the_same(queries)
     sentences = [*trained_on(data)]
-    if near:
+    if are_near:
         sentences.append("all vectors are nearly the same")
     for name, test in data.tests.items():
-        doubts = list(_doubts_of_copies(test, (queries, gallery), both)) or (
-            [] if near else list(_doubts_of_collapse(test, gallery))
-        )
-        if not (near or doubts):
+        doubts = list(_doubts_of_copies(test, queries, gallery))
+        # one doubt says it: what is a copy, or near all others, is near those of its class, too
+        if not (doubts or are_near):
+            doubts = list(_doubts_of_collapse(test, gallery))
+        if not (doubts or are_near):
             doubts = list(doubt_of_labels(test, gallery))
         sentences += [f"{name}: {doubt}" for doubt in doubts]
     return tuple(sentences)
@@ -101,17 +101,16 @@ def trained_on(data: Dataset) -> Iterator[str]:
             )
 
 
-def _doubts_of_copies(
-    test: Manifest,
-    given: tuple[Embeddings, Embeddings],
-    keys: tuple[NDArray[np.uint64], NDArray[np.uint64]],
-) -> Iterator[str]:
+def _doubts_of_copies(test: Manifest, queries: Embeddings, gallery: Embeddings) -> Iterator[str]:
     """Remarks on equal vectors: across classes, as constant vectors and copies have; within
-    classes, as labels have that were taken for vectors; and between queries and gallery."""
+    classes, as labels have that were taken for vectors; and between queries and gallery.
+
+    Vectors are equal where the keys of their content are, which the scan has.
+    """
     asked = np.flatnonzero(test.query)
     ranked = np.flatnonzero(test.gallery)
-    items = keys[1][align(given[1], test.items[ranked])]
-    finest = test.labels[ranked, -1]
+    items = gallery.scan.keys[align(gallery, test.items[ranked])]  # (G,)
+    finest = test.labels[ranked, -1]  # (G,)
     # (G,): how many items have the same vector as each, and how many of these its class, too
     _, group = np.unique(items, return_inverse=True)
     size = np.bincount(group)[group]
@@ -137,7 +136,8 @@ def _doubts_of_copies(
             )
 
     if len(asked) >= MIN_ITEMS and not (test.query & test.gallery).any():
-        inside = float(np.isin(keys[0][align(given[0], test.items[asked])], items).mean())
+        of_queries = queries.scan.keys[align(queries, test.items[asked])]  # (Q,)
+        inside = float(np.isin(of_queries, items).mean())
         if inside >= COPIES:
             yield f"{100 * inside:.0f} % of the queries have exactly the vector of a gallery item"
 
@@ -162,14 +162,11 @@ def _doubts_of_collapse(test: Manifest, given: Embeddings) -> Iterator[str]:
     if len(ranked) < MIN_ITEMS:
         return
 
-    # sums of directions (C, D) and numbers of items (C,) of the fine classes; their nodes (L, C)
+    # sums of directions (C, D) and numbers of items (C,) of the fine classes; their nodes (L, C),
+    # which are those of any item of the class
     sums, finest = _class_sums(given, rows, labels[:, -1])
-    node = np.stack(
-        [
-            labels[np.unique(labels[:, -1], return_index=True)[1], level]
-            for level in range(labels.shape[1])
-        ]
-    )
+    _, item_of_class = np.unique(labels[:, -1], return_index=True)
+    node = labels[item_of_class].T
 
     for level, name in enumerate(test.levels):
         # added up by node: in this order the classes of a node lie side by side
@@ -181,7 +178,8 @@ def _doubts_of_collapse(test: Manifest, given: Embeddings) -> Iterator[str]:
         number = items[several].sum()
         if number < MIN_ITEMS or several.sum() < 2:
             continue
-        # every direction has length 1
+        # sums of squares: every direction has length 1, so Σ|x|² is the number of items; around
+        # means it is less by Σ|sum|² / items, of each class, or of all together
         between = float((class_sums[several] ** 2).sum(axis=1) @ (1 / items[several]))
         total = number - float((class_sums[several].sum(axis=0) ** 2).sum()) / number
         if number - between < WITHIN * total:
@@ -199,16 +197,15 @@ def _class_sums(
     """The sum of the directions of every class (C, D), in the order of the classes, and how many
     items it has.
     """
-    order = np.argsort(classes, kind="stable")
+    order = np.argsort(classes, kind="stable")  # items of a class side by side
     sizes = np.unique(classes, return_counts=True)[1]
-    ends = np.cumsum(sizes)
+    ends = np.cumsum(sizes)  # of the items of each class in this order
     sums = np.empty((len(sizes), given.dim))
-    for some in range(0, len(sizes), CLASSES_AT_ONCE):
-        last = ends[some : some + CLASSES_AT_ONCE]
-        first = last - sizes[some : some + CLASSES_AT_ONCE]
-        part = given.vectors[rows[order[first[0] : last[-1]]]].astype(np.float64)
+    for first_class in range(0, len(sizes), CLASSES_AT_ONCE):
+        some = slice(first_class, first_class + CLASSES_AT_ONCE)
+        starts = ends[some] - sizes[some]
+        part = given.vectors[rows[order[starts[0] : ends[some][-1]]]].astype(np.float64)
         length = np.sqrt(np.einsum("nd,nd->n", part, part))
-        sums[some : some + CLASSES_AT_ONCE] = np.add.reduceat(
-            part / np.maximum(length, 1e-300)[:, None], first - first[0]
-        )
+        directions = part / np.maximum(length, 1e-300)[:, None]
+        sums[some] = np.add.reduceat(directions, starts - starts[0])
     return sums, sizes

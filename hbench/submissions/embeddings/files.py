@@ -97,10 +97,10 @@ def read_npz(path: Path, ids: Path | None) -> Stored:
     with readable(path), open_zip(path) as archive:
         names = [name.removesuffix(".npy") for name in archive.namelist()]
         usual = [name for name in names if words.folded(name) in (*words.VECTORS, *words.SURE_IDS)]
-        # then no other member is looked at
-        sure = len({words.folded(name) in words.SURE_IDS for name in usual}) == 2
+        # where both vectors and ids have usual names, no other member is looked at
+        are_both_named = len({words.folded(name) in words.SURE_IDS for name in usual}) == 2
         parts = [ArrayPart(name, (), "?") for name in usual]
-        if not sure:
+        if not are_both_named:
             parts = [_member_part(archive, name, path) for name in names if name != "left_out"]
         if not usual and are_all_vectors(parts):
             return _stored_one_by_one(
@@ -109,30 +109,24 @@ def read_npz(path: Path, ids: Path | None) -> Stored:
 
         name = vectors_among(parts, path, "array of vectors")
         vectors = member(archive, name, path)
-        of_ids = ids_among(
-            parts, len(vectors) if vectors.ndim else 0, path, "array of ids", given=ids is not None
-        )
-        if (
-            of_ids is None
-            and ids is None
-            and any(part.kind == "O" and part.shape == vectors.shape[:1] for part in parts)
-        ):
+        number = len(vectors) if vectors.ndim else 0  # of a single number, which is refused later
+        of_ids = ids_among(parts, number, path, "array of ids", given=ids is not None)
+        # the ids may be objects, which only a pickle holds
+        has_objects = any(part.kind == "O" and part.shape == vectors.shape[:1] for part in parts)
+        if of_ids is None and ids is None and has_objects:
             raise pickled(path)
 
         inner_ids = None if of_ids is None else as_ids(member(archive, of_ids, path), path.name)
-        left_out = (
-            as_ids(member(archive, "left_out", path), path.name).tolist()
-            if "left_out" in names
-            else []
-        )
+        left_out: tuple[str, ...] = ()
+        if "left_out" in names:
+            left_out = tuple(as_ids(member(archive, "left_out", path), path.name).tolist())
 
     stored = _with_ids(path, vectors, inner_ids, ids)
-    return stored._replace(
-        left_out=tuple(left_out), read_as=as_words(name, of_ids) or stored.read_as
-    )
+    return stored._replace(left_out=left_out, read_as=as_words(name, of_ids) or stored.read_as)
 
 
 def _member_part(archive: zipfile.ZipFile, name: str, path: Path) -> ArrayPart:
+    """An array of an .npz by its header; its values are read where they are asked for."""
     shape, dtype = header_of(archive, name)
     kind = "O" if dtype.hasobject else dtype.kind
     return ArrayPart(name, shape, kind, lambda: member(archive, name, path).tolist())
@@ -162,13 +156,14 @@ def read_safetensors(path: Path, ids: Path | None) -> Stored:
     `ids`, or beside it.
     """
     with readable(path, SafetensorError):
-        with safe_open(
-            path, "numpy"
-        ) as file:  # checks the header and that the tensors fill the file
+        # checks the header, and that the tensors fill the file
+        with safe_open(path, "numpy") as file:
             name = vectors_among(_tensor_parts(file), path, "tensor of vectors")
             metadata = file.metadata() or {}
             of_ids = next(iter(words.ids_in(metadata)), None)
 
+        # the library has no way to map: the file is the length of a header, the header in JSON, and
+        # the tensors at its offsets
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
             entry = parse_json(file.read(length))[name]
@@ -239,13 +234,13 @@ def read_torch(path: Path, ids: Path | None) -> Stored:
             f"the vectors in {path} are not a tensor", expected="a dense tensor", found=str(found)
         )
 
-    of_ids = ids_among(
-        parts, len(tensor) if tensor.ndim else 0, path, "list of ids", given=ids is not None
-    )
-    listed = None if of_ids is None else held[of_ids]
-    inner_ids = (
-        None if listed is None else as_ids(getattr(listed, "tolist", lambda: listed)(), path.name)
-    )
+    number = len(tensor) if tensor.ndim else 0
+    of_ids = ids_among(parts, number, path, "list of ids", given=ids is not None)
+    inner_ids = None
+    if of_ids is not None:
+        listed = held[of_ids]
+        values = listed.tolist() if hasattr(listed, "tolist") else listed
+        inner_ids = as_ids(values, path.name)
     dtype = str(tensor.dtype).removeprefix("torch.")
     stored = _with_ids(path, numpy_of(tensor), inner_ids, ids, dtype=dtype)
 
@@ -354,6 +349,8 @@ def _folder_reader(path: Path) -> Reader:
 
 
 def _tabular(path: Path, ids: Path | None, read: Callable[[Path], TableRead]) -> Stored:
+    """The content of a table, which `read` reads; one without ids takes those of a file beside
+    it."""
     with readable(path):
         found = read(path)
     stored = _with_ids(path, found.vectors, found.ids, ids)
@@ -377,15 +374,14 @@ def _with_ids(
             fix="name the file of ids with --ids FILE",
         )
 
-    chosen = inner_ids if sidecar is None else id_files.read(sidecar)
-    files = (path,) if sidecar is None else (path, sidecar)
-    usual = (
-        sidecar is None or sidecar == ids or "ids" in sidecar.name.removesuffix(sidecar.suffix)[-3:]
-    )
-    said = "" if usual or sidecar is None else f"vectors, with the ids of {sidecar.name}"
     kind = dtype or str(vectors.dtype)
-
-    return Stored(chosen, vectors, kind, files, read_as=said)  # type: ignore[arg-type]
+    if sidecar is None:
+        assert inner_ids is not None
+        return Stored(inner_ids, vectors, kind, (path,))
+    # a file beside the vectors whose name does not end in "ids" may be that of something else
+    is_named_so = sidecar == ids or sidecar.stem.endswith("ids")
+    said = "" if is_named_so else f"vectors, with the ids of {sidecar.name}"
+    return Stored(id_files.read(sidecar), vectors, kind, (path, sidecar), read_as=said)
 
 
 def _how_many(folder: Path) -> str | None:

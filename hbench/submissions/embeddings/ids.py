@@ -73,18 +73,15 @@ def beside(path: Path) -> Path | None:
 
     Raises UsageError when several exist, since nothing says which one is meant.
     """
-    usual = [
-        f"{stem}{suffix}"
-        for stem in (f"{path.stem}.ids", f"{path.stem}_ids", "ids")
-        for suffix in READERS
-    ]
-
-    for names in (usual[:5], usual[5:10], usual[10:], _other_names(path)):
-        there = [path.with_name(name) for name in names if path.with_name(name).is_file()]
+    # the surest first; whoever has one of these means it, and several of one kind contradict
+    stems = (f"{path.stem}.ids", f"{path.stem}_ids", "ids")
+    of_stems = ([f"{stem}{suffix}" for suffix in READERS] for stem in stems)
+    for names in (*of_stems, _other_names(path)):
+        candidates = [path.with_name(name) for name in names]
         there = [
-            candidate
-            for candidate in there
-            if candidate != path and not _is_object(candidate, path)
+            each
+            for each in candidates
+            if each.is_file() and each != path and not _is_object(each, path)
         ]
         if len(there) > 1:
             listed = examples(candidate.name for candidate in there)
@@ -139,13 +136,14 @@ def as_ids(values: Iterable[object] | NDArray[Any], source: str) -> Ids:
         )
     if not len(array):
         return np.zeros(0, dtype=object)  # an empty array has any type
-    if array.dtype.kind not in NAMES:
+    if array.dtype.kind not in TEXTS_OF_KIND:
         raise SubmissionError(
             f"the ids in {source} are {array.dtype}", expected="strings or integers"
         )
 
     try:
-        return from_texts(pa.array(NAMES[array.dtype.kind](array, source), pa.string()), source)
+        texts = TEXTS_OF_KIND[array.dtype.kind](array, source)
+        return from_texts(pa.array(texts, pa.string()), source)
     except UnicodeEncodeError as error:
         raise SubmissionError(
             f"an id in {source} is not valid Unicode", found=ascii(shorten(error.object))
@@ -174,6 +172,7 @@ def rows_in(
 
 
 def _plain(array: NDArray[Any], source: str) -> NDArray[Any]:
+    """Texts as they are, and whole numbers by their digits."""
     try:
         return array.astype(str).astype(object)
     except SystemError:  # numpy does not look at the letters of a damaged file
@@ -183,6 +182,7 @@ def _plain(array: NDArray[Any], source: str) -> NDArray[Any]:
 
 
 def _decoded(array: NDArray[Any], source: str) -> list[str]:
+    """Texts that were kept as bytes of UTF-8."""
     return [name.decode("utf-8") for name in array.tolist()]
 
 
@@ -197,18 +197,23 @@ def _texts_of_objects(array: NDArray[Any], source: str) -> list[str]:
     return [str(name) for name in array]
 
 
-NAMES: dict[str, Callable[[NDArray[Any], str], NDArray[Any] | list[str]]] = {
-    "U": _plain, "i": _plain, "u": _plain, "S": _decoded, "O": _texts_of_objects,
-}  # fmt: skip
-
-
-def _text(path: Path) -> str:
-    return read_text(path, most=MAX_LIST_BYTES)
+# by numpy's letter of a type's kind: how its values become texts
+TEXTS_OF_KIND: dict[str, Callable[[NDArray[Any], str], NDArray[Any] | list[str]]] = {
+    "U": _plain,
+    "i": _plain,
+    "u": _plain,
+    "S": _decoded,
+    "O": _texts_of_objects,
+}
 
 
 def _lines(path: Path) -> Ids:
-    lines = [line.removesuffix("\r") for line in _text(path).split("\n")]
-    return as_ids(lines[:-1] if lines[-1] == "" else lines, path.name)
+    """The lines of a text, an id each; the last line may end or not."""
+    text = read_text(path, most=MAX_LIST_BYTES)
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    if lines[-1] == "":
+        del lines[-1]
+    return as_ids(lines, path.name)
 
 
 def _ids_in_csv(path: Path) -> Ids:
@@ -295,6 +300,7 @@ def _list_in_object(value: dict[str, Any]) -> list[Any] | None:
 
 
 def _npy(path: Path) -> Ids:
+    """The ids of a NumPy array of texts or whole numbers."""
     return as_ids(mapped_npy(path, 0, path.stat().st_size), path.name)
 
 
@@ -312,6 +318,9 @@ def _ids_in_parquet(path: Path) -> Ids:
 
 
 READERS: dict[str, Callable[[Path], Ids]] = {
-    ".txt": _lines, ".csv": _ids_in_csv, ".json": _ids_in_json, ".npy": _npy, ".parquet":
-    _ids_in_parquet,
-}  # fmt: skip
+    ".txt": _lines,
+    ".csv": _ids_in_csv,
+    ".json": _ids_in_json,
+    ".npy": _npy,
+    ".parquet": _ids_in_parquet,
+}

@@ -21,19 +21,20 @@ from hbench.datasets.manifest import Manifest
 from hbench.submissions.embeddings import Embeddings, align
 
 Floats = NDArray[np.float64]
-OFTEN = 10  # times the ratio of all directions, above which one is odd
-ODD = 0.02  # share of the variance between classes in odd directions
+ODD_RATIO = 10  # times the ratio of all directions, above which that of a direction is odd
+DOUBTFUL_SHARE = 0.02  # of the variance between classes, in odd directions
 MOST_DIM = 2_048  # eigenvectors of more take longer than the evaluation
 # items of a sample of classes
-ITEMS = 8_192
-ITEMS_PER_DIM = 4
-MOST_OF_A_CLASS = 64  # items
-AT_ONCE = 2_048  # items
+SAMPLED_ITEMS = 8_192
+SAMPLED_PER_DIM = 4
+SAMPLED_OF_CLASS = 64
+ITEMS_AT_ONCE = 2_048
 # of fewer the variance within classes, and between them, is known too badly in every direction
-FEWEST = 1_000  # items beyond the classes
+FEWEST_BEYOND = 1_000  # items beyond one of each class
 FEWEST_PER_DIM = 1.5
 FEWEST_CLASSES = 30
-SMALLEST = 1e-9  # of the mean variance within classes: less is rounding
+ROUNDING = 1e-9  # of the mean variance within classes: less is rounding
+TINY = 1e-300  # instead of 0 where it divides
 
 
 def doubt_of_labels(test: Manifest, given: Embeddings) -> Iterator[str]:
@@ -42,13 +43,13 @@ def doubt_of_labels(test: Manifest, given: Embeddings) -> Iterator[str]:
         return
     ranked = np.flatnonzero(test.gallery)
     classes = test.labels[ranked, -1]
-    chosen = _sample(classes, max(ITEMS, ITEMS_PER_DIM * given.dim))
-    named, place = np.unique(classes[chosen], return_inverse=True)
-    beyond = len(chosen) - len(named)
-    if len(named) < FEWEST_CLASSES or beyond < max(FEWEST, FEWEST_PER_DIM * given.dim):
+    chosen = _sample(classes, max(SAMPLED_ITEMS, SAMPLED_PER_DIM * given.dim))
+    distinct, number = np.unique(classes[chosen], return_inverse=True)
+    beyond = len(chosen) - len(distinct)
+    if len(distinct) < FEWEST_CLASSES or beyond < max(FEWEST_BEYOND, FEWEST_PER_DIM * given.dim):
         return
-    share = odd_share(given.vectors, align(given, test.items[ranked[chosen]]), place)
-    if share >= ODD:
+    share = odd_share(given.vectors, align(given, test.items[ranked[chosen]]), number)
+    if share >= DOUBTFUL_SHARE:
         yield (
             f"{100 * share:.0f} % of what tells classes apart lies in directions in which the "
             "items of a class hardly differ, as labels that were mixed into the vectors do"
@@ -65,10 +66,11 @@ def odd_share(
         rows: those that count, (N,).
         classes: of these rows, (N,), 0 … C − 1, each with a row.
     """
-    sizes = np.bincount(classes)
-    order = np.argsort(classes, kind="stable")
-    means = np.empty((len(sizes), vectors.shape[1]))
-    scatter = np.zeros((vectors.shape[1],) * 2)  # of the items around their classes' means
+    sizes = np.bincount(classes)  # (C,)
+    order = np.argsort(classes, kind="stable")  # items of a class side by side
+    dim = vectors.shape[1]
+    means = np.empty((len(sizes), dim))
+    scatter = np.zeros((dim, dim))  # of the items around their classes' means
     for some in _blocks(sizes):
         first = int(sizes[: some.start].sum())
         units = _directions(vectors[rows[order[first : first + int(sizes[some].sum())]]])
@@ -77,27 +79,32 @@ def odd_share(
         units -= np.repeat(means[some], sizes[some], axis=0)
         scatter += units.T @ units
 
-    # directions of the variance within classes (D,), and of that between their means in these
+    # the directions (D, D) in which items of a class vary, and how much in each (D,)
     within, directions = np.linalg.eigh(scatter / (len(rows) - len(sizes)))
-    apart = (means - sizes @ means / len(rows)) @ directions
-    between = sizes @ apart**2
-    # odd: classes differ there far more often than in all directions, for what they vary within
-    of_all = between.sum() / max(within.sum(), 1e-300)
-    ratio = between / np.maximum(within, SMALLEST * within.mean() + 1e-300)
-    return float(between[ratio > OFTEN * of_all].sum() / max(between.sum(), 1e-300))
+    # how much the classes' means vary in each of these (D,)
+    from_mean = (means - sizes @ means / len(rows)) @ directions  # (C, D)
+    between = sizes @ from_mean**2
+
+    # odd are the directions in which classes differ far more than items of a class do
+    ratio_of_all = between.sum() / max(within.sum(), TINY)
+    ratio = between / np.maximum(within, ROUNDING * within.mean() + TINY)
+    is_odd = ratio > ODD_RATIO * ratio_of_all
+    return float(between[is_odd].sum() / max(between.sum(), TINY))
 
 
 def _directions(vectors: NDArray[np.floating]) -> Floats:
     """The vectors (n, D) at length 1."""
     units = vectors.astype(np.float64)
     length = np.sqrt(np.einsum("nd,nd->n", units, units))
-    units /= np.maximum(length, 1e-300)[:, None]
+    units /= np.maximum(length, TINY)[:, None]
     return units
 
 
 def _blocks(sizes: NDArray[np.int64]) -> Iterator[slice]:
-    """Slices of classes, so many that they have AT_ONCE items or hardly more."""
-    block = np.cumsum(sizes) // AT_ONCE
+    """Slices of classes, so many that they have ITEMS_AT_ONCE items or hardly more; `sizes` (C,):
+    the items of each class."""
+    block = np.cumsum(sizes) // ITEMS_AT_ONCE  # (C,): the number of the block that a class is in
+    # the classes with which another block begins, and the end
     edges = np.flatnonzero(np.diff(block, prepend=-1, append=block[-1] + 1))
     for start, stop in itertools.pairwise(edges):
         yield slice(int(start), int(stop))
@@ -108,7 +115,7 @@ def _sample(classes: NDArray[np.integer], items: int) -> NDArray[np.int64]:
     second, third … such class."""
     order = np.argsort(classes, kind="stable")
     _, starts, sizes = np.unique(classes[order], return_index=True, return_counts=True)
-    kept = np.minimum(sizes, MOST_OF_A_CLASS)
+    kept = np.minimum(sizes, SAMPLED_OF_CLASS)
     several = np.flatnonzero(sizes > 1)
     step = max(1, int(kept[several].sum() // max(items, 1)))
     parts = [order[starts[each] : starts[each] + kept[each]] for each in several[::step]]

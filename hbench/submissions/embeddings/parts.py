@@ -12,7 +12,7 @@ whole numbers) of its length are taken, and said.
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from typing import Any, NamedTuple
 
 from hbench.core.errors import SubmissionError, examples, shorten
@@ -90,13 +90,13 @@ def ids_among(
     lists = [part for part in parts if part.shape == (count,)]
     texts = [part for part in lists if part.kind in "US" and part.are_unique()]
     numbers = [part for part in lists if part.kind in "iu" and part.are_unique()]
-    for fitting in (
-        texts,
-        [part for part in texts if named([part], words.OTHER_IDS)],
-        [] if texts else numbers,
-    ):
+    called_so = [part for part in texts if named([part], words.OTHER_IDS)]
+    for fitting in (texts, called_so):
         if len(fitting) == 1:
             return fitting[0].name
+    # numbers may be labels, which are taken for ids only where nothing else can be
+    if not texts and len(numbers) == 1:
+        return numbers[0].name
     return None
 
 
@@ -113,17 +113,13 @@ def are_all_vectors(parts: Sequence[ArrayPart]) -> bool:
     """Whether every part is the vector of the id that it is named by: one list of numbers, all of a
     length.
     """
-    shapes = {part.shape[-1:] for part in parts}
-    rows = all(
+    if not parts or not all(part.kind == "f" for part in parts):
+        return False
+    are_rows = all(
         len(part.shape) == 1 or (len(part.shape) == 2 and part.shape[0] == 1) for part in parts
     )
-    return (
-        len(parts) > 0
-        and rows
-        and len(shapes) == 1
-        and min(shapes)[0] > 1
-        and all(part.kind == "f" for part in parts)
-    )
+    lengths = {part.shape[-1] for part in parts if part.shape}
+    return are_rows and len(lengths) == 1 and lengths.pop() > 1
 
 
 def dimension_columns(names: Sequence[str]) -> tuple[str, ...]:
@@ -133,17 +129,19 @@ def dimension_columns(names: Sequence[str]) -> tuple[str, ...]:
     >>> dimension_columns(["id", "f1", "f0", "f2", "label"])
     ('f0', 'f1', 'f2')
     """
+    # the text before the number -> number -> name
     families: dict[str, dict[int, str]] = defaultdict(dict)
     for name in names:
         if (match := NUMBERED.fullmatch(name)) and len(match[2]) < 10:
             families[match[1]][int(match[2])] = name
-    counted = [
-        family
-        for family in families.values()
-        if len(family) > 1 and sorted(family) in _counts(len(family))
-    ]
-    return tuple(counted[0][number] for number in sorted(counted[0])) if len(counted) == 1 else ()
+    counted = [family for family in families.values() if len(family) > 1 and _is_count(family)]
+    if len(counted) != 1:
+        return ()
+    (family,) = counted
+    return tuple(family[number] for number in sorted(family))
 
 
-def _counts(size: int) -> tuple[list[int], list[int]]:
-    return list(range(size)), list(range(1, size + 1))
+def _is_count(numbers: Collection[int]) -> bool:
+    """Whether numbers are 0, 1, 2 …, or 1, 2, 3 …, without a gap."""
+    first = min(numbers)
+    return first in (0, 1) and sorted(numbers) == list(range(first, first + len(numbers)))

@@ -74,9 +74,9 @@ def _are_row_numbers(missing: Sequence[str], unknown: Sequence[str]) -> bool:
     """Whether all unknown ids are numbers and the missing ones are not; of numbers it is not known
     what they count.
     """
-    return all(name.isdecimal() for name in unknown[:SAMPLE]) and not all(
-        name.isdecimal() for name in missing[:SAMPLE]
-    )
+    are_numbers = all(name.isdecimal() for name in unknown[:SAMPLE])
+    are_wanted_so = all(name.isdecimal() for name in missing[:SAMPLE])
+    return are_numbers and not are_wanted_so
 
 
 def _with_same_letters(
@@ -163,7 +163,10 @@ def _pairs_that_meet(
     partners: dict[str, str | None] = {}
     for name in others:
         common = of_others(name)
-        partners[common] = None if only_one and common in partners else partners.get(common, name)
+        if common not in partners:
+            partners[common] = name
+        elif only_one:
+            partners[common] = None
 
     mine = [(name, of_sample(name)) for name in sample]
     counts = Counter(common for _, common in mine)

@@ -106,12 +106,8 @@ def _sheet_of(dialect: Dialect, path: Path) -> VectorSheet:
     ids = _place_of_ids(names, [*numeric, *lists], fractions, header=header)
 
     if lists:
-        the_one_named(
-            [first[place] for place in lists],
-            [first[place] for place in lists],
-            "column of vectors",
-            path,
-        )
+        called = [first[place] for place in lists]
+        the_one_named(called, called, "column of vectors", path)  # refuses several
         vectors = tuple(lists)
     else:
         vectors = _places_of_vectors(names, numeric, fractions, ids)
@@ -197,16 +193,18 @@ def _places_of_vectors(
     if family:
         return tuple(names.index(name) for name in family)
 
-    vectors = tuple(place for place in free if not any(names) or _may_be_dimension(names[place]))
-    others = (
-        {*range(len(names))}
-        - {*numeric}
-        - {ids}
-        - {place for place, name in enumerate(names) if name in words.CLASS_NUMBERS}
-    )
-    needed = vectors if any(names) else vectors[:1]
-
-    return vectors if not others and {*needed} <= {*fractions} else ()
+    has_header = any(names)
+    vectors = tuple(place for place in free if not has_header or _may_be_dimension(names[place]))
+    further_texts = [
+        place
+        for place, name in enumerate(names)
+        if place not in numeric and place != ids and name not in words.CLASS_NUMBERS
+    ]
+    # a column of whole numbers under a name may be anything; without names the first one tells
+    telling = vectors if has_header else vectors[:1]
+    if further_texts or not all(place in fractions for place in telling):
+        return ()
+    return vectors
 
 
 def _may_be_dimension(name: str) -> bool:

@@ -17,10 +17,8 @@ def by_name(content: Any) -> dict[str, Any]:
     an id and a vector; a tuple, by place; dictionaries of one item each; or a tensor alone."""
     if isinstance(content, dict):
         only_one = next(iter(content.values())) if len(content) == 1 else None
-        return {
-            str(name): part
-            for name, part in (only_one if isinstance(only_one, dict) else content).items()
-        }
+        named = only_one if isinstance(only_one, dict) else content
+        return {str(name): part for name, part in named.items()}
     if (
         isinstance(content, list)
         and content
@@ -55,9 +53,9 @@ def numpy_of(tensor: Any) -> NDArray[Any]:
     import torch
 
     whole = tensor.detach().contiguous()
-    return np.asarray(
-        (whole.view(torch.uint16) if whole.dtype == torch.bfloat16 else whole).numpy()
-    )
+    if whole.dtype == torch.bfloat16:  # which numpy lacks: its bits
+        whole = whole.view(torch.uint16)
+    return np.asarray(whole.numpy())
 
 
 def _stacked_items(items: list[dict[str, Any]]) -> dict[str, Any]:
@@ -68,10 +66,11 @@ def _stacked_items(items: list[dict[str, Any]]) -> dict[str, Any]:
     held: dict[str, Any] = {}
     for name in items[0]:
         values: list[Any] = [item.get(name) for item in items]
-        alike = (
-            all(isinstance(value, torch.Tensor) for value in values)
-            and len({value.shape for value in values}) == 1
-        )
-        stacked: Any = torch.stack(values) if alike else values
-        held[str(name)] = stacked.squeeze(1) if alike and stacked.ndim == 3 else stacked
+        are_tensors = all(isinstance(value, torch.Tensor) for value in values)
+        if not are_tensors or len({value.shape for value in values}) > 1:
+            held[str(name)] = values
+            continue
+        stacked = torch.stack(values)
+        # items that were kept as batches of one, (1, D)
+        held[str(name)] = stacked.squeeze(1) if stacked.ndim == 3 else stacked
     return held

@@ -70,11 +70,8 @@ def text_reader(text: TextTable) -> Callable[[Path], Lines] | None:
     if roles := roles_of_lists(header, rows):
         return partial(_read_text_lists, text=text, roles=roles)
 
-    return (
-        _refusing_reader(_why_no_ranking(header))
-        if _was_meant(first_rows, suffix_of(text.path))
-        else None
-    )
+    is_meant = _was_meant(first_rows, suffix_of(text.path))
+    return _refusing_reader(_why_no_ranking(header)) if is_meant else None
 
 
 def _was_meant(rows: Sequence[Sequence[str]], suffix: str) -> bool:
@@ -106,6 +103,7 @@ def _is_run(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _read_text_run(path: Path, text: TextTable) -> Lines:
+    """The lines of a run whose columns are separated otherwise than in TREC's form."""
     roles = Roles("query", "item", "score", BY_SCORE, "rank")
     return _read_text_rows(path, text, roles, names=("query", "Q0", "item", "rank", "score", "tag"))
 
@@ -263,13 +261,10 @@ def _in_brackets(cell: str) -> list[str]:
     >>> _in_brackets("['a.jpg', 'b c.jpg']"), _in_brackets("[1 22  3]")
     (['a.jpg', 'b c.jpg'], ['1', '22', '3'])
     """
-    quoted = QUOTED.findall(cell)
+    if quoted := QUOTED.findall(cell):
+        return [single or double for single, double in quoted]  # by the kind of their quotes
     inner = cell.strip().strip("[]()")
-    return (
-        [one or other for one, other in quoted]
-        if quoted
-        else [part for part in re.split(r"[,\s]+", inner) if part]
-    )
+    return [part for part in re.split(r"[,\s]+", inner) if part]
 
 
 def parquet_reader(path: Path) -> Callable[[Path], Lines] | None:
@@ -302,11 +297,9 @@ def parquet_reader(path: Path) -> Callable[[Path], Lines] | None:
 
     is_labels = {"query", "gallery", "item"} <= set(map(folded, names))
     is_ranking = first_of(names, (*words.RETRIEVED, *ORDERS)) and not is_labels
-    return (
-        _refusing_reader(_why_no_ranking(names))
-        if first_of(names, words.QUERIES) and is_ranking
-        else None
-    )
+    if first_of(names, words.QUERIES) and is_ranking:
+        return _refusing_reader(_why_no_ranking(names))
+    return None
 
 
 def _read_parquet_rows(path: Path, roles: Roles) -> Lines:
@@ -315,6 +308,7 @@ def _read_parquet_rows(path: Path, roles: Roles) -> Lines:
 
 
 def _is_list_of_names(kind: Any) -> bool:
+    """Whether a type of Arrow is that of lists of texts or whole numbers."""
     value = getattr(kind, "value_type", None)
     return value is not None and (
         pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_integer(value)

@@ -92,12 +92,10 @@ def named_levels_of(
 
 
 def _scores(ranking: Ranking) -> NDArray[np.floating]:
-    """A score of every line: its own, or the place in the list."""
-    return (
-        -np.arange(len(ranking.items), dtype=np.float64)
-        if ranking.scores is None
-        else ranking.scores
-    )
+    """A score of every line (n,): its own, or one that falls from line to line."""
+    if ranking.scores is None:
+        return -np.arange(len(ranking.items), dtype=np.float64)
+    return ranking.scores
 
 
 def _lines_by_query(
@@ -235,9 +233,11 @@ def _list_of_line(ranking: Ranking) -> NDArray[np.int64]:
 
 def repeats(ranking: Ranking) -> NDArray[np.bool_]:
     """Find the lines that repeat an item of the same list; bool (n,)."""
+    # one number for each pair of a list and an item
     pairs = _list_of_line(ranking) * len(ranking.names) + ranking.items
+    _, first_lines = np.unique(pairs, return_index=True)
     again = np.ones(len(pairs), bool)
-    again[np.unique(pairs, return_index=True)[1]] = False
+    again[first_lines] = False
     return again
 
 
@@ -284,11 +284,9 @@ def _gallery_counts(manifest: Manifest) -> NDArray[np.int64]:
     counts = _counts_of_all(manifest, asked, gallery)
     for query, levels in zip(asked, counts, strict=True):
         # without an ignore group only the query itself can be left out
-        near = (
-            gallery
-            if manifest.ignore is not None and manifest.ignore[query] >= 0
-            else np.array([query])
-        )
+        near = np.array([query])
+        if manifest.ignore is not None and manifest.ignore[query] >= 0:
+            near = gallery
         out = near[_left_out(manifest, np.full(len(near), query), near) & manifest.gallery[near]]
         levels -= np.bincount(
             manifest.paths.levels(np.full(len(out), query), out), minlength=len(levels)
@@ -300,13 +298,16 @@ def _counts_of_all(
     manifest: Manifest, asked: NDArray[np.int64], gallery: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Count the gallery items of each query per level, itself too; (Q, L+1)."""
-    if manifest.more is not None:
-        none = np.zeros(0, np.int64)
+    if manifest.more is not None:  # items of several paths are at no range of an order
+        nothing = np.zeros(0, np.int64)
         queries, ranked = (KnownPaths(manifest.paths, items, None) for items in (asked, gallery))
-        return PathLists(queries, ranked, lambda _first, _last: (none, none)).counts
+        return PathLists(queries, ranked, lambda _first, _last: (nothing, nothing)).counts
+
+    # in the canonical order the items of a level or finer are a range, whose length is their number
     labels = manifest.labels[gallery]
     order = canonical_order(labels, np.zeros(len(gallery), np.uint64))
-    starts, ends = level_ranges(manifest.labels[asked], labels[order])
-    none = np.zeros(len(asked), np.int64)
-    at_least = np.column_stack([none + len(gallery), ends - starts, none])
+    starts, ends = level_ranges(manifest.labels[asked], labels[order])  # (Q, L)
+    all_items = np.full(len(asked), len(gallery), np.int64)
+    beyond_finest = np.zeros(len(asked), np.int64)
+    at_least = np.column_stack([all_items, ends - starts, beyond_finest])  # (Q, L + 2)
     return at_least[:, :-1] - at_least[:, 1:]

@@ -58,9 +58,10 @@ def lines_with_scores(
     """
     bad = np.flatnonzero(~np.isfinite(scores))
     if len(bad):
+        shown = bad + 1 if numbers is None else numbers[bad]  # people count from 1
         raise SubmissionError(
             f"{path} has {len(bad):,} scores that are not finite numbers",
-            found=f"rows {examples((bad if numbers is None else numbers[bad] - 1) + 1)}",
+            found=f"rows {examples(shown)}",
             expected=expected,
             fix=fix,
         )
@@ -81,7 +82,7 @@ def remark_on_rising_scores(lines: Lines) -> tuple[SubmissionProblem, ...]:
     that are written nearest first."""
     if lines.scores is None or len(lines.of) < 2:
         return ()
-    is_within = np.diff(lines.of) == 0
+    is_within = np.diff(lines.of) == 0  # whether a line is of the same query as the one before it
     is_grouped = bool((np.diff(lines.of) >= 0).all())
     rises = np.diff(lines.scores)[is_within]
     if not is_grouped or not len(rises) or not (rises > 0).all():
@@ -99,9 +100,9 @@ def remark_on_ranks(lines: Lines, ranks: NDArray[np.float64]) -> tuple[Submissio
     if lines.scores is None or not len(ranks) or not np.isfinite(ranks).all():
         return ()
 
-    sorted_already = bool((np.diff(lines.of) >= 0).all()) and bool(
-        (np.diff(ranks)[np.diff(lines.of) == 0] >= 0).all()
-    )
+    steps = np.diff(lines.of)  # from line to line: 0 within a list
+    are_grouped = bool((steps >= 0).all())
+    sorted_already = are_grouped and bool((np.diff(ranks)[steps == 0] >= 0).all())
     # lines by query, then by rank: of each list, which begins at `first` and ends at `last`, the
     # scores at its first and last rank are compared with its lowest and highest
     order = np.arange(len(ranks)) if sorted_already else np.lexsort((ranks, lines.of))

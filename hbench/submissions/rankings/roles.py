@@ -40,13 +40,11 @@ class Roles:
     @property
     def left_out(self) -> tuple[str, ...]:
         """The other columns as they are named to people."""
-        indexes = {name for name in self.others if _is_index(name)}
-        return tuple(
-            f"column {in_a_line(name)} (an index)"
-            if name in indexes
-            else f"column {in_a_line(name)}"
-            for name in self.others
-        )
+        said = []
+        for name in self.others:
+            index = " (an index)" if _is_index(name) else ""
+            said.append(f"column {in_a_line(name)}{index}")
+        return tuple(said)
 
 
 def _is_index(name: str) -> bool:
@@ -64,10 +62,7 @@ def roles_of_rows(names: Sequence[str], texts: Sequence[str]) -> Roles | None:
     a usual name does."""
     query = first_of(names, words.QUERIES)
     item = first_of(names, words.RETRIEVED)
-    orders = ((words.SCORES, BY_SCORE), (words.DISTANCES, BY_DISTANCE), (words.POSITIONS, BY_RANK))
-    value, order = next(
-        ((name, order) for known, order in orders if (name := first_of(names, known))), ("", "")
-    )
+    value, order = _column_that_orders(names)
     others = [name for name in texts if name not in (query, value) and not _is_index(name)]
     item = item or (others[0] if len(others) == 1 else "")
     if not (query and item and value):
@@ -80,6 +75,18 @@ def roles_of_rows(names: Sequence[str], texts: Sequence[str]) -> Roles | None:
     return Roles(
         query, item, value, order, ranks, tuple(name for name in names if name not in used)
     )
+
+
+def _column_that_orders(names: Sequence[str]) -> tuple[str, str]:
+    """The column by which rows are ordered, a score before a distance before a rank, and how; ""
+    for both where there is none."""
+    if name := first_of(names, words.SCORES):
+        return name, BY_SCORE
+    if name := first_of(names, words.DISTANCES):
+        return name, BY_DISTANCE
+    if name := first_of(names, words.POSITIONS):
+        return name, BY_RANK
+    return "", ""
 
 
 def roles_of_lists(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Roles | None:
@@ -97,19 +104,22 @@ def roles_of_lists(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Role
         if folded(name) not in words.VECTORS and has_several(place)
     ]
     named = [place for place, name in enumerate(header) if folded(name) in words.LISTS]
-    usual = [folded(name) for name in header if not _is_index(name)][:2] == USUAL
-    at = (named if usual else [place for place in several if place in named]) or several
-    asked = [name for place, name in enumerate(header) if asks(name) and place not in at]
-    asked = asked or [
-        name for place, name in enumerate(header) if place not in at and not _is_index(name)
-    ]
-    is_header = any(asks(name) or folded(name) in words.LISTS for name in header) or not any(
-        map(are_several, header)
-    )
-    if len(at) != 1 or not asked or (len(asked) > 1 and not usual) or not is_header:
+    # a file headed id,images is a ranking even where every list has one item
+    is_usual = [folded(name) for name in header if not _is_index(name)][:2] == USUAL
+    sure = named if is_usual else [place for place in several if place in named]
+    of_lists = sure or several
+    others = [(place, name) for place, name in enumerate(header) if place not in of_lists]
+    asked = [name for _, name in others if asks(name)]
+    asked = asked or [name for _, name in others if not _is_index(name)]
+
+    has_known_name = any(asks(name) or folded(name) in words.LISTS for name in header)
+    is_header = has_known_name or not any(map(are_several, header))
+    if not is_header or len(of_lists) != 1:
+        return None
+    if not asked or (len(asked) > 1 and not is_usual):
         return None
 
-    items = header[at[0]]
+    items = header[of_lists[0]]
     return Roles(
         asked[0], items, others=tuple(name for name in header if name not in (asked[0], items))
     )

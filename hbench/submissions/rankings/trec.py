@@ -110,6 +110,7 @@ def _ranks(texts: pa.Array) -> NDArray[np.float64]:
 
 
 def _is_line(line: str) -> bool:
+    """Whether a line has the columns of a run, with numbers for rank and score."""
     fields = line.split()
     return len(fields) == FIELDS and _is_number(fields[3]) and _is_number(fields[4])
 
@@ -131,6 +132,7 @@ def _is_header(fields: list[str]) -> bool:
 
 
 def _about_commas(scores: pa.Array) -> str | None:
+    """What to do about scores with decimal commas; None where there are none."""
     comma = scores.filter(pc.match_substring_regex(scores, DECIMAL_COMMA))
     if not len(comma):
         return None
