@@ -18,7 +18,7 @@ from hbench.core.errors import UsageError
 
 if TYPE_CHECKING:
     from hbench.boards import Leaderboard, Row, Standing
-    from hbench.boards.export import BoardTable
+    from hbench.records.tables import PrintedTable
 
 # characters to which columns of texts shrink before a metric is left out
 NARROWEST = {"method": 22, "backbone": 14, "source": 18}
@@ -141,7 +141,7 @@ def terminal_table(
         show(textwrap.fill(line, min(width, 120), subsequent_indent="    "))
 
 
-def needed_width(content: BoardTable) -> int:
+def needed_width(content: PrintedTable) -> int:
     """Characters that a table takes when its columns of texts are as narrow as they may be: each
     column has a space on both sides and a line at its right, and the first one also at its left."""
     total = 1
