@@ -256,9 +256,7 @@ def draw_sweep(sweep: Sweep, metrics: Sequence[str]) -> Drawing:
             panel.minorticks_off()
             panel.set(title=metric, xlabel=sweep.parameter)
             panel.grid(axis="y", color=FAINT, linewidth=0.5)
-            low, high = panel.get_ylim()
-            centre = (low + high) / 2
-            panel.set_ylim(min(low, centre - LEAST / 2), max(high, centre + LEAST / 2))
+            _widen(panel)
 
         panels[0].set_ylabel("percent")
         if len(sweep.lines) > 1:
@@ -266,6 +264,13 @@ def draw_sweep(sweep: Sweep, metrics: Sequence[str]) -> Drawing:
 
     legend = legend_height(names) if len(names) > 1 else 0
     return draw_figure(paint, height=1.8 + legend, about=sweep.about)
+
+
+def _widen(panel: Axes) -> None:
+    """Let the scale of scores span LEAST points at least, so that chance does not look large."""
+    low, high = panel.get_ylim()
+    centre = (low + high) / 2
+    panel.set_ylim(min(low, centre - LEAST / 2), max(high, centre + LEAST / 2))
 
 
 def _paint_sweep(

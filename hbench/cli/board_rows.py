@@ -117,7 +117,7 @@ def add(
 
     Example: hbench leaderboard add sop report.json --method mine --backbone ResNet-50
     """
-    from hbench import boards as leaderboard
+    from hbench.boards import read_board
     from hbench.boards import runs as leaderboard_runs
 
     details = said.details(dim)
@@ -136,14 +136,20 @@ def add(
 
     # the row's place is among those of the leaderboard as it is now, and of the file, which may be
     # one that the leaderboard's name does not stand for
-    in_file = [each for each in leaderboard.read_board(str(path)).rows if each != row]
+    in_file = [each for each in read_board(str(path)).rows if each != row]
     others = [each for each in board.rows if each not in (*gone, *in_file)]
-    board = board.model_copy(update={"rows": (*others, *in_file)})
-    if board.metric in row.scores:
-        score = float(row.scores[board.metric]) / 100
-        by_name = row.setup.queries is not None
-        stands = leaderboard.place(board, board.metric, score, by_name=by_name)
-        say(f"place {stands.place} of {stands.of + 1} by {board.metric}, {board.protocol} protocol")
+    _say_place(row, board.model_copy(update={"rows": (*others, *in_file)}))
+
+
+def _say_place(row: Row, board: Leaderboard) -> None:
+    """Say where a row stands among those of a leaderboard, if it has the metric of its order."""
+    from hbench.boards import place
+
+    if board.metric not in row.scores:
+        return
+    score = float(row.scores[board.metric]) / 100
+    stands = place(board, board.metric, score, by_name=row.setup.queries is not None)
+    say(f"place {stands.place} of {stands.of + 1} by {board.metric}, {board.protocol} protocol")
 
 
 @click.command("remove", short_help="Remove a row of a run of yours.")

@@ -48,13 +48,10 @@ def outline(tree: LabelTree, items: NDArray[np.int64], *, depth: int, most: int)
 
     for level in range(min(depth, tree.depth)):
         at_leaf = level == tree.depth - 1
-        nodes = range(len(tree.names[level]))
-        # nodes of a parent follow each other
-        for parent, group in groupby(nodes, key=lambda node: int(tree.parents[level][node])):
+        for parent, children in _children_of_parents(tree, level):
             if (level, parent) not in drawn:  # it is one of those that were left out
                 continue
             branch = drawn[level, parent]
-            children = list(group)
             for node in children[:most]:
                 count = _count(int(classes[level][node]), int(counts[level][node]), at_leaf=at_leaf)
                 name = shown(tree.names[level][node], tree.levels, level)
@@ -63,6 +60,14 @@ def outline(tree: LabelTree, items: NDArray[np.int64], *, depth: int, most: int)
                 branch.add(Text(f"… {len(children) - most:,} more"))
 
     return root
+
+
+def _children_of_parents(tree: LabelTree, level: int) -> Iterator[tuple[int, list[int]]]:
+    """Yield every node above a level that has children there, and these, which follow each
+    other."""
+    nodes = range(len(tree.names[level]))
+    for parent, children in groupby(nodes, key=lambda node: int(tree.parents[level][node])):
+        yield parent, list(children)
 
 
 def _count(classes: int, items: int, *, at_leaf: bool) -> str:

@@ -148,13 +148,11 @@ def verify_fetched(
     from hbench import boards as leaderboard
     from hbench.boards.proof import fetched
     from hbench.boards.proof.addresses import strangers_requester
-    from hbench.boards.proof.changes import deleted_since
 
     verdicts: list[RowVerdict] = []
     if name is None and revision:  # what is not in this folder has no revisions
         paths = sorted(Path(leaderboard.FOLDER).glob("*.toml"))
-        for each in deleted_since(revision):
-            verdicts.append(fetched.RowVerdict(each, "(all)", fetched.DIFFERS, "its file is gone"))
+        verdicts += _verdicts_on_deleted(revision)
     else:
         paths = _board_files(name)
 
@@ -179,6 +177,17 @@ def verify_fetched(
     if method is not None and method not in found and not verdicts:
         raise UnknownName("method", method, sorted(found))
     _show_verdicts(verdicts, as_json=as_json)
+
+
+def _verdicts_on_deleted(revision: str) -> list[RowVerdict]:
+    """A verdict for every leaderboard whose file is gone since a revision."""
+    from hbench.boards.proof import fetched
+    from hbench.boards.proof.changes import deleted_since
+
+    return [
+        fetched.RowVerdict(name, "(all)", fetched.DIFFERS, "its file is gone")
+        for name in deleted_since(revision)
+    ]
 
 
 class RowsToVerify(NamedTuple):

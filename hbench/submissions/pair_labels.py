@@ -93,19 +93,20 @@ def sequences_of_ranking(
     rows = rows_in(ranking.names, gallery)[ranking.items]
     again = repeats(ranking)
     is_item = ~padding(ranking, rows)
-    bounds = zip(ranking.offsets[:-1].tolist(), ranking.offsets[1:].tolist(), strict=True)
-    list_of = dict(zip(ranking.queries.tolist(), bounds, strict=True))
+    # the lines of every query
+    slices = map(slice, ranking.offsets[:-1].tolist(), ranking.offsets[1:].tolist())
+    list_of = dict(zip(ranking.queries.tolist(), slices, strict=True))
 
     sequences = []
     for query, judgement in zip(manifest.items[manifest.query].tolist(), lists, strict=True):
-        start, end = list_of.get(query, (0, 0))
-        levels = _levels_by_row(judgement, len(gallery))[rows[start:end]]
-        levels[again[start:end] & (levels > 0)] = 0
+        lines = list_of.get(query, slice(0, 0))
+        levels = _levels_by_row(judgement, len(gallery))[rows[lines]]
+        levels[again[lines] & (levels > 0)] = 0
         if ranking.scores is None:  # the order of the list
-            scores = -np.arange(end - start, dtype=np.float64)
+            scores = -np.arange(len(levels), dtype=np.float64)
         else:
-            scores = ranking.scores[start:end]
-        kept = (levels >= 0) & is_item[start:end]
+            scores = ranking.scores[lines]
+        kept = (levels >= 0) & is_item[lines]
         counts = _counts(judgement, len(gallery), len(tie_key))
         sequences.append(
             level_sequence(scores[kept], levels[kept].astype(np.uint8), counts, tie_key)

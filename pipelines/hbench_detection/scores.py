@@ -9,7 +9,7 @@ AP50 may differ in the second decimal.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 # imported here, because torchmetrics' error for its absence does not name the extra
@@ -53,10 +53,7 @@ def scores_of(
         [_target(own, each["labels"]) for own, each in zip(truth, predicted, strict=True)],
     )
     result: dict[str, Any] = metric.compute()
-    # its axes: overlap, recall, class, area, most detections; of these ½, eleven, each, all, 100
-    precision = result["precision"][0, ELEVEN, :, 0, -1]  # (11, classes)
-    numbers = result["classes"].reshape(-1).tolist()
-    ap_of_number = dict(zip(numbers, precision.mean(dim=0).tolist(), strict=True))
+    ap_of_number = _ap_of_numbers(result)
     with_objects = torch.cat([each.classes[~each.difficult] for each in truth]).unique().tolist()
     per_class = {}
     for number, name in enumerate(classes, start=1):
@@ -66,6 +63,15 @@ def scores_of(
     mean = sum(known) / len(known) if known else float("nan")
 
     return DetectionScores(per_class, mean, float(result["map"]))
+
+
+def _ap_of_numbers(result: Mapping[str, Any]) -> dict[int, float]:
+    """The AP50 of every class that occurs, by the number of the class: the mean precision at eleven
+    recalls."""
+    # its axes: overlap, recall, class, area, most detections; of these ½, eleven, each, all, 100
+    precision = result["precision"][0, ELEVEN, :, 0, -1]  # (11, classes)
+    numbers = result["classes"].reshape(-1).tolist()
+    return dict(zip(numbers, precision.mean(dim=0).tolist(), strict=True))
 
 
 def moved(tensors: dict[str, Tensor], device: torch.device) -> dict[str, Tensor]:

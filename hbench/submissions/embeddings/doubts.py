@@ -20,6 +20,7 @@ pass; a query whose own picture stands in the gallery under the same id is not a
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,13 +123,11 @@ def _doubts_of_copies(test: Manifest, queries: Embeddings, gallery: Embeddings) 
         across = float((size > alike).mean())
         within = float((alike > 1).mean())
         if across >= COPIES:
-            why = ": the vectors are constant"
-            if across < ALL:
-                largest = _largest_classes(finest[size > alike], test.tree.names[-1])
-                why = f", as copies of a picture with another label have: {largest}"
-                why += "; hbench audit lists them"
             same = "of the items have exactly the vector of an item of another class"
-            yield f"{100 * across:.0f} % {same}{why}"
+            origin = ": the vectors are constant"
+            if across < ALL:
+                origin = _copies_in_words(finest[size > alike], test.tree.names[-1])
+            yield f"{100 * across:.0f} % {same}{origin}"
         elif within >= SAME_CLASS:
             yield (
                 f"{100 * within:.0f} % of the items have exactly the vector of another item of "
@@ -142,13 +141,15 @@ def _doubts_of_copies(test: Manifest, queries: Embeddings, gallery: Embeddings) 
             yield f"{100 * inside:.0f} % of the queries have exactly the vector of a gallery item"
 
 
-def _largest_classes(classes: NDArray[np.integer], names: tuple[str, ...]) -> str:
-    """The classes that most of these labels are of, each with how many."""
+def _copies_in_words(classes: NDArray[np.integer], names: tuple[str, ...]) -> str:
+    """Where items with equal vectors and other labels come from, and the classes that most of them
+    are of, each with how many; `classes` (n,) are those of these items."""
     items = np.bincount(classes, minlength=len(names))
     order = np.argsort(-items, kind="stable")[: np.count_nonzero(items)]
+    largest = examples((f"{names[i]} ({items[i]:,})" for i in order.tolist()), most=4)
     return (
-        f"{len(order):,} classes: "
-        f"{examples((f'{names[i]} ({items[i]:,})' for i in order.tolist()), most=4)}"
+        f", as copies of a picture with another label have: {len(order):,} classes: {largest}; "
+        "hbench audit lists them"
     )
 
 
@@ -165,8 +166,7 @@ def _doubts_of_collapse(test: Manifest, given: Embeddings) -> Iterator[str]:
     # sums of directions (C, D) and numbers of items (C,) of the fine classes; their nodes (L, C),
     # which are those of any item of the class
     sums, finest = _class_sums(given, rows, labels[:, -1])
-    _, item_of_class = np.unique(labels[:, -1], return_index=True)
-    node = labels[item_of_class].T
+    node = _nodes_of_classes(labels)
 
     for level, name in enumerate(test.levels):
         # added up by node: in this order the classes of a node lie side by side
@@ -178,17 +178,42 @@ def _doubts_of_collapse(test: Manifest, given: Embeddings) -> Iterator[str]:
         number = items[several].sum()
         if number < MIN_ITEMS or several.sum() < 2:
             continue
-        # sums of squares: every direction has length 1, so Σ|x|² is the number of items; around
-        # means it is less by Σ|sum|² / items, of each class, or of all together
-        between = float((class_sums[several] ** 2).sum(axis=1) @ (1 / items[several]))
-        total = number - float((class_sums[several].sum(axis=0) ** 2).sum()) / number
-        if number - between < WITHIN * total:
+        squares = _sums_of_squares(class_sums[several], items[several])
+        if squares.within < WITHIN * squares.total:
             yield (
                 f"the vectors of one {name} are nearly the same: "
-                f"{100 * (number - between) / total:.2f} % of their variance "
+                f"{100 * squares.within / squares.total:.2f} % of their variance "
                 "lies within it, as of labels with noise"
             )
             return
+
+
+def _nodes_of_classes(labels: NDArray[np.integer]) -> NDArray[np.integer]:
+    """The nodes (L, C) of the fine classes, which are those of any item of the class; `labels`
+    (N, L)."""
+    _, item_of_class = np.unique(labels[:, -1], return_index=True)
+    return labels[item_of_class].T
+
+
+class SumsOfSquares(NamedTuple):
+    """The squared distances of directions from the means of their classes, and from the mean of
+    all, added up."""
+
+    within: float
+    total: float
+
+
+def _sums_of_squares(sums: NDArray[np.float64], items: NDArray[np.int64]) -> SumsOfSquares:
+    """The squared distances of the directions of some classes: `sums` (K, D) of the directions, and
+    `items` (K,), how many, of every class.
+
+    Every direction has length 1, so that Σ|x|² is the number of items; around means it is less by
+    Σ|sum|² / items, of each class, or of all together.
+    """
+    number = int(items.sum())
+    between = float((sums**2).sum(axis=1) @ (1 / items))
+    total = number - float((sums.sum(axis=0) ** 2).sum()) / number
+    return SumsOfSquares(number - between, total)
 
 
 def _class_sums(

@@ -68,16 +68,7 @@ def odd_share(
     """
     sizes = np.bincount(classes)  # (C,)
     order = np.argsort(classes, kind="stable")  # items of a class side by side
-    dim = vectors.shape[1]
-    means = np.empty((len(sizes), dim))
-    scatter = np.zeros((dim, dim))  # of the items around their classes' means
-    for some in _blocks(sizes):
-        first = int(sizes[: some.start].sum())
-        units = _directions(vectors[rows[order[first : first + int(sizes[some].sum())]]])
-        starts = np.cumsum(sizes[some]) - sizes[some]
-        means[some] = np.add.reduceat(units, starts) / sizes[some, None]
-        units -= np.repeat(means[some], sizes[some], axis=0)
-        scatter += units.T @ units
+    means, scatter = _means_and_scatter(vectors, rows[order], sizes)
 
     # the directions (D, D) in which items of a class vary, and how much in each (D,)
     within, directions = np.linalg.eigh(scatter / (len(rows) - len(sizes)))
@@ -90,6 +81,26 @@ def odd_share(
     ratio = between / np.maximum(within, ROUNDING * within.mean() + TINY)
     is_odd = ratio > ODD_RATIO * ratio_of_all
     return float(between[is_odd].sum() / max(between.sum(), TINY))
+
+
+def _means_and_scatter(
+    vectors: NDArray[np.floating], rows: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> tuple[Floats, Floats]:
+    """The mean direction of every class (C, D), and the scatter (D, D) of the items' directions
+    around the means of their classes; `rows` (N,) of the vectors (M, D) lie class by class, `sizes`
+    (C,) of each.
+    """
+    dim = vectors.shape[1]
+    means = np.empty((len(sizes), dim))
+    scatter = np.zeros((dim, dim))
+    for some in _blocks(sizes):
+        first = int(sizes[: some.start].sum())
+        units = _directions(vectors[rows[first : first + int(sizes[some].sum())]])
+        starts = np.cumsum(sizes[some]) - sizes[some]
+        means[some] = np.add.reduceat(units, starts) / sizes[some, None]
+        units -= np.repeat(means[some], sizes[some], axis=0)
+        scatter += units.T @ units
+    return means, scatter
 
 
 def _directions(vectors: NDArray[np.floating]) -> Floats:

@@ -18,7 +18,7 @@ from hbench.cli import terminal
 from hbench.core.errors import ComparisonError
 from hbench_hgldv2.artefact import counts_text, made_by, read_rows, write_rows
 from hbench_hgldv2.curation import decisions as ops
-from hbench_hgldv2.curation.decisions import CannotLink, Decisions, MustLink, check_known
+from hbench_hgldv2.curation.decisions import CannotLink, Decisions, Inputs, MustLink, check_known
 from hbench_hgldv2.curation.decisions_file import DecisionsFile, load
 from hbench_hgldv2.grouping import encode
 from hbench_hgldv2.grouping.cluster import read_clusters
@@ -326,15 +326,12 @@ def replay(
     """
     ids = sorted(label.class_id for label in labels)
     check_known(decisions, ids)
-    inputs = decisions.inputs
     kinds = {name: group.kind for name, group in decisions.groups.items()}
-    same_labels = inputs.labels_sha256 == digest(ids)
-    same_clusters = inputs.clusters_sha256 == partition_digest(clusters)
     world = World(
         dict.fromkeys(ids, UNASSIGNED),
         clusters,
         kinds,
-        whole_clusters=same_labels and same_clusters,
+        whole_clusters=_are_of(decisions.inputs, ids, clusters),
     )
     decided_by: dict[str, list[str]] = {label: [] for label in ids}
 
@@ -355,6 +352,13 @@ def replay(
     )
 
     return Curation(rows, tuple(world.conflicts), _stale_approvals(decisions, world), world.kinds)
+
+
+def _are_of(inputs: Inputs, ids: Sequence[str], clusters: Mapping[str, int]) -> bool:
+    """Whether decisions were taken on these very labels and clusters: only then is a cluster that
+    they name the whole of it."""
+    same_labels = inputs.labels_sha256 == digest(ids)
+    return same_labels and inputs.clusters_sha256 == partition_digest(clusters)
 
 
 def _stale_approvals(decisions: Decisions, world: World) -> tuple[str, ...]:

@@ -106,13 +106,7 @@ def triples(lines: Iterable[str]) -> Iterator[tuple[str, str, str, str]]:
 def _pages(tables: Mapping[str, Path], titles: Sequence[str]) -> dict[str, facts.Page]:
     """The pages of titles from the tables of a dump. The tables are read row by row, since they
     hold millions, and only what is asked for is kept."""
-    # id of the redirecting page -> name of its target; few, next to the pages
-    redirected = dict(_categories(tables["redirect"]))
-    redirects = {
-        name: redirected[page_id]
-        for page_id, name in _categories(tables["page"])
-        if page_id in redirected
-    }
+    redirects = _redirects(tables)
     keys = {title: title.partition(":")[2].replace(" ", "_") for title in titles}
     ends = {title: _end(key, redirects) for title, key in keys.items()}
     targets = set(ends.values())
@@ -130,6 +124,17 @@ def _pages(tables: Mapping[str, Path], titles: Sequence[str]) -> dict[str, facts
         page = facts.existing_page(name, items.get(end, ""), redirected=end != keys[title])
         pages[title] = page if end in items else facts.Page(name, "missing")
     return pages
+
+
+def _redirects(tables: Mapping[str, Path]) -> dict[str, str]:
+    """The names of categories that redirect, each with the name that it leads to."""
+    # id of the redirecting page -> name of its target; few, next to the pages
+    target_of = dict(_categories(tables["redirect"]))
+    return {
+        name: target_of[page_id]
+        for page_id, name in _categories(tables["page"])
+        if page_id in target_of
+    }
 
 
 def _categories(table: Path) -> Iterator[tuple[str, str]]:
