@@ -17,7 +17,8 @@ from torchvision.ops import FrozenBatchNorm2d as Frozen
 from torchvision.ops import MultiScaleRoIAlign
 
 from hbench.losses.baselines.rambo import RamboClasses
-from hbench.train.models.backbones import PRETRAINED, timm_backbone
+from hbench.train.models.backbone import PRETRAINED
+from hbench.train.models.libraries import timm_backbone
 from hbench.train.models.weights import with_fetched_weights
 from hbench_detection.recipe import DetectionRecipe
 

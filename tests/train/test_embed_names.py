@@ -12,7 +12,7 @@ from hbench.datasets.dataset import Dataset, Protocol
 from hbench.evaluation.by_name import nodes
 from hbench.submissions import embeddings
 from hbench.train.embedding.embed_names import embed_names
-from hbench.train.models.backbones import open_clip_model
+from hbench.train.models.libraries import open_clip_model
 from hbench.tree.names import names_along
 from tests.command_line import call, refusal
 

@@ -31,7 +31,8 @@ from hbench.datasets.manifest import Manifest
 from hbench.submissions import embeddings
 from hbench.train.images.batches import Batch, Files, all_tests, images_of, workers_for
 from hbench.train.images.transforms import Normalise, Prepare
-from hbench.train.models.backbones import PRETRAINED, Backbone, build_backbone, shape_of_features
+from hbench.train.models.backbone import PRETRAINED, Backbone
+from hbench.train.models.backbones import build_backbone, shape_of_features
 from hbench.train.models.embed_images import Views, embeddings_of_images
 from hbench.train.models.model import build_model
 from hbench.train.processes import join_processes

@@ -27,7 +27,8 @@ from hbench.sheets.rows import Row
 from hbench.submissions import embeddings
 from hbench.train.embedding.embed_dataset import items_of, refuse_existing
 from hbench.train.embedding.other_names import OtherNames, read_names, variants
-from hbench.train.models.backbones import PRETRAINED, RANDOM, open_clip_model
+from hbench.train.models.backbone import PRETRAINED, RANDOM
+from hbench.train.models.libraries import open_clip_model
 from hbench.train.models.weights import with_fetched_weights
 from hbench.train.processes import chosen_device
 from hbench.tree import LabelTree

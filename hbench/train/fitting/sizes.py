@@ -14,7 +14,8 @@ import numpy as np
 from hbench.core.errors import ConfigError, UsageError
 from hbench.core.schema import build
 from hbench.datasets.manifest import Manifest
-from hbench.train.models.backbones import RANDOM, build_backbone
+from hbench.train.models.backbone import RANDOM
+from hbench.train.models.backbones import build_backbone
 from hbench.train.recipes.recipe import Images, Recipe
 
 BATCH = 128

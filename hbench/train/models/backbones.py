@@ -5,57 +5,30 @@ SOURCE:NAME names one:
 
     torchvision:resnet50  timm:deit_small_patch16_224  open_clip:ViT-B-32/laion2b_s34b_b79k
     timm:hf-hub:OWNER/NAME    open_clip:hf-hub:OWNER/NAME    transformers:OWNER/NAME    deit:small
-    ./FILE.py:NAME, a net of your own
-
-Every source downloads and caches weights in its own way. Those of transformers are read only from
-safetensors, and no code of a model's authors is run.
+    hbench:small    ./FILE.py:NAME, a net of your own
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from importlib import import_module
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from PIL import Image
 from torch import Tensor, nn
 
-from hbench.core.errors import ConfigError, UnknownName, UsageError, examples
+from hbench.core.errors import ConfigError, UnknownName, examples
 from hbench.core.registry import Registry
-from hbench.core.text import first_line
-from hbench.train.models.classifiers import without_classifier
+from hbench.train.models import libraries
+from hbench.train.models.backbone import COUNTED, PRETRAINED, RANDOM, Backbone, Source
 from hbench.train.models.small import Small, SmallPhoto
-from hbench.train.models.weights import load_weights, refuse_without_hub, with_fetched_weights
+from hbench.train.models.weights import load_weights
 from hbench.train.recipes.own_code import OwnCode, blamed_on, is_own_code, place_in
 
-PRETRAINED = "pretrained"
-RANDOM = "random"
-COUNTED = 0  # features: build_backbone counts them
-
-
-class Backbone(NamedTuple):
-    """A net, its number of features, and the images that its weights expect: size, mean, standard
-    deviation, interpolation.
-
-    `prepare` makes the transform with which its source evaluates it, for images of a given side;
-    None if there is none. `crops`: whether images are a little larger at first, and their middle is
-    taken.
-    """
-
-    net: nn.Module
-    features: int
-    size: int = 224
-    mean: tuple[float, ...] = (0.485, 0.456, 0.406)
-    std: tuple[float, ...] = (0.229, 0.224, 0.225)
-    prepare: Callable[[int], Callable[[Any], Tensor]] | None = None
-    interpolation: str = "bilinear"
-    crops: bool = True
-
-
-Source = Callable[[str, str, bool], Backbone]  # name, weights, whether to keep its pooling
-
 sources: Registry[Source] = Registry("source of backbones", group="hbench.backbones")
+sources.register("torchvision")(libraries.torchvision_backbone)
+sources.register("timm")(libraries.timm_backbone)
+sources.register("deit")(libraries.distilled_deit)
+sources.register("open_clip")(libraries.open_clip_backbone)
+sources.register("transformers")(libraries.transformers_backbone)
 
 
 def build_backbone(
@@ -85,8 +58,10 @@ def build_backbone(
             found=f"shape {shape}",
             fix='pool its maps: pooling = "avg" in [model]',
         )
-    # tokens, vectors, or channels last
-    if not pools and not (len(sides) == 2 and sides[0] == sides[1] > 1):
+    # else tokens, vectors, or channels last: square images make square maps, so that maps of
+    # other sides have their channels elsewhere
+    is_map = len(sides) == 2 and sides[0] == sides[1] > 1
+    if not pools and not is_map:
         raise ConfigError(
             f"{name} gives no map of features to pool",
             expected="features of shape (B, C, H, W)",
@@ -152,255 +127,44 @@ def net_of_a_file(code: OwnCode) -> Backbone:
 
 
 def _in_words(features: Any) -> str:
-    """What a net returned in place of a tensor."""
+    """What a net returned in place of a tensor, such as "a tuple of 2"."""
     kind = type(features).__name__
     if isinstance(features, Mapping):
         return f"a {kind} of {examples(map(str, features))}"
-    return f"a {kind} of {len(features)}" if isinstance(features, list | tuple) else f"a {kind}"
+    if isinstance(features, list | tuple):
+        return f"a {kind} of {len(features)}"
+    return f"a {kind}"
 
 
 def shape_of_features(backbone: Backbone, side: int) -> tuple[int, ...]:
-    """The shape of a net's features of one image of this side; raises what the net raises for a
-    side that it cannot take.
+    """The shape of a net's features of one image of this side, in pixels: (1, C, H, W) or (1, C);
+    raises what the net raises for a side that it cannot take.
     """
     return tuple(_features(backbone, side).shape)
 
 
 def _features(backbone: Backbone, side: int) -> Any:
-    """What a net makes of one image of this side."""
+    """What a net makes of one black image of this side, in pixels, without learning from it."""
     with torch.no_grad():
         features = backbone.net.eval()(torch.zeros(1, len(backbone.mean), side, side))
     backbone.net.train()
     return features
 
 
-@sources.register("torchvision")
-def torchvision_backbone(name: str, weights: str, pools: bool) -> Backbone:
-    """Build a net of torchvision.models without its classifier; NAME/WEIGHTS chooses weights other
-    than the default.
-    """
-    from torchvision import models
+class OwnNet(NamedTuple):
+    """A net of hbench: what builds it, and the side, in pixels, of its images, with the mean and
+    the standard deviation of each of their colours."""
 
-    name, _, which = name.partition("/")
-    if name not in models.list_models():
-        raise UnknownName("torchvision model", name, models.list_models())
-    known = models.get_model_weights(name)
-    if which and which not in known.__members__:
-        raise UnknownName(f"weights of {name}", which, known.__members__)
-    described = known[which or "DEFAULT"]
-    if weights == PRETRAINED:
-        where = str(Path(torch.hub.get_dir()) / "checkpoints" / described.url.rsplit("/", 1)[-1])
-        net = with_fetched_weights(
-            lambda: models.get_model(name, weights=described), f"torchvision:{name}", where
-        )
-    else:
-        net = models.get_model(name, weights=None)
-    kept = without_classifier(net, pools)
-    transform = described.transforms()
-    side = transform.crop_size[0]
-    resize = transform.resize_size[0]
-
-    def prepare(size: int) -> Any:
-        return described.transforms(crop_size=size, resize_size=round(resize * size / side))
-
-    mean = tuple(transform.mean)
-    std = tuple(transform.std)
-    return Backbone(kept, COUNTED, side, mean, std, prepare, transform.interpolation.value)
+    build: type[nn.Module]
+    side: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
 
 
-@sources.register("timm")
-def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
-    """Build a net of timm, or of the Hugging Face hub as hf-hub:OWNER/NAME, without its
-    classifier."""
-    import timm
-    from timm.data.config import resolve_model_data_config
-    from timm.data.transforms_factory import create_transform
-
-    if not name.startswith("hf-hub:") and not timm.is_model(name.split(".")[0]):
-        raise UnknownName("timm model", name, timm.list_models())
-    pooling: dict[str, Any] = {} if pools else {"global_pool": ""}
-
-    def create() -> Any:
-        return timm.create_model(name, pretrained=weights == PRETRAINED, num_classes=0, **pooling)
-
-    if weights == PRETRAINED and (repository := _timm_repository(name)):
-        refuse_without_hub(repository, f"timm:{name}")
-    where = "the Hugging Face cache (HF_HOME), or name a file of weights instead"
-    net = with_fetched_weights(create, f"timm:{name}", where) if weights == PRETRAINED else create()
-    config = resolve_model_data_config(net)
-
-    def prepare(size: int) -> Any:
-        return create_transform(**{**config, "input_size": (3, size, size)}, is_training=False)
-
-    side = config["input_size"][-1]
-    mean = tuple(config["mean"])
-    std = tuple(config["std"])
-    return Backbone(net, COUNTED, side, mean, std, prepare, config["interpolation"])
-
-
-def _timm_repository(name: str) -> str:
-    """Where timm takes a net's weights from on the hub; "" for nets without any there."""
-    from timm.models import get_pretrained_cfg
-
-    if name.startswith("hf-hub:"):
-        return name.removeprefix("hf-hub:")
-    described = get_pretrained_cfg(name)
-    return str(described.hf_hub_id or "") if described is not None else ""
-
-
-@sources.register("deit")
-def distilled_deit(name: str, weights: str, pools: bool) -> Backbone:
-    """Build a plain DeiT with the weights of the distilled one, without its second token and that
-    token's position.
-
-    The papers' released code starts so (rank losses, §VII-B).
-    """
-    distilled = timm_backbone(f"deit_{name}_distilled_patch16_224", weights, pools)
-    plain = timm_backbone(f"deit_{name}_patch16_224", RANDOM, pools)
-    state = {key: value for key, value in distilled.net.state_dict().items() if key != "dist_token"}
-    position = state[
-        "pos_embed"
-    ]  # the class token's, the distillation token's, those of the patches
-    plain.net.load_state_dict(
-        state | {"pos_embed": torch.cat([position[:, :1], position[:, 2:]], dim=1)}
-    )
-    return plain
-
-
-@sources.register("open_clip")
-def open_clip_backbone(name: str, weights: str, pools: bool) -> Backbone:
-    """Build the image tower of an open_clip model ARCH/TAG, or hf-hub:OWNER/NAME, with its
-    projection.
-    """
-    import open_clip
-
-    visual = open_clip_model(name, pretrained=weights == PRETRAINED).visual
-    size = visual.image_size[0] if isinstance(visual.image_size, tuple) else visual.image_size
-
-    def prepare(size: int) -> Any:
-        settings = open_clip.transform.PreprocessCfg(
-            **{**visual.preprocess_cfg, "size": (size, size)}
-        )
-        return open_clip.transform.image_transform_v2(settings, is_train=False)
-
-    mean = tuple(visual.image_mean)
-    std = tuple(visual.image_std)
-    return Backbone(
-        visual, COUNTED, size, mean, std, prepare, visual.preprocess_cfg["interpolation"]
-    )
-
-
-def open_clip_model(name: str, *, pretrained: bool) -> Any:
-    """Create the model ARCH/TAG of open_clip, or hf-hub:OWNER/NAME, of both its towers, with the
-    weights of the tag, or with random ones."""
-    import open_clip
-
-    arch, _, tag = (name, "", "") if name.startswith("hf-hub:") else name.partition("/")
-    if not name.startswith("hf-hub:") and arch not in open_clip.list_models():
-        raise UnknownName("open_clip model", arch, open_clip.list_models())
-    if pretrained and not tag and not name.startswith("hf-hub:"):
-        tags = open_clip.list_pretrained_tags_by_model(arch)
-        raise ConfigError(
-            f"open_clip:{arch} names no weights",
-            expected=f"open_clip:{arch}/TAG, or the weights random",
-            found="no tag",
-            fix=f"one of {', '.join(tags[:5])}"
-            if tags
-            else "--weights random, or a file of weights",
-        )
-    chosen = tag if pretrained and tag else None
-    # Random weights, or those of a file, get images like those of the tag.
-    described = open_clip.get_pretrained_cfg(arch, tag) if tag else {}
-    kept = () if chosen else ("mean", "std", "interpolation", "resize_mode")
-    config = {key: described[key] for key in kept if key in described}
-    # the activation of these weights, of which open_clip only warns
-    gelu = bool(described.get("quick_gelu"))
-    return with_fetched_weights(
-        lambda: open_clip.create_model(
-            arch,
-            pretrained=chosen,
-            load_weights=pretrained,
-            force_preprocess_cfg=config,
-            force_quick_gelu=gelu,
-        ),
-        f"open_clip:{name}",
-        "the Hugging Face cache (HF_HOME), or name a file of weights instead",
-    )
-
-
-@sources.register("transformers")
-def transformers_backbone(name: str, weights: str, pools: bool) -> Backbone:
-    """Build the image tower of OWNER/NAME on the Hugging Face hub, or of a folder, with its
-    authors' pooling.
-    """
-    if not pools:
-        raise ConfigError(f"transformers:{name} has its own pooling", fix="--set model.pooling=own")
-    processor, model = _from_transformers(name, weights)
-    net = ImageTower(model)
-    sizes = {key: _edges_of(processor, key) for key in ("size", "crop_size")}
-    decides = "crop_size" if getattr(processor, "do_center_crop", False) else "size"
-    side = min(sizes[decides].values())
-
-    def prepare(size: int) -> Processed:
-        scaled = {}
-        for key, edges in sizes.items():
-            if edges:
-                scaled[key] = {edge: round(n * size / side) for edge, n in edges.items()}
-        return Processed(processor, scaled)
-
-    mean = tuple(processor.image_mean)
-    std = tuple(processor.image_std)
-    interpolation = Image.Resampling(int(processor.resample)).name.lower()
-    return Backbone(net, COUNTED, side, mean, std, prepare, interpolation)
-
-
-def _from_transformers(name: str, weights: str) -> tuple[Any, Any]:
-    """The image processor and the model of a name or folder; code of its authors is neither run
-    nor asked about."""
-    try:
-        hub = import_module("transformers")
-    except ModuleNotFoundError:
-        raise UsageError("transformers is not installed", fix="pip install transformers") from None
-    if not Path(name).is_dir():
-        refuse_without_hub(name, f"transformers:{name}")
-    where = "the Hugging Face cache (HF_HOME), or name a folder: transformers:FOLDER"
-
-    def create() -> tuple[Any, Any]:
-        # without the argument transformers asks on stdin
-        plain = {"trust_remote_code": False}
-        processor = hub.AutoImageProcessor.from_pretrained(name, **plain)
-        if weights == PRETRAINED:
-            return processor, hub.AutoModel.from_pretrained(name, use_safetensors=True, **plain)
-        config = hub.AutoConfig.from_pretrained(name, **plain)
-        return processor, hub.AutoModel.from_config(config, **plain)
-
-    try:
-        made: tuple[Any, Any] = with_fetched_weights(create, f"transformers:{name}", where)
-    except ValueError as error:
-        if "trust_remote_code" not in str(error):
-            raise
-        raise ConfigError(
-            f"transformers:{name} needs code of its authors, which hbench does not run",
-            expected="a model whose net transformers has itself",
-            found=first_line(error),
-            fix="write the net in a file of your own: ./FILE.py:NAME",
-        ) from None
-    return made
-
-
-def _edges_of(processor: Any, key: str) -> dict[str, int]:
-    """Read the edges, in pixels, of one of an image processor's sizes; none where it lacks it."""
-    edges = dict(getattr(processor, key, None) or {})
-    return {edge: n for edge, n in edges.items() if n is not None}
-
-
-# by name: what builds it, and the side, mean and standard deviation of its images
-OWN_NETS: dict[str, tuple[type[nn.Module], int, tuple[float, ...], tuple[float, ...]]] = {
-    "small": (Small, 32, (0.5,), (0.5,)),
-    "small-photo": (SmallPhoto, 96, (0.5,) * 3, (0.25,) * 3),
+OWN_NETS = {
+    "small": OwnNet(Small, side=32, mean=(0.5,), std=(0.5,)),
+    "small-photo": OwnNet(SmallPhoto, side=96, mean=(0.5,) * 3, std=(0.25,) * 3),
 }
-
-
 PIXELS = "pixels"
 
 
@@ -417,40 +181,8 @@ def own_backbone(name: str, weights: str, pools: bool) -> Backbone:
         return Backbone(nn.Flatten(), COUNTED, size=32, mean=(0.0,), std=(1.0,), crops=False)
     if name not in OWN_NETS:
         raise UnknownName("hbench backbone", name, (*OWN_NETS, PIXELS))
-    build, side, mean, std = OWN_NETS[name]
-    net = build()
+    own = OWN_NETS[name]
+    net = own.build()
     if pools:
         net = nn.Sequential(net, nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    return Backbone(net, COUNTED, size=side, mean=mean, std=std)
-
-
-class ImageTower(nn.Module):
-    """forward(images) -> (B, features): the projected image of a model of images and texts, else
-    its pooled features, or its first token."""
-
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, images: Tensor) -> Tensor:
-        with_texts = hasattr(self.model, "get_image_features")
-        output = (self.model.get_image_features if with_texts else self.model)(pixel_values=images)
-        if isinstance(output, Tensor):
-            return output
-        pooled = getattr(output, "pooler_output", None)
-        features: Tensor = output.last_hidden_state[:, 0] if pooled is None else pooled
-        return features.flatten(1)
-
-
-@dataclass(frozen=True)
-class Processed:
-    """The image processor of a model of transformers, with its sizes."""
-
-    processor: Any
-    sizes: dict[str, dict[str, int]]
-
-    def __call__(self, image: Image.Image) -> Tensor:
-        pixels: Tensor = self.processor(
-            images=image.convert("RGB"), return_tensors="pt", **self.sizes
-        )["pixel_values"]
-        return pixels[0]
+    return Backbone(net, COUNTED, size=own.side, mean=own.mean, std=own.std)

@@ -24,7 +24,8 @@ from torch.nn import functional
 from hbench.core.errors import DataError
 from hbench.core.registry import Registry
 from hbench.train.images.transforms import Normalise
-from hbench.train.models.backbones import Backbone, build_backbone
+from hbench.train.models.backbone import Backbone
+from hbench.train.models.backbones import build_backbone
 from hbench.train.recipes.recipe import Images, Model
 
 IMAGES = Images()
