@@ -118,7 +118,7 @@ def train(
         trust(Path(file))
     recipe = resolve(recipe) if isinstance(recipe, str) else recipe
     ready = prepare_run(recipe, dataset or load(require_dataset(recipe)), processes.world)
-    recipe, data, held = ready.recipe, ready.data, ready.held
+    recipe = ready.recipe
     if recipe.sampler.batch % processes.world:  # leaving out a rest would change the gradient
         raise UsageError(
             "the processes cannot share a batch",
@@ -127,6 +127,7 @@ def train(
             fix="change it with --set sampler.batch=…, or the number of processes",
         )
 
+    # torchrun starts all processes again where one has died
     resume = resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     if processes.first:
         refuse_folder(out, recipe, resume=resume)
@@ -136,8 +137,8 @@ def train(
     with _alone_in(out, processes):
         return _train_and_score(
             recipe,
-            data,
-            held,
+            ready.data,
+            ready.held,
             out=out,
             processes=processes,
             resume=resume,
@@ -185,7 +186,8 @@ def _train_and_score(
     callbacks: Sequence[Callback],
     watch: Watch,
 ) -> Report:
-    """Train in a folder that no other training writes to, and score."""
+    """Train in a folder that no other training writes to, and score; the arguments are those of
+    `train`, with the dataset split as in PreparedRun."""
     run = begin(recipe, data, processes)
     if resume and checkpoints.checkpoints_in(out):
         run.restore(checkpoints.latest(out))
@@ -207,9 +209,8 @@ def _train_and_score(
                     f"scored is the checkpoint of step {run.best.step}, the best of the validation "
                     f"by {recipe.select_by}: {shown(recipe.select_by, run.best.score)}"
                 )
-        report = _score(
-            run, recipe, data if recipe.tested or held is None else held, out, processes
-        )
+        scored = data if recipe.tested or held is None else held
+        report = _score(run, recipe, scored, out, processes)
         log.test(run.step, {name: float(score) for name, score in report.scores.items()})
 
     return report
@@ -305,8 +306,8 @@ def _score(
 
 @contextmanager
 def _alone_in(out: Path, processes: Processes) -> Iterator[None]:
-    """Keep other trainings out of the folder. Raises UsageError where one is at work in it: their
-    logs would be mixed.
+    """Keep other trainings out of the folder, for all processes of this one by its first. Raises
+    UsageError where one is at work in it: their logs would be mixed.
     """
     if not processes.first:
         yield

@@ -27,7 +27,8 @@ from hbench.engine.executors.devices import refuse_device
 
 
 class Processes(NamedTuple):
-    """The rank of this process, the number of processes, and the device of this one."""
+    """The rank of this process, from 0, the number of processes (`world`), and the device of this
+    one. The first logs, saves and scores."""
 
     rank: int
     world: int
@@ -68,6 +69,9 @@ def join_processes(device: str = "auto") -> Iterator[Processes]:
 
 
 class _Gather(torch.autograd.Function):
+    """Gathers the parts of all processes; back, every process gets the gradient of its own part,
+    added up over all, since each computes a loss of every part."""
+
     @staticmethod
     def forward(ctx: Any, part: Tensor) -> Tensor:
         ctx.rows = len(part)
@@ -135,6 +139,7 @@ def gather_objects(value: Any, processes: Processes) -> list[Any]:
 
 
 def _all_gather(part: Tensor) -> Tensor:
+    """The parts (B/W, …) of all W processes, (B, …), in order of rank, without a gradient."""
     parts = [torch.empty_like(part) for _ in range(dist.get_world_size())]
     dist.all_gather(parts, part.contiguous())
     return torch.cat(parts)

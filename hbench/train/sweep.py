@@ -29,7 +29,7 @@ from hbench.train.records.refusals import RECIPE, refuse_folder
 from hbench.train.records.trials import Trial, trial_of_run
 from hbench.train.validation import choosing_metric, with_sizes
 
-TrainIn = Callable[[Recipe, Path, bool], object]  # the folder, and whether to go on in it
+TrainIn = Callable[[Recipe, Path, bool], object]  # in which folder, and whether to go on there
 TRIALS = "trials"
 MOST_TRIALS = 1_000
 HELD_OUT = 0.2  # of the training classes, where the recipe holds none out
@@ -84,7 +84,9 @@ def parse_sweep(text: str) -> TriedKey:
     TriedKey(key='optimizer.lr', values=('1e-4', '3e-4'))
     """
     key, sign, values = text.partition("=")
-    tried = tuple(value.strip() for value in re.split(r",(?![^\[]*\])", values) if value.strip())
+    # at commas after which no bracket closes before another opens
+    parts = re.split(r",(?![^\[]*\])", values)
+    tried = tuple(value.strip() for value in parts if value.strip())
     if not sign or len(set(tried)) < 2:
         raise UsageError(
             f"{text!r} is no sweep",

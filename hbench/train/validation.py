@@ -63,7 +63,8 @@ def split_off(data: Dataset, recipe: Recipe) -> tuple[Dataset, Dataset | None]:
             fix=_advice(len(set(paths))),
         )
 
-    is_held = np.array([path in chosen for path in paths])[manifest.labels[:, -1]]
+    is_held_class = np.array([path in chosen for path in paths])  # (C,)
+    is_held = is_held_class[manifest.labels[:, -1]]  # (N,)
     held = dataclasses.replace(
         data, train=None, tests={VALIDATION: _part(manifest, is_held)}, lists={}
     )
@@ -100,7 +101,8 @@ def validation_scores(
             from hbench.engine.executors.gpu import on_devices
             from hbench.engine.kernels.card.compiling import can_compile
 
-            execute = on_devices(str(processes.device)) if can_compile() else on_threads
+            if can_compile():
+                execute = on_devices(str(processes.device))
         report = evaluate(
             embeddings.joined(manifest.items, vectors), held, metrics=list(names), execute=execute
         )
@@ -139,8 +141,8 @@ def choosing_metric(recipe: Recipe, levels: Sequence[str]) -> MetricName:
 
 
 def _part(manifest: Manifest, mask: np.ndarray) -> Manifest:
-    """Make a manifest of the items in a mask, with classes numbered anew; all are queries and in
-    the gallery.
+    """Make a manifest of the items in a mask (N,), with classes numbered anew; all are queries and
+    in the gallery.
     """
     rows = np.flatnonzero(mask)
     paths = class_rows(manifest.tree)

@@ -5,9 +5,7 @@ embeddings.
 """
 
 import hashlib
-import json
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,18 +18,25 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.utils.data import Dataset as TorchDataset
 
-from hbench.core import files
 from hbench.core.arguments import checked, checked_class
-from hbench.core.errors import DataError, SubmissionError, UnknownName, UsageError, examples
-from hbench.core.files import write_text
+from hbench.core.errors import DataError, UnknownName, UsageError
 from hbench.core.text import first_line
 from hbench.core.untrusted import open_parquet
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
 from hbench.submissions import embeddings
+from hbench.train.embedding.parts import (
+    Piece,
+    in_parts,
+    in_words,
+    join_parts,
+    next_row,
+    take_parts,
+    write_part,
+)
 from hbench.train.images.batches import Batch, Files, all_tests, images_of, workers_for
-from hbench.train.images.transforms import Normalise, Prepare
-from hbench.train.models.backbone import PRETRAINED, Backbone
+from hbench.train.images.transforms import Normalise, Prepare, side_before_crop
+from hbench.train.models.backbone import PRETRAINED, RANDOM, Backbone
 from hbench.train.models.backbones import build_backbone, shape_of_features
 from hbench.train.models.embed_images import Views, embeddings_of_images
 from hbench.train.models.model import build_model
@@ -44,13 +49,11 @@ from hbench.train.records import checkpoints
 from hbench.train.records.refusals import RECIPE
 from hbench.train.steps.run import PRECISIONS, training_manifest
 
-RANDOM = "random"
-Piece = tuple[NDArray[np.int64], NDArray[np.float32]]  # rows and their vectors
-
 
 class Embedder(NamedTuple):
-    """A model, the settings of its images, and a text that identifies it; `prepare`: its own
-    transform, instead of `images`.
+    """A model, and the settings of its images. `identity`: a text of all that its vectors depend
+    on, which other parts of an embedding are compared with. `prepare`: the transform with which its
+    source evaluates it, where it has one, in place of `images`.
     """
 
     model: nn.Module
@@ -116,7 +119,7 @@ def embedder(
     side = size or backbone.size
     if side != backbone.size:
         _refuse_size(source, backbone, side)
-    resize = round(side * 8 / 7) if backbone.crops else side
+    resize = side_before_crop(side) if backbone.crops else side
     images = Images(size=side, resize=resize, mean=backbone.mean, std=backbone.std)
     read = [path for path in (Path(weights), key_map) if path and path.is_file()]
     identity = " ".join(
@@ -191,21 +194,17 @@ def embed(
     file = Path(out)
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     _refuse_file(file, options)
-    with join_processes(
-        device
-    ) as processes:  # first, so that a device that is not there is refused before any work
-        chosen = (
-            embedder(model, size=size, weights=weights, key_map=key_map)
-            if isinstance(model, str)
-            else model
-        )
+    # first, so that a device that is not there is refused before any work
+    with join_processes(device) as processes:
+        if isinstance(model, str):
+            model = embedder(model, size=size, weights=weights, key_map=key_map)
         manifest = items_of(data, split)
-        images = _images(chosen, data.name, manifest, options)
-        request = _request(chosen, manifest, split, options)
-        parts = _take_parts(file, request)
+        images = _images(model, data.name, manifest, options)
+        request = _request(model, manifest, split, options)
+        parts = take_parts(file, request)
         _embed_the_rest(
             parts,
-            chosen,
+            model,
             images,
             options,
             number=len(manifest),
@@ -214,7 +213,7 @@ def embed(
         )
 
     on_progress(len(manifest), len(manifest))
-    _join(parts, file, manifest, {**request, "image_size": chosen.images.size})
+    join_parts(parts, file, manifest, {**request, "image_size": model.images.size})
     shutil.rmtree(parts)
     return file
 
@@ -225,11 +224,10 @@ def _images(
     """The images of a manifest as the model takes them; raises DataError where they are not on this
     disk.
     """
-    images = (
-        Files(manifest, model.prepare)
-        if model.prepare
-        else images_of(name, manifest, model.images, vary=False)
-    )
+    if model.prepare:
+        images: TorchDataset[Batch] = Files(manifest, model.prepare)
+    else:
+        images = images_of(name, manifest, model.images, vary=False)
     if options.skip_unreadable and isinstance(images, Files):
         images.skips = True
     return images
@@ -246,9 +244,9 @@ def _embed_the_rest(
     on_row: Callable[[int], None],
 ) -> None:
     """Embed those of the `number` images that no part in the folder has, in further parts."""
-    left = np.arange(_next_row(parts), number)
-    for rows, vectors in _embed_rows(model, images, left, options, device=device, on_row=on_row):
-        files.write(parts / f"{int(rows[0]):09d}.npz", {}, {"rows": rows, "vectors": vectors})
+    left = np.arange(next_row(parts), number)
+    for part in _embed_rows(model, images, left, options, device=device, on_row=on_row):
+        write_part(parts, part)
 
 
 def _embed_rows(
@@ -260,7 +258,7 @@ def _embed_rows(
     device: torch.device,
     on_row: Callable[[int], None],
 ) -> Iterator[Piece]:
-    """The embeddings of these rows of the manifest, in parts to be kept."""
+    """The embeddings of these rows (n,) of the manifest, in parts to be kept."""
     views = Views(model.model, options.scales, flip=options.flip)
     net = nn.Sequential(Normalise(model.images), views).to(device).eval()
     workers = workers_for(images, model.images) if options.workers is None else options.workers
@@ -270,20 +268,7 @@ def _embed_rows(
         pieces = embeddings_of_images(
             net, images, rows, batch=options.batch, workers=workers, device=device
         )
-        yield from _in_parts(pieces, options, on_row)
-
-
-def _join(parts: Path, file: Path, manifest: Manifest, request: dict[str, object]) -> None:
-    """Write the embeddings of all parts to one file."""
-    parts_kept = [files.read(part)[1] for part in sorted(parts.glob("*.npz"))]
-    if not parts_kept:
-        raise DataError("none of the images can be read", found=examples(manifest.items))
-    rows = np.concatenate([part["rows"] for part in parts_kept])
-    whole = np.concatenate([part["vectors"] for part in parts_kept])
-    left_out = np.delete(manifest.items, rows).tolist()
-    embeddings.write(
-        file, manifest.items[rows].tolist(), whole, metadata=_in_words(request), left_out=left_out
-    )
+        yield from in_parts(pieces, options.part, options.seconds, on_row)
 
 
 def refuse_existing(file: Path) -> None:
@@ -294,6 +279,8 @@ def refuse_existing(file: Path) -> None:
 
 
 def _refuse_file(file: Path, options: EmbedOptions) -> None:
+    """Raise UsageError for a file that embeddings cannot be written to: of images that are left
+    out, only some formats can say so."""
     refuse_existing(file)
     if options.skip_unreadable and file.suffix not in embeddings.KEEP_LEFT_OUT:
         raise UsageError(
@@ -313,7 +300,7 @@ def is_embedded(
     if not file.exists():
         return False
 
-    expected = _in_words(_request(model, items_of(data, split), split, options))
+    expected = in_words(_request(model, items_of(data, split), split, options))
     try:
         with open_parquet(file) as parquet:
             stored = {
@@ -346,63 +333,12 @@ def _request(
     return {"model": model.identity, "manifest": manifest.digest, "split": split, **settings}
 
 
-def _in_words(request: dict[str, object]) -> dict[str, str]:
-    return {key: str(value) for key, value in request.items()}
-
-
-def _in_parts(
-    pieces: Iterator[Piece], options: EmbedOptions, on_row: Callable[[int], None]
-) -> Iterator[Piece]:
-    """Join pieces into parts of `options.part` images, or of the images of `options.seconds`."""
-    waiting: list[Piece] = []
-    began = time.monotonic()
-    for piece in pieces:
-        waiting.append(piece)
-        on_row(int(piece[0][-1]) + 1)
-        if (
-            sum(len(rows) for rows, _ in waiting) >= options.part
-            or time.monotonic() - began >= options.seconds
-        ):
-            yield _one_piece(waiting)
-            waiting = []
-            began = time.monotonic()
-    if waiting:
-        yield _one_piece(waiting)
-
-
-def _one_piece(pieces: list[Piece]) -> Piece:
-    rows, vectors = zip(*pieces, strict=True)
-    return np.concatenate(rows), np.concatenate(vectors)
-
-
-def _next_row(parts: Path) -> int:
-    """Return the row after the last one in a part; remove a part that cannot be read, and those
-    after it.
-    """
-    following = 0
-    parts_in_order = sorted(parts.glob("*.npz"))
-    for number, part in enumerate(parts_in_order):
-        try:
-            rows = files.read(part)[1]["rows"]
-        except (SubmissionError, KeyError):
-            rows = np.zeros(0, np.int64)
-
-        if not len(rows):
-            for unusable in parts_in_order[number:]:
-                unusable.unlink()
-            return following
-
-        following = int(rows[-1]) + 1
-    return following
-
-
 def _from_checkpoint(path: Path, net: str | None) -> Embedder:
     """The model of a checkpoint. A net that is a program is run only where somebody names it: the
     recipe in a folder may be anybody's."""
     folder = checkpoints.best(path)
-    recipe_file = next(
-        (place / RECIPE for place in (folder, folder.parent) if (place / RECIPE).exists()), None
-    )
+    files_of_recipe = [folder / RECIPE, folder.parent / RECIPE]
+    recipe_file = next(filter(Path.exists, files_of_recipe), None)
     if recipe_file is None:
         raise DataError(
             f"{folder} has no recipe", expected=f"{RECIPE} in it or in the folder of its run"
@@ -415,6 +351,7 @@ def _from_checkpoint(path: Path, net: str | None) -> Embedder:
             found=backbone,
             fix=f"--net {backbone}, or where that program lies now",
         )
+    # the checkpoint has the weights: none are fetched, only to be replaced
     changes = {"weights": RANDOM, "backbone": net or backbone}
     settings = Model(**{**recipe.model.model_dump(), **changes})
     model = build_model(settings, recipe.images)
@@ -432,19 +369,3 @@ def items_of(data: Dataset, split: str) -> Manifest:
     if split not in data.tests:
         raise UnknownName("split", split, list(dict.fromkeys(["train", "test", *data.tests])))
     return data.tests[split]
-
-
-def _take_parts(file: Path, request: dict[str, object]) -> Path:
-    """Return the folder of finished parts, after noting the request there; refuse the parts of
-    another request.
-    """
-    parts = file.with_name(f"{file.name}.parts")
-    text = json.dumps(request, indent=1)
-    about = parts / "request.json"
-    # its parts hold every image, so they fit too
-    strict = json.dumps({**request, "skip_unreadable": False}, indent=1)
-    if about.exists() and about.read_text(encoding="utf-8") not in {text, strict}:
-        reason = f"{parts} holds parts for another model, split or options"
-        raise UsageError(reason, fix="remove it, or name another --out")
-    write_text(about, text)
-    return parts

@@ -14,7 +14,7 @@ from hbench.core.errors import ConfigError, DataError, HBenchError, examples
 from hbench.core.untrusted import read_text
 from hbench.train.recipes.own_code import OwnCode, is_own_code
 
-MAX_LIST_BYTES = 1 << 20  # bytes of a list of models
+MAX_BYTES_OF_MODELS = 1 << 20  # of the file that lists them
 
 
 def read_models(path: Path, folder: Path) -> dict[str, Path]:
@@ -25,15 +25,13 @@ def read_models(path: Path, folder: Path) -> dict[str, Path]:
     or names a program that nobody has consented to.
     """
     try:
-        lines = [
-            line.partition("#")[0].strip()
-            for line in read_text(path, most=MAX_LIST_BYTES).splitlines()
-        ]
+        text = read_text(path, most=MAX_BYTES_OF_MODELS)
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"{path} cannot be read", expected="a model per line", found=str(error)
         ) from None
 
+    lines = [line.partition("#")[0].strip() for line in text.splitlines()]
     models = [line for line in lines if line]
     files = [folder / file_name(model) for model in models]
     if not models or len(set(files)) < len(files):
@@ -43,6 +41,7 @@ def read_models(path: Path, folder: Path) -> dict[str, Path]:
             f"{path} names no models, or one twice", expected="a model per line", found=found
         )
 
+    # a program that nobody has consented to is refused now, not when its turn comes
     for model in filter(is_own_code, models):
         OwnCode.parse(model).load()
 

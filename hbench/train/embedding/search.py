@@ -30,8 +30,8 @@ from hbench.train.images.transforms import Normalise, augmentations
 
 
 class SearchedItems(NamedTuple):
-    """What is searched: the items of a test that are ranked, their unit vectors (G, D), and the
-    name of the dataset."""
+    """What is searched: the rows (G,) of a test's manifest that are ranked, their unit vectors
+    (G, D), and the name of the dataset."""
 
     manifest: Manifest
     rows: NDArray[np.int64]
@@ -72,11 +72,12 @@ def search(model: Embedder, pictures: Sequence[Path], gallery: SearchedItems, *,
         )
 
     strips = []
-    number = len(gallery.manifest)
-    for at, (picture, vector) in enumerate(zip(pictures, asked, strict=True)):
+    # rows after those of the manifest, since the pictures are none of its items
+    own_rows = range(len(gallery.manifest), len(gallery.manifest) + len(pictures))
+    for picture, vector, row in zip(pictures, asked, own_rows, strict=True):
         hits = _nearest_in_gallery(vector, gallery, k)
         about = agreement(gallery.manifest, hits)
-        strips.append(Strip(str(picture), number + at, about, [StripRow(gallery.name, hits)]))
+        strips.append(Strip(str(picture), row, about, [StripRow(gallery.name, hits)]))
     opened = _picture_of(gallery.manifest, dict(zip(map(str, pictures), images, strict=True)))
     caption = (
         f"{gallery.name}: {len(gallery.rows):,} items; framed by what they share with the first"
@@ -94,6 +95,7 @@ def embedded_pictures(model: Embedder, images: Sequence[Image.Image]) -> NDArray
 
 
 def _unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
+    """Vectors (n, D) at length 1, one of zeros as it is."""
     lengths = np.linalg.norm(vectors.astype(np.float32), axis=1, keepdims=True)
     scaled: NDArray[np.float32] = vectors.astype(np.float32) / np.maximum(lengths, 1e-12)
     return scaled
@@ -102,15 +104,17 @@ def _unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
 def _nearest_in_gallery(
     vector: NDArray[np.float32], gallery: SearchedItems, k: int
 ) -> tuple[Hit, ...]:
-    """The k nearest items, with the levels that they share with the nearest one."""
+    """The k nearest items to a vector (D,), with the number of levels that each shares with the
+    nearest one."""
     scores = (gallery.vectors @ vector)[None]  # (1, G)
     # no tie keys: equal scores keep the gallery's order
     nearest = candidates(scores, k).best(k, lambda row, _column: np.zeros_like(row))
     _, _, columns, best_scores = nearest
     rows = gallery.rows[columns]
-    labels = gallery.manifest.labels[rows]
-    # a picture has no labels: its hits are compared with the nearest one
-    levels = np.cumprod(labels == labels[:1], axis=1).sum(axis=1)
+    labels = gallery.manifest.labels[rows]  # (k, L)
+    # a picture has no labels: its hits are compared with the nearest one. The product over levels
+    # is 1 from the coarsest one until they first differ, so that its sum is the levels shared.
+    levels = np.cumprod(labels == labels[:1], axis=1).sum(axis=1)  # (k,)
     return tuple(
         Hit(
             rank,

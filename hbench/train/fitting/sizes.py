@@ -3,7 +3,7 @@
 per_class   the median number of images of a class, 2 to 4
 batch       all classes, per_class of each, up to 128 images
 epochs      about 2,000 steps, 5 to 100 epochs
-size        that of the net, like mean, std and interpolation; resize: 8/7 of it
+size        that of the net, like mean, std and interpolation; resize: 8/7 of it (256 for 224)
 evaluate_every, if the run validates: ten times
 """
 
@@ -14,25 +14,24 @@ import numpy as np
 from hbench.core.errors import ConfigError, UsageError
 from hbench.core.schema import build
 from hbench.datasets.manifest import Manifest
+from hbench.train.images.transforms import side_before_crop
 from hbench.train.models.backbone import RANDOM
 from hbench.train.models.backbones import build_backbone
 from hbench.train.recipes.recipe import Images, Recipe
 
-BATCH = 128
-PER_CLASS = (2, 4)
-STEPS = 2000
-EPOCHS = (5, 100)
-VALIDATIONS = 10
+BATCH = 128  # images
+PER_CLASS = (2, 4)  # images, from – to
+STEPS = 2000  # of the whole training
+EPOCHS = (5, 100)  # from – to
+VALIDATIONS = 10  # of the whole training
 
 
 def is_open(recipe: Recipe) -> bool:
     """Whether the recipe takes a size from its dataset or its net."""
     sizes = (recipe.epochs, recipe.sampler.batch, recipe.sampler.per_class)
-    return (
-        not all(sizes)
-        or _is_open(recipe.images)
-        or bool(recipe.validation and not recipe.evaluate_every)
-    )
+    if not all(sizes) or _are_open(recipe.images):
+        return True
+    return bool(recipe.validation and not recipe.evaluate_every)
 
 
 def require_dataset(recipe: Recipe) -> str:
@@ -57,21 +56,24 @@ def fitted_to(recipe: Recipe, manifest: Manifest, world: int = 1) -> Recipe:
         return recipe
     per_class = recipe.sampler.per_class or _per_class(recipe, manifest)
     batch = recipe.sampler.batch or _batch(manifest, per_class, world)
-    epochs = recipe.epochs or int(np.clip(round(STEPS / ceil(len(manifest) / batch)), *EPOCHS))
-    every = recipe.evaluate_every or (max(1, epochs // VALIDATIONS) if recipe.validation else 0)
+    steps_per_epoch = ceil(len(manifest) / batch)
+    epochs = recipe.epochs or int(np.clip(round(STEPS / steps_per_epoch), *EPOCHS))
+    every = recipe.evaluate_every
+    if recipe.validation and not every:
+        every = max(1, epochs // VALIDATIONS)
     values = recipe.model_dump()
     values["sampler"] |= {"batch": batch, "per_class": per_class}
-    values["images"] |= _of_the_net(recipe) if _is_open(recipe.images) else {}
-    return build(
-        Recipe, {**values, "epochs": epochs, "evaluate_every": every}, source=recipe.dataset
-    )
+    if _are_open(recipe.images):
+        values["images"] |= _of_the_net(recipe)
+    values |= {"epochs": epochs, "evaluate_every": every}
+    return build(Recipe, values, source=recipe.dataset)
 
 
 def _per_class(recipe: Recipe, manifest: Manifest) -> int:
     """Choose the median number of images of a class, within bounds, or the next lower number that
     divides the batch.
     """
-    counts = np.unique(manifest.labels[:, -1], return_counts=True)[1]
+    _, counts = np.unique(manifest.labels[:, -1], return_counts=True)  # (C,): images of each class
     per_class = int(np.clip(np.median(counts), *PER_CLASS))
     return next(number for number in range(per_class, 0, -1) if recipe.sampler.batch % number == 0)
 
@@ -80,8 +82,8 @@ def _batch(manifest: Manifest, per_class: int, world: int) -> int:
     """Choose the largest batch of different classes, within bounds, that the processes can
     share."""
     classes = len(np.unique(manifest.labels[:, -1]))
-    width = min(max(BATCH // per_class, world), classes)
-    width -= width % world
+    width = min(max(BATCH // per_class, world), classes)  # classes in a batch
+    width -= width % world  # each process gets as many of them
     if width < 2:
         raise ConfigError(
             "there are too few classes to learn from",
@@ -92,7 +94,8 @@ def _batch(manifest: Manifest, per_class: int, world: int) -> int:
     return width * per_class
 
 
-def _is_open(images: Images) -> bool:
+def _are_open(images: Images) -> bool:
+    """Whether the settings of images leave something to the net."""
     return not all((images.size, images.resize, images.mean, images.interpolation))
 
 
@@ -105,7 +108,7 @@ def _of_the_net(recipe: Recipe) -> dict[str, object]:
     size = images.size or net.size
     return {
         "size": size,
-        "resize": images.resize or round(size * 8 / 7),
+        "resize": images.resize or side_before_crop(size),
         "mean": images.mean or net.mean,
         "std": images.std or net.std,
         "interpolation": images.interpolation or net.interpolation,

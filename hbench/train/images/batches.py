@@ -8,6 +8,7 @@ as the training; a GPU gets the pieces through pinned memory while it computes.
 """
 
 import dataclasses
+import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -32,7 +33,7 @@ from hbench.train.images.transforms import (
 )
 from hbench.train.recipes.recipe import Images
 
-Batch = tuple[Tensor, Tensor]
+Batch = tuple[Tensor, Tensor]  # images and their rows, as above
 Unreadable = dict[str, DataError]  # by item
 Keys = list[tuple[int, int]]  # row and seed of every image of a batch
 NONE = "none"
@@ -43,7 +44,7 @@ MOST_HELD = 2**31  # bytes of pixels that `shifted` holds
 # images that a worker makes at once, which bounds its memory and the queue for any size of batch
 PIECE = 256
 
-# Images that are held in memory, by dataset and size.
+# images that are held in memory, by dataset and side in pixels: what makes them, (N, H, W)
 HELD: dict[tuple[str, int], Callable[[Manifest], NDArray[np.uint8]]] = {
     ("glyphs", glyphs.SIDE): glyphs.images
 }
@@ -81,22 +82,20 @@ class Files(Dataset[Batch]):
                     torch.default_generator.manual_seed(draw)
                     images.append(self.prepare(image))
                 rows.append(row)
-            except (
-                DataError
-            ) as error:  # returned, since a loader turns errors raised in workers into tracebacks
+            except DataError as error:
+                # returned, since a loader turns errors raised in workers into tracebacks
                 problems[str(self.items[row])] = error
 
         if problems and not self.skips:
             return problems
 
-        return torch.stack(images) if images else torch.empty(0), torch.tensor(
-            rows, dtype=torch.int64
-        )
+        pixels = torch.stack(images) if images else torch.empty(0)
+        return pixels, torch.tensor(rows, dtype=torch.int64)
 
 
 class Held(Dataset[Batch]):
-    """Images held in memory, uint8 (N, H, W) or (N, H, W, C); they are varied unless `scale` is
-    None.
+    """Images held in memory, uint8 (N, H, W) or (N, H, W, C); they are varied unless `scale`, the
+    smallest and the largest factor of their size, is None.
 
     `outside`: what a variation shows beyond an image's edge, black ("zeros") or the pixel at the
     edge ("border").
@@ -169,7 +168,9 @@ def workers_for(images: Dataset[Batch], settings: Images) -> int:
     """
     if settings.workers is not None:
         return settings.workers
-    return min(10, os.cpu_count() or 1) if isinstance(images, Files) else 0
+    if not isinstance(images, Files):
+        return 0
+    return min(10, os.cpu_count() or 1)
 
 
 class Batches:
@@ -177,7 +178,8 @@ class Batches:
 
     def __init__(self, images: Dataset[Batch], *, workers: int, device: torch.device = CPU) -> None:
         self.device = device
-        self._pieces: list[Keys] = []  # of the next epoch
+        # of the next epoch; the loader holds this very list, which is filled anew for each
+        self._pieces: list[Keys] = []
         # A separate generator: by default a loader draws from torch's, which would change a resumed
         # run.
         self._loader: DataLoader[Any] = DataLoader(
@@ -185,7 +187,7 @@ class Batches:
             batch_sampler=self._pieces,
             num_workers=workers,
             persistent_workers=workers > 0,
-            collate_fn=_as_it_is,
+            collate_fn=_as_it_is,  # a dataset gives whole pieces already
             generator=torch.Generator(),
             pin_memory=device.type == "cuda",
         )
@@ -194,23 +196,29 @@ class Batches:
         """Yield the batches of these keys, in order; raises DataError that names the unreadable
         images of a batch.
         """
-        cut = [_in_pieces(keys) for keys in batches]
-        self._pieces[:] = [piece for pieces in cut for piece in pieces]
+        pieces_of_batches = [_in_pieces(keys) for keys in batches]
+        self._pieces[:] = itertools.chain.from_iterable(pieces_of_batches)
         loader = iter(self._loader)
-        for pieces in cut:
+        for pieces in pieces_of_batches:
             loaded = [next(loader) for _ in pieces]
-            if problems := [
-                problem for piece in loaded if isinstance(piece, dict) for problem in piece.items()
-            ]:
-                raise _unreadable(dict(problems))
+            problems: Unreadable = {}
+            for piece in loaded:
+                if isinstance(piece, dict):
+                    problems |= piece
+            if problems:
+                raise _unreadable(problems)
             # A piece without images is of floats, which would make the others floats.
             loaded = [piece for piece in loaded if len(piece[1])] or loaded[:1]
             parts = [self._on_device(*piece) for piece in loaded]
-            images, rows = zip(*parts, strict=True)
-            yield (images[0], rows[0]) if len(parts) == 1 else (torch.cat(images), torch.cat(rows))
+            if len(parts) == 1:
+                yield parts[0]
+            else:
+                images, rows = zip(*parts, strict=True)
+                yield torch.cat(images), torch.cat(rows)
         next(loader, None)  # lets the workers end their epoch
 
     def _on_device(self, images: Tensor, rows: Tensor) -> Batch:
+        """A batch on the device, to which it is still on its way: the host does not wait."""
         return (
             images.to(self.device, non_blocking=True),
             rows.to(self.device, non_blocking=True),
@@ -218,6 +226,7 @@ class Batches:
 
 
 def _in_pieces(keys: Keys) -> list[Keys]:
+    """The keys of a batch in pieces of PIECE images, of which the last may have fewer."""
     return [keys[start : start + PIECE] for start in range(0, len(keys), PIECE)]
 
 
@@ -235,8 +244,8 @@ def in_order(
     workers: int,
     device: torch.device = CPU,
 ) -> Iterator[Batch]:
-    """Yield the images of these rows, `batch` at a time."""
-    keys = [(int(row), 0) for row in rows]
+    """Yield the images of these rows (n,), `batch` at a time."""
+    keys = [(int(row), 0) for row in rows]  # of one seed, since nothing in them is random
     batches = (keys[start : start + batch] for start in range(0, len(keys), batch))
     return Batches(images, workers=workers, device=device).of(batches)
 
@@ -247,7 +256,9 @@ def all_tests(dataset: datasets.Dataset) -> Manifest:
     if len(tests) == 1:
         return tests[0]
     items = np.concatenate([test.items for test in tests])
-    first = np.sort(np.unique(items.astype(str), return_index=True)[1])
+    # np.unique orders by name: the places at which each item comes first, put back in order
+    _, places = np.unique(items.astype(str), return_index=True)
+    first = np.sort(places)
     columns: dict[str, Any] = {}
     for name in ("labels", "query", "gallery"):
         joined = np.concatenate([getattr(test, name) for test in tests])
@@ -256,6 +267,7 @@ def all_tests(dataset: datasets.Dataset) -> Manifest:
 
 
 def _as_it_is(batch: Any) -> Any:
+    """Return the argument; a function of the module, which workers can be sent, unlike a lambda."""
     return batch
 
 

@@ -1,7 +1,7 @@
 """Composes the batches of an epoch: each sampler is a pure function of labels, settings and a
 seeded generator.
 
-    sampler(labels (N, L), settings, rng) -> rows int64 (S, B)
+    sampler(labels (N, L), settings, rng) -> rows int64 (S, B): S steps of batches of B images
 
 S depends on the labels and settings alone, so that all epochs have the same number of steps. `plan`
 returns the batches of (seed, epoch); processes take disjoint slices of every batch.
@@ -84,11 +84,10 @@ def m_per_class(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Gen
 
     # large classes first: they need most batches without their class; equal ones in any order
     for label in sorted(rng.permutation(len(classes)), key=lambda label: -groups[label]):
-        # the emptiest batches, at random among equals
+        # the emptiest batches, at random among equals: lexsort sorts by its last key first
         chosen = np.lexsort((rng.random(batches), -free))[: groups[label]]
-        for batch, group in zip(
-            chosen, _groups(classes[label], m, groups[label], rng), strict=True
-        ):
+        of_class = _groups(classes[label], m, groups[label], rng)
+        for batch, group in zip(chosen, of_class, strict=True):
             parts[batch].append(group)
         free[chosen] -= 1
         taken[chosen, label] = True
@@ -98,7 +97,7 @@ def m_per_class(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Gen
         for label in rng.permutation(np.flatnonzero(~taken[batch]))[: free[batch]]:
             parts[batch].append(_groups(classes[label], m, 1, rng)[0])
 
-    return np.stack([np.concatenate(part) for part in parts])[rng.permutation(batches)]
+    return np.stack(list(map(np.concatenate, parts)))[rng.permutation(batches)]
 
 
 def _classes_of_epoch(
@@ -106,10 +105,15 @@ def _classes_of_epoch(
 ) -> list[Rows]:
     """Return the rows of the classes that are large enough, at most `per_epoch` drawn of each."""
     most = settings.per_epoch
-    large = [items for items in _members(labels[:, -1]) if len(items) >= settings.smallest]
-    return [
-        rng.permutation(items)[:most] if most and len(items) > most else items for items in large
-    ]
+    chosen = []
+    for items in _members(labels[:, -1]):
+        if len(items) < settings.smallest:
+            continue
+        if most and len(items) > most:
+            chosen.append(rng.permutation(items)[:most])
+        else:
+            chosen.append(items)
+    return chosen
 
 
 @samplers.register("hierarchical")
@@ -147,15 +151,18 @@ def _by_coarse(labels: NDArray[np.int32], classes: Sequence[Rows]) -> list[Rows]
 
 
 def _members(fine: NDArray[np.int32]) -> list[Rows]:
-    """Return the rows of every fine class."""
-    order = np.argsort(fine, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(fine[order])) + 1)
+    """Return the rows of every fine class, of the fine labels (N,)."""
+    order = np.argsort(fine, kind="stable")  # the items of a class side by side
+    begins = np.flatnonzero(np.diff(fine[order])) + 1  # where another class than the one before is
+    return np.split(order, begins)
 
 
 def _groups(items: Rows, m: int, number: int, rng: np.random.Generator) -> list[Rows]:
     """Make `number` groups of m items: the class in random order, repeated if it is too short."""
     shuffled = rng.permutation(items)
-    return list(np.resize(shuffled, (max(number, ceil(len(items) / m)), m))[:number])
+    # np.resize fills a table of groups (rows, m) line by line, and starts over where items end
+    rows = max(number, ceil(len(items) / m))
+    return list(np.resize(shuffled, (rows, m))[:number])
 
 
 def _deal(members: Rows, width: int, number: int, rng: np.random.Generator) -> list[Rows]:
@@ -180,6 +187,7 @@ def _deal(members: Rows, width: int, number: int, rng: np.random.Generator) -> l
 
 
 def _require_classes(number: int, needed: int, which: str) -> None:
+    """Raise ConfigError for fewer classes than a batch needs; `which` says of which kind."""
     if number < needed:
         raise ConfigError(
             "the training set has too few classes for a batch",

@@ -21,8 +21,9 @@ from hbench.core.registry import Registry
 from hbench.train.recipes.own_code import OwnCode, is_own_code
 from hbench.train.recipes.recipe import Images
 
-Prepare = Callable[[Image.Image], Tensor]
+Prepare = Callable[[Image.Image], Tensor]  # (C, H, W), of bytes, or of normalised floats
 Outside = Literal["zeros", "border"]
+SIDES = (3 / 4, 4 / 3)  # width by height of a random part, from – to
 
 augmentations: Registry[Callable[[Images], Prepare]] = Registry("augmentation")
 
@@ -35,10 +36,10 @@ def resized_crop(settings: Images) -> Prepare:
     from torchvision.transforms import v2
 
     how = v2.InterpolationMode(settings.interpolation)
-    cut = v2.RandomResizedCrop(
-        settings.size, settings.scale, (3 / 4, 4 / 3), interpolation=how, antialias=True
+    random_part = v2.RandomResizedCrop(
+        settings.size, settings.scale, SIDES, interpolation=how, antialias=True
     )
-    return _varied(settings, [*resize_steps(settings, settings.fit), cut])
+    return _varied(settings, [*resize_steps(settings, settings.fit), random_part])
 
 
 @augmentations.register("rand_augment")
@@ -47,11 +48,11 @@ def rand_augment(settings: Images) -> Prepare:
     from torchvision.transforms import v2
 
     how = v2.InterpolationMode(settings.interpolation)
-    cut = v2.RandomResizedCrop(
-        settings.size, settings.scale, (3 / 4, 4 / 3), interpolation=how, antialias=True
+    random_part = v2.RandomResizedCrop(
+        settings.size, settings.scale, SIDES, interpolation=how, antialias=True
     )
     changes = v2.RandAugment(interpolation=how)
-    return _varied(settings, [*resize_steps(settings, settings.fit), cut, changes])
+    return _varied(settings, [*resize_steps(settings, settings.fit), random_part, changes])
 
 
 @augmentations.register("crop")
@@ -59,8 +60,8 @@ def crop(settings: Images) -> Prepare:
     """Fit, crop `size` at a random place, and flip ([R] §5.1)."""
     from torchvision.transforms import v2
 
-    cut = v2.RandomCrop(settings.size, pad_if_needed=True)
-    return _varied(settings, [*resize_steps(settings, settings.fit), cut])
+    random_place = v2.RandomCrop(settings.size, pad_if_needed=True)
+    return _varied(settings, [*resize_steps(settings, settings.fit), random_place])
 
 
 @augmentations.register("none")
@@ -87,9 +88,19 @@ class Normalise(nn.Module):
         self.register_buffer("std", torch.tensor(settings.std)[:, None, None], persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
-        return (
-            images if images.is_floating_point() else (images.float() / 255 - self.mean) / self.std
-        )
+        if images.is_floating_point():
+            return images
+        return (images.float() / 255 - self.mean) / self.std
+
+
+def side_before_crop(size: int) -> int:
+    """The side to which images are resized before their middle of this size is cropped, both in
+    pixels: 256 for 224, as is usual for nets of ImageNet.
+
+    >>> side_before_crop(224)
+    256
+    """
+    return round(size * 8 / 7)
 
 
 def resize_steps(settings: Images, fit: str) -> list[torch.nn.Module]:
@@ -99,7 +110,9 @@ def resize_steps(settings: Images, fit: str) -> list[torch.nn.Module]:
 
     if fit == "none":
         return []
-    size = [settings.resize] * (2 if fit == "square" else 1)
+    size = [settings.resize]  # of the shorter side, as torchvision takes a list of one
+    if fit == "square":
+        size = [settings.resize, settings.resize]
     return [v2.Resize(size, v2.InterpolationMode(settings.interpolation), antialias=True)]
 
 
@@ -171,7 +184,8 @@ def _pipeline(settings: Images, steps: list[torch.nn.Module]) -> Prepare:
 
 def uniform_numbers(draws: NDArray[np.int64], number: int) -> NDArray[np.float64]:
     """Draw `number` uniform numbers in [0, 1) for every seed, (B,) -> (B, number), by SplitMix64
-    (Steele et al. 2014).
+    (Steele et al. 2014), whose constants these are: an image's numbers depend on its seed alone,
+    whichever images are drawn together.
 
     >>> bool((uniform_numbers(np.array([7, 8]), 2)[1:] == uniform_numbers(np.array([8]), 2)).all())
     True
@@ -182,23 +196,25 @@ def uniform_numbers(draws: NDArray[np.int64], number: int) -> NDArray[np.float64
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         bits = z ^ (z >> np.uint64(31))
-    shares: NDArray[np.float64] = (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    return shares
+    # the upper 53 bits, as many as a float64 holds exactly
+    uniform: NDArray[np.float64] = (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return uniform
 
 
 def shift_images(
     images: Tensor, draws: NDArray[np.int64], scale: tuple[float, float], outside: Outside = "zeros"
 ) -> Tensor:
-    """Scale images (B, C, H, W) by a factor in `scale`, rotate them by up to 6°, and shift them by
-    up to 2 of 32 pixels.
+    """Scale images (B, C, H, W) by a factor between the two of `scale`, rotate them by up to 6°,
+    and shift them by up to 2 of 32 pixels, each by its seed in `draws` (B,).
     """
-    # four numbers an image: size, turn, and the shifts along both sides
-    share = torch.from_numpy(uniform_numbers(draws, 4)).to(images)
-    size = scale[0] + (scale[1] - scale[0]) * share[:, 0]
-    turn = (2 * share[:, 1] - 1) * (6 * torch.pi / 180)
+    # (B, 4), in [0, 1): of each image its size, its turn, and its shifts along both sides
+    drawn = torch.from_numpy(uniform_numbers(draws, 4)).to(images)
+    size = scale[0] + (scale[1] - scale[0]) * drawn[:, 0]
+    turn = (2 * drawn[:, 1] - 1) * (6 * torch.pi / 180)  # in radians
+    # the map goes from the places of the result to those of the image, so it divides by the size
     cos = torch.cos(turn) / size
     sin = torch.sin(turn) / size
-    move = (2 * share[:, 2:] - 1) / 8  # the sides are 2 long: 1/8 is 2 of 32 pixels
+    move = (2 * drawn[:, 2:] - 1) / 8  # the sides are 2 long: 1/8 is 2 of 32 pixels
     # (B, 2, 3): the affine map of each image
     theta = torch.stack(
         [torch.stack([cos, -sin, move[:, 0]], 1), torch.stack([sin, cos, move[:, 1]], 1)], 1

@@ -49,12 +49,17 @@ def is_trusted(file: Path, program: bytes) -> bool:
 
 
 def _record_of(file: Path, program: bytes) -> Path:
-    # the place counts, too: a program runs what lies beside it
+    """The file whose existence says that a program may run.
+
+    Its name is made of the program's place and content: the place counts, too, since a program runs
+    what lies beside it.
+    """
     digest = hashlib.sha256(str(file).encode(errors="surrogateescape") + b"\0" + program)
     return consent_home() / f"{digest.hexdigest()}.txt"
 
 
 def _not_remembered(folder: Path, reason: str) -> ConfigError:
+    """What is said where consent cannot be kept in a folder, for this reason."""
     return ConfigError(
         f"{folder} cannot keep which programs may run",
         expected="a folder that you, and nobody else, can write to",

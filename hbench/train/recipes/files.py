@@ -125,7 +125,8 @@ def parse_change(change: str) -> Values:
         value = parse_toml(f"value = {text}")["value"]
     except ValueError:
         value = text.strip()
-        value = float(value) if SHORT_NUMBER.fullmatch(value) else value
+        if SHORT_NUMBER.fullmatch(value):
+            value = float(value)
     for part in reversed(key.strip().split(".")):
         value = {part: value}
     return dict(value)
@@ -165,6 +166,8 @@ def shipped() -> tuple[dict[str, Values], dict[str, Values], dict[str, Values]]:
 
 
 def _extended(values: Values, under: tuple[Path, ...] = ()) -> Values:
+    """The tables of a recipe, over those of the recipe that it extends, if it names one; `under`:
+    the files that extend it."""
     base = values.pop("extends", None)
     if not isinstance(base, str | None):
         raise ConfigError(
@@ -235,12 +238,13 @@ def losses_in_words(recipe: Recipe, name_or_file: str) -> str:
         return said
     own = parse_toml(read_text(Path(name_or_file)))
     kept = [name for name in recipe.losses if name not in own.get("losses", {})]
-    return (
-        f"{said} ({', '.join(kept)} from {own['extends']})" if kept and "extends" in own else said
-    )
+    if kept and "extends" in own:
+        return f"{said} ({', '.join(kept)} from {own['extends']})"
+    return said
 
 
 def _without_none(value: Any) -> Any:
+    """Values without the keys of tables that are None, which TOML cannot express."""
     if isinstance(value, Mapping):
         return {key: _without_none(item) for key, item in value.items() if item is not None}
     return value

@@ -15,10 +15,8 @@ HEADER = (
     "epochs and schedule",
     "source",
 )
-WITH_A_LOSS: Values = {
-    "losses": {"nsm": {}},
-    "aim": None,
-}  # a setup alone lacks a loss, so it is not a whole recipe
+# a setup alone lacks a loss, so it is not a whole recipe
+WITH_A_LOSS: Values = {"losses": {"nsm": {}}, "aim": None}
 
 
 def setups() -> list[tuple[str, ...]]:
@@ -36,10 +34,19 @@ def markdown() -> str:
 
 
 def _row(name: str, recipe: Recipe) -> tuple[str, ...]:
+    """The cells of a setup, under HEADER."""
     optimizers = _optimizer(recipe.optimizer)
-    optimizers += "" if recipe.proxies is None else f"; proxies {_optimizer(recipe.proxies)}"
-    columns = _images(recipe.images), _net(recipe.model), _batches(recipe.sampler), optimizers
-    return (f"`{name}`", *columns, _schedule(recipe.epochs, recipe.schedule), recipe.source)
+    if recipe.proxies is not None:
+        optimizers += f"; proxies {_optimizer(recipe.proxies)}"
+    return (
+        f"`{name}`",
+        _images(recipe.images),
+        _net(recipe.model),
+        _batches(recipe.sampler),
+        optimizers,
+        _schedule(recipe.epochs, recipe.schedule),
+        recipe.source,
+    )
 
 
 def _images(images: Images) -> str:
@@ -57,9 +64,10 @@ def _images(images: Images) -> str:
         "shorter": f"shorter side {images.resize}, ",
         "square": f"{images.resize} × {images.resize}, ",
     }
-    varied = f"{fits[images.fit]}random crop to {images.size}"
-    same = images.test_fit == "square" and images.resize == images.size
-    return f"{varied} → {fits[images.test_fit]}{'no crop' if same else f'centre {images.size}'}"
+    training = f"{fits[images.fit]}random crop to {images.size}"
+    is_whole = images.test_fit == "square" and images.resize == images.size
+    centre = "no crop" if is_whole else f"centre {images.size}"
+    return f"{training} → {fits[images.test_fit]}{centre}"
 
 
 def _net(model: Model) -> str:
@@ -77,19 +85,27 @@ def _net(model: Model) -> str:
 
 
 def _batches(sampler: Sampler) -> str:
+    """The images of a batch in words, such as "128, 4 per class"."""
     if not sampler.batch:
         return "up to 128, 2 to 4 per class"
-    of = f"{sampler.batch}, {sampler.per_class} per class"
+    said = f"{sampler.batch}, {sampler.per_class} per class"
     if sampler.name == "hierarchical":
-        of += f", {sampler.batches_per_group} of each 2 coarse classes"
-    return of + (f", at most {sampler.per_epoch} per class and epoch" if sampler.per_epoch else "")
+        said += f", {sampler.batches_per_group} of each 2 coarse classes"
+    if sampler.per_epoch:
+        said += f", at most {sampler.per_epoch} per class and epoch"
+    return said
 
 
 def _optimizer(settings: Optimizer) -> str:
-    rates = f"{settings.lr:g}" + (f" (head × {settings.head:g})" if settings.head != 1 else "")
-    decay = f", decay {settings.weight_decay:g}" if settings.weight_decay else ""
-    lowest = f", not under {settings.lr_min:g}" if settings.lr_min else ""
-    return f"{settings.name} {rates}{decay}{lowest}"
+    """An optimiser in words, such as "adam 1e-05 (head × 10), decay 0.0004"."""
+    said = f"{settings.name} {settings.lr:g}"
+    if settings.head != 1:
+        said += f" (head × {settings.head:g})"
+    if settings.weight_decay:
+        said += f", decay {settings.weight_decay:g}"
+    if settings.lr_min:
+        said += f", not under {settings.lr_min:g}"
+    return said
 
 
 def _schedule(epochs: int, schedule: Schedule) -> str:
@@ -98,9 +114,10 @@ def _schedule(epochs: int, schedule: Schedule) -> str:
     named: str = schedule.name
     if named == "steps":
         named = f"× {schedule.gamma:g} after {' and '.join(map(str, schedule.milestones))}"
-    warm_up = (
-        schedule.warm_up if isinstance(schedule.warm_up, int) else f"{100 * schedule.warm_up:g} %"
-    )
-    return f"{epochs or 'for about 2,000 steps'}, {named}" + (
-        f" after {warm_up} of warm-up" if warm_up else ""
-    )
+    said = f"{epochs or 'for about 2,000 steps'}, {named}"
+    warm_up = schedule.warm_up
+    if isinstance(warm_up, float):  # a share of the epochs
+        return f"{said} after {100 * warm_up:g} % of warm-up"
+    if warm_up:
+        return f"{said} after {warm_up} of warm-up"
+    return said

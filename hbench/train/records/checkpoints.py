@@ -43,7 +43,8 @@ def save(folder: Path, step: int, *, model: nn.Module, state: Mapping[str, Any])
         with full_disk_told(final):
             try:
                 save_file(weights, temporary / MODEL)
-            except SafetensorError as error:  # one of the system, back into an OSError
+            except SafetensorError as error:
+                # safetensors hides an error of the system, such as a full disk, in its text
                 number = re.findall(r"os error (\d+)", str(error))
                 raise OSError(*map(int, number), str(error)) from None
             torch.save({**state, "format": FORMAT, "step": step}, temporary / STATE)
@@ -116,10 +117,13 @@ def best(folder: Path) -> Path:
         return last
     state = load_state(last)
     with usable(last / STATE):
-        return _of_step(folder, state["best"]["step"]) if state["best"] else last
+        if state["best"]:
+            return _of_step(folder, state["best"]["step"])
+    return last
 
 
 def _of_step(folder: Path, step: int) -> Path:
+    """The folder of the checkpoint of a step, padded so that names sort in the order of steps."""
     return folder / f"{PREFIX}{step:08d}"
 
 
@@ -178,6 +182,7 @@ def set_random_state(state: Mapping[str, Any]) -> None:
 
 
 def _unusable(path: Path, error: Exception) -> DataError:
+    """What is said of a file of a checkpoint that was read with this error."""
     first = f"{type(error).__name__}: {first_line(error)}"
     return DataError(
         f"{path} cannot be loaded",

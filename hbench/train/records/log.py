@@ -16,9 +16,8 @@ from hbench.core.untrusted import MAX_LIST_BYTES, parse_json, read_text
 FILE = "log.jsonl"
 TEST = "scores"
 
-Callback = Callable[
-    [int, Mapping[str, float]], None
-]  # step, values by name: loss, terms/NAME, lr/NAME, test/NAME …
+# is called with a step and its values by name: loss, terms/NAME, lr/NAME, test/NAME …
+Callback = Callable[[int, Mapping[str, float]], None]
 
 
 class StepRecord(NamedTuple):
@@ -94,6 +93,7 @@ class Log:
         self._tell({"step": step, TEST: scores}, _under("test", scores))
 
     def _tell(self, record: Mapping[str, Any], values: Mapping[str, float]) -> None:
+        """Append a record to the file, and hand its values to the callbacks."""
         if self.path is not None:
             with full_disk_told(self.path), self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(_finite(record), allow_nan=False) + "\n")
@@ -105,7 +105,9 @@ def _finite(value: Any) -> Any:
     """Replace numbers that are not finite, which JSON cannot express, by None."""
     if isinstance(value, Mapping):
         return {key: _finite(item) for key, item in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
 
 
 def records(path: Path) -> list[tuple[str, dict[str, Any]]]:
@@ -115,16 +117,11 @@ def records(path: Path) -> list[tuple[str, dict[str, Any]]]:
     Raises DataError for a damaged log.
     """
     try:
-        lines = (
-            [line for line in read_text(path, most=MAX_LIST_BYTES).split("\n")[:-1] if line]
-            if path.exists()
-            else []
-        )
-        entries = [(line, parse_json(line)) for line in lines]
-        if all(
-            isinstance(record, dict) and isinstance(record.get("step"), int)
-            for _, record in entries
-        ):
+        text = read_text(path, most=MAX_LIST_BYTES) if path.exists() else ""
+        # what follows the last line break is a line that a killed run did not end
+        *ended, _rest = text.split("\n")
+        entries = [(line, parse_json(line)) for line in ended if line]
+        if all(_has_step(record) for _, record in entries):
             return entries
 
         reason = "a line without its step"
@@ -139,5 +136,11 @@ def records(path: Path) -> list[tuple[str, dict[str, Any]]]:
     )
 
 
+def _has_step(record: object) -> bool:
+    """Whether a line of JSON is one of a log: all say their step."""
+    return isinstance(record, dict) and isinstance(record.get("step"), int)
+
+
 def _under(prefix: str, values: Mapping[str, float]) -> dict[str, float]:
+    """The values, each called PREFIX/NAME."""
     return {f"{prefix}/{name}": value for name, value in values.items()}

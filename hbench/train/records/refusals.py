@@ -30,13 +30,13 @@ def remarks_on(recipe: Recipe, batches: int) -> list[str]:
     """Collect remarks on a recipe before its run: a long warm-up, epochs with fewer `batches` than
     asked for.
     """
-    resting = recipe.schedule.warm_up_epochs(recipe.epochs)
+    frozen = recipe.schedule.warm_up_epochs(recipe.epochs)
     steps = recipe.steps_per_epoch
     remarks = []
-    if resting * 3 > recipe.epochs:
+    if frozen * 3 > recipe.epochs:
         remarks.append(
-            f"the backbone is frozen for {min(1, resting / recipe.epochs):.0%} of the steps: "
-            f"schedule.warm_up is {resting:g} of "
+            f"the backbone is frozen for {min(1, frozen / recipe.epochs):.0%} of the steps: "
+            f"schedule.warm_up is {frozen:g} of "
             f"{recipe.epochs} epochs (--set schedule.warm_up=0.05 freezes it for 5 % of them)"
         )
 
@@ -91,8 +91,8 @@ def refuse_folder(out: Path, recipe: Recipe, *, resume: bool) -> None:
 
 
 def non_finite(step: StepRecord, items: list[str], file: Path) -> HBenchError:
-    """Save the terms and items of a step whose loss or gradient is not finite; return the error
-    that says so.
+    """Save the terms and items of a step whose loss or gradient is not finite to a file; return the
+    error that says so.
     """
     terms = step.terms
     state = {
@@ -103,10 +103,10 @@ def non_finite(step: StepRecord, items: list[str], file: Path) -> HBenchError:
     write_text(file, json.dumps(state, indent=1, ensure_ascii=False) + "\n")
     what = "the gradient" if all(math.isfinite(term) for term in terms.values()) else "the loss"
 
+    said = ", ".join(f"{name} {term}" for name, term in terms.items())
     return HBenchError(
         f"{what} of step {step.step} is not finite, so the step changed nothing",
-        found=", ".join(f"{name} {term}" for name, term in terms.items())
-        + f", on {examples(items)}",
+        found=f"{said}, on {examples(items)}",
         fix=f"look at the items in {file}; try a smaller optimizer.lr, optimizer.clip, or "
         "precision float32 or bfloat16",
     )

@@ -15,9 +15,8 @@ from hbench.core.errors import UsageError
 from hbench.core.registry import Registry
 from hbench.train.records.log import Callback
 
-Tracker = Callable[
-    [Path, Mapping[str, Any], int], AbstractContextManager[Callback]
-]  # folder, recipe, steps so far
+# of the folder of a run, its recipe as tables, and the steps that it has taken so far
+Tracker = Callable[[Path, Mapping[str, Any], int], AbstractContextManager[Callback]]
 
 trackers: Registry[Tracker] = Registry("tracker")
 
@@ -60,6 +59,7 @@ def weights_and_biases(folder: Path, recipe: Mapping[str, Any], _step: int) -> I
     resume the same run.
     """
     wandb = _installed("wandb")
+    # the folder is the run: one that is resumed there goes on in the same curve
     identity = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
     run = wandb.init(
         name=folder.name, id=identity, dir=str(folder), config=dict(recipe), resume="allow"
@@ -75,6 +75,7 @@ def weights_and_biases(folder: Path, recipe: Mapping[str, Any], _step: int) -> I
 
 
 def _installed(package: str) -> Any:
+    """The module of a package; raises UsageError where it is not installed."""
     try:
         return import_module(package)
     except ModuleNotFoundError:

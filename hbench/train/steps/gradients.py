@@ -7,7 +7,7 @@ part at a time.
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -22,11 +22,9 @@ from hbench.train.recipes.recipe import LossSpec
 from hbench.tree import Labels
 
 Scale = Callable[[Tensor], Tensor]  # the gradient scaler of float16
-LossAndTerms = tuple[Tensor, dict[str, Tensor]]  # detached, and perhaps still being computed
-
-
-# Computes the gradients of a batch's loss in the weights; has the signature of `direct`, with this
-# process's images (B/W, …).
+# the loss of a batch, and its unweighted terms by name: detached, and perhaps still being computed
+LossAndTerms = tuple[Tensor, dict[str, Tensor]]
+# Computes the gradients of a batch's loss in the weights; has the signature of `direct`.
 TrainStep = Callable[..., LossAndTerms]
 
 
@@ -39,7 +37,16 @@ def direct(
     processes: Processes,
     scale: Scale,
 ) -> LossAndTerms:
-    """Compute the gradient with one graph of the whole batch."""
+    """Compute the gradient with one graph of the whole batch.
+
+    Args:
+        embed: the net, as the processes share it.
+        objective: an `Objective`.
+        images: this process's part of the batch, (B/W, C, H, W), of W processes.
+        labels: of these images, (B/W, L).
+        processes: this process among those that share the batch.
+        scale: what the loss is multiplied by before its gradient is computed.
+    """
     embeddings = gather(embed(images), processes)
     total, terms = objective(embeddings, gather(labels, processes))
     scale(total).backward()  # type: ignore[no-untyped-call]
@@ -79,12 +86,8 @@ def in_two_passes(part: int) -> TrainStep:
             pieces, torch.split(leaf.grad, part), states, strict=True
         ):
             _set_random_state(state)
-            more = piece is not pieces[-1]  # gradients stay in this process until the last part
-            with (
-                embed.no_sync()
-                if more and isinstance(embed, DistributedDataParallel)
-                else nullcontext()
-            ):
+            # the processes add up their gradients once, with those of the last piece
+            with _unshared_gradients(embed) if piece is not pieces[-1] else nullcontext():
                 embed(piece).backward(gradient)
 
         _set_random_state(after)
@@ -93,23 +96,32 @@ def in_two_passes(part: int) -> TrainStep:
     return step
 
 
+def _unshared_gradients(embed: nn.Module) -> AbstractContextManager[None]:
+    """Keep the gradients of a net in this process meanwhile, where several train it."""
+    if isinstance(embed, DistributedDataParallel):
+        return embed.no_sync()
+    return nullcontext()
+
+
 def _random_state(device: torch.device) -> list[Tensor]:
     """Return the state of the generators that a net may draw from, so that both passes drop the
-    same units.
+    same units: torch's own, then that of the GPU that computes, if one does.
     """
-    return [
-        torch.get_rng_state(),
-        *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else []),
-    ]
+    state = [torch.get_rng_state()]
+    if device.type == "cuda":
+        state.append(torch.cuda.get_rng_state(device))
+    return state
 
 
 def _set_random_state(state: list[Tensor]) -> None:
+    """Let the generators go on from a state of `_random_state`."""
     torch.set_rng_state(state[0])
     if len(state) > 1:
         torch.cuda.set_rng_state(state[1])
 
 
 def _detached(total: Tensor, terms: dict[str, Tensor]) -> LossAndTerms:
+    """The loss and its terms without their graph, which holds all activations in memory."""
     return total.detach(), {name: term.detach() for name, term in terms.items()}
 
 
@@ -124,7 +136,8 @@ class Objective(nn.Module):
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         terms = {name: loss(embeddings, labels) for name, loss in self.losses.items()}
-        return torch.stack([self.weights[name] * term for name, term in terms.items()]).sum(), terms
+        weighted = [self.weights[name] * term for name, term in terms.items()]
+        return torch.stack(weighted).sum(), terms
 
 
 def build_objective(specs: Mapping[str, LossSpec], labels: Labels, dim: int) -> Objective:
@@ -148,6 +161,8 @@ def facts_of(labels: Labels, dim: int) -> dict[str, Any]:
     the path of every fine class, coarse to fine, which is the first item's for a class without
     items; dimension."""
     counts = [int(labels[:, level].max()) + 1 for level in range(labels.shape[1])]
+    # (C, L): the path of the first item for every fine class, replaced by the class's own where it
+    # has items, of which any serves
     paths = labels[:1].repeat(counts[-1], axis=0)
     known = labels[labels[:, -1] >= 0]  # paths that end early are of no fine class
     paths[known[:, -1]] = known
@@ -166,7 +181,8 @@ def complete_params(
         for key, default in entry.parameters.items()
         if default is REQUIRED and key not in params
     ]
-    complete = {**{key: facts[key] for key in missing if key in facts}, **params}
+    from_facts = {key: facts[key] for key in missing if key in facts}
+    complete = {**from_facts, **params}
     if name == "xbm" and "loss" in complete:
         complete["params"] = complete_params(complete["loss"], complete.get("params", {}), facts)
     return complete

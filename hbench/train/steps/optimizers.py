@@ -19,13 +19,13 @@ from hbench.train.models.blocks import by_depth
 from hbench.train.models.model import EmbeddingModel
 from hbench.train.recipes.recipe import Optimizer, Recipe, Schedule
 
-Factor = Callable[
-    [float, int, Schedule], float
-]  # epochs since the warm-up, all epochs -> share of the learning rate
+# epochs since the warm-up, all epochs, the schedule -> share of the learning rate
+Factor = Callable[[float, int, Schedule], float]
 
-BODY = "body"
-HEAD = "head"
-PROXIES = "proxies"
+# the groups of weights, each with a learning rate of its own
+BODY = "body"  # of the backbone
+HEAD = "head"  # of what the model adds to it
+PROXIES = "proxies"  # of the losses
 
 
 def cosine(epoch: float, epochs: int, _schedule: Schedule) -> float:
@@ -87,29 +87,26 @@ def set_rates(
     is a share of the steps.
     """
     schedule = recipe.schedule
-    factor = FACTORS[schedule.name](
-        max(0, epoch - schedule.warm_up_epochs(recipe.epochs)), recipe.epochs, schedule
-    )
+    since_warm_up = max(0, epoch - schedule.warm_up_epochs(recipe.epochs))
+    factor = FACTORS[schedule.name](since_warm_up, recipe.epochs, schedule)
     is_frozen = schedule.is_frozen(max(step, epoch * in_epoch), in_epoch, recipe.epochs)
 
     rates = {}
-    for group in (group for optimizer in optimizers for group in optimizer.param_groups):
-        lowest = min(group["lr_min"], group["lr_max"]) if schedule.name == "cosine" else 0.0
-        group["lr"] = (
-            0.0
-            if is_frozen and group["name"] == BODY
-            else lowest + (group["lr_max"] - lowest) * factor
-        )
-        rates[group["name"]] = group["lr"]
-
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            lowest = min(group["lr_min"], group["lr_max"]) if schedule.name == "cosine" else 0.0
+            group["lr"] = lowest + (group["lr_max"] - lowest) * factor
+            if is_frozen and group["name"] == BODY:
+                group["lr"] = 0.0
+            rates[group["name"]] = group["lr"]
     return rates
 
 
 def clip_gradients(
     optimizers: Iterable[torch.optim.Optimizer], scaler: torch.amp.GradScaler
 ) -> Tensor:
-    """Clip the gradient of every optimiser, and return the norm of all gradients together before
-    clipping.
+    """Clip the gradient of every optimiser to the length in its settings, if they have one, and
+    return the length () of all gradients together before clipping, on the device.
     """
     norms = []
     for optimizer in optimizers:
@@ -121,7 +118,7 @@ def clip_gradients(
             if weight.grad is not None
         ]
         norm = torch.nn.utils.get_total_norm([weight.grad for weight in weights])
-        if clip := optimizer.param_groups[0]["clip"]:
+        if clip := optimizer.param_groups[0]["clip"]:  # all groups of an optimiser have the same
             torch.nn.utils.clip_grads_with_norm_(weights, clip, norm)
         norms.append(norm)
 
@@ -130,8 +127,8 @@ def clip_gradients(
 
 
 def step_unless(bad: Tensor, optimizers: Iterable[torch.optim.Optimizer]) -> None:
-    """Take the step of every fused optimiser unless `bad`, a bool on the device; the host does not
-    wait for it.
+    """Take the step of every fused optimiser unless `bad`, a bool () on the device; the host does
+    not wait for it.
     """
     for optimizer in optimizers:
         # torch's GradScaler makes a fused kernel skip a step in the same way.
@@ -145,17 +142,21 @@ def step_unless(bad: Tensor, optimizers: Iterable[torch.optim.Optimizer]) -> Non
 def _groups(
     name: str, weights: Iterable[nn.Parameter], settings: Optimizer, rate: float
 ) -> list[dict[str, Any]]:
-    """Make a group of the weights that learn, if there are any."""
+    """Make a group of the weights that learn, as torch takes it, if there are any; `lr_max`,
+    `lr_min` and `clip` are not torch's, but what `set_rates` and `clip_gradients` read."""
     learning = [weight for weight in weights if weight.requires_grad]
-    rates = {"lr": rate, "lr_max": rate, "lr_min": settings.lr_min}
+    if not learning:
+        return []
     group = {
         "params": learning,
         "name": name,
         "weight_decay": settings.weight_decay,
         "clip": settings.clip,
-        **rates,
+        "lr": rate,
+        "lr_max": rate,
+        "lr_min": settings.lr_min,
     }
-    return [group] if learning else []
+    return [group]
 
 
 def _groups_of_body(model: EmbeddingModel, settings: Optimizer) -> list[dict[str, Any]]:
@@ -163,11 +164,12 @@ def _groups_of_body(model: EmbeddingModel, settings: Optimizer) -> list[dict[str
     images."""
     if settings.layer_decay == 1:
         return _groups(BODY, model.body(), settings, settings.lr)
-    depths = list(by_depth(model.backbone))
+    depths = list(by_depth(model.backbone))  # from the images to the output
     groups: list[dict[str, Any]] = []
-    # `below`: how many blocks lie between these weights and the output
-    for below, weights in zip(range(len(depths))[::-1], depths, strict=True):
-        groups += _groups(BODY, weights, settings, settings.lr * settings.layer_decay**below)
+    for depth, weights in enumerate(depths):
+        blocks_to_output = len(depths) - 1 - depth
+        rate = settings.lr * settings.layer_decay**blocks_to_output
+        groups += _groups(BODY, weights, settings, rate)
     return groups
 
 

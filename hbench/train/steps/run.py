@@ -24,7 +24,7 @@ from hbench.train.records import checkpoints
 from hbench.train.steps.gradients import Objective, build_objective
 from hbench.train.steps.optimizers import BODY, build_optimizers, skips_on_the_device
 
-PCA_IMAGES = 8192
+PCA_IMAGES = 8192  # whose features a projection by PCA is fitted to
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -43,9 +43,9 @@ class TrainingRun:
     """The state of a run: model, losses, optimisers, float16's scaler, the number of steps, the
     best step, if it validates, and the digest of the training data.
 
-    `embed` is the model as the processes share it. `average`: the moving average of its weights,
-    where the recipe has one. `halted`: on a GPU, whether a step was not
-    finite, so that no more are taken.
+    `embed` is the model as the processes share it. `layout`: of images in memory. `average`: the
+    moving average of its weights, where the recipe has one. `halted`: on a GPU, whether a step was
+    not finite, so that no more are taken, a bool () there.
     """
 
     model: EmbeddingModel
@@ -108,8 +108,8 @@ class TrainingRun:
             self.objective.load_state_dict(state["objective"])
             for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
                 for group, kept in zip(optimizer.param_groups, saved["param_groups"], strict=True):
-                    # the setting of this device, not of the one that saved
-                    kept.update({"fused": group["fused"]} if "fused" in group else {})
+                    if "fused" in group:  # the setting of this device, not of the one that saved
+                        kept["fused"] = group["fused"]
                 optimizer.load_state_dict(saved)
             self.scaler.load_state_dict(state["scaler"])
             checkpoints.set_random_state(state["random"])

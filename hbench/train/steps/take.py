@@ -28,8 +28,12 @@ NON_FINITE = "non-finite.json"
 
 
 class LaunchedStep(NamedTuple):
-    """A step that the device may still be computing: its number, rows, learning rates, and values:
-    loss, length of the gradient, and terms in the order of the losses."""
+    """A step that the device may still be computing.
+
+    `number`: from 1; `rows` (B/W,) of the training manifest, of this process's part of the batch;
+    `rates`: by group of weights; `values` (2 + losses,): the loss, the length of the gradient, and
+    the terms in the order of the losses.
+    """
 
     number: int
     rows: Tensor
@@ -44,9 +48,12 @@ def steps(
     out: Path,
     processes: Processes = SINGLE_PROCESS,
 ) -> Iterator[StepRecord]:
-    """Take every remaining step and yield its record; a GPU is some steps ahead of the records."""
+    """Take every remaining step and yield its record; a GPU is some steps ahead of the records.
+
+    Raises HBenchError, which names a file of the items in `out`, for a step that is not finite.
+    """
     manifest = training_manifest(data)
-    in_epoch = len(batches_of_epoch(recipe, manifest, 0).rows)
+    in_epoch = len(batches_of_epoch(recipe, manifest, 0).rows)  # steps, of any epoch
     begun = run.step
     began = time.perf_counter()
     waiting: list[LaunchedStep] = []
@@ -92,19 +99,19 @@ def _record(
     speed: float,
     seconds: float,
 ) -> StepRecord:
-    """Make the record of a step, whose values are on the host."""
+    """Make the record of a step, whose values are on the host; `speed` in images per second."""
     loss, length, *terms = values
     return StepRecord(
-        launched.number,
-        steps,
-        in_epoch,
-        loss,
-        dict(zip(losses, terms, strict=True)),
-        length,
-        not math.isfinite(length),
-        launched.rates,
-        speed,
-        seconds,
+        step=launched.number,
+        steps=steps,
+        steps_per_epoch=in_epoch,
+        loss=loss,
+        terms=dict(zip(losses, terms, strict=True)),
+        gradient_norm=length,
+        skipped=not math.isfinite(length),
+        rates=launched.rates,
+        images_per_second=speed,
+        seconds=seconds,
     )
 
 
@@ -121,19 +128,17 @@ def _launch_steps(
     device = processes.device
     images = images_of(data.name, manifest, recipe.images, vary=True)
     loader = Batches(images, workers=workers_for(images, recipe.images), device=device)
-    labels = torch.from_numpy(unknown_as_minus_one(manifest.labels, manifest.tree)).to(
-        device, torch.int64
-    )
+    labels = torch.from_numpy(unknown_as_minus_one(manifest.labels, manifest.tree))
+    labels = labels.to(device, torch.int64)
     compute = in_two_passes(recipe.two_pass) if recipe.two_pass else direct
 
     for epoch in range(run.step // in_epoch, recipe.epochs):
-        batches = batches_of_epoch(recipe, manifest, epoch, processes).after(
-            run.step - epoch * in_epoch
-        )
+        # without those that were taken of the epoch in which a resumed run goes on
+        batches = batches_of_epoch(recipe, manifest, epoch, processes)
+        batches = batches.after(run.step - epoch * in_epoch)
         for pixels, rows in loader.of(keys_of(batches)):
-            freeze_body(
-                run, processes, frozen=recipe.schedule.is_frozen(run.step, in_epoch, recipe.epochs)
-            )
+            is_frozen = recipe.schedule.is_frozen(run.step, in_epoch, recipe.epochs)
+            freeze_body(run, processes, frozen=is_frozen)
             rates = set_rates(run.optimizers, recipe, epoch, step=run.step, in_epoch=in_epoch)
             values = update(run, pixels, labels[rows], processes, compute)
             if run.average is not None:
@@ -149,8 +154,8 @@ def update(
     processes: Processes = SINGLE_PROCESS,
     compute: TrainStep = direct,
 ) -> Tensor:
-    """Take one step of every optimiser on this process's part of a batch, unless the loss or its
-    gradient is not finite.
+    """Take one step of every optimiser on this process's part of a batch, images (B/W, C, H, W) and
+    their labels (B/W, L), unless the loss or its gradient is not finite.
 
     Returns the loss, the gradient's length before clipping, and the terms in the order of the
     objective's losses. On a GPU the host waits for nothing, and after a step that is not finite no
@@ -158,16 +163,20 @@ def update(
     """
     for optimizer in run.optimizers:
         optimizer.zero_grad(set_to_none=True)
-    part = pixels.to(processes.device, memory_format=run.layout), labels.to(processes.device)
+    pixels = pixels.to(processes.device, memory_format=run.layout)
+    labels = labels.to(processes.device)
     # Batch norms that learn update their running means in the forward pass, before the loss is
-    # known.
-    norms = (
-        []
-        if run.model.freeze_batch_norm
-        else [(buffer, buffer.clone()) for buffer in run.model.buffers()]
-    )
+    # known: they are put back where it is not finite.
+    norms = []
+    if not run.model.freeze_batch_norm:
+        norms = [(buffer, buffer.clone()) for buffer in run.model.buffers()]
     total, terms = compute(
-        run.embed, run.objective, *part, processes=processes, scale=run.scaler.scale
+        run.embed,
+        run.objective,
+        pixels,
+        labels,
+        processes=processes,
+        scale=run.scaler.scale,
     )
     average_gradients(list(run.objective.parameters()), processes)
     values = torch.stack([total, clip_gradients(run.optimizers, run.scaler), *terms.values()])
