@@ -42,7 +42,7 @@ BINS = (0.5, 0.7, 0.9, 1.0)
 KINDS = ("far", "near")
 SIDE, DIM = 24, 64
 OWN = "hbench audit"
-LEAVE = (12, 11_000, 60_000)  # nodes of the coarse and of the fine level, and items, as SOP's
+SOP = (12, 11_000, 60_000)  # nodes of the coarse and of the fine level, and items, about its test's
 
 
 class Sample(NamedTuple):
@@ -69,14 +69,16 @@ class Planted(NamedTuple):
 
 
 def glyphs() -> Sample:
+    """All items of glyphs, whose vectors are the 64 principal components of their pictures."""
     data = hbench.load("glyphs")
     pictures = [
         np.asarray(manifest.picture(item).convert("L").resize((SIDE, SIDE)), np.float32).ravel()
         for manifest in data.manifests.values()
         for item in manifest.items
     ]
-    centred = np.stack(pictures) - np.mean(pictures, axis=0)
-    axes = np.linalg.eigh(centred.T @ centred)[1][:, ::-1][:, :DIM]
+    centred = np.stack(pictures) - np.mean(pictures, axis=0)  # (N, pixels)
+    _, from_smallest = np.linalg.eigh(centred.T @ centred)
+    axes = from_smallest[:, ::-1][:, :DIM]
     ids = [item for manifest in data.manifests.values() for item in manifest.items.tolist()]
     return sample_of("glyphs-pca", data, ids, (centred @ axes).astype(np.float32))
 
@@ -91,6 +93,7 @@ def from_files(files: list[Path], dataset: str) -> Sample:
 
 
 def sample_of(name: str, data: hbench.Dataset, ids: list[str], vectors: np.ndarray) -> Sample:
+    """The items of a dataset that have a vector; `ids` names the rows of `vectors` (n, D)."""
     place = {item: at for at, item in enumerate(ids)}
     rows: dict[str, tuple[str, ...]] = {}
     for manifest in data.manifests.values():
@@ -110,7 +113,8 @@ def planted(rows: list[tuple[str, ...]], rate: float, seed: int) -> Planted:
     """Make a share of the labels wrong, half of them far and half near."""
     rng = np.random.default_rng(seed)
     paths = sorted(set(rows))
-    siblings, by_root = defaultdict(list), defaultdict(list)
+    siblings = defaultdict(list)
+    by_root = defaultdict(list)
     for path in paths:
         siblings[path[:-1]].append(path)
         by_root[path[0]].append(path)
@@ -132,20 +136,24 @@ def planted(rows: list[tuple[str, ...]], rate: float, seed: int) -> Planted:
 
 
 def found_among_first(scores: np.ndarray, wrong: np.ndarray, first: int) -> float:
-    """How many wrong ones are among the first of a ranking; NaN is not in it, and of equal scores
-    any order is as likely.
+    """How many wrong items are among the first of a ranking, as the expected value over the orders
+    of equal scores. `scores` (N,), NaN where an item is not in the ranking; `wrong`: the places of
+    the wrong items; `first`: how many items count.
     """
-    ranked = np.round(scores[~np.isnan(scores)], 9)
-    is_wrong = np.isin(np.arange(len(scores)), wrong)[~np.isnan(scores)]
+    is_ranked = ~np.isnan(scores)
+    ranked = np.round(scores[is_ranked], 9)
+    is_wrong = np.isin(np.arange(len(scores)), wrong)[is_ranked]
     if len(ranked) <= first:
         return float(is_wrong.sum())
-    last = np.sort(ranked)[-first]
-    above, equal = ranked > last, ranked == last
+    last = np.sort(ranked)[-first]  # the score of the last one that counts
+    above = ranked > last
+    equal = ranked == last
     return float(is_wrong[above].sum() + (first - above.sum()) * is_wrong[equal].mean())
 
 
 def own_ranking(audit: Audit) -> Ranking:
-    """The two lists of `hbench audit`, by place."""
+    """The two lists of `hbench audit` as scores by item, of which the first of a list has the
+    highest."""
     scores = np.full((2, len(audit.pool)), np.nan)
     for row, each in zip(scores, audit.lists, strict=True):
         row[each.items] = -np.arange(len(each.items))
@@ -254,7 +262,7 @@ def sureness_rows(runs: list[dict[str, Any]]) -> Iterator[tuple[str, list[str]]]
 
 def as_sop() -> Sample:
     """Synthetic vectors and a tree of the size of SOP's."""
-    coarse, fine, number = LEAVE
+    coarse, fine, number = SOP
     rng = np.random.default_rng(0)
     classes = np.sort(rng.integers(0, fine, number))
     parents = np.sort(rng.integers(0, coarse, fine))
@@ -285,7 +293,8 @@ def cost(sample: Sample, rounds: int) -> dict[str, Any]:
             if turn:  # the first one compiles
                 seconds[name].append(took)
                 memory[name] = max(memory[name], peak_memory() - before)
-    ratios = [a / e for a, e in zip(seconds["audit"], seconds["evaluate"], strict=True)]
+    pairs = zip(seconds["audit"], seconds["evaluate"], strict=True)
+    ratios = [of_audit / of_evaluation for of_audit, of_evaluation in pairs]
     return {
         "set": sample.name,
         "items": len(sample.items),
@@ -297,6 +306,7 @@ def cost(sample: Sample, rounds: int) -> dict[str, Any]:
 
 
 def cost_in_markdown(found: list[dict[str, Any]]) -> str:
+    """A line per set: medians of seconds, and megabytes beyond those before."""
     lines = ["| set | evaluate | audit | ratio | memory of either |", "|---|---|---|---|---|"]
     for each in found:
         size = f"{each['set']}, {each['items']:,} × {each['dimensions']}"
@@ -307,6 +317,7 @@ def cost_in_markdown(found: list[dict[str, Any]]) -> str:
 
 
 def write(folder: Path, name: str, found: Any, text: str) -> None:
+    """Write figures as JSON and as Markdown, and print the latter."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     (folder / f"{name}.md").write_text(text, encoding="utf-8")

@@ -197,6 +197,7 @@ NOISES: dict[str, Noise] = {
 
 
 def siblings_of(rows: list[tuple[str, ...]]) -> dict[tuple[str, ...], list[tuple[str, ...]]]:
+    """The paths of classes by the path of their parent."""
     found = defaultdict(list)
     for path in sorted(set(rows)):
         found[path[:-1]].append(path)
@@ -234,6 +235,8 @@ def measured(mistakes: Mistakes) -> dict[str, Any]:
 def said_and_true(
     audit: Audit, kind: str, of_kind: np.ndarray, wrong: np.ndarray
 ) -> dict[str, Any]:
+    """What an audit says of a kind, and what is true of it; `of_kind` and `wrong` (N,): the items
+    with a mistake of that kind, and with any."""
     (each,) = (each for each in audit.lists if each.kind == kind)
     sure = each.items[np.nan_to_num(each.sureness) >= SURE]
     first = each.items[: int(of_kind.sum())]
@@ -259,6 +262,7 @@ def range_of(each: Any) -> tuple[float, float] | None:
 
 
 def run(makers: dict[str, Callable[[int], Sample]], seeds: list[int]) -> list[dict[str, Any]]:
+    """Audit every shape of data, made by its seed, with every kind of mistakes."""
     found = []
     for name, make in makers.items():
         for noise, rate, seed in cases(seeds):
@@ -290,6 +294,8 @@ def in_markdown(runs: list[dict[str, Any]]) -> str:
 
 
 def cells_of(some: list[dict[str, Any]]) -> list[str]:
+    """The cells of a kind, over runs: how many suspects are sure, the share of them that are wrong,
+    and how many of the stated ranges hold the truth."""
     sure = sum(each["sure"] for each in some)
     wrong = sum(each["sure_and_wrong"] for each in some)
     said = [each for each in some if each["range"] is not None]
@@ -299,6 +305,7 @@ def cells_of(some: list[dict[str, Any]]) -> list[str]:
 
 
 def is_held(each: dict[str, Any]) -> bool:
+    """Whether the range that an audit states holds the number of wrong labels."""
     low, high = each["range"]
     return bool(low <= each["planted"] <= high)
 

@@ -19,9 +19,16 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).parent.parent
-INAT_IMAGES, INAT_NODES = 461_939, (6, 25, 57, 273, 1_120, 4_412, 8_142)
-TRAIN_LANDMARKS, TRAIN_IMAGES, INDEX_LANDMARKS, INDEX_IMAGES = 93_000, 1_580_470, 101_302, 761_757
-LABELLED, GROUPS, QUERIES = 0.6, 78, 1_129
+INAT_IMAGES = 461_939
+INAT_NODES = (6, 25, 57, 273, 1_120, 4_412, 8_142)  # of the levels, coarse to fine
+# of Google Landmarks v2
+TRAIN_LANDMARKS = 93_000
+TRAIN_IMAGES = 1_580_470
+INDEX_LANDMARKS = 101_302
+INDEX_IMAGES = 761_757
+QUERIES = 1_129
+GROUPS = 78
+LABELLED = 0.6  # of the landmarks, with a group
 
 
 def measured(code: str) -> dict[str, float]:
@@ -49,9 +56,9 @@ print(json.dumps(told))
 
 
 def show(name: str, told: dict[str, float], *, limit: str) -> None:
-    print(
-        f"{name:<44}{'  '.join(f'{key} {value:g}' for key, value in told.items())}   (aim: {limit})"
-    )
+    """Print the figures of a measurement, and what they should be."""
+    figures = "  ".join(f"{key} {value:g}" for key, value in told.items())
+    print(f"{name:<44}{figures}   (aim: {limit})")
 
 
 def inat_manifest(path: Path) -> None:
@@ -89,22 +96,21 @@ def landmarks(raw: Path) -> None:
                 "landmark_id,category,supercategory,hierarchical_label,natural_or_human_made\n"
             )
             for i in range(number):
-                label = (
-                    f"some kind,group {groups[i]},{'natural' if groups[i] < 18 else 'human-made'}"
-                    if labelled[i]
-                    else ",,"
-                )
+                label = ",,"
+                if labelled[i]:
+                    origin = "natural" if groups[i] < 18 else "human-made"
+                    label = f"some kind,group {groups[i]},{origin}"
                 file.write(
                     f"{i},http://commons.wikimedia.org/wiki/Category:Landmark_number_{i},{label}\n"
                 )
     of_landmark = np.sort(rng.integers(0, TRAIN_LANDMARKS, TRAIN_IMAGES))
+    # the images of landmark i are those from bounds[i] to bounds[i + 1]
     bounds = np.searchsorted(of_landmark, np.arange(TRAIN_LANDMARKS + 1))
     with (raw / "metadata" / "train_clean.csv").open("w") as file:
         file.write("landmark_id,images\n")
         for i in range(TRAIN_LANDMARKS):
-            file.write(
-                f"{i},{' '.join(f'{image:016x}' for image in range(bounds[i], bounds[i + 1]))}\n"
-            )
+            images = " ".join(f"{image:016x}" for image in range(bounds[i], bounds[i + 1]))
+            file.write(f"{i},{images}\n")
     with (raw / "metadata" / "index_image_to_landmark.csv").open("w") as file:
         file.write("id,landmark_id\n")
         file.writelines(f"{i:016x},{rng.integers(INDEX_LANDMARKS)}\n" for i in range(INDEX_IMAGES))
@@ -117,6 +123,7 @@ def landmarks(raw: Path) -> None:
 
 
 def opening(folder: Path) -> None:
+    """How long a manifest of the size of iNaturalist takes to open."""
     path = folder / "inat.parquet"
     inat_manifest(path)
     code = f"""
@@ -132,6 +139,7 @@ told["rows"] = len(opened)
 
 
 def building(folder: Path) -> None:
+    """How long Google Landmarks v2 takes to be built and saved."""
     raw = folder / "gldv2"
     raw.mkdir()
     landmarks(raw)

@@ -95,16 +95,11 @@ def main() -> int:
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()
     has_gpu = torch.cuda.is_available()
-    device = (
-        torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-        if has_gpu
-        else torch.device("cpu")
-    )
-    where = (
-        torch.cuda.get_device_name(device)
-        if has_gpu
-        else "no GPU here: torch's processor device in its place"
-    )
+    device = torch.device("cpu")
+    where = "no GPU here: torch's processor device in its place"
+    if has_gpu:
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        where = torch.cuda.get_device_name(device)
     title = (
         f"hbench {hbench.__version__}, torch {torch.__version__}, {where}, {os.cpu_count()} "
         "processors"
@@ -116,7 +111,9 @@ def main() -> int:
         print("Losses and training are checked alike; the times say nothing about a GPU.")
         # no compiled kernels of the processor: the losses as they are on any other device
         cpu_kernel.MOST_ITEMS = 0
-    sizes = QUICK if chosen.quick else LARGE if has_gpu else SMALL
+    sizes = LARGE if has_gpu else SMALL
+    if chosen.quick:
+        sizes = QUICK
     parts = [part for part in chosen.parts if has_gpu or part not in OF_CARDS]
     print(f"\n{HEAD}")
     rows: list[Row] = []

@@ -39,8 +39,9 @@ RANK_LOSSES = [
 
 
 def batch(size: int, depth: int, references: int = 0) -> tuple[Tensor, ...]:
-    """Normalised vectors around the classes of a tree: four per class; twelve super-categories as
-    SOP has, or halves upwards.
+    """Normalised vectors (B, D) around the classes of a tree, and their labels (B, L): four per
+    class; twelve super-categories as SOP has, or halves upwards. `references`: of as many more, the
+    vectors and labels follow.
     """
     generator = torch.Generator().manual_seed(0)
     classes = (size + references) // 4
@@ -58,10 +59,8 @@ def batch(size: int, depth: int, references: int = 0) -> tuple[Tensor, ...]:
         classes * 4, DIM, generator=generator
     )
     shuffled = torch.randperm(classes * 4, generator=generator)
-    vectors, labels = (
-        torch.nn.functional.normalize(vectors[shuffled]),
-        paths.repeat_interleave(4, 0)[shuffled],
-    )
+    vectors = torch.nn.functional.normalize(vectors[shuffled])
+    labels = paths.repeat_interleave(4, 0)[shuffled]
     if references:
         return vectors[:size], labels[:size], vectors[size:], labels[size:]
     return vectors, labels
@@ -71,20 +70,26 @@ def peak_of(run: Callable[[], float]) -> tuple[float, int]:
     """Value, and the largest resident memory above that at the start, in bytes, sampled every
     millisecond.
     """
-    page, done = resource.getpagesize(), threading.Event()
-    resident = lambda: int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * page  # noqa: E731
-    before, highest = resident(), [0]
+    page = resource.getpagesize()
+    done = threading.Event()
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * page
+
+    before = resident()
+    highest = 0
 
     def watch() -> None:
+        nonlocal highest
         while not done.wait(0.001):
-            highest[0] = max(highest[0], resident())
+            highest = max(highest, resident())
 
     watcher = threading.Thread(target=watch)
     watcher.start()
     value = run()
     done.set()
     watcher.join()
-    return value, max(0, highest[0] - before)
+    return value, max(0, highest - before)
 
 
 def measure(what: str, size: int, depth: int, path: str, repeats: int) -> dict[str, object]:
@@ -150,11 +155,15 @@ def measure_sequence(length: int, path: str, repeats: int) -> dict[str, object]:
 def timed(
     run: Callable[[], float], repeats: int, gradient: Callable[[], Tensor | None]
 ) -> dict[str, object]:
+    """Value, milliseconds and bytes of a run, and the file of its gradient, which is read in
+    another process. What is run once alone is large: it is neither warmed up nor repeated."""
     small = repeats > 1
     if small:
         run()
     value, memory = peak_of(run)
-    clock, times = (time.process_time if torch.get_num_threads() == 1 else time.perf_counter), []
+    # processor time is stretched less by other work, but adds up over threads
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+    times = []
     while len(times) < repeats or (small and sum(times) < SECONDS):
         start = clock()
         run()
@@ -165,6 +174,7 @@ def timed(
 
 
 def in_process(*arguments: object) -> dict[str, object]:
+    """What `measure` says, in a process of its own, so that its peak memory is its own."""
     command = [sys.executable, __file__, "--one", *map(str, arguments)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     result = json.loads(done.stdout.splitlines()[-1])

@@ -22,7 +22,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -35,11 +35,24 @@ from hbench.losses import build_loss
 
 LEVELS = 2
 STEP = {"tau": 0.01, "rho": 100.0, "offset": 1.44, "delta": 0.05, "start": 0.5}  # HAPPIER_SOP.yaml
-NAMES = {
-    "H-AP_multi": "H-AP", "NDCG_multi": "NDCG", "ASI_multi": "ASI", "AP_level0": "AP",
+NAMES = {  # of metrics, theirs and hbench's
+    "H-AP_multi": "H-AP",
+    "NDCG_multi": "NDCG",
+    "ASI_multi": "ASI",
+    "AP_level0": "AP",
     "AP_level1": "AP/level1",
-    "mAP@R_level0": "mAP@R", "R@1_level0": "R@1", "R@10_level0": "R@10", "R@1_level1": "R@1/level1",
-}  # fmt: skip
+    "mAP@R_level0": "mAP@R",
+    "R@1_level0": "R@1",
+    "R@10_level0": "R@10",
+    "R@1_level1": "R@1/level1",
+}
+
+
+class Timed(NamedTuple):
+    """The seconds that something took, and what it returned."""
+
+    seconds: float
+    value: Any
 
 
 def main() -> None:
@@ -66,38 +79,37 @@ def main() -> None:
     print(f"\npeak memory of this process {peak:.1f} GB")
 
 
-def line(what: str, size: int, theirs: tuple[float, Any], ours: tuple[float, Any]) -> str:
+def line(what: str, size: int, theirs: Timed, ours: Timed) -> str:
     """A line of the table from the seconds and the values of both."""
-    difference = float(np.abs(np.asarray(theirs[1]) - np.asarray(ours[1])).max())
+    difference = float(np.abs(np.asarray(theirs.value) - np.asarray(ours.value)).max())
     cells = [
         what,
         f"{size:,}",
-        f"{theirs[0]:.3f}",
-        f"{ours[0]:.3f}",
-        f"{theirs[0] / ours[0]:.1f}",
+        f"{theirs.seconds:.3f}",
+        f"{ours.seconds:.3f}",
+        f"{theirs.seconds / ours.seconds:.1f}",
         f"{difference:.0e}",
     ]
     return f"| {' | '.join(cells)} |"
 
 
-def timed(function: Callable[[], Any], rounds: int) -> tuple[float, Any]:
+def timed(function: Callable[[], Any], rounds: int) -> Timed:
     """The median seconds of a few rounds, after one that loads and compiles, and the last value."""
-    value, seconds = function(), []
+    value = function()
+    seconds = []
     for _ in range(rounds):
         began = time.perf_counter()
         value = function()
         seconds.append(time.perf_counter() - began)
-    return statistics.median(seconds), value
+    return Timed(statistics.median(seconds), value)
 
 
-def evaluations(items: int, threads: int) -> tuple[tuple[float, Any], tuple[float, Any]]:
+def evaluations(items: int, threads: int) -> tuple[Timed, Timed]:
     """Their evaluator and hbench's, on vectors in memory."""
     engine: Any = importlib.import_module("happier.engine")
     vectors, labels = sample(items)
-    features, targets = (
-        torch.from_numpy(vectors),
-        torch.from_numpy(labels[:, ::-1].copy()),
-    )  # theirs begin with the finest
+    features = torch.from_numpy(vectors)
+    targets = torch.from_numpy(labels[:, ::-1].copy())  # theirs begin with the finest
     calculator = engine.AccuracyCalculator(compute_for_hierarchy_levels=[0, 1], recall_rate=[1, 10])
 
     def theirs() -> list[float]:
@@ -127,12 +139,13 @@ def released_relevances(engine: Any, targets: Tensor) -> Tensor:
     return torch.cat(parts)
 
 
-def losses(size: int) -> tuple[tuple[float, Any], tuple[float, Any]]:
+def losses(size: int) -> tuple[Timed, Timed]:
     """Their loss of H-AP and hbench's, forward and backward; the values are the gradients."""
     engine: Any = importlib.import_module("happier.engine")
     released: Any = importlib.import_module("happier.losses")
     vectors, labels = batch(size, LEVELS)
     module: Any = importlib.import_module("happier.losses.hap_loss")
+    # without a derivative, which torch lacks for it
     module.heaviside = lambda tensor, val=1.0, **_: torch.heaviside(
         tensor.detach(), tensor.new_tensor(val)
     )

@@ -29,8 +29,11 @@ from typing import Any
 import numpy as np
 
 DIM, PER_CLASS, GENERA = 128, 10, 8
-Values = dict[str, float]
+Values = dict[str, float]  # by the names that hbench gives to metrics
 Arrays = np.ndarray[Any, Any]
+
+# The functions below are called as their package is, and measure by it: of vectors (N, D) of length
+# 1, labels (N, 2), coarse to fine, and a number of threads.
 
 
 def hbench(vectors: Arrays, labels: Arrays, threads: int) -> Values:
@@ -47,10 +50,12 @@ def pytorch_metric_learning(vectors: Arrays, labels: Arrays, threads: int) -> Va
     from pytorch_metric_learning.utils.inference import CustomKNN
 
     names = {
-        "precision_at_1": "R@1", "mean_average_precision": "AP",
+        "precision_at_1": "R@1",
+        "mean_average_precision": "AP",
         "mean_average_precision_at_r": "mAP@R",
-        "r_precision": "P@R", "mean_reciprocal_rank": "MRR",
-    }  # fmt: skip
+        "r_precision": "P@R",
+        "mean_reciprocal_rank": "MRR",
+    }
     calculator = AccuracyCalculator(
         include=tuple(names),
         k=len(vectors) - 1,
@@ -69,13 +74,12 @@ def torchmetrics(vectors: Arrays, labels: Arrays, threads: int) -> Values:
         RetrievalRPrecision,
     )
 
-    scores = (
-        torch.from_numpy(vectors @ vectors.T) + 1
-    ) / 2  # 0 or less counts as not retrieved there
+    scores = (torch.from_numpy(vectors @ vectors.T) + 1) / 2  # there 0 or less is not retrieved
     fine = torch.from_numpy(labels[:, -1])
     others = ~torch.eye(len(vectors), dtype=torch.bool)
     queries = torch.arange(len(vectors)).repeat_interleave(len(vectors) - 1)
-    pairs = scores[others], (fine[:, None] == fine)[others], queries
+    of_pairs = scores[others]  # (N · (N − 1),), as the next two
+    is_positive = (fine[:, None] == fine)[others]
     metrics = {
         "AP": RetrievalMAP(),
         "MRR": RetrievalMRR(),
@@ -83,7 +87,7 @@ def torchmetrics(vectors: Arrays, labels: Arrays, threads: int) -> Values:
         "binary NDCG": RetrievalNormalizedDCG(),
     }
     return {
-        name: float(metric(pairs[0], pairs[1], indexes=pairs[2]))
+        name: float(metric(of_pairs, is_positive, indexes=queries))
         for name, metric in metrics.items()
     }
 
@@ -123,10 +127,11 @@ def faiss(vectors: Arrays, labels: Arrays, threads: int) -> Values:
     first = max(10, int(np.bincount(fine).max()))
     _, neighbours = index.search(vectors, first + 1)
     itself = neighbours == np.arange(len(vectors))[:, None]
+    # of an item that is not among its own neighbours, as copies may come first, the last one goes
     itself[:, -1] |= ~itself.any(axis=1)
-    right = fine[neighbours[~itself].reshape(len(vectors), first)] == fine[:, None]
-    positives = np.bincount(fine)[fine] - 1
-    inside = right & (np.arange(first) < positives[:, None])
+    right = fine[neighbours[~itself].reshape(len(vectors), first)] == fine[:, None]  # (N, first)
+    positives = np.bincount(fine)[fine] - 1  # (N,), without the item itself
+    inside = right & (np.arange(first) < positives[:, None])  # among the first R
     precision = np.cumsum(right, axis=1) / np.arange(1, first + 1)
     return {
         "R@1": float(right[:, 0].mean()),
@@ -176,18 +181,18 @@ def sample(items: int) -> tuple[Arrays, Arrays]:
     """
     rng = np.random.default_rng(0)
     fine = np.arange(items) // PER_CLASS
-    centres = (
-        rng.normal(size=(fine[-1] + 1, DIM))
-        + rng.normal(size=(fine[-1] // GENERA + 1, DIM))[np.arange(fine[-1] + 1) // GENERA]
-    )
+    classes = np.arange(fine[-1] + 1)
+    of_classes = rng.normal(size=(len(classes), DIM))
+    of_coarse = rng.normal(size=(classes[-1] // GENERA + 1, DIM))
+    centres = of_classes + of_coarse[classes // GENERA]
     vectors = (centres[fine] + 1.2 * rng.normal(size=(items, DIM))).astype(np.float32)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.stack(
-        [fine // GENERA, fine], axis=1
-    )
+    labels = np.stack([fine // GENERA, fine], axis=1)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True), labels
 
 
 def measured_here(name: str, path: str, threads: int, limit: float) -> dict[str, Any]:
-    """Run a package on a file, after a small run that loads and compiles what it needs."""
+    """Run a package on a file of vectors and labels, after a small run that loads and compiles what
+    it needs; `limit`: gigabytes that it may take, beyond which it fails to allocate more."""
     with np.load(path) as file:
         vectors, labels = file["vectors"], file["labels"]
     package, function = PACKAGES[name]
@@ -279,9 +284,10 @@ def row(name: str, result: dict[str, Any] | str, reference: Values) -> list[str]
         for metric, value in result["values"].items()
         if metric in reference
     }
-    difference = (
-        "" if name == "hbench" else f"{max(shared.values()):.0e}" if max(shared.values()) else "0"
-    )
+    largest = max(shared.values())
+    difference = f"{largest:.0e}" if largest else "0"
+    if name == "hbench":  # it is the reference
+        difference = ""
     cells = [f"{title} {result['version']}", f"{result['seconds']:.2f}", f"{result['memory']:,.0f}"]
     return [*cells, ", ".join(result["values"]), difference]
 

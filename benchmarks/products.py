@@ -34,6 +34,8 @@ class Product(NamedTuple):
     seconds: float
 
     def gigaflops(self, items: int, dim: int) -> float:
+        """Billions of operations a second: a multiplication and an addition for each coordinate of
+        each pair."""
         return 2e-9 * BLOCK * items * dim / self.seconds
 
 
@@ -47,8 +49,13 @@ def products(vectors: np.ndarray, threads: int, rounds: int = 5) -> list[Product
 
 
 def _ways(vectors: np.ndarray) -> Iterator[tuple[str, Way]]:
-    queries, scores = vectors[:BLOCK], np.zeros((BLOCK, len(vectors)), np.float32)
-    gallery, buffer = torch.from_numpy(vectors), torch.from_numpy(scores)
+    """The name of every way, and a function that multiplies so: a block of queries with all vectors
+    (N, D)."""
+    queries = vectors[:BLOCK]
+    scores = np.zeros((BLOCK, len(vectors)), np.float32)
+    # torch's views of the same memory
+    gallery = torch.from_numpy(vectors)
+    buffer = torch.from_numpy(scores)
 
     def in_pieces() -> None:
         for at in range(0, len(vectors), PIECE):
@@ -56,9 +63,8 @@ def _ways(vectors: np.ndarray) -> Iterator[tuple[str, Way]]:
 
     def of_few() -> None:
         for at in range(0, BLOCK, 256):
-            torch.mm(
-                gallery[at : min(at + 256, BLOCK)], gallery.T, out=buffer[at : min(at + 256, BLOCK)]
-            )
+            some = slice(at, min(at + 256, BLOCK))
+            torch.mm(gallery[some], gallery.T, out=buffer[some])
 
     yield "numpy, in one piece", lambda: np.matmul(queries, vectors.T, out=scores)
     yield f"numpy, in pieces of {PIECE} items", in_pieces
@@ -72,6 +78,7 @@ def _ways(vectors: np.ndarray) -> Iterator[tuple[str, Way]]:
 
 
 def _seconds(way: Way, threads: int) -> float:
+    """How long a way takes, with as many threads in every library."""
     torch.set_num_threads(threads)
     with threadpool_limits(threads):
         began = time.perf_counter()
@@ -80,6 +87,7 @@ def _seconds(way: Way, threads: int) -> float:
 
 
 def print_products(found: list[Product], items: int, dim: int) -> None:
+    """Print a line per way; `found` begins with the fastest."""
     for each in found:
         times = each.seconds / found[0].seconds
         print(

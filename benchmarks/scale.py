@@ -108,6 +108,7 @@ def process(*, quick: bool) -> Rows:
 
 
 def process_of(items: int) -> tuple[str, str]:
+    """The seconds of `hbench evaluate` on so many items in files, and those of the evaluation."""
     labels = uneven_labels(items, (10, items // 10))
     vectors = unit_vectors(items, DIM)
     with tempfile.TemporaryDirectory() as name:
@@ -166,9 +167,8 @@ def simulate(*, quick: bool) -> Rows:
     """
     del quick  # it takes no time
     rng = np.random.default_rng(0)
-    share = np.repeat(np.sort(rng.dirichlet(np.full(12, 1.5))), BLOCKS // 12 + 1)[
-        :BLOCKS
-    ]  # of positives, in order
+    # (blocks,): how many positives their queries have, in the order of the classes
+    share = np.repeat(np.sort(rng.dirichlet(np.full(12, 1.5))), BLOCKS // 12 + 1)[:BLOCKS]
     cost = 1 + 0.35 + 1.6 * share
     rows: Rows = []
     for slow in (0, 1, 4, 8):
@@ -183,7 +183,8 @@ def simulate(*, quick: bool) -> Rows:
 
 
 def tasks(cost: np.ndarray, speed: np.ndarray) -> float:
-    """When the last worker ends, each taking the next block as soon as it is free."""
+    """When the last worker ends, each taking the next block as soon as it is free: `cost` (blocks,)
+    at the `speed` (workers,) of each."""
     free = [(0.0, worker) for worker in range(len(speed))]
     for block in cost:
         ended, worker = heapq.heappop(free)
@@ -192,11 +193,13 @@ def tasks(cost: np.ndarray, speed: np.ndarray) -> float:
 
 
 def all_pairs_job(vectors: np.ndarray, labels: np.ndarray) -> Job:
+    """Rank all items among themselves: vectors (N, D), labels (N, L)."""
     chosen = Settings().resolve(default_levels(labels.shape[1]))
     return Job(Ranker(Side(vectors, labels)), scorers_of(chosen, labels, all_pairs=True))
 
 
 def unit_vectors(items: int, dim: int) -> np.ndarray:
+    """Random vectors (items, dim) of length 1."""
     vectors = np.random.default_rng(0).standard_normal((items, dim), np.float32)
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 

@@ -34,7 +34,8 @@ class SimulatedClock:
     """Time that passes only by sleeping, and ends the run at `deaths`, seconds from its begin."""
 
     def __init__(self, deaths: list[float]) -> None:
-        self.now, self.deaths = 0.0, deaths
+        self.now = 0.0
+        self.deaths = deaths
 
     def monotonic(self) -> float:
         return self.now
@@ -49,14 +50,17 @@ class SimulatedClock:
 
 
 def main(categories: int = 304_000, deaths: int = 3) -> None:
-    world, announced = world_of(categories), expected_requests(categories)
+    """Scrape, and print what it asked for and how long it would take."""
+    world = world_of(categories)
+    announced = expected_requests(categories)
+    # a request takes a second: the run ends after equal parts of them
     clock = SimulatedClock([announced * number / (deaths + 1) for number in range(1, deaths + 1)])
     with (
         tempfile.TemporaryDirectory() as folder,
         serving(Server(world, faults=0.02, parts=False)) as server,
     ):
         links, client = scraped(world, server, Path(folder) / "cache.sqlite", clock)
-        known = client.counts["cached"] + client.counts["requests"]
+        needed = client.counts["cached"] + client.counts["requests"]
         faults = Counter(outcome for *_, outcome in server.log if outcome != "answered")
         repeated = sum(count - 1 for count in Counter(server.answered()).values())
     wrong = [
@@ -66,7 +70,7 @@ def main(categories: int = 304_000, deaths: int = 3) -> None:
     ]
     print(f"categories               {len(links):10,}   links other than expected {len(wrong):,}")
     print(
-        f"requests announced       {announced:10,}   needed {known:,}, answered twice for {deaths} "
+        f"requests announced       {announced:10,}   needed {needed:,}, answered twice for {deaths} "
         f"deaths: {repeated:,}"
     )
     print(f"faults and long URLs     {sum(faults.values()):10,}   " + ", ".join(sorted(faults)))
@@ -97,6 +101,7 @@ def scraped(
 
 
 def outcome(link: scrape.Link) -> tuple[str, str, str, str, tuple[str, ...]]:
+    """What a link says, as the tests' world says what it should."""
     return link.status, link.via, link.topic, link.reason, link.classes
 
 

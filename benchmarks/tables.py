@@ -109,15 +109,16 @@ def evaluation_row(measured: Mapping[str, Any]) -> tuple[str, ...]:
     """A row of the first table: what, threads, microseconds a query, multiples of torch.mm and of
     the best product, seconds of the set."""
     ratio = f"{digits(measured['ratio'])} ({digits(measured['low'])} … {digits(measured['high'])})"
-    whole = (
-        f"{measured['whole']:.1f} s" if measured["whole"] < 10 else f"{measured['whole']:,.0f} s"
-    )
+    whole = f"{measured['whole']:,.0f} s"
+    if measured["whole"] < 10:
+        whole = f"{measured['whole']:.1f} s"
     what = f"{measured['title']}: {measured['design']}"
     to_best = digits(measured["ratio"] * measured["torch_to_best"])
     return what, str(measured["threads"]), f"{measured['microseconds']:,.0f}", ratio, to_best, whole
 
 
 def digits(ratio: float) -> str:
+    """A multiple with as many digits as can be trusted."""
     return f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
 
 
