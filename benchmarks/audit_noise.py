@@ -53,8 +53,9 @@ Noise = Callable[[Sample, float, np.random.Generator], Mistakes]
 
 
 def shape(seed: int, *, pareto: bool = False, tails: str = "", clusters: int = 1) -> Sample:
-    """Points around the centres of 96 classes in a tree. `tails`: "coordinates" or "items", of
-    which Student's t with 3 degrees of freedom is drawn instead of a normal distribution."""
+    """Points around the centres of 96 classes in a tree. `pareto`: a few classes have most of the
+    items. `tails`: "coordinates" or "items", of which Student's t with 3 degrees of freedom is
+    drawn instead of a normal distribution. `clusters`: of every class."""
     rng = np.random.default_rng([seed, 7])
     paths = [
         (f"o{a}", f"f{a}.{b}", f"s{a}.{b}.{c}")
@@ -62,9 +63,10 @@ def shape(seed: int, *, pareto: bool = False, tails: str = "", clusters: int = 1
         for b in range(FAMILIES)
         for c in range(SPECIES)
     ]
-    places = {path[:depth]: 0.0 for path in paths for depth in (1, 2, 3)}
+    # of every node, where it lies beside its parent: the deeper, the nearer
+    nodes = dict.fromkeys(path[:depth] for path in paths for depth in (1, 2, 3))
     scales = (1.5, 1.0, 0.8)
-    offsets = {node: scales[len(node) - 1] * rng.normal(size=DIM) for node in places}
+    offsets = {node: scales[len(node) - 1] * rng.normal(size=DIM) for node in nodes}
     centres = np.stack([sum(offsets[path[:depth]] for depth in (1, 2, 3)) for path in paths])
 
     weights = rng.pareto(1.1, len(paths)) + 1 if pareto else np.ones(len(paths))
@@ -81,7 +83,8 @@ def shape(seed: int, *, pareto: bool = False, tails: str = "", clusters: int = 1
 
 
 def noise_of(tails: str, size: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
-    """Noise with the median spread of a normal distribution, whatever its tails."""
+    """Noise with the median spread of a normal distribution, whatever its tails: the factors make
+    it so."""
     if tails == "coordinates":
         return 0.9 * rng.standard_t(3, size)
     if tails == "items":
@@ -102,11 +105,13 @@ SHAPES: dict[str, Callable[[int], Sample]] = {
 
 
 def uniform(sample: Sample, rate: float, rng: np.random.Generator) -> Mistakes:
+    """Random items get any other class."""
     paths = sorted(set(sample.rows))
     return replaced(sample, rate, rng, lambda path: paths)
 
 
 def sibling(sample: Sample, rate: float, rng: np.random.Generator) -> Mistakes:
+    """Random items get another class of the same parent."""
     siblings = siblings_of(sample.rows)
     return replaced(sample, rate, rng, lambda path: siblings[path[:-1]])
 
