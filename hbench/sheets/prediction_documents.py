@@ -1,5 +1,5 @@
 """Reads documents of JSON in which tools write what they predict: SpeciesNet, iNaturalist, COCO,
-agents with several candidates.
+MegaDetector, agents with several candidates.
 
 >>> text = '[{"item": "a.jpg", "candidates": [{"path": "Owls > Barn owl", "score": 0.9}]}]'
 >>> predictions_in(text, "p.json").rows
@@ -12,14 +12,25 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from hbench.core.errors import DataError
+from hbench.core.errors import DataError, examples
+from hbench.core.text import first_line
 from hbench.core.untrusted import parse_json
 
 Row = tuple[str, str, float | None]
 ITEMS = ("item", "image", "filepath", "file_name", "filename", "id", "image_id", "query")
 PATHS = ("path", "prediction", "label", "name", "taxon", "class", "category")
-SCORES = ("score", "confidence", "probability", "prediction_score", "combined_score", "share")
+SCORES = (
+    "score",
+    "confidence",
+    "conf",
+    "probability",
+    "prediction_score",
+    "combined_score",
+    "share",
+)
 CANDIDATES = ("candidates", "predictions", "answers", "results", "labels")
+ITEM_OF_RESULTS = {"image_id", "category_id"}  # what a record of COCO's results has
+OF_RECORD = {*PATHS, *CANDIDATES, "common_ancestor", "classifications"}
 UUID = re.compile(r"^[0-9a-f]{8}-[0-9a-f-]{27};", re.IGNORECASE)
 
 
@@ -49,19 +60,43 @@ def _holds_others(record: Any) -> bool:
 def predictions_in(text: str, source: str) -> DocumentRows:
     """The predictions in a document. Raises DataError for one of no known form."""
     value = parse_json(text)
-    if isinstance(value, dict) and isinstance(value.get("predictions"), list):
-        return DocumentRows([*_rows_of_records(value["predictions"])], "predictions of records")
-    if isinstance(value, dict) and "categories" in value and "annotations" in value:
-        return DocumentRows([*_rows_of_coco(value)], "COCO's annotations")
+    rows, form = _rows_and_form(value, source)
+    try:
+        found = DocumentRows(list(rows), form)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise DataError(
+            f"{source} is no whole document of its form", expected=form, found=first_line(error)
+        ) from None
+    if not found.rows:
+        shown = [*value] if isinstance(value, dict) else [*value[0]] if value else []
+        raise DataError(
+            f"{source} holds no predictions",
+            expected="records of item, path and score; or paths by item",
+            found=examples(map(str, shown)) or "nothing",
+        )
+    return found
+
+
+def _rows_and_form(value: Any, source: str) -> tuple[Iterator[Row], str]:
+    """The rows of a document, and of which form it is."""
     if isinstance(value, list):
-        return DocumentRows([*_rows_of_records(value)], "records")
-    if isinstance(value, dict) and value:
-        return DocumentRows([*_rows_of_mapping(value)], "answers by item")
-    raise DataError(
-        f"{source} holds no predictions",
-        expected="records of item, path and score; or paths by item",
-        found=", ".join(map(str, value))[:80] if isinstance(value, dict) else type(value).__name__,
-    )
+        if value and isinstance(value[0], dict) and value[0].keys() >= ITEM_OF_RESULTS:
+            raise DataError(
+                f"{source} has the numbers of categories, and not their names",
+                expected="COCO's images, categories and annotations in one document",
+                found=examples(map(str, value[0])),
+                fix="put the list under annotations, beside the images and categories of the set",
+            )
+        return _rows_of_records(value), "records"
+    if isinstance(value.get("predictions"), list):
+        has_classes = any("classifications" in each for each in value["predictions"])
+        form = "SpeciesNet's classes, before its roll-up" if has_classes else "records"
+        return _rows_of_records(value["predictions"]), f"predictions of {form}"
+    if "categories" in value and "annotations" in value:
+        return _rows_of_coco(value), "COCO's annotations, the surest of a picture"
+    if "detection_categories" in value and isinstance(value.get("images"), list):
+        return _rows_of_detections(value), "MegaDetector's boxes, the surest of a picture"
+    return _rows_of_mapping(value), "answers by item"
 
 
 def _rows_of_records(records: list[Any]) -> Iterator[Row]:
@@ -80,7 +115,7 @@ def _candidates_of_record(record: Mapping[str, Any]) -> Iterator[tuple[str, floa
     classes = record.get("classifications")
     if isinstance(classes, Mapping) and classes.get("classes"):
         for path, score in zip(classes["classes"], classes.get("scores", []), strict=False):
-            yield _without_id(path), float(score)
+            yield _without_id(path), _as_chance(score)
         return
     ancestor = record.get("common_ancestor")
     if isinstance(ancestor, Mapping):
@@ -99,7 +134,7 @@ def _paths_with_chances(several: Any) -> Iterator[tuple[str, float | None]]:
     """Paths with their chances: of a mapping, of records, or of texts."""
     if isinstance(several, Mapping):
         for path, score in several.items():
-            yield str(path), float(score)
+            yield str(path), _as_chance(score)
         return
     for each in several:
         if isinstance(each, Mapping):
@@ -111,7 +146,7 @@ def _paths_with_chances(several: Any) -> Iterator[tuple[str, float | None]]:
 def _rows_of_mapping(value: Mapping[str, Any]) -> Iterator[Row]:
     """The rows of answers by item."""
     for item, answer in value.items():
-        is_several = isinstance(answer, Mapping) and not set(answer) & {*PATHS, "common_ancestor"}
+        is_several = isinstance(answer, Mapping) and not answer.keys() & OF_RECORD
         if is_several or isinstance(answer, list):
             found = _paths_with_chances(answer)
         elif isinstance(answer, Mapping):
@@ -131,11 +166,30 @@ def _rows_of_coco(value: Mapping[str, Any]) -> Iterator[Row]:
     files = {each["id"]: each.get("file_name", each["id"]) for each in value.get("images", [])}
     surest: dict[Any, tuple[float, Any]] = {}
     for box in value["annotations"]:
-        score = float(box.get("score", 1.0))
+        score = _as_chance(box.get("score", 1.0))
         if score > surest.get(box["image_id"], (-1.0, None))[0]:
             surest[box["image_id"]] = score, box["category_id"]
     for image, (score, category) in surest.items():
         yield str(files.get(image, image)), paths.get(category, str(category)), score
+
+
+def _rows_of_detections(value: Mapping[str, Any]) -> Iterator[Row]:
+    """The surest box of every picture: what its classifier says, or else the kind of box."""
+    kinds = value["detection_categories"]
+    names = value.get("classification_categories", {})
+    for image in value["images"]:
+        item = str(image.get("file", ""))
+        boxes = image.get("detections") or []
+        if not boxes:
+            yield item, "", None
+            continue
+        surest = max(boxes, key=lambda box: _as_chance(box.get("conf", 0)))
+        classes = surest.get("classifications") or []
+        for number, chance in classes:
+            yield item, str(names.get(str(number), number)), _as_chance(chance)
+        if not classes:
+            kind = str(surest.get("category", ""))
+            yield item, str(kinds.get(kind, kind)), _score(surest)
 
 
 def _first(record: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
@@ -145,7 +199,17 @@ def _first(record: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
 
 def _score(record: Mapping[str, Any]) -> float | None:
     score = _first(record, SCORES)
-    return None if score is None else float(score)
+    return None if score is None else _as_chance(score)
+
+
+def _as_chance(value: Any) -> float:
+    """A chance as a number. Raises DataError for anything else."""
+    if isinstance(value, bool | int | float | str):
+        try:
+            return float(value)
+        except ValueError:
+            pass
+    raise DataError("a chance is no number", expected="0 … 1, or percent", found=repr(value)[:60])
 
 
 def _path(value: Any) -> str:

@@ -19,11 +19,13 @@ import pyarrow as pa
 from hbench.core.errors import DataError
 from hbench.core.tables import texts
 from hbench.sheets import words
+from hbench.sheets.dialect import head_of, suffix_of
 from hbench.sheets.paths import PREFIX, SEPARATORS, split_path
 from hbench.sheets.prediction_documents import DocumentRows, is_document, predictions_in
 from hbench.sheets.rows import Row, stripped
 from hbench.sheets.sheet import read as read_sheet
 from hbench.sheets.sheet import read_document
+from hbench.sheets.text import TextTable
 from hbench.sheets.understood import Understood
 
 PATHS = (
@@ -50,6 +52,12 @@ OF_LEVEL = "(?:{0}[ _.-](?:{1})|(?:{1})[ _.-]{0})"
 # vsearch and USEARCH: d:Bacteria(1.00),p:Firmicutes(0.98)
 WITH_CONFIDENCE = re.compile(r"^[a-z]:[^(),]+\([0-9.]+\)(?:,[a-z]:[^(),]+\([0-9.]+\))*$")
 ONE_RANK = re.compile(r"[a-z]:([^(),]+)\(([0-9.]+)\)")
+# Kraken 2 of every read: classified or not, its id, a taxon, lengths, and hits along it
+OF_READ = re.compile(r"^[CU]\t[^\t]+\t[^\t]*\t\d+(?:\|\d+)?(?:\t|$)")
+# its summary: percent, reads below, reads there, more counts, rank, taxon id, name
+OF_REPORT = re.compile(r"^ *\d+\.\d+\t\d+\t\d+\t(?:\d+\t\d+\t)?[A-Z]\d*\t\d+\t")
+NAMED_TAXON = re.compile(r"^(.*) \(taxid \d+\)$")
+ABOVE_ALL = frozenset(["root", "cellular organisms", "unclassified"])  # taxa that say nothing
 NOTHING = frozenset(["", "unassigned", "unclassified", "unknown", "none", "na", "nan", "blank"])
 
 
@@ -75,12 +83,66 @@ def read(path: Path, levels: Sequence[str], names: Set[str]) -> Predictions:
 
     Raises DataError for one in which no form is found.
     """
-    if path.suffix.lower() == ".json" and path.is_file():
-        text = read_document(path)
-        if is_document(text):
-            found = predictions_in(text, path.name)
-            return _of_found(found, path.name)
+    head = head_of(path) if path.is_file() else None
+    if head is not None and head.lines:
+        if all(map(OF_REPORT.match, head.lines)):
+            raise _no_reads(path.name)
+        if all(map(OF_READ.match, head.lines)):
+            return _of_reads(path)
+        if any(_is_with_confidence(line.split("\t")) for line in head.lines):
+            return of_table(_table_of_lineages(path), levels, names, path.name)
+    document = _document_in(path)
+    if document is not None:
+        return _of_found(predictions_in(document, path.name), path.name)
     return of_table(read_sheet(path).table, levels, names, path.name)
+
+
+def _document_in(path: Path) -> str | None:
+    """The text of a document of JSON, or of one in every line; None for any other file."""
+    kind = suffix_of(path)
+    if kind not in (".json", ".jsonl", ".ndjson") or not path.is_file():
+        return None
+    text = read_document(path)
+    if kind != ".json":
+        text = f"[{','.join(line for line in text.splitlines() if line.strip())}]"
+    try:
+        return text if is_document(text) else None
+    except ValueError:  # the reader of tables says where it is broken
+        return None
+
+
+def _of_reads(path: Path) -> Predictions:
+    """The taxa of reads by Kraken 2, which has their names where --use-names was given.
+
+    Raises DataError for numbers of taxa alone: no tree of names has them.
+    """
+    rows = []
+    for line in TextTable(path).lines().to_pylist():
+        status, read, taxon, *_ = line.split("\t")
+        named = NAMED_TAXON.match(taxon)
+        if status == "U":
+            rows.append(Prediction(read, ()))
+        elif named is None:
+            raise DataError(
+                f"{path.name} has the numbers of taxa, and not their names",
+                expected="a name and its number, such as Vulpes vulpes (taxid 9627)",
+                found=repr(taxon),
+                fix="run kraken2 with --use-names, or give a table of item and lineage",
+            )
+        else:
+            name = named[1].strip()
+            rows.append(Prediction(read, () if name in ABOVE_ALL else (name,)))
+    form = "the taxon of every read, by Kraken 2"
+    return Predictions(rows, Understood(path.name, f"predictions of {_items(rows)}", (form,)))
+
+
+def _no_reads(source: str) -> DataError:
+    return DataError(
+        f"{source} counts reads by taxon, and predicts none of them",
+        expected="a taxon of every read",
+        found="a report of Kraken 2",
+        fix="give what kraken2 --use-names --output FILE writes",
+    )
 
 
 def _of_found(found: DocumentRows, source: str) -> Predictions:
@@ -94,7 +156,6 @@ def of_table(table: pa.Table, levels: Sequence[str], names: Set[str], source: st
 
     `levels`, `names`: those of the tree; `source`: how messages call the table.
     """
-    table = _with_header(table)
     item = _column(table, IDS) or next(
         (name for name in table.column_names if words.is_id(name) and name.lower() not in levels),
         "",
@@ -104,7 +165,7 @@ def of_table(table: pa.Table, levels: Sequence[str], names: Set[str], source: st
         item, *rest = table.column_names
     items = texts(table, item)
     score = _column(table.select(rest), SCORES)
-    by_rank = _level_columns(rest, levels)
+    by_rank = _level_columns(rest, levels) or _numbered_columns(rest, levels)
     classes = [name for name in rest if name in names or _last(name) in names]
     predicted = [name for name in rest if name.lower().startswith("predicted ")]
     if by_rank:
@@ -112,7 +173,7 @@ def of_table(table: pa.Table, levels: Sequence[str], names: Set[str], source: st
     elif len(classes) > 1 and len(classes) >= len(rest) - 1:
         rows, form = _rows_of_class_columns(table, items, classes)
     elif len(predicted) > 1:
-        rows, form = _rows_of_level_columns(table, items, dict.fromkeys(predicted, ""), score)
+        rows, form = _rows_of_candidates(table, items, predicted, names)
     else:
         column = _column(table.select(rest), PATHS) or next(
             (name for name in rest if name != score), ""
@@ -138,14 +199,17 @@ def _no_form(source: str, columns: Sequence[str]) -> DataError:
     )
 
 
-def _with_header(table: pa.Table) -> pa.Table:
-    """The table, with its header as the first row where that holds a lineage."""
-    header = table.column_names
-    if not any(WITH_CONFIDENCE.match(name) for name in header):
-        return table
-    named = ["item", "taxon", *(f"column{number}" for number in range(2, len(header)))]
-    cells = [[name, *texts(table, name)] for name in header]
-    return pa.table(dict(zip(named, cells, strict=True)))
+def _is_with_confidence(cells: Sequence[str]) -> bool:
+    """Whether a line is one of SINTAX: an id, and a lineage with a confidence at every rank."""
+    return len(cells) > 1 and WITH_CONFIDENCE.match(cells[1]) is not None
+
+
+def _table_of_lineages(path: Path) -> pa.Table:
+    """The ids and lineages in a file of SINTAX, which has no header, and nothing behind the ids of
+    what it could not place."""
+    cells = [line.split("\t") for line in TextTable(path).lines().to_pylist() if line]
+    taxa = [each[1] if len(each) > 1 else "" for each in cells]
+    return pa.table({"item": [each[0] for each in cells], "taxon": taxa})
 
 
 def _column(table: pa.Table, wanted: Sequence[str]) -> str:
@@ -165,6 +229,12 @@ def _level_columns(columns: Sequence[str], levels: Sequence[str]) -> dict[str, s
         scores = [name for name in columns if re.fullmatch(chance, words.folded(name))]
         found[column] = scores[0] if scores else ""
     return found if len(found) > 1 or len(levels) == 1 else {}
+
+
+def _numbered_columns(columns: Sequence[str], levels: Sequence[str]) -> dict[str, str]:
+    """The columns 0, 1, … of an array that pandas wrote, as many as there are levels."""
+    numbers = [str(number) for number in range(len(levels))]
+    return dict.fromkeys(numbers, "") if len(levels) > 1 and list(columns) == numbers else {}
 
 
 def _rows_of_level_columns(
@@ -188,6 +258,19 @@ def _rows_of_level_columns(
         for item, row, text in zip(items, names, scores, strict=True)
     ]
     return rows, "a column per level"
+
+
+def _rows_of_candidates(
+    table: pa.Table, items: Sequence[str], columns: Sequence[str], names: Set[str]
+) -> tuple[list[Prediction], str]:
+    """Rows of predicted columns, coarse to fine, of which the last may list several candidates."""
+    rows = []
+    for item, *cells in zip(items, *(texts(table, name) for name in columns), strict=True):
+        *above, last = cells
+        is_list = last not in names and ", " in last
+        for each in last.split(", ") if is_list else [last]:
+            rows.append(Prediction(item, _names_said([*above, each])))
+    return rows, "predicted columns, coarse to fine"
 
 
 def _rows_of_class_columns(
