@@ -68,11 +68,11 @@ def predictions_in(text: str, source: str) -> DocumentRows:
             f"{source} is no whole document of its form", expected=form, found=first_line(error)
         ) from None
     if not found.rows:
-        shown = [*value] if isinstance(value, dict) else [*value[0]] if value else []
+        first = value[:1] if isinstance(value, list) else [value]
         raise DataError(
             f"{source} holds no predictions",
             expected="records of item, path and score; or paths by item",
-            found=examples(map(str, shown)) or "nothing",
+            found=examples(str(key) for each in first for key in each) or "nothing",
         )
     return found
 

@@ -267,8 +267,9 @@ def _rows_of_candidates(
     rows = []
     for item, *cells in zip(items, *(texts(table, name) for name in columns), strict=True):
         *above, last = cells
-        is_list = last not in names and ", " in last
-        for each in last.split(", ") if is_list else [last]:
+        # a name with a comma in it, which the tree has, is no list
+        candidates = [last] if last in names else last.split(", ")
+        for each in candidates:
             rows.append(Prediction(item, _names_said([*above, each])))
     return rows, "predicted columns, coarse to fine"
 
