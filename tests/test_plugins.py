@@ -47,6 +47,16 @@ def test_a_plug_in_that_fails_is_named_with_its_package_and_cause(site, tmp_path
     assert "hbench-example" in metric["problem"]
 
 
+def test_recipes_of_a_package_that_fails_leave_the_others_listed(site, tmp_path):
+    broken = shutil.copytree(site, tmp_path / "site")
+    (described,) = broken.glob("hbench_example-*.dist-info")
+    with (described / "entry_points.txt").open("a") as points:
+        points.write("\n[hbench.recipes]\nbroken = no_such_module\n")
+    listed = hbench(broken, tmp_path, "recipes", "glyphs-*")
+    assert "glyphs-happier" in listed.stdout
+    assert "no_such_module" in listed.stderr
+
+
 def test_the_loss_trains_on_the_dataset_and_the_metric_scores_it(site, tmp_path):
     changes = [
         "dataset=stripes", "model.backbone=hbench:small", "model.weights=random", "images.size=16",

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fnmatch import fnmatch
-from importlib.metadata import entry_points
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 import click
 from pydantic import BaseModel
 
 from hbench.cli.names import RECIPE
 from hbench.cli.terminal import show, show_json, show_table
+from hbench.core.registry import Registry
 
-BOOKS = "hbench.recipes"  # the entry-point group of recipes whose verb another package brings
 
-
+@runtime_checkable
 class RecipeBook(Protocol):
     """A module of recipes: those of `hbench train`, or of another verb, such as `hbench detect`."""
 
@@ -32,12 +31,15 @@ class RecipeBook(Protocol):
         """Say its losses, its backbone and the row it aims at."""
 
 
+# of verbs that other packages bring
+books: Registry[RecipeBook] = Registry("recipes of the verb", "hbench.recipes", RecipeBook)
+
+
 def _books() -> dict[str, RecipeBook]:
     """The module of every shipped recipe, by the recipe's name."""
     from hbench.train.recipes import files
 
-    others = [point.load() for point in entry_points(group=BOOKS)]
-    modules: list[RecipeBook] = [cast("RecipeBook", files), *others]
+    modules = [cast("RecipeBook", files), *(books[verb] for verb in books)]
     return {name: module for module in modules for name in module.names()}
 
 
