@@ -14,6 +14,7 @@ import click
 
 from hbench.cli import reporting
 from hbench.cli.embed import SplitImages, embed_split
+from hbench.cli.embed_options import MODEL
 from hbench.cli.evaluate_all import report_of
 from hbench.cli.names import FOLDER
 from hbench.cli.option_blocks import words_of
@@ -23,6 +24,7 @@ from hbench.core.text import NONE
 from hbench.records.shown import percent_note, shown
 
 if TYPE_CHECKING:
+    from hbench.cli.embed_options import ModelOptions
     from hbench.cli.reporting import MachineOptions, ScoringOptions
     from hbench.datasets import Dataset
     from hbench.records.document import Document
@@ -84,6 +86,7 @@ class Scored(NamedTuple):
 @click.option(
     "--embed-on", default="auto", show_default=True, help="Embed on auto, cpu, cuda or cuda:1."
 )
+@MODEL
 @reporting.SCORING
 @click.option("--json", "as_json", is_flag=True, help="The table as JSON on stdout.")
 @reporting.MACHINE
@@ -94,6 +97,7 @@ def command(
     out: Path,
     batch: int,
     embed_on: str,
+    loading: ModelOptions,
     scoring: ScoringOptions,
     as_json: bool,
     machine: MachineOptions,
@@ -105,12 +109,15 @@ def command(
     folder), or a file of embeddings. Below --out every dataset has a folder with the embeddings,
     reports, rows.toml for its leaderboard, and pages. Interrupted, the same command goes on.
 
+    \b
     Example: hbench run timm:resnet50 torchvision:vit_b_16 -d sop,cub200
+             hbench run timm:tf_efficientnet_lite0 -d grocery --weights lite0.pth
     """
     from hbench import datasets as known
     from hbench.train.processes import chosen_device
 
     _refuse_alike(models)
+    _refuse_one_file_for_several(models, loading)
     chosen_device(embed_on)  # one that is not there is refused before any model is loaded
     # so is a dataset that is not here, with the command that makes it
     scored = [Scored(known.load(name), {}) for name in dict.fromkeys(words_of(datasets))]
@@ -120,7 +127,7 @@ def command(
     # model by model: a net is loaded once, and one of them is in memory at a time
     for model in dict.fromkeys(models):
         with _told(model, failed):
-            source = _source_of(model)
+            source = _source_of(model, loading)
             for data, documents in scored:
                 with _told(f"{model} on {data.name}", failed):
                     folder = out / data.name
@@ -181,13 +188,25 @@ def _told(what: str, failed: dict[str, str]) -> Iterator[None]:
         say(f"{what}: failed\n{failed[what]}")
 
 
-def _source_of(model: str) -> Embedder | Path:
+def _refuse_one_file_for_several(models: Sequence[str], loading: ModelOptions) -> None:
+    """Raise UsageError where a file of weights was given and several models, of which it is one's
+    at most."""
+    from hbench.core.errors import UsageError
+
+    if Path(loading.weights).is_file() and len(set(models)) > 1:
+        raise UsageError(
+            f"{loading.weights} holds the weights of one model",
+            found=f"{len(set(models))} models",
+            fix="run each with its own --weights; hbench evaluate-all compares the files made",
+        )
+
+
+def _source_of(model: str, loading: ModelOptions) -> Embedder | Path:
     """A file of embeddings as it is, or the net of a name."""
     from hbench.submissions.embeddings.files import READERS
-    from hbench.train.embedding.embed_dataset import embedder
 
     path = Path(model)
-    return path if path.is_file() and path.suffix.lower() in READERS else embedder(model)
+    return path if path.is_file() and path.suffix.lower() in READERS else loading.load(model)
 
 
 def _file_of(

@@ -4,9 +4,11 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import hbench
+from hbench.train.embedding.embed_dataset import embedder
 from tests.command_line import call, refusal
 
 NET = """
@@ -135,3 +137,27 @@ def test_two_files_of_one_name_are_refused_before_any_work(world, tmp_path):
     said = refusal("run", *sorted(tmp_path.glob("*/mine.parquet")), "-d", zoo, "-o", tmp_path / "o")
     assert "share a report" in said
     assert not (tmp_path / "o").exists()
+
+
+def test_a_net_takes_the_weights_of_a_file_and_is_known_by_them(world, tmp_path):
+    """Other weights under the same name are not taken for what was embedded."""
+    _, zoo = world
+    torch.save(embedder("hbench:small", weights="random").model.state_dict(), tmp_path / "w.pth")
+    words = ("run", "hbench:small", "-d", zoo, "-o", tmp_path / "scores", "--json")
+    first = call(*words, "--weights", tmp_path / "w.pth")
+    random = call(*words[:-2], tmp_path / "other", "--json", "--weights", "random")
+    assert json.loads(first.stdout) == json.loads(random.stdout)
+    assert "is there" in call(*words, "--weights", tmp_path / "w.pth").stderr
+
+    state = torch.load(tmp_path / "w.pth")
+    torch.save({name: 2 * tensor for name, tensor in state.items()}, tmp_path / "w.pth")
+    assert "holds other embeddings" in refusal(*words, "--weights", tmp_path / "w.pth")
+
+
+def test_a_file_of_weights_is_one_models(world, tmp_path):
+    _, zoo = world
+    (tmp_path / "w.pth").write_bytes(b"")
+    said = refusal(
+        "run", "hbench:small", "timm:resnet18", "-d", zoo, "--weights", tmp_path / "w.pth"
+    )
+    assert "weights of one model" in said

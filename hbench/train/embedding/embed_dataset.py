@@ -40,6 +40,7 @@ from hbench.train.models.backbone import PRETRAINED, RANDOM, Backbone
 from hbench.train.models.backbones import build_backbone, shape_of_features
 from hbench.train.models.embed_images import Views, embeddings_of_images
 from hbench.train.models.model import build_model
+from hbench.train.models.weights import weights_digest
 from hbench.train.processes import join_processes
 from hbench.train.recipes.consent import trust
 from hbench.train.recipes.files import resolve
@@ -121,10 +122,11 @@ def embedder(
         _refuse_size(source, backbone, side)
     resize = side_before_crop(side) if backbone.crops else side
     images = Images(size=side, resize=resize, mean=backbone.mean, std=backbone.std)
-    read = [path for path in (Path(weights), key_map) if path and path.is_file()]
-    identity = " ".join(
-        [source, weights, str(side), *(embeddings.digest([path])[:16] for path in read)]
-    )
+    # the weights themselves: those of a name may be others tomorrow, as those of a file may
+    words = [source, weights, str(side), weights_digest(backbone.net)[:16]]
+    if is_own_code(source):
+        words.append(embeddings.digest([OwnCode.parse(source).file])[:16])
+    identity = " ".join(words)
     if backbone.prepare is None:
         return Embedder(backbone.net, images, identity)
 

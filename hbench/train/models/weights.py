@@ -2,12 +2,14 @@
 names for the keys.
 """
 
+import hashlib
 import logging
 import urllib.error
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from hbench.core.errors import ConfigError, DataError, examples
@@ -260,3 +262,14 @@ def _is_network(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
+
+
+def weights_digest(net: nn.Module) -> str:
+    """The sha256 of a net's weights and buffers: their names, types, shapes and bytes."""
+    digest = hashlib.sha256()
+    for name, value in sorted(net.state_dict().items()):
+        if not isinstance(value, Tensor):  # what a module keeps beside its tensors
+            continue
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
+        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
