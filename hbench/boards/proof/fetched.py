@@ -161,25 +161,39 @@ def mark(path: Path, verified: Sequence[tuple[Row, bool]]) -> int:
     how many were found.
 
     `verified`: rows as they were verified, and whether they are; the mark of one that is not is
-    taken away. A row that another process has changed since then is not found, wherever it stands.
-    The rest of the text stays as it is; a row whose text was not written by hbench is not found.
+    taken away.
     """
     stamp = f"{datetime.now(UTC).date()}, hbench {__version__}"
-    marked = 0
+    marks = {True: stamp, False: None}
+    found = with_runs(
+        path, [(row, {"verified": marks[is_verified]}) for row, is_verified in verified]
+    )
+    return sum(
+        is_verified for (_, is_verified), there in zip(verified, found, strict=True) if there
+    )
+
+
+def with_runs(path: Path, changes: Sequence[tuple[Row, Mapping[str, object]]]) -> list[bool]:
+    """Change fields of the runs of rows in a leaderboard's file, and say of each row whether it was
+    found.
+
+    A row that another process has changed since then is not found, wherever it stands. The rest of
+    the text stays as it is; a row whose text was not written by hbench is not found.
+    """
+    found = []
     with locked(path):
         rows = read_board_file(path).rows
         text = path.read_text(encoding="utf-8")
-        for row, is_verified in verified:
+        for row, fields in changes:
             old = block(row)
-            if row not in rows or text.count(old) != 1:
-                continue
-            assert row.run is not None
-            run = row.run.model_copy(update={"verified": stamp if is_verified else None})
-            text = text.replace(old, block(row.model_copy(update={"run": run})))
-            marked += is_verified
+            found.append(row in rows and text.count(old) == 1)
+            if found[-1]:
+                assert row.run is not None
+                run = row.run.model_copy(update=dict(fields))
+                text = text.replace(old, block(row.model_copy(update={"run": run})))
         write_text(path, text)
 
-    return marked
+    return found
 
 
 def one_line(error: HBenchError) -> str:
