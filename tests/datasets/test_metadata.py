@@ -9,12 +9,15 @@ import shutil
 import datasets as hugging_face
 import numpy as np
 import pytest
+import yaml
+from huggingface_hub import parse_eval_result_entries
 from PIL import Image
 
 from hbench.datasets import read, save, specs
 from hbench.datasets.dataset import Dataset, Protocol
 from hbench.datasets.manifest import from_names
 from hbench.datasets.metadata.cards import MARK, card_text, croissant, write_cards
+from hbench.submissions import embeddings
 from tests.command_line import call, python
 
 READ = """
@@ -150,3 +153,30 @@ def test_a_readme_of_somebody_else_stays(built, tmp_path):
     (folder / "README.md").write_text("mine", encoding="utf-8")
     assert not write_cards(read(built), folder)
     assert (folder / "README.md").read_text(encoding="utf-8") == "mine"
+
+
+def test_a_benchmark_of_the_hub_has_a_task_for_every_result_that_models_bring(built, tmp_path):
+    """The fields of the hub's specification of eval.yaml; ids and values as its client reads
+    results."""
+    benchmark = yaml.safe_load((built / "eval.yaml").read_text(encoding="utf-8"))
+    assert set(benchmark) == {"name", "description", "tasks"}
+    assert all(set(task) == {"id", "config", "split"} for task in benchmark["tasks"])
+    assert {(task["config"], task["split"]) for task in benchmark["tasks"]} == {("default", "test")}
+
+    items = read(built).tests["test"].items.tolist()
+    vectors = np.random.default_rng(0).normal(size=(len(items), 3)).astype(np.float32)
+    embeddings.write(tmp_path / "v.npz", items, vectors)
+    results = yaml.safe_load(
+        call("evaluate", tmp_path / "v.npz", "-d", built, "--format", "hub").stdout
+    )
+    brought = {entry.task_id for entry in parse_eval_result_entries(results)}
+    assert len(brought) > 5
+    assert brought <= {task["id"] for task in benchmark["tasks"]}
+
+
+def test_an_eval_yaml_of_the_users_is_kept(built, tmp_path):
+    folder = tmp_path / "own"
+    save(read(built), folder)
+    (folder / "eval.yaml").write_text("name: mine\n")
+    write_cards(read(built), folder)
+    assert (folder / "eval.yaml").read_text() == "name: mine\n"

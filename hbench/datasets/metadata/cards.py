@@ -1,10 +1,11 @@
 """Describes a built dataset to other tools: in Croissant 1.0, and as a folder that
 `datasets.load_dataset(FOLDER)` takes.
 
-Next to the manifests it writes three things: `croissant.json`, JSON-LD with a record set per split
+Next to the manifests it writes four things: `croissant.json`, JSON-LD with a record set per split
 and a field per column (https://docs.mlcommons.org/croissant/docs/croissant-spec.html); README.md, a
-card whose head names the splits; and `huggingface/`, a parquet file per split with the paths of the
-images and the labels as numbers with names.
+card whose head names the splits; `huggingface/`, a parquet file per split with the paths of the
+images and the labels as numbers with names; and `eval.yaml`, by which a dataset on the Hugging Face
+hub is a benchmark with leaderboards (https://huggingface.co/docs/hub/eval-results).
 """
 
 import hashlib
@@ -17,14 +18,17 @@ import pyarrow as pa
 
 from hbench.core.files import write_text
 from hbench.core.tables import write_parquet
-from hbench.datasets.dataset import Dataset
+from hbench.datasets.dataset import TEST, Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.metadata.publications import bibtex, cited
+from hbench.metrics.names import default_metrics, parse_metrics
 
 CROISSANT = "croissant.json"
 CARD = "README.md"
 FILES = "huggingface"
+BENCHMARK = "eval.yaml"
 MARK = "<!-- written by hbench build -->"  # a README.md without it is the user's
+BENCHMARK_MARK = "# written by hbench build"  # and an eval.yaml without this
 IMAGE = pa.struct({"bytes": pa.binary(), "path": pa.string()})  # the storage type of datasets.Image
 TERMS = (  # terms of the vocabulary `cr`
     "citeAs", "column", "equivalentProperty", "extract", "field", "fileProperty", "fileObject",
@@ -50,7 +54,7 @@ CONTEXT = {  # appendix 1 of the specification, verbatim
 
 def write_cards(dataset: Dataset, folder: Path) -> bool:
     """Write the descriptions into the folder of a saved dataset; return False where a README.md of
-    the user's was kept.
+    the user's was kept, as an eval.yaml of theirs is.
     """
     write_text(
         folder / CROISSANT,
@@ -73,12 +77,17 @@ def write_cards(dataset: Dataset, folder: Path) -> bool:
                 folder / FILES / f"{name}.parquet",
             )
 
-    card = folder / CARD
-    if card.exists() and MARK not in card.read_text(encoding="utf-8", errors="replace"):
+    if _is_ours(folder / BENCHMARK, BENCHMARK_MARK):
+        write_text(folder / BENCHMARK, benchmark_text(dataset))
+    if not _is_ours(folder / CARD, MARK):
         return False
-
-    write_text(card, card_text(dataset))
+    write_text(folder / CARD, card_text(dataset))
     return True
+
+
+def _is_ours(file: Path, mark: str) -> bool:
+    """Whether a file may be written: it is not there yet, or hbench wrote it."""
+    return not file.exists() or mark in file.read_text(encoding="utf-8", errors="replace")
 
 
 def croissant(dataset: Dataset, folder: Path) -> dict[str, Any]:
@@ -261,3 +270,40 @@ def card_text(dataset: Dataset) -> str:
     ]
 
     return "\n\n".join(parts) + "\n"
+
+
+def benchmark_text(dataset: Dataset) -> str:
+    """Write what makes a dataset of the hub a benchmark: a task, and so a leaderboard, for every
+    metric of a report, under the name that `--format hub` gives it. Values are JSON, which YAML
+    includes.
+
+    The hub takes `evaluation_framework` from a list of its own, in which hbench is not: the line is
+    there for whoever asks for its entry.
+    """
+    title = str(dataset.card.get("title", dataset.name))
+    levels = " / ".join(dataset.levels)
+    description = (
+        f"{title}: hierarchical image retrieval with labels {levels}, coarse to fine. Scores are "
+        f"percent, computed by hbench evaluate --dataset {dataset.name} --format hub."
+    )
+    names = parse_metrics(
+        [*default_metrics(dataset.levels), *dataset.protocol.all_metrics], dataset.levels
+    )
+
+    lines = [
+        BENCHMARK_MARK,
+        f"name: {_in_yaml(title)}",
+        f"description: {_in_yaml(description)}",
+        "# evaluation_framework: hbench  # once it is in packages/tasks/src/eval.ts of "
+        "huggingface.js",
+        "tasks:",
+    ]
+    for name in names:
+        lines.append(f"  - id: {_in_yaml(str(name))}")
+        if list(dataset.tests) == [TEST]:  # the scores of several tests are of no split alone
+            lines += ["    config: default", f"    split: {TEST}"]
+    return "\n".join(lines) + "\n"
+
+
+def _in_yaml(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
