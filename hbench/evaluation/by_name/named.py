@@ -25,7 +25,6 @@ from hbench.evaluation.by_name.naming import (
 from hbench.evaluation.by_name.trusted import (
     NamedItems,
     Trusted,
-    part_of_units,
     trusted_by_others,
     trusted_of,
 )
@@ -36,6 +35,7 @@ from hbench.tree.partial import NO_CLASS, known_levels
 from hbench.trust.climbing import Climb, Positions, Values, coverage_of, verdicts
 from hbench.trust.numbering import Numbering
 from hbench.trust.outcomes import JudgedClimb, Reliability, reliability_of
+from hbench.trust.parts import part_of_units
 
 
 @dataclass(frozen=True)
@@ -197,20 +197,12 @@ class NamedPictures:
     def _named_items(self, unit: str) -> NamedItems:
         """What is known of the items, with their units."""
         units = units_of(queries_of("test", self.manifest), unit)
-        texts: dict[tuple[int, ...], str] = {}
-        paths = []
-        for nodes in self.climb.nodes.tolist():
-            own = [tuple(nodes[:depth]) for depth in range(1, len(nodes) + 1)]
-            for each in own:
-                if each not in texts:
-                    texts[each] = self.numbering.text(each)
-            paths.append(tuple(texts[each] for each in own))
         return NamedItems(
             items=self.items,
             judged=self.judged,
             has_truth=self.has_truth,
             units=units,
-            paths=tuple(paths),
+            numbering=self.numbering,
             levels=self.manifest.levels,
             table=self.table,
         )

@@ -4,7 +4,6 @@ others.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from hbench.core.arguments import as_array
 from hbench.core.errors import UnknownName, UsageError
 from hbench.metrics.significance import UnitSums, mean_intervals
 from hbench.trust.climbing import Positions, Values
+from hbench.trust.numbering import Numbering
 from hbench.trust.outcomes import (
     JudgedClimb,
     Outcome,
@@ -27,6 +27,7 @@ from hbench.trust.outcomes import (
     curve_of,
     outcome_of,
 )
+from hbench.trust.parts import in_first_half
 from hbench.trust.thresholds import Promise, answers_of, threshold_for
 
 POINTS = 300  # of a line, at most: an eye sees no fewer
@@ -36,14 +37,14 @@ FIXED = (0.8, 0.6, 0.4)  # thresholds in use, of the finest level and the ones a
 @dataclass(frozen=True)
 class NamedItems:
     """What is known of the items that are named: their ids, `judged`, of which something is known,
-    the `units` (N,), how a path is written, the levels, and the table of the naming, with their
+    the `units` (N,), how nodes are called, the levels, and the table of the naming, with their
     whole paths."""
 
     items: NDArray[np.object_]
     judged: JudgedClimb
     has_truth: NDArray[np.bool_]
     units: Positions
-    paths: tuple[tuple[str, ...], ...]  # of every item, the text of its node at every level
+    numbering: Numbering
     levels: tuple[str, ...]
     table: pa.Table
 
@@ -305,10 +306,7 @@ def _answer_at(
         halves=setting.halves,
         promise=setting.promise,
         levels=levels,
-        nodes=[
-            named.paths[row][level - 1] if level else ""
-            for row, level in zip(rows.tolist(), levels.tolist(), strict=True)
-        ],
+        nodes=_texts_of(named, levels),
         masses=masses[rows, levels],
         right=answers == 1,
         known=~np.isnan(answers),
@@ -322,6 +320,19 @@ def _answer_at(
         level_names=named.levels,
         naming=named.table,
     )
+
+
+def _texts_of(named: NamedItems, levels: Positions) -> list[str]:
+    """The paths to the answers at levels (N,), as texts; "" where nothing is said."""
+    nodes = named.judged.climb.nodes
+    rows = np.arange(len(nodes))
+    # a node has one path: each is written once
+    own = np.where(levels > 0, nodes[rows, levels - 1], 0).astype(np.int64)
+    keys = own * (nodes.shape[1] + 1) + levels
+    _, first, of_item = np.unique(keys, return_index=True, return_inverse=True)
+    texts = [named.numbering.text(nodes[row, : levels[row]].tolist()) for row in first.tolist()]
+    found: list[str] = np.array(texts, dtype=object)[of_item.ravel()].tolist()
+    return found
 
 
 def fixed_thresholds(depth: int) -> Values:
@@ -352,27 +363,6 @@ def _thresholds_of_halves(
         thresholds[half] = promise.threshold
         halves.append(promise.threshold)
     return tuple(halves), thresholds
-
-
-def in_first_half(units: Positions) -> NDArray[np.bool_]:
-    """Whether the unit of each item (N,) is in the first of two halves: by a digest of its number,
-    so that neighbours in name are set apart."""
-    different, of_item = np.unique(units, return_inverse=True)
-    digests = [hashlib.sha256(str(unit).encode()).digest() for unit in different.tolist()]
-    order = sorted(range(len(digests)), key=digests.__getitem__)
-    first = np.zeros(len(different), bool)
-    first[order[: len(order) // 2]] = True
-    return np.asarray(first[of_item.ravel()])
-
-
-def part_of_units(units: Positions, share: float) -> NDArray[np.bool_]:
-    """A share of the units (N,), chosen by a digest, to calibrate on."""
-    different, of_item = np.unique(units, return_inverse=True)
-    digests = [hashlib.sha256(f"calibrate {unit}".encode()).digest() for unit in different.tolist()]
-    order = sorted(range(len(digests)), key=digests.__getitem__)
-    first = np.zeros(len(different), bool)
-    first[order[: round(share * len(order))]] = True
-    return np.asarray(first[of_item.ravel()])
 
 
 def _is_to_calibrate(items: NDArray[np.object_], calibrate: ArrayLike) -> NDArray[np.bool_]:

@@ -1,0 +1,37 @@
+"""Chooses a part of the classes to set a threshold on, by digests of their numbers, so that
+neighbours in name are set apart and every run chooses the same.
+
+>>> units = np.array([0, 0, 1, 2, 3])
+>>> int(in_first_half(units).sum()) in (2, 3), part_of_units(units, 1.0).tolist()
+(True, [True, True, True, True, True])
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.trust.climbing import Positions
+
+
+def in_first_half(units: Positions) -> NDArray[np.bool_]:
+    """Whether the unit of each item (N,) is in the first of two halves."""
+    different, of_item = np.unique(units, return_inverse=True)
+    return _chosen(different, len(different) // 2, "")[of_item.ravel()]
+
+
+def part_of_units(units: Positions, share: float) -> NDArray[np.bool_]:
+    """Whether the unit of each item (N,) is in a share of them."""
+    different, of_item = np.unique(units, return_inverse=True)
+    return _chosen(different, round(share * len(different)), "calibrate ")[of_item.ravel()]
+
+
+def _chosen(units: Positions, number: int, salt: str) -> NDArray[np.bool_]:
+    """Which of different units (G,) are the first ones by their digests."""
+    digests = [hashlib.sha256(f"{salt}{unit}".encode()).digest() for unit in units.tolist()]
+    order = sorted(range(len(digests)), key=digests.__getitem__)
+    first = np.zeros(len(digests), bool)
+    first[order[:number]] = True
+    return first
