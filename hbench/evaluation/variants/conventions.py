@@ -32,9 +32,8 @@ from hbench.evaluation.variants.other_lists import (
     Changes,
     Formula,
     Values,
+    among_themselves,
     by_other_lists,
-    items_compared,
-    values_among_all,
 )
 from hbench.metrics.definitions import metrics
 from hbench.metrics.names import MetricName, factor_of
@@ -224,11 +223,12 @@ def _by_lists(
     """The conventions of what stands in a query's list: itself, or not even its first result, or
     no more than the first 1,000; and of vectors from their mean."""
     found: dict[Changes, list[Values]] = {}
+    formulas = _formulas(metric, data.levels)
     for test in data.tests.values():
-        compared = items_compared(test.query, test, given.queries)
-        formulas = _formulas(metric, data.levels)
-        is_precision = metric.base in PRECISIONS
-        for changes, values in by_other_lists(compared, formulas, is_precision=is_precision):
+        of_test = by_other_lists(
+            test, given.queries, formulas, is_precision=metric.base in PRECISIONS
+        )
+        for changes, values in of_test.items():
             found.setdefault(changes, []).append(values)
     yield from _without_options(found)
 
@@ -239,12 +239,13 @@ def _by_splits(
     """The conventions of who is ranked where queries have a gallery of their own: the queries, or
     all items of the test, among themselves."""
     found: dict[Changes, list[Values]] = {}
+    formula = _formulas(metric, data.levels)[()]
     for test in data.tests.values():
         everything = test.query | test.gallery
         for words, chosen in ((QUERIES_ALONE, test.query), (EVERYTHING, everything)):
-            compared = items_compared(chosen, test, given.queries)
-            formula = _formulas(metric, data.levels)[()]
-            found.setdefault((words,), []).append(values_among_all(compared, formula))
+            sequences = among_themselves(chosen, test, given.queries)
+            values = np.array([formula(sequence) for sequence in sequences], float)
+            found.setdefault((words,), []).append(values)
     yield from _without_options(found)
 
 
