@@ -15,6 +15,7 @@ from hbench.datasets.manifest import Manifest, from_names
 from hbench.engine.settings import Conditions
 from hbench.engine.sides import Side
 from hbench.engine.similarity import SelectedRows
+from hbench.engine.similarity.unit_vectors import unit_vectors
 from hbench.engine.top_k import NO_ITEM, TopResults
 from hbench.evaluation.measurement import OnBlock, Retrieval, job_of, measure
 from hbench.sheets.paths import JOINED
@@ -200,7 +201,4 @@ def _cosines(vectors: SelectedRows, nearest: Indices) -> NDArray[np.float64]:
 
 def _unit(vectors: SelectedRows, items: Indices) -> NDArray[np.float64]:
     """The vectors of items (m, D), at length 1."""
-    rows = np.asarray(vectors.vectors[vectors.rows[items]], np.float64)
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    unit: NDArray[np.float64] = rows / np.where(lengths > 0, lengths, 1)
-    return unit
+    return unit_vectors(vectors.vectors[vectors.rows[items]], np.float64)

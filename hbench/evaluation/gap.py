@@ -14,13 +14,13 @@ second positive:
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.errors import UsageError
 from hbench.engine.settings import Conditions
+from hbench.engine.similarity.unit_vectors import unit_vectors
 from hbench.evaluation.measurement import Measurement, OnBlock, Retrieval, job_of, measure
 
 Floats = NDArray[np.float64]
@@ -219,7 +219,8 @@ def _counts_beyond_margins(
     gallery = test.queries if test.gallery is None else test.gallery
     self_rows = np.arange(len(test.queries.labels)) if test.self_rows is None else test.self_rows
     order = np.concatenate(batches)
-    ranked = _unit(gallery.vectors[order])
+    precision = np.float64 if gallery.vectors.dtype == np.float64 else np.float32
+    ranked = unit_vectors(gallery.vectors[order], precision)
     fine = gallery.labels[order, -1]
     starts = np.cumsum([0, *map(len, batches[:-1])])
 
@@ -227,7 +228,7 @@ def _counts_beyond_margins(
     bad = []
     for first in range(0, len(self_rows), QUERIES_AT_ONCE):
         rows = np.arange(first, min(first + QUERIES_AT_ONCE, len(self_rows)))
-        cosines = _unit(test.queries.vectors[rows]) @ ranked.T
+        cosines = unit_vectors(test.queries.vectors[rows], precision) @ ranked.T
         same = test.queries.labels[rows, -1][:, None] == fine
         itself = self_rows[rows][:, None] == order
         good.append(
@@ -236,9 +237,3 @@ def _counts_beyond_margins(
         bad.append(np.add.reduceat(~same & (cosines > margins[1]), starts, axis=1, dtype=np.int64))
 
     return np.concatenate(good), np.concatenate(bad)
-
-
-def _unit(vectors: Any) -> NDArray[np.floating]:
-    rows = np.asarray(vectors, np.float64 if vectors.dtype == np.float64 else np.float32)
-    unit: NDArray[np.floating] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    return unit

@@ -9,10 +9,10 @@ import pytest
 
 import hbench
 from hbench.core.errors import UsageError
+from hbench.engine.similarity.unit_vectors import unit_vectors
 from hbench.evaluation.evaluate import report_on
 from hbench.evaluation.submission.embedding import EmbeddingSubmission
 from hbench.evaluation.variants.conventions import Convention, PrintedValue, explained, tried
-from hbench.evaluation.variants.smaller import directions
 from hbench.metrics.names import MetricName
 from hbench.submissions import embeddings
 from tests.command_line import call, refusal
@@ -166,7 +166,8 @@ def test_a_run_of_1000_results_counts_what_it_does_not_list(tmp_path):
     path.write_text("item,class\n" + "".join(f"{i},c{n % 4}\n" for n, i in enumerate(names)))
     vectors = np.random.default_rng(0).normal(size=(number, 3)).astype(np.float32)
     values = []
-    for query, scores in enumerate(directions(vectors) @ directions(vectors).T):
+    unit = unit_vectors(vectors, np.float64)
+    for query, scores in enumerate(unit @ unit.T):
         order = [item for item in np.argsort(-scores, kind="stable") if item != query]
         ranks = [r for r, item in enumerate(order[:1000], 1) if item % 4 == query % 4]
         # of 260 of a class one is the query

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from hbench.core.errors import UsageError
 from hbench.datasets import Dataset
 from hbench.engine.settings import Settings
+from hbench.engine.similarity.unit_vectors import unit_vectors
 from hbench.evaluation.examination import examine
 from hbench.evaluation.submission import Submission
 from hbench.evaluation.submission.embedding import EmbeddingSubmission
@@ -69,26 +70,22 @@ class Components(NamedTuple):
     @classmethod
     def of(cls, vectors: NDArray[Any], *, of_directions: bool) -> Components:
         """Fit to vectors (N, D)."""
-        rows = directions(vectors) if of_directions else np.asarray(vectors, np.float64)
+        rows = (
+            unit_vectors(vectors, np.float64) if of_directions else np.asarray(vectors, np.float64)
+        )
         mean = rows.mean(axis=0)
         _, axes = np.linalg.eigh(np.cov(rows - mean, rowvar=False))
         return cls(mean, axes[:, ::-1], of_directions)  # eigh has the narrowest axis first
 
     def rotated(self, vectors: NDArray[Any]) -> NDArray[np.float64]:
         """Vectors (N, D) as coordinates (N, D) along the axes."""
-        rows = directions(vectors) if self.of_directions else np.asarray(vectors, np.float64)
+        rows = (
+            unit_vectors(vectors, np.float64)
+            if self.of_directions
+            else np.asarray(vectors, np.float64)
+        )
         turned: NDArray[np.float64] = (rows - self.mean) @ self.axes
         return turned
-
-
-def directions(vectors: NDArray[Any]) -> NDArray[np.float64]:
-    """Vectors (N, D) of length 1; zeros stay zeros."""
-    rows = np.asarray(vectors, np.float64)
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    directions: NDArray[np.float64] = np.divide(
-        rows, lengths, out=np.zeros_like(rows), where=lengths > 0
-    )
-    return directions
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.datasets.manifest import Manifest
+from hbench.engine.similarity.unit_vectors import unit_vectors
 from hbench.submissions.embeddings import Embeddings, align
 
 Floats = NDArray[np.float64]
@@ -95,20 +96,13 @@ def _means_and_scatter(
     scatter = np.zeros((dim, dim))
     for some in _blocks(sizes):
         first = int(sizes[: some.start].sum())
-        units = _directions(vectors[rows[first : first + int(sizes[some].sum())]])
+        of_classes = rows[first : first + int(sizes[some].sum())]
+        units = unit_vectors(vectors[of_classes], np.float64)
         starts = np.cumsum(sizes[some]) - sizes[some]
         means[some] = np.add.reduceat(units, starts) / sizes[some, None]
         units -= np.repeat(means[some], sizes[some], axis=0)
         scatter += units.T @ units
     return means, scatter
-
-
-def _directions(vectors: NDArray[np.floating]) -> Floats:
-    """The vectors (n, D) at length 1."""
-    units = vectors.astype(np.float64)
-    length = np.sqrt(np.einsum("nd,nd->n", units, units))
-    units /= np.maximum(length, TINY)[:, None]
-    return units
 
 
 def _blocks(sizes: NDArray[np.int64]) -> Iterator[slice]:

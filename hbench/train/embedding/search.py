@@ -19,6 +19,7 @@ from torch import nn
 from hbench.core.errors import SubmissionError, UsageError, examples
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.pictures import open_upright
+from hbench.engine.similarity.unit_vectors import unit_vectors
 from hbench.engine.top_k import candidates
 from hbench.look.strips import Picture, Strip, StripRow, StripSheet
 from hbench.look.strips.results import Results
@@ -52,7 +53,9 @@ def gallery_of(manifest: Manifest, embeddings: Embeddings, name: str) -> Searche
             fix="embed the dataset by this model: hbench embed",
         )
     order = [place[item] for item in manifest.items[rows].tolist()]
-    return SearchedItems(manifest, rows, _unit(np.asarray(embeddings.vectors)[order]), name)
+    return SearchedItems(
+        manifest, rows, unit_vectors(np.asarray(embeddings.vectors)[order], np.float32), name
+    )
 
 
 def search(model: Embedder, pictures: Sequence[Path], gallery: SearchedItems, *, k: int) -> Results:
@@ -91,14 +94,7 @@ def embedded_pictures(model: Embedder, images: Sequence[Image.Image]) -> NDArray
     net = nn.Sequential(Normalise(model.images), model.model).eval()
     with torch.inference_mode():
         vectors = [net(prepare(image)[None])[0].float().numpy() for image in images]
-    return _unit(np.stack(vectors))
-
-
-def _unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
-    """Vectors (n, D) at length 1, one of zeros as it is."""
-    lengths = np.linalg.norm(vectors.astype(np.float32), axis=1, keepdims=True)
-    scaled: NDArray[np.float32] = vectors.astype(np.float32) / np.maximum(lengths, 1e-12)
-    return scaled
+    return unit_vectors(np.stack(vectors), np.float32)
 
 
 def _nearest_in_gallery(
